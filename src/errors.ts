@@ -1,0 +1,115 @@
+// Every failure a caller can meet, as a closed table. A slug fixes the shape of its `details`; stores never
+// mention a status; exactly one function (`src/server.ts`) turns an error into a response.
+
+/** Each 422 slug a client can branch on, with the shape of its `details`. */
+export interface Slugs {
+  readonly invalid_json: { readonly position?: number };
+  readonly invalid_request: { readonly issues: readonly Issue[] };
+  readonly legacy_log_query_syntax: { readonly field: string };
+  /** 0-based, half-open, in UTF-16 code units of the query text. */
+  readonly invalid_log_query: { readonly start: number; readonly end: number; readonly expected: string };
+  readonly log_query_too_complex: { readonly limit: number };
+  readonly ungrouped_wildcard: { readonly tag: string };
+  readonly invalid_field: {
+    readonly field: string;
+    readonly metric: string;
+    readonly allowed: readonly string[];
+  };
+  readonly result_too_large: { readonly limit: number; readonly wanted?: number };
+  readonly invalid_cron_expression: { readonly expression: string; readonly reason: string };
+  /** `backend` is null where the site has no such part. */
+  readonly not_supported_by_backend: { readonly backend: string | null; readonly feature: string };
+}
+export type Slug = keyof Slugs;
+
+/** One thing wrong with a body or a configuration. `path` is dotted: `select.0.field`; `""` is the whole. */
+export interface Issue {
+  readonly path: string;
+  readonly message: string;
+}
+
+/** The token is missing, wrong or expired: 401. */
+export class Unauthorized extends Error {
+  override readonly name = "Unauthorized";
+}
+
+/** No such route or resource, or a site that the token may not see: 404, the same for all three. */
+export class NotFound extends Error {
+  override readonly name = "NotFound";
+}
+
+/** The request was understood and is refused for good: 422. `message` is shown to people. */
+export class Unprocessable<S extends Slug = Slug> extends Error {
+  override readonly name = "Unprocessable";
+  readonly slug: S;
+  readonly details: Slugs[S];
+  constructor(slug: S, message: string, details: Slugs[S]) {
+    super(message);
+    this.slug = slug;
+    this.details = details;
+  }
+}
+
+/** What a store answers when it cannot be exact within its bounds: final for the client, so a 422 as well. */
+export class Refused<
+  S extends "result_too_large" | "not_supported_by_backend" | "invalid_field" = "result_too_large",
+> extends Unprocessable<S> {}
+
+/** Over a rate: 429. Clients retry it after `retryAfterSeconds`. */
+export class TooMany extends Error {
+  override readonly name = "TooMany";
+  readonly retryAfterSeconds: number;
+  constructor(retryAfterSeconds: number) {
+    super("Too many requests");
+    this.retryAfterSeconds = retryAfterSeconds;
+  }
+}
+
+/** A body over the limit of the front-end error intake: 413. */
+export class TooLarge extends Error {
+  override readonly name = "TooLarge";
+}
+
+/** The ways a source fails, each with the one sentence a client may read. */
+export const failures = {
+  unreachable: "A data source cannot be reached",
+  timeout: "A data source did not answer in time",
+  overloaded: "A data source is overloaded",
+  denied: "A data source refused the adapter's credentials",
+  rejected: "A data source rejected the query",
+  partial: "A data source answered only in part",
+  malformed: "A data source sent an answer that cannot be read",
+} as const;
+export type Failure = keyof typeof failures;
+
+/**
+ * A source could not answer in full. `message` may quote the source and is for operators: it goes to the log,
+ * never to a client. Worth a retry, so the client sees a 500.
+ */
+export class BackendError extends Error {
+  override readonly name = "BackendError";
+  readonly backend: string;
+  readonly failure: Failure;
+  constructor(backend: string, failure: Failure, message: string, cause?: unknown) {
+    super(message, cause === undefined ? undefined : { cause });
+    this.backend = backend;
+    this.failure = failure;
+  }
+}
+
+/** A file, flag or argument that the program cannot work with. All issues at once. */
+export class ConfigError extends Error {
+  override readonly name = "ConfigError";
+  readonly issues: readonly (Issue & { readonly line?: number })[];
+  constructor(file: string, issues: readonly (Issue & { readonly line?: number })[]) {
+    super(
+      issues
+        .map(
+          (issue) =>
+            `${file}${issue.line === undefined ? "" : `:${issue.line}`}: ${issue.path === "" ? "" : `${issue.path}: `}${issue.message}`,
+        )
+        .join("\n"),
+    );
+    this.issues = issues;
+  }
+}

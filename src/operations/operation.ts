@@ -1,0 +1,36 @@
+// An endpoint of the specification is one value. The REST route, the GraphQL field, the OpenAPI entry and the
+// metric label all derive from it, and `sites` is required, so that no route can forget authorisation.
+import type { Limits } from "../config.ts";
+import type { Sites } from "../sites.ts";
+import type { Instant } from "../time.ts";
+
+export interface Operation<Input, Output> {
+  /** `logs.lines`: the GraphQL field, metric label and trace name. */
+  readonly name: string;
+  readonly method: "GET" | "POST";
+  /** Placeholders as the specification writes them: `{site_id}`. */
+  readonly path: `/api/v2/${string}`;
+  readonly access: "token" | "public";
+  /** Body and path parameters to input; `null` means absent. @throws {Unprocessable} all issues at once */
+  readonly parse: (raw: unknown) => Input;
+  /** The sites that the request touches; each is authorised before `run`. */
+  readonly sites: (input: Input) => readonly string[];
+  /**
+   * One JSON value, or the rows of a JSON array in batches. A batch is the JSON text of its rows, already joined
+   * by commas, with how many they are.
+   * @throws {Unprocessable} {BackendError} also after the first batch
+   */
+  readonly run: (input: Input, context: Context) => Promise<Output> | AsyncIterable<Rows>;
+}
+/** A non-empty run of rows as JSON text joined by commas, without the brackets. */
+export interface Rows {
+  readonly count: number;
+  readonly text: string;
+}
+export interface Context {
+  readonly user: string;
+  readonly sites: Sites;
+  readonly limits: Limits;
+  readonly now: () => Instant;
+  readonly signal: AbortSignal;
+}

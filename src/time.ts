@@ -1,0 +1,87 @@
+// Instants are nanoseconds in a branded bigint, so that a number of milliseconds never passes for one. Text is
+// read strictly: `Date.parse` takes "1" and 2026-02-30, and the contract takes neither.
+
+/** Nanoseconds since 1970-01-01T00:00:00Z. */
+export type Instant = bigint & { readonly __unit: "ns since 1970-01-01T00:00:00Z" };
+export type Millis = number;
+
+/** Both ends belong to the range; `from <= to`. */
+export interface TimeRange {
+  readonly from: Instant;
+  readonly to: Instant;
+}
+
+export const nanosPerMilli = 1_000_000n;
+
+const pattern =
+  /^(\d{4})-(\d{2})-(\d{2})[Tt](\d{2}):(\d{2}):(\d{2})(?:\.(\d{1,9}))?(?:[Zz]|([+-])(\d{2}):(\d{2}))$/;
+
+/**
+ * The instant that an ISO 8601 text names, or undefined. Taken: 0 to 9 fraction digits and `Z` or `±hh:mm`.
+ * Refused: no zone, dates that the calendar does not have, leap seconds.
+ */
+export function parseInstant(text: string): Instant | undefined {
+  const match = pattern.exec(text);
+  if (match === null) return undefined;
+  const [, year, month, day, hour, minute, second, fraction = "", sign, zoneHour = "0", zoneMinute = "0"] = match;
+  if (Number(hour) > 23 || Number(minute) > 59 || Number(second) > 59) return undefined;
+  if (Number(zoneHour) > 23 || Number(zoneMinute) > 59) return undefined;
+  const date = new Date(0);
+  // Not Date.UTC: it reads the years 0 to 99 as 1900 to 1999.
+  date.setUTCFullYear(Number(year), Number(month) - 1, Number(day));
+  if (date.getUTCMonth() !== Number(month) - 1 || date.getUTCDate() !== Number(day)) return undefined;
+  date.setUTCHours(Number(hour), Number(minute), Number(second));
+  const offsetMinutes = (sign === "-" ? -1 : 1) * (Number(zoneHour) * 60 + Number(zoneMinute));
+  const millis = BigInt(date.getTime() - offsetMinutes * 60_000);
+  return (millis * nanosPerMilli + BigInt(fraction.padEnd(9, "0"))) as Instant;
+}
+
+/** How many fraction digits a time text has, trailing zeros not counted. */
+export function significantFractionDigits(text: string): number {
+  return (/\.(\d+)/.exec(text)?.[1] ?? "").replace(/0+$/, "").length;
+}
+
+export function fromMillis(millis: Millis): Instant {
+  return (BigInt(millis) * nanosPerMilli) as Instant;
+}
+
+/** Whole milliseconds, rounded towards the past. */
+export function toMillis(instant: Instant): Millis {
+  const millis = instant / nanosPerMilli;
+  return Number(instant % nanosPerMilli < 0n ? millis - 1n : millis);
+}
+
+export function floorToMilli(instant: Instant): Instant {
+  return fromMillis(toMillis(instant));
+}
+
+/** UTC with exactly three fraction digits. Years outside 0000–9999 do not occur in what `parseInstant` reads. */
+export function printMillis(millis: Millis): string {
+  return new Date(millis).toISOString();
+}
+
+/** UTC with nine fraction digits, the form in which a bound is sent to a source. */
+export function printNanos(instant: Instant): string {
+  const millis = toMillis(instant);
+  const rest = instant - fromMillis(millis);
+  return `${printMillis(millis).slice(0, -1)}${rest.toString().padStart(6, "0")}Z`;
+}
+
+/** The last nanosecond of a bound's own millisecond when it was given to the millisecond or coarser. */
+export function inclusiveEnd(text: string, instant: Instant): Instant {
+  return significantFractionDigits(text) > 3 ? instant : ((instant + nanosPerMilli - 1n) as Instant);
+}
+
+/** The system clock. Everything below `main.ts` is handed a clock instead. */
+export function now(): Instant {
+  return fromMillis(Date.now());
+}
+
+const units: Readonly<Record<string, Millis>> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
+export const durationPattern = /^(\d+)(ms|s|m|h|d)$/;
+
+/** `30d`, `10s`, `250ms` as milliseconds, or undefined. */
+export function parseDuration(text: string): Millis | undefined {
+  const match = durationPattern.exec(text);
+  return match === null ? undefined : Number(match[1]) * (units[match[2] ?? ""] ?? Number.NaN);
+}

@@ -1,13 +1,35 @@
-// The schema of readout.yaml. (Types pinned by the lead; parsing is filled in by the configuration work.)
-import type { Millis } from "./time.ts";
+// The schema of readout.yaml. A wrong file is answered with everything that is wrong with it, each with its path
+// and line, because whoever repairs it should need one run and not one per mistake. That is why references and
+// backends are checked on the file as written and not on what the schema has made of it. No message repeats a
+// value that came from the environment or from a file: those are secrets.
+import { isIPv4, isIPv6 } from "node:net";
+import { z } from "zod";
+import { ConfigError } from "./errors.ts";
+import { type Millis, parseDuration, parseInstant } from "./time.ts";
+import {
+  inFileOrder,
+  type Path,
+  pathKey,
+  quote,
+  readTree,
+  resolveBeside,
+  type Surroundings,
+  type Tree,
+} from "./yaml.ts";
+
+export { failureCode, resolveBeside } from "./yaml.ts";
 
 export interface Config {
   readonly listen: Address;
+  /** Front-end error reports; without `listen` they share the address above. */
+  readonly intake?: { readonly listen?: Address | undefined; readonly spool: string } | undefined;
   readonly tokens: readonly TokenEntry[];
   /** Each backend's own settings, already parsed by its kind. */
   readonly backends: Readonly<Record<string, BackendEntry>>;
   readonly sites: Readonly<Record<string, SiteConfig>>;
-  readonly limits: Limits;
+  /** The folder of published visuals. */
+  readonly visuals?: string | undefined;
+  readonly limits: AllLimits;
 }
 export interface Address {
   readonly host: string;
@@ -26,13 +48,41 @@ export interface BackendEntry {
 }
 export interface SiteConfig {
   readonly retention: Millis;
+  /** What a counter without aggregation answers. */
+  readonly counterDefault?: "cumulative" | "increment" | undefined;
   readonly logs?: LogsPart | undefined;
+  readonly traces?: TracesPart | undefined;
+  readonly metrics?: MetricsPart | undefined;
+  readonly kubernetes?: MetricsPart | undefined;
+  readonly frontend?: FrontendPart | undefined;
 }
 export interface LogsPart {
   readonly backend: string;
   readonly sources: Readonly<
     Record<string, { readonly index: string; readonly profile: string; readonly where?: string | undefined }>
   >;
+}
+export interface TracesPart {
+  readonly backend: string;
+  readonly index: string;
+  readonly profile: string;
+  readonly where?: string | undefined;
+  /** The layout's own where absent. */
+  readonly tagPrefixes?: readonly string[] | undefined;
+  readonly namespaceAttribute?: string | undefined;
+  readonly actionAttribute?: string | undefined;
+}
+export interface MetricsPart {
+  readonly backend: string;
+  /** Labels forced on every query: the wall between tenants. */
+  readonly match: Readonly<Record<string, string>>;
+}
+/** Where a browser's error reports are written. */
+export interface FrontendPart {
+  readonly keys: readonly string[];
+  readonly backend: string;
+  readonly index: string;
+  readonly profile: string;
 }
 export interface Limits {
   /** Rows of one answer. */
@@ -46,4 +96,425 @@ export interface Limits {
   readonly requests: number;
   /** Streamed answers under way at once. */
   readonly streams: number;
+}
+/** With those that log lines do not need. */
+export interface AllLimits extends Limits {
+  /** Series times points of one answer. */
+  readonly points: number;
+  /** Spans of one trace. */
+  readonly spans: number;
+  /** How far before a range a counter's previous sample is looked for. */
+  readonly lookBack: Millis;
+  /** Requests per second and token. */
+  readonly rate: number;
+}
+
+const minute = 60_000;
+const day = 1_440 * minute;
+
+/** What an absent key means. The README's reference is tested against it. */
+export const defaults = freeze({
+  listen: { host: "127.0.0.1", port: 8080 },
+  spool: "data/spool.db",
+  retention: 30 * day,
+  counterDefault: "cumulative",
+  profile: "auto",
+  limits: {
+    rows: 200_000,
+    millisecond: 10_000,
+    documents: 500_000,
+    deadline: minute / 2,
+    requests: 64,
+    streams: 32,
+    points: 5_000_000,
+    spans: 50_000,
+    lookBack: day,
+    rate: 100,
+  },
+} as const satisfies Record<string, unknown> & { limits: AllLimits });
+
+export interface World extends Surroundings {
+  readonly kinds: Kinds;
+}
+
+/** The kinds of backends, by name; each validates its own settings (the entry without `kind`). */
+export type Kinds = ReadonlyMap<string, { parseConfig(value: unknown): unknown }>;
+
+type Report = (path: Path, message: string) => void;
+
+/**
+ * The configuration that `text`, the content of `file`, describes: defaults filled in, secrets put in, paths
+ * resolved, frozen to the bottom.
+ *
+ * @throws {ConfigError} all issues at once, in the order of the file
+ */
+export function parseConfig(text: string, file: string, world: World): Config {
+  const tree = readTree(text, file, world);
+  // A value that could not be put in is wrong already: what else is said of it would only distract.
+  const unreadable = new Set(
+    tree.issues.map(({ path }) => pathKey(path)).filter((key) => tree.templates.has(key)),
+  );
+  const issues = [...tree.issues];
+  const report: Report = (path, message) => {
+    if (!unreadable.has(pathKey(path))) issues.push({ path, message });
+  };
+  const backends = parseBackends(tree, world.kinds, report);
+  checkReferences(tree, report);
+  const parsed = fileSchema.safeParse(tree.value, { error: explain });
+  for (const issue of parsed.error?.issues ?? []) reportIssue(issue, [], report);
+  if (issues.length > 0 || !parsed.success) throw new ConfigError(file, inFileOrder(issues, tree));
+  return freeze(assemble(parsed.data, backends, (path) => resolveBeside(file, path)));
+}
+
+// ---- What is checked on the file as written -----------------------------------------------------------------
+
+/** Each backend's settings by its kind; what is wrong with one is reported under `backends.<name>`. */
+function parseBackends(tree: Tree, kinds: Kinds, report: Report): ReadonlyMap<string, unknown> {
+  const parsed = new Map<string, unknown>();
+  for (const [name, entry] of Object.entries(mapping(mapping(tree.value).backends))) {
+    const { kind: kindName, ...settings } = mapping(entry);
+    if (typeof kindName !== "string" || kindName === "") continue; // the schema says so
+    const kind = kinds.get(kindName);
+    if (kind === undefined) {
+      const path = ["backends", name, "kind"];
+      report(path, `unknown kind ${quote(tree, path, kindName)}${suggest(kindName, [...kinds.keys()])}`);
+      continue;
+    }
+    const redacted = new Set([...tree.secrets, ...texts(settings.auth), ...texts(settings.headers)]);
+    try {
+      parsed.set(name, kind.parseConfig(settings));
+    } catch (error) {
+      if (!(error instanceof z.ZodError)) throw error;
+      for (const issue of error.issues) {
+        reportIssue(issue, ["backends", name], (path, message) => report(path, redact(message, redacted)));
+      }
+    }
+  }
+  return parsed;
+}
+
+const parts = ["logs", "traces", "metrics", "kubernetes", "frontend"] as const;
+
+/** Names that stand for something else in the file must exist; the same token for two users would be ambiguous. */
+function checkReferences(tree: Tree, report: Report): void {
+  const { backends, sites, tokens } = mapping(tree.value);
+  const backendNames = Object.keys(mapping(backends));
+  const siteNames = Object.keys(mapping(sites));
+  for (const [site, entry] of Object.entries(mapping(sites))) {
+    for (const part of parts) {
+      const backend = mapping(mapping(entry)[part]).backend;
+      if (typeof backend !== "string" || backend === "" || backendNames.includes(backend)) continue;
+      const path = ["sites", site, part, "backend"];
+      report(path, `unknown backend ${quote(tree, path, backend)}${suggest(backend, backendNames)}`);
+    }
+  }
+  const hashes = new Map<string, number>();
+  for (const [index, token] of (Array.isArray(tokens) ? tokens : []).entries()) {
+    const { sites: allowed, sha256 } = mapping(token);
+    for (const [position, site] of (Array.isArray(allowed) ? allowed : []).entries()) {
+      if (typeof site !== "string" || site === "" || siteNames.includes(site)) continue;
+      const path = ["tokens", String(index), "sites", String(position)];
+      const hint = site === "*" ? `; for all sites write sites: "*"` : suggest(site, siteNames);
+      report(path, `unknown site ${quote(tree, path, site)}${hint}`);
+    }
+    if (typeof sha256 !== "string" || sha256 === "") continue;
+    const first = hashes.get(sha256.toLowerCase());
+    if (first === undefined) hashes.set(sha256.toLowerCase(), index);
+    else report(["tokens", String(index), "sha256"], `is the same as tokens.${first}.sha256`);
+  }
+}
+
+// ---- The schema ---------------------------------------------------------------------------------------------
+
+/** An object without other keys. Its message has one line for each unknown key; `reportIssue` takes them apart. */
+function strict<Shape extends z.core.$ZodLooseShape>(shape: Shape) {
+  const known = Object.keys(shape);
+  return z.strictObject(shape, {
+    error: (issue) =>
+      issue.code === "unrecognized_keys"
+        ? issue.keys.map((key) => `unknown key${suggest(key, known)}`).join("\n")
+        : undefined,
+  });
+}
+
+/** Text that `read` turns into something; undefined is `message`. */
+function textAs<T>(read: (text: string) => T | undefined, message: string) {
+  return z
+    .string({ error: (issue) => (issue.input == null ? undefined : message) })
+    .transform((value, context) => {
+      const result = read(value);
+      if (result !== undefined) return result;
+      context.issues.push({ code: "custom", message, input: undefined });
+      return z.NEVER;
+    });
+}
+
+// Names appear in paths of the API, in messages and in queries.
+const named = <Value extends z.ZodType>(value: Value) =>
+  z.record(z.string().regex(/^[^\s/$,{}"\\]+$/, 'a name holds no space and none of / $ , { } " \\'), value);
+
+const text = z.string().min(1, "must not be empty");
+const duration = (most: Millis) =>
+  textAs(
+    (value) => {
+      const length = parseDuration(value);
+      return length !== undefined && length > 0 && length <= most ? length : undefined;
+    },
+    `expected a duration such as 250ms, 10s or 30d, at most ${most / day}d`,
+  );
+// Text of digits as well: what ${NAME} puts in is always text.
+const count = (least: number, message = `expected a whole number from ${least} up`) =>
+  z.preprocess(
+    (value) => (typeof value === "string" && /^\d{1,15}$/.test(value) ? Number(value) : value),
+    z.int({ error: (issue) => (issue.input == null ? undefined : message) }).min(least, message),
+  );
+
+const address = textAs(readAddress, "expected host:port, such as 127.0.0.1:8080 or [::1]:8080");
+
+function readAddress(value: string): Address | undefined {
+  const [, bracketed, plain, digits] = /^(?:\[([^\]]+)\]|([A-Za-z0-9.-]+)):(\d{1,5})$/.exec(value) ?? [];
+  const port = Number(digits);
+  if (digits === undefined || port > 65_535) return undefined;
+  if (bracketed !== undefined) return isIPv6(bracketed) ? { host: bracketed, port } : undefined;
+  if (plain === undefined || (/^[\d.]+$/.test(plain) && !isIPv4(plain))) return undefined;
+  return { host: plain, port };
+}
+
+const hashOfNothing = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+const hash = textAs((value) => {
+  const hex = value.toLowerCase();
+  return /^[0-9a-f]{64}$/.test(hex) && hex !== hashOfNothing ? hex : undefined;
+}, "expected the token's SHA-256 as 64 hex digits in quotes; `readout token new` prints it");
+
+const token = strict({
+  user: text,
+  sha256: hash,
+  sites: z.union([z.literal("*"), z.array(text).min(1, 'names no site; for all sites write "*"')], {
+    error: (issue) => (issue.input == null ? undefined : 'expected a list of sites, or "*" for all'),
+  }),
+  expires: textAs(
+    parseInstant,
+    "expected an ISO 8601 time with a zone, such as 2027-01-01T00:00:00Z",
+  ).optional(),
+});
+
+const lines = { index: text, profile: text.default(defaults.profile), where: text.optional() };
+const metrics = strict({ backend: text, match: z.record(z.string(), text).default({}) });
+
+const site = strict({
+  retention: duration(36_500 * day).default(defaults.retention),
+  counter_default: z
+    .enum(["cumulative", "increment"], {
+      error: (issue) => (issue.input == null ? undefined : "expected cumulative or increment"),
+    })
+    .default(defaults.counterDefault),
+  logs: strict({
+    backend: text,
+    sources: named(strict(lines)).refine((all) => Object.keys(all).length > 0, "names no source"),
+  }).optional(),
+  traces: strict({
+    backend: text,
+    ...lines,
+    tag_prefixes: z.array(text).optional(),
+    namespace_attribute: text.optional(),
+    action_attribute: text.optional(),
+  }).optional(),
+  metrics: metrics.optional(),
+  kubernetes: metrics.optional(),
+  frontend: strict({
+    keys: z.array(text).min(1, "names no key"),
+    backend: text,
+    index: text,
+    profile: text.default(defaults.profile),
+  }).optional(),
+});
+
+const { limits: most } = defaults;
+const limits = strict({
+  rows: count(1).default(most.rows),
+  // Upwards only: a client's cursor may have been issued under the default (contract.md, Paging).
+  millisecond: count(most.millisecond, `can only be raised: expected ${most.millisecond} or more`).default(
+    most.millisecond,
+  ),
+  points: count(1).default(most.points),
+  documents: count(1).default(most.documents),
+  spans: count(1).default(most.spans),
+  look_back: duration(366 * day).default(most.lookBack),
+  // A timer overflows after 24 days and then fires at once.
+  deadline: duration(day).default(most.deadline),
+  requests: count(1).default(most.requests),
+  streams: count(1).default(most.streams),
+  rate: count(1).default(most.rate),
+});
+
+const fileSchema = strict({
+  listen: address.default(defaults.listen),
+  intake: strict({ listen: address.optional(), spool: text.default(defaults.spool) }).optional(),
+  tokens: z.array(token).default([]),
+  backends: named(z.looseObject({ kind: text })),
+  sites: named(site),
+  visuals: text.optional(),
+  limits: limits.prefault({}),
+});
+
+function assemble(
+  file: z.infer<typeof fileSchema>,
+  settings: ReadonlyMap<string, unknown>,
+  resolve: (path: string) => string,
+): Config {
+  const { look_back: lookBack, ...limits } = file.limits;
+  return {
+    listen: file.listen,
+    intake: file.intake && { ...file.intake, spool: resolve(file.intake.spool) },
+    tokens: file.tokens,
+    backends: mapValues(file.backends, ({ kind }, name) => ({ kind, settings: settings.get(name) })),
+    sites: mapValues(file.sites, ({ counter_default: counterDefault, traces, ...rest }) => {
+      if (traces === undefined) return { ...rest, counterDefault };
+      const { tag_prefixes, namespace_attribute, action_attribute, ...other } = traces;
+      return {
+        ...rest,
+        counterDefault,
+        traces: {
+          ...other,
+          tagPrefixes: tag_prefixes,
+          namespaceAttribute: namespace_attribute,
+          actionAttribute: action_attribute,
+        },
+      };
+    }),
+    visuals: file.visuals === undefined ? undefined : resolve(file.visuals),
+    limits: { ...limits, lookBack },
+  };
+}
+
+// ---- Messages -----------------------------------------------------------------------------------------------
+
+const typeNames: Readonly<Record<string, string>> = {
+  string: "text",
+  number: "a number",
+  int: "a whole number",
+  boolean: "true or false",
+  array: "a list",
+  object: "keys with values",
+  record: "keys with values",
+};
+
+/** Our words for what the schema has no words of its own for. Never with the value. */
+function explain(issue: z.core.$ZodRawIssue): string | undefined {
+  if (issue.input === undefined) return "is missing";
+  if (issue.input === null) return "is empty";
+  if (issue.code !== "invalid_type") return undefined;
+  const quotes = issue.expected === "string" && typeof issue.input !== "object" ? "; put it in quotes" : "";
+  return `expected ${typeNames[issue.expected] ?? issue.expected}${quotes}`;
+}
+
+/** Reports a schema's issue, also of a backend's kind, under the paths of the file. */
+function reportIssue(issue: z.core.$ZodIssue, prefix: Path, report: Report): void {
+  const path = [...prefix, ...issue.path.map(String)];
+  if (issue.code === "unrecognized_keys") {
+    const messages = issue.message.split("\n");
+    for (const [index, key] of issue.keys.entries()) {
+      // A kind's own schema says it in one sentence for all keys; then the key's path says enough.
+      const own = messages.length === issue.keys.length && messages[index]?.startsWith("unknown key");
+      report(
+        [...path, key],
+        own ? (messages[index] ?? "") : `unknown key${suggest(key, backendWords, false)}`,
+      );
+    }
+  } else if (issue.code === "invalid_union") {
+    // The branch that got furthest is the one that was meant.
+    const depth = (branch: readonly z.core.$ZodIssue[]) => Math.max(...branch.map((one) => one.path.length));
+    const meant = issue.errors.filter((branch) =>
+      branch.some(
+        (one) => one.path.length > 0 || (one.code !== "invalid_type" && one.code !== "invalid_value"),
+      ),
+    );
+    const branch = meant.toSorted((a, b) => depth(b) - depth(a))[0];
+    if (branch === undefined) report(path, issue.message);
+    else for (const inner of branch) reportIssue(inner, path, report);
+  } else if (issue.code === "invalid_key") {
+    report(path, issue.issues[0]?.message ?? issue.message);
+  } else {
+    const missing = issue.code === "invalid_type" && issue.message.endsWith("received undefined");
+    report(path, missing ? "is missing" : issue.message);
+  }
+}
+
+// Only for suggestions: which keys a backend takes is its kind's business, but these are the documented words.
+const backendWords = [
+  ...[
+    "url",
+    "auth",
+    "username",
+    "password",
+    "api_key",
+    "bearer",
+    "tls",
+    "ca",
+    "cert",
+    "key",
+    "headers",
+    "timeout",
+  ],
+];
+
+/** `; did you mean "x"?` for a known word at most two edits away, else the known words if there are a few. */
+function suggest(word: string, known: readonly string[], list = true): string {
+  const near = known
+    .map((candidate) => ({ candidate, distance: editDistance(word, candidate) }))
+    .filter(({ candidate, distance }) => distance <= 2 && distance < Math.min(word.length, candidate.length))
+    .toSorted((a, b) => a.distance - b.distance)[0];
+  if (near !== undefined) return `; did you mean "${near.candidate}"?`;
+  return list && known.length > 0 && known.length <= 12 ? `; known here: ${known.join(", ")}` : "";
+}
+
+function editDistance(a: string, b: string): number {
+  if (Math.abs(a.length - b.length) > 2) return 3;
+  let row = Array.from({ length: b.length + 1 }, (_, column) => column);
+  for (const [index, letter] of [...a].entries()) {
+    const next = [index + 1];
+    for (const [column, other] of [...b].entries()) {
+      const replaced = (row[column] ?? 0) + (letter === other ? 0 : 1);
+      next.push(Math.min(replaced, (row[column + 1] ?? 0) + 1, (next[column] ?? 0) + 1));
+    }
+    row = next;
+  }
+  return row.at(-1) ?? 0;
+}
+
+// Shorter ones occur in every sentence and give nothing away.
+const redactedLength = 4;
+
+function redact(message: string, secrets: Iterable<string>): string {
+  let result = message;
+  for (const secret of secrets) if (secret.length >= redactedLength) result = result.replaceAll(secret, "…");
+  return result;
+}
+
+// ---- Values of unknown shape --------------------------------------------------------------------------------
+
+function mapping(value: unknown): Readonly<Record<string, unknown>> {
+  return typeof value === "object" && value !== null && !Array.isArray(value) ? { ...value } : {};
+}
+
+function mapValues<In, Out>(
+  record: Readonly<Record<string, In>>,
+  change: (value: In, key: string) => Out,
+): Record<string, Out> {
+  return Object.fromEntries(Object.entries(record).map(([key, value]) => [key, change(value, key)]));
+}
+
+/** All texts within a value. */
+function texts(value: unknown): readonly string[] {
+  if (typeof value === "string") return [value];
+  return typeof value === "object" && value !== null ? Object.values(value).flatMap(texts) : [];
+}
+
+/** Freezes plain objects and lists to the bottom; what a kind has made otherwise is its own. */
+function freeze<T>(value: T): T {
+  if (typeof value !== "object" || value === null || Object.isFrozen(value)) return value;
+  const prototype: unknown = Object.getPrototypeOf(value);
+  if (prototype !== Object.prototype && prototype !== Array.prototype && prototype !== null) return value;
+  for (const child of Object.values(value)) freeze(child);
+  return Object.freeze(value);
 }

@@ -7,7 +7,11 @@ export interface Site {
   readonly id: string;
   readonly retention: Millis;
   /** Absent where the site has no logs. */
-  readonly logs?: { readonly backend: string; readonly store: LogStore; readonly sources: ReadonlyMap<string, LogSource> };
+  readonly logs?: {
+    readonly backend: string;
+    readonly store: LogStore;
+    readonly sources: ReadonlyMap<string, LogSource>;
+  };
 }
 export type Sites = ReadonlyMap<string, Site>;
 
@@ -20,7 +24,9 @@ export function connectSites(config: Config, backends: ReadonlyMap<string, Backe
       sites.set(id, { id, retention });
       continue;
     }
-    const sources = new Map(Object.entries(logs.sources).map(([source, entry]) => [source, { id: source, ...entry }]));
+    const sources = new Map(
+      Object.entries(logs.sources).map(([source, entry]) => [source, { id: source, ...entry }]),
+    );
     sites.set(id, { id, retention, logs: { backend: logs.backend, store, sources } });
   }
   return sites;

@@ -20,9 +20,8 @@ import type { Instant, Millis, TimeRange } from "./time.ts";
 export interface LogStore {
   /**
    * The lines of the named sources that satisfy the query, in its order: by `time`, then `source_id`, then `id`
-   * (ids and sources compared by UTF-16 code unit, `desc` is the exact reverse). The order of one millisecond is
-   * complete: a batch may end inside it, but later batches never hold an earlier line. A document that two
-   * sources hold appears once for each.
+   * (ids and sources compared by UTF-16 code unit, `desc` is the exact reverse). A batch ends between two
+   * milliseconds, never inside one. A document that two sources hold appears once for each.
    *
    * @throws {Refused} `result_too_large` when more than `documentLimit` documents would have to be read to find
    *   the lines, or one millisecond holds more of them than `tieLimit`.

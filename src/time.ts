@@ -23,7 +23,8 @@ const pattern =
 export function parseInstant(text: string): Instant | undefined {
   const match = pattern.exec(text);
   if (match === null) return undefined;
-  const [, year, month, day, hour, minute, second, fraction = "", sign, zoneHour = "0", zoneMinute = "0"] = match;
+  const [, year, month, day, hour, minute, second, fraction = "", sign, zoneHour = "0", zoneMinute = "0"] =
+    match;
   if (Number(hour) > 23 || Number(minute) > 59 || Number(second) > 59) return undefined;
   if (Number(zoneHour) > 23 || Number(zoneMinute) > 59) return undefined;
   const date = new Date(0);

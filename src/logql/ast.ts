@@ -11,10 +11,20 @@ export interface SourceSpan {
 }
 
 export const lineFields = ["message", "severity", "hostname", "group"] as const;
-/** A top-level field of the line, or a path into its `json`. Segments are unescaped; indexes stay strings. */
+/** Keys from the root of the `json` body, unescaped. Indexes stay strings. */
+export type Path = readonly [string, ...string[]];
+/**
+ * A top-level field of the line, or a path into its `json`.
+ *
+ * `alternatives` occur only in the wider grammar (legacy.ts): further paths in order of preference. The first of
+ * `path, ...alternatives` that the line has (that is not lacking) decides alone, for negative operators as well;
+ * where the line has none of them, the field is lacking. A chain of `or` could not say that for `!=`.
+ *
+ * Every path can be spelt but `[""]` and keys that are no text (NUL, lone surrogates); the parser never makes those.
+ */
 export type Field =
   | { readonly kind: "line"; readonly name: (typeof lineFields)[number] }
-  | { readonly kind: "json"; readonly path: readonly [string, ...string[]] };
+  | { readonly kind: "json"; readonly path: Path; readonly alternatives?: readonly [Path, ...Path[]] };
 
 export interface Compare {
   readonly kind: "compare";
@@ -24,7 +34,10 @@ export interface Compare {
   readonly value: string;
   readonly span: SourceSpan;
 }
-/** Operands are at least two; the parser flattens a chain of the same word, but not what parentheses group. */
+/**
+ * Operands are at least two; the parser flattens a chain of the same word, but not what parentheses (or the brackets
+ * of a legacy list) group. `span` runs from the first operand to the last, with their own parentheses.
+ */
 export interface Group {
   readonly kind: "and" | "or";
   readonly operands: readonly [Filter, Filter, ...Filter[]];
@@ -36,4 +49,5 @@ export type Filter = { readonly kind: "all" } | Group | Compare;
 /** What counts as a number on either side of a numeric operator; compared exactly, never as a double. */
 export const numberPattern = /^-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?$/;
 
+/** `depth` is the number of parentheses (and legacy lists) open at once, needed or not. */
 export const limits = { leaves: 1_000, depth: 60 } as const;

@@ -34,3 +34,21 @@ export interface Context {
   readonly now: () => Instant;
   readonly signal: AbortSignal;
 }
+
+/** An operation whose input type is closed over, so that operations of different inputs can stand in one list. */
+export interface Endpoint extends Pick<Operation<unknown, unknown>, "name" | "method" | "path" | "access"> {
+  /** @throws {Unprocessable} all issues at once */
+  readonly prepare: (raw: unknown) => Prepared;
+}
+export interface Prepared {
+  readonly sites: readonly string[];
+  readonly run: (context: Context) => Promise<unknown> | AsyncIterable<Rows>;
+}
+export function endpoint<Input, Output>(operation: Operation<Input, Output>): Endpoint {
+  const { name, method, path, access, parse, sites, run } = operation;
+  const prepare = (raw: unknown): Prepared => {
+    const input = parse(raw);
+    return { sites: sites(input), run: (context) => run(input, context) };
+  };
+  return { name, method, path, access, prepare };
+}

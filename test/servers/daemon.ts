@@ -24,10 +24,12 @@ export interface Daemon {
   readonly tail: () => Promise<string>;
   /** Ends the process group and removes the folder. May be called again. */
   readonly stop: () => Promise<void>;
+  /** The same without asking first: a server that is still starting does not listen. */
+  readonly kill: () => Promise<void>;
 }
 
-/** Elasticsearch closes its shards on SIGTERM, which takes one or two seconds. */
-const graceMillis = 20_000;
+/** A running server needs less than a second. */
+const graceMillis = 10_000;
 const tailLines = 40;
 
 /** Runs `command` in `folder`, which belongs to it from now on and is removed with it. */
@@ -40,23 +42,33 @@ export async function launch(command: Command, folder: string): Promise<Daemon> 
     detached: true, // makes it the leader of a process group
     ...command.account,
   });
+  const guard = child.pid === undefined ? undefined : startGuard(child.pid, folder);
   let ended: string | undefined;
-  const end = new Promise<void>((resolve) => {
-    const note = (how: string) => {
-      ended = how;
-      resolve();
-    };
-    child.once("error", (error) => note(error.message));
-    child.once("exit", (code, signal) => note(signal ?? `exit code ${code}`));
+  const end = endOf(child).then((how) => {
+    ended = how;
   });
   await log.close();
-  const guard = child.pid === undefined ? undefined : startGuard(child.pid, folder);
-  let stopped: Promise<void> | undefined;
+  let ending: Promise<void> | undefined;
+  const finish = async (asking: Promise<void>) => {
+    await asking;
+    if (child.pid !== undefined) killGroup(child.pid);
+    await end;
+    await rm(folder, { recursive: true, force: true, maxRetries: 5 });
+    if (guard) await dismiss(guard);
+  };
   return {
     ended: () => ended,
     tail: async () => lastLines(await readFile(join(folder, "output.log"), "utf8")),
-    stop: () => (stopped ??= stop(child, end, guard, folder)),
+    stop: () => (ending ??= finish(ask(child, end))),
+    kill: () => (ending ??= finish(Promise.resolve())),
   };
+}
+
+function endOf(child: ChildProcess): Promise<string> {
+  return new Promise((resolve) => {
+    child.on("error", (error) => resolve(error.message));
+    child.on("exit", (code, signal) => resolve(signal ?? `exit code ${code}`));
+  });
 }
 
 /** A line on the pipe dismisses the guard; the end of the pipe is the alarm. */
@@ -70,21 +82,12 @@ function startGuard(group: number, folder: string): ChildProcess {
   return guard;
 }
 
-async function stop(
-  child: ChildProcess,
-  end: Promise<void>,
-  guard: ChildProcess | undefined,
-  folder: string,
-): Promise<void> {
-  // Only the leader is asked: the launcher of Elasticsearch 8 and 9 ends its server itself.
+/** Only the leader is asked: the launcher of Elasticsearch 8 and 9 ends its server itself. */
+async function ask(child: ChildProcess, end: Promise<void>): Promise<void> {
   child.kill("SIGTERM");
   const waiting = new AbortController();
   await Promise.race([end, delay(graceMillis, undefined, { signal: waiting.signal }).catch(() => {})]);
   waiting.abort();
-  if (child.pid !== undefined) killGroup(child.pid);
-  await end;
-  await rm(folder, { recursive: true, force: true, maxRetries: 5 });
-  if (guard) await dismiss(guard);
 }
 
 function killGroup(group: number): void {

@@ -2,10 +2,11 @@
 // is made in a folder of its own and renamed when complete, so neither an interrupted one
 // nor two at the same time can leave half a server behind.
 
-import { access, mkdir, mkdtemp, rename, rm, writeFile } from "node:fs/promises";
+import { existsSync } from "node:fs";
+import { mkdir, mkdtemp, rename, rm, writeFile } from "node:fs/promises";
 import { homedir } from "node:os";
 import { join } from "node:path";
-import { needProgram, run } from "./java.ts";
+import { needProgram, run } from "./host.ts";
 
 /** What Maven calls `group:artifact:version:type`. */
 export interface Artifact {
@@ -23,7 +24,7 @@ export async function fetchDistribution(artifact: Artifact, signal?: AbortSignal
   const folder = join(cacheFolder(), `${artifact.artifact}-${artifact.version}`);
   await inTurn(async () => {
     signal?.throwIfAborted();
-    if (!(await isComplete(folder))) await download(artifact, folder, signal);
+    if (!isComplete(folder)) await download(artifact, folder, signal);
   });
   return folder;
 }
@@ -42,7 +43,7 @@ function inTurn(task: () => Promise<void>): Promise<void> {
 }
 
 async function download(artifact: Artifact, folder: string, signal?: AbortSignal): Promise<void> {
-  await needProgram("mvn", "maven");
+  needProgram("mvn", "maven");
   await mkdir(cacheFolder(), { recursive: true });
   const draft = await mkdtemp(`${folder}.part-`);
   try {
@@ -77,15 +78,12 @@ function pomOf({ group, artifact, version, type }: Artifact): string {
 
 /** The rename fails when another process was faster; its copy is as good as ours. */
 async function publish(draft: string, folder: string): Promise<void> {
-  if (!(await isComplete(folder))) await rm(folder, { recursive: true, force: true });
+  if (!isComplete(folder)) await rm(folder, { recursive: true, force: true });
   await rename(draft, folder).catch(async (error: unknown) => {
-    if (!(await isComplete(folder))) throw error;
+    if (!isComplete(folder)) throw error;
   });
 }
 
-export async function isComplete(folder: string): Promise<boolean> {
-  return access(join(folder, marker)).then(
-    () => true,
-    () => false,
-  );
+function isComplete(folder: string): boolean {
+  return existsSync(join(folder, marker));
 }

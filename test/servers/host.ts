@@ -3,7 +3,8 @@
 // names differ between vendors. What is missing is named together with its Debian package.
 
 import { execFile } from "node:child_process";
-import { access, constants, readdir, readFile } from "node:fs/promises";
+import { existsSync } from "node:fs";
+import { readdir, readFile } from "node:fs/promises";
 import { delimiter, join } from "node:path";
 import { promisify } from "node:util";
 
@@ -51,25 +52,15 @@ async function readJdk(home: string): Promise<Jdk | undefined> {
   const release = await readFile(join(home, "release"), "utf8").catch(() => "");
   // "1.8.0_402" is Java 8; since 9 the first number is the major version.
   const major = /^JAVA_VERSION="(?:1\.)?(\d+)/m.exec(release)?.[1];
-  if (major === undefined || !(await isExecutable(join(home, "bin", "java")))) return undefined;
+  if (major === undefined || !existsSync(join(home, "bin", "java"))) return undefined;
   return { home, major: Number(major) };
 }
 
-async function isExecutable(path: string): Promise<boolean> {
-  return access(path, constants.X_OK).then(
-    () => true,
-    () => false,
-  );
-}
-
 /** @throws {MissingProgram} */
-export async function needProgram(program: string, debianPackage: string): Promise<void> {
+export function needProgram(program: string, debianPackage: string): void {
   const folders = (process.env.PATH ?? "").split(delimiter);
-  const found = await Promise.all(folders.map((folder) => isExecutable(join(folder, program))));
-  if (found.includes(true)) return;
-  throw new MissingProgram(
-    `${program} is not installed. On Debian: apt-get install ${debianPackage}`,
-  );
+  if (folders.some((folder) => existsSync(join(folder, program)))) return;
+  throw new MissingProgram(`${program} is not installed. On Debian: apt-get install ${debianPackage}`);
 }
 
 /** Runs a program to its end and returns what it printed. */

@@ -1,0 +1,21 @@
+# Production dependencies only, and nothing is written at run time, so the root file system may be read-only.
+FROM node:24.21.0-bookworm-slim AS dependencies
+WORKDIR /app
+COPY package.json package-lock.json .npmrc ./
+# No dependency that production needs has an install script; those that would run are someone else's code.
+RUN npm ci --omit=dev --ignore-scripts
+
+FROM node:24.21.0-bookworm-slim
+ENV NODE_ENV=production
+WORKDIR /app
+COPY --from=dependencies /app/node_modules ./node_modules
+COPY package.json ./
+COPY src ./src
+COPY resolvers ./resolvers
+USER node
+EXPOSE 8080
+# The configuration must listen on 0.0.0.0:8080; another port needs another health check.
+HEALTHCHECK --interval=10s --timeout=3s --start-period=10s --retries=3 \
+  CMD ["node", "-e", "fetch('http://127.0.0.1:8080/livez').then((answer) => process.exit(answer.ok ? 0 : 1), () => process.exit(1))"]
+ENTRYPOINT ["node", "/app/src/main.ts"]
+CMD ["serve", "--config", "/etc/readout/readout.yaml"]

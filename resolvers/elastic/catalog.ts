@@ -1,0 +1,114 @@
+// What is remembered of the indices behind each pattern, so that a query needs one request. Mappings change when an
+// index rolls over; the reader notices that by itself and asks for a refresh, so age here costs speed, never lines.
+import { LRUCache } from "lru-cache";
+import { BackendError, ConfigError } from "../../src/errors.ts";
+import type { IO, LogSource } from "../../src/store.ts";
+import type { Millis } from "../../src/time.ts";
+import { type Door, orAborted } from "./door.ts";
+import { encodePattern } from "./logs.ts";
+import { findField, type Knowledge, opaqueKnowledge, readKnowledge } from "./mapping.ts";
+import { type LogProfile, profiles, readProfile } from "./profile.ts";
+
+export interface Catalog {
+  /** What the mappings of a pattern say; served stale while a fresh copy is fetched. @throws {BackendError} */
+  knowledge(pattern: string, signal: AbortSignal): Promise<Knowledge>;
+  /** Reads the mappings again, once for all who ask at the same time. @throws {BackendError} */
+  refresh(pattern: string, signal: AbortSignal): Promise<Knowledge>;
+  /** The layout of a source; `auto` is decided by the mappings. */
+  profile(source: LogSource, knowledge: Knowledge): LogProfile;
+}
+
+const fresh: Millis = 60_000;
+/** How long a failure is repeated to others instead of asking a source in trouble again. */
+const backOff: Millis = 1_000;
+
+export function createCatalog(backend: string, door: Door, io: IO): Catalog {
+  const failures = new Map<string, { readonly at: number; readonly error: unknown }>();
+  const own = new Map<string, LogProfile>();
+  const cache = new LRUCache<string, Knowledge>({
+    max: 1_000,
+    ttl: fresh,
+    allowStale: true,
+    noDeleteOnFetchRejection: true,
+    fetchMethod: async (pattern) => {
+      const failed = failures.get(pattern);
+      if (failed !== undefined && performance.now() - failed.at < backOff) throw failed.error;
+      try {
+        const knowledge = await load(pattern);
+        failures.delete(pattern);
+        return knowledge;
+      } catch (error) {
+        failures.set(pattern, { at: performance.now(), error });
+        throw error;
+      }
+    },
+  });
+
+  /** No caller's signal: others wait for the same answer. The door's own deadline bounds it. */
+  async function load(pattern: string): Promise<Knowledge> {
+    const query = { ignore_unavailable: "true", allow_no_indices: "true", expand_wildcards: "open" };
+    const request = { method: "GET", path: `/${encodePattern(pattern)}`, query } as const;
+    try {
+      return readKnowledge(await door.sendJson(request, new AbortController().signal));
+    } catch (error) {
+      if (!(error instanceof BackendError)) {
+        throw new BackendError(backend, "malformed", `the mappings of ${pattern} cannot be read`, error);
+      }
+      // Reading documents needs less privilege than reading mappings, and remote clusters show none.
+      if (error.failure === "denied" || (error.failure === "rejected" && pattern.includes(":")))
+        return opaqueKnowledge;
+      if (error.failure === "rejected" && error.message.startsWith("status 404")) return readKnowledge({});
+      throw error;
+    }
+  }
+
+  async function fetch(pattern: string, signal: AbortSignal, forceRefresh: boolean): Promise<Knowledge> {
+    io.cache("mappings", !forceRefresh && cache.has(pattern));
+    const knowledge = await orAborted(
+      cache.fetch(pattern, { forceRefresh, allowStale: !forceRefresh }),
+      signal,
+    );
+    if (knowledge === undefined) throw new BackendError(backend, "unreachable", `no mappings of ${pattern}`);
+    return knowledge;
+  }
+
+  return {
+    knowledge: (pattern, signal) => fetch(pattern, signal, false),
+    refresh: (pattern, signal) => fetch(pattern, signal, true),
+    profile(source, knowledge) {
+      if (source.profile === "auto") return detect(knowledge) ?? fallback();
+      const known = profiles.get(source.profile) ?? own.get(source.profile);
+      if (known !== undefined) return known;
+      const loaded = loadProfile(source.profile, io);
+      own.set(source.profile, loaded);
+      return loaded;
+    },
+  };
+}
+
+/** The layout whose proof stands in a mapping; undefined where none does. */
+export function detect(knowledge: Knowledge): LogProfile | undefined {
+  for (const profile of profiles.values()) {
+    const proved = knowledge.groups.some((group) =>
+      profile.detect.some((name) => findField(group, name) !== undefined),
+    );
+    if (proved) return profile;
+  }
+  return undefined;
+}
+
+function fallback(): LogProfile {
+  const ecs = profiles.get("ecs");
+  if (ecs === undefined) throw new Error("the built-in profile ecs is missing");
+  return ecs;
+}
+
+/** @throws {ConfigError} */
+export function loadProfile(path: string, io: Pick<IO, "readText">): LogProfile {
+  try {
+    return readProfile(io.readText(path));
+  } catch (error) {
+    const message = error instanceof Error ? error.message : String(error);
+    throw new ConfigError(path, [{ path: "", message: `not a profile: ${message}` }]);
+  }
+}

@@ -1,0 +1,267 @@
+// The one narrow door to Elasticsearch and OpenSearch: a request in, the raw bytes of a whole answer out. Behind it
+// stand the two official clients; which one is decided by asking the server, because each refuses the other's.
+import { gunzipSync, inflateSync } from "node:zlib";
+import { Client as ElasticClient, type ClientOptions as ElasticOptions } from "@elastic/elasticsearch";
+import {
+  Client as OpenSearchClient,
+  type ClientOptions as OpenSearchOptions,
+} from "@opensearch-project/opensearch";
+import { z } from "zod";
+import { BackendError } from "../../src/errors.ts";
+import type { IO } from "../../src/store.ts";
+import { createGuard, type GuardSettings, toBackendError } from "../http.ts";
+import { describeProduct, type Product } from "./product.ts";
+
+export interface Request {
+  readonly method: "GET" | "POST" | "DELETE";
+  readonly path: string;
+  readonly query?: Readonly<Record<string, string>>;
+  /** JSON text. */
+  readonly body?: string;
+}
+
+export interface Door {
+  /** The whole answer as latin1 text, one character a byte. @throws {BackendError} on any status but 2xx */
+  send(request: Request, signal: AbortSignal): Promise<string>;
+  /** The same, parsed. */
+  sendJson(request: Request, signal: AbortSignal): Promise<unknown>;
+  /** Who the server is. Asked once and remembered until it fails. */
+  product(signal: AbortSignal): Promise<Product>;
+  probe(signal: AbortSignal): Promise<Product>;
+  close(): Promise<void>;
+}
+
+export interface DoorSettings extends GuardSettings {
+  readonly nodes: readonly string[];
+  readonly auth?:
+    | { username: string; password: string }
+    | { apiKey: string }
+    | { bearer: string }
+    | undefined;
+  readonly tls?: { ca?: string | undefined; cert?: string | undefined; key?: string | undefined } | undefined;
+  readonly headers: Readonly<Record<string, string>>;
+  /** An answer over this is refused instead of being held in memory. */
+  readonly answerBytes: number;
+}
+
+interface Raw {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, unknown>>;
+  readonly text: string;
+}
+type Transport = (request: Request, signal: AbortSignal) => Promise<Raw>;
+
+export function openDoor(backend: string, settings: DoorSettings, io: IO): Door {
+  const guard = createGuard(backend, settings, io);
+  const clients = { Elasticsearch: elasticTransport(settings), OpenSearch: openSearchTransport(settings) };
+  let known: Promise<Product> | undefined;
+
+  async function probe(signal: AbortSignal): Promise<Product> {
+    return guard.run(true, signal, async (limited) => {
+      // OpenSearch's client asks without conditions; the answer says who is there.
+      const root = await clients.OpenSearch.send({ method: "GET", path: "/" }, limited).catch((cause) => {
+        throw toBackendError(backend, cause);
+      });
+      if (root.status === 401) throw failed(backend, root);
+      const elastic = root.headers["x-elastic-product"] === "Elasticsearch";
+      const version = rootSchema.safeParse(root.status === 200 ? JSON.parse(root.text) : undefined).data
+        ?.version;
+      const name = elastic && version?.distribution !== "opensearch" ? "Elasticsearch" : "OpenSearch";
+      if (version !== undefined) return describeProduct(name, version.number);
+      if (root.status >= 500 || root.status === 429) throw failed(backend, root);
+      // `GET /` may be refused to a restricted user, and some distributions lack it: the node tells as well.
+      const nodes = await clients[name].send(
+        { method: "GET", path: "/_nodes/_local", query: { filter_path: "nodes.*.version" } },
+        limited,
+      );
+      const parsed = nodesSchema.safeParse(nodes.status === 200 ? JSON.parse(nodes.text) : undefined).data;
+      return describeProduct(name, Object.values(parsed?.nodes ?? {})[0]?.version ?? "unknown");
+    });
+  }
+
+  async function product(signal: AbortSignal): Promise<Product> {
+    // Not the first caller's signal: others may wait for the same answer. The guard's own deadline bounds it.
+    known ??= probe(new AbortController().signal).catch((error) => {
+      known = undefined;
+      throw error;
+    });
+    return orAborted(known, signal);
+  }
+
+  async function send(request: Request, signal: AbortSignal): Promise<string> {
+    const { name } = await product(signal);
+    return guard.run(request.method !== "DELETE", signal, async (limited) => {
+      const raw = await clients[name].send(request, limited);
+      if (raw.status >= 300) throw failed(backend, raw);
+      return raw.text;
+    });
+  }
+
+  return {
+    send,
+    async sendJson(request, signal) {
+      const text = await send(request, signal);
+      try {
+        return JSON.parse(Buffer.from(text, "latin1").toString("utf8"));
+      } catch (cause) {
+        throw new BackendError(backend, "malformed", `${request.method} ${request.path}: not JSON`, cause);
+      }
+    },
+    product,
+    probe,
+    async close() {
+      await Promise.all(Object.values(clients).map((client) => client.close()));
+    },
+  };
+}
+
+const rootSchema = z.object({
+  version: z.object({ number: z.string(), distribution: z.string().optional() }),
+});
+const nodesSchema = z.object({ nodes: z.record(z.string(), z.object({ version: z.string() })) });
+
+/** Settles with `shared`, or rejects as soon as this caller leaves. */
+export async function orAborted<T>(shared: Promise<T>, signal: AbortSignal): Promise<T> {
+  signal.throwIfAborted();
+  const left = Promise.withResolvers<never>();
+  const leave = () => left.reject(signal.reason);
+  signal.addEventListener("abort", leave, { once: true });
+  try {
+    return await Promise.race([shared, left.promise]);
+  } finally {
+    signal.removeEventListener("abort", leave);
+  }
+}
+
+/** An answer with an error status. The server's own text goes no further than the log. */
+function failed(backend: string, { status, text }: Raw): BackendError {
+  const failure =
+    status === 401 || status === 403
+      ? "denied"
+      : status === 429 || status === 503
+        ? "overloaded"
+        : status === 408 || status === 504
+          ? "timeout"
+          : status === 502
+            ? "unreachable"
+            : "rejected";
+  return new BackendError(backend, failure, `status ${status}: ${text.slice(0, 2_000)}`);
+}
+
+function elasticTransport(settings: DoorSettings): { send: Transport; close: () => Promise<void> } {
+  const { auth, tls } = settings;
+  const options: ElasticOptions = {
+    nodes: [...settings.nodes],
+    headers: { ...settings.headers },
+    maxRetries: 0,
+    // The door's guard keeps the deadline.
+    requestTimeout: settings.timeout + 1_000,
+  };
+  if (auth !== undefined) {
+    options.auth =
+      "apiKey" in auth ? { apiKey: auth.apiKey } : "bearer" in auth ? { bearer: auth.bearer } : { ...auth };
+  }
+  if (tls !== undefined) options.tls = definedOnly(tls);
+  const client = new ElasticClient(options);
+  return {
+    async send(request, signal) {
+      const result = await client.transport.request(
+        {
+          method: request.method,
+          path: request.path,
+          querystring: { ...request.query },
+          body: request.body ?? "",
+        },
+        { asStream: true, meta: true, signal, maxRetries: 0 },
+      );
+      return drain(result.statusCode ?? 0, result.headers ?? {}, result.body, settings.answerBytes, signal);
+    },
+    close: () => client.close(),
+  };
+}
+
+function openSearchTransport(settings: DoorSettings): { send: Transport; close: () => Promise<void> } {
+  const { auth, tls } = settings;
+  const headers: Record<string, string> = { ...settings.headers };
+  if (auth !== undefined && "apiKey" in auth) headers.authorization = `ApiKey ${auth.apiKey}`;
+  if (auth !== undefined && "bearer" in auth) headers.authorization = `Bearer ${auth.bearer}`;
+  const options: OpenSearchOptions = {
+    nodes: [...settings.nodes],
+    headers,
+    maxRetries: 0,
+    requestTimeout: settings.timeout + 1_000,
+  };
+  if (auth !== undefined && "username" in auth) options.auth = { ...auth };
+  if (tls !== undefined) options.ssl = definedOnly(tls);
+  const client = new OpenSearchClient(options);
+  return {
+    async send(request, signal) {
+      signal.throwIfAborted();
+      const pending = client.transport.request(
+        {
+          method: request.method,
+          path: request.path,
+          querystring: { ...request.query },
+          body: request.body ?? "",
+        },
+        { asStream: true, maxRetries: 0, requestTimeout: settings.timeout + 1_000 },
+      );
+      const abort = () => pending.abort?.();
+      signal.addEventListener("abort", abort, { once: true });
+      try {
+        const result = await pending;
+        return await drain(
+          result.statusCode ?? 0,
+          result.headers ?? {},
+          result.body,
+          settings.answerBytes,
+          signal,
+        );
+      } finally {
+        signal.removeEventListener("abort", abort);
+      }
+    },
+    close: () => client.close(),
+  };
+}
+
+function definedOnly<T extends object>(value: T): { [K in keyof T]: Exclude<T[K], undefined> } {
+  return Object.fromEntries(Object.entries(value).filter(([, part]) => part !== undefined)) as {
+    [K in keyof T]: Exclude<T[K], undefined>;
+  };
+}
+
+async function drain(
+  status: number,
+  headers: Readonly<Record<string, unknown>>,
+  body: unknown,
+  limitBytes: number,
+  signal: AbortSignal,
+): Promise<Raw> {
+  const stream = body as AsyncIterable<Buffer> & { destroy(error?: Error): void };
+  const abort = () => stream.destroy(new Error("aborted"));
+  signal.addEventListener("abort", abort, { once: true });
+  try {
+    signal.throwIfAborted();
+    const chunks: Buffer[] = [];
+    let bytes = 0;
+    for await (const chunk of stream) {
+      const part = Buffer.from(chunk);
+      bytes += part.length;
+      if (bytes > limitBytes) throw new RangeError(`an answer of more than ${limitBytes} bytes`);
+      chunks.push(part);
+    }
+    signal.throwIfAborted();
+    return { status, headers, text: unpack(Buffer.concat(chunks), headers, limitBytes).toString("latin1") };
+  } finally {
+    signal.removeEventListener("abort", abort);
+  }
+}
+
+/** Some proxies compress unasked. */
+function unpack(bytes: Buffer, headers: Readonly<Record<string, unknown>>, limitBytes: number): Buffer {
+  const encoding = String(headers["content-encoding"] ?? "").toLowerCase();
+  if (encoding.includes("gzip")) return gunzipSync(bytes, { maxOutputLength: limitBytes });
+  if (encoding.includes("deflate")) return inflateSync(bytes, { maxOutputLength: limitBytes });
+  return bytes;
+}

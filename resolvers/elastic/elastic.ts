@@ -1,0 +1,185 @@
+// Elasticsearch and OpenSearch as one kind of backend.
+import { z } from "zod";
+import { BackendError } from "../../src/errors.ts";
+import type { Backend, BackendKind, IO, LogSource, LogSourceReport } from "../../src/store.ts";
+import { durationPattern, fromMillis, type Instant, parseDuration } from "../../src/time.ts";
+import { guardDefaults } from "../http.ts";
+import { type Catalog, createCatalog, detect } from "./catalog.ts";
+import { type Door, type DoorSettings, openDoor } from "./door.ts";
+import { cutAnswer } from "./hits.ts";
+import { createLogStore, encodePattern, searchOptions } from "./logs.ts";
+import { findField, type IndexGroup, type Knowledge } from "./mapping.ts";
+import type { Product } from "./product.ts";
+import type { LogProfile } from "./profile.ts";
+import { compileWhere, parseWhere, WhereError } from "./where.ts";
+
+const url = z.url({ protocol: /^https?$/, error: "expected an http:// or https:// address" });
+const settings = z.strictObject({
+  url: z.union([url, z.array(url).min(1)]),
+  auth: z
+    .union([
+      z.strictObject({ username: z.string(), password: z.string() }),
+      z.strictObject({ api_key: z.string().min(1) }),
+      z.strictObject({ bearer: z.string().min(1) }),
+    ])
+    .optional(),
+  tls: z
+    .strictObject({ ca: z.string().optional(), cert: z.string().optional(), key: z.string().optional() })
+    .optional(),
+  headers: z.record(z.string(), z.string()).default({}),
+  timeout: z.string().regex(durationPattern, "expected a duration such as 10s").default("10s"),
+});
+export type ElasticConfig = z.infer<typeof settings>;
+
+const answerBytes = 256 * 1024 * 1024;
+
+export const elastic: BackendKind<ElasticConfig> = {
+  kind: "elastic",
+  parseConfig: (value) => settings.parse(value),
+  create(name, config, io): Backend {
+    const door = openDoor(name, doorSettings(config, io), io);
+    const catalog = createCatalog(name, door, io);
+    return {
+      name,
+      kind: "elastic",
+      stores: { logs: createLogStore(name, door, catalog) },
+      async probe(signal) {
+        const { name: product, version } = await door.probe(signal);
+        return { product, version };
+      },
+      describeLogs: (source, signal) => describeLogs(name, source, door, catalog, signal),
+      close: () => door.close(),
+    };
+  },
+};
+
+function doorSettings(config: ElasticConfig, io: IO): DoorSettings {
+  const { auth, tls } = config;
+  const read = (path: string | undefined) => (path === undefined ? undefined : io.readText(path));
+  return {
+    ...guardDefaults,
+    nodes: typeof config.url === "string" ? [config.url] : config.url,
+    auth: auth === undefined ? undefined : "api_key" in auth ? { apiKey: auth.api_key } : auth,
+    tls: tls === undefined ? undefined : { ca: read(tls.ca), cert: read(tls.cert), key: read(tls.key) },
+    headers: config.headers,
+    timeout: parseDuration(config.timeout) ?? guardDefaults.timeout,
+    answerBytes,
+  };
+}
+
+async function describeLogs(
+  backend: string,
+  source: LogSource,
+  door: Door,
+  catalog: Catalog,
+  signal: AbortSignal,
+): Promise<LogSourceReport> {
+  const product = await door.product(signal);
+  const knowledge = await catalog.refresh(source.index, signal);
+  const profile = catalog.profile(source, knowledge);
+  const limitations: string[] = [];
+  const problems: string[] = [];
+  if (source.profile === "auto" && detect(knowledge) === undefined && knowledge.groups.length > 0) {
+    limitations.push(`no known layout is recognised; read as ${profile.name}`);
+  }
+  if (knowledge.opaque) {
+    limitations.push(
+      "the mapping may not be read (it needs view_index_metadata), so every query reads all lines of its range",
+    );
+  } else if (knowledge.indices.size === 0) {
+    problems.push(`no open index matches ${source.index}`);
+  }
+  for (const group of knowledge.groups) describeGroup(group, profile, product, limitations, problems);
+  if (source.where !== undefined) {
+    try {
+      const wall = parseWhere(source.where);
+      if (knowledge.opaque)
+        throw new WhereError("where: the mapping may not be read, so the wall cannot be proved");
+      for (const group of knowledge.groups) compileWhere(wall, group);
+    } catch (error) {
+      if (!(error instanceof WhereError)) throw error;
+      problems.push(error.message);
+    }
+  }
+  const newest =
+    problems.length > 0 ? undefined : await newestLine(backend, source, profile, knowledge, door, signal);
+  return { profile: profile.name, indices: knowledge.indices.size, newest, limitations, problems };
+}
+
+function describeGroup(
+  group: IndexGroup,
+  profile: LogProfile,
+  product: Product,
+  limitations: string[],
+  problems: string[],
+): void {
+  const [first = "", ...others] = group.indices;
+  const where = others.length === 0 ? first : `${first} and ${others.length} more`;
+  if (group.source === "cut")
+    problems.push(`${where}: _source is not kept whole, so lines cannot be answered`);
+  if (group.source === "synthetic") {
+    limitations.push(
+      `${where}: _source is synthetic: key order, number spelling and array order are the index's`,
+    );
+  }
+  const time = group.fields.get(profile.time);
+  if (time === undefined)
+    limitations.push(`${where}: ${profile.time} is not mapped; its documents are never in a range`);
+  else if (time.type !== "date" && time.type !== "date_nanos") {
+    problems.push(`${where}: ${profile.time} is of type ${time.type}, not date or date_nanos`);
+  }
+  for (const part of ["message", "severity", "hostname", "group"] as const) {
+    const found = profile[part].flatMap((name) => findField(group, name) ?? []);
+    const [field] = found;
+    if (field === undefined) {
+      limitations.push(
+        `${where}: ${part} (${profile[part].join(", ")}) is not mapped; filters on it read every line of the range`,
+      );
+    } else if (!field.indexed) {
+      limitations.push(
+        `${where}: ${field.name} is not searchable; filters on ${part} read every line of the range`,
+      );
+    } else if (field.type === "keyword" && !product.listsIgnored) {
+      limitations.push(
+        `${where}: ${field.name} drops values over ${field.ignoreAbove} characters and ${product.name} does not list them; ${part}: (contains) reads every line of the range`,
+      );
+    }
+  }
+}
+
+async function newestLine(
+  backend: string,
+  source: LogSource,
+  profile: LogProfile,
+  knowledge: Knowledge,
+  door: Door,
+  signal: AbortSignal,
+): Promise<Instant | undefined> {
+  const wall = source.where === undefined ? undefined : parseWhere(source.where);
+  const should =
+    wall === undefined
+      ? []
+      : knowledge.groups.map((group) => ({
+          bool: { filter: [{ terms: { _index: group.indices } }, compileWhere(wall, group)] },
+        }));
+  const body = {
+    size: 1,
+    track_total_hits: false,
+    query: {
+      bool: {
+        filter: [{ exists: { field: profile.time } }, ...(should.length === 0 ? [] : [{ bool: { should } }])],
+      },
+    },
+    sort: [{ [profile.time]: { order: "desc", unmapped_type: "date", numeric_type: "date" } }],
+  };
+  const path = `/${encodePattern(source.index)}/_search`;
+  const text = await door.send(
+    { method: "POST", path, query: searchOptions, body: JSON.stringify(body) },
+    signal,
+  );
+  const answer = cutAnswer(text);
+  if (answer.shards.failed > 0 || answer.timedOut)
+    throw new BackendError(backend, "partial", "the newest line");
+  const sort = answer.hits[0]?.sort;
+  return sort === undefined ? undefined : fromMillis(Number(sort));
+}

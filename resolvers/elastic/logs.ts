@@ -1,0 +1,462 @@
+// Log lines from Elasticsearch and OpenSearch. A search is sorted by time alone and read in batches; the last
+// millisecond of a full batch may be incomplete, so it is held back and the next search begins with it. That needs
+// neither a point in time nor a tie-breaker, which the products have in different forms: a millisecond always comes
+// out of one search. Only one that overflows a search is read by a scroll of its own.
+import { BackendError, Refused } from "../../src/errors.ts";
+import { matches } from "../../src/logql/matches.ts";
+import { type LogLine, severityOf } from "../../src/model.ts";
+import type { LogQuery, LogSource, LogStore } from "../../src/store.ts";
+import { floorToMilli, fromMillis, type Instant, nanosPerMilli, printNanos } from "../../src/time.ts";
+import type { Catalog } from "./catalog.ts";
+import type { Door } from "./door.ts";
+import { compileFilter, guard } from "./filter.ts";
+import { type Answer, cutAnswer, type Hit } from "./hits.ts";
+import type { Knowledge } from "./mapping.ts";
+import { type LogProfile, readName } from "./profile.ts";
+import { all, every, type Query } from "./query.ts";
+import { compileWhere, parseWhere, WhereError } from "./where.ts";
+
+/** Hits of one search: large enough to be cheap, small enough not to stall other requests while it is cut. */
+const batch = { least: 100, most: 500, burst: 1_000 } as const;
+
+/** What a `date_nanos` field can hold. */
+const nanosEra = { from: 0n as Instant, to: 9_223_372_036_854_775_807n as Instant };
+
+export function createLogStore(backend: string, door: Door, catalog: Catalog): LogStore {
+  return {
+    lines(query, signal) {
+      const streams = query.sources.map((source) => readSource(source, query, signal));
+      const [only] = streams;
+      return only !== undefined && streams.length === 1 ? only : merge(streams, query.order);
+    },
+  };
+
+  async function* readSource(
+    source: LogSource,
+    query: LogQuery,
+    signal: AbortSignal,
+  ): AsyncGenerator<readonly LogLine[]> {
+    const leaving = new AbortController();
+    const limited = AbortSignal.any([signal, leaving.signal]);
+    const reader = createReader(backend, door, catalog, source, query, limited);
+    let kept = 0;
+    let pending: Promise<Page> | undefined = reader.read(query.range.from, query.range.to, query.wanted + 1);
+    try {
+      while (pending !== undefined) {
+        const page: Page = await pending;
+        kept += page.lines.length;
+        // The next search runs while the caller works on this batch, but only if it will surely be wanted.
+        const next = page.rest;
+        pending = next && kept <= query.wanted ? reader.read(next.from, next.to, next.size) : undefined;
+        if (page.lines.length > 0) yield page.lines;
+        if (next !== undefined) pending ??= reader.read(next.from, next.to, next.size);
+      }
+    } finally {
+      pending?.catch(() => undefined);
+      leaving.abort(new Error("no more lines wanted"));
+    }
+  }
+}
+
+interface Page {
+  /** Whole milliseconds, in the query's order. */
+  readonly lines: readonly LogLine[];
+  readonly rest: { readonly from: Instant; readonly to: Instant; readonly size: number } | undefined;
+}
+
+function createReader(
+  backend: string,
+  door: Door,
+  catalog: Catalog,
+  source: LogSource,
+  query: LogQuery,
+  signal: AbortSignal,
+) {
+  const path = `/${encodePattern(source.index)}/_search`;
+  const wall = source.where === undefined ? undefined : refuseWall(() => parseWhere(source.where ?? ""));
+  let documents = 0;
+  let keptOfRead = 1;
+
+  /** The lines of `[from, to]` that one search of at most `size` hits completes. */
+  async function read(from: Instant, to: Instant, size: number): Promise<Page> {
+    for (let attempt = 0; ; attempt++) {
+      const knowledge = await catalog.knowledge(source.index, signal);
+      const plan = await planSearch(knowledge);
+      const hits = Math.max(1, Math.min(size, batch.burst));
+      const answer = await search(path, {
+        ...plan.body(from, to),
+        size: Math.min(hits, size > batch.most ? batch.most : hits),
+      });
+      if (isStale(knowledge, answer)) {
+        // Documents from an index that the mapping did not know: compile again with it.
+        if (attempt < 2) {
+          await catalog.refresh(source.index, signal);
+          continue;
+        }
+        if (answer.hits.some((hit) => !knowledge.indices.has(hit.index))) {
+          throw new BackendError(
+            backend,
+            "partial",
+            `the indices of ${source.index} change faster than their mappings can be read`,
+          );
+        }
+      }
+      return completed(plan, answer, from, to, size);
+    }
+  }
+
+  async function completed(
+    plan: Plan,
+    answer: Answer,
+    from: Instant,
+    to: Instant,
+    size: number,
+  ): Promise<Page> {
+    const asked = Math.min(size, batch.most);
+    count(answer.hits.length);
+    const instants = answer.hits.map((hit) => plan.instantOf(hit));
+    if (answer.hits.length < asked)
+      return { lines: keep(plan, answer.hits, instants, from, to), rest: undefined };
+    const last = floorToMilli(instants.at(-1) ?? from);
+    const cut = instants.findIndex((instant) => floorToMilli(instant) === last);
+    if (cut > 0) {
+      const lines = keep(plan, answer.hits.slice(0, cut), instants.slice(0, cut), from, to);
+      keptOfRead = Math.max(0.02, (lines.length + 1) / (cut + 1));
+      const size = Math.min(batch.most, Math.max(batch.least, Math.ceil(query.wanted / keptOfRead)));
+      return { lines, rest: beyond(last, from, to, size, true) };
+    }
+    if (asked < batch.most) return read(from, to, batch.most);
+    const lines = await readBurst(plan, last, from, to);
+    return { lines, rest: beyond(last, from, to, batch.most, false) };
+  }
+
+  /** What is left of a range once everything before (in the query's order) a millisecond is done. */
+  function beyond(milli: Instant, from: Instant, to: Instant, size: number, itself: boolean): Page["rest"] {
+    const end = (milli + nanosPerMilli - 1n) as Instant;
+    const rest =
+      query.order === "asc"
+        ? { from: itself ? max(from, milli) : ((end + 1n) as Instant), to, size }
+        : { from, to: itself ? min(to, end) : ((milli - 1n) as Instant), size };
+    return rest.from > rest.to ? undefined : rest;
+  }
+
+  /** One millisecond that holds more documents than a search: all of it, by a scroll. */
+  async function readBurst(plan: Plan, milli: Instant, from: Instant, to: Instant): Promise<LogLine[]> {
+    const body = {
+      ...plan.body(max(from, milli), min(to, (milli + nanosPerMilli - 1n) as Instant)),
+      size: batch.burst,
+    };
+    const lines: LogLine[] = [];
+    let answer = await search(path, body, { scroll: "1m" });
+    try {
+      while (answer.hits.length > 0) {
+        count(answer.hits.length);
+        const instants = answer.hits.map((hit) => plan.instantOf(hit));
+        lines.push(...keep(plan, answer.hits, instants, from, to));
+        if (lines.length > query.tieLimit) {
+          throw new Refused(
+            "result_too_large",
+            "One millisecond holds more lines than can be answered; narrow the query",
+            { limit: query.tieLimit },
+          );
+        }
+        if (answer.scrollId === undefined)
+          throw new BackendError(backend, "malformed", "a scroll without an id");
+        const text = await door.send(
+          {
+            method: "POST",
+            path: "/_search/scroll",
+            body: JSON.stringify({ scroll: "1m", scroll_id: answer.scrollId }),
+          },
+          signal,
+        );
+        answer = whole(text);
+      }
+    } finally {
+      const { scrollId } = answer;
+      if (scrollId !== undefined) release(scrollId);
+    }
+    return sortLines(lines, query.order);
+  }
+
+  /** Frees the scroll at the source; nobody waits for it, and the source forgets it by itself within a minute. */
+  function release(scrollId: string): void {
+    const body = JSON.stringify({ scroll_id: [scrollId] });
+    door
+      .send({ method: "DELETE", path: "/_search/scroll", body }, new AbortController().signal)
+      .catch(() => undefined);
+  }
+
+  async function search(path: string, body: object, extra: Record<string, string> = {}): Promise<Answer> {
+    const text = await door.send(
+      { method: "POST", path, query: { ...searchOptions, ...extra }, body: JSON.stringify(body) },
+      signal,
+    );
+    return whole(text);
+  }
+
+  /** An answer that is complete, or an error. */
+  function whole(text: string): Answer {
+    let answer: Answer;
+    try {
+      answer = cutAnswer(text);
+    } catch (cause) {
+      throw new BackendError(
+        backend,
+        "malformed",
+        `an answer of ${text.length} bytes that is none of _search`,
+        cause,
+      );
+    }
+    if (answer.timedOut || answer.terminatedEarly || answer.shards.failed > 0) {
+      const reason = `timed out: ${answer.timedOut}, terminated early: ${answer.terminatedEarly}, failed shards: ${answer.shards.failed} of ${answer.shards.total}`;
+      throw new BackendError(backend, "partial", reason);
+    }
+    return answer;
+  }
+
+  function count(read: number): void {
+    documents += read;
+    if (documents > query.documentLimit) {
+      throw new Refused(
+        "result_too_large",
+        "The index cannot narrow this query enough; narrow the time range or filter by a field that is mapped as keyword",
+        { limit: query.documentLimit },
+      );
+    }
+  }
+
+  function keep(
+    plan: Plan,
+    hits: readonly Hit[],
+    instants: readonly Instant[],
+    from: Instant,
+    to: Instant,
+  ): LogLine[] {
+    const lines: LogLine[] = [];
+    hits.forEach((hit, at) => {
+      const time = instants[at];
+      // A `date` field rounds a bound to its milliseconds, so the bound itself is held here.
+      if (time === undefined || time < from || time > to) return;
+      const line = readLine(backend, hit, time, source.id, plan.profile);
+      if (plan.exact || matches(query.filter, line)) lines.push(line);
+    });
+    return sortLines(lines, query.order);
+  }
+
+  async function planSearch(knowledge: Knowledge): Promise<Plan> {
+    const profile = catalog.profile(source, knowledge);
+    const product = await door.product(signal);
+    const compiled = compileFilter(query.filter, knowledge, profile, product);
+    const walled = wall === undefined ? all : compileWall(knowledge);
+    if (knowledge.groups.some((group) => group.source === "cut")) {
+      throw unsupported(backend, "documents whose _source is not kept whole");
+    }
+    const types = new Set(knowledge.groups.flatMap((group) => group.fields.get(profile.time)?.type ?? []));
+    types.delete("date");
+    const nanos = knowledge.opaque || types.delete("date_nanos");
+    if (types.size > 0)
+      throw unsupported(backend, `lines whose ${profile.time} is of type ${[...types].join(", ")}`);
+    const sort = {
+      [profile.time]: {
+        order: query.order,
+        unmapped_type: "date",
+        ...(nanos ? { numeric_type: "date_nanos" } : {}),
+      },
+    };
+    return {
+      profile,
+      exact: compiled.exact,
+      instantOf: (hit) => sortedInstant(backend, hit, nanos),
+      body: (from, to) => ({
+        track_total_hits: false,
+        query: {
+          bool: { filter: [timeRange(profile.time, from, to, nanos), every([walled, compiled.query])] },
+        },
+        sort: [sort],
+      }),
+    };
+  }
+
+  function compileWall(knowledge: Knowledge): Query {
+    if (wall === undefined) return all;
+    if (knowledge.opaque) throw unsupported(backend, "a where on an index whose mapping may not be read");
+    const queries = knowledge.groups.map((group) => ({
+      group,
+      query: refuseWall(() => compileWhere(wall, group)),
+    }));
+    const guarded = guard(queries, knowledge);
+    if (guarded === all && queries.some(({ query }) => query !== all)) {
+      throw unsupported(backend, "a where over this many indices");
+    }
+    return guarded;
+  }
+
+  function refuseWall<T>(make: () => T): T {
+    try {
+      return make();
+    } catch (error) {
+      // The reason names the index's fields: for the operator, who meets it in `check` and at start.
+      if (error instanceof WhereError) throw unsupported(backend, "the where of this source");
+      throw error;
+    }
+  }
+
+  return { read };
+}
+
+interface Plan {
+  readonly profile: LogProfile;
+  readonly exact: boolean;
+  readonly instantOf: (hit: Hit) => Instant;
+  readonly body: (from: Instant, to: Instant) => object;
+}
+
+export const searchOptions = {
+  allow_partial_search_results: "false",
+  ignore_unavailable: "true",
+  allow_no_indices: "true",
+  expand_wildcards: "open",
+} as const;
+
+/** Each part of a comma list is encoded; wildcards and date math stay as the server reads them. */
+export function encodePattern(index: string): string {
+  return index
+    .split(",")
+    .map((part) => encodeURIComponent(part.trim()).replaceAll("%2A", "*"))
+    .join(",");
+}
+
+function unsupported(backend: string, feature: string): Refused<"not_supported_by_backend"> {
+  return new Refused("not_supported_by_backend", `The source cannot answer this exactly: ${feature}`, {
+    backend,
+    feature,
+  });
+}
+
+/** A search that reached an index we do not know may have been compiled, sorted or walled wrongly for it. */
+function isStale(knowledge: Knowledge, answer: Answer): boolean {
+  if (knowledge.opaque) return false;
+  return (
+    answer.shards.total !== knowledge.shards || answer.hits.some((hit) => !knowledge.indices.has(hit.index))
+  );
+}
+
+function timeRange(field: string, from: Instant, to: Instant, nanos: boolean): Query {
+  const gte = printNanos(nanos ? max(from, nanosEra.from) : from);
+  const lte = printNanos(nanos ? min(to, nanosEra.to) : to);
+  return { range: { [field]: { gte, lte, format: "strict_date_optional_time_nanos" } } };
+}
+
+function sortedInstant(backend: string, hit: Hit, nanos: boolean): Instant {
+  if (hit.sort === undefined || !/^-?\d+$/.test(hit.sort)) {
+    throw new BackendError(backend, "malformed", `a hit of ${hit.index} without a time to sort by`);
+  }
+  return nanos ? (BigInt(hit.sort) as Instant) : fromMillis(Number(hit.sort));
+}
+
+function readLine(backend: string, hit: Hit, time: Instant, sourceId: string, profile: LogProfile): LogLine {
+  let document = parseDocument(backend, hit, undefined);
+  const first = (names: readonly string[]): string | undefined => {
+    for (const name of names) {
+      let numeric = false;
+      let text = readName(document, name, () => {
+        numeric = true;
+        return "";
+      });
+      if (numeric) {
+        // A number is shown as the document spells it, which its value no longer tells.
+        document = parseDocument(backend, hit, spelledNumbers);
+        text = readName(document, name, String);
+      }
+      if (text !== undefined) return text;
+    }
+    return undefined;
+  };
+  return {
+    // `_id` is unique in one index only, and a source is a pattern of many.
+    id: `${hit.index}/${hit.id}`,
+    time,
+    source_id: sourceId,
+    severity: severityOf(first(profile.severity)),
+    message: first(profile.message),
+    hostname: first(profile.hostname),
+    group: first(profile.group),
+    json: hit.source,
+  };
+}
+
+type Reviver = (key: string, value: unknown, context: { readonly source?: string }) => unknown;
+const spelledNumbers: Reviver = (_, value, { source }) => (typeof value === "number" ? source : value);
+
+function parseDocument(backend: string, hit: Hit, reviver: Reviver | undefined): Record<string, unknown> {
+  try {
+    return JSON.parse(hit.source, reviver as Parameters<typeof JSON.parse>[1]);
+  } catch (cause) {
+    throw new BackendError(backend, "malformed", `document ${hit.id} of ${hit.index} is not JSON`, cause);
+  }
+}
+
+/** The contract's order: time, source, id, by UTF-16 code unit. */
+export function sortLines(lines: LogLine[], order: "asc" | "desc"): LogLine[] {
+  const direction = order === "asc" ? 1 : -1;
+  const less = (a: LogLine, b: LogLine): boolean =>
+    a.time !== b.time
+      ? a.time < b.time
+      : a.source_id !== b.source_id
+        ? a.source_id < b.source_id
+        : a.id < b.id;
+  return lines.sort((a, b) => (less(a, b) ? -direction : less(b, a) ? direction : 0));
+}
+
+/**
+ * Several streams of whole milliseconds as one. A stream is complete up to the last millisecond that it has given, so
+ * everything up to the nearest of these can be let go.
+ */
+async function* merge(
+  streams: readonly AsyncGenerator<readonly LogLine[]>[],
+  order: "asc" | "desc",
+): AsyncGenerator<readonly LogLine[]> {
+  const ahead = (a: bigint, b: bigint): boolean => (order === "asc" ? a < b : a > b);
+  const heads = streams.map((stream) => ({ stream, lines: [] as readonly LogLine[], done: false }));
+  async function refill(head: (typeof heads)[number]): Promise<void> {
+    const { value, done } = await head.stream.next();
+    if (done === true) head.done = true;
+    else head.lines = value;
+  }
+  try {
+    for (;;) {
+      await Promise.all(heads.filter((head) => !head.done && head.lines.length === 0).map(refill));
+      const open = heads.filter((head) => head.lines.length > 0);
+      if (open.length === 0) return;
+      let edge: Instant | undefined;
+      for (const head of open) {
+        const last = head.lines.at(-1);
+        if (last === undefined) continue;
+        const milli = floorToMilli(last.time);
+        if (edge === undefined || ahead(milli, edge)) edge = milli;
+      }
+      let ready: LogLine[] = [];
+      for (const head of open) {
+        let end = 0;
+        for (const line of head.lines) {
+          const milli = floorToMilli(line.time);
+          if (edge === undefined || ahead(edge, milli)) break;
+          end++;
+        }
+        ready = ready.concat(head.lines.slice(0, end));
+        head.lines = head.lines.slice(end);
+      }
+      if (ready.length > 0) yield sortLines(ready, order);
+    }
+  } finally {
+    await Promise.allSettled(streams.map((stream) => stream.return(undefined)));
+  }
+}
+
+function max(a: Instant, b: Instant): Instant {
+  return a > b ? a : b;
+}
+function min(a: Instant, b: Instant): Instant {
+  return a < b ? a : b;
+}

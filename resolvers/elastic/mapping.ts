@@ -1,0 +1,190 @@
+// What an index can and cannot be asked, read from its mapping and settings. Indices with the same mapping, such
+// as the backing indices of a data stream, form one group, so that a filter is compiled once for all of them.
+import { z } from "zod";
+
+/** How one name is indexed. Names are joined by dots, as the index spells them. */
+export interface IndexedField {
+  readonly name: string;
+  readonly type: string;
+  /** Searchable at all: neither `index: false` nor below an object with `enabled: false`. */
+  readonly indexed: boolean;
+  /** The deepest `nested` object that holds the field. */
+  readonly nested: string | undefined;
+  /** UTF-16 code units; longer values are in the document but not in the index. */
+  readonly ignoreAbove: number;
+  readonly ignoreMalformed: boolean;
+  /** A normalizer, or an analyzer other than the product's `standard`. */
+  readonly rewritten: boolean;
+  /** The index may hold values for this name that the document does not have at it. */
+  readonly invented: boolean;
+  readonly aliasOf: string | undefined;
+  /** Set on the sub-fields of a `flattened` or `flat_object` root. */
+  readonly root: string | undefined;
+  /** Names of multi-fields: `message.keyword`. */
+  readonly multi: readonly string[];
+}
+
+export interface IndexGroup {
+  readonly indices: readonly string[];
+  readonly fields: ReadonlyMap<string, IndexedField>;
+  /** `_ignored` can be relied on: see `Product.listsIgnored`. */
+  readonly createdSince715: boolean;
+  /** Whether documents come back as they were sent; `synthetic` ones are rebuilt from the index. */
+  readonly source: "whole" | "synthetic" | "cut";
+}
+
+/** Everything known of the indices behind one pattern. `opaque` where the source does not let us look. */
+export interface Knowledge {
+  readonly opaque: boolean;
+  readonly groups: readonly IndexGroup[];
+  readonly indices: ReadonlySet<string>;
+  /** Primary shards of all indices: a search that reaches another number has met an index we do not know. */
+  readonly shards: number;
+}
+
+export const opaqueKnowledge: Knowledge = { opaque: true, groups: [], indices: new Set(), shards: 0 };
+
+/** Without an `ignore_above` an index in logsdb mode still drops what is longer than this. */
+const implicitIgnoreAbove = 8_191;
+
+type Json = { readonly [key: string]: unknown };
+const object = z.record(z.string(), z.unknown());
+const answerSchema = z.record(
+  z.string(),
+  z.object({
+    mappings: object.default({}),
+    settings: z.object({ index: object.default({}) }).default({ index: {} }),
+  }),
+);
+
+function isObject(value: unknown): value is Json {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+/** Reads the answer of `GET /<pattern>`. @throws {ZodError} */
+export function readKnowledge(answer: unknown): Knowledge {
+  const parsed = answerSchema.parse(answer);
+  const groups = new Map<string, IndexGroup & { readonly indices: string[] }>();
+  let shards = 0;
+  for (const [index, { mappings, settings }] of Object.entries(parsed)) {
+    const own = settings.index;
+    shards += Number(own.number_of_shards ?? 1);
+    const mapping = isObject(own.mapping) ? own.mapping : {};
+    const created = Number(
+      (isObject(own.version) ? own.version.created : undefined) ?? own["version.created"] ?? 0,
+    );
+    const analysis = isObject(own.analysis) ? own.analysis : {};
+    const defaults: Defaults = {
+      ignoreMalformed: String(mapping.ignore_malformed ?? "false") === "true",
+      ignoreAbove: Number(mapping.ignore_above ?? implicitIgnoreAbove),
+      // An analyzer of one of these names changes what every text field without one means.
+      standardAnalyzer: !/"(?:default|default_search|standard)":/.test(JSON.stringify(analysis)),
+    };
+    const createdSince715 = created >= 7_150_099;
+    const source = readSourceMode(mappings, own);
+    const key = JSON.stringify([mappings, defaults, createdSince715, source]);
+    const group = groups.get(key);
+    if (group !== undefined) group.indices.push(index);
+    else
+      groups.set(key, { indices: [index], fields: readFields(mappings, defaults), createdSince715, source });
+  }
+  return {
+    opaque: false,
+    groups: [...groups.values()],
+    indices: new Set(Object.keys(parsed)),
+    shards,
+  };
+}
+
+function readSourceMode(mappings: Json, settings: Json): IndexGroup["source"] {
+  const own = isObject(mappings._source) ? mappings._source : {};
+  if (own.enabled === false || own.includes !== undefined || own.excludes !== undefined) return "cut";
+  return own.mode === "synthetic" || /"source":\{"mode":"synthetic"/i.test(JSON.stringify(settings))
+    ? "synthetic"
+    : "whole";
+}
+
+interface Defaults {
+  readonly ignoreMalformed: boolean;
+  readonly ignoreAbove: number;
+  readonly standardAnalyzer: boolean;
+}
+
+function readFields(mappings: Json, defaults: Defaults): ReadonlyMap<string, IndexedField> {
+  const fields = new Map<string, IndexedField>();
+  const invented = new Set<string>();
+
+  function visit(properties: unknown, prefix: string, nested: string | undefined, enabled: boolean): void {
+    if (!isObject(properties)) return;
+    for (const [key, value] of Object.entries(properties)) {
+      if (!isObject(value)) continue;
+      const name = prefix + key;
+      const type = typeof value.type === "string" ? value.type : "object";
+      const copyTo = value.copy_to;
+      for (const target of Array.isArray(copyTo) ? copyTo : [copyTo])
+        if (typeof target === "string") invented.add(target);
+      const field = readField(name, type, value, nested, enabled, defaults);
+      fields.set(name, field);
+      const inner = type === "nested" ? name : nested;
+      const open = enabled && value.enabled !== false;
+      visit(value.properties, `${name}.`, inner, open);
+      if (isObject(value.fields)) {
+        for (const [sub, subValue] of Object.entries(value.fields)) {
+          if (!isObject(subValue)) continue;
+          const subName = `${name}.${sub}`;
+          fields.set(subName, readField(subName, String(subValue.type), subValue, nested, enabled, defaults));
+        }
+      }
+    }
+  }
+
+  visit(mappings.properties, "", undefined, mappings.enabled !== false);
+  // A runtime field of the mapping shadows the indexed field of its name for every search.
+  const runtime = isObject(mappings.runtime) ? Object.keys(mappings.runtime) : [];
+  for (const name of runtime) fields.delete(name);
+  for (const name of invented) {
+    const field = fields.get(name);
+    if (field !== undefined) fields.set(name, { ...field, invented: true });
+  }
+  return fields;
+}
+
+function readField(
+  name: string,
+  type: string,
+  value: Json,
+  nested: string | undefined,
+  enabled: boolean,
+  defaults: Defaults,
+): IndexedField {
+  const analyzer = value.analyzer;
+  return {
+    name,
+    type,
+    indexed: enabled && value.enabled !== false && value.index !== false,
+    nested: type === "nested" ? name : nested,
+    ignoreAbove: Number(value.ignore_above ?? defaults.ignoreAbove),
+    ignoreMalformed: String(value.ignore_malformed ?? defaults.ignoreMalformed) === "true",
+    rewritten:
+      value.normalizer !== undefined ||
+      (analyzer === undefined ? !defaults.standardAnalyzer : analyzer !== "standard") ||
+      value.search_analyzer !== undefined,
+    invented: value.null_value !== undefined || value.script !== undefined || type === "constant_keyword",
+    aliasOf: type === "alias" && typeof value.path === "string" ? value.path : undefined,
+    root: undefined,
+    multi: isObject(value.fields) ? Object.keys(value.fields).map((sub) => `${name}.${sub}`) : [],
+  };
+}
+
+/** The field behind a name, a key below a flattened root included; undefined where the index has none. */
+export function findField(group: IndexGroup, name: string): IndexedField | undefined {
+  const own = group.fields.get(name);
+  if (own !== undefined) return own;
+  for (let dot = name.lastIndexOf("."); dot > 0; dot = name.lastIndexOf(".", dot - 1)) {
+    const parent = group.fields.get(name.slice(0, dot));
+    if (parent === undefined) continue;
+    if (parent.type !== "flattened" && parent.type !== "flat_object") return undefined;
+    return { ...parent, name, root: parent.name, multi: [] };
+  }
+  return undefined;
+}

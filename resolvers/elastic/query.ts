@@ -1,0 +1,50 @@
+// The few query clauses we send, built as plain objects and simplified while they are built.
+export type Query = { readonly [clause: string]: unknown };
+
+export const all: Query = { match_all: {} };
+export const none: Query = { match_none: {} };
+
+export function every(queries: readonly Query[]): Query {
+  const kept: Query[] = [];
+  for (const query of queries) {
+    if (query === none) return none;
+    if (query !== all) kept.push(query);
+  }
+  const [first] = kept;
+  if (first === undefined) return all;
+  return kept.length === 1 ? first : { bool: { filter: kept } };
+}
+
+export function any(queries: readonly Query[]): Query {
+  const kept: Query[] = [];
+  for (const query of queries) {
+    if (query === all) return all;
+    if (query !== none) kept.push(query);
+  }
+  const [first] = kept;
+  if (first === undefined) return none;
+  return kept.length === 1 ? first : { bool: { should: kept, minimum_should_match: 1 } };
+}
+
+export function not(query: Query): Query {
+  if (query === all) return none;
+  if (query === none) return all;
+  return { bool: { must_not: [query] } };
+}
+
+/** How many clauses and how many levels of `bool` a server counts for it. */
+export function weigh(query: Query): { clauses: number; depth: number } {
+  const bool = query.bool as Record<string, unknown> | undefined;
+  if (bool === undefined) return { clauses: 1, depth: 0 };
+  let clauses = 1;
+  let depth = 0;
+  for (const list of Object.values(bool)) {
+    if (!Array.isArray(list)) continue;
+    for (const child of list as Query[]) {
+      const weight = weigh(child);
+      clauses += weight.clauses;
+      depth = Math.max(depth, weight.depth);
+    }
+  }
+  return { clauses, depth: depth + 1 };
+}

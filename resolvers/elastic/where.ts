@@ -1,0 +1,81 @@
+// A source's `where` is the wall between tenants. It speaks of the index's own fields and must be exact by the index
+// alone in every index it meets; anything less is refused, never approximated and never checked on the document.
+import { Unprocessable } from "../../src/errors.ts";
+import type { Compare, Filter } from "../../src/logql/ast.ts";
+import { parse } from "../../src/logql/parse.ts";
+import { findField, type IndexedField, type IndexGroup } from "./mapping.ts";
+import { all, any, every, not, type Query } from "./query.ts";
+
+/** The parsed wall, or what is wrong with it. */
+export function parseWhere(text: string): Filter {
+  try {
+    return parse(text);
+  } catch (error) {
+    if (error instanceof Unprocessable) throw new WhereError(`where: ${error.message}`);
+    throw error;
+  }
+}
+
+/** The wall cannot be kept exactly; `message` says why and is for operators. */
+export class WhereError extends Error {
+  override readonly name = "WhereError";
+}
+
+/** @throws {WhereError} when an index of the group cannot answer it exactly */
+export function compileWhere(filter: Filter, group: IndexGroup): Query {
+  switch (filter.kind) {
+    case "all":
+      return all;
+    case "and":
+      return every(filter.operands.map((operand) => compileWhere(operand, group)));
+    case "or":
+      return any(filter.operands.map((operand) => compileWhere(operand, group)));
+    case "compare":
+      return compileLeaf(filter, group);
+  }
+}
+
+function compileLeaf(leaf: Compare, group: IndexGroup): Query {
+  if (leaf.operator !== "=" && leaf.operator !== "!=") {
+    throw new WhereError(`where: only = and != are exact walls, not ${leaf.operator}`);
+  }
+  const name = leaf.field.kind === "line" ? leaf.field.name : leaf.field.path.join(".");
+  const field = resolve(name, group);
+  if (field === undefined) {
+    // A name that an index does not know equals nothing there; `!=` would let all of its rows through.
+    if (leaf.operator === "=") return { term: { [name]: leaf.value } };
+    throw new WhereError(
+      `where: ${name} is not mapped in ${some(group)}, so != would let every line of it through`,
+    );
+  }
+  const reason = inexact(field, leaf.value);
+  if (reason !== undefined)
+    throw new WhereError(`where: ${name} is ${reason} in ${some(group)}; it must be a keyword`);
+  const term = { term: { [name]: leaf.value } };
+  return leaf.operator === "=" ? term : not(term);
+}
+
+/** The field behind a name: aliases are followed, and keys of `passthrough` objects are also known without it. */
+export function resolve(name: string, group: IndexGroup): IndexedField | undefined {
+  const field = findField(group, name);
+  if (field?.aliasOf !== undefined) return findField(group, field.aliasOf);
+  if (field !== undefined) return field;
+  const through = [...group.fields.values()].filter(({ type }) => type === "passthrough");
+  const found = through.flatMap((parent) => findField(group, `${parent.name}.${name}`) ?? []);
+  return found.length === 1 ? found[0] : undefined;
+}
+
+function inexact(field: IndexedField, value: string): string | undefined {
+  if (!field.indexed) return "not searchable";
+  if (field.nested !== undefined) return "inside a nested object";
+  if (field.root !== undefined) return `inside a ${field.type} object`;
+  if (field.type === "constant_keyword" || field.type === "boolean") return undefined;
+  if (field.type !== "keyword") return `of type ${field.type}`;
+  if (field.rewritten) return "rewritten by a normalizer";
+  return value.length > field.ignoreAbove ? "left out of the index for values this long" : undefined;
+}
+
+function some(group: IndexGroup): string {
+  const [first = "", ...others] = group.indices;
+  return others.length === 0 ? first : `${first} and ${others.length} more`;
+}

@@ -1,0 +1,15 @@
+// The only list of kinds of backends.
+import type { BackendKind } from "../src/store.ts";
+import { memory } from "./memory/memory.ts";
+
+/** What `kind:` in readout.yaml may be. */
+export const kinds: ReadonlyMap<string, BackendKind<unknown>> = new Map([register(memory)]);
+
+/** A kind whose settings are known to itself alone: what its `parseConfig` made is what its `create` gets. */
+function register<Config>(kind: BackendKind<Config>): readonly [string, BackendKind<unknown>] {
+  const { kind: name, parseConfig, create } = kind;
+  return [
+    name,
+    { kind: name, parseConfig, create: (backend, config, io) => create(backend, config as Config, io) },
+  ];
+}

@@ -1,0 +1,65 @@
+// The embedded backend: generated data that grow while the program runs. Lines depend on the seed and the time
+// alone, so two instances with one seed and one clock hold the same.
+import * as z from "zod";
+import type { Backend, BackendKind } from "../../src/store.ts";
+import { fromMillis, type Instant } from "../../src/time.ts";
+import { generate, indices } from "./generate.ts";
+import { createMemoryLogs } from "./logs.ts";
+
+const settings = z.strictObject({
+  /** The same seed gives the same lines at the same times. */
+  seed: z.int().default(1),
+});
+export type MemorySettings = z.output<typeof settings>;
+
+/** How far back the data reach at the start. */
+const history = fromMillis(3 * 3_600_000);
+/** How long a line is kept, so that a demo that is left running does not grow for ever. */
+const keep = fromMillis(24 * 3_600_000);
+/** Lines are made when somebody reads; this keeps what is then owed small. */
+const catchUpEvery = 60_000;
+
+export const memory: BackendKind<MemorySettings> = {
+  kind: "memory",
+  parseConfig: (value) => settings.parse(value),
+  create: (name, { seed }, io): Backend => {
+    const logs = createMemoryLogs();
+    let made = (io.now() - history) as Instant;
+    const catchUp = () => {
+      const now = io.now();
+      for (const index of indices) logs.add(index, generate(seed, index, { from: made, to: now }));
+      made = now > made ? now : made;
+      logs.forget((now - keep) as Instant);
+    };
+    catchUp();
+    const timer = setInterval(catchUp, catchUpEvery).unref();
+    return {
+      name,
+      kind: "memory",
+      stores: {
+        logs: {
+          lines: (query, signal) => {
+            catchUp();
+            return logs.lines(query, signal);
+          },
+        },
+      },
+      probe: async () => ({ product: "memory", version: "generated" }),
+      describeLogs: async ({ index, where }) => {
+        catchUp();
+        const held = logs.indices();
+        return {
+          profile: "memory",
+          indices: held.includes(index) ? 1 : 0,
+          newest: logs.newest(index),
+          limitations: [],
+          problems: [
+            ...(held.includes(index) ? [] : [`there is no index ${index}; there are ${held.join(", ")}`]),
+            ...(where === undefined ? [] : ["`where` does not apply to a memory backend"]),
+          ],
+        };
+      },
+      close: async () => clearInterval(timer),
+    };
+  },
+};

@@ -1,0 +1,314 @@
+// `readout check`: what of this configuration will work, asked of the file and of the sources themselves. A
+// limitation (something that will be refused or be slow) is told and is no failure; whatever would make a request
+// fail is.
+import { performance } from "node:perf_hooks";
+import { parseArgs } from "node:util";
+import { type Config, failureCode, parseConfig, resolveBeside, type SiteConfig } from "../config.ts";
+import { BackendError, ConfigError } from "../errors.ts";
+import type { Backend, BackendInfo, IO, LogSource, LogSourceReport } from "../store.ts";
+import { type Instant, type Millis, nanosPerMilli } from "../time.ts";
+import { exitCodes, type Shell } from "./shell.ts";
+
+const usage = `Usage: readout check [--config readout.yaml]
+
+Validates the file, asks each backend what it is, and says per site what will work and what will not.
+Exit code 0: all works (limitations included); 1: the file is wrong, or a backend or an index does not answer;
+2: wrong arguments.
+`;
+
+/** How long one backend may take for everything that it is asked. */
+const patience: Millis = 10_000;
+
+/**
+ * Prints what the file, its backends and its sites are worth. All backends are asked at once, and answers are
+ * printed in the order of the file. Exit codes as in `usage`; rejects only when `shell.signal` is aborted.
+ */
+export async function run(args: readonly string[], shell: Shell, deadline = patience): Promise<number> {
+  let file: string;
+  try {
+    const { values } = parseArgs({
+      args: [...args],
+      options: { config: { type: "string", default: "readout.yaml" } },
+    });
+    file = values.config;
+  } catch (error) {
+    shell.err(`check: ${error instanceof Error ? error.message : String(error)}\n\n${usage}`);
+    return exitCodes.usage;
+  }
+  const config = load(file, shell);
+  if (config === undefined) return exitCodes.failed;
+  const findings = await Promise.all(
+    Object.keys(config.backends).map((name) => ask(name, config, file, shell, deadline)),
+  );
+  shell.signal.throwIfAborted();
+  const { text, problems } = describe(file, config, findings, shell.now());
+  shell.out(text);
+  return problems === 0 ? exitCodes.done : exitCodes.failed;
+}
+
+/** The configuration, or undefined when what is wrong with it has been printed. */
+function load(file: string, shell: Shell): Config | undefined {
+  let text: string;
+  try {
+    text = shell.readText(file);
+  } catch (error) {
+    shell.err(`${file}: cannot be read${failureCode(error)}\n`);
+    return undefined;
+  }
+  try {
+    return parseConfig(text, file, shell);
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    shell.err(`${error.message}\n\n${count(error.issues.length, "problem")} in ${file}\n`);
+    return undefined;
+  }
+}
+
+// ---- Asking -------------------------------------------------------------------------------------------------
+
+type Answer<T> = { readonly value: T } | { readonly failure: string };
+
+interface Finding {
+  readonly name: string;
+  readonly info: Answer<BackendInfo>;
+  readonly roundTrip: Millis;
+  readonly holdsLogs: boolean;
+  /** By site and source; empty when the backend did not answer. */
+  readonly sources: ReadonlyMap<string, ReadonlyMap<string, Answer<LogSourceReport>>>;
+}
+
+/** Asks one backend who it is, then about every log source that lies in it. Never rejects. */
+async function ask(
+  name: string,
+  config: Config,
+  file: string,
+  shell: Shell,
+  deadline: Millis,
+): Promise<Finding> {
+  const timer = new AbortController();
+  const timeout = setTimeout(
+    () => timer.abort(new Error(`no answer within ${printDuration(deadline)}`)),
+    deadline,
+  );
+  const signal = AbortSignal.any([shell.signal, timer.signal]);
+  const sources = new Map<string, ReadonlyMap<string, Answer<LogSourceReport>>>();
+  let backend: Backend | undefined;
+  try {
+    const created = connect(name, config, file, shell);
+    if ("failure" in created) return { name, info: created, roundTrip: 0, holdsLogs: false, sources };
+    const { value: connected } = created;
+    backend = connected;
+    const start = performance.now();
+    const info = await attempt(() => connected.probe(signal), signal);
+    const roundTrip = performance.now() - start;
+    const holdsLogs = connected.stores.logs !== undefined;
+    if ("value" in info && holdsLogs) {
+      await Promise.all(
+        Object.entries(config.sites).map(async ([site, { logs }]) => {
+          if (logs?.backend !== name) return;
+          const answers = Object.entries(logs.sources).map(async ([id, entry]) => {
+            const source: LogSource = { id, ...entry };
+            return [id, await attempt(() => connected.describeLogs(source, signal), signal)] as const;
+          });
+          sources.set(site, new Map(await Promise.all(answers)));
+        }),
+      );
+    }
+    return { name, info, roundTrip, holdsLogs, sources };
+  } finally {
+    clearTimeout(timeout);
+    // What was found stands, whether or not the connections can be closed.
+    await backend?.close().catch(() => undefined);
+  }
+}
+
+function connect(name: string, config: Config, file: string, shell: Shell): Answer<Backend> {
+  const entry = config.backends[name];
+  const kind = entry && shell.kinds.get(entry.kind);
+  if (entry === undefined || kind === undefined) return { failure: "has no kind" };
+  // Failures come back from the calls themselves and are printed with them, so nothing is logged beside.
+  const io: IO = {
+    now: () => shell.now(),
+    log: () => undefined,
+    requested: () => undefined,
+    cache: () => undefined,
+    readText: (path) => shell.readText(resolveBeside(file, path)),
+  };
+  try {
+    return { value: kind.create(name, entry.settings, io) };
+  } catch (error) {
+    return { failure: explain(error) };
+  }
+}
+
+/** The call's answer or its failure. Ends with `signal` even if the call does not. */
+async function attempt<T>(call: () => Promise<T>, signal: AbortSignal): Promise<Answer<T>> {
+  const { promise: aborted, reject } = Promise.withResolvers<never>();
+  const abort = (): void => reject(signal.reason);
+  if (signal.aborted) abort();
+  else signal.addEventListener("abort", abort, { once: true });
+  try {
+    return { value: await Promise.race([call(), aborted]) };
+  } catch (error) {
+    return { failure: explain(signal.aborted ? signal.reason : error) };
+  } finally {
+    signal.removeEventListener("abort", abort);
+  }
+}
+
+function explain(error: unknown): string {
+  const message = (error instanceof Error ? error.message : String(error))
+    .trim()
+    .replaceAll(/\s*\n\s*/g, " ");
+  const safe = message.replaceAll(/\/\/[^/@\s]+@/g, "//…@"); // a password in a URL
+  return error instanceof BackendError ? `${error.failure}: ${safe}` : safe;
+}
+
+// ---- Telling ------------------------------------------------------------------------------------------------
+
+/** Collects lines and counts what they tell. */
+interface Notes {
+  readonly lines: string[];
+  problems: number;
+  limitations: number;
+}
+
+function describe(
+  file: string,
+  config: Config,
+  findings: readonly Finding[],
+  now: Instant,
+): { readonly text: string; readonly problems: number } {
+  const notes: Notes = { lines: [`${file}: valid`, ""], problems: 0, limitations: 0 };
+  describeTokens(config, now, notes);
+  notes.lines.push("Backends");
+  const rows = findings.map(({ name, info, roundTrip }) => {
+    const kind = config.backends[name]?.kind ?? "";
+    if ("failure" in info) {
+      notes.problems += 1;
+      return [name, kind, `FAILED ${info.failure}`];
+    }
+    return [name, kind, `${info.value.product} ${info.value.version}`, `${Math.ceil(roundTrip)} ms`];
+  });
+  notes.lines.push(...align(rows).map((row) => `  ${row}`));
+  for (const [id, site] of Object.entries(config.sites)) describeSite(id, site, findings, now, notes);
+  const unserved = [config.intake && "intake", config.visuals && "visuals"].filter(
+    (part) => part !== undefined,
+  );
+  if (unserved.length > 0) notes.lines.push("", `Not served by this version: ${unserved.join(", ")}`);
+  const { problems, limitations } = notes;
+  notes.lines.push("", `${count(problems, "problem")}, ${count(limitations, "limitation")}`);
+  return { text: `${notes.lines.join("\n")}\n`, problems };
+}
+
+function describeTokens({ tokens }: Config, now: Instant, notes: Notes): void {
+  const expired = tokens.filter(({ expires }) => expires !== undefined && expires <= now);
+  const users = expired.map(({ user }) => user).join(", ");
+  const none = "; without one every request is refused: `readout token new` makes one";
+  notes.lines.push(
+    `Tokens    ${tokens.length}${expired.length > 0 ? `, expired: ${users}` : ""}${tokens.length === 0 ? none : ""}`,
+    "",
+  );
+}
+
+function describeSite(
+  id: string,
+  site: SiteConfig,
+  findings: readonly Finding[],
+  now: Instant,
+  notes: Notes,
+): void {
+  const { lines } = notes;
+  lines.push("", `Site ${id}, retention ${printDuration(site.retention)}`);
+  const { logs } = site;
+  if (logs !== undefined) {
+    lines.push(`  logs in ${logs.backend}`);
+    const finding = findings.find(({ name }) => name === logs.backend);
+    if (finding === undefined || "failure" in finding.info) {
+      lines.push("    not looked at: the backend does not answer");
+    } else if (!finding.holdsLogs) {
+      notes.problems += 1;
+      lines.push(`    PROBLEM ${logs.backend} serves no log lines`);
+    } else {
+      describeSources(logs.sources, finding.sources.get(id) ?? new Map(), now, notes);
+    }
+  }
+  for (const part of ["traces", "metrics", "kubernetes", "frontend"] as const) {
+    if (site[part] !== undefined)
+      lines.push(`  ${part} in ${site[part].backend}: not served by this version`);
+  }
+  if (parts(site) === 0) lines.push("  nothing configured");
+}
+
+function parts({ logs, traces, metrics, kubernetes, frontend }: SiteConfig): number {
+  return [logs, traces, metrics, kubernetes, frontend].filter((part) => part !== undefined).length;
+}
+
+function describeSources(
+  sources: Readonly<Record<string, { readonly index: string }>>,
+  answers: ReadonlyMap<string, Answer<LogSourceReport>>,
+  now: Instant,
+  notes: Notes,
+): void {
+  const told = Object.entries(sources).map(([id, { index }]) => {
+    const answer = answers.get(id) ?? { failure: "was not asked" };
+    if ("failure" in answer)
+      return { row: [id, index, `FAILED ${answer.failure}`], limitations: [], problems: [] };
+    const { profile, indices, newest, limitations, problems } = answer.value;
+    const missing = indices === 0 && problems.length === 0 ? [`no index is named ${index}`] : problems;
+    const age = newest === undefined ? "no lines" : `newest line ${printAge(newest, now)}`;
+    return {
+      row: [id, index, `profile ${profile}`, indices === 1 ? "1 index" : `${indices} indices`, age],
+      limitations,
+      problems: missing,
+    };
+  });
+  const rows = align(told.map(({ row }) => row));
+  for (const [position, { row, limitations, problems }] of told.entries()) {
+    notes.lines.push(`    ${rows[position] ?? ""}`);
+    for (const problem of problems) notes.lines.push(`      PROBLEM ${problem}`);
+    for (const limitation of limitations) notes.lines.push(`      limitation: ${limitation}`);
+    notes.problems += problems.length + (row[2]?.startsWith("FAILED") ? 1 : 0);
+    notes.limitations += limitations.length;
+  }
+}
+
+/** Cells as columns two spaces apart. A row's last cell is as wide as it likes and widens no column. */
+function align(rows: readonly (readonly string[])[]): readonly string[] {
+  const widths: number[] = [];
+  for (const row of rows) {
+    for (const [column, cell] of row.slice(0, -1).entries()) {
+      widths[column] = Math.max(widths[column] ?? 0, cell.length);
+    }
+  }
+  return rows.map((row) =>
+    row
+      .map((cell, column) => (column === row.length - 1 ? cell : cell.padEnd(widths[column] ?? 0)))
+      .join("  "),
+  );
+}
+
+function count(number: number, noun: string): string {
+  return `${number} ${noun}${number === 1 ? "" : "s"}`;
+}
+
+const units = [
+  ["d", 86_400_000],
+  ["h", 3_600_000],
+  ["m", 60_000],
+  ["s", 1_000],
+] as const;
+
+/** The largest unit that divides the length, as the file would say it. */
+function printDuration(length: Millis): string {
+  const [unit, size] = units.find(([, size]) => length % size === 0) ?? ["ms", 1];
+  return `${length / size}${unit}`;
+}
+
+/** Roughly how long ago, in the largest unit of which there is at least one. */
+function printAge(instant: Instant, now: Instant): string {
+  const distance = Number((now - instant) / nanosPerMilli);
+  const size = Math.abs(distance);
+  const [unit, length] = units.find(([, length]) => size >= length) ?? ["ms", 1];
+  return `${Math.floor(size / length)} ${unit} ${distance < 0 ? "ahead of this clock" : "ago"}`;
+}

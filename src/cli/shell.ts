@@ -1,0 +1,21 @@
+// What a command sees of the outside world. `main.ts` is the only place that knows `process`, so every command can
+// be run by a test with a clock, an environment and a terminal of its own.
+import type { BackendKind } from "../store.ts";
+import type { Instant } from "../time.ts";
+
+export interface Shell {
+  readonly env: Readonly<Record<string, string | undefined>>;
+  /** Writes to standard output as it is, without adding a line end. */
+  readonly out: (text: string) => void;
+  /** The same for standard error. */
+  readonly err: (text: string) => void;
+  /** A file's text; the path is relative to the working directory. Throws what the file system throws. */
+  readText(path: string): string;
+  now(): Instant;
+  /** Ends a command early: Ctrl-C. */
+  readonly signal: AbortSignal;
+  readonly kinds: ReadonlyMap<string, BackendKind<unknown>>;
+}
+
+/** Done; wrong or not answering; called wrongly. */
+export const exitCodes = { done: 0, failed: 1, usage: 2 } as const;

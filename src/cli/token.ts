@@ -1,0 +1,77 @@
+// `readout token new`: the only moment at which a token is readable. The file gets its hash alone.
+import { parseArgs } from "node:util";
+import { hashToken, newToken } from "../auth.ts";
+import { parseInstant, printNanos } from "../time.ts";
+import { exitCodes, type Shell } from "./shell.ts";
+
+const usage = `Usage: readout token new --user USER --site SITE [--site SITE …] [--expires TIME]
+
+  --user USER     whom the token is for
+  --site SITE     a site it may read; repeat it for more; "*" is all sites
+  --expires TIME  ISO 8601 with a zone, such as 2027-01-01T00:00:00Z; without it the token does not expire
+`;
+
+/** Prints a new token and its entry for readout.yaml. Exit code 2 for wrong arguments, else 0. */
+export async function run(args: readonly string[], shell: Shell): Promise<number> {
+  const wanted = readArguments(args, shell);
+  if (typeof wanted === "string") {
+    shell.err(`${wanted}\n\n${usage}`);
+    return exitCodes.usage;
+  }
+  const token = newToken();
+  const { user, sites, expires } = wanted;
+  const fields = [
+    `user: ${print(user)}`,
+    `sha256: ${print(hashToken(token))}`,
+    `sites: ${sites === "*" ? print("*") : `[${sites.map(print).join(", ")}]`}`,
+    ...(expires === undefined ? [] : [`expires: ${expires}`]),
+  ];
+  shell.out(
+    `Token (shown this once; whoever holds it reads as ${user}):\n\n  ${token}\n\n` +
+      `Entry for readout.yaml, under tokens:\n\n  - { ${fields.join(", ")} }\n`,
+  );
+  return exitCodes.done;
+}
+
+interface Wanted {
+  readonly user: string;
+  readonly sites: readonly string[] | "*";
+  readonly expires: string | undefined;
+}
+
+/** What is asked for, or what is wrong with the arguments. */
+function readArguments([verb, ...args]: readonly string[], shell: Shell): Wanted | string {
+  if (verb !== "new")
+    return verb === undefined ? "token: what to do is missing" : `token: unknown command "${verb}"`;
+  try {
+    const { values } = parseArgs({
+      args,
+      options: {
+        user: { type: "string" },
+        site: { type: "string", multiple: true },
+        expires: { type: "string" },
+      },
+    });
+    const { user = "", site: sites = [], expires } = values;
+    if (user.trim() === "") return "token new: --user is missing";
+    if (sites.length === 0 || sites.includes("")) return "token new: --site is missing";
+    if (sites.includes("*") && sites.length > 1) return 'token new: --site "*" is all sites and stands alone';
+    const instant = expires === undefined ? undefined : parseInstant(expires);
+    if (expires !== undefined && instant === undefined) {
+      return "token new: --expires is not an ISO 8601 time with a zone, such as 2027-01-01T00:00:00Z";
+    }
+    if (instant !== undefined && instant <= shell.now()) return "token new: --expires is in the past";
+    return {
+      user,
+      sites: sites[0] === "*" ? "*" : [...new Set(sites)],
+      expires: instant && printNanos(instant).replace(/\.?0+Z$/, "Z"),
+    };
+  } catch (error) {
+    return `token new: ${error instanceof Error ? error.message : String(error)}`;
+  }
+}
+
+/** Text as YAML, always in quotes: a user may be called `null`, and a hash may be all digits. */
+function print(text: string): string {
+  return JSON.stringify(text.replaceAll("${", () => "$${"));
+}

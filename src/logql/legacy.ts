@@ -1,0 +1,93 @@
+// The wider grammar, for clients that do not send `use_expressions: true`: all of the language, and bracket lists, an
+// `attributes.` prefix and a type suffix, both optional. None of them reaches a store as such: a list is an `or` (an
+// `and` for the negative operators), and a prefixed or suffixed name is a path with alternatives.
+import type { Field, Path, SourceSpan } from "./ast.ts";
+import { fieldOf, isExact, isLegacy, typeSuffix } from "./field.ts";
+import { endsAt, invalid, isSpace, scanQuoted, scanWord, skipSpaces } from "./scan.ts";
+
+export interface ListElement {
+  readonly value: string;
+  readonly span: SourceSpan;
+}
+
+export interface List {
+  readonly elements: readonly [ListElement, ...ListElement[]];
+  readonly end: number;
+}
+
+/**
+ * The field that keys as written mean in the wider grammar. Contract: "a key really spelt so wins", so the least
+ * stripped path comes first: as written, without prefix, without suffix, without both. Attributes are keys of the
+ * body: `attributes.message` never means the line's own message.
+ */
+export function legacyFieldOf(keys: readonly [string, ...string[]]): Field {
+  const field = fieldOf(keys);
+  if (field.kind === "line" || isExact(keys) || !isLegacy(keys)) return field;
+  const bare = withoutPrefix(field.path);
+  const [first, ...others] = [bare, withoutSuffix(field.path), bare && withoutSuffix(bare)].filter(
+    (path) => path !== undefined,
+  );
+  return first === undefined ? field : { ...field, alternatives: [first, ...others] };
+}
+
+function withoutPrefix([prefix, first, ...others]: Path): Path | undefined {
+  if (prefix !== "attributes" || first === undefined) return undefined;
+  return first === "" && others.length === 0 ? undefined : [first, ...others];
+}
+
+function withoutSuffix(path: Path): Path | undefined {
+  const last = path[path.length - 1] ?? "";
+  const name = last.replace(typeSuffix, "");
+  // A key that is nothing but a suffix, `_string`, has no name to strip to.
+  if (name === last || name === "") return undefined;
+  const [first, ...others] = [...path.slice(0, -1), name];
+  return first === undefined ? undefined : [first, ...others];
+}
+
+/**
+ * A bracket list, from its `[`. Elements are separated by commas and trimmed; unquoted they hold anything but `,` and
+ * `]`, spaces and parentheses too; an empty one is written `""`.
+ * @throws {Unprocessable} `invalid_log_query`
+ */
+export function scanList(query: string, start: number): List {
+  const elements: ListElement[] = [];
+  let position = start;
+  do {
+    position = skipSpaces(query, position + 1);
+    const element =
+      query[position] === '"' ? scanQuotedElement(query, position) : scanElement(query, position);
+    elements.push(element);
+    position = skipSpaces(query, element.span.end);
+    if (position === query.length) throw invalid(query, { start, end: position }, "a closing bracket");
+    if (query[position] !== "," && query[position] !== "]") {
+      throw invalid(query, { start: position, end: position + 1 }, "a comma or a closing bracket");
+    }
+  } while (query[position] === ",");
+  const end = position + 1;
+  if (!endsAt(query, end)) {
+    throw invalid(
+      query,
+      { start: end, end: scanWord(query, end).end },
+      "a space or a parenthesis after the list",
+    );
+  }
+  const [first, ...others] = elements;
+  if (first === undefined) throw invalid(query, { start, end }, "a value");
+  return { elements: [first, ...others], end };
+}
+
+function scanQuotedElement(query: string, start: number): ListElement {
+  const { value, end } = scanQuoted(query, start);
+  return { value, span: { start, end } };
+}
+
+function scanElement(query: string, start: number): ListElement {
+  let end = start;
+  while (end < query.length && query[end] !== "," && query[end] !== "]") end++;
+  if (end === query.length) throw invalid(query, { start, end }, "a closing bracket");
+  while (end > start && isSpace(query, end - 1)) end--;
+  if (end === start) {
+    throw invalid(query, { start, end }, "a value", 'An empty text in a list is written "".');
+  }
+  return { value: query.slice(start, end), span: { start, end } };
+}

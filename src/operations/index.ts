@@ -1,0 +1,6 @@
+// Every endpoint. The router, the metric labels and the tests walk this list; nothing else knows a route.
+import { lines } from "./logs.ts";
+import { auth } from "./misc.ts";
+import { type Endpoint, endpoint } from "./operation.ts";
+
+export const operations: readonly Endpoint[] = [endpoint(lines), endpoint(auth)];

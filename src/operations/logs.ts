@@ -1,0 +1,262 @@
+// POST /api/v2/logs/lines. A page of log lines ends between two milliseconds, never inside one: the API's cursor is
+// only a timestamp ("Paging rule"), so a page that stopped inside a burst would lose or repeat the rest of it. Only
+// a millisecond that holds more lines than the cap is split, and then the digits below the millisecond carry how
+// far the client has come.
+import * as z from "zod";
+import type { Limits } from "../config.ts";
+import { Refused } from "../errors.ts";
+import { parse } from "../logql/parse.ts";
+import type { LogLine } from "../model.ts";
+import type { Site } from "../sites.ts";
+import type { LogQuery, LogSource } from "../store.ts";
+import {
+  floorToMilli,
+  fromMillis,
+  type Instant,
+  inclusiveEnd,
+  nanosPerMilli,
+  printMillis,
+  significantFractionDigits,
+  type TimeRange,
+  toMillis,
+} from "../time.ts";
+import type { Context, Operation, Rows } from "./operation.ts";
+import { integer, invalidRequest, optional, parseRequest, type RequestTime, time, word } from "./request.ts";
+
+const body = z
+  .object({
+    site_id: z.string(),
+    source_ids: z.array(z.string()).min(1),
+    query: z.string(),
+    use_expressions: optional(z.boolean()),
+    from: optional(time),
+    to: optional(time),
+    pagination: z.object({
+      per_page: integer(1, 10_000),
+      order: word("ASC", "DESC"),
+      cursor: optional(z.object({ time: optional(time) })),
+    }),
+  })
+  .check(({ value: { from, to }, issues }) => {
+    if (from === undefined || to === undefined || from.instant <= inclusiveEnd(to.text, to.instant)) return;
+    issues.push({ code: "custom", path: ["from"], message: "is later than to", input: from.text });
+  });
+export type LinesRequest = z.output<typeof body>;
+
+export const lines: Operation<LinesRequest, never> = {
+  name: "logs.lines",
+  method: "POST",
+  path: "/api/v2/logs/lines",
+  access: "token",
+  parse: (raw) => parseRequest(body, raw),
+  sites: (request) => [request.site_id],
+  run,
+};
+
+async function* run(request: LinesRequest, context: Context): AsyncGenerator<Rows> {
+  const site = context.sites.get(request.site_id);
+  if (site?.logs === undefined) {
+    throw new Refused("not_supported_by_backend", "The site has no logs", { backend: null, feature: "logs" });
+  }
+  const { store } = site.logs;
+  const sources = selectSources(site.logs.sources, request.source_ids);
+  const filter = parse(request.query, { legacy: request.use_expressions !== true });
+  const { per_page: perPage, order, cursor } = request.pagination;
+  const page: Page = {
+    perPage,
+    order: order === "ASC" ? "asc" : "desc",
+    cap: context.limits.millisecond,
+    position: positionOf(cursor?.time, order === "ASC" ? "asc" : "desc"),
+  };
+  const range = narrow(rangeOf(request, site, context.now()), page);
+  if (range === undefined) return;
+  const query: LogQuery = {
+    sources,
+    range,
+    filter,
+    order: page.order,
+    wanted: perPage,
+    documentLimit: context.limits.documents,
+    tieLimit: tieLimit(context.limits),
+  };
+  yield* paginate(store.lines(query, context.signal), page);
+}
+
+const mostParts = 100;
+function tieLimit(limits: Limits): number {
+  return limits.millisecond * mostParts;
+}
+
+/** Duplicates are ignored. @throws {Unprocessable} `invalid_request` that names every source the site lacks */
+function selectSources(
+  known: ReadonlyMap<string, LogSource>,
+  ids: readonly string[],
+): readonly [LogSource, ...LogSource[]] {
+  const unknown = ids.flatMap((id, index) =>
+    known.has(id)
+      ? []
+      : [{ path: `source_ids.${index}`, message: `the site has no log source ${JSON.stringify(id)}` }],
+  );
+  const [first, ...rest] = [...new Set(ids)].flatMap((id) => known.get(id) ?? []);
+  if (unknown.length > 0 || first === undefined) throw invalidRequest(unknown);
+  return [first, ...rest];
+}
+
+/** The range before the cursor. `from` may come out later than `to` where one of them is a default. */
+function rangeOf({ from, to }: LinesRequest, site: Site, now: Instant): TimeRange {
+  return {
+    from: from?.instant ?? ((now - fromMillis(site.retention)) as Instant),
+    to: to === undefined ? endOfMilli(now) : inclusiveEnd(to.text, to.instant),
+  };
+}
+
+/** How a page is cut. */
+interface Page {
+  readonly perPage: number;
+  readonly order: "asc" | "desc";
+  /** Lines of one millisecond above which it is answered in parts. */
+  readonly cap: number;
+  readonly position: Position | undefined;
+}
+
+/** Where the previous page ended. */
+type Position =
+  /** After this whole millisecond. */
+  | { readonly kind: "millisecond"; readonly start: Instant }
+  /**
+   * After part `part` if the millisecond holds more lines than the cap, else after the instant. Only its lines can
+   * tell, so the range keeps the whole millisecond.
+   */
+  | { readonly kind: "finer"; readonly start: Instant; readonly instant: Instant; readonly part: number };
+
+function positionOf(cursor: RequestTime | undefined, order: "asc" | "desc"): Position | undefined {
+  if (cursor === undefined) return undefined;
+  const { instant, text } = cursor;
+  const start = floorToMilli(instant);
+  if (significantFractionDigits(text) <= 3) return { kind: "millisecond", start };
+  const rank = Number((instant - start) / 1_000n);
+  return { kind: "finer", start, instant, part: order === "asc" ? rank : lastRank - rank };
+}
+
+/** What is left of the range behind the position; undefined when nothing is. */
+function narrow(range: TimeRange, { position, order }: Page): TimeRange | undefined {
+  let { from, to } = range;
+  if (position !== undefined) {
+    const whole = position.kind === "millisecond" ? nanosPerMilli : 0n;
+    if (order === "asc") from = later(from, (position.start + whole) as Instant);
+    else to = earlier(to, (endOfMilli(position.start) - whole) as Instant);
+  }
+  return from <= to ? { from, to } : undefined;
+}
+
+const later = (a: Instant, b: Instant): Instant => (a > b ? a : b);
+const earlier = (a: Instant, b: Instant): Instant => (a < b ? a : b);
+const endOfMilli = (instant: Instant): Instant => (floorToMilli(instant) + nanosPerMilli - 1n) as Instant;
+
+// Part n of a split millisecond carries the rank n in digits 4 to 6, counted down in descending order so that
+// timestamps stay ordered; the part that completes it carries the far end, so that the next cursor passes it.
+const lastRank = 999;
+function rankOf(part: number, completes: boolean, order: "asc" | "desc"): number {
+  const rank = completes ? lastRank : part;
+  return order === "asc" ? rank : lastRank - rank;
+}
+
+/** Rows of one `Rows`: small enough that writing one never holds the event loop up. */
+const chunk = 500;
+
+/**
+ * Cuts the page out of the lines behind its position, and stops reading when it is full. Every batch ends between
+ * two milliseconds, so the lines of one are always seen together.
+ */
+export async function* paginate(
+  batches: AsyncIterable<readonly LogLine[]>,
+  page: Page,
+): AsyncGenerator<Rows> {
+  let answered = 0;
+  let text = "";
+  let count = 0;
+  for await (const batch of batches) {
+    for (const { stamp, first, end } of cut(batch, page)) {
+      for (let index = first; index < end; index += 1) {
+        const line = batch[index];
+        if (line === undefined) break;
+        text += count === 0 ? printRow(line, stamp) : `,${printRow(line, stamp)}`;
+        count += 1;
+        if (count === chunk) {
+          yield { count, text };
+          text = "";
+          count = 0;
+        }
+      }
+      answered += end - first;
+      if (answered >= page.perPage) break;
+    }
+    if (count > 0) yield { count, text };
+    if (answered >= page.perPage) return;
+    text = "";
+    count = 0;
+  }
+}
+
+/** Lines of a batch, from `first` up to before `end`, that are answered together under one timestamp. */
+interface Cut {
+  readonly stamp: string;
+  readonly first: number;
+  readonly end: number;
+}
+
+/** A batch as milliseconds and parts of milliseconds, without those that the cursor excludes. */
+function* cut(batch: readonly LogLine[], { order, cap, position }: Page): Generator<Cut> {
+  let first = 0;
+  for (let opening = batch[0]; opening !== undefined; opening = batch[first]) {
+    const start = floorToMilli(opening.time);
+    const close = start + nanosPerMilli;
+    let end = first + 1;
+    for (
+      let line = batch[end];
+      line !== undefined && line.time >= start && line.time < close;
+      line = batch[end]
+    ) {
+      end += 1;
+    }
+    const cursor = position?.kind === "finer" && position.start === start ? position : undefined;
+    if (end - first <= cap) {
+      // Few lines: the cursor names an instant. Lines are in order, so those that it excludes come first.
+      const passed = (line: LogLine | undefined): boolean =>
+        cursor !== undefined &&
+        line !== undefined &&
+        (order === "asc" ? line.time <= cursor.instant : line.time >= cursor.instant);
+      while (first < end && passed(batch[first])) first += 1;
+      if (first < end) yield { stamp: printMillis(toMillis(start)), first, end };
+    } else {
+      const parts = Math.ceil((end - first) / cap);
+      if (parts > mostParts) throw tooManyLines(cap * mostParts);
+      for (let part = (cursor?.part ?? 0) + 1; part <= parts; part += 1) {
+        const stamp = printRank(start, rankOf(part, part === parts, order));
+        yield { stamp, first: first + (part - 1) * cap, end: Math.min(first + part * cap, end) };
+      }
+    }
+    first = end;
+  }
+}
+
+function tooManyLines(limit: number) {
+  return new Refused(
+    "result_too_large",
+    `One millisecond holds more than ${limit} lines that match; narrow the query or the sources`,
+    { limit },
+  );
+}
+
+function printRank(start: Instant, rank: number): string {
+  return `${printMillis(toMillis(start)).slice(0, -1)}${rank.toString().padStart(3, "0")}Z`;
+}
+
+/** One row of the answer, its keys in the specification's order. Written by hand: this is the hot path. */
+function printRow(line: LogLine, timestamp: string): string {
+  return `{"id":${JSON.stringify(line.id)},"timestamp":"${timestamp}","source_id":${JSON.stringify(line.source_id)},"severity":"${line.severity}","message":${printText(line.message)},"hostname":${printText(line.hostname)},"group":${printText(line.group)},"json":${JSON.stringify(line.json)},"attributes":{}}`;
+}
+
+function printText(text: string | undefined): string {
+  return text === undefined ? '""' : JSON.stringify(text);
+}

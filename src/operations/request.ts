@@ -1,0 +1,72 @@
+// Reads request bodies: zod finds all that is wrong at once, and every word a client can see about it is chosen here.
+import * as z from "zod";
+import { type Issue, Unprocessable } from "../errors.ts";
+import { type Instant, parseInstant } from "../time.ts";
+
+/** A time of a request, with its text: whether a bound takes in its whole millisecond depends on its digits. */
+export interface RequestTime {
+  readonly instant: Instant;
+  readonly text: string;
+}
+
+/** `null` in a body means absent (contract, "Everywhere"). */
+export function optional<T extends z.ZodType>(schema: T) {
+  return schema.nullish().transform((value) => value ?? undefined);
+}
+
+/** ISO 8601 as `parseInstant` takes it. */
+export const time = z.string().transform((text, context): RequestTime => {
+  const instant = parseInstant(text);
+  if (instant !== undefined) return { instant, text };
+  context.addIssue({
+    code: "custom",
+    message: "expected an ISO 8601 time with a zone, such as 2026-01-31T12:00:00.000Z",
+  });
+  return z.NEVER;
+});
+
+/** One of the words, in any case, as the specification spells it. */
+export function word<const W extends string>(...words: readonly [W, ...W[]]) {
+  return z.string().transform((text, context): W => {
+    const found = words.find((candidate) => candidate.toLowerCase() === text.toLowerCase());
+    if (found !== undefined) return found;
+    context.addIssue({ code: "custom", message: `expected ${words.join(" or ")}` });
+    return z.NEVER;
+  });
+}
+
+export function integer(least: number, most: number) {
+  const message = `expected a whole number from ${least} to ${most}`;
+  return z
+    .number()
+    .refine((value) => Number.isInteger(value) && value >= least && value <= most, { message });
+}
+
+/** @throws {Unprocessable} `invalid_request` with every issue of the body */
+export function parseRequest<T extends z.ZodType>(schema: T, raw: unknown): z.output<T> {
+  const result = schema.safeParse(raw, { error: describe });
+  if (result.success) return result.data;
+  throw invalidRequest(result.error.issues.map(({ path, message }) => ({ path: path.join("."), message })));
+}
+
+export function invalidRequest(issues: readonly Issue[]): Unprocessable<"invalid_request"> {
+  const told = issues.map(({ path, message }) => (path === "" ? message : `${path}: ${message}`));
+  return new Unprocessable("invalid_request", `The request is not valid: ${told.join("; ")}`, { issues });
+}
+
+const articles: Readonly<Record<string, string>> = {
+  string: "a string",
+  number: "a number",
+  boolean: "true or false",
+  array: "an array",
+  object: "an object",
+};
+
+function describe(issue: z.core.$ZodRawIssue): string | undefined {
+  if (issue.code === "invalid_type") {
+    const expected = `expected ${articles[issue.expected] ?? issue.expected}`;
+    return issue.input === undefined || issue.input === null ? `is required: ${expected}` : expected;
+  }
+  if (issue.code === "too_small" && issue.origin === "array") return `expected at least ${issue.minimum}`;
+  return undefined;
+}

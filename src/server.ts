@@ -1,0 +1,625 @@
+// HTTP. Yoga hosts GraphQL; the REST operations are a plug-in in front of it that answers without executing GraphQL.
+// On a real connection the plug-in writes to node's response itself, because only there can an answer that breaks
+// off after its first byte be made visible: the socket is destroyed and the JSON array never closed.
+import { randomUUID } from "node:crypto";
+import { createServer as createHttpServer, type IncomingMessage, type ServerResponse } from "node:http";
+import { setImmediate as nextTurn } from "node:timers/promises";
+import { buildSchema, type GraphQLSchema } from "graphql";
+import { createYoga, type Plugin } from "graphql-yoga";
+import { type Authenticate, type Principal, readToken } from "./auth.ts";
+import type { Address, Limits } from "./config.ts";
+import {
+  BackendError,
+  failures,
+  NotFound,
+  TooLarge,
+  TooMany,
+  Unauthorized,
+  Unprocessable,
+} from "./errors.ts";
+import type { Endpoint, Rows } from "./operations/operation.ts";
+import type { Sites } from "./sites.ts";
+import type { Telemetry } from "./telemetry.ts";
+import type { Instant, Millis } from "./time.ts";
+
+export interface ServerOptions {
+  readonly operations: readonly Endpoint[];
+  readonly authenticate: Authenticate;
+  readonly sites: Sites;
+  readonly limits: Limits;
+  readonly telemetry: Telemetry;
+  readonly now: () => Instant;
+  /** One line of text for each backend, for `/readyz`. */
+  readonly backends?: () => readonly string[];
+  /** Asked for at the first GraphQL request, so that REST does not wait for it. */
+  readonly schema?: () => GraphQLSchema | Promise<GraphQLSchema>;
+}
+
+export interface Server {
+  /** Answers without a connection: the same routes, statuses, headers and bodies. */
+  readonly fetch: (url: string, init?: RequestInit) => Promise<Response>;
+  /** Resolves when connections are taken. @throws {Error} the system's, with its `code`, such as EADDRINUSE */
+  readonly listen: (address: Address) => Promise<Address>;
+  /** Takes no new connections, lets what is under way finish for `grace`, then breaks it off. */
+  readonly close: (grace: Millis) => Promise<void>;
+}
+
+/** A request, wherever it came from. */
+interface Exchange {
+  readonly id: string;
+  readonly method: string;
+  /** As sent: routes are matched before anything is decoded (contract, "Everywhere"). */
+  readonly path: string;
+  readonly search: string;
+  readonly headers: Pick<Headers, "get">;
+  readonly body: AsyncIterable<Uint8Array> | undefined;
+  /** Aborted when the client leaves. */
+  readonly gone: AbortSignal;
+}
+
+interface Answer {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string>>;
+  /** Chunks throw when the answer breaks off. Whoever holds them must begin to read them. */
+  readonly body: string | AsyncGenerator<string, void, void>;
+}
+
+/** What the log and the metrics tell of a request; filled in as far as it gets. */
+interface Trail {
+  operation: string;
+  user: string | undefined;
+}
+
+/** The client left: no answer, no error in the log. */
+class ClientGone extends Error {
+  override readonly name = "ClientGone";
+}
+
+const jsonType = { "Content-Type": "application/json; charset=utf-8" };
+const textType = { "Content-Type": "text/plain; charset=utf-8" };
+
+/** The read API's; the front-end error intake has its own. */
+const bodyLimitBytes = 1_048_576;
+
+// Answers up to here are completed before the status is sent, so that a late failure is still a 500.
+const completedRows = 1_000;
+const completedChars = 4 * 1_048_576;
+
+const placeholder = () => buildSchema("type Query { readout: String }");
+
+export function createServer(options: ServerOptions): Server {
+  const { operations, authenticate, sites, limits, telemetry, now, backends } = options;
+  const findRoute = createRouter(operations);
+  let draining = false;
+  let running = 0;
+  let streams = 0;
+  let schema: GraphQLSchema | Promise<GraphQLSchema> | undefined;
+
+  /** Never throws. */
+  async function answer(exchange: Exchange): Promise<Answer | "graphql"> {
+    const started = performance.now();
+    const trail: Trail = { operation: "none", user: undefined };
+    const finish = (status: number, cut: boolean, error?: unknown) => {
+      const duration = performance.now() - started;
+      telemetry.finished({ id: exchange.id, ...trail, status, cut, duration, error });
+    };
+    try {
+      const route = findRoute(exchange.method, exchange.path);
+      if (route !== undefined) return await operate(exchange, route, trail, finish);
+      if (exchange.path === "/graphql" && (exchange.method === "GET" || exchange.method === "POST")) {
+        trail.operation = "graphql";
+        authenticate(readToken(exchange.headers, exchange.search));
+        return "graphql";
+      }
+      const own =
+        exchange.method === "GET" || exchange.method === "HEAD" ? await ownPage(exchange.path) : undefined;
+      if (own !== undefined) return own;
+      throw new NotFound();
+    } catch (error) {
+      const answered = respond(error);
+      finish(answered.status, error instanceof ClientGone, isOurs(error) ? undefined : error);
+      return answered;
+    }
+  }
+
+  /** Health and metrics: neither counted nor logged, and open to whoever can reach the port. */
+  async function ownPage(path: string): Promise<Answer | undefined> {
+    switch (path) {
+      case "/livez":
+        return { status: 200, headers: textType, body: "ok\n" };
+      case "/readyz": {
+        const lines = [draining ? "draining" : "ready", ...(backends?.() ?? [])];
+        return { status: draining ? 503 : 200, headers: textType, body: `${lines.join("\n")}\n` };
+      }
+      case "/metrics": {
+        const { contentType, text } = await telemetry.metrics();
+        return { status: 200, headers: { "Content-Type": contentType }, body: text };
+      }
+      default:
+        return undefined;
+    }
+  }
+
+  async function operate(
+    exchange: Exchange,
+    { endpoint, parameters }: Route,
+    trail: Trail,
+    finish: (status: number, cut: boolean, error?: unknown) => void,
+  ): Promise<Answer> {
+    trail.operation = endpoint.name;
+    const principal =
+      endpoint.access === "public" ? nobody : authenticate(readToken(exchange.headers, exchange.search));
+    trail.user = principal.user;
+    if (running >= limits.requests) throw overloaded(`${running} requests are under way`);
+    running += 1;
+    const work = startWork(exchange.gone, limits.deadline);
+    const end = () => {
+      work.end();
+      running -= 1;
+    };
+    let streaming = false;
+    try {
+      const raw = endpoint.method === "GET" ? parameters : await work.wait(readJson(exchange));
+      const prepared = endpoint.prepare(raw);
+      for (const site of prepared.sites) {
+        if (!principal.maySee(site) || !sites.has(site)) throw new NotFound();
+      }
+      const result = prepared.run({ user: principal.user, sites, limits, now, signal: work.signal });
+      const complete = (body: string): Answer => {
+        finish(200, false);
+        return { status: 200, headers: jsonType, body };
+      };
+      if (!(Symbol.asyncIterator in result)) return complete(JSON.stringify(await work.wait(result)));
+      const rows = result[Symbol.asyncIterator]();
+      const head = await readHead(rows, work);
+      if (head.done) return complete(`[${head.texts.join(",")}]`);
+      if (streams >= limits.streams) {
+        abandon(rows);
+        throw overloaded(`${streams} streamed answers are under way`);
+      }
+      streaming = true;
+      return { status: 200, headers: jsonType, body: stream(head.texts, rows, work, finish, end) };
+    } catch (error) {
+      throw work.signal.aborted ? work.signal.reason : error;
+    } finally {
+      if (!streaming) end();
+    }
+  }
+
+  async function* stream(
+    head: readonly string[],
+    rows: AsyncIterator<Rows>,
+    work: Work,
+    finish: (status: number, cut: boolean, error?: unknown) => void,
+    end: () => void,
+  ): AsyncGenerator<string, void, void> {
+    streams += 1;
+    telemetry.streams.opened();
+    let complete = false;
+    let failure: unknown;
+    try {
+      let opening = "[";
+      for (const text of head) {
+        yield opening + text;
+        opening = ",";
+        work.progressed();
+      }
+      for (;;) {
+        work.progressed();
+        const next = await work.wait(rows.next());
+        if (next.done === true) break;
+        yield `,${next.value.text}`;
+      }
+      yield "]";
+      complete = true;
+    } catch (error) {
+      failure = work.signal.aborted ? work.signal.reason : error;
+      throw failure;
+    } finally {
+      streams -= 1;
+      telemetry.streams.closed();
+      if (!complete) abandon(rows);
+      end();
+      finish(200, !complete, isOurs(failure) ? undefined : failure);
+    }
+  }
+
+  const ids = new WeakMap<object, { id: string; started: number }>();
+  const rest: Plugin<object, NodeContext> = {
+    async onRequest({ request, serverContext, fetchAPI, endResponse, setRequest }) {
+      const exchange = exchangeOf(request, serverContext);
+      const answered = await answer(exchange);
+      if (answered === "graphql") {
+        ids.set(serverContext, { id: exchange.id, started: performance.now() });
+        if (exchange.method !== "POST") return;
+        try {
+          const { method, headers, signal } = request;
+          setRequest(
+            new fetchAPI.Request(request.url, { method, headers, signal, body: await readText(exchange) }),
+          );
+        } catch (error) {
+          endResponse(toResponse(respond(error), exchange, fetchAPI));
+        }
+        return;
+      }
+      if (serverContext.res === undefined) {
+        endResponse(toResponse(answered, exchange, fetchAPI));
+        return;
+      }
+      await write(answered, exchange, serverContext.res, draining);
+      // Yoga sends no response where one has ended already.
+      endResponse(new fetchAPI.Response(null));
+    },
+    onResponse({ response, serverContext }) {
+      const known = ids.get(serverContext);
+      if (known === undefined) return;
+      response.headers.set("X-Request-Id", known.id);
+      const duration = performance.now() - known.started;
+      const { status } = response;
+      telemetry.finished({
+        id: known.id,
+        operation: "graphql",
+        status,
+        cut: false,
+        duration,
+        user: undefined,
+      });
+    },
+  };
+
+  const yoga = createYoga<NodeContext>({
+    schema: () => (schema ??= (options.schema ?? placeholder)()),
+    plugins: [rest],
+    graphiql: false,
+    landingPage: false,
+    cors: false,
+    logging: {
+      debug: () => {},
+      info: () => {},
+      warn: (...told) => telemetry.log({ level: "warn", message: told.join(" ") }),
+      error: (...told) => telemetry.log({ level: "error", message: told.join(" ") }),
+    },
+  });
+
+  const http = createHttpServer({ keepAliveTimeout: 65_000, requestTimeout: 60_000 }, (request, response) => {
+    // Yoga builds a URL of these two before any of our code runs, and would answer a bad one with a stack trace.
+    if (!URL.canParse(`http://${request.headers.host}`)) request.headers.host = "localhost";
+    const target = request.url?.replace(/^https?:\/\/[^/?#]*/i, "") ?? "";
+    request.url = target.startsWith("/") ? target : `/${target}`;
+    void yoga(request, response);
+  });
+
+  return {
+    fetch: async (url, init) => yoga.fetch(url, init ?? {}),
+    listen: ({ host, port }) =>
+      new Promise((resolve, reject) => {
+        http.once("error", reject);
+        http.listen(port, host, () => {
+          http.off("error", reject);
+          const bound = http.address();
+          resolve({ host, port: typeof bound === "object" && bound !== null ? bound.port : port });
+        });
+      }),
+    close: (grace) =>
+      new Promise((resolve) => {
+        draining = true;
+        const timer = setTimeout(() => http.closeAllConnections(), grace);
+        http.close(() => {
+          clearTimeout(timer);
+          resolve();
+        });
+      }),
+  };
+}
+
+const nobody: Principal = { user: "", maySee: () => false };
+
+function overloaded(reason: string): BackendError {
+  return new BackendError("readout", "overloaded", reason);
+}
+
+// ---- Routes -------------------------------------------------------------------------------------------------
+
+interface Route {
+  readonly endpoint: Endpoint;
+  readonly parameters: Readonly<Record<string, string>>;
+}
+
+/** Matches raw segments and decodes afterwards, so that a parameter may hold `%2F`. */
+function createRouter(operations: readonly Endpoint[]): (method: string, path: string) => Route | undefined {
+  const routes = operations.map((endpoint) => ({ endpoint, pattern: endpoint.path.split("/") }));
+  return (method, path) => {
+    const segments = path.split("/");
+    for (const { endpoint, pattern } of routes) {
+      if (endpoint.method !== method || pattern.length !== segments.length) continue;
+      const parameters = bindParameters(pattern, segments);
+      if (parameters !== undefined) return { endpoint, parameters };
+    }
+    return undefined;
+  };
+}
+
+function bindParameters(
+  pattern: readonly string[],
+  segments: readonly string[],
+): Readonly<Record<string, string>> | undefined {
+  const parameters: Record<string, string> = {};
+  for (const [index, part] of pattern.entries()) {
+    const segment = segments[index] ?? "";
+    const name = /^\{(.+)\}$/.exec(part)?.[1];
+    if (name === undefined) {
+      if (part !== segment) return undefined;
+      continue;
+    }
+    if (segment === "") return undefined;
+    try {
+      parameters[name] = decodeURIComponent(segment);
+    } catch {
+      return undefined;
+    }
+  }
+  return parameters;
+}
+
+// ---- Requests -----------------------------------------------------------------------------------------------
+
+interface NodeContext {
+  readonly req?: IncomingMessage;
+  readonly res?: ServerResponse;
+}
+
+function exchangeOf(request: Request, { req, res }: NodeContext): Exchange {
+  const headers: Pick<Headers, "get"> =
+    req === undefined
+      ? request.headers
+      : {
+          get: (name) => {
+            const value = req.headers[name];
+            return typeof value === "string" ? value : null;
+          },
+        };
+  const url = req?.url ?? request.url.replace(/^[a-z]+:\/\/[^/?#]*/i, "");
+  const [target = ""] = url.split("#", 1);
+  const query = target.indexOf("?");
+  return {
+    id: requestId(headers.get("x-request-id")),
+    method: request.method,
+    path: query === -1 ? target : target.slice(0, query),
+    search: query === -1 ? "" : target.slice(query),
+    headers,
+    // A request is not destroyed for what was left unread of it: that would take the connection with it.
+    body: req?.iterator({ destroyOnReturn: false }) ?? request.body ?? undefined,
+    gone: res === undefined ? request.signal : goneSignal(res),
+  };
+}
+
+/** Ours and not Yoga's, which cannot be told from its own failures. */
+function goneSignal(response: ServerResponse): AbortSignal {
+  const gone = new AbortController();
+  response.once("close", () => {
+    if (!response.writableFinished) gone.abort(new ClientGone());
+  });
+  return gone.signal;
+}
+
+/** The client's own where it can stand in a log as it is. */
+function requestId(sent: string | null): string {
+  return sent !== null && /^[\w.:-]{1,128}$/.test(sent) ? sent : randomUUID();
+}
+
+/** @throws {Unprocessable} `invalid_request` past the limit, `invalid_json` for what is no UTF-8 */
+async function readText({ body }: Exchange): Promise<string> {
+  const chunks: Uint8Array[] = [];
+  let bytes = 0;
+  for await (const chunk of body ?? []) {
+    bytes += chunk.byteLength;
+    if (bytes > bodyLimitBytes) {
+      const message = `The body is larger than ${bodyLimitBytes} bytes`;
+      throw new Unprocessable("invalid_request", message, { issues: [{ path: "", message }] });
+    }
+    chunks.push(chunk);
+  }
+  try {
+    return new TextDecoder("utf-8", { fatal: true }).decode(Buffer.concat(chunks));
+  } catch {
+    throw new Unprocessable("invalid_json", "The body is not UTF-8", {});
+  }
+}
+
+/** @throws {Unprocessable} as `readText`, and `invalid_json` with the position in UTF-16 units where it is known */
+async function readJson(exchange: Exchange): Promise<unknown> {
+  const text = await readText(exchange);
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    const told = error instanceof SyntaxError ? error.message : "";
+    const position = /Unexpected end/.test(told) ? text.length : /at position (\d+)/.exec(told)?.[1];
+    const where = position === undefined ? "" : ` at position ${position}`;
+    const message = text.trim() === "" ? "A JSON body is required" : `The body is not JSON${where}`;
+    throw new Unprocessable(
+      "invalid_json",
+      message,
+      position === undefined ? {} : { position: Number(position) },
+    );
+  }
+}
+
+// ---- Work under way -----------------------------------------------------------------------------------------
+
+/** The life of one request: it is given up when the client leaves or the deadline passes. */
+interface Work {
+  readonly signal: AbortSignal;
+  /** The promise, or the signal's reason as soon as it aborts, even when the work ignores the signal. */
+  readonly wait: <T>(promise: Promise<T>) => Promise<T>;
+  /** A streamed answer has got on: from then on the deadline is for each step, as a slow client is no failure. */
+  readonly progressed: () => void;
+  readonly end: () => void;
+}
+
+function startWork(gone: AbortSignal, deadline: Millis): Work {
+  const control = new AbortController();
+  const { signal } = control;
+  const timer = setTimeout(
+    () => control.abort(new BackendError("readout", "timeout", `the deadline of ${deadline} ms has passed`)),
+    deadline,
+  );
+  const leave = () => control.abort(new ClientGone());
+  if (gone.aborted) leave();
+  else gone.addEventListener("abort", leave, { once: true });
+  return {
+    signal,
+    wait: (promise) =>
+      new Promise((resolve, reject) => {
+        const stop = () => reject(signal.reason);
+        if (signal.aborted) stop();
+        signal.addEventListener("abort", stop, { once: true });
+        const over = () => signal.removeEventListener("abort", stop);
+        promise.then(resolve, reject).finally(over);
+      }),
+    progressed: () => timer.refresh(),
+    end: () => {
+      clearTimeout(timer);
+      gone.removeEventListener("abort", leave);
+    },
+  };
+}
+
+/** Reads an answer as far as it is completed before its status is sent. */
+async function readHead(rows: AsyncIterator<Rows>, work: Work): Promise<{ texts: string[]; done: boolean }> {
+  const texts: string[] = [];
+  let count = 0;
+  let size = 0;
+  try {
+    while (count <= completedRows && size <= completedChars) {
+      const next = await work.wait(rows.next());
+      if (next.done === true) return { texts, done: true };
+      texts.push(next.value.text);
+      count += next.value.count;
+      size += next.value.text.length;
+    }
+    return { texts, done: false };
+  } catch (error) {
+    abandon(rows);
+    throw error;
+  }
+}
+
+/** Ends an iteration without waiting for it: its source may be what hangs. */
+function abandon(rows: AsyncIterator<Rows>): void {
+  rows.return?.().catch(() => {});
+}
+
+// ---- Answers ------------------------------------------------------------------------------------------------
+
+/** The one place where a failure becomes a status and a body. */
+export function respond(error: unknown): Answer {
+  const reply = (status: number, body: unknown, headers: Readonly<Record<string, string>> = {}): Answer => ({
+    status,
+    headers: { ...jsonType, ...headers },
+    body: JSON.stringify(body),
+  });
+  if (error instanceof Unauthorized)
+    return reply(401, { error: "Unauthorized" }, { "WWW-Authenticate": "Bearer" });
+  if (error instanceof NotFound) return reply(404, { error: "Not found" });
+  if (error instanceof Unprocessable) {
+    return reply(422, { error: error.slug, message: error.message, details: error.details });
+  }
+  if (error instanceof TooLarge) return reply(413, { error: "Payload too large" });
+  if (error instanceof TooMany) {
+    return reply(429, { error: "Too many requests" }, { "Retry-After": String(error.retryAfterSeconds) });
+  }
+  if (error instanceof BackendError) {
+    return reply(
+      500,
+      { error: failures[error.failure] },
+      error.failure === "overloaded" ? { "Retry-After": "1" } : {},
+    );
+  }
+  return reply(500, { error: "Internal server error" });
+}
+
+/** Whether a failure is the client's affair, and therefore no error in the log. */
+function isOurs(error: unknown): boolean {
+  return (
+    error instanceof Unauthorized ||
+    error instanceof NotFound ||
+    error instanceof Unprocessable ||
+    error instanceof TooMany ||
+    error instanceof TooLarge ||
+    error instanceof ClientGone
+  );
+}
+
+/** Completed answers go out in one write. Resolves when the answer is handed over or broken off. */
+async function write(
+  answer: Answer,
+  exchange: Exchange,
+  response: ServerResponse,
+  closing: boolean,
+): Promise<void> {
+  const headers = {
+    ...answer.headers,
+    "X-Request-Id": exchange.id,
+    ...(closing ? { Connection: "close" } : {}),
+  };
+  if (typeof answer.body === "string") {
+    const body = Buffer.from(answer.body);
+    if (response.destroyed) return;
+    response.writeHead(answer.status, { ...headers, "Content-Length": body.length });
+    response.end(body);
+    // What was not read of the request would hold the connection up.
+    response.req.resume();
+    return;
+  }
+  try {
+    let started = false;
+    for await (const chunk of answer.body) {
+      if (response.destroyed) return;
+      if (!started) response.writeHead(answer.status, headers);
+      started = true;
+      // Even a client that keeps up must not keep the event loop: others are waiting for it.
+      await (response.write(chunk) ? nextTurn() : drained(response));
+    }
+    response.end();
+  } catch {
+    // Already logged by who made the answer. A reset shows also in HTTP/1.0, where a mere end would look complete.
+    response.socket?.resetAndDestroy();
+    response.destroy();
+  }
+}
+
+/** Resolves when more can be written, or when nobody reads any more. */
+function drained(response: ServerResponse): Promise<void> {
+  return new Promise((resolve) => {
+    const over = () => {
+      response.off("drain", over);
+      response.off("close", over);
+      resolve();
+    };
+    response.once("drain", over);
+    response.once("close", over);
+  });
+}
+
+function toResponse(answer: Answer, exchange: Exchange, { Response, ReadableStream }: FetchApi): Response {
+  const { status, body } = answer;
+  const headers = { ...answer.headers, "X-Request-Id": exchange.id };
+  if (typeof body === "string") return new Response(body, { status, headers });
+  const encoder = new TextEncoder();
+  const source = new ReadableStream<Uint8Array>({
+    pull: async (controller) => {
+      const next = await body.next();
+      if (next.done === true) controller.close();
+      else controller.enqueue(encoder.encode(next.value));
+    },
+    cancel: async () => {
+      await body.return();
+    },
+  });
+  return new Response(source, { status, headers });
+}
+
+interface FetchApi {
+  readonly Response: typeof globalThis.Response;
+  readonly ReadableStream: typeof globalThis.ReadableStream;
+}

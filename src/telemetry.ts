@@ -1,0 +1,126 @@
+// What the program says about itself: its log and its metrics. Everything that is logged leaves by one door, where
+// tokens are struck out of the finished text, so that no caller can forget to.
+import pino from "pino";
+import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client";
+import type { LogEvent } from "./store.ts";
+import type { Millis } from "./time.ts";
+
+/** One finished request, as it is logged and counted. */
+export interface RequestRecord {
+  readonly id: string;
+  /** `logs.lines`, or `none` for what no route knows. */
+  readonly operation: string;
+  readonly status: number;
+  /** The client left, or the answer broke off after its first byte. */
+  readonly cut: boolean;
+  readonly duration: Millis;
+  readonly user: string | undefined;
+  /** What goes to the log when the request failed. */
+  readonly error?: unknown;
+}
+
+export interface Telemetry {
+  readonly log: (event: LogEvent) => void;
+  /** Counts a request and writes its line of the request log. */
+  readonly finished: (request: RequestRecord) => void;
+  /** Counts one finished request to a source. */
+  readonly requested: (backend: string, outcome: string, duration: Millis) => void;
+  readonly cache: (cache: string, hit: boolean) => void;
+  readonly streams: { readonly opened: () => void; readonly closed: () => void };
+  /** The Prometheus text format. */
+  readonly metrics: () => Promise<{ readonly contentType: string; readonly text: string }>;
+}
+
+export interface TelemetryOptions {
+  /** Gets each log line, newline included. */
+  readonly write: (line: string) => void;
+  readonly level?: LogEvent["level"] | "silent";
+  /** Memory, CPU and event loop of the process. Off in tests. */
+  readonly processMetrics?: boolean;
+}
+
+export function createTelemetry({
+  write,
+  level = "info",
+  processMetrics = false,
+}: TelemetryOptions): Telemetry {
+  const logger = pino(
+    {
+      level,
+      base: null,
+      timestamp: pino.stdTimeFunctions.isoTime,
+      formatters: { level: (label) => ({ level: label }) },
+      redact: { paths: ["token", "authorization", "*.token", "*.authorization"], censor: struckOut },
+      hooks: { streamWrite: redact },
+    },
+    { write },
+  );
+
+  const registry = new Registry();
+  if (processMetrics) collectDefaultMetrics({ register: registry });
+  const registers = [registry];
+  const requests = new Counter({
+    name: "readout_requests_total",
+    help: "Requests answered, by operation and status; status `cut` is a client that left or an answer broken off",
+    labelNames: ["operation", "status"],
+    registers,
+  });
+  const durations = new Histogram({
+    name: "readout_request_duration_seconds",
+    help: "Time from a request's head to the end of its answer",
+    labelNames: ["operation"],
+    buckets: [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30],
+    registers,
+  });
+  const backendRequests = new Counter({
+    name: "readout_backend_requests_total",
+    help: "Requests to each source, by outcome: ok or how it failed",
+    labelNames: ["backend", "outcome"],
+    registers,
+  });
+  const backendDurations = new Histogram({
+    name: "readout_backend_request_duration_seconds",
+    help: "Time of one request to a source",
+    labelNames: ["backend"],
+    buckets: [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30],
+    registers,
+  });
+  const caches = new Counter({
+    name: "readout_cache_requests_total",
+    help: "Look-ups in each cache, by result",
+    labelNames: ["cache", "result"],
+    registers,
+  });
+  const streams = new Gauge({ name: "readout_open_streams", help: "Streamed answers under way", registers });
+
+  return {
+    log: ({ level, message, ...fields }) => logger[level](fields, message),
+    finished: ({ id, operation, status, cut, duration, user, error }) => {
+      requests.inc({ operation, status: cut ? "cut" : status });
+      durations.observe({ operation }, duration / 1_000);
+      const fields = { request: id, operation, status, cut: cut || undefined, ms: round(duration), user };
+      if (error === undefined) logger.info(fields, "request");
+      else logger.error({ ...fields, err: error }, "request failed");
+    },
+    requested: (backend, outcome, duration) => {
+      backendRequests.inc({ backend, outcome });
+      backendDurations.observe({ backend }, duration / 1_000);
+    },
+    cache: (cache, hit) => caches.inc({ cache, result: hit ? "hit" : "miss" }),
+    streams: { opened: () => streams.inc(), closed: () => streams.dec() },
+    metrics: async () => ({ contentType: registry.contentType, text: await registry.metrics() }),
+  };
+}
+
+const struckOut = "[redacted]";
+// In headers as they are quoted by errors, and in URLs, where the name may be percent-encoded but seldom is.
+const secrets = /(\b(?:bearer|basic|apikey)\s+|\b(?:token|api_key)=)[^\s&"'\\#,;]+/gi;
+
+/** The text with what looks like a token or credential struck out. */
+export function redact(text: string): string {
+  return text.replace(secrets, `$1${struckOut}`);
+}
+
+function round(duration: Millis): Millis {
+  return Math.round(duration * 10) / 10;
+}

@@ -1,0 +1,75 @@
+// The test servers by hand:
+//   node test/servers/main.ts up es8 os2      start, print the addresses, stay until Ctrl-C
+//   node test/servers/main.ts download [es8]  only fill the cache, with all servers when none is named
+//   node test/servers/main.ts list            the servers and what they need
+
+import { cacheFolder } from "./distribution.ts";
+import { download, type Running, type ServerName, serverNames, servers, start } from "./servers.ts";
+
+const usage = `usage: node test/servers/main.ts up NAME... | download [NAME...] | list
+names: ${serverNames.join(" ")}`;
+
+class Usage extends Error {}
+
+async function main([command, ...args]: readonly string[]): Promise<void> {
+  if (command === "list" && args.length === 0) return list();
+  if (command === "download") return downloadAll(namesIn(args));
+  if (command === "up" && args.length > 0) return up(namesIn(args));
+  throw new Usage(usage);
+}
+
+function namesIn(args: readonly string[]): readonly ServerName[] {
+  const names = serverNames.filter((name) => args.includes(name));
+  const unknown = args.filter((arg) => !names.some((name) => name === arg));
+  if (unknown.length > 0) throw new Usage(`unknown: ${unknown.join(" ")}\n${usage}`);
+  return names;
+}
+
+function list(): void {
+  for (const name of serverNames) {
+    const { product, version, java } = servers[name];
+    console.log(`${name}  ${product.padEnd(13)}  ${version.padEnd(8)}  Java ${java.from} to ${java.to}`);
+  }
+  console.log(`cache: ${cacheFolder()}`);
+}
+
+async function downloadAll(names: readonly ServerName[]): Promise<void> {
+  for (const name of names.length > 0 ? names : serverNames) console.log(`${name}  ${await download(name)}`);
+}
+
+async function up(names: readonly ServerName[]): Promise<void> {
+  const ending = new AbortController();
+  const interrupted = interruption();
+  void interrupted.then(() => ending.abort());
+  const running: Running[] = [];
+  const starts = names.map(async (name) => {
+    const server = await start(name, ending.signal);
+    running.push(server);
+    console.log(`${name}  ${server.url}  ${server.product} ${server.version}`);
+  });
+  try {
+    await Promise.all(starts);
+    console.log("Ctrl-C ends them.");
+    await interrupted;
+  } catch (error) {
+    if (!ending.signal.aborted) throw error;
+  } finally {
+    ending.abort();
+    await Promise.allSettled(starts); // one that failed must not leave the others half started
+    await Promise.all(running.map((server) => server.stop()));
+  }
+}
+
+/** The first Ctrl-C ends in order, a second one at once: the guards then clean up. */
+function interruption(): Promise<void> {
+  return new Promise((resolve) => {
+    for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => resolve());
+  });
+}
+
+try {
+  await main(process.argv.slice(2));
+} catch (error) {
+  console.error(error instanceof Error ? error.message : error);
+  process.exitCode = error instanceof Usage ? 2 : 1;
+}

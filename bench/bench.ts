@@ -220,6 +220,8 @@ async function verify(
     const expected = right[at] ?? {};
     for (const field of new Set([...Object.keys(row), ...Object.keys(expected)])) {
       const [got, want] = [JSON.stringify(row[field]), JSON.stringify(expected[field])];
+      // Ours puts the index before `_id`, which alone is not unique in a source of many indices.
+      if (field === "id" && String(row.id).endsWith(String(expected.id))) continue;
       if (got !== want) throw new Error(`line ${at}, ${field}: ours sent ${got}, the yardstick ${want}`);
     }
   });

@@ -18,7 +18,9 @@ export interface Catalog {
   profile(source: LogSource, knowledge: Knowledge): LogProfile;
 }
 
-const fresh: Millis = 60_000;
+const fresh: Millis = 30_000;
+/** An index can be dropped and made again under its name, which only its mapping shows: no copy is served older. */
+const served: Millis = 300_000;
 /** How long a failure is repeated to others instead of asking a source in trouble again. */
 const backOff: Millis = 1_000;
 
@@ -62,8 +64,10 @@ export function createCatalog(backend: string, door: Door, io: IO): Catalog {
     }
   }
 
-  async function fetch(pattern: string, signal: AbortSignal, forceRefresh: boolean): Promise<Knowledge> {
-    io.cache("mappings", !forceRefresh && cache.has(pattern));
+  async function fetch(pattern: string, signal: AbortSignal, again: boolean): Promise<Knowledge> {
+    const left = cache.getRemainingTTL(pattern);
+    const forceRefresh = again || left < fresh - served;
+    io.cache("mappings", !forceRefresh && left > 0);
     const knowledge = await orAborted(
       cache.fetch(pattern, { forceRefresh, allowStale: !forceRefresh }),
       signal,

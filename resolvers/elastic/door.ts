@@ -225,6 +225,13 @@ function openSearchTransport(settings: DoorSettings): { send: Transport; close: 
   };
 }
 
+function params({ method, path, query, body }: Request) {
+  return { method, path, querystring: { ...query }, ...(body === undefined ? {} : { body }) };
+}
+
+/** Every version takes plain JSON; the client's own media type only its neighbours do. */
+const plainJson = { accept: "application/json", "content-type": "application/json" };
+
 function definedOnly<T extends object>(value: T): { [K in keyof T]: Exclude<T[K], undefined> } {
   return Object.fromEntries(Object.entries(value).filter(([, part]) => part !== undefined)) as {
     [K in keyof T]: Exclude<T[K], undefined>;

@@ -49,27 +49,78 @@ export function mappedDefinition(product: "elasticsearch" | "opensearch", versio
 
 export const dynamicDefinition = {
   settings: { number_of_shards: 1, number_of_replicas: 0 },
-  mappings: { properties: { "@timestamp": { type: "date" }, n: { type: "keyword" }, k: { type: "text" }, d: { type: "double" } } },
+  mappings: {
+    properties: {
+      "@timestamp": { type: "date" },
+      n: { type: "keyword" },
+      k: { type: "text" },
+      d: { type: "double" },
+    },
+  },
 };
 
-const words = ["foo", "Foo", "bar", "a", "error", "x_y", "foo.bar", "é", "中文", "10", "200", "http://h/p?q=1", "ba*r", "-", "İ", "a\\b", 'q"q', "user-42"];
+const words = [
+  "foo",
+  "Foo",
+  "bar",
+  "a",
+  "error",
+  "x_y",
+  "foo.bar",
+  "é",
+  "中文",
+  "10",
+  "200",
+  "http://h/p?q=1",
+  "ba*r",
+  "-",
+  "İ",
+  "a\\b",
+  'q"q',
+  "user-42",
+];
 const word = fc.constantFrom(...words);
 const separator = fc.constantFrom(" ", " ", "  ", "\t", ", ", "-", "/", ".", "");
 const phrase = fc
   .array(fc.tuple(word, separator), { minLength: 0, maxLength: 5 })
   .map((parts) => parts.map(([a, b]) => a + b).join(""));
-const long = fc.tuple(word, fc.constantFrom(254, 255, 256, 300), word).map(([a, size, b]) => a + "z".repeat(size) + b);
-const text = fc.oneof({ weight: 8, arbitrary: phrase }, { weight: 1, arbitrary: long }, { weight: 4, arbitrary: word });
-const number = fc.constantFrom("0", "1", "-1", "5", "200", "200.0", "2e2", "5.7", "0.1", "9007199254740993", "-3.25", "404");
+const long = fc
+  .tuple(word, fc.constantFrom(254, 255, 256, 300), word)
+  .map(([a, size, b]) => a + "z".repeat(size) + b);
+const text = fc.oneof(
+  { weight: 8, arbitrary: phrase },
+  { weight: 1, arbitrary: long },
+  { weight: 4, arbitrary: word },
+);
+const number = fc.constantFrom(
+  "0",
+  "1",
+  "-1",
+  "5",
+  "200",
+  "200.0",
+  "2e2",
+  "5.7",
+  "0.1",
+  "9007199254740993",
+  "-3.25",
+  "404",
+);
 const quoted = text.map((value) => JSON.stringify(value));
 const many = (one: fc.Arbitrary<string>) =>
-  fc.oneof({ weight: 4, arbitrary: one }, { weight: 1, arbitrary: fc.array(one, { maxLength: 3 }).map((all) => `[${all.join(",")}]`) });
-const maybe = (one: fc.Arbitrary<string>) => fc.oneof({ weight: 3, arbitrary: one }, { weight: 1, arbitrary: fc.constant("null") });
+  fc.oneof(
+    { weight: 4, arbitrary: one },
+    { weight: 1, arbitrary: fc.array(one, { maxLength: 3 }).map((all) => `[${all.join(",")}]`) },
+  );
+const maybe = (one: fc.Arbitrary<string>) =>
+  fc.oneof({ weight: 3, arbitrary: one }, { weight: 1, arbitrary: fc.constant("null") });
 const level = fc.constantFrom("info", "INFO", "Warning", "ERR", "error", "crit", "panic", "weird", "debug");
 
 function fields(shape: Readonly<Record<string, fc.Arbitrary<string>>>): fc.Arbitrary<string> {
   return fc
-    .record(Object.fromEntries(Object.entries(shape).map(([name, value]) => [name, fc.option(value, { freq: 2 })])))
+    .record(
+      Object.fromEntries(Object.entries(shape).map(([name, value]) => [name, fc.option(value, { freq: 2 })])),
+    )
     .map((found) =>
       Object.entries(found)
         .flatMap(([name, value]) => (value === null ? [] : [`${JSON.stringify(name)}:${value}`]))
@@ -123,16 +174,73 @@ export const corpus: fc.Arbitrary<Corpus> = fc.record({
 });
 
 const names = [
-  "message", "severity", "hostname", "group", "k", "short", "low", "t", "n", "d", "h", "b", "when", "ip", "flat.a",
-  "flat.x\\.y", "flat.x.y", "flat.o.p", "off.a", "blind", "deep.k", "deep\\.k", "deep.t", "deep.n", "nest.k", "nest.n",
-  "nest.0.k", "copied", "origin", "filled", "other", "unknown", "items.sku", "items.0.sku", "items.1.n", "k.0", "t.keyword",
-  "log.level", "absent", "@timestamp", "zone\\.",
+  "message",
+  "severity",
+  "hostname",
+  "group",
+  "k",
+  "short",
+  "low",
+  "t",
+  "n",
+  "d",
+  "h",
+  "b",
+  "when",
+  "ip",
+  "flat.a",
+  "flat.x\\.y",
+  "flat.x.y",
+  "flat.o.p",
+  "off.a",
+  "blind",
+  "deep.k",
+  "deep\\.k",
+  "deep.t",
+  "deep.n",
+  "nest.k",
+  "nest.n",
+  "nest.0.k",
+  "copied",
+  "origin",
+  "filled",
+  "other",
+  "unknown",
+  "items.sku",
+  "items.0.sku",
+  "items.1.n",
+  "k.0",
+  "t.keyword",
+  "log.level",
+  "absent",
+  "@timestamp",
+  "zone\\.",
 ];
 const part = fc.oneof(
   { weight: 4, arbitrary: word },
   { weight: 3, arbitrary: text },
-  { weight: 2, arbitrary: fc.tuple(phrase, fc.nat(6), fc.nat(8)).map(([value, from, size]) => value.slice(from, from + size)) },
-  { weight: 1, arbitrary: fc.constantFrom("zz", "z".repeat(60), "o b", "oo", "", "true", "rue", "2024", "info", "err", "unknown") },
+  {
+    weight: 2,
+    arbitrary: fc
+      .tuple(phrase, fc.nat(6), fc.nat(8))
+      .map(([value, from, size]) => value.slice(from, from + size)),
+  },
+  {
+    weight: 1,
+    arbitrary: fc.constantFrom(
+      "zz",
+      "z".repeat(60),
+      "o b",
+      "oo",
+      "",
+      "true",
+      "rue",
+      "2024",
+      "info",
+      "err",
+      "unknown",
+    ),
+  },
   { weight: 2, arbitrary: number },
 );
 const leaf = fc.oneof(

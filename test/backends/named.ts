@@ -1,6 +1,12 @@
 // The servers that a run names: all five, or those in SERVERS (comma separated). A server that is named must answer.
 // ADDRESSES ("es8=http://…,os2=http://…") uses servers that already run.
-import { start as startServer, type Running, type ServerName, serverNames, servers } from "../servers/servers.ts";
+import {
+  type Running,
+  type ServerName,
+  serverNames,
+  servers,
+  start as startServer,
+} from "../servers/servers.ts";
 
 export interface NamedServer {
   readonly name: ServerName;
@@ -10,13 +16,16 @@ export interface NamedServer {
 }
 
 const running = new Map<ServerName, Promise<Running>>();
-const given = new Map((process.env["ADDRESSES"] ?? "").split(",").map((pair) => pair.split("=") as [string, string]));
+const given = new Map(
+  (process.env.ADDRESSES ?? "").split(",").map((pair) => pair.split("=") as [string, string]),
+);
 
 export function named(): NamedServer[] {
-  const wanted = process.env["SERVERS"]?.split(",") ?? (process.env["ADDRESSES"] ? [...given.keys()] : serverNames);
+  const wanted = process.env.SERVERS?.split(",") ?? (process.env.ADDRESSES ? [...given.keys()] : serverNames);
   return wanted.map((text) => {
     const name = serverNames.find((known) => known === text);
-    if (name === undefined) throw new Error(`no server is called ${text}; known are ${serverNames.join(", ")}`);
+    if (name === undefined)
+      throw new Error(`no server is called ${text}; known are ${serverNames.join(", ")}`);
     const { product, version } = servers[name];
     return { name, product, version, url: () => address(name) };
   });

@@ -53,10 +53,9 @@ export function openCluster(url: string, io: IO = testIO): Cluster {
     },
     async write(index, documents) {
       for (let at = 0; at < documents.length; at += 2_000) {
-        const lines = documents.slice(at, at + 2_000).flatMap(([id, text]) => [
-          JSON.stringify({ create: id === undefined ? {} : { _id: id } }),
-          text,
-        ]);
+        const lines = documents
+          .slice(at, at + 2_000)
+          .flatMap(([id, text]) => [JSON.stringify({ create: id === undefined ? {} : { _id: id } }), text]);
         const answer = (await request("POST", `/${index}/_bulk`, `${lines.join("\n")}\n`)) as {
           errors: boolean;
           items: { create: { error?: unknown } }[];
@@ -69,7 +68,10 @@ export function openCluster(url: string, io: IO = testIO): Cluster {
       await request("POST", `/${index}/_refresh`);
     },
     async remove(pattern) {
-      const found = (await request("GET", `/${pattern}?expand_wildcards=open,closed`)) as Record<string, unknown>;
+      const found = (await request("GET", `/${pattern}?expand_wildcards=open,closed`)) as Record<
+        string,
+        unknown
+      >;
       for (const name of Object.keys(found)) await request("DELETE", `/${name}`);
     },
     close: () => backend.close(),

@@ -1,9 +1,13 @@
 // The only list of kinds of backends.
 import type { BackendKind } from "../src/store.ts";
+import { elastic } from "./elastic/elastic.ts";
 import { memory } from "./memory/memory.ts";
 
 /** What `kind:` in readout.yaml may be. */
-export const kinds: ReadonlyMap<string, BackendKind<unknown>> = new Map([register(memory)]);
+export const kinds: ReadonlyMap<string, BackendKind<unknown>> = new Map([
+  register(elastic),
+  register(memory),
+]);
 
 /** A kind whose settings are known to itself alone: what its `parseConfig` made is what its `create` gets. */
 function register<Config>(kind: BackendKind<Config>): readonly [string, BackendKind<unknown>] {

@@ -165,15 +165,13 @@ function elasticTransport(settings: DoorSettings): { send: Transport; close: () 
   const client = new ElasticClient(options);
   return {
     async send(request, signal) {
-      const result = await client.transport.request(
-        {
-          method: request.method,
-          path: request.path,
-          querystring: { ...request.query },
-          body: request.body ?? "",
-        },
-        { asStream: true, meta: true, signal, maxRetries: 0 },
-      );
+      const result = await client.transport.request(params(request), {
+        asStream: true,
+        meta: true,
+        signal,
+        maxRetries: 0,
+        headers: plainJson,
+      });
       return drain(result.statusCode ?? 0, result.headers ?? {}, result.body, settings.answerBytes, signal);
     },
     close: () => client.close(),
@@ -197,15 +195,11 @@ function openSearchTransport(settings: DoorSettings): { send: Transport; close: 
   return {
     async send(request, signal) {
       signal.throwIfAborted();
-      const pending = client.transport.request(
-        {
-          method: request.method,
-          path: request.path,
-          querystring: { ...request.query },
-          body: request.body ?? "",
-        },
-        { asStream: true, maxRetries: 0, requestTimeout: settings.timeout + 1_000 },
-      );
+      const pending = client.transport.request(params(request), {
+        asStream: true,
+        maxRetries: 0,
+        requestTimeout: settings.timeout + 1_000,
+      });
       const abort = () => pending.abort?.();
       signal.addEventListener("abort", abort, { once: true });
       try {

@@ -186,21 +186,23 @@ function pickSeverity(random: Random): Severity {
 
 type Json = string | number | boolean | null | Spelled | readonly Json[] | { readonly [key: string]: Json };
 /** A number's text, which a JavaScript number could not keep. */
-class Spelled {
-  readonly text: string;
-  constructor(text: string) {
-    this.text = text;
-  }
+interface Spelled {
+  readonly [spelling]: string;
 }
-const number = (text: string): Spelled => new Spelled(text);
+const spelling = Symbol("spelling");
+const number = (text: string): Spelled => ({ [spelling]: text });
 
 function print(value: Json): string {
-  if (value instanceof Spelled) return value.text;
   if (typeof value !== "object" || value === null) return JSON.stringify(value);
+  if (isSpelled(value)) return value[spelling];
   if (isList(value)) return `[${value.map(print).join(",")}]`;
   return `{${Object.entries(value)
     .map(([key, inner]) => `${JSON.stringify(key)}:${print(inner)}`)
     .join(",")}}`;
+}
+
+function isSpelled(value: object): value is Spelled {
+  return spelling in value;
 }
 
 function isList(value: object): value is readonly Json[] {

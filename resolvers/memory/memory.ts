@@ -27,8 +27,9 @@ export const memory: BackendKind<MemorySettings> = {
     let made = (io.now() - history) as Instant;
     const catchUp = () => {
       const now = io.now();
+      if (now < made) return;
       for (const index of indices) logs.add(index, generate(seed, index, { from: made, to: now }));
-      made = now > made ? now : made;
+      made = now;
       logs.forget((now - keep) as Instant);
     };
     catchUp();
@@ -55,7 +56,7 @@ export const memory: BackendKind<MemorySettings> = {
           limitations: [],
           problems: [
             ...(held.includes(index) ? [] : [`there is no index ${index}; there are ${held.join(", ")}`]),
-            ...(where === undefined ? [] : ["`where` does not apply to a memory backend"]),
+            ...(where === undefined ? [] : ["where: a memory backend has no such wall"]),
           ],
         };
       },

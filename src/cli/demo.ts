@@ -1,0 +1,79 @@
+// `readout demo`: the whole program on generated data, with nothing to configure and nothing kept.
+import { parseArgs } from "node:util";
+import { hashToken, newToken } from "../auth.ts";
+import { type Config, defaults, type SiteConfig } from "../config.ts";
+import { serve } from "./serve.ts";
+import { exitCodes, type Shell } from "./shell.ts";
+
+const usage = `Usage: readout demo [--port 8080] [--token T]
+
+Serves generated data of two sites. Nothing is configured and nothing is kept.
+
+  --port P   where to listen on 127.0.0.1; 0 is any free port
+  --token T  the token to accept; without it a new one is made
+`;
+
+const sources = ["app", "nginx", "worker"] as const;
+
+/** Exit codes as `serve`. */
+export async function run(args: readonly string[], shell: Shell): Promise<number> {
+  let port: number;
+  let token: string;
+  try {
+    const { values } = parseArgs({
+      args: [...args],
+      options: { port: { type: "string", default: String(defaults.listen.port) }, token: { type: "string" } },
+    });
+    port = /^\d{1,5}$/.test(values.port) ? Number(values.port) : Number.NaN;
+    if (!(port <= 65_535)) throw new Error("--port is no port number");
+    if (values.token !== undefined && !/^[\x21-\x7e]+$/.test(values.token)) {
+      throw new Error("--token: expected printable characters without spaces");
+    }
+    token = values.token ?? newToken();
+  } catch (error) {
+    shell.err(`demo: ${error instanceof Error ? error.message : String(error)}\n\n${usage}`);
+    return exitCodes.usage;
+  }
+  return serve(configure(port, token), shell, {
+    file: "demo",
+    level: "warn",
+    listening: (address) => shell.out(greet(address, token)),
+    inUse: (address) => `${address} is in use; choose another port with --port`,
+  });
+}
+
+function configure(port: number, token: string): Config {
+  return {
+    listen: { ...defaults.listen, port },
+    tokens: [{ user: "demo", sha256: hashToken(token), sites: "*" }],
+    backends: { memory: { kind: "memory", settings: { seed: 1 } } },
+    sites: { "demo-shop": site("demo-shop"), "demo-blog": site("demo-blog") },
+    limits: defaults.limits,
+  };
+}
+
+function site(name: string): SiteConfig {
+  const indices = sources.map((source) => [source, { index: `${name}-${source}`, profile: "auto" }] as const);
+  return { retention: defaults.retention, logs: { backend: "memory", sources: Object.fromEntries(indices) } };
+}
+
+function greet(address: string, token: string): string {
+  const body = JSON.stringify({
+    site_id: "demo-shop",
+    source_ids: sources,
+    query: "severity=error OR severity=warn",
+    use_expressions: true,
+    pagination: { per_page: 5, order: "DESC", cursor: { time: null } },
+  });
+  const quoted = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`;
+  return `Readout listens on ${address}
+
+Sites    demo-shop, demo-blog, each with the log sources ${sources.join(", ")} (generated)
+Token    ${token}
+
+Try:
+curl -s ${address}/api/v2/logs/lines -H ${quoted(`Authorization: Bearer ${token}`)} -H 'Content-Type: application/json' -d ${quoted(body)}
+
+Ctrl-C ends it.
+`;
+}

@@ -1,0 +1,74 @@
+#!/usr/bin/env node
+// The composition root: arguments, environment, signals and exit code. No other file touches `process`, so that
+// every command can be run by a test.
+import { readFileSync } from "node:fs";
+import { kinds } from "#resolvers/index.ts";
+import type { Shell } from "./cli/shell.ts";
+import { now } from "./time.ts";
+
+type Command = (args: readonly string[], shell: Shell) => Promise<number>;
+
+// Loaded when asked for: `token new` need not wait for a web server.
+const commands: Readonly<Record<string, () => Promise<{ readonly run: Command }>>> = {
+  demo: () => import("./cli/demo.ts"),
+  serve: () => import("./cli/serve.ts"),
+  check: () => import("./cli/check.ts"),
+  token: () => import("./cli/token.ts"),
+};
+
+const usage = `Usage: readout COMMAND [options]
+
+  demo  [--port 8080] [--token T]         serve generated data, to look around
+  serve [--config readout.yaml]           serve the configured sites
+  check [--config readout.yaml]           say what of a configuration will work, and what not
+  token new --user U --site S [--site S]  make a token, and its entry for the file
+`;
+
+const stop = new AbortController();
+for (const name of ["SIGINT", "SIGTERM"] as const) {
+  process.on(name, () => {
+    // Whoever asks twice does not want to wait.
+    if (stop.signal.aborted) process.exit(130);
+    stop.abort(new Error(name));
+  });
+}
+// A reader that has gone, such as `head`, is no reason to stop serving.
+for (const stream of [process.stdout, process.stderr]) stream.on("error", () => {});
+
+const shell: Shell = {
+  env: process.env,
+  out: (text) => void process.stdout.write(text),
+  err: (text) => void process.stderr.write(text),
+  readText: (path) => readFileSync(path, "utf8"),
+  now,
+  signal: stop.signal,
+  kinds,
+};
+
+async function main([name, ...args]: readonly string[]): Promise<number> {
+  if (name === "--help" || name === "-h" || name === "help") {
+    shell.out(usage);
+    return 0;
+  }
+  const command = name !== undefined && Object.hasOwn(commands, name) ? commands[name] : undefined;
+  if (command === undefined) {
+    shell.err(`${name === undefined ? "" : `readout: unknown command "${name}"\n\n`}${usage}`);
+    return 2;
+  }
+  const { run } = await command();
+  return run(args, shell);
+}
+
+main(process.argv.slice(2)).then(
+  (code) => {
+    process.exitCode = code;
+    // Whatever still holds the process when a command has ended is not worth waiting for.
+    setTimeout(() => process.exit(code), 500).unref();
+  },
+  (error: unknown) => {
+    const interrupted = stop.signal.aborted && error === stop.signal.reason;
+    if (!interrupted)
+      shell.err(`readout: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`);
+    process.exit(interrupted ? 130 : 1);
+  },
+);

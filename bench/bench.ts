@@ -56,7 +56,7 @@ function choose<T extends string>(text: string | undefined, known: readonly T[])
 const sections = choose(options.only, sectionNames);
 const chosen = choose(options.subjects, subjectNames);
 const sizes = options.sizes?.split(",").map(Number) ?? [10, 100, 1_000, 10_000];
-const rounds = options.quick ? 5 : 31;
+const rounds = options.quick ? 5 : 25;
 
 /** Issue 3, section 8: the most that each figure may be. */
 const floors = {
@@ -260,7 +260,7 @@ async function takeTurns(source: Source, sizes: readonly number[]): Promise<Read
         rounds: [] as Round[],
       };
     });
-    const requests = Math.max(5, Math.min(150, Math.round(20_000 / lines)));
+    const requests = Math.max(5, Math.min(100, Math.round(12_000 / lines)));
     for (const { call } of calls) {
       const warm = performance.now() + (options.quick ? 300 : 1_500);
       do await send(agent, call);

@@ -2,9 +2,14 @@
 // The composition root: arguments, environment, signals and exit code. No other file touches `process`, so that
 // every command can be run by a test.
 import { readFileSync } from "node:fs";
-import { kinds } from "#resolvers/index.ts";
+import { enableCompileCache } from "node:module";
+import { fileURLToPath } from "node:url";
 import type { Shell } from "./cli/shell.ts";
 import { now } from "./time.ts";
+
+// Halves the processor time of a start and saves 20 MB. Where the folder cannot be written, nothing happens. Only what
+// is imported later gains, hence the dynamic imports.
+enableCompileCache(fileURLToPath(new URL("../node_modules/.cache/readout", import.meta.url)));
 
 type Command = (args: readonly string[], shell: Shell) => Promise<number>;
 
@@ -35,28 +40,27 @@ for (const name of ["SIGINT", "SIGTERM"] as const) {
 // A reader that has gone, such as `head`, is no reason to stop serving.
 for (const stream of [process.stdout, process.stderr]) stream.on("error", () => {});
 
-const shell: Shell = {
+const world: Omit<Shell, "kinds"> = {
   env: process.env,
   out: (text) => void process.stdout.write(text),
   err: (text) => void process.stderr.write(text),
   readText: (path) => readFileSync(path, "utf8"),
   now,
   signal: stop.signal,
-  kinds,
 };
 
 async function main([name, ...args]: readonly string[]): Promise<number> {
   if (name === "--help" || name === "-h" || name === "help") {
-    shell.out(usage);
+    world.out(usage);
     return 0;
   }
   const command = name !== undefined && Object.hasOwn(commands, name) ? commands[name] : undefined;
   if (command === undefined) {
-    shell.err(`${name === undefined ? "" : `readout: unknown command "${name}"\n\n`}${usage}`);
+    world.err(`${name === undefined ? "" : `readout: unknown command "${name}"\n\n`}${usage}`);
     return 2;
   }
-  const { run } = await command();
-  return run(args, shell);
+  const [{ run }, { kinds }] = await Promise.all([command(), import("#resolvers/index.ts")]);
+  return run(args, { ...world, kinds });
 }
 
 main(process.argv.slice(2)).then(
@@ -68,7 +72,7 @@ main(process.argv.slice(2)).then(
   (error: unknown) => {
     const interrupted = stop.signal.aborted && error === stop.signal.reason;
     if (!interrupted)
-      shell.err(`readout: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`);
+      world.err(`readout: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`);
     process.exit(interrupted ? 130 : 1);
   },
 );

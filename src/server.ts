@@ -1,11 +1,12 @@
-// HTTP. Yoga hosts GraphQL; the REST operations are a plug-in in front of it that answers without executing GraphQL.
-// On a real connection the plug-in writes to node's response itself, because only there can an answer that breaks
-// off after its first byte be made visible: the socket is destroyed and the JSON array never closed.
+// HTTP. Yoga is the host, and the REST operations are a plug-in in front of it that answers without executing
+// GraphQL. Yoga and GraphQL are a third of the program's memory, so they are loaded when GraphQL is first asked for;
+// until then the plug-in stands alone. On a real connection it writes to node's response itself, because only there
+// can an answer that breaks off after its first byte be made visible: the socket is destroyed, the array never closed.
 import { randomUUID } from "node:crypto";
 import { createServer as createHttpServer, type IncomingMessage, type ServerResponse } from "node:http";
 import { setImmediate as nextTurn } from "node:timers/promises";
-import { buildSchema, type GraphQLSchema } from "graphql";
-import { createYoga, type Plugin } from "graphql-yoga";
+import type { GraphQLSchema } from "graphql";
+import type { Plugin } from "graphql-yoga";
 import { type Authenticate, type Principal, readToken } from "./auth.ts";
 import type { Address, Limits } from "./config.ts";
 import {
@@ -85,7 +86,8 @@ const bodyLimitBytes = 1_048_576;
 const completedRows = 1_000;
 const completedChars = 4 * 1_048_576;
 
-const placeholder = () => buildSchema("type Query { readout: String }");
+// The GraphQL interface takes its place.
+const placeholder = async () => (await import("graphql")).buildSchema("type Query { readout: String }");
 
 export function createServer(options: ServerOptions): Server {
   const { operations, authenticate, sites, limits, telemetry, now, backends } = options;
@@ -227,7 +229,8 @@ export function createServer(options: ServerOptions): Server {
   const ids = new WeakMap<object, { id: string; started: number }>();
   const rest: Plugin<object, NodeContext> = {
     async onRequest({ request, serverContext, fetchAPI, endResponse, setRequest }) {
-      const exchange = exchangeOf(request, serverContext);
+      const { req, res } = serverContext;
+      const exchange = exchangeOf(req !== undefined && res !== undefined ? { req, res } : request);
       const answered = await answer(exchange);
       if (answered === "graphql") {
         ids.set(serverContext, { id: exchange.id, started: performance.now() });
@@ -242,11 +245,11 @@ export function createServer(options: ServerOptions): Server {
         }
         return;
       }
-      if (serverContext.res === undefined) {
+      if (res === undefined) {
         endResponse(toResponse(answered, exchange, fetchAPI));
         return;
       }
-      await write(answered, exchange, serverContext.res, draining);
+      await write(answered, exchange, res, draining);
       // Yoga sends no response where one has ended already.
       endResponse(new fetchAPI.Response(null));
     },
@@ -267,30 +270,47 @@ export function createServer(options: ServerOptions): Server {
     },
   };
 
-  const yoga = createYoga<NodeContext>({
-    schema: () => (schema ??= (options.schema ?? placeholder)()),
-    plugins: [rest],
-    graphiql: false,
-    landingPage: false,
-    cors: false,
-    logging: {
-      debug: () => {},
-      info: () => {},
-      warn: (...told) => telemetry.log({ level: "warn", message: told.join(" ") }),
-      error: (...told) => telemetry.log({ level: "error", message: told.join(" ") }),
-    },
-  });
+  async function loadYoga() {
+    const { createYoga } = await import("graphql-yoga");
+    return createYoga<NodeContext>({
+      schema: () => (schema ??= (options.schema ?? placeholder)()),
+      plugins: [rest],
+      graphiql: false,
+      landingPage: false,
+      cors: false,
+      logging: {
+        debug: () => {},
+        info: () => {},
+        warn: (...told) => telemetry.log({ level: "warn", message: told.join(" ") }),
+        error: (...told) => telemetry.log({ level: "error", message: told.join(" ") }),
+      },
+    });
+  }
+  let loading: ReturnType<typeof loadYoga> | undefined;
+  const yoga = () => (loading ??= loadYoga());
+
+  async function listen(req: IncomingMessage, res: ServerResponse): Promise<void> {
+    // Yoga builds a URL of these two before any of our code runs, and would answer a bad one with a stack trace.
+    if (!URL.canParse(`http://${req.headers.host}`)) req.headers.host = "localhost";
+    const target = req.url?.replace(/^https?:\/\/[^/?#]*/i, "") ?? "";
+    req.url = target.startsWith("/") ? target : `/${target}`;
+    if (loading === undefined) {
+      const exchange = exchangeOf({ req, res });
+      const answered = await answer(exchange);
+      if (answered !== "graphql") return write(answered, exchange, res, draining);
+    }
+    await (await yoga())(req, res);
+  }
 
   const http = createHttpServer({ keepAliveTimeout: 65_000, requestTimeout: 60_000 }, (request, response) => {
-    // Yoga builds a URL of these two before any of our code runs, and would answer a bad one with a stack trace.
-    if (!URL.canParse(`http://${request.headers.host}`)) request.headers.host = "localhost";
-    const target = request.url?.replace(/^https?:\/\/[^/?#]*/i, "") ?? "";
-    request.url = target.startsWith("/") ? target : `/${target}`;
-    void yoga(request, response);
+    listen(request, response).catch((error: unknown) => {
+      telemetry.log({ level: "error", message: "request handler", err: error });
+      response.destroy();
+    });
   });
 
   return {
-    fetch: async (url, init) => yoga.fetch(url, init ?? {}),
+    fetch: async (url, init) => (await yoga()).fetch(url, init ?? {}),
     listen: ({ host, port }) =>
       new Promise((resolve, reject) => {
         http.once("error", reject);
@@ -368,28 +388,30 @@ interface NodeContext {
   readonly res?: ServerResponse;
 }
 
-function exchangeOf(request: Request, { req, res }: NodeContext): Exchange {
-  const headers: Pick<Headers, "get"> =
-    req === undefined
-      ? request.headers
-      : {
-          get: (name) => {
-            const value = req.headers[name];
-            return typeof value === "string" ? value : null;
-          },
-        };
-  const url = req?.url ?? request.url.replace(/^[a-z]+:\/\/[^/?#]*/i, "");
+function exchangeOf(source: Request | Required<NodeContext>): Exchange {
+  if (!("req" in source)) {
+    const { headers, method, body, signal } = source;
+    const url = source.url.replace(/^[a-z]+:\/\/[^/?#]*/i, "");
+    return { ...address(url, headers), method, body: body ?? undefined, gone: signal };
+  }
+  const { req, res } = source;
+  const get = (name: string) => {
+    const value = req.headers[name];
+    return typeof value === "string" ? value : null;
+  };
+  // A request is not destroyed for what was left unread of it: that would take the connection with it.
+  const body = req.iterator({ destroyOnReturn: false });
+  return { ...address(req.url ?? "/", { get }), method: req.method ?? "GET", body, gone: goneSignal(res) };
+}
+
+function address(url: string, headers: Exchange["headers"]) {
   const [target = ""] = url.split("#", 1);
   const query = target.indexOf("?");
   return {
     id: requestId(headers.get("x-request-id")),
-    method: request.method,
     path: query === -1 ? target : target.slice(0, query),
     search: query === -1 ? "" : target.slice(query),
     headers,
-    // A request is not destroyed for what was left unread of it: that would take the connection with it.
-    body: req?.iterator({ destroyOnReturn: false }) ?? request.body ?? undefined,
-    gone: res === undefined ? request.signal : goneSignal(res),
   };
 }
 

@@ -143,7 +143,7 @@ function createReader(
   /** One millisecond that holds more documents than a search: all of it, by a scroll. */
   async function readBurst(plan: Plan, milli: Instant, from: Instant, to: Instant): Promise<LogLine[]> {
     const body = {
-      ...plan.body(max(from, milli), min(to, (milli + nanosPerMilli - 1n) as Instant)),
+      ...plan.body(max(from, milli), min(to, (milli + nanosPerMilli - 1n) as Instant), true),
       size: batch.burst,
     };
     const lines: LogLine[] = [];
@@ -268,8 +268,9 @@ function createReader(
       profile,
       exact: compiled.exact,
       instantOf: (hit) => sortedInstant(backend, hit, nanos),
-      body: (from, to) => ({
-        track_total_hits: false,
+      body: (from, to, scrolled = false) => ({
+        // A scroll refuses to go without its total.
+        ...(scrolled ? {} : { track_total_hits: false }),
         query: {
           bool: { filter: [timeRange(profile.time, from, to, nanos), every([walled, compiled.query])] },
         },
@@ -309,7 +310,7 @@ interface Plan {
   readonly profile: LogProfile;
   readonly exact: boolean;
   readonly instantOf: (hit: Hit) => Instant;
-  readonly body: (from: Instant, to: Instant) => object;
+  readonly body: (from: Instant, to: Instant, scrolled?: boolean) => object;
 }
 
 export const searchOptions = {

@@ -39,7 +39,7 @@ export const indices: readonly string[] = sites.flatMap(({ name }) =>
 );
 
 /** One second in so many has a burst, in each index. */
-const burstEvery = 900;
+const burstEvery = 1_800;
 const second: Millis = 1_000;
 
 /**

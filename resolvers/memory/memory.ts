@@ -13,9 +13,9 @@ const settings = z.strictObject({
 export type MemorySettings = z.output<typeof settings>;
 
 /** How far back the data reach at the start. */
-const history = fromMillis(3 * 3_600_000);
+const history = fromMillis(3_600_000);
 /** How long a line is kept, so that a demo that is left running does not grow for ever. */
-const keep = fromMillis(24 * 3_600_000);
+const keep = fromMillis(3 * 3_600_000);
 /** Lines are made when somebody reads; this keeps what is then owed small. */
 const catchUpEvery = 60_000;
 

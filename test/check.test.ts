@@ -1,0 +1,204 @@
+import { expect, test } from "vitest";
+import { z } from "zod";
+import { run } from "../src/cli/check.ts";
+import { BackendError } from "../src/errors.ts";
+import type { Backend, BackendKind, LogSourceReport, LogStore } from "../src/store.ts";
+import type { Instant } from "../src/time.ts";
+import { createShell, instant } from "./support/shell.ts";
+
+const now = instant("2026-06-01T00:00:00Z");
+const ago = (seconds: number): Instant => (now - BigInt(seconds) * 1_000_000_000n) as Instant;
+const store: LogStore = { lines: () => (async function* () {})() };
+const report = (rest: Partial<LogSourceReport> = {}): LogSourceReport => ({
+  profile: "ecs",
+  indices: 3,
+  newest: ago(4),
+  limitations: [],
+  problems: [],
+  ...rest,
+});
+const closed: string[] = [];
+
+/** A kind whose backends do what `overrides` says and are fine otherwise. */
+function fake(overrides: Partial<Backend> = {}): BackendKind<unknown> {
+  return {
+    kind: "fake",
+    parseConfig: (value) => z.strictObject({ ca: z.string().optional() }).parse(value),
+    create: (name, config, io) => {
+      const { ca } = z.object({ ca: z.string().optional() }).parse(config);
+      if (ca !== undefined) io.readText(ca);
+      return {
+        name,
+        kind: "fake",
+        stores: { logs: store },
+        probe: async () => ({ product: "Fake", version: "1.2.3" }),
+        describeLogs: async () => report(),
+        close: async () => {
+          closed.push(name);
+        },
+        ...overrides,
+      };
+    },
+  };
+}
+
+const oneSource = `
+tokens: [{ user: ana, sha256: "${"ab".repeat(32)}", sites: "*" }]
+backends: { elk: { kind: fake } }
+sites: { shop: { logs: { backend: elk, sources: { app: { index: "logs-*" } } } } }
+`;
+const check = async (file: string, kind: BackendKind<unknown>, deadline?: number) => {
+  const shell = createShell({ now, files: { "readout.yaml": file }, kinds: [kind] });
+  const code = await run([], shell, deadline);
+  return { code, out: shell.printed().replaceAll(/\d+ ms$/gm, "N ms"), err: shell.complained() };
+};
+
+test("everything works: the whole text", async () => {
+  const file = `
+tokens:
+  - { user: ana, sha256: "${"ab".repeat(32)}", sites: "*" }
+  - { user: bob, sha256: "${"cd".repeat(32)}", sites: "*", expires: 2026-05-01T00:00:00Z }
+backends: { elk: { kind: fake }, production: { kind: fake } }
+sites:
+  shop:
+    logs: { backend: elk, sources: { app: { index: "logs-app-*" }, nginx: { index: "filebeat-*" } } }
+    traces: { backend: elk, index: "traces-*" }
+    metrics: { backend: production }
+  blog: { retention: 36h }
+visuals: visuals
+`;
+  const limitation = "message is text without a keyword: term queries read more documents";
+  const describeLogs: Backend["describeLogs"] = async ({ id }) =>
+    id === "app" ? report({ limitations: [limitation] }) : report({ indices: 1, newest: undefined });
+  const { code, out, err } = await check(file, fake({ describeLogs }));
+  expect(out).toBe(`readout.yaml: valid
+
+Tokens    2, expired: bob
+
+Backends
+  elk         fake  Fake 1.2.3  N ms
+  production  fake  Fake 1.2.3  N ms
+
+Site shop, retention 30d
+  logs in elk
+    app    logs-app-*  profile ecs  3 indices  newest line 4 s ago
+      limitation: ${limitation}
+    nginx  filebeat-*  profile ecs  1 index    no lines
+  traces in elk: not served by this version
+  metrics in production: not served by this version
+
+Site blog, retention 36h
+  nothing configured
+
+Not served by this version: visuals
+
+0 problems, 1 limitation
+`);
+  expect([code, err]).toEqual([0, ""]);
+  expect(closed).toEqual(expect.arrayContaining(["elk", "production"]));
+});
+
+test.each<[string, Partial<Backend>, string]>([
+  [
+    "a backend that fails",
+    {
+      probe: async () => {
+        throw new BackendError("elk", "unreachable", "connect http://u:secret@h:9200\n  refused");
+      },
+    },
+    "elk  fake  FAILED unreachable: connect http://…@h:9200 refused",
+  ],
+  [
+    "a backend that never answers",
+    { probe: () => new Promise(() => undefined) },
+    "FAILED no answer within 20ms",
+  ],
+  [
+    "a source that never answers",
+    { describeLogs: () => new Promise(() => undefined) },
+    "app  logs-*  FAILED no answer",
+  ],
+  [
+    "a source that fails",
+    {
+      describeLogs: async () => {
+        throw new BackendError("elk", "denied", "no rights to logs-*");
+      },
+    },
+    "app  logs-*  FAILED denied: no rights to logs-*",
+  ],
+  [
+    "a source with a problem",
+    { describeLogs: async () => report({ problems: ["where: message is analysed text"] }) },
+    "PROBLEM where: message is analysed text",
+  ],
+  [
+    "a pattern that names nothing",
+    { describeLogs: async () => report({ indices: 0, newest: undefined }) },
+    "PROBLEM no index is named logs-*",
+  ],
+  ["a backend without log lines", { stores: {} }, "PROBLEM elk serves no log lines"],
+])("%s is told, with exit code 1", async (_, overrides, line) => {
+  const { code, out } = await check(oneSource, fake(overrides), 20);
+  expect(out).toContain(line);
+  expect(out).toContain("1 problem, 0 limitations");
+  expect(out).not.toContain("secret");
+  expect(code).toBe(1);
+});
+
+test("a backend that cannot be created fails alone, and files are beside the configuration", async () => {
+  const file = oneSource.replace("{ kind: fake }", "{ kind: fake, ca: ca.pem }, b: { kind: fake }");
+  const shell = (files: Record<string, string>) => createShell({ now, files, kinds: [fake()] });
+  const without = shell({ "conf/r.yaml": file });
+  expect(await run(["--config", "conf/r.yaml"], without)).toBe(1);
+  expect(without.printed()).toMatch(/elk {2}fake {2}FAILED no such file\n {2}b {4}fake {2}Fake 1\.2\.3/);
+  expect(without.printed()).toContain("not looked at: the backend does not answer");
+  expect(await run(["--config", "conf/r.yaml"], shell({ "conf/r.yaml": file, "conf/ca.pem": "x" }))).toBe(0);
+});
+
+test("backends are asked at once", async () => {
+  const file = "backends: { a: { kind: fake }, b: { kind: fake } }\nsites: {}";
+  let waiting = 0;
+  const both = Promise.withResolvers<void>();
+  const probe: Backend["probe"] = async () => {
+    waiting += 1;
+    if (waiting === 2) both.resolve();
+    await both.promise;
+    return { product: "Fake", version: "1" };
+  };
+  expect((await check(file, fake({ probe }), 2_000)).code).toBe(0);
+});
+
+test("a wrong file: every issue, exit code 1", async () => {
+  const { code, out, err } = await check("sites: {}\nbackend: {}\nlimits: { rows: x }", fake());
+  expect(err).toBe(
+    'readout.yaml:1: backends: is missing\nreadout.yaml:2: backend: unknown key; did you mean "backends"?\n' +
+      "readout.yaml:3: limits.rows: expected a whole number from 1 up\n\n3 problems in readout.yaml\n",
+  );
+  expect([code, out]).toEqual([1, ""]);
+});
+
+test("no file: exit code 1", async () => {
+  const shell = createShell({ now });
+  expect(await run(["--config", "x.yaml"], shell)).toBe(1);
+  expect(shell.complained()).toBe("x.yaml: cannot be read (ENOENT)\n");
+});
+
+test.each([[["--colour"]], [["readout.yaml"]], [["--config"]]])("%j: exit code 2", async (args) => {
+  const shell = createShell({ now });
+  expect(await run(args, shell)).toBe(2);
+  expect(shell.complained()).toContain("Usage: readout check");
+});
+
+test("Ctrl-C ends it", async () => {
+  const stop = new AbortController();
+  const shell = createShell({
+    now,
+    files: { "readout.yaml": oneSource },
+    kinds: [fake({ probe: () => new Promise(() => undefined) })],
+    signal: stop.signal,
+  });
+  const running = run([], shell);
+  stop.abort(new Error("interrupted"));
+  await expect(running).rejects.toThrow("interrupted");
+});

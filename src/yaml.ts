@@ -32,7 +32,7 @@ export interface Tree {
   readonly value: unknown;
   /** Where each path stands in the file, by `pathKey`. */
   readonly lines: ReadonlyMap<string, number>;
-  /** The text as written of each value that something was put into, by `pathKey`. */
+  /** The text as written of each value that something was, or could not be, put into, by `pathKey`. */
   readonly templates: ReadonlyMap<string, string>;
   /** Everything that was put in. */
   readonly secrets: ReadonlySet<string>;
@@ -70,8 +70,13 @@ export function readTree(text: string, file: string, world: Surroundings): Tree 
     }
     if (node === null) return null;
     if (!lines.has(pathKey(path))) lines.set(pathKey(path), lineAt(node.range[0]));
-    if (isAlias(node))
-      return read((node.resolve(document as Document) as ParsedNode | undefined) ?? null, path);
+    if (isAlias(node)) {
+      const target = node.resolve(document as Document) as ParsedNode | undefined;
+      if (target !== undefined) return read(target, path);
+      issues.push({ path, line: lineAt(node.range[0]), message: missingAnchor });
+      templates.set(pathKey(path), `*${node.source}`);
+      return null;
+    }
     if (isSeq<ParsedNode>(node)) return node.items.map((item, index) => read(item, [...path, String(index)]));
     if (isMap<ParsedNode, ParsedNode | null>(node)) {
       const value: Record<string, unknown> = {};
@@ -103,9 +108,12 @@ export function readTree(text: string, file: string, world: Surroundings): Tree 
   return { value, lines, templates, secrets, issues };
 }
 
+const missingAnchor =
+  "an alias (*name) needs an anchor (&name) before it; text that begins with * needs quotes";
+
 // Our own words, because the parser's messages quote the file, and the file may hold a password.
 const yamlMessages: Partial<Record<YAMLError["code"], string>> = {
-  BAD_ALIAS: "an alias (*name) needs an anchor (&name) before it; text that begins with * needs quotes",
+  BAD_ALIAS: missingAnchor,
   BAD_DQ_ESCAPE: "unknown escape in double quotes; single quotes take a backslash as it is",
   BAD_INDENT: "wrong indentation",
   BAD_SCALAR_START: "a value that begins with this character needs quotes",

@@ -1,12 +1,12 @@
-// Suites on real servers, one process, one server after another: two cores carry one JVM and the suite.
+// Suites on real servers, one file after another: the servers share two cores with them.
 import { defineConfig } from "vitest/config";
 
 export default defineConfig({
   test: {
+    globalSetup: ["test/backends/setup.ts"],
     include: ["test/backends/**/*.test.ts"],
     fileParallelism: false,
     testTimeout: 120_000,
     hookTimeout: 180_000,
-    isolate: false,
   },
 });

@@ -1,6 +1,8 @@
 /* biome-ignore-all lint/suspicious/noTemplateCurlyInString: ${…} is the configuration's own syntax */
+import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 import { z } from "zod";
+import { hashToken } from "../src/auth.ts";
 import { type Config, defaults, parseConfig } from "../src/config.ts";
 import { ConfigError } from "../src/errors.ts";
 import { parseInstant } from "../src/time.ts";
@@ -319,7 +321,7 @@ test.each<[string, readonly string[]]>([
   ["a: b: c", ["1 : two colons in one line: a value that holds a colon and a space needs quotes"]],
   [
     "x:\n  y: *nowhere",
-    ["2 : an alias (*name) needs an anchor (&name) before it; text that begins with * needs quotes"],
+    ["2 x.y: an alias (*name) needs an anchor (&name) before it; text that begins with * needs quotes"],
   ],
   ["x: @hunter2", ["1 : a value that begins with this character needs quotes"]],
   ["x: !hunter2 y", ["1 : tags (!name) are not supported; text that begins with ! needs quotes"]],
@@ -405,4 +407,10 @@ test("a kind that breaks is not the file's fault", () => {
   expect(() => parseConfig(withBackend("{ kind: broken }"), "f", { kinds: broken, env, readText })).toThrow(
     TypeError,
   );
+});
+
+test("the configuration of docker-compose.yml is valid, and its documented token is in it", () => {
+  const { listen, tokens } = parse(readFileSync("deploy/readout.compose.yaml", "utf8"));
+  expect(listen).toEqual({ host: "0.0.0.0", port: 8080 });
+  expect(tokens.map(({ sha256 }) => sha256)).toEqual([hashToken("rdt_compose")]);
 });

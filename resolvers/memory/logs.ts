@@ -13,8 +13,8 @@ export type Entry = Omit<LogLine, "source_id">;
 export interface MemoryLogs extends LogStore {
   /** Adds lines to an index, in any order and also late. They must not change afterwards. */
   readonly add: (index: string, lines: readonly Entry[]) => void;
-  /** Forgets what is older. */
-  readonly forget: (before: Instant) => void;
+  /** Forgets the index's lines before this instant. */
+  readonly forget: (index: string, before: Instant) => void;
   /** The names of the indices that hold or held lines. */
   readonly indices: () => readonly string[];
   readonly newest: (index: string) => Instant | undefined;
@@ -48,10 +48,10 @@ export function createMemoryLogs(): MemoryLogs {
   return {
     add,
     lines: (query, signal) => read(indices, query, signal),
-    forget: (before) => {
-      for (const [index, held] of indices) {
-        indices.set(index, held.slice(lowerBound(held, (line) => line.time >= before)));
-      }
+    forget: (index, before) => {
+      const held = indices.get(index) ?? [];
+      const from = lowerBound(held, (line) => line.time >= before);
+      if (from > 0) indices.set(index, held.slice(from));
     },
     indices: () => [...indices.keys()],
     newest: (index) => indices.get(index)?.at(-1)?.time,

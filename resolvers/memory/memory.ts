@@ -28,9 +28,11 @@ export const memory: BackendKind<MemorySettings> = {
     const catchUp = () => {
       const now = io.now();
       if (now < made) return;
-      for (const index of indices) logs.add(index, generate(seed, index, { from: made, to: now }));
+      for (const index of indices) {
+        logs.add(index, generate(seed, index, { from: made, to: now }));
+        logs.forget(index, (now - keep) as Instant);
+      }
       made = now;
-      logs.forget((now - keep) as Instant);
     };
     catchUp();
     const timer = setInterval(catchUp, catchUpEvery).unref();

@@ -16,7 +16,7 @@ const rounds = Number(process.env.ROUNDS ?? 4);
 describe.each(named())("$name", (server) => {
   let cluster: Cluster;
   beforeAll(async () => {
-    cluster = openCluster(await server.url());
+    cluster = openCluster(server.url);
   });
   afterAll(() => cluster.close());
 
@@ -44,7 +44,7 @@ describe.each(named())("$name", (server) => {
     const corpora = fc.sample(corpus, { seed, numRuns: rounds });
     const queries = fc.sample(query, { seed, numRuns: rounds * 150 });
     for (const [round, documents] of corpora.entries()) {
-      cluster = openCluster(await server.url());
+      cluster = openCluster(server.url);
       await cluster.remove("exact-*");
       await cluster.createIndex("exact-a", mappedDefinition(server.product, server.version));
       await cluster.createIndex("exact-b", dynamicDefinition);

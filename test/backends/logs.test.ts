@@ -47,7 +47,7 @@ function document(line: LoadedLine, at: number): string {
 describe.each(named())("$name", (server) => {
   let cluster: Cluster;
   beforeAll(async () => {
-    cluster = openCluster(await server.url());
+    cluster = openCluster(server.url);
     await cluster.remove("scripts-*,filebeat-*");
   });
   afterAll(() => cluster.close());

@@ -1,0 +1,269 @@
+// What every log store must do, run against each of them. A subject is a store on a server with a data layout; it
+// writes lines the way that layout's shipper would, which is how a profile is tested.
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { Refused } from "#src/errors.ts";
+import { parse } from "#src/logql/parse.ts";
+import type { LogLine } from "#src/model.ts";
+import type { LogQuery, LogSource, LogStore } from "#src/store.ts";
+import { floorToMilli, fromMillis, type Instant } from "#src/time.ts";
+import { lineOf, loadScripts } from "../logql/script.ts";
+
+export interface Subject {
+  readonly name: string;
+  readonly start: () => Promise<Running>;
+  /** Lines keep the digits below the millisecond that they are written with. */
+  readonly nanoseconds: boolean;
+  /** Scripts marked `memory only` are run too. */
+  readonly anyBody: boolean;
+}
+export interface Running {
+  readonly store: LogStore;
+  /** `twin` reads the same documents as `app`. */
+  readonly sources: Readonly<Record<"app" | "nginx" | "twin", LogSource>>;
+  /** Replaces the source's lines; resolves when they can be found. `source_id` of the lines is ignored. */
+  readonly seed: (source: "app" | "nginx", lines: readonly LogLine[]) => Promise<void>;
+  readonly stop: () => Promise<void>;
+}
+
+const base = Date.UTC(2026, 0, 15, 10);
+const wide = { from: fromMillis(base - 86_400_000), to: fromMillis(base + 86_400_000) };
+
+export function logStoreSuite(subject: Subject): void {
+  describe(`${subject.name}: log store`, () => {
+    let running: Running;
+    beforeAll(async () => {
+      running = await subject.start();
+    });
+    afterAll(() => running.stop());
+
+    async function batches(
+      over: Partial<LogQuery>,
+      text = "",
+      signal = never(),
+    ): Promise<(readonly LogLine[])[]> {
+      const query: LogQuery = {
+        sources: [running.sources.app],
+        range: wide,
+        filter: parse(text),
+        order: "asc",
+        wanted: 100,
+        documentLimit: 100_000,
+        tieLimit: 10_000,
+        ...over,
+      };
+      const found: (readonly LogLine[])[] = [];
+      for await (const batch of running.store.lines(query, signal)) found.push(batch);
+      return found;
+    }
+    const read = async (over: Partial<LogQuery> = {}, text = "") => (await batches(over, text)).flat();
+
+    test("lines come back as they were written", async () => {
+      const written = make({
+        at: 5,
+        severity: "warn",
+        message: 'a "b" \\ \t 🎉\u0000',
+        hostname: "web-1",
+        group: "g",
+      });
+      await running.seed("app", [written]);
+      const [found] = await read();
+      const { json, ...fields } = written;
+      expect(found).toMatchObject(fields);
+      expect(JSON.parse(found?.json ?? "")).toMatchObject(JSON.parse(json));
+    });
+
+    test("what the source lacks is absent, and its severity is unknown", async () => {
+      await running.seed("app", [
+        { id: "bare", time: fromMillis(base), source_id: "app", severity: "unknown", json: "{}" },
+      ]);
+      const [found] = await read();
+      expect([found?.message, found?.hostname, found?.group]).toEqual([undefined, undefined, undefined]);
+      expect(found?.severity).toBe("unknown");
+    });
+
+    describe("order and batches", () => {
+      const app = Array.from({ length: 60 }, (_, n) =>
+        make({ at: (n * 7) % 10, id: `${String.fromCharCode(90 - (n % 26))}-${n}` }),
+      );
+      const nginx = Array.from({ length: 40 }, (_, n) => make({ at: (n * 3) % 10, id: `z${n}` }));
+      beforeAll(async () => {
+        await running.seed("app", app);
+        await running.seed("nginx", nginx);
+      });
+
+      test("by time, then source, then id; descending is the exact reverse", async () => {
+        const sources = [running.sources.nginx, running.sources.app] as const;
+        const found = await read({ sources });
+        const expected = [
+          ...app.map((line) => ({ ...line, source_id: "app" })),
+          ...nginx.map((line) => ({ ...line, source_id: "nginx" })),
+        ].sort(compare);
+        expect(found.map(place)).toEqual(expected.map(place));
+        expect((await read({ sources, order: "desc" })).map(place)).toEqual(expected.map(place).reverse());
+      });
+
+      test("batches are never empty and end between two milliseconds", async () => {
+        const ties = Array.from({ length: 3_000 }, (_, n) => make({ at: Math.floor(n / 300), id: `t${n}` }));
+        await running.seed("nginx", ties);
+        for (const order of ["asc", "desc"] as const) {
+          const found = await batches({ sources: [running.sources.nginx], order, wanted: 50 });
+          expect(found.flat()).toHaveLength(ties.length);
+          for (const [index, batch] of found.entries()) {
+            expect(batch.length).toBeGreaterThan(0);
+            const last = batch.at(-1);
+            const next = found[index + 1]?.[0];
+            if (last !== undefined && next !== undefined) {
+              expect(floorToMilli(next.time)).not.toBe(floorToMilli(last.time));
+            }
+          }
+        }
+      });
+
+      test("a document that two sources hold appears once for each", async () => {
+        const found = await read({ sources: [running.sources.twin, running.sources.app] });
+        expect(found).toHaveLength(2 * app.length);
+        expect(found.filter((line) => line.source_id === "twin")).toHaveLength(app.length);
+        expect(found.slice(0, 2).map((line) => line.source_id)).toEqual(["app", "app"]);
+      });
+    });
+
+    describe("ranges", () => {
+      const lines = [0, 1, 2, 3, 4].map((at) => make({ at, id: `m${at}` }));
+      beforeAll(() => running.seed("app", lines));
+
+      test("both ends belong to the range", async () => {
+        const found = await read({ range: { from: fromMillis(base + 1), to: fromMillis(base + 3) } });
+        expect(found.map((line) => line.id)).toEqual(["m1", "m2", "m3"]);
+        const one = await read({ range: { from: fromMillis(base + 2), to: fromMillis(base + 2) } });
+        expect(one.map((line) => line.id)).toEqual(["m2"]);
+      });
+
+      test("bounds below the millisecond are exact", async () => {
+        const shifted = (at: number, nanos: bigint) => (fromMillis(base + at) + nanos) as Instant;
+        const found = await read({ range: { from: shifted(0, 1n), to: shifted(3, -1n) } });
+        expect(found.map((line) => line.id)).toEqual(["m1", "m2"]);
+      });
+
+      test.runIf(subject.nanoseconds)("nanoseconds order lines and bound ranges", async () => {
+        const at = (nanos: bigint) => (fromMillis(base) + nanos) as Instant;
+        await running.seed("app", [
+          { ...make({ at: 0, id: "b" }), time: at(2n) },
+          { ...make({ at: 0, id: "c" }), time: at(1n) },
+          { ...make({ at: 0, id: "a" }), time: at(3n) },
+        ]);
+        expect((await read()).map((line) => line.id)).toEqual(["c", "b", "a"]);
+        const cut = await read({ range: { from: at(2n), to: at(2n) } });
+        expect(cut.map((line) => line.id)).toEqual(["b"]);
+        await running.seed("app", lines);
+      });
+
+      test("nothing found is empty", async () => {
+        expect(await batches({ range: { from: fromMillis(base + 5), to: fromMillis(base + 9) } })).toEqual(
+          [],
+        );
+        expect(await batches({}, "message=nowhere")).toEqual([]);
+      });
+    });
+
+    describe("limits", () => {
+      const lines = Array.from({ length: 100 }, (_, n) => make({ at: n < 40 ? 0 : n, id: `l${n}` }));
+      beforeAll(() => running.seed("app", lines));
+
+      test("as many documents as the limit are read, and one more is refused", async () => {
+        expect(await read({ documentLimit: 100, wanted: 1_000 })).toHaveLength(100);
+        await expect(read({ documentLimit: 99, wanted: 1_000 })).rejects.toBeInstanceOf(Refused);
+        await expect(read({ documentLimit: 99, wanted: 1_000 })).rejects.toMatchObject({
+          slug: "result_too_large",
+        });
+      });
+
+      test("as many lines of one millisecond as the limit are held, and one more is refused", async () => {
+        expect(await read({ tieLimit: 40 })).toHaveLength(100);
+        await expect(read({ tieLimit: 39 })).rejects.toMatchObject({ slug: "result_too_large" });
+      });
+    });
+
+    describe("abort", () => {
+      const lines = Array.from({ length: 3_000 }, (_, n) => make({ at: n, id: `a${n}` }));
+      beforeAll(() => running.seed("app", lines));
+
+      test("before the first batch rejects with the reason", async () => {
+        const reason = new Error("gone");
+        await expect(batches({}, "", AbortSignal.abort(reason))).rejects.toBe(reason);
+      });
+
+      test("between batches rejects with the reason", async () => {
+        const control = new AbortController();
+        const reason = new Error("gone");
+        const reading = async () => {
+          const query = { sources: [running.sources.app], range: wide, filter: parse("") } as const;
+          const limits = { order: "asc", wanted: 10, documentLimit: 100_000, tieLimit: 10_000 } as const;
+          for await (const _ of running.store.lines({ ...query, ...limits }, control.signal))
+            control.abort(reason);
+        };
+        await expect(reading()).rejects.toBe(reason);
+      });
+
+      test("leaving early is no failure", async () => {
+        const query = { sources: [running.sources.app], range: wide, filter: parse("") } as const;
+        const limits = { order: "desc", wanted: 10, documentLimit: 100_000, tieLimit: 10_000 } as const;
+        for await (const batch of running.store.lines({ ...query, ...limits }, never())) {
+          expect(batch[0]?.id).toBe("a2999");
+          break;
+        }
+      });
+    });
+
+    describe.each(loadScripts().filter((script) => subject.anyBody || script.memoryOnly === undefined))(
+      "script $name",
+      ({ steps }) => {
+        // In order, as a `load` holds for the steps after it.
+        test("finds what it expects", { timeout: 120_000 }, async () => {
+          for (const step of steps) {
+            if (step.kind === "load") {
+              await running.seed(
+                "app",
+                step.lines.map((line) => ({ ...lineOf(line), time: timeOf(lineOf(line)) })),
+              );
+            } else if (step.kind === "eval") {
+              const filter = parse(step.query, { legacy: step.legacy });
+              const ids = (await read({ filter })).map((line) => line.id).sort();
+              expect({ line: step.line, query: step.query, ids }).toEqual({
+                line: step.line,
+                query: step.query,
+                ids: step.ids,
+              });
+            }
+          }
+        });
+      },
+    );
+  });
+}
+
+/** Lines of scripts without a time stand at the epoch, which no range of the suite holds. */
+function timeOf({ time }: LogLine): Instant {
+  return time === 0n ? fromMillis(base) : time;
+}
+
+function make({ at, ...fields }: { readonly at: number } & Partial<LogLine>): LogLine {
+  return {
+    id: `line-${at}`,
+    time: fromMillis(base + at),
+    source_id: "app",
+    severity: "info",
+    message: `line ${at}`,
+    json: `{"at":${at},"price":200.0}`,
+    ...fields,
+  };
+}
+
+const place = ({ time, source_id, id }: LogLine): string => `${time} ${source_id} ${id}`;
+
+function compare(a: LogLine, b: LogLine): number {
+  if (a.time !== b.time) return a.time < b.time ? -1 : 1;
+  if (a.source_id !== b.source_id) return a.source_id < b.source_id ? -1 : 1;
+  return a.id === b.id ? 0 : a.id < b.id ? -1 : 1;
+}
+
+const never = (): AbortSignal => new AbortController().signal;

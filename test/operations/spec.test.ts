@@ -1,0 +1,21 @@
+import { readFileSync } from "node:fs";
+import { expect, test } from "vitest";
+import { operations } from "#src/operations/index.ts";
+
+// The specification's endpoint tables, as `METHOD path`. A copy, so that the suite needs nothing outside the checkout.
+const routes = readFileSync(new URL("routes.txt", import.meta.url), "utf8")
+  .trim()
+  .split("\n");
+
+test("every operation is a route of the specification, and no route has two", () => {
+  const served = operations.map(({ method, path }) => `${method} ${path}`);
+  expect(routes).toEqual(expect.arrayContaining(served));
+  expect(new Set(served).size).toBe(served.length);
+  expect(new Set(operations.map(({ name }) => name)).size).toBe(operations.length);
+});
+
+test("only saved visuals need no token", () => {
+  for (const { path, access } of operations) {
+    expect(access).toBe(path.startsWith("/api/v2/saved_visuals/") ? "public" : "token");
+  }
+});

@@ -1,0 +1,219 @@
+// Each way in which a source fails, and the one error it becomes. A short answer with status 200 is the worst of them.
+import { gzipSync } from "node:zlib";
+import { afterEach, describe, expect, test } from "vitest";
+import { elastic } from "#resolvers/elastic/elastic.ts";
+import type { BackendError, Failure } from "#src/errors.ts";
+import { parse } from "#src/logql/parse.ts";
+import type { LogLine } from "#src/model.ts";
+import type { LogQuery } from "#src/store.ts";
+import { fromMillis } from "#src/time.ts";
+import { testIO } from "../../support/cluster.ts";
+import { type Fake, openFake, type Reply, sendJson } from "../../support/fake.ts";
+
+const index = {
+  "logs-1": {
+    mappings: {
+      properties: { "@timestamp": { type: "date" }, message: { type: "text" }, k: { type: "keyword" } },
+    },
+    settings: { index: { number_of_shards: "1", version: { created: "8190899" } } },
+  },
+};
+const answer = (hits: readonly object[], over: object = {}) => ({
+  took: 1,
+  timed_out: false,
+  _shards: { total: 1, successful: 1, skipped: 0, failed: 0 },
+  hits: { hits },
+  ...over,
+});
+const hit = (id: string, ms: number, source: object = {}) => ({
+  _index: "logs-1",
+  _id: id,
+  _source: source,
+  sort: [ms],
+});
+
+let fake: Fake | undefined;
+afterEach(async () => {
+  await fake?.close();
+  fake = undefined;
+});
+
+/** A server that knows its index; `search` answers `_search`. */
+async function serve(
+  search: Reply,
+  mappings: Reply = (response) => sendJson(response, index),
+): Promise<Fake> {
+  fake = await openFake((response, request, body) => {
+    const path = request.url ?? "";
+    if (path === "/") sendJson(response, { version: { number: "8.19.8" } });
+    else if (path.includes("/_search")) search(response, request, body);
+    else mappings(response, request, body);
+  });
+  return fake;
+}
+
+async function read(
+  url: string,
+  over: Partial<LogQuery> = {},
+  signal = AbortSignal.timeout(20_000),
+): Promise<LogLine[]> {
+  const backend = elastic.create("elk", elastic.parseConfig({ url, timeout: "400ms" }), testIO);
+  const lines: LogLine[] = [];
+  try {
+    const query: LogQuery = {
+      sources: [{ id: "app", index: "logs-*", profile: "ecs" }],
+      range: { from: fromMillis(0), to: fromMillis(1_000_000) },
+      filter: parse(""),
+      order: "asc",
+      wanted: 2,
+      documentLimit: 1_000,
+      tieLimit: 1_000,
+      ...over,
+    };
+    for await (const batch of backend.stores.logs?.lines(query, signal) ?? []) lines.push(...batch);
+    return lines;
+  } finally {
+    await backend.close();
+  }
+}
+
+describe("a source that fails", () => {
+  const table: readonly (readonly [string, Failure, Reply])[] = [
+    [
+      "failed shards",
+      "partial",
+      (r) => sendJson(r, answer([hit("a", 1)], { _shards: { total: 2, failed: 1 } })),
+    ],
+    ["its own time-out", "partial", (r) => sendJson(r, answer([hit("a", 1)], { timed_out: true }))],
+    ["early termination", "partial", (r) => sendJson(r, answer([hit("a", 1)], { terminated_early: true }))],
+    [
+      "an answer cut inside",
+      "malformed",
+      (r) => sendJson(r, JSON.stringify(answer([hit("a", 1)])).slice(0, -20)),
+    ],
+    ["an error with status 200", "malformed", (r) => sendJson(r, { error: "no" })],
+    ["a page of HTML", "malformed", (r) => sendJson(r, "<html>")],
+    [
+      "a hit without a time",
+      "malformed",
+      (r) => sendJson(r, answer([{ _index: "logs-1", _id: "a", _source: {} }])),
+    ],
+    [
+      "a document that is not JSON",
+      "malformed",
+      (r) =>
+        sendJson(
+          r,
+          '{"timed_out":false,"_shards":{"total":1,"failed":0},"hits":{"hits":[{"_index":"logs-1","_id":"a","_source":{"a":tru},"sort":[1]}]}}',
+        ),
+    ],
+    ["400", "rejected", (r) => sendJson(r, { error: "secret" }, 400)],
+    ["401", "denied", (r) => sendJson(r, {}, 401)],
+    ["403", "denied", (r) => sendJson(r, {}, 403)],
+    ["429", "overloaded", (r) => sendJson(r, {}, 429)],
+    ["503", "overloaded", (r) => sendJson(r, {}, 503)],
+    ["502", "unreachable", (r) => sendJson(r, {}, 502)],
+    ["504", "timeout", (r) => sendJson(r, {}, 504)],
+    ["500", "rejected", (r) => sendJson(r, {}, 500)],
+    ["silence", "timeout", () => undefined],
+    ["a broken connection", "unreachable", (r) => r.destroy()],
+  ];
+  test.each(table)("%s is %s", async (_name, failure, reply) => {
+    const { url } = await serve(reply);
+    const error = await read(url).then(
+      (lines) => lines,
+      (thrown: unknown) => thrown as BackendError,
+    );
+    expect(error).toMatchObject({ name: "BackendError", backend: "elk", failure });
+  });
+
+  test("a connection that is refused is unreachable", async () => {
+    const { url } = await serve(() => undefined);
+    await fake?.close();
+    await expect(read(url)).rejects.toMatchObject({ failure: "unreachable" });
+  });
+
+  test("a read is tried once more after a broken connection", async () => {
+    let tries = 0;
+    const { url } = await serve((r) => (tries++ === 0 ? r.destroy() : sendJson(r, answer([hit("a", 1)]))));
+    expect(await read(url)).toHaveLength(1);
+    expect(tries).toBe(2);
+  });
+});
+
+test("a client that leaves ends the request at the source", async () => {
+  const leaving = new AbortController();
+  const { url } = await serve(() => leaving.abort(new Error("left")));
+  await expect(read(url, {}, leaving.signal)).rejects.toThrow("left");
+  await expect.poll(() => fake?.left).toBe(1);
+});
+
+test("an answer that was compressed unasked is read", async () => {
+  const { url } = await serve((response) => {
+    response.writeHead(200, {
+      "content-type": "application/json",
+      "content-encoding": "gzip",
+      "x-elastic-product": "Elasticsearch",
+    });
+    response.end(gzipSync(JSON.stringify(answer([hit("a", 1, { message: "é" })]))));
+  });
+  expect(await read(url)).toMatchObject([{ id: "logs-1/a", message: "é", json: '{"message":"é"}' }]);
+});
+
+test("without the right to read mappings every document is verified", async () => {
+  const hits = [hit("a", 1, { k: "x" }), hit("b", 2, { k: "y" })];
+  const { url, asked } = await serve(
+    (response) =>
+      sendJson(response, answer(hits.map((one) => ({ ...one, sort: [`${one.sort[0]}000000`].map(Number) })))),
+    (response) => sendJson(response, {}, 403),
+  );
+  expect(await read(url, { filter: parse("k=x"), wanted: 5 })).toMatchObject([{ id: "logs-1/a" }]);
+  const sent = asked.find(({ path }) => path.includes("_search"))?.body ?? "";
+  expect(sent).not.toContain('"term"');
+  expect(sent).toContain('"date_nanos"');
+});
+
+test("documents of an index that the mapping did not know are compiled for again", async () => {
+  let grown = false;
+  const { url } = await serve(
+    (response, _request, body) => {
+      const known = body.includes("logs-2");
+      const shards = { total: grown ? 2 : 1, failed: 0 };
+      const foreign = { ...hit("b", 2, { k: "other" }), _index: "logs-2" };
+      sendJson(
+        response,
+        answer([hit("a", 1, { k: "x" }), ...(grown && !known ? [foreign] : [])], { _shards: shards }),
+      );
+    },
+    (response) => {
+      sendJson(response, grown ? { ...index, "logs-2": index["logs-1"] } : index);
+      grown = true;
+    },
+  );
+  expect(await read(url, { filter: parse("k=x") })).toMatchObject([{ id: "logs-1/a" }]);
+});
+
+test("who the server is: root, node, or neither", async () => {
+  const answers: Record<string, (response: Parameters<Reply>[0]) => void> = {};
+  fake = await openFake((response, request) => {
+    const reply = answers[(request.url ?? "").split("?")[0] ?? ""];
+    if (reply === undefined) sendJson(response, {}, 403);
+    else reply(response);
+  });
+  const probe = async () => {
+    const backend = elastic.create("elk", elastic.parseConfig({ url: fake?.url }), testIO);
+    try {
+      return await backend.probe(AbortSignal.timeout(5_000));
+    } finally {
+      await backend.close();
+    }
+  };
+  expect(await probe()).toEqual({ product: "Elasticsearch", version: "unknown" });
+  answers["/_nodes/_local"] = (response) => sendJson(response, { nodes: { n1: { version: "9.2.0" } } });
+  expect(await probe()).toEqual({ product: "Elasticsearch", version: "9.2.0" });
+  answers["/"] = (response) => {
+    response.writeHead(200, { "content-type": "application/json" });
+    response.end('{"version":{"number":"3.8.0","distribution":"opensearch"}}');
+  };
+  expect(await probe()).toEqual({ product: "OpenSearch", version: "3.8.0" });
+});

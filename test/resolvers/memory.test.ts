@@ -1,0 +1,144 @@
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { generate, indices } from "#resolvers/memory/generate.ts";
+import { createMemoryLogs, type Entry } from "#resolvers/memory/logs.ts";
+import { memory } from "#resolvers/memory/memory.ts";
+import { parse } from "#src/logql/parse.ts";
+import { severities } from "#src/model.ts";
+import type { IO, LogQuery } from "#src/store.ts";
+import { floorToMilli, fromMillis, type Instant } from "#src/time.ts";
+
+const base = Date.UTC(2026, 0, 15, 10);
+const hour = { from: fromMillis(base), to: fromMillis(base + 3_600_000) };
+const everything = indices.flatMap((index) => generate(1, index, hour));
+
+describe("generated lines", () => {
+  test("are the same for the same seed, and others for another", () => {
+    expect(generate(1, "demo-shop-app", hour)).toEqual(generate(1, "demo-shop-app", hour));
+    expect(generate(2, "demo-shop-app", hour)).not.toEqual(generate(1, "demo-shop-app", hour));
+  });
+
+  test("do not depend on how the time is cut", () => {
+    const law = fc.property(fc.array(fc.integer({ min: 0, max: 600_000 }), { maxLength: 5 }), (cuts) => {
+      const bounds = [0, ...cuts.toSorted((a, b) => a - b), 600_000].map((millis) =>
+        fromMillis(base + millis),
+      );
+      const parts = bounds.flatMap((to, n) =>
+        n === 0 ? [] : generate(1, "demo-blog-nginx", { from: bounds[n - 1] ?? to, to }),
+      );
+      const whole = generate(1, "demo-blog-nginx", {
+        from: fromMillis(base),
+        to: fromMillis(base + 600_000),
+      });
+      expect(parts).toEqual(whole);
+    });
+    fc.assert(law, { numRuns: 50 });
+  });
+
+  test("lie in their window, with unique ids and bodies that are JSON", () => {
+    for (const index of indices) {
+      const lines = generate(1, index, hour);
+      expect(lines.length).toBeGreaterThan(300);
+      expect(new Set(lines.map(({ id }) => id)).size).toBe(lines.length);
+      for (const { time, json } of lines) {
+        expect(time >= hour.from && time <= hour.to).toBe(true);
+        expect(() => JSON.parse(json)).not.toThrow();
+      }
+    }
+  });
+
+  test("hold every severity, awkward numbers, odd characters and several hundred lines in one millisecond", () => {
+    expect(new Set(everything.map(({ severity }) => severity))).toEqual(new Set(severities));
+    const bodies = everything.map(({ json }) => json).join("\n");
+    for (const needle of [":200.0", ":1e3", ":9007199255", '"k8s.pod.name"', "[1,[2,3]]", 'D\\"4', "größe"]) {
+      expect(bodies).toContain(needle);
+    }
+    const tied = Map.groupBy(everything, ({ time }) => floorToMilli(time));
+    expect(Math.max(...[...tied.values()].map((lines) => lines.length))).toBeGreaterThan(200);
+  });
+});
+
+describe("the memory store", () => {
+  const entry = (id: string, time: number): Entry => ({
+    id,
+    time: BigInt(time) as Instant,
+    severity: "info",
+    json: "{}",
+  });
+  const query: LogQuery = {
+    sources: [{ id: "app", index: "app", profile: "auto" }],
+    range: { from: 0n as Instant, to: fromMillis(1_000) },
+    filter: parse(""),
+    order: "asc",
+    wanted: 10,
+    documentLimit: 1_000,
+    tieLimit: 1_000,
+  };
+
+  test("keeps lines in order however they come", async () => {
+    const batch = fc.array(fc.nat(50), { maxLength: 10 });
+    const law = fc.asyncProperty(fc.array(batch, { maxLength: 6 }), async (batches) => {
+      const logs = createMemoryLogs();
+      let count = 0;
+      const added = batches.map((times) => times.map((time) => entry(`l${count++}`, time)));
+      for (const entries of added) logs.add("app", entries);
+      const found = [];
+      for await (const lines of logs.lines(query, new AbortController().signal)) found.push(...lines);
+      const expected = added
+        .flat()
+        .sort((a, b) => (a.time === b.time ? (a.id < b.id ? -1 : 1) : a.time < b.time ? -1 : 1));
+      expect(found.map(({ id }) => id)).toEqual(expected.map(({ id }) => id));
+    });
+    await fc.assert(law, { numRuns: 200 });
+  });
+
+  test("an answer under way does not see lines that come later", async () => {
+    const logs = createMemoryLogs();
+    logs.add(
+      "app",
+      Array.from({ length: 1_200 }, (_, n) => entry(`l${n}`, (n * 1_000_000) % 999_000_000)),
+    );
+    const reading = logs.lines({ ...query, documentLimit: 10_000 }, new AbortController().signal);
+    let count = 0;
+    for await (const batch of reading) {
+      logs.add("app", [entry(`late${count}`, 1), entry(`new${count}`, 999_999_999)]);
+      count += batch.length;
+    }
+    expect(count).toBe(1_200);
+  });
+});
+
+test("the backend makes new lines while it runs, and forgets old ones", async () => {
+  let now = fromMillis(base);
+  const io: IO = { now: () => now, log: () => {}, requested: () => {}, cache: () => {}, readText: () => "" };
+  const backend = memory.create("demo", memory.parseConfig({}), io);
+  const source = { id: "app", index: "demo-shop-app", profile: "auto" };
+  const signal = new AbortController().signal;
+  const read = async (): Promise<bigint[]> => {
+    const times: bigint[] = [];
+    const range = { from: fromMillis(0), to: fromMillis(base * 2) };
+    const query = {
+      sources: [source],
+      range,
+      filter: parse(""),
+      order: "asc",
+      wanted: 1,
+      documentLimit: 1e6,
+      tieLimit: 1e6,
+    } as const;
+    for await (const lines of backend.stores.logs?.lines(query, signal) ?? [])
+      times.push(...lines.map(({ time }) => time));
+    return times;
+  };
+  const before = await read();
+  now = fromMillis(base + 10 * 3_600_000);
+  const after = await read();
+  expect(after.at(-1)).toBeGreaterThan(before.at(-1) ?? 0n);
+  expect(after[0]).toBeGreaterThan(before[0] ?? 0n);
+  expect((await backend.describeLogs(source, signal)).problems).toEqual([]);
+  expect((await backend.describeLogs({ ...source, index: "x", where: "a=b" }, signal)).problems).toHaveLength(
+    2,
+  );
+  expect(await backend.probe(signal)).toEqual({ product: "memory", version: "generated" });
+  await backend.close();
+});

@@ -1,0 +1,45 @@
+// A source on loopback that answers what a test tells it to, and remembers what it was asked.
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+
+export interface Fake {
+  readonly url: string;
+  readonly asked: { readonly method: string; readonly path: string; readonly body: string }[];
+  /** Requests whose client went away before the answer was complete. */
+  left: number;
+  close(): Promise<void>;
+}
+export type Reply = (response: ServerResponse, request: IncomingMessage, body: string) => void;
+
+export async function openFake(reply: Reply): Promise<Fake> {
+  const server = createServer((request, response) => {
+    const chunks: Buffer[] = [];
+    request.on("data", (chunk: Buffer) => chunks.push(chunk));
+    request.on("end", () => {
+      const body = Buffer.concat(chunks).toString();
+      fake.asked.push({ method: request.method ?? "", path: request.url ?? "", body });
+      response.on("close", () => {
+        if (!response.writableFinished) fake.left++;
+      });
+      reply(response, request, body);
+    });
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const { port } = server.address() as AddressInfo;
+  const fake: Fake = {
+    url: `http://127.0.0.1:${port}`,
+    asked: [],
+    left: 0,
+    close: () =>
+      new Promise((resolve) => {
+        server.close(() => resolve());
+        server.closeAllConnections();
+      }),
+  };
+  return fake;
+}
+
+export function sendJson(response: ServerResponse, value: unknown, status = 200): void {
+  response.writeHead(status, { "content-type": "application/json", "x-elastic-product": "Elasticsearch" });
+  response.end(typeof value === "string" ? value : JSON.stringify(value));
+}

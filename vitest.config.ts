@@ -2,6 +2,8 @@
 import { defineConfig } from "vitest/config";
 
 export default defineConfig({
+  // Vite would take graphql's ES modules where node takes its CommonJS, and GraphQL refuses to be two.
+  resolve: { alias: [{ find: /^graphql$/, replacement: "graphql/index.js" }] },
   test: {
     include: ["test/**/*.test.ts"],
     exclude: ["test/backends/**", "node_modules/**"],

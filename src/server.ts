@@ -180,6 +180,8 @@ export function createServer(options: ServerOptions): Server {
         throw overloaded(`${streams} streamed answers are under way`);
       }
       streaming = true;
+      streams += 1;
+      telemetry.streams.opened();
       return { status: 200, headers: jsonType, body: stream(head.texts, rows, work, finish, end) };
     } catch (error) {
       throw work.signal.aborted ? work.signal.reason : error;
@@ -195,8 +197,6 @@ export function createServer(options: ServerOptions): Server {
     finish: (status: number, cut: boolean, error?: unknown) => void,
     end: () => void,
   ): AsyncGenerator<string, void, void> {
-    streams += 1;
-    telemetry.streams.opened();
     let complete = false;
     let failure: unknown;
     try {
@@ -278,6 +278,8 @@ export function createServer(options: ServerOptions): Server {
       graphiql: false,
       landingPage: false,
       cors: false,
+      // Yoga would answer every URL that ends in `/health` before our routes are asked; none ends in this.
+      healthCheckEndpoint: "\n",
       logging: {
         debug: () => {},
         info: () => {},

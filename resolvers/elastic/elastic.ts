@@ -139,7 +139,7 @@ function describeGroup(
       limitations.push(
         `${where}: ${field.name} is not searchable; filters on ${part} read every line of the range`,
       );
-    } else if (field.type === "keyword" && !product.listsIgnored) {
+    } else if (part !== "severity" && field.type === "keyword" && !product.listsIgnored) {
       limitations.push(
         `${where}: ${field.name} drops values over ${field.ignoreAbove} characters and ${product.name} does not list them; ${part}: (contains) reads every line of the range`,
       );

@@ -1,0 +1,403 @@
+// Requests to exact statuses, headers and bodies, good and bad, through the same plug-in that a connection uses.
+import { describe, expect, test } from "vitest";
+import { BackendError, type Failure, failures } from "#src/errors.ts";
+import type { LogStore } from "#src/store.ts";
+import { base, createSubject, expiredToken, linesBody, linesPath, token } from "./subject.ts";
+
+const subject = createSubject();
+const { server, post } = subject;
+const origin = "http://readout";
+const bearer = (value: string) => ({ authorization: `Bearer ${value}` });
+const notFound = '{"error":"Not found"}';
+
+async function refused(body: unknown): Promise<{ slug: string; details: Record<string, unknown> }> {
+  const response = await post(body);
+  const {
+    error: slug,
+    message,
+    details,
+  } = (await response.json()) as {
+    error: string;
+    message: unknown;
+    details: Record<string, unknown>;
+  };
+  expect(response.status, JSON.stringify({ slug, details })).toBe(422);
+  expect(typeof message).toBe("string");
+  return { slug, details };
+}
+async function issues(body: unknown): Promise<string[]> {
+  const { slug, details } = await refused(body);
+  expect(slug).toBe("invalid_request");
+  return (details.issues as { path: string }[]).map(({ path }) => path);
+}
+
+describe("logs/lines", () => {
+  test("answers rows as the specification spells them", async () => {
+    const response = await post(linesBody({ query: 'message="line 1"' }));
+    expect(response.status).toBe(200);
+    expect(response.headers.get("content-type")).toBe("application/json; charset=utf-8");
+    expect(await response.text()).toBe(
+      '[{"id":"l1","timestamp":"2026-01-15T10:00:00.001Z","source_id":"app","severity":"error","message":"line 1","hostname":"","group":"","json":"{\\"n\\":1.0}","attributes":{}}]',
+    );
+  });
+
+  test("nothing found is an empty array", async () => {
+    expect(await (await post(linesBody({ query: "message=nowhere" }))).text()).toBe("[]");
+  });
+
+  test("null is absent, unknown keys are ignored, order is read in any case, duplicates of sources too", async () => {
+    const body = linesBody({
+      use_expressions: null,
+      from: null,
+      to: null,
+      nonsense: 1,
+      source_ids: ["app", "app"],
+    });
+    for (const pagination of [
+      { per_page: 100, order: "asc", cursor: null, more: true },
+      { per_page: 100, order: "Asc" },
+      { per_page: 100, order: "ASC", cursor: {} },
+    ]) {
+      const response = await post({ ...body, pagination });
+      expect(response.status).toBe(200);
+      expect(await response.json()).toHaveLength(5);
+    }
+  });
+
+  test("without use_expressions the wider grammar holds, with it the legacy one is refused", async () => {
+    const query = "severity=[error,critical]";
+    expect((await post(linesBody({ query, use_expressions: false }))).status).toBe(200);
+    expect(await refused(linesBody({ query }))).toMatchObject({
+      slug: "legacy_log_query_syntax",
+      details: { field: "severity" },
+    });
+  });
+});
+
+describe("routes", () => {
+  test.each([
+    ["GET", "/"],
+    ["GET", "/api/v2/nope"],
+    ["GET", linesPath],
+    ["POST", "/api/v2/auth"],
+    ["PUT", "/api/v2/auth"],
+    ["DELETE", linesPath],
+    ["HEAD", "/api/v2/auth"],
+    ["OPTIONS", linesPath],
+    ["POST", `${linesPath}/`],
+    ["POST", "/api/v2/logs%2Flines"],
+    ["POST", "/api/v2//logs/lines"],
+    ["GET", "/api/v2/%zz"],
+    ["PUT", "/graphql"],
+    ["GET", "/health"],
+  ])("%s %s is unknown, with a token or without", async (method, path) => {
+    for (const headers of [{}, bearer(token)]) {
+      const response = await server.fetch(`${origin}${path}`, { method, headers });
+      expect(response.status).toBe(404);
+      expect(await response.text()).toBe(notFound);
+    }
+  });
+
+  test("GET /api/v2/auth names the user", async () => {
+    const response = await server.fetch(`${origin}/api/v2/auth`, { headers: bearer(token) });
+    expect(await response.json()).toEqual({ message: "Authenticated as ana" });
+  });
+
+  test("GraphQL demands a token", async () => {
+    const body = '{"query":"{ readout }"}';
+    const ask = (headers: Record<string, string>) =>
+      server.fetch(`${origin}/graphql`, {
+        method: "POST",
+        body,
+        headers: { "content-type": "application/json", ...headers },
+      });
+    expect((await ask({})).status).toBe(401);
+    const response = await ask({ ...bearer(token), "x-request-id": "abc-1" });
+    expect(response.status).toBe(200);
+    expect(response.headers.get("x-request-id")).toBe("abc-1");
+    expect(await response.json()).toEqual({ data: { readout: null } });
+  });
+
+  test("health and metrics", async () => {
+    expect((await server.fetch(`${origin}/livez`)).status).toBe(200);
+    expect(await (await server.fetch(`${origin}/readyz`)).text()).toBe("ready\nmemory: ok\n");
+    await post(linesBody());
+    const metrics = await (await server.fetch(`${origin}/metrics`)).text();
+    expect(metrics).toMatch(/readout_requests_total\{operation="logs.lines",status="200"\} \d+/);
+    expect(metrics).toMatch(/readout_requests_total\{operation="none",status="404"\} \d+/);
+    expect(metrics).toContain("readout_request_duration_seconds_bucket");
+    expect(metrics).toContain("readout_open_streams 0");
+  });
+});
+
+describe("tokens and sites", () => {
+  const auth = (path: string, headers: Record<string, string> = {}) =>
+    server.fetch(`${origin}${path}`, { headers });
+
+  test("both spellings are taken, and the header wins", async () => {
+    expect((await auth(`/api/v2/auth?token=${token}`)).status).toBe(200);
+    expect((await auth("/api/v2/auth?token=wrong", bearer(token))).status).toBe(200);
+    expect((await auth(`/api/v2/auth?token=${token}`, bearer("wrong"))).status).toBe(401);
+    const url = `${origin}${linesPath}?token=${token}`;
+    expect((await server.fetch(url, { method: "POST", body: JSON.stringify(linesBody()) })).status).toBe(200);
+  });
+
+  test.each([
+    ["none", {}],
+    ["a wrong one", bearer("wrong")],
+    ["an expired one", bearer(expiredToken)],
+    ["an empty one", { authorization: "Bearer " }],
+  ])("%s is 401, before the body is looked at", async (_, headers) => {
+    const response = await server.fetch(`${origin}${linesPath}`, {
+      method: "POST",
+      headers: { ...headers },
+      body: "{",
+    });
+    expect(response.status).toBe(401);
+    expect(await response.text()).toBe('{"error":"Unauthorized"}');
+  });
+
+  test("a foreign site and a missing one are the same 404, after the body's shape", async () => {
+    for (const site_id of ["foreign", "missing", "__proto__", ""]) {
+      const response = await post(linesBody({ site_id, source_ids: ["nowhere"], query: "a=" }));
+      expect(response.status).toBe(404);
+      expect(await response.text()).toBe(notFound);
+      expect(await issues(linesBody({ site_id, source_ids: [] }))).toEqual(["source_ids"]);
+    }
+  });
+
+  test("an unknown source comes before the query, and is named", async () => {
+    expect(await issues(linesBody({ source_ids: ["app", "x", "y"], query: "a=" }))).toEqual([
+      "source_ids.1",
+      "source_ids.2",
+    ]);
+  });
+
+  test("a site without logs", async () => {
+    expect(await refused(linesBody({ site_id: "bare" }))).toEqual({
+      slug: "not_supported_by_backend",
+      details: { backend: null, feature: "logs" },
+    });
+  });
+});
+
+describe("bodies", () => {
+  test.each([
+    ["", 0],
+    ["{", 1],
+    ['{"a":1,}', undefined],
+    ['{"a" 1}', undefined],
+    ["nope", undefined],
+  ])("%j is invalid_json", async (body, position) => {
+    const { slug, details } = await refused(body);
+    expect(slug).toBe("invalid_json");
+    if (position !== undefined) expect(details).toEqual({ position });
+  });
+
+  test("no UTF-8", async () => {
+    expect((await refused(new Uint8Array([0x22, 0xff, 0x22]))).slug).toBe("invalid_json");
+  });
+
+  test("no body at all", async () => {
+    const response = await server.fetch(`${origin}${linesPath}`, { method: "POST", headers: bearer(token) });
+    expect(response.status).toBe(422);
+    expect(await response.json()).toMatchObject({ error: "invalid_json" });
+  });
+
+  test.each(["[]", "1", '"x"', "null", "true"])("%s is no object", async (body) => {
+    expect(await issues(body)).toEqual([""]);
+  });
+
+  test("every issue at once", async () => {
+    const body = {
+      site_id: 1,
+      source_ids: ["a", 2],
+      use_expressions: "yes",
+      from: "1",
+      to: 5,
+      pagination: { per_page: "100", order: "UP", cursor: { time: "x" } },
+    };
+    expect((await issues(body)).sort()).toEqual(
+      [
+        "site_id",
+        "source_ids.1",
+        "query",
+        "use_expressions",
+        "from",
+        "to",
+        "pagination.per_page",
+        "pagination.order",
+        "pagination.cursor.time",
+      ].sort(),
+    );
+    expect(await issues({})).toEqual(["site_id", "source_ids", "query", "pagination"]);
+    expect(await issues(linesBody({ source_ids: [] }))).toEqual(["source_ids"]);
+  });
+
+  test("up to 1 MiB and not a byte more", async () => {
+    const filled = (bytes: number) => {
+      const empty = JSON.stringify(linesBody({ padding: "" }));
+      return empty.replace('"padding":""', `"padding":"${"x".repeat(bytes - empty.length)}"`);
+    };
+    expect((await post(filled(1_048_576))).status).toBe(200);
+    expect(await issues(filled(1_048_577))).toEqual([""]);
+  });
+
+  test.each([
+    "2026-02-30T00:00:00Z",
+    "2026-01-15",
+    "2026-01-15T10:00:00",
+    "2026-01-15T25:00:00Z",
+    "2026-13-01T00:00:00Z",
+    "1",
+    "",
+    1768471200,
+    "2026-01-15T10:00:00.1234567890Z",
+  ])("%j is no time", async (time) => {
+    expect(await issues(linesBody({ from: time }))).toEqual(["from"]);
+    expect(await issues(linesBody({ to: time }))).toEqual(["to"]);
+    expect(await issues(linesBody({}, { cursor: { time } }))).toEqual(["pagination.cursor.time"]);
+  });
+
+  test("from later than to", async () => {
+    const times = (from: number, to: number) => ({
+      from: new Date(base + from).toISOString(),
+      to: new Date(base + to).toISOString(),
+    });
+    expect(await issues(linesBody(times(1, 0)))).toEqual(["from"]);
+    expect((await post(linesBody(times(1, 1)))).status).toBe(200);
+  });
+
+  test.each([0, -1, 10_001, 1.5, "100", null, 1e308])("per_page %j", async (per_page) => {
+    expect(await issues(linesBody({}, { per_page }))).toEqual(["pagination.per_page"]);
+  });
+});
+
+describe("hostile queries", () => {
+  test.each([
+    ["64 kB of words", "a ".repeat(32_768)],
+    ["64 kB of one word", "a".repeat(65_536)],
+    ["64 kB of backslashes", "\\".repeat(65_536)],
+    ["10,000 parentheses", "(".repeat(10_000)],
+    ["10,000 closed parentheses", `${"(".repeat(10_000)}a${")".repeat(10_000)}`],
+    ["a lone backslash", "\\"],
+    ["unbalanced quotes", '"a'],
+    ["a NUL", "a=\0"],
+    ["lone surrogates", "a=\ud800"],
+    ["an operator alone", "="],
+  ])("%s: an answer or a 422, at once", async (_, query) => {
+    for (const use_expressions of [true, false]) {
+      const started = performance.now();
+      const response = await post(linesBody({ query, use_expressions }));
+      expect(performance.now() - started).toBeLessThan(1_000);
+      expect([200, 422]).toContain(response.status);
+      const answer = (await response.json()) as { error?: string };
+      if (response.status === 422) {
+        expect(["invalid_log_query", "log_query_too_complex", "legacy_log_query_syntax"]).toContain(
+          answer.error,
+        );
+      }
+    }
+  });
+});
+
+describe("failures of a source", () => {
+  const failing = (error: unknown): LogStore => ({
+    // biome-ignore lint/correctness/useYield: it fails
+    async *lines() {
+      throw error;
+    },
+  });
+
+  test.each(Object.keys(failures) as Failure[])("%s is a 500 with one safe sentence", async (failure) => {
+    const store = failing(new BackendError("elk", failure, "secret details of http://u:p@elk"));
+    const { post, logged } = createSubject({ store });
+    const response = await post(linesBody());
+    expect(response.status).toBe(500);
+    expect(await response.json()).toEqual({ error: failures[failure] });
+    expect(response.headers.get("retry-after")).toBe(failure === "overloaded" ? "1" : null);
+    expect(logged()).toContain("secret details");
+  });
+
+  test("anything else is a 500 that says nothing", async () => {
+    const response = await createSubject({ store: failing(new TypeError("x is undefined")) }).post(
+      linesBody(),
+    );
+    expect(response.status).toBe(500);
+    expect(await response.json()).toEqual({ error: "Internal server error" });
+  });
+
+  test("a source that never answers is a time-out, and its signal is aborted", async () => {
+    let signal: AbortSignal | undefined;
+    const store: LogStore = {
+      async *lines(_, given) {
+        signal = given;
+        await new Promise(() => {});
+      },
+    };
+    const response = await createSubject({ store, limits: { deadline: 50 } }).post(linesBody());
+    expect(response.status).toBe(500);
+    expect(await response.json()).toEqual({ error: failures.timeout });
+    expect(signal?.aborted).toBe(true);
+  });
+
+  test("too many requests at once are refused with Retry-After, and room comes back", async () => {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const store: LogStore = {
+      // biome-ignore lint/correctness/useYield: an empty answer
+      async *lines() {
+        await promise;
+      },
+    };
+    const { post } = createSubject({ store, limits: { requests: 2 } });
+    const waiting = [post(linesBody()), post(linesBody())];
+    await new Promise((done) => setTimeout(done, 20));
+    const refused = await post(linesBody());
+    expect(refused.status).toBe(500);
+    expect(refused.headers.get("retry-after")).toBe("1");
+    resolve();
+    expect((await Promise.all(waiting)).map(({ status }) => status)).toEqual([200, 200]);
+    expect((await post(linesBody())).status).toBe(200);
+  });
+
+  test("too many streamed answers at once", async () => {
+    const { post } = createSubject({ lines: 3_000, limits: { streams: 1 } });
+    const big = linesBody({}, { per_page: 3_000 });
+    const first = await post(big);
+    const second = await post(big);
+    expect([first.status, second.status]).toEqual([200, 500]);
+    expect(await first.json()).toHaveLength(3_000);
+    expect(await (await post(big)).json()).toHaveLength(3_000);
+  });
+});
+
+describe("request ids and the log", () => {
+  test("a sane id is kept, another is replaced", async () => {
+    const id = async (sent: string) =>
+      (await post(linesBody(), { headers: { ...bearer(token), "x-request-id": sent } })).headers.get(
+        "x-request-id",
+      );
+    expect(await id("trace-1.2:3_4")).toBe("trace-1.2:3_4");
+    expect(await id('a"b')).toMatch(/^[0-9a-f-]{36}$/);
+    expect(await id("x".repeat(129))).toMatch(/^[0-9a-f-]{36}$/);
+  });
+
+  test("tokens are never in the log", async () => {
+    const store: LogStore = {
+      // biome-ignore lint/correctness/useYield: it fails
+      async *lines() {
+        throw new Error(`upstream said GET /x?token=${token} Authorization: Bearer ${token}`);
+      },
+    };
+    const subject = createSubject({ store });
+    await subject.server.fetch(`${origin}${linesPath}?token=${token}`, {
+      method: "POST",
+      body: JSON.stringify(linesBody()),
+    });
+    await subject.server.fetch(`${origin}/nope?token=${token}`);
+    expect(subject.logged()).toContain('"operation":"logs.lines"');
+    expect(subject.logged()).toContain('"user":"ana"');
+    expect(subject.logged()).toContain("[redacted]");
+    expect(subject.logged()).not.toContain(token);
+  });
+});

@@ -1,0 +1,276 @@
+// What only a real connection shows: answers that break off, clients that leave or read slowly, and the drain.
+import { request as httpRequest, type IncomingMessage } from "node:http";
+import { connect, type Socket } from "node:net";
+import { setTimeout as delay } from "node:timers/promises";
+import { afterEach, describe, expect, test } from "vitest";
+import { BackendError } from "#src/errors.ts";
+import type { LogLine } from "#src/model.ts";
+import type { Server } from "#src/server.ts";
+import type { LogStore } from "#src/store.ts";
+import { fromMillis } from "#src/time.ts";
+import { base, createSubject, linesBody, linesPath, token } from "./subject.ts";
+
+const open: Server[] = [];
+afterEach(async () => {
+  await Promise.all(open.splice(0).map((server) => server.close(0)));
+});
+
+// Yoga is not loaded until GraphQL is asked for, so there are two ways in; both must do.
+const hosts = ["alone", "within Yoga"] as const;
+async function start(over: Parameters<typeof createSubject>[0], host: (typeof hosts)[number] = "alone") {
+  const subject = createSubject(over);
+  const { port } = await subject.server.listen({ host: "127.0.0.1", port: 0 });
+  open.push(subject.server);
+  if (host === "within Yoga") {
+    const body = '{"query":"{ readout }"}';
+    const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
+    const answer = await fetch(`http://127.0.0.1:${port}/graphql`, { method: "POST", body, headers });
+    expect(await answer.json()).toEqual({ data: { readout: null } });
+  }
+  return { ...subject, port };
+}
+
+const headers = { authorization: `Bearer ${token}` };
+function ask(port: number, body: unknown, more: object = {}): Promise<IncomingMessage> {
+  return new Promise((resolve, reject) => {
+    const options = {
+      port,
+      host: "127.0.0.1",
+      method: "POST",
+      path: linesPath,
+      headers,
+      agent: false,
+      ...more,
+    };
+    httpRequest(options, resolve).on("error", reject).end(JSON.stringify(body));
+  });
+}
+async function read(message: IncomingMessage): Promise<string> {
+  let text = "";
+  for await (const chunk of message.setEncoding("utf8")) text += chunk;
+  return text;
+}
+
+/** A raw connection that has sent `text`, with all that came back so far. */
+async function raw(
+  port: number,
+  text: string,
+): Promise<{ socket: Socket; received: () => string; ended: Promise<string> }> {
+  const socket = connect(port, "127.0.0.1");
+  let received = "";
+  socket.setEncoding("utf8").on("data", (chunk) => {
+    received += chunk;
+  });
+  const ended = new Promise<string>((resolve) => {
+    socket.on("error", (error: NodeJS.ErrnoException) => resolve(error.code ?? "error"));
+    socket.on("close", () => resolve("closed"));
+  });
+  await new Promise<void>((resolve) => socket.once("connect", resolve));
+  socket.write(text);
+  return { socket, received: () => received, ended };
+}
+
+const rawLines = (version: string): string => {
+  const body = JSON.stringify(linesBody({}, { per_page: 10_000 }));
+  return `POST ${linesPath} HTTP/${version}\r\nHost: x\r\nAuthorization: Bearer ${token}\r\nContent-Length: ${body.length}\r\n\r\n${body}`;
+};
+
+function batch(number: number, size = 600, length = 10): LogLine[] {
+  return Array.from({ length: size }, (_, n) => ({
+    id: `l${n}`,
+    time: fromMillis(base + number * size + n),
+    source_id: "app",
+    severity: "info",
+    message: "x".repeat(length),
+    json: "{}",
+  }));
+}
+
+/** Ends with `last` after so many batches; tells how many were read and whether it was ended early. */
+function feed(batches: number, last: (signal: AbortSignal) => Promise<void> = async () => {}, length = 10) {
+  const seen = { batches: 0, returned: false, signal: undefined as AbortSignal | undefined };
+  const store: LogStore = {
+    async *lines(_, signal) {
+      seen.signal = signal;
+      let complete = false;
+      try {
+        for (let number = 0; number < batches; number += 1) {
+          seen.batches += 1;
+          yield batch(number, 600, length);
+        }
+        await last(signal);
+        complete = true;
+      } finally {
+        seen.returned = !complete;
+      }
+    },
+  };
+  return { store, seen };
+}
+const fail = async (): Promise<void> => {
+  throw new BackendError("elk", "unreachable", "the source went away");
+};
+const hang = (): Promise<void> => new Promise(() => {});
+async function eventually(holds: () => boolean): Promise<void> {
+  for (let turn = 0; turn < 200 && !holds(); turn += 1) await delay(10);
+  expect(holds()).toBe(true);
+}
+
+describe.each(hosts)("%s", (host) => {
+  test("a small answer has its length", async () => {
+    const { port } = await start({}, host);
+    const answer = await ask(port, linesBody());
+    expect(answer.statusCode).toBe(200);
+    expect(answer.headers["content-length"]).toBeDefined();
+    expect(answer.headers["x-request-id"]).toMatch(/^[0-9a-f-]{36}$/);
+    expect(JSON.parse(await read(answer))).toHaveLength(5);
+  });
+
+  test("a large answer is streamed and whole", async () => {
+    const { port } = await start({ lines: 9_999 }, host);
+    const answer = await ask(port, linesBody({}, { per_page: 10_000 }));
+    expect(answer.headers["transfer-encoding"]).toBe("chunked");
+    expect(answer.headers["content-type"]).toBe("application/json; charset=utf-8");
+    expect(JSON.parse(await read(answer))).toHaveLength(9_999);
+  });
+
+  test("a failure within the first 1,000 rows is a 500", async () => {
+    const { port } = await start({ store: feed(1, fail).store }, host);
+    expect((await ask(port, linesBody({}, { per_page: 10_000 }))).statusCode).toBe(500);
+  });
+
+  test("a failure after the first byte shows as a broken connection, and the array is never closed", async () => {
+    const { port, logged } = await start({ store: feed(3, fail).store }, host);
+    const answer = await ask(port, linesBody({}, { per_page: 10_000 }));
+    expect(answer.statusCode).toBe(200);
+    await expect(read(answer)).rejects.toMatchObject({ code: "ECONNRESET" });
+    await eventually(() => logged().includes("the source went away"));
+    expect(logged()).toContain('"cut":true');
+  });
+
+  test("the same over HTTP/1.0, where the end of the connection is the end of the answer", async () => {
+    const { port } = await start({ store: feed(3, fail).store }, host);
+    const { ended, received } = await raw(port, rawLines("1.0"));
+    expect(await ended).toBe("ECONNRESET");
+    expect(received().endsWith("]")).toBe(false);
+  });
+
+  test("a deadline that passes after the first byte cuts the answer", async () => {
+    const { port } = await start({ store: feed(3, hang).store, limits: { deadline: 100 } }, host);
+    await expect(read(await ask(port, linesBody({}, { per_page: 10_000 })))).rejects.toThrow();
+  });
+
+  test("a client that leaves before the answer aborts the work, and it is not an error", async () => {
+    const { store, seen } = feed(0, hang);
+    const { port, logged, server } = await start({ store }, host);
+    const { socket } = await raw(port, rawLines("1.1"));
+    await eventually(() => seen.signal !== undefined);
+    socket.destroy();
+    await eventually(() => seen.signal?.aborted === true);
+    await eventually(() => logged().includes('"cut":true'));
+    expect(logged()).not.toContain('"level":"error"');
+    expect(await (await server.fetch("http://x/metrics")).text()).toContain(
+      'operation="logs.lines",status="cut"} 1',
+    );
+  });
+
+  test("a client that leaves amid the answer aborts the work and ends the iteration", async () => {
+    const { store, seen } = feed(10_000, undefined, 1_000);
+    const { port } = await start({ store }, host);
+    const answer = await ask(port, linesBody({}, { per_page: 10_000 }));
+    answer.once("data", () => answer.destroy());
+    await eventually(() => seen.signal?.aborted === true && seen.returned);
+  });
+
+  test("a client that does not read stops the reading from the source, and is given up at the deadline", async () => {
+    const { store, seen } = feed(10_000, undefined, 10_000);
+    const { port } = await start({ store, limits: { deadline: 400 } }, host);
+    const answer = await ask(port, linesBody({}, { per_page: 10_000 }));
+    answer.pause();
+    await delay(200);
+    const read = seen.batches;
+    expect(read).toBeLessThan(16);
+    await delay(100);
+    expect(seen.batches).toBe(read);
+    await eventually(() => seen.signal?.aborted === true && seen.returned);
+    answer.destroy();
+  });
+
+  test("a body over 1 MiB is refused whether it says so or not, and the connection lives on", async () => {
+    const { port } = await start({}, host);
+    const big = `"${"x".repeat(1_048_575)}"`;
+    const head = `POST ${linesPath} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${token}\r\n`;
+    const after = "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n";
+    const chunked = `${head}Transfer-Encoding: chunked\r\n\r\n${big.length.toString(16)}\r\n${big}\r\n0\r\n\r\n${after}`;
+    for (const text of [`${head}Content-Length: ${big.length}\r\n\r\n${big}${after}`, chunked]) {
+      const { socket, received } = await raw(port, text);
+      await eventually(() => received().includes("422 Unprocessable") && received().endsWith("ok\n"));
+      socket.destroy();
+    }
+  });
+
+  test.each([
+    ["TRACE", "/api/v2/auth"],
+    ["PUT", "/api/v2/auth"],
+    ["PROPFIND", "/"],
+    ["OPTIONS", "*"],
+    ["GET", "http://other/nope"],
+    ["GET", "//api/v2/auth"],
+    ["GET", "/api/v2/%ff"],
+  ])("%s %s is not found", async (method, target) => {
+    const { port } = await start({}, host);
+    const { socket, received } = await raw(port, `${method} ${target} HTTP/1.1\r\nHost: x\r\n\r\n`);
+    await eventually(() => received().endsWith('{"error":"Not found"}'));
+    expect(received()).toContain("404 Not Found");
+    expect(received()).toContain("X-Request-Id:");
+    socket.destroy();
+  });
+
+  test.each(["a b", ":::", "x:99999", "]"])("the host %j does no harm", async (name) => {
+    const { port } = await start({}, host);
+    const target = "/api/v2/auth";
+    const { socket, received } = await raw(port, `GET ${target} HTTP/1.1\r\nHost: ${name}\r\n\r\n`);
+    await eventually(() => received().endsWith('{"error":"Unauthorized"}'));
+    socket.destroy();
+  });
+});
+
+describe("draining", () => {
+  test("lets what is under way finish, takes nothing new, and says so", async () => {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const { server, port } = await start({ store: feed(1, () => promise).store });
+    const idle = await raw(port, "");
+    const waiting = ask(port, linesBody());
+    await delay(50);
+    const closed = server.close(5_000);
+    expect((await server.fetch("http://x/readyz")).status).toBe(503);
+    await expect(ask(port, linesBody())).rejects.toMatchObject({ code: "ECONNREFUSED" });
+    resolve();
+    const answer = await waiting;
+    expect(answer.statusCode).toBe(200);
+    expect(answer.headers.connection).toBe("close");
+    expect(JSON.parse(await read(answer))).toHaveLength(600);
+    idle.socket.destroy();
+    await closed;
+    open.length = 0;
+  });
+
+  test("breaks off what does not finish within the grace time", async () => {
+    const { server, port } = await start({ store: feed(1, hang).store });
+    const waiting = ask(port, linesBody());
+    await delay(50);
+    const started = performance.now();
+    const [closed, answer] = await Promise.allSettled([server.close(100), waiting]);
+    expect(closed.status).toBe("fulfilled");
+    expect(answer.status).toBe("rejected");
+    expect(performance.now() - started).toBeLessThan(2_000);
+    open.length = 0;
+  });
+
+  test("a taken port is an error with its code", async () => {
+    const { port } = await start({});
+    await expect(createSubject().server.listen({ host: "127.0.0.1", port })).rejects.toMatchObject({
+      code: "EADDRINUSE",
+    });
+  });
+});

@@ -1,0 +1,86 @@
+// A server over the memory store, or over a store of the test's own, with a clock that stands still.
+import { createMemoryLogs, type MemoryLogs } from "#resolvers/memory/logs.ts";
+import { createAuthenticator, hashToken } from "#src/auth.ts";
+import { defaults, type Limits } from "#src/config.ts";
+import { operations } from "#src/operations/index.ts";
+import { createServer, type Server } from "#src/server.ts";
+import type { Site } from "#src/sites.ts";
+import type { LogStore } from "#src/store.ts";
+import { createTelemetry } from "#src/telemetry.ts";
+import { fromMillis, type Instant } from "#src/time.ts";
+
+export const base = Date.UTC(2026, 0, 15, 10);
+export const token = "secret-token-of-ana";
+const expired = "secret-token-of-bob";
+
+export interface Subject {
+  readonly server: Server;
+  readonly logs: MemoryLogs;
+  /** Everything that was logged. */
+  readonly logged: () => string;
+  /** POST /api/v2/logs/lines with ana's token. */
+  readonly post: (body: unknown, init?: RequestInit) => Promise<Response>;
+}
+
+export function createSubject(
+  over: { store?: LogStore; limits?: Partial<Limits>; lines?: number } = {},
+): Subject {
+  const logs = createMemoryLogs();
+  const lines = Array.from({ length: over.lines ?? 5 }, (_, n) => ({
+    id: `l${n}`,
+    time: (fromMillis(base + n) + 123n) as Instant,
+    severity: "error" as const,
+    message: `line ${n}`,
+    json: '{"n":1.0}',
+  }));
+  logs.add("app", lines);
+  const sources = new Map([["app", { id: "app", index: "app", profile: "auto" }]]);
+  const site = (id: string, parts: Partial<Site>): [string, Site] => [
+    id,
+    { id, retention: 86_400_000, ...parts },
+  ];
+  const store = { backend: "memory", store: over.store ?? logs, sources };
+  let log = "";
+  const now = () => fromMillis(base + 60_000);
+  const server = createServer({
+    operations,
+    authenticate: createAuthenticator(
+      [
+        { user: "ana", sha256: hashToken(token), sites: ["shop", "bare"] },
+        { user: "bob", sha256: hashToken(expired), sites: "*", expires: fromMillis(base) },
+      ],
+      now,
+    ),
+    sites: new Map([site("shop", { logs: store }), site("foreign", { logs: store }), site("bare", {})]),
+    limits: { ...defaults.limits, ...over.limits },
+    telemetry: createTelemetry({
+      write: (line) => {
+        log += line;
+      },
+      level: "debug",
+    }),
+    now,
+    backends: () => ["memory: ok"],
+  });
+  const post = (body: unknown, init: RequestInit = {}) =>
+    server.fetch(`http://readout${linesPath}`, {
+      method: "POST",
+      headers: { authorization: `Bearer ${token}` },
+      body: typeof body === "string" || body instanceof Uint8Array ? body : JSON.stringify(body),
+      ...init,
+    } as RequestInit);
+  return { server, logs, logged: () => log, post };
+}
+
+export const linesPath = "/api/v2/logs/lines";
+export const expiredToken = expired;
+export function linesBody(over: Record<string, unknown> = {}, pagination: Record<string, unknown> = {}) {
+  return {
+    site_id: "shop",
+    source_ids: ["app"],
+    query: "",
+    use_expressions: true,
+    pagination: { per_page: 100, order: "ASC", cursor: { time: null }, ...pagination },
+    ...over,
+  };
+}

@@ -53,7 +53,8 @@ export function toMillis(instant: Instant): Millis {
 }
 
 export function floorToMilli(instant: Instant): Instant {
-  return fromMillis(toMillis(instant));
+  const rest = instant % nanosPerMilli;
+  return (rest < 0n ? instant - rest - nanosPerMilli : instant - rest) as Instant;
 }
 
 /** UTC with exactly three fraction digits. Years outside 0000–9999 do not occur in what `parseInstant` reads. */

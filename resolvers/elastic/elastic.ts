@@ -177,7 +177,7 @@ async function newestLine(
     { method: "POST", path, query: searchOptions, body: JSON.stringify(body) },
     signal,
   );
-  const answer = cutAnswer(text);
+  const answer = cutAnswer(text, profile.firstSegments);
   if (answer.shards.failed > 0 || answer.timedOut)
     throw new BackendError(backend, "partial", "the newest line");
   const sort = answer.hits[0]?.sort;

@@ -10,6 +10,8 @@ export interface Hit {
   readonly sort: string | undefined;
   /** The document's JSON text. */
   readonly source: string;
+  /** The document reduced to the members that were asked for, as JSON text: enough to read a few names. */
+  readonly picked: string;
 }
 
 /** The parts of an answer that decide whether it is whole, and its hits in the answer's order. */
@@ -30,8 +32,13 @@ const closeBracket = 0x5d;
 const comma = 0x2c;
 const colon = 0x3a;
 
-/** @throws {SyntaxError} when the text is not an answer of `_search` */
-export function cutAnswer(latin1: string): Answer {
+/**
+ * `wanted` are first segments of names: `log` picks the members `log` and `log.level`.
+ * @throws {SyntaxError} when the text is not an answer of `_search`
+ */
+export function cutAnswer(latin1: string, wanted: ReadonlySet<string>): Answer {
+  const ascii = !beyondAscii.test(latin1);
+  const decode = (slice: string): string => (ascii ? slice : decodeUtf8(slice));
   let at = 0;
 
   function fail(): never {
@@ -151,16 +158,36 @@ export function cutAnswer(latin1: string): Answer {
   let shards: { total: number; failed: number } | undefined;
   let hits: Hit[] | undefined;
 
+  /** The members of the document at `at` that are wanted, which are parsed by the caller. */
+  function pick(): string {
+    let picked = "";
+    skipSpace();
+    eachMember((key) => {
+      const dot = key.indexOf(".");
+      const start = at;
+      skipValue();
+      // An escaped key is taken unread: parsing will tell its name.
+      if (wanted.has(dot < 0 ? key : key.slice(0, dot)) || key.includes("\\")) {
+        picked += `${picked === "" ? "" : ","}"${key}":${latin1.slice(start, at)}`;
+      }
+    });
+    return decode(`{${picked}}`);
+  }
   function readHit(): void {
     let index: string | undefined;
     let id: string | undefined;
     let sort: string | undefined;
     let source: string | undefined;
+    let picked = "";
     eachMember((key) => {
       if (key === "_index") index = text();
       else if (key === "_id") id = text();
-      else if (key === "_source") source = decode(slice());
-      else if (key === "sort") {
+      else if (key === "_source") {
+        skipSpace();
+        const start = at;
+        picked = pick();
+        source = decode(latin1.slice(start, at));
+      } else if (key === "sort") {
         let first = true;
         eachElement(() => {
           const value = slice();
@@ -170,7 +197,7 @@ export function cutAnswer(latin1: string): Answer {
       } else skipValue();
     });
     if (index === undefined || id === undefined || source === undefined) fail();
-    hits?.push({ index, id, sort, source });
+    hits?.push({ index, id, sort, source, picked });
   }
 
   eachMember((key) => {
@@ -197,6 +224,6 @@ export function cutAnswer(latin1: string): Answer {
 // biome-ignore lint/suspicious/noControlCharactersInRegex: it looks for bytes, not for text
 const beyondAscii = /[^\x00-\x7f]/;
 
-function decode(latin1: string): string {
+function decodeUtf8(latin1: string): string {
   return beyondAscii.test(latin1) ? Buffer.from(latin1, "latin1").toString("utf8") : latin1;
 }

@@ -19,6 +19,13 @@ import { compileWhere, parseWhere, WhereError } from "./where.ts";
 /** Hits of one search: large enough to be cheap, small enough not to stall other requests while it is cut. */
 const batch = { least: 100, most: 500, burst: 1_000 } as const;
 
+let queue: Promise<unknown> = Promise.resolve();
+/** Answers that arrive together are cut one to a turn of the event loop, so that none holds up other requests. */
+function turn(): Promise<unknown> {
+  queue = queue.then(() => new Promise((resolve) => setImmediate(resolve)));
+  return queue;
+}
+
 /** What a `date_nanos` field can hold. */
 const nanosEra = { from: 0n as Instant, to: 9_223_372_036_854_775_807n as Instant };
 
@@ -76,6 +83,7 @@ function createReader(
   const wall = source.where === undefined ? undefined : refuseWall(() => parseWhere(source.where ?? ""));
   let documents = 0;
   let keptOfRead = 1;
+  let firstSegments: ReadonlySet<string> = new Set();
 
   /** The lines of `[from, to]` that one search of at most `size` hits completes. */
   async function read(from: Instant, to: Instant, size: number): Promise<Page> {
@@ -118,7 +126,8 @@ function createReader(
     if (answer.hits.length < asked)
       return { lines: keep(plan, answer.hits, instants, from, to), rest: undefined };
     const last = floorToMilli(instants.at(-1) ?? from);
-    const cut = instants.findIndex((instant) => floorToMilli(instant) === last);
+    let cut = instants.length - 1;
+    while (cut > 0 && floorToMilli(instants[cut - 1] ?? last) === last) cut--;
     if (cut > 0) {
       const lines = keep(plan, answer.hits.slice(0, cut), instants.slice(0, cut), from, to);
       keptOfRead = Math.max(0.02, (lines.length + 1) / (cut + 1));
@@ -170,7 +179,7 @@ function createReader(
           },
           signal,
         );
-        answer = whole(text);
+        answer = await whole(text);
       }
     } finally {
       const { scrollId } = answer;
@@ -196,10 +205,12 @@ function createReader(
   }
 
   /** An answer that is complete, or an error. */
-  function whole(text: string): Answer {
+  async function whole(text: string): Promise<Answer> {
+    await turn();
+
     let answer: Answer;
     try {
-      answer = cutAnswer(text);
+      answer = cutAnswer(text, firstSegments);
     } catch (cause) {
       throw new BackendError(
         backend,
@@ -246,6 +257,7 @@ function createReader(
 
   async function planSearch(knowledge: Knowledge): Promise<Plan> {
     const profile = catalog.profile(source, knowledge);
+    firstSegments = profile.firstSegments;
     const product = await door.product(signal);
     const compiled = compileFilter(query.filter, knowledge, profile, product);
     const walled = wall === undefined ? all : compileWall(knowledge);
@@ -357,7 +369,7 @@ function sortedInstant(backend: string, hit: Hit, nanos: boolean): Instant {
 }
 
 function readLine(backend: string, hit: Hit, time: Instant, sourceId: string, profile: LogProfile): LogLine {
-  let document = parseDocument(backend, hit, undefined);
+  let document = parseDocument(backend, hit, hit.picked, undefined);
   const first = (names: readonly string[]): string | undefined => {
     for (const name of names) {
       let numeric = false;
@@ -367,7 +379,7 @@ function readLine(backend: string, hit: Hit, time: Instant, sourceId: string, pr
       });
       if (numeric) {
         // A number is shown as the document spells it, which its value no longer tells.
-        document = parseDocument(backend, hit, spelledNumbers);
+        document = parseDocument(backend, hit, hit.source, spelledNumbers);
         text = readName(document, name, String);
       }
       if (text !== undefined) return text;
@@ -390,9 +402,14 @@ function readLine(backend: string, hit: Hit, time: Instant, sourceId: string, pr
 type Reviver = (key: string, value: unknown, context: { readonly source?: string }) => unknown;
 const spelledNumbers: Reviver = (_, value, { source }) => (typeof value === "number" ? source : value);
 
-function parseDocument(backend: string, hit: Hit, reviver: Reviver | undefined): Record<string, unknown> {
+function parseDocument(
+  backend: string,
+  hit: Hit,
+  text: string,
+  reviver: Reviver | undefined,
+): Record<string, unknown> {
   try {
-    return JSON.parse(hit.source, reviver as Parameters<typeof JSON.parse>[1]);
+    return JSON.parse(text, reviver as Parameters<typeof JSON.parse>[1]);
   } catch (cause) {
     throw new BackendError(backend, "malformed", `document ${hit.id} of ${hit.index} is not JSON`, cause);
   }
@@ -401,6 +418,12 @@ function parseDocument(backend: string, hit: Hit, reviver: Reviver | undefined):
 /** The contract's order: time, source, id, by UTF-16 code unit. */
 export function sortLines(lines: LogLine[], order: "asc" | "desc"): LogLine[] {
   const direction = order === "asc" ? 1 : -1;
+  // The source sorts by time; only lines of one instant may still be out of order.
+  const strict = lines.every((line, at) => {
+    const before = lines[at - 1];
+    return before === undefined || (order === "asc" ? before.time < line.time : before.time > line.time);
+  });
+  if (strict) return lines;
   const less = (a: LogLine, b: LogLine): boolean =>
     a.time !== b.time
       ? a.time < b.time

@@ -20,12 +20,17 @@ const schema = z.strictObject({
   }),
 });
 
-export type LogProfile = z.infer<typeof schema>["logs"] & { readonly name: string };
+export type LogProfile = z.infer<typeof schema>["logs"] & {
+  readonly name: string;
+  /** The keys of a document under which its line fields can stand. */
+  readonly firstSegments: ReadonlySet<string>;
+};
 
 /** @throws {ZodError} @throws {YAMLParseError} */
 export function readProfile(text: string): LogProfile {
   const { name, logs } = schema.parse(parse(text));
-  return { name, ...logs };
+  const fields = [logs.message, logs.severity, logs.hostname, logs.group].flat();
+  return { name, ...logs, firstSegments: new Set(fields.map((field) => field.split(".", 1)[0] ?? field)) };
 }
 
 const folder = new URL("profiles/", import.meta.url);

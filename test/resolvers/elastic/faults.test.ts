@@ -104,7 +104,7 @@ describe("a source that fails", () => {
       (r) =>
         sendJson(
           r,
-          '{"timed_out":false,"_shards":{"total":1,"failed":0},"hits":{"hits":[{"_index":"logs-1","_id":"a","_source":{"a":tru},"sort":[1]}]}}',
+          '{"timed_out":false,"_shards":{"total":1,"failed":0},"hits":{"hits":[{"_index":"logs-1","_id":"a","_source":{"message":tru},"sort":[1]}]}}',
         ),
     ],
     ["400", "rejected", (r) => sendJson(r, { error: "secret" }, 400)],

@@ -19,6 +19,8 @@ import {
   Unprocessable,
 } from "./errors.ts";
 import type { Endpoint, Rows } from "./operations/operation.ts";
+import { createRouter, type Route } from "./operations/router.ts";
+import { abandon, ClientGone, readHead, startWork, type Work } from "./operations/work.ts";
 import type { Sites } from "./sites.ts";
 import type { Telemetry } from "./telemetry.ts";
 import type { Instant, Millis } from "./time.ts";
@@ -61,8 +63,14 @@ interface Exchange {
 interface Answer {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
-  /** Chunks throw when the answer breaks off. Whoever holds them must begin to read them. */
-  readonly body: string | AsyncGenerator<string, void, void>;
+  readonly body: string | Chunks;
+}
+/** A streamed body. Reading throws when the answer breaks off. Whoever is handed one must begin to read it. */
+interface Chunks {
+  readonly next: () => Promise<IteratorResult<string, void>>;
+  readonly leave: () => Promise<void>;
+  /** Aborted when there is no more point in writing, also while nothing is being read. */
+  readonly signal: AbortSignal;
 }
 
 /** What the log and the metrics tell of a request; filled in as far as it gets. */
@@ -71,20 +79,11 @@ interface Trail {
   user: string | undefined;
 }
 
-/** The client left: no answer, no error in the log. */
-class ClientGone extends Error {
-  override readonly name = "ClientGone";
-}
-
 const jsonType = { "Content-Type": "application/json; charset=utf-8" };
 const textType = { "Content-Type": "text/plain; charset=utf-8" };
 
 /** The read API's; the front-end error intake has its own. */
 const bodyLimitBytes = 1_048_576;
-
-// Answers up to here are completed before the status is sent, so that a late failure is still a 500.
-const completedRows = 1_000;
-const completedChars = 4 * 1_048_576;
 
 // The GraphQL interface takes its place.
 const placeholder = async () => (await import("graphql")).buildSchema("type Query { readout: String }");
@@ -182,7 +181,11 @@ export function createServer(options: ServerOptions): Server {
       streaming = true;
       streams += 1;
       telemetry.streams.opened();
-      return { status: 200, headers: jsonType, body: stream(head.texts, rows, work, finish, end) };
+      return {
+        status: 200,
+        headers: jsonType,
+        body: chunksOf(stream(head.texts, rows, work, finish, end), work.signal),
+      };
     } catch (error) {
       throw work.signal.aborted ? work.signal.reason : error;
     } finally {
@@ -340,49 +343,6 @@ function overloaded(reason: string): BackendError {
   return new BackendError("readout", "overloaded", reason);
 }
 
-// ---- Routes -------------------------------------------------------------------------------------------------
-
-interface Route {
-  readonly endpoint: Endpoint;
-  readonly parameters: Readonly<Record<string, string>>;
-}
-
-/** Matches raw segments and decodes afterwards, so that a parameter may hold `%2F`. */
-function createRouter(operations: readonly Endpoint[]): (method: string, path: string) => Route | undefined {
-  const routes = operations.map((endpoint) => ({ endpoint, pattern: endpoint.path.split("/") }));
-  return (method, path) => {
-    const segments = path.split("/");
-    for (const { endpoint, pattern } of routes) {
-      if (endpoint.method !== method || pattern.length !== segments.length) continue;
-      const parameters = bindParameters(pattern, segments);
-      if (parameters !== undefined) return { endpoint, parameters };
-    }
-    return undefined;
-  };
-}
-
-function bindParameters(
-  pattern: readonly string[],
-  segments: readonly string[],
-): Readonly<Record<string, string>> | undefined {
-  const parameters: Record<string, string> = {};
-  for (const [index, part] of pattern.entries()) {
-    const segment = segments[index] ?? "";
-    const name = /^\{(.+)\}$/.exec(part)?.[1];
-    if (name === undefined) {
-      if (part !== segment) return undefined;
-      continue;
-    }
-    if (segment === "") return undefined;
-    try {
-      parameters[name] = decodeURIComponent(segment);
-    } catch {
-      return undefined;
-    }
-  }
-  return parameters;
-}
-
 // ---- Requests -----------------------------------------------------------------------------------------------
 
 interface NodeContext {
@@ -468,71 +428,6 @@ async function readJson(exchange: Exchange): Promise<unknown> {
   }
 }
 
-// ---- Work under way -----------------------------------------------------------------------------------------
-
-/** The life of one request: it is given up when the client leaves or the deadline passes. */
-interface Work {
-  readonly signal: AbortSignal;
-  /** The promise, or the signal's reason as soon as it aborts, even when the work ignores the signal. */
-  readonly wait: <T>(promise: Promise<T>) => Promise<T>;
-  /** A streamed answer has got on: from then on the deadline is for each step, as a slow client is no failure. */
-  readonly progressed: () => void;
-  readonly end: () => void;
-}
-
-function startWork(gone: AbortSignal, deadline: Millis): Work {
-  const control = new AbortController();
-  const { signal } = control;
-  const timer = setTimeout(
-    () => control.abort(new BackendError("readout", "timeout", `the deadline of ${deadline} ms has passed`)),
-    deadline,
-  );
-  const leave = () => control.abort(new ClientGone());
-  if (gone.aborted) leave();
-  else gone.addEventListener("abort", leave, { once: true });
-  return {
-    signal,
-    wait: (promise) =>
-      new Promise((resolve, reject) => {
-        const stop = () => reject(signal.reason);
-        if (signal.aborted) stop();
-        signal.addEventListener("abort", stop, { once: true });
-        const over = () => signal.removeEventListener("abort", stop);
-        promise.then(resolve, reject).finally(over);
-      }),
-    progressed: () => timer.refresh(),
-    end: () => {
-      clearTimeout(timer);
-      gone.removeEventListener("abort", leave);
-    },
-  };
-}
-
-/** Reads an answer as far as it is completed before its status is sent. */
-async function readHead(rows: AsyncIterator<Rows>, work: Work): Promise<{ texts: string[]; done: boolean }> {
-  const texts: string[] = [];
-  let count = 0;
-  let size = 0;
-  try {
-    while (count <= completedRows && size <= completedChars) {
-      const next = await work.wait(rows.next());
-      if (next.done === true) return { texts, done: true };
-      texts.push(next.value.text);
-      count += next.value.count;
-      size += next.value.text.length;
-    }
-    return { texts, done: false };
-  } catch (error) {
-    abandon(rows);
-    throw error;
-  }
-}
-
-/** Ends an iteration without waiting for it: its source may be what hangs. */
-function abandon(rows: AsyncIterator<Rows>): void {
-  rows.return?.().catch(() => {});
-}
-
 // ---- Answers ------------------------------------------------------------------------------------------------
 
 /** The one place where a failure becomes a status and a body. */
@@ -595,14 +490,13 @@ async function write(
     response.req.resume();
     return;
   }
+  const { next, leave, signal } = answer.body;
   try {
-    let started = false;
-    for await (const chunk of answer.body) {
-      if (response.destroyed) return;
-      if (!started) response.writeHead(answer.status, headers);
-      started = true;
+    for (let chunk = await next(); chunk.done !== true; chunk = await next()) {
+      if (response.destroyed) return await leave();
+      if (!response.headersSent) response.writeHead(answer.status, headers);
       // Even a client that keeps up must not keep the event loop: others are waiting for it.
-      await (response.write(chunk) ? nextTurn() : drained(response));
+      await (response.write(chunk.value) ? nextTurn() : drained(response, signal));
     }
     response.end();
   } catch {
@@ -612,17 +506,26 @@ async function write(
   }
 }
 
-/** Resolves when more can be written, or when nobody reads any more. */
-function drained(response: ServerResponse): Promise<void> {
+/** Resolves when more can be written, when nobody reads any more, or when the work has been given up. */
+function drained(response: ServerResponse, signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     const over = () => {
       response.off("drain", over);
       response.off("close", over);
+      signal.removeEventListener("abort", over);
       resolve();
     };
     response.once("drain", over);
     response.once("close", over);
+    signal.addEventListener("abort", over, { once: true });
   });
+}
+
+function chunksOf(chunks: AsyncGenerator<string, void, void>, signal: AbortSignal): Chunks {
+  const leave = async () => {
+    await chunks.return();
+  };
+  return { next: () => chunks.next(), leave, signal };
 }
 
 function toResponse(answer: Answer, exchange: Exchange, { Response, ReadableStream }: FetchApi): Response {
@@ -636,9 +539,7 @@ function toResponse(answer: Answer, exchange: Exchange, { Response, ReadableStre
       if (next.done === true) controller.close();
       else controller.enqueue(encoder.encode(next.value));
     },
-    cancel: async () => {
-      await body.return();
-    },
+    cancel: () => body.leave(),
   });
   return new Response(source, { status, headers });
 }

@@ -5,15 +5,18 @@ import { BackendError, ConfigError } from "../../src/errors.ts";
 import type { IO, LogSource } from "../../src/store.ts";
 import type { Millis } from "../../src/time.ts";
 import { type Door, orAborted } from "./door.ts";
-import { encodePattern } from "./logs.ts";
 import { findField, type Knowledge, opaqueKnowledge, readKnowledge } from "./mapping.ts";
 import { type LogProfile, profiles, readProfile } from "./profile.ts";
+import { encodePattern } from "./query.ts";
 
 export interface Catalog {
   /** What the mappings of a pattern say; served stale while a fresh copy is fetched. @throws {BackendError} */
   knowledge(pattern: string, signal: AbortSignal): Promise<Knowledge>;
   /** Reads the mappings again, once for all who ask at the same time. @throws {BackendError} */
   refresh(pattern: string, signal: AbortSignal): Promise<Knowledge>;
+  /** Some aliases reach another number of shards than their indices have: not a sign of news once it was looked at. */
+  accept(pattern: string, shards: number): void;
+  accepted(pattern: string): number | undefined;
   /** The layout of a source; `auto` is decided by the mappings. */
   profile(source: LogSource, knowledge: Knowledge): LogProfile;
 }
@@ -27,6 +30,7 @@ const backOff: Millis = 1_000;
 export function createCatalog(backend: string, door: Door, io: IO): Catalog {
   const failures = new Map<string, { readonly at: number; readonly error: unknown }>();
   const own = new Map<string, LogProfile>();
+  const accepted = new Map<string, number>();
   const cache = new LRUCache<string, Knowledge>({
     max: 1_000,
     ttl: fresh,
@@ -79,6 +83,8 @@ export function createCatalog(backend: string, door: Door, io: IO): Catalog {
   return {
     knowledge: (pattern, signal) => fetch(pattern, signal, false),
     refresh: (pattern, signal) => fetch(pattern, signal, true),
+    accept: (pattern, shards) => void accepted.set(pattern, shards),
+    accepted: (pattern) => accepted.get(pattern),
     profile(source, knowledge) {
       if (source.profile === "auto") return detect(knowledge) ?? fallback();
       const known = profiles.get(source.profile) ?? own.get(source.profile);

@@ -1,11 +1,8 @@
 // The one narrow door to Elasticsearch and OpenSearch: a request in, the raw bytes of a whole answer out. Behind it
 // stand the two official clients; which one is decided by asking the server, because each refuses the other's.
 import { gunzipSync, inflateSync } from "node:zlib";
-import { Client as ElasticClient, type ClientOptions as ElasticOptions } from "@elastic/elasticsearch";
-import {
-  Client as OpenSearchClient,
-  type ClientOptions as OpenSearchOptions,
-} from "@opensearch-project/opensearch";
+import type { ClientOptions as ElasticOptions } from "@elastic/elasticsearch";
+import type { ClientOptions as OpenSearchOptions } from "@opensearch-project/opensearch";
 import { z } from "zod";
 import { BackendError } from "../../src/errors.ts";
 import type { IO } from "../../src/store.ts";
@@ -49,19 +46,28 @@ interface Raw {
   readonly headers: Readonly<Record<string, unknown>>;
   readonly text: string;
 }
-type Transport = (request: Request, signal: AbortSignal) => Promise<Raw>;
+interface Transport {
+  readonly send: (request: Request, signal: AbortSignal) => Promise<Raw>;
+  readonly close: () => Promise<void>;
+}
 
 export function openDoor(backend: string, settings: DoorSettings, io: IO): Door {
   const guard = createGuard(backend, settings, io);
-  const clients = { Elasticsearch: elasticTransport(settings), OpenSearch: openSearchTransport(settings) };
+  const opened = new Map<Product["name"], Promise<Transport>>();
+
+  /** Each client costs some 10 MB and a tenth of a second of loading, so only the one that is needed is loaded. */
+  function client(name: Product["name"]): Promise<Transport> {
+    const known = opened.get(name);
+    if (known !== undefined) return known;
+    const loading = name === "Elasticsearch" ? elasticTransport(settings) : openSearchTransport(settings);
+    opened.set(name, loading);
+    return loading;
+  }
   let known: Promise<Product> | undefined;
 
   async function probe(signal: AbortSignal): Promise<Product> {
     return guard.run(true, signal, async (limited) => {
-      // OpenSearch's client asks without conditions; the answer says who is there.
-      const root = await clients.OpenSearch.send({ method: "GET", path: "/" }, limited).catch((cause) => {
-        throw toBackendError(backend, cause);
-      });
+      const root = await askRoot(limited);
       if (root.status === 401) throw failed(backend, root);
       const elastic = root.headers["x-elastic-product"] === "Elasticsearch";
       const version = rootSchema.safeParse(root.status === 200 ? JSON.parse(root.text) : undefined).data
@@ -70,13 +76,25 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
       if (version !== undefined) return describeProduct(name, version.number);
       if (root.status >= 500 || root.status === 429) throw failed(backend, root);
       // `GET /` may be refused to a restricted user, and some distributions lack it: the node tells as well.
-      const nodes = await clients[name].send(
+      const nodes = await (await client(name)).send(
         { method: "GET", path: "/_nodes/_local", query: { filter_path: "nodes.*.version" } },
         limited,
       );
       const parsed = nodesSchema.safeParse(nodes.status === 200 ? JSON.parse(nodes.text) : undefined).data;
       return describeProduct(name, Object.values(parsed?.nodes ?? {})[0]?.version ?? "unknown");
     });
+  }
+
+  /** Elasticsearch's client refuses the good answers of others, which OpenSearch's client then asks for again. */
+  async function askRoot(signal: AbortSignal): Promise<Raw> {
+    const request = { method: "GET", path: "/" } as const;
+    try {
+      return await (await client("Elasticsearch")).send(request, signal);
+    } catch (cause) {
+      if (!(cause instanceof Error) || cause.name !== "ProductNotSupportedError")
+        throw toBackendError(backend, cause);
+      return (await client("OpenSearch")).send(request, signal);
+    }
   }
 
   async function product(signal: AbortSignal): Promise<Product> {
@@ -91,7 +109,7 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
   async function send(request: Request, signal: AbortSignal): Promise<string> {
     const { name } = await product(signal);
     return guard.run(request.method !== "DELETE", signal, async (limited) => {
-      const raw = await clients[name].send(request, limited);
+      const raw = await (await client(name)).send(request, limited);
       if (raw.status >= 300) throw failed(backend, raw);
       return raw.text;
     });
@@ -110,7 +128,7 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
     product,
     probe,
     async close() {
-      await Promise.all(Object.values(clients).map((client) => client.close()));
+      await Promise.all([...opened.values()].map(async (transport) => (await transport).close()));
     },
   };
 }
@@ -148,7 +166,8 @@ function failed(backend: string, { status, text }: Raw): BackendError {
   return new BackendError(backend, failure, `status ${status}: ${text.slice(0, 2_000)}`);
 }
 
-function elasticTransport(settings: DoorSettings): { send: Transport; close: () => Promise<void> } {
+async function elasticTransport(settings: DoorSettings): Promise<Transport> {
+  const { Client } = await import("@elastic/elasticsearch");
   const { auth, tls } = settings;
   const options: ElasticOptions = {
     nodes: [...settings.nodes],
@@ -162,7 +181,7 @@ function elasticTransport(settings: DoorSettings): { send: Transport; close: () 
       "apiKey" in auth ? { apiKey: auth.apiKey } : "bearer" in auth ? { bearer: auth.bearer } : { ...auth };
   }
   if (tls !== undefined) options.tls = definedOnly(tls);
-  const client = new ElasticClient(options);
+  const client = new Client(options);
   return {
     async send(request, signal) {
       const result = await client.transport.request(params(request), {
@@ -178,7 +197,8 @@ function elasticTransport(settings: DoorSettings): { send: Transport; close: () 
   };
 }
 
-function openSearchTransport(settings: DoorSettings): { send: Transport; close: () => Promise<void> } {
+async function openSearchTransport(settings: DoorSettings): Promise<Transport> {
+  const { Client } = await import("@opensearch-project/opensearch");
   const { auth, tls } = settings;
   const headers: Record<string, string> = { ...settings.headers };
   if (auth !== undefined && "apiKey" in auth) headers.authorization = `ApiKey ${auth.apiKey}`;
@@ -191,7 +211,7 @@ function openSearchTransport(settings: DoorSettings): { send: Transport; close: 
   };
   if (auth !== undefined && "username" in auth) options.auth = { ...auth };
   if (tls !== undefined) options.ssl = definedOnly(tls);
-  const client = new OpenSearchClient(options);
+  const client = new Client(options);
   return {
     async send(request, signal) {
       signal.throwIfAborted();

@@ -7,10 +7,11 @@ import { guardDefaults } from "../http.ts";
 import { type Catalog, createCatalog, detect } from "./catalog.ts";
 import { type Door, type DoorSettings, openDoor } from "./door.ts";
 import { cutAnswer } from "./hits.ts";
-import { createLogStore, encodePattern, searchOptions } from "./logs.ts";
+import { createLogStore } from "./logs.ts";
 import { findField, type IndexGroup, type Knowledge } from "./mapping.ts";
 import type { Product } from "./product.ts";
 import type { LogProfile } from "./profile.ts";
+import { encodePattern, searchOptions } from "./query.ts";
 import { compileWhere, parseWhere, WhereError } from "./where.ts";
 
 const url = z.url({ protocol: /^https?$/, error: "expected an http:// or https:// address" });

@@ -6,18 +6,25 @@ import { BackendError, Refused } from "../../src/errors.ts";
 import { matches } from "../../src/logql/matches.ts";
 import { type LogLine, severityOf } from "../../src/model.ts";
 import type { LogQuery, LogSource, LogStore } from "../../src/store.ts";
-import { floorToMilli, fromMillis, type Instant, nanosPerMilli, printNanos } from "../../src/time.ts";
+import {
+  floorToMilli,
+  fromMillis,
+  type Instant,
+  nanosPerMilli,
+  printNanos,
+  type TimeRange,
+} from "../../src/time.ts";
 import type { Catalog } from "./catalog.ts";
 import type { Door } from "./door.ts";
 import { compileFilter, guard } from "./filter.ts";
 import { type Answer, cutAnswer, type Hit } from "./hits.ts";
 import type { Knowledge } from "./mapping.ts";
 import { type LogProfile, readName } from "./profile.ts";
-import { all, every, type Query } from "./query.ts";
+import { all, encodePattern, every, type Query, searchOptions } from "./query.ts";
 import { compileWhere, parseWhere, WhereError } from "./where.ts";
 
 /** Hits of one search: large enough to be cheap, small enough not to stall other requests while it is cut. */
-const batch = { least: 100, most: 500, burst: 1_000 } as const;
+const batch = { least: 100, most: 512, burst: 1_000 } as const;
 
 let queue: Promise<unknown> = Promise.resolve();
 /** Answers that arrive together are cut one to a turn of the event loop, so that none holds up other requests. */
@@ -47,16 +54,16 @@ export function createLogStore(backend: string, door: Door, catalog: Catalog): L
     const limited = AbortSignal.any([signal, leaving.signal]);
     const reader = createReader(backend, door, catalog, source, query, limited);
     let kept = 0;
-    let pending: Promise<Page> | undefined = reader.read(query.range.from, query.range.to, query.wanted + 1);
+    let pending: Promise<Page> | undefined = reader.read(query.range.from, query.range.to);
     try {
       while (pending !== undefined) {
         const page: Page = await pending;
         kept += page.lines.length;
         // The next search runs while the caller works on this batch, but only if it will surely be wanted.
         const next = page.rest;
-        pending = next && kept <= query.wanted ? reader.read(next.from, next.to, next.size) : undefined;
+        pending = next && kept <= query.wanted ? reader.read(next.from, next.to) : undefined;
         if (page.lines.length > 0) yield page.lines;
-        if (next !== undefined) pending ??= reader.read(next.from, next.to, next.size);
+        if (next !== undefined) pending ??= reader.read(next.from, next.to);
       }
     } finally {
       pending?.catch(() => undefined);
@@ -68,7 +75,7 @@ export function createLogStore(backend: string, door: Door, catalog: Catalog): L
 interface Page {
   /** Whole milliseconds, in the query's order. */
   readonly lines: readonly LogLine[];
-  readonly rest: { readonly from: Instant; readonly to: Instant; readonly size: number } | undefined;
+  readonly rest: TimeRange | undefined;
 }
 
 function createReader(
@@ -82,25 +89,34 @@ function createReader(
   const path = `/${encodePattern(source.index)}/_search`;
   const wall = source.where === undefined ? undefined : refuseWall(() => parseWhere(source.where ?? ""));
   let documents = 0;
+  let kept = 0;
   let keptOfRead = 1;
   let firstSegments: ReadonlySet<string> = new Set();
 
-  /** The lines of `[from, to]` that one search of at most `size` hits completes. */
-  async function read(from: Instant, to: Instant, size: number): Promise<Page> {
+  /**
+   * Hits to ask for. One line beyond what is wanted shows that the last millisecond has ended, and one hit of each
+   * search is held back, so what is missing is parted evenly: no search runs for the last two lines.
+   */
+  function nextSize(): number {
+    const missing = Math.max(1, Math.ceil((query.wanted + 1 - kept) / keptOfRead));
+    const searches = Math.ceil(missing / (batch.most - 1));
+    const size = Math.ceil(missing / searches) + (kept === 0 && searches === 1 ? 0 : 1);
+    return keptOfRead < 1 ? Math.max(batch.least, size) : size;
+  }
+
+  /** The lines of `[from, to]` that one search completes. */
+  async function read(from: Instant, to: Instant, size = nextSize()): Promise<Page> {
     for (let attempt = 0; ; attempt++) {
       const knowledge = await catalog.knowledge(source.index, signal);
       const plan = await planSearch(knowledge);
-      const hits = Math.max(1, Math.min(size, batch.burst));
-      const answer = await search(path, {
-        ...plan.body(from, to),
-        size: Math.min(hits, size > batch.most ? batch.most : hits),
-      });
-      if (isStale(knowledge, answer)) {
+      const answer = await search(path, { ...plan.body(from, to), size });
+      if (isStale(knowledge, answer, catalog.accepted(source.index))) {
         // Documents from an index that the mapping did not know: compile again with it.
         if (attempt < 2) {
           await catalog.refresh(source.index, signal);
           continue;
         }
+        catalog.accept(source.index, answer.shards.total);
         if (answer.hits.some((hit) => !knowledge.indices.has(hit.index))) {
           throw new BackendError(
             backend,
@@ -120,32 +136,33 @@ function createReader(
     to: Instant,
     size: number,
   ): Promise<Page> {
-    const asked = Math.min(size, batch.most);
     count(answer.hits.length);
     const instants = answer.hits.map((hit) => plan.instantOf(hit));
-    if (answer.hits.length < asked)
+    if (answer.hits.length < size) {
       return { lines: keep(plan, answer.hits, instants, from, to), rest: undefined };
+    }
     const last = floorToMilli(instants.at(-1) ?? from);
     let cut = instants.length - 1;
     while (cut > 0 && floorToMilli(instants[cut - 1] ?? last) === last) cut--;
     if (cut > 0) {
       const lines = keep(plan, answer.hits.slice(0, cut), instants.slice(0, cut), from, to);
-      keptOfRead = Math.max(0.02, (lines.length + 1) / (cut + 1));
-      const size = Math.min(batch.most, Math.max(batch.least, Math.ceil(query.wanted / keptOfRead)));
-      return { lines, rest: beyond(last, from, to, size, true) };
+      kept += lines.length;
+      keptOfRead = plan.exact ? 1 : Math.max(0.02, (lines.length + 1) / (cut + 1));
+      return { lines, rest: beyond(last, from, to, true) };
     }
-    if (asked < batch.most) return read(from, to, batch.most);
+    if (size < batch.most) return read(from, to, batch.most);
     const lines = await readBurst(plan, last, from, to);
-    return { lines, rest: beyond(last, from, to, batch.most, false) };
+    kept += lines.length;
+    return { lines, rest: beyond(last, from, to, false) };
   }
 
   /** What is left of a range once everything before (in the query's order) a millisecond is done. */
-  function beyond(milli: Instant, from: Instant, to: Instant, size: number, itself: boolean): Page["rest"] {
+  function beyond(milli: Instant, from: Instant, to: Instant, itself: boolean): Page["rest"] {
     const end = (milli + nanosPerMilli - 1n) as Instant;
     const rest =
       query.order === "asc"
-        ? { from: itself ? max(from, milli) : ((end + 1n) as Instant), to, size }
-        : { from, to: itself ? min(to, end) : ((milli - 1n) as Instant), size };
+        ? { from: itself ? max(from, milli) : ((end + 1n) as Instant), to }
+        : { from, to: itself ? min(to, end) : ((milli - 1n) as Instant) };
     return rest.from > rest.to ? undefined : rest;
   }
 
@@ -315,7 +332,7 @@ function createReader(
     }
   }
 
-  return { read };
+  return { read: (from: Instant, to: Instant) => read(from, to) };
 }
 
 interface Plan {
@@ -323,21 +340,6 @@ interface Plan {
   readonly exact: boolean;
   readonly instantOf: (hit: Hit) => Instant;
   readonly body: (from: Instant, to: Instant, scrolled?: boolean) => object;
-}
-
-export const searchOptions = {
-  allow_partial_search_results: "false",
-  ignore_unavailable: "true",
-  allow_no_indices: "true",
-  expand_wildcards: "open",
-} as const;
-
-/** Each part of a comma list is encoded; wildcards and date math stay as the server reads them. */
-export function encodePattern(index: string): string {
-  return index
-    .split(",")
-    .map((part) => encodeURIComponent(part.trim()).replaceAll("%2A", "*"))
-    .join(",");
 }
 
 function unsupported(backend: string, feature: string): Refused<"not_supported_by_backend"> {
@@ -348,11 +350,11 @@ function unsupported(backend: string, feature: string): Refused<"not_supported_b
 }
 
 /** A search that reached an index we do not know may have been compiled, sorted or walled wrongly for it. */
-function isStale(knowledge: Knowledge, answer: Answer): boolean {
+function isStale(knowledge: Knowledge, answer: Answer, accepted: number | undefined): boolean {
   if (knowledge.opaque) return false;
-  return (
-    answer.shards.total !== knowledge.shards || answer.hits.some((hit) => !knowledge.indices.has(hit.index))
-  );
+  const { total } = answer.shards;
+  const grown = total !== knowledge.shards && total !== accepted;
+  return grown || answer.hits.some((hit) => !knowledge.indices.has(hit.index));
 }
 
 function timeRange(field: string, from: Instant, to: Instant, nanos: boolean): Query {

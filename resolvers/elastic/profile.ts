@@ -46,52 +46,56 @@ export const profiles: ReadonlyMap<string, LogProfile> = new Map(
 
 type Json = { readonly [key: string]: unknown };
 
+/** Every way to read a dotted name as keys, the longest first key before others: `a.b` is ["a.b"], then ["a", "b"]. */
+function splits(name: string): readonly (readonly string[])[] {
+  const known = splitsOf.get(name);
+  if (known !== undefined) return known;
+  const ways: string[][] = [];
+  const segments = name.split(".");
+  for (let mask = 0; mask < 1 << (segments.length - 1); mask++) {
+    const keys = [segments[0] ?? ""];
+    for (const [at, segment] of segments.slice(1).entries()) {
+      // The lowest bit parts the last two segments, so that a rising mask shortens the first key last.
+      if ((mask & (1 << (segments.length - 2 - at))) === 0) keys.push(`${keys.pop()}.${segment}`);
+      else keys.push(segment);
+    }
+    ways.push(keys);
+  }
+  splitsOf.set(name, ways);
+  return ways;
+}
+const splitsOf = new Map<string, readonly (readonly string[])[]>();
+
 /**
  * The text at a dotted name of a document: the first element of an array, a number as its digits. Undefined where
- * there is nothing, or an object. Every split of the name into keys is tried, the longest first key before others.
+ * there is nothing, or an object.
  */
 export function readName(
   document: Json,
   name: string,
   numberText: (value: number) => string,
 ): string | undefined {
-  const value = find(document, name.split("."), 0);
-  return scalarText(value, numberText);
+  for (const keys of splits(name)) {
+    const value = find(document, keys, 0);
+    if (typeof value === "string") return value;
+    if (typeof value === "number") return numberText(value);
+    if (typeof value === "boolean") return String(value);
+  }
+  return undefined;
 }
 
-function find(value: unknown, segments: readonly string[], from: number): unknown {
-  if (from === segments.length) return Array.isArray(value) ? firstScalar(value) : value;
+/** The first scalar at the keys, in the document's order. */
+function find(value: unknown, keys: readonly string[], from: number): unknown {
+  if (typeof value !== "object" || value === null) return from === keys.length ? value : undefined;
   if (Array.isArray(value)) {
     for (const element of value) {
-      const found = find(element, segments, from);
-      if (isScalar(found)) return found;
+      const found = find(element, keys, from);
+      if (found !== undefined && found !== null) return found;
     }
     return undefined;
   }
-  if (typeof value !== "object" || value === null) return undefined;
-  for (let to = segments.length; to > from; to--) {
-    const key = segments.slice(from, to).join(".");
-    if (!Object.hasOwn(value, key)) continue;
-    const found = find((value as Json)[key], segments, to);
-    if (isScalar(found)) return found;
-  }
-  return undefined;
-}
-
-function firstScalar(values: readonly unknown[]): unknown {
-  for (const value of values) {
-    const found = Array.isArray(value) ? firstScalar(value) : value;
-    if (isScalar(found)) return found;
-  }
-  return undefined;
-}
-
-function isScalar(value: unknown): boolean {
-  return value !== undefined && value !== null && typeof value !== "object";
-}
-
-function scalarText(value: unknown, numberText: (value: number) => string): string | undefined {
-  if (typeof value === "string") return value;
-  if (typeof value === "number") return numberText(value);
-  return typeof value === "boolean" ? String(value) : undefined;
+  const key = keys[from];
+  return key !== undefined && Object.hasOwn(value, key)
+    ? find((value as Json)[key], keys, from + 1)
+    : undefined;
 }

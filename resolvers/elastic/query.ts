@@ -48,3 +48,19 @@ export function weigh(query: Query): { clauses: number; depth: number } {
   }
   return { clauses, depth: depth + 1 };
 }
+
+/** What every search says: partial answers are errors, closed and missing indices are no indices. */
+export const searchOptions = {
+  allow_partial_search_results: "false",
+  ignore_unavailable: "true",
+  allow_no_indices: "true",
+  expand_wildcards: "open",
+} as const;
+
+/** Each part of a comma list is encoded; wildcards and date math stay as the server reads them. */
+export function encodePattern(index: string): string {
+  return index
+    .split(",")
+    .map((part) => encodeURIComponent(part.trim()).replaceAll("%2A", "*"))
+    .join(",");
+}

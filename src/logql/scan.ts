@@ -125,7 +125,8 @@ export function operatorAt(query: string, position: number): Operator | undefine
 // Rule 6 escapes the dot. A key may also hold what would end it, so the same backslash takes the meaning from those
 // characters, and from itself; before anything else it stands for itself, as it does inside quotes.
 const escapes = /\\([.\\ \t\n\r()"=:!<>])/g;
-const special = /[.\\ \t\n\r()"=:!<>]/g;
+// A `!` is plain before what makes it no operator: written plainly, `!_string` keeps the meaning of its suffix.
+const special = /[.\\ \t\n\r()"=:<>]|!(?![^=:])/g;
 
 function isEscapable(text: string, position: number): boolean {
   return position < text.length && meaningAt(text, position) !== 0;

@@ -240,7 +240,7 @@ describe("draining", () => {
     const { promise, resolve } = Promise.withResolvers<void>();
     const { server, port } = await start({ store: feed(1, () => promise).store });
     const idle = await raw(port, "");
-    const waiting = ask(port, linesBody());
+    const waiting = ask(port, linesBody({}, { per_page: 10_000 }));
     await delay(50);
     const closed = server.close(5_000);
     expect((await server.fetch("http://x/readyz")).status).toBe(503);
@@ -257,7 +257,7 @@ describe("draining", () => {
 
   test("breaks off what does not finish within the grace time", async () => {
     const { server, port } = await start({ store: feed(1, hang).store });
-    const waiting = ask(port, linesBody());
+    const waiting = ask(port, linesBody({}, { per_page: 10_000 }));
     await delay(50);
     const started = performance.now();
     const [closed, answer] = await Promise.allSettled([server.close(100), waiting]);

@@ -1,0 +1,172 @@
+// Who may import what, as data. The table is the design: changing it is a decision, not a repair.
+import { readdirSync, readFileSync } from "node:fs";
+import { dirname, join, matchesGlob, normalize, relative } from "node:path";
+import { describe, expect, test } from "vitest";
+
+const root = new URL("..", import.meta.url).pathname;
+
+/** First match wins. `*` within a segment. What a file imports from its own folder is its own business. */
+const allowed: readonly (readonly [file: string, imports: readonly string[]])[] = [
+  ["src/{time,errors}.ts", []],
+  ["src/model.ts", ["type src/time.ts"]],
+  ["src/logql/*", ["src/model.ts", "src/errors.ts"]],
+  ["src/store.ts", ["src/model.ts", "src/time.ts", "src/errors.ts", "src/logql/ast.ts"]],
+  ["src/{tracing,metrics}.ts", ["src/model.ts", "src/time.ts"]],
+  ["src/yaml.ts", ["src/errors.ts"]],
+  ["src/config.ts", ["src/errors.ts", "src/time.ts", "src/yaml.ts"]],
+  ["src/telemetry.ts", ["src/errors.ts", "src/time.ts", "type src/store.ts"]],
+  ["src/{sites,auth}.ts", ["src/store.ts", "type src/config.ts", "src/errors.ts", "src/time.ts"]],
+  [
+    "src/operations/*",
+    [
+      ...["src/store.ts", "src/sites.ts", "type src/config.ts", "src/logql/*", "src/tracing.ts"],
+      ...["src/metrics.ts", "src/model.ts", "src/time.ts", "src/errors.ts"],
+    ],
+  ],
+  [
+    "src/server.ts",
+    [
+      ...["src/operations/*", "src/auth.ts", "src/errors.ts", "src/telemetry.ts", "src/time.ts"],
+      ...["type src/config.ts", "type src/sites.ts"],
+    ],
+  ],
+  ["src/{graphql,links}.ts", ["src/operations/*", "src/auth.ts", "src/errors.ts", "src/telemetry.ts"]],
+  [
+    "src/{intake,spool}.ts",
+    ["type src/store.ts", "type src/config.ts", "src/errors.ts", "src/time.ts", "src/telemetry.ts"],
+  ],
+  ["src/cli/*", ["src/*", "src/operations/*", "src/logql/*", "resolvers/index.ts"]],
+  ["src/main.ts", ["**"]],
+  ["resolvers/index.ts", ["src/store.ts", "resolvers/*/*"]],
+  ["resolvers/http.ts", ["src/store.ts", "src/errors.ts", "src/time.ts"]],
+  [
+    "resolvers/*/*",
+    ["src/{store,model,time,errors,tracing,metrics,telemetry}.ts", "src/logql/*", "resolvers/http.ts"],
+  ],
+];
+
+/** Where each package belongs. */
+const packages: Readonly<Record<string, readonly string[]>> = {
+  "@elastic/elasticsearch": ["resolvers/elastic/*"],
+  "@opensearch-project/opensearch": ["resolvers/elastic/*"],
+  cockatiel: ["resolvers/http.ts"],
+  graphql: ["src/server.ts", "src/graphql.ts"],
+  "graphql-yoga": ["src/server.ts", "src/graphql.ts"],
+  "lru-cache": ["resolvers/*/*"],
+  pino: ["src/telemetry.ts"],
+  "prom-client": ["src/telemetry.ts"],
+  yaml: ["src/yaml.ts", "resolvers/elastic/profile.ts"],
+  zod: ["src/config.ts", "src/operations/*", "resolvers/*/*"],
+};
+
+interface Import {
+  readonly from: string;
+  /** A path in the project, or a package's name. */
+  readonly to: string;
+  readonly typeOnly: boolean;
+}
+
+const files = ["src", "resolvers"].flatMap((folder) =>
+  readdirSync(join(root, folder), { recursive: true, encoding: "utf8" })
+    .filter((file) => file.endsWith(".ts"))
+    .map((file) => `${folder}/${file}`),
+);
+const code = new Map(files.map((file) => [file, withoutComments(readFileSync(join(root, file), "utf8"))]));
+const imports = [...code].flatMap(([file, text]) => importsOf(file, text));
+const own = imports.filter(({ to }) => files.includes(to));
+
+function importsOf(from: string, text: string): Import[] {
+  const found: Import[] = [];
+  const statements = /^(?:import|export)\s+(type\s)?(?:[^"';]*?\sfrom\s+)?"([^"]+)";/gm;
+  for (const [statement, type, target = ""] of text.matchAll(statements)) {
+    const names = /\{([^}]*)\}/
+      .exec(statement)?.[1]
+      ?.split(",")
+      .filter((name) => name.trim() !== "") ?? [""];
+    const typeOnly = type !== undefined || names.every((name) => name.trim().startsWith("type "));
+    found.push({ from, to: resolve(from, target), typeOnly });
+  }
+  for (const [, target = ""] of text.matchAll(/\bimport\("([^"]+)"\)/g)) {
+    found.push({ from, to: resolve(from, target), typeOnly: false });
+  }
+  return found;
+}
+
+function resolve(from: string, target: string): string {
+  if (target.startsWith("#")) return target.slice(1);
+  return target.startsWith(".") ? relative("", normalize(join(dirname(from), target))) : target;
+}
+
+function withoutComments(text: string): string {
+  return text.replace(/\/\*[\s\S]*?\*\//g, "").replace(/(^|[\s;{}(,])\/\/.*$/gm, "$1");
+}
+
+function within(file: string, patterns: readonly string[]): boolean {
+  return patterns.some((pattern) => matchesGlob(file, pattern));
+}
+
+describe("imports", () => {
+  test.each(files)("%s", (file) => {
+    const [, rules] = allowed.find(([pattern]) => matchesGlob(file, pattern)) ?? [];
+    expect(rules, "no rule is for this file").toBeDefined();
+    const broken = own
+      .filter(({ from, to, typeOnly }) => {
+        if (
+          from !== file ||
+          (dirname(to) === dirname(file) && dirname(file) !== "src" && dirname(file) !== "resolvers")
+        )
+          return false;
+        const plain = rules?.filter((rule) => !rule.startsWith("type ")) ?? [];
+        const types = rules?.flatMap((rule) => (rule.startsWith("type ") ? [rule.slice(5)] : [])) ?? [];
+        return !within(to, plain) && !(typeOnly && within(to, types));
+      })
+      .map(({ to, typeOnly }) => (typeOnly ? `type ${to}` : to));
+    expect(broken).toEqual([]);
+  });
+
+  test("end in .ts and name files that exist", () => {
+    const inside = imports.filter(({ to }) => /^(src|resolvers)\//.test(to) || to.startsWith("."));
+    expect(inside.filter(({ to }) => !files.includes(to) && !to.endsWith(".json"))).toEqual([]);
+  });
+
+  test("packages are used where they belong", () => {
+    const foreign = imports.filter(
+      ({ to }) => !files.includes(to) && !to.startsWith("node:") && !/^(src|resolvers|\.)/.test(to),
+    );
+    const astray = foreign.filter(({ from, to }) => !within(from, packages[to] ?? []));
+    expect(astray.map(({ from, to }) => `${from} imports ${to}`)).toEqual([]);
+  });
+
+  test("make no cycles", () => {
+    const after = new Map(
+      files.map((file) => [file, own.filter(({ from }) => from === file).map(({ to }) => to)]),
+    );
+    const finished = new Set<string>();
+    const visit = (file: string, path: readonly string[]): string[] => {
+      if (path.includes(file)) return [[...path.slice(path.indexOf(file)), file].join(" → ")];
+      if (finished.has(file)) return [];
+      const cycles = (after.get(file) ?? []).flatMap((next) => visit(next, [...path, file]));
+      finished.add(file);
+      return cycles;
+    };
+    expect(files.flatMap((file) => visit(file, []))).toEqual([]);
+  });
+});
+
+describe("the outside world", () => {
+  const users = (pattern: RegExp): string[] => files.filter((file) => pattern.test(code.get(file) ?? ""));
+
+  test("only main.ts touches process", () => {
+    expect(users(/(?<![\w.#"'-])process\s*[.[]|"(node:)?process"/)).toEqual(["src/main.ts"]);
+  });
+
+  test("only time.ts and main.ts read the clock or make dates", () => {
+    const allowed = ["src/main.ts", "src/time.ts"];
+    expect(users(/\bDate\.now\b|\bnew Date\s*\(/).filter((file) => !allowed.includes(file))).toEqual([]);
+  });
+
+  test("no file is longer than 600 lines", () => {
+    const long = files.filter((file) => readFileSync(join(root, file), "utf8").split("\n").length > 601);
+    expect(long).toEqual([]);
+  });
+});

@@ -1,0 +1,135 @@
+// The program as a person starts it: what it prints, and how it ends.
+import { type ChildProcess, spawn } from "node:child_process";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { hashToken } from "#src/auth.ts";
+
+const main = new URL("../../src/main.ts", import.meta.url).pathname;
+let folder: string;
+const children: ChildProcess[] = [];
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), "readout-"));
+});
+afterEach(() => {
+  for (const child of children.splice(0)) child.kill("SIGKILL");
+});
+afterAll(() => rm(folder, { recursive: true }));
+
+function start(command: string, args: readonly string[]) {
+  const child = spawn(command, args, { stdio: ["ignore", "pipe", "pipe"] });
+  children.push(child);
+  const told = { out: "", err: "" };
+  child.stdout.setEncoding("utf8").on("data", (text) => {
+    told.out += text;
+  });
+  child.stderr.setEncoding("utf8").on("data", (text) => {
+    told.err += text;
+  });
+  const ended = new Promise<number | null>((resolve) => child.on("close", resolve));
+  const listening = new Promise<string>((resolve, reject) => {
+    child.stdout.on("data", () => {
+      const address = /Readout listens on (http:\/\/\S+)\n/.exec(told.out)?.[1];
+      if (address !== undefined) resolve(address);
+    });
+    child.on("close", () => reject(new Error(told.err)));
+  });
+  listening.catch(() => {});
+  return { child, told, ended, listening };
+}
+const readout = (...args: string[]) => start(process.execPath, [main, ...args]);
+
+async function configure(text: string): Promise<string> {
+  const file = join(folder, `${Math.random()}.yaml`);
+  await writeFile(file, text);
+  return file;
+}
+const site = (backend: string, source: string): string => `
+listen: 127.0.0.1:0
+tokens:
+  - { user: ana, sha256: "${hashToken("t")}", sites: "*" }
+backends:
+  one: ${backend}
+sites:
+  shop: { logs: { backend: one, sources: { app: ${source} } } }
+`;
+
+describe("demo", { timeout: 20_000 }, () => {
+  test("prints a curl line that returns lines when pasted, and SIGTERM ends it well", async () => {
+    const { child, told, ended, listening } = readout("demo", "--port", "0", "--token", "it's-a-token");
+    await listening;
+    await expect.poll(() => told.out).toContain("Ctrl-C");
+    const line = told.out.split("\n").find((text) => text.startsWith("curl ")) ?? "";
+    // The shell takes the line apart as it would for curl, which this machine may not have.
+    const shell = start("sh", [
+      "-c",
+      `curl() { for argument in "$@"; do printf '%s\\0' "$argument"; done; }; ${line}`,
+    ]);
+    expect(await shell.ended).toBe(0);
+    const [silent, url = "", h1, authorization = "", h2, type, d, body = ""] = shell.told.out.split("\0");
+    expect([silent, h1, h2, type, d]).toEqual(["-s", "-H", "-H", "Content-Type: application/json", "-d"]);
+    const headers = { authorization: authorization.replace("Authorization: ", "") };
+    const answer = await fetch(url, { method: "POST", headers, body });
+    expect(answer.status).toBe(200);
+    expect(await answer.json()).toHaveLength(5);
+    child.kill("SIGTERM");
+    expect(await ended).toBe(0);
+    expect(told.err).toBe("");
+  });
+
+  test("says when the port is taken", async () => {
+    const taken = createServer().listen(0, "127.0.0.1");
+    await new Promise((resolve) => taken.once("listening", resolve));
+    const address = taken.address();
+    const port = typeof address === "object" && address !== null ? address.port : 0;
+    const { told, ended } = readout("demo", "--port", String(port));
+    expect(await ended).toBe(1);
+    expect(told.err).toBe(`http://127.0.0.1:${port} is in use; choose another port with --port\n`);
+    taken.close();
+  });
+});
+
+describe("serve", { timeout: 20_000 }, () => {
+  test("a dead backend does not stop the start, and shows in /readyz", async () => {
+    const file = await configure(site('{ kind: elastic, url: "http://127.0.0.1:9" }', '{ index: "logs-*" }'));
+    const { child, ended, listening } = readout("serve", "--config", file);
+    const address = await listening;
+    const answer = await fetch(`${address}/api/v2/auth?token=t`);
+    expect(await answer.json()).toEqual({ message: "Authenticated as ana" });
+    await expect
+      .poll(async () => (await fetch(`${address}/readyz`)).text(), { timeout: 10_000 })
+      .toContain("one: does not answer");
+    expect((await fetch(`${address}/readyz`)).status).toBe(200);
+    child.kill("SIGINT");
+    expect(await ended).toBe(0);
+  });
+
+  test("a wall that does not hold refuses the start", async () => {
+    const file = await configure(site("{ kind: memory }", "{ index: demo-shop-app, where: a=b }"));
+    const { told, ended } = readout("serve", "--config", file);
+    expect(await ended).toBe(1);
+    expect(told.err).toContain("sites.shop.logs.sources.app: where:");
+  });
+
+  test("a wrong file is told with its path", async () => {
+    const file = await configure("sites: { shop: 1 }\n");
+    const { told, ended } = readout("serve", "--config", file);
+    expect(await ended).toBe(1);
+    expect(told.err).toContain(`${file}:1: sites.shop: `);
+    expect(await readout("serve", "--config", join(folder, "none.yaml")).ended).toBe(1);
+  });
+});
+
+test("wrong arguments are exit code 2, and help is 0", { timeout: 20_000 }, async () => {
+  for (const args of [[], ["nope"], ["demo", "--nope"], ["demo", "--port", "99999"], ["serve", "x"]]) {
+    const { told, ended } = readout(...args);
+    expect(await ended, args.join(" ")).toBe(2);
+    expect(told.err).toContain("Usage: readout");
+    expect(told.out).toBe("");
+  }
+  const { told, ended } = readout("--help");
+  expect(await ended).toBe(0);
+  expect(told.out).toContain("Usage: readout");
+});

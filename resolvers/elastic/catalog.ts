@@ -1,5 +1,6 @@
-// What is remembered of the indices behind each pattern, so that a query needs one request. Mappings change when an
-// index rolls over; the reader notices that by itself and asks for a refresh, so age here costs speed, never lines.
+// What is remembered of the indices behind each pattern, so that a query needs one request. The reader notices by itself
+// when an index appears and asks for a refresh. What only a fresh mapping shows is an index that was dropped and made
+// again under its name, so age is bounded, and for a wall between tenants closely.
 import { LRUCache } from "lru-cache";
 import { BackendError, ConfigError } from "../../src/errors.ts";
 import type { IO, LogSource } from "../../src/store.ts";
@@ -10,8 +11,11 @@ import { type LogProfile, profiles, readProfile } from "./profile.ts";
 import { encodePattern } from "./query.ts";
 
 export interface Catalog {
-  /** What the mappings of a pattern say; served stale while a fresh copy is fetched. @throws {BackendError} */
-  knowledge(pattern: string, signal: AbortSignal): Promise<Knowledge>;
+  /**
+   * What the mappings of a pattern say; served stale while a fresh copy is fetched, for a wall only when it is seconds
+   * old. @throws {BackendError}
+   */
+  knowledge(pattern: string, walled: boolean, signal: AbortSignal): Promise<Knowledge>;
   /** Reads the mappings again, once for all who ask at the same time. @throws {BackendError} */
   refresh(pattern: string, signal: AbortSignal): Promise<Knowledge>;
   /** Some aliases reach another number of shards than their indices have: not a sign of news once it was looked at. */
@@ -24,6 +28,7 @@ export interface Catalog {
 const fresh: Millis = 30_000;
 /** An index can be dropped and made again under its name, which only its mapping shows: no copy is served older. */
 const served: Millis = 300_000;
+const servedToWalls: Millis = 5_000;
 /** How long a failure is repeated to others instead of asking a source in trouble again. */
 const backOff: Millis = 1_000;
 
@@ -68,9 +73,9 @@ export function createCatalog(backend: string, door: Door, io: IO): Catalog {
     }
   }
 
-  async function fetch(pattern: string, signal: AbortSignal, again: boolean): Promise<Knowledge> {
+  async function fetch(pattern: string, signal: AbortSignal, oldest: Millis): Promise<Knowledge> {
     const left = cache.getRemainingTTL(pattern);
-    const forceRefresh = again || left < fresh - served;
+    const forceRefresh = left <= fresh - oldest;
     io.cache("mappings", !forceRefresh && left > 0);
     const knowledge = await orAborted(
       cache.fetch(pattern, { forceRefresh, allowStale: !forceRefresh }),
@@ -81,8 +86,8 @@ export function createCatalog(backend: string, door: Door, io: IO): Catalog {
   }
 
   return {
-    knowledge: (pattern, signal) => fetch(pattern, signal, false),
-    refresh: (pattern, signal) => fetch(pattern, signal, true),
+    knowledge: (pattern, walled, signal) => fetch(pattern, signal, walled ? servedToWalls : served),
+    refresh: (pattern, signal) => fetch(pattern, signal, 0),
     accept: (pattern, shards) => void accepted.set(pattern, shards),
     accepted: (pattern) => accepted.get(pattern),
     profile(source, knowledge) {

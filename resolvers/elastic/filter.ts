@@ -40,14 +40,12 @@ export function compileFilter(
     group,
     ...compile(filter, { group, profile, product }, 0),
   }));
-  const exact = compiled.every(({ lower, upper }) => lower === upper);
-  return {
-    query: guard(
-      compiled.map(({ group, upper }) => ({ group, query: upper })),
-      knowledge,
-    ),
-    exact,
-  };
+  const query = guard(
+    compiled.map(({ group, upper }) => ({ group, query: upper })),
+    knowledge,
+  );
+  const widened = query === all && compiled.some(({ upper }) => upper !== all);
+  return { query, exact: !widened && compiled.every(({ lower, upper }) => lower === upper) };
 }
 
 /**
@@ -70,6 +68,8 @@ export function inIndices(indices: readonly string[]): Query {
 }
 
 interface Scope {
+  /** Set within a nested object, where `_ignored` says nothing. */
+  readonly nested?: boolean;
   readonly group: IndexGroup;
   readonly profile: LogProfile;
   readonly product: Product;
@@ -123,7 +123,10 @@ function compileChain(names: readonly string[], operator: Operator, value: strin
     const own = compileName(name, operator, value, scope).upper;
     const field = findField(scope.group, name);
     // `exists` misses what is not in the index, so `lacks` is wider than "the document lacks it".
-    const lacks = field?.indexed && field.nested === undefined ? not({ exists: { field: name } }) : all;
+    const lacks =
+      field?.indexed && !field.invented && field.nested === undefined
+        ? not({ exists: { field: name } })
+        : all;
     upper = any([own, every([lacks, upper])]);
   }
   return atMost(upper);
@@ -141,7 +144,8 @@ function compileSeverity(names: readonly string[], operator: Operator, value: st
   let upper: Query = none;
   for (const name of [...names].reverse()) {
     const field = findField(scope.group, name);
-    if (field === undefined || !field.indexed || field.nested !== undefined) return everything;
+    if (field === undefined || !field.indexed || field.invented || field.nested !== undefined)
+      return everything;
     const own = any(spellings.map((spelling) => spelled(field, spelling)));
     upper = any([own, every([not({ exists: { field: name } }), upper])]);
   }
@@ -185,16 +189,18 @@ function compilePath(path: readonly string[], operator: Operator, value: string,
 function compileName(name: string, operator: Operator, value: string, scope: Scope): Bounds {
   const field = findField(scope.group, name);
   if (field === undefined || !field.indexed || field.aliasOf !== undefined) return everything;
+  const nested = field.nested !== undefined;
   const bounds =
     operator === "=" || operator === ":"
-      ? compileText(field, operator, value, scope)
-      : compileNumeric(field, operator, value, scope);
+      ? compileText(field, operator, value, { ...scope, nested })
+      : compileNumeric(field, operator, value, { ...scope, nested });
   if (bounds === undefined) return everything;
-  if (field.nested === undefined) {
-    return field.invented && bounds.lower !== none ? atMost(bounds.upper) : bounds;
-  }
+  if (!nested) return field.invented ? atMost(bounds.upper) : bounds;
   const { upper } = bounds;
-  return atMost(upper === all || upper === none ? upper : { nested: { path: field.nested, query: upper } });
+  if (upper === all) return everything;
+  // What was kept out of the index is listed on the document itself, never inside the nested object.
+  const listed = scope.product.listsIgnored ? ignored(field) : none;
+  return atMost(any([upper === none ? none : { nested: { path: field.nested, query: upper } }, listed]));
 }
 
 function compileText(
@@ -256,10 +262,19 @@ function compileNumeric(
 
 // ---- keywords ----------------------------------------------------------------------------------------------
 
+// A server replaces lone surrogates by one of these, so a text that holds one may stand for another.
+const replacement = /[?\uFFFD]/;
+
 function equalsKeyword(field: IndexedField, value: string, scope: Scope): Bounds | undefined {
-  if (value.length > field.ignoreAbove) return withIgnored(field, none, scope);
+  // OpenSearch before 3 reads a term on the wildcard type as a pattern.
+  if (field.type === "wildcard" && /[*?\\]/.test(value)) return containsKeyword(field, value, scope);
   const term = { term: { [field.name]: value } };
-  return field.rewritten ? atMost(term) : exactly(term);
+  // A longer value is not in the index, unless it was written before the limit was set.
+  if (value.length > field.ignoreAbove) return withIgnored(field, term, scope);
+  const certain = !field.rewritten && field.type === "keyword" && !replacement.test(value);
+  // An `ignore_above` can be raised later, and the older documents stay as they are: where they are listed, look.
+  const upper = scope.product.listsIgnored ? withIgnored(field, term, scope)?.upper : term;
+  return { lower: certain ? term : none, upper: upper ?? term };
 }
 
 function containsKeyword(field: IndexedField, value: string, scope: Scope): Bounds | undefined {
@@ -269,15 +284,25 @@ function containsKeyword(field: IndexedField, value: string, scope: Scope): Boun
   if (part === undefined) return exists(field, scope);
   const query = { wildcard: { [field.name]: { value: `*${escapeWildcard(part)}*` } } };
   const bounds = withIgnored(field, query, scope);
-  return bounds === undefined ? undefined : { lower: part === value ? query : none, upper: bounds.upper };
+  const certain = part === value && field.type === "keyword" && !replacement.test(value);
+  return bounds && { lower: certain ? query : none, upper: bounds.upper };
 }
 
 /** `query` and the documents whose value is not in the index; undefined where nothing tells which those are. */
-function withIgnored(field: IndexedField, query: Query, { product, group }: Scope): Bounds | undefined {
+function withIgnored(
+  field: IndexedField,
+  query: Query,
+  { product, group, nested }: Scope,
+): Bounds | undefined {
+  if (product.listsIgnored && group.createdSince715) {
+    return atMost(nested === true ? query : any([query, ignored(field)]));
+  }
   const drops = field.ignoreMalformed || field.type === "keyword" || field.type === "wildcard";
-  if (!drops) return atMost(query);
-  if (!product.listsIgnored || !group.createdSince715) return undefined;
-  return atMost(any([query, { term: { _ignored: field.name } }]));
+  return drops ? undefined : atMost(query);
+}
+
+function ignored(field: IndexedField): Query {
+  return { term: { _ignored: field.name } };
 }
 
 function exists(field: IndexedField, scope: Scope): Bounds | undefined {
@@ -286,12 +311,11 @@ function exists(field: IndexedField, scope: Scope): Bounds | undefined {
 
 /** Keys below a flattened root hold whole values as keywords; they cannot be searched by parts. */
 function inFlattened(field: IndexedField, operator: Operator, value: string): Bounds | undefined {
-  if (field.root === undefined || field.ignoreAbove < implicitLimit) return undefined;
+  if (field.root === undefined || field.ignoreAbove !== Number.POSITIVE_INFINITY) return undefined;
   if (field.type === "flat_object") return atMost({ exists: { field: field.root } });
   if (operator === "=" && value.length <= 1_000) return atMost({ term: { [field.name]: value } });
   return atMost({ exists: { field: field.name } });
 }
-const implicitLimit = 8_191;
 
 function escapeWildcard(text: string): string {
   return text.replace(/[\\*?]/g, "\\$&");
@@ -326,8 +350,7 @@ function containsText(field: IndexedField, value: string): Bounds | undefined {
     const suffix = /[A-Za-z0-9]+$/.exec(first)?.[0];
     const prefix = /^[A-Za-z0-9]+/.exec(last)?.[0];
     if (suffix !== undefined) parts.push(wildcard(field, `*${suffix.slice(-100)}`));
-    if (prefix !== undefined)
-      parts.push({ prefix: { [field.name]: { value: prefix.slice(0, 100).toLowerCase() } } });
+    if (prefix !== undefined) parts.push(wildcard(field, `${prefix.slice(0, 100)}*`));
     if (parts.length === 0) return undefined;
   }
   return atMost(any([every(parts), wildcard(field, `${"?".repeat(128)}*`)]));
@@ -387,6 +410,8 @@ function inRange(
   to: string | undefined,
   scope: Scope,
 ): Bounds | undefined {
+  // A scaling factor below 1 moves a value by any amount.
+  if (field.type === "scaled_float") return exists(field, scope);
   const limit = numberTypes[field.type] ?? 0;
   const range: { gte?: number; lte?: number } = {};
   if (from !== undefined) {
@@ -419,7 +444,7 @@ function inBoolean(
   );
   if (wanted.length === 0) return withIgnored(field, none, scope);
   const query = { terms: { [field.name]: wanted } };
-  if (field.ignoreMalformed) return withIgnored(field, query, scope);
+  if (field.ignoreMalformed || scope.product.listsIgnored) return withIgnored(field, query, scope);
   // An empty text is indexed as false.
   return wanted.includes("false") ? atMost(query) : exactly(query);
 }

@@ -3,7 +3,7 @@
 // neither a point in time nor a tie-breaker, which the products have in different forms: a millisecond always comes
 // out of one search. Only one that overflows a search is read by a scroll of its own.
 import { BackendError, Refused } from "../../src/errors.ts";
-import { matches } from "../../src/logql/matches.ts";
+import { matcher } from "../../src/logql/matches.ts";
 import { type LogLine, severityOf } from "../../src/model.ts";
 import type { LogQuery, LogSource, LogStore } from "../../src/store.ts";
 import {
@@ -20,8 +20,8 @@ import { compileFilter, guard } from "./filter.ts";
 import { type Answer, cutAnswer, type Hit } from "./hits.ts";
 import type { Knowledge } from "./mapping.ts";
 import { type LogProfile, readName } from "./profile.ts";
-import { all, encodePattern, every, type Query, searchOptions } from "./query.ts";
-import { compileWhere, parseWhere, WhereError } from "./where.ts";
+import { all, encodePattern, every, type Query, searchOptions, weigh } from "./query.ts";
+import { compileWhere, hasUnmapped, parseWhere, WhereError } from "./where.ts";
 
 /** Hits of one search: large enough to be cheap, small enough not to stall other requests while it is cut. */
 const batch = { least: 100, most: 512, burst: 1_000 } as const;
@@ -87,9 +87,11 @@ function createReader(
   signal: AbortSignal,
 ) {
   const path = `/${encodePattern(source.index)}/_search`;
+  const holds = matcher(query.filter);
   const wall = source.where === undefined ? undefined : refuseWall(() => parseWhere(source.where ?? ""));
   let documents = 0;
   let kept = 0;
+  let asked = false;
   let keptOfRead = 1;
   let firstSegments: ReadonlySet<string> = new Set();
 
@@ -107,8 +109,8 @@ function createReader(
   /** The lines of `[from, to]` that one search completes. */
   async function read(from: Instant, to: Instant, size = nextSize()): Promise<Page> {
     for (let attempt = 0; ; attempt++) {
-      const knowledge = await catalog.knowledge(source.index, signal);
-      const plan = await planSearch(knowledge);
+      const plan = await planSearch();
+      const { knowledge } = plan;
       const answer = await search(path, { ...plan.body(from, to), size });
       if (isStale(knowledge, answer, catalog.accepted(source.index))) {
         // Documents from an index that the mapping did not know: compile again with it.
@@ -152,6 +154,10 @@ function createReader(
     }
     if (size < batch.most) return read(from, to, batch.most);
     const lines = await readBurst(plan, last, from, to);
+    if (lines === undefined) {
+      await catalog.refresh(source.index, signal);
+      return read(from, to);
+    }
     kept += lines.length;
     return { lines, rest: beyond(last, from, to, false) };
   }
@@ -159,15 +165,23 @@ function createReader(
   /** What is left of a range once everything before (in the query's order) a millisecond is done. */
   function beyond(milli: Instant, from: Instant, to: Instant, itself: boolean): Page["rest"] {
     const end = (milli + nanosPerMilli - 1n) as Instant;
-    const rest =
+    const rest: TimeRange =
       query.order === "asc"
         ? { from: itself ? max(from, milli) : ((end + 1n) as Instant), to }
         : { from, to: itself ? min(to, end) : ((milli - 1n) as Instant) };
     return rest.from > rest.to ? undefined : rest;
   }
 
-  /** One millisecond that holds more documents than a search: all of it, by a scroll. */
-  async function readBurst(plan: Plan, milli: Instant, from: Instant, to: Instant): Promise<LogLine[]> {
+  /**
+   * One millisecond that holds more documents than a search: all of it, by a scroll. Undefined when the scroll met an
+   * index that the plan did not know.
+   */
+  async function readBurst(
+    plan: Plan,
+    milli: Instant,
+    from: Instant,
+    to: Instant,
+  ): Promise<LogLine[] | undefined> {
     const body = {
       ...plan.body(max(from, milli), min(to, (milli + nanosPerMilli - 1n) as Instant), true),
       size: batch.burst,
@@ -176,6 +190,7 @@ function createReader(
     let answer = await search(path, body, { scroll: "1m" });
     try {
       while (answer.hits.length > 0) {
+        if (isStale(plan.knowledge, answer, catalog.accepted(source.index))) return undefined;
         count(answer.hits.length);
         const instants = answer.hits.map((hit) => plan.instantOf(hit));
         lines.push(...keep(plan, answer.hits, instants, from, to));
@@ -265,25 +280,41 @@ function createReader(
     hits.forEach((hit, at) => {
       const time = instants[at];
       // A `date` field rounds a bound to its milliseconds, so the bound itself is held here.
-      if (time === undefined || time < from || time > to) return;
+      if (time === undefined) return;
+      if (floorToMilli(time) < floorToMilli(from) || floorToMilli(time) > to) throw strangeTimes(backend);
+      if (time < from || time > to) return;
       const line = readLine(backend, hit, time, source.id, plan.profile);
-      if (plan.exact || matches(query.filter, line)) lines.push(line);
+      // Also where the index is exact by its mapping: a mapping can be newer than its documents.
+      if (holds(line)) lines.push(line);
     });
     return sortLines(lines, query.order);
   }
 
-  async function planSearch(knowledge: Knowledge): Promise<Plan> {
+  async function planSearch(): Promise<Plan> {
+    let knowledge = await catalog.knowledge(source.index, wall !== undefined, signal);
+    if (wall !== undefined && !asked && hasUnmapped(wall, knowledge.groups)) {
+      knowledge = await catalog.refresh(source.index, signal);
+    }
+    asked = true;
     const profile = catalog.profile(source, knowledge);
     firstSegments = profile.firstSegments;
     const product = await door.product(signal);
     const compiled = compileFilter(query.filter, knowledge, profile, product);
     const walled = wall === undefined ? all : compileWall(knowledge);
+    const both = every([walled, compiled.query]);
+    const narrowed = weigh(both).clauses > 900 ? walled : both;
     if (knowledge.groups.some((group) => group.source === "cut")) {
       throw unsupported(backend, "documents whose _source is not kept whole");
     }
     const types = new Set(knowledge.groups.flatMap((group) => group.fields.get(profile.time)?.type ?? []));
-    types.delete("date");
+    const millis = types.delete("date");
     const nanos = knowledge.opaque || types.delete("date_nanos");
+    if (millis && nanos && (query.range.from < nanosEra.from || query.range.to > nanosEra.to)) {
+      throw unsupported(
+        backend,
+        "times before 1970 or after 2262 where some indices map the time as date_nanos",
+      );
+    }
     if (types.size > 0)
       throw unsupported(backend, `lines whose ${profile.time} is of type ${[...types].join(", ")}`);
     const sort = {
@@ -294,6 +325,7 @@ function createReader(
       },
     };
     return {
+      knowledge,
       profile,
       exact: compiled.exact,
       instantOf: (hit) => sortedInstant(backend, hit, nanos),
@@ -301,7 +333,7 @@ function createReader(
         // A scroll refuses to go without its total.
         ...(scrolled ? {} : { track_total_hits: false }),
         query: {
-          bool: { filter: [timeRange(profile.time, from, to, nanos), every([walled, compiled.query])] },
+          bool: { filter: [timeRange(profile.time, from, to, nanos), narrowed] },
         },
         sort: [sort],
       }),
@@ -335,7 +367,13 @@ function createReader(
   return { read: (from: Instant, to: Instant) => read(from, to) };
 }
 
+/** A document with several times sorts by one that may lie outside the range which another has put it in. */
+function strangeTimes(backend: string): Refused<"not_supported_by_backend"> {
+  return unsupported(backend, "documents with several times");
+}
+
 interface Plan {
+  readonly knowledge: Knowledge;
   readonly profile: LogProfile;
   readonly exact: boolean;
   readonly instantOf: (hit: Hit) => Instant;

@@ -45,7 +45,7 @@ export interface Knowledge {
 export const opaqueKnowledge: Knowledge = { opaque: true, groups: [], indices: new Set(), shards: 0 };
 
 /** Without an `ignore_above` an index in logsdb mode still drops what is longer than this. */
-const implicitIgnoreAbove = 8_191;
+const logsdbIgnoreAbove = 8_191;
 
 type Json = { readonly [key: string]: unknown };
 const object = z.record(z.string(), z.unknown());
@@ -76,7 +76,9 @@ export function readKnowledge(answer: unknown): Knowledge {
     const analysis = isObject(own.analysis) ? own.analysis : {};
     const defaults: Defaults = {
       ignoreMalformed: String(mapping.ignore_malformed ?? "false") === "true",
-      ignoreAbove: Number(mapping.ignore_above ?? implicitIgnoreAbove),
+      ignoreAbove: Number(
+        mapping.ignore_above ?? (own.mode === "logsdb" ? logsdbIgnoreAbove : Number.POSITIVE_INFINITY),
+      ),
       // An analyzer of one of these names changes what every text field without one means.
       standardAnalyzer: !/"(?:default|default_search|standard)":/.test(JSON.stringify(analysis)),
     };
@@ -141,7 +143,9 @@ function readFields(mappings: Json, defaults: Defaults): ReadonlyMap<string, Ind
   visit(mappings.properties, "", undefined, mappings.enabled !== false);
   // A runtime field of the mapping shadows the indexed field of its name for every search.
   const runtime = isObject(mappings.runtime) ? Object.keys(mappings.runtime) : [];
-  for (const name of runtime) fields.delete(name);
+  for (const name of runtime) {
+    for (const key of [...fields.keys()]) if (key === name || key.startsWith(`${name}.`)) fields.delete(key);
+  }
   for (const name of invented) {
     const field = fields.get(name);
     if (field !== undefined) fields.set(name, { ...field, invented: true });
@@ -167,7 +171,7 @@ function readField(
     ignoreMalformed: String(value.ignore_malformed ?? defaults.ignoreMalformed) === "true",
     rewritten:
       value.normalizer !== undefined ||
-      (analyzer === undefined ? !defaults.standardAnalyzer : analyzer !== "standard") ||
+      (analyzer === undefined || analyzer === "standard" ? !defaults.standardAnalyzer : true) ||
       value.search_analyzer !== undefined,
     invented: value.null_value !== undefined || value.script !== undefined || type === "constant_keyword",
     aliasOf: type === "alias" && typeof value.path === "string" ? value.path : undefined,

@@ -34,6 +34,11 @@ export function not(query: Query): Query {
 
 /** How many clauses and how many levels of `bool` a server counts for it. */
 export function weigh(query: Query): { clauses: number; depth: number } {
+  const nested = query.nested as { readonly query: Query } | undefined;
+  if (nested !== undefined) return weigh(nested.query);
+  // A match becomes one clause a word.
+  if (query.match !== undefined)
+    return { clauses: Math.ceil(JSON.stringify(query.match).length / 2), depth: 0 };
   const bool = query.bool as Record<string, unknown> | undefined;
   if (bool === undefined) return { clauses: 1, depth: 0 };
   let clauses = 1;

@@ -4,7 +4,7 @@ import { Unprocessable } from "../../src/errors.ts";
 import type { Compare, Filter } from "../../src/logql/ast.ts";
 import { parse } from "../../src/logql/parse.ts";
 import { findField, type IndexedField, type IndexGroup } from "./mapping.ts";
-import { all, any, every, not, type Query } from "./query.ts";
+import { all, any, every, none, not, type Query } from "./query.ts";
 
 /** The parsed wall, or what is wrong with it. */
 export function parseWhere(text: string): Filter {
@@ -43,7 +43,8 @@ function compileLeaf(leaf: Compare, group: IndexGroup): Query {
   const field = resolve(name, group);
   if (field === undefined) {
     // A name that an index does not know equals nothing there; `!=` would let all of its rows through.
-    if (leaf.operator === "=") return { term: { [name]: leaf.value } };
+    // Not a term: the name may become a text field before the mapping is read again.
+    if (leaf.operator === "=") return none;
     throw new WhereError(
       `where: ${name} is not mapped in ${some(group)}, so != would let every line of it through`,
     );
@@ -69,7 +70,9 @@ function inexact(field: IndexedField, value: string): string | undefined {
   if (!field.indexed) return "not searchable";
   if (field.nested !== undefined) return "inside a nested object";
   if (field.root !== undefined) return `inside a ${field.type} object`;
-  if (field.type === "constant_keyword" || field.type === "boolean") return undefined;
+  if (field.type === "constant_keyword") return undefined;
+  if (field.type === "boolean")
+    return value === "true" || value === "false" ? undefined : `boolean, which has no ${value},`;
   if (field.type !== "keyword") return `of type ${field.type}`;
   if (field.rewritten) return "rewritten by a normalizer";
   return value.length > field.ignoreAbove ? "left out of the index for values this long" : undefined;
@@ -78,4 +81,12 @@ function inexact(field: IndexedField, value: string): string | undefined {
 function some(group: IndexGroup): string {
   const [first = "", ...others] = group.indices;
   return others.length === 0 ? first : `${first} and ${others.length} more`;
+}
+
+/** Whether some name of the wall is unknown to some index, so that the answer may change with its next document. */
+export function hasUnmapped(filter: Filter, groups: readonly IndexGroup[]): boolean {
+  if (filter.kind === "all") return false;
+  if (filter.kind !== "compare") return filter.operands.some((operand) => hasUnmapped(operand, groups));
+  const name = filter.field.kind === "line" ? filter.field.name : filter.field.path.join(".");
+  return groups.some((group) => resolve(name, group) === undefined);
 }

@@ -35,7 +35,7 @@ export interface ServerOptions {
   /** One line of text for each backend, for `/readyz`. */
   readonly backends?: () => readonly string[];
   /** Asked for at the first GraphQL request, so that REST does not wait for it. */
-  readonly schema?: () => GraphQLSchema | Promise<GraphQLSchema>;
+  readonly schema: () => GraphQLSchema | Promise<GraphQLSchema>;
 }
 
 export interface Server {
@@ -84,9 +84,6 @@ const textType = { "Content-Type": "text/plain; charset=utf-8" };
 
 /** The read API's; the front-end error intake has its own. */
 const bodyLimitBytes = 1_048_576;
-
-// The GraphQL interface takes its place.
-const placeholder = async () => (await import("graphql")).buildSchema("type Query { readout: String }");
 
 export function createServer(options: ServerOptions): Server {
   const { operations, authenticate, sites, limits, telemetry, now, backends } = options;
@@ -276,7 +273,7 @@ export function createServer(options: ServerOptions): Server {
   async function loadYoga() {
     const { createYoga } = await import("graphql-yoga");
     return createYoga<NodeContext>({
-      schema: () => (schema ??= (options.schema ?? placeholder)()),
+      schema: () => (schema ??= options.schema()),
       plugins: [rest],
       graphiql: false,
       landingPage: false,

@@ -106,12 +106,24 @@ function createReader(
     return keptOfRead < 1 ? Math.max(batch.least, size) : size;
   }
 
+  let rejection: unknown;
+  function unlessRejected(error: unknown): undefined {
+    if (!(error instanceof BackendError) || error.failure !== "rejected") throw error;
+    rejection = error;
+  }
+
   /** The lines of `[from, to]` that one search completes. */
   async function read(from: Instant, to: Instant, size = nextSize()): Promise<Page> {
     for (let attempt = 0; ; attempt++) {
       const plan = await planSearch();
       const { knowledge } = plan;
-      const answer = await search(path, { ...plan.body(from, to), size });
+      const answer = await search(path, { ...plan.body(from, to), size }).catch(unlessRejected);
+      if (answer === undefined && attempt === 0) {
+        // An index that the mapping did not know may also refuse what was compiled without it.
+        await catalog.refresh(source.index, signal);
+        continue;
+      }
+      if (answer === undefined) throw rejection;
       if (isStale(knowledge, answer, catalog.accepted(source.index))) {
         // Documents from an index that the mapping did not know: compile again with it.
         if (attempt < 2) {

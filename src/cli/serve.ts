@@ -71,6 +71,8 @@ export async function serve(config: Config, shell: Shell, serving: Serving): Pro
   const states = new Map([...backends.keys()].map((name) => [name, "not asked yet"]));
   const server = createServer({
     operations,
+    // Loaded when it is first asked for: REST answers without GraphQL.
+    schema: async () => (await import("../graphql.ts")).schema,
     authenticate: createAuthenticator(config.tokens, () => shell.now()),
     sites: connectSites(config, backends),
     limits: config.limits,

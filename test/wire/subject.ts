@@ -43,6 +43,7 @@ export function createSubject(
   let log = "";
   const now = () => fromMillis(base + 60_000);
   const server = createServer({
+    schema: async () => (await import("#src/graphql.ts")).schema,
     operations,
     authenticate: createAuthenticator(
       [

@@ -4,12 +4,16 @@
 import { readFileSync } from "node:fs";
 import { enableCompileCache } from "node:module";
 import { fileURLToPath } from "node:url";
+import { setFlagsFromString } from "node:v8";
 import type { Shell } from "./cli/shell.ts";
 import { now } from "./time.ts";
 
 // Halves the processor time of a start and saves 20 MB. Where the folder cannot be written, nothing happens. Only what
 // is imported later gains, hence the dynamic imports.
 enableCompileCache(fileURLToPath(new URL("../node_modules/.cache/readout", import.meta.url)));
+
+// Large answers leave much garbage behind and little that lives; V8 would let it pile up to many times of that.
+setFlagsFromString("--heap-growing-percent=30");
 
 type Command = (args: readonly string[], shell: Shell) => Promise<number>;
 

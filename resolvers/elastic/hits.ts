@@ -6,7 +6,7 @@
 export interface Hit {
   readonly index: string;
   readonly id: string;
-  /** The first sort value as its JSON text, `undefined` where the search had no sort. */
+  /** The last sort value as its JSON text, `undefined` where the search had no sort. */
   readonly sort: string | undefined;
   /** The document's JSON text. */
   readonly source: string;
@@ -188,11 +188,8 @@ export function cutAnswer(latin1: string, wanted: ReadonlySet<string>): Answer {
         picked = pick();
         source = decode(latin1.slice(start, at));
       } else if (key === "sort") {
-        let first = true;
         eachElement(() => {
-          const value = slice();
-          if (first) sort = value;
-          first = false;
+          sort = slice();
         });
       } else skipValue();
     });

@@ -347,7 +347,9 @@ function createReader(
         query: {
           bool: { filter: [timeRange(profile.time, from, to, nanos), narrowed] },
         },
-        sort: [sort],
+        // Equal times make OpenSearch 2 lose hits of a scroll that is sorted by them alone (seen on 2.19); document
+        // order loses none, and the time still comes along as the last sort value.
+        sort: scrolled ? ["_doc", sort] : [sort],
       }),
     };
   }

@@ -20,6 +20,8 @@ export interface Answer {
   readonly terminatedEarly: boolean;
   readonly shards: { readonly total: number; readonly failed: number };
   readonly scrollId: string | undefined;
+  /** How many documents match in all, where the answer counts them exactly. */
+  readonly total: number | undefined;
   readonly hits: readonly Hit[];
 }
 
@@ -157,6 +159,7 @@ export function cutAnswer(latin1: string, wanted: ReadonlySet<string>): Answer {
   const answer = { timedOut: false, terminatedEarly: false, scrollId: undefined as string | undefined };
   let shards: { total: number; failed: number } | undefined;
   let hits: Hit[] | undefined;
+  let total: number | undefined;
 
   /** The members of the document at `at` that are wanted, which are parsed by the caller. */
   function pick(): string {
@@ -209,13 +212,16 @@ export function cutAnswer(latin1: string, wanted: ReadonlySet<string>): Answer {
       hits = [];
       eachMember((inner) => {
         if (inner === "hits") eachElement(readHit);
-        else skipValue();
+        else if (inner === "total") {
+          const counted = JSON.parse(slice()) as { value?: unknown; relation?: unknown } | null;
+          if (counted?.relation === "eq" && typeof counted.value === "number") total = counted.value;
+        } else skipValue();
       });
     } else skipValue();
   });
   skipSpace();
   if (at !== latin1.length || shards === undefined || hits === undefined) fail();
-  return { ...answer, shards, hits };
+  return { ...answer, shards, total, hits };
 }
 
 // biome-ignore lint/suspicious/noControlCharactersInRegex: it looks for bytes, not for text

@@ -200,10 +200,13 @@ function createReader(
     };
     const lines: LogLine[] = [];
     let answer = await search(path, body, { scroll: "1m" });
+    const { total } = answer;
+    let read = 0;
     try {
       while (answer.hits.length > 0) {
         if (isStale(plan.knowledge, answer, catalog.accepted(source.index))) return undefined;
         count(answer.hits.length);
+        read += answer.hits.length;
         const instants = answer.hits.map((hit) => plan.instantOf(hit));
         lines.push(...keep(plan, answer.hits, instants, from, to));
         if (lines.length > query.tieLimit) {
@@ -224,6 +227,9 @@ function createReader(
           signal,
         );
         answer = await whole(text);
+      }
+      if (total !== undefined && read !== total) {
+        throw new BackendError(backend, "partial", `a scroll gave ${read} of ${total} documents`);
       }
     } finally {
       const { scrollId } = answer;

@@ -62,6 +62,7 @@ describe("cutAnswer", () => {
       timedOut: true,
       terminatedEarly: true,
       scrollId: "x==",
+      total: undefined,
       shards: { total: 3, failed: 1 },
       hits: [{ index: "i", id: "1", sort: undefined, source, picked: "{}" }],
     });

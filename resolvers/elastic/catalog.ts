@@ -8,7 +8,7 @@ import type { Millis } from "../../src/time.ts";
 import { type Door, orAborted } from "./door.ts";
 import { findField, type Knowledge, opaqueKnowledge, readKnowledge } from "./mapping.ts";
 import { type LogProfile, profiles, readProfile } from "./profile.ts";
-import { encodePattern } from "./query.ts";
+import { encodePattern, indexOptions } from "./query.ts";
 
 export interface Catalog {
   /**
@@ -57,8 +57,7 @@ export function createCatalog(backend: string, door: Door, io: IO): Catalog {
 
   /** No caller's signal: others wait for the same answer. The door's own deadline bounds it. */
   async function load(pattern: string): Promise<Knowledge> {
-    const query = { ignore_unavailable: "true", allow_no_indices: "true", expand_wildcards: "open" };
-    const request = { method: "GET", path: `/${encodePattern(pattern)}`, query } as const;
+    const request = { method: "GET", path: `/${encodePattern(pattern)}`, query: indexOptions } as const;
     try {
       return readKnowledge(await door.sendJson(request, new AbortController().signal));
     } catch (error) {

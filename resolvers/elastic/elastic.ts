@@ -1,17 +1,15 @@
 // Elasticsearch and OpenSearch as one kind of backend.
 import { z } from "zod";
-import { BackendError } from "../../src/errors.ts";
 import type { Backend, BackendKind, IO, LogSource, LogSourceReport } from "../../src/store.ts";
 import { durationPattern, fromMillis, type Instant, parseDuration } from "../../src/time.ts";
 import { guardDefaults } from "../http.ts";
 import { type Catalog, createCatalog, detect } from "./catalog.ts";
 import { type Door, type DoorSettings, openDoor } from "./door.ts";
-import { cutAnswer } from "./hits.ts";
-import { createLogStore } from "./logs.ts";
-import { findField, type IndexGroup, type Knowledge } from "./mapping.ts";
+import { createLogStore, wholeAnswer } from "./logs.ts";
+import { findField, type IndexGroup, type Knowledge, nameGroup } from "./mapping.ts";
 import type { Product } from "./product.ts";
 import type { LogProfile } from "./profile.ts";
-import { encodePattern, searchOptions } from "./query.ts";
+import { all, any, encodePattern, every, inIndices, searchOptions } from "./query.ts";
 import { compileWhere, parseWhere, WhereError } from "./where.ts";
 
 const url = z.url({ protocol: /^https?$/, error: "expected an http:// or https:// address" });
@@ -114,8 +112,7 @@ function describeGroup(
   limitations: string[],
   problems: string[],
 ): void {
-  const [first = "", ...others] = group.indices;
-  const where = others.length === 0 ? first : `${first} and ${others.length} more`;
+  const where = nameGroup(group);
   if (group.source === "cut")
     problems.push(`${where}: _source is not kept whole, so lines cannot be answered`);
   if (group.source === "synthetic") {
@@ -157,20 +154,14 @@ async function newestLine(
   signal: AbortSignal,
 ): Promise<Instant | undefined> {
   const wall = source.where === undefined ? undefined : parseWhere(source.where);
-  const should =
+  const walled =
     wall === undefined
-      ? []
-      : knowledge.groups.map((group) => ({
-          bool: { filter: [{ terms: { _index: group.indices } }, compileWhere(wall, group)] },
-        }));
+      ? all
+      : any(knowledge.groups.map((group) => every([inIndices(group.indices), compileWhere(wall, group)])));
   const body = {
     size: 1,
     track_total_hits: false,
-    query: {
-      bool: {
-        filter: [{ exists: { field: profile.time } }, ...(should.length === 0 ? [] : [{ bool: { should } }])],
-      },
-    },
+    query: every([{ exists: { field: profile.time } }, walled]),
     sort: [{ [profile.time]: { order: "desc", unmapped_type: "date", numeric_type: "date" } }],
   };
   const path = `/${encodePattern(source.index)}/_search`;
@@ -178,9 +169,7 @@ async function newestLine(
     { method: "POST", path, query: searchOptions, body: JSON.stringify(body) },
     signal,
   );
-  const answer = cutAnswer(text, profile.firstSegments);
-  if (answer.shards.failed > 0 || answer.timedOut)
-    throw new BackendError(backend, "partial", "the newest line");
+  const answer = await wholeAnswer(backend, text, profile);
   const sort = answer.hits[0]?.sort;
   return sort === undefined ? undefined : fromMillis(Number(sort));
 }

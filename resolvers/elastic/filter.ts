@@ -1,51 +1,39 @@
 // A filter of the log query language as queries of the index. No mapping answers the language exactly: text is
 // analysed, long values are left out, `a.b` is also the key "a.b", an array's positions are lost. So every leaf
-// compiles to two bounds, `lower ⊆ meaning ⊆ upper`; negation swaps them. `upper` is what is sent. Where the two
-// are the same query the index alone is exact; elsewhere each document is verified by `matches`.
+// compiles to two bounds, `lower ⊆ meaning ⊆ upper`; negation swaps them. `upper` is what is sent, and the reader keeps
+// the lines for which `matches` holds.
 import { type Compare, type Field, type Filter, numberPattern, type Operator } from "../../src/logql/ast.ts";
 import { severities, spellingsOf } from "../../src/model.ts";
 import { findField, type IndexedField, type IndexGroup, type Knowledge } from "./mapping.ts";
 import type { Product } from "./product.ts";
 import type { LogProfile } from "./profile.ts";
-import { all, any, every, none, not, type Query, weigh } from "./query.ts";
+import { all, any, every, inIndices, none, not, type Query, weigh } from "./query.ts";
 
 export interface Bounds {
   readonly lower: Query;
   readonly upper: Query;
 }
 
-export interface Compiled {
-  /** Its hits include every line that satisfies the filter, and every document of an index not in `knowledge`. */
-  readonly query: Query;
-  /** The hits of the known indices are exactly the lines that satisfy the filter. */
-  readonly exact: boolean;
-}
-
-/** Below what the servers refuse: 20 levels of `bool` (OpenSearch), 1,024 clauses (older versions). */
-const limits = { depth: 12, clauses: 700 } as const;
+/** Below what the servers refuse: 20 levels of `bool` (OpenSearch), 1,024 clauses (older versions) in all. */
+export const limits = { depth: 12, clauses: 700, allClauses: 900 } as const;
 
 const everything: Bounds = { lower: none, upper: all };
 const exactly = (query: Query): Bounds => ({ lower: query, upper: query });
 const atMost = (upper: Query): Bounds => ({ lower: none, upper });
 
+/** Its hits include every line that satisfies the filter, and every document of an index not in `knowledge`. */
 export function compileFilter(
   filter: Filter,
   knowledge: Knowledge,
   profile: LogProfile,
   product: Product,
-): Compiled {
-  if (filter.kind === "all") return { query: all, exact: true };
-  if (knowledge.opaque) return { query: all, exact: false };
-  const compiled = knowledge.groups.map((group) => ({
+): Query {
+  if (filter.kind === "all" || knowledge.opaque) return all;
+  const queries = knowledge.groups.map((group) => ({
     group,
-    ...compile(filter, { group, profile, product }, 0),
+    query: compile(filter, { group, profile, product }, 0).upper,
   }));
-  const query = guard(
-    compiled.map(({ group, upper }) => ({ group, query: upper })),
-    knowledge,
-  );
-  const widened = query === all && compiled.some(({ upper }) => upper !== all);
-  return { query, exact: !widened && compiled.every(({ lower, upper }) => lower === upper) };
+  return guard(queries, knowledge);
 }
 
 /**
@@ -63,10 +51,6 @@ export function guard(
   return weigh(query).clauses > limits.clauses ? all : query;
 }
 
-export function inIndices(indices: readonly string[]): Query {
-  return { terms: { _index: indices } };
-}
-
 interface Scope {
   /** Set within a nested object, where `_ignored` says nothing. */
   readonly nested?: boolean;
@@ -81,9 +65,10 @@ function compile(filter: Filter, scope: Scope, depth: number): Bounds {
   if (depth >= limits.depth) return everything;
   const operands = flatten(filter.kind, filter.operands).map((operand) => compile(operand, scope, depth + 1));
   const combine = filter.kind === "and" ? every : any;
-  const upper = combine(operands.map((operand) => operand.upper));
-  if (operands.every((operand) => operand.lower === operand.upper)) return exactly(upper);
-  return { lower: combine(operands.map((operand) => operand.lower)), upper };
+  return {
+    lower: combine(operands.map((operand) => operand.lower)),
+    upper: combine(operands.map((operand) => operand.upper)),
+  };
 }
 
 /** The operands of a group with groups of the same word dissolved. */
@@ -95,9 +80,7 @@ function compileLeaf(leaf: Compare, scope: Scope): Bounds {
   const negated = leaf.operator === "!=" || leaf.operator === "!:";
   const operator = leaf.operator === "!=" ? "=" : leaf.operator === "!:" ? ":" : leaf.operator;
   const bounds = compilePositive(leaf.field, operator, leaf.value, scope);
-  if (!negated) return bounds;
-  const lower = not(bounds.upper);
-  return bounds.lower === bounds.upper ? exactly(lower) : { lower, upper: not(bounds.lower) };
+  return negated ? { lower: not(bounds.upper), upper: not(bounds.lower) } : bounds;
 }
 
 function compilePositive(field: Field, operator: Operator, value: string, scope: Scope): Bounds {
@@ -265,16 +248,21 @@ function compileNumeric(
 // A server replaces lone surrogates by one of these, so a text that holds one may stand for another.
 const replacement = /[?\uFFFD]/;
 
+/** Whether a document that the index finds for this value surely has it. */
+function isCertain(field: IndexedField, value: string): boolean {
+  const plain = field.type === "keyword" && field.indexed && !field.rewritten && !field.invented;
+  return plain && value.length <= field.ignoreAbove && !replacement.test(value);
+}
+
 function equalsKeyword(field: IndexedField, value: string, scope: Scope): Bounds | undefined {
   // OpenSearch before 3 reads a term on the wildcard type as a pattern.
   if (field.type === "wildcard" && /[*?\\]/.test(value)) return containsKeyword(field, value, scope);
   const term = { term: { [field.name]: value } };
   // A longer value is not in the index, unless it was written before the limit was set.
   if (value.length > field.ignoreAbove) return withIgnored(field, term, scope);
-  const certain = !field.rewritten && field.type === "keyword" && !replacement.test(value);
   // An `ignore_above` can be raised later, and the older documents stay as they are: where they are listed, look.
   const upper = scope.product.listsIgnored ? withIgnored(field, term, scope)?.upper : term;
-  return { lower: certain ? term : none, upper: upper ?? term };
+  return { lower: isCertain(field, value) ? term : none, upper: upper ?? term };
 }
 
 function containsKeyword(field: IndexedField, value: string, scope: Scope): Bounds | undefined {
@@ -284,7 +272,7 @@ function containsKeyword(field: IndexedField, value: string, scope: Scope): Boun
   if (part === undefined) return exists(field, scope);
   const query = { wildcard: { [field.name]: { value: `*${escapeWildcard(part)}*` } } };
   const bounds = withIgnored(field, query, scope);
-  const certain = part === value && field.type === "keyword" && !replacement.test(value);
+  const certain = part === value && isCertain(field, value);
   return bounds && { lower: certain ? query : none, upper: bounds.upper };
 }
 
@@ -360,9 +348,8 @@ function equalsText(field: IndexedField, value: string, { group }: Scope): Bound
   // A multi-field that was added later lacks older documents: good for what is certain, not for what is possible.
   const keyword = field.multi
     .map((name) => group.fields.get(name))
-    .find((sub) => sub?.type === "keyword" && sub.indexed && !sub.rewritten && !sub.invented);
-  const lower =
-    keyword !== undefined && value.length <= keyword.ignoreAbove ? { term: { [keyword.name]: value } } : none;
+    .find((sub) => sub !== undefined && isCertain(sub, value));
+  const lower = keyword === undefined ? none : { term: { [keyword.name]: value } };
   if (field.rewritten) return { lower, upper: all };
   return { lower, upper: every(wholeWords(field, value.split(/[ \t\r\n]/))) };
 }

@@ -16,7 +16,7 @@ import {
 } from "../../src/time.ts";
 import type { Catalog } from "./catalog.ts";
 import type { Door } from "./door.ts";
-import { compileFilter, guard } from "./filter.ts";
+import { compileFilter, guard, limits } from "./filter.ts";
 import { type Answer, cutAnswer, type Hit } from "./hits.ts";
 import type { Knowledge } from "./mapping.ts";
 import { type LogProfile, readName } from "./profile.ts";
@@ -36,6 +36,23 @@ function turn(): Promise<unknown> {
 /** What a `date_nanos` field can hold. */
 const nanosEra = { from: 0n as Instant, to: 9_223_372_036_854_775_807n as Instant };
 
+/** The answer of a search when it is complete. @throws {BackendError} */
+export async function wholeAnswer(backend: string, text: string, profile: LogProfile): Promise<Answer> {
+  await turn();
+  let answer: Answer;
+  try {
+    answer = cutAnswer(text, profile.firstSegments);
+  } catch (cause) {
+    const reason = `an answer of ${text.length} bytes that is none of _search`;
+    throw new BackendError(backend, "malformed", reason, cause);
+  }
+  if (answer.timedOut || answer.terminatedEarly || answer.shards.failed > 0) {
+    const reason = `timed out: ${answer.timedOut}, terminated early: ${answer.terminatedEarly}, failed shards: ${answer.shards.failed} of ${answer.shards.total}`;
+    throw new BackendError(backend, "partial", reason);
+  }
+  return answer;
+}
+
 export function createLogStore(backend: string, door: Door, catalog: Catalog): LogStore {
   return {
     lines(query, signal) {
@@ -53,15 +70,13 @@ export function createLogStore(backend: string, door: Door, catalog: Catalog): L
     const leaving = new AbortController();
     const limited = AbortSignal.any([signal, leaving.signal]);
     const reader = createReader(backend, door, catalog, source, query, limited);
-    let kept = 0;
     let pending: Promise<Page> | undefined = reader.read(query.range.from, query.range.to);
     try {
       while (pending !== undefined) {
         const page: Page = await pending;
-        kept += page.lines.length;
         // The next search runs while the caller works on this batch, but only if it will surely be wanted.
         const next = page.rest;
-        pending = next && kept <= query.wanted ? reader.read(next.from, next.to) : undefined;
+        pending = next && reader.wants() ? reader.read(next.from, next.to) : undefined;
         if (page.lines.length > 0) yield page.lines;
         if (next !== undefined) pending ??= reader.read(next.from, next.to);
       }
@@ -93,7 +108,7 @@ function createReader(
   let kept = 0;
   let asked = false;
   let keptOfRead = 1;
-  let firstSegments: ReadonlySet<string> = new Set();
+  let plan: Plan | undefined;
 
   /**
    * Hits to ask for. One line beyond what is wanted shows that the last millisecond has ended, and one hit of each
@@ -117,7 +132,7 @@ function createReader(
     for (let attempt = 0; ; attempt++) {
       const plan = await planSearch();
       const { knowledge } = plan;
-      const answer = await search(path, { ...plan.body(from, to), size }).catch(unlessRejected);
+      const answer = await search(plan, { ...plan.body(from, to), size }).catch(unlessRejected);
       if (answer === undefined && attempt === 0) {
         // An index that the mapping did not know may also refuse what was compiled without it.
         await catalog.refresh(source.index, signal);
@@ -161,7 +176,7 @@ function createReader(
     if (cut > 0) {
       const lines = keep(plan, answer.hits.slice(0, cut), instants.slice(0, cut), from, to);
       kept += lines.length;
-      keptOfRead = plan.exact ? 1 : Math.max(0.02, (lines.length + 1) / (cut + 1));
+      keptOfRead = Math.max(0.02, (lines.length + 1) / (cut + 1));
       return { lines, rest: beyond(last, from, to, true) };
     }
     if (size < batch.most) return read(from, to, batch.most);
@@ -199,7 +214,7 @@ function createReader(
       size: batch.burst,
     };
     const lines: LogLine[] = [];
-    let answer = await search(path, body, { scroll: "1m" });
+    let answer = await search(plan, body, { scroll: "1m" });
     const { total } = answer;
     let read = 0;
     try {
@@ -226,7 +241,7 @@ function createReader(
           },
           signal,
         );
-        answer = await whole(text);
+        answer = await wholeAnswer(backend, text, plan.profile);
       }
       if (total !== undefined && read !== total) {
         throw new BackendError(backend, "partial", `a scroll gave ${read} of ${total} documents`);
@@ -246,34 +261,12 @@ function createReader(
       .catch(() => undefined);
   }
 
-  async function search(path: string, body: object, extra: Record<string, string> = {}): Promise<Answer> {
+  async function search(plan: Plan, body: object, extra: Record<string, string> = {}): Promise<Answer> {
     const text = await door.send(
       { method: "POST", path, query: { ...searchOptions, ...extra }, body: JSON.stringify(body) },
       signal,
     );
-    return whole(text);
-  }
-
-  /** An answer that is complete, or an error. */
-  async function whole(text: string): Promise<Answer> {
-    await turn();
-
-    let answer: Answer;
-    try {
-      answer = cutAnswer(text, firstSegments);
-    } catch (cause) {
-      throw new BackendError(
-        backend,
-        "malformed",
-        `an answer of ${text.length} bytes that is none of _search`,
-        cause,
-      );
-    }
-    if (answer.timedOut || answer.terminatedEarly || answer.shards.failed > 0) {
-      const reason = `timed out: ${answer.timedOut}, terminated early: ${answer.terminatedEarly}, failed shards: ${answer.shards.failed} of ${answer.shards.total}`;
-      throw new BackendError(backend, "partial", reason);
-    }
-    return answer;
+    return wholeAnswer(backend, text, plan.profile);
   }
 
   function count(read: number): void {
@@ -302,7 +295,7 @@ function createReader(
       if (floorToMilli(time) < floorToMilli(from) || floorToMilli(time) > to) throw strangeTimes(backend);
       if (time < from || time > to) return;
       const line = readLine(backend, hit, time, source.id, plan.profile);
-      // Also where the index is exact by its mapping: a mapping can be newer than its documents.
+      // Always, also where the index seems exact by its mapping: a mapping can be newer than its documents.
       if (holds(line)) lines.push(line);
     });
     return sortLines(lines, query.order);
@@ -314,13 +307,18 @@ function createReader(
       knowledge = await catalog.refresh(source.index, signal);
     }
     asked = true;
+    if (plan?.knowledge !== knowledge) plan = await compilePlan(knowledge);
+    return plan;
+  }
+
+  /** Compiled once for each state of the mappings, not for each batch. */
+  async function compilePlan(knowledge: Knowledge): Promise<Plan> {
     const profile = catalog.profile(source, knowledge);
-    firstSegments = profile.firstSegments;
     const product = await door.product(signal);
-    const compiled = compileFilter(query.filter, knowledge, profile, product);
+    const filtered = compileFilter(query.filter, knowledge, profile, product);
     const walled = wall === undefined ? all : compileWall(knowledge);
-    const both = every([walled, compiled.query]);
-    const narrowed = weigh(both).clauses > 900 ? walled : both;
+    const both = every([walled, filtered]);
+    const narrowed = weigh(both).clauses > limits.allClauses ? walled : both;
     if (knowledge.groups.some((group) => group.source === "cut")) {
       throw unsupported(backend, "documents whose _source is not kept whole");
     }
@@ -345,7 +343,6 @@ function createReader(
     return {
       knowledge,
       profile,
-      exact: compiled.exact,
       instantOf: (hit) => sortedInstant(backend, hit, nanos),
       body: (from, to, scrolled = false) => ({
         // A scroll refuses to go without its total.
@@ -384,7 +381,7 @@ function createReader(
     }
   }
 
-  return { read: (from: Instant, to: Instant) => read(from, to) };
+  return { read: (from: Instant, to: Instant) => read(from, to), wants: () => kept <= query.wanted };
 }
 
 /** A document with several times sorts by one that may lie outside the range which another has put it in. */
@@ -395,7 +392,6 @@ function strangeTimes(backend: string): Refused<"not_supported_by_backend"> {
 interface Plan {
   readonly knowledge: Knowledge;
   readonly profile: LogProfile;
-  readonly exact: boolean;
   readonly instantOf: (hit: Hit) => Instant;
   readonly body: (from: Instant, to: Instant, scrolled?: boolean) => object;
 }

@@ -180,6 +180,11 @@ function readField(
   };
 }
 
+/** The indices of a group, for a sentence. */
+export function nameGroup({ indices: [first = "", ...others] }: IndexGroup): string {
+  return others.length === 0 ? first : `${first} and ${others.length} more`;
+}
+
 /** The field behind a name, a key below a flattened root included; undefined where the index has none. */
 export function findField(group: IndexGroup, name: string): IndexedField | undefined {
   const own = group.fields.get(name);

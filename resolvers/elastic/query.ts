@@ -54,13 +54,19 @@ export function weigh(query: Query): { clauses: number; depth: number } {
   return { clauses, depth: depth + 1 };
 }
 
-/** What every search says: partial answers are errors, closed and missing indices are no indices. */
-export const searchOptions = {
-  allow_partial_search_results: "false",
+/** Closed and missing indices are no indices. */
+export const indexOptions = {
   ignore_unavailable: "true",
   allow_no_indices: "true",
   expand_wildcards: "open",
 } as const;
+
+/** What every search says: partial answers are errors. */
+export const searchOptions = { ...indexOptions, allow_partial_search_results: "false" } as const;
+
+export function inIndices(indices: readonly string[]): Query {
+  return { terms: { _index: indices } };
+}
 
 /** Each part of a comma list is encoded; wildcards and date math stay as the server reads them. */
 export function encodePattern(index: string): string {

@@ -3,7 +3,7 @@
 import { Unprocessable } from "../../src/errors.ts";
 import type { Compare, Filter } from "../../src/logql/ast.ts";
 import { parse } from "../../src/logql/parse.ts";
-import { findField, type IndexedField, type IndexGroup } from "./mapping.ts";
+import { findField, type IndexedField, type IndexGroup, nameGroup } from "./mapping.ts";
 import { all, any, every, none, not, type Query } from "./query.ts";
 
 /** The parsed wall, or what is wrong with it. */
@@ -46,12 +46,12 @@ function compileLeaf(leaf: Compare, group: IndexGroup): Query {
     // Not a term: the name may become a text field before the mapping is read again.
     if (leaf.operator === "=") return none;
     throw new WhereError(
-      `where: ${name} is not mapped in ${some(group)}, so != would let every line of it through`,
+      `where: ${name} is not mapped in ${nameGroup(group)}, so != would let every line of it through`,
     );
   }
   const reason = inexact(field, leaf.value);
   if (reason !== undefined)
-    throw new WhereError(`where: ${name} is ${reason} in ${some(group)}; it must be a keyword`);
+    throw new WhereError(`where: ${name} is ${reason} in ${nameGroup(group)}; it must be a keyword`);
   const term = { term: { [name]: leaf.value } };
   return leaf.operator === "=" ? term : not(term);
 }
@@ -76,11 +76,6 @@ function inexact(field: IndexedField, value: string): string | undefined {
   if (field.type !== "keyword") return `of type ${field.type}`;
   if (field.rewritten) return "rewritten by a normalizer";
   return value.length > field.ignoreAbove ? "left out of the index for values this long" : undefined;
-}
-
-function some(group: IndexGroup): string {
-  const [first = "", ...others] = group.indices;
-  return others.length === 0 ? first : `${first} and ${others.length} more`;
 }
 
 /** Whether some name of the wall is unknown to some index, so that the answer may change with its next document. */

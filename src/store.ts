@@ -53,8 +53,8 @@ export interface LogSource {
   readonly where?: string | undefined;
 }
 
-/** What `readout check` tells of one source. */
-export interface LogSourceReport {
+/** What `readout check` tells of an index pattern and its layout. */
+export interface SourceReport {
   readonly profile: string;
   readonly indices: number;
   readonly newest?: Instant | undefined;
@@ -66,6 +66,11 @@ export interface LogSourceReport {
 
 export interface Stores {
   readonly logs: LogStore;
+}
+
+/** Each looks at one part of a site as its store will read it, for `readout check`. @throws {BackendError} */
+export interface Inspections {
+  readonly logs: (source: LogSource, signal: AbortSignal) => Promise<SourceReport>;
 }
 
 export interface BackendInfo {
@@ -80,8 +85,8 @@ export interface Backend {
   readonly stores: Partial<Stores>;
   /** Asks the source who it is. Not cached. @throws {BackendError} */
   probe(signal: AbortSignal): Promise<BackendInfo>;
-  /** Looks at one log source as the store will read it. @throws {BackendError} */
-  describeLogs(source: LogSource, signal: AbortSignal): Promise<LogSourceReport>;
+  /** One for each of `stores`. */
+  readonly inspections: Partial<Inspections>;
   close(): Promise<void>;
 }
 

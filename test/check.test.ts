@@ -2,14 +2,14 @@ import { expect, test } from "vitest";
 import { z } from "zod";
 import { run } from "../src/cli/check.ts";
 import { BackendError } from "../src/errors.ts";
-import type { Backend, BackendKind, LogSourceReport, LogStore } from "../src/store.ts";
+import type { Backend, BackendKind, Inspections, LogStore, SourceReport } from "../src/store.ts";
 import type { Instant } from "../src/time.ts";
 import { createShell, instant } from "./support/shell.ts";
 
 const now = instant("2026-06-01T00:00:00Z");
 const ago = (seconds: number): Instant => (now - BigInt(seconds) * 1_000_000_000n) as Instant;
 const store: LogStore = { lines: () => (async function* () {})() };
-const report = (rest: Partial<LogSourceReport> = {}): LogSourceReport => ({
+const report = (rest: Partial<SourceReport> = {}): SourceReport => ({
   profile: "ecs",
   indices: 3,
   newest: ago(4),
@@ -32,7 +32,7 @@ function fake(overrides: Partial<Backend> = {}): BackendKind<unknown> {
         kind: "fake",
         stores: { logs: store },
         probe: async () => ({ product: "Fake", version: "1.2.3" }),
-        describeLogs: async () => report(),
+        inspections: { logs: async () => report() },
         close: async () => {
           closed.push(name);
         },
@@ -68,9 +68,9 @@ sites:
 visuals: visuals
 `;
   const limitation = "message is text without a keyword: term queries read more documents";
-  const describeLogs: Backend["describeLogs"] = async ({ id }) =>
+  const logs: Inspections["logs"] = async ({ id }) =>
     id === "app" ? report({ limitations: [limitation] }) : report({ indices: 1, newest: undefined });
-  const { code, out, err } = await check(file, fake({ describeLogs }));
+  const { code, out, err } = await check(file, fake({ inspections: { logs } }));
   expect(out).toBe(`readout.yaml: valid
 
 Tokens    2, expired: bob
@@ -115,29 +115,31 @@ test.each<[string, Partial<Backend>, string]>([
   ],
   [
     "a source that never answers",
-    { describeLogs: () => new Promise(() => undefined) },
+    { inspections: { logs: () => new Promise(() => undefined) } },
     "app  logs-*  FAILED no answer",
   ],
   [
     "a source that fails",
     {
-      describeLogs: async () => {
-        throw new BackendError("elk", "denied", "no rights to logs-*");
+      inspections: {
+        logs: async () => {
+          throw new BackendError("elk", "denied", "no rights to logs-*");
+        },
       },
     },
     "app  logs-*  FAILED denied: no rights to logs-*",
   ],
   [
     "a source with a problem",
-    { describeLogs: async () => report({ problems: ["where: message is analysed text"] }) },
+    { inspections: { logs: async () => report({ problems: ["where: message is analysed text"] }) } },
     "PROBLEM where: message is analysed text",
   ],
   [
     "a pattern that names nothing",
-    { describeLogs: async () => report({ indices: 0, newest: undefined }) },
+    { inspections: { logs: async () => report({ indices: 0, newest: undefined }) } },
     "PROBLEM no index is named logs-*",
   ],
-  ["a backend without log lines", { stores: {} }, "PROBLEM elk serves no log lines"],
+  ["a backend without log lines", { stores: {}, inspections: {} }, "PROBLEM elk serves no log lines"],
 ])("%s is told, with exit code 1", async (_, overrides, line) => {
   const { code, out } = await check(oneSource, fake(overrides), 20);
   expect(out).toContain(line);

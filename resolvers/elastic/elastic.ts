@@ -1,6 +1,6 @@
 // Elasticsearch and OpenSearch as one kind of backend.
 import { z } from "zod";
-import type { Backend, BackendKind, IO, LogSource, LogSourceReport } from "../../src/store.ts";
+import type { Backend, BackendKind, IO, LogSource, SourceReport } from "../../src/store.ts";
 import { durationPattern, fromMillis, type Instant, parseDuration } from "../../src/time.ts";
 import { guardDefaults } from "../http.ts";
 import { type Catalog, createCatalog, detect } from "./catalog.ts";
@@ -46,7 +46,7 @@ export const elastic: BackendKind<ElasticConfig> = {
         const { name: product, version } = await door.probe(signal);
         return { product, version };
       },
-      describeLogs: (source, signal) => describeLogs(name, source, door, catalog, signal),
+      inspections: { logs: (source, signal) => inspectLogs(name, source, door, catalog, signal) },
       close: () => door.close(),
     };
   },
@@ -66,13 +66,13 @@ function doorSettings(config: ElasticConfig, io: IO): DoorSettings {
   };
 }
 
-async function describeLogs(
+async function inspectLogs(
   backend: string,
   source: LogSource,
   door: Door,
   catalog: Catalog,
   signal: AbortSignal,
-): Promise<LogSourceReport> {
+): Promise<SourceReport> {
   const product = await door.product(signal);
   const knowledge = await catalog.refresh(source.index, signal);
   const profile = catalog.profile(source, knowledge);

@@ -48,19 +48,21 @@ export const memory: BackendKind<MemorySettings> = {
         },
       },
       probe: async () => ({ product: "memory", version: "generated" }),
-      describeLogs: async ({ index, where }) => {
-        catchUp();
-        const held = logs.indices();
-        return {
-          profile: "memory",
-          indices: held.includes(index) ? 1 : 0,
-          newest: logs.newest(index),
-          limitations: [],
-          problems: [
-            ...(held.includes(index) ? [] : [`there is no index ${index}; there are ${held.join(", ")}`]),
-            ...(where === undefined ? [] : ["where: a memory backend has no such wall"]),
-          ],
-        };
+      inspections: {
+        logs: async ({ index, where }) => {
+          catchUp();
+          const held = logs.indices();
+          return {
+            profile: "memory",
+            indices: held.includes(index) ? 1 : 0,
+            newest: logs.newest(index),
+            limitations: [],
+            problems: [
+              ...(held.includes(index) ? [] : [`there is no index ${index}; there are ${held.join(", ")}`]),
+              ...(where === undefined ? [] : ["where: a memory backend has no such wall"]),
+            ],
+          };
+        },
       },
       close: async () => clearInterval(timer),
     };

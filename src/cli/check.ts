@@ -5,7 +5,7 @@ import { performance } from "node:perf_hooks";
 import { parseArgs } from "node:util";
 import { type Config, failureCode, parseConfig, resolveBeside, type SiteConfig } from "../config.ts";
 import { BackendError, ConfigError } from "../errors.ts";
-import type { Backend, BackendInfo, IO, LogSource, LogSourceReport } from "../store.ts";
+import type { Backend, BackendInfo, IO, LogSource, SourceReport } from "../store.ts";
 import { type Instant, type Millis, nanosPerMilli } from "../time.ts";
 import { exitCodes, type Shell } from "./shell.ts";
 
@@ -74,7 +74,7 @@ interface Finding {
   readonly roundTrip: Millis;
   readonly holdsLogs: boolean;
   /** By site and source; empty when the backend did not answer. */
-  readonly sources: ReadonlyMap<string, ReadonlyMap<string, Answer<LogSourceReport>>>;
+  readonly sources: ReadonlyMap<string, ReadonlyMap<string, Answer<SourceReport>>>;
 }
 
 /** Asks one backend who it is, then about every log source that lies in it. Never rejects. */
@@ -91,7 +91,7 @@ async function ask(
     deadline,
   );
   const signal = AbortSignal.any([shell.signal, timer.signal]);
-  const sources = new Map<string, ReadonlyMap<string, Answer<LogSourceReport>>>();
+  const sources = new Map<string, ReadonlyMap<string, Answer<SourceReport>>>();
   let backend: Backend | undefined;
   try {
     const created = connect(name, config, file, shell);
@@ -101,14 +101,15 @@ async function ask(
     const start = performance.now();
     const info = await attempt(() => connected.probe(signal), signal);
     const roundTrip = performance.now() - start;
-    const holdsLogs = connected.stores.logs !== undefined;
+    const inspect = connected.inspections.logs;
+    const holdsLogs = inspect !== undefined;
     if ("value" in info && holdsLogs) {
       await Promise.all(
         Object.entries(config.sites).map(async ([site, { logs }]) => {
           if (logs?.backend !== name) return;
           const answers = Object.entries(logs.sources).map(async ([id, entry]) => {
             const source: LogSource = { id, ...entry };
-            return [id, await attempt(() => connected.describeLogs(source, signal), signal)] as const;
+            return [id, await attempt(() => inspect(source, signal), signal)] as const;
           });
           sources.set(site, new Map(await Promise.all(answers)));
         }),
@@ -246,7 +247,7 @@ function parts({ logs, traces, metrics, kubernetes, frontend }: SiteConfig): num
 
 function describeSources(
   sources: Readonly<Record<string, { readonly index: string }>>,
-  answers: ReadonlyMap<string, Answer<LogSourceReport>>,
+  answers: ReadonlyMap<string, Answer<SourceReport>>,
   now: Instant,
   notes: Notes,
 ): void {

@@ -194,10 +194,11 @@ async function describe(
   signal: AbortSignal,
 ): Promise<readonly string[]> {
   const fallen: string[] = [];
+  const inspect = backend.inspections.logs;
   for (const [site, { logs }] of Object.entries(config.sites)) {
-    if (logs?.backend !== backend.name) continue;
+    if (logs?.backend !== backend.name || inspect === undefined) continue;
     for (const [source, entry] of Object.entries(logs.sources)) {
-      const { problems } = await backend.describeLogs({ id: source, ...entry }, signal);
+      const { problems } = await inspect({ id: source, ...entry }, signal);
       for (const problem of problems) {
         telemetry.log({ level: "error", message: "log source", site, source, problem });
         if (problem.startsWith("where:")) fallen.push(`sites.${site}.logs.sources.${source}: ${problem}`);

@@ -286,7 +286,7 @@ describe.each(named())("$name", (server) => {
       await cluster.write("filebeat-wall-2", [line("d", "shop", "mine"), line("e", "blog", "theirs")]);
     });
     const report = (where: string, index = "filebeat-wall-1") =>
-      cluster.backend.describeLogs(source(index, { where }), AbortSignal.timeout(10_000));
+      cluster.inspect(source(index, { where }), AbortSignal.timeout(10_000));
 
     test("only the tenant's lines are found", async () => {
       const own = await read({ sources: [source("filebeat-wall-*", { where: 'service.name="shop"' })] });
@@ -325,7 +325,7 @@ describe.each(named())("$name", (server) => {
 
   test("a pattern without indices has no lines, and check says so", async () => {
     expect(await read({ sources: [source("nothing-here-*")] })).toEqual([]);
-    const report = await cluster.backend.describeLogs(source("nothing-here-*"), AbortSignal.timeout(10_000));
+    const report = await cluster.inspect(source("nothing-here-*"), AbortSignal.timeout(10_000));
     expect(report.problems.join()).toMatch(/no open index/);
   });
 
@@ -336,7 +336,7 @@ describe.each(named())("$name", (server) => {
   });
 
   test("a source is described as it is", async () => {
-    const found = await cluster.backend.describeLogs(
+    const found = await cluster.inspect(
       { id: "app", index: "filebeat-burst-*", profile: "auto" },
       AbortSignal.timeout(10_000),
     );

@@ -5,7 +5,7 @@ import { createMemoryLogs, type Entry } from "#resolvers/memory/logs.ts";
 import { memory } from "#resolvers/memory/memory.ts";
 import { parse } from "#src/logql/parse.ts";
 import { severities } from "#src/model.ts";
-import type { IO, LogQuery } from "#src/store.ts";
+import type { IO, LogQuery, LogSource } from "#src/store.ts";
 import { floorToMilli, fromMillis, type Instant } from "#src/time.ts";
 
 const base = Date.UTC(2026, 0, 15, 10);
@@ -135,10 +135,9 @@ test("the backend makes new lines while it runs, and forgets old ones", async ()
   const after = await read();
   expect(after.at(-1)).toBeGreaterThan(before.at(-1) ?? 0n);
   expect(after[0]).toBeGreaterThan(before[0] ?? 0n);
-  expect((await backend.describeLogs(source, signal)).problems).toEqual([]);
-  expect((await backend.describeLogs({ ...source, index: "x", where: "a=b" }, signal)).problems).toHaveLength(
-    2,
-  );
+  const inspect = (source: LogSource) => backend.inspections.logs?.(source, signal);
+  expect((await inspect(source))?.problems).toEqual([]);
+  expect((await inspect({ ...source, index: "x", where: "a=b" }))?.problems).toHaveLength(2);
   expect(await backend.probe(signal)).toEqual({ product: "memory", version: "generated" });
   await backend.close();
 });

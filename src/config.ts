@@ -29,7 +29,7 @@ export interface Config {
   readonly sites: Readonly<Record<string, SiteConfig>>;
   /** The folder of published visuals. */
   readonly visuals?: string | undefined;
-  readonly limits: AllLimits;
+  readonly limits: Limits;
 }
 export interface Address {
   readonly host: string;
@@ -96,9 +96,6 @@ export interface Limits {
   readonly requests: number;
   /** Streamed answers under way at once. */
   readonly streams: number;
-}
-/** With those that log lines do not need. */
-export interface AllLimits extends Limits {
   /** Series times points of one answer. */
   readonly points: number;
   /** Spans of one trace. */
@@ -131,7 +128,7 @@ export const defaults = freeze({
     lookBack: day,
     rate: 100,
   },
-} as const satisfies Record<string, unknown> & { limits: AllLimits });
+} as const satisfies Record<string, unknown> & { limits: Limits });
 
 export interface World extends Surroundings {
   readonly kinds: Kinds;

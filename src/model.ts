@@ -1,6 +1,6 @@
 // The rows that stores answer, spelled as on the wire, so that nothing is renamed on its way out. Absent is
 // `undefined` here; only `operations/` writes `""` and `{}` for it.
-import type { Instant } from "./time.ts";
+import type { Instant, Millis } from "./time.ts";
 
 /** Spec, "Log line"; `unknown` is what no rule recognises. */
 export const severities = [
@@ -58,4 +58,198 @@ export function severityOf(text: string | undefined): Severity {
 /** Every source spelling, in lower case, that `severityOf` reads as this severity. */
 export function spellingsOf(severity: Severity): readonly string[] {
   return Object.keys(spellings).filter((word) => spellings[word] === severity);
+}
+
+// ---- Spans --------------------------------------------------------------------------------------------------
+
+/** An attribute's value with every number exact: an integer that a double cannot hold is a bigint. */
+export type Value =
+  | string
+  | number
+  | bigint
+  | boolean
+  | null
+  | readonly Value[]
+  | { readonly [key: string]: Value };
+/** Keys are literal: `http.route` is one key. */
+export type Attributes = Readonly<Record<string, Value>>;
+
+export const spanKinds = ["internal", "server", "client", "producer", "consumer"] as const;
+export type SpanKind = (typeof spanKinds)[number];
+export type StatusCode = "OK" | "ERROR" | "UNSET";
+
+/**
+ * A span of one site as its document tells it. What only its trace can tell (the names of its entry, whether it
+ * begins a subtrace) is computed in `src/tracing.ts`, as are digests.
+ */
+export interface Span {
+  readonly site_id: string;
+  /** 32 lower-case hex digits, zeros on the left where the source leaves them out. */
+  readonly trace_id: string;
+  /** 16 lower-case hex digits. */
+  readonly span_id: string;
+  /** Absent on a root. */
+  readonly parent_span_id?: string | undefined;
+  readonly trace_state?: string | undefined;
+  /** With all digits that the source has. */
+  readonly start: Instant;
+  readonly end: Instant;
+  readonly service_name: string;
+  readonly span_name: string;
+  readonly span_kind: SpanKind;
+  readonly scope_name?: string | undefined;
+  readonly scope_version?: string | undefined;
+  readonly revision?: string | undefined;
+  readonly status_code: StatusCode;
+  readonly status_message?: string | undefined;
+  readonly resource_attributes: Attributes;
+  readonly span_attributes: Attributes;
+  /** By time. Exceptions are events named `exception`, also those that the layout keeps in documents of their own. */
+  readonly events: readonly SpanEvent[];
+  readonly links: readonly SpanLink[];
+  /** One request (contract, "Tracing"): no parent, or of kind server or consumer, or what its layout says. */
+  readonly entry: boolean;
+  /** What the site's attributes for namespace and action say; absent where the span has none. */
+  readonly namespace?: string | undefined;
+  readonly action?: string | undefined;
+  /** The user's tags, without their prefix. */
+  readonly tags: Attributes;
+  /** More than 1 for a span that stands for several equal ones. */
+  readonly count: number;
+  /** The database statement, as sent. */
+  readonly statement?: string | undefined;
+  /** Who is called, by the span's own attributes. */
+  readonly peer?: string | undefined;
+  /** An error report of a browser: never a request. */
+  readonly report: boolean;
+}
+export interface SpanEvent {
+  readonly time: Instant;
+  readonly name: string;
+  readonly attributes: Attributes;
+}
+export interface SpanLink {
+  readonly trace_id: string;
+  readonly span_id: string;
+  readonly trace_state: string;
+  readonly attributes: Attributes;
+}
+
+// ---- Metrics ------------------------------------------------------------------------------------------------
+
+/** Spec, "Metric types". */
+export const metricTypes = ["gauge", "counter", "measurement"] as const;
+export type MetricType = (typeof metricTypes)[number];
+
+/** Whole buckets `[start + i * step, start + (i + 1) * step)` for `i` from 0 to `count - 1`; milliseconds since 1970. */
+export interface Buckets {
+  readonly start: Millis;
+  readonly step: Millis;
+  readonly count: number;
+}
+
+/**
+ * What a bucket's samples, of one group of series, become. `src/metrics.ts` says which request asks for which, and
+ * defines each over raw samples. NaN and infinite samples are left out first.
+ *
+ * - `samples`, of gauges: over all samples of the group, but for `first` and `last`: the mean of each series' own.
+ * - `increment`, of counters: the exact growth, each step in the bucket of its later sample.
+ * - `cumulative`, of counters: the sum of the series' values, made monotonic over restarts from the first raw value
+ *   within the buckets, combined over the bucket.
+ * - `observations`, of measurements: over what was recorded in the bucket.
+ */
+export type Measure =
+  | { readonly of: "samples"; readonly combine: "first" | "last" | "mean" | "sum" | "min" | "max" | "count" }
+  | { readonly of: "samples"; readonly combine: "quantile"; readonly quantile: number }
+  | { readonly of: "increment" }
+  | { readonly of: "cumulative"; readonly combine: "first" | "last" | "mean" | "min" | "max" }
+  | { readonly of: "observations"; readonly combine: "count" | "mean" | "min" | "max" }
+  | { readonly of: "observations"; readonly combine: "quantile"; readonly quantile: number };
+
+/** One value per bucket; NaN where the bucket has none. */
+export interface Series {
+  /** Exactly the keys that the query's `tags` name. */
+  readonly tags: Readonly<Record<string, string>>;
+  readonly values: Float64Array;
+}
+
+// ---- Kubernetes: rows as in the specification, "NodesRow", "PodsRow", "PodOverviewRow" --------------------------
+
+export const podPhases = ["Running", "Succeeded", "Pending", "Failed", "Unknown"] as const;
+export type PodPhase = (typeof podPhases)[number];
+export type PodState = PodPhase;
+export const containerStatuses = ["Running", "Terminated", "Waiting", "Unknown"] as const;
+
+export interface Container {
+  readonly name: string;
+  readonly status: (typeof containerStatuses)[number];
+  readonly exit_code: number;
+  readonly reason: string;
+}
+
+export interface OwnerReference {
+  readonly name: string;
+  readonly kind: string;
+  readonly namespace: string;
+}
+
+/** Figures that the source does not export are 0. */
+export interface NodesRow {
+  readonly timestamp: Millis;
+  readonly node_name: string;
+  readonly cpu_usage_nano_cores: number;
+  readonly memory_rss_bytes: number;
+  readonly memory_usage_bytes: number;
+  readonly memory_working_set_bytes: number;
+  /** Page faults are cumulative. */
+  readonly memory_page_faults: number;
+  readonly memory_major_page_faults: number;
+  readonly fs_used_bytes: number;
+  readonly fs_available_bytes: number;
+  readonly fs_capacity_bytes: number;
+  readonly fs_inodes_free: number;
+  readonly fs_inodes_used: number;
+  readonly fs_inodes: number;
+  /** Since the snapshot before. */
+  readonly network_rx_bytes: number;
+  readonly network_tx_bytes: number;
+  /** 2 Ready, 4 not ready, 0 unknown. */
+  readonly phase: 0 | 2 | 4;
+}
+
+interface Pod {
+  readonly timestamp: Millis;
+  readonly pod_name: string;
+  readonly pod_namespace: string;
+  /** `""` while the pod is not scheduled. */
+  readonly node_name: string;
+  readonly phase: PodPhase;
+  readonly state: PodState;
+  readonly containers: readonly Container[];
+  readonly pod_restart_count: number;
+  readonly pod_uptime_seconds: number;
+}
+
+export interface PodsRow extends Pod {
+  readonly cpu_usage_nano_cores: number;
+  /** Cumulative, as are page faults. */
+  readonly cpu_usage_core_nano_seconds: number;
+  readonly memory_rss_bytes: number;
+  readonly memory_usage_bytes: number;
+  readonly memory_working_set_bytes: number;
+  readonly memory_page_faults: number;
+  readonly memory_major_page_faults: number;
+  readonly ephemeral_storage_used_bytes: number;
+  readonly ephemeral_storage_capacity_bytes: number;
+  /** Since the snapshot before. */
+  readonly network_rx_bytes: number;
+  readonly network_tx_bytes: number;
+  readonly process_count: number;
+}
+
+export interface PodOverviewRow extends Pod {
+  readonly pod_uuid: string;
+  readonly labels: Readonly<Record<string, string>>;
+  /** The direct owners. */
+  readonly owner_references: readonly OwnerReference[];
 }

@@ -1,33 +1,50 @@
 // A site is what a token gives access to; this file ties its parts to the stores that answer for them.
-import type { Config } from "./config.ts";
-import type { Backend, LogSource, LogStore } from "./store.ts";
+import type { Config, SiteConfig } from "./config.ts";
+import type { Backend, KubernetesStore, LogSource, LogStore, Match, MetricStore, Stores } from "./store.ts";
 import type { Millis } from "./time.ts";
 
+/** A part is absent where the configuration has none, or its backend has no store for it. */
 export interface Site {
   readonly id: string;
   readonly retention: Millis;
-  /** Absent where the site has no logs. */
-  readonly logs?: {
-    readonly backend: string;
-    readonly store: LogStore;
-    readonly sources: ReadonlyMap<string, LogSource>;
-  };
+  /** What a counter answers without an aggregation. */
+  readonly counterDefault: "cumulative" | "increment";
+  readonly logs?: Part<LogStore> & { readonly sources: ReadonlyMap<string, LogSource> };
+  readonly metrics?: Part<MetricStore> & { readonly match: Match };
+  readonly kubernetes?: Part<KubernetesStore> & { readonly match: Match };
 }
 export type Sites = ReadonlyMap<string, Site>;
 
+interface Part<Store> {
+  readonly backend: string;
+  readonly store: Store;
+}
+
 /** Ties each configured site to the stores of its backends, which the configuration has already checked to exist. */
 export function connectSites(config: Config, backends: ReadonlyMap<string, Backend>): Sites {
-  const sites = new Map<string, Site>();
-  for (const [id, { retention, logs }] of Object.entries(config.sites)) {
-    const store = logs && backends.get(logs.backend)?.stores.logs;
-    if (logs === undefined || store === undefined) {
-      sites.set(id, { id, retention });
-      continue;
-    }
-    const sources = new Map(
-      Object.entries(logs.sources).map(([source, entry]) => [source, { id: source, ...entry }]),
-    );
-    sites.set(id, { id, retention, logs: { backend: logs.backend, store, sources } });
-  }
-  return sites;
+  const find = <K extends keyof Stores>(kind: K, backend: string | undefined): Stores[K] | undefined =>
+    backend === undefined ? undefined : backends.get(backend)?.stores[kind];
+  return new Map(Object.entries(config.sites).map(([id, site]) => [id, connectSite(id, site, find)]));
+}
+
+function connectSite(
+  id: string,
+  { retention, counterDefault = "cumulative", logs, metrics, kubernetes }: SiteConfig,
+  find: <K extends keyof Stores>(kind: K, backend: string | undefined) => Stores[K] | undefined,
+): Site {
+  const logStore = find("logs", logs?.backend);
+  const metricStore = find("metrics", metrics?.backend);
+  const kubernetesStore = find("kubernetes", kubernetes?.backend);
+  return {
+    id,
+    retention,
+    counterDefault,
+    ...(logs && logStore && { logs: { backend: logs.backend, store: logStore, sources: sourcesOf(logs) } }),
+    ...(metrics && metricStore && { metrics: { ...metrics, store: metricStore } }),
+    ...(kubernetes && kubernetesStore && { kubernetes: { ...kubernetes, store: kubernetesStore } }),
+  };
+}
+
+function sourcesOf({ sources }: NonNullable<SiteConfig["logs"]>): ReadonlyMap<string, LogSource> {
+  return new Map(Object.entries(sources).map(([id, entry]) => [id, { id, ...entry }]));
 }

@@ -2,7 +2,17 @@
 // or GraphQL. It is written as if a stranger will implement it tonight, and `test/conformance` holds every
 // implementation to it.
 import type { Filter } from "./logql/ast.ts";
-import type { LogLine } from "./model.ts";
+import type {
+  Buckets,
+  LogLine,
+  Measure,
+  MetricType,
+  NodesRow,
+  PodOverviewRow,
+  PodState,
+  PodsRow,
+  Series,
+} from "./model.ts";
 import type { Instant, Millis, TimeRange } from "./time.ts";
 
 /**
@@ -53,6 +63,108 @@ export interface LogSource {
   readonly where?: string | undefined;
 }
 
+/** The wall of a metrics or Kubernetes part: labels with these values stand in every selector that is sent. */
+export type Match = Readonly<Record<string, string>>;
+
+/** The promises of `LogStore` hold here too. A metric is a family: the parts of a histogram or summary are one. */
+export interface MetricStore {
+  /** Every metric of the wall, sorted by UTF-16 code unit, each once. @throws {BackendError} */
+  names(match: Match, signal: AbortSignal): Promise<readonly string[]>;
+  /** Undefined for a metric that the source does not have within the wall. @throws {BackendError} */
+  type(match: Match, metric: string, signal: AbortSignal): Promise<MetricType | undefined>;
+  /**
+   * Each combination of tag keys that some series has: keys sorted, combinations sorted, each once; `[]` where no
+   * series has a tag. Forced labels and the source's own (`le`, `quantile`, `__name__`) are not tags. Undefined as
+   * for `type`.
+   * @throws {BackendError}
+   */
+  tagKeys(
+    match: Match,
+    metric: string,
+    signal: AbortSignal,
+  ): Promise<readonly (readonly string[])[] | undefined>;
+  /**
+   * One series for each distinct combination of the values of exactly the keys of `query.tags`, by those values in
+   * the order of the sorted keys; other labels are aggregated away. A series without a value in any bucket is left
+   * out; an unknown metric has none.
+   *
+   * @throws {Refused} `result_too_large` over `pointLimit`, `not_supported_by_backend` for a measure that the source
+   *   cannot answer exactly (such as a quantile that a summary does not export).
+   * @throws {BackendError}
+   */
+  series(query: SeriesQuery, signal: AbortSignal): Promise<readonly Series[]>;
+}
+
+export interface SeriesQuery {
+  readonly match: Match;
+  readonly metric: string;
+  /** `*` is a wildcard: alone it means that the series has the tag. Names and values are data, never query text. */
+  readonly tags: Readonly<Record<string, string>>;
+  readonly measure: Measure;
+  readonly buckets: Buckets;
+  /** How far before the first bucket a counter's previous sample is looked for. */
+  readonly lookBack: Millis;
+  /** Series times buckets. */
+  readonly pointLimit: number;
+}
+
+/** The promises of `LogStore` hold here too. Rows come by `timestamp`, then namespace, then name. */
+export interface KubernetesStore {
+  /** A row per node at each snapshot. @throws {Refused} `result_too_large` over `rowLimit` @throws {BackendError} */
+  nodes(query: SnapshotQuery & NodeFilter, signal: AbortSignal): AsyncIterable<readonly NodesRow[]>;
+  /** A row per pod at each snapshot: of pods that replaced each other under one name, the newest. Errors as `nodes`. */
+  pods(query: SnapshotQuery & PodFilter, signal: AbortSignal): AsyncIterable<readonly PodsRow[]>;
+  /** One row per pod seen within the snapshots, as it was at the last of them. Errors as `nodes`. */
+  overview(
+    query: SnapshotQuery & OverviewFilter,
+    signal: AbortSignal,
+  ): AsyncIterable<readonly PodOverviewRow[]>;
+}
+
+/** Snapshots are taken at `start + i * step`; the deltas of the first are taken against the moment one step before. */
+export interface SnapshotQuery {
+  readonly match: Match;
+  readonly snapshots: Buckets;
+  readonly rowLimit: number;
+}
+/** Absent or empty filters let everything pass. */
+export interface NodeFilter {
+  readonly node?: string | undefined;
+}
+export interface PodFilter {
+  readonly namespaces: readonly string[];
+  readonly pod?: string | undefined;
+  readonly nodes: readonly string[];
+  readonly state?: PodState | undefined;
+}
+export interface OverviewFilter {
+  readonly namespaces: readonly string[];
+  /** Case-insensitive part of the pod's, namespace's, node's or an owner's name, or of a `label=value`. */
+  readonly text: string;
+}
+
+/** What `readout check` tells of a metrics or Kubernetes part. */
+export interface PartReport {
+  /** What was found, such as `214 metrics: 120 gauges, …`, for an operator to read. */
+  readonly found: readonly string[];
+  readonly limitations: readonly string[];
+  readonly problems: readonly string[];
+}
+
+/** The `traces` part of a site's configuration. */
+export interface SpanSource {
+  readonly site: string;
+  /** A comma list of patterns: spans, and the layout's documents of events or errors. */
+  readonly index: string;
+  readonly profile: string;
+  /** As in `LogSource`; it scopes every request, look-ups by id too. */
+  readonly where?: string | undefined;
+  /** Attributes whose keys begin so are tags. */
+  readonly tagPrefixes: readonly string[];
+  readonly namespaceAttribute: string;
+  readonly actionAttribute: string;
+}
+
 /** What `readout check` tells of an index pattern and its layout. */
 export interface SourceReport {
   readonly profile: string;
@@ -66,11 +178,15 @@ export interface SourceReport {
 
 export interface Stores {
   readonly logs: LogStore;
+  readonly metrics: MetricStore;
+  readonly kubernetes: KubernetesStore;
 }
 
 /** Each looks at one part of a site as its store will read it, for `readout check`. @throws {BackendError} */
 export interface Inspections {
   readonly logs: (source: LogSource, signal: AbortSignal) => Promise<SourceReport>;
+  readonly metrics: (match: Match, signal: AbortSignal) => Promise<PartReport>;
+  readonly kubernetes: (match: Match, signal: AbortSignal) => Promise<PartReport>;
 }
 
 export interface BackendInfo {

@@ -1,6 +1,7 @@
 // The log store on real servers, with documents as Filebeat writes them: the query scripts, order and bursts, the
 // pages of the route, several sources at once, and the wall between tenants.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { defaults } from "#src/config.ts";
 import { Refused, Unprocessable } from "#src/errors.ts";
 import { parse } from "#src/logql/parse.ts";
 import type { LogLine } from "#src/model.ts";
@@ -240,7 +241,7 @@ describe.each(named())("$name", (server) => {
         to: "2024-01-15T23:59:59Z",
         pagination,
       });
-      const limits = { rows: 0, millisecond, documents: 100_000, deadline: 0, requests: 0, streams: 0 };
+      const limits = { ...defaults.limits, millisecond, documents: 100_000 };
       const rows = linesOperation.run(input, {
         user: "ana",
         sites: new Map([
@@ -249,6 +250,7 @@ describe.each(named())("$name", (server) => {
             {
               id: "shop",
               retention: 0,
+              counterDefault: "cumulative",
               logs: { backend: "elk", store: cluster.store, sources: new Map([["app", sources[0]]]) },
             },
           ],

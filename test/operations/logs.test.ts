@@ -1,20 +1,14 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { createMemoryLogs } from "#resolvers/memory/logs.ts";
+import { defaults } from "#src/config.ts";
 import { lines } from "#src/operations/logs.ts";
 import type { Context } from "#src/operations/operation.ts";
 import type { Site } from "#src/sites.ts";
 import { fromMillis, type Instant, printNanos } from "#src/time.ts";
 
 const base = Date.UTC(2026, 0, 15, 10);
-const limits = {
-  rows: 200_000,
-  millisecond: 10_000,
-  documents: 500_000,
-  deadline: 30_000,
-  requests: 64,
-  streams: 32,
-};
+const { limits } = defaults;
 
 interface Row {
   readonly id: string;
@@ -34,6 +28,7 @@ function serve(offsets: readonly number[], cap: number) {
   const site: Site = {
     id: "shop",
     retention: 86_400_000,
+    counterDefault: "cumulative",
     logs: {
       backend: "memory",
       store,

@@ -35,9 +35,9 @@ export function createSubject(
   }));
   logs.add("app", lines);
   const sources = new Map([["app", { id: "app", index: "app", profile: "auto" }]]);
-  const site = (id: string, parts: Partial<Site>): [string, Site] => [
+  const site = (id: string, parts: Omit<Site, "id" | "retention" | "counterDefault">): [string, Site] => [
     id,
-    { id, retention: 86_400_000, ...parts },
+    { id, retention: 86_400_000, counterDefault: "cumulative", ...parts },
   ];
   const store = { backend: "memory", store: over.store ?? logs, sources };
   let log = "";

@@ -33,11 +33,8 @@ export interface MemoryMetrics extends MetricStore {
   ) => Append;
   /** Forgets samples before this time. */
   readonly forget: (before: Millis) => void;
-  /** How many metrics of each type the wall holds, and the time of the newest sample. */
-  readonly count: (match: Match) => {
-    readonly metrics: ReadonlyMap<MetricType, number>;
-    readonly newest?: Millis;
-  };
+  /** How many metrics of each type stand behind the wall. */
+  readonly count: (match: Match) => ReadonlyMap<MetricType, number>;
 }
 
 interface Stored {
@@ -114,15 +111,12 @@ export function createMemoryMetrics(name: string): MemoryMetrics {
       }
     },
     count: (match) => {
-      const metrics = new Map<MetricType, number>();
-      let newest: Millis | undefined;
+      const counts = new Map<MetricType, number>();
       for (const metric of namesOf(match)) {
         const type = typeOf(match, metric);
-        if (type !== undefined) metrics.set(type, (metrics.get(type) ?? 0) + 1);
-        for (const { times } of within(match, metric))
-          newest = Math.max(newest ?? -Infinity, times.at(-1) ?? -Infinity);
+        if (type !== undefined) counts.set(type, (counts.get(type) ?? 0) + 1);
       }
-      return newest === undefined ? { metrics } : { metrics, newest };
+      return counts;
     },
     names: async (match, signal) => {
       signal.throwIfAborted();

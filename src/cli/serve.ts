@@ -1,15 +1,14 @@
 // `readout serve`: from a configuration to a server that answers, and back. A source that is down does not stop the
 // start, because one dead backend must take no instance out; a wall between tenants that does not hold does.
-import { parseArgs } from "node:util";
 import { createAuthenticator } from "../auth.ts";
-import { type Config, failureCode, parseConfig, resolveBeside } from "../config.ts";
-import { ConfigError } from "../errors.ts";
+import { type Config, failureCode, resolveBeside } from "../config.ts";
 import { operations } from "../operations/index.ts";
 import { createServer } from "../server.ts";
 import { connectSites } from "../sites.ts";
 import type { Backend, IO } from "../store.ts";
 import { createTelemetry, redact, type Telemetry, type TelemetryOptions } from "../telemetry.ts";
 import type { Millis } from "../time.ts";
+import { openFile } from "./file.ts";
 import { exitCodes, type Shell } from "./shell.ts";
 
 const usage = `Usage: readout serve [--config readout.yaml]
@@ -26,25 +25,9 @@ const probePatience: Millis = 10_000;
 
 /** Exit code 0 after a drain, 1 when the configuration cannot be served, 2 for wrong arguments. */
 export async function run(args: readonly string[], shell: Shell): Promise<number> {
-  let file: string;
-  try {
-    const { values } = parseArgs({
-      args: [...args],
-      options: { config: { type: "string", default: "readout.yaml" } },
-    });
-    file = values.config;
-  } catch (error) {
-    shell.err(`serve: ${error instanceof Error ? error.message : String(error)}\n\n${usage}`);
-    return exitCodes.usage;
-  }
-  let config: Config;
-  try {
-    config = parseConfig(shell.readText(file), file, shell);
-  } catch (error) {
-    if (error instanceof ConfigError) shell.err(`${error.message}\n`);
-    else shell.err(`${file}: cannot be read${failureCode(error)}\n`);
-    return exitCodes.failed;
-  }
+  const opened = openFile("serve", usage, args, shell);
+  if (typeof opened === "number") return opened;
+  const { file, config } = opened;
   return serve(config, shell, {
     file,
     level: "info",

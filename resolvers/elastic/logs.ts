@@ -26,6 +26,9 @@ import { compileWhere, hasUnmapped, parseWhere, WhereError } from "./where.ts";
 /** Hits of one search: large enough to be cheap, small enough not to stall other requests while it is cut. */
 const batch = { least: 100, most: 512, burst: 1_000 } as const;
 
+/** How far a server lets a search skip, by default. */
+const resultWindow = 10_000;
+
 let queue: Promise<unknown> = Promise.resolve();
 /** Answers that arrive together are cut one to a turn of the event loop, so that none holds up other requests. */
 function turn(): Promise<unknown> {
@@ -59,6 +62,12 @@ export function createLogStore(backend: string, door: Door, catalog: Catalog): L
       const streams = query.sources.map((source) => readSource(source, query, signal));
       const [only] = streams;
       return only !== undefined && streams.length === 1 ? only : merge(streams, query.order);
+    },
+    async fits(query, signal) {
+      const answers = query.sources.map((source) =>
+        createReader(backend, door, catalog, source, query, signal).fits(),
+      );
+      return (await Promise.all(answers)).every((fits) => fits);
     },
   };
 
@@ -165,15 +174,16 @@ function createReader(
     to: Instant,
     size: number,
   ): Promise<Page> {
-    count(answer.hits.length);
     const instants = answer.hits.map((hit) => plan.instantOf(hit));
     if (answer.hits.length < size) {
+      count(answer.hits.length);
       return { lines: keep(plan, answer.hits, instants, from, to), rest: undefined };
     }
     const last = floorToMilli(instants.at(-1) ?? from);
     let cut = instants.length - 1;
     while (cut > 0 && floorToMilli(instants[cut - 1] ?? last) === last) cut--;
     if (cut > 0) {
+      count(cut);
       const lines = keep(plan, answer.hits.slice(0, cut), instants.slice(0, cut), from, to);
       kept += lines.length;
       keptOfRead = Math.max(0.02, (lines.length + 1) / (cut + 1));
@@ -269,6 +279,36 @@ function createReader(
     return wholeAnswer(backend, text, plan.profile);
   }
 
+  /**
+   * Whether everything that the filter makes us look at is within the limits; or, where every document is a line,
+   * everything up to the millisecond that ends the page.
+   */
+  async function fits(): Promise<boolean> {
+    const { order, wanted, range } = query;
+    const room = Math.min(query.documentLimit, query.tieLimit) - batch.most;
+    const plan = await planSearch();
+    const counted = { track_total_hits: Math.max(1, room) };
+    const first = {
+      ...plan.body(range.from, range.to),
+      ...counted,
+      from: Math.min(wanted, resultWindow) - 1,
+      size: 1,
+    };
+    const whole = await search(plan, first);
+    if (isStale(plan.knowledge, whole, catalog.accepted(source.index))) return false;
+    if (whole.total !== undefined) return whole.total <= room;
+    const [last] = whole.hits;
+    if (query.filter.kind !== "all" || wanted > resultWindow || last === undefined) return false;
+    const milli = floorToMilli(plan.instantOf(last));
+    const { from, to } =
+      order === "asc"
+        ? { from: range.from, to: min(range.to, (milli + nanosPerMilli - 1n) as Instant) }
+        : { from: max(range.from, milli), to: range.to };
+    const page = await search(plan, { ...plan.body(from, to), ...counted, size: 0 });
+    return page.total !== undefined && page.total <= room;
+  }
+
+  /** Each document once, also where a held-back millisecond is read again: `fits` has to foretell it. */
   function count(read: number): void {
     documents += read;
     if (documents > query.documentLimit) {
@@ -381,7 +421,7 @@ function createReader(
     }
   }
 
-  return { read: (from: Instant, to: Instant) => read(from, to), wants: () => kept <= query.wanted };
+  return { read: (from: Instant, to: Instant) => read(from, to), wants: () => kept <= query.wanted, fits };
 }
 
 /** A document with several times sorts by one that may lie outside the range which another has put it in. */

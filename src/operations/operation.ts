@@ -26,6 +26,8 @@ export interface Operation<Input, Output> {
 export interface Rows {
   readonly count: number;
   readonly text: string;
+  /** A refusal may still follow, so the status has to wait. Absent where only a failure can. */
+  readonly refusable?: boolean;
 }
 export interface Context {
   readonly user: string;

@@ -36,23 +36,34 @@ export function logStoreSuite(subject: Subject): void {
     });
     afterAll(() => running.stop());
 
+    const queryOf = (over: Partial<LogQuery>): LogQuery => ({
+      sources: [running.sources.app],
+      range: wide,
+      filter: parse(""),
+      order: "asc",
+      wanted: 100,
+      documentLimit: 100_000,
+      tieLimit: 10_000,
+      ...over,
+    });
     async function batches(
       over: Partial<LogQuery>,
       text = "",
       signal = never(),
     ): Promise<(readonly LogLine[])[]> {
-      const query: LogQuery = {
-        sources: [running.sources.app],
-        range: wide,
-        filter: parse(text),
-        order: "asc",
-        wanted: 100,
-        documentLimit: 100_000,
-        tieLimit: 10_000,
-        ...over,
-      };
+      const query = queryOf({ filter: parse(text), ...over });
       const found: (readonly LogLine[])[] = [];
       for await (const batch of running.store.lines(query, signal)) found.push(batch);
+      return found;
+    }
+    /** The lines up to the batch that completes what is wanted. */
+    async function page(over: Partial<LogQuery>): Promise<LogLine[]> {
+      const query = queryOf(over);
+      const found: LogLine[] = [];
+      for await (const batch of running.store.lines(query, never())) {
+        found.push(...batch);
+        if (found.length >= query.wanted) break;
+      }
       return found;
     }
     const read = async (over: Partial<LogQuery> = {}, text = "") => (await batches(over, text)).flat();
@@ -180,6 +191,44 @@ export function logStoreSuite(subject: Subject): void {
       test("as many lines of one millisecond as the limit are held, and one more is refused", async () => {
         expect(await read({ tieLimit: 40 })).toHaveLength(100);
         await expect(read({ tieLimit: 39 })).rejects.toMatchObject({ slug: "result_too_large" });
+      });
+    });
+
+    describe("whether a page fits within the limits", () => {
+      const ample = 10_000;
+      const fits = async (over: Partial<LogQuery>) =>
+        running.store.fits?.(
+          queryOf({ wanted: 1_500, tieLimit: ample, documentLimit: ample, ...over }),
+          never(),
+        );
+
+      test("it does where all documents do, and a page that is said to fit is not refused", async () => {
+        const lines = Array.from({ length: 2_400 }, (_, n) => make({ at: n >> 2, id: `f${n}` }));
+        await running.seed("app", lines);
+        expect(await fits({})).toBe(true);
+        expect(await fits({ filter: parse("message:nowhere") })).toBe(true);
+        expect(await fits({ filter: parse("message:nowhere"), documentLimit: 2_399 })).toBe(false);
+        for (const order of ["asc", "desc"] as const) {
+          for (const limit of [500, 1_499, 1_500, 1_504, 2_016, 2_399, 2_400, 3_000]) {
+            for (const bound of [{ documentLimit: limit }, { tieLimit: limit }]) {
+              if ((await fits({ order, ...bound })) !== true) continue;
+              expect((await page({ order, wanted: 1_500, ...bound })).length).toBeGreaterThanOrEqual(1_500);
+            }
+          }
+        }
+      });
+
+      test("a millisecond over the limit at the end of the page is foreseen, one behind the page does not matter", async () => {
+        const burst = Array.from({ length: 1_800 }, (_, n) => make({ at: 900, id: `b${n}` }));
+        await running.seed("app", [
+          ...Array.from({ length: 900 }, (_, n) => make({ at: n, id: `s${n}` })),
+          ...burst,
+        ]);
+        for (const bound of [{ documentLimit: 2_600 }, { tieLimit: 1_700 }]) {
+          expect(await fits({ wanted: 901, ...bound })).toBe(false);
+          await expect(page({ wanted: 901, ...bound })).rejects.toMatchObject({ slug: "result_too_large" });
+          if (await fits({ wanted: 300, ...bound })) await page({ wanted: 300, ...bound });
+        }
       });
     });
 

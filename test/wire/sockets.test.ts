@@ -3,7 +3,8 @@ import { request as httpRequest, type IncomingMessage } from "node:http";
 import { connect, type Socket } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
 import { afterEach, describe, expect, test } from "vitest";
-import { BackendError, Refused } from "#src/errors.ts";
+import { defaults } from "#src/config.ts";
+import { BackendError, Refused, Unauthorized } from "#src/errors.ts";
 import type { LogLine } from "#src/model.ts";
 import type { Server } from "#src/server.ts";
 import type { LogStore } from "#src/store.ts";
@@ -289,6 +290,32 @@ describe.each(hosts)("%s", (host) => {
     const { socket, received } = await raw(port, `GET ${target} HTTP/1.1\r\nHost: ${name}\r\n\r\n`);
     await eventually(() => received().endsWith('{"error":"Unauthorized"}'));
     socket.destroy();
+  });
+});
+
+describe("another configuration", () => {
+  test("holds from the next request on; what is under way ends with the one before, and that is told", async () => {
+    const go = Promise.withResolvers<void>();
+    const { store } = feed(3, () => go.promise);
+    const { port, server } = await start({ store });
+    const answer = await ask(port, linesBody({}, { per_page: 10_000 }));
+    let over = false;
+    const refuse = () => {
+      throw new Unauthorized();
+    };
+    const replaced = server
+      .replace({ authenticate: refuse, sites: new Map(), limits: defaults.limits })
+      .then(() => {
+        over = true;
+      });
+    expect((await ask(port, linesBody())).statusCode).toBe(401);
+    expect(over).toBe(false);
+    go.resolve();
+    expect(JSON.parse(await read(answer))).toHaveLength(1_800);
+    await replaced;
+    const everyone = { user: "eve", maySee: () => true };
+    await server.replace({ authenticate: () => everyone, sites: new Map(), limits: defaults.limits });
+    expect((await ask(port, linesBody())).statusCode).toBe(404);
   });
 });
 

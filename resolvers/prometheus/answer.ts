@@ -61,6 +61,7 @@ export function createScanner(series: (series: SampleSeries) => void): Scanner {
   let data: Buffer = Buffer.alloc(0);
   let at = 0;
   let state: State = "head";
+  /** As latin1, since a chunk may end inside a character. */
   let frame = "";
   let elements = 0;
   let labels: Labels = {};
@@ -94,7 +95,7 @@ export function createScanner(series: (series: SampleSeries) => void): Scanner {
         return false;
       }
       at = found + opening.length;
-      frame = data.toString("utf8", 0, at);
+      frame = data.toString("latin1", 0, at);
       state = "element";
       return true;
     },
@@ -242,7 +243,7 @@ export function createScanner(series: (series: SampleSeries) => void): Scanner {
   return {
     push,
     end() {
-      if (state === "tail") return frame;
+      if (state === "tail") return Buffer.from(frame, "latin1").toString("utf8");
       if (state === "head") throw new Surprise("no result");
       throw new SyntaxError(`the answer ends in its ${state}`);
     },

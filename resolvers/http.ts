@@ -115,3 +115,16 @@ export function toBackendError(backend: string, cause: unknown): BackendError {
   if (/TimeoutError/.test(text)) return new BackendError(backend, "timeout", text, cause);
   return new BackendError(backend, "malformed", text === "" ? String(cause) : text, cause);
 }
+
+/** Settles with `shared`, or rejects as soon as this caller leaves. */
+export async function orAborted<T>(shared: Promise<T>, signal: AbortSignal): Promise<T> {
+  signal.throwIfAborted();
+  const left = Promise.withResolvers<never>();
+  const leave = () => left.reject(signal.reason);
+  signal.addEventListener("abort", leave, { once: true });
+  try {
+    return await Promise.race([shared, left.promise]);
+  } finally {
+    signal.removeEventListener("abort", leave);
+  }
+}

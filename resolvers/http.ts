@@ -8,7 +8,7 @@ import {
   circuitBreaker,
   handleWhen,
 } from "cockatiel";
-import { BackendError, type Failure } from "../src/errors.ts";
+import { BackendError, type Failure, Refused } from "../src/errors.ts";
 import type { IO } from "../src/store.ts";
 import type { Millis } from "../src/time.ts";
 
@@ -52,6 +52,11 @@ export function createGuard(backend: string, settings: GuardSettings, io: IO): G
       return result;
     } catch (cause) {
       signal.throwIfAborted();
+      // The answer was good, and too large for whoever reads it: no failure of the source.
+      if (cause instanceof Refused) {
+        io.requested(backend, "ok", performance.now() - started);
+        throw cause;
+      }
       const error = deadline.aborted
         ? new BackendError(backend, "timeout", `no answer within ${settings.timeout} ms`, cause)
         : toBackendError(backend, cause);

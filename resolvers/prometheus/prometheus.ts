@@ -4,6 +4,8 @@ import type { Backend, BackendKind, IO } from "../../src/store.ts";
 import { durationPattern, parseDuration } from "../../src/time.ts";
 import { guardDefaults } from "../http.ts";
 import { type DoorSettings, openDoor } from "./door.ts";
+import { createFamilies } from "./families.ts";
+import { createMetricStore } from "./metrics.ts";
 
 const settings = z.strictObject({
   /** With the path under which `/api/v1` lies, such as `https://mimir/prometheus`. */
@@ -31,10 +33,11 @@ export const prometheus: BackendKind<PrometheusConfig> = {
   parseConfig: (value) => settings.parse(value),
   create(name, config, io): Backend {
     const door = openDoor(name, doorSettings(config, io), io);
+    const families = createFamilies(door, io);
     return {
       name,
       kind: "prometheus",
-      stores: {},
+      stores: { metrics: createMetricStore(name, door, families) },
       probe: (signal) => door.probe(signal),
       inspections: {},
       close: () => door.close(),

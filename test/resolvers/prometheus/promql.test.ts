@@ -74,7 +74,7 @@ describe("printing", () => {
 
   /** JavaScript has the flag outside. */
   function dotAll(text: string): string {
-    expect(text).toMatch(/^\(\?s:[^]*\)$/);
+    expect(text).toMatch(/^\(\?s:[\s\S]*\)$/);
     return text.slice(4, -1);
   }
 

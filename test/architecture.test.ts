@@ -11,7 +11,8 @@ const allowed: readonly (readonly [file: string, imports: readonly string[]])[] 
   ["src/model.ts", ["type src/time.ts"]],
   ["src/logql/*", ["src/model.ts", "src/errors.ts"]],
   ["src/store.ts", ["src/model.ts", "src/time.ts", "src/errors.ts", "src/logql/ast.ts"]],
-  ["src/{tracing,metrics}.ts", ["src/model.ts", "src/time.ts"]],
+  ["src/{tracing,metrics,samples}.ts", ["src/model.ts", "src/time.ts"]],
+  ["src/kubernetes.ts", ["src/model.ts", "type src/store.ts"]],
   ["src/yaml.ts", ["src/errors.ts"]],
   ["src/config.ts", ["src/errors.ts", "src/time.ts", "src/yaml.ts"]],
   ["src/telemetry.ts", ["src/errors.ts", "src/time.ts", "type src/store.ts"]],
@@ -41,7 +42,11 @@ const allowed: readonly (readonly [file: string, imports: readonly string[]])[] 
   ["resolvers/http.ts", ["src/store.ts", "src/errors.ts", "src/time.ts"]],
   [
     "resolvers/*/*",
-    ["src/{store,model,time,errors,tracing,metrics,telemetry}.ts", "src/logql/*", "resolvers/http.ts"],
+    [
+      "src/{store,model,time,errors,tracing,metrics,samples,kubernetes,telemetry}.ts",
+      "src/logql/*",
+      "resolvers/http.ts",
+    ],
   ],
 ];
 
@@ -55,6 +60,7 @@ const packages: Readonly<Record<string, readonly string[]>> = {
   "lru-cache": ["resolvers/*/*"],
   pino: ["src/telemetry.ts"],
   "prom-client": ["src/telemetry.ts"],
+  undici: ["resolvers/prometheus/door.ts"],
   yaml: ["src/yaml.ts", "resolvers/elastic/profile.ts"],
   zod: ["src/config.ts", "src/operations/*", "resolvers/*/*"],
 };

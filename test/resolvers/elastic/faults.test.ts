@@ -57,8 +57,9 @@ async function read(
   url: string,
   over: Partial<LogQuery> = {},
   signal = AbortSignal.timeout(20_000),
+  timeout = "10s",
 ): Promise<LogLine[]> {
-  const backend = elastic.create("elk", elastic.parseConfig({ url, timeout: "400ms" }), testIO);
+  const backend = elastic.create("elk", elastic.parseConfig({ url, timeout }), testIO);
   const lines: LogLine[] = [];
   try {
     const query: LogQuery = {
@@ -119,9 +120,9 @@ describe("a source that fails", () => {
     ["silence", "timeout", () => undefined],
     ["a broken connection", "unreachable", (r) => r.destroy()],
   ];
-  test.each(table)("%s is %s", async (_name, failure, reply) => {
+  test.each(table)("%s is %s", async (name, failure, reply) => {
     const { url } = await serve(reply);
-    const error = await read(url).then(
+    const error = await read(url, {}, undefined, name === "silence" ? "400ms" : "10s").then(
       (lines) => lines,
       (thrown: unknown) => thrown as BackendError,
     );

@@ -170,7 +170,7 @@ export function createServer(options: ServerOptions): Server {
     try {
       const raw = endpoint.method === "GET" ? parameters : await work.wait(readJson(exchange));
       const prepared = endpoint.prepare(raw);
-      const visible = sitesOf(principal);
+      const visible = endpoint.access === "public" ? sites : sitesOf(principal);
       for (const site of prepared.sites) if (!visible.has(site)) throw new NotFound();
       const { user } = principal;
       const result = prepared.run({ user, sites: visible, limits, now, signal: work.signal });

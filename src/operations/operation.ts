@@ -29,7 +29,7 @@ export interface Rows {
 }
 export interface Context {
   readonly user: string;
-  /** Those that the token may see, and no others. */
+  /** Those that the token may see; all of them for a public operation, which answers only what has been published. */
   readonly sites: Sites;
   readonly limits: Limits;
   readonly now: () => Instant;

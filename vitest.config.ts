@@ -7,5 +7,7 @@ export default defineConfig({
   test: {
     include: ["test/**/*.test.ts"],
     exclude: ["test/backends/**", "node_modules/**"],
+    // A busy machine is no failure.
+    testTimeout: 20_000,
   },
 });

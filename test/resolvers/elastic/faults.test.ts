@@ -58,7 +58,7 @@ async function read(
   over: Partial<LogQuery> = {},
   signal = AbortSignal.timeout(20_000),
 ): Promise<LogLine[]> {
-  const backend = elastic.create("elk", elastic.parseConfig({ url, timeout: "400ms" }), testIO);
+  const backend = elastic.create("elk", elastic.parseConfig({ url, timeout: "1500ms" }), testIO);
   const lines: LogLine[] = [];
   try {
     const query: LogQuery = {

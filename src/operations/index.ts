@@ -1,6 +1,14 @@
 // Every endpoint. The router, the metric labels and the tests walk this list; nothing else knows a route.
 import { lines } from "./logs.ts";
+import { list, names, timeseries, typeAndTags } from "./metrics.ts";
 import { auth } from "./misc.ts";
 import { type Endpoint, endpoint } from "./operation.ts";
 
-export const operations: readonly Endpoint[] = [endpoint(lines), endpoint(auth)];
+export const operations: readonly Endpoint[] = [
+  endpoint(lines),
+  endpoint(timeseries),
+  endpoint(list),
+  endpoint(names),
+  endpoint(typeAndTags),
+  endpoint(auth),
+];

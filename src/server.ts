@@ -79,6 +79,15 @@ interface Trail {
   user: string | undefined;
 }
 
+/** What stands around and between the batches of an answer. */
+interface Form {
+  readonly opening: string;
+  readonly separator: string;
+  readonly closing: string;
+}
+const array: Form = { opening: "[", separator: ",", closing: "]" };
+const printed: Form = { opening: "", separator: "", closing: "" };
+
 const jsonType = { "Content-Type": "application/json; charset=utf-8" };
 const textType = { "Content-Type": "text/plain; charset=utf-8" };
 
@@ -167,10 +176,11 @@ export function createServer(options: ServerOptions): Server {
         finish(200, false);
         return { status: 200, headers: jsonType, body };
       };
-      if (!(Symbol.asyncIterator in result)) return complete(JSON.stringify(await work.wait(result)));
-      const rows = result[Symbol.asyncIterator]();
+      if ("then" in result) return complete(JSON.stringify(await work.wait(result)));
+      const [form, source] = "pieces" in result ? [printed, result.pieces] : [array, result];
+      const rows = source[Symbol.asyncIterator]();
       const head = await readHead(rows, work);
-      if (head.done) return complete(`[${head.texts.join(",")}]`);
+      if (head.done) return complete(`${form.opening}${head.texts.join(form.separator)}${form.closing}`);
       if (streams >= limits.streams) {
         abandon(rows);
         throw overloaded(`${streams} streamed answers are under way`);
@@ -181,7 +191,7 @@ export function createServer(options: ServerOptions): Server {
       return {
         status: 200,
         headers: jsonType,
-        body: chunksOf(stream(head.texts, rows, work, finish, end), work.signal),
+        body: chunksOf(stream(form, head.texts, rows, work, finish, end), work.signal),
       };
     } catch (error) {
       throw work.signal.aborted ? work.signal.reason : error;
@@ -191,6 +201,7 @@ export function createServer(options: ServerOptions): Server {
   }
 
   async function* stream(
+    { opening, separator, closing }: Form,
     head: readonly string[],
     rows: AsyncIterator<Rows>,
     work: Work,
@@ -200,19 +211,19 @@ export function createServer(options: ServerOptions): Server {
     let complete = false;
     let failure: unknown;
     try {
-      let opening = "[";
+      let before = opening;
       for (const text of head) {
-        yield opening + text;
-        opening = ",";
+        yield before + text;
+        before = separator;
         work.progressed();
       }
       for (;;) {
         work.progressed();
         const next = await work.wait(rows.next());
         if (next.done === true) break;
-        yield `,${next.value.text}`;
+        yield separator + next.value.text;
       }
-      yield "]";
+      yield closing;
       complete = true;
     } catch (error) {
       failure = work.signal.aborted ? work.signal.reason : error;

@@ -1,12 +1,14 @@
 // The embedded backend: generated data that grow while the program runs. Lines depend on the seed and the time
 // alone, so two instances with one seed and one clock hold the same.
 import * as z from "zod";
-import type { Backend, BackendKind } from "../../src/store.ts";
+import type { Backend, BackendKind, Match, MetricStore, PartReport } from "../../src/store.ts";
 import { fromMillis, type Instant, toMillis } from "../../src/time.ts";
 import { clusterMatch, observeCluster } from "./cluster.ts";
 import { generate, indices } from "./generate.ts";
-import { createMemoryKubernetes } from "./kubernetes.ts";
+import { createMemoryKubernetes, type Observation } from "./kubernetes.ts";
 import { createMemoryLogs } from "./logs.ts";
+import { createMeasurements, metricMatches } from "./measurements.ts";
+import { createMemoryMetrics, type MemoryMetrics } from "./metrics.ts";
 
 const settings = z.strictObject({
   /** The same seed gives the same lines at the same times. */
@@ -43,6 +45,10 @@ export const memory: BackendKind<MemorySettings> = {
       const now = toMillis(io.now());
       return time > now || time < now - clusterHistory ? undefined : observeCluster(seed, match, time);
     });
+    const metrics = createMemoryMetrics(name);
+    const measurements = createMeasurements(seed, metrics);
+    // Nothing is measured before somebody asks: most of what is served are logs.
+    const measure = () => measurements.catchUp(toMillis(io.now()));
     const timer = setInterval(catchUp, catchUpEvery).unref();
     return {
       name,
@@ -55,6 +61,7 @@ export const memory: BackendKind<MemorySettings> = {
           },
         },
         kubernetes,
+        metrics: whenAsked(metrics, measure),
       },
       probe: async () => ({ product: "memory", version: "generated" }),
       inspections: {
@@ -72,25 +79,50 @@ export const memory: BackendKind<MemorySettings> = {
             ],
           };
         },
-        kubernetes: async (match) => {
-          const wall = Object.entries(clusterMatch).map(([label, value]) => `${label}: ${value}`);
-          const observed = observeCluster(seed, match, toMillis(io.now()));
-          if (observed === undefined) {
-            return {
-              found: [],
-              limitations: [],
-              problems: [`match: the generated cluster stands behind { ${wall.join(", ")} }`],
-            };
-          }
-          const { nodes, pods } = observed;
-          return {
-            found: [`a generated cluster of ${nodes.length} nodes and ${pods.length} pods`],
-            limitations: [],
-            problems: [],
-          };
+        kubernetes: async (match) => describeCluster(observeCluster(seed, match, toMillis(io.now()))),
+        metrics: async (match) => {
+          measure();
+          return report(metrics, match);
         },
       },
       close: async () => clearInterval(timer),
     };
   },
 };
+
+/** A store whose samples are made up to now before each question. */
+function whenAsked(metrics: MetricStore, measure: () => void): MetricStore {
+  const after =
+    <A extends readonly unknown[], R>(ask: (...asked: A) => R) =>
+    (...asked: A): R => {
+      measure();
+      return ask(...asked);
+    };
+  return {
+    names: after(metrics.names),
+    type: after(metrics.type),
+    tagKeys: after(metrics.tagKeys),
+    series: after(metrics.series),
+  };
+}
+
+function report(metrics: MemoryMetrics, match: Match): PartReport {
+  const types = metrics.count(match);
+  if (types.size === 0) {
+    const known = metricMatches.map(({ site }) => `{ site: ${site} }`).join(" and ");
+    return { found: [], limitations: [], problems: [`match: nothing stands behind it, but behind ${known}`] };
+  }
+  const found = [...types].map(([type, count]) => `${count} ${type}${count === 1 ? "" : "s"}`);
+  return { found: [`generated: ${found.join(", ")}`], limitations: [], problems: [] };
+}
+
+function describeCluster(observed: Observation | undefined): PartReport {
+  if (observed !== undefined) {
+    const { nodes, pods } = observed;
+    const found = [`a generated cluster of ${nodes.length} nodes and ${pods.length} pods`];
+    return { found, limitations: [], problems: [] };
+  }
+  const wall = Object.entries(clusterMatch).map(([label, value]) => `${label}: ${value}`);
+  const problems = [`match: the generated cluster stands behind { ${wall.join(", ")} }`];
+  return { found: [], limitations: [], problems };
+}

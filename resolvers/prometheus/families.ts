@@ -227,10 +227,9 @@ function combinations(match: Match, series: readonly Labels[]): readonly (readon
     const keys = Object.keys(labels)
       .filter((label) => isTag(match, label) && labels[label] !== "")
       .sort();
-    found.set(JSON.stringify(keys), keys);
+    if (keys.length > 0) found.set(JSON.stringify(keys), keys);
   }
-  const all = [...found.values()].sort(compareKeys);
-  return all.every((keys) => keys.length === 0) ? [] : all;
+  return [...found.values()].sort(compareKeys);
 }
 
 function compareKeys(a: readonly string[], b: readonly string[]): number {

@@ -116,15 +116,18 @@ async function lastValues(
   });
 }
 
-/** The last sample of each series from `length` before `start` on, where that sample is finite. */
+/** The last sample of each series from `length` before `start` until before it, where that sample is finite. */
 async function lastOf(
   reader: Reader,
   selector: Selector,
   start: Millis,
   length: Millis,
 ): Promise<readonly (readonly [key: string, value: number])[]> {
-  const samples = reader.window(selector, { from: Math.max(2, length), to: 1 });
-  const found = await reader.instant(call("last_over_time", samples), start);
+  if (length < 1) return [];
+  const found =
+    length === 1
+      ? await reader.raw(selector, start - 1, start, Number.POSITIVE_INFINITY)
+      : await reader.instant(call("last_over_time", reader.window(selector, { from: length, to: 1 })), start);
   return found.flatMap(({ labels, values: [value = Number.NaN] }) =>
     Number.isFinite(value) ? [[keyOf(labels), value] as const] : [],
   );

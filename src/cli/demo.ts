@@ -58,6 +58,7 @@ function site(name: string): SiteConfig {
     retention: defaults.retention,
     logs: { backend: "memory", sources: Object.fromEntries(indices) },
     kubernetes: { backend: "memory", match: { cluster: "demo" } },
+    metrics: { backend: "memory", match: { site: name } },
   };
 }
 

@@ -55,6 +55,7 @@ export const memory: BackendKind<MemorySettings> = {
       kind: "memory",
       stores: {
         logs: {
+          ...logs,
           lines: (query, signal) => {
             catchUp();
             return logs.lines(query, signal);

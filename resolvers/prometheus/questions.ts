@@ -282,15 +282,18 @@ function nodeMetrics(): readonly string[] {
 }
 const rated: ReadonlySet<string> = new Set([metrics.cpu, resourceCpu.node, exporterCpu]);
 
-/** Expressions for how many nodes each moment has; each may be blind to some, so the largest counts. */
+/** Expressions for how many nodes each moment has. Each is blind to some, and together they tell of some twice. */
 export function countNodes(wall: Wall): readonly Expression[] {
-  const count = (by: string, matchers: readonly Matcher[]): Expression =>
-    aggregate("count", [], aggregate("group", [by], newest(wall, matchers)));
+  const told = nodeMetrics();
+  const count = (by: readonly string[], ...matchers: readonly Matcher[]): Expression =>
+    aggregate("count", [], aggregate("group", by, newest(wall, matchers)));
+  const own = ["node", "instance"];
   return [
-    count("node", [named("kube_node_info")]),
-    count("instance", [named(metrics.workingSet), root]),
-    count("instance", [named("node_uname_info")]),
-    count("k8s_node_name", [named("k8s_node_memory_working_set_bytes")]),
+    count(["node"], named("kube_node_info")),
+    count(own, named(...told.filter((name) => name.startsWith("container_"))), root),
+    count(own, named(...told.filter((name) => name.startsWith("node_") && name !== exporterCpu))),
+    count(own, named(exporterCpu), equal("mode", "user")),
+    count(["k8s_node_name"], named(...told.filter(ofOtel))),
   ];
 }
 

@@ -375,6 +375,37 @@ describe("nodes", () => {
     ]);
   });
 
+  test.each<[metric: string, labels: Labels, figure: keyof NodesRow]>([
+    ["container_memory_rss", { node: "n1", id: "/" }, "memory_rss_bytes"],
+    ["container_cpu_usage_seconds_total", { node: "n1", id: "/" }, "cpu_usage_nano_cores"],
+    ["node_memory_working_set_bytes", { node: "n1" }, "memory_working_set_bytes"],
+    ["node_cpu_usage_seconds_total", { node: "n1" }, "cpu_usage_nano_cores"],
+    ["node_vmstat_pgfault", { node: "n1" }, "memory_page_faults"],
+    ["node_cpu_seconds_total", { node: "n1", mode: "user" }, "cpu_usage_nano_cores"],
+    ["k8s_node_memory_rss_bytes", { k8s_node_name: "n1" }, "memory_rss_bytes"],
+  ])("are shown where %s is all that is known of them", async (metric, labels, figure) => {
+    const [row, ...others] = await readNodes(written((write, time, age) => write(time, metric, labels, age)));
+    expect(others).toEqual([]);
+    expect(row?.node_name).toBe("n1");
+    expect(row?.[figure]).toBe(figure === "cpu_usage_nano_cores" ? 1e9 : 600);
+  });
+
+  test("more than the limit are refused before any is answered, whoever tells of them", async () => {
+    // Half of the nodes are known to one exporter, half to another: no single count is over the limit.
+    const series = written((write, time) => {
+      for (let number = 0; number < 6; number += 1) {
+        if (number < 3) write(time, "kube_node_info", { node: `a${number}` }, 1);
+        else write(time, "container_memory_rss", { node: `b${number}`, id: "/" }, 1);
+      }
+    });
+    const query = { ...scope, snapshots: { ...snapshots, start: base - 5 * minute, count: 6 } };
+    expect(await collect(storeOver(series).nodes({ ...query, rowLimit: 36 }, never))).toHaveLength(36);
+    const rows = storeOver(series)
+      .nodes({ ...query, rowLimit: 35 }, never)
+      [Symbol.asyncIterator]();
+    await expect(rows.next()).rejects.toMatchObject({ slug: "result_too_large" });
+  });
+
   test("a renamed machine's figures go to its newest name", async () => {
     const series = written((write, time, age) => {
       write(time, "node_uname_info", { ...uname, nodename: time < base - 30_000 ? "zulu" : "alpha" }, 1);

@@ -37,8 +37,6 @@ export type Source = Pick<Door, "query" | "edge">;
 
 /** Snapshots of one request; a source answers at most 11,000. */
 const chunkSnapshots = 10_000;
-/** Over this, not even counting is begun: a century of hours. */
-const mostSnapshots = 1_000_000;
 /** Rows that one slice reads, and pods that a list of them reads, at a time. */
 const sliceRows = 5_000;
 const listedPods = 100_000;
@@ -117,6 +115,7 @@ async function* readPods(
     const questions = { ...askState(wall, scope), ...askFigures(wall, scope) };
     const answers = await askAll(source, questions, moments, signal);
     const present = presentPods(answers, moments);
+    await nextTurn();
     const rows = podRows(answers, moments);
     for (let index = 1; index < moments.count; index += 1) {
       yield* turn(rows(present(index), index).filter(accepts), signal);
@@ -248,14 +247,13 @@ function momentsOf({ start, step, count }: Buckets): Moments {
 
 // ---- Counting and slicing -----------------------------------------------------------------------------------
 
-/** For each snapshot the largest of the counts, and the sum of all. @throws {Refused} an absurd number of snapshots */
+/** For each snapshot the largest of the counts, and the sum of all. */
 async function countMoments(
   source: Source,
   counts: readonly Expression[],
-  { snapshots: { start, step, count }, rowLimit }: SnapshotQuery,
+  { snapshots: { start, step, count } }: SnapshotQuery,
   signal: AbortSignal,
 ): Promise<{ readonly largest: Float64Array; readonly sum: number }> {
-  if (count > mostSnapshots) throw tooLarge(rowLimit);
   const largest = new Float64Array(count);
   let sum = 0;
   for (let first = 0; first < count; first += chunkSnapshots) {

@@ -111,7 +111,9 @@ describe("bodies", () => {
   ])("pods: %j is refused", (body, paths) => {
     const refused = thrown(() => pods.parse(body));
     expect(refused).toMatchObject({ slug: "invalid_request" });
-    expect(refused.details).toMatchObject({ issues: paths.map((path) => ({ path })) });
+    expect(refused.details).toMatchObject({
+      issues: paths.map((path) => ({ path, message: expect.stringMatching(/^(?:is|expected)/) })),
+    });
   });
 
   function thrown(act: () => unknown): Unprocessable {
@@ -151,6 +153,16 @@ describe("snapshots", () => {
     const body = { ...range, from: "2026-01-15T10:00:00.001Z", to: "2026-01-15T10:00:59.999Z" };
     expect(await collect(nodes.run(nodes.parse(body), contextOf(store)))).toEqual([]);
     expect(asked).toEqual([]);
+  });
+
+  test("a range of more than a million is refused without asking the store", async () => {
+    const { store, asked } = remembering();
+    const years = (to: string) => nodes.parse({ ...range, from: "1900-01-01T00:00:00Z", to });
+    await collect(nodes.run(years("2014-01-01T00:00:00Z"), contextOf(store)));
+    expect(asked).toHaveLength(1);
+    const refused = collect(nodes.run(years("2015-01-01T00:00:00Z"), contextOf(store)));
+    await expect(refused).rejects.toMatchObject({ slug: "result_too_large", details: { limit: 1_000_000 } });
+    expect(asked).toHaveLength(1);
   });
 
   test("are exactly the multiples of the interval within the range", () => {

@@ -567,7 +567,7 @@ describe("what is asked", () => {
     expect(asked).toHaveLength(1);
   });
 
-  test("no request has more moments than a source answers, and absurd ranges are refused unasked", async () => {
+  test("no request has more moments than a source answers", async () => {
     const { source, asked } = watched(written(exists));
     const read = (count: number) => {
       const long = { start: base - 25_000 * minute, step: minute, count };
@@ -580,9 +580,6 @@ describe("what is asked", () => {
       const count = "at" in moments ? 1 : (moments.end - moments.start) / moments.step + 1;
       expect(count).toBeLessThanOrEqual(11_000);
     }
-    const before = asked.length;
-    await expect(read(2_000_000)).rejects.toMatchObject({ slug: "result_too_large" });
-    expect(asked).toHaveLength(before);
   });
 
   test("rows do not depend on where slices are cut", async () => {

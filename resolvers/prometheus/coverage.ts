@@ -55,7 +55,8 @@ export function describeCoverage(named: Counts, pods: Counts, containers: Counts
     .filter(([, count]) => count > 0)
     .map(([exporter, count, what]) => `${exporter}: ${count} ${what}`);
   const hasPods = named.has("kube_pod_info");
-  const hasNodes = named.has("kube_node_info") || roots.size > 0 || named.has("node_uname_info");
+  const ofNode = (name: string): boolean => name === "kube_node_info" || /^(?:k8s_)?node_/.test(name);
+  const hasNodes = roots.size > 0 || [...named.keys()].some(ofNode);
   return {
     found,
     limitations: [

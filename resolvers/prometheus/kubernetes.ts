@@ -30,7 +30,7 @@ import {
   type Questions,
   type Wall,
 } from "./questions.ts";
-import { type Answers, layOver } from "./tracks.ts";
+import { type Answers, layOver, type Track } from "./tracks.ts";
 import { podRows } from "./usage.ts";
 
 export type Source = Pick<Door, "query" | "edge">;
@@ -40,6 +40,8 @@ const chunkSnapshots = 10_000;
 /** Rows that one slice reads, and pods that a list of them reads, at a time. */
 const sliceRows = 5_000;
 const listedPods = 100_000;
+/** Questions of one answer that are under way together: the source has others to serve. */
+const askedAtOnce = 6;
 /** Names that are sent as a filter; with more the filter is applied to what comes back. */
 const mostNames = 250;
 
@@ -141,10 +143,7 @@ async function* readOverview(
   const { start, step, count } = query.snapshots;
   const end = start + (count - 1) * step;
   const gone = seen.filter(({ last }) => last < end);
-  const groups: Group[] = [];
-  for (let first = 0; first < gone.length; first += mostNames) {
-    groups.push({ scope: undefined, pods: gone.slice(first, first + mostNames) });
-  }
+  const groups: Group[] = [...groupGone(gone, step)];
   if (gone.length < seen.length) groups.push({ scope, pods: seen.slice(gone.length) });
   for (const { scope: whole, pods } of groups) {
     const names: PodScope = whole ?? {
@@ -175,6 +174,20 @@ async function* readOverview(
 interface Group {
   readonly scope: PodScope | undefined;
   readonly pods: readonly Seen[];
+}
+
+/** Pods whose last snapshots lie close enough for one request. */
+function* groupGone(gone: readonly Seen[], step: Millis): Generator<Group> {
+  let pods: Seen[] = [];
+  for (const pod of gone) {
+    const span = pods[0] === undefined ? 0 : (pod.last - pods[0].last) / step;
+    if (pods.length === mostNames || span >= chunkSnapshots) {
+      yield { scope: undefined, pods };
+      pods = [];
+    }
+    pods.push(pod);
+  }
+  if (pods.length > 0) yield { scope: undefined, pods };
 }
 
 interface Seen {
@@ -228,13 +241,18 @@ async function askAll<Name extends string>(
   const failed = new AbortController();
   const either = AbortSignal.any([signal, failed.signal]);
   const names = Object.keys(questions) as Name[];
+  const answers = new Map<string, readonly Track[]>();
+  const ask = async (): Promise<void> => {
+    for (let name = names.shift(); name !== undefined; name = names.shift()) {
+      answers.set(
+        name,
+        await source.query(questions[name], momentsOf(snapshots), layOver(snapshots), either),
+      );
+    }
+  };
   try {
-    const answers = await Promise.all(
-      names.map((name) => source.query(questions[name], momentsOf(snapshots), layOver(snapshots), either)),
-    );
-    return Object.fromEntries(
-      names.map((name, position) => [name, answers[position] ?? []]),
-    ) as Answers<Name>;
+    await Promise.all(Array.from({ length: askedAtOnce }, ask));
+    return Object.fromEntries(answers) as Answers<Name>;
   } catch (error) {
     failed.abort(error);
     throw error;

@@ -568,14 +568,35 @@ describe("what is asked", () => {
   });
 
   test("no request has more moments than a source answers", async () => {
-    const { source, asked } = watched(written(exists));
-    const read = (count: number) => {
-      const long = { start: base - 25_000 * minute, step: minute, count };
-      const query = { ...scope, snapshots: long, namespaces: [], nodes: [] };
-      return collect(createKubernetesStore(source).pods(query, never));
-    };
-    // From the first sample until two minutes after the last.
-    expect(await read(30_000)).toHaveLength(10 + 1 + 2);
+    const { write, series } = collectSeries({ cluster: "c" });
+    for (const [pod, minutes] of [
+      ["first", -24_000],
+      ["second", -12_001],
+      ["last", 0],
+    ] as const) {
+      write(base + minutes * minute, "kube_pod_info", { ...info, pod }, 1);
+    }
+    const { source, asked } = watched(series());
+    const store = createKubernetesStore(source);
+    const long = { start: base - 25_000 * minute, step: minute, count: 30_000 };
+    const query = { ...scope, snapshots: long };
+    const name = ({ timestamp, pod_name: pod }: PodsRow | PodOverviewRow) => [
+      (timestamp - base) / minute,
+      pod,
+    ];
+    expect((await collect(store.pods({ ...query, namespaces: [], nodes: [] }, never))).map(name)).toEqual([
+      [-24_000, "first"],
+      [-23_999, "first"],
+      [-12_001, "second"],
+      [-12_000, "second"],
+      [0, "last"],
+      [1, "last"],
+    ]);
+    expect((await collect(store.overview({ ...query, namespaces: [], text: "" }, never))).map(name)).toEqual([
+      [-23_999, "first"],
+      [-12_000, "second"],
+      [1, "last"],
+    ]);
     for (const { moments } of asked) {
       const count = "at" in moments ? 1 : (moments.end - moments.start) / moments.step + 1;
       expect(count).toBeLessThanOrEqual(11_000);
@@ -629,6 +650,7 @@ describe("what is asked", () => {
     const rows = createKubernetesStore(flaky).pods({ ...scope, namespaces: [], nodes: [] }, never);
     await expect(collect(rows)).rejects.toBe(failure);
     expect(ended).toBe(asked - 2);
+    expect(asked).toBeLessThan(10);
   });
 });
 

@@ -41,14 +41,14 @@ export const memory: BackendKind<MemorySettings> = {
       made = now;
     };
     catchUp();
-    const kubernetes = createMemoryKubernetes((match, time) => {
-      const now = toMillis(io.now());
-      return time > now || time < now - clusterHistory ? undefined : observeCluster(seed, match, time);
-    });
     const metrics = createMemoryMetrics(name);
     const measurements = createMeasurements(seed, metrics);
     // Nothing is measured before somebody asks: most of what is served are logs.
     const measure = () => measurements.catchUp(toMillis(io.now()));
+    const kubernetes = createMemoryKubernetes((match, time) => {
+      const now = toMillis(io.now());
+      return time > now || time < now - clusterHistory ? undefined : observeCluster(seed, match, time);
+    });
     const timer = setInterval(catchUp, catchUpEvery).unref();
     return {
       name,
@@ -61,8 +61,8 @@ export const memory: BackendKind<MemorySettings> = {
             return logs.lines(query, signal);
           },
         },
-        kubernetes,
         metrics: whenAsked(metrics, measure),
+        kubernetes,
       },
       probe: async () => ({ product: "memory", version: "generated" }),
       inspections: {
@@ -80,11 +80,11 @@ export const memory: BackendKind<MemorySettings> = {
             ],
           };
         },
-        kubernetes: async (match) => describeCluster(observeCluster(seed, match, toMillis(io.now()))),
         metrics: async (match) => {
           measure();
           return report(metrics, match);
         },
+        kubernetes: async (match) => describeCluster(observeCluster(seed, match, toMillis(io.now()))),
       },
       close: async () => clearInterval(timer),
     };

@@ -57,8 +57,8 @@ function site(name: string): SiteConfig {
   return {
     retention: defaults.retention,
     logs: { backend: "memory", sources: Object.fromEntries(indices) },
-    kubernetes: { backend: "memory", match: { cluster: "demo" } },
     metrics: { backend: "memory", match: { site: name } },
+    kubernetes: { backend: "memory", match: { cluster: "demo" } },
   };
 }
 

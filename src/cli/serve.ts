@@ -13,6 +13,7 @@ import type { Backend, IO } from "../store.ts";
 import { createTelemetry, redact, type Telemetry, type TelemetryOptions } from "../telemetry.ts";
 import type { Millis } from "../time.ts";
 import { openFile, readConfig } from "./file.ts";
+import { questionsFor } from "./inspect.ts";
 import { exitCodes, type Shell } from "./shell.ts";
 
 const usage = `Usage: readout serve [--config readout.yaml]
@@ -286,7 +287,7 @@ async function watch(
   }
 }
 
-/** Logs every problem of the backend's sources; the answer holds those of `where`. @throws {BackendError} */
+/** Logs what was found in the backend and every problem; the answer holds those of `where`. @throws {BackendError} */
 async function describe(
   backend: Backend,
   config: Config,
@@ -294,15 +295,12 @@ async function describe(
   signal: AbortSignal,
 ): Promise<readonly string[]> {
   const fallen: string[] = [];
-  const inspect = backend.inspections.logs;
-  for (const [site, { logs }] of Object.entries(config.sites)) {
-    if (logs?.backend !== backend.name || inspect === undefined) continue;
-    for (const [source, entry] of Object.entries(logs.sources)) {
-      const { problems } = await inspect({ id: source, ...entry }, signal);
-      for (const problem of problems) {
-        telemetry.log({ level: "error", message: "log source", site, source, problem });
-        if (problem.startsWith("where:")) fallen.push(`sites.${site}.logs.sources.${source}: ${problem}`);
-      }
+  for (const { path, ask } of questionsFor(backend, config)) {
+    const { rows, problems } = await ask(signal);
+    telemetry.log({ level: "info", message: "found", path, found: rows.map((row) => row.join(", ")) });
+    for (const problem of problems) {
+      telemetry.log({ level: "error", message: "problem", path, problem });
+      if (problem.startsWith("where:")) fallen.push(`${path}: ${problem}`);
     }
   }
   return fallen;

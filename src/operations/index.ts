@@ -7,12 +7,12 @@ import { type Endpoint, endpoint } from "./operation.ts";
 
 export const operations: readonly Endpoint[] = [
   endpoint(lines),
-  endpoint(nodes),
-  endpoint(pods),
-  endpoint(podsOverview),
   endpoint(timeseries),
   endpoint(list),
   endpoint(names),
   endpoint(typeAndTags),
+  endpoint(nodes),
+  endpoint(pods),
+  endpoint(podsOverview),
   endpoint(auth),
 ];

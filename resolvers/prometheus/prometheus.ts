@@ -39,7 +39,7 @@ export const prometheus: BackendKind<PrometheusConfig> = {
       kind: "prometheus",
       stores: { metrics: createMetricStore(name, door, families) },
       probe: (signal) => door.probe(signal),
-      inspections: {},
+      inspections: { metrics: families.inspect },
       close: () => door.close(),
     };
   },

@@ -45,6 +45,7 @@ export const prometheus: BackendKind<PrometheusConfig> = {
       },
       probe: (signal) => door.probe(signal),
       inspections: {
+        metrics: families.inspect,
         kubernetes: (match, signal) => inspectCluster(door, match, toMillis(io.now()), signal),
       },
       close: () => door.close(),

@@ -163,7 +163,7 @@ export function createServer(options: ServerOptions): Server {
     trail.operation = endpoint.name;
     // A request keeps to what was served when it came.
     const own = epoch;
-    const { authenticate, sites, limits } = own;
+    const { authenticate, sites, visibleTo, limits } = own;
     const principal =
       endpoint.access === "public" ? nobody : authenticate(readToken(exchange.headers, exchange.search));
     trail.user = principal.user;
@@ -181,10 +181,10 @@ export function createServer(options: ServerOptions): Server {
     try {
       const raw = endpoint.method === "GET" ? parameters : await work.wait(readJson(exchange));
       const prepared = endpoint.prepare(raw);
-      for (const site of prepared.sites) {
-        if (!principal.maySee(site) || !sites.has(site)) throw new NotFound();
-      }
-      const result = prepared.run({ user: principal.user, sites, limits, now, signal: work.signal });
+      const visible = endpoint.access === "public" ? sites : visibleTo(principal);
+      for (const site of prepared.sites) if (!visible.has(site)) throw new NotFound();
+      const { user } = principal;
+      const result = prepared.run({ user, sites: visible, limits, now, signal: work.signal });
       const complete = (body: string): Answer => {
         finish(200, false);
         return { status: 200, headers: jsonType, body };
@@ -366,12 +366,20 @@ export function createServer(options: ServerOptions): Server {
 
 /** The time in which one configuration is served, and the requests that began in it. */
 interface Epoch extends Served {
+  readonly visibleTo: (principal: Principal) => Sites;
   running: number;
   readonly over: PromiseWithResolvers<void>;
 }
 
 function beginEpoch({ authenticate, sites, limits }: Served): Epoch {
-  return { authenticate, sites, limits, running: 0, over: Promise.withResolvers() };
+  // A principal is the same object from request to request.
+  const visible = new WeakMap<Principal, Sites>();
+  const visibleTo = (principal: Principal): Sites => {
+    const known = visible.get(principal) ?? new Map([...sites].filter(([id]) => principal.maySee(id)));
+    visible.set(principal, known);
+    return known;
+  };
+  return { authenticate, sites, visibleTo, limits, running: 0, over: Promise.withResolvers() };
 }
 
 const nobody: Principal = { user: "", maySee: () => false };

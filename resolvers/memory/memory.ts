@@ -1,7 +1,7 @@
 // The embedded backend: generated data that grow while the program runs. Lines depend on the seed and the time
 // alone, so two instances with one seed and one clock hold the same.
 import * as z from "zod";
-import type { Backend, BackendKind, Match, MetricStore, PartReport } from "../../src/store.ts";
+import type { Backend, BackendKind, Match, PartReport, SourceReport } from "../../src/store.ts";
 import { fromMillis, type Instant, toMillis } from "../../src/time.ts";
 import { clusterMatch, observeCluster } from "./cluster.ts";
 import { generate, indices } from "./generate.ts";
@@ -9,6 +9,8 @@ import { createMemoryKubernetes, type Observation } from "./kubernetes.ts";
 import { createMemoryLogs } from "./logs.ts";
 import { createMeasurements, metricMatches } from "./measurements.ts";
 import { createMemoryMetrics, type MemoryMetrics } from "./metrics.ts";
+import { createMemorySpans, type MemorySpans } from "./spans.ts";
+import { generateSpans, traceIndices } from "./traces.ts";
 
 const settings = z.strictObject({
   /** The same seed gives the same lines at the same times. */
@@ -30,13 +32,20 @@ export const memory: BackendKind<MemorySettings> = {
   parseConfig: (value) => settings.parse(value),
   create: (name, { seed }, io): Backend => {
     const logs = createMemoryLogs();
+    const spans = createMemorySpans();
     let made = (io.now() - history) as Instant;
     const catchUp = () => {
       const now = io.now();
       if (now < made) return;
+      // After a machine has slept, what would be forgotten at once is not made.
+      if (now - made > keep) made = (now - keep) as Instant;
       for (const index of indices) {
         logs.add(index, generate(seed, index, { from: made, to: now }));
         logs.forget(index, (now - keep) as Instant);
+      }
+      for (const index of traceIndices) {
+        spans.add(index, generateSpans(seed, index, { from: made, to: now }));
+        spans.forget(index, (now - keep) as Instant);
       }
       made = now;
     };
@@ -54,35 +63,24 @@ export const memory: BackendKind<MemorySettings> = {
       name,
       kind: "memory",
       stores: {
-        logs: {
-          ...logs,
-          lines: (query, signal) => {
-            catchUp();
-            return logs.lines(query, signal);
-          },
-        },
+        logs: whenAsked(logs, catchUp),
         metrics: whenAsked(metrics, measure),
         kubernetes,
+        traces: whenAsked(spans, catchUp),
       },
       probe: async () => ({ product: "memory", version: "generated" }),
       inspections: {
         logs: async ({ index, where }) => {
           catchUp();
-          const held = logs.indices();
-          return {
-            profile: "memory",
-            indices: held.includes(index) ? 1 : 0,
-            newest: logs.newest(index),
-            limitations: [],
-            problems: [
-              ...(held.includes(index) ? [] : [`there is no index ${index}; there are ${held.join(", ")}`]),
-              ...(where === undefined ? [] : ["where: a memory backend has no such wall"]),
-            ],
-          };
+          return report([index], where, logs);
+        },
+        traces: async ({ index, where }) => {
+          catchUp();
+          return report(index.split(","), where, spans);
         },
         metrics: async (match) => {
           measure();
-          return report(metrics, match);
+          return reportMetrics(metrics, match);
         },
         kubernetes: async (match) => describeCluster(observeCluster(seed, match, toMillis(io.now()))),
       },
@@ -91,23 +89,17 @@ export const memory: BackendKind<MemorySettings> = {
   },
 };
 
-/** A store whose samples are made up to now before each question. */
-function whenAsked(metrics: MetricStore, measure: () => void): MetricStore {
-  const after =
-    <A extends readonly unknown[], R>(ask: (...asked: A) => R) =>
-    (...asked: A): R => {
-      measure();
-      return ask(...asked);
-    };
-  return {
-    names: after(metrics.names),
-    type: after(metrics.type),
-    tagKeys: after(metrics.tagKeys),
-    series: after(metrics.series),
-  };
+/** A store whose data are made up to now whenever it is used. */
+function whenAsked<Store extends object>(store: Store, catchUp: () => void): Store {
+  return new Proxy(store, {
+    get: (target, key, self) => {
+      catchUp();
+      return Reflect.get(target, key, self);
+    },
+  });
 }
 
-function report(metrics: MemoryMetrics, match: Match): PartReport {
+function reportMetrics(metrics: MemoryMetrics, match: Match): PartReport {
   const types = metrics.count(match);
   if (types.size === 0) {
     const known = metricMatches.map(({ site }) => `{ site: ${site} }`).join(" and ");
@@ -126,4 +118,25 @@ function describeCluster(observed: Observation | undefined): PartReport {
   const wall = Object.entries(clusterMatch).map(([label, value]) => `${label}: ${value}`);
   const problems = [`match: the generated cluster stands behind { ${wall.join(", ")} }`];
   return { found: [], limitations: [], problems };
+}
+
+function report(
+  indices: readonly string[],
+  where: string | undefined,
+  held: Pick<MemorySpans, "indices" | "newest">,
+): SourceReport {
+  const known = held.indices();
+  const missing = indices.filter((index) => !known.includes(index));
+  return {
+    profile: "memory",
+    indices: indices.length - missing.length,
+    newest: indices
+      .map(held.newest)
+      .reduce((a, b) => (a !== undefined && (b === undefined || a > b) ? a : b)),
+    limitations: [],
+    problems: [
+      ...missing.map((index) => `there is no index ${index}; there are ${known.join(", ")}`),
+      ...(where === undefined ? [] : ["where: a memory backend has no such wall"]),
+    ],
+  };
 }

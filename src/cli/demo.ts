@@ -59,6 +59,7 @@ function site(name: string): SiteConfig {
     logs: { backend: "memory", sources: Object.fromEntries(indices) },
     metrics: { backend: "memory", match: { site: name } },
     kubernetes: { backend: "memory", match: { cluster: "demo" } },
+    traces: { backend: "memory", index: `${name}-traces`, profile: "auto" },
   };
 }
 

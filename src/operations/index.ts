@@ -1,9 +1,14 @@
 // Every endpoint. The router, the metric labels and the tests walk this list; nothing else knows a route.
+
+import { actionEdges, actions, siteEdges, slowEventActions, slowEvents } from "./analytics.ts";
+import { deployStats } from "./deploys.ts";
 import { nodes, pods, podsOverview } from "./kubernetes.ts";
+import { errorTraces, performanceTraces } from "./listings.ts";
 import { lines } from "./logs.ts";
 import { list, names, timeseries, typeAndTags } from "./metrics.ts";
 import { auth } from "./misc.ts";
 import { type Endpoint, endpoint } from "./operation.ts";
+import { errorTrace, locator, performanceTrace, trace } from "./trace.ts";
 
 export const operations: readonly Endpoint[] = [
   endpoint(lines),
@@ -14,5 +19,17 @@ export const operations: readonly Endpoint[] = [
   endpoint(nodes),
   endpoint(pods),
   endpoint(podsOverview),
+  endpoint(locator),
+  endpoint(trace),
+  endpoint(performanceTrace),
+  endpoint(errorTrace),
+  endpoint(performanceTraces),
+  endpoint(errorTraces),
+  endpoint(actions),
+  endpoint(actionEdges),
+  endpoint(siteEdges),
+  endpoint(slowEvents),
+  endpoint(slowEventActions),
+  endpoint(deployStats),
   endpoint(auth),
 ];

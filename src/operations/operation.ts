@@ -35,6 +35,7 @@ export interface Printed {
 }
 export interface Context {
   readonly user: string;
+  /** Those that the token may see; all of them for a public operation, which answers only what has been published. */
   readonly sites: Sites;
   readonly limits: Limits;
   readonly now: () => Instant;

@@ -1,0 +1,354 @@
+// The listing of traces, from the two primitives. A trace's row is chosen from all its candidates in the range before
+// anything is cut; ordered by time the range is read in windows, ordered by duration it is read whole.
+import { Refused } from "../errors.ts";
+import type { Span, TraceSummary } from "../model.ts";
+import type { Budget, ListingQuery, SpanReader } from "../store.ts";
+import { allTime, floorToMilli, type Instant, nanosPerMilli, type TimeRange } from "../time.ts";
+import { type Exception, exceptionsOf } from "./exception.ts";
+import { acceptsRow, type Row } from "./filter.ts";
+import { climb, collect, entryKey, findEntriesWithNpo } from "./lookup.ts";
+import { compareRequests, isRequest, namesOf, order, rowOf } from "./request.ts";
+
+interface Candidate {
+  readonly row: Row;
+  readonly span: Span;
+  /** The entry that the row tells of; absent where its site has none. */
+  readonly entry: Span | undefined;
+  /** The first exception that the filters accept; of errors. */
+  readonly exception?: Exception;
+}
+
+/** Which of two candidates stands for their trace. */
+function compareRivals(a: Candidate, b: Candidate): number {
+  if (a.exception === undefined || b.exception === undefined) return compareRequests(a.span, b.span);
+  return order(a.exception.time, b.exception.time) || order(a.span.span_id, b.span.span_id);
+}
+
+/** Rows of a batch, but for the rest of its last millisecond or duration. */
+const batchSize = 500;
+
+/** `summaries` of the contract. */
+export async function* listSummaries(
+  reader: SpanReader,
+  query: ListingQuery,
+  signal: AbortSignal,
+): AsyncGenerator<readonly TraceSummary[]> {
+  for await (const candidates of readInOrder(reader, query, signal)) {
+    const sorted = candidates
+      .filter(({ row }) => isBeyond(query, row))
+      .sort((a, b) => compareRows(query, a.row, b.row));
+    for (const batch of cutBetweenTies(sorted, query)) {
+      const traceIds = traceIdsOf(batch.map(({ row }) => row));
+      const withNpo = await findEntriesWithNpo(reader, query.sources, traceIds, query.budget, signal);
+      signal.throwIfAborted();
+      yield batch.map(({ row, entry }) => ({
+        ...row,
+        has_npo: entry !== undefined && withNpo.has(entryKey(entry)),
+      }));
+    }
+  }
+}
+
+// ---- Windows ------------------------------------------------------------------------------------------------
+// By time a page is found in the first part of its range, so the range is read window by window, each larger than the
+// one before as long as little is found. Only a window's own rows are read in full, and what competes with them for
+// their trace's place is looked up.
+
+const firstWindow = nanosPerMilli * 60_000n;
+const growth = 4n;
+/** The part of the budget, in percent, that may go into looking for errors among the requests of windows. */
+const windowShare = 25;
+
+/** The rows of the listing, chosen, in groups that follow each other in its order. */
+async function* readInOrder(
+  reader: SpanReader,
+  query: ListingQuery,
+  signal: AbortSignal,
+): AsyncGenerator<Candidate[]> {
+  const { by, order: direction, candidates, filter } = query;
+  if (by === "duration" || filter.traceId !== undefined) {
+    yield await readRows(reader, query, query.range, signal);
+    return;
+  }
+  const { budget, spent } = watch(query.budget);
+  let rest: TimeRange | undefined = restOf(query);
+  let passed = 0n;
+  for (let size = firstWindow; rest !== undefined; ) {
+    const window = windowOf(rest, size, direction);
+    const length = window.to - window.from + 1n;
+    const expected = passed === 0n ? 0 : (spent() * Number(length)) / Number(passed);
+    if (candidates === "errors" && spent() + expected > (budget.limit * windowShare) / 100) {
+      // Few requests fail: all exceptions that there are cost less than the requests that would have to be read.
+      yield await readAllErrors(reader, query, rest, signal);
+      return;
+    }
+    const rows = await readRows(reader, { ...query, budget }, window, signal);
+    yield rows;
+    passed += length;
+    if (rows.length < query.wanted) size *= growth;
+    const left: TimeRange =
+      direction === "asc"
+        ? { from: (window.to + 1n) as Instant, to: rest.to }
+        : { from: rest.from, to: (window.from - 1n) as Instant };
+    rest = left.from <= left.to ? left : undefined;
+  }
+}
+
+function watch(budget: Budget): { readonly budget: Budget; readonly spent: () => number } {
+  let spent = 0;
+  const spend = (documents: number): void => {
+    spent += documents;
+    budget.spend(documents);
+  };
+  return { budget: { limit: budget.limit, spend }, spent: () => spent };
+}
+
+/** What of the range lies beyond the position; undefined when nothing does. */
+function restOf({ range: { from, to }, beyond, order: direction }: ListingQuery): TimeRange | undefined {
+  const rest: TimeRange =
+    beyond === undefined
+      ? { from, to }
+      : direction === "asc"
+        ? { from: (beyond + 1n > from ? beyond + 1n : from) as Instant, to }
+        : { from, to: (beyond - 1n < to ? beyond - 1n : to) as Instant };
+  return rest.from <= rest.to ? rest : undefined;
+}
+
+/** The first part of the range, of whole milliseconds, so that no tie is parted. */
+function windowOf({ from, to }: TimeRange, size: bigint, direction: "asc" | "desc"): TimeRange {
+  if (direction === "asc") {
+    const end = floorToMilli((from + size) as Instant) - 1n;
+    return { from, to: (end < to ? end : to) as Instant };
+  }
+  const start = floorToMilli((to - size) as Instant);
+  return { from: start > from ? start : from, to };
+}
+
+// ---- Candidates ---------------------------------------------------------------------------------------------
+
+/** The chosen rows that end in a window of the query's range. */
+async function readRows(
+  reader: SpanReader,
+  query: ListingQuery,
+  window: TimeRange,
+  signal: AbortSignal,
+): Promise<Candidate[]> {
+  const entries = await readEntries(reader, query, window, signal);
+  const isWhole = window.from <= query.range.from && window.to >= query.range.to;
+  const candidates =
+    query.candidates === "errors"
+      ? await findErrors(
+          reader,
+          query,
+          await tracesWithErrors(reader, query, window, entries, signal),
+          signal,
+        )
+      : await findRequests(
+          reader,
+          query,
+          isWhole ? entries : await withRivals(reader, query, entries, signal),
+          signal,
+        );
+  return choose(candidates).filter(({ row: { time } }) => time >= window.from && time <= window.to);
+}
+
+/** The rows of errors in a part of the range, from all exceptions that the sources hold. */
+async function readAllErrors(
+  reader: SpanReader,
+  query: ListingQuery,
+  part: TimeRange,
+  signal: AbortSignal,
+): Promise<Candidate[]> {
+  const { sources, budget } = query;
+  const spans = await collect(reader.scan({ sources, range: allTime, select: "exceptions", budget }, signal));
+  const candidates = await acceptErrors(reader, query, spans, signal);
+  return choose(candidates).filter(({ row: { time } }) => time >= part.from && time <= part.to);
+}
+
+/** One of each site and trace. */
+function choose(candidates: readonly Candidate[]): readonly Candidate[] {
+  const chosen = new Map<string, Candidate>();
+  for (const candidate of candidates) {
+    const key = `${candidate.row.site_id} ${candidate.row.trace_id}`;
+    const rival = chosen.get(key);
+    if (rival === undefined || compareRivals(candidate, rival) < 0) chosen.set(key, candidate);
+  }
+  return [...chosen.values()];
+}
+
+/** The entries of the window, or of the one trace that is asked for. */
+async function readEntries(
+  reader: SpanReader,
+  { sources, filter, budget }: ListingQuery,
+  range: TimeRange,
+  signal: AbortSignal,
+): Promise<Span[]> {
+  if (filter.traceId !== undefined) {
+    const of = { by: "trace", traceIds: [filter.traceId], select: "entries" } as const;
+    return collect(reader.find({ sources, of, budget }, signal));
+  }
+  const narrow = {
+    namespaces: filter.namespace === undefined ? undefined : [filter.namespace],
+    action: filter.action,
+    minDuration: filter.minDuration,
+  };
+  return collect(reader.scan({ sources, range, select: "entries", narrow, budget }, signal));
+}
+
+/** All entries of the traces that have an accepted one here: another of them may be its trace's row. */
+async function withRivals(
+  reader: SpanReader,
+  query: ListingQuery,
+  entries: readonly Span[],
+  signal: AbortSignal,
+): Promise<readonly Span[]> {
+  const { sources, budget } = query;
+  const candidates = await findRequests(reader, query, entries, signal);
+  const of = {
+    by: "trace",
+    traceIds: traceIdsOf(candidates.map(({ row }) => row)),
+    select: "entries",
+  } as const;
+  return of.traceIds.length === 0 ? [] : collect(reader.find({ sources, of, budget }, signal));
+}
+
+async function findRequests(
+  reader: SpanReader,
+  query: ListingQuery,
+  entries: readonly Span[],
+  signal: AbortSignal,
+): Promise<readonly Candidate[]> {
+  const { range, filter } = query;
+  const requests = entries.filter(
+    (span) => isRequest(span) && span.end >= range.from && span.end <= range.to,
+  );
+  const digests = await errorDigestsOf(reader, query, requests, signal);
+  return requests.flatMap((span) => {
+    const row = rowOf(span, span.span_id);
+    return acceptsRow(filter, row, digests.get(entryKey(span)) ?? []) ? [{ row, span, entry: span }] : [];
+  });
+}
+
+/** Of each request, the digests of the exceptions below it; empty when no filter asks for them. */
+async function errorDigestsOf(
+  reader: SpanReader,
+  { sources, filter, budget }: ListingQuery,
+  requests: readonly Span[],
+  signal: AbortSignal,
+): Promise<ReadonlyMap<string, readonly string[]>> {
+  const digests = new Map<string, string[]>();
+  if (filter.digests === undefined || requests.length === 0) return digests;
+  const of = { by: "trace", traceIds: traceIdsOf(requests), select: "exceptions" } as const;
+  const spans = await collect(reader.find({ sources, of, budget }, signal));
+  const family = await climb(reader, sources, spans, budget, signal);
+  for (const span of spans) {
+    const entry = family.entryOf(span);
+    if (entry === undefined) continue;
+    const key = entryKey(entry);
+    const found = digests.get(key) ?? [];
+    found.push(...exceptionsOf(span, namesOf(entry)).map(({ digest }) => digest));
+    digests.set(key, found);
+  }
+  return digests;
+}
+
+/**
+ * An error is in the range by the end of the entry above it, so the entries of a window lead to it; one without an
+ * entry is in it by its own end.
+ */
+async function tracesWithErrors(
+  reader: SpanReader,
+  { sources, filter, budget }: ListingQuery,
+  range: TimeRange,
+  entries: readonly Span[],
+  signal: AbortSignal,
+): Promise<readonly string[]> {
+  if (filter.traceId !== undefined) return [filter.traceId];
+  const own = await collect(reader.scan({ sources, range, select: "exceptions", budget }, signal));
+  return traceIdsOf([...entries, ...own]);
+}
+
+async function findErrors(
+  reader: SpanReader,
+  query: ListingQuery,
+  traceIds: readonly string[],
+  signal: AbortSignal,
+): Promise<readonly Candidate[]> {
+  const { sources, budget } = query;
+  if (traceIds.length === 0) return [];
+  const of = { by: "trace", traceIds, select: "exceptions" } as const;
+  return acceptErrors(reader, query, await collect(reader.find({ sources, of, budget }, signal)), signal);
+}
+
+async function acceptErrors(
+  reader: SpanReader,
+  { sources, range, filter, budget }: ListingQuery,
+  spans: readonly Span[],
+  signal: AbortSignal,
+): Promise<readonly Candidate[]> {
+  const family = await climb(reader, sources, spans, budget, signal);
+  return spans.flatMap((span) => {
+    const entry = family.entryOf(span);
+    const row = rowOf(entry ?? span, span.span_id);
+    if (row.time < range.from || row.time > range.to) return [];
+    const exception = exceptionsOf(span, namesOf(entry ?? span)).find(({ digest }) =>
+      acceptsRow(filter, row, [digest]),
+    );
+    return exception === undefined ? [] : [{ row, span, entry, exception }];
+  });
+}
+
+function traceIdsOf(spans: readonly Pick<Span, "trace_id">[]): readonly string[] {
+  return [...new Set(spans.map(({ trace_id }) => trace_id))];
+}
+
+// ---- Order --------------------------------------------------------------------------------------------------
+
+type Ordering = Pick<ListingQuery, "by" | "order">;
+
+/** The order of the contract. */
+export function compareRows(
+  { by, order: direction }: Ordering,
+  a: Pick<TraceSummary, "time" | "duration" | "site_id" | "trace_id">,
+  b: Pick<TraceSummary, "time" | "duration" | "site_id" | "trace_id">,
+): number {
+  const ascending = order(a[by], b[by]) || order(a.site_id, b.site_id) || order(a.trace_id, b.trace_id);
+  return direction === "asc" ? ascending : -ascending;
+}
+
+function isBeyond({ by, order: direction, beyond }: ListingQuery, row: Row): boolean {
+  if (beyond === undefined) return true;
+  return direction === "asc" ? row[by] > beyond : row[by] < beyond;
+}
+
+/** What rows share that no page may part: a millisecond, or a duration. */
+export function tieOf({ by }: Pick<Ordering, "by">, row: Pick<TraceSummary, "time" | "duration">): bigint {
+  return by === "time" ? floorToMilli(row.time as Instant) : row.duration;
+}
+
+function* cutBetweenTies(rows: readonly Candidate[], query: ListingQuery): Generator<readonly Candidate[]> {
+  let batch: Candidate[] = [];
+  let tie: bigint | undefined;
+  let tied = 0;
+  for (const candidate of rows) {
+    const next = tieOf(query, candidate.row);
+    if (next !== tie) {
+      if (batch.length >= Math.min(batchSize, query.wanted)) {
+        yield batch;
+        batch = [];
+      }
+      tie = next;
+      tied = 0;
+    }
+    tied += 1;
+    if (tied > query.tieLimit) throw tooManyTied(query);
+    batch.push(candidate);
+  }
+  if (batch.length > 0) yield batch;
+}
+
+/** One millisecond or duration cannot be cut into pages, so it cannot be answered when it is too large for one. */
+export function tooManyTied({ by, tieLimit: limit }: Pick<ListingQuery, "by" | "tieLimit">): Refused {
+  const what = by === "time" ? "end in one millisecond" : "have one duration";
+  return new Refused("result_too_large", `More than ${limit} traces ${what}; narrow the filters`, { limit });
+}

@@ -5,7 +5,7 @@ import type { Backend, BackendKind, Match, PartReport, SourceReport } from "../.
 import { fromMillis, type Instant, toMillis } from "../../src/time.ts";
 import { clusterMatch, observeCluster } from "./cluster.ts";
 import { generate, indices } from "./generate.ts";
-import { createMemoryKubernetes } from "./kubernetes.ts";
+import { createMemoryKubernetes, type Observation } from "./kubernetes.ts";
 import { createMemoryLogs } from "./logs.ts";
 import { createMeasurements, metricMatches } from "./measurements.ts";
 import { createMemoryMetrics, type MemoryMetrics } from "./metrics.ts";
@@ -82,23 +82,7 @@ export const memory: BackendKind<MemorySettings> = {
           measure();
           return reportMetrics(metrics, match);
         },
-        kubernetes: async (match) => {
-          const wall = Object.entries(clusterMatch).map(([label, value]) => `${label}: ${value}`);
-          const observed = observeCluster(seed, match, toMillis(io.now()));
-          if (observed === undefined) {
-            return {
-              found: [],
-              limitations: [],
-              problems: [`match: the generated cluster stands behind { ${wall.join(", ")} }`],
-            };
-          }
-          const { nodes, pods } = observed;
-          return {
-            found: [`a generated cluster of ${nodes.length} nodes and ${pods.length} pods`],
-            limitations: [],
-            problems: [],
-          };
-        },
+        kubernetes: async (match) => describeCluster(observeCluster(seed, match, toMillis(io.now()))),
       },
       close: async () => clearInterval(timer),
     };
@@ -123,6 +107,17 @@ function reportMetrics(metrics: MemoryMetrics, match: Match): PartReport {
   }
   const found = [...types].map(([type, count]) => `${count} ${type}${count === 1 ? "" : "s"}`);
   return { found: [`generated: ${found.join(", ")}`], limitations: [], problems: [] };
+}
+
+function describeCluster(observed: Observation | undefined): PartReport {
+  if (observed !== undefined) {
+    const { nodes, pods } = observed;
+    const found = [`a generated cluster of ${nodes.length} nodes and ${pods.length} pods`];
+    return { found, limitations: [], problems: [] };
+  }
+  const wall = Object.entries(clusterMatch).map(([label, value]) => `${label}: ${value}`);
+  const problems = [`match: the generated cluster stands behind { ${wall.join(", ")} }`];
+  return { found: [], limitations: [], problems };
 }
 
 function report(

@@ -2,7 +2,7 @@
 // names and labels of its parts, a type by what targets said of it, by its name, or by one look at its samples.
 import { BackendError } from "../../src/errors.ts";
 import type { MetricType } from "../../src/model.ts";
-import type { IO, Match } from "../../src/store.ts";
+import type { IO, Match, PartReport } from "../../src/store.ts";
 import { type Millis, toMillis } from "../../src/time.ts";
 import { collect, type Labels } from "./answer.ts";
 import type { Door } from "./door.ts";
@@ -14,6 +14,7 @@ import {
   equal,
   metricName,
   present,
+  printSelector,
   type Selector,
   select,
   window,
@@ -28,6 +29,8 @@ export interface Families {
   /** @throws {BackendError} */
   shape(match: Match, metric: string, signal: AbortSignal): Promise<Shape | undefined>;
   /** As `MetricStore.tagKeys`. @throws {BackendError} */
+  /** What an operator should know of the metrics within a wall. @throws {BackendError} */
+  inspect(match: Match, signal: AbortSignal): Promise<PartReport>;
   tagKeys(
     match: Match,
     metric: string,
@@ -150,17 +153,40 @@ export function createFamilies(door: Door, io: IO): Families {
     return /_(total|count|sum|bucket)$/.test(metric) ? "counter" : "gauge";
   }
 
-  /** What targets said, of the name itself or, as OpenMetrics has it, without `_total`. Most of them decide. */
+  /** What targets said, of the name itself or, as OpenMetrics has it, without `_total`. */
   async function toldType(metric: string): Promise<"gauge" | "counter" | undefined> {
-    let told = await door.metadata(metric, never);
-    if (told.length === 0 && metric.endsWith("_total")) {
-      told = await door.metadata(metric.slice(0, -"_total".length), never);
+    const told = await door.metadata(metric, never);
+    if (told.length > 0 || !metric.endsWith("_total")) return majority(told);
+    return majority(await door.metadata(withoutTotal(metric), never));
+  }
+
+  async function inspect(match: Match, signal: AbortSignal): Promise<PartReport> {
+    const [listing, told, edge] = await Promise.all([
+      listings.read(keyOfWall(match), signal, 0),
+      door.allMetadata(signal),
+      door.edge(signal),
+    ]);
+    const counts = { gauge: 0, counter: 0, histogram: 0, summary: 0, unknown: 0 };
+    for (const [metric, kind] of listing) {
+      const types = told.get(metric) ?? told.get(withoutTotal(metric)) ?? [];
+      const type = kind === "plain" ? (majority(types) ?? "unknown") : kind;
+      counts[type] += 1;
     }
-    const votes = (type: string) => told.filter((one) => one === type).length;
-    // A histogram by this name may be a native one, which its samples show.
-    if (votes("histogram") > 0) return undefined;
-    if (votes("counter") === 0 && votes("gauge") === 0) return undefined;
-    return votes("counter") >= votes("gauge") ? "counter" : "gauge";
+    const kinds = Object.entries(counts).filter(([, count]) => count > 0);
+    const summary = kinds.map(([kind, count]) => `${count} ${kind}`).join(", ");
+    return {
+      found: [
+        `${listing.size} metrics${kinds.length === 0 ? "" : `: ${summary}`}`,
+        `ranges are ${edge === "closed" ? "closed at their left, as in Prometheus 2" : "left-open, as since Prometheus 3"}`,
+      ],
+      limitations: [
+        ...(counts.unknown === 0
+          ? []
+          : [`of ${counts.unknown} metrics no target tells the type: it is guessed from name and samples`]),
+        ...(edge === "open" ? [] : ["tags whose names need quotes cannot be asked for"]),
+      ],
+      problems: listing.size > 0 ? [] : [`no series has the labels ${printSelector(select(match, []))}`],
+    };
   }
 
   async function look(expression: Expression, at: Millis): Promise<number | undefined> {
@@ -183,12 +209,25 @@ export function createFamilies(door: Door, io: IO): Families {
       return [...(await listings.read(keyOfWall(match), signal)).keys()];
     },
     shape,
+    inspect,
     async tagKeys(match, metric, signal) {
       const known = await shape(match, metric, signal);
       if (known === undefined) return undefined;
       return tags.read(JSON.stringify([keyOfWall(match), metric, known]), signal);
     },
   };
+}
+
+/** What most of them said. A histogram by a plain name may be a native one, which its samples show. */
+function majority(told: readonly string[]): "gauge" | "counter" | undefined {
+  const votes = (type: string) => told.filter((one) => one === type).length;
+  const [counters, gauges] = [votes("counter"), votes("gauge")];
+  if (votes("histogram") > 0 || counters + gauges === 0) return undefined;
+  return counters >= gauges ? "counter" : "gauge";
+}
+
+function withoutTotal(metric: string): string {
+  return metric.replace(/_total$/, "");
 }
 
 function keyOfWall(match: Match): string {
@@ -227,10 +266,9 @@ function combinations(match: Match, series: readonly Labels[]): readonly (readon
     const keys = Object.keys(labels)
       .filter((label) => isTag(match, label) && labels[label] !== "")
       .sort();
-    found.set(JSON.stringify(keys), keys);
+    if (keys.length > 0) found.set(JSON.stringify(keys), keys);
   }
-  const all = [...found.values()].sort(compareKeys);
-  return all.every((keys) => keys.length === 0) ? [] : all;
+  return [...found.values()].sort(compareKeys);
 }
 
 function compareKeys(a: readonly string[], b: readonly string[]): number {

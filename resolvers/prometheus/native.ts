@@ -23,8 +23,8 @@ export async function readNative(
     selector,
     series.map(({ labels }) => labels),
   );
-  const samples = reader.window(of, { from: Math.max(2, lookBack), to: 1 });
-  const before = await reader.instant(call("last_over_time", samples), buckets.start);
+  const samples = reader.window(of, { from: lookBack, to: 1 });
+  const before = lookBack < 2 ? [] : await reader.instant(call("last_over_time", samples), buckets.start);
   const bases = new Map(before.map(({ labels, histograms }) => [keyOf(labels), histograms[0]]));
   const open = series.filter(({ labels }) => bases.get(keyOf(labels)) === undefined);
   const { born } = await birthsOf(reader, query, open, open.length < series.length);

@@ -3,7 +3,7 @@
 // count tells, and while it arrives in any case.
 import { BackendError, Refused } from "../../src/errors.ts";
 import type { Buckets } from "../../src/model.ts";
-import { between, type Samples } from "../../src/samples.ts";
+import { firstAtOrAfter, type Samples } from "../../src/samples.ts";
 import type { Millis } from "../../src/time.ts";
 import { collect, type Fold, type HistogramSample, type Labels, type SampleSeries } from "./answer.ts";
 import type { Door, Moments } from "./door.ts";
@@ -117,6 +117,7 @@ export function createReader(
     to: Millis,
     limit: number,
   ): Promise<readonly RawSeries[]> {
+    if (to <= from) return [];
     const counted = await instant(
       aggregate("sum", [], call("count_over_time", stretch(selector, from, to))),
       to,
@@ -133,7 +134,13 @@ export function createReader(
       const end = Math.min(to, start + length);
       return (await instant(stretch(selector, start, end), end)).map((series): RawSeries => {
         const inside = series.histograms.filter(({ time }) => time >= start && time < end);
-        return { labels: series.labels, ...between(series, start, end), histograms: inside };
+        const [first, last] = [firstAtOrAfter(series.times, start), firstAtOrAfter(series.times, end)];
+        return {
+          labels: series.labels,
+          times: series.times.subarray(first, last),
+          values: series.values.subarray(first, last),
+          histograms: inside,
+        };
       });
     });
     const bySeries = Map.groupBy(parts.flat(), ({ labels }) => keyOf(labels));

@@ -9,6 +9,7 @@ import type { Door } from "./door.ts";
 import { createMemo } from "./memo.ts";
 import {
   aggregate,
+  binary,
   call,
   type Expression,
   equal,
@@ -140,7 +141,7 @@ export function createFamilies(door: Door, io: IO): Families {
     for (const length of [hour, day, 30 * day, 3_650 * day]) {
       const samples = window(selector, "closed", { from: length, to: 0 });
       const [histograms, restarts, changes, least] = await Promise.all([
-        histogramCount(aggregate("count", [], call("histogram_count", call("last_over_time", samples))), now),
+        countHistograms(samples, now),
         look(aggregate("sum", [], call("resets", samples)), now),
         look(aggregate("max", [], call("changes", samples)), now),
         look(aggregate("min", [], call("min_over_time", samples)), now),
@@ -195,9 +196,13 @@ export function createFamilies(door: Door, io: IO): Families {
   }
 
   /** Undefined where there are none, or where the source does not know what they are. */
-  async function histogramCount(expression: Expression, at: Millis): Promise<number | undefined> {
+  async function countHistograms(samples: Expression, at: Millis): Promise<number | undefined> {
+    // In 2.x the last one over time is not a histogram any more, but their rate is.
+    const [last, rate] = ["last_over_time", "rate"].map((name) =>
+      aggregate("count", [], call("histogram_count", call(name, samples))),
+    );
     try {
-      return await look(expression, at);
+      return last && rate && (await look(binary(last, "or", rate), at));
     } catch (error) {
       if (error instanceof BackendError && error.failure === "rejected") return undefined;
       throw error;

@@ -12,6 +12,7 @@ const allowed: readonly (readonly [file: string, imports: readonly string[]])[] 
   ["src/logql/*", ["src/model.ts", "src/errors.ts"]],
   ["src/store.ts", ["src/model.ts", "src/time.ts", "src/errors.ts", "src/logql/ast.ts"]],
   ["src/{tracing,metrics,samples}.ts", ["src/model.ts", "src/time.ts"]],
+  ["src/kubernetes.ts", ["src/model.ts", "type src/store.ts"]],
   ["src/yaml.ts", ["src/errors.ts"]],
   ["src/config.ts", ["src/errors.ts", "src/time.ts", "src/yaml.ts"]],
   ["src/telemetry.ts", ["src/errors.ts", "src/time.ts", "type src/store.ts"]],
@@ -42,7 +43,7 @@ const allowed: readonly (readonly [file: string, imports: readonly string[]])[] 
   [
     "resolvers/*/*",
     [
-      "src/{store,model,time,errors,tracing,metrics,samples,telemetry}.ts",
+      "src/{store,model,time,errors,tracing,metrics,samples,kubernetes,telemetry}.ts",
       "src/logql/*",
       "resolvers/http.ts",
     ],

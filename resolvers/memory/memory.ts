@@ -3,7 +3,9 @@
 import * as z from "zod";
 import type { Backend, BackendKind, Match, MetricStore, PartReport } from "../../src/store.ts";
 import { fromMillis, type Instant, toMillis } from "../../src/time.ts";
+import { clusterMatch, observeCluster } from "./cluster.ts";
 import { generate, indices } from "./generate.ts";
+import { createMemoryKubernetes } from "./kubernetes.ts";
 import { createMemoryLogs } from "./logs.ts";
 import { createMeasurements, metricMatches } from "./measurements.ts";
 import { createMemoryMetrics, type MemoryMetrics } from "./metrics.ts";
@@ -20,6 +22,8 @@ const history = fromMillis(3_600_000);
 const keep = fromMillis(3 * 3_600_000);
 /** Lines are made when somebody reads; this keeps what is then owed small. */
 const catchUpEvery = 60_000;
+/** How far back the cluster can be observed. It is made anew for each question, so nothing of it is kept. */
+const clusterHistory = 7 * 86_400_000;
 
 export const memory: BackendKind<MemorySettings> = {
   kind: "memory",
@@ -41,18 +45,24 @@ export const memory: BackendKind<MemorySettings> = {
     const measurements = createMeasurements(seed, metrics);
     // Nothing is measured before somebody asks: most of what is served are logs.
     const measure = () => measurements.catchUp(toMillis(io.now()));
+    const kubernetes = createMemoryKubernetes((match, time) => {
+      const now = toMillis(io.now());
+      return time > now || time < now - clusterHistory ? undefined : observeCluster(seed, match, time);
+    });
     const timer = setInterval(catchUp, catchUpEvery).unref();
     return {
       name,
       kind: "memory",
       stores: {
         logs: {
+          ...logs,
           lines: (query, signal) => {
             catchUp();
             return logs.lines(query, signal);
           },
         },
         metrics: whenAsked(metrics, measure),
+        kubernetes,
       },
       probe: async () => ({ product: "memory", version: "generated" }),
       inspections: {
@@ -73,6 +83,23 @@ export const memory: BackendKind<MemorySettings> = {
         metrics: async (match) => {
           measure();
           return report(metrics, match);
+        },
+        kubernetes: async (match) => {
+          const wall = Object.entries(clusterMatch).map(([label, value]) => `${label}: ${value}`);
+          const observed = observeCluster(seed, match, toMillis(io.now()));
+          if (observed === undefined) {
+            return {
+              found: [],
+              limitations: [],
+              problems: [`match: the generated cluster stands behind { ${wall.join(", ")} }`],
+            };
+          }
+          const { nodes, pods } = observed;
+          return {
+            found: [`a generated cluster of ${nodes.length} nodes and ${pods.length} pods`],
+            limitations: [],
+            problems: [],
+          };
         },
       },
       close: async () => clearInterval(timer),

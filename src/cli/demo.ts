@@ -58,6 +58,7 @@ function site(name: string): SiteConfig {
     retention: defaults.retention,
     logs: { backend: "memory", sources: Object.fromEntries(indices) },
     metrics: { backend: "memory", match: { site: name } },
+    kubernetes: { backend: "memory", match: { cluster: "demo" } },
   };
 }
 

@@ -4,8 +4,7 @@ import { logStoreSuite } from "./logs.ts";
 
 logStoreSuite({
   name: "memory",
-  nanoseconds: true,
-  anyBody: true,
+  excuses: {},
   start: async () => {
     const store = createMemoryLogs();
     return {

@@ -167,23 +167,31 @@ export function createFamilies(door: Door, io: IO): Families {
       door.allMetadata(signal),
       door.edge(signal),
     ]);
-    const counts = { gauge: 0, counter: 0, histogram: 0, summary: 0, unknown: 0 };
+    const counts = { gauges: 0, counters: 0, histograms: 0, summaries: 0, "of unknown type": 0 };
+    const kinds = {
+      gauge: "gauges",
+      counter: "counters",
+      histogram: "histograms",
+      summary: "summaries",
+    } as const;
     for (const [metric, kind] of listing) {
       const types = told.get(metric) ?? told.get(withoutTotal(metric)) ?? [];
-      const type = kind === "plain" ? (majority(types) ?? "unknown") : kind;
-      counts[type] += 1;
+      const type = kind === "plain" ? majority(types) : kind;
+      counts[type === undefined ? "of unknown type" : kinds[type]] += 1;
     }
-    const kinds = Object.entries(counts).filter(([, count]) => count > 0);
-    const summary = kinds.map(([kind, count]) => `${count} ${kind}`).join(", ");
+    const counted = Object.entries(counts).filter(([, count]) => count > 0);
+    const summary = counted.map(([kind, count]) => `${count} ${kind}`).join(", ");
     return {
       found: [
-        `${listing.size} metrics${kinds.length === 0 ? "" : `: ${summary}`}`,
+        `${listing.size} metrics${counted.length === 0 ? "" : `: ${summary}`}`,
         `ranges are ${edge === "closed" ? "closed at their left, as in Prometheus 2" : "left-open, as since Prometheus 3"}`,
       ],
       limitations: [
-        ...(counts.unknown === 0
+        ...(counts["of unknown type"] === 0
           ? []
-          : [`of ${counts.unknown} metrics no target tells the type: it is guessed from name and samples`]),
+          : [
+              `of ${counts["of unknown type"]} metrics no target tells the type: it is guessed from name and samples`,
+            ]),
         ...(edge === "open" ? [] : ["tags whose names need quotes cannot be asked for"]),
       ],
       problems: listing.size > 0 ? [] : [`no series has the labels ${printSelector(select(match, []))}`],

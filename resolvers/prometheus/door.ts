@@ -303,8 +303,9 @@ function queryRequest(expression: Expression, moments: Moments, timeout: Millis)
     form.set("step", printDuration(moments.step));
   }
   form.set("timeout", printDuration(timeout));
-  // Thanos answers in part, with status 200, unless it is told not to.
+  // Thanos answers in part, with status 200, or from downsampled data, unless it is told not to.
   form.set("partial_response", "false");
+  form.set("max_source_resolution", "0s");
   return { method: "POST", path: "at" in moments ? "/api/v1/query" : "/api/v1/query_range", form };
 }
 

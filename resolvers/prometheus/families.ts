@@ -9,6 +9,7 @@ import type { Door } from "./door.ts";
 import { createMemo } from "./memo.ts";
 import {
   aggregate,
+  binary,
   call,
   type Expression,
   equal,
@@ -140,7 +141,7 @@ export function createFamilies(door: Door, io: IO): Families {
     for (const length of [hour, day, 30 * day, 3_650 * day]) {
       const samples = window(selector, "closed", { from: length, to: 0 });
       const [histograms, restarts, changes, least] = await Promise.all([
-        histogramCount(aggregate("count", [], call("histogram_count", call("last_over_time", samples))), now),
+        countHistograms(samples, now),
         look(aggregate("sum", [], call("resets", samples)), now),
         look(aggregate("max", [], call("changes", samples)), now),
         look(aggregate("min", [], call("min_over_time", samples)), now),
@@ -166,23 +167,31 @@ export function createFamilies(door: Door, io: IO): Families {
       door.allMetadata(signal),
       door.edge(signal),
     ]);
-    const counts = { gauge: 0, counter: 0, histogram: 0, summary: 0, unknown: 0 };
+    const counts = { gauges: 0, counters: 0, histograms: 0, summaries: 0, "of unknown type": 0 };
+    const kinds = {
+      gauge: "gauges",
+      counter: "counters",
+      histogram: "histograms",
+      summary: "summaries",
+    } as const;
     for (const [metric, kind] of listing) {
       const types = told.get(metric) ?? told.get(withoutTotal(metric)) ?? [];
-      const type = kind === "plain" ? (majority(types) ?? "unknown") : kind;
-      counts[type] += 1;
+      const type = kind === "plain" ? majority(types) : kind;
+      counts[type === undefined ? "of unknown type" : kinds[type]] += 1;
     }
-    const kinds = Object.entries(counts).filter(([, count]) => count > 0);
-    const summary = kinds.map(([kind, count]) => `${count} ${kind}`).join(", ");
+    const counted = Object.entries(counts).filter(([, count]) => count > 0);
+    const summary = counted.map(([kind, count]) => `${count} ${kind}`).join(", ");
     return {
       found: [
-        `${listing.size} metrics${kinds.length === 0 ? "" : `: ${summary}`}`,
+        `${listing.size} metrics${counted.length === 0 ? "" : `: ${summary}`}`,
         `ranges are ${edge === "closed" ? "closed at their left, as in Prometheus 2" : "left-open, as since Prometheus 3"}`,
       ],
       limitations: [
-        ...(counts.unknown === 0
+        ...(counts["of unknown type"] === 0
           ? []
-          : [`of ${counts.unknown} metrics no target tells the type: it is guessed from name and samples`]),
+          : [
+              `of ${counts["of unknown type"]} metrics no target tells the type: it is guessed from name and samples`,
+            ]),
         ...(edge === "open" ? [] : ["tags whose names need quotes cannot be asked for"]),
       ],
       problems: listing.size > 0 ? [] : [`no series has the labels ${printSelector(select(match, []))}`],
@@ -195,9 +204,13 @@ export function createFamilies(door: Door, io: IO): Families {
   }
 
   /** Undefined where there are none, or where the source does not know what they are. */
-  async function histogramCount(expression: Expression, at: Millis): Promise<number | undefined> {
+  async function countHistograms(samples: Expression, at: Millis): Promise<number | undefined> {
+    // In 2.x the last one over time is not a histogram any more, but their rate is.
+    const [last, rate] = ["last_over_time", "rate"].map((name) =>
+      aggregate("count", [], call("histogram_count", call(name, samples))),
+    );
     try {
-      return await look(expression, at);
+      return last && rate && (await look(binary(last, "or", rate), at));
     } catch (error) {
       if (error instanceof BackendError && error.failure === "rejected") return undefined;
       throw error;

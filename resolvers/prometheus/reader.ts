@@ -158,13 +158,17 @@ export function createReader(
     raw,
     window: (selector, span) => window(selector, edge, span),
     async estimate(selector, by, buckets, limit) {
-      const of = by === undefined ? selector : aggregate("group", by, selector);
-      const key = print(of);
+      const key = print(by === undefined ? selector : aggregate("group", by, selector));
       const known = sizes.get(key);
       if (known !== undefined && known * 2 * buckets.count <= limit) return;
       const length = buckets.step * buckets.count;
-      const step = Math.max(1, Math.floor(length / moments));
-      const times = { start: buckets.start + step, end: buckets.start + length, step };
+      const step = Math.floor(length / moments);
+      if (step < 2) return;
+      // Windows inside the range alone, so that what is counted is part of the answer.
+      const inside = window(selector, edge, { from: Math.min(step, 300_000), to: 1 });
+      const living = call("last_over_time", inside);
+      const of = by === undefined ? living : aggregate("group", by, living);
+      const times = { start: buckets.start + step, end: buckets.start + moments * step, step };
       const counted = await door.query(aggregate("count", [], of), times, collect, signal);
       const size = Math.max(0, ...(counted[0]?.values ?? []));
       sizes.set(key, size);

@@ -50,6 +50,11 @@ export async function openRecorder(target: string): Promise<Recorder> {
   return recorder;
 }
 
+const harmless: readonly string[] = [
+  ...["time", "start", "end", "step", "timeout"],
+  ...["partial_response", "max_source_resolution"],
+];
+
 export function note(
   recorder: Pick<Recorder, "selectors" | "metadata" | "strange">,
   url: string,
@@ -61,7 +66,7 @@ export function note(
       try {
         if (key === "query" || key === "match[]") recorder.selectors.push(...selectorsOf(value));
         else if (key === "metric" && pathname.endsWith("/metadata")) recorder.metadata.add(value);
-        else if (!["time", "start", "end", "step", "timeout", "partial_response"].includes(key)) {
+        else if (!harmless.includes(key)) {
           recorder.strange.push(`the parameter ${key} of ${pathname}`);
         }
       } catch (error) {

@@ -55,7 +55,7 @@ const packages: Readonly<Record<string, readonly string[]>> = {
   "lru-cache": ["resolvers/*/*"],
   pino: ["src/telemetry.ts"],
   "prom-client": ["src/telemetry.ts"],
-  yaml: ["src/yaml.ts", "resolvers/elastic/profile.ts"],
+  yaml: ["src/yaml.ts", "resolvers/elastic/{layout,profile}.ts"],
   zod: ["src/config.ts", "src/operations/*", "resolvers/*/*"],
 };
 

@@ -5,11 +5,12 @@ import { durationPattern, fromMillis, type Instant, parseDuration } from "../../
 import { guardDefaults } from "../http.ts";
 import { type Catalog, createCatalog, detect } from "./catalog.ts";
 import { type Door, type DoorSettings, openDoor } from "./door.ts";
-import { createLogStore, wholeAnswer } from "./logs.ts";
+import { createLogStore } from "./logs.ts";
 import { findField, type IndexGroup, type Knowledge, nameGroup } from "./mapping.ts";
 import type { Product } from "./product.ts";
 import type { LogProfile } from "./profile.ts";
 import { all, any, encodePattern, every, inIndices, searchOptions } from "./query.ts";
+import { wholeAnswer } from "./search.ts";
 import { compileWhere, parseWhere, WhereError } from "./where.ts";
 
 const url = z.url({ protocol: /^https?$/, error: "expected an http:// or https:// address" });

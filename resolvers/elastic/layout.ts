@@ -7,12 +7,13 @@ import { parse } from "yaml";
 import { z } from "zod";
 import { spanKinds } from "../../src/model.ts";
 import { findField, type IndexGroup, type Knowledge } from "./mapping.ts";
+import type { Product } from "./product.ts";
 
 const name = z.string().min(1);
 /** The first that a document has counts. */
 const names = z
-  .union([name.transform((only) => [only]), z.array(name).min(1)])
-  .pipe(z.array(z.string()).readonly());
+  .union([name, z.array(name).min(1)])
+  .transform((either): readonly string[] => (typeof either === "string" ? [either] : either));
 
 /** `date` is an ISO text, milliseconds since 1970, or the `<milliseconds>.<nanoseconds, unpadded>` of the collector. */
 const units = ["date", "ms", "us", "ns"] as const;
@@ -180,6 +181,8 @@ export const spanProfiles: ReadonlyMap<string, SpanProfile> = new Map(
 export interface Placed<Form> {
   readonly group: IndexGroup;
   readonly form: Form;
+  /** As `Product.listsIgnored`, of this group. */
+  readonly listsIgnored: boolean;
 }
 export interface Layout {
   readonly profiles: readonly SpanProfile[];
@@ -193,7 +196,11 @@ export interface Layout {
  * Which documents lie in which indices. One pattern may hold several layouts: each group of indices follows the first
  * profile with a form that its mapping has every `present` name of.
  */
-export function placeForms(knowledge: Knowledge, candidates: readonly SpanProfile[]): Layout {
+export function placeForms(
+  knowledge: Knowledge,
+  candidates: readonly SpanProfile[],
+  product: Product,
+): Layout {
   const found = new Set<SpanProfile>();
   const spans: Placed<SpanForm>[] = [];
   const events: Placed<EventForm>[] = [];
@@ -207,8 +214,9 @@ export function placeForms(knowledge: Knowledge, candidates: readonly SpanProfil
       continue;
     }
     found.add(profile);
-    for (const form of profile.spans) if (fits(form)) spans.push({ group, form });
-    for (const form of profile.events) if (fits(form)) events.push({ group, form });
+    const listsIgnored = product.listsIgnored && group.createdSince715;
+    for (const form of profile.spans) if (fits(form)) spans.push({ group, form, listsIgnored });
+    for (const form of profile.events) if (fits(form)) events.push({ group, form, listsIgnored });
   }
   return { profiles: [...found], spans, events, strange };
 }

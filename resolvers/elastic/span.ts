@@ -114,7 +114,7 @@ interface Scope {
 }
 const attributeParts = ["span_attributes", "resource_attributes", "event_attributes"] as const;
 
-function valueOf(scope: Scope, name: string): Value | undefined {
+function valueAt(scope: Scope, name: string): Value | undefined {
   for (const part of attributeParts) {
     const attributes = scope[part];
     if (attributes === undefined || !name.startsWith(`${part}.`)) continue;
@@ -133,7 +133,7 @@ function textOf(value: Value | undefined): string | undefined {
 
 function firstText(scope: Scope, names: readonly string[] | undefined): string | undefined {
   for (const name of names ?? []) {
-    const text = textOf(valueOf(scope, name));
+    const text = textOf(valueAt(scope, name));
     if (text !== undefined) return text;
   }
   return undefined;
@@ -141,7 +141,7 @@ function firstText(scope: Scope, names: readonly string[] | undefined): string |
 
 function applyRules(scope: Scope, rules: readonly Rule[]): string | undefined {
   for (const { field, values, value } of rules) {
-    const found = field === undefined ? "" : textOf(valueOf(scope, field));
+    const found = field === undefined ? "" : textOf(valueAt(scope, field));
     if (found === undefined) continue;
     if (value !== undefined) return value;
     if (values === undefined) return found;
@@ -211,11 +211,11 @@ function readNanos(value: Value | undefined, unit: bigint): bigint | undefined {
   return text.includes(".") ? readNanos(Number(text), unit) : BigInt(text) * unit;
 }
 
-/** A span without a length ends when it starts, as one that ends before does. */
+/** A span without a duration ends when it starts, as does one whose clock says that it ended before. */
 function readEnd(flat: Flat, form: SpanForm, start: Instant): Instant | undefined {
   if (form.end !== undefined) {
-    const end = readTime(lookUp(flat, form.end.field), form.end.unit) ?? start;
-    return end < start ? start : end;
+    const end = readTime(lookUp(flat, form.end.field), form.end.unit);
+    return end !== undefined && end < start ? start : end;
   }
   if (form.duration === undefined) return start;
   const length = readTime(lookUp(flat, form.duration.field), form.duration.unit) ?? 0n;
@@ -225,16 +225,14 @@ function readEnd(flat: Flat, form: SpanForm, start: Instant): Instant | undefine
 // ---- attributes ---------------------------------------------------------------------------------------------
 
 function readAttributes(flat: Flat, { from }: AttributeSources): Attributes {
-  const found: Record<string, Value> = {};
+  const found = new Map<string, Value>();
   for (const source of from) addAttributes(found, flat, source);
-  return found;
+  return Object.fromEntries(found);
 }
 
-function addAttributes(found: Record<string, Value>, flat: Flat, source: AttributeSource): void {
+function addAttributes(found: Map<string, Value>, flat: Flat, source: AttributeSource): void {
   const add = (key: string, value: Value) => {
-    if (Object.hasOwn(found, key)) return;
-    if (key === "__proto__") Object.defineProperty(found, key, { value, enumerable: true });
-    else found[key] = value;
+    if (!found.has(key)) found.set(key, value);
   };
   if ("prefix" in source) {
     const { prefix, dot, keep, except } = source;
@@ -345,7 +343,8 @@ function readLinks(flat: Flat, form: SpanForm, parent: string | undefined): read
       {
         trace_id: normaliseId(traceId, 32),
         span_id: id,
-        trace_state: firstText({ flat: own }, links.trace_state && [links.trace_state]) ?? "",
+        trace_state:
+          firstText({ flat: own }, links.trace_state === undefined ? [] : [links.trace_state]) ?? "",
         attributes: links.attributes === undefined ? {} : readAttributes(own, links.attributes),
       },
     ];

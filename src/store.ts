@@ -236,7 +236,7 @@ export interface SpanScan {
 export interface SpanNarrowing {
   readonly service?: string | undefined;
   readonly revision?: string | undefined;
-  /** As `requestOf` of `src/tracing/request.ts` names an entry; only with `entries`. */
+  /** As `namesOf` of `src/tracing/request.ts` names an entry; only with `entries`. */
   readonly namespaces?: readonly string[] | undefined;
   readonly action?: string | undefined;
   readonly kind?: SpanKind | undefined;

@@ -179,6 +179,7 @@ export const spanProfiles: ReadonlyMap<string, SpanProfile> = new Map(
 
 /** Indices of one mapping, and what of the layout they may hold. */
 export interface Placed<Form> {
+  readonly profile: string;
   readonly group: IndexGroup;
   readonly form: Form;
   /** As `Product.listsIgnored`, of this group. */
@@ -215,8 +216,10 @@ export function placeForms(
     }
     found.add(profile);
     const listsIgnored = product.listsIgnored && group.createdSince715;
-    for (const form of profile.spans) if (fits(form)) spans.push({ group, form, listsIgnored });
-    for (const form of profile.events) if (fits(form)) events.push({ group, form, listsIgnored });
+    for (const form of profile.spans)
+      if (fits(form)) spans.push({ profile: profile.name, group, form, listsIgnored });
+    for (const form of profile.events)
+      if (fits(form)) events.push({ profile: profile.name, group, form, listsIgnored });
   }
   return { profiles: [...found], spans, events, strange };
 }

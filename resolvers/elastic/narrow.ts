@@ -138,10 +138,7 @@ const classes = Array.from({ length: 12 }, (_, power) => 8 ** power);
 export function endsWithin({ group, form }: Placed<SpanForm>, { from, to }: TimeRange): Query {
   const started = (since: Instant | undefined) =>
     timeBounds(group, form.start.field, form.start.unit, since, to);
-  if (form.end !== undefined) {
-    // One that ends before it starts is taken to end then.
-    return any([timeBounds(group, form.end.field, form.end.unit, from, to), started(from)]);
-  }
+  if (form.end !== undefined) return timeBounds(group, form.end.field, form.end.unit, from, to);
   const { duration } = form;
   const field = duration && findField(group, duration.field);
   const asked = field?.indexed && wholeNumbers.has(field.type) && field.nested === undefined;
@@ -294,6 +291,17 @@ export function isSelected(placed: Placed<SpanForm>, select: SpanSelection): Que
       );
     }
   }
+}
+
+/** Events of this name that lie in documents of their own. */
+export function isNamed({ group, form }: Placed<EventForm>, name: string): Query {
+  return any(
+    form.name.map(({ field, values, value }) => {
+      if (value !== undefined) return value === name ? all : none;
+      if (field === undefined || values !== undefined || field.startsWith("event_attributes.")) return all;
+      return holds(group, field, [name]);
+    }),
+  );
 }
 
 function holdsEventAttribute(group: IndexGroup, at: string, { from }: AttributeSources, key: string): Query {

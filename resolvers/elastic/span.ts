@@ -2,6 +2,7 @@
 // their digits.
 import {
   type Attributes,
+  reportMark,
   type Span,
   type SpanEvent,
   type SpanKind,
@@ -12,8 +13,11 @@ import {
 } from "../../src/model.ts";
 import type { SpanSource } from "../../src/store.ts";
 import { type Instant, nanosPerMilli, parseInstant } from "../../src/time.ts";
+import { readNames } from "../../src/tracing/source.ts";
 import { type Flat, flatten, isJson, listAt, lookUp } from "./flat.ts";
 import type { AttributeSource, AttributeSources, EventForm, Rule, SpanForm, Unit } from "./layout.ts";
+
+type Names = Pick<Span, "namespace" | "action" | "tags">;
 
 /** 32 or 16 lower-case hex digits, with the zeros on the left that a source may leave out. */
 export function normaliseId(text: string, digits: 16 | 32): string {
@@ -69,13 +73,11 @@ export function readSpan(document: Value, form: SpanForm, source: SpanSource): S
     entry:
       form.entry === "always" ||
       (form.entry === undefined && (!hasParent || kind === "server" || kind === "consumer")),
-    namespace: attributeText(spanAttributes, form.span_attributes, source.namespaceAttribute),
-    action: attributeText(spanAttributes, form.span_attributes, source.actionAttribute),
-    tags: readTags(spanAttributes, form.span_attributes, source.tagPrefixes),
+    ...readNamesOf(spanAttributes, form.span_attributes, source),
     count: readCount(flat, form.count),
     statement: text(form.statement),
     peer: calls ? text(form.peer) : undefined,
-    report: false,
+    report: isReport(spanAttributes),
   };
 }
 
@@ -180,6 +182,11 @@ function readCount(flat: Flat, name: string | undefined): number {
   return count !== undefined && Number.isSafeInteger(count) && count > 1 ? count : 1;
 }
 
+function isReport(attributes: Attributes): boolean {
+  const mark = Object.hasOwn(attributes, reportMark) ? attributes[reportMark] : undefined;
+  return mark === true || mark === "true";
+}
+
 // ---- times --------------------------------------------------------------------------------------------------
 
 const nanosOf: Readonly<Record<Exclude<Unit, "date">, bigint>> = { ms: nanosPerMilli, us: 1_000n, ns: 1n };
@@ -211,12 +218,9 @@ function readNanos(value: Value | undefined, unit: bigint): bigint | undefined {
   return text.includes(".") ? readNanos(Number(text), unit) : BigInt(text) * unit;
 }
 
-/** A span without a duration ends when it starts, as does one whose clock says that it ended before. */
+/** A span without a duration, or with a negative one, ends when it starts. */
 function readEnd(flat: Flat, form: SpanForm, start: Instant): Instant | undefined {
-  if (form.end !== undefined) {
-    const end = readTime(lookUp(flat, form.end.field), form.end.unit);
-    return end !== undefined && end < start ? start : end;
-  }
+  if (form.end !== undefined) return readTime(lookUp(flat, form.end.field), form.end.unit);
   if (form.duration === undefined) return start;
   const length = readTime(lookUp(flat, form.duration.field), form.duration.unit) ?? 0n;
   return (start + (length < 0n ? 0n : length)) as Instant;
@@ -287,26 +291,21 @@ export function spellings(key: string, { from }: AttributeSources): readonly str
   return [...new Set([key, ...spelled])];
 }
 
-function attributeText(attributes: Attributes, sources: AttributeSources, key: string): string | undefined {
-  for (const spelling of spellings(key, sources)) {
-    const text = Object.hasOwn(attributes, spelling) ? textOf(attributes[spelling]) : undefined;
-    if (text !== undefined) return text;
-  }
-  return undefined;
-}
-
-function readTags(
-  attributes: Attributes,
-  sources: AttributeSources,
-  prefixes: readonly string[],
-): Attributes {
-  const all = prefixes.flatMap((prefix) => spellings(prefix, sources));
-  const found: [string, Value][] = [];
-  for (const [key, value] of Object.entries(attributes)) {
-    const prefix = all.find((candidate) => key.startsWith(candidate) && key.length > candidate.length);
-    if (prefix !== undefined) found.push([key.slice(prefix.length), value]);
-  }
-  return Object.fromEntries(found);
+function readNamesOf(attributes: Attributes, sources: AttributeSources, source: SpanSource): Names {
+  const own = readNames(attributes, source);
+  const spelled = (key: string) => spellings(key, sources).at(-1) ?? key;
+  if (spelled(".") === ".") return own;
+  const other = readNames(attributes, {
+    ...source,
+    namespaceAttribute: spelled(source.namespaceAttribute),
+    actionAttribute: spelled(source.actionAttribute),
+    tagPrefixes: source.tagPrefixes.map(spelled),
+  });
+  return {
+    namespace: own.namespace ?? other.namespace,
+    action: own.action ?? other.action,
+    tags: { ...other.tags, ...own.tags },
+  };
 }
 
 // ---- events, links, references --------------------------------------------------------------------------------

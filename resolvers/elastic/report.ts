@@ -126,7 +126,9 @@ async function newestSpan(
       }),
     );
     if (query === none) continue;
-    const sort = { [field]: { order: "desc", unmapped_type: "long" } };
+    const dates = own.some(({ form }) => form.start.unit === "date");
+    const typed = dates ? { unmapped_type: "date", numeric_type: "date" } : { unmapped_type: "long" };
+    const sort = { [field]: { order: "desc", ...typed } };
     const body = { size: 1, track_total_hits: false, query, sort: [sort] };
     const path = `/${encodePattern(source.index)}/_search`;
     const request = { method: "POST", path, query: searchOptions, body: JSON.stringify(body) } as const;

@@ -21,11 +21,15 @@ export type Unit = (typeof units)[number];
 const time = z.strictObject({ field: name, unit: z.enum(units) });
 
 const attributeSource = z.union([
-  /** What lies below a prefix. `dot` is how keys spell their dots; `spelling` what stands there for any lost character. */
+  /**
+   * What lies below a prefix. `dot` is how keys spell their dots; `spelling` what stands for several characters, so that
+   * only keys that are `known`, or that the site's configuration names, can be told.
+   */
   z.strictObject({
     prefix: name,
     dot: name.optional(),
     spelling: name.optional(),
+    known: z.array(name).readonly().default([]),
     keep: z.boolean().default(false),
     except: z.array(name).readonly().default([]),
   }),

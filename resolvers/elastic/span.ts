@@ -17,8 +17,6 @@ import { readNames } from "../../src/tracing/source.ts";
 import { type Flat, flatten, isJson, listAt, lookUp } from "./flat.ts";
 import type { AttributeSource, AttributeSources, EventForm, Rule, SpanForm, Unit } from "./layout.ts";
 
-type Names = Pick<Span, "namespace" | "action" | "tags">;
-
 /** 32 or 16 lower-case hex digits, with the zeros on the left that a source may leave out. */
 export function normaliseId(text: string, digits: 16 | 32): string {
   const lower = text.toLowerCase();
@@ -33,8 +31,8 @@ export function readSpan(document: Value, form: SpanForm, source: SpanSource): S
   if (!isJson(document)) return undefined;
   const flat = flatten(document);
   if (!form.present.every((name) => lookUp(flat, name) !== undefined)) return undefined;
-  const spanAttributes = readAttributes(flat, form.span_attributes);
-  const resourceAttributes = readAttributes(flat, form.resource_attributes);
+  const spanAttributes = readAttributes(flat, form.span_attributes, source);
+  const resourceAttributes = readAttributes(flat, form.resource_attributes, source);
   const scope: Scope = { flat, span_attributes: spanAttributes, resource_attributes: resourceAttributes };
   const text = (names: readonly string[] | undefined) => firstText(scope, names);
 
@@ -73,7 +71,7 @@ export function readSpan(document: Value, form: SpanForm, source: SpanSource): S
     entry:
       form.entry === "always" ||
       (form.entry === undefined && (!hasParent || kind === "server" || kind === "consumer")),
-    ...readNamesOf(spanAttributes, form.span_attributes, source),
+    ...readNames(spanAttributes, source),
     count: readCount(flat, form.count),
     statement: text(form.statement),
     peer: calls ? text(form.peer) : undefined,
@@ -228,22 +226,28 @@ function readEnd(flat: Flat, form: SpanForm, start: Instant): Instant | undefine
 
 // ---- attributes ---------------------------------------------------------------------------------------------
 
-function readAttributes(flat: Flat, { from }: AttributeSources): Attributes {
+function readAttributes(flat: Flat, { from }: AttributeSources, site?: SpanSource): Attributes {
   const found = new Map<string, Value>();
-  for (const source of from) addAttributes(found, flat, source);
+  for (const source of from) addAttributes(found, flat, source, site);
   return Object.fromEntries(found);
 }
 
-function addAttributes(found: Map<string, Value>, flat: Flat, source: AttributeSource): void {
+function addAttributes(
+  found: Map<string, Value>,
+  flat: Flat,
+  source: AttributeSource,
+  site: SpanSource | undefined,
+): void {
   const add = (key: string, value: Value) => {
     if (!found.has(key)) found.set(key, value);
   };
   if ("prefix" in source) {
-    const { prefix, dot, keep, except } = source;
+    const { prefix, dot, spelling, known, keep, except } = source;
     for (const [name, value] of flat) {
       if (!name.startsWith(prefix) || except.some((other) => name.startsWith(other))) continue;
       const key = keep ? name : name.slice(prefix.length);
-      add(dot === undefined ? key : key.replaceAll(dot, "."), value);
+      if (spelling !== undefined && site !== undefined) add(unspell(key, { spelling, known }, site), value);
+      else add(dot === undefined ? key : key.replaceAll(dot, "."), value);
     }
   } else if ("pairs" in source) {
     for (const { key, type, value } of listAt(flat, source.pairs)) {
@@ -283,29 +287,30 @@ function without(attributes: Attributes, omit: readonly string[]): Attributes {
   return Object.fromEntries(Object.entries(attributes).filter(([key]) => !omit.includes(key)));
 }
 
+/** What label keys of APM cannot have in them. */
+const lost = /[.*"]/g;
+
 /** A configured key as the layout may spell it: as it is, or with what its sources put for characters that they lose. */
 export function spellings(key: string, { from }: AttributeSources): readonly string[] {
   const spelled = from.flatMap((source) =>
-    "prefix" in source && source.spelling !== undefined ? [key.replace(/[.*"]/g, source.spelling)] : [],
+    "prefix" in source && source.spelling !== undefined ? [key.replace(lost, source.spelling)] : [],
   );
   return [...new Set([key, ...spelled])];
 }
 
-function readNamesOf(attributes: Attributes, sources: AttributeSources, source: SpanSource): Names {
-  const own = readNames(attributes, source);
-  const spelled = (key: string) => spellings(key, sources).at(-1) ?? key;
-  if (spelled(".") === ".") return own;
-  const other = readNames(attributes, {
-    ...source,
-    namespaceAttribute: spelled(source.namespaceAttribute),
-    actionAttribute: spelled(source.actionAttribute),
-    tagPrefixes: source.tagPrefixes.map(spelled),
-  });
-  return {
-    namespace: own.namespace ?? other.namespace,
-    action: own.action ?? other.action,
-    tags: { ...other.tags, ...own.tags },
-  };
+/** The key that an attribute has for the application, for one whose characters a layout does not keep. */
+function unspell(
+  key: string,
+  source: { readonly spelling: string; readonly known: readonly string[] },
+  site: SpanSource,
+): string {
+  const spelled = (name: string) => name.replace(lost, source.spelling);
+  const own = [site.namespaceAttribute, site.actionAttribute, ...source.known].find(
+    (name) => spelled(name) === key,
+  );
+  if (own !== undefined) return own;
+  const prefix = site.tagPrefixes.find((name) => key.startsWith(spelled(name)));
+  return prefix === undefined ? key : prefix + key.slice(prefix.length);
 }
 
 // ---- events, links, references --------------------------------------------------------------------------------

@@ -63,8 +63,16 @@ export function createSpanReader(documents: Documents): SpanReader {
     read: (reading: Reading) => AsyncGenerator<readonly Span[]>,
   ): AsyncGenerator<readonly Span[]> {
     signal.throwIfAborted();
-    for (const own of Map.groupBy(sources, ({ site }) => site).values()) {
-      yield* read({ sources: own, budget, signal, given: new Set() });
+    const leaving = new AbortController();
+    const limited = AbortSignal.any([signal, leaving.signal]);
+    const sites = [...Map.groupBy(sources, ({ site }) => site).values()];
+    const readings = sites.map((own): Reading => {
+      return { sources: own, budget, signal: limited, given: new Set() };
+    });
+    try {
+      yield* together(readings.map((reading) => () => read(reading)));
+    } finally {
+      leaving.abort(new Error("no more spans wanted"));
     }
   }
 
@@ -326,6 +334,35 @@ function selects(select: SpanSelection, span: Span): boolean {
       return span.span_kind === "client" && span.statement !== undefined;
     default:
       return select satisfies never;
+  }
+}
+
+/** Sites that are read at once. */
+const abreast = 6;
+
+/** What all of them give, as it comes. */
+async function* together<T>(starts: readonly (() => AsyncGenerator<T>)[]): AsyncGenerator<T> {
+  type Step = { readonly of: AsyncGenerator<T>; readonly result: IteratorResult<T> };
+  const waiting = [...starts];
+  const steps = new Map<AsyncGenerator<T>, Promise<Step>>();
+  const advance = (of: AsyncGenerator<T>) => {
+    const step = of.next().then((result) => ({ of, result }));
+    // One that fails while another is waited for is met in the race.
+    step.catch(() => undefined);
+    steps.set(of, step);
+  };
+  for (;;) {
+    while (steps.size < abreast) {
+      const start = waiting.shift();
+      if (start === undefined) break;
+      advance(start());
+    }
+    if (steps.size === 0) return;
+    const { of, result } = await Promise.race(steps.values());
+    steps.delete(of);
+    if (result.done === true) continue;
+    yield result.value;
+    advance(of);
   }
 }
 

@@ -218,8 +218,7 @@ const apmFields: Readonly<Record<string, readonly string[]>> = {
   "http.request.method": ["http", "request", "method"],
   "http.response.status_code": ["http", "response", "status_code"],
   "url.full": ["url", "full"],
-  "db.statement": ["span", "db", "statement"],
-  "db.system": ["span", "db", "type"],
+  "db.query.text": ["span", "db", "statement"],
   "peer.service": ["span", "destination", "service", "resource"],
 };
 
@@ -249,10 +248,17 @@ function merge(
 }
 
 function apmDocuments(span: ShippedSpan): readonly { readonly event: string; readonly document: string }[] {
-  const { "service.name": _, "service.version": version, ...others } = span.resource_attributes;
+  const {
+    "service.name": _,
+    "service.version": version,
+    "deployment.environment.name": environment,
+    "host.name": host,
+    ...others
+  } = span.resource_attributes;
   const common = {
     trace: { id: span.trace_id },
-    service: { name: span.service_name, version },
+    service: { name: span.service_name, version, environment },
+    host: host === undefined ? undefined : { name: host, hostname: host },
     agent: { name: "otlp" },
   };
   const known = Object.entries(span.span_attributes).filter(([key]) => Object.hasOwn(apmFields, key));

@@ -57,6 +57,8 @@ function site(name: string): SiteConfig {
   return {
     retention: defaults.retention,
     logs: { backend: "memory", sources: Object.fromEntries(indices) },
+    metrics: { backend: "memory", match: { site: name } },
+    kubernetes: { backend: "memory", match: { cluster: "demo" } },
     traces: { backend: "memory", index: `${name}-traces`, profile: "auto" },
   };
 }

@@ -217,6 +217,8 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
         got += answer.hits.length;
         if (isStale(plan.knowledge, answer, answer.shards.total)) throw changing(source);
         pending = got < promised ? next(answer, limited) : undefined;
+        // It may fail while the caller is busy; it is met when its turn comes.
+        pending?.catch(() => undefined);
         yield* parsed(source, plan, formsOf, answer.hits);
         if (pending === undefined) break;
         answer = await pending;
@@ -225,7 +227,6 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
         throw new BackendError(backend, "partial", `a scroll gave ${got} of ${promised} documents`);
       }
     } finally {
-      pending?.catch(() => undefined);
       leaving.abort(new Error("no more documents wanted"));
       if (answer.scrollId !== undefined) release(answer.scrollId);
     }

@@ -69,11 +69,12 @@ export function createLogStore(backend: string, door: Door, catalog: Catalog): L
         // The next search runs while the caller works on this batch, but only if it will surely be wanted.
         const next = page.rest;
         pending = next && reader.wants() ? reader.read(next.from, next.to) : undefined;
+        // It may fail while the caller is busy; it is met when its turn comes.
+        pending?.catch(() => undefined);
         if (page.lines.length > 0) yield page.lines;
         if (next !== undefined) pending ??= reader.read(next.from, next.to);
       }
     } finally {
-      pending?.catch(() => undefined);
       leaving.abort(new Error("no more lines wanted"));
     }
   }

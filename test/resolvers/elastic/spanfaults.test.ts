@@ -168,3 +168,25 @@ test("leaving early frees the scroll", async () => {
     await deleted;
   });
 });
+
+test("a part that fails while the caller is busy is met when its turn comes", async () => {
+  const url = await serve((response, request) => {
+    const path = request.url ?? "";
+    const hits = Array.from({ length: 1_000 }, (_, n) => hit(n + 1));
+    if (path.includes("/_search/scroll") && request.method === "POST") sendJson(response, {}, 400);
+    else sendJson(response, answer(hits, 5_000, { _scroll_id: "s" }));
+  });
+  await using(url, async (store) => {
+    const range = { from: fromMillis(0), to: fromMillis(1_000_000) };
+    const query = { sources: [source()], range, select: "all", budget: createBudget(10_000) } as const;
+    let batches = 0;
+    const reading = async () => {
+      for await (const _ of store.scan(query, AbortSignal.timeout(10_000))) {
+        batches += 1;
+        await new Promise((resolve) => setTimeout(resolve, 50));
+      }
+    };
+    await expect(reading()).rejects.toMatchObject({ failure: "rejected" });
+    expect(batches).toBe(4);
+  });
+});

@@ -66,7 +66,7 @@ const packages: Readonly<Record<string, readonly string[]>> = {
   pino: ["src/telemetry.ts"],
   "prom-client": ["src/telemetry.ts"],
   undici: ["resolvers/prometheus/door.ts"],
-  yaml: ["src/yaml.ts", "resolvers/elastic/profile.ts"],
+  yaml: ["src/yaml.ts", "resolvers/elastic/{layout,profile}.ts"],
   zod: ["src/config.ts", "src/operations/*", "src/tracing/digest.ts", "resolvers/*/*"],
 };
 

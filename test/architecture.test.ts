@@ -50,6 +50,8 @@ const packages: Readonly<Record<string, readonly string[]>> = {
   "@elastic/elasticsearch": ["resolvers/elastic/*"],
   "@opensearch-project/opensearch": ["resolvers/elastic/*"],
   cockatiel: ["resolvers/http.ts"],
+  croner: ["src/operations/check_ins.ts"],
+  cronstrue: ["src/operations/check_ins.ts"],
   graphql: ["src/server.ts", "src/graphql.ts"],
   "graphql-yoga": ["src/server.ts", "src/graphql.ts"],
   "lru-cache": ["resolvers/*/*"],

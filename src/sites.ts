@@ -1,6 +1,15 @@
 // A site is what a token gives access to; this file ties its parts to the stores that answer for them.
-import type { Config, SiteConfig } from "./config.ts";
-import type { Backend, KubernetesStore, LogSource, LogStore, Match, MetricStore, Stores } from "./store.ts";
+import type { Config, FrontendPart, SiteConfig } from "./config.ts";
+import type {
+  Backend,
+  KubernetesStore,
+  LogSource,
+  LogStore,
+  Match,
+  MetricStore,
+  ReportStore,
+  Stores,
+} from "./store.ts";
 import type { Millis } from "./time.ts";
 
 /** A part is absent where the configuration has none, or its backend has no store for it. */
@@ -12,6 +21,8 @@ export interface Site {
   readonly logs?: Part<LogStore> & { readonly sources: ReadonlyMap<string, LogSource> };
   readonly metrics?: Part<MetricStore> & { readonly match: Match };
   readonly kubernetes?: Part<KubernetesStore> & { readonly match: Match };
+  /** Where front-end error reports are written; without a store those that carry its keys cannot be. */
+  readonly frontend?: FrontendPart & { readonly store: ReportStore | undefined };
 }
 export type Sites = ReadonlyMap<string, Site>;
 
@@ -29,11 +40,12 @@ export function connectSites(config: Config, backends: ReadonlyMap<string, Backe
 
 function connectSite(
   id: string,
-  { retention, counterDefault = "cumulative", logs, metrics, kubernetes }: SiteConfig,
+  { retention, counterDefault = "cumulative", logs, metrics, kubernetes, frontend }: SiteConfig,
   find: <K extends keyof Stores>(kind: K, backend: string | undefined) => Stores[K] | undefined,
 ): Site {
   const logStore = find("logs", logs?.backend);
   const metricStore = find("metrics", metrics?.backend);
+  const reportStore = find("reports", frontend?.backend);
   const kubernetesStore = find("kubernetes", kubernetes?.backend);
   return {
     id,
@@ -41,6 +53,7 @@ function connectSite(
     counterDefault,
     ...(logs && logStore && { logs: { backend: logs.backend, store: logStore, sources: sourcesOf(logs) } }),
     ...(metrics && metricStore && { metrics: { ...metrics, store: metricStore } }),
+    ...(frontend && { frontend: { ...frontend, store: reportStore } }),
     ...(kubernetes && kubernetesStore && { kubernetes: { ...kubernetes, store: kubernetesStore } }),
   };
 }

@@ -31,9 +31,16 @@ const allowed: readonly (readonly [file: string, imports: readonly string[]])[] 
     ],
   ],
   ["src/{graphql,links}.ts", ["src/operations/*", "src/auth.ts", "src/errors.ts", "src/telemetry.ts"]],
+  ["src/rate.ts", ["type src/time.ts"]],
+  ["src/report.ts", ["type src/model.ts", "src/time.ts"]],
+  // The way of a report: taken in, spooled in a thread, delivered.
+  ["src/{spool,spooler,thread}.ts", ["src/{spool,spooler,time}.ts"]],
   [
-    "src/{intake,spool}.ts",
-    ["type src/store.ts", "type src/config.ts", "src/errors.ts", "src/time.ts", "src/telemetry.ts"],
+    "src/{intake,delivery}.ts",
+    [
+      ...["type src/{store,config,sites,model,spool,spooler,telemetry}.ts"],
+      ...["src/report.ts", "src/rate.ts", "src/errors.ts", "src/time.ts"],
+    ],
   ],
   ["src/cli/*", ["src/*", "src/operations/*", "src/logql/*", "resolvers/index.ts"]],
   ["src/main.ts", ["**"]],
@@ -41,7 +48,7 @@ const allowed: readonly (readonly [file: string, imports: readonly string[]])[] 
   ["resolvers/http.ts", ["src/store.ts", "src/errors.ts", "src/time.ts"]],
   [
     "resolvers/*/*",
-    ["src/{store,model,time,errors,tracing,metrics,telemetry}.ts", "src/logql/*", "resolvers/http.ts"],
+    ["src/{store,model,time,errors,tracing,metrics,telemetry,report}.ts", "src/logql/*", "resolvers/http.ts"],
   ],
 ];
 

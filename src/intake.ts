@@ -16,8 +16,8 @@ export interface Intake {
   readonly takes: (request: IncomingMessage, response: ServerResponse) => boolean;
   /** The answer to a report that is still owed on the connection, when there is one. */
   readonly answering: (socket: Socket) => Promise<void> | undefined;
-  /** Resolves when no report is between its request and the spool. */
-  readonly settled: () => Promise<void>;
+  /** Tells clients to go, and resolves when no report is between its request and the spool. */
+  readonly close: () => Promise<void>;
 }
 
 export interface IntakeOptions {
@@ -51,12 +51,14 @@ export function createIntake(options: IntakeOptions): Intake {
     [...sites.values()].flatMap((site) => (site.frontend?.keys ?? []).map((key) => [key, site] as const)),
   );
   let heldBytes = 0;
+  let closing = false;
   const underWay = new Map<Promise<void>, Socket>();
 
   function takes(request: IncomingMessage, response: ServerResponse): boolean {
     const [path, search = ""] = (request.url ?? "").split("?", 2);
     if (path !== "/errors" && path !== "/collect") return false;
     allowOrigin(request, response);
+    if (closing) response.setHeader("Connection", "close");
     if (request.method === "OPTIONS") answerPreflight(request, response);
     else if (request.method === "POST") track(take(request, response, search), request.socket);
     else send(response, 404, '{"error":"Not found"}');
@@ -150,7 +152,8 @@ export function createIntake(options: IntakeOptions): Intake {
   return {
     takes,
     answering: (socket) => [...underWay].find(([, own]) => own === socket)?.[0],
-    settled: async () => {
+    close: async () => {
+      closing = true;
       while (underWay.size > 0) await Promise.allSettled(underWay.keys());
     },
   };

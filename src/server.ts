@@ -18,6 +18,7 @@ import {
   Unauthorized,
   Unprocessable,
 } from "./errors.ts";
+import { type Intake, keepAnswers } from "./intake.ts";
 import type { Endpoint, Rows } from "./operations/operation.ts";
 import { createRouter, type Route } from "./operations/router.ts";
 import { abandon, ClientGone, readHead, startWork, type Work } from "./operations/work.ts";
@@ -34,6 +35,8 @@ export interface ServerOptions {
   readonly now: () => Instant;
   /** One line of text for each backend, for `/readyz`. */
   readonly backends?: () => readonly string[];
+  /** The front-end error intake where it shares this server's address. */
+  readonly intake?: Intake | undefined;
   /** Asked for at the first GraphQL request, so that REST does not wait for it. */
   readonly schema: () => GraphQLSchema | Promise<GraphQLSchema>;
 }
@@ -86,7 +89,7 @@ const textType = { "Content-Type": "text/plain; charset=utf-8" };
 const bodyLimitBytes = 1_048_576;
 
 export function createServer(options: ServerOptions): Server {
-  const { operations, authenticate, sites, limits, telemetry, now, backends } = options;
+  const { operations, authenticate, sites, limits, telemetry, now, backends, intake } = options;
   const findRoute = createRouter(operations);
   let draining = false;
   let running = 0;
@@ -292,6 +295,7 @@ export function createServer(options: ServerOptions): Server {
   const yoga = () => (loading ??= loadYoga());
 
   async function listen(req: IncomingMessage, res: ServerResponse): Promise<void> {
+    if (intake?.takes(req, res)) return;
     // Yoga builds a URL of these two before any of our code runs, and would answer a bad one with a stack trace.
     if (!URL.canParse(`http://${req.headers.host}`)) req.headers.host = "localhost";
     const target = req.url?.replace(/^https?:\/\/[^/?#]*/i, "") ?? "";
@@ -310,6 +314,7 @@ export function createServer(options: ServerOptions): Server {
       response.destroy();
     });
   });
+  if (intake !== undefined) keepAnswers(http, intake);
 
   return {
     fetch: async (url, init) => (await yoga()).fetch(url, init ?? {}),

@@ -5,6 +5,8 @@ import type { Backend, BackendKind } from "../../src/store.ts";
 import { fromMillis, type Instant } from "../../src/time.ts";
 import { generate, indices } from "./generate.ts";
 import { createMemoryLogs } from "./logs.ts";
+import { createMemoryReports } from "./reports.ts";
+import { createMemorySpans } from "./spans.ts";
 
 const settings = z.strictObject({
   /** The same seed gives the same lines at the same times. */
@@ -24,6 +26,7 @@ export const memory: BackendKind<MemorySettings> = {
   parseConfig: (value) => settings.parse(value),
   create: (name, { seed }, io): Backend => {
     const logs = createMemoryLogs();
+    const spans = createMemorySpans();
     let made = (io.now() - history) as Instant;
     const catchUp = () => {
       const now = io.now();
@@ -46,9 +49,15 @@ export const memory: BackendKind<MemorySettings> = {
             return logs.lines(query, signal);
           },
         },
+        reports: createMemoryReports(spans),
       },
       probe: async () => ({ product: "memory", version: "generated" }),
       inspections: {
+        reports: async ({ index }) => ({
+          found: [`index ${index}, kept while the program runs`],
+          limitations: [],
+          problems: [],
+        }),
         logs: async ({ index, where }) => {
           catchUp();
           const held = logs.indices();

@@ -2,11 +2,14 @@
 // start, because one dead backend must take no instance out; a wall between tenants that does not hold does.
 import { parseArgs } from "node:util";
 import { createAuthenticator } from "../auth.ts";
-import { type Config, failureCode, parseConfig, resolveBeside } from "../config.ts";
+import { type Config, failureCode, type IntakeConfig, parseConfig, resolveBeside } from "../config.ts";
+import { startDelivery } from "../delivery.ts";
 import { ConfigError } from "../errors.ts";
+import { createIntake, createIntakeServer, type Intake } from "../intake.ts";
 import { operations } from "../operations/index.ts";
 import { createServer } from "../server.ts";
-import { connectSites } from "../sites.ts";
+import { connectSites, type Sites } from "../sites.ts";
+import { startSpooler } from "../spooler.ts";
 import type { Backend, IO } from "../store.ts";
 import { createTelemetry, redact, type Telemetry, type TelemetryOptions } from "../telemetry.ts";
 import type { Millis } from "../time.ts";
@@ -68,16 +71,27 @@ export async function serve(config: Config, shell: Shell, serving: Serving): Pro
   const telemetry = createTelemetry({ write: shell.err, level: serving.level, processMetrics: true });
   const backends = connectBackends(config, shell, serving.file, telemetry);
   if (backends === undefined) return exitCodes.failed;
+  const sites = connectSites(config, backends);
+  let reports: Reports | undefined;
+  try {
+    reports = config.intake && (await openReports(config.intake, sites, telemetry, shell));
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error);
+    shell.err(`${config.intake?.spool}: the spool of front-end reports cannot be used: ${reason}\n`);
+    await closeAll(backends);
+    return exitCodes.failed;
+  }
   const states = new Map([...backends.keys()].map((name) => [name, "not asked yet"]));
   const server = createServer({
     operations,
     // Loaded when it is first asked for: REST answers without GraphQL.
     schema: async () => (await import("../graphql.ts")).schema,
     authenticate: createAuthenticator(config.tokens, () => shell.now()),
-    sites: connectSites(config, backends),
+    sites,
     limits: config.limits,
     telemetry,
     now: () => shell.now(),
+    intake: config.intake?.listen === undefined ? reports?.intake : undefined,
     backends: () => [...states].map(([name, state]) => `${name}: ${state}`),
   });
   const end = new AbortController();
@@ -85,12 +99,15 @@ export async function serve(config: Config, shell: Shell, serving: Serving): Pro
   let code: number = exitCodes.done;
   try {
     const { host, port } = await server.listen(config.listen);
+    await reports?.listen();
     serving.listening(printAddress(host, port));
   } catch (error) {
     const address = printAddress(config.listen.host, config.listen.port);
     shell.err(
       `${failureCode(error).includes("EADDRINUSE") ? serving.inUse(address) : `${address}: cannot listen${failureCode(error)}`}\n`,
     );
+    await server.close(0);
+    await reports?.close(0);
     await closeAll(backends);
     return exitCodes.failed;
   }
@@ -103,10 +120,59 @@ export async function serve(config: Config, shell: Shell, serving: Serving): Pro
   });
   await aborted(signal);
   telemetry.log({ level: "info", message: "draining" });
-  await server.close(code === exitCodes.done ? grace : 0);
+  const patience = code === exitCodes.done ? grace : 0;
+  await Promise.all([server.close(patience), reports?.close(patience)]);
   await Promise.all(watching);
   await closeAll(backends);
   return code;
+}
+
+/** The intake with what stands behind it. */
+interface Reports {
+  readonly intake: Intake;
+  /** Where the intake has an address of its own. @throws {Error} as `Server.listen` */
+  readonly listen: () => Promise<void>;
+  readonly close: (grace: Millis) => Promise<void>;
+}
+
+/** @throws {Error} when the spool cannot be opened */
+async function openReports(
+  config: IntakeConfig,
+  sites: Sites,
+  telemetry: Telemetry,
+  shell: Shell,
+): Promise<Reports> {
+  const spooler = await startSpooler({ path: config.spool, limitBytes: config.spoolBytes });
+  const delivery = startDelivery({ spooler, sites, telemetry });
+  telemetry.intake.watch(() => spooler.level());
+  for (const [site, waiting] of Object.entries((await spooler.level()).sites)) {
+    if (sites.get(site)?.frontend?.store !== undefined) continue;
+    const message = "front-end reports wait in the spool for a site that has no place for them";
+    telemetry.log({ level: "warn", message, site, reports: waiting });
+  }
+  const now = () => shell.now();
+  const intake = createIntake({ config, sites, spooler, spooled: delivery.wake, telemetry, now });
+  const own = config.listen && { address: config.listen, http: createIntakeServer(intake) };
+  return {
+    intake,
+    listen: async () => {
+      if (own === undefined) return;
+      const { http, address } = own;
+      await new Promise<void>((resolve, reject) => {
+        http.once("error", reject);
+        http.listen(address.port, address.host, resolve);
+      });
+    },
+    close: async (grace) => {
+      const timer = setTimeout(() => own?.http.closeAllConnections(), grace);
+      own?.http.close();
+      await intake.close();
+      clearTimeout(timer);
+      own?.http.closeAllConnections();
+      await delivery.close();
+      await spooler.close();
+    },
+  };
 }
 
 function printAddress(host: string, port: number): string {

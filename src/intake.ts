@@ -30,20 +30,22 @@ export interface IntakeOptions {
   readonly now: () => Instant;
   /** How long a body may take to arrive. */
   readonly patience?: Millis;
+  /** Bytes of all bodies that are being read or wait for their commit. */
+  readonly heldLimitBytes?: number;
 }
 
 /** Spec, "Limits": 200k. */
 export const bodyLimitBytes = 204_800;
-/** Bytes of all bodies that are being read or wait for their commit. */
-const heldLimitBytes = 64 * 1_048_576;
 /** What is still read of a body that is too large, so that its sender gets to read the answer. */
 const drainLimitBytes = 8 * 1_048_576;
 const usualPatience: Millis = 15_000;
+const usualHeldBytes = 64 * 1_048_576;
 /** Requests of ten seconds may come at once. */
 const burstSeconds = 10;
 
 export function createIntake(options: IntakeOptions): Intake {
   const { config, sites, spooler, spooled, telemetry, now, patience = usualPatience } = options;
+  const { heldLimitBytes = usualHeldBytes } = options;
   const clock = () => performance.now();
   const keyRate = createRate(config.keyRate, config.keyRate * burstSeconds, clock);
   const addressRate = createRate(config.addressRate, config.addressRate * burstSeconds, clock);

@@ -79,7 +79,7 @@ export interface TracesPart {
   readonly index: string;
   readonly profile: string;
   readonly where?: string | undefined;
-  /** The layout's own where absent. */
+  /** The contract's where absent (`src/sites.ts`). */
   readonly tagPrefixes?: readonly string[] | undefined;
   readonly namespaceAttribute?: string | undefined;
   readonly actionAttribute?: string | undefined;
@@ -231,6 +231,7 @@ function checkReferences(tree: Tree, report: Report): void {
         report(["sites", site, "frontend", "keys", String(position)], `is a key of ${owner} already`);
     }
   }
+  checkReportIndices(mapping(sites), report);
   const hashes = new Map<string, number>();
   for (const [index, token] of (Array.isArray(tokens) ? tokens : []).entries()) {
     const { sites: allowed, sha256 } = mapping(token);
@@ -245,6 +246,34 @@ function checkReferences(tree: Tree, report: Report): void {
     if (first === undefined) hashes.set(sha256.toLowerCase(), index);
     else report(["tokens", String(index), "sha256"], `is the same as tokens.${first}.sha256`);
   }
+}
+
+/** Nothing but its index tells a report's site, so no site may read what another one writes. */
+function checkReportIndices(sites: Readonly<Record<string, unknown>>, report: Report): void {
+  const seen: { readonly site: string; readonly backend: unknown; readonly index: string }[] = [];
+  for (const [site, entry] of Object.entries(sites)) {
+    const { backend, index } = mapping(mapping(entry).frontend);
+    if (typeof index !== "string") continue;
+    const rival = seen.find((other) => other.backend === backend && overlap(other.index, index));
+    if (rival !== undefined) {
+      report(
+        ["sites", site, "frontend", "index"],
+        `may hold reports of ${rival.site} too: a site needs an index of its own`,
+      );
+    }
+    seen.push({ site, backend, index });
+  }
+}
+
+/** Names with `{date}` are read with a star in its place. Rather too careful than not enough. */
+function overlap(a: string, b: string): boolean {
+  const [startOfA = "", restOfA] = a.split("{", 2);
+  const [startOfB = "", restOfB] = b.split("{", 2);
+  return (
+    a === b ||
+    (restOfA !== undefined && startOfB.startsWith(startOfA)) ||
+    (restOfB !== undefined && startOfA.startsWith(startOfB))
+  );
 }
 
 // ---- The schema ---------------------------------------------------------------------------------------------
@@ -347,7 +376,10 @@ const site = strict({
   frontend: strict({
     keys: z.array(text).min(1, "names no key"),
     backend: text,
-    index: text,
+    index: text.regex(
+      /^(?:[^{},*?\s]|\{date\}|\{month\})+$/,
+      "expected the name of one index, with {date} or {month} or neither",
+    ),
     profile: text.default(defaults.profile),
   }).optional(),
 });

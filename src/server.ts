@@ -96,6 +96,17 @@ export function createServer(options: ServerOptions): Server {
   let streams = 0;
   let schema: GraphQLSchema | Promise<GraphQLSchema> | undefined;
 
+  /** A principal is the same object from request to request. */
+  const visibleSites = new WeakMap<Principal, Sites>();
+  function sitesOf(principal: Principal): Sites {
+    let visible = visibleSites.get(principal);
+    if (visible === undefined) {
+      visible = new Map([...sites].filter(([id]) => principal.maySee(id)));
+      visibleSites.set(principal, visible);
+    }
+    return visible;
+  }
+
   /** Never throws. */
   async function answer(exchange: Exchange): Promise<Answer | "graphql"> {
     const started = performance.now();
@@ -162,10 +173,10 @@ export function createServer(options: ServerOptions): Server {
     try {
       const raw = endpoint.method === "GET" ? parameters : await work.wait(readJson(exchange));
       const prepared = endpoint.prepare(raw);
-      for (const site of prepared.sites) {
-        if (!principal.maySee(site) || !sites.has(site)) throw new NotFound();
-      }
-      const result = prepared.run({ user: principal.user, sites, limits, now, signal: work.signal });
+      const visible = sitesOf(principal);
+      for (const site of prepared.sites) if (!visible.has(site)) throw new NotFound();
+      const { user } = principal;
+      const result = prepared.run({ user, sites: visible, limits, now, signal: work.signal });
       const complete = (body: string): Answer => {
         finish(200, false);
         return { status: 200, headers: jsonType, body };

@@ -1,5 +1,5 @@
 // A site is what a token gives access to; this file ties its parts to the stores that answer for them.
-import type { Config, FrontendPart, SiteConfig } from "./config.ts";
+import type { Config, FrontendPart, SiteConfig, TracesPart } from "./config.ts";
 import type {
   Backend,
   KubernetesStore,
@@ -8,6 +8,8 @@ import type {
   Match,
   MetricStore,
   ReportStore,
+  SpanSource,
+  SpanStore,
   Stores,
 } from "./store.ts";
 import type { Millis } from "./time.ts";
@@ -19,12 +21,17 @@ export interface Site {
   /** What a counter answers without an aggregation. */
   readonly counterDefault: "cumulative" | "increment";
   readonly logs?: Part<LogStore> & { readonly sources: ReadonlyMap<string, LogSource> };
+  readonly traces?: SpanPart;
+  /** The error reports of the site's browsers: spans as well, but never requests. */
+  readonly reports?: SpanPart;
   readonly metrics?: Part<MetricStore> & { readonly match: Match };
   readonly kubernetes?: Part<KubernetesStore> & { readonly match: Match };
   /** Where front-end error reports are written; without a store those that carry its keys cannot be. */
   readonly frontend?: FrontendPart & { readonly store: ReportStore | undefined };
 }
 export type Sites = ReadonlyMap<string, Site>;
+
+export type SpanPart = Part<SpanStore> & { readonly source: SpanSource };
 
 interface Part<Store> {
   readonly backend: string;
@@ -40,10 +47,12 @@ export function connectSites(config: Config, backends: ReadonlyMap<string, Backe
 
 function connectSite(
   id: string,
-  { retention, counterDefault = "cumulative", logs, metrics, kubernetes, frontend }: SiteConfig,
+  { retention, counterDefault = "cumulative", logs, traces, frontend, metrics, kubernetes }: SiteConfig,
   find: <K extends keyof Stores>(kind: K, backend: string | undefined) => Stores[K] | undefined,
 ): Site {
   const logStore = find("logs", logs?.backend);
+  const traceStore = find("traces", traces?.backend);
+  const reportReader = find("traces", frontend?.backend);
   const metricStore = find("metrics", metrics?.backend);
   const reportStore = find("reports", frontend?.backend);
   const kubernetesStore = find("kubernetes", kubernetes?.backend);
@@ -52,12 +61,43 @@ function connectSite(
     retention,
     counterDefault,
     ...(logs && logStore && { logs: { backend: logs.backend, store: logStore, sources: sourcesOf(logs) } }),
+    ...(traces &&
+      traceStore && {
+        traces: { backend: traces.backend, store: traceStore, source: spanSourceOf(id, traces) },
+      }),
+    ...(frontend &&
+      reportReader && {
+        reports: {
+          backend: frontend.backend,
+          store: reportReader,
+          source: spanSourceOf(id, { ...frontend, index: frontend.index.replaceAll(datePart, "*") }),
+        },
+      }),
     ...(metrics && metricStore && { metrics: { ...metrics, store: metricStore } }),
     ...(frontend && { frontend: { ...frontend, store: reportStore } }),
     ...(kubernetes && kubernetesStore && { kubernetes: { ...kubernetes, store: kubernetesStore } }),
   };
 }
 
+/** What stands for the day of a report in the name of its index. */
+const datePart = /\{(?:date|month)\}/g;
+
 function sourcesOf({ sources }: NonNullable<SiteConfig["logs"]>): ReadonlyMap<string, LogSource> {
   return new Map(Object.entries(sources).map(([id, entry]) => [id, { id, ...entry }]));
+}
+
+/** Contract, "Requests and their names": what a part does not say itself. */
+export function spanSourceOf(
+  site: string,
+  part: Pick<TracesPart, "index" | "profile"> & Partial<TracesPart>,
+): SpanSource {
+  return {
+    site,
+    index: part.index,
+    profile: part.profile,
+    where: part.where,
+    tagPrefixes: part.tagPrefixes ?? ["appsignal.tag."],
+    namespaceAttribute: part.namespaceAttribute ?? "appsignal.namespace",
+    actionAttribute: part.actionAttribute ?? "appsignal.action_name",
+  };
 }

@@ -20,15 +20,17 @@ export interface ArrangedSpan {
   readonly subtraceRoot: boolean;
 }
 
-/**
- * By start and span id, behind the first: the span of `firstId` where it is named and there, else a root, else the
- * earliest.
- */
-export function arrange(spans: readonly Span[], firstId?: string): readonly ArrangedSpan[] {
+/** By start and span id, behind the first: the span that is named where it is there, else a root, else the earliest. */
+export function arrange(
+  spans: readonly Span[],
+  named?: Pick<Span, "site_id" | "span_id">,
+): readonly ArrangedSpan[] {
   const family = createFamily(spans);
   const services = new Map(spans.map((span) => [spanKey(span), span.service_name]));
   const sorted = spans.toSorted(compareSpans);
-  const first = sorted.find(({ span_id }) => span_id === firstId) ?? sorted.find(isRoot);
+  const first =
+    sorted.find(({ site_id, span_id }) => span_id === named?.span_id && site_id === named.site_id) ??
+    sorted.find(isRoot);
   const ordered = first === undefined ? sorted : [first, ...sorted.filter((span) => span !== first)];
   return ordered.map((span) => {
     const { trace_id, parent_span_id: span_id, span_kind, service_name } = span;

@@ -1,6 +1,6 @@
 /* biome-ignore-all lint/suspicious/noTemplateCurlyInString: ${…} is the configuration's own syntax */
 import { readFileSync } from "node:fs";
-import { expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { z } from "zod";
 import { hashToken } from "../src/auth.ts";
 import { type Config, defaults, parseConfig } from "../src/config.ts";

@@ -5,8 +5,10 @@ import { createAuthenticator } from "../auth.ts";
 import { type Config, failureCode, type IntakeConfig, parseConfig, resolveBeside } from "../config.ts";
 import { startDelivery } from "../delivery.ts";
 import { ConfigError } from "../errors.ts";
+import { openGallery } from "../gallery.ts";
 import { createIntake, createIntakeServer, type Intake } from "../intake.ts";
 import { operations } from "../operations/index.ts";
+import { checkVisual } from "../operations/visuals.ts";
 import { createServer } from "../server.ts";
 import { connectSites, type Sites } from "../sites.ts";
 import { startSpooler } from "../spooler.ts";
@@ -81,6 +83,15 @@ export async function serve(config: Config, shell: Shell, serving: Serving): Pro
     await closeAll(backends);
     return exitCodes.failed;
   }
+  const gallery =
+    config.visuals === undefined
+      ? undefined
+      : await openGallery({
+          folder: config.visuals,
+          check: checkVisual,
+          log: telemetry.log,
+          deadline: config.limits.deadline,
+        });
   const states = new Map([...backends.keys()].map((name) => [name, "not asked yet"]));
   const server = createServer({
     operations,
@@ -88,6 +99,7 @@ export async function serve(config: Config, shell: Shell, serving: Serving): Pro
     schema: async () => (await import("../graphql.ts")).schema,
     authenticate: createAuthenticator(config.tokens, () => shell.now()),
     sites,
+    visuals: gallery,
     limits: config.limits,
     telemetry,
     now: () => shell.now(),
@@ -123,6 +135,7 @@ export async function serve(config: Config, shell: Shell, serving: Serving): Pro
   const patience = code === exitCodes.done ? grace : 0;
   await Promise.all([server.close(patience), reports?.close(patience)]);
   await Promise.all(watching);
+  gallery?.close();
   await closeAll(backends);
   return code;
 }

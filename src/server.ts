@@ -25,6 +25,7 @@ import { abandon, ClientGone, readHead, startWork, type Work } from "./operation
 import type { Sites } from "./sites.ts";
 import type { Telemetry } from "./telemetry.ts";
 import type { Instant, Millis } from "./time.ts";
+import type { Visuals } from "./visual.ts";
 
 export interface ServerOptions {
   readonly operations: readonly Endpoint[];
@@ -35,6 +36,7 @@ export interface ServerOptions {
   readonly now: () => Instant;
   /** One line of text for each backend, for `/readyz`. */
   readonly backends?: () => readonly string[];
+  readonly visuals?: Visuals | undefined;
   /** The front-end error intake where it shares this server's address. */
   readonly intake?: Intake | undefined;
   /** Asked for at the first GraphQL request, so that REST does not wait for it. */
@@ -82,6 +84,15 @@ interface Trail {
   user: string | undefined;
 }
 
+/** What stands around and between the batches of an answer. */
+interface Form {
+  readonly opening: string;
+  readonly separator: string;
+  readonly closing: string;
+}
+const array: Form = { opening: "[", separator: ",", closing: "]" };
+const printed: Form = { opening: "", separator: "", closing: "" };
+
 const jsonType = { "Content-Type": "application/json; charset=utf-8" };
 const textType = { "Content-Type": "text/plain; charset=utf-8" };
 
@@ -89,7 +100,7 @@ const textType = { "Content-Type": "text/plain; charset=utf-8" };
 const bodyLimitBytes = 1_048_576;
 
 export function createServer(options: ServerOptions): Server {
-  const { operations, authenticate, sites, limits, telemetry, now, backends, intake } = options;
+  const { operations, authenticate, sites, limits, telemetry, now, backends, intake, visuals } = options;
   const findRoute = createRouter(operations);
   let draining = false;
   let running = 0;
@@ -160,7 +171,7 @@ export function createServer(options: ServerOptions): Server {
   ): Promise<Answer> {
     trail.operation = endpoint.name;
     const principal =
-      endpoint.access === "public" ? nobody : authenticate(readToken(exchange.headers, exchange.search));
+      endpoint.access === "public" ? anybody : authenticate(readToken(exchange.headers, exchange.search));
     trail.user = principal.user;
     if (running >= limits.requests) throw overloaded(`${running} requests are under way`);
     running += 1;
@@ -176,15 +187,17 @@ export function createServer(options: ServerOptions): Server {
       const visible = sitesOf(principal);
       for (const site of prepared.sites) if (!visible.has(site)) throw new NotFound();
       const { user } = principal;
-      const result = prepared.run({ user, sites: visible, limits, now, signal: work.signal });
+      const result = prepared.run({ user, sites: visible, visuals, limits, now, signal: work.signal });
+      const headers = ("pieces" in result ? result.headers : undefined) ?? jsonType;
       const complete = (body: string): Answer => {
         finish(200, false);
-        return { status: 200, headers: jsonType, body };
+        return { status: 200, headers, body };
       };
-      if (!(Symbol.asyncIterator in result)) return complete(JSON.stringify(await work.wait(result)));
-      const rows = result[Symbol.asyncIterator]();
+      if ("then" in result) return complete(JSON.stringify(await work.wait(result)));
+      const [form, source] = "pieces" in result ? [printed, result.pieces] : [array, result];
+      const rows = source[Symbol.asyncIterator]();
       const head = await readHead(rows, work);
-      if (head.done) return complete(`[${head.texts.join(",")}]`);
+      if (head.done) return complete(`${form.opening}${head.texts.join(form.separator)}${form.closing}`);
       if (streams >= limits.streams) {
         abandon(rows);
         throw overloaded(`${streams} streamed answers are under way`);
@@ -194,8 +207,8 @@ export function createServer(options: ServerOptions): Server {
       telemetry.streams.opened();
       return {
         status: 200,
-        headers: jsonType,
-        body: chunksOf(stream(head.texts, rows, work, finish, end), work.signal),
+        headers,
+        body: chunksOf(stream(form, head.texts, rows, work, finish, end), work.signal),
       };
     } catch (error) {
       throw work.signal.aborted ? work.signal.reason : error;
@@ -205,6 +218,7 @@ export function createServer(options: ServerOptions): Server {
   }
 
   async function* stream(
+    { opening, separator, closing }: Form,
     head: readonly string[],
     rows: AsyncIterator<Rows>,
     work: Work,
@@ -214,19 +228,19 @@ export function createServer(options: ServerOptions): Server {
     let complete = false;
     let failure: unknown;
     try {
-      let opening = "[";
+      let before = opening;
       for (const text of head) {
-        yield opening + text;
-        opening = ",";
+        yield before + text;
+        before = separator;
         work.progressed();
       }
       for (;;) {
         work.progressed();
         const next = await work.wait(rows.next());
         if (next.done === true) break;
-        yield `,${next.value.text}`;
+        yield separator + next.value.text;
       }
-      yield "]";
+      yield closing;
       complete = true;
     } catch (error) {
       failure = work.signal.aborted ? work.signal.reason : error;
@@ -350,7 +364,8 @@ export function createServer(options: ServerOptions): Server {
   };
 }
 
-const nobody: Principal = { user: "", maySee: () => false };
+/** Whoever asks a public operation, which itself decides what of any site is published. */
+const anybody: Principal = { user: "", maySee: () => true };
 
 function overloaded(reason: string): BackendError {
   return new BackendError("readout", "overloaded", reason);

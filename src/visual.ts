@@ -84,10 +84,10 @@ const schema = z
       .optional(),
     from: instant.optional(),
     to: instant.optional(),
-    resolution: z.unknown(),
-    limit: z.unknown(),
-    select: z.unknown(),
-    group_by: z.unknown(),
+    resolution: z.unknown().optional(),
+    limit: z.unknown().optional(),
+    select: z.unknown().optional(),
+    group_by: z.unknown().optional(),
   })
   .check(({ value, issues }) => {
     const wrong = (path: string, message: string) =>
@@ -103,6 +103,13 @@ const schema = z
       wrong("group_by", `a ${type} has series and no groups`);
   });
 
+function explain(issue: z.core.$ZodRawIssue): string | undefined {
+  if (issue.code === "unrecognized_keys") return `unknown key ${issue.keys.join(", ")}`;
+  if (issue.code === "invalid_type" && issue.expected === "object") return "expected keys with values";
+  if (issue.input === undefined || issue.input === null) return "is missing";
+  return issue.code === "invalid_type" ? `expected ${issue.expected}; put it in quotes` : undefined;
+}
+
 /**
  * The visual that a file holds. `check` tells what the metrics routes would say of its query.
  * @throws {ConfigError} all issues at once
@@ -115,7 +122,7 @@ export function readVisual(text: string, file: string, check: (visual: Visual) =
     if (!(error instanceof YAMLParseError)) throw error;
     throw new ConfigError(file, [{ path: "", message: error.message.split("\n", 1)[0] ?? "is no YAML" }]);
   }
-  const { data, error } = schema.safeParse(value);
+  const { data, error } = schema.safeParse(value, { error: explain });
   if (error !== undefined) {
     throw new ConfigError(
       file,

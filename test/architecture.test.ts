@@ -11,7 +11,7 @@ const allowed: readonly (readonly [file: string, imports: readonly string[]])[] 
   ["src/model.ts", ["type src/time.ts"]],
   ["src/logql/*", ["src/model.ts", "src/errors.ts"]],
   ["src/store.ts", ["src/model.ts", "src/time.ts", "src/errors.ts", "src/logql/ast.ts"]],
-  ["src/metrics.ts", ["src/model.ts", "src/time.ts"]],
+  ["src/{metrics,samples}.ts", ["src/model.ts", "src/time.ts"]],
   [
     "src/tracing/*",
     ["src/model.ts", "src/time.ts", "src/errors.ts", "src/store.ts", "src/logql/{ast,parse,scan}.ts"],
@@ -55,7 +55,11 @@ const allowed: readonly (readonly [file: string, imports: readonly string[]])[] 
   [
     "resolvers/*/*",
     [
-      ...["src/{store,model,time,errors,metrics,telemetry,report}.ts", "src/logql/*", "src/tracing/*"],
+      ...[
+        "src/{store,model,time,errors,metrics,samples,telemetry,report}.ts",
+        "src/logql/*",
+        "src/tracing/*",
+      ],
       "resolvers/http.ts",
     ],
   ],

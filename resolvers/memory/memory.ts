@@ -1,10 +1,12 @@
 // The embedded backend: generated data that grow while the program runs. Lines depend on the seed and the time
 // alone, so two instances with one seed and one clock hold the same.
 import * as z from "zod";
-import type { Backend, BackendKind } from "../../src/store.ts";
-import { fromMillis, type Instant } from "../../src/time.ts";
+import type { Backend, BackendKind, Match, MetricStore, PartReport } from "../../src/store.ts";
+import { fromMillis, type Instant, toMillis } from "../../src/time.ts";
 import { generate, indices } from "./generate.ts";
 import { createMemoryLogs } from "./logs.ts";
+import { createMeasurements, metricMatches } from "./measurements.ts";
+import { createMemoryMetrics, type MemoryMetrics } from "./metrics.ts";
 import { createMemoryReports } from "./reports.ts";
 import { createMemorySpans } from "./spans.ts";
 
@@ -38,6 +40,10 @@ export const memory: BackendKind<MemorySettings> = {
       made = now;
     };
     catchUp();
+    const metrics = createMemoryMetrics(name);
+    const measurements = createMeasurements(seed, metrics);
+    // Nothing is measured before somebody asks: most of what is served are logs.
+    const measure = () => measurements.catchUp(toMillis(io.now()));
     const timer = setInterval(catchUp, catchUpEvery).unref();
     return {
       name,
@@ -50,6 +56,7 @@ export const memory: BackendKind<MemorySettings> = {
           },
         },
         reports: createMemoryReports(spans),
+        metrics: whenAsked(metrics, measure),
       },
       probe: async () => ({ product: "memory", version: "generated" }),
       inspections: {
@@ -72,8 +79,38 @@ export const memory: BackendKind<MemorySettings> = {
             ],
           };
         },
+        metrics: async (match) => {
+          measure();
+          return report(metrics, match);
+        },
       },
       close: async () => clearInterval(timer),
     };
   },
 };
+
+/** A store whose samples are made up to now before each question. */
+function whenAsked(metrics: MetricStore, measure: () => void): MetricStore {
+  const after =
+    <A extends readonly unknown[], R>(ask: (...asked: A) => R) =>
+    (...asked: A): R => {
+      measure();
+      return ask(...asked);
+    };
+  return {
+    names: after(metrics.names),
+    type: after(metrics.type),
+    tagKeys: after(metrics.tagKeys),
+    series: after(metrics.series),
+  };
+}
+
+function report(metrics: MemoryMetrics, match: Match): PartReport {
+  const types = metrics.count(match);
+  if (types.size === 0) {
+    const known = metricMatches.map(({ site }) => `{ site: ${site} }`).join(" and ");
+    return { found: [], limitations: [], problems: [`match: nothing stands behind it, but behind ${known}`] };
+  }
+  const found = [...types].map(([type, count]) => `${count} ${type}${count === 1 ? "" : "s"}`);
+  return { found: [`generated: ${found.join(", ")}`], limitations: [], problems: [] };
+}

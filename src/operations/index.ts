@@ -4,9 +4,11 @@ import { testCron } from "./check_ins.ts";
 import { deployStats } from "./deploys.ts";
 import { errorTraces, performanceTraces } from "./listings.ts";
 import { lines } from "./logs.ts";
+import { list, names, timeseries, typeAndTags } from "./metrics.ts";
 import { auth } from "./misc.ts";
 import { type Endpoint, endpoint } from "./operation.ts";
 import { errorTrace, locator, performanceTrace, trace } from "./trace.ts";
+import { savedVisual, savedVisualCsv } from "./visuals.ts";
 
 export const operations: readonly Endpoint[] = [
   endpoint(lines),
@@ -23,5 +25,11 @@ export const operations: readonly Endpoint[] = [
   endpoint(slowEventActions),
   endpoint(deployStats),
   endpoint(testCron),
+  endpoint(savedVisual),
+  endpoint(savedVisualCsv),
+  endpoint(timeseries),
+  endpoint(list),
+  endpoint(names),
+  endpoint(typeAndTags),
   endpoint(auth),
 ];

@@ -3,6 +3,7 @@
 import type { Limits } from "../config.ts";
 import type { Sites } from "../sites.ts";
 import type { Instant } from "../time.ts";
+import type { Visuals } from "../visual.ts";
 
 export interface Operation<Input, Output> {
   /** `logs.lines`: the GraphQL field, metric label and trace name. */
@@ -16,21 +17,29 @@ export interface Operation<Input, Output> {
   /** The sites that the request touches; each is authorised before `run`. */
   readonly sites: (input: Input) => readonly string[];
   /**
-   * One JSON value, or the rows of a JSON array in batches. A batch is the JSON text of its rows, already joined
-   * by commas, with how many they are.
+   * One JSON value, or the rows of a JSON array in batches, or an object that holds many rows as its text. A batch is
+   * the JSON text of its rows, already joined by commas, with how many they are.
    * @throws {Unprocessable} {BackendError} also after the first batch
    */
-  readonly run: (input: Input, context: Context) => Promise<Output> | AsyncIterable<Rows>;
+  readonly run: (input: Input, context: Context) => Promise<Output> | AsyncIterable<Rows> | Printed;
 }
 /** A non-empty run of rows as JSON text joined by commas, without the brackets. */
 export interface Rows {
   readonly count: number;
   readonly text: string;
 }
+/** A JSON object as text, in pieces to be sent as they are; each counts the rows that end in it. */
+export interface Printed {
+  /** Of a text that is no JSON: what it is, and the like. */
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly pieces: AsyncIterable<Rows>;
+}
 export interface Context {
   readonly user: string;
-  /** Those that the token may see, and no others. */
+  /** Those that the token may see, and no others; all of them for a public operation, which publishes. */
   readonly sites: Sites;
+  /** What is published without a token. */
+  readonly visuals?: Visuals | undefined;
   readonly limits: Limits;
   readonly now: () => Instant;
   readonly signal: AbortSignal;
@@ -43,7 +52,7 @@ export interface Endpoint extends Pick<Operation<unknown, unknown>, "name" | "me
 }
 export interface Prepared {
   readonly sites: readonly string[];
-  readonly run: (context: Context) => Promise<unknown> | AsyncIterable<Rows>;
+  readonly run: (context: Context) => Promise<unknown> | AsyncIterable<Rows> | Printed;
 }
 export function endpoint<Input, Output>(operation: Operation<Input, Output>): Endpoint {
   const { name, method, path, access, parse, sites, run } = operation;

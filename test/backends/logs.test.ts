@@ -259,7 +259,7 @@ describe.each(named())("$name", (server) => {
         now: () => fromMillis(day),
         signal: AbortSignal.timeout(60_000),
       });
-      if (rows instanceof Promise) throw new Error("expected rows");
+      if (!(Symbol.asyncIterator in rows)) throw new Error("expected rows");
       let text = "";
       for await (const batch of rows) text += `${text === "" ? "" : ","}${batch.text}`;
       return JSON.parse(`[${text}]`) as { id: string; timestamp: string }[];

@@ -98,18 +98,32 @@ export function checkVisual(visual: Visual): readonly Issue[] {
 /** An answer that many may ask for, of something that its author chose once: it need not be large. */
 const mostChars = 16 * 1_048_576;
 
-const number = z.number();
+/** In the specification's order of keys, which is that of the answer. */
 const answer = z.object({
   resolution: z.string().nullable(),
   from: z.string(),
   to: z.string(),
   series: z
     .array(
-      z.looseObject({ id: z.string(), data: z.array(z.object({ timestamp: z.string(), value: number })) }),
+      z.object({
+        id: z.string(),
+        name: z.string(),
+        tags: z.record(z.string(), z.string()),
+        field: z.string(),
+        min: z.number().nullable(),
+        max: z.number().nullable(),
+        data: z.array(z.object({ timestamp: z.string(), value: z.number() })),
+      }),
     )
     .optional(),
   rows: z
-    .array(z.looseObject({ group: z.record(z.string(), z.string()), data: z.record(z.string(), number) }))
+    .array(
+      z.object({
+        id: z.string(),
+        group: z.record(z.string(), z.string()),
+        data: z.record(z.string(), z.number()),
+      }),
+    )
     .optional(),
 });
 

@@ -1,14 +1,23 @@
 // The embedded backend: generated data that grow while the program runs. Lines depend on the seed and the time
 // alone, so two instances with one seed and one clock hold the same.
 import * as z from "zod";
-import type { Backend, BackendKind, Match, MetricStore, PartReport } from "../../src/store.ts";
+import type {
+  Backend,
+  BackendKind,
+  Match,
+  MetricStore,
+  PartReport,
+  SourceReport,
+  SpanStore,
+} from "../../src/store.ts";
 import { fromMillis, type Instant, toMillis } from "../../src/time.ts";
 import { generate, indices } from "./generate.ts";
 import { createMemoryLogs } from "./logs.ts";
 import { createMeasurements, metricMatches } from "./measurements.ts";
 import { createMemoryMetrics, type MemoryMetrics } from "./metrics.ts";
 import { createMemoryReports } from "./reports.ts";
-import { createMemorySpans } from "./spans.ts";
+import { createMemorySpans, type MemorySpans } from "./spans.ts";
+import { generateSpans, traceIndices } from "./traces.ts";
 
 const settings = z.strictObject({
   /** The same seed gives the same lines at the same times. */
@@ -29,14 +38,22 @@ export const memory: BackendKind<MemorySettings> = {
   create: (name, { seed }, io): Backend => {
     const logs = createMemoryLogs();
     const spans = createMemorySpans();
+    const reports = createMemoryReports(spans);
     let made = (io.now() - history) as Instant;
     const catchUp = () => {
       const now = io.now();
       if (now < made) return;
+      // After a machine has slept, what would be forgotten at once is not made.
+      if (now - made > keep) made = (now - keep) as Instant;
       for (const index of indices) {
         logs.add(index, generate(seed, index, { from: made, to: now }));
         logs.forget(index, (now - keep) as Instant);
       }
+      for (const index of traceIndices) {
+        spans.add(index, generateSpans(seed, index, { from: made, to: now }));
+        spans.forget(index, (now - keep) as Instant);
+      }
+      reports.forget((now - keep) as Instant);
       made = now;
     };
     catchUp();
@@ -55,8 +72,9 @@ export const memory: BackendKind<MemorySettings> = {
             return logs.lines(query, signal);
           },
         },
-        reports: createMemoryReports(spans),
-        metrics: whenAsked(metrics, measure),
+        traces: spansWhenAsked(spans, catchUp),
+        metrics: metricsWhenAsked(metrics, measure),
+        reports,
       },
       probe: async () => ({ product: "memory", version: "generated" }),
       inspections: {
@@ -67,21 +85,15 @@ export const memory: BackendKind<MemorySettings> = {
         }),
         logs: async ({ index, where }) => {
           catchUp();
-          const held = logs.indices();
-          return {
-            profile: "memory",
-            indices: held.includes(index) ? 1 : 0,
-            newest: logs.newest(index),
-            limitations: [],
-            problems: [
-              ...(held.includes(index) ? [] : [`there is no index ${index}; there are ${held.join(", ")}`]),
-              ...(where === undefined ? [] : ["where: a memory backend has no such wall"]),
-            ],
-          };
+          return report([index], where, logs);
+        },
+        traces: async ({ index, where }) => {
+          catchUp();
+          return report(index.split(","), where, spans);
         },
         metrics: async (match) => {
           measure();
-          return report(metrics, match);
+          return reportMetrics(metrics, match);
         },
       },
       close: async () => clearInterval(timer),
@@ -90,7 +102,7 @@ export const memory: BackendKind<MemorySettings> = {
 };
 
 /** A store whose samples are made up to now before each question. */
-function whenAsked(metrics: MetricStore, measure: () => void): MetricStore {
+function metricsWhenAsked(metrics: MetricStore, measure: () => void): MetricStore {
   const after =
     <A extends readonly unknown[], R>(ask: (...asked: A) => R) =>
     (...asked: A): R => {
@@ -105,7 +117,7 @@ function whenAsked(metrics: MetricStore, measure: () => void): MetricStore {
   };
 }
 
-function report(metrics: MemoryMetrics, match: Match): PartReport {
+function reportMetrics(metrics: MemoryMetrics, match: Match): PartReport {
   const types = metrics.count(match);
   if (types.size === 0) {
     const known = metricMatches.map(({ site }) => `{ site: ${site} }`).join(" and ");
@@ -113,4 +125,47 @@ function report(metrics: MemoryMetrics, match: Match): PartReport {
   }
   const found = [...types].map(([type, count]) => `${count} ${type}${count === 1 ? "" : "s"}`);
   return { found: [`generated: ${found.join(", ")}`], limitations: [], problems: [] };
+}
+
+/** A store whose data are made up to now before each question. */
+function spansWhenAsked(spans: MemorySpans, catchUp: () => void): SpanStore {
+  const after =
+    <A extends readonly unknown[], R>(ask: (...asked: A) => R) =>
+    (...asked: A): R => {
+      catchUp();
+      return ask(...asked);
+    };
+  return {
+    scan: after(spans.scan),
+    find: after(spans.find),
+    summaries: after(spans.summaries),
+    locate: after(spans.locate),
+    actions: after(spans.actions),
+    siteEdges: after(spans.siteEdges),
+    actionEdges: after(spans.actionEdges),
+    slowEvents: after(spans.slowEvents),
+    slowEventActions: after(spans.slowEventActions),
+    revisionStats: after(spans.revisionStats),
+  };
+}
+
+function report(
+  indices: readonly string[],
+  where: string | undefined,
+  held: Pick<MemorySpans, "indices" | "newest">,
+): SourceReport {
+  const known = held.indices();
+  const missing = indices.filter((index) => !known.includes(index));
+  return {
+    profile: "memory",
+    indices: indices.length - missing.length,
+    newest: indices
+      .map(held.newest)
+      .reduce((a, b) => (a !== undefined && (b === undefined || a > b) ? a : b)),
+    limitations: [],
+    problems: [
+      ...missing.map((index) => `there is no index ${index}; there are ${known.join(", ")}`),
+      ...(where === undefined ? [] : ["where: a memory backend has no such wall"]),
+    ],
+  };
 }

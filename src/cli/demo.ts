@@ -67,6 +67,7 @@ function site(name: string, key: string): SiteConfig {
   return {
     retention: defaults.retention,
     logs: { backend: "memory", sources: Object.fromEntries(indices) },
+    traces: { backend: "memory", index: `${name}-traces`, profile: "auto" },
     frontend: { keys: [key], backend: "memory", index: `${name}-frontend`, profile: "auto" },
     metrics: { backend: "memory", match: { site: name } },
   };
@@ -85,7 +86,7 @@ function greet(address: string, token: string, now: Instant): string {
     namespace: "frontend",
     action: "CartPage",
     error: { name: "TypeError", message: "cart is undefined", backtrace: ["at app.js:12:3"] },
-    tags: { plan: "free" },
+    tags: { page: "cart" },
   });
   const quoted = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`;
   return `Readout listens on ${address}

@@ -38,7 +38,7 @@ const allowed: readonly (readonly [file: string, imports: readonly string[]])[] 
   ["src/visual.ts", ["src/errors.ts", "src/time.ts"]],
   ["src/gallery.ts", ["src/visual.ts", "src/errors.ts", "type src/store.ts", "type src/time.ts"]],
   ["src/rate.ts", ["type src/time.ts"]],
-  ["src/report.ts", ["type src/model.ts", "src/time.ts"]],
+  ["src/report.ts", ["src/model.ts", "src/time.ts"]],
   // The way of a report: taken in, spooled in a thread, delivered.
   ["src/{spool,spooler,thread}.ts", ["src/{spool,spooler,time}.ts"]],
   [
@@ -78,7 +78,7 @@ const packages: Readonly<Record<string, readonly string[]>> = {
   "lru-cache": ["resolvers/*/*"],
   pino: ["src/telemetry.ts"],
   "prom-client": ["src/telemetry.ts"],
-  yaml: ["src/yaml.ts", "src/visual.ts", "resolvers/elastic/profile.ts"],
+  yaml: ["src/yaml.ts", "src/visual.ts", "resolvers/elastic/{layout,profile}.ts"],
   zod: ["src/config.ts", "src/visual.ts", "src/operations/*", "src/tracing/digest.ts", "resolvers/*/*"],
 };
 

@@ -6,52 +6,29 @@ import { BackendError, Refused } from "../../src/errors.ts";
 import { matcher } from "../../src/logql/matches.ts";
 import { type LogLine, severityOf } from "../../src/model.ts";
 import type { LogQuery, LogSource, LogStore } from "../../src/store.ts";
-import {
-  floorToMilli,
-  fromMillis,
-  type Instant,
-  nanosPerMilli,
-  printNanos,
-  type TimeRange,
-} from "../../src/time.ts";
+import { floorToMilli, fromMillis, type Instant, nanosPerMilli, type TimeRange } from "../../src/time.ts";
 import type { Catalog } from "./catalog.ts";
 import type { Door } from "./door.ts";
-import { compileFilter, guard, limits } from "./filter.ts";
-import { type Answer, cutAnswer, type Hit } from "./hits.ts";
+import { compileFilter, limits } from "./filter.ts";
+import type { Answer, Hit } from "./hits.ts";
 import type { Knowledge } from "./mapping.ts";
 import { type LogProfile, readName } from "./profile.ts";
-import { all, encodePattern, every, type Query, searchOptions, weigh } from "./query.ts";
-import { compileWhere, hasUnmapped, parseWhere, WhereError } from "./where.ts";
+import { encodePattern, every, searchOptions, weigh } from "./query.ts";
+import {
+  compileWall,
+  isStale,
+  max,
+  min,
+  nanosEra,
+  refuseWall,
+  timeRange,
+  unsupported,
+  wholeAnswer,
+} from "./search.ts";
+import { hasUnmapped, parseWhere } from "./where.ts";
 
 /** Hits of one search: large enough to be cheap, small enough not to stall other requests while it is cut. */
 const batch = { least: 100, most: 512, burst: 1_000 } as const;
-
-let queue: Promise<unknown> = Promise.resolve();
-/** Answers that arrive together are cut one to a turn of the event loop, so that none holds up other requests. */
-function turn(): Promise<unknown> {
-  queue = queue.then(() => new Promise((resolve) => setImmediate(resolve)));
-  return queue;
-}
-
-/** What a `date_nanos` field can hold. */
-const nanosEra = { from: 0n as Instant, to: 9_223_372_036_854_775_807n as Instant };
-
-/** The answer of a search when it is complete. @throws {BackendError} */
-export async function wholeAnswer(backend: string, text: string, profile: LogProfile): Promise<Answer> {
-  await turn();
-  let answer: Answer;
-  try {
-    answer = cutAnswer(text, profile.firstSegments);
-  } catch (cause) {
-    const reason = `an answer of ${text.length} bytes that is none of _search`;
-    throw new BackendError(backend, "malformed", reason, cause);
-  }
-  if (answer.timedOut || answer.terminatedEarly || answer.shards.failed > 0) {
-    const reason = `timed out: ${answer.timedOut}, terminated early: ${answer.terminatedEarly}, failed shards: ${answer.shards.failed} of ${answer.shards.total}`;
-    throw new BackendError(backend, "partial", reason);
-  }
-  return answer;
-}
 
 export function createLogStore(backend: string, door: Door, catalog: Catalog): LogStore {
   return {
@@ -103,7 +80,8 @@ function createReader(
 ) {
   const path = `/${encodePattern(source.index)}/_search`;
   const holds = matcher(query.filter);
-  const wall = source.where === undefined ? undefined : refuseWall(() => parseWhere(source.where ?? ""));
+  const wall =
+    source.where === undefined ? undefined : refuseWall(backend, () => parseWhere(source.where ?? ""));
   let documents = 0;
   let kept = 0;
   let asked = false;
@@ -316,7 +294,7 @@ function createReader(
     const profile = catalog.profile(source, knowledge);
     const product = await door.product(signal);
     const filtered = compileFilter(query.filter, knowledge, profile, product);
-    const walled = wall === undefined ? all : compileWall(knowledge);
+    const walled = compileWall(backend, wall, knowledge);
     const both = every([walled, filtered]);
     const narrowed = weigh(both).clauses > limits.allClauses ? walled : both;
     if (knowledge.groups.some((group) => group.source === "cut")) {
@@ -357,30 +335,6 @@ function createReader(
     };
   }
 
-  function compileWall(knowledge: Knowledge): Query {
-    if (wall === undefined) return all;
-    if (knowledge.opaque) throw unsupported(backend, "a where on an index whose mapping may not be read");
-    const queries = knowledge.groups.map((group) => ({
-      group,
-      query: refuseWall(() => compileWhere(wall, group)),
-    }));
-    const guarded = guard(queries, knowledge);
-    if (guarded === all && queries.some(({ query }) => query !== all)) {
-      throw unsupported(backend, "a where over this many indices");
-    }
-    return guarded;
-  }
-
-  function refuseWall<T>(make: () => T): T {
-    try {
-      return make();
-    } catch (error) {
-      // The reason names the index's fields: for the operator, who meets it in `check` and at start.
-      if (error instanceof WhereError) throw unsupported(backend, "the where of this source");
-      throw error;
-    }
-  }
-
   return { read: (from: Instant, to: Instant) => read(from, to), wants: () => kept <= query.wanted };
 }
 
@@ -394,27 +348,6 @@ interface Plan {
   readonly profile: LogProfile;
   readonly instantOf: (hit: Hit) => Instant;
   readonly body: (from: Instant, to: Instant, scrolled?: boolean) => object;
-}
-
-function unsupported(backend: string, feature: string): Refused<"not_supported_by_backend"> {
-  return new Refused("not_supported_by_backend", `The source cannot answer this exactly: ${feature}`, {
-    backend,
-    feature,
-  });
-}
-
-/** A search that reached an index we do not know may have been compiled, sorted or walled wrongly for it. */
-function isStale(knowledge: Knowledge, answer: Answer, accepted: number | undefined): boolean {
-  if (knowledge.opaque) return false;
-  const { total } = answer.shards;
-  const grown = total !== knowledge.shards && total !== accepted;
-  return grown || answer.hits.some((hit) => !knowledge.indices.has(hit.index));
-}
-
-function timeRange(field: string, from: Instant, to: Instant, nanos: boolean): Query {
-  const gte = printNanos(nanos ? max(from, nanosEra.from) : from);
-  const lte = printNanos(nanos ? min(to, nanosEra.to) : to);
-  return { range: { [field]: { gte, lte, format: "strict_date_optional_time_nanos" } } };
 }
 
 function sortedInstant(backend: string, hit: Hit, nanos: boolean): Instant {
@@ -532,11 +465,4 @@ async function* merge(
   } finally {
     await Promise.allSettled(streams.map((stream) => stream.return(undefined)));
   }
-}
-
-function max(a: Instant, b: Instant): Instant {
-  return a > b ? a : b;
-}
-function min(a: Instant, b: Instant): Instant {
-  return a < b ? a : b;
 }

@@ -116,6 +116,22 @@ test.each(ways)("%s", async (way) => {
   await expect.poll(kept).toBe(before + 1);
 });
 
+test("each of them is an error trace", async () => {
+  const find = async () => {
+    const body = {
+      site_ids: ["demo-shop"],
+      namespace: "frontend",
+      pagination: { per_page: 100, order: "ASC", cursor: { time: null } },
+    };
+    const init = { method: "POST", headers: { authorization: "Bearer t" }, body: JSON.stringify(body) };
+    const rows: unknown = await (await fetch(`${intake}/api/v2/tracing/traces/errors`, init)).json();
+    return Array.isArray(rows) ? rows.map(({ action_name, tags }) => [action_name, tags.way]) : rows;
+  };
+  const expected = ways.map((way) => [way, way]);
+  await expect.poll(find).toEqual(expect.arrayContaining(expected));
+  expect(await find()).toHaveLength(ways.length);
+});
+
 test("a page reads the 413 of a report that is too large", async () => {
   const body = report("x".repeat(300_000));
   const sent = await page.evaluate(send, [`${intake}/errors?api_key=demo-key`, "fetch", body] as const);

@@ -171,7 +171,7 @@ export function createServer(options: ServerOptions): Server {
   ): Promise<Answer> {
     trail.operation = endpoint.name;
     const principal =
-      endpoint.access === "public" ? anybody : authenticate(readToken(exchange.headers, exchange.search));
+      endpoint.access === "public" ? nobody : authenticate(readToken(exchange.headers, exchange.search));
     trail.user = principal.user;
     if (running >= limits.requests) throw overloaded(`${running} requests are under way`);
     running += 1;
@@ -184,7 +184,7 @@ export function createServer(options: ServerOptions): Server {
     try {
       const raw = endpoint.method === "GET" ? parameters : await work.wait(readJson(exchange));
       const prepared = endpoint.prepare(raw);
-      const visible = sitesOf(principal);
+      const visible = endpoint.access === "public" ? sites : sitesOf(principal);
       for (const site of prepared.sites) if (!visible.has(site)) throw new NotFound();
       const { user } = principal;
       const result = prepared.run({ user, sites: visible, visuals, limits, now, signal: work.signal });
@@ -364,8 +364,7 @@ export function createServer(options: ServerOptions): Server {
   };
 }
 
-/** Whoever asks a public operation, which itself decides what of any site is published. */
-const anybody: Principal = { user: "", maySee: () => true };
+const nobody: Principal = { user: "", maySee: () => false };
 
 function overloaded(reason: string): BackendError {
   return new BackendError("readout", "overloaded", reason);

@@ -36,7 +36,7 @@ export interface Printed {
 }
 export interface Context {
   readonly user: string;
-  /** Those that the token may see, and no others; all of them for a public operation, which publishes. */
+  /** Those that the token may see; all of them for a public operation, which answers only what has been published. */
   readonly sites: Sites;
   /** What is published without a token. */
   readonly visuals?: Visuals | undefined;

@@ -429,7 +429,7 @@ describe("pages", () => {
       const ascending = values.toSorted((a, b) => a - b);
       expect(values).toEqual(order === "ASC" ? ascending : ascending.reverse());
     });
-    await fc.assert(law, { numRuns: 60 });
+    await fc.assert(law, { numRuns: 40 });
   });
 
   test("of sites in several backends are those of one that holds all", async () => {
@@ -451,7 +451,7 @@ describe("pages", () => {
         }
       },
     );
-    await fc.assert(law, { numRuns: 40 });
+    await fc.assert(law, { numRuns: 25 });
   });
 
   const tied = Array.from({ length: 30 }, (_, n) =>

@@ -7,7 +7,7 @@ import { floorToMilli, fromMillis, type Instant, nanosPerMilli, type TimeRange }
 import type { AttributeSources, EventForm, Placed, Rule, SpanForm, Unit } from "./layout.ts";
 import { findField, type IndexedField, type IndexGroup, mapsWhatComes } from "./mapping.ts";
 import { all, any, every, none, not, type Query } from "./query.ts";
-import { nanosEra, timeRange } from "./search.ts";
+import { max, min, nanosEra, timeRange } from "./search.ts";
 import { spellings } from "./span.ts";
 
 /** Below what the servers take in one list of terms, and small enough to be read by people. */
@@ -101,7 +101,8 @@ export function holdsId(group: IndexGroup, names: readonly string[], ids: readon
 
 // ---- times ----------------------------------------------------------------------------------------------------
 
-const firstYear = fromMillis(-62_135_596_800_000);
+/** The years 1 to 9999, which are all that servers read in one spelling. */
+const calendar = { from: fromMillis(-62_135_596_800_000), to: fromMillis(253_402_300_799_999) };
 
 /** Bounds rounded outwards to whole milliseconds: what an index holds of a time is not finer. Undefined: no bound. */
 function timeBounds(
@@ -114,18 +115,16 @@ function timeBounds(
   const field = findField(group, name);
   if (field === undefined || !field.indexed || field.ignoreMalformed || field.nested !== undefined)
     return all;
-  const first = from === undefined ? undefined : floorToMilli(from);
+  const dates = field.type === "date" || field.type === "date_nanos";
+  if (!dates && (!wholeNumbers.has(field.type) || unit === "date")) return all;
+  const era = field.type === "date_nanos" || unit === "ns" ? nanosEra : calendar;
   const last = (floorToMilli(to) + nanosPerMilli - 1n) as Instant;
-  if (field.type === "date" || field.type === "date_nanos") {
-    const nanos = field.type === "date_nanos";
-    if (nanos && (last < nanosEra.from || (first ?? 0n) > nanosEra.to)) return none;
-    return timeRange(name, first ?? firstYear, last, nanos);
-  }
-  if (!wholeNumbers.has(field.type) || unit === "date") return all;
-  const scale = { ms: nanosPerMilli, us: 1_000n, ns: 1n }[unit];
+  if (last < era.from || (from ?? era.from) > era.to) return none;
+  const bounds = { from: max(floorToMilli(from ?? era.from), era.from), to: min(last, era.to) };
+  if (dates) return timeRange(name, bounds.from, bounds.to, field.type === "date_nanos");
+  const scale = { ms: nanosPerMilli, us: 1_000n, ns: 1n, date: 1n }[unit];
   // As texts: a number of nanoseconds is beyond 2^53.
-  const gte = first === undefined ? {} : { gte: String(first / scale) };
-  return { range: { [name]: { ...gte, lte: String(last / scale) } } };
+  return { range: { [name]: { gte: String(bounds.from / scale), lte: String(bounds.to / scale) } } };
 }
 
 /** Lengths that part spans into classes, in milliseconds: the longest is 99 days. */

@@ -139,31 +139,34 @@ export function createSpanReader(documents: Documents): SpanReader {
     for await (const { trace_id, spans } of looseEvents(condition, reading)) {
       for (const span_id of spans) ids.set(spanKey({ trace_id, span_id }), { trace_id, span_id });
     }
-    for (const part of parts([...ids.values()])) {
+    const read = (part: readonly SpanId[]) => {
       const named = namedBy(part);
-      const both: Wanted = {
-        condition: (placed) => every([named.condition(placed), wanted.condition(placed)]),
-        accepts: (span) => named.accepts(span) && wanted.accepts(span),
-      };
-      for await (const batch of wholeSpans(both, reading)) yield* nonEmpty(batch.filter(hasException));
+      return wholeSpans(
+        {
+          condition: (placed) => every([named.condition(placed), wanted.condition(placed)]),
+          accepts: (span) => named.accepts(span) && wanted.accepts(span),
+        },
+        reading,
+      );
+    };
+    for await (const batch of together([...parts([...ids.values()])].map((part) => () => read(part)))) {
+      yield* nonEmpty(batch.filter(hasException));
     }
   }
 
   // ---- find ---------------------------------------------------------------------------------------------------
 
-  async function* findInSite(of: SpanLookup["of"], reading: Reading): AsyncGenerator<readonly Span[]> {
-    switch (of.by) {
+  function findInSite(of: SpanLookup["of"], reading: Reading): AsyncGenerator<readonly Span[]> {
+    const { by } = of;
+    switch (by) {
       case "trace":
-        for (const ids of parts(of.traceIds)) yield* findTraces(ids, of.select, reading);
-        return;
+        return together([...parts(of.traceIds)].map((ids) => () => findTraces(ids, of.select, reading)));
       case "span":
-        for (const ids of parts(of.spans)) yield* wholeSpans(namedBy(ids), reading);
-        return;
+        return together([...parts(of.spans)].map((ids) => () => wholeSpans(namedBy(ids), reading)));
       case "caller":
-        for (const ids of parts(of.spans)) yield* wholeSpans(calledBy(ids), reading);
-        return;
+        return together([...parts(of.spans)].map((ids) => () => wholeSpans(calledBy(ids), reading)));
       default:
-        of satisfies never;
+        return by satisfies never;
     }
   }
 
@@ -337,8 +340,8 @@ function selects(select: SpanSelection, span: Span): boolean {
   }
 }
 
-/** Sites that are read at once. */
-const abreast = 6;
+/** Sites, and parts of a long list of ids, that are read at once. */
+const abreast = 4;
 
 /** What all of them give, as it comes. */
 async function* together<T>(starts: readonly (() => AsyncGenerator<T>)[]): AsyncGenerator<T> {
@@ -351,18 +354,24 @@ async function* together<T>(starts: readonly (() => AsyncGenerator<T>)[]): Async
     step.catch(() => undefined);
     steps.set(of, step);
   };
-  for (;;) {
-    while (steps.size < abreast) {
-      const start = waiting.shift();
-      if (start === undefined) break;
-      advance(start());
+  try {
+    for (;;) {
+      while (steps.size < abreast) {
+        const start = waiting.shift();
+        if (start === undefined) break;
+        advance(start());
+      }
+      if (steps.size === 0) return;
+      const { of, result } = await Promise.race(steps.values());
+      if (result.done === true) steps.delete(of);
+      else {
+        yield result.value;
+        advance(of);
+      }
     }
-    if (steps.size === 0) return;
-    const { of, result } = await Promise.race(steps.values());
-    steps.delete(of);
-    if (result.done === true) continue;
-    yield result.value;
-    advance(of);
+  } finally {
+    // Each frees what it holds at the source; one that still waits does so once its signal has stopped it.
+    for (const of of steps.keys()) of.return(undefined).catch(() => undefined);
   }
 }
 

@@ -10,6 +10,7 @@ export interface Cluster {
   readonly store: LogStore;
   readonly inspect: Inspections["logs"];
   readonly traces: SpanStore;
+  readonly inspectTraces: Inspections["traces"];
   /** One request; throws on any error, a bulk item's included. */
   request(method: string, path: string, body?: string): Promise<unknown>;
   createIndex(name: string, definition: object): Promise<void>;
@@ -32,8 +33,9 @@ export const testIO: IO = {
 export function openCluster(url: string, io: IO = testIO): Cluster {
   const backend = elastic.create("elk", elastic.parseConfig({ url, timeout: "60s" }), io);
   const { logs: store, traces } = backend.stores;
-  const { logs: inspect } = backend.inspections;
-  if (store === undefined || inspect === undefined || traces === undefined) throw new Error("no log store");
+  const { logs: inspect, traces: inspectTraces } = backend.inspections;
+  if (store === undefined || inspect === undefined) throw new Error("no log store");
+  if (traces === undefined || inspectTraces === undefined) throw new Error("no span store");
 
   async function request(method: string, path: string, body?: string): Promise<unknown> {
     const type = path.includes("_bulk") ? "application/x-ndjson" : "application/json";
@@ -52,6 +54,7 @@ export function openCluster(url: string, io: IO = testIO): Cluster {
     store,
     inspect,
     traces,
+    inspectTraces,
     request,
     async createIndex(name, definition) {
       await request("PUT", `/${name}`, JSON.stringify(definition));

@@ -198,7 +198,11 @@ const apmProperties = {
       id: shortKeyword(1024),
       grouping_key: shortKeyword(1024),
       exception: {
-        properties: { type: shortKeyword(1024), message: { type: "text" }, stacktrace: { dynamic: false } },
+        properties: {
+          type: shortKeyword(1024),
+          message: { type: "text" },
+          stacktrace: { type: "object", dynamic: false },
+        },
       },
     },
   },

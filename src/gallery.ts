@@ -14,7 +14,8 @@ export interface Gallery extends Visuals {
 }
 
 export interface GalleryOptions {
-  readonly folder: string;
+  /** Asked for at each look; nothing is published without one. */
+  readonly folder: () => string | undefined;
   readonly check: (visual: Visual) => readonly Issue[];
   readonly log: (event: LogEvent) => void;
   /** How long one computation may take. */
@@ -40,11 +41,12 @@ export async function openGallery(options: GalleryOptions): Promise<Gallery> {
 
   async function refresh(): Promise<void> {
     let stamps: ReadonlyMap<string, string>;
+    const place = folder();
     try {
-      stamps = await stampsOf(folder);
+      stamps = place === undefined ? new Map() : await stampsOf(place);
       missing = false;
     } catch (error) {
-      if (!missing) log({ level: "error", message: "visuals cannot be read", folder, err: error });
+      if (!missing) log({ level: "error", message: "visuals cannot be read", folder: place, err: error });
       missing = true;
       stamps = new Map();
     }
@@ -62,10 +64,10 @@ export async function openGallery(options: GalleryOptions): Promise<Gallery> {
 
   async function load(file: string): Promise<{ readonly visual?: Visual }> {
     try {
-      const path = join(folder, file);
-      if ((await stat(path)).size > mostBytes)
+      if ((await stat(file)).size > mostBytes) {
         throw new ConfigError(file, [{ path: "", message: "is too large" }]);
-      return { visual: readVisual(await readFile(path, "utf8"), file, check) };
+      }
+      return { visual: readVisual(await readFile(file, "utf8"), file, check) };
     } catch (error) {
       const reason = error instanceof ConfigError ? error.message : undefined;
       log({
@@ -128,8 +130,8 @@ interface Seen {
 async function stampsOf(folder: string): Promise<ReadonlyMap<string, string>> {
   const files = (await readdir(folder)).filter((file) => /^[^.].*\.ya?ml$/.test(file)).sort();
   const stamps = new Map<string, string>();
-  for (const file of files.slice(0, mostFiles)) {
-    const found = await stat(join(folder, file)).catch(() => undefined);
+  for (const file of files.slice(0, mostFiles).map((name) => join(folder, name))) {
+    const found = await stat(file).catch(() => undefined);
     if (found?.isFile()) stamps.set(file, `${found.ino} ${found.size} ${found.mtimeMs}`);
   }
   return stamps;

@@ -39,6 +39,13 @@ export function finite({ times, values }: Samples): Samples {
   return { times: times.filter(keep), values: values.filter(keep) };
 }
 
+/** The samples with `from <= time < to`. */
+export function between({ times, values }: Samples, from: Millis, to: Millis): Samples {
+  const first = firstAtOrAfter(times, from);
+  const end = firstAtOrAfter(times, to);
+  return { times: times.subarray(first, end), values: values.subarray(first, end) };
+}
+
 /** The index of the first time that is not before this one; the length where none is. */
 export function firstAtOrAfter(times: ArrayLike<Millis>, time: Millis): number {
   let low = 0;
@@ -341,6 +348,11 @@ export function estimateOf(
   const lower = below?.bound ?? 0;
   const fewer = below?.count ?? 0;
   return lower + (bound - lower) * Math.max(0, (rank - fewer) / (count - fewer));
+}
+
+/** What a client's summary exported as this quantile: its last value in each bucket. Those of two cannot be merged. */
+export function exportedQuantile(series: Samples, buckets: Buckets): Float64Array {
+  return combineSamples([series], { of: "samples", combine: "last" }, buckets);
 }
 
 // ---- Cutting ------------------------------------------------------------------------------------------------

@@ -27,11 +27,15 @@ import type { Telemetry } from "./telemetry.ts";
 import type { Instant, Millis } from "./time.ts";
 import type { Visuals } from "./visual.ts";
 
-export interface ServerOptions {
-  readonly operations: readonly Endpoint[];
+/** What another configuration replaces while the server runs. */
+export interface Served {
   readonly authenticate: Authenticate;
   readonly sites: Sites;
   readonly limits: Limits;
+}
+
+export interface ServerOptions extends Served {
+  readonly operations: readonly Endpoint[];
   readonly telemetry: Telemetry;
   readonly now: () => Instant;
   /** One line of text for each backend, for `/readyz`. */
@@ -48,6 +52,8 @@ export interface Server {
   readonly fetch: (url: string, init?: RequestInit) => Promise<Response>;
   /** Resolves when connections are taken. @throws {Error} the system's, with its `code`, such as EADDRINUSE */
   readonly listen: (address: Address) => Promise<Address>;
+  /** Serves this from the next request on. Resolves when the requests that began before are over. */
+  readonly replace: (served: Served) => Promise<void>;
   /** Takes no new connections, lets what is under way finish for `grace`, then breaks it off. */
   readonly close: (grace: Millis) => Promise<void>;
 }
@@ -100,21 +106,17 @@ const textType = { "Content-Type": "text/plain; charset=utf-8" };
 const bodyLimitBytes = 1_048_576;
 
 export function createServer(options: ServerOptions): Server {
-  const { operations, authenticate, sites, limits, telemetry, now, backends, intake, visuals } = options;
+  const { operations, telemetry, now, backends, intake, visuals } = options;
   const findRoute = createRouter(operations);
+  let epoch = beginEpoch(options);
   let draining = false;
   let running = 0;
   let streams = 0;
   let schema: GraphQLSchema | Promise<GraphQLSchema> | undefined;
 
-  /** A principal is the same object from request to request. */
-  const visibleSites = new WeakMap<Principal, Sites>();
-  function sitesOf(principal: Principal): Sites {
-    let visible = visibleSites.get(principal);
-    if (visible === undefined) {
-      visible = new Map([...sites].filter(([id]) => principal.maySee(id)));
-      visibleSites.set(principal, visible);
-    }
+  function sitesOf(principal: Principal, { sites, visible: known }: Epoch): Sites {
+    const visible = known.get(principal) ?? new Map([...sites].filter(([id]) => principal.maySee(id)));
+    known.set(principal, visible);
     return visible;
   }
 
@@ -131,7 +133,7 @@ export function createServer(options: ServerOptions): Server {
       if (route !== undefined) return await operate(exchange, route, trail, finish);
       if (exchange.path === "/graphql" && (exchange.method === "GET" || exchange.method === "POST")) {
         trail.operation = "graphql";
-        authenticate(readToken(exchange.headers, exchange.search));
+        epoch.authenticate(readToken(exchange.headers, exchange.search));
         return "graphql";
       }
       const own =
@@ -170,21 +172,27 @@ export function createServer(options: ServerOptions): Server {
     finish: (status: number, cut: boolean, error?: unknown) => void,
   ): Promise<Answer> {
     trail.operation = endpoint.name;
+    // A request keeps to what was served when it came.
+    const own = epoch;
+    const { authenticate, sites, limits } = own;
     const principal =
       endpoint.access === "public" ? nobody : authenticate(readToken(exchange.headers, exchange.search));
     trail.user = principal.user;
     if (running >= limits.requests) throw overloaded(`${running} requests are under way`);
     running += 1;
+    own.running += 1;
     const work = startWork(exchange.gone, limits.deadline);
     const end = () => {
       work.end();
       running -= 1;
+      own.running -= 1;
+      if (own !== epoch && own.running === 0) own.over.resolve();
     };
     let streaming = false;
     try {
       const raw = endpoint.method === "GET" ? parameters : await work.wait(readJson(exchange));
       const prepared = endpoint.prepare(raw);
-      const visible = endpoint.access === "public" ? sites : sitesOf(principal);
+      const visible = endpoint.access === "public" ? sites : sitesOf(principal, own);
       for (const site of prepared.sites) if (!visible.has(site)) throw new NotFound();
       const { user } = principal;
       const result = prepared.run({ user, sites: visible, visuals, limits, now, signal: work.signal });
@@ -205,11 +213,8 @@ export function createServer(options: ServerOptions): Server {
       streaming = true;
       streams += 1;
       telemetry.streams.opened();
-      return {
-        status: 200,
-        headers,
-        body: chunksOf(stream(form, head.texts, rows, work, finish, end), work.signal),
-      };
+      const body = chunksOf(stream(form, head.texts, rows, work, finish, end), work.signal);
+      return { status: 200, headers, body };
     } catch (error) {
       throw work.signal.aborted ? work.signal.reason : error;
     } finally {
@@ -352,6 +357,12 @@ export function createServer(options: ServerOptions): Server {
           resolve({ host, port: typeof bound === "object" && bound !== null ? bound.port : port });
         });
       }),
+    replace(served) {
+      const old = epoch;
+      epoch = beginEpoch(served);
+      if (old.running === 0) old.over.resolve();
+      return old.over.promise;
+    },
     close: (grace) =>
       new Promise((resolve) => {
         draining = true;
@@ -362,6 +373,18 @@ export function createServer(options: ServerOptions): Server {
         });
       }),
   };
+}
+
+/** The time in which one configuration is served, and the requests that began in it. */
+interface Epoch extends Served {
+  /** A principal is the same object from request to request. */
+  readonly visible: WeakMap<Principal, Sites>;
+  running: number;
+  readonly over: PromiseWithResolvers<void>;
+}
+
+function beginEpoch({ authenticate, sites, limits }: Served): Epoch {
+  return { authenticate, sites, limits, visible: new WeakMap(), running: 0, over: Promise.withResolvers() };
 }
 
 const nobody: Principal = { user: "", maySee: () => false };

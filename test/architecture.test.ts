@@ -16,6 +16,7 @@ const allowed: readonly (readonly [file: string, imports: readonly string[]])[] 
     "src/tracing/*",
     ["src/model.ts", "src/time.ts", "src/errors.ts", "src/store.ts", "src/logql/{ast,parse,scan}.ts"],
   ],
+  ["src/kubernetes.ts", ["src/model.ts", "type src/store.ts"]],
   ["src/yaml.ts", ["src/errors.ts"]],
   ["src/config.ts", ["src/errors.ts", "src/time.ts", "src/yaml.ts"]],
   ["src/telemetry.ts", ["src/errors.ts", "src/time.ts", "type src/store.ts"]],
@@ -56,7 +57,7 @@ const allowed: readonly (readonly [file: string, imports: readonly string[]])[] 
     "resolvers/*/*",
     [
       ...[
-        "src/{store,model,time,errors,metrics,samples,telemetry,report}.ts",
+        "src/{store,model,time,errors,metrics,samples,kubernetes,telemetry,report}.ts",
         "src/logql/*",
         "src/tracing/*",
       ],
@@ -78,6 +79,7 @@ const packages: Readonly<Record<string, readonly string[]>> = {
   "lru-cache": ["resolvers/*/*"],
   pino: ["src/telemetry.ts"],
   "prom-client": ["src/telemetry.ts"],
+  undici: ["resolvers/prometheus/door.ts"],
   yaml: ["src/yaml.ts", "src/visual.ts", "resolvers/elastic/{layout,profile}.ts"],
   zod: ["src/config.ts", "src/visual.ts", "src/operations/*", "src/tracing/digest.ts", "resolvers/*/*"],
 };

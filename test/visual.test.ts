@@ -130,7 +130,7 @@ describe("the folder", () => {
   const open = async (over: object = {}) => {
     const log = (event: LogEvent) => logged.push(event);
     gallery = await openGallery({
-      folder,
+      folder: () => folder,
       check: checkVisual,
       log,
       deadline: 1_000,
@@ -179,7 +179,7 @@ describe("the folder", () => {
     expect(logged).toEqual([
       expect.objectContaining({
         message: "visual not published",
-        file: "b.yaml",
+        file: join(folder, "b.yaml"),
         reason: expect.stringContaining("b.yaml: select.0.field"),
       }),
     ]);
@@ -192,7 +192,9 @@ describe("the folder", () => {
     write("b.yaml", good.replace("CPU", "Copy"));
     const { find } = await open();
     expect(find(id)?.title).toBe("CPU");
-    expect(logged).toEqual([expect.objectContaining({ file: "b.yaml", reason: "another file has its id" })]);
+    expect(logged).toEqual([
+      expect.objectContaining({ file: join(folder, "b.yaml"), reason: "another file has its id" }),
+    ]);
     expect(JSON.stringify(logged)).not.toContain(id);
   });
 

@@ -11,7 +11,9 @@ import type {
   SpanStore,
 } from "../../src/store.ts";
 import { fromMillis, type Instant, toMillis } from "../../src/time.ts";
+import { clusterMatch, observeCluster } from "./cluster.ts";
 import { generate, indices } from "./generate.ts";
+import { createMemoryKubernetes } from "./kubernetes.ts";
 import { createMemoryLogs } from "./logs.ts";
 import { createMeasurements, metricMatches } from "./measurements.ts";
 import { createMemoryMetrics, type MemoryMetrics } from "./metrics.ts";
@@ -31,6 +33,8 @@ const history = fromMillis(3_600_000);
 const keep = fromMillis(3 * 3_600_000);
 /** Lines are made when somebody reads; this keeps what is then owed small. */
 const catchUpEvery = 60_000;
+/** How far back the cluster can be observed. It is made anew for each question, so nothing of it is kept. */
+const clusterHistory = 7 * 86_400_000;
 
 export const memory: BackendKind<MemorySettings> = {
   kind: "memory",
@@ -61,12 +65,17 @@ export const memory: BackendKind<MemorySettings> = {
     const measurements = createMeasurements(seed, metrics);
     // Nothing is measured before somebody asks: most of what is served are logs.
     const measure = () => measurements.catchUp(toMillis(io.now()));
+    const kubernetes = createMemoryKubernetes((match, time) => {
+      const now = toMillis(io.now());
+      return time > now || time < now - clusterHistory ? undefined : observeCluster(seed, match, time);
+    });
     const timer = setInterval(catchUp, catchUpEvery).unref();
     return {
       name,
       kind: "memory",
       stores: {
         logs: {
+          ...logs,
           lines: (query, signal) => {
             catchUp();
             return logs.lines(query, signal);
@@ -74,6 +83,7 @@ export const memory: BackendKind<MemorySettings> = {
         },
         traces: spansWhenAsked(spans, catchUp),
         metrics: metricsWhenAsked(metrics, measure),
+        kubernetes,
         reports,
       },
       probe: async () => ({ product: "memory", version: "generated" }),
@@ -94,6 +104,23 @@ export const memory: BackendKind<MemorySettings> = {
         metrics: async (match) => {
           measure();
           return reportMetrics(metrics, match);
+        },
+        kubernetes: async (match) => {
+          const wall = Object.entries(clusterMatch).map(([label, value]) => `${label}: ${value}`);
+          const observed = observeCluster(seed, match, toMillis(io.now()));
+          if (observed === undefined) {
+            return {
+              found: [],
+              limitations: [],
+              problems: [`match: the generated cluster stands behind { ${wall.join(", ")} }`],
+            };
+          }
+          const { nodes, pods } = observed;
+          return {
+            found: [`a generated cluster of ${nodes.length} nodes and ${pods.length} pods`],
+            limitations: [],
+            problems: [],
+          };
         },
       },
       close: async () => clearInterval(timer),

@@ -10,6 +10,7 @@ import {
   combineIncrements,
   combineObservations,
   combineSamples,
+  exportedQuantile,
   firstAtOrAfter,
   type Observations,
 } from "../../src/samples.ts";
@@ -162,7 +163,6 @@ export function createMemoryMetrics(name: string): MemoryMetrics {
     },
   };
 
-  /** What a client's summary exported: its last value in each bucket, of one series alone. */
   function exported(
     series: readonly Stored[],
     measure: Extract<Measure, { of: "observations" }>,
@@ -183,7 +183,7 @@ export function createMemoryMetrics(name: string): MemoryMetrics {
         feature,
       });
     }
-    return combineSamples([cut(only)], { of: "samples", combine: "last" }, buckets);
+    return exportedQuantile(cut(only), buckets);
   }
 }
 

@@ -70,6 +70,7 @@ function site(name: string, key: string): SiteConfig {
     traces: { backend: "memory", index: `${name}-traces`, profile: "auto" },
     frontend: { keys: [key], backend: "memory", index: `${name}-frontend`, profile: "auto" },
     metrics: { backend: "memory", match: { site: name } },
+    kubernetes: { backend: "memory", match: { cluster: "demo" } },
   };
 }
 

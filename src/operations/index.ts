@@ -2,6 +2,7 @@
 import { actionEdges, actions, siteEdges, slowEventActions, slowEvents } from "./analytics.ts";
 import { testCron } from "./check_ins.ts";
 import { deployStats } from "./deploys.ts";
+import { nodes, pods, podsOverview } from "./kubernetes.ts";
 import { errorTraces, performanceTraces } from "./listings.ts";
 import { lines } from "./logs.ts";
 import { list, names, timeseries, typeAndTags } from "./metrics.ts";
@@ -31,5 +32,8 @@ export const operations: readonly Endpoint[] = [
   endpoint(list),
   endpoint(names),
   endpoint(typeAndTags),
+  endpoint(nodes),
+  endpoint(pods),
+  endpoint(podsOverview),
   endpoint(auth),
 ];

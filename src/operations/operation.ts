@@ -27,6 +27,8 @@ export interface Operation<Input, Output> {
 export interface Rows {
   readonly count: number;
   readonly text: string;
+  /** A refusal may still follow, so the status has to wait. Absent where only a failure can. */
+  readonly refusable?: boolean;
 }
 /** A JSON object as text, in pieces to be sent as they are; each counts the rows that end in it. */
 export interface Printed {

@@ -8,8 +8,7 @@ import type { Millis } from "./time.ts";
 import { type Answer, createFinder, readVisual, type Visual, type Visuals } from "./visual.ts";
 
 export interface Gallery extends Visuals {
-  /** Looks now. */
-  readonly refresh: () => Promise<void>;
+  readonly published: () => readonly Visual[];
   readonly close: () => void;
 }
 
@@ -35,7 +34,8 @@ export async function openGallery(options: GalleryOptions): Promise<Gallery> {
   const { folder, check, log, deadline, every = usualEvery, keep = usualKeep } = options;
   let seen: ReadonlyMap<string, Seen> = new Map();
   let missing = false;
-  let find = createFinder([]);
+  let visuals: readonly Visual[] = [];
+  let find = createFinder(visuals);
   // By the visual itself: a changed file is another visual.
   const shared = new WeakMap<Visual, Promise<Answer>>();
 
@@ -59,7 +59,8 @@ export async function openGallery(options: GalleryOptions): Promise<Gallery> {
       now.set(file, known?.stamp === stamp ? known : { stamp, ...(await load(file)) });
     }
     seen = now;
-    find = createFinder(published(now));
+    visuals = distinct(now);
+    find = createFinder(visuals);
   }
 
   async function load(file: string): Promise<{ readonly visual?: Visual }> {
@@ -82,7 +83,7 @@ export async function openGallery(options: GalleryOptions): Promise<Gallery> {
   }
 
   /** Of two files with one id the first is published: which of them is meant cannot be known. */
-  function published(files: ReadonlyMap<string, Seen>): readonly Visual[] {
+  function distinct(files: ReadonlyMap<string, Seen>): readonly Visual[] {
     const byId = new Map<string, Visual>();
     for (const [file, { visual }] of files) {
       if (visual === undefined) continue;
@@ -106,7 +107,7 @@ export async function openGallery(options: GalleryOptions): Promise<Gallery> {
   }, every).unref();
 
   return {
-    refresh,
+    published: () => visuals,
     find: (id) => find(id),
     share(visual, compute) {
       const known = shared.get(visual);

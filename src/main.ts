@@ -24,6 +24,7 @@ const commands: Readonly<Record<string, () => Promise<{ readonly run: Command }>
   serve: () => import("./cli/serve.ts"),
   check: () => import("./cli/check.ts"),
   token: () => import("./cli/token.ts"),
+  visual: () => import("./cli/visual.ts"),
 };
 
 const usage = `Usage: readout COMMAND [options]
@@ -32,6 +33,7 @@ const usage = `Usage: readout COMMAND [options]
   serve [--config readout.yaml]           serve the configured sites
   check [--config readout.yaml]           say what of a configuration will work, and what not
   token new --user U --site S [--site S]  make a token, and its entry for the file
+  visual new --site S --title T           write the file of a published visual, with a new id
 `;
 
 const stop = new AbortController();

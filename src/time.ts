@@ -60,6 +60,10 @@ export function floorToMilli(instant: Instant): Instant {
   return (rest < 0n ? instant - rest - nanosPerMilli : instant - rest) as Instant;
 }
 
+/** For a library that wants a `Date`; to the whole millisecond before. */
+export function toDate(instant: Instant): Date {
+  return new Date(toMillis(instant));
+}
 /** The second that was printed last, without its fraction: the times of lines that follow each other share it. */
 let printed = { second: Number.NaN, text: "" };
 

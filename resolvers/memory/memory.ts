@@ -9,6 +9,7 @@ import { createMemoryKubernetes, type Observation } from "./kubernetes.ts";
 import { createMemoryLogs } from "./logs.ts";
 import { createMeasurements, metricMatches } from "./measurements.ts";
 import { createMemoryMetrics, type MemoryMetrics } from "./metrics.ts";
+import { createMemoryReports } from "./reports.ts";
 import { createMemorySpans, type MemorySpans } from "./spans.ts";
 import { generateSpans, traceIndices } from "./traces.ts";
 
@@ -33,6 +34,7 @@ export const memory: BackendKind<MemorySettings> = {
   create: (name, { seed }, io): Backend => {
     const logs = createMemoryLogs();
     const spans = createMemorySpans();
+    const reports = createMemoryReports(spans);
     let made = (io.now() - history) as Instant;
     const catchUp = () => {
       const now = io.now();
@@ -47,6 +49,7 @@ export const memory: BackendKind<MemorySettings> = {
         spans.add(index, generateSpans(seed, index, { from: made, to: now }));
         spans.forget(index, (now - keep) as Instant);
       }
+      reports.forget((now - keep) as Instant);
       made = now;
     };
     catchUp();
@@ -67,9 +70,15 @@ export const memory: BackendKind<MemorySettings> = {
         metrics: whenAsked(metrics, measure),
         kubernetes,
         traces: whenAsked(spans, catchUp),
+        reports,
       },
       probe: async () => ({ product: "memory", version: "generated" }),
       inspections: {
+        reports: async ({ index }) => ({
+          found: [`index ${index}, kept while the program runs`],
+          limitations: [],
+          problems: [],
+        }),
         logs: async ({ index, where }) => {
           catchUp();
           return report([index], where, logs);

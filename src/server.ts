@@ -21,15 +21,19 @@ import {
 import type { Endpoint, Rows } from "./operations/operation.ts";
 import { createRouter, type Route } from "./operations/router.ts";
 import { abandon, ClientGone, readHead, startWork, type Work } from "./operations/work.ts";
-import type { Sites } from "./sites.ts";
+import { createViews, type Sites } from "./sites.ts";
 import type { Telemetry } from "./telemetry.ts";
 import type { Instant, Millis } from "./time.ts";
 
-export interface ServerOptions {
-  readonly operations: readonly Endpoint[];
+/** What another configuration replaces while the server runs. */
+export interface Served {
   readonly authenticate: Authenticate;
   readonly sites: Sites;
   readonly limits: Limits;
+}
+
+export interface ServerOptions extends Served {
+  readonly operations: readonly Endpoint[];
   readonly telemetry: Telemetry;
   readonly now: () => Instant;
   /** One line of text for each backend, for `/readyz`. */
@@ -43,6 +47,8 @@ export interface Server {
   readonly fetch: (url: string, init?: RequestInit) => Promise<Response>;
   /** Resolves when connections are taken. @throws {Error} the system's, with its `code`, such as EADDRINUSE */
   readonly listen: (address: Address) => Promise<Address>;
+  /** Serves this from the next request on. Resolves when the requests that began before are over. */
+  readonly replace: (served: Served) => Promise<void>;
   /** Takes no new connections, lets what is under way finish for `grace`, then breaks it off. */
   readonly close: (grace: Millis) => Promise<void>;
 }
@@ -79,6 +85,15 @@ interface Trail {
   user: string | undefined;
 }
 
+/** What stands around and between the batches of an answer. */
+interface Form {
+  readonly opening: string;
+  readonly separator: string;
+  readonly closing: string;
+}
+const array: Form = { opening: "[", separator: ",", closing: "]" };
+const printed: Form = { opening: "", separator: "", closing: "" };
+
 const jsonType = { "Content-Type": "application/json; charset=utf-8" };
 const textType = { "Content-Type": "text/plain; charset=utf-8" };
 
@@ -86,23 +101,13 @@ const textType = { "Content-Type": "text/plain; charset=utf-8" };
 const bodyLimitBytes = 1_048_576;
 
 export function createServer(options: ServerOptions): Server {
-  const { operations, authenticate, sites, limits, telemetry, now, backends } = options;
+  const { operations, telemetry, now, backends } = options;
   const findRoute = createRouter(operations);
+  let epoch = beginEpoch(options);
   let draining = false;
   let running = 0;
   let streams = 0;
   let schema: GraphQLSchema | Promise<GraphQLSchema> | undefined;
-
-  /** A principal is the same object from request to request. */
-  const visibleSites = new WeakMap<Principal, Sites>();
-  function sitesOf(principal: Principal): Sites {
-    let visible = visibleSites.get(principal);
-    if (visible === undefined) {
-      visible = new Map([...sites].filter(([id]) => principal.maySee(id)));
-      visibleSites.set(principal, visible);
-    }
-    return visible;
-  }
 
   /** Never throws. */
   async function answer(exchange: Exchange): Promise<Answer | "graphql"> {
@@ -117,7 +122,7 @@ export function createServer(options: ServerOptions): Server {
       if (route !== undefined) return await operate(exchange, route, trail, finish);
       if (exchange.path === "/graphql" && (exchange.method === "GET" || exchange.method === "POST")) {
         trail.operation = "graphql";
-        authenticate(readToken(exchange.headers, exchange.search));
+        epoch.authenticate(readToken(exchange.headers, exchange.search));
         return "graphql";
       }
       const own =
@@ -156,21 +161,27 @@ export function createServer(options: ServerOptions): Server {
     finish: (status: number, cut: boolean, error?: unknown) => void,
   ): Promise<Answer> {
     trail.operation = endpoint.name;
+    // A request keeps to what was served when it came.
+    const own = epoch;
+    const { authenticate, sites, limits } = own;
     const principal =
       endpoint.access === "public" ? nobody : authenticate(readToken(exchange.headers, exchange.search));
     trail.user = principal.user;
     if (running >= limits.requests) throw overloaded(`${running} requests are under way`);
     running += 1;
+    own.running += 1;
     const work = startWork(exchange.gone, limits.deadline);
     const end = () => {
       work.end();
       running -= 1;
+      own.running -= 1;
+      if (own !== epoch && own.running === 0) own.over.resolve();
     };
     let streaming = false;
     try {
       const raw = endpoint.method === "GET" ? parameters : await work.wait(readJson(exchange));
       const prepared = endpoint.prepare(raw);
-      const visible = endpoint.access === "public" ? sites : sitesOf(principal);
+      const visible = endpoint.access === "public" ? sites : own.visibleTo(principal);
       for (const site of prepared.sites) if (!visible.has(site)) throw new NotFound();
       const { user } = principal;
       const result = prepared.run({ user, sites: visible, limits, now, signal: work.signal });
@@ -178,10 +189,11 @@ export function createServer(options: ServerOptions): Server {
         finish(200, false);
         return { status: 200, headers: jsonType, body };
       };
-      if (!(Symbol.asyncIterator in result)) return complete(JSON.stringify(await work.wait(result)));
-      const rows = result[Symbol.asyncIterator]();
+      if ("then" in result) return complete(JSON.stringify(await work.wait(result)));
+      const [form, source] = "pieces" in result ? [printed, result.pieces] : [array, result];
+      const rows = source[Symbol.asyncIterator]();
       const head = await readHead(rows, work);
-      if (head.done) return complete(`[${head.texts.join(",")}]`);
+      if (head.done) return complete(`${form.opening}${head.texts.join(form.separator)}${form.closing}`);
       if (streams >= limits.streams) {
         abandon(rows);
         throw overloaded(`${streams} streamed answers are under way`);
@@ -192,7 +204,7 @@ export function createServer(options: ServerOptions): Server {
       return {
         status: 200,
         headers: jsonType,
-        body: chunksOf(stream(head.texts, rows, work, finish, end), work.signal),
+        body: chunksOf(stream(form, head.texts, rows, work, finish, end), work.signal),
       };
     } catch (error) {
       throw work.signal.aborted ? work.signal.reason : error;
@@ -202,6 +214,7 @@ export function createServer(options: ServerOptions): Server {
   }
 
   async function* stream(
+    { opening, separator, closing }: Form,
     head: readonly string[],
     rows: AsyncIterator<Rows>,
     work: Work,
@@ -211,19 +224,19 @@ export function createServer(options: ServerOptions): Server {
     let complete = false;
     let failure: unknown;
     try {
-      let opening = "[";
+      let before = opening;
       for (const text of head) {
-        yield opening + text;
-        opening = ",";
+        yield before + text;
+        before = separator;
         work.progressed();
       }
       for (;;) {
         work.progressed();
         const next = await work.wait(rows.next());
         if (next.done === true) break;
-        yield `,${next.value.text}`;
+        yield separator + next.value.text;
       }
-      yield "]";
+      yield closing;
       complete = true;
     } catch (error) {
       failure = work.signal.aborted ? work.signal.reason : error;
@@ -333,6 +346,12 @@ export function createServer(options: ServerOptions): Server {
           resolve({ host, port: typeof bound === "object" && bound !== null ? bound.port : port });
         });
       }),
+    replace(served) {
+      const old = epoch;
+      epoch = beginEpoch(served);
+      if (old.running === 0) old.over.resolve();
+      return old.over.promise;
+    },
     close: (grace) =>
       new Promise((resolve) => {
         draining = true;
@@ -343,6 +362,18 @@ export function createServer(options: ServerOptions): Server {
         });
       }),
   };
+}
+
+/** The time in which one configuration is served, and the requests that began in it. */
+interface Epoch extends Served {
+  running: number;
+  readonly over: PromiseWithResolvers<void>;
+  readonly visibleTo: (principal: Principal) => Sites;
+}
+
+function beginEpoch({ authenticate, sites, limits }: Served): Epoch {
+  const over = Promise.withResolvers<void>();
+  return { authenticate, sites, limits, running: 0, over, visibleTo: createViews(sites) };
 }
 
 const nobody: Principal = { user: "", maySee: () => false };

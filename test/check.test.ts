@@ -70,7 +70,14 @@ visuals: visuals
   const limitation = "message is text without a keyword: term queries read more documents";
   const logs: Inspections["logs"] = async ({ id }) =>
     id === "app" ? report({ limitations: [limitation] }) : report({ indices: 1, newest: undefined });
-  const { code, out, err } = await check(file, fake({ inspections: { logs } }));
+  const metrics: Inspections["metrics"] = async () => ({
+    found: ["214 metrics: 120 gauges, 94 counters", "2 more"],
+    limitations: ["no metadata"],
+    problems: [],
+  });
+  const traces: Inspections["traces"] = async ({ site, tagPrefixes }) =>
+    report({ profile: "otel", indices: 2, limitations: [`tags of ${site} begin with ${tagPrefixes}`] });
+  const { code, out, err } = await check(file, fake({ inspections: { logs, metrics, traces } }));
   expect(out).toBe(`readout.yaml: valid
 
 Tokens    2, expired: bob
@@ -84,15 +91,20 @@ Site shop, retention 30d
     app    logs-app-*  profile ecs  3 indices  newest line 4 s ago
       limitation: ${limitation}
     nginx  filebeat-*  profile ecs  1 index    no lines
-  traces in elk: not served by this version
-  metrics in production: not served by this version
+  traces in elk
+    traces-*  profile otel  2 indices  newest span 4 s ago
+      limitation: tags of shop begin with appsignal.tag.
+  metrics in production
+    214 metrics: 120 gauges, 94 counters
+    2 more
+      limitation: no metadata
 
 Site blog, retention 36h
   nothing configured
 
 Not served by this version: visuals
 
-0 problems, 1 limitation
+0 problems, 3 limitations
 `);
   expect([code, err]).toEqual([0, ""]);
   expect(closed).toEqual(expect.arrayContaining(["elk", "production"]));
@@ -145,6 +157,44 @@ test.each<[string, Partial<Backend>, string]>([
   expect(out).toContain(line);
   expect(out).toContain("1 problem, 0 limitations");
   expect(out).not.toContain("secret");
+  expect(code).toBe(1);
+});
+
+test.each<[string, Partial<Backend>, string]>([
+  ["a backend without it", { inspections: {} }, "PROBLEM prom serves no kubernetes"],
+  [
+    "a part that fails",
+    {
+      inspections: {
+        kubernetes: async () => {
+          throw new BackendError("prom", "timeout", "too slow");
+        },
+      },
+    },
+    "    FAILED timeout: too slow",
+  ],
+  [
+    "a part with a problem",
+    {
+      inspections: {
+        kubernetes: async ({ cluster = "" }) => ({
+          found: [],
+          limitations: [],
+          problems: [`no node in ${cluster}`],
+        }),
+      },
+    },
+    "      PROBLEM no node in prod",
+  ],
+])("metrics and Kubernetes, %s: exit code 1", async (_, overrides, line) => {
+  const file = `
+tokens: []
+backends: { prom: { kind: fake } }
+sites: { shop: { kubernetes: { backend: prom, match: { cluster: prod } } } }
+`;
+  const { code, out } = await check(file, fake(overrides), 20);
+  expect(out).toContain(`\n  kubernetes in prom\n`);
+  expect(out).toContain(`${line}\n`);
   expect(code).toBe(1);
 });
 

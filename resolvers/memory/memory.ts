@@ -1,10 +1,22 @@
 // The embedded backend: generated data that grow while the program runs. Lines depend on the seed and the time
 // alone, so two instances with one seed and one clock hold the same.
 import * as z from "zod";
-import type { Backend, BackendKind, SourceReport, SpanStore } from "../../src/store.ts";
-import { fromMillis, type Instant } from "../../src/time.ts";
+import type {
+  Backend,
+  BackendKind,
+  Match,
+  MetricStore,
+  PartReport,
+  SourceReport,
+  SpanStore,
+} from "../../src/store.ts";
+import { fromMillis, type Instant, toMillis } from "../../src/time.ts";
+import { clusterMatch, observeCluster } from "./cluster.ts";
 import { generate, indices } from "./generate.ts";
+import { createMemoryKubernetes } from "./kubernetes.ts";
 import { createMemoryLogs } from "./logs.ts";
+import { createMeasurements, metricMatches } from "./measurements.ts";
+import { createMemoryMetrics, type MemoryMetrics } from "./metrics.ts";
 import { createMemorySpans, type MemorySpans } from "./spans.ts";
 import { generateSpans, traceIndices } from "./traces.ts";
 
@@ -20,6 +32,8 @@ const history = fromMillis(3_600_000);
 const keep = fromMillis(3 * 3_600_000);
 /** Lines are made when somebody reads; this keeps what is then owed small. */
 const catchUpEvery = 60_000;
+/** How far back the cluster can be observed. It is made anew for each question, so nothing of it is kept. */
+const clusterHistory = 7 * 86_400_000;
 
 export const memory: BackendKind<MemorySettings> = {
   kind: "memory",
@@ -44,28 +58,60 @@ export const memory: BackendKind<MemorySettings> = {
       made = now;
     };
     catchUp();
+    const metrics = createMemoryMetrics(name);
+    const measurements = createMeasurements(seed, metrics);
+    // Nothing is measured before somebody asks: most of what is served are logs.
+    const measure = () => measurements.catchUp(toMillis(io.now()));
+    const kubernetes = createMemoryKubernetes((match, time) => {
+      const now = toMillis(io.now());
+      return time > now || time < now - clusterHistory ? undefined : observeCluster(seed, match, time);
+    });
     const timer = setInterval(catchUp, catchUpEvery).unref();
     return {
       name,
       kind: "memory",
       stores: {
         logs: {
+          ...logs,
           lines: (query, signal) => {
             catchUp();
             return logs.lines(query, signal);
           },
         },
-        traces: whenAsked(spans, catchUp),
+        traces: spansWhenAsked(spans, catchUp),
+        metrics: metricsWhenAsked(metrics, measure),
+        kubernetes,
       },
       probe: async () => ({ product: "memory", version: "generated" }),
       inspections: {
         logs: async ({ index, where }) => {
           catchUp();
-          return report([index], where, logs);
+          return reportIndices([index], where, logs);
         },
         traces: async ({ index, where }) => {
           catchUp();
-          return report(index.split(","), where, spans);
+          return reportIndices(index.split(","), where, spans);
+        },
+        metrics: async (match) => {
+          measure();
+          return reportMetrics(metrics, match);
+        },
+        kubernetes: async (match) => {
+          const wall = Object.entries(clusterMatch).map(([label, value]) => `${label}: ${value}`);
+          const observed = observeCluster(seed, match, toMillis(io.now()));
+          if (observed === undefined) {
+            return {
+              found: [],
+              limitations: [],
+              problems: [`match: the generated cluster stands behind { ${wall.join(", ")} }`],
+            };
+          }
+          const { nodes, pods } = observed;
+          return {
+            found: [`a generated cluster of ${nodes.length} nodes and ${pods.length} pods`],
+            limitations: [],
+            problems: [],
+          };
         },
       },
       close: async () => clearInterval(timer),
@@ -73,14 +119,17 @@ export const memory: BackendKind<MemorySettings> = {
   },
 };
 
-/** A store whose data are made up to now before each question. */
-function whenAsked(spans: MemorySpans, catchUp: () => void): SpanStore {
-  const after =
-    <A extends readonly unknown[], R>(ask: (...asked: A) => R) =>
+/** Lets data be made up to now before each question. */
+function asking(makeData: () => void) {
+  return <A extends readonly unknown[], R>(ask: (...asked: A) => R) =>
     (...asked: A): R => {
-      catchUp();
+      makeData();
       return ask(...asked);
     };
+}
+
+function spansWhenAsked(spans: SpanStore, catchUp: () => void): SpanStore {
+  const after = asking(catchUp);
   return {
     scan: after(spans.scan),
     find: after(spans.find),
@@ -95,7 +144,18 @@ function whenAsked(spans: MemorySpans, catchUp: () => void): SpanStore {
   };
 }
 
-function report(
+function metricsWhenAsked(metrics: MetricStore, measure: () => void): MetricStore {
+  const after = asking(measure);
+  return {
+    names: after(metrics.names),
+    type: after(metrics.type),
+    tagKeys: after(metrics.tagKeys),
+    series: after(metrics.series),
+  };
+}
+
+/** Of an index of lines or spans. */
+function reportIndices(
   indices: readonly string[],
   where: string | undefined,
   held: Pick<MemorySpans, "indices" | "newest">,
@@ -114,4 +174,14 @@ function report(
       ...(where === undefined ? [] : ["where: a memory backend has no such wall"]),
     ],
   };
+}
+
+function reportMetrics(metrics: MemoryMetrics, match: Match): PartReport {
+  const types = metrics.count(match);
+  if (types.size === 0) {
+    const known = metricMatches.map(({ site }) => `{ site: ${site} }`).join(" and ");
+    return { found: [], limitations: [], problems: [`match: nothing stands behind it, but behind ${known}`] };
+  }
+  const found = [...types].map(([type, count]) => `${count} ${type}${count === 1 ? "" : "s"}`);
+  return { found: [`generated: ${found.join(", ")}`], limitations: [], problems: [] };
 }

@@ -2,11 +2,12 @@
 // limitation (something that will be refused or be slow) is told and is no failure; whatever would make a request
 // fail is.
 import { performance } from "node:perf_hooks";
-import { parseArgs } from "node:util";
-import { type Config, failureCode, parseConfig, resolveBeside, type SiteConfig } from "../config.ts";
-import { BackendError, ConfigError } from "../errors.ts";
-import type { Backend, BackendInfo, IO, LogSource, SourceReport } from "../store.ts";
+import { type Config, resolveBeside, type SiteConfig } from "../config.ts";
+import { BackendError } from "../errors.ts";
+import type { Backend, BackendInfo, IO } from "../store.ts";
 import { type Instant, type Millis, nanosPerMilli } from "../time.ts";
+import { openFile } from "./file.ts";
+import { parts, type Question, questionsFor, type Report } from "./inspect.ts";
 import { exitCodes, type Shell } from "./shell.ts";
 
 const usage = `Usage: readout check [--config readout.yaml]
@@ -24,19 +25,9 @@ const patience: Millis = 10_000;
  * printed in the order of the file. Exit codes as in `usage`; rejects only when `shell.signal` is aborted.
  */
 export async function run(args: readonly string[], shell: Shell, deadline = patience): Promise<number> {
-  let file: string;
-  try {
-    const { values } = parseArgs({
-      args: [...args],
-      options: { config: { type: "string", default: "readout.yaml" } },
-    });
-    file = values.config;
-  } catch (error) {
-    shell.err(`check: ${error instanceof Error ? error.message : String(error)}\n\n${usage}`);
-    return exitCodes.usage;
-  }
-  const config = load(file, shell);
-  if (config === undefined) return exitCodes.failed;
+  const opened = openFile("check", usage, args, shell);
+  if (typeof opened === "number") return opened;
+  const { file, config } = opened;
   const findings = await Promise.all(
     Object.keys(config.backends).map((name) => ask(name, config, file, shell, deadline)),
   );
@@ -44,24 +35,6 @@ export async function run(args: readonly string[], shell: Shell, deadline = pati
   const { text, problems } = describe(file, config, findings, shell.now());
   shell.out(text);
   return problems === 0 ? exitCodes.done : exitCodes.failed;
-}
-
-/** The configuration, or undefined when what is wrong with it has been printed. */
-function load(file: string, shell: Shell): Config | undefined {
-  let text: string;
-  try {
-    text = shell.readText(file);
-  } catch (error) {
-    shell.err(`${file}: cannot be read${failureCode(error)}\n`);
-    return undefined;
-  }
-  try {
-    return parseConfig(text, file, shell);
-  } catch (error) {
-    if (!(error instanceof ConfigError)) throw error;
-    shell.err(`${error.message}\n\n${count(error.issues.length, "problem")} in ${file}\n`);
-    return undefined;
-  }
 }
 
 // ---- Asking -------------------------------------------------------------------------------------------------
@@ -72,12 +45,16 @@ interface Finding {
   readonly name: string;
   readonly info: Answer<BackendInfo>;
   readonly roundTrip: Millis;
-  readonly holdsLogs: boolean;
-  /** By site and source; empty when the backend did not answer. */
-  readonly sources: ReadonlyMap<string, ReadonlyMap<string, Answer<SourceReport>>>;
+  /** The parts that the backend has a store for. */
+  readonly serves: ReadonlySet<string>;
+  /** In the order of the file; empty when the backend did not answer. */
+  readonly told: readonly Told[];
+}
+interface Told extends Pick<Question, "site" | "part" | "title"> {
+  readonly answer: Answer<Report>;
 }
 
-/** Asks one backend who it is, then about every log source that lies in it. Never rejects. */
+/** Asks one backend who it is, then about everything that lies in it. Never rejects. */
 async function ask(
   name: string,
   config: Config,
@@ -91,31 +68,23 @@ async function ask(
     deadline,
   );
   const signal = AbortSignal.any([shell.signal, timer.signal]);
-  const sources = new Map<string, ReadonlyMap<string, Answer<SourceReport>>>();
   let backend: Backend | undefined;
   try {
     const created = connect(name, config, file, shell);
-    if ("failure" in created) return { name, info: created, roundTrip: 0, holdsLogs: false, sources };
+    if ("failure" in created) return { name, info: created, roundTrip: 0, serves: new Set(), told: [] };
     const { value: connected } = created;
     backend = connected;
     const start = performance.now();
     const info = await attempt(() => connected.probe(signal), signal);
     const roundTrip = performance.now() - start;
-    const inspect = connected.inspections.logs;
-    const holdsLogs = inspect !== undefined;
-    if ("value" in info && holdsLogs) {
-      await Promise.all(
-        Object.entries(config.sites).map(async ([site, { logs }]) => {
-          if (logs?.backend !== name) return;
-          const answers = Object.entries(logs.sources).map(async ([id, entry]) => {
-            const source: LogSource = { id, ...entry };
-            return [id, await attempt(() => inspect(source, signal), signal)] as const;
-          });
-          sources.set(site, new Map(await Promise.all(answers)));
-        }),
-      );
-    }
-    return { name, info, roundTrip, holdsLogs, sources };
+    const questions = "value" in info ? questionsFor(connected, config) : [];
+    const told = await Promise.all(
+      questions.map(async ({ site, part, title, ask }) => ({
+        ...{ site, part, title },
+        answer: await attempt(() => ask(signal), signal),
+      })),
+    );
+    return { name, info, roundTrip, serves: new Set(Object.keys(connected.inspections)), told };
   } finally {
     clearTimeout(timeout);
     // What was found stands, whether or not the connections can be closed.
@@ -221,55 +190,50 @@ function describeSite(
 ): void {
   const { lines } = notes;
   lines.push("", `Site ${id}, retention ${printDuration(site.retention)}`);
-  const { logs } = site;
-  if (logs !== undefined) {
-    lines.push(`  logs in ${logs.backend}`);
-    const finding = findings.find(({ name }) => name === logs.backend);
+  let configured = 0;
+  for (const part of ["logs", "traces", "metrics", "kubernetes", "frontend"] as const) {
+    const backend = site[part]?.backend;
+    if (backend === undefined) continue;
+    configured += 1;
+    const finding = findings.find(({ name }) => name === backend);
+    if (!parts.some((served) => served === part)) {
+      lines.push(`  ${part} in ${backend}: not served by this version`);
+      continue;
+    }
+    lines.push(`  ${part} in ${backend}`);
     if (finding === undefined || "failure" in finding.info) {
       lines.push("    not looked at: the backend does not answer");
-    } else if (!finding.holdsLogs) {
+    } else if (!finding.serves.has(part)) {
       notes.problems += 1;
-      lines.push(`    PROBLEM ${logs.backend} serves no log lines`);
+      lines.push(`    PROBLEM ${backend} serves no ${part === "logs" ? "log lines" : part}`);
     } else {
-      describeSources(logs.sources, finding.sources.get(id) ?? new Map(), now, notes);
+      describePart(
+        finding.told.filter((told) => told.site === id && told.part === part),
+        now,
+        notes,
+      );
     }
   }
-  for (const part of ["traces", "metrics", "kubernetes", "frontend"] as const) {
-    if (site[part] !== undefined)
-      lines.push(`  ${part} in ${site[part].backend}: not served by this version`);
-  }
-  if (parts(site) === 0) lines.push("  nothing configured");
+  if (configured === 0) lines.push("  nothing configured");
 }
 
-function parts({ logs, traces, metrics, kubernetes, frontend }: SiteConfig): number {
-  return [logs, traces, metrics, kubernetes, frontend].filter((part) => part !== undefined).length;
-}
-
-function describeSources(
-  sources: Readonly<Record<string, { readonly index: string }>>,
-  answers: ReadonlyMap<string, Answer<SourceReport>>,
-  now: Instant,
-  notes: Notes,
-): void {
-  const told = Object.entries(sources).map(([id, { index }]) => {
-    const answer = answers.get(id) ?? { failure: "was not asked" };
-    if ("failure" in answer)
-      return { row: [id, index, `FAILED ${answer.failure}`], limitations: [], problems: [] };
-    const { profile, indices, newest, limitations, problems } = answer.value;
-    const missing = indices === 0 && problems.length === 0 ? [`no index is named ${index}`] : problems;
-    const age = newest === undefined ? "no lines" : `newest line ${printAge(newest, now)}`;
-    return {
-      row: [id, index, `profile ${profile}`, indices === 1 ? "1 index" : `${indices} indices`, age],
-      limitations,
-      problems: missing,
-    };
-  });
-  const rows = align(told.map(({ row }) => row));
-  for (const [position, { row, limitations, problems }] of told.entries()) {
-    notes.lines.push(`    ${rows[position] ?? ""}`);
+function describePart(all: readonly Told[], now: Instant, notes: Notes): void {
+  const rowsOf = ({ title, answer }: Told): readonly (readonly string[])[] => {
+    if ("failure" in answer) return [[...title, `FAILED ${answer.failure}`]];
+    const { rows, newest } = answer.value;
+    return rows.map((row) => [...title, ...row, ...(newest === undefined ? [] : [printNewest(newest, now)])]);
+  };
+  const rows = [...align(all.flatMap(rowsOf))];
+  for (const told of all) {
+    for (const row of rows.splice(0, rowsOf(told).length)) notes.lines.push(`    ${row}`);
+    if ("failure" in told.answer) {
+      notes.problems += 1;
+      continue;
+    }
+    const { problems, limitations } = told.answer.value;
     for (const problem of problems) notes.lines.push(`      PROBLEM ${problem}`);
     for (const limitation of limitations) notes.lines.push(`      limitation: ${limitation}`);
-    notes.problems += problems.length + (row[2]?.startsWith("FAILED") ? 1 : 0);
+    notes.problems += problems.length;
     notes.limitations += limitations.length;
   }
 }
@@ -307,9 +271,11 @@ function printDuration(length: Millis): string {
 }
 
 /** Roughly how long ago, in the largest unit of which there is at least one. */
-function printAge(instant: Instant, now: Instant): string {
-  const distance = Number((now - instant) / nanosPerMilli);
+function printNewest({ what, time }: NonNullable<Report["newest"]>, now: Instant): string {
+  if (time === undefined) return `no ${what}s`;
+  const distance = Number((now - time) / nanosPerMilli);
   const size = Math.abs(distance);
   const [unit, length] = units.find(([, length]) => size >= length) ?? ["ms", 1];
-  return `${Math.floor(size / length)} ${unit} ${distance < 0 ? "ahead of this clock" : "ago"}`;
+  const age = `${Math.floor(size / length)} ${unit}`;
+  return `newest ${what} ${age} ${distance < 0 ? "ahead of this clock" : "ago"}`;
 }

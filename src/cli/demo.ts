@@ -58,6 +58,8 @@ function site(name: string): SiteConfig {
     retention: defaults.retention,
     logs: { backend: "memory", sources: Object.fromEntries(indices) },
     traces: { backend: "memory", index: `${name}-traces`, profile: "auto" },
+    metrics: { backend: "memory", match: { site: name } },
+    kubernetes: { backend: "memory", match: { cluster: "demo" } },
   };
 }
 

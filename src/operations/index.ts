@@ -1,8 +1,10 @@
 // Every endpoint. The router, the metric labels and the tests walk this list; nothing else knows a route.
 import { actionEdges, actions, siteEdges, slowEventActions, slowEvents } from "./analytics.ts";
 import { deployStats } from "./deploys.ts";
+import { nodes, pods, podsOverview } from "./kubernetes.ts";
 import { errorTraces, performanceTraces } from "./listings.ts";
 import { lines } from "./logs.ts";
+import { list, names, timeseries, typeAndTags } from "./metrics.ts";
 import { auth } from "./misc.ts";
 import { type Endpoint, endpoint } from "./operation.ts";
 import { errorTrace, locator, performanceTrace, trace } from "./trace.ts";
@@ -21,5 +23,12 @@ export const operations: readonly Endpoint[] = [
   endpoint(slowEvents),
   endpoint(slowEventActions),
   endpoint(deployStats),
+  endpoint(timeseries),
+  endpoint(list),
+  endpoint(names),
+  endpoint(typeAndTags),
+  endpoint(nodes),
+  endpoint(pods),
+  endpoint(podsOverview),
   endpoint(auth),
 ];

@@ -18,12 +18,14 @@ import {
   Unauthorized,
   Unprocessable,
 } from "./errors.ts";
+import { type Intake, keepAnswers } from "./intake.ts";
 import type { Endpoint, Rows } from "./operations/operation.ts";
 import { createRouter, type Route } from "./operations/router.ts";
 import { abandon, ClientGone, readHead, startWork, type Work } from "./operations/work.ts";
 import type { Sites } from "./sites.ts";
 import type { Telemetry } from "./telemetry.ts";
 import type { Instant, Millis } from "./time.ts";
+import type { Visuals } from "./visual.ts";
 
 /** What another configuration replaces while the server runs. */
 export interface Served {
@@ -38,6 +40,9 @@ export interface ServerOptions extends Served {
   readonly now: () => Instant;
   /** One line of text for each backend, for `/readyz`. */
   readonly backends?: () => readonly string[];
+  readonly visuals?: Visuals | undefined;
+  /** The front-end error intake where it shares this server's address. */
+  readonly intake?: Intake | undefined;
   /** Asked for at the first GraphQL request, so that REST does not wait for it. */
   readonly schema: () => GraphQLSchema | Promise<GraphQLSchema>;
 }
@@ -101,7 +106,7 @@ const textType = { "Content-Type": "text/plain; charset=utf-8" };
 const bodyLimitBytes = 1_048_576;
 
 export function createServer(options: ServerOptions): Server {
-  const { operations, telemetry, now, backends } = options;
+  const { operations, telemetry, now, backends, intake, visuals } = options;
   const findRoute = createRouter(operations);
   let epoch = beginEpoch(options);
   let draining = false;
@@ -184,10 +189,11 @@ export function createServer(options: ServerOptions): Server {
       const visible = endpoint.access === "public" ? sites : visibleTo(principal);
       for (const site of prepared.sites) if (!visible.has(site)) throw new NotFound();
       const { user } = principal;
-      const result = prepared.run({ user, sites: visible, limits, now, signal: work.signal });
+      const result = prepared.run({ user, sites: visible, visuals, limits, now, signal: work.signal });
+      const headers = ("pieces" in result ? result.headers : undefined) ?? jsonType;
       const complete = (body: string): Answer => {
         finish(200, false);
-        return { status: 200, headers: jsonType, body };
+        return { status: 200, headers, body };
       };
       if ("then" in result) return complete(JSON.stringify(await work.wait(result)));
       const [form, source] = "pieces" in result ? [printed, result.pieces] : [array, result];
@@ -201,11 +207,8 @@ export function createServer(options: ServerOptions): Server {
       streaming = true;
       streams += 1;
       telemetry.streams.opened();
-      return {
-        status: 200,
-        headers: jsonType,
-        body: chunksOf(stream(form, head.texts, rows, work, finish, end), work.signal),
-      };
+      const body = chunksOf(stream(form, head.texts, rows, work, finish, end), work.signal);
+      return { status: 200, headers, body };
     } catch (error) {
       throw work.signal.aborted ? work.signal.reason : error;
     } finally {
@@ -316,6 +319,7 @@ export function createServer(options: ServerOptions): Server {
   const yoga = () => (loading ??= loadYoga());
 
   async function listen(req: IncomingMessage, res: ServerResponse): Promise<void> {
+    if (intake?.takes(req, res)) return;
     // Yoga builds a URL of these two before any of our code runs, and would answer a bad one with a stack trace.
     if (!URL.canParse(`http://${req.headers.host}`)) req.headers.host = "localhost";
     const target = req.url?.replace(/^https?:\/\/[^/?#]*/i, "") ?? "";
@@ -334,6 +338,7 @@ export function createServer(options: ServerOptions): Server {
       response.destroy();
     });
   });
+  if (intake !== undefined) keepAnswers(http, intake);
 
   return {
     fetch: async (url, init) => (await yoga()).fetch(url, init ?? {}),

@@ -11,6 +11,7 @@ import type { Product } from "./product.ts";
 import type { LogProfile } from "./profile.ts";
 import { all, any, encodePattern, every, inIndices, searchOptions } from "./query.ts";
 import { reportSpans } from "./report.ts";
+import { createReportStore, inspectReports } from "./reports.ts";
 import { wholeAnswer } from "./search.ts";
 import { createSpanStore } from "./spans.ts";
 import { compileWhere, parseWhere, WhereError } from "./where.ts";
@@ -47,6 +48,7 @@ export const elastic: BackendKind<ElasticConfig> = {
       stores: {
         logs: createLogStore(name, door, catalog),
         traces: createSpanStore(name, door, catalog),
+        reports: createReportStore(name, door),
       },
       async probe(signal) {
         const { name: product, version } = await door.probe(signal);
@@ -54,6 +56,7 @@ export const elastic: BackendKind<ElasticConfig> = {
       },
       inspections: {
         logs: (source, signal) => inspectLogs(name, source, door, catalog, signal),
+        reports: (target, signal) => inspectReports(name, target, door, signal),
         traces: (source, signal) => reportSpans(name, source, door, catalog, signal),
       },
       close: () => door.close(),

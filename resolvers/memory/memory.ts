@@ -5,10 +5,11 @@ import type { Backend, BackendKind, Match, PartReport, SourceReport } from "../.
 import { fromMillis, type Instant, toMillis } from "../../src/time.ts";
 import { clusterMatch, observeCluster } from "./cluster.ts";
 import { generate, indices } from "./generate.ts";
-import { createMemoryKubernetes } from "./kubernetes.ts";
+import { createMemoryKubernetes, type Observation } from "./kubernetes.ts";
 import { createMemoryLogs } from "./logs.ts";
 import { createMeasurements, metricMatches } from "./measurements.ts";
 import { createMemoryMetrics, type MemoryMetrics } from "./metrics.ts";
+import { createMemoryReports } from "./reports.ts";
 import { createMemorySpans, type MemorySpans } from "./spans.ts";
 import { generateSpans, traceIndices } from "./traces.ts";
 
@@ -33,6 +34,7 @@ export const memory: BackendKind<MemorySettings> = {
   create: (name, { seed }, io): Backend => {
     const logs = createMemoryLogs();
     const spans = createMemorySpans();
+    const reports = createMemoryReports(spans);
     let made = (io.now() - history) as Instant;
     const catchUp = () => {
       const now = io.now();
@@ -47,6 +49,7 @@ export const memory: BackendKind<MemorySettings> = {
         spans.add(index, generateSpans(seed, index, { from: made, to: now }));
         spans.forget(index, (now - keep) as Instant);
       }
+      reports.forget((now - keep) as Instant);
       made = now;
     };
     catchUp();
@@ -67,9 +70,15 @@ export const memory: BackendKind<MemorySettings> = {
         metrics: whenAsked(metrics, measure),
         kubernetes,
         traces: whenAsked(spans, catchUp),
+        reports,
       },
       probe: async () => ({ product: "memory", version: "generated" }),
       inspections: {
+        reports: async ({ index }) => ({
+          found: [`index ${index}, kept while the program runs`],
+          limitations: [],
+          problems: [],
+        }),
         logs: async ({ index, where }) => {
           catchUp();
           return report([index], where, logs);
@@ -82,23 +91,7 @@ export const memory: BackendKind<MemorySettings> = {
           measure();
           return reportMetrics(metrics, match);
         },
-        kubernetes: async (match) => {
-          const wall = Object.entries(clusterMatch).map(([label, value]) => `${label}: ${value}`);
-          const observed = observeCluster(seed, match, toMillis(io.now()));
-          if (observed === undefined) {
-            return {
-              found: [],
-              limitations: [],
-              problems: [`match: the generated cluster stands behind { ${wall.join(", ")} }`],
-            };
-          }
-          const { nodes, pods } = observed;
-          return {
-            found: [`a generated cluster of ${nodes.length} nodes and ${pods.length} pods`],
-            limitations: [],
-            problems: [],
-          };
-        },
+        kubernetes: async (match) => describeCluster(observeCluster(seed, match, toMillis(io.now()))),
       },
       close: async () => clearInterval(timer),
     };
@@ -123,6 +116,17 @@ function reportMetrics(metrics: MemoryMetrics, match: Match): PartReport {
   }
   const found = [...types].map(([type, count]) => `${count} ${type}${count === 1 ? "" : "s"}`);
   return { found: [`generated: ${found.join(", ")}`], limitations: [], problems: [] };
+}
+
+function describeCluster(observed: Observation | undefined): PartReport {
+  if (observed !== undefined) {
+    const { nodes, pods } = observed;
+    const found = [`a generated cluster of ${nodes.length} nodes and ${pods.length} pods`];
+    return { found, limitations: [], problems: [] };
+  }
+  const wall = Object.entries(clusterMatch).map(([label, value]) => `${label}: ${value}`);
+  const problems = [`match: the generated cluster stands behind { ${wall.join(", ")} }`];
+  return { found: [], limitations: [], problems };
 }
 
 function report(

@@ -4,6 +4,8 @@
 import { performance } from "node:perf_hooks";
 import { type Config, resolveBeside, type SiteConfig } from "../config.ts";
 import { BackendError } from "../errors.ts";
+import { openGallery } from "../gallery.ts";
+import { checkVisual } from "../operations/visuals.ts";
 import type { Backend, BackendInfo, IO } from "../store.ts";
 import { type Instant, type Millis, nanosPerMilli } from "../time.ts";
 import { openFile } from "./file.ts";
@@ -32,7 +34,8 @@ export async function run(args: readonly string[], shell: Shell, deadline = pati
     Object.keys(config.backends).map((name) => ask(name, config, file, shell, deadline)),
   );
   shell.signal.throwIfAborted();
-  const { text, problems } = describe(file, config, findings, shell.now());
+  const shown = await lookAtVisuals(config);
+  const { text, problems } = describe(file, config, findings, shown, shell.now());
   shell.out(text);
   return problems === 0 ? exitCodes.done : exitCodes.failed;
 }
@@ -52,6 +55,24 @@ interface Finding {
 }
 interface Told extends Pick<Question, "site" | "part" | "title"> {
   readonly answer: Answer<Report>;
+}
+
+/** What is published, and what is wrong with files that are not. */
+interface Shown {
+  readonly published: readonly { readonly title: string; readonly site: string }[];
+  readonly problems: readonly string[];
+}
+
+async function lookAtVisuals({ visuals: folder, limits }: Config): Promise<Shown> {
+  const problems: string[] = [];
+  const gallery = await openGallery({
+    folder: () => folder,
+    check: checkVisual,
+    log: ({ message, reason }) => problems.push(String(reason ?? `${folder}: ${message}`)),
+    deadline: limits.deadline,
+  });
+  gallery.close();
+  return { published: gallery.published(), problems };
 }
 
 /** Asks one backend who it is, then about everything that lies in it. Never rejects. */
@@ -147,6 +168,7 @@ function describe(
   file: string,
   config: Config,
   findings: readonly Finding[],
+  shown: Shown,
   now: Instant,
 ): { readonly text: string; readonly problems: number } {
   const notes: Notes = { lines: [`${file}: valid`, ""], problems: 0, limitations: 0 };
@@ -162,10 +184,8 @@ function describe(
   });
   notes.lines.push(...align(rows).map((row) => `  ${row}`));
   for (const [id, site] of Object.entries(config.sites)) describeSite(id, site, findings, now, notes);
-  const unserved = [config.intake && "intake", config.visuals && "visuals"].filter(
-    (part) => part !== undefined,
-  );
-  if (unserved.length > 0) notes.lines.push("", `Not served by this version: ${unserved.join(", ")}`);
+  describeIntake(config, notes);
+  describeVisuals(config, shown, notes);
   const { problems, limitations } = notes;
   notes.lines.push("", `${count(problems, "problem")}, ${count(limitations, "limitation")}`);
   return { text: `${notes.lines.join("\n")}\n`, problems };
@@ -179,6 +199,37 @@ function describeTokens({ tokens }: Config, now: Instant, notes: Notes): void {
     `Tokens    ${tokens.length}${expired.length > 0 ? `, expired: ${users}` : ""}${tokens.length === 0 ? none : ""}`,
     "",
   );
+}
+
+function describeIntake({ intake, sites }: Config, notes: Notes): void {
+  const taking = Object.values(sites).filter(({ frontend }) => frontend !== undefined).length;
+  if (intake === undefined && taking === 0) return;
+  const limitation = (text: string) => {
+    notes.limitations += 1;
+    notes.lines.push(`  limitation: ${text}`);
+  };
+  const { host, port } = intake?.listen ?? {};
+  const place = host === undefined ? "the address of everything else" : `${host}:${port}`;
+  notes.lines.push(
+    "",
+    intake === undefined ? "Front-end reports" : `Front-end reports on ${place}, spool ${intake.spool}`,
+  );
+  if (intake === undefined) limitation("without `intake` none are taken");
+  if (taking === 0) limitation("no site has a `frontend`, so all of them are dropped");
+}
+
+function describeVisuals({ visuals, sites }: Config, { published, problems }: Shown, notes: Notes): void {
+  if (visuals === undefined) return;
+  notes.lines.push("", `Visuals in ${visuals}: ${published.length} published`);
+  for (const problem of problems) notes.lines.push(`  PROBLEM ${problem}`);
+  notes.problems += problems.length;
+  for (const { title, site } of published) {
+    if (Object.hasOwn(sites, site)) continue;
+    notes.limitations += 1;
+    notes.lines.push(
+      `  limitation: "${title}" is of a site that is not configured, ${site}, and therefore not found`,
+    );
+  }
 }
 
 function describeSite(
@@ -203,9 +254,11 @@ function describeSite(
     lines.push(`  ${part} in ${backend}`);
     if (finding === undefined || "failure" in finding.info) {
       lines.push("    not looked at: the backend does not answer");
-    } else if (!finding.serves.has(part)) {
+    } else if (!finding.serves.has(part === "frontend" ? "reports" : part)) {
       notes.problems += 1;
-      lines.push(`    PROBLEM ${backend} serves no ${part === "logs" ? "log lines" : part}`);
+      lines.push(
+        `    PROBLEM ${backend} ${part === "frontend" ? "cannot write reports" : `serves no ${part === "logs" ? "log lines" : part}`}`,
+      );
     } else {
       describePart(
         finding.told.filter((told) => told.site === id && told.part === part),

@@ -6,7 +6,9 @@ import { isDeepStrictEqual } from "node:util";
 import { createAuthenticator } from "../auth.ts";
 import { type Config, failureCode, resolveBeside } from "../config.ts";
 import { ConfigError, type Issue } from "../errors.ts";
+import { openGallery } from "../gallery.ts";
 import { operations } from "../operations/index.ts";
+import { checkVisual } from "../operations/visuals.ts";
 import { createServer, type Served } from "../server.ts";
 import { connectSites } from "../sites.ts";
 import type { Backend, IO } from "../store.ts";
@@ -14,13 +16,15 @@ import { createTelemetry, redact, type Telemetry, type TelemetryOptions } from "
 import type { Millis } from "../time.ts";
 import { openFile, readConfig } from "./file.ts";
 import { questionsFor } from "./inspect.ts";
+import { openReports, type Reports } from "./reports.ts";
 import { exitCodes, type Shell } from "./shell.ts";
 
 const usage = `Usage: readout serve [--config readout.yaml]
 
 Serves the read API. Prints its address when it answers; the request log goes to standard error.
 SIGTERM or Ctrl-C: no new connections, requests under way finish, exit code 0.
-SIGHUP, or a change of the file: reads it again; a wrong one changes nothing. \`listen\` needs a restart.
+SIGHUP, or a change of the file: reads it again; a wrong one changes nothing. \`listen\`, \`intake.listen\` and the
+spool need a restart.
 `;
 
 /** How long requests under way may take when the server is told to end. */
@@ -80,27 +84,40 @@ export async function serve(config: Config, shell: Shell, serving: Serving): Pro
     sites: connectSites(config, backends),
     limits: config.limits,
   });
+  const now = () => shell.now();
   let current: Connection;
+  let reports: Reports | undefined;
   try {
     current = connect(config);
+    const { sites } = servedBy(current);
+    reports = config.intake && (await openReports(config.intake, sites, telemetry, now));
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
     shell.err(`${error.message}\n`);
     return exitCodes.failed;
   }
+  const gallery = await openGallery({
+    folder: () => current.config.visuals,
+    check: checkVisual,
+    log: telemetry.log,
+    deadline: config.limits.deadline,
+  });
   const server = createServer({
     operations,
     // Loaded when it is first asked for: REST answers without GraphQL.
     schema: async () => (await import("../graphql.ts")).schema,
     ...servedBy(current),
     telemetry,
-    now: () => shell.now(),
+    now,
+    visuals: gallery,
+    intake: config.intake?.listen === undefined ? reports?.intake : undefined,
     backends: () => [...current.states].map(([name, state]) => `${name}: ${state}`),
   });
   const end = new AbortController();
   const signal = AbortSignal.any([shell.signal, end.signal]);
   let code: number = exitCodes.done;
   try {
+    await reports?.listen();
     const { host, port } = await server.listen(config.listen);
     serving.listening(printAddress(host, port));
   } catch (error) {
@@ -108,6 +125,8 @@ export async function serve(config: Config, shell: Shell, serving: Serving): Pro
     shell.err(
       `${failureCode(error).includes("EADDRINUSE") ? serving.inUse(address) : `${address}: cannot listen${failureCode(error)}`}\n`,
     );
+    gallery.close();
+    await reports?.close(0);
     await closeAll(current.backends);
     return exitCodes.failed;
   }
@@ -131,7 +150,10 @@ export async function serve(config: Config, shell: Shell, serving: Serving): Pro
     current = next;
     old.left.abort();
     watchAll(next);
-    unfinished.push(server.replace(servedBy(next)).then(() => closeAll(old.backends)));
+    const served = servedBy(next);
+    const { intake } = next.config;
+    const over = [server.replace(served), intake && reports?.replace(intake, served.sites)];
+    unfinished.push(Promise.all(over).then(() => closeAll(old.backends)));
   };
   watchAll(current);
   const { reread } = serving;
@@ -139,8 +161,9 @@ export async function serve(config: Config, shell: Shell, serving: Serving): Pro
     const reload = oneAtATime(async () => {
       const next = await connectAgain(() => connect(reread()), telemetry, signal);
       if (next === undefined) return;
-      if (!isDeepStrictEqual(next.config.listen, config.listen)) {
-        telemetry.log({ level: "warn", message: "a change of listen needs a restart" });
+      for (const [what, bound] of bindings) {
+        if (isDeepStrictEqual(bound(next.config), bound(config))) continue;
+        telemetry.log({ level: "warn", message: `a change of ${what} needs a restart` });
       }
       replace(next);
       telemetry.log({ level: "info", message: "reloaded", file: serving.file });
@@ -153,11 +176,19 @@ export async function serve(config: Config, shell: Shell, serving: Serving): Pro
   }
   await aborted(signal);
   telemetry.log({ level: "info", message: "draining" });
-  await server.close(code === exitCodes.done ? grace : 0);
+  gallery.close();
+  const patience = code === exitCodes.done ? grace : 0;
+  await Promise.all([server.close(patience), reports?.close(patience)]);
   await Promise.all(unfinished);
   await closeAll(current.backends);
   return code;
 }
+
+/** What a running program cannot let go of. */
+const bindings: readonly (readonly [string, (config: Config) => unknown])[] = [
+  ["listen", ({ listen }) => listen],
+  ["intake's address or spool", ({ intake }) => intake && [intake.listen, intake.spool, intake.spoolBytes]],
+];
 
 function printAddress(host: string, port: number): string {
   return `http://${host.includes(":") ? `[${host}]` : host}:${port}`;

@@ -1,6 +1,6 @@
 // Every endpoint. The router, the metric labels and the tests walk this list; nothing else knows a route.
-
 import { actionEdges, actions, siteEdges, slowEventActions, slowEvents } from "./analytics.ts";
+import { testCron } from "./check_ins.ts";
 import { deployStats } from "./deploys.ts";
 import { nodes, pods, podsOverview } from "./kubernetes.ts";
 import { errorTraces, performanceTraces } from "./listings.ts";
@@ -9,16 +9,10 @@ import { list, names, timeseries, typeAndTags } from "./metrics.ts";
 import { auth } from "./misc.ts";
 import { type Endpoint, endpoint } from "./operation.ts";
 import { errorTrace, locator, performanceTrace, trace } from "./trace.ts";
+import { savedVisual, savedVisualCsv } from "./visuals.ts";
 
 export const operations: readonly Endpoint[] = [
   endpoint(lines),
-  endpoint(timeseries),
-  endpoint(list),
-  endpoint(names),
-  endpoint(typeAndTags),
-  endpoint(nodes),
-  endpoint(pods),
-  endpoint(podsOverview),
   endpoint(locator),
   endpoint(trace),
   endpoint(performanceTrace),
@@ -31,5 +25,15 @@ export const operations: readonly Endpoint[] = [
   endpoint(slowEvents),
   endpoint(slowEventActions),
   endpoint(deployStats),
+  endpoint(testCron),
+  endpoint(savedVisual),
+  endpoint(savedVisualCsv),
+  endpoint(timeseries),
+  endpoint(list),
+  endpoint(names),
+  endpoint(typeAndTags),
+  endpoint(nodes),
+  endpoint(pods),
+  endpoint(podsOverview),
   endpoint(auth),
 ];

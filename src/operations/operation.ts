@@ -3,6 +3,7 @@
 import type { Limits } from "../config.ts";
 import type { Sites } from "../sites.ts";
 import type { Instant } from "../time.ts";
+import type { Visuals } from "../visual.ts";
 
 export interface Operation<Input, Output> {
   /** `logs.lines`: the GraphQL field, metric label and trace name. */
@@ -31,12 +32,16 @@ export interface Rows {
 }
 /** A JSON object as text, in pieces to be sent as they are; each counts the rows that end in it. */
 export interface Printed {
+  /** Of a text that is no JSON: what it is, and the like. */
+  readonly headers?: Readonly<Record<string, string>>;
   readonly pieces: AsyncIterable<Rows>;
 }
 export interface Context {
   readonly user: string;
   /** Those that the token may see; all of them for a public operation, which answers only what has been published. */
   readonly sites: Sites;
+  /** What is published without a token. */
+  readonly visuals?: Visuals | undefined;
   readonly limits: Limits;
   readonly now: () => Instant;
   readonly signal: AbortSignal;

@@ -50,12 +50,12 @@ export async function* listSummaries(
 }
 
 // ---- Windows ------------------------------------------------------------------------------------------------
-// By time a page is found in the first part of its range, so the range is read window by window, each larger than the
-// one before as long as little is found. Only a window's own rows are read in full, and what competes with them for
+// By time a page is found in the first part of its range, so the range is read window by window, each as large as the
+// ones before say that it must be. Only a window's own rows are read in full, and what competes with them for
 // their trace's place is looked up.
 
-const firstWindow = nanosPerMilli * 60_000n;
-const growth = 4n;
+const firstWindow = nanosPerMilli * 1_000n;
+const mostGrowth = 16;
 /** The part of the budget, in percent, that may go into looking for errors among the requests of windows. */
 const windowShare = 25;
 
@@ -85,7 +85,8 @@ async function* readInOrder(
     const rows = await readRows(reader, { ...query, budget }, window, signal);
     yield rows;
     passed += length;
-    if (rows.length < query.wanted) size *= growth;
+    const missing = rows.length === 0 ? mostGrowth : Math.ceil(query.wanted / rows.length);
+    size *= BigInt(Math.min(missing, mostGrowth));
     const left: TimeRange =
       direction === "asc"
         ? { from: (window.to + 1n) as Instant, to: rest.to }

@@ -114,12 +114,6 @@ export function createServer(options: ServerOptions): Server {
   let streams = 0;
   let schema: GraphQLSchema | Promise<GraphQLSchema> | undefined;
 
-  function sitesOf(principal: Principal, { sites, visible: known }: Epoch): Sites {
-    const visible = known.get(principal) ?? new Map([...sites].filter(([id]) => principal.maySee(id)));
-    known.set(principal, visible);
-    return visible;
-  }
-
   /** Never throws. */
   async function answer(exchange: Exchange): Promise<Answer | "graphql"> {
     const started = performance.now();
@@ -174,7 +168,7 @@ export function createServer(options: ServerOptions): Server {
     trail.operation = endpoint.name;
     // A request keeps to what was served when it came.
     const own = epoch;
-    const { authenticate, sites, limits } = own;
+    const { authenticate, sites, visibleTo, limits } = own;
     const principal =
       endpoint.access === "public" ? nobody : authenticate(readToken(exchange.headers, exchange.search));
     trail.user = principal.user;
@@ -192,7 +186,7 @@ export function createServer(options: ServerOptions): Server {
     try {
       const raw = endpoint.method === "GET" ? parameters : await work.wait(readJson(exchange));
       const prepared = endpoint.prepare(raw);
-      const visible = endpoint.access === "public" ? sites : sitesOf(principal, own);
+      const visible = endpoint.access === "public" ? sites : visibleTo(principal);
       for (const site of prepared.sites) if (!visible.has(site)) throw new NotFound();
       const { user } = principal;
       const result = prepared.run({ user, sites: visible, visuals, limits, now, signal: work.signal });
@@ -377,14 +371,20 @@ export function createServer(options: ServerOptions): Server {
 
 /** The time in which one configuration is served, and the requests that began in it. */
 interface Epoch extends Served {
-  /** A principal is the same object from request to request. */
-  readonly visible: WeakMap<Principal, Sites>;
+  readonly visibleTo: (principal: Principal) => Sites;
   running: number;
   readonly over: PromiseWithResolvers<void>;
 }
 
 function beginEpoch({ authenticate, sites, limits }: Served): Epoch {
-  return { authenticate, sites, limits, visible: new WeakMap(), running: 0, over: Promise.withResolvers() };
+  // A principal is the same object from request to request.
+  const visible = new WeakMap<Principal, Sites>();
+  const visibleTo = (principal: Principal): Sites => {
+    const known = visible.get(principal) ?? new Map([...sites].filter(([id]) => principal.maySee(id)));
+    visible.set(principal, known);
+    return known;
+  };
+  return { authenticate, sites, visibleTo, limits, running: 0, over: Promise.withResolvers() };
 }
 
 const nobody: Principal = { user: "", maySee: () => false };

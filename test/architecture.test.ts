@@ -12,11 +12,11 @@ const allowed: readonly (readonly [file: string, imports: readonly string[]])[] 
   ["src/logql/*", ["src/model.ts", "src/errors.ts"]],
   ["src/store.ts", ["src/model.ts", "src/time.ts", "src/errors.ts", "src/logql/ast.ts"]],
   ["src/{metrics,samples}.ts", ["src/model.ts", "src/time.ts"]],
+  ["src/kubernetes.ts", ["src/model.ts", "type src/store.ts"]],
   [
     "src/tracing/*",
     ["src/model.ts", "src/time.ts", "src/errors.ts", "src/store.ts", "src/logql/{ast,parse,scan}.ts"],
   ],
-  ["src/kubernetes.ts", ["src/model.ts", "type src/store.ts"]],
   ["src/yaml.ts", ["src/errors.ts"]],
   ["src/config.ts", ["src/errors.ts", "src/time.ts", "src/yaml.ts"]],
   ["src/telemetry.ts", ["src/errors.ts", "src/time.ts", "type src/store.ts"]],
@@ -56,11 +56,9 @@ const allowed: readonly (readonly [file: string, imports: readonly string[]])[] 
   [
     "resolvers/*/*",
     [
-      ...[
-        "src/{store,model,time,errors,metrics,samples,kubernetes,telemetry,report}.ts",
-        "src/logql/*",
-        "src/tracing/*",
-      ],
+      "src/{store,model,time,errors,metrics,samples,kubernetes,telemetry,report}.ts",
+      "src/logql/*",
+      "src/tracing/*",
       "resolvers/http.ts",
     ],
   ],

@@ -77,7 +77,9 @@ sites:
     limitations: ["no metadata"],
     problems: [],
   });
-  const { code, out, err } = await check(file, fake({ inspections: { logs, metrics } }));
+  const traces: Inspections["traces"] = async ({ site, index }) =>
+    report({ profile: "otel", newest: ago(60), limitations: [`${site} ${index}: no events`] });
+  const { code, out, err } = await check(file, fake({ inspections: { logs, traces, metrics } }));
   expect(out).toBe(`readout.yaml: valid
 
 Tokens    2, expired: bob
@@ -91,7 +93,9 @@ Site shop, retention 30d
     app    logs-app-*  profile ecs  3 indices  newest line 4 s ago
       limitation: ${limitation}
     nginx  filebeat-*  profile ecs  1 index    no lines
-  traces in elk: not served by this version
+  traces in elk
+    traces-*  profile otel  3 indices  newest span 1 m ago
+      limitation: shop traces-*: no events
   metrics in production
     214 metrics: 120 gauges, 94 counters
     2 more

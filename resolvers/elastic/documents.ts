@@ -33,7 +33,8 @@ export interface Found<Form> {
   readonly document: Value;
   readonly form: Form;
 }
-export type Condition<Form> = (placed: Placed<Form>) => Query;
+/** What the documents of a form have to satisfy, as an upper bound. */
+export type Condition<Form> = (placed: Placed<Form>, source: SpanSource) => Query;
 
 export interface Documents {
   /** @throws {Refused} `not_supported_by_backend` where the source cannot be read exactly */
@@ -100,6 +101,7 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
 
   /** Groups whose queries are equal are asked as one: a pattern of daily indices is one part, not hundreds. */
   function compile<Form extends SpanForm | EventForm>(
+    source: SpanSource,
     { knowledge }: Plan,
     forms: readonly Placed<Form>[],
     condition: Condition<Form>,
@@ -109,7 +111,7 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
     for (const placed of forms) {
       requireReadable(placed);
       const walled = wall === undefined ? [] : [refuseWall(backend, () => compileWhere(wall, placed.group))];
-      const query = every([...walled, isOfForm(placed), condition(placed)]);
+      const query = every([...walled, isOfForm(placed), condition(placed, source)]);
       if (query === none) continue;
       const key = JSON.stringify(query);
       const part = parts.get(key);
@@ -158,7 +160,7 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
     const wall = wallOf(source);
     for (let attempt = 1; ; attempt++) {
       const plan = await planSearch(source, signal);
-      const query = compile(plan, formsOf(plan.layout), condition, wall);
+      const query = compile(source, plan, formsOf(plan.layout), condition, wall);
       const body = { size, track_total_hits: true, query, sort: ["_doc"] };
       const last = attempt === attempts;
       const answer = await search(source, body, options, signal).catch((error: unknown) => {
@@ -215,6 +217,8 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
         got += answer.hits.length;
         if (isStale(plan.knowledge, answer, answer.shards.total)) throw changing(source);
         pending = got < promised ? next(answer, limited) : undefined;
+        // It may fail while the caller is busy; it is met when its turn comes.
+        pending?.catch(() => undefined);
         yield* parsed(source, plan, formsOf, answer.hits);
         if (pending === undefined) break;
         answer = await pending;
@@ -223,7 +227,6 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
         throw new BackendError(backend, "partial", `a scroll gave ${got} of ${promised} documents`);
       }
     } finally {
-      pending?.catch(() => undefined);
       leaving.abort(new Error("no more documents wanted"));
       if (answer.scrollId !== undefined) release(answer.scrollId);
     }

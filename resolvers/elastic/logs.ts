@@ -28,8 +28,11 @@ import {
 } from "./search.ts";
 import { hasUnmapped, parseWhere } from "./where.ts";
 
-/** Hits of one search: large enough to be cheap, small enough not to stall other requests while it is cut. */
-const batch = { least: 100, most: 512, burst: 1_000 } as const;
+/**
+ * Hits of one search: large enough to be cheap, small enough not to stall other requests while it is cut. Twice as many cost
+ * the same, and many large pages at once then hold a third more memory.
+ */
+const batch = { least: 100, most: 256, burst: 1_000 } as const;
 
 /** How far a server lets a search skip, by default. */
 const resultWindow = 10_000;
@@ -69,11 +72,12 @@ export function createLogStore(backend: string, door: Door, catalog: Catalog): L
         // The next search runs while the caller works on this batch, but only if it will surely be wanted.
         const next = page.rest;
         pending = next && reader.wants() ? reader.read(next.from, next.to) : undefined;
+        // It may fail while the caller is busy; it is met when its turn comes.
+        pending?.catch(() => undefined);
         if (page.lines.length > 0) yield page.lines;
         if (next !== undefined) pending ??= reader.read(next.from, next.to);
       }
     } finally {
-      pending?.catch(() => undefined);
       leaving.abort(new Error("no more lines wanted"));
     }
   }
@@ -309,10 +313,12 @@ function createReader(
     const lines: LogLine[] = [];
     hits.forEach((hit, at) => {
       const time = instants[at];
-      // A `date` field rounds a bound to its milliseconds, so the bound itself is held here.
       if (time === undefined) return;
-      if (floorToMilli(time) < floorToMilli(from) || floorToMilli(time) > to) throw strangeTimes(backend);
-      if (time < from || time > to) return;
+      if (time < from || time > to) {
+        // A `date` field rounds a bound to its milliseconds, so the bound itself is held here.
+        if (floorToMilli(time) < floorToMilli(from) || floorToMilli(time) > to) throw strangeTimes(backend);
+        return;
+      }
       const line = readLine(backend, hit, time, source.id, plan.profile);
       // Always, also where the index seems exact by its mapping: a mapping can be newer than its documents.
       if (holds(line)) lines.push(line);
@@ -403,34 +409,35 @@ function sortedInstant(backend: string, hit: Hit, nanos: boolean): Instant {
 }
 
 function readLine(backend: string, hit: Hit, time: Instant, sourceId: string, profile: LogProfile): LogLine {
-  let document = parseDocument(backend, hit, hit.picked, undefined);
-  const first = (names: readonly string[]): string | undefined => {
-    for (const name of names) {
-      let numeric = false;
-      let text = readName(document, name, () => {
-        numeric = true;
-        return "";
-      });
-      if (numeric) {
-        // A number is shown as the document spells it, which its value no longer tells.
-        document = parseDocument(backend, hit, hit.source, spelledNumbers);
-        text = readName(document, name, String);
-      }
-      if (text !== undefined) return text;
-    }
-    return undefined;
-  };
+  const document = parseDocument(backend, hit, hit.picked, undefined);
   return {
     // `_id` is unique in one index only, and a source is a pattern of many.
     id: `${hit.index}/${hit.id}`,
     time,
     source_id: sourceId,
-    severity: severityOf(first(profile.severity)),
-    message: first(profile.message),
-    hostname: first(profile.hostname),
-    group: first(profile.group),
+    severity: severityOf(readField(backend, hit, document, profile.severity)),
+    message: readField(backend, hit, document, profile.message),
+    hostname: readField(backend, hit, document, profile.hostname),
+    group: readField(backend, hit, document, profile.group),
     json: hit.source,
   };
+}
+
+/** The first of the names that the document has. */
+function readField(
+  backend: string,
+  hit: Hit,
+  document: Readonly<Record<string, unknown>>,
+  names: readonly string[],
+): string | undefined {
+  for (const name of names) {
+    const value = readName(document, name);
+    if (typeof value === "string") return value;
+    if (value === undefined) continue;
+    // A number is shown as the document spells it, which its value no longer tells.
+    return String(readName(parseDocument(backend, hit, hit.source, spelledNumbers), name));
+  }
+  return undefined;
 }
 
 type Reviver = (key: string, value: unknown, context: { readonly source?: string }) => unknown;

@@ -311,19 +311,33 @@ function holdsEventAttribute(group: IndexGroup, at: string, { from }: AttributeS
   );
 }
 
+const zeros = Array.from({ length: 17 }, (_, digits) => "0".repeat(digits));
+
 function isRoot({ group, form }: Placed<SpanForm>): Query {
-  const zeros = ["", "0000000000000000"];
-  return every(
-    form.parent.map((name) => {
-      const written = keyword(group, name);
-      const missing = lacks(group, name);
-      return written === undefined
-        ? findField(group, name) === undefined
-          ? missing
-          : all
-        : any([missing, holds(group, name, zeros)]);
-    }),
+  const unnamed = form.parent.map((name): Query => {
+    const field = findField(group, name);
+    if (field !== undefined && keyword(group, name) === undefined) return all;
+    return field === undefined ? lacks(group, name) : any([lacks(group, name), holds(group, name, zeros)]);
+  });
+  return every([...unnamed, not(refersToParent(group, form.parent_reference))]);
+}
+
+/** Documents that surely have a reference to a parent, which takes a nested list of keywords. */
+function refersToParent(group: IndexGroup, rule: SpanForm["parent_reference"]): Query {
+  if (rule === undefined || findField(group, rule.at)?.type !== "nested") return none;
+  const conditions = Object.entries(rule.where).map(
+    ([name, value]) => [`${rule.at}.${name}`, value] as const,
   );
+  const id = `${rule.at}.${rule.span_id}`;
+  if (![id, ...conditions.map(([name]) => name)].every((name) => keyword(group, name)?.name === name)) {
+    return none;
+  }
+  const query = every([
+    ...conditions.map(([name, value]) => ({ term: { [name]: value } })),
+    { exists: { field: id } },
+    not({ terms: { [id]: zeros } }),
+  ]);
+  return { nested: { path: rule.at, query } };
 }
 
 /** Entries that these spans may have called. */

@@ -362,11 +362,13 @@ function isParent(reference: Flat, { parent_reference: rule }: SpanForm): boolea
   );
 }
 
+/** The first reference of the kind that names a span. */
 function referredParent(flat: Flat, form: SpanForm): string | undefined {
   const rule = form.parent_reference;
   if (rule === undefined) return undefined;
-  const found = listAt(flat, rule.at)
-    .map(flatten)
-    .find((reference) => isParent(reference, form));
-  return found && textOf(lookUp(found, rule.span_id));
+  for (const reference of listAt(flat, rule.at).map(flatten)) {
+    const id = isParent(reference, form) ? textOf(lookUp(reference, rule.span_id)) : undefined;
+    if (id !== undefined && !/^0*$/.test(id)) return id;
+  }
+  return undefined;
 }

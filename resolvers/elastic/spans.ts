@@ -81,8 +81,7 @@ export function createSpanReader(documents: Documents): SpanReader {
   async function* scanSite(query: SpanScan, reading: Reading): AsyncGenerator<readonly Span[]> {
     const { range, select, narrow } = query;
     const isInRange = ({ end }: Span): boolean => end >= range.from && end <= range.to;
-    const [{ actionAttribute }] = query.sources;
-    const ending: Condition<SpanForm> = (placed) => {
+    const ending: Condition<SpanForm> = (placed, { actionAttribute }) => {
       const narrowed = narrow === undefined ? [] : [isNarrowed(placed, narrow, actionAttribute)];
       return every([endsWithin(placed, range), ...narrowed]);
     };
@@ -90,7 +89,8 @@ export function createSpanReader(documents: Documents): SpanReader {
       yield* scanExceptions({ condition: ending, accepts: isInRange }, reading);
       return;
     }
-    const condition: Condition<SpanForm> = (placed) => every([ending(placed), isSelected(placed, select)]);
+    const condition: Condition<SpanForm> = (placed, source) =>
+      every([ending(placed, source), isSelected(placed, select)]);
     yield* wholeSpans({ condition, accepts: (span) => isInRange(span) && selects(select, span) }, reading);
   }
 
@@ -122,8 +122,8 @@ export function createSpanReader(documents: Documents): SpanReader {
 
   /** Spans whose own document tells of an exception. */
   async function* exceptional(wanted: Wanted, reading: Reading): AsyncGenerator<readonly Span[]> {
-    const condition: Condition<SpanForm> = (placed) =>
-      every([wanted.condition(placed), isSelected(placed, "exceptions")]);
+    const condition: Condition<SpanForm> = (placed, source) =>
+      every([wanted.condition(placed, source), isSelected(placed, "exceptions")]);
     for await (const batch of wholeSpans({ ...wanted, condition }, reading)) {
       yield* nonEmpty(batch.filter(hasException));
     }
@@ -143,7 +143,8 @@ export function createSpanReader(documents: Documents): SpanReader {
       const named = namedBy(part);
       return wholeSpans(
         {
-          condition: (placed) => every([named.condition(placed), wanted.condition(placed)]),
+          condition: (placed, source) =>
+            every([named.condition(placed, source), wanted.condition(placed, source)]),
           accepts: (span) => named.accepts(span) && wanted.accepts(span),
         },
         reading,
@@ -184,12 +185,12 @@ export function createSpanReader(documents: Documents): SpanReader {
       yield* exceptional(inTrace, reading);
       if (!(await hasLooseEvents(reading))) return;
       const events: Condition<EventForm> = (placed) =>
-        every([isException(placed), holdsId(placed.group, placed.form.trace_id, ids)]);
+        every([isNamed(placed, "exception"), holdsId(placed.group, placed.form.trace_id, ids)]);
       yield* spansOfEvents(events, inTrace, reading);
       return;
     }
     const wanted: Wanted = {
-      condition: (placed) => every([inTrace.condition(placed), isSelected(placed, select)]),
+      condition: (placed, source) => every([inTrace.condition(placed, source), isSelected(placed, select)]),
       accepts: (span) => inTrace.accepts(span) && selects(select, span),
     };
     yield* wholeSpans(wanted, reading);
@@ -199,6 +200,7 @@ export function createSpanReader(documents: Documents): SpanReader {
 
   async function* wholeSpans(wanted: Wanted, reading: Reading): AsyncGenerator<readonly Span[]> {
     const loose = await hasLooseEvents(reading);
+    let held: Span[] = [];
     for await (const batch of bareSpans(wanted, reading)) {
       const fresh = batch.filter((span) => {
         const key = identityOf(span);
@@ -206,8 +208,15 @@ export function createSpanReader(documents: Documents): SpanReader {
         reading.given.add(key);
         return true;
       });
-      if (fresh.length > 0) yield loose ? await withLooseEvents(fresh, reading) : fresh;
+      if (!loose) yield* nonEmpty(fresh);
+      else {
+        held.push(...fresh);
+        if (held.length < idsOfOneSearch) continue;
+        yield await withLooseEvents(held, reading);
+        held = [];
+      }
     }
+    if (held.length > 0) yield await withLooseEvents(held, reading);
   }
 
   async function* bareSpans(

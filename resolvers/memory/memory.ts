@@ -1,19 +1,11 @@
 // The embedded backend: generated data that grow while the program runs. Lines depend on the seed and the time
 // alone, so two instances with one seed and one clock hold the same.
 import * as z from "zod";
-import type {
-  Backend,
-  BackendKind,
-  Match,
-  MetricStore,
-  PartReport,
-  SourceReport,
-  SpanStore,
-} from "../../src/store.ts";
+import type { Backend, BackendKind, Match, PartReport, SourceReport } from "../../src/store.ts";
 import { fromMillis, type Instant, toMillis } from "../../src/time.ts";
 import { clusterMatch, observeCluster } from "./cluster.ts";
 import { generate, indices } from "./generate.ts";
-import { createMemoryKubernetes } from "./kubernetes.ts";
+import { createMemoryKubernetes, type Observation } from "./kubernetes.ts";
 import { createMemoryLogs } from "./logs.ts";
 import { createMeasurements, metricMatches } from "./measurements.ts";
 import { createMemoryMetrics, type MemoryMetrics } from "./metrics.ts";
@@ -74,16 +66,10 @@ export const memory: BackendKind<MemorySettings> = {
       name,
       kind: "memory",
       stores: {
-        logs: {
-          ...logs,
-          lines: (query, signal) => {
-            catchUp();
-            return logs.lines(query, signal);
-          },
-        },
-        traces: spansWhenAsked(spans, catchUp),
-        metrics: metricsWhenAsked(metrics, measure),
+        logs: whenAsked(logs, catchUp),
+        metrics: whenAsked(metrics, measure),
         kubernetes,
+        traces: whenAsked(spans, catchUp),
         reports,
       },
       probe: async () => ({ product: "memory", version: "generated" }),
@@ -105,43 +91,21 @@ export const memory: BackendKind<MemorySettings> = {
           measure();
           return reportMetrics(metrics, match);
         },
-        kubernetes: async (match) => {
-          const wall = Object.entries(clusterMatch).map(([label, value]) => `${label}: ${value}`);
-          const observed = observeCluster(seed, match, toMillis(io.now()));
-          if (observed === undefined) {
-            return {
-              found: [],
-              limitations: [],
-              problems: [`match: the generated cluster stands behind { ${wall.join(", ")} }`],
-            };
-          }
-          const { nodes, pods } = observed;
-          return {
-            found: [`a generated cluster of ${nodes.length} nodes and ${pods.length} pods`],
-            limitations: [],
-            problems: [],
-          };
-        },
+        kubernetes: async (match) => describeCluster(observeCluster(seed, match, toMillis(io.now()))),
       },
       close: async () => clearInterval(timer),
     };
   },
 };
 
-/** A store whose samples are made up to now before each question. */
-function metricsWhenAsked(metrics: MetricStore, measure: () => void): MetricStore {
-  const after =
-    <A extends readonly unknown[], R>(ask: (...asked: A) => R) =>
-    (...asked: A): R => {
-      measure();
-      return ask(...asked);
-    };
-  return {
-    names: after(metrics.names),
-    type: after(metrics.type),
-    tagKeys: after(metrics.tagKeys),
-    series: after(metrics.series),
-  };
+/** A store whose data are made up to now whenever it is used. */
+function whenAsked<Store extends object>(store: Store, catchUp: () => void): Store {
+  return new Proxy(store, {
+    get: (target, key, self) => {
+      catchUp();
+      return Reflect.get(target, key, self);
+    },
+  });
 }
 
 function reportMetrics(metrics: MemoryMetrics, match: Match): PartReport {
@@ -154,26 +118,15 @@ function reportMetrics(metrics: MemoryMetrics, match: Match): PartReport {
   return { found: [`generated: ${found.join(", ")}`], limitations: [], problems: [] };
 }
 
-/** A store whose data are made up to now before each question. */
-function spansWhenAsked(spans: MemorySpans, catchUp: () => void): SpanStore {
-  const after =
-    <A extends readonly unknown[], R>(ask: (...asked: A) => R) =>
-    (...asked: A): R => {
-      catchUp();
-      return ask(...asked);
-    };
-  return {
-    scan: after(spans.scan),
-    find: after(spans.find),
-    summaries: after(spans.summaries),
-    locate: after(spans.locate),
-    actions: after(spans.actions),
-    siteEdges: after(spans.siteEdges),
-    actionEdges: after(spans.actionEdges),
-    slowEvents: after(spans.slowEvents),
-    slowEventActions: after(spans.slowEventActions),
-    revisionStats: after(spans.revisionStats),
-  };
+function describeCluster(observed: Observation | undefined): PartReport {
+  if (observed !== undefined) {
+    const { nodes, pods } = observed;
+    const found = [`a generated cluster of ${nodes.length} nodes and ${pods.length} pods`];
+    return { found, limitations: [], problems: [] };
+  }
+  const wall = Object.entries(clusterMatch).map(([label, value]) => `${label}: ${value}`);
+  const problems = [`match: the generated cluster stands behind { ${wall.join(", ")} }`];
+  return { found: [], limitations: [], problems };
 }
 
 function report(

@@ -3,11 +3,12 @@
 // looked at by both.
 import type { Config, SiteConfig } from "../config.ts";
 import { printIndex } from "../intake.ts";
+import { spanSourceOf } from "../sites.ts";
 import type { Backend, Match, PartReport, SourceReport } from "../store.ts";
 import { type Instant, now } from "../time.ts";
 
 /** The parts that a store serves. */
-export const parts = ["logs", "metrics", "kubernetes", "frontend"] as const;
+export const parts = ["logs", "traces", "metrics", "kubernetes", "frontend"] as const;
 export type Part = (typeof parts)[number];
 
 export interface Question {
@@ -33,6 +34,7 @@ export interface Report {
 export function questionsFor(backend: Backend, config: Config): readonly Question[] {
   return Object.entries(config.sites).flatMap(([site, entry]) => [
     ...logQuestions(backend, site, entry),
+    ...spanQuestions(backend, site, entry),
     ...matchQuestions("metrics", backend, site, entry),
     ...matchQuestions("kubernetes", backend, site, entry),
     ...reportQuestions(backend, site, entry),
@@ -52,6 +54,25 @@ function logQuestions(
     title: [id, entry.index],
     ask: async (signal) => reportSource(await inspect({ id, ...entry }, signal), entry.index, "line"),
   }));
+}
+
+function spanQuestions(
+  { name, inspections: { traces: inspect } }: Backend,
+  site: string,
+  { traces }: SiteConfig,
+): readonly Question[] {
+  if (traces?.backend !== name || inspect === undefined) return [];
+  return [
+    {
+      site,
+      part: "traces",
+      path: `sites.${site}.traces`,
+      title: [traces.index],
+      ask: async (signal) => {
+        return reportSource(await inspect(spanSourceOf(site, traces), signal), traces.index, "span");
+      },
+    },
+  ];
 }
 
 /** `what` lies in the index, in the singular. */

@@ -12,9 +12,7 @@ import { optional, parseRequest, type RequestTime, time, word } from "./request.
 /** An empty text filters as little as an absent one. */
 const name = optional(z.string()).transform((text) => (text === "" ? undefined : text));
 const names = optional(z.array(z.string())).transform((list) => list ?? []);
-const state = optional(z.literal("").or(word(...podPhases))).transform((text) =>
-  text === "" ? undefined : text,
-);
+const state = z.preprocess((value) => (value === "" ? undefined : value), optional(word(...podPhases)));
 
 const scope = { site_id: z.string(), from: time, to: time };
 type Range = { readonly from: RequestTime; readonly to: RequestTime };
@@ -89,6 +87,10 @@ async function* answer<Row extends { readonly timestamp: Millis }>(
   }
   const snapshots = snapshotsOf(request);
   if (snapshots === undefined) return;
+  if (snapshots.count > mostSnapshots) {
+    const message = `The range has more than ${mostSnapshots} snapshots; narrow it`;
+    throw new Refused("result_too_large", message, { limit: mostSnapshots, wanted: snapshots.count });
+  }
   yield* print(read(part.store, { match: part.match, snapshots, rowLimit: limits.rows }));
 }
 
@@ -101,6 +103,9 @@ const intervals: readonly (readonly [length: Millis, interval: Millis])[] = [
   [24 * hour, 10 * minute],
   [48 * hour, 15 * minute],
 ];
+
+/** A century of hours: over this, not even counting rows is begun. */
+const mostSnapshots = 1_000_000;
 
 /** The multiples of the interval within the range; undefined when it holds none, as `12:00:10` to `12:00:50` does. */
 export function snapshotsOf({ from, to }: Range): Buckets | undefined {

@@ -214,7 +214,9 @@ describe("timeseries", () => {
     expect((await post("timeseries", body([selector()], { to }))).body.resolution).toBe("DAILY");
   });
 
-  test("a thousand selectors are answered, each series once, few at a time", async () => {
+  test("a thousand selectors are answered, each series once, few at a time", {
+    timeout: 60_000,
+  }, async () => {
     let running = 0;
     let most = 0;
     const slow: MetricStore = {
@@ -505,7 +507,7 @@ describe("names, type and tags", () => {
   );
 });
 
-test("a large answer streams, and is the same on a connection", async () => {
+test("a large answer streams, and is the same on a connection", { timeout: 60_000 }, async () => {
   const many = createMemoryMetrics("memory");
   for (let host = 0; host < 40; host += 1) {
     const append = many.append("load", "gauge", "value", { host: `h${host}` });
@@ -530,7 +532,8 @@ test("a large answer streams, and is the same on a connection", async () => {
   }
 });
 
-describe("queries of real dashboards, on the generated sites", () => {
+// The first of them has hours of samples made.
+describe("queries of real dashboards, on the generated sites", { timeout: 60_000 }, () => {
   const backend = memory.create("memory", memory.parseConfig({}), {
     now: () => fromMillis(base + hour),
     log: () => {},
@@ -711,7 +714,9 @@ describe("queries of real dashboards, on the generated sites", () => {
   });
 });
 
-test("the same seed and time give the same samples, however often somebody asks", async () => {
+test("the same seed and time give the same samples, however often somebody asks", {
+  timeout: 60_000,
+}, async () => {
   const read = async (times: readonly number[]) => {
     let now = base;
     const io = {

@@ -22,7 +22,7 @@ import { type Intake, keepAnswers } from "./intake.ts";
 import type { Endpoint, Rows } from "./operations/operation.ts";
 import { createRouter, type Route } from "./operations/router.ts";
 import { abandon, ClientGone, readHead, startWork, type Work } from "./operations/work.ts";
-import type { Sites } from "./sites.ts";
+import { createViews, type Sites } from "./sites.ts";
 import type { Telemetry } from "./telemetry.ts";
 import type { Instant, Millis } from "./time.ts";
 import type { Visuals } from "./visual.ts";
@@ -377,14 +377,8 @@ interface Epoch extends Served {
 }
 
 function beginEpoch({ authenticate, sites, limits }: Served): Epoch {
-  // A principal is the same object from request to request.
-  const visible = new WeakMap<Principal, Sites>();
-  const visibleTo = (principal: Principal): Sites => {
-    const known = visible.get(principal) ?? new Map([...sites].filter(([id]) => principal.maySee(id)));
-    visible.set(principal, known);
-    return known;
-  };
-  return { authenticate, sites, visibleTo, limits, running: 0, over: Promise.withResolvers() };
+  const over = Promise.withResolvers<void>();
+  return { authenticate, sites, limits, running: 0, over, visibleTo: createViews(sites) };
 }
 
 const nobody: Principal = { user: "", maySee: () => false };

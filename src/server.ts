@@ -9,18 +9,12 @@ import type { GraphQLSchema } from "graphql";
 import type { Plugin } from "graphql-yoga";
 import { type Authenticate, type Principal, readToken } from "./auth.ts";
 import type { Address, Limits } from "./config.ts";
-import {
-  BackendError,
-  failures,
-  NotFound,
-  TooLarge,
-  TooMany,
-  Unauthorized,
-  Unprocessable,
-} from "./errors.ts";
+import { NotFound, Unprocessable } from "./errors.ts";
+import { createConductor, overloaded } from "./operations/conduct.ts";
+import { describeFailure, isClients } from "./operations/failure.ts";
 import type { Endpoint, Rows } from "./operations/operation.ts";
 import { createRouter, type Route } from "./operations/router.ts";
-import { abandon, ClientGone, readHead, startWork, type Work } from "./operations/work.ts";
+import { abandon, ClientGone, readHead, type Work } from "./operations/work.ts";
 import type { Sites } from "./sites.ts";
 import type { Telemetry } from "./telemetry.ts";
 import type { Instant, Millis } from "./time.ts";
@@ -88,8 +82,8 @@ const bodyLimitBytes = 1_048_576;
 export function createServer(options: ServerOptions): Server {
   const { operations, authenticate, sites, limits, telemetry, now, backends } = options;
   const findRoute = createRouter(operations);
+  const conductor = createConductor({ sites, limits, now });
   let draining = false;
-  let running = 0;
   let streams = 0;
   let schema: GraphQLSchema | Promise<GraphQLSchema> | undefined;
 
@@ -115,7 +109,7 @@ export function createServer(options: ServerOptions): Server {
       throw new NotFound();
     } catch (error) {
       const answered = respond(error);
-      finish(answered.status, error instanceof ClientGone, isOurs(error) ? undefined : error);
+      finish(answered.status, error instanceof ClientGone, isClients(error) ? undefined : error);
       return answered;
     }
   }
@@ -148,21 +142,11 @@ export function createServer(options: ServerOptions): Server {
     const principal =
       endpoint.access === "public" ? nobody : authenticate(readToken(exchange.headers, exchange.search));
     trail.user = principal.user;
-    if (running >= limits.requests) throw overloaded(`${running} requests are under way`);
-    running += 1;
-    const work = startWork(exchange.gone, limits.deadline);
-    const end = () => {
-      work.end();
-      running -= 1;
-    };
+    const work = conductor.admit(exchange.gone);
     let streaming = false;
     try {
       const raw = endpoint.method === "GET" ? parameters : await work.wait(readJson(exchange));
-      const prepared = endpoint.prepare(raw);
-      for (const site of prepared.sites) {
-        if (!principal.maySee(site) || !sites.has(site)) throw new NotFound();
-      }
-      const result = prepared.run({ user: principal.user, sites, limits, now, signal: work.signal });
+      const result = conductor.start(endpoint, raw, principal, work);
       const complete = (body: string): Answer => {
         finish(200, false);
         return { status: 200, headers: jsonType, body };
@@ -181,12 +165,12 @@ export function createServer(options: ServerOptions): Server {
       return {
         status: 200,
         headers: jsonType,
-        body: chunksOf(stream(head.texts, rows, work, finish, end), work.signal),
+        body: chunksOf(stream(head.texts, rows, work, finish), work.signal),
       };
     } catch (error) {
       throw work.signal.aborted ? work.signal.reason : error;
     } finally {
-      if (!streaming) end();
+      if (!streaming) work.end();
     }
   }
 
@@ -195,7 +179,6 @@ export function createServer(options: ServerOptions): Server {
     rows: AsyncIterator<Rows>,
     work: Work,
     finish: (status: number, cut: boolean, error?: unknown) => void,
-    end: () => void,
   ): AsyncGenerator<string, void, void> {
     let complete = false;
     let failure: unknown;
@@ -221,8 +204,8 @@ export function createServer(options: ServerOptions): Server {
       streams -= 1;
       telemetry.streams.closed();
       if (!complete) abandon(rows);
-      end();
-      finish(200, !complete, isOurs(failure) ? undefined : failure);
+      work.end();
+      finish(200, !complete, isClients(failure) ? undefined : failure);
     }
   }
 
@@ -336,10 +319,6 @@ export function createServer(options: ServerOptions): Server {
 
 const nobody: Principal = { user: "", maySee: () => false };
 
-function overloaded(reason: string): BackendError {
-  return new BackendError("readout", "overloaded", reason);
-}
-
 // ---- Requests -----------------------------------------------------------------------------------------------
 
 interface NodeContext {
@@ -427,43 +406,9 @@ async function readJson(exchange: Exchange): Promise<unknown> {
 
 // ---- Answers ------------------------------------------------------------------------------------------------
 
-/** The one place where a failure becomes a status and a body. */
-export function respond(error: unknown): Answer {
-  const reply = (status: number, body: unknown, headers: Readonly<Record<string, string>> = {}): Answer => ({
-    status,
-    headers: { ...jsonType, ...headers },
-    body: JSON.stringify(body),
-  });
-  if (error instanceof Unauthorized)
-    return reply(401, { error: "Unauthorized" }, { "WWW-Authenticate": "Bearer" });
-  if (error instanceof NotFound) return reply(404, { error: "Not found" });
-  if (error instanceof Unprocessable) {
-    return reply(422, { error: error.slug, message: error.message, details: error.details });
-  }
-  if (error instanceof TooLarge) return reply(413, { error: "Payload too large" });
-  if (error instanceof TooMany) {
-    return reply(429, { error: "Too many requests" }, { "Retry-After": String(error.retryAfterSeconds) });
-  }
-  if (error instanceof BackendError) {
-    return reply(
-      500,
-      { error: failures[error.failure] },
-      error.failure === "overloaded" ? { "Retry-After": "1" } : {},
-    );
-  }
-  return reply(500, { error: "Internal server error" });
-}
-
-/** Whether a failure is the client's affair, and therefore no error in the log. */
-function isOurs(error: unknown): boolean {
-  return (
-    error instanceof Unauthorized ||
-    error instanceof NotFound ||
-    error instanceof Unprocessable ||
-    error instanceof TooMany ||
-    error instanceof TooLarge ||
-    error instanceof ClientGone
-  );
+function respond(error: unknown): Answer {
+  const { status, headers, body } = describeFailure(error);
+  return { status, headers: { ...jsonType, ...headers }, body: JSON.stringify(body) };
 }
 
 /** Completed answers go out in one write. Resolves when the answer is handed over or broken off. */

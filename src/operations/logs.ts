@@ -20,26 +20,95 @@ import {
   type TimeRange,
   toMillis,
 } from "../time.ts";
+import { logLine } from "./log-rows.ts";
 import type { Context, Operation, Rows } from "./operation.ts";
-import { integer, invalidRequest, optional, parseRequest, type RequestTime, time, word } from "./request.ts";
+import {
+  from,
+  integer,
+  invalidRequest,
+  optional,
+  type RequestTime,
+  siteId,
+  time,
+  to,
+  word,
+} from "./request.ts";
+
+const pagination = z
+  .object({
+    per_page: integer(1, 10_000).meta({
+      description:
+        "Lines of a page. A page is longer only to end between two milliseconds, and shorter only at the end.",
+      examples: [100],
+    }),
+    order: word("ASC", "DESC").meta({
+      id: "Order",
+      description: "Oldest or newest first.",
+      examples: ["DESC"],
+    }),
+    cursor: optional(
+      z
+        .object({
+          time: optional(
+            time.meta({
+              description: "The `timestamp` of the last line received; its whole millisecond is excluded.",
+              examples: ["2026-01-31T12:00:00.123Z"],
+            }),
+          ),
+        })
+        .meta({ id: "LogCursor", description: "Where the previous page ended." }),
+    ).meta({ description: "Absent, null or without a time on the first page." }),
+  })
+  .meta({ id: "LogPagination", description: "Which page of a log search." });
 
 const body = z
   .object({
-    site_id: z.string(),
-    source_ids: z.array(z.string()).min(1),
-    query: z.string(),
-    use_expressions: optional(z.boolean()),
-    from: optional(time),
-    to: optional(time),
-    pagination: z.object({
-      per_page: integer(1, 10_000),
-      order: word("ASC", "DESC"),
-      cursor: optional(z.object({ time: optional(time) })),
+    site_id: siteId,
+    source_ids: z
+      .array(z.string())
+      .min(1)
+      .meta({
+        description: "The log sources to search; duplicates are ignored.",
+        examples: [["app", "nginx"]],
+      }),
+    query: z.string().meta({
+      description: "A filter in the log query language; empty for all lines.",
+      examples: ["severity=error OR (severity=warn AND message:timeout)"],
     }),
+    use_expressions: optional(z.boolean()).meta({
+      description:
+        "When true, legacy syntax is refused; when false or absent, bracket lists, an `attributes.` prefix and type suffixes are understood as well.",
+      examples: [true],
+    }),
+    from: optional(from).meta({
+      description: "Range start, inclusive. The default is the site's retention bound.",
+    }),
+    to: optional(to).meta({ description: "Range end, inclusive. The default is now." }),
+    pagination: pagination.meta({ description: "The size, the order and the position of the page." }),
   })
   .check(({ value: { from, to }, issues }) => {
     if (from === undefined || to === undefined || from.instant <= inclusiveEnd(to.text, to.instant)) return;
     issues.push({ code: "custom", path: ["from"], message: "is later than to", input: from.text });
+  })
+  .meta({
+    examples: [
+      {
+        site_id: "demo-shop",
+        source_ids: ["app", "nginx"],
+        query: "severity=error OR (severity=warn AND message:timeout)",
+        use_expressions: true,
+        pagination: { per_page: 100, order: "DESC", cursor: { time: null } },
+      },
+      {
+        site_id: "demo-shop",
+        source_ids: ["nginx"],
+        query: "http.response.status_code>=500",
+        use_expressions: true,
+        from: "2026-01-31T12:00:00Z",
+        to: "2026-01-31T13:00:00Z",
+        pagination: { per_page: 10, order: "ASC" },
+      },
+    ],
   });
 export type LinesRequest = z.output<typeof body>;
 
@@ -48,7 +117,11 @@ export const lines: Operation<LinesRequest, never> = {
   method: "POST",
   path: "/api/v2/logs/lines",
   access: "token",
-  parse: (raw) => parseRequest(body, raw),
+  summary: "A page of log lines",
+  description:
+    "The lines of one site's log sources that match a query, by time, then source, then id. To get the next page, send the `timestamp` of the last line as `pagination.cursor.time`; a page with fewer lines than `per_page` is the last.",
+  request: body,
+  answer: z.array(logLine),
   sites: (request) => [request.site_id],
   run,
 };

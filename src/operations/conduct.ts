@@ -1,0 +1,129 @@
+// The one way into an operation, by whatever protocol it was asked for: a place among the requests under way, a
+// deadline, and the sites that it names, each authorised before anything runs.
+import type { Principal } from "../auth.ts";
+import type { Limits } from "../config.ts";
+import { BackendError, NotFound, Refused } from "../errors.ts";
+import type { Sites } from "../sites.ts";
+import type { Instant } from "../time.ts";
+import type { Endpoint, Rows } from "./operation.ts";
+import { abandon, startWork, type Work } from "./work.ts";
+
+export interface Conductor {
+  /**
+   * Takes a place, which `end` of the answer gives back.
+   * @throws {BackendError} `overloaded` when all are taken
+   */
+  readonly admit: (gone: AbortSignal) => Work;
+  /**
+   * One JSON value, or rows in batches.
+   * @throws {Unprocessable} the request @throws {NotFound} a site that does not exist or may not be seen
+   */
+  readonly start: (
+    endpoint: Endpoint,
+    raw: unknown,
+    principal: Principal,
+    work: Work,
+  ) => Promise<unknown> | AsyncIterable<Rows>;
+  /** The same, from its admission to the whole answer, for callers that cannot stream. Errors as the two above. */
+  readonly complete: (
+    endpoint: Endpoint,
+    raw: unknown,
+    principal: Principal,
+    budget: RowBudget,
+    gone: AbortSignal,
+  ) => Promise<unknown>;
+}
+
+/** How many rows may still be collected for one request, over all of its operations. */
+export interface RowBudget {
+  readonly limit: number;
+  left: number;
+}
+
+export interface ConductorOptions {
+  readonly sites: Sites;
+  readonly limits: Limits;
+  readonly now: () => Instant;
+}
+
+export function createConductor({ sites, limits, now }: ConductorOptions): Conductor {
+  let running = 0;
+
+  const admit: Conductor["admit"] = (gone) => {
+    if (running >= limits.requests) throw overloaded(`${running} requests are under way`);
+    running += 1;
+    const work = startWork(gone, limits.deadline);
+    const end = () => {
+      work.end();
+      running -= 1;
+    };
+    return { ...work, end };
+  };
+
+  const start: Conductor["start"] = (endpoint, raw, principal, work) => {
+    const prepared = endpoint.prepare(raw);
+    for (const site of prepared.sites) {
+      if (!principal.maySee(site) || !sites.has(site)) throw new NotFound();
+    }
+    return prepared.run({ user: principal.user, sites, limits, now, signal: work.signal });
+  };
+
+  const complete: Conductor["complete"] = async (endpoint, raw, principal, budget, gone) => {
+    const work = admit(gone);
+    try {
+      const result = start(endpoint, raw, principal, work);
+      if (!(Symbol.asyncIterator in result)) return await work.wait(result);
+      return await collect(result[Symbol.asyncIterator](), work, budget);
+    } catch (error) {
+      throw work.signal.aborted ? work.signal.reason : error;
+    } finally {
+      work.end();
+    }
+  };
+
+  return { admit, start, complete };
+}
+
+async function collect(rows: AsyncIterator<Rows>, work: Work, budget: RowBudget): Promise<unknown[]> {
+  const all: unknown[] = [];
+  try {
+    for (;;) {
+      const next = await work.wait(rows.next());
+      if (next.done === true) return all;
+      budget.left -= next.value.count;
+      if (budget.left < 0) {
+        const message = `The answer holds more than ${budget.limit} rows; narrow it, or ask for it over REST`;
+        throw new Refused("result_too_large", message, { limit: budget.limit });
+      }
+      for (const row of readRows(next.value.text)) all.push(row);
+    }
+  } catch (error) {
+    abandon(rows);
+    throw error;
+  }
+}
+
+// A number of 16 digits or more may not survive as a double. Most answers hold none, and are read the fast way.
+const longNumber = /[[:,]\s*-?[\d.]{16}/;
+
+/** Numbers that a double cannot hold keep their spelling: they are printed again as they came. */
+function readRows(text: string): unknown[] {
+  const json = `[${text}]`;
+  return longNumber.test(text) ? JSON.parse(json, keepNumber) : JSON.parse(json);
+}
+
+declare global {
+  interface JSON {
+    /** Since V8 11.4; TypeScript's library does not know it yet. */
+    rawJSON(text: string): unknown;
+  }
+}
+
+function keepNumber(_: string, value: unknown, { source }: { source?: string } = {}): unknown {
+  if (typeof value !== "number" || source === undefined || String(value) === source) return value;
+  return JSON.rawJSON(source);
+}
+
+export function overloaded(reason: string): BackendError {
+  return new BackendError("readout", "overloaded", reason);
+}

@@ -5,16 +5,17 @@
 import { randomUUID } from "node:crypto";
 import { createServer as createHttpServer, type IncomingMessage, type ServerResponse } from "node:http";
 import { setImmediate as nextTurn } from "node:timers/promises";
-import type { GraphQLSchema } from "graphql";
 import type { Plugin } from "graphql-yoga";
 import { type Authenticate, type Principal, readToken } from "./auth.ts";
 import type { Address, Limits } from "./config.ts";
 import { NotFound, Unprocessable } from "./errors.ts";
+import type { Unified } from "./mesh.ts";
 import { createConductor, overloaded } from "./operations/conduct.ts";
 import { describeFailure, isClients } from "./operations/failure.ts";
 import type { Endpoint, Rows } from "./operations/operation.ts";
 import { createRouter, type Route } from "./operations/router.ts";
-import { abandon, ClientGone, readHead, type Work } from "./operations/work.ts";
+import { abandon, ClientGone, readHead, startWork, type Work } from "./operations/work.ts";
+import type { Session } from "./session.ts";
 import type { Sites } from "./sites.ts";
 import type { Telemetry } from "./telemetry.ts";
 import type { Instant, Millis } from "./time.ts";
@@ -29,7 +30,7 @@ export interface ServerOptions {
   /** One line of text for each backend, for `/readyz`. */
   readonly backends?: () => readonly string[];
   /** Asked for at the first GraphQL request, so that REST does not wait for it. */
-  readonly schema: () => GraphQLSchema | Promise<GraphQLSchema>;
+  readonly graphql: () => Promise<Unified>;
 }
 
 export interface Server {
@@ -85,10 +86,9 @@ export function createServer(options: ServerOptions): Server {
   const conductor = createConductor({ sites, limits, now });
   let draining = false;
   let streams = 0;
-  let schema: GraphQLSchema | Promise<GraphQLSchema> | undefined;
 
   /** Never throws. */
-  async function answer(exchange: Exchange): Promise<Answer | "graphql"> {
+  async function answer(exchange: Exchange): Promise<Answer | { readonly principal: Principal }> {
     const started = performance.now();
     const trail: Trail = { operation: "none", user: undefined };
     const finish = (status: number, cut: boolean, error?: unknown) => {
@@ -100,8 +100,7 @@ export function createServer(options: ServerOptions): Server {
       if (route !== undefined) return await operate(exchange, route, trail, finish);
       if (exchange.path === "/graphql" && (exchange.method === "GET" || exchange.method === "POST")) {
         trail.operation = "graphql";
-        authenticate(readToken(exchange.headers, exchange.search));
-        return "graphql";
+        return { principal: authenticate(readToken(exchange.headers, exchange.search)) };
       }
       const own =
         exchange.method === "GET" || exchange.method === "HEAD" ? await ownPage(exchange.path) : undefined;
@@ -209,20 +208,30 @@ export function createServer(options: ServerOptions): Server {
     }
   }
 
-  const ids = new WeakMap<object, { id: string; started: number }>();
+  /** A GraphQL request under way, by the context that Yoga hands around with it. */
+  interface Asked {
+    readonly exchange: Exchange;
+    readonly principal: Principal;
+    readonly work: Work;
+    readonly started: number;
+  }
+  const asked = new WeakMap<object, Asked>();
+
   const rest: Plugin<object, NodeContext> = {
     async onRequest({ request, serverContext, fetchAPI, endResponse, setRequest }) {
       const { req, res } = serverContext;
       const exchange = exchangeOf(req !== undefined && res !== undefined ? { req, res } : request);
       const answered = await answer(exchange);
-      if (answered === "graphql") {
-        ids.set(serverContext, { id: exchange.id, started: performance.now() });
+      if ("principal" in answered) {
+        const { principal } = answered;
+        const work = startWork(exchange.gone, limits.deadline);
+        asked.set(serverContext, { exchange, principal, work, started: performance.now() });
+        serverContext.readout = openSession?.(exchange, principal, work.signal);
         if (exchange.method !== "POST") return;
         try {
           const { method, headers, signal } = request;
-          setRequest(
-            new fetchAPI.Request(request.url, { method, headers, signal, body: await readText(exchange) }),
-          );
+          const body = await work.wait(readText(exchange));
+          setRequest(new fetchAPI.Request(request.url, { method, headers, signal, body }));
         } catch (error) {
           endResponse(toResponse(respond(error), exchange, fetchAPI));
         }
@@ -237,54 +246,85 @@ export function createServer(options: ServerOptions): Server {
       endResponse(new fetchAPI.Response(null));
     },
     onResponse({ response, serverContext }) {
-      const known = ids.get(serverContext);
+      const known = asked.get(serverContext);
       if (known === undefined) return;
-      response.headers.set("X-Request-Id", known.id);
-      const duration = performance.now() - known.started;
+      const { exchange, principal, work, started } = known;
+      const cut = exchange.gone.aborted;
+      work.end();
+      response.headers.set("X-Request-Id", exchange.id);
+      const duration = performance.now() - started;
+      const { id } = exchange;
       const { status } = response;
-      telemetry.finished({
-        id: known.id,
-        operation: "graphql",
-        status,
-        cut: false,
-        duration,
-        user: undefined,
-      });
+      telemetry.finished({ id, operation: "graphql", status, cut, duration, user: principal.user });
     },
   };
 
-  async function loadYoga() {
-    const { createYoga } = await import("graphql-yoga");
-    return createYoga<NodeContext>({
-      schema: () => (schema ??= options.schema()),
+  let openSession: ((exchange: Exchange, principal: Principal, gone: AbortSignal) => Session) | undefined;
+
+  async function loadGateway() {
+    const [{ createGateway, createSession }, unified] = await Promise.all([
+      import("./gateway.ts"),
+      options.graphql(),
+    ]);
+    openSession = ({ id }, principal, gone) =>
+      createSession({
+        conductor,
+        operations,
+        sites,
+        limits,
+        principal,
+        gone,
+        failed: (operation, err) =>
+          telemetry.log({ level: "error", message: "request failed", request: id, operation, err }),
+      });
+    return createGateway<NodeContext>({
+      unified,
       plugins: [rest],
-      graphiql: false,
-      landingPage: false,
-      cors: false,
-      // Yoga would answer every URL that ends in `/health` before our routes are asked; none ends in this.
-      healthCheckEndpoint: "\n",
-      logging: {
-        debug: () => {},
-        info: () => {},
-        warn: (...told) => telemetry.log({ level: "warn", message: told.join(" ") }),
-        error: (...told) => telemetry.log({ level: "error", message: told.join(" ") }),
-      },
+      warn: (told, err) => telemetry.log({ level: "warn", message: told, err }),
     });
   }
-  let loading: ReturnType<typeof loadYoga> | undefined;
-  const yoga = () => (loading ??= loadYoga());
+  type Gateway = Awaited<ReturnType<typeof loadGateway>>;
+  let gateway: Gateway | undefined;
+  let loading: Promise<Gateway> | undefined;
+
+  /** Undefined when the schema cannot be loaded; the next request tries again, since a source may be back by then. */
+  async function findGateway(): Promise<Gateway | undefined> {
+    try {
+      gateway ??= await (loading ??= loadGateway());
+    } catch (error) {
+      telemetry.log({ level: "error", message: "GraphQL cannot be served", err: error });
+    } finally {
+      loading = undefined;
+    }
+    return gateway;
+  }
 
   async function listen(req: IncomingMessage, res: ServerResponse): Promise<void> {
     // Yoga builds a URL of these two before any of our code runs, and would answer a bad one with a stack trace.
     if (!URL.canParse(`http://${req.headers.host}`)) req.headers.host = "localhost";
     const target = req.url?.replace(/^https?:\/\/[^/?#]*/i, "") ?? "";
     req.url = target.startsWith("/") ? target : `/${target}`;
-    if (loading === undefined) {
+    let host = gateway;
+    if (host === undefined) {
       const exchange = exchangeOf({ req, res });
       const answered = await answer(exchange);
-      if (answered !== "graphql") return write(answered, exchange, res, draining);
+      if (!("principal" in answered)) return write(answered, exchange, res, draining);
+      host = await findGateway();
+      if (host === undefined) return write(unavailable, exchange, res, draining);
     }
-    await (await yoga())(req, res);
+    await host(req, res);
+  }
+
+  async function fetch(url: string, init: RequestInit = {}): Promise<Response> {
+    let host = gateway;
+    if (host === undefined) {
+      const exchange = exchangeOf(new Request(url, init));
+      const answered = await answer(exchange);
+      if (!("principal" in answered)) return toResponse(answered, exchange, globalThis);
+      host = await findGateway();
+      if (host === undefined) return toResponse(unavailable, exchange, globalThis);
+    }
+    return host.fetch(url, init);
   }
 
   const http = createHttpServer({ keepAliveTimeout: 65_000, requestTimeout: 60_000 }, (request, response) => {
@@ -295,7 +335,7 @@ export function createServer(options: ServerOptions): Server {
   });
 
   return {
-    fetch: async (url, init) => (await yoga()).fetch(url, init ?? {}),
+    fetch,
     listen: ({ host, port }) =>
       new Promise((resolve, reject) => {
         http.once("error", reject);
@@ -317,16 +357,32 @@ export function createServer(options: ServerOptions): Server {
   };
 }
 
+const unavailable: Answer = {
+  status: 500,
+  headers: jsonType,
+  body: JSON.stringify({
+    errors: [
+      {
+        message: "GraphQL is not available: its schema could not be loaded. /readyz and the log say why",
+        extensions: { status: 500 },
+      },
+    ],
+  }),
+};
+
 const nobody: Principal = { user: "", maySee: () => false };
 
 // ---- Requests -----------------------------------------------------------------------------------------------
 
-interface NodeContext {
-  readonly req?: IncomingMessage;
-  readonly res?: ServerResponse;
+interface Connection {
+  readonly req: IncomingMessage;
+  readonly res: ServerResponse;
+}
+interface NodeContext extends Partial<Connection> {
+  readout?: Session | undefined;
 }
 
-function exchangeOf(source: Request | Required<NodeContext>): Exchange {
+function exchangeOf(source: Request | Connection): Exchange {
   if (!("req" in source)) {
     const { headers, method, body, signal } = source;
     const url = source.url.replace(/^[a-z]+:\/\/[^/?#]*/i, "");

@@ -1,9 +1,13 @@
 // `readout serve`: from a configuration to a server that answers, and back. A source that is down does not stop the
 // start, because one dead backend must take no instance out; a wall between tenants that does not hold does.
+import { relative } from "node:path";
+import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { createAuthenticator } from "../auth.ts";
 import { type Config, failureCode, parseConfig, resolveBeside } from "../config.ts";
 import { ConfigError } from "../errors.ts";
+import type { Unified } from "../mesh.ts";
+import { parseMeshrc } from "../meshrc.ts";
 import { operations } from "../operations/index.ts";
 import { createServer } from "../server.ts";
 import { connectSites } from "../sites.ts";
@@ -69,16 +73,19 @@ export async function serve(config: Config, shell: Shell, serving: Serving): Pro
   const backends = connectBackends(config, shell, serving.file, telemetry);
   if (backends === undefined) return exitCodes.failed;
   const states = new Map([...backends.keys()].map((name) => [name, "not asked yet"]));
+  const graphql = prepareGraphql(config, shell, telemetry);
   const server = createServer({
     operations,
-    // Loaded when it is first asked for: REST answers without GraphQL.
-    schema: async () => (await import("../graphql.ts")).schema,
+    graphql: graphql.load,
     authenticate: createAuthenticator(config.tokens, () => shell.now()),
     sites: connectSites(config, backends),
     limits: config.limits,
     telemetry,
     now: () => shell.now(),
-    backends: () => [...states].map(([name, state]) => `${name}: ${state}`),
+    backends: () => [
+      ...[...states].map(([name, state]) => `${name}: ${state}`),
+      `graphql: ${graphql.state()}`,
+    ],
   });
   const end = new AbortController();
   const signal = AbortSignal.any([shell.signal, end.signal]);
@@ -107,6 +114,42 @@ export async function serve(config: Config, shell: Shell, serving: Serving): Pro
   await Promise.all(watching);
   await closeAll(backends);
   return code;
+}
+
+/** What /graphql serves where the configuration names no other file. */
+const ownMeshrc = relative("", fileURLToPath(new URL("../../.meshrc.yaml", import.meta.url)));
+
+/** Loads the schema when it is first asked for, because REST answers without it; a wrong file is told at once. */
+function prepareGraphql({ mesh: file = ownMeshrc }: Config, shell: Shell, telemetry: Telemetry) {
+  let state = "not asked for yet";
+  const tell = (error: unknown) => {
+    state = redact(error instanceof Error ? error.message : String(error)).replaceAll("\n", "; ");
+  };
+  const read = () => {
+    try {
+      return shell.readText(file);
+    } catch (error) {
+      throw new ConfigError(file, [{ path: "", message: `cannot be read${failureCode(error)}` }]);
+    }
+  };
+  try {
+    parseMeshrc(read(), file);
+  } catch (error) {
+    tell(error);
+    telemetry.log({ level: "error", message: "GraphQL cannot be served", reason: state });
+  }
+  const load = async (): Promise<Unified> => {
+    try {
+      const { loadMesh } = await import("../mesh.ts");
+      const unified = await loadMesh({ file, text: read(), log: telemetry.log });
+      state = "ready";
+      return unified;
+    } catch (error) {
+      tell(error);
+      throw error;
+    }
+  };
+  return { load, state: () => state };
 }
 
 function printAddress(host: string, port: number): string {

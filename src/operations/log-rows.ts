@@ -34,7 +34,7 @@ export const logLine = z
       examples: ['{"http":{"response":{"status_code":500}}}'],
     }),
     attributes: z
-      .record(z.string(), z.json())
+      .record(z.string(), z.unknown())
       .meta({ description: "Legacy, always empty: see `json`.", examples: [{}] }),
   })
   .meta({ id: "LogLine", description: "A log line." });

@@ -1,0 +1,80 @@
+// From `.meshrc.yaml` to the schema behind /graphql. Mesh is half of the program's memory and takes a second to load,
+// so nothing here is imported before GraphQL is first asked for, and a file that is wrong breaks GraphQL alone.
+import { dirname, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+import { processConfig } from "@graphql-mesh/config";
+import { getMesh } from "@graphql-mesh/runtime";
+import { InMemoryStoreStorageAdapter, MeshStore } from "@graphql-mesh/store";
+import type { GraphQLSchema } from "graphql";
+import { ConfigError } from "./errors.ts";
+import { ownSource, parseMeshrc } from "./meshrc.ts";
+import type { LogEvent } from "./store.ts";
+
+/** A schema that can be served, and what its resolvers need around them. */
+export interface Unified {
+  readonly schema: GraphQLSchema;
+  readonly plugins: Awaited<ReturnType<typeof getMesh>>["plugins"];
+  /** Fields are delegated to their sources, and not resolved in place. */
+  readonly stitched: boolean;
+}
+
+export interface MeshOptions {
+  /** The path of the file, for its messages and for the paths in it. */
+  readonly file: string;
+  readonly text: string;
+  readonly log: (event: LogEvent) => void;
+}
+
+/** The one running, wherever the file lies. */
+const ownSchema = `${fileURLToPath(new URL("graphql.ts", import.meta.url))}#schema`;
+
+/** Reads every source once. @throws {ConfigError} what is wrong with the file or a source, for an operator to read */
+export async function loadMesh({ file, text, log }: MeshOptions): Promise<Unified> {
+  const written = parseMeshrc(text, file);
+  const sources = written.sources.map((source) =>
+    source.name === ownSource ? { ...source, handler: { graphql: { source: ownSchema } } } : source,
+  );
+  const told: string[] = [];
+  try {
+    const dir = resolve(dirname(file));
+    const storage = new InMemoryStoreStorageAdapter();
+    const config = await processConfig(
+      { ...written, sources },
+      // In memory, as in development: sources are read anew at each start, and nothing is written.
+      { dir, store: new MeshStore(dir, storage, { readonly: false, validate: false }) },
+    );
+    const mesh = await getMesh({ ...config, logger: createLogger(log, told) });
+    const stitched = mesh.rawSources.length > 1;
+    return { schema: mesh.schema, plugins: mesh.plugins, stitched };
+  } catch (error) {
+    const reason = told.length > 0 ? told.join("; ") : error instanceof Error ? error.message : String(error);
+    throw new ConfigError(file, [{ path: "", message: firstLine(reason) }]);
+  }
+}
+
+type Logger = NonNullable<Parameters<typeof getMesh>[0]["logger"]>;
+
+/** Mesh tells which source failed, and why, to its logger only. */
+function createLogger(log: MeshOptions["log"], told: string[], source?: string): Logger {
+  const write =
+    (level: LogEvent["level"]) =>
+    (...args: readonly unknown[]): void => {
+      const message = args.map((arg) => (arg instanceof Error ? arg.message : String(arg))).join(" ");
+      if (level === "error") told.push(source === undefined ? message : `source ${source}: ${message}`);
+      log({ level, message: "mesh", source, told: message });
+    };
+  return {
+    name: source ?? "mesh",
+    log: write("info"),
+    info: write("info"),
+    warn: write("warn"),
+    error: write("error"),
+    // Mesh's debugging is of Mesh, and costs more than what it serves.
+    debug: () => {},
+    child: (name) => createLogger(log, told, typeof name === "string" ? source : String(name.source)),
+  };
+}
+
+function firstLine(text: string): string {
+  return text.replace(/\s*\n[\s\S]*$/, "");
+}

@@ -1,19 +1,20 @@
 // From `.meshrc.yaml` to the schema behind /graphql. Mesh is half of the program's memory and takes a second to load,
 // so nothing here is imported before GraphQL is first asked for, and a file that is wrong breaks GraphQL alone.
 import { dirname, resolve } from "node:path";
-import { fileURLToPath } from "node:url";
 import { processConfig } from "@graphql-mesh/config";
 import { getMesh } from "@graphql-mesh/runtime";
 import { InMemoryStoreStorageAdapter, MeshStore } from "@graphql-mesh/store";
+import { defaultImportFn } from "@graphql-mesh/utils";
 import type { GraphQLSchema } from "graphql";
 import { ConfigError } from "./errors.ts";
+import { schema } from "./graphql.ts";
 import { ownSource, parseMeshrc } from "./meshrc.ts";
 import type { LogEvent } from "./store.ts";
 
 /** A schema that can be served, and what its resolvers need around them. */
 export interface Unified {
   readonly schema: GraphQLSchema;
-  readonly plugins: Awaited<ReturnType<typeof getMesh>>["plugins"];
+  readonly plugins: Readonly<Awaited<ReturnType<typeof getMesh>>["plugins"]>;
   /** Fields are delegated to their sources, and not resolved in place. */
   readonly stitched: boolean;
 }
@@ -25,14 +26,24 @@ export interface MeshOptions {
   readonly log: (event: LogEvent) => void;
 }
 
-/** The one running, wherever the file lies. */
-const ownSchema = `${fileURLToPath(new URL("graphql.ts", import.meta.url))}#schema`;
+/**
+ * Stands in for the handler that the file names for our own source: the schema is the one running, wherever the file
+ * lies, and the handler of GraphQL servers, which is 25 MB, is loaded only for those who have one.
+ */
+const ownHandler = "readout-telemetry";
+class TelemetryHandler {
+  async getMeshSource() {
+    return { schema };
+  }
+}
+const importModule: typeof defaultImportFn = async (path) =>
+  path.endsWith(ownHandler) ? { default: TelemetryHandler } : defaultImportFn(path);
 
 /** Reads every source once. @throws {ConfigError} what is wrong with the file or a source, for an operator to read */
 export async function loadMesh({ file, text, log }: MeshOptions): Promise<Unified> {
   const written = parseMeshrc(text, file);
   const sources = written.sources.map((source) =>
-    source.name === ownSource ? { ...source, handler: { graphql: { source: ownSchema } } } : source,
+    source.name === ownSource ? { ...source, handler: { [ownHandler]: {} } } : source,
   );
   const told: string[] = [];
   try {
@@ -41,11 +52,21 @@ export async function loadMesh({ file, text, log }: MeshOptions): Promise<Unifie
     const config = await processConfig(
       { ...written, sources },
       // In memory, as in development: sources are read anew at each start, and nothing is written.
-      { dir, store: new MeshStore(dir, storage, { readonly: false, validate: false }) },
+      {
+        dir,
+        importFn: importModule,
+        store: new MeshStore(dir, storage, { readonly: false, validate: false }),
+      },
     );
     const mesh = await getMesh({ ...config, logger: createLogger(log, told) });
     const stitched = mesh.rawSources.length > 1;
-    return { schema: mesh.schema, plugins: mesh.plugins, stitched };
+    // Of Mesh's plug-ins those that give resolvers their context, and the file's own. The others are an executor, which
+    // the gateway has, and one that shows clients the stack of an error.
+    const plugins = new Set([
+      ...mesh.plugins.filter((plugin) => plugin.onContextBuilding !== undefined),
+      ...(config.additionalEnvelopPlugins ?? []),
+    ]);
+    return { schema: mesh.schema, plugins: [...plugins], stitched };
   } catch (error) {
     const reason = told.length > 0 ? told.join("; ") : error instanceof Error ? error.message : String(error);
     throw new ConfigError(file, [{ path: "", message: firstLine(reason) }]);

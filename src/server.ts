@@ -289,8 +289,9 @@ export function createServer(options: ServerOptions): Server {
 
   /** Undefined when the schema cannot be loaded; the next request tries again, since a source may be back by then. */
   async function findGateway(): Promise<Gateway | undefined> {
+    loading ??= loadGateway();
     try {
-      gateway ??= await (loading ??= loadGateway());
+      gateway = await loading;
     } catch (error) {
       telemetry.log({ level: "error", message: "GraphQL cannot be served", err: error });
     } finally {

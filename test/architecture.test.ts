@@ -36,7 +36,7 @@ const allowed: readonly (readonly [file: string, imports: readonly string[]])[] 
   ["src/links.ts", ["src/apps.ts", "type src/session.ts"]],
   ["src/graphql.ts", ["src/operations/*", "src/links.ts", "type src/session.ts"]],
   ["src/meshrc.ts", ["src/errors.ts", "src/yaml.ts"]],
-  ["src/mesh.ts", ["src/errors.ts", "src/meshrc.ts", "type src/store.ts"]],
+  ["src/mesh.ts", ["src/errors.ts", "src/meshrc.ts", "src/graphql.ts", "type src/store.ts"]],
   [
     "src/gateway.ts",
     [
@@ -67,6 +67,7 @@ const packages: Readonly<Record<string, readonly string[]>> = {
   "@graphql-mesh/config": ["src/mesh.ts"],
   "@graphql-mesh/runtime": ["src/mesh.ts"],
   "@graphql-mesh/store": ["src/mesh.ts"],
+  "@graphql-mesh/utils": ["src/mesh.ts"],
   "@graphql-yoga/plugin-csrf-prevention": ["src/gateway.ts"],
   dataloader: ["src/links.ts"],
   graphql: ["src/{graphql,links,mesh,gateway}.ts", "src/cli/schema.ts"],

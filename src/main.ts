@@ -23,6 +23,7 @@ const commands: Readonly<Record<string, () => Promise<{ readonly run: Command }>
   serve: () => import("./cli/serve.ts"),
   check: () => import("./cli/check.ts"),
   token: () => import("./cli/token.ts"),
+  schema: () => import("./cli/schema.ts"),
 };
 
 const usage = `Usage: readout COMMAND [options]
@@ -31,6 +32,7 @@ const usage = `Usage: readout COMMAND [options]
   serve [--config readout.yaml]           serve the configured sites
   check [--config readout.yaml]           say what of a configuration will work, and what not
   token new --user U --site S [--site S]  make a token, and its entry for the file
+  schema                                  print the GraphQL schema
 `;
 
 const stop = new AbortController();

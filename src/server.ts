@@ -15,6 +15,7 @@ import { describeFailure, isClients } from "./operations/failure.ts";
 import type { Endpoint, Rows } from "./operations/operation.ts";
 import { createRouter, type Route } from "./operations/router.ts";
 import { abandon, ClientGone, readHead, startWork, type Work } from "./operations/work.ts";
+import type { FindPage } from "./pages.ts";
 import type { Session } from "./session.ts";
 import type { Sites } from "./sites.ts";
 import type { Telemetry } from "./telemetry.ts";
@@ -58,7 +59,7 @@ interface Exchange {
 interface Answer {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
-  readonly body: string | Chunks;
+  readonly body: string | Uint8Array | Chunks;
 }
 /** A streamed body. Reading throws when the answer breaks off. Whoever is handed one must begin to read it. */
 interface Chunks {
@@ -86,6 +87,7 @@ export function createServer(options: ServerOptions): Server {
   const conductor = createConductor({ sites, limits, now });
   let draining = false;
   let streams = 0;
+  let findPage: FindPage | undefined;
 
   /** Never throws. */
   async function answer(exchange: Exchange): Promise<Answer | { readonly principal: Principal }> {
@@ -98,6 +100,8 @@ export function createServer(options: ServerOptions): Server {
     try {
       const route = findRoute(exchange.method, exchange.path);
       if (route !== undefined) return await operate(exchange, route, trail, finish);
+      const page = await openPage(exchange);
+      if (page !== undefined) return page;
       if (exchange.path === "/graphql" && (exchange.method === "GET" || exchange.method === "POST")) {
         trail.operation = "graphql";
         return { principal: authenticate(readToken(exchange.headers, exchange.search)) };
@@ -129,6 +133,16 @@ export function createServer(options: ServerOptions): Server {
       default:
         return undefined;
     }
+  }
+
+  /** Pages of documentation: neither counted nor logged. Loaded when one is first opened. */
+  async function openPage({ method, path, headers, search }: Exchange): Promise<Answer | undefined> {
+    if (method !== "GET" || !/^\/(docs|graphql|openapi\.json)(\/|$)/.test(path)) return undefined;
+    const { createPages, wantsGraphiql } = await import("./pages.ts");
+    if (path === "/graphql" && !wantsGraphiql(headers, search)) return undefined;
+    findPage ??= createPages(operations);
+    const page = await findPage(path, headers);
+    return page && { status: 200, ...page };
   }
 
   async function operate(
@@ -480,7 +494,7 @@ async function write(
     "X-Request-Id": exchange.id,
     ...(closing ? { Connection: "close" } : {}),
   };
-  if (typeof answer.body === "string") {
+  if (typeof answer.body === "string" || answer.body instanceof Uint8Array) {
     const body = Buffer.from(answer.body);
     if (response.destroyed) return;
     response.writeHead(answer.status, { ...headers, "Content-Length": body.length });
@@ -531,6 +545,7 @@ function toResponse(answer: Answer, exchange: Exchange, { Response, ReadableStre
   const { status, body } = answer;
   const headers = { ...answer.headers, "X-Request-Id": exchange.id };
   if (typeof body === "string") return new Response(body, { status, headers });
+  if (body instanceof Uint8Array) return new Response(Uint8Array.from(body), { status, headers });
   const encoder = new TextEncoder();
   const source = new ReadableStream<Uint8Array>({
     pull: async (controller) => {

@@ -38,7 +38,11 @@ const policy = (more: Readonly<Record<string, string>> = {}): string =>
     .join("; ");
 
 /** The editor of GraphiQL writes its own style elements, and runs its languages in workers that it builds itself. */
-const editorPolicy = policy({ "style-src": "'self' 'unsafe-inline'", "worker-src": "blob:" });
+const editorPolicy = policy({
+  "style-src": "'self' 'unsafe-inline'",
+  "font-src": "'self' data:",
+  "worker-src": "blob:",
+});
 
 const types = {
   html: "text/html; charset=utf-8",

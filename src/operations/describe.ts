@@ -57,7 +57,10 @@ export function describeSchema(
   const { $defs, $schema, ...rest } = z.toJSONSchema(schema, {
     io,
     unrepresentable: "any",
-    override: ({ jsonSchema }) => {
+    override: ({ zodSchema, jsonSchema }) => {
+      // zod takes the examples of a schema that transforms for those of its output; ours are of the wire.
+      const examples = z.globalRegistry.get(zodSchema)?.examples;
+      if (Array.isArray(examples)) jsonSchema.examples = examples;
       delete jsonSchema.propertyNames;
       delete jsonSchema.id;
     },

@@ -69,7 +69,7 @@ export interface TracesPart {
   readonly index: string;
   readonly profile: string;
   readonly where?: string | undefined;
-  /** The layout's own where absent. */
+  /** The contract's where absent (`src/sites.ts`). */
   readonly tagPrefixes?: readonly string[] | undefined;
   readonly namespaceAttribute?: string | undefined;
   readonly actionAttribute?: string | undefined;

@@ -19,7 +19,6 @@ import type { Conductor } from "./operations/conduct.ts";
 import { describeFailure, type Failed, isClients } from "./operations/failure.ts";
 import type { Endpoint } from "./operations/operation.ts";
 import type { Session } from "./session.ts";
-import type { Sites } from "./sites.ts";
 
 /** A browser sends none of these to another origin without asking first, so a request with one is no forgery. */
 const deliberate = ["authorization", "x-requested-with", "x-graphql-yoga-csrf", "apollo-require-preflight"];
@@ -119,7 +118,6 @@ function compile(warn: GatewayOptions<object>["warn"]): Plugin {
 export interface SessionOptions {
   readonly conductor: Conductor;
   readonly operations: readonly Endpoint[];
-  readonly sites: Sites;
   readonly limits: Limits;
   readonly principal: Principal;
   /** Aborted when nobody waits for the answer any more. */
@@ -129,11 +127,11 @@ export interface SessionOptions {
 }
 
 export function createSession(options: SessionOptions): Session {
-  const { conductor, operations, sites, limits, principal, gone, failed } = options;
+  const { conductor, operations, limits, principal, gone, failed } = options;
   const budget = { limit: limits.rows, left: limits.rows };
   return {
     user: principal.user,
-    sites: [...sites.values()].filter(({ id }) => principal.maySee(id)),
+    sites: [...conductor.visible(principal).values()],
     ask: async (name, input) => {
       const endpoint = operations.find((one) => one.name === name);
       if (endpoint === undefined) throw new Error(`no operation ${name}`);

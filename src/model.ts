@@ -80,7 +80,7 @@ export type StatusCode = "OK" | "ERROR" | "UNSET";
 
 /**
  * A span of one site as its document tells it. What only its trace can tell (the names of its entry, whether it
- * begins a subtrace) is computed in `src/tracing.ts`, as are digests.
+ * begins a subtrace) is computed in `src/tracing/`, as are digests.
  */
 export interface Span {
   readonly site_id: string;
@@ -133,6 +133,106 @@ export interface SpanLink {
   readonly span_id: string;
   readonly trace_state: string;
   readonly attributes: Attributes;
+}
+
+/** Spec, "Trace summary". */
+export interface TraceSummary {
+  readonly site_id: string;
+  readonly trace_id: string;
+  readonly span_id: string;
+  /** Never empty, as is `action_name`. */
+  readonly namespace: string;
+  readonly action_name: string;
+  readonly revision?: string | undefined;
+  /** The end of the request, not of its trace. */
+  readonly time: Instant;
+  /** Nanoseconds. */
+  readonly duration: bigint;
+  readonly tags: Attributes;
+  readonly has_npo: boolean;
+}
+
+/** Spec, "TraceLocation". */
+export interface TraceLocation {
+  readonly performance: readonly {
+    readonly site_id: string;
+    readonly namespace: string;
+    readonly action_name: string;
+  }[];
+  readonly errors: readonly {
+    readonly site_id: string;
+    /** The exception's digest, of which the incident's number is made. */
+    readonly digest: string;
+    readonly exception_name: string;
+  }[];
+}
+
+export interface ActionRow {
+  readonly namespace: string;
+  readonly action: string;
+  readonly count: number;
+  /** Of them with status ERROR. */
+  readonly error_count: number;
+  readonly mean: Millis;
+  readonly has_npo: boolean;
+}
+
+/** Spec, "Edge". */
+export interface Edge {
+  /** Who is at the other end, also where that is no service of its own. */
+  readonly service: string;
+  readonly count: number;
+  readonly error_count: number;
+  readonly mean: Millis;
+  readonly p_90: Millis;
+  readonly p_95: Millis;
+}
+export interface ActionEdge extends Edge {
+  /** Absent, as `action`, at an end without spans; `""` where the caller's entry cannot be found. */
+  readonly namespace?: string | undefined;
+  readonly action?: string | undefined;
+  /** Of the caller. */
+  readonly span_kind: SpanKind;
+  /** Of the callee; absent where it has no spans. */
+  readonly peer_span_kind?: SpanKind | undefined;
+  /** ASYNC when either end is a producer or consumer, or a link joins them. */
+  readonly edge_type: "SYNC" | "ASYNC";
+}
+
+/** Spec, "Slow event". A span that stands for several counts as that many, each as long as its share. */
+export interface SlowEvent {
+  readonly service: string;
+  readonly kind: SpanKind;
+  readonly name: string;
+  /** Normalised; absent for spans without one. */
+  readonly statement?: string | undefined;
+  readonly count: number;
+  readonly mean: Millis;
+  /** The share of the total time of all children of the range, filtered or not: 0 to 100. */
+  readonly impact: number;
+  /** What the longest span (then the earliest, then by trace and span id) has under the wanted names. */
+  readonly attributes: Attributes;
+}
+export interface SlowEventAction {
+  readonly namespace: string;
+  readonly action_name: string;
+  readonly count: number;
+  /** Of the longest span, chosen as in `SlowEvent`. */
+  readonly trace_id: string;
+  readonly start_time: Instant;
+}
+
+export interface RevisionStats {
+  /** The ends of its first and its last request. */
+  readonly first_seen: Instant;
+  readonly last_seen: Instant;
+  readonly count: number;
+  readonly error_count: number;
+  readonly mean: Millis;
+  readonly p_90: Millis;
+  readonly p_95: Millis;
+  /** Sorted, each once. */
+  readonly namespaces: readonly string[];
 }
 
 // ---- Metrics ------------------------------------------------------------------------------------------------

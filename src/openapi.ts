@@ -1,4 +1,5 @@
 // The OpenAPI 3.1 document, built from the operations: what REST takes and answers, in the words of their schemas.
+import { isDeepStrictEqual } from "node:util";
 import manifest from "../package.json" with { type: "json" };
 import {
   type Described,
@@ -24,7 +25,7 @@ export function buildOpenApi(endpoints: readonly Endpoint[]): Json {
   const schemas = new Map<string, JsonSchema>();
   for (const [name, schema] of [...inputs, ...outputs]) {
     const known = schemas.get(name);
-    if (known !== undefined && JSON.stringify(known) !== JSON.stringify(schema)) {
+    if (known !== undefined && !isDeepStrictEqual(known, schema)) {
       throw new Error(`${name} is one thing in requests and another in answers`);
     }
     schemas.set(name, schema);

@@ -284,7 +284,6 @@ export function createServer(options: ServerOptions): Server {
       createSession({
         conductor,
         operations,
-        sites,
         limits,
         principal,
         gone,

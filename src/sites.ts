@@ -1,6 +1,16 @@
 // A site is what a token gives access to; this file ties its parts to the stores that answer for them.
-import type { Config, SiteConfig } from "./config.ts";
-import type { Backend, KubernetesStore, LogSource, LogStore, Match, MetricStore, Stores } from "./store.ts";
+import type { Config, SiteConfig, TracesPart } from "./config.ts";
+import type {
+  Backend,
+  KubernetesStore,
+  LogSource,
+  LogStore,
+  Match,
+  MetricStore,
+  SpanSource,
+  SpanStore,
+  Stores,
+} from "./store.ts";
 import type { Millis } from "./time.ts";
 
 /** A part is absent where the configuration has none, or its backend has no store for it. */
@@ -10,10 +20,15 @@ export interface Site {
   /** What a counter answers without an aggregation. */
   readonly counterDefault: "cumulative" | "increment";
   readonly logs?: Part<LogStore> & { readonly sources: ReadonlyMap<string, LogSource> };
+  readonly traces?: SpanPart;
+  /** The error reports of the site's browsers: spans as well, but never requests. */
+  readonly reports?: SpanPart;
   readonly metrics?: Part<MetricStore> & { readonly match: Match };
   readonly kubernetes?: Part<KubernetesStore> & { readonly match: Match };
 }
 export type Sites = ReadonlyMap<string, Site>;
+
+export type SpanPart = Part<SpanStore> & { readonly source: SpanSource };
 
 interface Part<Store> {
   readonly backend: string;
@@ -29,10 +44,12 @@ export function connectSites(config: Config, backends: ReadonlyMap<string, Backe
 
 function connectSite(
   id: string,
-  { retention, counterDefault = "cumulative", logs, metrics, kubernetes }: SiteConfig,
+  { retention, counterDefault = "cumulative", logs, traces, frontend, metrics, kubernetes }: SiteConfig,
   find: <K extends keyof Stores>(kind: K, backend: string | undefined) => Stores[K] | undefined,
 ): Site {
   const logStore = find("logs", logs?.backend);
+  const traceStore = find("traces", traces?.backend);
+  const reportStore = find("traces", frontend?.backend);
   const metricStore = find("metrics", metrics?.backend);
   const kubernetesStore = find("kubernetes", kubernetes?.backend);
   return {
@@ -40,6 +57,14 @@ function connectSite(
     retention,
     counterDefault,
     ...(logs && logStore && { logs: { backend: logs.backend, store: logStore, sources: sourcesOf(logs) } }),
+    ...(traces &&
+      traceStore && {
+        traces: { backend: traces.backend, store: traceStore, source: spanSourceOf(id, traces) },
+      }),
+    ...(frontend &&
+      reportStore && {
+        reports: { backend: frontend.backend, store: reportStore, source: spanSourceOf(id, frontend) },
+      }),
     ...(metrics && metricStore && { metrics: { ...metrics, store: metricStore } }),
     ...(kubernetes && kubernetesStore && { kubernetes: { ...kubernetes, store: kubernetesStore } }),
   };
@@ -47,4 +72,20 @@ function connectSite(
 
 function sourcesOf({ sources }: NonNullable<SiteConfig["logs"]>): ReadonlyMap<string, LogSource> {
   return new Map(Object.entries(sources).map(([id, entry]) => [id, { id, ...entry }]));
+}
+
+/** Contract, "Requests and their names": what a part does not say itself. */
+export function spanSourceOf(
+  site: string,
+  part: Pick<TracesPart, "index" | "profile"> & Partial<TracesPart>,
+): SpanSource {
+  return {
+    site,
+    index: part.index,
+    profile: part.profile,
+    where: part.where,
+    tagPrefixes: part.tagPrefixes ?? ["appsignal.tag."],
+    namespaceAttribute: part.namespaceAttribute ?? "appsignal.namespace",
+    actionAttribute: part.actionAttribute ?? "appsignal.action_name",
+  };
 }

@@ -3,7 +3,10 @@
 // implementation to it.
 import type { Filter } from "./logql/ast.ts";
 import type {
+  ActionEdge,
+  ActionRow,
   Buckets,
+  Edge,
   LogLine,
   Measure,
   MetricType,
@@ -11,7 +14,14 @@ import type {
   PodOverviewRow,
   PodState,
   PodsRow,
+  RevisionStats,
   Series,
+  SlowEvent,
+  SlowEventAction,
+  Span,
+  SpanKind,
+  TraceLocation,
+  TraceSummary,
 } from "./model.ts";
 import type { Instant, Millis, TimeRange } from "./time.ts";
 
@@ -151,7 +161,7 @@ export interface PartReport {
   readonly problems: readonly string[];
 }
 
-/** The `traces` part of a site's configuration. */
+/** The `traces` part of a site's configuration, or the index of its browsers' error reports. */
 export interface SpanSource {
   readonly site: string;
   /** A comma list of patterns: spans, and the layout's documents of events or errors. */
@@ -163,6 +173,245 @@ export interface SpanSource {
   readonly tagPrefixes: readonly string[];
   readonly namespaceAttribute: string;
   readonly actionAttribute: string;
+}
+export type SpanSources = readonly [SpanSource, ...SpanSource[]];
+
+/** A span within any site: span ids are unique in their trace only. */
+export interface SpanId {
+  readonly trace_id: string;
+  readonly span_id: string;
+}
+
+/**
+ * How much one request may still read, over all its calls and backends. A store spends a document (a span, or an
+ * event or error that its layout keeps apart) for each that the source sends, as early as it knows their number.
+ */
+export interface Budget {
+  readonly limit: number;
+  /** @throws {Refused} `result_too_large` when more than `limit` are spent in all. */
+  spend(documents: number): void;
+}
+
+/**
+ * What every span store must be able to do; the promises of `LogStore` hold here too. `src/tracing/analytics.ts`
+ * answers everything else from these two, and is the definition of it, so that a new store is
+ * `{ ...reader, ...analyticsOver(reader) }`, and a fast one replaces some of those by its own.
+ *
+ * Batches come in any order and end anywhere. A span comes once: also when two sources of one site hold its
+ * document. A span whose document lies in the sources of two sites comes once for each, with that site's `site_id`.
+ * A span comes whole: with its events and exceptions, wherever its layout keeps them.
+ */
+export interface SpanReader {
+  /**
+   * The spans of a kind whose END lies in the range; how long a span is, and so when it started, makes no difference.
+   * @throws {Refused} `result_too_large` from the budget
+   * @throws {BackendError}
+   */
+  scan(query: SpanScan, signal: AbortSignal): AsyncIterable<readonly Span[]>;
+  /**
+   * The spans that ids name, whenever they were. There may be many thousands of ids, each once; the store cuts them
+   * into requests. Ids that nothing has find nothing. Errors as `scan`.
+   */
+  find(query: SpanLookup, signal: AbortSignal): AsyncIterable<readonly Span[]>;
+}
+
+/**
+ * - `all`
+ * - `entries`: `Span.entry`, reports included.
+ * - `children`: all but entries.
+ * - `calls`: of kind client or producer, entries or not.
+ * - `exceptions`: with an event named `exception`.
+ * - `statements`: of kind client with a `statement`.
+ */
+export type SpanSelection = "all" | "entries" | "children" | "calls" | "exceptions" | "statements";
+
+export interface SpanScan {
+  readonly sources: SpanSources;
+  readonly range: TimeRange;
+  readonly select: SpanSelection;
+  /** Lets a store read less: it may leave out spans that do not satisfy all of it, and need not. */
+  readonly narrow?: SpanNarrowing | undefined;
+  readonly budget: Budget;
+}
+export interface SpanNarrowing {
+  readonly service?: string | undefined;
+  readonly revision?: string | undefined;
+  /** As `namesOf` of `src/tracing/request.ts` names an entry; only with `entries`. */
+  readonly namespaces?: readonly string[] | undefined;
+  readonly action?: string | undefined;
+  readonly kind?: SpanKind | undefined;
+  readonly name?: string | undefined;
+  /** Nanoseconds, inclusive. */
+  readonly minDuration?: bigint | undefined;
+}
+
+export interface SpanLookup {
+  readonly sources: SpanSources;
+  readonly of: /** All spans of the selection in these traces. */
+    | { readonly by: "trace"; readonly traceIds: readonly string[]; readonly select: SpanSelection }
+    /** These spans. */
+    | { readonly by: "span"; readonly spans: readonly SpanId[] }
+    /**
+     * Those that these spans called: entries of the same trace that name one of them as parent, and entries of any
+     * trace with a link to one of them.
+     */
+    | { readonly by: "caller"; readonly spans: readonly SpanId[] };
+  readonly budget: Budget;
+}
+
+/**
+ * A backend's spans and all that the API asks of them. The words of these docstrings (request, the entry above a
+ * span, namespace, action, digest, N+1, statement) are defined in `src/tracing/` and nowhere else.
+ */
+export interface SpanStore extends SpanReader, SpanAnalytics {}
+
+/**
+ * Every function takes the budget's refusal and `BackendError` as its errors. Means and percentiles are in
+ * milliseconds; percentiles lie within 2 % of the order statistics around the rank. Rows come in any order but for
+ * `summaries`.
+ */
+export interface SpanAnalytics {
+  /**
+   * One row for each (site, trace) that has a candidate which the filter accepts, from the range by the row's `time`.
+   *
+   * - `requests`: candidates are requests: entries that are no reports. The row is the accepted root (a span without
+   *   a parent), else the accepted one with the earliest start, then the least span id.
+   * - `errors`: candidates are spans with an exception, reports too. The row is the accepted one with the earliest
+   *   exception, then the least span id: its `span_id` with the fields of the entry above it, or where its site has
+   *   none, with those that it would have as an entry.
+   *
+   * The row is chosen before `beyond` is applied. Order: by `time` or `duration`, then `site_id`, then `trace_id`
+   * (by UTF-16 code unit); `desc` is the exact reverse. A batch ends between two milliseconds or two durations,
+   * never inside one.
+   *
+   * @throws {Refused} `result_too_large` also when one millisecond or duration has more rows than `tieLimit`.
+   */
+  summaries(query: ListingQuery, signal: AbortSignal): AsyncIterable<readonly TraceSummary[]>;
+  /** The requests and the exceptions of a trace, whenever they were, each combination once. */
+  locate(query: LocateQuery, signal: AbortSignal): Promise<TraceLocation>;
+  /** The requests of the range by namespace and action, whatever their service. */
+  actions(query: ActionsQuery, signal: AbortSignal): Promise<readonly ActionRow[]>;
+  /**
+   * Calls whose CALLER ends in the range. A call is a pair of a span of kind client or producer (the caller) and a
+   * request of a site or partner that names it as its parent or links to it; a caller without one is one call of
+   * its `peer`, or none where that is absent. All figures are the caller's.
+   */
+  siteEdges(query: EdgesQuery, signal: AbortSignal): Promise<SiteEdges>;
+  /** The calls of `siteEdges` that requests of one action make (downstream) and take (upstream). */
+  actionEdges(query: ActionEdgesQuery, signal: AbortSignal): Promise<ActionEdges>;
+  /**
+   * The children (`SpanSelection`) whose own end lies in the range, by service, kind, name and normalised statement:
+   * of the groups that have a span which passes the filters, the `limit` with the greatest impact, over those spans.
+   */
+  slowEvents(query: SlowEventsQuery, signal: AbortSignal): Promise<readonly SlowEvent[]>;
+  /** The spans of one slow event by the namespace and action of the entry above them; both `""` where there is none. */
+  slowEventActions(query: SlowEventActionsQuery, signal: AbortSignal): Promise<readonly SlowEventAction[]>;
+  /** The requests of a revision; undefined where there is none. */
+  revisionStats(query: RevisionQuery, signal: AbortSignal): Promise<RevisionStats | undefined>;
+}
+
+export interface ListingQuery {
+  readonly sources: SpanSources;
+  readonly candidates: "requests" | "errors";
+  readonly range: TimeRange;
+  readonly filter: TraceFilter;
+  readonly by: "time" | "duration";
+  readonly order: "asc" | "desc";
+  /** Only rows strictly beyond this in the order: an `Instant`, or a duration in nanoseconds. */
+  readonly beyond?: bigint | undefined;
+  /** How many rows the caller expects to read: a hint for the size of requests, not a limit. */
+  readonly wanted: number;
+  readonly tieLimit: number;
+  readonly budget: Budget;
+}
+/** What a candidate's row must satisfy; absent lets everything pass. `acceptsRow` of `src/tracing/filter.ts` is the definition. */
+export interface TraceFilter {
+  readonly traceId?: string | undefined;
+  readonly namespace?: string | undefined;
+  readonly action?: string | undefined;
+  /** Nanoseconds, inclusive. */
+  readonly minDuration?: bigint | undefined;
+  /**
+   * Any of these: the digest of the row's action, or of an exception (of the candidate span in `errors`, of any span
+   * of the request in `requests`). `decodeDigest` of `src/tracing/digest.ts` says what one of ours stands for; any
+   * other text can only be a digest that the source's exceptions carry themselves.
+   */
+  readonly digests?: readonly [string, ...string[]] | undefined;
+  readonly query: Filter<TraceField>;
+}
+/** A field of the trace query language (contract, "Tracing"). */
+export type TraceField =
+  | { readonly kind: "tag"; readonly name: string }
+  | { readonly kind: "row"; readonly name: (typeof traceFields)[number] }
+  /** A bare word: the action, or any tag's value. */
+  | { readonly kind: "any" };
+export const traceFields = [
+  "revision",
+  "trace_id",
+  "span_id",
+  "site_id",
+  "namespace",
+  "action_name",
+] as const;
+
+export interface LocateQuery {
+  readonly sources: SpanSources;
+  readonly traceId: string;
+  readonly budget: Budget;
+}
+/** `sources` of the queries below are those of one site. */
+export interface ActionsQuery {
+  readonly sources: SpanSources;
+  readonly range: TimeRange;
+  /** Empty lets all pass. */
+  readonly namespaces: readonly string[];
+  readonly revision?: string | undefined;
+  readonly action?: string | undefined;
+  readonly budget: Budget;
+}
+export interface EdgesQuery {
+  readonly sources: SpanSources;
+  /** Other sites of the backend among which partners are looked for. */
+  readonly partners: readonly SpanSource[];
+  readonly range: TimeRange;
+  readonly budget: Budget;
+}
+export interface ActionEdgesQuery extends EdgesQuery {
+  readonly service: string;
+  readonly namespace: string;
+  readonly action: string;
+}
+export interface SiteEdges {
+  readonly upstream: readonly Edge[];
+  readonly downstream: readonly Edge[];
+  readonly internal: readonly Edge[];
+}
+export interface ActionEdges {
+  readonly upstream: readonly ActionEdge[];
+  readonly downstream: readonly ActionEdge[];
+}
+export interface SlowEventsQuery {
+  readonly sources: SpanSources;
+  readonly range: TimeRange;
+  readonly kind?: SpanKind | undefined;
+  /** Keys of `span_attributes`: all must be there. */
+  readonly wanted: readonly string[];
+  /** None may be there. */
+  readonly excluded: readonly string[];
+  readonly limit: number;
+  readonly budget: Budget;
+}
+export interface SlowEventActionsQuery {
+  readonly sources: SpanSources;
+  readonly range: TimeRange;
+  readonly digest: string;
+  readonly budget: Budget;
+}
+export interface RevisionQuery {
+  readonly sources: SpanSources;
+  readonly range: TimeRange;
+  readonly revision: string;
+  readonly budget: Budget;
 }
 
 /** What `readout check` tells of an index pattern and its layout. */
@@ -180,6 +429,7 @@ export interface Stores {
   readonly logs: LogStore;
   readonly metrics: MetricStore;
   readonly kubernetes: KubernetesStore;
+  readonly traces: SpanStore;
 }
 
 /** Each looks at one part of a site as its store will read it, for `readout check`. @throws {BackendError} */
@@ -187,6 +437,7 @@ export interface Inspections {
   readonly logs: (source: LogSource, signal: AbortSignal) => Promise<SourceReport>;
   readonly metrics: (match: Match, signal: AbortSignal) => Promise<PartReport>;
   readonly kubernetes: (match: Match, signal: AbortSignal) => Promise<PartReport>;
+  readonly traces: (source: SpanSource, signal: AbortSignal) => Promise<SourceReport>;
 }
 
 export interface BackendInfo {

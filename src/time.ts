@@ -13,6 +13,9 @@ export interface TimeRange {
 
 export const nanosPerMilli = 1_000_000n;
 
+/** All that a source can hold: what nanoseconds in 64 bits reach after 1970. */
+export const allTime: TimeRange = { from: 0n as Instant, to: (2n ** 63n - 1n) as Instant };
+
 const pattern =
   /^(\d{4})-(\d{2})-(\d{2})[Tt](\d{2}):(\d{2}):(\d{2})(?:\.(\d{1,9}))?(?:[Zz]|([+-])(\d{2}):(\d{2}))$/;
 
@@ -67,6 +70,11 @@ export function printNanos(instant: Instant): string {
   const millis = toMillis(instant);
   const rest = instant - fromMillis(millis);
   return `${printMillis(millis).slice(0, -1)}${rest.toString().padStart(6, "0")}Z`;
+}
+
+/** UTC with as many fraction digits as the instant needs, and at least three. */
+export function printInstant(instant: Instant): string {
+  return printNanos(instant).replace(/(\.\d{3}\d*?)0*Z$/, "$1Z");
 }
 
 /** The last nanosecond of a bound's own millisecond when it was given to the millisecond or coarser. */

@@ -26,9 +26,10 @@ export type Field =
   | { readonly kind: "line"; readonly name: (typeof lineFields)[number] }
   | { readonly kind: "json"; readonly path: Path; readonly alternatives?: readonly [Path, ...Path[]] };
 
-export interface Compare {
+/** `F` is what a name may mean: another language that is joined in the same way has fields of its own. */
+export interface Compare<F = Field> {
   readonly kind: "compare";
-  readonly field: Field;
+  readonly field: F;
   readonly operator: Operator;
   /** Unquoted and unescaped. For numeric operators it matches `numberPattern`. */
   readonly value: string;
@@ -38,13 +39,13 @@ export interface Compare {
  * Operands are at least two; the parser flattens a chain of the same word, but not what parentheses (or the brackets
  * of a legacy list) group. `span` runs from the first operand to the last, with their own parentheses.
  */
-export interface Group {
+export interface Group<F = Field> {
   readonly kind: "and" | "or";
-  readonly operands: readonly [Filter, Filter, ...Filter[]];
+  readonly operands: readonly [Filter<F>, Filter<F>, ...Filter<F>[]];
   readonly span: SourceSpan;
 }
 /** `all` is the empty query. */
-export type Filter = { readonly kind: "all" } | Group | Compare;
+export type Filter<F = Field> = { readonly kind: "all" } | Group<F> | Compare<F>;
 
 /** What counts as a number on either side of a numeric operator; compared exactly, never as a double. */
 export const numberPattern = /^-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?$/;

@@ -17,9 +17,28 @@ import { legacyFieldOf, scanList } from "./legacy.ts";
 import { endsAt, invalid, type Scanned, scanField, scanQuoted, scanWord, skipSpaces } from "./scan.ts";
 
 /** A filter with the place that it takes in the text, its own parentheses included. */
-interface Operand {
-  readonly filter: Filter;
+interface Operand<F> {
+  readonly filter: Filter<F>;
   readonly span: SourceSpan;
+}
+
+/** What sets one language of this grammar apart from another: what its names mean. */
+export interface Language<F> {
+  /** What a bare term is looked for in. */
+  readonly bare: F;
+  /** @throws {Unprocessable} */
+  readonly fieldOf: (term: Term) => F;
+  /** Whether a bracket after an operator opens a list. */
+  readonly lists: boolean;
+}
+/** A term with an operator, as far as it is read. */
+export interface Term {
+  readonly query: string;
+  /** As written. */
+  readonly keys: readonly [string, ...string[]];
+  readonly operator: Operator;
+  /** Of the field, in the query. */
+  readonly field: SourceSpan;
 }
 
 const numeric: ReadonlySet<Operator> = new Set([">", ">=", "<", "<="]);
@@ -33,8 +52,28 @@ const anExpression = "an expression";
  * range lies inside the text (empty where something is missing), `log_query_too_complex`
  */
 export function parse(query: string, options: { readonly legacy?: boolean | undefined } = {}): Filter {
+  return parseAs(query, options.legacy === true ? widerLanguage : logLanguage);
+}
+
+const message: Field = { kind: "line", name: "message" };
+const widerLanguage: Language<Field> = {
+  bare: message,
+  fieldOf: ({ keys }) => legacyFieldOf(keys),
+  lists: true,
+};
+const logLanguage: Language<Field> = {
+  bare: message,
+  fieldOf: ({ query, keys, operator, field: { start, end } }) => {
+    const isList = query[end + operator.length] === "[";
+    if (isList || isLegacy(keys)) throw refuseLegacy(query.slice(start, end), isList);
+    return fieldOf(keys);
+  },
+  lists: false,
+};
+
+/** `parse` for a language with other names. Throws as `parse` does, and what the language's `fieldOf` throws. */
+export function parseAs<F>(query: string, language: Language<F>): Filter<F> {
   checkText(query);
-  const legacy = options.legacy === true;
   let position = skipSpaces(query, 0);
   let depth = 0;
   let leaves = 0;
@@ -54,13 +93,13 @@ export function parse(query: string, options: { readonly legacy?: boolean | unde
   }
   return whole.filter;
 
-  function parseAnd(): Operand {
+  function parseAnd(): Operand<F> {
     return parseChain("and", parseOperand);
   }
 
-  function parseChain(kind: Group["kind"], parseNext: () => Operand): Operand {
+  function parseChain(kind: Group["kind"], parseNext: () => Operand<F>): Operand<F> {
     const first = parseNext();
-    const others: Operand[] = [];
+    const others: Operand<F>[] = [];
     while (continues(kind)) others.push(parseNext());
     const [second, ...rest] = others;
     if (second === undefined) return first;
@@ -85,7 +124,7 @@ export function parse(query: string, options: { readonly legacy?: boolean | unde
     return undefined;
   }
 
-  function parseOperand(): Operand {
+  function parseOperand(): Operand<F> {
     position = skipSpaces(query, position);
     const start = position;
     if (start === query.length) throw invalid(query, { start, end: start }, anExpression);
@@ -98,7 +137,7 @@ export function parse(query: string, options: { readonly legacy?: boolean | unde
     return query[start] === "(" ? parseGroup(start) : parseTerm(start);
   }
 
-  function parseGroup(start: number): Operand {
+  function parseGroup(start: number): Operand<F> {
     enter();
     position = start + 1;
     const { filter } = parseChain("or", parseAnd);
@@ -110,14 +149,14 @@ export function parse(query: string, options: { readonly legacy?: boolean | unde
     return { filter, span: { start, end: position } };
   }
 
-  function parseTerm(start: number): Operand {
+  function parseTerm(start: number): Operand<F> {
     const scanned = query[start] === '"' || start < fieldlessUntil ? undefined : scanField(query, start);
     if (scanned?.operator === undefined) {
       // Rule 7: a bare term.
       fieldlessUntil = Math.max(fieldlessUntil, scanned?.end ?? 0);
       const { value, end } = scanValue(start);
       position = end;
-      return leaf({ kind: "line", name: "message" }, ":", value, { start, end });
+      return leaf(language.bare, ":", value, { start, end });
     }
     const { keys, operator, end: fieldEnd } = scanned;
     const valueStart = fieldEnd + operator.length;
@@ -125,10 +164,8 @@ export function parse(query: string, options: { readonly legacy?: boolean | unde
       const hint = "No space goes before an operator; text that begins with one goes in double quotes.";
       throw invalid(query, { start, end: valueStart }, "a field name", hint);
     }
-    const isList = query[valueStart] === "[";
-    if (!legacy && (isList || isLegacy(keys))) throw refuseLegacy(query.slice(start, fieldEnd), isList);
-    const field = legacy ? legacyFieldOf(keys) : fieldOf(keys);
-    if (isList) return parseList(field, operator, start, valueStart);
+    const field = language.fieldOf({ query, keys, operator, field: { start, end: fieldEnd } });
+    if (language.lists && query[valueStart] === "[") return parseList(field, operator, start, valueStart);
     const { value, end } = scanValue(valueStart);
     if (end === valueStart) {
       const hint = 'No space goes after an operator; the empty text is written "".';
@@ -152,7 +189,7 @@ export function parse(query: string, options: { readonly legacy?: boolean | unde
   }
 
   /** Any of the list, or none of it: a group, so it counts as a level of depth. */
-  function parseList(field: Field, operator: Operator, start: number, valueStart: number): Operand {
+  function parseList(field: F, operator: Operator, start: number, valueStart: number): Operand<F> {
     if (numeric.has(operator)) {
       const span = { start: valueStart, end: scanWord(query, valueStart).end };
       throw invalid(query, span, "a number", `${operator} takes no list.`);
@@ -172,7 +209,7 @@ export function parse(query: string, options: { readonly legacy?: boolean | unde
     return { filter: { kind, operands: [one, two, ...rest], span }, span };
   }
 
-  function leaf(field: Field, operator: Operator, value: string, span: SourceSpan): Operand {
+  function leaf(field: F, operator: Operator, value: string, span: SourceSpan): Operand<F> {
     leaves++;
     if (leaves > limits.leaves) throw refuseComplex(`more than ${limits.leaves} comparisons`, limits.leaves);
     return leafOf(field, operator, value, span);
@@ -184,8 +221,8 @@ export function parse(query: string, options: { readonly legacy?: boolean | unde
   }
 }
 
-function leafOf(field: Field, operator: Operator, value: string, span: SourceSpan): Operand {
-  const filter: Compare = { kind: "compare", field, operator, value, span };
+function leafOf<F>(field: F, operator: Operator, value: string, span: SourceSpan): Operand<F> {
+  const filter: Compare<F> = { kind: "compare", field, operator, value, span };
   return { filter, span };
 }
 

@@ -9,6 +9,8 @@ import type { Endpoint, Rows } from "./operation.ts";
 import { abandon, startWork, type Work } from "./work.ts";
 
 export interface Conductor {
+  /** The sites that the token may see. No operation is handed any other. */
+  readonly visible: (principal: Principal) => Sites;
   /**
    * Takes a place, which `end` of the answer gives back.
    * @throws {BackendError} `overloaded` when all are taken
@@ -49,6 +51,17 @@ export interface ConductorOptions {
 export function createConductor({ sites, limits, now }: ConductorOptions): Conductor {
   let running = 0;
 
+  /** A principal is the same object from request to request. */
+  const known = new WeakMap<Principal, Sites>();
+  const visible: Conductor["visible"] = (principal) => {
+    let seen = known.get(principal);
+    if (seen === undefined) {
+      seen = new Map([...sites].filter(([id]) => principal.maySee(id)));
+      known.set(principal, seen);
+    }
+    return seen;
+  };
+
   const admit: Conductor["admit"] = (gone) => {
     if (running >= limits.requests) throw overloaded(`${running} requests are under way`);
     running += 1;
@@ -62,10 +75,9 @@ export function createConductor({ sites, limits, now }: ConductorOptions): Condu
 
   const start: Conductor["start"] = (endpoint, raw, principal, work) => {
     const prepared = endpoint.prepare(raw);
-    for (const site of prepared.sites) {
-      if (!principal.maySee(site) || !sites.has(site)) throw new NotFound();
-    }
-    return prepared.run({ user: principal.user, sites, limits, now, signal: work.signal });
+    const seen = visible(principal);
+    for (const site of prepared.sites) if (!seen.has(site)) throw new NotFound();
+    return prepared.run({ user: principal.user, sites: seen, limits, now, signal: work.signal });
   };
 
   const complete: Conductor["complete"] = async (endpoint, raw, principal, budget, gone) => {
@@ -81,7 +93,7 @@ export function createConductor({ sites, limits, now }: ConductorOptions): Condu
     }
   };
 
-  return { admit, start, complete };
+  return { visible, admit, start, complete };
 }
 
 async function collect(rows: AsyncIterator<Rows>, work: Work, budget: RowBudget): Promise<unknown[]> {

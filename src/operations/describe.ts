@@ -1,5 +1,6 @@
 // What the operations' schemas say, as JSON Schema: the one form from which the GraphQL schema and the OpenAPI
 // document are built, so that no field is described twice.
+import { isDeepStrictEqual } from "node:util";
 import * as z from "zod";
 import type { Endpoint } from "./operation.ts";
 
@@ -67,10 +68,11 @@ export function describeSchema(
   }) as JsonSchema & { $defs?: Readonly<Record<string, JsonSchema>>; $schema?: string };
   for (const [name, definition] of Object.entries($defs ?? {})) {
     const known = definitions.get(name);
-    if (known !== undefined && JSON.stringify(known) !== JSON.stringify(spellNull(definition))) {
+    const spelt = spellNull(definition);
+    if (known !== undefined && !isDeepStrictEqual(known, spelt)) {
       throw new Error(`two schemas have the id ${name}`);
     }
-    definitions.set(name, spellNull(definition));
+    definitions.set(name, spelt);
   }
   return spellNull(rest);
 }

@@ -1,6 +1,25 @@
 // Every endpoint. The router, the metric labels and the tests walk this list; nothing else knows a route.
+import { actionEdges, actions, siteEdges, slowEventActions, slowEvents } from "./analytics.ts";
+import { deployStats } from "./deploys.ts";
+import { errorTraces, performanceTraces } from "./listings.ts";
 import { lines } from "./logs.ts";
 import { auth } from "./misc.ts";
 import { type Endpoint, endpoint } from "./operation.ts";
+import { errorTrace, locator, performanceTrace, trace } from "./trace.ts";
 
-export const operations: readonly Endpoint[] = [endpoint(lines), endpoint(auth)];
+export const operations: readonly Endpoint[] = [
+  endpoint(lines),
+  endpoint(locator),
+  endpoint(trace),
+  endpoint(performanceTrace),
+  endpoint(errorTrace),
+  endpoint(performanceTraces),
+  endpoint(errorTraces),
+  endpoint(actions),
+  endpoint(actionEdges),
+  endpoint(siteEdges),
+  endpoint(slowEvents),
+  endpoint(slowEventActions),
+  endpoint(deployStats),
+  endpoint(auth),
+];

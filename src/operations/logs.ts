@@ -27,11 +27,11 @@ import {
   integer,
   invalidRequest,
   optional,
+  order,
   type RequestTime,
   siteId,
   time,
   to,
-  word,
 } from "./request.ts";
 
 const pagination = z
@@ -41,11 +41,7 @@ const pagination = z
         "Lines of a page. A page is longer only to end between two milliseconds, and shorter only at the end.",
       examples: [100],
     }),
-    order: word("ASC", "DESC").meta({
-      id: "Order",
-      description: "Oldest or newest first.",
-      examples: ["DESC"],
-    }),
+    order,
     cursor: optional(
       z
         .object({

@@ -40,6 +40,7 @@ export interface Rows {
 }
 export interface Context {
   readonly user: string;
+  /** Those that the token may see, and no others. */
   readonly sites: Sites;
   readonly limits: Limits;
   readonly now: () => Instant;

@@ -50,6 +50,12 @@ export function word<const W extends string>(...words: readonly [W, ...W[]]) {
     .meta({ enum: [...words] });
 }
 
+export const order = word("ASC", "DESC").meta({
+  id: "Order",
+  description: "Oldest (or least) or newest (or greatest) first.",
+  examples: ["DESC"],
+});
+
 export function integer(least: number, most: number) {
   const message = `expected a whole number from ${least} to ${most}`;
   return z

@@ -1,6 +1,10 @@
 import { createMemoryLogs } from "#resolvers/memory/logs.ts";
+import { createMemorySpans } from "#resolvers/memory/spans.ts";
+import { spanSourceOf } from "#src/sites.ts";
 import { fromMillis } from "#src/time.ts";
 import { logStoreSuite } from "./logs.ts";
+import { type SiteName, toSpan } from "./traces.ts";
+import { spanStoreSuite } from "./tracing.ts";
 
 logStoreSuite({
   name: "memory",
@@ -18,6 +22,30 @@ logStoreSuite({
       seed: async (index, lines) => {
         store.forget(index, fromMillis(Number.MAX_SAFE_INTEGER));
         store.add(index, lines);
+      },
+      stop: async () => {},
+    };
+  },
+});
+
+spanStoreSuite({
+  name: "memory",
+  lacks: {},
+  start: async () => {
+    let store = createMemorySpans();
+    const source = (site: SiteName) =>
+      spanSourceOf(site, { index: `${site}-other,${site}`, profile: "auto" });
+    return {
+      get store() {
+        return store;
+      },
+      sources: { shop: source("shop"), stock: source("stock"), blog: source("blog") },
+      seed: async (models) => {
+        store = createMemorySpans();
+        for (const model of models) {
+          const { site_id, namespace: _, action: __, tags: ___, ...span } = toSpan(model);
+          store.add(site_id, [span]);
+        }
       },
       stop: async () => {},
     };

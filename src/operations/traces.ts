@@ -1,0 +1,411 @@
+// What the trace routes share: the body that the specification calls TracesQuery, and reading one listing out of
+// several backends. The merge is a law: sites may lie anywhere, and the answer is that of one store which held all.
+import * as z from "zod";
+import { Refused } from "../errors.ts";
+import type { Span, TraceSummary } from "../model.ts";
+import type { Site, SpanPart } from "../sites.ts";
+import type { Budget, ListingQuery, SpanSource, SpanStore, TraceFilter } from "../store.ts";
+import {
+  allTime,
+  floorToMilli,
+  fromMillis,
+  type Instant,
+  inclusiveEnd,
+  nanosPerMilli,
+  significantFractionDigits,
+  type TimeRange,
+} from "../time.ts";
+import { createBudget } from "../tracing/budget.ts";
+import { canonicalTraceId, parseTraceQuery } from "../tracing/filter.ts";
+import { compareRows, tieOf, tooManyTied } from "../tracing/listing.ts";
+import type { Context } from "./operation.ts";
+import { from, integer, optional, order, type RequestTime, time, to, word } from "./request.ts";
+
+// ---- The body -----------------------------------------------------------------------------------------------
+
+export const siteIds = z
+  .array(z.string())
+  .min(1)
+  .meta({
+    description: "The sites to query; one that the token may not see makes the whole request a 404.",
+    examples: [["demo-shop"]],
+  });
+export const traceId = z
+  .string()
+  .transform(canonicalTraceId)
+  .meta({
+    description: "Identifier of the trace in hex digits of either case, zeros on the left or not.",
+    examples: ["5b8efff798038103d269b633813fc60c"],
+  });
+
+/** `from` after `to` is an error, also where only one digit below the millisecond makes it so. */
+export function checkRange({
+  value: { from, to },
+  issues,
+}: z.core.ParsePayload<{ from?: RequestTime | undefined; to?: RequestTime | undefined }>): void {
+  if (from === undefined || to === undefined || from.instant <= inclusiveEnd(to.text, to.instant)) return;
+  issues.push({ code: "custom", path: ["from"], message: "is later than to", input: from.text });
+}
+
+const anyLength = z.number().min(0, { message: "expected 0 or more" });
+
+/** Where a listing goes on. */
+interface Cursor {
+  readonly by: "time" | "duration";
+  readonly time?: RequestTime | undefined;
+  /** Milliseconds. */
+  readonly duration?: number | undefined;
+}
+
+const cursor = z
+  .union(
+    [
+      word("Time", "Duration").transform((by): Cursor => ({ by: by === "Time" ? "time" : "duration" })),
+      z
+        .object({ time: optional(time), duration: z.union([anyLength, z.null()]).optional() })
+        .transform((object): Cursor => {
+          const { time: after, duration } = object;
+          if (typeof duration === "number") return { by: "duration", duration };
+          return { by: duration === null && after === undefined ? "duration" : "time", time: after };
+        }),
+    ],
+    { error: 'expected "Time", "Duration", { "time": … } or { "duration": … }' },
+  )
+  .meta({
+    description:
+      'What the listing is ordered by: `"Time"` or `"Duration"`. To go on behind a row, `{ "time": … }` or `{ "duration": … }` with its value; null is the first page.',
+    examples: [{ time: null }],
+  });
+
+const perPage = integer(1, 10_000).meta({
+  description:
+    "Rows of a page; more come only to complete a millisecond or a duration, fewer only at the end.",
+  examples: [25],
+});
+const pagination = z
+  .object({
+    per_page: perPage,
+    order: optional(order).meta({ description: "The default is DESC." }),
+    cursor: optional(cursor),
+  })
+  .meta({ id: "TracePagination", description: "Which page of a listing of traces." });
+const fields = {
+  site_ids: siteIds,
+  digests: optional(z.array(z.string())).meta({
+    description: "Digests of actions or errors, any of them; an empty list filters nothing.",
+    examples: [[]],
+  }),
+  action_name: optional(z.string()).meta({ description: "The action's name.", examples: ["GET /checkout"] }),
+  namespace: optional(z.string()).meta({ description: "The namespace.", examples: ["web"] }),
+  query: optional(z.string()).meta({
+    description:
+      "Terms with `=`, `!=`, `:`, `!:` over `tag.<name>`, `revision`, `trace_id`, `span_id`, `site_id`, `namespace` and `action_name`; a bare word is looked for in the action's name and the tags' values.",
+    examples: ["tag.region=eu-west"],
+  }),
+  duration: optional(anyLength).meta({
+    description: "Least duration of the request.",
+    "x-unit": "ms",
+    examples: [100],
+  }),
+  duration_ms: optional(anyLength).meta({
+    description: "The same under another name; `duration` wins.",
+    "x-unit": "ms",
+    examples: [100],
+  }),
+  from: optional(from).meta({
+    description: "Range start, inclusive. The default is the sites' retention bound.",
+  }),
+  to: optional(to).meta({ description: "Range end, inclusive. The default is now." }),
+  ttl: optional(anyLength).meta({
+    description: "How far back requests are looked for, together with `from`.",
+    "x-unit": "s",
+    examples: [86_400],
+  }),
+};
+
+/** Spec, "TracesQuery". */
+export const listingBody = z
+  .object({ ...fields, pagination })
+  .check(checkRange)
+  .meta({
+    examples: [
+      { site_ids: ["demo-shop"], pagination: { per_page: 25, order: "DESC", cursor: { time: null } } },
+      {
+        site_ids: ["demo-shop", "demo-blog"],
+        namespace: "web",
+        duration: 100,
+        pagination: { per_page: 10, order: "DESC", cursor: "Duration" },
+      },
+    ],
+  });
+/** On detail routes it chooses one trace, by its id or as the first of a listing. */
+export const detailBody = z
+  .object({
+    ...fields,
+    trace_id: optional(traceId),
+    pagination: optional(
+      pagination.extend({ per_page: optional(perPage) }).meta({
+        id: "TraceChoice",
+        description: "The order in which the first trace is chosen.",
+      }),
+    ),
+  })
+  .check(checkRange)
+  .meta({ examples: [{ site_ids: ["demo-shop"], namespace: "web" }] });
+/** What both bodies come to. */
+type TracesQuery = Omit<z.output<typeof detailBody>, "trace_id"> & { readonly trace_id?: string | undefined };
+
+// ---- Sites and their stores ---------------------------------------------------------------------------------
+
+export type NonEmpty<T> = readonly [T, ...T[]];
+
+/** Sources that one store answers for together. */
+export interface Group {
+  readonly store: SpanStore;
+  readonly sources: NonEmpty<SpanSource>;
+}
+
+/** @throws {Refused} for a site without traces */
+export function groupByStore(ids: readonly string[], context: Context): readonly Group[] {
+  const groups = new Map<SpanStore, [SpanSource, ...SpanSource[]]>();
+  for (const { store, source } of partsOf(ids, context)) {
+    const sources = groups.get(store);
+    if (sources === undefined) groups.set(store, [source]);
+    else sources.push(source);
+  }
+  return [...groups].map(([store, sources]) => ({ store, sources }));
+}
+
+function partsOf(ids: readonly string[], context: Context): readonly SpanPart[] {
+  return [...new Set(ids)].flatMap((id) => {
+    const { traces, reports } = context.sites.get(id) ?? {};
+    const parts = [traces, reports].filter((part) => part !== undefined);
+    if (parts.length === 0) throw withoutTraces();
+    return parts;
+  });
+}
+
+export function withoutTraces() {
+  return new Refused("not_supported_by_backend", "A site has no traces", {
+    backend: null,
+    feature: "traces",
+  });
+}
+
+/** The spans of a trace that the requested sites hold. @throws {Refused} `result_too_large` over `limits.spans` */
+export async function readTrace(
+  ids: readonly string[],
+  id: string,
+  budget: Budget,
+  context: Context,
+): Promise<readonly Span[]> {
+  const spans: Span[] = [];
+  const { spans: limit } = context.limits;
+  const of = { by: "trace", traceIds: [id], select: "all" } as const;
+  await Promise.all(
+    groupByStore(ids, context).map(async ({ store, sources }) => {
+      for await (const batch of store.find({ sources, of, budget }, context.signal)) {
+        for (const span of batch) spans.push(span);
+        if (spans.length <= limit) continue;
+        const message = `The trace has more than ${limit} spans`;
+        throw new Refused("result_too_large", message, { limit });
+      }
+    }),
+  );
+  return spans;
+}
+
+export function budgetOf({ limits }: Context): Budget {
+  return createBudget(limits.documents);
+}
+
+// ---- Listings -----------------------------------------------------------------------------------------------
+
+export interface Page {
+  readonly by: "time" | "duration";
+  readonly order: "asc" | "desc";
+  readonly perPage: number;
+}
+
+/** The rows of the page that a request asks for, one more than `perPage` only to complete a millisecond or duration. */
+export async function listPage(
+  request: TracesQuery,
+  candidates: ListingQuery["candidates"],
+  page: Page & { readonly beyond: bigint | undefined },
+  budget: Budget,
+  context: Context,
+): Promise<readonly TraceSummary[]> {
+  const tieLimit = mostTied;
+  const filter = filterOf(request);
+  const listings = rangesOf(request, context).flatMap(({ ids, range }) =>
+    range.from > range.to
+      ? []
+      : groupByStore(ids, context).map(({ store, sources }) => {
+          const { by, order, beyond, perPage: wanted } = page;
+          const query = { sources, candidates, range, filter, by, order, beyond, wanted, tieLimit, budget };
+          return store.summaries(query, context.signal);
+        }),
+  );
+  const rows: TraceSummary[] = [];
+  let tie: bigint | undefined;
+  let tied = 0;
+  for await (const row of merge(listings, page)) {
+    const next = tieOf(page, row);
+    if (next !== tie) {
+      if (rows.length >= page.perPage) break;
+      tie = next;
+      tied = 0;
+    }
+    tied += 1;
+    if (tied > tieLimit) throw tooManyTied({ by: page.by, tieLimit });
+    rows.push(row);
+  }
+  return rows;
+}
+
+/** More rows than this on one millisecond or duration are no page (contract, "Listings and pages"). */
+const mostTied = 10_000;
+
+/** Where the rows behind the cursor begin. */
+export function pageOf({ pagination: asked }: TracesQuery): Page & {
+  readonly beyond: bigint | undefined;
+} {
+  const { by, time: after, duration } = asked?.cursor ?? { by: "time" };
+  const order = asked?.order === "ASC" ? "asc" : "desc";
+  const perPage = asked?.per_page ?? 1;
+  if (after !== undefined) return { by, order, perPage, beyond: beyondTime(after, order) };
+  return { by, order, perPage, beyond: duration === undefined ? undefined : beyondLength(duration, order) };
+}
+
+/** A cursor to the millisecond, as rows have it, excludes all of it; a finer one cannot be a row's, and is an instant. */
+function beyondTime({ instant, text }: RequestTime, order: Page["order"]): bigint {
+  if (significantFractionDigits(text) > 3) return instant;
+  const start = floorToMilli(instant);
+  return order === "asc" ? start + nanosPerMilli - 1n : start;
+}
+
+function beyondLength(millis: number, order: Page["order"]): bigint {
+  const least = leastNanos(millis);
+  return order === "asc" && Number(least) / 1e6 > millis ? least - 1n : least;
+}
+
+/** The shortest duration that is answered as this many milliseconds or more. */
+function leastNanos(millis: number): bigint {
+  // Half a nanosecond is where doubles of this size begin to round: from there on the nearest is all that can be told.
+  if (millis > 4e9) return BigInt(Math.round(millis * 1e6));
+  let nanos = Math.max(0, Math.floor(millis * 1e6) - 1);
+  while (nanos / 1e6 < millis) nanos += 1;
+  return BigInt(nanos);
+}
+
+function filterOf(request: TracesQuery): TraceFilter {
+  const { trace_id, namespace, action_name: action, duration, duration_ms, digests, query } = request;
+  const shortest = duration ?? duration_ms;
+  const [first, ...others] = digests ?? [];
+  return {
+    traceId: trace_id,
+    namespace,
+    action,
+    minDuration: shortest === undefined ? undefined : leastNanos(shortest),
+    digests: first === undefined ? undefined : [first, ...others],
+    query: parseTraceQuery(query ?? ""),
+  };
+}
+
+/** The range of each of the requested sites: their retention may differ. */
+function rangesOf(
+  request: TracesQuery,
+  context: Context,
+): readonly { readonly ids: readonly string[]; readonly range: TimeRange }[] {
+  const { from, to, ttl, trace_id, site_ids } = request;
+  const now = context.now();
+  const last = to === undefined ? undefined : inclusiveEnd(to.text, to.instant);
+  const oldest = ttl === undefined ? undefined : before(now, ttl * 1_000);
+  const found = new Map<bigint, string[]>();
+  for (const id of site_ids) {
+    const site = context.sites.get(id);
+    const start = from?.instant ?? (trace_id === undefined && site ? retained(site, now) : allTime.from);
+    const bound = oldest !== undefined && oldest > start ? oldest : start;
+    found.set(bound, [...(found.get(bound) ?? []), id]);
+  }
+  return [...found].map(([bound, ids]) => ({
+    ids,
+    range: { from: bound as Instant, to: last ?? (trace_id === undefined ? endOfMilli(now) : allTime.to) },
+  }));
+}
+
+function retained({ retention }: Site, now: Instant): Instant {
+  return before(now, retention);
+}
+
+function before(now: Instant, millis: number): Instant {
+  const start = now - fromMillis(Math.min(Math.round(millis), Number.MAX_SAFE_INTEGER));
+  return (start > allTime.from ? start : allTime.from) as Instant;
+}
+
+function endOfMilli(instant: Instant): Instant {
+  return (floorToMilli(instant) + nanosPerMilli - 1n) as Instant;
+}
+
+/** The range of a request on one site, its retention and now where it has no bounds. */
+export function rangeOf(
+  { from, to }: { readonly from?: RequestTime | undefined; readonly to?: RequestTime | undefined },
+  site: Site,
+  now: Instant,
+): TimeRange {
+  return {
+    from: from?.instant ?? retained(site, now),
+    to: to === undefined ? endOfMilli(now) : inclusiveEnd(to.text, to.instant),
+  };
+}
+
+// ---- Merging ------------------------------------------------------------------------------------------------
+
+/** The rows of several listings, each in the page's order, in that order. */
+async function* merge(
+  listings: readonly AsyncIterable<readonly TraceSummary[]>[],
+  page: Page,
+): AsyncGenerator<TraceSummary> {
+  const streams = listings.map((listing) => listing[Symbol.asyncIterator]());
+  try {
+    const opened = await Promise.all(streams.map(openHead));
+    const heads = opened.filter((head) => head !== undefined);
+    while (heads.length > 0) {
+      const first = heads.reduce((best, other) =>
+        compareRows(page, other.row, best.row) < 0 ? other : best,
+      );
+      yield first.row;
+      if (!(await advance(first))) heads.splice(heads.indexOf(first), 1);
+    }
+  } finally {
+    for (const stream of streams) stream.return?.().catch(() => {});
+  }
+}
+
+interface Head {
+  readonly stream: AsyncIterator<readonly TraceSummary[]>;
+  batch: readonly TraceSummary[];
+  position: number;
+  row: TraceSummary;
+}
+
+async function openHead(stream: AsyncIterator<readonly TraceSummary[]>): Promise<Head | undefined> {
+  const next = await stream.next();
+  const row = next.done === true ? undefined : next.value[0];
+  return row === undefined ? undefined : { stream, batch: next.value, position: 0, row };
+}
+
+async function advance(head: Head): Promise<boolean> {
+  head.position += 1;
+  let row = head.batch[head.position];
+  if (row === undefined) {
+    const next = await head.stream.next();
+    if (next.done === true) return false;
+    head.batch = next.value;
+    head.position = 0;
+    row = head.batch[0];
+  }
+  if (row === undefined) return false;
+  head.row = row;
+  return true;
+}

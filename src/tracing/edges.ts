@@ -1,0 +1,167 @@
+// Edges: who calls whom, counted and measured on the caller's side and by the caller's end. Both directions are made
+// of the same pairs, so that what A sees downstream of itself is what B sees upstream.
+import type { ActionEdge, Edge, Span } from "../model.ts";
+import type {
+  ActionEdges,
+  ActionEdgesQuery,
+  EdgesQuery,
+  SiteEdges,
+  SpanId,
+  SpanReader,
+  SpanSource,
+} from "../store.ts";
+import { createFigures, type Figures } from "./figures.ts";
+import { climb, collect } from "./lookup.ts";
+import { isRequest, namesOf, spanKey } from "./request.ts";
+
+/** A caller and one request that it made; or a caller whose callee has no spans that can be seen. */
+interface Call {
+  readonly caller: Span;
+  readonly callee?: Span;
+  readonly linked: boolean;
+}
+interface Calls {
+  /** Made by the site, and by its partners to the site. */
+  readonly made: readonly Call[];
+  readonly taken: readonly Call[];
+}
+
+/** `siteEdges` of the contract. */
+export async function findSiteEdges(
+  reader: SpanReader,
+  query: EdgesQuery,
+  signal: AbortSignal,
+): Promise<SiteEdges> {
+  const { made, taken } = await findCalls(reader, query, signal);
+  const site = query.sources[0].site;
+  const isInternal = ({ callee }: Call): boolean => callee?.site_id === site;
+  const byCallee = ({ caller, callee }: Call) => {
+    const service = callee?.service_name ?? caller.peer;
+    return service === undefined ? undefined : { service };
+  };
+  return {
+    upstream: group(taken, ({ caller }) => ({ service: caller.service_name })),
+    downstream: group(
+      made.filter((call) => !isInternal(call)),
+      byCallee,
+    ),
+    internal: group(made.filter(isInternal), byCallee),
+  };
+}
+
+/** `actionEdges` of the contract. */
+export async function findActionEdges(
+  reader: SpanReader,
+  query: ActionEdgesQuery,
+  signal: AbortSignal,
+): Promise<ActionEdges> {
+  const { made, taken } = await findCalls(reader, query, signal);
+  const isAsked = (request: Span): boolean => {
+    const { namespace, action } = namesOf(request);
+    const { service } = query;
+    return request.service_name === service && namespace === query.namespace && action === query.action;
+  };
+  const toIt = [...taken, ...made].filter(({ callee }) => callee !== undefined && isAsked(callee));
+  const callers = new Set([...made, ...toIt].map(({ caller }) => caller));
+  const family = await climb(reader, everywhere(query), [...callers], query.budget, signal);
+  const fromIt = made.filter(({ caller }) => {
+    const entry = family.entryOf(caller);
+    return entry !== undefined && isRequest(entry) && isAsked(entry);
+  });
+  return {
+    upstream: group(toIt, (call) => {
+      const entry = family.entryOf(call.caller);
+      const { namespace, action } = entry === undefined ? { namespace: "", action: "" } : namesOf(entry);
+      const service = (entry ?? call.caller).service_name;
+      return { service, namespace, action, ...kindsOf(call) };
+    }),
+    downstream: group(fromIt, (call) => {
+      const { caller, callee } = call;
+      if (callee !== undefined) {
+        return { service: callee.service_name, ...namesOf(callee), ...kindsOf(call) };
+      }
+      return caller.peer === undefined ? undefined : { service: caller.peer, ...kindsOf(call) };
+    }),
+  };
+}
+
+type Ends = Pick<ActionEdge, "span_kind" | "peer_span_kind" | "edge_type">;
+
+function kindsOf({ caller, callee, linked }: Call): Ends {
+  const kinds = [caller.span_kind, callee?.span_kind];
+  const isAsync = linked || kinds.includes("producer") || kinds.includes("consumer");
+  return {
+    span_kind: caller.span_kind,
+    peer_span_kind: callee?.span_kind,
+    edge_type: isAsync ? "ASYNC" : "SYNC",
+  };
+}
+
+function everywhere({ sources, partners }: EdgesQuery): readonly [SpanSource, ...SpanSource[]] {
+  return [...sources, ...partners];
+}
+
+async function findCalls(reader: SpanReader, query: EdgesQuery, signal: AbortSignal): Promise<Calls> {
+  const { sources, partners, range, budget } = query;
+  const site = sources[0].site;
+  const callers = await collect(
+    reader.scan({ sources: everywhere(query), range, select: "calls", budget }, signal),
+  );
+  const own = callers.filter(({ site_id }) => site_id === site);
+  const others = callers.filter(({ site_id }) => site_id !== site);
+  const called = async (spans: readonly Span[], among: EdgesQuery["sources"]): Promise<Span[]> => {
+    if (spans.length === 0) return [];
+    const ids = new Map<string, SpanId>();
+    for (const { trace_id, span_id } of spans) {
+      const id = { trace_id, span_id };
+      ids.set(spanKey(id), id);
+    }
+    const of = { by: "caller", spans: [...ids.values()] } as const;
+    return (await collect(reader.find({ sources: among, of, budget }, signal))).filter(isRequest);
+  };
+  const calleesOfOwn = await called(own, everywhere(query));
+  const calleesOfOthers = partners.length === 0 ? [] : await called(others, sources);
+  const made = pair(own, calleesOfOwn);
+  const paired = new Set(made.map(({ caller }) => caller));
+  const unanswered = own.filter((caller) => !paired.has(caller));
+  return {
+    made: [...made, ...unanswered.map((caller) => ({ caller, linked: false }))],
+    taken: pair(others, calleesOfOthers),
+  };
+}
+
+/** Every pair of a caller and a callee that names it as its parent or links to it, once. */
+function pair(callers: readonly Span[], callees: readonly Span[]): readonly Required<Call>[] {
+  const byId = Map.groupBy(callers, spanKey);
+  return callees.flatMap((callee) => {
+    const { trace_id, parent_span_id: span_id } = callee;
+    const parents = span_id === undefined ? [] : (byId.get(spanKey({ trace_id, span_id })) ?? []);
+    const linked = new Set(callee.links.flatMap((link) => byId.get(spanKey(link)) ?? []));
+    const both = new Set([...parents, ...linked]);
+    return [...both].map((caller) => ({ caller, callee, linked: linked.has(caller) }));
+  });
+}
+
+/** One row per key; calls without a key are none. */
+function group<K extends object>(
+  calls: readonly Call[],
+  keyOf: (call: Call) => K | undefined,
+): readonly (K & Omit<Edge, "service">)[] {
+  const groups = new Map<string, { readonly key: K; readonly figures: Figures }>();
+  for (const call of calls) {
+    const key = keyOf(call);
+    if (key === undefined) continue;
+    const id = JSON.stringify(key);
+    const found = groups.get(id) ?? { key, figures: createFigures() };
+    found.figures.add(call.caller);
+    groups.set(id, found);
+  }
+  return [...groups.values()].map(({ key, figures }) => ({
+    ...key,
+    count: figures.count(),
+    error_count: figures.errorCount(),
+    mean: figures.mean(),
+    p_90: figures.percentile(90),
+    p_95: figures.percentile(95),
+  }));
+}

@@ -1,0 +1,128 @@
+// Slow events: the spans below requests, grouped by what they do. A group's impact is its share of the time that all of
+// them took, so it says where time goes and not only what is slow once.
+import type { Attributes, SlowEvent, SlowEventAction, Span } from "../model.ts";
+import type { SlowEventActionsQuery, SlowEventsQuery, SpanReader } from "../store.ts";
+import { decodeDigest, type EventKey, eventDigest, hashStatement } from "./digest.ts";
+import { createFigures, type Figures } from "./figures.ts";
+import { climb } from "./lookup.ts";
+import { compareSpans, durationOf, namesOf, order } from "./request.ts";
+import { createNormaliser } from "./statement.ts";
+
+/** `slowEvents` of the contract, greatest impact first, then by key. */
+export async function findSlowEvents(
+  reader: SpanReader,
+  query: SlowEventsQuery,
+  signal: AbortSignal,
+): Promise<readonly SlowEvent[]> {
+  const { sources, range, budget } = query;
+  const normalise = createNormaliser();
+  const groups = new Map<string, Group>();
+  let total = 0n;
+  for await (const batch of reader.scan({ sources, range, select: "children", budget }, signal)) {
+    for (const span of batch) {
+      total += durationOf(span);
+      if (!passes(query, span)) continue;
+      const { service_name: service, span_kind: kind, span_name: name } = span;
+      const statement = span.statement === undefined ? undefined : normalise(span.statement);
+      const id = JSON.stringify([service, kind, name, statement]);
+      const group = groups.get(id) ?? {
+        key: { service, kind, name, statement },
+        figures: createFigures(),
+        longest: span,
+      };
+      group.figures.add(span);
+      if (compareLengths(span, group.longest) < 0) group.longest = span;
+      groups.set(id, group);
+    }
+  }
+  return [...groups]
+    .sort(([idA, a], [idB, b]) => order(b.figures.total(), a.figures.total()) || order(idA, idB))
+    .slice(0, query.limit)
+    .map(([, { key, figures, longest }]) => ({
+      ...key,
+      count: figures.count(),
+      mean: figures.mean(),
+      impact: total === 0n ? 0 : (100 * Number(figures.total())) / Number(total),
+      attributes: select(longest.span_attributes, query.wanted),
+    }));
+}
+
+interface Group {
+  readonly key: EventKey;
+  readonly figures: Figures;
+  longest: Span;
+}
+
+/** The slow event that a span belongs to, as its digest has it. */
+export function eventKeyOf(
+  { service_name: service, span_kind: kind, span_name: name, statement }: Span,
+  normalise: (statement: string) => string,
+): EventKey {
+  return {
+    service,
+    kind,
+    name,
+    statement: statement === undefined ? undefined : hashStatement(normalise(statement)),
+  };
+}
+
+/** `slowEventActions` of the contract. */
+export async function findSlowEventActions(
+  reader: SpanReader,
+  { sources, range, digest, budget }: SlowEventActionsQuery,
+  signal: AbortSignal,
+): Promise<readonly SlowEventAction[]> {
+  const key = decodeDigest(digest);
+  if (key?.of !== "event") return [];
+  const { service, kind, name } = key;
+  const normalise = createNormaliser();
+  const spans: Span[] = [];
+  const scan = { sources, range, select: "children", narrow: { service, kind, name }, budget } as const;
+  for await (const batch of reader.scan(scan, signal)) {
+    for (const span of batch) if (eventDigest(eventKeyOf(span, normalise)) === digest) spans.push(span);
+  }
+  const family = await climb(reader, sources, spans, budget, signal);
+  const rows = Map.groupBy(spans, (span) => {
+    const entry = family.entryOf(span);
+    return JSON.stringify(entry === undefined ? { namespace: "", action: "" } : namesOf(entry));
+  });
+  return [...rows.values()].flatMap((found) => {
+    const [longest] = found.toSorted(compareLengths);
+    if (longest === undefined) return [];
+    const entry = family.entryOf(longest);
+    const { namespace, action } = entry === undefined ? { namespace: "", action: "" } : namesOf(entry);
+    return [
+      {
+        namespace,
+        action_name: action,
+        count: found.reduce((count, span) => count + span.count, 0),
+        trace_id: longest.trace_id,
+        start_time: longest.start,
+      },
+    ];
+  });
+}
+
+/** The longest, then the earliest, then by trace and span id. */
+function compareLengths(a: Span, b: Span): number {
+  return (
+    order(durationOf(b), durationOf(a)) ||
+    order(a.start, b.start) ||
+    order(a.trace_id, b.trace_id) ||
+    compareSpans(a, b)
+  );
+}
+
+function passes({ kind, wanted, excluded }: SlowEventsQuery, span: Span): boolean {
+  const has = (name: string): boolean => Object.hasOwn(span.span_attributes, name);
+  return (kind === undefined || span.span_kind === kind) && wanted.every(has) && !excluded.some(has);
+}
+
+function select(attributes: Attributes, names: readonly string[]): Attributes {
+  return Object.fromEntries(
+    names.flatMap((name) => {
+      const value = attributes[name];
+      return value === undefined ? [] : [[name, value]];
+    }),
+  );
+}

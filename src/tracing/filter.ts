@@ -1,0 +1,115 @@
+// The filters of the trace routes: the trace query language, and whether a row passes. The language is joined as the
+// log language is; its names and its four operators are its own.
+import type { Compare, Filter, Operator } from "../logql/ast.ts";
+import { parseAs, type Term } from "../logql/parse.ts";
+import { invalid, unescapeKey } from "../logql/scan.ts";
+import type { TraceSummary, Value } from "../model.ts";
+import { type TraceField, type TraceFilter, traceFields } from "../store.ts";
+import { actionDigest } from "./digest.ts";
+
+export type Row = Omit<TraceSummary, "has_npo">;
+
+const operators: ReadonlySet<Operator> = new Set(["=", "!=", ":", "!:"]);
+const names = `tag.<name>, ${traceFields.join(", ")}`;
+
+/** @throws {Unprocessable} `invalid_log_query`, `log_query_too_complex` */
+export function parseTraceQuery(query: string): Filter<TraceField> {
+  return parseAs(query, { bare: { kind: "any" }, fieldOf: readField, lists: false });
+}
+
+function readField({ query, keys, operator, field }: Term): TraceField {
+  const [first, ...rest] = keys;
+  const name = traceFields.find((known) => known === first);
+  const tag = rest.map(unescapeKey).join(".");
+  if ((name === undefined || rest.length > 0) && (first !== "tag" || tag === "")) {
+    throw invalid(query, field, `one of ${names}`, "Text with an operator in it goes in double quotes.");
+  }
+  if (!operators.has(operator)) {
+    throw invalid(query, { start: field.end, end: field.end + operator.length }, "one of = != : !:");
+  }
+  return name === undefined ? { kind: "tag", name: tag } : { kind: "row", name };
+}
+
+/** 32 lower-case hex digits, zeros on the left where the client leaves them out; other text as it is. */
+export function canonicalTraceId(id: string): string {
+  const lower = id.toLowerCase();
+  return /^[0-9a-f]{1,32}$/.test(lower) ? lower.padStart(32, "0") : lower;
+}
+
+function canonicalSpanId(id: string): string {
+  const lower = id.toLowerCase();
+  return /^[0-9a-f]{1,16}$/.test(lower) ? lower.padStart(16, "0") : lower;
+}
+
+/**
+ * Whether a row satisfies the filter, but for the choice of digests, which its caller knows: `digests` are those of
+ * the row's exceptions that count.
+ */
+export function acceptsRow(filter: TraceFilter, row: Row, digests: readonly string[]): boolean {
+  const { traceId, namespace, action, minDuration } = filter;
+  if (traceId !== undefined && row.trace_id !== traceId) return false;
+  if (namespace !== undefined && row.namespace !== namespace) return false;
+  if (action !== undefined && row.action_name !== action) return false;
+  if (minDuration !== undefined && row.duration < minDuration) return false;
+  if (filter.digests !== undefined) {
+    const own = actionDigest({ namespace: row.namespace, action: row.action_name });
+    if (!filter.digests.some((digest) => digest === own || digests.includes(digest))) return false;
+  }
+  return matchesTrace(filter.query, row);
+}
+
+/** Whether a row satisfies the query. A field that it lacks satisfies only `!=` and `!:`. */
+export function matchesTrace(filter: Filter<TraceField>, row: Row): boolean {
+  switch (filter.kind) {
+    case "all":
+      return true;
+    case "and":
+      return filter.operands.every((operand) => matchesTrace(operand, row));
+    case "or":
+      return filter.operands.some((operand) => matchesTrace(operand, row));
+    case "compare":
+      return compares(filter, row);
+    default:
+      return filter satisfies never;
+  }
+}
+
+function compares({ field, operator, value }: Compare<TraceField>, row: Row): boolean {
+  const isNegative = operator === "!=" || operator === "!:";
+  const sought = field.kind === "row" ? canonicalValue(field.name, operator, value) : value;
+  const holds = (text: string): boolean =>
+    operator === "=" || operator === "!=" ? text === sought : text.includes(sought);
+  return textsOf(field, row).some(holds) !== isNegative;
+}
+
+function canonicalValue(name: string, operator: Operator, value: string): string {
+  if (name !== "trace_id" && name !== "span_id") return value;
+  if (operator === ":" || operator === "!:") return value.toLowerCase();
+  return name === "trace_id" ? canonicalTraceId(value) : canonicalSpanId(value);
+}
+
+function textsOf(field: TraceField, row: Row): readonly string[] {
+  switch (field.kind) {
+    case "tag":
+      return Object.hasOwn(row.tags, field.name) ? texts(row.tags[field.name]) : [];
+    case "row": {
+      const text = row[field.name];
+      return text === undefined ? [] : [text];
+    }
+    case "any":
+      return [row.action_name, ...Object.values(row.tags).flatMap(texts)];
+    default:
+      return field satisfies never;
+  }
+}
+
+/** A value as the texts that operators see: an array stands for its elements, `null` and objects for nothing. */
+function texts(value: Value | undefined): readonly string[] {
+  if (value === undefined || value === null) return [];
+  if (isList(value)) return value.flatMap(texts);
+  return typeof value === "object" ? [] : [String(value)];
+}
+
+function isList(value: Value): value is readonly Value[] {
+  return Array.isArray(value);
+}

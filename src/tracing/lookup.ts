@@ -1,0 +1,82 @@
+// What has to be looked up beside the spans of a scan: the entries above them, their requests' N+1 queries.
+import type { Span } from "../model.ts";
+import type { Budget, SpanId, SpanReader, SpanSources } from "../store.ts";
+import { createFamily, type Family, spanKey } from "./request.ts";
+import { createNormaliser } from "./statement.ts";
+
+export async function collect(batches: AsyncIterable<readonly Span[]>): Promise<Span[]> {
+  const spans: Span[] = [];
+  for await (const batch of batches) for (const span of batch) spans.push(span);
+  return spans;
+}
+
+/** The spans with all that is needed to tell the entry above each of them; a level a round, as far as there is one. */
+export async function climb(
+  reader: SpanReader,
+  sources: SpanSources,
+  spans: readonly Span[],
+  budget: Budget,
+  signal: AbortSignal,
+): Promise<Family> {
+  const family = createFamily(spans);
+  const asked = new Set<string>();
+  let level: readonly Span[] = spans;
+  while (level.length > 0) {
+    const missing: SpanId[] = [];
+    for (const span of level) {
+      const { trace_id, parent_span_id: span_id } = span;
+      if (span.entry || span_id === undefined || family.parentOf(span) !== undefined) continue;
+      const key = spanKey({ trace_id, span_id });
+      if (asked.has(key)) continue;
+      asked.add(key);
+      missing.push({ trace_id, span_id });
+    }
+    if (missing.length === 0) break;
+    level = await collect(reader.find({ sources, of: { by: "span", spans: missing }, budget }, signal));
+    family.add(level);
+  }
+  return family;
+}
+
+/** So many equal sibling queries make an N+1. */
+const npoThreshold = 5;
+
+/**
+ * One span of each N+1 among the spans: at least five client spans of one parent with the same normalised statement;
+ * a compressed span counts as its count.
+ */
+export function findNPlusOnes(spans: Iterable<Span>): readonly Span[] {
+  const normalise = createNormaliser();
+  const groups = new Map<string, { readonly span: Span; count: number }>();
+  for (const span of spans) {
+    const { site_id, trace_id, parent_span_id, span_kind, statement } = span;
+    if (span_kind !== "client" || statement === undefined || parent_span_id === undefined) continue;
+    const key = `${site_id} ${trace_id} ${parent_span_id} ${normalise(statement)}`;
+    const group = groups.get(key);
+    if (group === undefined) groups.set(key, { span, count: span.count });
+    else group.count += span.count;
+  }
+  return [...groups.values()].filter(({ count }) => count >= npoThreshold).map(({ span }) => span);
+}
+
+/** The entries, of the given traces, below which there is an N+1; by `entryKey`. */
+export async function findEntriesWithNpo(
+  reader: SpanReader,
+  sources: SpanSources,
+  traceIds: readonly string[],
+  budget: Budget,
+  signal: AbortSignal,
+): Promise<ReadonlySet<string>> {
+  const statements = reader.find(
+    { sources, of: { by: "trace", traceIds, select: "statements" }, budget },
+    signal,
+  );
+  const found = findNPlusOnes(await collect(statements));
+  const family = await climb(reader, sources, found, budget, signal);
+  const entries = found.flatMap((span) => family.entryOf(span) ?? []);
+  return new Set(entries.map(entryKey));
+}
+
+export function entryKey({ site_id, trace_id, span_id }: SpanId & { readonly site_id: string }): string {
+  return `${site_id} ${trace_id} ${span_id}`;
+}

@@ -1,0 +1,119 @@
+// What a request is, and which request a span belongs to. Entries are found within one site: what a site's spans are
+// called depends on its own spans alone, whichever other sites are asked for together with it.
+import type { Span, TraceSummary } from "../model.ts";
+import type { SpanId } from "../store.ts";
+
+/** The attribute of an exception event that carries its digest. */
+export const incidentDigest = "appsignal.incident_digest";
+
+export interface Names {
+  readonly namespace: string;
+  readonly action: string;
+}
+
+/** A request is an entry that a browser did not report. */
+export function isRequest(span: Span): boolean {
+  return span.entry && !span.report;
+}
+
+/** What a span is called as an entry. Neither is ever empty. */
+export function namesOf(entry: Span): Names {
+  return {
+    namespace: entry.namespace || (entry.span_kind === "server" ? "web" : "background"),
+    action: entry.action || entry.span_name || "unknown",
+  };
+}
+
+export function isRoot(span: Span): boolean {
+  return span.parent_span_id === undefined;
+}
+
+/** Nanoseconds; a clock that ran backwards makes no negative length. */
+export function durationOf({ start, end }: Span): bigint {
+  return end > start ? end - start : 0n;
+}
+
+/** The wire's milliseconds. */
+export function toFloatMillis(nanos: bigint): number {
+  return Number(nanos) / 1e6;
+}
+
+export function spanKey({ trace_id, span_id }: SpanId): string {
+  return `${trace_id} ${span_id}`;
+}
+
+/** The summary row that a span makes; `span_id` may be another's. */
+export function rowOf(named: Span, span_id: string): Omit<TraceSummary, "has_npo"> {
+  const { namespace, action } = namesOf(named);
+  return {
+    site_id: named.site_id,
+    trace_id: named.trace_id,
+    span_id,
+    namespace,
+    action_name: action,
+    revision: named.revision,
+    time: named.end,
+    duration: durationOf(named),
+    tags: named.tags,
+  };
+}
+
+/** Of several requests of a site in one trace: the root, else the earliest, then by id. */
+export function compareRequests(a: Span, b: Span): number {
+  return Number(isRoot(b)) - Number(isRoot(a)) || compareSpans(a, b);
+}
+
+/** By start, then span id. */
+export function compareSpans(a: Span, b: Span): number {
+  return order(a.start, b.start) || order(a.span_id, b.span_id) || order(a.site_id, b.site_id);
+}
+
+/** Ascending; texts by UTF-16 code unit. */
+export function order<T extends string | bigint | number>(a: T, b: T): number {
+  return a < b ? -1 : a > b ? 1 : 0;
+}
+
+/** Spans by id, for the way up. */
+export interface Family {
+  readonly add: (spans: Iterable<Span>) => void;
+  readonly parentOf: (span: Span) => Span | undefined;
+  /** The nearest entry above the span, itself included; undefined below a lost parent. */
+  readonly entryOf: (span: Span) => Span | undefined;
+}
+
+export function createFamily(spans: Iterable<Span> = []): Family {
+  const held = new Map<string, Span>();
+  const key = (site: string, trace: string, span: string) => `${site} ${trace} ${span}`;
+
+  function add(added: Iterable<Span>): void {
+    for (const span of added) {
+      const id = key(span.site_id, span.trace_id, span.span_id);
+      const other = held.get(id);
+      // Some tracers give both sides of a call one id: what is below it belongs to the side that was called.
+      if (other === undefined || isNearer(span, other)) held.set(id, span);
+    }
+  }
+
+  function parentOf({ site_id, trace_id, parent_span_id }: Span): Span | undefined {
+    return parent_span_id === undefined ? undefined : held.get(key(site_id, trace_id, parent_span_id));
+  }
+
+  function entryOf(span: Span): Span | undefined {
+    const passed = new Set<Span>();
+    let at: Span | undefined = span;
+    while (at !== undefined && !at.entry) {
+      // A document may name itself, or its child, as its parent.
+      if (passed.has(at)) return undefined;
+      passed.add(at);
+      at = parentOf(at);
+    }
+    return at;
+  }
+
+  add(spans);
+  return { add, parentOf, entryOf };
+}
+
+function isNearer(span: Span, other: Span): boolean {
+  return span.entry === other.entry ? compareSpans(span, other) < 0 : span.entry;
+}

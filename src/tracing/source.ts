@@ -1,0 +1,34 @@
+// What a site's configuration reads out of a span's attributes.
+import type { Attributes, Span } from "../model.ts";
+import type { SpanSource } from "../store.ts";
+
+type Names = Pick<Span, "namespace" | "action" | "tags">;
+
+/** The namespace, action and tags of a span, by its own attributes alone. Texts count, and are never empty. */
+export function readNames(
+  attributes: Attributes,
+  { namespaceAttribute, actionAttribute, tagPrefixes }: SpanSource,
+): Names {
+  return {
+    namespace: textAt(attributes, namespaceAttribute),
+    action: textAt(attributes, actionAttribute),
+    tags: readTags(attributes, tagPrefixes),
+  };
+}
+
+function textAt(attributes: Attributes, key: string): string | undefined {
+  const value = Object.hasOwn(attributes, key) ? attributes[key] : undefined;
+  return typeof value === "string" && value !== "" ? value : undefined;
+}
+
+/** Of two keys that name one tag the first prefix wins. */
+function readTags(attributes: Attributes, prefixes: readonly string[]): Attributes {
+  const tags = new Map<string, Attributes[string]>();
+  for (const prefix of prefixes) {
+    for (const [key, value] of Object.entries(attributes)) {
+      const name = key.slice(prefix.length);
+      if (key.startsWith(prefix) && name !== "" && !tags.has(name)) tags.set(name, value);
+    }
+  }
+  return Object.fromEntries(tags);
+}

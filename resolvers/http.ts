@@ -8,7 +8,7 @@ import {
   circuitBreaker,
   handleWhen,
 } from "cockatiel";
-import { BackendError, type Failure } from "../src/errors.ts";
+import { BackendError, type Failure, Refused } from "../src/errors.ts";
 import type { IO } from "../src/store.ts";
 import type { Millis } from "../src/time.ts";
 
@@ -52,6 +52,11 @@ export function createGuard(backend: string, settings: GuardSettings, io: IO): G
       return result;
     } catch (cause) {
       signal.throwIfAborted();
+      // The answer was good, and too large for whoever reads it: no failure of the source.
+      if (cause instanceof Refused) {
+        io.requested(backend, "ok", performance.now() - started);
+        throw cause;
+      }
       const error = deadline.aborted
         ? new BackendError(backend, "timeout", `no answer within ${settings.timeout} ms`, cause)
         : toBackendError(backend, cause);
@@ -114,4 +119,17 @@ export function toBackendError(backend: string, cause: unknown): BackendError {
   }
   if (/TimeoutError/.test(text)) return new BackendError(backend, "timeout", text, cause);
   return new BackendError(backend, "malformed", text === "" ? String(cause) : text, cause);
+}
+
+/** Settles with `shared`, or rejects as soon as this caller leaves. */
+export async function orAborted<T>(shared: Promise<T>, signal: AbortSignal): Promise<T> {
+  signal.throwIfAborted();
+  const left = Promise.withResolvers<never>();
+  const leave = () => left.reject(signal.reason);
+  signal.addEventListener("abort", leave, { once: true });
+  try {
+    return await Promise.race([shared, left.promise]);
+  } finally {
+    signal.removeEventListener("abort", leave);
+  }
 }

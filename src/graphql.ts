@@ -225,11 +225,14 @@ function describeField(key: string, schema: JsonSchema): string | undefined {
   return told === "" ? undefined : told;
 }
 
-/** The one schema beside null, or the schema itself; a real union stays one, and has no type. */
+/**
+ * The one schema beside null, or the schema itself; a real union stays one, and has no type. The empty text stands
+ * for null in a few REST filters, and is not needed beside it.
+ */
 function withoutNull(schema: JsonSchema): JsonSchema {
-  const others = schema.anyOf?.filter(({ type }) => type !== "null") ?? [];
+  const others = schema.anyOf?.filter((one) => one.type !== "null" && one.const !== "") ?? [];
   const [only] = others;
-  return others.length === 1 && only !== undefined ? only : schema;
+  return others.length === 1 && only !== undefined ? withoutNull(only) : schema;
 }
 
 function isNullable(schema: JsonSchema): boolean {

@@ -249,13 +249,13 @@ export interface Buckets {
 }
 
 /**
- * What a bucket's samples, of one group of series, become. `src/metrics.ts` says which request asks for which, and
- * defines each over raw samples. NaN and infinite samples are left out first.
+ * What a bucket's samples, of one group of series, become. `src/metrics.ts` says which request asks for which,
+ * `src/samples.ts` defines each over raw samples. NaN and infinite samples are left out first.
  *
  * - `samples`, of gauges: over all samples of the group, but for `first` and `last`: the mean of each series' own.
  * - `increment`, of counters: the exact growth, each step in the bucket of its later sample.
- * - `cumulative`, of counters: the sum of the series' values, made monotonic over restarts from the first raw value
- *   within the buckets, combined over the bucket.
+ * - `cumulative`, of counters: each series made monotonic over restarts from its first raw value within the buckets,
+ *   combined over its samples of the bucket or carried on where it has none; then the sum of the series.
  * - `observations`, of measurements: over what was recorded in the bucket.
  */
 export type Measure =

@@ -73,10 +73,16 @@ export interface LogSource {
   readonly where?: string | undefined;
 }
 
-/** The wall of a metrics or Kubernetes part: labels with these values stand in every selector that is sent. */
+/**
+ * The wall of a metrics or Kubernetes part: labels with these values stand in every selector that is sent. Behind it
+ * nothing else exists, so neither the names nor the first sample of a metric (`birth` in `samples.ts`) are another's.
+ */
 export type Match = Readonly<Record<string, string>>;
 
-/** The promises of `LogStore` hold here too. A metric is a family: the parts of a histogram or summary are one. */
+/**
+ * The promises of `LogStore` hold here too. A metric is a family: the parts of a histogram or summary are one, under
+ * the family's name. What a measure is over raw samples is defined by `samples.ts`.
+ */
 export interface MetricStore {
   /** Every metric of the wall, sorted by UTF-16 code unit, each once. @throws {BackendError} */
   names(match: Match, signal: AbortSignal): Promise<readonly string[]>;
@@ -108,13 +114,17 @@ export interface MetricStore {
 export interface SeriesQuery {
   readonly match: Match;
   readonly metric: string;
-  /** `*` is a wildcard: alone it means that the series has the tag. Names and values are data, never query text. */
+  /**
+   * Patterns by key, as `matchesTags` of `metrics.ts` reads them: a series has each of the tags, with a value that is
+   * not empty. Names and values are data, never query text; a name that is no tag (a forced label, the source's own)
+   * matches nothing. Keys may be any text, also `__proto__`.
+   */
   readonly tags: Readonly<Record<string, string>>;
   readonly measure: Measure;
   readonly buckets: Buckets;
-  /** How far before the first bucket a counter's previous sample is looked for. */
+  /** How far before the first bucket a counter's previous sample is looked for: from `start - lookBack` on. */
   readonly lookBack: Millis;
-  /** Series times buckets. */
+  /** Series times buckets. The caller has made sure that one series fits. */
   readonly pointLimit: number;
 }
 

@@ -11,11 +11,12 @@ const allowed: readonly (readonly [file: string, imports: readonly string[]])[] 
   ["src/model.ts", ["type src/time.ts"]],
   ["src/logql/*", ["src/model.ts", "src/errors.ts"]],
   ["src/store.ts", ["src/model.ts", "src/time.ts", "src/errors.ts", "src/logql/ast.ts"]],
-  ["src/metrics.ts", ["src/model.ts", "src/time.ts"]],
   [
     "src/tracing/*",
     ["src/model.ts", "src/time.ts", "src/errors.ts", "src/store.ts", "src/logql/{ast,parse,scan}.ts"],
   ],
+  ["src/{metrics,samples}.ts", ["src/model.ts", "src/time.ts"]],
+  ["src/kubernetes.ts", ["src/model.ts", "type src/store.ts"]],
   ["src/yaml.ts", ["src/errors.ts"]],
   ["src/config.ts", ["src/errors.ts", "src/time.ts", "src/yaml.ts"]],
   ["src/telemetry.ts", ["src/errors.ts", "src/time.ts", "type src/store.ts"]],
@@ -61,7 +62,8 @@ const allowed: readonly (readonly [file: string, imports: readonly string[]])[] 
   [
     "resolvers/*/*",
     [
-      ...["src/{store,model,time,errors,metrics,telemetry}.ts", "src/logql/*", "src/tracing/*"],
+      "src/{store,model,time,errors,metrics,samples,kubernetes,telemetry}.ts",
+      ...["src/logql/*", "src/tracing/*"],
       "resolvers/http.ts",
     ],
   ],
@@ -87,6 +89,7 @@ const packages: Readonly<Record<string, readonly string[]>> = {
   "lru-cache": ["resolvers/*/*"],
   pino: ["src/telemetry.ts"],
   "prom-client": ["src/telemetry.ts"],
+  undici: ["resolvers/prometheus/door.ts"],
   yaml: ["src/yaml.ts", "resolvers/elastic/profile.ts"],
   zod: ["src/{config,meshrc}.ts", "src/operations/*", "src/tracing/digest.ts", "resolvers/*/*"],
 };

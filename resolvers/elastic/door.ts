@@ -6,7 +6,7 @@ import type { ClientOptions as OpenSearchOptions } from "@opensearch-project/ope
 import { z } from "zod";
 import { BackendError } from "../../src/errors.ts";
 import type { IO } from "../../src/store.ts";
-import { createGuard, type GuardSettings, toBackendError } from "../http.ts";
+import { createGuard, type GuardSettings, orAborted, toBackendError } from "../http.ts";
 import { describeProduct, type Product } from "./product.ts";
 
 export interface Request {
@@ -137,19 +137,6 @@ const rootSchema = z.object({
   version: z.object({ number: z.string(), distribution: z.string().optional() }),
 });
 const nodesSchema = z.object({ nodes: z.record(z.string(), z.object({ version: z.string() })) });
-
-/** Settles with `shared`, or rejects as soon as this caller leaves. */
-export async function orAborted<T>(shared: Promise<T>, signal: AbortSignal): Promise<T> {
-  signal.throwIfAborted();
-  const left = Promise.withResolvers<never>();
-  const leave = () => left.reject(signal.reason);
-  signal.addEventListener("abort", leave, { once: true });
-  try {
-    return await Promise.race([shared, left.promise]);
-  } finally {
-    signal.removeEventListener("abort", leave);
-  }
-}
 
 /** An answer with an error status. The server's own text goes no further than the log. */
 function failed(backend: string, { status, text }: Raw): BackendError {

@@ -212,14 +212,14 @@ function isList(value: object): value is readonly Json[] {
 // ---- Chance -------------------------------------------------------------------------------------------------
 
 /** Numbers from 0 up to before 1. */
-type Random = () => number;
+export type Random = () => number;
 
 function pick<T>(random: Random, choices: readonly [T, ...T[]]): T {
   return choices[Math.floor(random() * choices.length)] ?? choices[0];
 }
 
 /** mulberry32 over an FNV-1a hash of the key: small, fast, and the same everywhere. */
-function createRandom(key: string): Random {
+export function createRandom(key: string): Random {
   let state = 0x811c9dc5;
   for (let index = 0; index < key.length; index += 1) {
     state = Math.imul(state ^ key.charCodeAt(index), 0x01000193);

@@ -2,8 +2,10 @@
 // alone, so two instances with one seed and one clock hold the same.
 import * as z from "zod";
 import type { Backend, BackendKind } from "../../src/store.ts";
-import { fromMillis, type Instant } from "../../src/time.ts";
+import { fromMillis, type Instant, toMillis } from "../../src/time.ts";
+import { clusterMatch, observeCluster } from "./cluster.ts";
 import { generate, indices } from "./generate.ts";
+import { createMemoryKubernetes } from "./kubernetes.ts";
 import { createMemoryLogs } from "./logs.ts";
 
 const settings = z.strictObject({
@@ -18,6 +20,8 @@ const history = fromMillis(3_600_000);
 const keep = fromMillis(3 * 3_600_000);
 /** Lines are made when somebody reads; this keeps what is then owed small. */
 const catchUpEvery = 60_000;
+/** How far back the cluster can be observed. It is made anew for each question, so nothing of it is kept. */
+const clusterHistory = 7 * 86_400_000;
 
 export const memory: BackendKind<MemorySettings> = {
   kind: "memory",
@@ -35,6 +39,10 @@ export const memory: BackendKind<MemorySettings> = {
       made = now;
     };
     catchUp();
+    const kubernetes = createMemoryKubernetes((match, time) => {
+      const now = toMillis(io.now());
+      return time > now || time < now - clusterHistory ? undefined : observeCluster(seed, match, time);
+    });
     const timer = setInterval(catchUp, catchUpEvery).unref();
     return {
       name,
@@ -46,6 +54,7 @@ export const memory: BackendKind<MemorySettings> = {
             return logs.lines(query, signal);
           },
         },
+        kubernetes,
       },
       probe: async () => ({ product: "memory", version: "generated" }),
       inspections: {
@@ -61,6 +70,23 @@ export const memory: BackendKind<MemorySettings> = {
               ...(held.includes(index) ? [] : [`there is no index ${index}; there are ${held.join(", ")}`]),
               ...(where === undefined ? [] : ["where: a memory backend has no such wall"]),
             ],
+          };
+        },
+        kubernetes: async (match) => {
+          const wall = Object.entries(clusterMatch).map(([label, value]) => `${label}: ${value}`);
+          const observed = observeCluster(seed, match, toMillis(io.now()));
+          if (observed === undefined) {
+            return {
+              found: [],
+              limitations: [],
+              problems: [`match: the generated cluster stands behind { ${wall.join(", ")} }`],
+            };
+          }
+          const { nodes, pods } = observed;
+          return {
+            found: [`a generated cluster of ${nodes.length} nodes and ${pods.length} pods`],
+            limitations: [],
+            problems: [],
           };
         },
       },

@@ -54,7 +54,11 @@ function configure(port: number, token: string): Config {
 
 function site(name: string): SiteConfig {
   const indices = sources.map((source) => [source, { index: `${name}-${source}`, profile: "auto" }] as const);
-  return { retention: defaults.retention, logs: { backend: "memory", sources: Object.fromEntries(indices) } };
+  return {
+    retention: defaults.retention,
+    logs: { backend: "memory", sources: Object.fromEntries(indices) },
+    kubernetes: { backend: "memory", match: { cluster: "demo" } },
+  };
 }
 
 function greet(address: string, token: string): string {

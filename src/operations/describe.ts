@@ -12,6 +12,7 @@ export interface JsonSchema {
   readonly description?: string;
   readonly examples?: readonly unknown[];
   readonly enum?: readonly unknown[];
+  readonly const?: unknown;
   readonly minimum?: number;
   readonly maximum?: number;
   readonly properties?: Readonly<Record<string, JsonSchema>>;

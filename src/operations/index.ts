@@ -1,6 +1,7 @@
 // Every endpoint. The router, the metric labels and the tests walk this list; nothing else knows a route.
 import { actionEdges, actions, siteEdges, slowEventActions, slowEvents } from "./analytics.ts";
 import { deployStats } from "./deploys.ts";
+import { nodes, pods, podsOverview } from "./kubernetes.ts";
 import { errorTraces, performanceTraces } from "./listings.ts";
 import { lines } from "./logs.ts";
 import { auth } from "./misc.ts";
@@ -21,5 +22,8 @@ export const operations: readonly Endpoint[] = [
   endpoint(slowEvents),
   endpoint(slowEventActions),
   endpoint(deployStats),
+  endpoint(nodes),
+  endpoint(pods),
+  endpoint(podsOverview),
   endpoint(auth),
 ];

@@ -1,0 +1,140 @@
+// Kubernetes rows from whole observations of a cluster: what is there at a moment, figure by figure. It is as plain
+// as that on purpose, since other stores are compared with it. Only the network's deltas need a second observation.
+import { setImmediate as nextTurn } from "node:timers/promises";
+import { Refused } from "../../src/errors.ts";
+import {
+  compareNodes,
+  comparePods,
+  growth,
+  overviewFilter,
+  podFilter,
+  podState,
+} from "../../src/kubernetes.ts";
+import type { NodesRow, PodOverviewRow, PodsRow } from "../../src/model.ts";
+import type { KubernetesStore, Match, SnapshotQuery } from "../../src/store.ts";
+import type { Millis } from "../../src/time.ts";
+
+/** Every node and pod that exists at a moment. Network figures are counters here. */
+export interface Observation {
+  readonly nodes: readonly Omit<NodesRow, "timestamp">[];
+  readonly pods: readonly ObservedPod[];
+}
+export interface ObservedPod
+  extends Omit<PodsRow, "timestamp" | "state">,
+    Pick<PodOverviewRow, "pod_uuid" | "labels" | "owner_references"> {
+  /** Absent until its node has taken it on. */
+  readonly start?: Millis | undefined;
+}
+/** Undefined when nothing behind the wall was observed at that moment. */
+export type Observe = (match: Match, time: Millis) => Observation | undefined;
+
+export function createMemoryKubernetes(observe: Observe): KubernetesStore {
+  const nodesAt = (match: Match, time: Millis, step: Millis): NodesRow[] => {
+    const before = observe(match, time - step)?.nodes ?? [];
+    const counters = new Map(before.map((node) => [node.node_name, node]));
+    const rows = (observe(match, time)?.nodes ?? []).map((node): NodesRow => {
+      const earlier = counters.get(node.node_name);
+      return {
+        timestamp: time,
+        ...node,
+        network_rx_bytes: growth(earlier?.network_rx_bytes, node.network_rx_bytes),
+        network_tx_bytes: growth(earlier?.network_tx_bytes, node.network_tx_bytes),
+      };
+    });
+    return rows.sort(compareNodes);
+  };
+
+  const podsAt = (match: Match, time: Millis, step: Millis): PodsRow[] => {
+    const before = observe(match, time - step)?.pods ?? [];
+    const counters = new Map(before.map((pod) => [pod.pod_uuid, pod]));
+    const rows = (observe(match, time)?.pods ?? []).map((pod): PodsRow => {
+      const { pod_uuid, labels, owner_references, start, ...figures } = pod;
+      const began = start !== undefined && start > time - step;
+      const earlier =
+        counters.get(pod_uuid) ?? (began ? { network_rx_bytes: 0, network_tx_bytes: 0 } : undefined);
+      return {
+        timestamp: time,
+        ...figures,
+        state: podState(pod.phase, pod.containers),
+        network_rx_bytes: growth(earlier?.network_rx_bytes, pod.network_rx_bytes),
+        network_tx_bytes: growth(earlier?.network_tx_bytes, pod.network_tx_bytes),
+      };
+    });
+    return rows.sort(comparePods);
+  };
+
+  const overviewAt = (match: Match, time: Millis): PodOverviewRow[] =>
+    (observe(match, time)?.pods ?? []).map((pod) => ({
+      timestamp: time,
+      node_name: pod.node_name,
+      pod_name: pod.pod_name,
+      pod_namespace: pod.pod_namespace,
+      pod_uuid: pod.pod_uuid,
+      phase: pod.phase,
+      labels: pod.labels,
+      owner_references: pod.owner_references,
+      containers: pod.containers,
+      state: podState(pod.phase, pod.containers),
+      pod_restart_count: pod.pod_restart_count,
+      pod_uptime_seconds: pod.pod_uptime_seconds,
+    }));
+
+  return {
+    nodes: (query, signal) =>
+      readSnapshots(query, signal, (time) =>
+        nodesAt(query.match, time, query.snapshots.step).filter(
+          ({ node_name }) => query.node === undefined || node_name === query.node,
+        ),
+      ),
+    pods: (query, signal) => {
+      const accepts = podFilter(query);
+      return readSnapshots(query, signal, (time) =>
+        podsAt(query.match, time, query.snapshots.step).filter(accepts),
+      );
+    },
+    overview: async function* (query, signal) {
+      const last = new Map<string, PodOverviewRow>();
+      for await (const time of moments(query, signal)) {
+        for (const row of overviewAt(query.match, time))
+          last.set(`${row.pod_namespace}/${row.pod_name}`, row);
+      }
+      const rows = [...last.values()].filter(overviewFilter(query)).sort(comparePods);
+      checkLimit(rows.length, query);
+      if (rows.length > 0) yield rows;
+    },
+  };
+}
+
+/** A batch per snapshot that has rows. They are counted first, so that nothing is sent before it may be refused. */
+async function* readSnapshots<Row>(
+  query: SnapshotQuery,
+  signal: AbortSignal,
+  rowsAt: (time: Millis) => readonly Row[],
+): AsyncGenerator<readonly Row[]> {
+  let count = 0;
+  for await (const time of moments(query, signal)) {
+    count += rowsAt(time).length;
+    checkLimit(count, query);
+  }
+  for await (const time of moments(query, signal)) {
+    const rows = rowsAt(time);
+    if (rows.length > 0) yield rows;
+  }
+}
+
+/** The snapshots' times; between them others get their turn, and an abort is noticed. */
+async function* moments({ snapshots }: SnapshotQuery, signal: AbortSignal): AsyncGenerator<Millis> {
+  signal.throwIfAborted();
+  for (let index = 0; index < snapshots.count; index += 1) {
+    yield snapshots.start + index * snapshots.step;
+    if (index % stride === stride - 1) await nextTurn();
+    signal.throwIfAborted();
+  }
+}
+const stride = 16;
+
+function checkLimit(count: number, { rowLimit }: SnapshotQuery): void {
+  if (count <= rowLimit) return;
+  const message = `The answer has more than ${rowLimit} rows; narrow the range or the filters`;
+  throw new Refused("result_too_large", message, { limit: rowLimit });
+}

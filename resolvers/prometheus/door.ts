@@ -1,0 +1,336 @@
+// The one narrow door to whatever speaks the HTTP API of Prometheus: Prometheus itself, Thanos, Mimir, VictoriaMetrics.
+// Only expressions go in, and these hold the wall. An answer comes out whole, or not at all: what a source tells in
+// `warnings` or `isPartial` is an error here. Nothing beyond query, query_range, series, labels and label values is
+// relied upon.
+import { Agent, type Dispatcher } from "undici";
+import { z } from "zod";
+import { BackendError, type Failure } from "../../src/errors.ts";
+import type { BackendInfo, IO } from "../../src/store.ts";
+import type { Millis } from "../../src/time.ts";
+import { createGuard, type GuardSettings, orAborted } from "../http.ts";
+import { createScanner, envelope, type Fold, readResult, resultData, Surprise } from "./answer.ts";
+import {
+  type Edge,
+  type Expression,
+  metricName,
+  print,
+  printDuration,
+  printSelector,
+  type Selector,
+} from "./promql.ts";
+
+/** One time, or `start`, `start + step`, … `end`; a source answers at most 11,000 of these. Milliseconds since 1970. */
+export type Moments =
+  | { readonly at: Millis }
+  | { readonly start: Millis; readonly end: Millis; readonly step: Millis };
+
+export interface Door {
+  /**
+   * Evaluates the expression and hands its series to a fold as they arrive. The fold of a request that had to be sent
+   * again is thrown away, so none sees a series twice.
+   * @throws {BackendError}
+   */
+  query<T>(expression: Expression, moments: Moments, fold: () => Fold<T>, signal: AbortSignal): Promise<T>;
+  /** The label sets of the series, of all times. @throws {BackendError} */
+  series(selector: Selector, signal: AbortSignal): Promise<readonly Readonly<Record<string, string>>[]>;
+  /** The names of metrics that have such a series. @throws {BackendError} */
+  names(selector: Selector, signal: AbortSignal): Promise<readonly string[]>;
+  /**
+   * What targets said of a metric. It knows no wall, so it may be asked only about a name that was found within it;
+   * empty where the source has no such endpoint or knows nothing. @throws {BackendError}
+   */
+  metadata(metric: string, signal: AbortSignal): Promise<readonly string[]>;
+  /** How ranges are cut at their left; asked anew on every fresh connection, so that an upgrade is noticed. */
+  edge(signal: AbortSignal): Promise<Edge>;
+  probe(signal: AbortSignal): Promise<BackendInfo>;
+  close(): Promise<void>;
+}
+
+export interface DoorSettings extends GuardSettings {
+  /** Of the server, with the path under which its API lies. */
+  readonly url: string;
+  readonly auth?: { username: string; password: string } | { bearer: string } | undefined;
+  readonly tls?: { ca?: string | undefined; cert?: string | undefined; key?: string | undefined } | undefined;
+  readonly headers: Readonly<Record<string, string>>;
+  /** An answer over this is refused instead of being read. */
+  readonly answerBytes: number;
+}
+
+interface Request {
+  readonly method: "GET" | "POST";
+  readonly path: string;
+  readonly form?: URLSearchParams;
+}
+
+/** How long a source is trusted to be what it was: behind a load balancer it changes without a broken connection. */
+const edgeAge: Millis = 60_000;
+
+export function openDoor(backend: string, settings: DoorSettings, io: IO): Door {
+  const guard = createGuard(backend, settings, io);
+  const base = new URL(settings.url);
+  const prefix = base.pathname.replace(/\/+$/, "");
+  const agent = new Agent({
+    connections: settings.concurrent,
+    keepAliveTimeout: 60_000,
+    // The guard keeps the deadline.
+    headersTimeout: 0,
+    bodyTimeout: 0,
+    connect: { ...definedOnly(settings.tls ?? {}) },
+  });
+  let connections = 0;
+  agent.on("connect", () => {
+    connections++;
+  });
+  /** Set by the first answer in a form that the scanner does not know; such a source is not asked twice again. */
+  let unfamiliar = false;
+
+  async function open(
+    { method, path, form }: Request,
+    signal: AbortSignal,
+  ): Promise<Dispatcher.ResponseData> {
+    return agent.request({
+      origin: base.origin,
+      path: prefix + path,
+      method,
+      signal,
+      headers: {
+        accept: "application/json",
+        ...settings.headers,
+        ...authorization(settings.auth),
+        ...(form && { "content-type": "application/x-www-form-urlencoded" }),
+      },
+      ...(form && { body: form.toString() }),
+    });
+  }
+
+  /** Sends a request and hands the bytes of a good answer on, as they come. */
+  async function stream(request: Request, signal: AbortSignal, take: (chunk: Buffer) => void): Promise<void> {
+    const { statusCode, headers, body } = await open(request, signal);
+    // Nobody asked for another encoding; a proxy that sends one sends what nobody here reads.
+    if (headers["content-encoding"] !== undefined && headers["content-encoding"] !== "identity") {
+      body.destroy();
+      throw new BackendError(backend, "malformed", `content-encoding ${headers["content-encoding"]}`);
+    }
+    if (statusCode !== 200) throw failed(backend, statusCode, await beginning(body));
+    let bytes = 0;
+    for await (const chunk of body) {
+      bytes += chunk.length;
+      if (bytes > settings.answerBytes) {
+        throw new BackendError(backend, "rejected", `an answer of more than ${settings.answerBytes} bytes`);
+      }
+      take(chunk);
+    }
+  }
+
+  async function readJson<T>(schema: z.ZodType<T>, request: Request, signal: AbortSignal): Promise<T> {
+    const chunks: Buffer[] = [];
+    await stream(request, signal, (chunk) => chunks.push(chunk));
+    return schema.parse(unwrap(JSON.parse(Buffer.concat(chunks).toString("utf8"))));
+  }
+
+  /** The `data` of an answer, which has to be whole. */
+  function unwrap(answer: unknown): unknown {
+    const { warnings, isPartial, data } = envelope.parse(answer);
+    if (isPartial === true) throw new BackendError(backend, "partial", "the answer says isPartial");
+    // Versions 2.48 to 2.53 put their hints on a query's style here as well; since 2.54 these are `infos`.
+    const told = (warnings ?? []).filter((text) => !text.startsWith("PromQL info"));
+    if (told.length > 0) {
+      throw new BackendError(backend, "partial", `warnings: ${told.join("; ").slice(0, 2_000)}`);
+    }
+    return data;
+  }
+
+  /** Whatever an answer does not hold to is an answer that cannot be read. */
+  function guarded<T>(
+    path: string,
+    signal: AbortSignal,
+    read: (signal: AbortSignal) => Promise<T>,
+  ): Promise<T> {
+    return guard.run(true, signal, async (limited) => {
+      try {
+        return await read(limited);
+      } catch (cause) {
+        const known =
+          cause instanceof z.ZodError || cause instanceof SyntaxError || cause instanceof Surprise;
+        if (!known) throw cause;
+        throw new BackendError(backend, "malformed", `${path}: ${cause.message.slice(0, 2_000)}`, cause);
+      }
+    });
+  }
+
+  function ask<T>(schema: z.ZodType<T>, request: Request, signal: AbortSignal): Promise<T> {
+    return guarded(request.path, signal, (limited) => readJson(schema, request, limited));
+  }
+
+  function query<T>(
+    expression: Expression,
+    moments: Moments,
+    fold: () => Fold<T>,
+    signal: AbortSignal,
+  ): Promise<T> {
+    const request = queryRequest(expression, moments, settings.timeout);
+    const parse = async (limited: AbortSignal): Promise<T> => {
+      const { series, result } = fold();
+      readResult((await readJson(resultData, request, limited)).result, series);
+      return result();
+    };
+    const scan = async (limited: AbortSignal): Promise<T> => {
+      const { series, result } = fold();
+      const scanner = createScanner(series);
+      await stream(request, limited, scanner.push);
+      resultData.parse(unwrap(JSON.parse(scanner.end())));
+      return result();
+    };
+    return guarded(request.path, signal, async (limited) => {
+      if (unfamiliar) return parse(limited);
+      try {
+        return await scan(limited);
+      } catch (cause) {
+        if (!(cause instanceof Surprise)) throw cause;
+        const result = await parse(limited);
+        unfamiliar = true;
+        io.log({ level: "info", message: "answers are parsed, not scanned", backend, reason: cause.message });
+        return result;
+      }
+    });
+  }
+
+  let known: { readonly edge: Promise<Edge>; readonly since: number; connections: number } | undefined;
+
+  function edge(signal: AbortSignal): Promise<Edge> {
+    const now = performance.now();
+    if (known === undefined || known.connections !== connections || now - known.since > edgeAge) {
+      // Not this caller's signal: others wait for the same answer. The guard's own deadline bounds it.
+      const entry = { edge: askEdge(new AbortController().signal), since: now, connections };
+      known = entry;
+      entry.edge.then(
+        // The connection that it opened itself is no news.
+        () => {
+          entry.connections = connections;
+        },
+        () => {
+          if (known === entry) known = undefined;
+        },
+      );
+    }
+    return orAborted(known.edge, signal);
+  }
+
+  async function askEdge(signal: AbortSignal): Promise<Edge> {
+    // Ones at every full minute: a closed range of a minute holds two of them.
+    const form = new URLSearchParams({ query: "count_over_time(vector(1)[1m:1m])", time: "1700000040" });
+    const { result } = await ask(resultData, { method: "POST", path: "/api/v1/query", form }, signal);
+    const found = ones.safeParse(result).data?.[0].value[1];
+    if (found === undefined) throw new BackendError(backend, "malformed", "no count of ones");
+    // 3.0.0 opened the ranges, and 3.0.1 the subqueries.
+    return found === "2" && (await version(signal)) !== "3.0.0" ? "closed" : "open";
+  }
+
+  async function version(signal: AbortSignal): Promise<string> {
+    const request: Request = { method: "GET", path: "/api/v1/status/buildinfo" };
+    const data = await optional(ask(z.object({ version: z.string() }), request, signal));
+    return data?.version || "unknown";
+  }
+
+  return {
+    query,
+    edge,
+    series: (selector, signal) => {
+      const form = new URLSearchParams({ "match[]": printSelector(selector) });
+      return ask(labelSets, { method: "POST", path: "/api/v1/series", form }, signal);
+    },
+    async names(selector, signal) {
+      const search = new URLSearchParams({ "match[]": printSelector(selector) });
+      const path = `/api/v1/label/${metricName}/values?${search}`;
+      return (await ask(texts, { method: "GET", path }, signal)) ?? [];
+    },
+    async metadata(metric, signal) {
+      const path = `/api/v1/metadata?${new URLSearchParams({ metric })}`;
+      const data = await optional(ask(metadata, { method: "GET", path }, signal));
+      return data?.[metric]?.map(({ type }) => type) ?? [];
+    },
+    async probe(signal) {
+      await edge(signal);
+      return { product: "Prometheus", version: await version(signal) };
+    },
+    close: () => agent.destroy(),
+  };
+}
+
+/** As much of an error as is worth logging. */
+async function beginning(body: AsyncIterable<Buffer>): Promise<string> {
+  let text = "";
+  for await (const chunk of body) {
+    text += chunk.toString("utf8");
+    if (text.length > 4_096) break;
+  }
+  return text;
+}
+
+const ones = z.tuple([z.object({ value: z.tuple([z.number(), z.string()]) })]);
+const labelSets = z.array(z.record(z.string(), z.string()));
+const texts = z.array(z.string()).nullish();
+const metadata = z.record(z.string(), z.array(z.object({ type: z.string() })));
+
+/** What a proxy does not route, or another product does not have, is not there. */
+async function optional<T>(asked: Promise<T>): Promise<T | undefined> {
+  try {
+    return await asked;
+  } catch (error) {
+    if (error instanceof BackendError && ["rejected", "denied", "malformed"].includes(error.failure))
+      return undefined;
+    throw error;
+  }
+}
+
+function queryRequest(expression: Expression, moments: Moments, timeout: Millis): Request {
+  const form = new URLSearchParams({ query: print(expression) });
+  if ("at" in moments) form.set("time", printSeconds(moments.at));
+  else {
+    form.set("start", printSeconds(moments.start));
+    form.set("end", printSeconds(moments.end));
+    form.set("step", printDuration(moments.step));
+  }
+  form.set("timeout", printDuration(timeout));
+  // Thanos answers in part, with status 200, unless it is told not to.
+  form.set("partial_response", "false");
+  return { method: "POST", path: "at" in moments ? "/api/v1/query" : "/api/v1/query_range", form };
+}
+
+function printSeconds(millis: Millis): string {
+  return (millis / 1_000).toFixed(3);
+}
+
+function authorization(auth: DoorSettings["auth"]): Readonly<Record<string, string>> {
+  if (auth === undefined) return {};
+  if ("bearer" in auth) return { authorization: `Bearer ${auth.bearer}` };
+  return { authorization: `Basic ${Buffer.from(`${auth.username}:${auth.password}`).toString("base64")}` };
+}
+
+function definedOnly<T extends object>(value: T): { [K in keyof T]: Exclude<T[K], undefined> } {
+  return Object.fromEntries(Object.entries(value).filter(([, part]) => part !== undefined)) as {
+    [K in keyof T]: Exclude<T[K], undefined>;
+  };
+}
+
+/** An answer with an error status. The server's own text goes no further than the log. */
+function failed(backend: string, status: number, text: string): BackendError {
+  return new BackendError(backend, failureOf(status, text), `status ${status}: ${text.slice(0, 2_000)}`);
+}
+
+const byStatus: Readonly<Record<number, Failure>> = {
+  401: "denied",
+  403: "denied",
+  408: "timeout",
+  429: "overloaded",
+  502: "unreachable",
+  503: "overloaded",
+  504: "timeout",
+};
+
+/** A deadline that passes while series are loaded, or in the queue, comes as 422, and one in evaluation as 503. */
+function failureOf(status: number, text: string): Failure {
+  const late = /deadline exceeded|timed out|cancell?ed/i.test(text);
+  if (late && [422, 499, 500, 503].includes(status)) return "timeout";
+  return byStatus[status] ?? "rejected";
+}

@@ -1,0 +1,243 @@
+// What metrics there are within a wall, and what they are. Prometheus keeps series and no types: a family is told by the
+// names and labels of its parts, a type by what targets said of it, by its name, or by one look at its samples.
+import { BackendError } from "../../src/errors.ts";
+import type { MetricType } from "../../src/model.ts";
+import type { IO, Match } from "../../src/store.ts";
+import { type Millis, toMillis } from "../../src/time.ts";
+import { collect, type Labels } from "./answer.ts";
+import type { Door } from "./door.ts";
+import { createMemo } from "./memo.ts";
+import {
+  aggregate,
+  call,
+  type Expression,
+  equal,
+  metricName,
+  present,
+  type Selector,
+  select,
+  window,
+} from "./promql.ts";
+
+/** How a metric is stored. The parts of `histogram` are `_bucket`, `_count`, `_sum`; a `summary` may have no quantiles. */
+export type Shape = "gauge" | "counter" | "histogram" | "native" | "summary";
+
+export interface Families {
+  /** Sorted. @throws {BackendError} */
+  names(match: Match, signal: AbortSignal): Promise<readonly string[]>;
+  /** @throws {BackendError} */
+  shape(match: Match, metric: string, signal: AbortSignal): Promise<Shape | undefined>;
+  /** As `MetricStore.tagKeys`. @throws {BackendError} */
+  tagKeys(
+    match: Match,
+    metric: string,
+    signal: AbortSignal,
+  ): Promise<readonly (readonly string[])[] | undefined>;
+}
+
+export const typeOf: Readonly<Record<Shape, MetricType>> = {
+  gauge: "gauge",
+  counter: "counter",
+  histogram: "measurement",
+  native: "measurement",
+  summary: "measurement",
+};
+
+/** A part of a family in the wall. */
+export function part(match: Match, name: string): Selector {
+  return select(match, [equal(metricName, name)]);
+}
+
+/** The series that carry a family's tags, each once. */
+export function tagged(match: Match, metric: string, shape: Shape): Selector {
+  return part(match, shape === "histogram" || shape === "summary" ? `${metric}_count` : metric);
+}
+
+/** Labels of the source's own, which no metric has as tags. */
+const ownLabels: readonly string[] = [metricName, "le", "quantile"];
+
+export function isTag(match: Match, label: string): boolean {
+  return !ownLabels.includes(label) && !Object.hasOwn(match, label);
+}
+
+/** Families of a wall; a `plain` one is a single name, whose type its samples or its targets tell. */
+type Listing = ReadonlyMap<string, "plain" | "histogram" | "summary">;
+
+const minute: Millis = 60_000;
+const hour: Millis = 60 * minute;
+const day: Millis = 24 * hour;
+/** A metric that is not listed is looked for again in a listing of at most this age. */
+const unknownAge: Millis = 10_000;
+
+export function createFamilies(door: Door, io: IO): Families {
+  const never = new AbortController().signal;
+  const listings = createMemo<Listing>(
+    {
+      name: "metric_names",
+      entries: 200,
+      fresh: minute,
+      served: hour,
+      load: async (key) => {
+        const match: Match = JSON.parse(key);
+        const [all, withBounds, withQuantiles] = await Promise.all(
+          [metricName, "le", "quantile"].map((label) => door.names(select(match, [present(label)]), never)),
+        );
+        return fold(new Set(all), new Set(withBounds), new Set(withQuantiles));
+      },
+    },
+    io,
+  );
+  const shapes = createMemo<Shape>(
+    {
+      name: "metric_types",
+      entries: 5_000,
+      fresh: 10 * minute,
+      served: hour,
+      load: (key) => {
+        const [wall, metric]: [string, string] = JSON.parse(key);
+        return findShape(JSON.parse(wall), metric);
+      },
+    },
+    io,
+  );
+  const tags = createMemo<readonly (readonly string[])[]>(
+    {
+      name: "metric_tags",
+      entries: 5_000,
+      fresh: 5 * minute,
+      served: hour,
+      load: async (key) => {
+        const [wall, metric, shape]: [string, string, Shape] = JSON.parse(key);
+        const match: Match = JSON.parse(wall);
+        return combinations(match, await door.series(tagged(match, metric, shape), never));
+      },
+    },
+    io,
+  );
+
+  async function listed(match: Match, metric: string, signal: AbortSignal) {
+    const key = keyOfWall(match);
+    const known = (await listings.read(key, signal)).get(metric);
+    return known ?? (await listings.read(key, signal, unknownAge)).get(metric);
+  }
+
+  async function shape(match: Match, metric: string, signal: AbortSignal): Promise<Shape | undefined> {
+    const known = await listed(match, metric, signal);
+    if (known !== "plain") return known;
+    return shapes.read(JSON.stringify([keyOfWall(match), metric]), signal);
+  }
+
+  /** Of a name that stands alone. */
+  async function findShape(match: Match, metric: string): Promise<Shape> {
+    const told = await toldType(metric);
+    if (told !== undefined) return told;
+    const now = toMillis(io.now());
+    const selector = part(match, metric);
+    // What ended long ago has still a type; the longer looks find nothing where the short one would have.
+    for (const length of [hour, day, 30 * day, 3_650 * day]) {
+      const samples = window(selector, "closed", { from: length, to: 0 });
+      const [histograms, restarts, changes, least] = await Promise.all([
+        histogramCount(aggregate("count", [], call("histogram_count", call("last_over_time", samples))), now),
+        look(aggregate("sum", [], call("resets", samples)), now),
+        look(aggregate("max", [], call("changes", samples)), now),
+        look(aggregate("min", [], call("min_over_time", samples)), now),
+      ]);
+      if (histograms !== undefined) return "native";
+      if (least === undefined) continue;
+      if (/_(total|count|sum|bucket)$/.test(metric)) return "counter";
+      return restarts === 0 && (changes ?? 0) > 0 && least >= 0 ? "counter" : "gauge";
+    }
+    return /_(total|count|sum|bucket)$/.test(metric) ? "counter" : "gauge";
+  }
+
+  /** What targets said, of the name itself or, as OpenMetrics has it, without `_total`. Most of them decide. */
+  async function toldType(metric: string): Promise<"gauge" | "counter" | undefined> {
+    let told = await door.metadata(metric, never);
+    if (told.length === 0 && metric.endsWith("_total")) {
+      told = await door.metadata(metric.slice(0, -"_total".length), never);
+    }
+    const votes = (type: string) => told.filter((one) => one === type).length;
+    // A histogram by this name may be a native one, which its samples show.
+    if (votes("histogram") > 0) return undefined;
+    if (votes("counter") === 0 && votes("gauge") === 0) return undefined;
+    return votes("counter") >= votes("gauge") ? "counter" : "gauge";
+  }
+
+  async function look(expression: Expression, at: Millis): Promise<number | undefined> {
+    const [found] = await door.query(expression, { at }, collect, never);
+    return found?.values[0];
+  }
+
+  /** Undefined where there are none, or where the source does not know what they are. */
+  async function histogramCount(expression: Expression, at: Millis): Promise<number | undefined> {
+    try {
+      return await look(expression, at);
+    } catch (error) {
+      if (error instanceof BackendError && error.failure === "rejected") return undefined;
+      throw error;
+    }
+  }
+
+  return {
+    async names(match, signal) {
+      return [...(await listings.read(keyOfWall(match), signal)).keys()];
+    },
+    shape,
+    async tagKeys(match, metric, signal) {
+      const known = await shape(match, metric, signal);
+      if (known === undefined) return undefined;
+      return tags.read(JSON.stringify([keyOfWall(match), metric, known]), signal);
+    },
+  };
+}
+
+function keyOfWall(match: Match): string {
+  return JSON.stringify(Object.fromEntries(Object.entries(match).sort(([a], [b]) => (a < b ? -1 : 1))));
+}
+
+/**
+ * The families behind the names. A family is one only where it is whole: `x_count` without `x_sum` is a metric of its
+ * own. A summary that exports no quantiles has nothing but the two.
+ */
+export function fold(
+  names: ReadonlySet<string>,
+  withBounds: ReadonlySet<string>,
+  withQuantiles: ReadonlySet<string>,
+): Listing {
+  const parts = new Set<string>();
+  const families = new Map<string, "histogram" | "summary">();
+  for (const name of names) {
+    if (!name.endsWith("_count")) continue;
+    const family = name.slice(0, -"_count".length);
+    const [bucket, sum] = [`${family}_bucket`, `${family}_sum`];
+    if (family === "" || !names.has(sum)) continue;
+    if (withBounds.has(bucket)) families.set(family, "histogram");
+    else if (withQuantiles.has(family) || !names.has(family)) families.set(family, "summary");
+    else continue;
+    for (const one of [family, name, sum]) parts.add(one);
+    if (withBounds.has(bucket)) parts.add(bucket);
+  }
+  const all = [...names].filter((name) => !parts.has(name)).map((name) => [name, "plain"] as const);
+  return new Map([...families, ...all].sort(([a], [b]) => (a < b ? -1 : 1)));
+}
+
+function combinations(match: Match, series: readonly Labels[]): readonly (readonly string[])[] {
+  const found = new Map<string, readonly string[]>();
+  for (const labels of series) {
+    const keys = Object.keys(labels)
+      .filter((label) => isTag(match, label) && labels[label] !== "")
+      .sort();
+    found.set(JSON.stringify(keys), keys);
+  }
+  const all = [...found.values()].sort(compareKeys);
+  return all.every((keys) => keys.length === 0) ? [] : all;
+}
+
+function compareKeys(a: readonly string[], b: readonly string[]): number {
+  for (const [index, key] of a.entries()) {
+    const other = b[index];
+    if (other === undefined) return 1;
+    if (key !== other) return key < other ? -1 : 1;
+  }
+  return a.length - b.length;
+}

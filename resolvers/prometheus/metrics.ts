@@ -1,0 +1,414 @@
+// Metrics from Prometheus. Each measure has one plan: an expression whose value is the answer, where that is exact;
+// samples that were thinned at the source, of which `src/samples.ts` makes the answer; or all raw samples. Which of them
+// is a matter of cost alone: the tests hold all of them to the same definition.
+
+import { LRUCache } from "lru-cache";
+import { Refused } from "../../src/errors.ts";
+import type { Measure, Series } from "../../src/model.ts";
+import {
+  type CounterSamples,
+  combineCumulative,
+  combineIncrements,
+  combineObservations,
+  combineSamples,
+  exportedQuantile,
+  finite,
+  type Observations,
+} from "../../src/samples.ts";
+import type { MetricStore, SeriesQuery } from "../../src/store.ts";
+import type { Labels } from "./answer.ts";
+import type { Door } from "./door.ts";
+import { type Families, isTag, part, type Shape, tagged, typeOf } from "./families.ts";
+import { readNative } from "./native.ts";
+import {
+  aggregate,
+  binary,
+  call,
+  type Expression,
+  glob,
+  isPlainLabel,
+  type Matcher,
+  narrow,
+  number,
+  present,
+  type Selector,
+} from "./promql.ts";
+import { createReader, keyOf, labelOf, type Reader, tooLarge } from "./reader.ts";
+import { complete, readBuckets, type Surveyed, survey, type Thinned, type ThinQuery, thin } from "./thin.ts";
+
+type SampleMeasure = Extract<Measure, { of: "samples" }>;
+type ObservationMeasure = Extract<Measure, { of: "observations" }>;
+
+/** What is read for one answer may be as much, whatever less is asked for. */
+const readLimit = 5_000_000;
+
+/** A query whose metric is known, on the way to its plan. */
+interface Plan {
+  readonly backend: string;
+  readonly query: SeriesQuery;
+  readonly keys: readonly string[];
+  readonly matchers: readonly Matcher[];
+  readonly reader: Reader;
+  readonly limit: number;
+}
+
+export function createMetricStore(backend: string, door: Door, families: Families): MetricStore {
+  const sizes = new LRUCache<string, number>({ max: 10_000 });
+
+  async function series(query: SeriesQuery, signal: AbortSignal): Promise<readonly Series[]> {
+    const shape = await families.shape(query.match, query.metric, signal);
+    const patterns = Object.entries(query.tags);
+    if (shape === undefined || !patterns.every(([key, pattern]) => canMatch(query, key, pattern))) return [];
+    if (!(await knowsKeys(query, signal))) return [];
+    // An upgrade of the source may come between asking how it cuts ranges and its answer.
+    for (let tries = 1; ; tries++) {
+      const edge = await door.edge(signal);
+      const ending = new AbortController();
+      try {
+        const reader = createReader(backend, door, edge, sizes, AbortSignal.any([signal, ending.signal]));
+        const result = await answer(shape, planOf(backend, query, reader));
+        if (tries === 3 || (await door.edge(signal)) === edge) return result;
+      } finally {
+        // What a failed part leaves behind is not waited for.
+        ending.abort();
+      }
+    }
+  }
+
+  /** A name that has to be quoted is a syntax error to a server that is older than such names. */
+  async function knowsKeys({ match, metric, tags }: SeriesQuery, signal: AbortSignal): Promise<boolean> {
+    const quoted = Object.keys(tags).filter((key) => !isPlainLabel(key));
+    if (quoted.length === 0) return true;
+    const known = new Set((await families.tagKeys(match, metric, signal))?.flat());
+    return quoted.every((key) => known.has(key));
+  }
+
+  return {
+    names: (match, signal) => families.names(match, signal),
+    async type(match, metric, signal) {
+      const shape = await families.shape(match, metric, signal);
+      return shape && typeOf[shape];
+    },
+    tagKeys: (match, metric, signal) => families.tagKeys(match, metric, signal),
+    series,
+  };
+}
+
+function canMatch({ match }: SeriesQuery, key: string, pattern: string): boolean {
+  if (!isTag(match, key) || key === "" || pattern === "") return false;
+  // What is no Unicode text is in no label, and would become another text on its way.
+  return key.isWellFormed() && pattern.isWellFormed();
+}
+
+function planOf(backend: string, query: SeriesQuery, reader: Reader): Plan {
+  const matchers = Object.entries(query.tags).map(([key, pattern]) => glob(key, pattern));
+  const limit = Math.max(query.pointLimit, readLimit);
+  return { backend, query, keys: Object.keys(query.tags).sort(), matchers, reader, limit };
+}
+
+async function answer(shape: Shape, plan: Plan): Promise<readonly Series[]> {
+  const { measure } = plan.query;
+  const measured = typeOf[shape] === "measurement";
+  if ((measure.of === "observations") !== measured) {
+    throw refused(plan, `${measure.of} of a ${typeOf[shape]}`);
+  }
+  switch (measure.of) {
+    case "samples":
+      return gauges(plan, measure);
+    case "increment":
+      return increments(plan, plan.query.metric);
+    case "cumulative": {
+      if (measure.combine === "mean") return cumulativeMean(plan, measure);
+      const firsts = measure.combine === "first" || measure.combine === "min";
+      const found = await thin(plan.reader, thinQuery(plan, plan.query.metric, { firsts, born: false }));
+      return grouped(plan, found, (group) =>
+        combineCumulative(
+          group.map(({ samples }) => samples),
+          measure,
+          plan.query.buckets,
+        ),
+      );
+    }
+    case "observations":
+      if (shape === "native") return native(plan, measure);
+      if (measure.combine === "count") return increments(plan, `${plan.query.metric}_count`);
+      return shape === "summary" && measure.combine !== "mean"
+        ? summary(plan, measure)
+        : histogram(plan, measure);
+  }
+  return measure satisfies never;
+}
+
+function refused({ backend }: Plan, feature: string): Refused<"not_supported_by_backend"> {
+  return new Refused("not_supported_by_backend", `The source cannot answer this exactly: ${feature}`, {
+    backend,
+    feature,
+  });
+}
+
+// ---- Groups ------------------------------------------------------------------------------------------------------
+
+function tagsOf({ keys }: Plan, labels: Labels): Readonly<Record<string, string>> {
+  return Object.fromEntries(keys.map((key) => [key, labelOf(labels, key)]));
+}
+
+function groupKey({ keys }: Plan, labels: Labels): string {
+  return JSON.stringify(keys.map((key) => labelOf(labels, key)));
+}
+
+/** The answer from series that are still to be put together. @throws {Refused} over the limit of points */
+function grouped<T extends { readonly labels: Labels }>(
+  plan: Plan,
+  found: readonly T[],
+  combine: (group: readonly T[]) => Float64Array,
+): readonly Series[] {
+  const groups = Map.groupBy(found, ({ labels }) => groupKey(plan, labels));
+  const { buckets, pointLimit } = plan.query;
+  const wanted = groups.size * buckets.count;
+  if (wanted > pointLimit) throw tooLarge(pointLimit, wanted);
+  const all = [...groups.values()].map((group) => ({
+    labels: group[0]?.labels ?? {},
+    values: combine(group),
+  }));
+  return finished(plan, all);
+}
+
+/** In the order of their values by key, without those that have no value at all. */
+function finished(
+  plan: Plan,
+  found: readonly { readonly labels: Labels; readonly values: Float64Array }[],
+): readonly Series[] {
+  return found
+    .filter(({ values }) => values.some((value) => !Number.isNaN(value)))
+    .map(({ labels, values }) => ({ tags: tagsOf(plan, labels), values }))
+    .sort((a, b) => compareBy(plan.keys, a.tags, b.tags));
+}
+
+function compareBy(keys: readonly string[], a: Labels, b: Labels): number {
+  for (const key of keys) {
+    const [one, other] = [labelOf(a, key), labelOf(b, key)];
+    if (one !== other) return one < other ? -1 : 1;
+  }
+  return 0;
+}
+
+// ---- Gauges ------------------------------------------------------------------------------------------------------
+
+async function gauges(plan: Plan, measure: SampleMeasure): Promise<readonly Series[]> {
+  const { query, reader, keys, limit } = plan;
+  const { buckets, pointLimit } = query;
+  const selector = narrow(part(query.match, query.metric), plan.matchers);
+  await reader.estimate(selector, keys, buckets, pointLimit);
+  const expression =
+    buckets.step === 1
+      ? undefined
+      : combined(measure, keys, reader.window(selector, { from: buckets.step, to: 1 }));
+  if (expression === undefined) {
+    const raw = await reader.raw(
+      selector,
+      buckets.start,
+      buckets.start + buckets.step * buckets.count,
+      limit,
+    );
+    return grouped(plan, raw, (group) => combineSamples(group.map(finite), measure, buckets));
+  }
+  const found = await reader.grid(expression, buckets, pointLimit);
+  // A sample that is not finite shows in the value that it is part of. Such values are made from raw samples.
+  const wanted = found.flatMap(({ labels, values }) => {
+    const tags = tagsOf(plan, labels);
+    return [...values.entries()].flatMap(([bucket, value]) =>
+      value === Number.POSITIVE_INFINITY ? [{ bucket, labels: tags }] : [],
+    );
+  });
+  if (wanted.length > 0) {
+    const raw = await readBuckets(reader, selector, wanted, buckets, limit);
+    const groups = Map.groupBy(raw, ({ labels }) => groupKey(plan, labels));
+    for (const { labels, values } of found) {
+      if (!values.includes(Number.POSITIVE_INFINITY)) continue;
+      const mended = combineSamples(groups.get(groupKey(plan, labels)) ?? [], measure, buckets);
+      for (const [bucket, value] of values.entries()) {
+        if (value === Number.POSITIVE_INFINITY) values[bucket] = mended[bucket] ?? Number.NaN;
+      }
+    }
+  }
+  return finished(plan, found);
+}
+
+/**
+ * The measure as an expression that is not finite as soon as one of its samples is not; undefined where there is none.
+ * A least or greatest value passes over NaN, and that is what is wanted.
+ */
+function combined(
+  measure: SampleMeasure,
+  by: readonly string[],
+  samples: Expression,
+): Expression | undefined {
+  switch (measure.combine) {
+    case "last":
+      return aggregate("avg", by, call("last_over_time", samples));
+    case "min":
+      return aggregate("min", by, call("min_over_time", samples));
+    case "max":
+      return aggregate("max", by, call("max_over_time", samples));
+    case "sum":
+      return aggregate("sum", by, call("sum_over_time", samples));
+    case "mean": {
+      const [sum, count] = [call("sum_over_time", samples), call("count_over_time", samples)];
+      return binary(aggregate("sum", by, sum), "/", aggregate("sum", by, count));
+    }
+    case "count": {
+      const nothing = binary(number(0), "*", call("sum_over_time", samples));
+      return aggregate("sum", by, binary(call("count_over_time", samples), "+", nothing));
+    }
+    case "first": // `first_over_time` is a parse error before 3.14.
+    case "quantile": // Over several series there is no such expression.
+      return undefined;
+  }
+  return measure satisfies never;
+}
+
+// ---- Counters ----------------------------------------------------------------------------------------------------
+
+function thinQuery(
+  { query, matchers, limit }: Plan,
+  name: string,
+  { firsts = false, falls = true, born = true },
+): ThinQuery {
+  const metric = part(query.match, name);
+  return {
+    selector: narrow(metric, matchers),
+    metric,
+    buckets: query.buckets,
+    lookBack: born ? query.lookBack : undefined,
+    firsts,
+    falls,
+    limit,
+  };
+}
+
+async function increments(plan: Plan, name: string): Promise<readonly Series[]> {
+  const found = await thin(plan.reader, thinQuery(plan, name, {}));
+  return grouped(plan, found, (group) =>
+    combineIncrements(
+      group.map(({ samples }) => samples),
+      plan.query.buckets,
+    ),
+  );
+}
+
+/** The mean of running values needs them all. */
+async function cumulativeMean(
+  plan: Plan,
+  measure: Extract<Measure, { of: "cumulative" }>,
+): Promise<readonly Series[]> {
+  const { query, reader, limit } = plan;
+  const selector = narrow(part(query.match, query.metric), plan.matchers);
+  const { start, step, count } = query.buckets;
+  const raw = await reader.raw(selector, start, start + step * count, limit);
+  return grouped(plan, raw, (group) => combineCumulative(group.map(finite), measure, query.buckets));
+}
+
+// ---- Measurements ------------------------------------------------------------------------------------------------
+
+/** Classic histograms, and the mean of a summary. */
+async function histogram(plan: Plan, measure: ObservationMeasure): Promise<readonly Series[]> {
+  const { query, reader } = plan;
+  const mean = measure.combine === "mean";
+  const counting = thinQuery(plan, `${query.metric}_count`, {});
+  const other = mean
+    ? thinQuery(plan, `${query.metric}_sum`, { falls: false })
+    : withBounds(thinQuery(plan, `${query.metric}_bucket`, {}));
+  const [counted, others] = await Promise.all([survey(reader, counting), survey(reader, other)]);
+  // A restart that the count shows is one of all parts, so that all are read raw where the count is.
+  const restarts = new Map(counted.map(({ labels, suspects }) => [keyOf(labels), suspects]));
+  for (const series of others) suspect(series, restarts.get(totalKey(series.labels)));
+  const [counts, parts] = await Promise.all([
+    complete(reader, counting, counted),
+    complete(reader, other, others),
+  ]);
+  const partsOf = Map.groupBy(parts, ({ labels }) => totalKey(labels));
+  const observed = counts.map(({ labels, samples: count }) => {
+    const own = partsOf.get(keyOf(labels)) ?? [];
+    return {
+      labels,
+      observations: mean ? { count, sum: own[0]?.samples ?? none, buckets: [] } : bounded(count, own),
+    };
+  });
+  return grouped(plan, observed, (group) =>
+    combineObservations(
+      group.map(({ observations }) => observations),
+      measure,
+      query.buckets,
+    ),
+  );
+}
+
+const none: CounterSamples = { times: new Float64Array(), values: new Float64Array(), birth: "own" };
+
+function withBounds(query: ThinQuery): ThinQuery {
+  const bounds = [present("le")];
+  return { ...query, selector: narrow(query.selector, bounds), metric: narrow(query.metric, bounds) };
+}
+
+function suspect(series: Surveyed, buckets: ReadonlySet<number> | undefined): void {
+  for (const bucket of buckets ?? []) {
+    if (!Number.isNaN(series.last[bucket])) series.suspects.add(bucket);
+  }
+}
+
+/** The key of the histogram that a series of buckets belongs to. */
+function totalKey(labels: Labels): string {
+  const { le: _, ...rest } = labels;
+  return keyOf(rest);
+}
+
+function bounded(count: CounterSamples, parts: readonly Thinned[]): Observations {
+  const buckets = parts
+    .map(({ labels, samples }) => ({ bound: boundOf(labelOf(labels, "le")), samples }))
+    .filter(({ bound }) => !Number.isNaN(bound))
+    .sort((a, b) => a.bound - b.bound);
+  return { count, sum: none, buckets };
+}
+
+function boundOf(text: string): number {
+  return /^\+?Inf$/i.test(text) ? Number.POSITIVE_INFINITY : text === "" ? Number.NaN : Number(text);
+}
+
+/** A quantile that clients computed cannot be merged: it is answered where it is exported and stands alone. */
+async function summary(plan: Plan, measure: ObservationMeasure): Promise<readonly Series[]> {
+  const { query, reader } = plan;
+  const quantile = measure.combine === "quantile" ? measure.quantile : measure.combine === "max" ? 1 : 0;
+  const exported = thinQuery(plan, query.metric, { falls: false, born: false });
+  const selector = narrow(exported.selector, [present("quantile")]);
+  const found = await thin(reader, { ...exported, selector });
+  const fitting = found.filter(({ labels }) => Number(labelOf(labels, "quantile")) === quantile);
+  const others = await reader.grid(
+    aggregate("group", plan.keys, counted(plan, tagged(query.match, query.metric, "summary"))),
+    query.buckets,
+    query.pointLimit,
+  );
+  const having = new Set(fitting.map(({ labels }) => groupKey(plan, labels)));
+  if (others.some(({ labels }) => !having.has(groupKey(plan, labels)))) {
+    throw refused(plan, `the quantile ${quantile} of a summary that does not export it`);
+  }
+  return grouped(plan, fitting, (group) => {
+    const [only] = group;
+    if (only === undefined || group.length > 1) throw refused(plan, "a quantile of several summaries");
+    return exportedQuantile(only.samples, query.buckets);
+  });
+}
+
+function counted({ query, matchers, reader }: Plan, of: Selector): Expression {
+  return call("count_over_time", reader.window(narrow(of, matchers), { from: query.buckets.step, to: 1 }));
+}
+
+async function native(plan: Plan, measure: ObservationMeasure): Promise<readonly Series[]> {
+  const found = await readNative(plan.reader, thinQuery(plan, plan.query.metric, {}));
+  return grouped(plan, found, (group) =>
+    combineObservations(
+      group.map(({ observations }) => observations),
+      measure,
+      plan.query.buckets,
+    ),
+  );
+}

@@ -1,0 +1,228 @@
+// Joins what Prometheus tells of nodes into rows, without asking anything. Three parties name a node differently: the
+// cluster (`node`), the machine itself (`node_uname_info`) and the scraper (`instance`); the cluster's names win.
+import { compareNodes, growth } from "../../src/kubernetes.ts";
+import type { Buckets, NodesRow } from "../../src/model.ts";
+import type { Labels } from "./answer.ts";
+import {
+  type DiskSource,
+  metrics,
+  type NetworkSource,
+  type NodeFigure,
+  type NodeSource,
+  nodeDisks,
+  nodeFigures,
+  nodeNetwork,
+} from "./figures.ts";
+import { metricName } from "./promql.ts";
+import { exporterCpu, type NodeQuestion, resourceCpu } from "./questions.ts";
+import { type Answers, at, greatest, has, listOf, newest, type Track } from "./tracks.ts";
+
+/** Finds the node that a series tells of at one snapshot. */
+export interface Naming {
+  /** Names that the cluster itself uses. */
+  readonly nodes: ReadonlySet<string>;
+  readonly find: (labels: Labels) => string | undefined;
+}
+
+export function nameNodes(
+  { addresses, unames, uttered }: Pick<Answers<NodeQuestion>, "addresses" | "unames" | "uttered">,
+  index: number,
+): Naming {
+  const nodes = new Set<string>();
+  const byAddress = new Map<string, string>();
+  for (const track of addresses) {
+    const { node, internal_ip: address } = track.labels;
+    if (node === undefined || !has(track, index)) continue;
+    nodes.add(node);
+    if (address !== undefined) byAddress.set(address, node);
+  }
+  const byInstance = new Map<string, string>();
+  for (const [instance, tracks] of Map.groupBy(unames, ({ labels }) => labels.instance ?? "")) {
+    const name = newest(tracks, uttered, index)?.labels.nodename;
+    if (name !== undefined) byInstance.set(instance, name);
+  }
+  const find = ({ node, k8s_node_name: told, instance = "" }: Labels): string | undefined => {
+    const own = node ?? told;
+    if (own !== undefined) return own;
+    const host = instance.replace(/:\d+$/, "").replace(/^\[(.*)\]$/, "$1");
+    const spoken = byInstance.get(instance);
+    if (spoken !== undefined && nodes.has(spoken)) return spoken;
+    return byAddress.get(host) ?? spoken ?? (host === "" ? undefined : host);
+  };
+  return { nodes, find };
+}
+
+/** All that is known of one node at any snapshot, by metric. */
+type NodeTracks = Map<string, Track[]>;
+
+/** The rows of one snapshot; the one before it is at `index - 1`. */
+export function nodeRows(
+  answers: Answers<NodeQuestion>,
+  { start, step }: Buckets,
+  index: number,
+): NodesRow[] {
+  const naming = nameNodes(answers, index);
+  const nodes = new Map<string, NodeTracks>();
+  const keep = (track: Track, metric = track.labels[metricName] ?? ""): void => {
+    if (!has(track, index)) return;
+    const name = naming.find(track.labels);
+    if (name === undefined) return;
+    const held = nodes.get(name) ?? new Map();
+    nodes.set(name, held);
+    listOf(held, keyOfMetric(metric, track.labels.failure_type)).push(track);
+  };
+  const { addresses, roots, rootRates, resourceRates, exporters, exporterRates, otel } = answers;
+  for (const track of [...roots, ...otel]) keep(track);
+  for (const track of rootRates) keep(track, rateOf(metrics.cpu));
+  for (const track of resourceRates) keep(track, rateOf(resourceCpu.node));
+  for (const track of addresses) keep(track, "kube_node_info");
+  // Machines that are no nodes run the node exporter too; they count only where nothing knows the nodes.
+  const known = nodes.size > 0 ? new Set(nodes.keys()) : undefined;
+  for (const track of exporters) keep(track);
+  for (const track of exporterRates) keep(track, rateOf(exporterCpu));
+  const rows: NodesRow[] = [];
+  for (const [name, tracks] of nodes) {
+    if (known !== undefined && !known.has(name)) continue;
+    rows.push({
+      timestamp: start + index * step,
+      node_name: name,
+      cpu_usage_nano_cores: figure("cpu_usage_nano_cores", tracks, index),
+      memory_rss_bytes: figure("memory_rss_bytes", tracks, index),
+      memory_usage_bytes: figure("memory_usage_bytes", tracks, index),
+      memory_working_set_bytes: figure("memory_working_set_bytes", tracks, index),
+      memory_page_faults: figure("memory_page_faults", tracks, index),
+      memory_major_page_faults: figure("memory_major_page_faults", tracks, index),
+      ...diskOf(tracks, index),
+      network_rx_bytes: traffic(nodeNetwork.network_rx_bytes, tracks, index),
+      network_tx_bytes: traffic(nodeNetwork.network_tx_bytes, tracks, index),
+      phase: phaseOf(answers.ready, name, index),
+    });
+  }
+  return rows.sort(compareNodes);
+}
+
+const rateOf = (metric: string): string => `rate ${metric}`;
+const keyOfMetric = (metric: string, fault: string | undefined): string =>
+  fault === undefined ? metric : `${metric} ${fault}`;
+
+function figure(name: NodeFigure, tracks: NodeTracks, index: number): number {
+  for (const source of nodeFigures[name]) {
+    const value = readSource(source, tracks, index);
+    if (value !== undefined) return Math.max(0, Math.round(value * source.scale));
+  }
+  return 0;
+}
+
+function readSource(source: NodeSource, tracks: NodeTracks, index: number): number | undefined {
+  const { metric, minus, of, fault } = source;
+  const key = of === "rate" ? rateOf(metric) : keyOfMetric(metric, fault);
+  const value = greatest(tracks.get(key) ?? [], index);
+  if (minus === undefined || value === undefined) return value;
+  const less = greatest(tracks.get(minus) ?? [], index);
+  return less === undefined ? undefined : value - less;
+}
+
+/** The condition `Ready`, as the contract numbers it. */
+function phaseOf(ready: readonly Track[], node: string, index: number): NodesRow["phase"] {
+  const statuses = ready.filter(({ labels, values }) => labels.node === node && values[index] === 1);
+  const is = (status: string): boolean => statuses.some(({ labels }) => labels.status === status);
+  // While replicas of the exporter disagree, the worse one is believed.
+  if (is("false")) return 4;
+  return is("true") && !is("unknown") ? 2 : 0;
+}
+
+// ---- Disks --------------------------------------------------------------------------------------------------
+
+const noDisk = /^(?:tmpfs|shm|overlay|none|rootfs|ramfs)$|(?:^|\/)shm$/;
+
+/** The largest disk: the one with the node's own files, unless its owner has mounted a larger one there. */
+function largestDisk(tracks: readonly Track[], index: number): Track | undefined {
+  const size = (track: Track): number => at(track, index) ?? -1;
+  const disks = tracks.filter((track) => has(track, index) && !noDisk.test(track.labels.device ?? ""));
+  return disks
+    .toSorted((a, b) => ((a.labels.device ?? "") < (b.labels.device ?? "") ? -1 : 1))
+    .reduce<Track | undefined>(
+      (best, disk) => (best !== undefined && size(best) >= size(disk) ? best : disk),
+      undefined,
+    );
+}
+
+type Disk = Pick<
+  NodesRow,
+  `fs_${"used" | "available" | "capacity"}_bytes` | "fs_inodes" | `fs_inodes_${"free" | "used"}`
+>;
+function diskOf(tracks: NodeTracks, index: number): Disk {
+  for (const source of nodeDisks) {
+    const disk = largestDisk(tracks.get(source.capacity) ?? [], index);
+    if (disk !== undefined) return readDisk(source, disk, tracks, index);
+  }
+  return {
+    fs_used_bytes: 0,
+    fs_available_bytes: 0,
+    fs_capacity_bytes: 0,
+    fs_inodes_free: 0,
+    fs_inodes_used: 0,
+    fs_inodes: 0,
+  };
+}
+
+function readDisk(source: DiskSource, disk: Track, tracks: NodeTracks, index: number): Disk {
+  const read = (metric: string | undefined): number | undefined => {
+    const same = (tracks.get(metric ?? "") ?? []).filter(
+      ({ labels }) => labels.device === disk.labels.device,
+    );
+    return greatest(same, index);
+  };
+  const capacity = at(disk, index) ?? 0;
+  const free = read(source.free);
+  const used = read(source.used) ?? (free === undefined ? 0 : capacity - free);
+  const inodes = read(source.inodes) ?? 0;
+  const inodesFree = read(source.inodesFree) ?? 0;
+  return {
+    fs_used_bytes: used,
+    fs_available_bytes: read(source.available) ?? capacity - used,
+    fs_capacity_bytes: capacity,
+    fs_inodes_free: inodesFree,
+    fs_inodes_used: inodes - inodesFree,
+    fs_inodes: inodes,
+  };
+}
+
+/** The capacity of each node's disk at a snapshot. */
+export function diskCapacities(
+  disks: readonly Track[],
+  naming: Naming,
+  index: number,
+): ReadonlyMap<string, number> {
+  const byNode = Map.groupBy(disks, ({ labels }) => naming.find(labels) ?? "");
+  return new Map([...byNode].map(([node, tracks]) => [node, at(largestDisk(tracks, index), index) ?? 0]));
+}
+
+// ---- Network ------------------------------------------------------------------------------------------------
+
+/**
+ * Bytes since the snapshot before, of the first source that tells any: of the interface `eth0` where there is one, as
+ * the kubelet reports it, else of all. Counters of what did not exist then count from 0 if `fresh`.
+ */
+export function traffic(
+  sources: readonly NetworkSource[],
+  tracks: ReadonlyMap<string, readonly Track[]>,
+  index: number,
+  fresh = false,
+): number {
+  for (const { metric, direction } of sources) {
+    const told = (tracks.get(metric) ?? []).filter(
+      (track) => has(track, index) && (direction === undefined || track.labels.direction === direction),
+    );
+    if (told.length === 0) continue;
+    const byInterface = Map.groupBy(told, interfaceOf);
+    const chosen = byInterface.has("eth0") ? [byInterface.get("eth0") ?? []] : [...byInterface.values()];
+    return chosen.reduce((sum, twins) => {
+      const before = greatest(twins, index - 1) ?? (fresh ? 0 : undefined);
+      return sum + Math.round(growth(before, greatest(twins, index) ?? 0));
+    }, 0);
+  }
+  return 0;
+}
+
+const interfaceOf = ({ labels }: Track): string => labels.interface ?? labels.device ?? "";

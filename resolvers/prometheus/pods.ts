@@ -1,0 +1,281 @@
+// Joins what kube-state-metrics tells into the pods of each snapshot, without asking anything. Pods that replaced each
+// other under one name overlap for as long as samples are fresh; so do a container's reasons, and the twins of replicated
+// exporters. Each overlap has one rule here, so that an answer never depends on the order of series.
+import { compareTexts, podState } from "../../src/kubernetes.ts";
+import type {
+  Buckets,
+  Container,
+  OwnerReference,
+  PodOverviewRow,
+  PodPhase,
+  PodsRow,
+} from "../../src/model.ts";
+import { metricName } from "./promql.ts";
+import type { IdentityQuestion, StateQuestion } from "./questions.ts";
+import { type Answers, greatest, has, listOf, newest, type Track } from "./tracks.ts";
+
+/** Every pod that had a name within the snapshots. */
+interface NamedPod {
+  readonly namespace: string;
+  readonly name: string;
+  readonly holders: Map<string, Holder>;
+}
+/** One pod: what has one uid. */
+interface Holder {
+  readonly uid: string;
+  readonly infos: Track[];
+  readonly phases: Track[];
+  readonly containers: Map<string, ContainerTracks>;
+  /** `kube_pod_created` and its like, by name. */
+  readonly times: Map<string, Track[]>;
+}
+interface ContainerTracks {
+  readonly name: string;
+  /** By status. */
+  readonly flags: Map<string, Track[]>;
+  readonly waits: Track[];
+  readonly ends: Track[];
+  readonly exitCodes: Track[];
+  readonly restarts: Track[];
+}
+
+/** A pod as it is at one snapshot, without its figures. */
+export interface Present {
+  readonly namespace: string;
+  readonly name: string;
+  readonly uid: string;
+  readonly node: string;
+  readonly hostNetwork: boolean;
+  /** Seconds. */
+  readonly start: number | undefined;
+  readonly row: Pick<
+    PodsRow,
+    | "timestamp"
+    | `pod_${"name" | "namespace" | "restart_count" | "uptime_seconds"}`
+    | "node_name"
+    | "phase"
+    | "state"
+    | "containers"
+  >;
+}
+
+const flagPrefix = "kube_pod_container_status_";
+
+/** The pods of each snapshot, one per name, by namespace and name. */
+export function presentPods(
+  answers: Answers<StateQuestion>,
+  snapshots: Buckets,
+): (index: number) => Present[] {
+  const pods = new Map<string, NamedPod>();
+  const holderOf = ({ labels }: Track): Holder | undefined => {
+    const { namespace = "", pod: name = "", uid = "" } = labels;
+    return pods.get(nameKey(namespace, name))?.holders.get(uid);
+  };
+  const containerOf = (track: Track): ContainerTracks | undefined => {
+    const { container: name } = track.labels;
+    const containers = holderOf(track)?.containers;
+    if (name === undefined || containers === undefined) return undefined;
+    const held = containers.get(name);
+    if (held !== undefined) return held;
+    const made = { name, flags: new Map(), waits: [], ends: [], exitCodes: [], restarts: [] };
+    containers.set(name, made);
+    return made;
+  };
+  for (const track of answers.infos) {
+    const { namespace = "", pod: name = "", uid = "" } = track.labels;
+    const key = nameKey(namespace, name);
+    const pod: NamedPod = pods.get(key) ?? { namespace, name, holders: new Map() };
+    pods.set(key, pod);
+    const holder: Holder = pod.holders.get(uid) ?? {
+      uid,
+      infos: [],
+      phases: [],
+      containers: new Map(),
+      times: new Map(),
+    };
+    pod.holders.set(uid, holder);
+    holder.infos.push(track);
+  }
+  for (const track of answers.flags) {
+    const metric = track.labels[metricName] ?? "";
+    if (metric === "kube_pod_status_phase") holderOf(track)?.phases.push(track);
+    else {
+      const flags = containerOf(track)?.flags;
+      if (flags !== undefined) listOf(flags, metric.slice(flagPrefix.length)).push(track);
+    }
+  }
+  for (const track of answers.reasons) {
+    const container = containerOf(track);
+    (track.labels[metricName] === `${flagPrefix}waiting_reason` ? container?.waits : container?.ends)?.push(
+      track,
+    );
+  }
+  for (const track of answers.numbers) {
+    const metric = track.labels[metricName] ?? "";
+    if (metric === `${flagPrefix}restarts_total`) containerOf(track)?.restarts.push(track);
+    else if (metric === `${flagPrefix}last_terminated_exitcode`) containerOf(track)?.exitCodes.push(track);
+    else {
+      const times = holderOf(track)?.times;
+      if (times !== undefined) listOf(times, metric).push(track);
+    }
+  }
+  const sorted = [...pods.values()].sort(
+    (a, b) => compareTexts(a.namespace, b.namespace) || compareTexts(a.name, b.name),
+  );
+  return (index) =>
+    sorted.flatMap((pod) => {
+      const holder = holderAt(pod, index);
+      return holder === undefined ? [] : [presentAt(pod, holder, answers, snapshots, index)];
+    });
+}
+
+const nameKey = (namespace: string, name: string): string => `${namespace}/${name}`;
+const timeOf = ({ times }: Holder, metric: string, index: number): number | undefined =>
+  greatest(times.get(metric) ?? [], index);
+
+/** The newest of the pods that have the name at a snapshot. */
+function holderAt({ holders }: NamedPod, index: number): Holder | undefined {
+  const born = (holder: Holder): number =>
+    timeOf(holder, "kube_pod_created", index) ?? timeOf(holder, "kube_pod_start_time", index) ?? -1;
+  let best: Holder | undefined;
+  for (const holder of holders.values()) {
+    if (!holder.infos.some((track) => has(track, index))) continue;
+    const later =
+      best === undefined ||
+      born(holder) > born(best) ||
+      (born(holder) === born(best) && holder.uid > best.uid);
+    if (later) best = holder;
+  }
+  return best;
+}
+
+/** While replicas of the exporter disagree, the phase that is later in a pod's life is believed. */
+const phaseOrder: readonly PodPhase[] = ["Failed", "Succeeded", "Unknown", "Running", "Pending"];
+const final: ReadonlySet<PodPhase> = new Set(["Failed", "Succeeded"]);
+
+function presentAt(
+  { namespace, name }: NamedPod,
+  holder: Holder,
+  answers: Answers<StateQuestion>,
+  { start: first, step }: Buckets,
+  index: number,
+): Present {
+  const infos = holder.infos.filter((track) => has(track, index));
+  // A pod that was just placed has a series without a node as well.
+  const node = infos.map(({ labels }) => labels.node ?? "").find((text) => text !== "") ?? "";
+  const phases = new Set(
+    holder.phases.filter((track) => has(track, index)).map(({ labels }) => labels.phase),
+  );
+  const phase = phaseOrder.find((candidate) => phases.has(candidate)) ?? "Unknown";
+  const tracks = [...holder.containers.values()].sort((a, b) => compareTexts(a.name, b.name));
+  const containers = tracks.flatMap((container) => containerAt(container, phase, answers, index) ?? []);
+  const restarts = tracks.reduce((sum, container) => sum + (greatest(container.restarts, index) ?? 0), 0);
+  const timestamp = first + index * step;
+  const start = timeOf(holder, "kube_pod_start_time", index);
+  const completion = final.has(phase) ? timeOf(holder, "kube_pod_completion_time", index) : undefined;
+  const uptime = start === undefined ? 0 : (completion ?? timestamp / 1_000) - start;
+  return {
+    namespace,
+    name,
+    uid: holder.uid,
+    node,
+    hostNetwork: infos.some(({ labels }) => labels.host_network === "true"),
+    start,
+    row: {
+      timestamp,
+      pod_name: name,
+      pod_namespace: namespace,
+      node_name: node,
+      phase,
+      state: podState(phase, containers),
+      containers,
+      pod_restart_count: restarts,
+      pod_uptime_seconds: Math.max(0, Math.floor(uptime)),
+    },
+  };
+}
+
+/** Undefined while nothing is told of the container. The worse status wins while replicas disagree. */
+function containerAt(
+  { name, flags, waits, ends, exitCodes, restarts }: ContainerTracks,
+  phase: PodPhase,
+  answers: Answers<StateQuestion>,
+  index: number,
+): Container | undefined {
+  const is = (status: string): boolean => (flags.get(status) ?? []).some((track) => has(track, index));
+  const reasonOf = (reasons: readonly Track[], taken: readonly Track[]): string =>
+    newest(reasons, taken, index)?.labels.reason ?? "";
+  const lastExit = greatest(exitCodes, index);
+  if (is("terminated")) {
+    const reason = reasonOf(ends, answers.ends);
+    const good = reason === "Completed" || phase === "Succeeded";
+    const code = good ? 0 : (lastExit ?? (reason === "OOMKilled" ? 137 : 1));
+    return { name, status: "Terminated", exit_code: code, reason };
+  }
+  if (is("waiting")) {
+    return { name, status: "Waiting", exit_code: lastExit ?? 0, reason: reasonOf(waits, answers.waits) };
+  }
+  if (is("running")) return { name, status: "Running", exit_code: 0, reason: "" };
+  return restarts.some((track) => has(track, index))
+    ? { name, status: "Unknown", exit_code: 0, reason: "" }
+    : undefined;
+}
+
+// ---- Identity -----------------------------------------------------------------------------------------------
+
+/** What the overview tells of a pod besides its state. */
+export function overviewRows(
+  answers: Answers<IdentityQuestion>,
+): (pods: readonly Present[], index: number) => PodOverviewRow[] {
+  const byUid = (tracks: readonly Track[]): ReadonlyMap<string, readonly Track[]> =>
+    Map.groupBy(tracks, ({ labels }) => uidKey(labels.namespace, labels.pod, labels.uid));
+  const owners = byUid(answers.owners);
+  const labels = byUid(answers.labels);
+  const labelled = byUid(answers.labelled);
+  return (pods, index) =>
+    pods.map(({ namespace, name, uid, row }): PodOverviewRow => {
+      const key = uidKey(namespace, name, uid);
+      const told = newest(labels.get(key) ?? [], labelled.get(key) ?? [], index);
+      return {
+        timestamp: row.timestamp,
+        node_name: row.node_name,
+        pod_name: name,
+        pod_namespace: namespace,
+        pod_uuid: uid,
+        phase: row.phase,
+        labels: podLabels(told),
+        owner_references: ownersAt(owners.get(key) ?? [], namespace, index),
+        containers: row.containers,
+        state: row.state,
+        pod_restart_count: row.pod_restart_count,
+        pod_uptime_seconds: row.pod_uptime_seconds,
+      };
+    });
+}
+
+const uidKey = (...parts: readonly (string | undefined)[]): string => JSON.stringify(parts);
+
+/** Keys as the exporter spells them: `app.kubernetes.io/name` has become `app_kubernetes_io_name`. */
+function podLabels(track: Track | undefined): Readonly<Record<string, string>> {
+  const prefix = "label_";
+  const entries = Object.entries(track?.labels ?? {}).filter(([key]) => key.startsWith(prefix));
+  return Object.fromEntries(
+    entries
+      .map(([key, value]) => [key.slice(prefix.length), value])
+      .sort(([a = ""], [b = ""]) => compareTexts(a, b)),
+  );
+}
+
+function ownersAt(tracks: readonly Track[], namespace: string, index: number): OwnerReference[] {
+  // Older exporters write <none> for a pod without owner.
+  const known = (text: string): boolean => text !== "" && text !== "<none>";
+  return tracks
+    .filter((track) => has(track, index))
+    .map(({ labels: { owner_kind: kind = "", owner_name: name = "" } }) => ({
+      name,
+      kind,
+      namespace: kind === "Node" ? "" : namespace,
+    }))
+    .filter(({ kind, name }) => known(kind) && known(name))
+    .sort((a, b) => compareTexts(a.kind, b.kind) || compareTexts(a.name, b.name));
+}

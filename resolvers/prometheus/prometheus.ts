@@ -1,0 +1,60 @@
+// Prometheus, and what speaks its HTTP API, as one kind of backend.
+import { z } from "zod";
+import type { Backend, BackendKind, IO } from "../../src/store.ts";
+import { durationPattern, parseDuration } from "../../src/time.ts";
+import { guardDefaults } from "../http.ts";
+import { type DoorSettings, openDoor } from "./door.ts";
+import { createFamilies } from "./families.ts";
+import { createMetricStore } from "./metrics.ts";
+
+const settings = z.strictObject({
+  /** With the path under which `/api/v1` lies, such as `https://mimir/prometheus`. */
+  url: z.url({ protocol: /^https?$/, error: "expected an http:// or https:// address" }),
+  auth: z
+    .union([
+      z.strictObject({ username: z.string(), password: z.string() }),
+      z.strictObject({ bearer: z.string().min(1) }),
+    ])
+    .optional(),
+  tls: z
+    .strictObject({ ca: z.string().optional(), cert: z.string().optional(), key: z.string().optional() })
+    .optional(),
+  headers: z.record(z.string(), z.string()).default({}),
+  timeout: z.string().regex(durationPattern, "expected a duration such as 30s").default("30s"),
+});
+export type PrometheusConfig = z.infer<typeof settings>;
+
+const answerBytes = 256 * 1024 * 1024;
+/** A server evaluates 20 queries at once; the rest wait better here, where their clients can leave. */
+const concurrent = 16;
+
+export const prometheus: BackendKind<PrometheusConfig> = {
+  kind: "prometheus",
+  parseConfig: (value) => settings.parse(value),
+  create(name, config, io): Backend {
+    const door = openDoor(name, doorSettings(config, io), io);
+    const families = createFamilies(door, io);
+    return {
+      name,
+      kind: "prometheus",
+      stores: { metrics: createMetricStore(name, door, families) },
+      probe: (signal) => door.probe(signal),
+      inspections: {},
+      close: () => door.close(),
+    };
+  },
+};
+
+function doorSettings({ url, auth, tls, headers, timeout }: PrometheusConfig, io: IO): DoorSettings {
+  const read = (path: string | undefined) => (path === undefined ? undefined : io.readText(path));
+  return {
+    ...guardDefaults,
+    concurrent,
+    url,
+    auth,
+    tls: tls === undefined ? undefined : { ca: read(tls.ca), cert: read(tls.cert), key: read(tls.key) },
+    headers,
+    timeout: parseDuration(timeout) ?? guardDefaults.timeout,
+    answerBytes,
+  };
+}

@@ -1,0 +1,293 @@
+// What is asked of Prometheus about a cluster, each question one expression for many metrics. A value at a moment is
+// the newest sample of the `freshness` before it, never a default look-back: cAdvisor's series do not end with their
+// pod, and servers differ in how far they look back. Aggregations merge the twins that replicated exporters make.
+import type { Match } from "../../src/store.ts";
+import type { Millis } from "../../src/time.ts";
+import {
+  faultTypes,
+  metrics,
+  nodeDisks,
+  nodeFigures,
+  nodeNetwork,
+  type PodSource,
+  podNetwork,
+  podSources,
+} from "./figures.ts";
+import {
+  aggregate,
+  binary,
+  call,
+  type Edge,
+  type Expression,
+  equal,
+  type Matcher,
+  metricName,
+  noneOf,
+  number,
+  oneOf,
+  present,
+  select,
+  window,
+} from "./promql.ts";
+
+/** A sample is a snapshot's when it is less old than this. Two scrapes of a minute fit in. */
+export const freshness: Millis = 120_000;
+
+/** Which pods are asked about; empty is all. */
+export interface PodScope {
+  readonly namespaces: readonly string[];
+  readonly pods: readonly string[];
+}
+export const allPods: PodScope = { namespaces: [], pods: [] };
+
+export interface Wall {
+  readonly match: Match;
+  readonly edge: Edge;
+}
+export type Questions<Name extends string> = Readonly<Record<Name, Expression>>;
+
+// How exporters spell a pod's labels.
+const plain = { namespace: "namespace", pod: "pod" };
+const prefixed = { namespace: "pod_namespace", pod: "pod_name" };
+const otel = { namespace: "k8s_namespace_name", pod: "k8s_pod_name" };
+
+/** Interfaces of the host's own plumbing: their traffic is counted once more at the real one. */
+export const virtualInterfaces =
+  "lo|veth.*|cni.*|docker.*|flannel.*|cali.*|br-.*|tunl.*|vxlan.*|kube-.*|nodelocaldns";
+
+const newest = (wall: Wall, matchers: readonly Matcher[]): Expression =>
+  call("last_over_time", samples(wall, matchers));
+/** Growth per second between the two newest samples: no extrapolation, and the same on every version. */
+const rate = (wall: Wall, matchers: readonly Matcher[]): Expression => call("irate", samples(wall, matchers));
+const samples = ({ match, edge }: Wall, matchers: readonly Matcher[]): Expression =>
+  window(select(match, matchers), edge, { from: freshness - 1, to: 0 });
+/** When the newest sample was taken, of series that go on: a series that its exporter ended is not among them. */
+const taken = ({ match }: Wall, matchers: readonly Matcher[]): Expression =>
+  call("timestamp", select(match, matchers));
+const named = (...names: readonly string[]): Matcher => oneOf(metricName, names);
+const max = (by: readonly string[], of: Expression): Expression => aggregate("max", by, of);
+const set = (of: Expression): Expression => binary(of, ">", number(0));
+
+function scoped({ namespaces, pods }: PodScope, labels: typeof plain = plain): readonly Matcher[] {
+  return [
+    ...(namespaces.length > 0 ? [oneOf(labels.namespace, namespaces)] : []),
+    pods.length > 0 ? oneOf(labels.pod, pods) : present(labels.pod),
+  ];
+}
+
+/** How many pods each moment has, of one name once. */
+export function countPods(wall: Wall, scope: PodScope): Expression {
+  const infos = newest(wall, [named("kube_pod_info"), ...scoped(scope)]);
+  return aggregate("count", [], aggregate("group", [plain.namespace, plain.pod], infos));
+}
+
+/** Which pods each moment has. */
+export function listPods(wall: Wall, scope: PodScope): Expression {
+  const infos = newest(wall, [named("kube_pod_info"), ...scoped(scope)]);
+  return aggregate("group", [plain.namespace, plain.pod], infos);
+}
+
+const podKey = [plain.namespace, plain.pod, "uid"];
+const flag = "kube_pod_container_status_";
+
+export type StateQuestion = "infos" | "flags" | "reasons" | "waits" | "ends" | "numbers";
+/** What kube-state-metrics tells of pods. */
+export function askState(wall: Wall, scope: PodScope): Questions<StateQuestion> {
+  const pods = scoped(scope);
+  const reasonKey = [...podKey, "container", "reason"];
+  return {
+    infos: max([...podKey, "node", "host_network"], newest(wall, [named("kube_pod_info"), ...pods])),
+    flags: set(
+      max(
+        [metricName, ...podKey, "phase", "container"],
+        newest(wall, [
+          named("kube_pod_status_phase", `${flag}running`, `${flag}waiting`, `${flag}terminated`),
+          ...pods,
+        ]),
+      ),
+    ),
+    reasons: set(
+      max(
+        [metricName, ...reasonKey],
+        newest(wall, [named(`${flag}waiting_reason`, `${flag}terminated_reason`), ...pods]),
+      ),
+    ),
+    waits: max(reasonKey, taken(wall, [named(`${flag}waiting_reason`), ...pods])),
+    ends: max(reasonKey, taken(wall, [named(`${flag}terminated_reason`), ...pods])),
+    numbers: max(
+      [metricName, ...podKey, "container"],
+      newest(wall, [
+        named(
+          ...["kube_pod_created", "kube_pod_start_time", "kube_pod_completion_time"],
+          ...[`${flag}restarts_total`, `${flag}last_terminated_exitcode`],
+        ),
+        ...pods,
+      ]),
+    ),
+  };
+}
+
+export type IdentityQuestion = "owners" | "labels" | "labelled";
+export function askIdentity(wall: Wall, scope: PodScope): Questions<IdentityQuestion> {
+  const pods = scoped(scope);
+  return {
+    owners: max([...podKey, "owner_kind", "owner_name"], newest(wall, [named("kube_pod_owner"), ...pods])),
+    // Whole series: which labels there are is not known.
+    labels: newest(wall, [named("kube_pod_labels"), ...pods]),
+    labelled: taken(wall, [named("kube_pod_labels"), ...pods]),
+  };
+}
+
+const unique = (names: readonly string[]): readonly string[] => [...new Set(names)];
+const ofOtel = (name: string): boolean => name.startsWith("k8s_");
+/** Told by an exporter that may spell a pod's labels in its own way, and the cpu of kubelets without cAdvisor. */
+export const exported = "ephemeral_storage_pod_usage";
+export const resourceCpu = { pod: "pod_cpu_usage_seconds_total", node: "node_cpu_usage_seconds_total" };
+export const exporterCpu = "node_cpu_seconds_total";
+
+// cAdvisor's page faults of a cgroup with all below it, or of nothing but a container.
+const hierarchy = oneOf("scope", ["hierarchy", ""]);
+const itself = oneOf("scope", ["container", ""]);
+const faults = oneOf("failure_type", [...faultTypes, ""]);
+const allCpus = oneOf("cpu", ["total", ""]);
+const root = equal("id", "/");
+/** Neither a container nor its sandbox, which has an image. */
+const cgroup = [equal("container", ""), equal("image", ""), hierarchy, faults, allCpus];
+const inside = [{ label: "container", operator: "!~", value: "POD|" } as const, itself, faults, allCpus];
+const real: Matcher = { label: "interface", operator: "!~", value: virtualInterfaces };
+
+const networkNames = (network: typeof podNetwork): readonly string[] =>
+  unique(Object.values(network).flatMap((sources) => sources.map(({ metric }) => metric)));
+
+export type FigureQuestion =
+  | `${"pod" | "container"}${"Values" | "Rates"}`
+  | "resourceRates"
+  | "podInterfaces"
+  | "otelValues"
+  | "otelInterfaces"
+  | "ephemeral"
+  | "disks"
+  | "addresses";
+export function askFigures(wall: Wall, scope: PodScope): Questions<FigureQuestion> {
+  const pods = scoped(scope);
+  const values = (level: PodSource["level"]): readonly string[] =>
+    podSources
+      .filter((source) => source.level === level && source.of === "value")
+      .map(({ metric }) => metric)
+      .filter((name) => !ofOtel(name) && name !== exported);
+  const podBy = [plain.namespace, plain.pod, "id", "node", "failure_type"];
+  const containerBy = [...podBy, "container"];
+  const ephemeral = (labels: typeof plain, more: readonly Matcher[]): Expression =>
+    max([labels.namespace, labels.pod], newest(wall, [named(exported), ...scoped(scope, labels), ...more]));
+  return {
+    podValues: max(
+      [metricName, ...podBy],
+      newest(wall, [named(...unique(values("pod"))), ...cgroup, ...pods]),
+    ),
+    podRates: max(podBy, rate(wall, [named(metrics.cpu), ...cgroup, ...pods])),
+    containerValues: max(
+      [metricName, ...containerBy],
+      newest(wall, [named(...unique(values("containers")), metrics.containerStart), ...inside, ...pods]),
+    ),
+    containerRates: max(containerBy, rate(wall, [named(metrics.cpu), ...inside, ...pods])),
+    resourceRates: max(podBy, rate(wall, [named(resourceCpu.pod), ...pods])),
+    podInterfaces: max(
+      [metricName, plain.namespace, plain.pod, "id", "node", "interface"],
+      newest(wall, [named(...networkNames(podNetwork).filter((name) => !ofOtel(name))), real, ...pods]),
+    ),
+    otelValues: max(
+      [metricName, otel.namespace, otel.pod, "k8s_pod_uid"],
+      newest(wall, [
+        named(...unique(podSources.map(({ metric }) => metric).filter(ofOtel))),
+        ...scoped(scope, otel),
+      ]),
+    ),
+    otelInterfaces: max(
+      [metricName, otel.namespace, otel.pod, "k8s_pod_uid", "interface", "direction"],
+      newest(wall, [named(...networkNames(podNetwork).filter(ofOtel)), real, ...scoped(scope, otel)]),
+    ),
+    // An exporter that keeps its own spelling has labels of its own pod beside it.
+    ephemeral: binary(ephemeral(prefixed, []), "or", ephemeral(plain, [equal(prefixed.pod, "")])),
+    disks: max([metricName, "node", "instance", "device"], newest(wall, [named(metrics.diskLimit), root])),
+    addresses: askAddresses(wall),
+  };
+}
+
+const askAddresses = (wall: Wall): Expression =>
+  max(["node", "internal_ip"], newest(wall, [named("kube_node_info")]));
+
+export type NodeQuestion =
+  | "addresses"
+  | "ready"
+  | "unames"
+  | "uttered"
+  | "roots"
+  | "rootRates"
+  | "resourceRates"
+  | "exporters"
+  | "exporterRates"
+  | "otel";
+export function askNodes(wall: Wall): Questions<NodeQuestion> {
+  const own = ["node", "instance"];
+  const told = unique([
+    ...Object.values(nodeFigures).flatMap((sources) =>
+      sources.flatMap(({ metric, minus }) => (minus === undefined ? [metric] : [metric, minus])),
+    ),
+    ...nodeDisks.flatMap((disk) => Object.values(disk)),
+    ...networkNames(nodeNetwork),
+  ]);
+  const fromExporter = told.filter((name) => name.startsWith("node_") && !rated.has(name));
+  return {
+    addresses: askAddresses(wall),
+    ready: set(
+      max(
+        ["node", "status"],
+        newest(wall, [named("kube_node_status_condition"), equal("condition", "Ready")]),
+      ),
+    ),
+    unames: max(["instance", "nodename"], newest(wall, [named("node_uname_info")])),
+    uttered: max(["instance", "nodename"], taken(wall, [named("node_uname_info")])),
+    roots: max(
+      [metricName, ...own, "device", "interface", "failure_type"],
+      newest(wall, [
+        named(...told.filter((name) => name.startsWith("container_") && !rated.has(name))),
+        ...[root, hierarchy, faults, real],
+      ]),
+    ),
+    rootRates: max(own, rate(wall, [named(metrics.cpu), root, allCpus])),
+    resourceRates: max(own, rate(wall, [named(resourceCpu.node)])),
+    exporters: max(
+      [metricName, ...own, "device"],
+      newest(wall, [
+        named(...fromExporter),
+        oneOf("mountpoint", ["/", ""]),
+        { label: "device", operator: "!~", value: virtualInterfaces },
+      ]),
+    ),
+    exporterRates: aggregate(
+      "sum",
+      own,
+      max(
+        [...own, "cpu", "mode"],
+        rate(wall, [named(exporterCpu), noneOf("mode", ["idle", "iowait", "steal"])]),
+      ),
+    ),
+    otel: max(
+      [metricName, "k8s_node_name", "interface", "direction"],
+      newest(wall, [named(...told.filter(ofOtel)), real]),
+    ),
+  };
+}
+const rated: ReadonlySet<string> = new Set([metrics.cpu, resourceCpu.node, exporterCpu]);
+
+/** Expressions for how many nodes each moment has; each may be blind to some, so the largest counts. */
+export function countNodes(wall: Wall): readonly Expression[] {
+  const count = (by: string, matchers: readonly Matcher[]): Expression =>
+    aggregate("count", [], aggregate("group", [by], newest(wall, matchers)));
+  return [
+    count("node", [named("kube_node_info")]),
+    count("instance", [named(metrics.workingSet), root]),
+    count("instance", [named("node_uname_info")]),
+    count("k8s_node_name", [named("k8s_node_memory_working_set_bytes")]),
+  ];
+}

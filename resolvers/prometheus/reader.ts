@@ -1,0 +1,275 @@
+// Reads series for one answer: values on the grid of its buckets, or raw samples. What would be too much for a query is
+// split and put together again; what would be too much for the adapter is refused, before it is asked for where a cheap
+// count tells, and while it arrives in any case.
+import { BackendError, Refused } from "../../src/errors.ts";
+import type { Buckets } from "../../src/model.ts";
+import { between, type Samples } from "../../src/samples.ts";
+import type { Millis } from "../../src/time.ts";
+import { collect, type Fold, type HistogramSample, type Labels, type SampleSeries } from "./answer.ts";
+import type { Door, Moments } from "./door.ts";
+import {
+  aggregate,
+  call,
+  type Edge,
+  type Expression,
+  metricName,
+  narrow,
+  oneOf,
+  print,
+  type Selector,
+  window,
+} from "./promql.ts";
+
+/** A series on the grid: NaN where a bucket has no value, Infinity where it has one that is not finite. */
+export interface GridSeries {
+  readonly labels: Labels;
+  readonly values: Float64Array;
+}
+
+/** Samples by time, whatever their values; of a native histogram its histograms. */
+export interface RawSeries extends Samples {
+  readonly labels: Labels;
+  readonly histograms: readonly HistogramSample[];
+}
+
+export interface Reader {
+  /** The expression at the end of each bucket; series × buckets are limited. @throws {Refused | BackendError} */
+  grid(expression: Expression, buckets: Buckets, limit: number): Promise<readonly GridSeries[]>;
+  /** The expression at one time. @throws {BackendError} */
+  instant(expression: Expression, at: Millis): Promise<readonly SampleSeries[]>;
+  /** The samples from `from` until before `to`. @throws {Refused} over `limit` samples @throws {BackendError} */
+  raw(selector: Selector, from: Millis, to: Millis, limit: number): Promise<readonly RawSeries[]>;
+  /** The samples from `from` to `to` before the time of evaluation, both inclusive, as this source has to be told. */
+  window(selector: Selector, span: { readonly from: Millis; readonly to: Millis }): Expression;
+  /**
+   * Refuses what series of this selector times buckets would show to be too many, judged at some moments of the range
+   * and only where the last count of the like leaves a doubt. @throws {Refused | BackendError}
+   */
+  estimate(
+    selector: Selector,
+    by: readonly string[] | undefined,
+    buckets: Buckets,
+    limit: number,
+  ): Promise<void>;
+}
+
+/** A server answers 11,000 points of a series at most. */
+const pointsOfQuery = 10_000;
+/** How many queries one request has under way at once. */
+const parallel = 4;
+const samplesOfQuery = 250_000;
+const moments = 5;
+
+export function tooLarge(limit: number, wanted?: number): Refused {
+  return new Refused(
+    "result_too_large",
+    "Too many points; ask for fewer series, a shorter range or a coarser resolution",
+    {
+      limit,
+      ...(wanted !== undefined && { wanted }),
+    },
+  );
+}
+
+/** `sizes` remembers between readers how many series an expression had. */
+export function createReader(
+  backend: string,
+  door: Door,
+  edge: Edge,
+  sizes: { get(key: string): number | undefined; set(key: string, size: number): void },
+  signal: AbortSignal,
+): Reader {
+  async function grid(
+    expression: Expression,
+    buckets: Buckets,
+    limit: number,
+  ): Promise<readonly GridSeries[]> {
+    const parts = await inTurns(slices(buckets), ({ first, count }) => {
+      const start = buckets.start + (first + 1) * buckets.step;
+      const times: Moments =
+        count === 1 ? { at: start } : { start, end: start + (count - 1) * buckets.step, step: buckets.step };
+      return door.query(expression, times, () => onGrid(backend, buckets, limit), signal);
+    });
+    const [only] = parts;
+    if (only !== undefined && parts.length === 1) return [...only.values()];
+    const merged = new Map<string, GridSeries>();
+    for (const part of parts) {
+      for (const [key, series] of part) {
+        const known = merged.get(key);
+        if (known === undefined) merged.set(key, series);
+        else
+          for (const [bucket, value] of series.values.entries()) {
+            if (!Number.isNaN(value)) known.values[bucket] = value;
+          }
+      }
+      if (merged.size * buckets.count > limit) throw tooLarge(limit, merged.size * buckets.count);
+    }
+    return [...merged.values()];
+  }
+
+  async function instant(expression: Expression, at: Millis): Promise<readonly SampleSeries[]> {
+    return door.query(expression, { at }, collect, signal);
+  }
+
+  async function raw(
+    selector: Selector,
+    from: Millis,
+    to: Millis,
+    limit: number,
+  ): Promise<readonly RawSeries[]> {
+    const counted = await instant(
+      aggregate("sum", [], call("count_over_time", stretch(selector, from, to))),
+      to,
+    );
+    const count = Math.max(0, ...(counted[0]?.values ?? []));
+    if (count > limit) throw tooLarge(limit, count);
+    if (count === 0) return [];
+    const length = Math.ceil((to - from) / Math.ceil(count / samplesOfQuery));
+    const starts = Array.from(
+      { length: Math.ceil((to - from) / length) },
+      (_, index) => from + index * length,
+    );
+    const parts = await inTurns(starts, async (start) => {
+      const end = Math.min(to, start + length);
+      return (await instant(stretch(selector, start, end), end)).map((series): RawSeries => {
+        const inside = series.histograms.filter(({ time }) => time >= start && time < end);
+        return { labels: series.labels, ...between(series, start, end), histograms: inside };
+      });
+    });
+    const bySeries = Map.groupBy(parts.flat(), ({ labels }) => keyOf(labels));
+    return [...bySeries.values()].flatMap((pieces) => join(pieces));
+  }
+
+  /** One millisecond too far to the left on a closed edge; what is too early is cut off on receipt. */
+  function stretch(of: Selector, from: Millis, to: Millis): Expression {
+    return { kind: "window", of, length: to - from, offset: 1 };
+  }
+
+  return {
+    grid,
+    instant,
+    raw,
+    window: (selector, span) => window(selector, edge, span),
+    async estimate(selector, by, buckets, limit) {
+      const of = by === undefined ? selector : aggregate("group", by, selector);
+      const key = print(of);
+      const known = sizes.get(key);
+      if (known !== undefined && known * 2 * buckets.count <= limit) return;
+      const length = buckets.step * buckets.count;
+      const step = Math.max(1, Math.floor(length / moments));
+      const times = { start: buckets.start + step, end: buckets.start + length, step };
+      const counted = await door.query(aggregate("count", [], of), times, collect, signal);
+      const size = Math.max(0, ...(counted[0]?.values ?? []));
+      sizes.set(key, size);
+      if (size * buckets.count > limit) throw tooLarge(limit, size * buckets.count);
+    },
+  };
+}
+
+/** Puts values into their buckets. An answer at other times than asked was shifted on its way. */
+function onGrid(
+  backend: string,
+  { start, step, count }: Buckets,
+  limit: number,
+): Fold<Map<string, GridSeries>> {
+  const found = new Map<string, GridSeries>();
+  return {
+    series({ labels, times, values, histograms }) {
+      if (histograms.length > 0)
+        throw new BackendError(backend, "malformed", "histograms where numbers were asked for");
+      const placed = new Float64Array(count).fill(Number.NaN);
+      for (const [index, time] of times.entries()) {
+        const bucket = (time - start) / step - 1;
+        if (!Number.isInteger(bucket) || bucket < 0 || bucket >= count) {
+          throw new BackendError(backend, "malformed", `a value at ${time}, which was not asked for`);
+        }
+        placed[bucket] = asGrid(values[index]);
+      }
+      found.set(keyOf(labels), { labels, values: placed });
+      if (found.size * count > limit) throw tooLarge(limit);
+    },
+    result: () => found,
+  };
+}
+
+/** A sample's value as a grid has it. */
+export function asGrid(value = Number.NaN): number {
+  return Number.isFinite(value) ? value : Number.POSITIVE_INFINITY;
+}
+
+function slices({ count }: Buckets): readonly { readonly first: number; readonly count: number }[] {
+  return Array.from({ length: Math.ceil(count / pointsOfQuery) }, (_, index) => {
+    const first = index * pointsOfQuery;
+    return { first, count: Math.min(pointsOfQuery, count - first) };
+  });
+}
+
+function join(pieces: readonly RawSeries[]): readonly RawSeries[] {
+  const [first] = pieces;
+  if (first === undefined || pieces.length === 1) return pieces;
+  return [
+    {
+      labels: first.labels,
+      times: concatenate(pieces.map(({ times }) => times)),
+      values: concatenate(pieces.map(({ values }) => values)),
+      histograms: pieces.flatMap(({ histograms }) => histograms),
+    },
+  ];
+}
+
+function concatenate(arrays: readonly Float64Array[]): Float64Array {
+  const all = new Float64Array(arrays.reduce((length, array) => length + array.length, 0));
+  let at = 0;
+  for (const array of arrays) {
+    all.set(array, at);
+    at += array.length;
+  }
+  return all;
+}
+
+/** A few at a time, the results in order. */
+export async function inTurns<T, R>(
+  items: readonly T[],
+  run: (item: T) => Promise<R>,
+): Promise<readonly R[]> {
+  const results: R[] = [];
+  let next = 0;
+  const worker = async (): Promise<void> => {
+    for (let index = next++; index < items.length; index = next++) {
+      const item = items[index];
+      if (item !== undefined) results[index] = await run(item);
+    }
+  };
+  await Promise.all(Array.from({ length: Math.min(parallel, items.length) }, worker));
+  return results;
+}
+
+/** What tells series of one metric apart. Functions drop the name. */
+export function keyOf(labels: Labels): string {
+  return JSON.stringify(
+    Object.entries(labels)
+      .filter(([label]) => label !== metricName)
+      .sort(([a], [b]) => (a < b ? -1 : 1)),
+  );
+}
+
+/** `""` where the series has no such label: to Prometheus both are the same. */
+export function labelOf(labels: Labels, label: string): string {
+  return (Object.hasOwn(labels, label) && labels[label]) || "";
+}
+
+const valuesOfLabel = 100;
+
+/**
+ * The selector narrowed towards these series: it may find others still, which the caller has to sort out, but never
+ * fewer.
+ */
+export function narrowTo(selector: Selector, series: readonly Labels[]): Selector {
+  const keys = new Set(series.flatMap((labels) => Object.keys(labels)));
+  keys.delete(metricName);
+  const matchers = [...keys].flatMap((key) => {
+    const values = new Set(series.map((labels) => labelOf(labels, key)));
+    return values.size > valuesOfLabel ? [] : [oneOf(key, [...values])];
+  });
+  return narrow(selector, matchers);
+}

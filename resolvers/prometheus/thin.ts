@@ -1,0 +1,354 @@
+// Thins the samples of counters at the source without changing what they have grown. Where a bucket holds no restart,
+// all that its growth depends on is its last sample and the last one before it; so one value per bucket and series is
+// read, and the raw samples of the few buckets that hold a restart, or a sample that is not a number. What comes out
+// are samples, of which `src/samples.ts` makes the answer: births, restarts and sums are defined there alone.
+import type { Buckets } from "../../src/model.ts";
+import { type CounterSamples, finite } from "../../src/samples.ts";
+import type { Millis } from "../../src/time.ts";
+import type { Labels } from "./answer.ts";
+import { aggregate, binary, call, type Expression, number, type Selector } from "./promql.ts";
+import { asGrid, type GridSeries, inTurns, keyOf, narrowTo, type RawSeries, type Reader } from "./reader.ts";
+
+export interface ThinQuery {
+  readonly selector: Selector;
+  /** All series of the metric within the wall: they tell whether a new series begins it. */
+  readonly metric: Selector;
+  readonly buckets: Buckets;
+  /** Absent where growth counts from the first sample within the buckets. */
+  readonly lookBack?: Millis | undefined;
+  /** The first sample of each bucket is needed beside the last. */
+  readonly firsts: boolean;
+  /** A value below the one before shows a restart. Not so for a sum of observations, nor for a gauge. */
+  readonly falls: boolean;
+  /** Series × buckets, and raw samples, that may be read. */
+  readonly limit: number;
+}
+
+/** One series; `samples` give what its raw samples would have given. */
+export interface Thinned {
+  readonly labels: Labels;
+  readonly samples: CounterSamples;
+}
+
+/** A series with its buckets; the indices in `suspects` have to be read raw. */
+export interface Surveyed {
+  readonly labels: Labels;
+  readonly last: Float64Array;
+  readonly suspects: Set<number>;
+  /** Buckets whose first sample is needed, because the one before lies too far back to be covered by the survey. */
+  readonly gaps: Set<number>;
+  base: number | undefined;
+  birth: CounterSamples["birth"];
+}
+
+/** Where the sample before the buckets is looked for at first; nearly every series that lives has one there. */
+const near: Millis = 300_000;
+
+export async function thin(reader: Reader, query: ThinQuery): Promise<readonly Thinned[]> {
+  return complete(reader, query, await survey(reader, query));
+}
+
+/** Reads the last sample of each bucket and series, and where that is not enough to know. */
+export async function survey(reader: Reader, query: ThinQuery): Promise<readonly Surveyed[]> {
+  const { selector, buckets, lookBack, falls, limit } = query;
+  const { start, step } = buckets;
+  await reader.estimate(selector, undefined, buckets, limit);
+  // At least the bucket before, so that of two buckets in a row the later one's window holds the sample before it.
+  const reach = Math.max(step, 2 * near);
+  const [lasts, odds, bases] = await Promise.all([
+    lastValues(reader, selector, buckets, limit),
+    reader.grid(oddity(reader, selector, falls ? step + reach : step + near, falls), buckets, limit),
+    lookBack === undefined ? [] : lastOf(reader, selector, start, Math.min(near, lookBack)),
+  ]);
+  const oddByKey = new Map(odds.map(({ labels, values }) => [keyOf(labels), values]));
+  const baseByKey = new Map(bases);
+  return lasts.map(({ labels, values }): Surveyed => {
+    const key = keyOf(labels);
+    const odd = oddByKey.get(key);
+    const suspects = new Set<number>();
+    const gaps = new Set<number>();
+    const base = baseByKey.get(key);
+    let before = base;
+    // The time that the sample before has at the least.
+    let beforeAt = start - near;
+    for (const [bucket, value] of values.entries()) {
+      if (Number.isNaN(value)) continue;
+      const at = start + bucket * step;
+      const uncovered = before === undefined ? lookBack !== undefined : falls && at - beforeAt > reach;
+      if (!Number.isFinite(value) || !Number.isNaN(odd?.[bucket] ?? Number.NaN)) suspects.add(bucket);
+      else if (falls && before !== undefined && value < before) suspects.add(bucket);
+      else if (uncovered) gaps.add(bucket);
+      before = value;
+      beforeAt = at;
+    }
+    return { labels, last: values, suspects, gaps, base, birth: "own" };
+  });
+}
+
+/** Has a value, whichever, where the window holds a restart or a sample that is not finite. */
+function oddity(reader: Reader, selector: Selector, from: Millis, falls: boolean): Expression {
+  const samples = reader.window(selector, { from, to: 1 });
+  // Zero times a sum is zero unless a part of the sum is NaN or infinite.
+  const infinite = binary(number(0), "*", call("sum_over_time", samples));
+  const odd = falls ? binary(call("resets", samples), "+", infinite) : infinite;
+  return binary(odd, "!=", number(0));
+}
+
+/** A window of one millisecond cannot be written for a closed edge. */
+async function lastValues(
+  reader: Reader,
+  selector: Selector,
+  buckets: Buckets,
+  limit: number,
+): Promise<readonly GridSeries[]> {
+  const { start, step, count } = buckets;
+  if (step > 1)
+    return reader.grid(
+      call("last_over_time", reader.window(selector, { from: step, to: 1 })),
+      buckets,
+      limit,
+    );
+  const raw = await reader.raw(selector, start, start + count, limit);
+  return raw.map(({ labels, times, values }) => {
+    const last = new Float64Array(count).fill(Number.NaN);
+    for (const [index, time] of times.entries()) last[time - start] = asGrid(values[index]);
+    return { labels, values: last };
+  });
+}
+
+/** The last sample of each series from `length` before `start` on, where that sample is finite. */
+async function lastOf(
+  reader: Reader,
+  selector: Selector,
+  start: Millis,
+  length: Millis,
+): Promise<readonly (readonly [key: string, value: number])[]> {
+  const samples = reader.window(selector, { from: Math.max(2, length), to: 1 });
+  const found = await reader.instant(call("last_over_time", samples), start);
+  return found.flatMap(({ labels, values: [value = Number.NaN] }) =>
+    Number.isFinite(value) ? [[keyOf(labels), value] as const] : [],
+  );
+}
+
+/** Reads what the survey left open and puts the samples together. */
+export async function complete(
+  reader: Reader,
+  query: ThinQuery,
+  surveyed: readonly Surveyed[],
+): Promise<readonly Thinned[]> {
+  const { selector, buckets, lookBack, firsts, falls, limit } = query;
+  const { start, step } = buckets;
+  if (lookBack !== undefined) await findBirths(reader, query, lookBack, surveyed);
+  for (const { gaps, suspects, base, birth } of falls ? [] : surveyed) {
+    // The first sample of what may fall is not its least.
+    if (base === undefined && birth === "own") for (const bucket of gaps) suspects.add(bucket);
+    gaps.clear();
+  }
+  // A bucket of one millisecond has one sample, which is its first.
+  const gapped = step === 1 ? [] : surveyed.filter(({ gaps }) => firsts || gaps.size > 0);
+  const [firstByKey, rawByKey] = await Promise.all([
+    gapped.length === 0 ? new Map<string, Float64Array>() : firstSamples(reader, query, gapped),
+    readSuspects(reader, selector, surveyed, buckets, limit),
+  ]);
+  return surveyed.map(({ labels, last, suspects, gaps, base, birth }): Thinned => {
+    const key = keyOf(labels);
+    const raw = rawByKey.get(key);
+    const first = firstByKey.get(key);
+    const times: Millis[] = [];
+    const values: number[] = [];
+    if (base !== undefined) {
+      times.push(start - 1);
+      values.push(base);
+    }
+    let next = 0;
+    for (const [bucket, value] of last.entries()) {
+      if (Number.isNaN(value)) continue;
+      const from = start + bucket * step;
+      if (suspects.has(bucket)) {
+        while (raw !== undefined && next < raw.times.length && (raw.times[next] ?? 0) < from) next++;
+        for (; raw !== undefined && next < raw.times.length; next++) {
+          const time = raw.times[next] ?? 0;
+          if (time >= from + step) break;
+          times.push(time);
+          values.push(raw.values[next] ?? Number.NaN);
+        }
+        continue;
+      }
+      const earliest = firsts || gaps.has(bucket) ? first?.[bucket] : undefined;
+      if (earliest !== undefined && Number.isFinite(earliest)) {
+        times.push(from);
+        values.push(earliest);
+      }
+      times.push(from + step - 1);
+      values.push(value);
+    }
+    return { labels, samples: { times: Float64Array.from(times), values: Float64Array.from(values), birth } };
+  });
+}
+
+/** Without a restart in the bucket, its first sample is its least; `first_over_time` is not everywhere. */
+async function firstSamples(
+  reader: Reader,
+  { selector, buckets, firsts }: ThinQuery,
+  series: readonly Surveyed[],
+): Promise<ReadonlyMap<string, Float64Array>> {
+  const of = firsts
+    ? selector
+    : narrowTo(
+        selector,
+        series.map(({ labels }) => labels),
+      );
+  const least = call("min_over_time", reader.window(of, { from: buckets.step, to: 1 }));
+  const found = await reader.grid(least, buckets, Number.POSITIVE_INFINITY);
+  return new Map(found.map(({ labels, values }) => [keyOf(labels), values]));
+}
+
+async function readSuspects(
+  reader: Reader,
+  selector: Selector,
+  surveyed: readonly Surveyed[],
+  buckets: Buckets,
+  limit: number,
+): Promise<ReadonlyMap<string, RawSeries>> {
+  const wanted = surveyed.flatMap(({ labels, suspects }) =>
+    [...suspects].map((bucket) => ({ bucket, labels })),
+  );
+  const found = await readBuckets(reader, selector, wanted, buckets, limit);
+  return new Map(found.map((series) => [keyOf(series.labels), series]));
+}
+
+/** The finite raw samples of some series in some buckets, and maybe of others near by. Each series comes once. */
+export async function readBuckets(
+  reader: Reader,
+  selector: Selector,
+  wanted: readonly { readonly bucket: number; readonly labels: Labels }[],
+  { start, step, count }: Buckets,
+  limit: number,
+): Promise<readonly RawSeries[]> {
+  // Buckets that lie close are read together, so that there are never more than some dozens of requests.
+  const apart = 1 + Math.floor(count / 32);
+  const runs: { from: number; to: number; readonly labels: Labels[] }[] = [];
+  for (const { bucket, labels } of wanted.toSorted((a, b) => a.bucket - b.bucket)) {
+    const run = runs.at(-1);
+    if (run === undefined || bucket - run.to > apart)
+      runs.push({ from: bucket, to: bucket, labels: [labels] });
+    else {
+      run.to = bucket;
+      run.labels.push(labels);
+    }
+  }
+  const read = await inTurns(runs, ({ from, to, labels }) =>
+    reader.raw(narrowTo(selector, labels), start + from * step, start + (to + 1) * step, limit),
+  );
+  const pieces = Map.groupBy(read.flat(), ({ labels }) => keyOf(labels));
+  return [...pieces.values()].flatMap((parts) => {
+    const [first] = parts;
+    if (first === undefined) return [];
+    const times = parts.flatMap((part) => [...part.times]);
+    const values = parts.flatMap((part) => [...part.values]);
+    const samples = finite({ times: Float64Array.from(times), values: Float64Array.from(values) });
+    return [{ ...first, ...samples, histograms: parts.flatMap(({ histograms }) => histograms) }];
+  });
+}
+
+// ---- Births ------------------------------------------------------------------------------------------------------
+
+/** Finds the sample before the buckets, or how the series came to be, for those without a sample shortly before. */
+async function findBirths(
+  reader: Reader,
+  query: ThinQuery,
+  lookBack: Millis,
+  surveyed: readonly Surveyed[],
+): Promise<void> {
+  const { selector, buckets } = query;
+  const open = surveyed.filter(({ base }) => base === undefined);
+  if (open.length === 0) return;
+  const of = narrowTo(
+    selector,
+    open.map(({ labels }) => labels),
+  );
+  const far = new Map(await lastOf(reader, of, buckets.start, lookBack));
+  for (const series of open) series.base = far.get(keyOf(series.labels));
+  const unknown = open.filter(({ base }) => base === undefined);
+  const { held, born } = await birthsOf(reader, query, unknown, unknown.length < surveyed.length);
+  for (const series of unknown) if (born.has(keyOf(series.labels))) series.birth = "zero";
+  // One whose last sample is not finite may have a finite one before.
+  const lost = unknown.filter(({ labels }) => held.has(keyOf(labels)));
+  if (lost.length === 0) return;
+  const raw = await reader.raw(
+    narrowTo(
+      selector,
+      lost.map(({ labels }) => labels),
+    ),
+    buckets.start - lookBack,
+    buckets.start,
+    query.limit,
+  );
+  const bases = new Map(raw.map((series) => [keyOf(series.labels), finite(series).values.at(-1)]));
+  for (const series of lost) series.base = bases.get(keyOf(series.labels));
+}
+
+/**
+ * Of series that have samples in the buckets and none in the look-back: the keys of those that the source held before,
+ * and of those that are new and grow from zero. The rest begin their metric.
+ */
+export async function birthsOf(
+  reader: Reader,
+  { selector, metric, buckets: { start, step, count }, lookBack = 0, limit }: ThinQuery,
+  series: readonly { readonly labels: Labels }[],
+  othersHeld: boolean,
+): Promise<{ readonly held: ReadonlySet<string>; readonly born: ReadonlySet<string> }> {
+  if (series.length === 0) return { held: new Set(), born: new Set() };
+  const of = narrowTo(
+    selector,
+    series.map(({ labels }) => labels),
+  );
+  const ever = await reader.instant(
+    call("count_over_time", reader.window(of, { from: start, to: 1 })),
+    start,
+  );
+  const held = new Set(ever.map(({ labels }) => keyOf(labels)));
+  const born = new Set(series.map(({ labels }) => keyOf(labels)).filter((key) => !held.has(key)));
+  if (born.size === 0 || othersHeld || held.size > 0 || (await lived(reader, metric, start, lookBack))) {
+    return { held, born };
+  }
+  const first = await firstTime(reader, metric, start, start + step * count, limit);
+  const own = first === undefined ? [] : await reader.raw(metric, first, first + 1, limit);
+  for (const { labels } of own) born.delete(keyOf(labels));
+  return { held, born };
+}
+
+/** Whether the metric had a sample before `start`. */
+async function lived(reader: Reader, metric: Selector, start: Millis, lookBack: Millis): Promise<boolean> {
+  for (const from of [near, Math.max(near, lookBack), start]) {
+    const samples = call("last_over_time", reader.window(metric, { from, to: 1 }));
+    if ((await reader.instant(aggregate("group", [], samples), start)).length > 0) return true;
+  }
+  return false;
+}
+
+/** The time of the metric's first sample from `from` until before `to`, found by ever smaller parts of it. */
+async function firstTime(
+  reader: Reader,
+  metric: Selector,
+  from: Millis,
+  to: Millis,
+  limit: number,
+): Promise<Millis | undefined> {
+  if (to - from <= 60_000) {
+    const samples = await reader.raw(metric, from, to, limit);
+    const times = samples.flatMap((series) => [
+      ...finite(series).times.subarray(0, 1),
+      ...series.histograms.slice(0, 1).map(({ time }) => time),
+    ]);
+    return times.length === 0 ? undefined : times.reduce((a, b) => Math.min(a, b));
+  }
+  const count = 500;
+  const step = Math.ceil((to - from) / count);
+  const samples = call("last_over_time", reader.window(metric, { from: step, to: 1 }));
+  const [found] = await reader.grid(aggregate("group", [], samples), { start: from, step, count }, count);
+  const first = found?.values.findIndex((value) => !Number.isNaN(value)) ?? -1;
+  return first < 0
+    ? undefined
+    : firstTime(reader, metric, from + first * step, from + (first + 1) * step, limit);
+}

@@ -1,0 +1,83 @@
+// An answer of Prometheus laid over the snapshots that were asked for.
+import type { Buckets } from "../../src/model.ts";
+import { type Fold, type Labels, Surprise } from "./answer.ts";
+import { metricName } from "./promql.ts";
+
+/** One series: its value at each snapshot, NaN where it has none. */
+export interface Track {
+  readonly labels: Labels;
+  readonly values: Float64Array;
+}
+/** By question. */
+export type Answers<Question extends string> = Readonly<Record<Question, readonly Track[]>>;
+
+export function layOver({ start, step, count }: Buckets): () => Fold<readonly Track[]> {
+  return () => {
+    const tracks: Track[] = [];
+    return {
+      series: ({ labels, times, values }) => {
+        const laid = new Float64Array(count).fill(Number.NaN);
+        for (let sample = 0; sample < times.length; sample += 1) {
+          const index = ((times[sample] ?? Number.NaN) - start) / step;
+          // Something on the way has moved the times, and with them every value.
+          if (!Number.isInteger(index) || index < 0 || index >= count)
+            throw new Surprise("a time not asked for");
+          laid[index] = values[sample] ?? Number.NaN;
+        }
+        tracks.push({ labels, values: laid });
+      },
+      result: () => tracks,
+    };
+  };
+}
+
+/** Undefined also for what is no number that a row could show. */
+export function at(track: Track | undefined, index: number): number | undefined {
+  const value = track?.values[index];
+  return value !== undefined && Number.isFinite(value) ? value : undefined;
+}
+
+export function has(track: Track | undefined, index: number): boolean {
+  return at(track, index) !== undefined;
+}
+
+/** The greatest value that any of them has: they are twins, or all but one are absent. */
+export function greatest(tracks: Iterable<Track>, index: number): number | undefined {
+  let best: number | undefined;
+  for (const track of tracks) {
+    const value = at(track, index);
+    if (value !== undefined && (best === undefined || value > best)) best = value;
+  }
+  return best;
+}
+
+/** The list under a key, made when it is first asked for. */
+export function listOf<Key, Item>(map: Map<Key, Item[]>, key: Key): Item[] {
+  const held = map.get(key);
+  if (held !== undefined) return held;
+  const made: Item[] = [];
+  map.set(key, made);
+  return made;
+}
+
+/**
+ * Of series that tell one thing with different labels, the one with the newest sample. A series that has ended is not
+ * in `taken`; where none is (a scrape failed), the labels decide, so that the answer is the same every time.
+ */
+export function newest(tracks: readonly Track[], taken: readonly Track[], index: number): Track | undefined {
+  const fresh = tracks.filter((track) => has(track, index));
+  if (fresh.length < 2) return fresh[0];
+  const times = new Map(taken.map((track) => [keyOf(track), at(track, index) ?? 0]));
+  const rank = (track: Track): readonly [number, string] => [times.get(keyOf(track)) ?? 0, keyOf(track)];
+  return fresh.reduce((best, track) => {
+    const [time, key] = rank(track);
+    const [bestTime, bestKey] = rank(best);
+    return time > bestTime || (time === bestTime && key > bestKey) ? track : best;
+  });
+}
+
+/** Labels as text, without the metric's name, which functions drop. */
+function keyOf({ labels }: Track): string {
+  const { [metricName]: _, ...rest } = labels;
+  return JSON.stringify(Object.entries(rest).sort(([a], [b]) => (a < b ? -1 : 1)));
+}

@@ -1,0 +1,170 @@
+// Joins what is measured of pods to the pods of each snapshot, without asking anything. cAdvisor knows a pod's uid only
+// from the path of its cgroup, and a container that restarts leaves its old cgroup's samples behind for as long as they
+// are fresh; other sources know names alone.
+import type { Buckets, PodsRow } from "../../src/model.ts";
+import {
+  metrics,
+  type NetworkFigure,
+  type PodFigure,
+  type PodSource,
+  podFigures,
+  podNetwork,
+  podSources,
+} from "./figures.ts";
+import { diskCapacities, nameNodes, traffic } from "./nodes.ts";
+import type { Present } from "./pods.ts";
+import { metricName } from "./promql.ts";
+import { exported, type FigureQuestion, freshness, resourceCpu } from "./questions.ts";
+import { type Answers, at, greatest, has, listOf, type Track } from "./tracks.ts";
+
+/** A series of a pod, with what tells whose it is. */
+interface Measured extends Track {
+  readonly uid: string | undefined;
+}
+/** What is measured of all pods that had one name. */
+interface Usage {
+  readonly figures: Map<PodSource, Measured[]>;
+  /** By metric. */
+  readonly interfaces: Map<string, Measured[]>;
+}
+
+const sourceKey = (of: PodSource["of"], level: PodSource["level"], metric: string, fault = ""): string =>
+  `${of} ${level} ${metric} ${fault}`;
+const sourcesByKey = new Map(
+  podSources.map((source) => [sourceKey(source.of, source.level, source.metric, source.fault), source]),
+);
+
+/** The rows of present pods; the snapshot before is at `index - 1`. */
+export function podRows(
+  answers: Answers<FigureQuestion>,
+  { step }: Buckets,
+): (pods: readonly Present[], index: number) => PodsRow[] {
+  const usages = new Map<string, Usage>();
+  const usageOf = ({ labels }: Track): Usage => {
+    const namespace = labels.pod_namespace ?? labels.k8s_namespace_name ?? labels.namespace ?? "";
+    const name = labels.pod_name ?? labels.k8s_pod_name ?? labels.pod ?? "";
+    const key = `${namespace}/${name}`;
+    const usage = usages.get(key) ?? { figures: new Map(), interfaces: new Map() };
+    usages.set(key, usage);
+    return usage;
+  };
+  const keep = (
+    track: Track,
+    of: PodSource["of"],
+    level: PodSource["level"],
+    metric = track.labels[metricName] ?? "",
+  ): void => {
+    const source = sourcesByKey.get(sourceKey(of, level, metric, track.labels.failure_type));
+    if (source !== undefined) listOf(usageOf(track).figures, source).push(measured(track));
+  };
+  for (const track of [...answers.podValues, ...answers.otelValues]) keep(track, "value", "pod");
+  for (const track of answers.podRates) keep(track, "rate", "pod", metrics.cpu);
+  for (const track of answers.resourceRates) keep(track, "rate", "pod", resourceCpu.pod);
+  for (const track of answers.ephemeral) keep(track, "value", "pod", exported);
+  for (const track of answers.containerRates) keep(track, "rate", "containers", metrics.cpu);
+  const starts: Track[] = [];
+  for (const track of answers.containerValues) {
+    if (track.labels[metricName] === metrics.containerStart) starts.push(track);
+    else keep(track, "value", "containers");
+  }
+  const startById = new Map(starts.map((track) => [track.labels.id, track]));
+  for (const track of [...answers.podInterfaces, ...answers.otelInterfaces]) {
+    listOf(usageOf(track).interfaces, track.labels[metricName] ?? "").push(measured(track));
+  }
+
+  const figure = (name: PodFigure, usage: Usage | undefined, pod: Present, index: number): number => {
+    for (const source of podFigures[name]) {
+      const tracks = (usage?.figures.get(source) ?? []).filter((track) => belongs(track, pod));
+      const value =
+        source.level === "pod" ? greatest(tracks, index) : sumContainers(tracks, startById, index);
+      if (value !== undefined) return Math.max(0, Math.round(value * source.scale));
+    }
+    return 0;
+  };
+
+  return (pods, index) => {
+    const naming = nameNodes({ addresses: answers.addresses, unames: [], uttered: [] }, index);
+    const capacities = diskCapacities(answers.disks, naming, index);
+    return pods.map((pod): PodsRow => {
+      const usage = usages.get(`${pod.namespace}/${pod.name}`);
+      const network = (name: NetworkFigure): number =>
+        usage === undefined ? 0 : podTraffic(name, usage, pod, index, step);
+      const capacity = figure("ephemeral_storage_capacity_bytes", usage, pod, index);
+      return {
+        timestamp: pod.row.timestamp,
+        pod_name: pod.name,
+        pod_namespace: pod.namespace,
+        node_name: pod.node,
+        cpu_usage_nano_cores: figure("cpu_usage_nano_cores", usage, pod, index),
+        cpu_usage_core_nano_seconds: figure("cpu_usage_core_nano_seconds", usage, pod, index),
+        memory_rss_bytes: figure("memory_rss_bytes", usage, pod, index),
+        memory_usage_bytes: figure("memory_usage_bytes", usage, pod, index),
+        memory_working_set_bytes: figure("memory_working_set_bytes", usage, pod, index),
+        memory_page_faults: figure("memory_page_faults", usage, pod, index),
+        memory_major_page_faults: figure("memory_major_page_faults", usage, pod, index),
+        ephemeral_storage_used_bytes: figure("ephemeral_storage_used_bytes", usage, pod, index),
+        ephemeral_storage_capacity_bytes: capacity === 0 ? (capacities.get(pod.node) ?? 0) : capacity,
+        network_rx_bytes: network("network_rx_bytes"),
+        network_tx_bytes: network("network_tx_bytes"),
+        process_count: figure("process_count", usage, pod, index),
+        phase: pod.row.phase,
+        state: pod.row.state,
+        containers: pod.row.containers,
+        pod_restart_count: pod.row.pod_restart_count,
+        pod_uptime_seconds: pod.row.pod_uptime_seconds,
+      };
+    });
+  };
+}
+
+// ---- Whose it is --------------------------------------------------------------------------------------------
+
+// A cgroup's path names its pod as `pod<uid>`, with `_` for `-` under systemd. Static pods have a hash there, which is
+// no uid, so that nothing can be told from it.
+const uidInPath = /pod([0-9a-f]{8}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{12})/;
+
+function measured({ labels, values }: Track): Measured {
+  const path = uidInPath.exec(labels.id ?? "")?.[1]?.replaceAll("_", "-");
+  return { labels, values, uid: path ?? labels.k8s_pod_uid };
+}
+
+function belongs({ uid, labels: { node } }: Measured, pod: Present): boolean {
+  if (uid !== undefined) return uid === pod.uid;
+  return node === undefined || pod.node === "" || node === pod.node;
+}
+
+/** One value for each container: of its cgroups the one that started last, or what knows no cgroups. */
+function sumContainers(
+  tracks: readonly Measured[],
+  startById: ReadonlyMap<string | undefined, Track>,
+  index: number,
+): number | undefined {
+  const fresh = tracks.filter((track) => has(track, index));
+  if (fresh.length === 0) return undefined;
+  let sum = 0;
+  for (const cgroups of Map.groupBy(fresh, ({ labels }) => labels.container ?? "").values()) {
+    const started = ({ labels: { id } }: Track): number =>
+      id === undefined ? -2 : (at(startById.get(id), index) ?? -1);
+    const latest = Math.max(...cgroups.map(started));
+    sum +=
+      greatest(
+        cgroups.filter((track) => started(track) === latest),
+        index,
+      ) ?? 0;
+  }
+  return sum;
+}
+
+/** A pod on its node's own network has no traffic of its own. */
+function podTraffic(name: NetworkFigure, usage: Usage, pod: Present, index: number, step: number): number {
+  if (pod.hostNetwork) return 0;
+  const own = new Map(
+    podNetwork[name].map(({ metric }) => [
+      metric,
+      (usage.interfaces.get(metric) ?? []).filter((track) => belongs(track, pod)),
+    ]),
+  );
+  // What began since the snapshot before, or too shortly before it to have been measured, counts from 0.
+  const fresh = (pod.start ?? 0) * 1_000 > pod.row.timestamp - step - freshness;
+  return traffic(podNetwork[name], own, index, fresh);
+}

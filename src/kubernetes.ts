@@ -1,0 +1,76 @@
+// What every Kubernetes store must agree on, whatever it reads: which state a pod is in, how a counter grew between
+// two snapshots, what a filter accepts and how rows are ordered.
+import type { Container, NodesRow, PodOverviewRow, PodPhase, PodState, PodsRow } from "./model.ts";
+import type { OverviewFilter, PodFilter } from "./store.ts";
+
+/** Reasons of a waiting container that do not pass by themselves. */
+const failing: ReadonlySet<string> = new Set([
+  "CrashLoopBackOff",
+  "ImagePullBackOff",
+  "ErrImagePull",
+  "InvalidImageName",
+  "CreateContainerError",
+  "CreateContainerConfigError",
+  "RunContainerError",
+]);
+
+/**
+ * Spec, "PodState": derived from phase and container statuses. A final or unknown phase stands. Otherwise a container
+ * that ended with another code than 0, or waits for a reason that does not pass, makes the pod `Failed`; one that
+ * waits for anything else makes it `Pending`.
+ */
+export function podState(phase: PodPhase, containers: readonly Container[]): PodState {
+  if (phase !== "Running" && phase !== "Pending") return phase;
+  const fails = ({ status, reason, exit_code }: Container): boolean =>
+    (status === "Waiting" && failing.has(reason)) || (status === "Terminated" && exit_code !== 0);
+  if (containers.some(fails)) return "Failed";
+  return containers.some(({ status }) => status === "Waiting") ? "Pending" : phase;
+}
+
+/**
+ * What a counter grew by since the snapshot before: from 0 where it restarted in between, and 0 where nothing was
+ * known of it then.
+ */
+export function growth(before: number | undefined, now: number): number {
+  if (before === undefined) return 0;
+  return now < before ? now : now - before;
+}
+
+/** The order of the contract: by time, namespace and name; texts by UTF-16 code unit. */
+export function comparePods(
+  a: Pick<PodsRow, "timestamp" | "pod_namespace" | "pod_name">,
+  b: Pick<PodsRow, "timestamp" | "pod_namespace" | "pod_name">,
+): number {
+  if (a.timestamp !== b.timestamp) return a.timestamp - b.timestamp;
+  return compareTexts(a.pod_namespace, b.pod_namespace) || compareTexts(a.pod_name, b.pod_name);
+}
+
+export function compareNodes(a: NodesRow, b: NodesRow): number {
+  return a.timestamp - b.timestamp || compareTexts(a.node_name, b.node_name);
+}
+
+export function compareTexts(a: string, b: string): number {
+  return a === b ? 0 : a < b ? -1 : 1;
+}
+
+export function podFilter({ namespaces, pod, nodes, state }: PodFilter): (row: PodsRow) => boolean {
+  const namespaceSet = new Set(namespaces);
+  const nodeSet = new Set(nodes);
+  return (row) =>
+    (namespaceSet.size === 0 || namespaceSet.has(row.pod_namespace)) &&
+    (pod === undefined || row.pod_name === pod) &&
+    (nodeSet.size === 0 || nodeSet.has(row.node_name)) &&
+    (state === undefined || row.state === state);
+}
+
+export function overviewFilter({ namespaces, text }: OverviewFilter): (row: PodOverviewRow) => boolean {
+  const namespaceSet = new Set(namespaces);
+  const wanted = text.toLowerCase();
+  const holds = (part: string): boolean => part.toLowerCase().includes(wanted);
+  return (row) =>
+    (namespaceSet.size === 0 || namespaceSet.has(row.pod_namespace)) &&
+    (wanted === "" ||
+      [row.pod_name, row.pod_namespace, row.node_name].some(holds) ||
+      row.owner_references.some(({ name }) => holds(name)) ||
+      Object.entries(row.labels).some(([key, value]) => holds(`${key}=${value}`)));
+}

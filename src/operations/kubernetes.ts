@@ -1,0 +1,182 @@
+// POST /api/v2/kubernetes/nodes, /pods and /pods/overview. The agent that feeds the original API reports once a
+// minute, so an answer is a row per node or pod and full minute; over longer ranges the interval depends on the
+// length of the range alone, so that equal requests are answered on equal grids.
+import * as z from "zod";
+import { Refused } from "../errors.ts";
+import { type Buckets, podPhases } from "../model.ts";
+import type { KubernetesStore, SnapshotQuery } from "../store.ts";
+import { fromMillis, type Instant, inclusiveEnd, type Millis, printMillis, toMillis } from "../time.ts";
+import { nodesRow, podOverviewRow, podsRow } from "./kubernetes-rows.ts";
+import type { Context, Operation, Rows } from "./operation.ts";
+import { from, optional, type RequestTime, siteId, to, word } from "./request.ts";
+
+/** An empty text filters as little as an absent one. */
+const name = optional(z.string()).transform((text) => (text === "" ? undefined : text));
+const names = optional(z.array(z.string())).transform((list) => list ?? []);
+const podState = word(...podPhases).meta({
+  id: "PodState",
+  description: "Derived from a pod's phase and the status of its containers.",
+  examples: ["Running"],
+});
+const state = optional(z.literal("").or(podState)).transform((text) => (text === "" ? undefined : text));
+
+const scope = { site_id: siteId, from, to };
+const anHour = { site_id: "demo-shop", from: "2026-01-31T12:00:00Z", to: "2026-01-31T13:00:00Z" };
+const namespaces = names.meta({
+  description: "Any of these Kubernetes namespaces; absent or empty is all.",
+  examples: [["default"]],
+});
+type Range = { readonly from: RequestTime; readonly to: RequestTime };
+
+function checkOrder({ value: { from, to }, issues }: z.core.ParsePayload<Range>): void {
+  if (from.instant <= inclusiveEnd(to.text, to.instant)) return;
+  issues.push({ code: "custom", path: ["from"], message: "is later than to", input: from.text });
+}
+
+const nodesBody = z
+  .object({
+    ...scope,
+    node_name: name.meta({ description: "One node; absent or empty is all.", examples: ["node-1"] }),
+  })
+  .check(checkOrder)
+  .meta({ examples: [anHour] });
+const podsBody = z
+  .object({
+    ...scope,
+    namespaces,
+    pod_name: name.meta({ description: "One pod; absent or empty is all.", examples: ["shop-web-7"] }),
+    node_names: names.meta({
+      description: "On any of these nodes; absent or empty is all.",
+      examples: [["node-1"]],
+    }),
+    state: state.meta({ description: "One state only; null is any.", examples: ["Running"] }),
+  })
+  .check(checkOrder)
+  .meta({ examples: [anHour, { ...anHour, namespaces: [], state: "Failed" }] });
+const overviewBody = z
+  .object({
+    ...scope,
+    namespaces,
+    query: optional(z.string()).meta({
+      description: "Part of a pod's, namespace's, node's or owner's name, in any case, or `label=value`.",
+      examples: ["web"],
+    }),
+  })
+  .check(checkOrder)
+  .meta({ examples: [{ ...anHour, query: "web" }] });
+export type NodesRequest = z.output<typeof nodesBody>;
+export type PodsRequest = z.output<typeof podsBody>;
+export type OverviewRequest = z.output<typeof overviewBody>;
+
+export const nodes: Operation<NodesRequest, never> = {
+  name: "kubernetes.nodes",
+  method: "POST",
+  path: "/api/v2/kubernetes/nodes",
+  access: "token",
+  summary: "Nodes at each snapshot",
+  description:
+    "A row for each node at each snapshot, by time, then name. The interval of snapshots depends on the range alone: a minute up to 3 hours, then 5, 10, 15 and 60 minutes.",
+  request: nodesBody,
+  answer: z.array(nodesRow),
+  sites: (request) => [request.site_id],
+  run: (request, context) =>
+    answer(request, context, (store, query) =>
+      store.nodes({ ...query, node: request.node_name }, context.signal),
+    ),
+};
+
+export const pods: Operation<PodsRequest, never> = {
+  name: "kubernetes.pods",
+  method: "POST",
+  path: "/api/v2/kubernetes/pods",
+  access: "token",
+  summary: "Pods at each snapshot",
+  description:
+    "A row for each pod at each snapshot, by time, then namespace, then name. Of pods that replaced each other under one name, the newest.",
+  request: podsBody,
+  answer: z.array(podsRow),
+  sites: (request) => [request.site_id],
+  run: (request, context) => {
+    const { namespaces, pod_name: pod, node_names, state } = request;
+    const filter = { namespaces, pod, nodes: node_names, state };
+    return answer(request, context, (store, query) => store.pods({ ...query, ...filter }, context.signal));
+  },
+};
+
+export const podsOverview: Operation<OverviewRequest, never> = {
+  name: "kubernetes.pods.overview",
+  method: "POST",
+  path: "/api/v2/kubernetes/pods/overview",
+  access: "token",
+  summary: "Pods seen in a range",
+  description: "One row for each pod, as it was at the last snapshot that has it.",
+  request: overviewBody,
+  answer: z.array(podOverviewRow),
+  sites: (request) => [request.site_id],
+  run: (request, context) => {
+    const { namespaces, query: text = "" } = request;
+    return answer(request, context, (store, query) =>
+      store.overview({ ...query, namespaces, text }, context.signal),
+    );
+  },
+};
+
+async function* answer<Row extends { readonly timestamp: Millis }>(
+  request: Range & { readonly site_id: string },
+  { sites, limits }: Context,
+  read: (store: KubernetesStore, query: SnapshotQuery) => AsyncIterable<readonly Row[]>,
+): AsyncGenerator<Rows> {
+  const part = sites.get(request.site_id)?.kubernetes;
+  if (part === undefined) {
+    throw new Refused("not_supported_by_backend", "The site has no Kubernetes part", {
+      backend: null,
+      feature: "kubernetes",
+    });
+  }
+  const snapshots = snapshotsOf(request);
+  if (snapshots === undefined) return;
+  yield* print(read(part.store, { match: part.match, snapshots, rowLimit: limits.rows }));
+}
+
+const minute: Millis = 60_000;
+const hour = 60 * minute;
+/** The interval of ranges up to a length; that of longer ones is an hour. */
+const intervals: readonly (readonly [length: Millis, interval: Millis])[] = [
+  [3 * hour, minute],
+  [12 * hour, 5 * minute],
+  [24 * hour, 10 * minute],
+  [48 * hour, 15 * minute],
+];
+
+/** The multiples of the interval within the range; undefined when it holds none, as `12:00:10` to `12:00:50` does. */
+export function snapshotsOf({ from, to }: Range): Buckets | undefined {
+  const length = to.instant - from.instant;
+  const step = intervals.find(([longest]) => length <= fromMillis(longest))?.[1] ?? hour;
+  const start = Math.ceil(toMillis((from.instant + 999_999n) as Instant) / step) * step;
+  const count = Math.floor((toMillis(to.instant) - start) / step) + 1;
+  return count > 0 ? { start, step, count } : undefined;
+}
+
+/** Rows of one `Rows`: small enough that writing one never holds the event loop up. */
+const chunk = 500;
+
+async function* print<Row extends { readonly timestamp: Millis }>(
+  batches: AsyncIterable<readonly Row[]>,
+): AsyncGenerator<Rows> {
+  // Rows of one snapshot share its text.
+  let moment: Millis | undefined;
+  let timestamp = "";
+  for await (const batch of batches) {
+    for (let first = 0; first < batch.length; first += chunk) {
+      const rows = batch.slice(first, first + chunk);
+      const texts = rows.map((row) => {
+        if (row.timestamp !== moment) {
+          moment = row.timestamp;
+          timestamp = printMillis(moment);
+        }
+        return JSON.stringify({ ...row, timestamp });
+      });
+      yield { count: rows.length, text: texts.join(",") };
+    }
+  }
+}

@@ -1,0 +1,70 @@
+import { createMemoryKubernetes, type Observation } from "#resolvers/memory/kubernetes.ts";
+import { createKubernetesStore } from "#resolvers/prometheus/kubernetes.ts";
+import type { Match } from "#src/store.ts";
+import { evaluateOver } from "../support/evaluate.ts";
+import { expose, scrape } from "../support/exporters.ts";
+import {
+  expectNodes,
+  expectOverview,
+  expectPods,
+  type ModelCluster,
+  measureNode,
+  model,
+  neighbour,
+  received,
+  seeded,
+  sent,
+} from "./cluster.ts";
+import { kubernetesStoreSuite } from "./kubernetes.ts";
+
+const walls = { model: { cluster: "model" }, neighbour: { cluster: "neighbour" } } as const;
+
+const observed = { every: 15_000, offset: 0, fresh: 15_000, reach: 30_000 };
+kubernetesStoreSuite({
+  name: "memory",
+  scrape: observed,
+  start: async () => ({
+    walls,
+    store: createMemoryKubernetes((match: Match, time) => {
+      const cluster = { model, neighbour }[match.cluster ?? ""];
+      return cluster === undefined || time > seeded.to ? undefined : observe(cluster, time);
+    }),
+    stop: async () => {},
+  }),
+});
+
+/** The rows of a moment, with the network's counters for its deltas. */
+function observe(cluster: ModelCluster, time: number): Observation {
+  const now = { start: time, step: 60_000, count: 1 };
+  const overview = expectOverview(cluster, now, observed);
+  return {
+    nodes: expectNodes(cluster, now, observed).map(({ timestamp: _, ...row }) => {
+      const node = cluster.nodes.find(({ name }) => name === row.node_name);
+      if (node === undefined) throw new Error(row.node_name);
+      const { received: network_rx_bytes, sent: network_tx_bytes } = measureNode(node, time);
+      return { ...row, network_rx_bytes, network_tx_bytes };
+    }),
+    pods: expectPods(cluster, now, observed).map(({ timestamp: _, state: __, ...row }, position) => {
+      const { pod_uuid = "", labels = {}, owner_references = [] } = overview[position] ?? {};
+      const pod = cluster.pods.find(({ uid }) => uid === pod_uuid);
+      const { started = Infinity, finished = Infinity, hostNetwork } = pod ?? {};
+      const measured = pod !== undefined && !hostNetwork && started <= time && time < finished;
+      return {
+        ...row,
+        ...{ pod_uuid, labels, owner_references },
+        start: started <= time ? started : undefined,
+        network_rx_bytes: measured ? received(pod, time) : 0,
+        network_tx_bytes: measured ? sent(pod, time) : 0,
+      };
+    }),
+  };
+}
+
+kubernetesStoreSuite({
+  name: "Prometheus, evaluated here",
+  scrape,
+  start: async () => {
+    const series = [...expose(model, walls.model), ...expose(neighbour, walls.neighbour)];
+    return { walls, store: createKubernetesStore(evaluateOver(series, "open")), stop: async () => {} };
+  },
+});

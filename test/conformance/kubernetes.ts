@@ -1,0 +1,206 @@
+// What every Kubernetes store must do, run against each of them on one model cluster, with another of the same names
+// behind the next wall.
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { Refused } from "#src/errors.ts";
+import { type Buckets, podPhases } from "#src/model.ts";
+import type { KubernetesStore, Match, OverviewFilter, PodFilter } from "#src/store.ts";
+import {
+  base,
+  expectNodes,
+  expectOverview,
+  expectPods,
+  type ModelCluster,
+  minute,
+  model,
+  neighbour,
+  type Scrape,
+} from "./cluster.ts";
+
+export interface Subject {
+  readonly name: string;
+  readonly scrape: Scrape;
+  readonly start: () => Promise<Running>;
+}
+export interface Running {
+  readonly store: KubernetesStore;
+  /** The walls around `model` and `neighbour`. */
+  readonly walls: Readonly<Record<"model" | "neighbour", Match>>;
+  readonly stop: () => Promise<void>;
+}
+
+const whole: Buckets = { start: base, step: minute, count: 43 };
+const unfiltered = { namespaces: [], nodes: [] } as const;
+
+export function kubernetesStoreSuite({ name, scrape, start }: Subject): void {
+  describe(`${name}: Kubernetes store`, () => {
+    let running: Running;
+    beforeAll(async () => {
+      running = await start();
+    });
+    afterAll(() => running.stop());
+
+    const never = (): AbortSignal => new AbortController().signal;
+    interface Options {
+      readonly wall?: Match;
+      readonly snapshots?: Buckets;
+      readonly rowLimit?: number;
+    }
+    const scope = ({ wall = running.walls.model, snapshots = whole, rowLimit = 100_000 }: Options) => ({
+      match: wall,
+      snapshots,
+      rowLimit,
+    });
+    const nodes = (options: Options = {}, node?: string) =>
+      collect(running.store.nodes({ ...scope(options), node }, never()));
+    const pods = (options: Options = {}, filter: Partial<PodFilter> = {}) =>
+      collect(running.store.pods({ ...scope(options), ...unfiltered, ...filter }, never()));
+    const overview = (options: Options = {}, filter: Partial<OverviewFilter> = {}) =>
+      collect(running.store.overview({ ...scope(options), namespaces: [], text: "", ...filter }, never()));
+
+    describe.each<[string, Buckets]>([
+      ["minutes", whole],
+      ["five minutes", { start: base, step: 5 * minute, count: 9 }],
+      ["one moment", { start: base + 12 * minute, step: minute, count: 1 }],
+      ["the end and hours after", { start: base + 44 * minute, step: minute, count: 240 }],
+    ])("rows of %s", (_, snapshots) => {
+      test("of nodes", async () => {
+        expect(await nodes({ snapshots })).toEqual(expectNodes(model, snapshots, scrape));
+      });
+      test("of pods", async () => {
+        expect(await pods({ snapshots })).toEqual(expectPods(model, snapshots, scrape));
+      });
+      test("of the overview", async () => {
+        expect(await overview({ snapshots })).toEqual(expectOverview(model, snapshots, scrape));
+      });
+    });
+
+    test("nothing before and long after there was something", async () => {
+      for (const start of [base - 1_000 * minute, base + 1_000 * minute]) {
+        const snapshots = { start, step: minute, count: 60 };
+        expect([
+          await nodes({ snapshots }),
+          await pods({ snapshots }),
+          await overview({ snapshots }),
+        ]).toEqual([[], [], []]);
+      }
+    });
+
+    test.each(["n2", "new-name", "N2", "n", "n.*"])("nodes named %j", async (wanted) => {
+      const rows = expectNodes(model, whole, scrape);
+      expect(await nodes({}, wanted)).toEqual(rows.filter(({ node_name }) => node_name === wanted));
+    });
+
+    test.each<Partial<PodFilter>>([
+      { namespaces: ["shop"] },
+      { namespaces: ["blog", "kube-system", "blog"] },
+      { pod: "api-1" },
+      { pod: "web-0", namespaces: ["shop"] },
+      { pod: "web" },
+      { nodes: ["n2", "new-name"] },
+      { nodes: [""] },
+      ...podPhases.map((state) => ({ state })),
+      { namespaces: ["shop"], state: "Failed" },
+      { namespaces: ["blog"], nodes: ["n1"], pod: "api-1", state: "Running" },
+      { namespaces: ["shop|blog"] },
+      { namespaces: [".*"] },
+      { namespaces: ['shop"} or kube_pod_info{x="'], pod: "a\\b\n" },
+      { namespaces: [""] },
+      { namespaces: ["shop", ...Array.from({ length: 400 }, (_, n) => `none-${n}`)] },
+    ])("pods by %j", async (filter) => {
+      const { namespaces = [], nodes = [], pod, state } = filter;
+      const rows = expectPods(model, whole, scrape).filter(
+        (row) =>
+          (namespaces.length === 0 || namespaces.includes(row.pod_namespace)) &&
+          (nodes.length === 0 || nodes.includes(row.node_name)) &&
+          (pod === undefined || row.pod_name === pod) &&
+          (state === undefined || row.state === state),
+      );
+      expect(await pods({}, filter)).toEqual(rows);
+    });
+
+    test.each<[text: string, pods: readonly string[]]>([
+      ["web", ["web-0"]],
+      ["WEB-0", ["web-0"]],
+      ["BLOG", ["api-1", "evicted-1", "image-1", "lost-1"]],
+      ["new-NAME", ["job-1"]],
+      ["nightly", ["job-2"]],
+      ["statefulset", []],
+      ["color=RED", ["lost-1"]],
+      ["color=blue", []],
+      ["color: red", []],
+      ["tier=front=end", ["api-1"]],
+      ["version=2", ["web-0"]],
+      ["n2", ["agent-x", "api-1", "pending-1"]],
+      [".*", []],
+      ["\n", []],
+    ])("the overview's text %j", async (text, wanted) => {
+      const found = await overview({}, { text });
+      expect(found.map(({ pod_name }) => pod_name).sort()).toEqual(wanted);
+    });
+
+    test("text and namespaces must both hold", async () => {
+      const found = await overview({}, { namespaces: ["shop"], text: "app=" });
+      const rows = expectOverview(model, whole, scrape).filter(
+        ({ pod_namespace, labels }) => pod_namespace === "shop" && labels.app !== undefined,
+      );
+      expect(rows.length).toBeGreaterThan(3);
+      expect(found).toEqual(rows);
+    });
+
+    test("each wall shows its own cluster and nothing of the other", async () => {
+      const wall = running.walls.neighbour;
+      expect(await pods({ wall })).toEqual(expectPods(neighbour, whole, scrape));
+      expect(await nodes({ wall })).toEqual(expectNodes(neighbour, whole, scrape));
+      expect(await overview({ wall })).toEqual(expectOverview(neighbour, whole, scrape));
+    });
+
+    test("behind an unknown wall there is nothing", async () => {
+      const [label = ""] = Object.keys(running.walls.model);
+      for (const value of ["", "none", '"} or {x="', ".*", "model|neighbour"]) {
+        const wall = { [label]: value };
+        expect([
+          ...(await pods({ wall })),
+          ...(await nodes({ wall })),
+          ...(await overview({ wall })),
+        ]).toEqual([]);
+      }
+    });
+
+    test("as many rows as the limit are answered, one more is refused", async () => {
+      const limits = [
+        [nodes, expectNodes(model, whole, scrape).length],
+        [pods, expectPods(model, whole, scrape).length],
+        [overview, expectOverview(model, whole, scrape).length],
+      ] as const;
+      for (const [read, rowLimit] of limits) {
+        expect(await read({ rowLimit })).toHaveLength(rowLimit);
+        const refused: unknown = await read({ rowLimit: rowLimit - 1 }).catch((error: unknown) => error);
+        expect(refused).toBeInstanceOf(Refused);
+        expect(refused).toMatchObject({ slug: "result_too_large", details: { limit: rowLimit - 1 } });
+      }
+    });
+
+    test("an abort ends the reading with its reason", async () => {
+      const control = new AbortController();
+      const reason = new Error("left");
+      const rows = running.store
+        .pods({ ...scope({}), ...unfiltered }, control.signal)
+        [Symbol.asyncIterator]();
+      expect((await rows.next()).done).toBe(false);
+      control.abort(reason);
+      await expect(rows.next()).rejects.toBe(reason);
+      await expect(collect(running.store.nodes(scope({}), control.signal))).rejects.toBe(reason);
+    });
+  });
+}
+
+async function collect<Row>(batches: AsyncIterable<readonly Row[]>): Promise<Row[]> {
+  const rows: Row[] = [];
+  for await (const batch of batches) {
+    expect(batch.length).toBeGreaterThan(0);
+    rows.push(...batch);
+  }
+  return rows;
+}
+
+export type { ModelCluster };

@@ -1,0 +1,169 @@
+// The few forms of PromQL that the Kubernetes store sends, evaluated over written series, so that its suite runs without
+// a server. Whatever else it sends is an error here. An expression is evaluated for all moments at once.
+import type { Fold } from "#resolvers/prometheus/answer.ts";
+import type { Moments } from "#resolvers/prometheus/door.ts";
+import type { Edge, Expression, Matcher, Selector } from "#resolvers/prometheus/promql.ts";
+import type { Labels, WrittenSeries } from "./exporters.ts";
+
+/** A value for each moment, NaN where there is none. */
+interface Row {
+  readonly labels: Labels;
+  readonly values: Float64Array;
+}
+type Sample = readonly [time: number, value: number];
+
+export function evaluateOver(series: readonly WrittenSeries[], edge: Edge) {
+  const byName = Map.groupBy(series, ({ labels }) => labels.__name__ ?? "");
+
+  function select(selector: Selector): readonly WrittenSeries[] {
+    const tests = selector.matchers.map(test);
+    const names = tests.filter(({ label }) => label === "__name__");
+    const candidates = [...byName].flatMap(([name, list]) => (names.every(({ is }) => is(name)) ? list : []));
+    return candidates.filter(({ labels }) => tests.every(({ label, is }) => is(labels[label] ?? "")));
+  }
+
+  function evaluate(expression: Expression, times: readonly number[]): readonly Row[] {
+    switch (expression.kind) {
+      case "call":
+        return evaluateCall(expression.function, expression.arguments[0], times);
+      case "aggregate": {
+        const groups = Map.groupBy(evaluate(expression.of, times), ({ labels }) =>
+          keyOf(pick(labels, expression.by)),
+        );
+        return [...groups.values()].map((rows) => ({
+          labels: pick(rows[0]?.labels ?? {}, expression.by),
+          values: Float64Array.from(times, (_, at) => {
+            const present = rows.flatMap(({ values }) =>
+              Number.isNaN(values[at]) ? [] : (values[at] ?? []),
+            );
+            return present.length === 0 ? Number.NaN : combine(expression.operator, present);
+          }),
+        }));
+      }
+      case "binary": {
+        const left = evaluate(expression.left, times);
+        const { operator, right } = expression;
+        if (operator === "or") return [...left, ...evaluate(right, times)];
+        if (operator !== ">" || right.kind !== "number") throw new Error("not evaluated here");
+        return left.map(({ labels, values }) => ({
+          labels,
+          values: values.map((value) => (value > right.value ? value : Number.NaN)),
+        }));
+      }
+      default:
+        throw new Error(`not evaluated here: ${expression.kind}`);
+    }
+  }
+
+  function evaluateCall(
+    name: string,
+    argument: Expression | undefined,
+    times: readonly number[],
+  ): readonly Row[] {
+    if (name === "timestamp" && argument?.kind === "selector") {
+      return unique(each(select(argument), times, 300_000, 0, ([last]) => (last?.[0] ?? Number.NaN) / 1_000));
+    }
+    if (argument?.kind !== "window") throw new Error(`not evaluated here: ${name}`);
+    const { of, length, offset } = argument;
+    // In whole milliseconds a closed range of one length is an open one that is a millisecond longer.
+    const reach = edge === "closed" ? length + 1 : length;
+    if (name === "last_over_time")
+      return each(select(of), times, reach, offset, ([last]) => last?.[1] ?? Number.NaN);
+    if (name !== "irate") throw new Error(`not evaluated here: ${name}`);
+    const rates = each(select(of), times, reach, offset, ([last, before]) => {
+      if (last === undefined || before === undefined) return Number.NaN;
+      return (last[1] < before[1] ? last[1] : last[1] - before[1]) / ((last[0] - before[0]) / 1_000);
+    });
+    return unique(rates);
+  }
+
+  return {
+    edge: async () => edge,
+    async query<T>(
+      expression: Expression,
+      moments: Moments,
+      fold: () => Fold<T>,
+      signal: AbortSignal,
+    ): Promise<T> {
+      signal.throwIfAborted();
+      const { start, end, step } =
+        "at" in moments ? { start: moments.at, end: moments.at, step: 1 } : moments;
+      const times = Array.from({ length: (end - start) / step + 1 }, (_, index) => start + index * step);
+      const { series: take, result } = fold();
+      for (const { labels, values } of evaluate(expression, times)) {
+        const held = times.flatMap((time, at) =>
+          Number.isNaN(values[at]) ? [] : [[time, values[at] ?? 0] as const],
+        );
+        if (held.length === 0) continue;
+        const column = (of: 0 | 1): Float64Array => Float64Array.from(held, (sample) => sample[of]);
+        take({ labels, times: column(0), values: column(1), histograms: [] });
+      }
+      return result();
+    },
+  };
+}
+
+/** For each series and moment, from the newest two samples of `(time - offset - reach, time - offset]`. */
+function each(
+  series: readonly WrittenSeries[],
+  times: readonly number[],
+  reach: number,
+  offset: number,
+  value: (newest: readonly [last: Sample | undefined, before: Sample | undefined]) => number,
+): readonly Row[] {
+  return series.map(({ labels, samples }) => {
+    let next = 0;
+    const values = Float64Array.from(times, (time) => {
+      const end = time - offset;
+      while ((samples[next]?.[0] ?? Number.POSITIVE_INFINITY) <= end) next += 1;
+      const held = [samples[next - 1], samples[next - 2]].filter(
+        (sample) => sample !== undefined && sample[0] > end - reach,
+      );
+      return value([held[0], held[1]]);
+    });
+    return { labels, values };
+  });
+}
+
+/** Without its metric's name; Prometheus refuses a vector that then has a label set twice. */
+function unique(rows: readonly Row[]): readonly Row[] {
+  const merged = new Map<string, Row>();
+  for (const { labels: named, values } of rows) {
+    const { __name__: _, ...labels } = named;
+    const held = merged.get(keyOf(labels))?.values ?? new Float64Array(values.length).fill(Number.NaN);
+    if (values.some((value, at) => !Number.isNaN(value) && !Number.isNaN(held[at]))) {
+      throw new Error("vector cannot contain metrics with the same labelset");
+    }
+    merged.set(keyOf(labels), {
+      labels,
+      values: values.map((value, at) => (Number.isNaN(value) ? (held[at] ?? value) : value)),
+    });
+  }
+  return [...merged.values()];
+}
+
+function pick(labels: Labels, names: readonly string[]): Labels {
+  return Object.fromEntries(names.flatMap((name) => (labels[name] ? [[name, labels[name]]] : [])));
+}
+
+function keyOf(labels: Labels): string {
+  return JSON.stringify(Object.entries(labels).sort(([a], [b]) => (a < b ? -1 : 1)));
+}
+
+function combine(operator: string, values: readonly number[]): number {
+  if (operator === "max") return Math.max(...values);
+  if (operator === "sum") return values.reduce((sum, value) => sum + value, 0);
+  if (operator === "count") return values.length;
+  if (operator === "group") return 1;
+  throw new Error(`not evaluated here: ${operator}`);
+}
+
+function test({ label, operator, value }: Matcher): {
+  readonly label: string;
+  readonly is: (text: string) => boolean;
+} {
+  if (operator === "=") return { label, is: (text) => text === value };
+  if (operator === "!=") return { label, is: (text) => text !== value };
+  const pattern = new RegExp(`^(?:${value.replace(/^\(\?s:/, "(?:")})$`, "s");
+  return { label, is: (text) => pattern.test(text) === (operator === "=~") };
+}

@@ -1,0 +1,48 @@
+// Reads PromQL back with the grammar that Prometheus' own editor uses: which selectors a query holds, and what they
+// match. Independent of our printer.
+import { parser } from "@prometheus-io/lezer-promql";
+
+export interface ParsedMatcher {
+  readonly label: string;
+  readonly operator: string;
+  readonly value: string;
+}
+
+/** The matchers of every selector in the query, in order. @throws {SyntaxError} where the grammar finds an error */
+export function selectorsOf(query: string): ParsedMatcher[][] {
+  const selectors: ParsedMatcher[][] = [];
+  const cursor = parser.parse(query).cursor();
+  do {
+    const text = query.slice(cursor.from, cursor.to);
+    if (cursor.type.isError) throw new SyntaxError(`not PromQL at ${cursor.from}: ${query}`);
+    if (cursor.name === "VectorSelector") {
+      // A name before the braces would be a matcher too; nothing of ours prints one.
+      if (!text.startsWith("{")) throw new SyntaxError(`a selector that is not all braces: ${text}`);
+      selectors.push([]);
+    }
+    if (cursor.name === "UnquotedLabelMatcher" || cursor.name === "QuotedLabelMatcher") {
+      const [label, operator, value] = cursor.node
+        .getChildren("LabelName")
+        .concat(cursor.node.getChildren("QuotedLabelName"))
+        .concat(cursor.node.getChildren("MatchOp"))
+        .concat(cursor.node.getChildren("StringLiteral"))
+        .map(({ from, to }) => query.slice(from, to));
+      if (label === undefined || operator === undefined || value === undefined) throw new SyntaxError(text);
+      selectors.at(-1)?.push({ label: unquote(label), operator, value: unquote(value) });
+    }
+  } while (cursor.next());
+  return selectors;
+}
+
+/** What Go's strconv.Unquote makes of a literal, as far as ours go. */
+function unquote(literal: string): string {
+  if (!literal.startsWith('"')) return literal;
+  const body = literal.slice(1, -1);
+  return body.replace(/\\(x[0-9a-f]{2}|.)/gs, (_, escaped: string) => {
+    if (escaped.startsWith("x")) return String.fromCharCode(Number.parseInt(escaped.slice(1), 16));
+    const known: Record<string, string> = { n: "\n", r: "\r", "\\": "\\", '"': '"' };
+    const char = known[escaped];
+    if (char === undefined) throw new SyntaxError(`the escape \\${escaped}`);
+    return char;
+  });
+}

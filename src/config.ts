@@ -22,7 +22,7 @@ export { failureCode, resolveBeside } from "./yaml.ts";
 export interface Config {
   readonly listen: Address;
   /** Front-end error reports; without `listen` they share the address above. */
-  readonly intake?: { readonly listen?: Address | undefined; readonly spool: string } | undefined;
+  readonly intake?: IntakeConfig | undefined;
   readonly tokens: readonly TokenEntry[];
   /** Each backend's own settings, already parsed by its kind. */
   readonly backends: Readonly<Record<string, BackendEntry>>;
@@ -32,6 +32,18 @@ export interface Config {
   /** A `.meshrc.yaml` instead of the program's own. */
   readonly mesh?: string | undefined;
   readonly limits: Limits;
+}
+export interface IntakeConfig {
+  readonly listen?: Address | undefined;
+  /** The file in which reports wait for their delivery. */
+  readonly spool: string;
+  /** Over it new reports are dropped. */
+  readonly spoolBytes: number;
+  /** Reports per second, for each key and for each sender; ten times as many at once. */
+  readonly keyRate: number;
+  readonly addressRate: number;
+  /** How many proxies stand in front, each of which adds the address it sees to `X-Forwarded-For`. */
+  readonly proxies: number;
 }
 export interface Address {
   readonly host: string;
@@ -115,6 +127,10 @@ const day = 1_440 * minute;
 export const defaults = freeze({
   listen: { host: "127.0.0.1", port: 8080 },
   spool: "data/spool.db",
+  spoolBytes: 1_073_741_824,
+  keyRate: 2_000,
+  addressRate: 100,
+  proxies: 0,
   retention: 30 * day,
   counterDefault: "cumulative",
   profile: "auto",
@@ -207,6 +223,17 @@ function checkReferences(tree: Tree, report: Report): void {
       report(path, `unknown backend ${quote(tree, path, backend)}${suggest(backend, backendNames)}`);
     }
   }
+  const owners = new Map<string, string>();
+  for (const [site, entry] of Object.entries(mapping(sites))) {
+    const { keys } = mapping(mapping(entry).frontend);
+    for (const [position, key] of (Array.isArray(keys) ? keys : []).entries()) {
+      const owner = owners.get(key);
+      owners.set(key, site);
+      if (owner !== undefined)
+        report(["sites", site, "frontend", "keys", String(position)], `is a key of ${owner} already`);
+    }
+  }
+  checkReportIndices(mapping(sites), report);
   const hashes = new Map<string, number>();
   for (const [index, token] of (Array.isArray(tokens) ? tokens : []).entries()) {
     const { sites: allowed, sha256 } = mapping(token);
@@ -221,6 +248,34 @@ function checkReferences(tree: Tree, report: Report): void {
     if (first === undefined) hashes.set(sha256.toLowerCase(), index);
     else report(["tokens", String(index), "sha256"], `is the same as tokens.${first}.sha256`);
   }
+}
+
+/** Nothing but its index tells a report's site, so no site may read what another one writes. */
+function checkReportIndices(sites: Readonly<Record<string, unknown>>, report: Report): void {
+  const seen: { readonly site: string; readonly backend: unknown; readonly index: string }[] = [];
+  for (const [site, entry] of Object.entries(sites)) {
+    const { backend, index } = mapping(mapping(entry).frontend);
+    if (typeof index !== "string") continue;
+    const rival = seen.find((other) => other.backend === backend && overlap(other.index, index));
+    if (rival !== undefined) {
+      report(
+        ["sites", site, "frontend", "index"],
+        `may hold reports of ${rival.site} too: a site needs an index of its own`,
+      );
+    }
+    seen.push({ site, backend, index });
+  }
+}
+
+/** Names with `{date}` are read with a star in its place. Rather too careful than not enough. */
+function overlap(a: string, b: string): boolean {
+  const [startOfA = "", restOfA] = a.split("{", 2);
+  const [startOfB = "", restOfB] = b.split("{", 2);
+  return (
+    a === b ||
+    (restOfA !== undefined && startOfB.startsWith(startOfA)) ||
+    (restOfB !== undefined && startOfA.startsWith(startOfB))
+  );
 }
 
 // ---- The schema ---------------------------------------------------------------------------------------------
@@ -323,7 +378,10 @@ const site = strict({
   frontend: strict({
     keys: z.array(text).min(1, "names no key"),
     backend: text,
-    index: text,
+    index: text.regex(
+      /^(?:[^{},*?\s]|\{date\}|\{month\})+$/,
+      "expected the name of one index, with {date} or {month} or neither",
+    ),
     profile: text.default(defaults.profile),
   }).optional(),
 });
@@ -348,7 +406,14 @@ const limits = strict({
 
 const fileSchema = strict({
   listen: address.default(defaults.listen),
-  intake: strict({ listen: address.optional(), spool: text.default(defaults.spool) }).optional(),
+  intake: strict({
+    listen: address.optional(),
+    spool: text.default(defaults.spool),
+    spool_bytes: count(1_000_000).default(defaults.spoolBytes),
+    key_rate: count(1).default(defaults.keyRate),
+    address_rate: count(1).default(defaults.addressRate),
+    proxies: count(0).default(defaults.proxies),
+  }).optional(),
   tokens: z.array(token).default([]),
   backends: named(z.looseObject({ kind: text })),
   sites: named(site),
@@ -365,7 +430,14 @@ function assemble(
   const { look_back: lookBack, ...limits } = file.limits;
   return {
     listen: file.listen,
-    intake: file.intake && { ...file.intake, spool: resolve(file.intake.spool) },
+    intake: file.intake && {
+      listen: file.intake.listen,
+      spool: resolve(file.intake.spool),
+      spoolBytes: file.intake.spool_bytes,
+      keyRate: file.intake.key_rate,
+      addressRate: file.intake.address_rate,
+      proxies: file.intake.proxies,
+    },
     tokens: file.tokens,
     backends: mapValues(file.backends, ({ kind }, name) => ({ kind, settings: settings.get(name) })),
     sites: mapValues(file.sites, ({ counter_default: counterDefault, traces, ...rest }) => {

@@ -9,6 +9,7 @@ import type { Plugin } from "graphql-yoga";
 import { type Authenticate, type Principal, readToken } from "./auth.ts";
 import type { Address, Limits } from "./config.ts";
 import { NotFound, Unprocessable } from "./errors.ts";
+import { type Intake, keepAnswers } from "./intake.ts";
 import type { Unified } from "./mesh.ts";
 import { createConductor, overloaded } from "./operations/conduct.ts";
 import { describeFailure, isClients } from "./operations/failure.ts";
@@ -30,6 +31,8 @@ export interface ServerOptions {
   readonly now: () => Instant;
   /** One line of text for each backend, for `/readyz`. */
   readonly backends?: () => readonly string[];
+  /** The front-end error intake where it shares this server's address. */
+  readonly intake?: Intake | undefined;
   /** Asked for at the first GraphQL request, so that REST does not wait for it. */
   readonly graphql: () => Promise<Unified>;
 }
@@ -82,7 +85,7 @@ const textType = { "Content-Type": "text/plain; charset=utf-8" };
 const bodyLimitBytes = 1_048_576;
 
 export function createServer(options: ServerOptions): Server {
-  const { operations, authenticate, sites, limits, telemetry, now, backends } = options;
+  const { operations, authenticate, sites, limits, telemetry, now, backends, intake } = options;
   const findRoute = createRouter(operations);
   const conductor = createConductor({ sites, limits, now });
   let draining = false;
@@ -314,6 +317,7 @@ export function createServer(options: ServerOptions): Server {
   }
 
   async function listen(req: IncomingMessage, res: ServerResponse): Promise<void> {
+    if (intake?.takes(req, res)) return;
     // Yoga builds a URL of these two before any of our code runs, and would answer a bad one with a stack trace.
     if (!URL.canParse(`http://${req.headers.host}`)) req.headers.host = "localhost";
     const target = req.url?.replace(/^https?:\/\/[^/?#]*/i, "") ?? "";
@@ -347,6 +351,7 @@ export function createServer(options: ServerOptions): Server {
       response.destroy();
     });
   });
+  if (intake !== undefined) keepAnswers(http, intake);
 
   return {
     fetch,

@@ -1,5 +1,5 @@
 // A site is what a token gives access to; this file ties its parts to the stores that answer for them.
-import type { Config, SiteConfig, TracesPart } from "./config.ts";
+import type { Config, FrontendPart, SiteConfig, TracesPart } from "./config.ts";
 import type {
   Backend,
   KubernetesStore,
@@ -7,6 +7,7 @@ import type {
   LogStore,
   Match,
   MetricStore,
+  ReportStore,
   SpanSource,
   SpanStore,
   Stores,
@@ -25,6 +26,8 @@ export interface Site {
   readonly reports?: SpanPart;
   readonly metrics?: Part<MetricStore> & { readonly match: Match };
   readonly kubernetes?: Part<KubernetesStore> & { readonly match: Match };
+  /** Where front-end error reports are written; without a store those that carry its keys cannot be. */
+  readonly frontend?: FrontendPart & { readonly store: ReportStore | undefined };
 }
 export type Sites = ReadonlyMap<string, Site>;
 
@@ -49,8 +52,9 @@ function connectSite(
 ): Site {
   const logStore = find("logs", logs?.backend);
   const traceStore = find("traces", traces?.backend);
-  const reportStore = find("traces", frontend?.backend);
+  const reportReader = find("traces", frontend?.backend);
   const metricStore = find("metrics", metrics?.backend);
+  const reportStore = find("reports", frontend?.backend);
   const kubernetesStore = find("kubernetes", kubernetes?.backend);
   return {
     id,
@@ -62,13 +66,21 @@ function connectSite(
         traces: { backend: traces.backend, store: traceStore, source: spanSourceOf(id, traces) },
       }),
     ...(frontend &&
-      reportStore && {
-        reports: { backend: frontend.backend, store: reportStore, source: spanSourceOf(id, frontend) },
+      reportReader && {
+        reports: {
+          backend: frontend.backend,
+          store: reportReader,
+          source: spanSourceOf(id, { ...frontend, index: frontend.index.replaceAll(datePart, "*") }),
+        },
       }),
     ...(metrics && metricStore && { metrics: { ...metrics, store: metricStore } }),
+    ...(frontend && { frontend: { ...frontend, store: reportStore } }),
     ...(kubernetes && kubernetesStore && { kubernetes: { ...kubernetes, store: kubernetesStore } }),
   };
 }
+
+/** What stands for the day of a report in the name of its index. */
+const datePart = /\{(?:date|month)\}/g;
 
 function sourcesOf({ sources }: NonNullable<SiteConfig["logs"]>): ReadonlyMap<string, LogSource> {
   return new Map(Object.entries(sources).map(([id, entry]) => [id, { id, ...entry }]));

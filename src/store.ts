@@ -424,6 +424,30 @@ export interface RevisionQuery {
   readonly budget: Budget;
 }
 
+/** Where a site's front-end error reports are written. */
+export interface ReportTarget {
+  readonly site: string;
+  /** One index or data stream; no pattern. */
+  readonly index: string;
+  readonly profile: string;
+}
+
+/** The one store that writes. */
+export interface ReportStore {
+  /**
+   * Writes reports, each a span with one exception event, under their `trace_id`. Resolves when the source has
+   * confirmed them all, so that they may be forgotten here; what it refuses for good, and will whenever it is asked, is
+   * in the answer by `trace_id`, with the reason. A second delivery to the same index changes nothing.
+   *
+   * @throws {BackendError} some may not have been written: all have to be delivered again
+   */
+  deliver(
+    target: ReportTarget,
+    reports: readonly Span[],
+    signal: AbortSignal,
+  ): Promise<ReadonlyMap<string, string>>;
+}
+
 /** What `readout check` tells of an index pattern and its layout. */
 export interface SourceReport {
   readonly profile: string;
@@ -440,6 +464,7 @@ export interface Stores {
   readonly metrics: MetricStore;
   readonly kubernetes: KubernetesStore;
   readonly traces: SpanStore;
+  readonly reports: ReportStore;
 }
 
 /** Each looks at one part of a site as its store will read it, for `readout check`. @throws {BackendError} */
@@ -448,6 +473,8 @@ export interface Inspections {
   readonly metrics: (match: Match, signal: AbortSignal) => Promise<PartReport>;
   readonly kubernetes: (match: Match, signal: AbortSignal) => Promise<PartReport>;
   readonly traces: (source: SpanSource, signal: AbortSignal) => Promise<SourceReport>;
+  /** Proves the right to write, which may make the index but leaves no document in it. */
+  readonly reports: (target: ReportTarget, signal: AbortSignal) => Promise<PartReport>;
 }
 
 export interface BackendInfo {

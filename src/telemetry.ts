@@ -19,6 +19,36 @@ export interface RequestRecord {
   readonly error?: unknown;
 }
 
+/** Why a front-end error report was not kept. */
+export type Drop =
+  | "too_large"
+  | "incomplete"
+  | "overloaded"
+  | "address_rate"
+  | "key_rate"
+  | "unknown_key"
+  | "invalid"
+  | "no_target"
+  | "spool_full"
+  | "spool_failed";
+
+/** What becomes of front-end error reports. */
+export interface IntakeTelemetry {
+  readonly kept: () => void;
+  readonly dropped: (drop: Drop) => void;
+  /** So many reports were confirmed by the site's source. */
+  readonly delivered: (site: string, reports: number) => void;
+  /** So many were refused for good and put aside. */
+  readonly refused: (site: string, reports: number) => void;
+  /** Asked for whenever the metrics are. */
+  readonly watch: (level: () => Promise<SpoolLevel>) => void;
+}
+export interface SpoolLevel {
+  readonly reports: number;
+  readonly bytes: number;
+  readonly deadLetters: number;
+}
+
 export interface Telemetry {
   readonly log: (event: LogEvent) => void;
   /** Counts a request and writes its line of the request log. */
@@ -27,6 +57,7 @@ export interface Telemetry {
   readonly requested: (backend: string, outcome: string, duration: Millis) => void;
   readonly cache: (cache: string, hit: boolean) => void;
   readonly streams: { readonly opened: () => void; readonly closed: () => void };
+  readonly intake: IntakeTelemetry;
   /** The Prometheus text format. */
   readonly metrics: () => Promise<{ readonly contentType: string; readonly text: string }>;
 }
@@ -108,7 +139,57 @@ export function createTelemetry({
     },
     cache: (cache, hit) => caches.inc({ cache, result: hit ? "hit" : "miss" }),
     streams: { opened: () => streams.inc(), closed: () => streams.dec() },
+    intake: createIntakeTelemetry(registers),
     metrics: async () => ({ contentType: registry.contentType, text: await registry.metrics() }),
+  };
+}
+
+function createIntakeTelemetry(registers: Registry[]): IntakeTelemetry {
+  const taken = new Counter({
+    name: "readout_intake_reports_total",
+    help: "Front-end error reports, by result: kept, or why they were not",
+    labelNames: ["result"],
+    registers,
+  });
+  const delivered = new Counter({
+    name: "readout_intake_delivered_total",
+    help: "Front-end error reports that the site's source has confirmed",
+    labelNames: ["site"],
+    registers,
+  });
+  const refused = new Counter({
+    name: "readout_intake_refused_total",
+    help: "Front-end error reports that the site's source refused for good; they are kept as dead letters",
+    labelNames: ["site"],
+    registers,
+  });
+  return {
+    kept: () => taken.inc({ result: "kept" }),
+    dropped: (drop) => taken.inc({ result: drop }),
+    delivered: (site, reports) => delivered.inc({ site }, reports),
+    refused: (site, reports) => refused.inc({ site }, reports),
+    watch: (level) => {
+      const gauge = (name: string, help: string, read: (level: SpoolLevel) => number) =>
+        new Gauge({
+          name: `readout_intake_${name}`,
+          help,
+          registers,
+          async collect() {
+            this.set(read(await level()));
+          },
+        });
+      gauge(
+        "spooled_reports",
+        "Front-end error reports on the disk, not yet delivered",
+        ({ reports }) => reports,
+      );
+      gauge("spooled_bytes", "What they take of the spool's limit", ({ bytes }) => bytes);
+      gauge(
+        "dead_letters",
+        "Reports that were refused for good and are kept",
+        ({ deadLetters }) => deadLetters,
+      );
+    },
   };
 }
 

@@ -60,6 +60,11 @@ export function floorToMilli(instant: Instant): Instant {
   return (rest < 0n ? instant - rest - nanosPerMilli : instant - rest) as Instant;
 }
 
+/** For a library that wants a `Date`; to the whole millisecond before. */
+export function toDate(instant: Instant): Date {
+  return new Date(toMillis(instant));
+}
+
 /** UTC with exactly three fraction digits. Years outside 0000–9999 do not occur in what `parseInstant` reads. */
 export function printMillis(millis: Millis): string {
   return new Date(millis).toISOString();

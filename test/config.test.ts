@@ -1,6 +1,6 @@
 /* biome-ignore-all lint/suspicious/noTemplateCurlyInString: ${…} is the configuration's own syntax */
 import { readFileSync } from "node:fs";
-import { expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { z } from "zod";
 import { hashToken } from "../src/auth.ts";
 import { type Config, defaults, parseConfig } from "../src/config.ts";
@@ -60,6 +60,10 @@ listen: 0.0.0.0:9000
 intake:
   listen: "[::1]:8081"
   spool: data/spool.db
+  spool_bytes: 2000000
+  key_rate: 7
+  address_rate: 8
+  proxies: 1
 tokens:
   - { user: ana, sha256: "${hash}", sites: [shop], expires: 2027-01-01T00:00:00Z }
   - { user: bob, sha256: "${"0".repeat(64)}", sites: "*" }
@@ -84,7 +88,14 @@ limits: { rows: "\${ROWS}", millisecond: 20000, points: 1, documents: 2, spans: 
 `);
   expect(config).toEqual({
     listen: { host: "0.0.0.0", port: 9000 },
-    intake: { listen: { host: "::1", port: 8081 }, spool: "conf/data/spool.db" },
+    intake: {
+      listen: { host: "::1", port: 8081 },
+      spool: "conf/data/spool.db",
+      spoolBytes: 2_000_000,
+      keyRate: 7,
+      addressRate: 8,
+      proxies: 1,
+    },
     tokens: [
       {
         user: "ana",
@@ -153,7 +164,8 @@ test("what is absent has its default", () => {
   expect(config.listen).toEqual(defaults.listen);
   expect(config.limits).toEqual(defaults.limits);
   expect(config.tokens).toEqual([]);
-  expect(config.intake).toEqual({ spool: `conf/${defaults.spool}` });
+  const { spool, spoolBytes, keyRate, addressRate, proxies } = defaults;
+  expect(config.intake).toEqual({ spool: `conf/${spool}`, spoolBytes, keyRate, addressRate, proxies });
   const { s } = config.sites;
   expect([s?.retention, s?.counterDefault]).toEqual([defaults.retention, defaults.counterDefault]);
   expect(s?.logs?.sources.a?.profile).toBe(defaults.profile);
@@ -413,4 +425,51 @@ test("the configuration of docker-compose.yml is valid, and its documented token
   const { listen, tokens } = parse(readFileSync("deploy/readout.compose.yaml", "utf8"));
   expect(listen).toEqual({ host: "0.0.0.0", port: 8080 });
   expect(tokens.map(({ sha256 }) => sha256)).toEqual([hashToken("rdt_compose")]);
+});
+
+describe("front-end reports", () => {
+  const withParts = (one: string, two: string) => `backends:
+  elk: { kind: elastic, url: "http://a" }
+  old: { kind: elastic, url: "http://b" }
+sites:
+  shop: { frontend: ${one} }
+  blog: { frontend: ${two} }
+`;
+  const part = (over: string, backend = "elk") =>
+    `{ keys: [${over.length}-${backend}], backend: ${backend}, index: "${over}" }`;
+
+  test.each([
+    ["r", "r-2"],
+    ["shop-{date}", "blog-{date}"],
+    ["r-{month}-shop", "s-{month}-shop"],
+  ])("%s and %s lie apart", (one, two) => {
+    expect(issuesOf(withParts(part(one), part(two)))).toEqual([]);
+  });
+
+  test.each([
+    ["r", "r"],
+    ["r-{date}", "r-blog-{date}"],
+    ["r-{date}", "r-blog"],
+    ["r-blog-{month}", "r-{date}"],
+  ])("%s and %s could hold each other's", (one, two) => {
+    const own = "may hold reports of shop too: a site needs an index of its own";
+    // Two keys of the same length would be the same key here.
+    const issues = issuesOf(withParts(part(one), `{ keys: [other], backend: elk, index: "${two}" }`));
+    expect(issues).toEqual([`6 sites.blog.frontend.index: ${own}`]);
+    expect(issuesOf(withParts(part(one), `{ keys: [other], backend: old, index: "${two}" }`))).toEqual([]);
+  });
+
+  test.each(["a,b", "a*", "a b", "{year}", "a}"])("%s is no name of one index", (index) => {
+    expect(issuesOf(withParts(part(index), part("other")))).toEqual([
+      "5 sites.shop.frontend.index: expected the name of one index, with {date} or {month} or neither",
+    ]);
+  });
+
+  test("a key belongs to one site", () => {
+    const keyed = (index: string) => `{ keys: [a, "\${SECRET}"], backend: elk, index: ${index} }`;
+    expect(issuesOf(withParts(keyed("x"), keyed("y")))).toEqual([
+      "6 sites.blog.frontend.keys.0: is a key of shop already",
+      "6 sites.blog.frontend.keys.1: is a key of shop already",
+    ]);
+  });
 });

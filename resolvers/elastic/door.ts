@@ -10,7 +10,7 @@ import { createGuard, type GuardSettings, orAborted, toBackendError } from "../h
 import { describeProduct, type Product } from "./product.ts";
 
 export interface Request {
-  readonly method: "GET" | "POST" | "DELETE";
+  readonly method: "GET" | "POST" | "PUT" | "DELETE";
   readonly path: string;
   readonly query?: Readonly<Record<string, string>>;
   /** JSON text. */

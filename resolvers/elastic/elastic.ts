@@ -10,6 +10,7 @@ import { findField, type IndexGroup, type Knowledge, nameGroup } from "./mapping
 import type { Product } from "./product.ts";
 import type { LogProfile } from "./profile.ts";
 import { all, any, encodePattern, every, inIndices, searchOptions } from "./query.ts";
+import { createReportStore, inspectReports } from "./reports.ts";
 import { compileWhere, parseWhere, WhereError } from "./where.ts";
 
 const url = z.url({ protocol: /^https?$/, error: "expected an http:// or https:// address" });
@@ -41,12 +42,15 @@ export const elastic: BackendKind<ElasticConfig> = {
     return {
       name,
       kind: "elastic",
-      stores: { logs: createLogStore(name, door, catalog) },
+      stores: { logs: createLogStore(name, door, catalog), reports: createReportStore(name, door) },
       async probe(signal) {
         const { name: product, version } = await door.probe(signal);
         return { product, version };
       },
-      inspections: { logs: (source, signal) => inspectLogs(name, source, door, catalog, signal) },
+      inspections: {
+        logs: (source, signal) => inspectLogs(name, source, door, catalog, signal),
+        reports: (target, signal) => inspectReports(name, target, door, signal),
+      },
       close: () => door.close(),
     };
   },

@@ -7,6 +7,8 @@ import { clusterMatch, observeCluster } from "./cluster.ts";
 import { generate, indices } from "./generate.ts";
 import { createMemoryKubernetes } from "./kubernetes.ts";
 import { createMemoryLogs } from "./logs.ts";
+import { createMemoryReports } from "./reports.ts";
+import { createMemorySpans } from "./spans.ts";
 
 const settings = z.strictObject({
   /** The same seed gives the same lines at the same times. */
@@ -28,6 +30,7 @@ export const memory: BackendKind<MemorySettings> = {
   parseConfig: (value) => settings.parse(value),
   create: (name, { seed }, io): Backend => {
     const logs = createMemoryLogs();
+    const spans = createMemorySpans();
     let made = (io.now() - history) as Instant;
     const catchUp = () => {
       const now = io.now();
@@ -55,9 +58,15 @@ export const memory: BackendKind<MemorySettings> = {
           },
         },
         kubernetes,
+        reports: createMemoryReports(spans),
       },
       probe: async () => ({ product: "memory", version: "generated" }),
       inspections: {
+        reports: async ({ index }) => ({
+          found: [`index ${index}, kept while the program runs`],
+          limitations: [],
+          problems: [],
+        }),
         logs: async ({ index, where }) => {
           catchUp();
           const held = logs.indices();

@@ -47,17 +47,25 @@ function configure(port: number, token: string): Config {
     listen: { ...defaults.listen, port },
     tokens: [{ user: "demo", sha256: hashToken(token), sites: "*" }],
     backends: { memory: { kind: "memory", settings: { seed: 1 } } },
-    sites: { "demo-shop": site("demo-shop"), "demo-blog": site("demo-blog") },
+    intake: {
+      spool: ":memory:",
+      spoolBytes: defaults.spoolBytes,
+      keyRate: defaults.keyRate,
+      addressRate: defaults.addressRate,
+      proxies: defaults.proxies,
+    },
+    sites: { "demo-shop": site("demo-shop", "demo-key"), "demo-blog": site("demo-blog", "demo-blog-key") },
     limits: defaults.limits,
   };
 }
 
-function site(name: string): SiteConfig {
+function site(name: string, key: string): SiteConfig {
   const indices = sources.map((source) => [source, { index: `${name}-${source}`, profile: "auto" }] as const);
   return {
     retention: defaults.retention,
     logs: { backend: "memory", sources: Object.fromEntries(indices) },
     kubernetes: { backend: "memory", match: { cluster: "demo" } },
+    frontend: { keys: [key], backend: "memory", index: `${name}-frontend`, profile: "auto" },
   };
 }
 

@@ -1,19 +1,19 @@
 // `readout serve`: from a configuration to a server that answers, and back. A source that is down does not stop the
 // start, because one dead backend must take no instance out; a wall between tenants that does not hold does.
-import { relative } from "node:path";
-import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { createAuthenticator } from "../auth.ts";
-import { type Config, failureCode, parseConfig, resolveBeside } from "../config.ts";
+import { type Config, failureCode, type IntakeConfig, parseConfig, resolveBeside } from "../config.ts";
+import { startDelivery } from "../delivery.ts";
 import { ConfigError } from "../errors.ts";
-import type { Unified } from "../mesh.ts";
-import { parseMeshrc } from "../meshrc.ts";
+import { createIntake, createIntakeServer, type Intake } from "../intake.ts";
 import { operations } from "../operations/index.ts";
 import { createServer } from "../server.ts";
-import { connectSites } from "../sites.ts";
+import { connectSites, type Sites } from "../sites.ts";
+import { startSpooler } from "../spooler.ts";
 import type { Backend, IO } from "../store.ts";
 import { createTelemetry, redact, type Telemetry, type TelemetryOptions } from "../telemetry.ts";
 import type { Millis } from "../time.ts";
+import { prepareGraphql } from "./graphql.ts";
 import { exitCodes, type Shell } from "./shell.ts";
 
 const usage = `Usage: readout serve [--config readout.yaml]
@@ -72,16 +72,27 @@ export async function serve(config: Config, shell: Shell, serving: Serving): Pro
   const telemetry = createTelemetry({ write: shell.err, level: serving.level, processMetrics: true });
   const backends = connectBackends(config, shell, serving.file, telemetry);
   if (backends === undefined) return exitCodes.failed;
+  const sites = connectSites(config, backends);
+  let reports: Reports | undefined;
+  try {
+    reports = config.intake && (await openReports(config.intake, sites, telemetry, shell));
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error);
+    shell.err(`${config.intake?.spool}: the spool of front-end reports cannot be used: ${reason}\n`);
+    await closeAll(backends);
+    return exitCodes.failed;
+  }
   const states = new Map([...backends.keys()].map((name) => [name, "not asked yet"]));
   const graphql = prepareGraphql(config, shell, telemetry);
   const server = createServer({
     operations,
     graphql: graphql.load,
     authenticate: createAuthenticator(config.tokens, () => shell.now()),
-    sites: connectSites(config, backends),
+    sites,
     limits: config.limits,
     telemetry,
     now: () => shell.now(),
+    intake: config.intake?.listen === undefined ? reports?.intake : undefined,
     backends: () => [
       ...[...states].map(([name, state]) => `${name}: ${state}`),
       `graphql: ${graphql.state()}`,
@@ -92,12 +103,15 @@ export async function serve(config: Config, shell: Shell, serving: Serving): Pro
   let code: number = exitCodes.done;
   try {
     const { host, port } = await server.listen(config.listen);
+    await reports?.listen();
     serving.listening(printAddress(host, port));
   } catch (error) {
     const address = printAddress(config.listen.host, config.listen.port);
     shell.err(
       `${failureCode(error).includes("EADDRINUSE") ? serving.inUse(address) : `${address}: cannot listen${failureCode(error)}`}\n`,
     );
+    await server.close(0);
+    await reports?.close(0);
     await closeAll(backends);
     return exitCodes.failed;
   }
@@ -110,46 +124,59 @@ export async function serve(config: Config, shell: Shell, serving: Serving): Pro
   });
   await aborted(signal);
   telemetry.log({ level: "info", message: "draining" });
-  await server.close(code === exitCodes.done ? grace : 0);
+  const patience = code === exitCodes.done ? grace : 0;
+  await Promise.all([server.close(patience), reports?.close(patience)]);
   await Promise.all(watching);
   await closeAll(backends);
   return code;
 }
 
-/** What /graphql serves where the configuration names no other file. */
-const ownMeshrc = relative("", fileURLToPath(new URL("../../.meshrc.yaml", import.meta.url)));
+/** The intake with what stands behind it. */
+interface Reports {
+  readonly intake: Intake;
+  /** Where the intake has an address of its own. @throws {Error} as `Server.listen` */
+  readonly listen: () => Promise<void>;
+  readonly close: (grace: Millis) => Promise<void>;
+}
 
-/** Loads the schema when it is first asked for, because REST answers without it; a wrong file is told at once. */
-function prepareGraphql({ mesh: file = ownMeshrc }: Config, shell: Shell, telemetry: Telemetry) {
-  let state = "not asked for yet";
-  const tell = (error: unknown) => {
-    state = redact(error instanceof Error ? error.message : String(error)).replaceAll("\n", "; ");
-  };
-  const read = () => {
-    try {
-      return shell.readText(file);
-    } catch (error) {
-      throw new ConfigError(file, [{ path: "", message: `cannot be read${failureCode(error)}` }]);
-    }
-  };
-  try {
-    parseMeshrc(read(), file);
-  } catch (error) {
-    tell(error);
-    telemetry.log({ level: "error", message: "GraphQL cannot be served", reason: state });
+/** @throws {Error} when the spool cannot be opened */
+async function openReports(
+  config: IntakeConfig,
+  sites: Sites,
+  telemetry: Telemetry,
+  shell: Shell,
+): Promise<Reports> {
+  const spooler = await startSpooler({ path: config.spool, limitBytes: config.spoolBytes });
+  const delivery = startDelivery({ spooler, sites, telemetry });
+  telemetry.intake.watch(() => spooler.level());
+  for (const [site, waiting] of Object.entries((await spooler.level()).sites)) {
+    if (sites.get(site)?.frontend?.store !== undefined) continue;
+    const message = "front-end reports wait in the spool for a site that has no place for them";
+    telemetry.log({ level: "warn", message, site, reports: waiting });
   }
-  const load = async (): Promise<Unified> => {
-    try {
-      const { loadMesh } = await import("../mesh.ts");
-      const unified = await loadMesh({ file, text: read(), log: telemetry.log });
-      state = "ready";
-      return unified;
-    } catch (error) {
-      tell(error);
-      throw error;
-    }
+  const now = () => shell.now();
+  const intake = createIntake({ config, sites, spooler, spooled: delivery.wake, telemetry, now });
+  const own = config.listen && { address: config.listen, http: createIntakeServer(intake) };
+  return {
+    intake,
+    listen: async () => {
+      if (own === undefined) return;
+      const { http, address } = own;
+      await new Promise<void>((resolve, reject) => {
+        http.once("error", reject);
+        http.listen(address.port, address.host, resolve);
+      });
+    },
+    close: async (grace) => {
+      const timer = setTimeout(() => own?.http.closeAllConnections(), grace);
+      own?.http.close();
+      await intake.close();
+      clearTimeout(timer);
+      own?.http.closeAllConnections();
+      await delivery.close();
+      await spooler.close();
+    },
   };
-  return { load, state: () => state };
 }
 
 function printAddress(host: string, port: number): string {

@@ -1,5 +1,6 @@
 // Every endpoint. The router, the metric labels and the tests walk this list; nothing else knows a route.
 import { actionEdges, actions, siteEdges, slowEventActions, slowEvents } from "./analytics.ts";
+import { testCron } from "./check_ins.ts";
 import { deployStats } from "./deploys.ts";
 import { nodes, pods, podsOverview } from "./kubernetes.ts";
 import { errorTraces, performanceTraces } from "./listings.ts";
@@ -25,5 +26,6 @@ export const operations: readonly Endpoint[] = [
   endpoint(nodes),
   endpoint(pods),
   endpoint(podsOverview),
+  endpoint(testCron),
   endpoint(auth),
 ];

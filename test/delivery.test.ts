@@ -1,0 +1,190 @@
+// Every way in which a delivery can end, with a source that the test plays.
+import { afterEach, describe, expect, test } from "vitest";
+import { type Delivery, startDelivery } from "#src/delivery.ts";
+import { BackendError } from "#src/errors.ts";
+import type { Sites } from "#src/sites.ts";
+import type { Spooler } from "#src/spooler.ts";
+import type { ReportStore, ReportTarget } from "#src/store.ts";
+import { memorySpooler, reportBody, sitesWith, watchedTelemetry } from "./support/reports.ts";
+
+const pace = { gather: 1, firstRetry: 5, lastRetry: 20 };
+const running: Delivery[] = [];
+afterEach(async () => {
+  for (const delivery of running.splice(0)) await delivery.close();
+});
+
+function start(sites: Sites, spooler: Spooler) {
+  const watched = watchedTelemetry();
+  const delivery = startDelivery({ spooler, sites, telemetry: watched.telemetry, pace });
+  running.push(delivery);
+  return { delivery, ...watched };
+}
+
+async function spool(
+  spooler: Spooler,
+  site: string,
+  count: number,
+  over: { index?: string; from?: number } = {},
+) {
+  for (let number = over.from ?? 0; number < (over.from ?? 0) + count; number += 1) {
+    const body = reportBody(number);
+    expect(await spooler.append({ site, index: over.index ?? "reports", received: 0, body })).toBe(true);
+  }
+}
+
+/** A source by id, that keeps what it is sent and then does what the test says. */
+function source(after: (call: number) => void | ReadonlyMap<string, string> | Promise<void> = () => {}) {
+  const held = new Map<string, string>();
+  const calls: { readonly target: ReportTarget; readonly ids: readonly string[] }[] = [];
+  const store: ReportStore = {
+    async deliver(target, reports) {
+      calls.push({ target, ids: reports.map(({ trace_id }) => trace_id) });
+      for (const { trace_id, status_message } of reports) held.set(trace_id, status_message ?? "");
+      return (await after(calls.length)) ?? new Map();
+    },
+  };
+  return { store, held, calls };
+}
+const messages = (count: number) => Array.from({ length: count }, (_, number) => `number ${number}`);
+
+test("delivers what was there before and what comes later, in order, and forgets it", async () => {
+  const spooler = memorySpooler();
+  const { store, held, calls } = source();
+  await spool(spooler, "shop", 3);
+  const { delivery, metric } = start(sitesWith({ shop: { keys: ["k"], store } }), spooler);
+  await expect.poll(() => held.size).toBe(3);
+  await spool(spooler, "shop", 2, { from: 3 });
+  delivery.wake("shop");
+  await expect.poll(() => held.size).toBe(5);
+  expect([...held.values()]).toEqual(messages(5));
+  expect(calls[0]?.target).toEqual({ site: "shop", index: "reports", profile: "auto" });
+  await expect.poll(async () => (await spooler.level()).reports).toBe(0);
+  await expect.poll(() => metric('readout_intake_delivered_total{site="shop"}')).toBe(5);
+});
+
+test("a source that is away gets everything once it is back, and never loses its turn", async () => {
+  const spooler = memorySpooler();
+  const away = source((call) => {
+    if (call < 4) throw new BackendError("fake", "unreachable", "connection refused");
+  });
+  await spool(spooler, "shop", 450);
+  const { logged } = start(sitesWith({ shop: { keys: ["k"], store: away.store } }), spooler);
+  await expect.poll(async () => (await spooler.level()).reports, { timeout: 5_000 }).toBe(0);
+  expect([...away.held.values()]).toEqual(messages(450));
+  expect(logged()).toContain("front-end reports wait for their source");
+  // The three failures were all of the first batch, under the same ids.
+  expect(away.calls.slice(1, 4).every(({ ids }) => ids.join() === away.calls[0]?.ids.join())).toBe(true);
+});
+
+test("a confirmation that was lost: the same reports come again under the same ids and index", async () => {
+  const spooler = memorySpooler();
+  const { store, held, calls } = source((call) => {
+    if (call === 1) throw new BackendError("fake", "timeout", "no answer");
+  });
+  await spool(spooler, "shop", 10);
+  start(sitesWith({ shop: { keys: ["k"], store } }), spooler);
+  await expect.poll(async () => (await spooler.level()).reports).toBe(0);
+  expect(calls).toHaveLength(2);
+  expect(calls[1]).toEqual(calls[0]);
+  expect(held.size).toBe(10);
+});
+
+test("ended between confirmation and removal: the next start delivers again under the same ids", async () => {
+  const spooler = memorySpooler();
+  const { store, held, calls } = source();
+  await spool(spooler, "shop", 5);
+  const falls: Spooler = {
+    ...spooler,
+    settle: async () => {
+      throw new Error("killed here");
+    },
+  };
+  const first = start(sitesWith({ shop: { keys: ["k"], store } }), falls);
+  await expect.poll(() => calls.length).toBeGreaterThan(0);
+  await first.delivery.close();
+  expect((await spooler.level()).reports).toBe(5);
+  start(sitesWith({ shop: { keys: ["k"], store } }), spooler);
+  await expect.poll(async () => (await spooler.level()).reports).toBe(0);
+  expect(held.size).toBe(5);
+  for (const { ids } of calls) expect(ids).toEqual(calls[0]?.ids);
+});
+
+test("what the source refuses is put aside with the reason; its neighbours are delivered", async () => {
+  const spooler = memorySpooler();
+  let refused = "";
+  const store: ReportStore = {
+    deliver: async (_, reports) => {
+      refused = reports[1]?.trace_id ?? refused;
+      return new Map(reports.slice(1, 2).map(({ trace_id }) => [trace_id, "status 400: does not fit"]));
+    },
+  };
+  await spool(spooler, "shop", 3);
+  const { metric, logged } = start(sitesWith({ shop: { keys: ["k"], store } }), spooler);
+  await expect.poll(async () => (await spooler.level()).deadLetters).toBe(1);
+  expect(await spooler.level()).toMatchObject({ reports: 0 });
+  await expect.poll(() => metric('readout_intake_refused_total{site="shop"}')).toBe(1);
+  expect(await metric('readout_intake_delivered_total{site="shop"}')).toBe(2);
+  expect(logged()).toContain("status 400: does not fit");
+});
+
+test("a report that cannot be read any more is put aside and never sent", async () => {
+  const spooler = memorySpooler();
+  const { store, held } = source();
+  await spooler.append({ site: "shop", index: "reports", received: 0, body: '{"of":"another version"}' });
+  await spool(spooler, "shop", 1);
+  start(sitesWith({ shop: { keys: ["k"], store } }), spooler);
+  await expect.poll(async () => await spooler.level()).toMatchObject({ reports: 0, deadLetters: 1 });
+  expect(held.size).toBe(1);
+});
+
+test("each report goes to the index that was drawn for it", async () => {
+  const spooler = memorySpooler();
+  const { store, calls } = source();
+  await spool(spooler, "shop", 2, { index: "reports-2026.11.21" });
+  await spool(spooler, "shop", 2, { index: "reports-2026.11.22", from: 2 });
+  start(sitesWith({ shop: { keys: ["k"], store } }), spooler);
+  await expect.poll(async () => (await spooler.level()).reports).toBe(0);
+  expect(calls.map(({ target, ids }) => [target.index, ids.length])).toEqual([
+    ["reports-2026.11.21", 2],
+    ["reports-2026.11.22", 2],
+  ]);
+});
+
+describe("sites", () => {
+  test("one whose source is away does not hold up another", async () => {
+    const spooler = memorySpooler();
+    const away = source(() => {
+      throw new BackendError("fake", "unreachable", "connection refused");
+    });
+    const there = source();
+    await spool(spooler, "shop", 3);
+    await spool(spooler, "blog", 3);
+    start(
+      sitesWith({ shop: { keys: ["k"], store: away.store }, blog: { keys: ["b"], store: there.store } }),
+      spooler,
+    );
+    await expect.poll(async () => (await spooler.level()).sites).toEqual({ shop: 3 });
+    expect(there.held.size).toBe(3);
+  });
+
+  test("reports of one without a store stay", async () => {
+    const spooler = memorySpooler();
+    await spool(spooler, "shop", 1);
+    start(sitesWith({ shop: { keys: ["k"] } }), spooler);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    expect((await spooler.level()).reports).toBe(1);
+  });
+});
+
+test("closing breaks off a delivery that hangs, and keeps its reports", async () => {
+  const spooler = memorySpooler();
+  const store: ReportStore = {
+    deliver: (_, __, signal) =>
+      new Promise((_resolve, reject) => signal.addEventListener("abort", () => reject(signal.reason))),
+  };
+  await spool(spooler, "shop", 1);
+  const { delivery } = start(sitesWith({ shop: { keys: ["k"], store } }), spooler);
+  await new Promise((resolve) => setTimeout(resolve, 20));
+  await delivery.close();
+  expect((await spooler.level()).reports).toBe(1);
+});

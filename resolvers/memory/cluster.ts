@@ -4,7 +4,7 @@
 import type { Container, OwnerReference, PodPhase } from "../../src/model.ts";
 import type { Match } from "../../src/store.ts";
 import type { Millis } from "../../src/time.ts";
-import { createRandom, type Random } from "./generate.ts";
+import { createRandom, type Random } from "./chance.ts";
 import type { Observation, ObservedPod } from "./kubernetes.ts";
 
 /** The wall behind which the cluster stands. */

@@ -4,31 +4,22 @@
 // then several hundred lines in one millisecond.
 import { type Severity, severities } from "../../src/model.ts";
 import { fromMillis, type Instant, type Millis, type TimeRange, toMillis } from "../../src/time.ts";
+import { createRandom, pick, type Random } from "./chance.ts";
 import type { Entry } from "./logs.ts";
+import { type Request, requestAt, type Site, sites } from "./story.ts";
 
 interface Stream {
   /** Chance of each line of a second; their number is the most that a second has without a burst. */
   readonly pace: readonly number[];
-  readonly make: (random: Random, site: Site) => Content;
-}
-interface Site {
-  readonly name: string;
-  readonly hosts: number;
-  readonly actions: readonly [string, ...string[]];
+  /** Every request leaves at least one line. */
+  readonly traced?: boolean;
+  /** `request` is the one that begins in the line's second, if one does. */
+  readonly make: (random: Random, site: Site, request: Request | undefined) => Content;
 }
 type Content = Omit<Entry, "id" | "time" | "json"> & { readonly body: Json };
 
-const sites: readonly Site[] = [
-  {
-    name: "shop",
-    hosts: 3,
-    actions: ["/cart", "/checkout", "/products/42", "/search?q=red%20shoes", "/account"],
-  },
-  { name: "blog", hosts: 2, actions: ["/", "/posts/hello-world", "/feed.xml", "/tags/größe"] },
-];
-
 const streams: Readonly<Record<string, Stream>> = {
-  app: { pace: [0.5, 0.2], make: makeApp },
+  app: { pace: [0.5, 0.2], traced: true, make: makeApp },
   nginx: { pace: [0.5, 0.3, 0.1], make: makeNginx },
   worker: { pace: [0.2], make: makeWorker },
 };
@@ -59,8 +50,12 @@ export function generate(seed: number, index: string, { from, to }: TimeRange): 
       const millisecond = Math.floor(random() * second);
       for (let count = 200 + Math.floor(random() * 500); count > 0; count -= 1) times.push(millisecond);
     }
+    const request = requestAt(seed, site, slot);
+    if (stream.traced === true && request !== undefined && times.length === 0) {
+      times.push(toMillis(request.start) % second);
+    }
     for (const [position, millis] of times.sort((a, b) => a - b).entries()) {
-      const { body, ...fields } = stream.make(random, site);
+      const { body, ...fields } = stream.make(random, site, request);
       const time = (fromMillis(slot * second + millis) + BigInt(Math.floor(random() * 1_000_000))) as Instant;
       lines.push({ id: `${slot.toString(36)}-${position}`, time, ...fields, json: print(body) });
     }
@@ -70,9 +65,9 @@ export function generate(seed: number, index: string, { from, to }: TimeRange): 
 
 // ---- What the lines say -------------------------------------------------------------------------------------
 
-function makeApp(random: Random, site: Site): Content {
-  const severity = pickSeverity(random);
-  const action = pick(random, site.actions);
+function makeApp(random: Random, site: Site, request: Request | undefined): Content {
+  const severity = request?.failed === true ? "error" : pickSeverity(random);
+  const action = (request?.action ?? pick(random, site.actions)).path;
   const order = 9_007_199_254_740_993n + BigInt(Math.floor(random() * 1_000_000));
   const items = Array.from({ length: Math.floor(random() * 3) }, () => ({
     sku: pick(random, ["A-1", "B 2 (large)", "C.3", 'D"4"', "größe-38"]),
@@ -108,6 +103,7 @@ function makeApp(random: Random, site: Site): Content {
       tags: random() < 0.5 ? ["checkout", "eu-west"] : [],
       "k8s.pod.name": `${site.name}-web-${Math.floor(random() * 9)}`,
       user: random() < 0.2 ? null : { id: Math.floor(random() * 900), vip: random() < 0.1 },
+      ...(request === undefined ? {} : { trace_id: request.traceId, span_id: request.spanId }),
       ...(bad ? { error: { type: "RuntimeError", stack: ["cart.rb:12", "checkout.rb:88"] } } : {}),
     },
   };
@@ -115,7 +111,7 @@ function makeApp(random: Random, site: Site): Content {
 
 function makeNginx(random: Random, site: Site): Content {
   const status = pick(random, ["200", "200", "200", "200", "304", "404", "500"]);
-  const path = pick(random, site.actions);
+  const { path } = pick(random, site.actions);
   const method = pick(random, ["GET", "GET", "GET", "POST"]);
   const bytes = Math.floor(random() * 50_000);
   const address = `203.0.113.${Math.floor(random() * 250)}`;
@@ -207,27 +203,4 @@ function isSpelled(value: object): value is Spelled {
 
 function isList(value: object): value is readonly Json[] {
   return Array.isArray(value);
-}
-
-// ---- Chance -------------------------------------------------------------------------------------------------
-
-/** Numbers from 0 up to before 1. */
-export type Random = () => number;
-
-function pick<T>(random: Random, choices: readonly [T, ...T[]]): T {
-  return choices[Math.floor(random() * choices.length)] ?? choices[0];
-}
-
-/** mulberry32 over an FNV-1a hash of the key: small, fast, and the same everywhere. */
-export function createRandom(key: string): Random {
-  let state = 0x811c9dc5;
-  for (let index = 0; index < key.length; index += 1) {
-    state = Math.imul(state ^ key.charCodeAt(index), 0x01000193);
-  }
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4_294_967_296;
-  };
 }

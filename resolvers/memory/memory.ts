@@ -1,14 +1,15 @@
 // The embedded backend: generated data that grow while the program runs. Lines depend on the seed and the time
 // alone, so two instances with one seed and one clock hold the same.
 import * as z from "zod";
-import type { Backend, BackendKind } from "../../src/store.ts";
+import type { Backend, BackendKind, SourceReport, SpanStore } from "../../src/store.ts";
 import { fromMillis, type Instant, toMillis } from "../../src/time.ts";
 import { clusterMatch, observeCluster } from "./cluster.ts";
 import { generate, indices } from "./generate.ts";
 import { createMemoryKubernetes } from "./kubernetes.ts";
 import { createMemoryLogs } from "./logs.ts";
 import { createMemoryReports } from "./reports.ts";
-import { createMemorySpans } from "./spans.ts";
+import { createMemorySpans, type MemorySpans } from "./spans.ts";
+import { generateSpans, traceIndices } from "./traces.ts";
 
 const settings = z.strictObject({
   /** The same seed gives the same lines at the same times. */
@@ -35,9 +36,15 @@ export const memory: BackendKind<MemorySettings> = {
     const catchUp = () => {
       const now = io.now();
       if (now < made) return;
+      // After a machine has slept, what would be forgotten at once is not made.
+      if (now - made > keep) made = (now - keep) as Instant;
       for (const index of indices) {
         logs.add(index, generate(seed, index, { from: made, to: now }));
         logs.forget(index, (now - keep) as Instant);
+      }
+      for (const index of traceIndices) {
+        spans.add(index, generateSpans(seed, index, { from: made, to: now }));
+        spans.forget(index, (now - keep) as Instant);
       }
       made = now;
     };
@@ -59,6 +66,7 @@ export const memory: BackendKind<MemorySettings> = {
         },
         kubernetes,
         reports: createMemoryReports(spans),
+        traces: whenAsked(spans, catchUp),
       },
       probe: async () => ({ product: "memory", version: "generated" }),
       inspections: {
@@ -69,17 +77,11 @@ export const memory: BackendKind<MemorySettings> = {
         }),
         logs: async ({ index, where }) => {
           catchUp();
-          const held = logs.indices();
-          return {
-            profile: "memory",
-            indices: held.includes(index) ? 1 : 0,
-            newest: logs.newest(index),
-            limitations: [],
-            problems: [
-              ...(held.includes(index) ? [] : [`there is no index ${index}; there are ${held.join(", ")}`]),
-              ...(where === undefined ? [] : ["where: a memory backend has no such wall"]),
-            ],
-          };
+          return report([index], where, logs);
+        },
+        traces: async ({ index, where }) => {
+          catchUp();
+          return report(index.split(","), where, spans);
         },
         kubernetes: async (match) => {
           const wall = Object.entries(clusterMatch).map(([label, value]) => `${label}: ${value}`);
@@ -103,3 +105,46 @@ export const memory: BackendKind<MemorySettings> = {
     };
   },
 };
+
+/** A store whose data are made up to now before each question. */
+function whenAsked(spans: MemorySpans, catchUp: () => void): SpanStore {
+  const after =
+    <A extends readonly unknown[], R>(ask: (...asked: A) => R) =>
+    (...asked: A): R => {
+      catchUp();
+      return ask(...asked);
+    };
+  return {
+    scan: after(spans.scan),
+    find: after(spans.find),
+    summaries: after(spans.summaries),
+    locate: after(spans.locate),
+    actions: after(spans.actions),
+    siteEdges: after(spans.siteEdges),
+    actionEdges: after(spans.actionEdges),
+    slowEvents: after(spans.slowEvents),
+    slowEventActions: after(spans.slowEventActions),
+    revisionStats: after(spans.revisionStats),
+  };
+}
+
+function report(
+  indices: readonly string[],
+  where: string | undefined,
+  held: Pick<MemorySpans, "indices" | "newest">,
+): SourceReport {
+  const known = held.indices();
+  const missing = indices.filter((index) => !known.includes(index));
+  return {
+    profile: "memory",
+    indices: indices.length - missing.length,
+    newest: indices
+      .map(held.newest)
+      .reduce((a, b) => (a !== undefined && (b === undefined || a > b) ? a : b)),
+    limitations: [],
+    problems: [
+      ...missing.map((index) => `there is no index ${index}; there are ${known.join(", ")}`),
+      ...(where === undefined ? [] : ["where: a memory backend has no such wall"]),
+    ],
+  };
+}

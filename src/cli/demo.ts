@@ -66,6 +66,7 @@ function site(name: string, key: string): SiteConfig {
     logs: { backend: "memory", sources: Object.fromEntries(indices) },
     kubernetes: { backend: "memory", match: { cluster: "demo" } },
     frontend: { keys: [key], backend: "memory", index: `${name}-frontend`, profile: "auto" },
+    traces: { backend: "memory", index: `${name}-traces`, profile: "auto" },
   };
 }
 

@@ -18,7 +18,7 @@ const tokens = [
   // A cast (`::int`) and a key's own colon (`user:name`) are no places.
   /(?<plain>::)/u,
   /(?<place>%s|%\(\w+\)s|[$@]\w+|(?<![\w"'\])]):[A-Za-z_]\w*)/u,
-  /(?<value>\p{N}[\p{L}\p{N}_]*(?:\.\p{N}+)?(?:(?<=[eE])[+-]\p{N}+)?)/u,
+  /(?<value>\p{N}[\p{L}\p{N}_]*(?:\.\p{N}[\p{L}\p{N}_]*)?(?:(?<=[eE])[+-]\p{N}+)?)/u,
   /(?<word>[\p{L}_][\p{L}\p{N}_$]*)/u,
   /(?<mark>[\s\S])/u,
 ];
@@ -26,25 +26,27 @@ const scanner = new RegExp(tokens.map(({ source }) => source).join("|"), "gu");
 
 /** The statement with its values masked; the same for every statement that asks the same. */
 export function normaliseStatement(statement: string): string {
-  let masked = "";
+  const pieces: string[] = [];
   let depth = 0;
   for (const match of statement.matchAll(scanner)) {
     const { comment, space, text, quoted, place, value } = match.groups ?? {};
     const [token] = match;
     if (comment !== undefined || space !== undefined) {
-      if (!masked.endsWith(" ")) masked += " ";
+      if (pieces.at(-1) !== " ") pieces.push(" ");
     } else if (text !== undefined || place !== undefined || value !== undefined) {
-      masked += "?";
+      pieces.push("?");
     } else if (quoted !== undefined) {
-      const isKey = /^\s*:/.test(statement.slice(match.index + token.length, match.index + token.length + 8));
-      masked += depth > 0 && !isKey && token.startsWith('"') ? "?" : token;
+      const end = match.index + token.length;
+      const isKey = /^\s*:/.test(statement.slice(end, end + 8));
+      pieces.push(depth > 0 && !isKey && token.startsWith('"') ? "?" : token);
     } else {
       if (token === "{" || token === "[") depth += 1;
       else if (token === "}" || token === "]") depth = Math.max(0, depth - 1);
-      masked += token.toLowerCase();
+      pieces.push(token.toLowerCase());
     }
   }
-  return masked
+  return pieces
+    .join("")
     .replace(/([=<>(,[:]\s?)[+-]\s?\?/g, "$1?")
     .replace(/([([])\s?\?(?:\s?,\s?\?)*\s?([)\]])/g, "$1?$2")
     .replace(/\(\?\)(?:\s?,\s?\(\?\))+/g, "(?)")

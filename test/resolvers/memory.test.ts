@@ -3,10 +3,13 @@ import { describe, expect, test } from "vitest";
 import { generate, indices } from "#resolvers/memory/generate.ts";
 import { createMemoryLogs, type Entry } from "#resolvers/memory/logs.ts";
 import { memory } from "#resolvers/memory/memory.ts";
+import { generateSpans, settled, traceIndices } from "#resolvers/memory/traces.ts";
 import { parse } from "#src/logql/parse.ts";
 import { severities } from "#src/model.ts";
+import { spanSourceOf } from "#src/sites.ts";
 import type { IO, LogQuery, LogSource } from "#src/store.ts";
-import { floorToMilli, fromMillis, type Instant } from "#src/time.ts";
+import { allTime, floorToMilli, fromMillis, type Instant } from "#src/time.ts";
+import { createBudget } from "#src/tracing/budget.ts";
 
 const base = Date.UTC(2026, 0, 15, 10);
 const hour = { from: fromMillis(base), to: fromMillis(base + 3_600_000) };
@@ -139,5 +142,82 @@ test("the backend makes new lines while it runs, and forgets old ones", async ()
   expect((await inspect(source))?.problems).toEqual([]);
   expect((await inspect({ ...source, index: "x", where: "a=b" }))?.problems).toHaveLength(2);
   expect(await backend.probe(signal)).toEqual({ product: "memory", version: "generated" });
+  await backend.close();
+});
+
+describe("generated traces", () => {
+  const spans = traceIndices.flatMap((index) =>
+    generateSpans(1, index, hour).map((span) => ({ ...span, index })),
+  );
+  const byId = new Map(spans.map((span) => [`${span.trace_id} ${span.span_id}`, span]));
+
+  test("are the same for the same seed, and do not depend on how the time is cut", () => {
+    const law = fc.property(fc.array(fc.integer({ min: 0, max: 600_000 }), { maxLength: 4 }), (cuts) => {
+      const bounds = [0, ...cuts.toSorted((a, b) => a - b), 600_000].map((millis) =>
+        fromMillis(base + millis),
+      );
+      const make = (from: Instant, to: Instant) => generateSpans(1, "demo-blog-traces", { from, to });
+      const parts = bounds.flatMap((to, n) => (n === 0 ? [] : make(bounds[n - 1] ?? to, to)));
+      expect(parts).toEqual(make(fromMillis(base), fromMillis(base + 600_000)));
+    });
+    fc.assert(law, { numRuns: 10 });
+  });
+
+  test("hang together: every parent and link is there, nothing ends in the future, ids are one's own", () => {
+    expect(byId.size).toBe(spans.length);
+    for (const { trace_id, parent_span_id, links, start, end } of spans) {
+      expect(end >= start && end <= hour.to).toBe(true);
+      if (parent_span_id !== undefined) expect(byId.has(`${trace_id} ${parent_span_id}`)).toBe(true);
+      for (const link of links) expect(byId.has(`${link.trace_id} ${link.span_id}`)).toBe(true);
+    }
+  });
+
+  test("have errors, queues, several services and revisions, and requests from site to site", () => {
+    const kinds = new Set(spans.map(({ span_kind }) => span_kind));
+    expect(kinds).toEqual(new Set(["server", "internal", "client", "producer", "consumer"]));
+    const shop = spans.filter(({ index }) => index === "demo-shop-traces");
+    expect(new Set(shop.map(({ service_name }) => service_name)).size).toBeGreaterThan(2);
+    expect(new Set(shop.map(({ revision }) => revision)).size).toBeGreaterThan(1);
+    expect(shop.some(({ events }) => events.some(({ name }) => name === "exception"))).toBe(true);
+    expect(shop.some(({ links }) => links.length > 0)).toBe(true);
+    const blog = new Set(
+      spans.filter(({ index }) => index === "demo-blog-traces").map(({ trace_id }) => trace_id),
+    );
+    expect(shop.some(({ trace_id }) => blog.has(trace_id))).toBe(true);
+  });
+
+  test("are those that log lines name, and every request from outside leaves a line", () => {
+    const later = { from: hour.from, to: fromMillis(base + 3_600_000 - settled) };
+    const lines = generate(1, "demo-shop-app", later).map(({ json }) => JSON.parse(json));
+    const named = new Set(lines.flatMap(({ trace_id }) => trace_id ?? []));
+    const roots = generateSpans(1, "demo-shop-traces", { from: later.from, to: hour.to }).filter(
+      ({ parent_span_id, links, start }) =>
+        parent_span_id === undefined && links.length === 0 && start >= later.from,
+    );
+    expect(roots.length).toBeGreaterThan(300);
+    expect(roots.filter(({ trace_id }) => !named.has(trace_id))).toEqual([]);
+    const known = new Set(spans.map(({ trace_id }) => trace_id));
+    expect([...named].filter((id) => !known.has(id))).toEqual([]);
+  });
+});
+
+test("the backend serves traces that are made up to now, and reports on their index", async () => {
+  let now = fromMillis(base);
+  const io: IO = { now: () => now, log: () => {}, requested: () => {}, cache: () => {}, readText: () => "" };
+  const backend = memory.create("demo", memory.parseConfig({}), io);
+  const source = spanSourceOf("shop", { index: "demo-shop-traces", profile: "auto" });
+  const signal = new AbortController().signal;
+  const actions = async () => {
+    const query = { sources: [source], range: allTime, namespaces: [], budget: createBudget(1e6) } as const;
+    const rows = await backend.stores.traces?.actions(query, signal);
+    return rows?.reduce((sum, { count }) => sum + count, 0) ?? 0;
+  };
+  const before = await actions();
+  now = fromMillis(base + 600_000);
+  expect(await actions()).toBeGreaterThan(before);
+  const inspect = (index: string, where?: string) =>
+    backend.inspections.traces?.({ ...source, index, where }, signal);
+  expect(await inspect("demo-shop-traces")).toMatchObject({ indices: 1, problems: [] });
+  expect((await inspect("demo-shop-traces,nothing", "a=b"))?.problems).toHaveLength(2);
   await backend.close();
 });

@@ -1,0 +1,502 @@
+// The definitions against figures worked out by hand.
+import { describe, expect, test } from "vitest";
+import type { Span, TraceSummary } from "#src/model.ts";
+import type { ListingQuery } from "#src/store.ts";
+import { analyticsOver } from "#src/tracing/analytics.ts";
+import { arrange } from "#src/tracing/arrange.ts";
+import { errorDigest, eventDigest, hashStatement } from "#src/tracing/digest.ts";
+import { createFigures } from "#src/tracing/figures.ts";
+import { createFamily } from "#src/tracing/request.ts";
+import { readNames } from "#src/tracing/source.ts";
+import { readerOver } from "../conformance/traces.ts";
+import { at, budget, exception, range, signal, source, span } from "./build.ts";
+
+const shop = source("shop");
+const stock = source("stock");
+
+async function list(spans: readonly Span[], over: Partial<ListingQuery> = {}): Promise<TraceSummary[]> {
+  const query: ListingQuery = {
+    sources: [shop, stock],
+    candidates: "requests",
+    range,
+    filter: { query: { kind: "all" } },
+    by: "time",
+    order: "asc",
+    wanted: 100,
+    tieLimit: 100,
+    budget: budget(),
+    ...over,
+  };
+  const rows: TraceSummary[] = [];
+  for await (const batch of analyticsOver(readerOver(spans)).summaries(query, signal)) rows.push(...batch);
+  return rows;
+}
+
+describe("requests", () => {
+  const server = span({ span_kind: "server", span_name: "GET /" });
+
+  test.each([
+    ["a root", {}, true],
+    ["a server", { parent_span_id: "p", span_kind: "server" }, true],
+    ["a consumer", { parent_span_id: "p", span_kind: "consumer" }, true],
+    ["an orphan of another kind", { parent_span_id: "p", span_kind: "internal" }, false],
+    ["a report", { report: true }, false],
+  ] as const)("%s", async (_, over, isOne) => {
+    expect(await list([span(over)])).toHaveLength(isOne ? 1 : 0);
+  });
+
+  test("names: the attributes, else the kind and the span's name, and never nothing", async () => {
+    const named = async (over: Partial<Span>) => {
+      const [row] = await list([{ ...server, ...over }]);
+      return `${row?.namespace} ${row?.action_name}`;
+    };
+    expect(await named({ namespace: "admin", action: "Cart#show" })).toBe("admin Cart#show");
+    expect(await named({})).toBe("web GET /");
+    expect(await named({ span_kind: "consumer" })).toBe("background GET /");
+    expect(await named({ span_kind: "client" })).toBe("background GET /");
+    expect(await named({ span_name: "" })).toBe("web unknown");
+  });
+
+  test("the configured attributes and prefixes are read as texts", () => {
+    const attributes = {
+      "appsignal.tag.region": "eu",
+      "appsignal.tag.": "x",
+      t_region: "us",
+      t_n: 5,
+      ns: "",
+      act: 7,
+    };
+    const own = {
+      ...shop,
+      tagPrefixes: ["appsignal.tag.", "t_"],
+      namespaceAttribute: "ns",
+      actionAttribute: "act",
+    };
+    expect(readNames(attributes, own)).toEqual({
+      namespace: undefined,
+      action: undefined,
+      tags: { region: "eu", n: 5 },
+    });
+  });
+
+  test("a span belongs to the nearest entry above it in its own site", () => {
+    const child = span({ span_id: "s2", parent_span_id: "s1" });
+    const grandchild = span({ span_id: "s3", parent_span_id: "s2" });
+    const elsewhere = { ...grandchild, site_id: "stock" };
+    const lost = span({ span_id: "s9", parent_span_id: "s8" });
+    const family = createFamily([server, child, grandchild, elsewhere, lost]);
+    expect([server, child, grandchild].map(family.entryOf)).toEqual([server, server, server]);
+    expect([elsewhere, lost].map(family.entryOf)).toEqual([undefined, undefined]);
+  });
+
+  test("parents that go round in a circle lead nowhere", () => {
+    const a = span({ span_id: "a", parent_span_id: "b" });
+    const b = span({ span_id: "b", parent_span_id: "a" });
+    const self = span({ span_id: "c", parent_span_id: "c" });
+    expect([a, b, self].map(createFamily([a, b, self]).entryOf)).toEqual([undefined, undefined, undefined]);
+  });
+
+  test("both sides of a call under one id: what is below belongs to the side that was called", () => {
+    const client = span({ span_id: "x", parent_span_id: "s1", span_kind: "client" });
+    const called = span({ span_id: "x", parent_span_id: "s1", span_kind: "server", from: 1 });
+    const below = span({ span_id: "y", parent_span_id: "x" });
+    expect(createFamily([server, client, called, below]).entryOf(below)).toBe(called);
+  });
+});
+
+describe("listings", () => {
+  const root = span({ span_id: "root", from: 0, to: 100, action: "Root", span_kind: "server" });
+  const early = span({
+    span_id: "b",
+    parent_span_id: "root",
+    from: 10,
+    to: 20,
+    action: "Early",
+    span_kind: "server",
+  });
+  const twin = span({
+    span_id: "a",
+    parent_span_id: "root",
+    from: 10,
+    to: 30,
+    action: "Twin",
+    span_kind: "server",
+  });
+  const ids = (rows: readonly TraceSummary[]): string[] => rows.map(({ span_id }) => span_id);
+
+  test("one row per site and trace: the root, else the earliest start, then the least id", async () => {
+    expect(ids(await list([early, root, twin]))).toEqual(["root"]);
+    expect(ids(await list([early, twin]))).toEqual(["a"]);
+    expect(ids(await list([root, { ...early, site_id: "stock" }]))).toEqual(["b", "root"]);
+    expect(ids(await list([root, { ...root, trace_id: "t2" }]))).toEqual(["root", "root"]);
+  });
+
+  test("filters come before the row is chosen, and the position after it", async () => {
+    const filter = { action: "Early", query: { kind: "all" } } as const;
+    expect(ids(await list([early, root, twin], { filter }))).toEqual(["b"]);
+    expect(ids(await list([early, root, twin], { range: { from: at(0), to: at(99) } }))).toEqual(["a"]);
+    expect(ids(await list([early, root, twin], { order: "desc", beyond: at(50) }))).toEqual([]);
+  });
+
+  test("a request is in the range by its end, to the nanosecond", async () => {
+    expect(ids(await list([root], { range: { from: at(100), to: at(100) } }))).toEqual(["root"]);
+    expect(ids(await list([root], { range: { from: at(0), to: at(99.999999) } }))).toEqual([]);
+    expect(ids(await list([root], { range: { from: at(100.000001), to: at(200) } }))).toEqual([]);
+  });
+
+  test("a row tells of its entry: asynchronous children that end later do not count", async () => {
+    const late = span({ span_id: "late", parent_span_id: "root", to: 900 });
+    const [row] = await list([{ ...root, tags: { region: "eu" }, revision: "r1" }, late]);
+    expect(row).toEqual({
+      ...{ site_id: "shop", trace_id: "t1", span_id: "root", namespace: "web", action_name: "Root" },
+      ...{ revision: "r1", time: at(100), duration: 100_000_000n, tags: { region: "eu" }, has_npo: false },
+    });
+  });
+
+  test("N+1: five equal queries below one parent, counted whole, and of this request alone", async () => {
+    const query = (n: number, over: Partial<Span> = {}): Span =>
+      span({
+        ...{ span_id: `q${n}`, parent_span_id: "m", span_kind: "client" },
+        ...{ statement: `SELECT ${n} FROM t`, to: 2_000 + n },
+        ...over,
+      });
+    const middle = span({ span_id: "m", parent_span_id: "root" });
+    const queries = (count: number, over: Partial<Span> = {}) =>
+      Array.from({ length: count }, (_, n) => query(n, over));
+    const detects = async (...spans: readonly Span[]): Promise<boolean | undefined> =>
+      (await list([root, middle, ...spans]))[0]?.has_npo;
+    expect(await detects(...queries(5))).toBe(true);
+    expect(await detects(...queries(4))).toBe(false);
+    expect(await detects(query(0, { count: 5 }))).toBe(true);
+    expect(await detects(...queries(3), query(7, { count: 2 }))).toBe(true);
+    expect(await detects(...queries(4), query(5, { statement: "SELECT 1 FROM other" }))).toBe(false);
+    expect(await detects(...queries(4), query(5, { parent_span_id: "root" }))).toBe(false);
+    expect(await detects(...queries(5, { span_kind: "internal" }))).toBe(false);
+    expect(await detects(...queries(5, { statement: undefined }))).toBe(false);
+    expect(await detects(...queries(5, { parent_span_id: "lost" }))).toBe(false);
+    // Below a request of its own, the root has none.
+    expect(await detects({ ...early, site_id: "shop" }, ...queries(5, { parent_span_id: "b" }))).toBe(false);
+  });
+
+  describe("of errors", () => {
+    const inner = span({
+      ...{ span_id: "i", parent_span_id: "root", from: 5, to: 50, span_name: "charge" },
+      events: [exception(20, "Timeout"), exception(6, "KeyError")],
+    });
+    const other = span({ span_id: "j", parent_span_id: "root", events: [exception(10, "Timeout", "d1")] });
+
+    test("the first exception's span, with the entry above it, in the range by the entry's end", async () => {
+      const errors = { candidates: "errors" } as const;
+      const [row] = await list([root, inner, other], errors);
+      expect(row).toMatchObject({ span_id: "j", action_name: "Root", time: at(100), duration: 100_000_000n });
+      expect(await list([root, inner, other], { ...errors, range: { from: at(0), to: at(60) } })).toEqual([]);
+      const after = { ...errors, range: { from: at(90), to: at(110) } };
+      expect(ids(await list([root, inner, other], after))).toEqual(["j"]);
+      expect(await list([root, { ...inner, status_code: "ERROR", events: [] }], errors)).toEqual([]);
+    });
+
+    test("that the filters accept: by digest the other span's", async () => {
+      const digest = errorDigest("KeyError", { namespace: "web", action: "Root" });
+      const only = async (digests: readonly [string, ...string[]]) =>
+        ids(
+          await list([root, inner, other], {
+            candidates: "errors",
+            filter: { digests, query: { kind: "all" } },
+          }),
+        );
+      expect(await only([digest])).toEqual(["i"]);
+      expect(await only(["d1"])).toEqual(["j"]);
+      expect(await only(["d2"])).toEqual([]);
+      const requests = await list([root, inner, other], {
+        filter: { digests: ["d1"], query: { kind: "all" } },
+      });
+      expect(ids(requests)).toEqual(["root"]);
+    });
+
+    test("without an entry above: its own span's name, kind, end and length", async () => {
+      const lost = { ...inner, parent_span_id: "gone", span_kind: "client" } as const;
+      const [row] = await list([lost], { candidates: "errors" });
+      expect(row).toMatchObject({
+        span_id: "i",
+        namespace: "background",
+        action_name: "charge",
+        time: at(50),
+      });
+    });
+
+    test("reports are errors and no requests", async () => {
+      const report = span({
+        report: true,
+        namespace: "frontend",
+        events: [exception(0, "TypeError")],
+        to: 0,
+      });
+      expect(await list([report])).toEqual([]);
+      expect(await list([report], { candidates: "errors" })).toMatchObject([{ namespace: "frontend" }]);
+      const located = await analyticsOver(readerOver([report])).locate(
+        { sources: [shop], traceId: "t1", budget: budget() },
+        signal,
+      );
+      expect(located).toMatchObject({ performance: [], errors: [{ exception_name: "TypeError" }] });
+    });
+  });
+});
+
+test("figures: nearest rank, means over what compressed spans stand for", () => {
+  const figures = createFigures();
+  for (let n = 1; n <= 60; n += 1) figures.add(span({ span_id: `s${n}`, to: n }));
+  expect([figures.percentile(90), figures.percentile(95), figures.mean()]).toEqual([54, 57, 30.5]);
+  const weighted = createFigures();
+  weighted.add(span({ to: 90, count: 9 }));
+  weighted.add(span({ to: 100, status_code: "ERROR" }));
+  expect([weighted.count(), weighted.errorCount(), weighted.mean()]).toEqual([10, 1, 19]);
+  expect([weighted.percentile(90), weighted.percentile(95)]).toEqual([10, 100]);
+  expect(createFigures().percentile(95)).toBe(0);
+});
+
+test("actions: by namespace and action whatever the service, with errors and N+1", async () => {
+  const request = (id: string, over: Partial<Span> = {}): Span =>
+    span({ span_id: id, trace_id: id, span_kind: "server", action: "A", to: 100, ...over });
+  const queries = Array.from({ length: 5 }, (_, n) =>
+    span({ span_id: `q${n}`, trace_id: "a", parent_span_id: "a", span_kind: "client", statement: "q" }),
+  );
+  const spans = [
+    request("a"),
+    request("b", { service_name: "api", status_code: "ERROR", end: at(300), revision: "r2" }),
+    request("c", { action: "B", namespace: "admin" }),
+    request("d", { end: at(5_000) }),
+    request("e", { report: true }),
+    ...queries,
+  ];
+  const { actions } = analyticsOver(readerOver(spans));
+  const ask = (over: object) =>
+    actions({ sources: [shop], range, namespaces: [], budget: budget(), ...over }, signal);
+  const a = { namespace: "web", action: "A", count: 2, error_count: 1, mean: 200, has_npo: true };
+  const b = { namespace: "admin", action: "B", count: 1, error_count: 0, mean: 100, has_npo: false };
+  expect(await ask({})).toEqual([a, b]);
+  expect(await ask({ namespaces: ["admin", "none"] })).toEqual([b]);
+  expect(await ask({ action: "B" })).toEqual([b]);
+  expect(await ask({ revision: "r2" })).toEqual([{ ...a, count: 1, mean: 300, has_npo: false }]);
+});
+
+describe("edges", () => {
+  const root = span({ span_id: "root", span_kind: "server", action: "Pay", to: 200 });
+  const middle = span({ span_id: "m", parent_span_id: "root" });
+  const call = span({
+    span_id: "c",
+    parent_span_id: "m",
+    span_kind: "client",
+    peer: "stock.internal",
+    to: 40,
+  });
+  const taken = span({
+    ...{ site_id: "stock", span_id: "k", parent_span_id: "c", span_kind: "server", to: 30 },
+    ...{ service_name: "stock", action: "Reserve" },
+  });
+  const query = span({
+    ...{ span_id: "q", parent_span_id: "m", span_kind: "client", peer: "postgresql" },
+    ...{ to: 60, count: 3, status_code: "ERROR" },
+  });
+  const nameless = span({ span_id: "n", parent_span_id: "m", span_kind: "client" });
+  const send = span({ span_id: "p", parent_span_id: "root", span_kind: "producer", peer: "mails", to: 10 });
+  const job = span({
+    ...{
+      span_id: "w",
+      trace_id: "t2",
+      span_kind: "consumer",
+      service_name: "worker",
+      action: "Mail",
+      to: 900,
+    },
+    links: [{ trace_id: "t1", span_id: "p", trace_state: "", attributes: {} }],
+  });
+  const { siteEdges, actionEdges } = analyticsOver(
+    readerOver([root, middle, call, taken, query, nameless, send, job]),
+  );
+  const asked = { sources: [shop], partners: [stock], range, budget: budget() } as const;
+  const figures = (count: number, error_count: number, mean: number) => {
+    return { count, error_count, mean, p_90: mean, p_95: mean };
+  };
+
+  test("of a site: callers' figures, peers without spans by name, what links join", async () => {
+    expect(await siteEdges(asked, signal)).toEqual({
+      upstream: [],
+      downstream: [
+        { service: "stock", ...figures(1, 0, 40) },
+        { service: "postgresql", ...figures(3, 3, 20) },
+      ],
+      internal: [{ service: "worker", ...figures(1, 0, 10) }],
+    });
+    expect(await siteEdges({ ...asked, sources: [stock], partners: [shop] }, signal)).toEqual({
+      upstream: [{ service: "web", ...figures(1, 0, 40) }],
+      downstream: [],
+      internal: [],
+    });
+  });
+
+  test("a partner that may not be seen is known by the caller's attributes, and calls nobody", async () => {
+    const { downstream } = await siteEdges({ ...asked, partners: [] }, signal);
+    expect(downstream).toContainEqual({ service: "stock.internal", ...figures(1, 0, 40) });
+    const { upstream } = await siteEdges({ ...asked, sources: [stock], partners: [] }, signal);
+    expect(upstream).toEqual([]);
+  });
+
+  test("are in the range by the caller's end", async () => {
+    const { downstream } = await siteEdges({ ...asked, range: { from: at(50), to: at(60) } }, signal);
+    expect(downstream.map(({ service }) => service)).toEqual(["postgresql"]);
+  });
+
+  test("of an action: both ends' kinds, and nothing at an end without spans", async () => {
+    const pay = { service: "web", namespace: "web", action: "Pay" };
+    const { upstream, downstream } = await actionEdges({ ...asked, ...pay }, signal);
+    expect(upstream).toEqual([]);
+    const rows = [
+      ["stock", "web", "Reserve", "client", "server", "SYNC", figures(1, 0, 40)],
+      ["worker", "background", "Mail", "producer", "consumer", "ASYNC", figures(1, 0, 10)],
+      ["postgresql", undefined, undefined, "client", undefined, "SYNC", figures(3, 3, 20)],
+    ] as const;
+    expect(new Set(downstream)).toEqual(
+      new Set(
+        rows.map(([service, namespace, action, span_kind, peer_span_kind, edge_type, rest]) => ({
+          ...{ service, namespace, action, span_kind, peer_span_kind, edge_type, ...rest },
+        })),
+      ),
+    );
+    const reserve = { service: "stock", namespace: "web", action: "Reserve" };
+    const taken = await actionEdges({ ...asked, sources: [stock], partners: [shop], ...reserve }, signal);
+    expect(taken.upstream).toMatchObject([{ ...pay, span_kind: "client", edge_type: "SYNC", count: 1 }]);
+    const mail = { service: "worker", namespace: "background", action: "Mail" };
+    const { upstream: senders } = await actionEdges({ ...asked, ...mail }, signal);
+    expect(senders).toMatchObject([{ ...pay, span_kind: "producer", edge_type: "ASYNC" }]);
+  });
+});
+
+describe("slow events", () => {
+  const root = span({ span_id: "root", span_kind: "server", action: "Pay", to: 500 });
+  const query = (id: string, over: Partial<Span> & { from?: number; to?: number } = {}): Span =>
+    span({
+      ...{ span_id: id, parent_span_id: "root", span_kind: "client", span_name: "query" },
+      ...{ statement: `SELECT '${id}'`, span_attributes: { "db.system": "mysql", host: id }, ...over },
+    });
+  const render = span({ span_id: "r", parent_span_id: "root", span_name: "render", to: 40 });
+  const spans = [
+    root,
+    query("a", { to: 10 }),
+    query("b", { to: 30, count: 2 }),
+    render,
+    query("late", { to: 2_000 }),
+  ];
+  const { slowEvents, slowEventActions } = analyticsOver(readerOver(spans));
+  const ask = (over: object) => {
+    const query = { sources: [shop], range, wanted: [], excluded: [], limit: 10, budget: budget() } as const;
+    return slowEvents({ ...query, ...over }, signal);
+  };
+  const queries = {
+    service: "web",
+    kind: "client",
+    name: "query",
+    statement: "select ?",
+    count: 3,
+    impact: 50,
+  };
+
+  test("share the time of all children of the range, filtered or not", async () => {
+    expect(await ask({})).toMatchObject([
+      { ...queries, mean: 40 / 3, attributes: {} },
+      {
+        service: "web",
+        kind: "internal",
+        name: "render",
+        statement: undefined,
+        count: 1,
+        mean: 40,
+        impact: 50,
+      },
+    ]);
+    expect(await ask({ kind: "client" })).toMatchObject([queries]);
+    expect(await ask({ limit: 1 })).toMatchObject([queries]);
+    expect(await ask({ excluded: ["db.system"] })).toMatchObject([{ name: "render", impact: 50 }]);
+    expect(await ask({ wanted: ["host"], excluded: ["none"] })).toMatchObject([
+      { ...queries, attributes: { host: "b" } },
+    ]);
+  });
+
+  test("and the actions that they are part of, with the longest of them", async () => {
+    const digest = eventDigest({
+      service: "web",
+      kind: "client",
+      name: "query",
+      statement: hashStatement("select ?"),
+    });
+    const asked = { sources: [shop], range, digest, budget: budget() } as const;
+    expect(await slowEventActions(asked, signal)).toEqual([
+      { namespace: "web", action_name: "Pay", count: 3, trace_id: "t1", start_time: at(0) },
+    ]);
+    expect(await slowEventActions({ ...asked, digest: "nothing" }, signal)).toEqual([]);
+    const lost = analyticsOver(readerOver(spans.filter((span) => span !== root)));
+    expect(await lost.slowEventActions(asked, signal)).toMatchObject([
+      { namespace: "", action_name: "", count: 3 },
+    ]);
+  });
+});
+
+test("a revision's requests, first and last by their ends", async () => {
+  const request = (id: string, to: number, over: Partial<Span> = {}): Span =>
+    span({ span_id: id, trace_id: id, span_kind: "server", to, revision: "r1", ...over });
+  const spans = [
+    request("a", 100),
+    request("b", 20, { status_code: "ERROR", namespace: "admin" }),
+    request("c", 30, { revision: "r2" }),
+    request("d", 40, { report: true }),
+    request("e", 2_000),
+  ];
+  const { revisionStats } = analyticsOver(readerOver(spans));
+  const query = { sources: [shop], range, revision: "r1", budget: budget() } as const;
+  expect(await revisionStats(query, signal)).toEqual({
+    ...{ first_seen: at(20), last_seen: at(100), count: 2, error_count: 1 },
+    ...{ mean: 60, p_90: 100, p_95: 100, namespaces: ["admin", "web"] },
+  });
+  expect(await revisionStats({ ...query, revision: "r3" }, signal)).toBeUndefined();
+});
+
+describe("a trace arranged", () => {
+  const root = span({ span_id: "z", span_kind: "server", action: "Pay", from: 5 });
+  const early = span({ span_id: "y", parent_span_id: "gone", from: 0 });
+  const failed = span({ span_id: "b", parent_span_id: "z", from: 6, events: [exception(6, "Oops")] });
+  const twin = span({ span_id: "a", parent_span_id: "z", from: 6, service_name: "cache" });
+
+  test("the root first, then by start and id; or the named span first", () => {
+    const ids = (named?: Span) => arrange([failed, early, twin, root], named).map(({ span }) => span.span_id);
+    expect(ids()).toEqual(["z", "y", "a", "b"]);
+    expect(ids(failed)).toEqual(["b", "y", "z", "a"]);
+    expect(arrange([early, failed]).map(({ span }) => span.span_id)).toEqual(["y", "b"]);
+  });
+
+  test("names of the entry above, none below a lost parent; where a subtrace begins", () => {
+    const rows = arrange([failed, early, twin, root]).map(({ span, names, subtraceRoot }) => [
+      span.span_id,
+      names?.action,
+      subtraceRoot,
+    ]);
+    expect(rows).toEqual([
+      ["z", "Pay", true],
+      ["y", undefined, true],
+      ["a", "Pay", true],
+      ["b", "Pay", false],
+    ]);
+  });
+
+  test("every exception has its digest, and keeps one of its own", () => {
+    const events = [
+      exception(6, "Oops"),
+      { name: "note", time: at(7), attributes: {} },
+      exception(8, "Ouch", "own"),
+    ];
+    const [, arranged] = arrange([root, { ...failed, events }]);
+    expect(arranged?.span.events.map(({ attributes }) => attributes["appsignal.incident_digest"])).toEqual([
+      errorDigest("Oops", { namespace: "web", action: "Pay" }),
+      undefined,
+      "own",
+    ]);
+  });
+});

@@ -1,0 +1,61 @@
+// Spans for tests by hand: a trace is a list of lines, times are milliseconds.
+import type { Span } from "#src/model.ts";
+import type { Budget, SpanSource } from "#src/store.ts";
+import { fromMillis, type Instant } from "#src/time.ts";
+import { createBudget } from "#src/tracing/budget.ts";
+
+export const base = Date.UTC(2026, 0, 15, 10);
+export const at = (millis: number): Instant =>
+  (fromMillis(base) + BigInt(Math.round(millis * 1e6))) as Instant;
+export const range = { from: at(0), to: at(1_000) };
+
+export function source(site: string): SpanSource {
+  return {
+    site,
+    index: site,
+    profile: "auto",
+    tagPrefixes: ["appsignal.tag."],
+    namespaceAttribute: "appsignal.namespace",
+    actionAttribute: "appsignal.action_name",
+  };
+}
+
+/** `from` and `to` in milliseconds after `base`; an entry as the contract says, if not told. */
+export function span(over: Partial<Omit<Span, "start" | "end">> & { from?: number; to?: number } = {}): Span {
+  const { from = 0, to = 10, ...rest } = over;
+  const kind = over.span_kind ?? "internal";
+  return {
+    site_id: "shop",
+    trace_id: "t1",
+    span_id: "s1",
+    start: at(from),
+    end: at(to),
+    service_name: "web",
+    span_name: "work",
+    span_kind: kind,
+    status_code: "OK",
+    resource_attributes: {},
+    span_attributes: {},
+    events: [],
+    links: [],
+    entry: over.parent_span_id === undefined || kind === "server" || kind === "consumer",
+    tags: {},
+    count: 1,
+    report: false,
+    ...rest,
+  };
+}
+
+export function exception(millis: number, type: string, digest?: string): Span["events"][number] {
+  return {
+    name: "exception",
+    time: at(millis),
+    attributes: {
+      "exception.type": type,
+      ...(digest === undefined ? {} : { "appsignal.incident_digest": digest }),
+    },
+  };
+}
+
+export const budget = (): Budget => createBudget(10_000);
+export const signal = new AbortController().signal;

@@ -17,7 +17,7 @@ import type { Limits } from "./config.ts";
 import type { Unified } from "./mesh.ts";
 import type { Conductor } from "./operations/conduct.ts";
 import { describeFailure, type Failed, isClients } from "./operations/failure.ts";
-import type { Endpoint } from "./operations/operation.ts";
+import type { Endpoint, Prepared } from "./operations/operation.ts";
 import type { Session } from "./session.ts";
 
 /** A browser sends none of these to another origin without asking first, so a request with one is no forgery. */
@@ -135,14 +135,19 @@ export function createSession(options: SessionOptions): Session {
     ask: async (name, input) => {
       const endpoint = operations.find((one) => one.name === name);
       if (endpoint === undefined) throw new Error(`no operation ${name}`);
-      try {
-        return await conductor.complete(endpoint, input, principal, budget, gone);
-      } catch (error) {
-        if (!isClients(error)) failed(name, error);
-        throw failField(describeFailure(error));
-      }
+      return complete(name, () => endpoint.prepare(input));
     },
+    read: complete,
   };
+
+  async function complete(name: string, prepare: () => Prepared): Promise<unknown> {
+    try {
+      return await conductor.complete(prepare, principal, budget, gone);
+    } catch (error) {
+      if (!isClients(error)) failed(name, error);
+      throw failField(describeFailure(error));
+    }
+  }
 }
 
 const ours = Symbol("of our table");

@@ -23,7 +23,7 @@ import {
   type ValueNode,
   valueFromASTUntyped,
 } from "graphql";
-import { addLinks } from "./links.ts";
+import { addLinks, markRows } from "./links.ts";
 import {
   type Described,
   type Descriptions,
@@ -82,18 +82,8 @@ function queryField(
     type: types.output(answer, pascal(name)),
     args: types.inputFields(types.resolve(request, "inputs"), pascal(name)),
     resolve: async (_, args: Readonly<Record<string, unknown>>, { readout }) =>
-      markSite(await readout.ask(name, respell(args, properties)), args.site_id),
+      markRows(await readout.ask(name, respell(args, properties)), args),
   };
-}
-
-const siteOf = Symbol("site");
-
-/** Rows do not say of which site they are where a request names one; links have to know. */
-function markSite(answer: unknown, site: unknown): unknown {
-  if (Array.isArray(answer) && typeof site === "string") {
-    for (const row of answer) if (typeof row === "object" && row !== null) row[siteOf] = site;
-  }
-  return answer;
 }
 
 interface Types {

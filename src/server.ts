@@ -162,7 +162,7 @@ export function createServer(options: ServerOptions): Server {
     let streaming = false;
     try {
       const raw = endpoint.method === "GET" ? parameters : await work.wait(readJson(exchange));
-      const result = conductor.start(endpoint, raw, principal, work);
+      const result = conductor.start(endpoint.prepare(raw), principal, work);
       const complete = (body: string): Answer => {
         finish(200, false);
         return { status: 200, headers: jsonType, body };

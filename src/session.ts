@@ -1,5 +1,6 @@
 // What one GraphQL request is answered through. The schema is stateless and is loaded by Mesh on its own; whatever it
 // needs comes with the request, under `readout` in its context.
+import type { Prepared } from "./operations/operation.ts";
 import type { Site } from "./sites.ts";
 
 export interface Session {
@@ -12,6 +13,8 @@ export interface Session {
    * @throws {GraphQLError} with what REST would have said, in its `extensions`
    */
   readonly ask: (operation: string, input: unknown) => Promise<unknown>;
+  /** What a link has prepared, run as an operation is. Errors as `ask`. */
+  readonly read: (link: string, prepare: () => Prepared) => Promise<unknown>;
 }
 
 export interface Context {

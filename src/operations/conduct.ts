@@ -5,7 +5,7 @@ import type { Limits } from "../config.ts";
 import { BackendError, NotFound, Refused } from "../errors.ts";
 import type { Sites } from "../sites.ts";
 import type { Instant } from "../time.ts";
-import type { Endpoint, Rows } from "./operation.ts";
+import type { Prepared, Rows } from "./operation.ts";
 import { abandon, startWork, type Work } from "./work.ts";
 
 export interface Conductor {
@@ -18,18 +18,16 @@ export interface Conductor {
   readonly admit: (gone: AbortSignal) => Work;
   /**
    * One JSON value, or rows in batches.
-   * @throws {Unprocessable} the request @throws {NotFound} a site that does not exist or may not be seen
+   * @throws {NotFound} a site that does not exist or may not be seen
    */
   readonly start: (
-    endpoint: Endpoint,
-    raw: unknown,
+    prepared: Prepared,
     principal: Principal,
     work: Work,
   ) => Promise<unknown> | AsyncIterable<Rows>;
   /** The same, from its admission to the whole answer, for callers that cannot stream. Errors as the two above. */
   readonly complete: (
-    endpoint: Endpoint,
-    raw: unknown,
+    prepare: () => Prepared,
     principal: Principal,
     budget: RowBudget,
     gone: AbortSignal,
@@ -73,17 +71,16 @@ export function createConductor({ sites, limits, now }: ConductorOptions): Condu
     return { ...work, end };
   };
 
-  const start: Conductor["start"] = (endpoint, raw, principal, work) => {
-    const prepared = endpoint.prepare(raw);
+  const start: Conductor["start"] = (prepared, principal, work) => {
     const seen = visible(principal);
     for (const site of prepared.sites) if (!seen.has(site)) throw new NotFound();
     return prepared.run({ user: principal.user, sites: seen, limits, now, signal: work.signal });
   };
 
-  const complete: Conductor["complete"] = async (endpoint, raw, principal, budget, gone) => {
+  const complete: Conductor["complete"] = async (prepare, principal, budget, gone) => {
     const work = admit(gone);
     try {
-      const result = start(endpoint, raw, principal, work);
+      const result = start(prepare(), principal, work);
       if (!(Symbol.asyncIterator in result)) return await work.wait(result);
       return await collect(result[Symbol.asyncIterator](), work, budget);
     } catch (error) {
@@ -119,7 +116,7 @@ async function collect(rows: AsyncIterator<Rows>, work: Work, budget: RowBudget)
 const longNumber = /[[:,]\s*-?[\d.]{16}/;
 
 /** Numbers that a double cannot hold keep their spelling: they are printed again as they came. */
-function readRows(text: string): unknown[] {
+export function readRows(text: string): unknown[] {
   const json = `[${text}]`;
   return longNumber.test(text) ? JSON.parse(json, keepNumber) : JSON.parse(json);
 }

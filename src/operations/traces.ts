@@ -193,21 +193,32 @@ export function withoutTraces() {
 }
 
 /** The spans of a trace that the requested sites hold. @throws {Refused} `result_too_large` over `limits.spans` */
-export async function readTrace(
+export function readTrace(
   ids: readonly string[],
   id: string,
   budget: Budget,
   context: Context,
 ): Promise<readonly Span[]> {
+  return readTraces(ids, [id], budget, context);
+}
+
+/** The same of several traces, which `limits.spans` bounds together; in no order. */
+export async function readTraces(
+  ids: readonly string[],
+  traceIds: readonly string[],
+  budget: Budget,
+  context: Context,
+): Promise<readonly Span[]> {
   const spans: Span[] = [];
   const { spans: limit } = context.limits;
-  const of = { by: "trace", traceIds: [id], select: "all" } as const;
+  const of = { by: "trace", traceIds, select: "all" } as const;
   await Promise.all(
     groupByStore(ids, context).map(async ({ store, sources }) => {
       for await (const batch of store.find({ sources, of, budget }, context.signal)) {
         for (const span of batch) spans.push(span);
         if (spans.length <= limit) continue;
-        const message = `The trace has more than ${limit} spans`;
+        const which = traceIds.length === 1 ? "The trace has" : "The traces have together";
+        const message = `${which} more than ${limit} spans`;
         throw new Refused("result_too_large", message, { limit });
       }
     }),
@@ -264,7 +275,7 @@ export async function listPage(
 }
 
 /** More rows than this on one millisecond or duration are no page (contract, "Listings and pages"). */
-const mostTied = 10_000;
+export const mostTied = 10_000;
 
 /** Where the rows behind the cursor begin. */
 export function pageOf({ pagination: asked }: TracesQuery): Page & {

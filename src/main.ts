@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 // The composition root: arguments, environment, signals and exit code. No other file touches `process`, so that
 // every command can be run by a test.
-import { readFileSync } from "node:fs";
+import { readFileSync, type Stats, unwatchFile, watchFile } from "node:fs";
 import { enableCompileCache } from "node:module";
 import { fileURLToPath } from "node:url";
 import { setFlagsFromString } from "node:v8";
@@ -52,8 +52,22 @@ const world: Omit<Shell, "kinds"> = {
   err: (text) => void process.stderr.write(text),
   readText: (path) => readFileSync(path, "utf8"),
   now,
+  onChange,
   signal: stop.signal,
 };
+
+/** Looks from time to time instead of watching: what is mounted from elsewhere changes by a link being turned. */
+function onChange(path: string, changed: () => void, signal: AbortSignal): void {
+  const compare = (now: Stats, before: Stats): void => {
+    if (now.mtimeMs !== before.mtimeMs || now.ino !== before.ino || now.size !== before.size) changed();
+  };
+  watchFile(path, { interval: 1_000, persistent: false }, compare);
+  process.on("SIGHUP", changed);
+  signal.addEventListener("abort", () => {
+    unwatchFile(path, compare);
+    process.off("SIGHUP", changed);
+  });
+}
 
 async function main([name, ...args]: readonly string[]): Promise<number> {
   if (name === "--help" || name === "-h" || name === "help") {

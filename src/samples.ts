@@ -47,7 +47,7 @@ export function between({ times, values }: Samples, from: Millis, to: Millis): S
 }
 
 /** The index of the first time that is not before this one; the length where none is. */
-export function firstAtOrAfter(times: Float64Array, time: Millis): number {
+export function firstAtOrAfter(times: ArrayLike<Millis>, time: Millis): number {
   let low = 0;
   let high = times.length;
   while (low < high) {
@@ -350,7 +350,7 @@ export function estimateOf(
   return lower + (bound - lower) * Math.max(0, (rank - fewer) / (count - fewer));
 }
 
-/** What a client's summary exported as this quantile: its last value in each bucket. It cannot be merged. */
+/** What a client's summary exported as this quantile: its last value in each bucket. Those of two cannot be merged. */
 export function exportedQuantile(series: Samples, buckets: Buckets): Float64Array {
   return combineSamples([series], { of: "samples", combine: "last" }, buckets);
 }

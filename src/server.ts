@@ -2,31 +2,35 @@
 // GraphQL. Yoga and GraphQL are a third of the program's memory, so they are loaded when GraphQL is first asked for;
 // until then the plug-in stands alone. On a real connection it writes to node's response itself, because only there
 // can an answer that breaks off after its first byte be made visible: the socket is destroyed, the array never closed.
-import { randomUUID } from "node:crypto";
 import { createServer as createHttpServer, type IncomingMessage, type ServerResponse } from "node:http";
-import { setImmediate as nextTurn } from "node:timers/promises";
 import type { Plugin } from "graphql-yoga";
+import { type Answer, chunksOf, jsonType, respond, toResponse, write } from "./answer.ts";
 import { type Authenticate, type Principal, readToken } from "./auth.ts";
 import type { Address, Limits } from "./config.ts";
-import { NotFound, Unprocessable } from "./errors.ts";
+import { NotFound } from "./errors.ts";
+import { type Connection, type Exchange, exchangeOf, readJson, readText } from "./exchange.ts";
 import { type Intake, keepAnswers } from "./intake.ts";
 import type { Unified } from "./mesh.ts";
-import { createConductor, overloaded } from "./operations/conduct.ts";
-import { describeFailure, isClients } from "./operations/failure.ts";
+import { type Conductor, createConductor, overloaded } from "./operations/conduct.ts";
+import { isClients } from "./operations/failure.ts";
 import type { Endpoint, Rows } from "./operations/operation.ts";
 import { createRouter, type Route } from "./operations/router.ts";
-import { abandon, ClientGone, readHead, startWork, type Work } from "./operations/work.ts";
+import { abandon, ClientGone, readHead, type Work } from "./operations/work.ts";
 import type { FindPage } from "./pages.ts";
 import type { Session } from "./session.ts";
 import type { Sites } from "./sites.ts";
 import type { Telemetry } from "./telemetry.ts";
 import type { Instant, Millis } from "./time.ts";
 
-export interface ServerOptions {
-  readonly operations: readonly Endpoint[];
+/** What another configuration replaces while the server runs. */
+export interface Served {
   readonly authenticate: Authenticate;
   readonly sites: Sites;
   readonly limits: Limits;
+}
+
+export interface ServerOptions extends Served {
+  readonly operations: readonly Endpoint[];
   readonly telemetry: Telemetry;
   readonly now: () => Instant;
   /** One line of text for each backend, for `/readyz`. */
@@ -42,34 +46,10 @@ export interface Server {
   readonly fetch: (url: string, init?: RequestInit) => Promise<Response>;
   /** Resolves when connections are taken. @throws {Error} the system's, with its `code`, such as EADDRINUSE */
   readonly listen: (address: Address) => Promise<Address>;
+  /** Serves this from the next request on. Resolves when the requests that began before are over. */
+  readonly replace: (served: Served) => Promise<void>;
   /** Takes no new connections, lets what is under way finish for `grace`, then breaks it off. */
   readonly close: (grace: Millis) => Promise<void>;
-}
-
-/** A request, wherever it came from. */
-interface Exchange {
-  readonly id: string;
-  readonly method: string;
-  /** As sent: routes are matched before anything is decoded (contract, "Everywhere"). */
-  readonly path: string;
-  readonly search: string;
-  readonly headers: Pick<Headers, "get">;
-  readonly body: AsyncIterable<Uint8Array> | undefined;
-  /** Aborted when the client leaves. */
-  readonly gone: AbortSignal;
-}
-
-interface Answer {
-  readonly status: number;
-  readonly headers: Readonly<Record<string, string>>;
-  readonly body: string | Uint8Array | Chunks;
-}
-/** A streamed body. Reading throws when the answer breaks off. Whoever is handed one must begin to read it. */
-interface Chunks {
-  readonly next: () => Promise<IteratorResult<string, void>>;
-  readonly leave: () => Promise<void>;
-  /** Aborted when there is no more point in writing, also while nothing is being read. */
-  readonly signal: AbortSignal;
 }
 
 /** What the log and the metrics tell of a request; filled in as far as it gets. */
@@ -78,22 +58,33 @@ interface Trail {
   user: string | undefined;
 }
 
-const jsonType = { "Content-Type": "application/json; charset=utf-8" };
+/** What stands around and between the batches of an answer. */
+interface Form {
+  readonly opening: string;
+  readonly separator: string;
+  readonly closing: string;
+}
+const array: Form = { opening: "[", separator: ",", closing: "]" };
+const printed: Form = { opening: "", separator: "", closing: "" };
+
 const textType = { "Content-Type": "text/plain; charset=utf-8" };
 
-/** The read API's; the front-end error intake has its own. */
-const bodyLimitBytes = 1_048_576;
-
 export function createServer(options: ServerOptions): Server {
-  const { operations, authenticate, sites, limits, telemetry, now, backends, intake } = options;
+  const { operations, telemetry, now, backends, intake } = options;
   const findRoute = createRouter(operations);
-  const conductor = createConductor({ sites, limits, now });
+  const places = { taken: 0 };
+  const beginEpoch = ({ authenticate, ...served }: Served): Epoch => ({
+    authenticate,
+    limits: served.limits,
+    conductor: createConductor({ ...served, places, now }),
+  });
+  let epoch = beginEpoch(options);
   let draining = false;
   let streams = 0;
   let findPage: FindPage | undefined;
 
   /** Never throws. */
-  async function answer(exchange: Exchange): Promise<Answer | { readonly principal: Principal }> {
+  async function answer(exchange: Exchange): Promise<Answer | Admission> {
     const started = performance.now();
     const trail: Trail = { operation: "none", user: undefined };
     const finish = (status: number, cut: boolean, error?: unknown) => {
@@ -107,7 +98,8 @@ export function createServer(options: ServerOptions): Server {
       if (page !== undefined) return page;
       if (exchange.path === "/graphql" && (exchange.method === "GET" || exchange.method === "POST")) {
         trail.operation = "graphql";
-        return { principal: authenticate(readToken(exchange.headers, exchange.search)) };
+        const principal = epoch.authenticate(readToken(exchange.headers, exchange.search));
+        return { principal, epoch };
       }
       const own =
         exchange.method === "GET" || exchange.method === "HEAD" ? await ownPage(exchange.path) : undefined;
@@ -155,6 +147,8 @@ export function createServer(options: ServerOptions): Server {
     finish: (status: number, cut: boolean, error?: unknown) => void,
   ): Promise<Answer> {
     trail.operation = endpoint.name;
+    // A request keeps to what was served when it came.
+    const { authenticate, conductor, limits } = epoch;
     const principal =
       endpoint.access === "public" ? nobody : authenticate(readToken(exchange.headers, exchange.search));
     trail.user = principal.user;
@@ -167,10 +161,11 @@ export function createServer(options: ServerOptions): Server {
         finish(200, false);
         return { status: 200, headers: jsonType, body };
       };
-      if (!(Symbol.asyncIterator in result)) return complete(JSON.stringify(await work.wait(result)));
-      const rows = result[Symbol.asyncIterator]();
+      if ("then" in result) return complete(JSON.stringify(await work.wait(result)));
+      const [form, source] = "pieces" in result ? [printed, result.pieces] : [array, result];
+      const rows = source[Symbol.asyncIterator]();
       const head = await readHead(rows, work);
-      if (head.done) return complete(`[${head.texts.join(",")}]`);
+      if (head.done) return complete(`${form.opening}${head.texts.join(form.separator)}${form.closing}`);
       if (streams >= limits.streams) {
         abandon(rows);
         throw overloaded(`${streams} streamed answers are under way`);
@@ -181,7 +176,7 @@ export function createServer(options: ServerOptions): Server {
       return {
         status: 200,
         headers: jsonType,
-        body: chunksOf(stream(head.texts, rows, work, finish), work.signal),
+        body: chunksOf(stream(form, head.texts, rows, work, finish), work.signal),
       };
     } catch (error) {
       throw work.signal.aborted ? work.signal.reason : error;
@@ -191,6 +186,7 @@ export function createServer(options: ServerOptions): Server {
   }
 
   async function* stream(
+    { opening, separator, closing }: Form,
     head: readonly string[],
     rows: AsyncIterator<Rows>,
     work: Work,
@@ -199,19 +195,19 @@ export function createServer(options: ServerOptions): Server {
     let complete = false;
     let failure: unknown;
     try {
-      let opening = "[";
+      let before = opening;
       for (const text of head) {
-        yield opening + text;
-        opening = ",";
+        yield before + text;
+        before = separator;
         work.progressed();
       }
       for (;;) {
         work.progressed();
         const next = await work.wait(rows.next());
         if (next.done === true) break;
-        yield `,${next.value.text}`;
+        yield separator + next.value.text;
       }
-      yield "]";
+      yield closing;
       complete = true;
     } catch (error) {
       failure = work.signal.aborted ? work.signal.reason : error;
@@ -226,9 +222,8 @@ export function createServer(options: ServerOptions): Server {
   }
 
   /** A GraphQL request under way, by the context that Yoga hands around with it. */
-  interface Asked {
+  interface Asked extends Admission {
     readonly exchange: Exchange;
-    readonly principal: Principal;
     readonly work: Work;
     readonly started: number;
   }
@@ -240,10 +235,10 @@ export function createServer(options: ServerOptions): Server {
       const exchange = exchangeOf(req !== undefined && res !== undefined ? { req, res } : request);
       const answered = await answer(exchange);
       if ("principal" in answered) {
-        const { principal } = answered;
-        const work = startWork(exchange.gone, limits.deadline);
-        asked.set(serverContext, { exchange, principal, work, started: performance.now() });
-        serverContext.readout = openSession?.(exchange, principal, work.signal);
+        const work = answered.epoch.conductor.join(exchange.gone);
+        const known = { ...answered, exchange, work, started: performance.now() };
+        asked.set(serverContext, known);
+        serverContext.readout = openSession?.(known);
         if (exchange.method !== "POST") return;
         try {
           const { method, headers, signal } = request;
@@ -276,20 +271,20 @@ export function createServer(options: ServerOptions): Server {
     },
   };
 
-  let openSession: ((exchange: Exchange, principal: Principal, gone: AbortSignal) => Session) | undefined;
+  let openSession: ((asked: Asked) => Session) | undefined;
 
   async function loadGateway() {
     const [{ createGateway, createSession }, unified] = await Promise.all([
       import("./gateway.ts"),
       options.graphql(),
     ]);
-    openSession = ({ id }, principal, gone) =>
+    openSession = ({ exchange: { id }, principal, epoch, work }) =>
       createSession({
-        conductor,
+        conductor: epoch.conductor,
         operations,
-        limits,
+        limits: epoch.limits,
         principal,
-        gone,
+        gone: work.signal,
         failed: (operation, err) =>
           telemetry.log({ level: "error", message: "request failed", request: id, operation, err }),
       });
@@ -364,6 +359,11 @@ export function createServer(options: ServerOptions): Server {
           resolve({ host, port: typeof bound === "object" && bound !== null ? bound.port : port });
         });
       }),
+    replace(served) {
+      const { conductor } = epoch;
+      epoch = beginEpoch(served);
+      return conductor.retire();
+    },
     close: (grace) =>
       new Promise((resolve) => {
         draining = true;
@@ -389,180 +389,20 @@ const unavailable: Answer = {
   }),
 };
 
-const nobody: Principal = { user: "", maySee: () => false };
-
-// ---- Requests -----------------------------------------------------------------------------------------------
-
-interface Connection {
-  readonly req: IncomingMessage;
-  readonly res: ServerResponse;
+/** One configuration, and the requests that began in its time. */
+interface Epoch {
+  readonly authenticate: Authenticate;
+  readonly limits: Limits;
+  readonly conductor: Conductor;
 }
+/** A GraphQL request that may be answered, and with what. */
+interface Admission {
+  readonly principal: Principal;
+  readonly epoch: Epoch;
+}
+
 interface NodeContext extends Partial<Connection> {
   readout?: Session | undefined;
 }
 
-function exchangeOf(source: Request | Connection): Exchange {
-  if (!("req" in source)) {
-    const { headers, method, body, signal } = source;
-    const url = source.url.replace(/^[a-z]+:\/\/[^/?#]*/i, "");
-    return { ...address(url, headers), method, body: body ?? undefined, gone: signal };
-  }
-  const { req, res } = source;
-  const get = (name: string) => {
-    const value = req.headers[name];
-    return typeof value === "string" ? value : null;
-  };
-  // A request is not destroyed for what was left unread of it: that would take the connection with it.
-  const body = req.iterator({ destroyOnReturn: false });
-  return { ...address(req.url ?? "/", { get }), method: req.method ?? "GET", body, gone: goneSignal(res) };
-}
-
-function address(url: string, headers: Exchange["headers"]) {
-  const [target = ""] = url.split("#", 1);
-  const query = target.indexOf("?");
-  return {
-    id: requestId(headers.get("x-request-id")),
-    path: query === -1 ? target : target.slice(0, query),
-    search: query === -1 ? "" : target.slice(query),
-    headers,
-  };
-}
-
-/** Ours and not Yoga's, which cannot be told from its own failures. */
-function goneSignal(response: ServerResponse): AbortSignal {
-  const gone = new AbortController();
-  response.once("close", () => {
-    if (!response.writableFinished) gone.abort(new ClientGone());
-  });
-  return gone.signal;
-}
-
-/** The client's own where it can stand in a log as it is. */
-function requestId(sent: string | null): string {
-  return sent !== null && /^[\w.:-]{1,128}$/.test(sent) ? sent : randomUUID();
-}
-
-/** @throws {Unprocessable} `invalid_request` past the limit, `invalid_json` for what is no UTF-8 */
-async function readText({ body }: Exchange): Promise<string> {
-  const chunks: Uint8Array[] = [];
-  let bytes = 0;
-  for await (const chunk of body ?? []) {
-    bytes += chunk.byteLength;
-    if (bytes > bodyLimitBytes) {
-      const message = `The body is larger than ${bodyLimitBytes} bytes`;
-      throw new Unprocessable("invalid_request", message, { issues: [{ path: "", message }] });
-    }
-    chunks.push(chunk);
-  }
-  try {
-    return new TextDecoder("utf-8", { fatal: true }).decode(Buffer.concat(chunks));
-  } catch {
-    throw new Unprocessable("invalid_json", "The body is not UTF-8", {});
-  }
-}
-
-/** @throws {Unprocessable} as `readText`, and `invalid_json` with the position in UTF-16 units where it is known */
-async function readJson(exchange: Exchange): Promise<unknown> {
-  const text = await readText(exchange);
-  try {
-    return JSON.parse(text);
-  } catch (error) {
-    const told = error instanceof SyntaxError ? error.message : "";
-    const position = /Unexpected end/.test(told) ? text.length : /at position (\d+)/.exec(told)?.[1];
-    const where = position === undefined ? "" : ` at position ${position}`;
-    const message = text.trim() === "" ? "A JSON body is required" : `The body is not JSON${where}`;
-    throw new Unprocessable(
-      "invalid_json",
-      message,
-      position === undefined ? {} : { position: Number(position) },
-    );
-  }
-}
-
-// ---- Answers ------------------------------------------------------------------------------------------------
-
-function respond(error: unknown): Answer {
-  const { status, headers, body } = describeFailure(error);
-  return { status, headers: { ...jsonType, ...headers }, body: JSON.stringify(body) };
-}
-
-/** Completed answers go out in one write. Resolves when the answer is handed over or broken off. */
-async function write(
-  answer: Answer,
-  exchange: Exchange,
-  response: ServerResponse,
-  closing: boolean,
-): Promise<void> {
-  const headers = {
-    ...answer.headers,
-    "X-Request-Id": exchange.id,
-    ...(closing ? { Connection: "close" } : {}),
-  };
-  if (typeof answer.body === "string" || answer.body instanceof Uint8Array) {
-    const body = Buffer.from(answer.body);
-    if (response.destroyed) return;
-    response.writeHead(answer.status, { ...headers, "Content-Length": body.length });
-    response.end(body);
-    // What was not read of the request would hold the connection up.
-    response.req.resume();
-    return;
-  }
-  const { next, leave, signal } = answer.body;
-  try {
-    for (let chunk = await next(); chunk.done !== true; chunk = await next()) {
-      if (response.destroyed) return await leave();
-      if (!response.headersSent) response.writeHead(answer.status, headers);
-      // Even a client that keeps up must not keep the event loop: others are waiting for it.
-      await (response.write(chunk.value) ? nextTurn() : drained(response, signal));
-    }
-    response.end();
-  } catch {
-    // Already logged by who made the answer. A reset shows also in HTTP/1.0, where a mere end would look complete.
-    response.socket?.resetAndDestroy();
-    response.destroy();
-  }
-}
-
-/** Resolves when more can be written, when nobody reads any more, or when the work has been given up. */
-function drained(response: ServerResponse, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    const over = () => {
-      response.off("drain", over);
-      response.off("close", over);
-      signal.removeEventListener("abort", over);
-      resolve();
-    };
-    response.once("drain", over);
-    response.once("close", over);
-    signal.addEventListener("abort", over, { once: true });
-  });
-}
-
-function chunksOf(chunks: AsyncGenerator<string, void, void>, signal: AbortSignal): Chunks {
-  const leave = async () => {
-    await chunks.return();
-  };
-  return { next: () => chunks.next(), leave, signal };
-}
-
-function toResponse(answer: Answer, exchange: Exchange, { Response, ReadableStream }: FetchApi): Response {
-  const { status, body } = answer;
-  const headers = { ...answer.headers, "X-Request-Id": exchange.id };
-  if (typeof body === "string") return new Response(body, { status, headers });
-  if (body instanceof Uint8Array) return new Response(Uint8Array.from(body), { status, headers });
-  const encoder = new TextEncoder();
-  const source = new ReadableStream<Uint8Array>({
-    pull: async (controller) => {
-      const next = await body.next();
-      if (next.done === true) controller.close();
-      else controller.enqueue(encoder.encode(next.value));
-    },
-    cancel: () => body.leave(),
-  });
-  return new Response(source, { status, headers });
-}
-
-interface FetchApi {
-  readonly Response: typeof globalThis.Response;
-  readonly ReadableStream: typeof globalThis.ReadableStream;
-}
+const nobody: Principal = { user: "", maySee: () => false };

@@ -48,6 +48,14 @@ export interface LogStore {
    * @throws {BackendError} before the first batch or between batches.
    */
   lines(query: LogQuery, signal: AbortSignal): AsyncIterable<readonly LogLine[]>;
+  /**
+   * Whether the first `wanted` lines, and the rest of their last millisecond, are surely found within the query's
+   * limits, so that `lines` will not refuse on the way to them. Documents that are written after the question do not
+   * count. False where only reading can tell, as always in a store without it. Costs a request or two to the source.
+   *
+   * @throws {Refused} {BackendError}
+   */
+  fits?(query: LogQuery, signal: AbortSignal): Promise<boolean>;
 }
 
 export interface LogQuery {

@@ -33,9 +33,11 @@ const allowed: readonly (readonly [file: string, imports: readonly string[]])[] 
     [
       ...["src/operations/*", "src/auth.ts", "src/errors.ts", "src/telemetry.ts", "src/time.ts"],
       ...["type src/config.ts", "type src/sites.ts", "type src/session.ts", "type src/mesh.ts"],
-      "src/{gateway,pages,intake}.ts",
+      "src/{gateway,pages,intake,exchange,answer}.ts",
     ],
   ],
+  ["src/exchange.ts", ["src/errors.ts", "src/operations/work.ts"]],
+  ["src/answer.ts", ["type src/exchange.ts", "src/operations/failure.ts"]],
   ["src/session.ts", ["type src/sites.ts", "type src/operations/*"]],
   ["src/apps.ts", ["type src/session.ts", "type src/sites.ts"]],
   ["src/links.ts", ["src/apps.ts", "src/operations/*", "src/time.ts", "type src/session.ts"]],

@@ -207,7 +207,8 @@ async function openSearchTransport(settings: DoorSettings): Promise<Transport> {
         maxRetries: 0,
         requestTimeout: settings.timeout + 1_000,
       });
-      const abort = () => pending.abort?.();
+      // Returns nothing: what a listener returns, node takes for a promise of its own, whose failure ends the process.
+      const abort = (): void => void pending.abort?.();
       signal.addEventListener("abort", abort, { once: true });
       try {
         const result = await pending;

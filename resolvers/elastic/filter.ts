@@ -31,9 +31,19 @@ export function compileFilter(
   if (filter.kind === "all" || knowledge.opaque) return all;
   const queries = knowledge.groups.map((group) => ({
     group,
-    query: compile(filter, { group, profile, product }, 0).upper,
+    query: compileBounds(filter, group, profile, product).upper,
   }));
   return guard(queries, knowledge);
+}
+
+/** What one group of indices can say: lines that surely satisfy the filter, and lines that possibly do. */
+export function compileBounds(
+  filter: Filter,
+  group: IndexGroup,
+  profile: LogProfile,
+  product: Product,
+): Bounds {
+  return compile(filter, { group, profile, product }, 0);
 }
 
 /**
@@ -127,8 +137,10 @@ function compileSeverity(names: readonly string[], operator: Operator, value: st
   let upper: Query = none;
   for (const name of [...names].reverse()) {
     const field = findField(scope.group, name);
-    if (field === undefined || !field.indexed || field.invented || field.nested !== undefined)
-      return everything;
+    if (field === undefined || !field.indexed || field.invented || field.nested !== undefined) {
+      upper = all;
+      continue;
+    }
     const own = any(spellings.map((spelling) => spelled(field, spelling)));
     upper = any([own, every([not({ exists: { field: name } }), upper])]);
   }

@@ -19,12 +19,16 @@ import type { Door } from "./door.ts";
 import { compileFilter, guard, limits } from "./filter.ts";
 import { type Answer, cutAnswer, type Hit } from "./hits.ts";
 import type { Knowledge } from "./mapping.ts";
+import { limitTies, merge, sortLines, tooManyTies } from "./order.ts";
 import { type LogProfile, readName } from "./profile.ts";
 import { all, encodePattern, every, type Query, searchOptions, weigh } from "./query.ts";
 import { compileWhere, hasUnmapped, parseWhere, WhereError } from "./where.ts";
 
 /** Hits of one search: large enough to be cheap, small enough not to stall other requests while it is cut. */
 const batch = { least: 100, most: 512, burst: 1_000 } as const;
+
+/** How far a server lets a search skip, by default. */
+const resultWindow = 10_000;
 
 let queue: Promise<unknown> = Promise.resolve();
 /** Answers that arrive together are cut one to a turn of the event loop, so that none holds up other requests. */
@@ -58,7 +62,18 @@ export function createLogStore(backend: string, door: Door, catalog: Catalog): L
     lines(query, signal) {
       const streams = query.sources.map((source) => readSource(source, query, signal));
       const [only] = streams;
-      return only !== undefined && streams.length === 1 ? only : merge(streams, query.order);
+      const merged = only !== undefined && streams.length === 1 ? only : merge(streams, query.order);
+      return limitTies(merged, query.tieLimit);
+    },
+    async fits(query, signal) {
+      const { sources, documentLimit, tieLimit } = query;
+      // A reader's last search may go beyond the page.
+      const room = Math.min(documentLimit, tieLimit) - batch.most * sources.length;
+      const counts = sources.map((source) =>
+        createReader(backend, door, catalog, source, query, signal).foretell(room),
+      );
+      const sum = (await Promise.all(counts)).reduce((sum, count) => sum + count, 0);
+      return sum <= room;
     },
   };
 
@@ -165,15 +180,16 @@ function createReader(
     to: Instant,
     size: number,
   ): Promise<Page> {
-    count(answer.hits.length);
     const instants = answer.hits.map((hit) => plan.instantOf(hit));
     if (answer.hits.length < size) {
+      count(answer.hits.length);
       return { lines: keep(plan, answer.hits, instants, from, to), rest: undefined };
     }
     const last = floorToMilli(instants.at(-1) ?? from);
     let cut = instants.length - 1;
     while (cut > 0 && floorToMilli(instants[cut - 1] ?? last) === last) cut--;
     if (cut > 0) {
+      count(cut);
       const lines = keep(plan, answer.hits.slice(0, cut), instants.slice(0, cut), from, to);
       kept += lines.length;
       keptOfRead = Math.max(0.02, (lines.length + 1) / (cut + 1));
@@ -224,13 +240,7 @@ function createReader(
         read += answer.hits.length;
         const instants = answer.hits.map((hit) => plan.instantOf(hit));
         lines.push(...keep(plan, answer.hits, instants, from, to));
-        if (lines.length > query.tieLimit) {
-          throw new Refused(
-            "result_too_large",
-            "One millisecond holds more lines than can be answered; narrow the query",
-            { limit: query.tieLimit },
-          );
-        }
+        if (lines.length > query.tieLimit) throw tooManyTies(query.tieLimit);
         if (answer.scrollId === undefined)
           throw new BackendError(backend, "malformed", "a scroll without an id");
         const text = await door.send(
@@ -269,6 +279,37 @@ function createReader(
     return wholeAnswer(backend, text, plan.profile);
   }
 
+  /**
+   * How many documents the filter makes us look at; or, where every document is a line, how many up to the millisecond
+   * that ends the page. Infinity where they are more than `room`, or cannot be foretold.
+   */
+  async function foretell(room: number): Promise<number> {
+    const { order, wanted, range } = query;
+    const counted = { track_total_hits: Math.max(1, room) };
+    const skipped = { from: Math.min(wanted, resultWindow) - 1, size: 1 };
+    const ask = (plan: Plan) => search(plan, { ...plan.body(range.from, range.to), ...counted, ...skipped });
+    let plan = await planSearch();
+    let whole = await ask(plan);
+    if (isStale(plan.knowledge, whole, catalog.accepted(source.index))) {
+      await catalog.refresh(source.index, signal);
+      plan = await planSearch();
+      whole = await ask(plan);
+    }
+    if (whole.total !== undefined) return whole.total;
+    const [last] = whole.hits;
+    if (query.filter.kind !== "all" || wanted > resultWindow || last === undefined) {
+      return Number.POSITIVE_INFINITY;
+    }
+    const milli = floorToMilli(plan.instantOf(last));
+    const { from, to } =
+      order === "asc"
+        ? { from: range.from, to: min(range.to, (milli + nanosPerMilli - 1n) as Instant) }
+        : { from: max(range.from, milli), to: range.to };
+    const page = await search(plan, { ...plan.body(from, to), ...counted, size: 0 });
+    return page.total ?? Number.POSITIVE_INFINITY;
+  }
+
+  /** Each document once, also where a held-back millisecond is read again: `fits` foretells it. */
   function count(read: number): void {
     documents += read;
     if (documents > query.documentLimit) {
@@ -381,7 +422,11 @@ function createReader(
     }
   }
 
-  return { read: (from: Instant, to: Instant) => read(from, to), wants: () => kept <= query.wanted };
+  return {
+    read: (from: Instant, to: Instant) => read(from, to),
+    wants: () => kept <= query.wanted,
+    foretell,
+  };
 }
 
 /** A document with several times sorts by one that may lie outside the range which another has put it in. */
@@ -468,69 +513,6 @@ function parseDocument(
     return JSON.parse(text, reviver as Parameters<typeof JSON.parse>[1]);
   } catch (cause) {
     throw new BackendError(backend, "malformed", `document ${hit.id} of ${hit.index} is not JSON`, cause);
-  }
-}
-
-/** The contract's order: time, source, id, by UTF-16 code unit. */
-export function sortLines(lines: LogLine[], order: "asc" | "desc"): LogLine[] {
-  const direction = order === "asc" ? 1 : -1;
-  // The source sorts by time; only lines of one instant may still be out of order.
-  const strict = lines.every((line, at) => {
-    const before = lines[at - 1];
-    return before === undefined || (order === "asc" ? before.time < line.time : before.time > line.time);
-  });
-  if (strict) return lines;
-  const less = (a: LogLine, b: LogLine): boolean =>
-    a.time !== b.time
-      ? a.time < b.time
-      : a.source_id !== b.source_id
-        ? a.source_id < b.source_id
-        : a.id < b.id;
-  return lines.sort((a, b) => (less(a, b) ? -direction : less(b, a) ? direction : 0));
-}
-
-/**
- * Several streams of whole milliseconds as one. A stream is complete up to the last millisecond that it has given, so
- * everything up to the nearest of these can be let go.
- */
-async function* merge(
-  streams: readonly AsyncGenerator<readonly LogLine[]>[],
-  order: "asc" | "desc",
-): AsyncGenerator<readonly LogLine[]> {
-  const ahead = (a: bigint, b: bigint): boolean => (order === "asc" ? a < b : a > b);
-  const heads = streams.map((stream) => ({ stream, lines: [] as readonly LogLine[], done: false }));
-  async function refill(head: (typeof heads)[number]): Promise<void> {
-    const { value, done } = await head.stream.next();
-    if (done === true) head.done = true;
-    else head.lines = value;
-  }
-  try {
-    for (;;) {
-      await Promise.all(heads.filter((head) => !head.done && head.lines.length === 0).map(refill));
-      const open = heads.filter((head) => head.lines.length > 0);
-      if (open.length === 0) return;
-      let edge: Instant | undefined;
-      for (const head of open) {
-        const last = head.lines.at(-1);
-        if (last === undefined) continue;
-        const milli = floorToMilli(last.time);
-        if (edge === undefined || ahead(milli, edge)) edge = milli;
-      }
-      let ready: LogLine[] = [];
-      for (const head of open) {
-        let end = 0;
-        for (const line of head.lines) {
-          const milli = floorToMilli(line.time);
-          if (edge === undefined || ahead(edge, milli)) break;
-          end++;
-        }
-        ready = ready.concat(head.lines.slice(0, end));
-        head.lines = head.lines.slice(end);
-      }
-      if (ready.length > 0) yield sortLines(ready, order);
-    }
-  } finally {
-    await Promise.allSettled(streams.map((stream) => stream.return(undefined)));
   }
 }
 

@@ -48,6 +48,10 @@ export function createMemoryLogs(): MemoryLogs {
   return {
     add,
     lines: (query, signal) => read(indices, query, signal),
+    fits: async ({ sources, range, documentLimit, tieLimit }) => {
+      const found = sources.map(({ index }) => within(indices.get(index) ?? [], range).length);
+      return found.reduce((sum, count) => sum + count, 0) <= Math.min(documentLimit, tieLimit);
+    },
     forget: (index, before) => {
       const held = indices.get(index) ?? [];
       const from = lowerBound(held, (line) => line.time >= before);

@@ -1,12 +1,22 @@
 // The embedded backend: generated data that grow while the program runs. Lines depend on the seed and the time
 // alone, so two instances with one seed and one clock hold the same.
 import * as z from "zod";
-import type { Backend, BackendKind, SourceReport, SpanStore } from "../../src/store.ts";
+import type {
+  Backend,
+  BackendKind,
+  Match,
+  MetricStore,
+  PartReport,
+  SourceReport,
+  SpanStore,
+} from "../../src/store.ts";
 import { fromMillis, type Instant, toMillis } from "../../src/time.ts";
 import { clusterMatch, observeCluster } from "./cluster.ts";
 import { generate, indices } from "./generate.ts";
 import { createMemoryKubernetes } from "./kubernetes.ts";
 import { createMemoryLogs } from "./logs.ts";
+import { createMeasurements, metricMatches } from "./measurements.ts";
+import { createMemoryMetrics, type MemoryMetrics } from "./metrics.ts";
 import { createMemoryReports } from "./reports.ts";
 import { createMemorySpans, type MemorySpans } from "./spans.ts";
 import { generateSpans, traceIndices } from "./traces.ts";
@@ -49,6 +59,10 @@ export const memory: BackendKind<MemorySettings> = {
       made = now;
     };
     catchUp();
+    const metrics = createMemoryMetrics(name);
+    const measurements = createMeasurements(seed, metrics);
+    // Nothing is measured before somebody asks: most of what is served are logs.
+    const measure = () => measurements.catchUp(toMillis(io.now()));
     const kubernetes = createMemoryKubernetes((match, time) => {
       const now = toMillis(io.now());
       return time > now || time < now - clusterHistory ? undefined : observeCluster(seed, match, time);
@@ -59,11 +73,13 @@ export const memory: BackendKind<MemorySettings> = {
       kind: "memory",
       stores: {
         logs: {
+          ...logs,
           lines: (query, signal) => {
             catchUp();
             return logs.lines(query, signal);
           },
         },
+        metrics: whenMeasured(metrics, measure),
         kubernetes,
         reports: createMemoryReports(spans),
         traces: whenAsked(spans, catchUp),
@@ -82,6 +98,10 @@ export const memory: BackendKind<MemorySettings> = {
         traces: async ({ index, where }) => {
           catchUp();
           return report(index.split(","), where, spans);
+        },
+        metrics: async (match) => {
+          measure();
+          return reportMetrics(metrics, match);
         },
         kubernetes: async (match) => {
           const wall = Object.entries(clusterMatch).map(([label, value]) => `${label}: ${value}`);
@@ -147,4 +167,30 @@ function report(
       ...(where === undefined ? [] : ["where: a memory backend has no such wall"]),
     ],
   };
+}
+
+/** A store whose samples are made up to now before each question. */
+function whenMeasured(metrics: MetricStore, measure: () => void): MetricStore {
+  const after =
+    <A extends readonly unknown[], R>(ask: (...asked: A) => R) =>
+    (...asked: A): R => {
+      measure();
+      return ask(...asked);
+    };
+  return {
+    names: after(metrics.names),
+    type: after(metrics.type),
+    tagKeys: after(metrics.tagKeys),
+    series: after(metrics.series),
+  };
+}
+
+function reportMetrics(metrics: MemoryMetrics, match: Match): PartReport {
+  const types = metrics.count(match);
+  if (types.size === 0) {
+    const known = metricMatches.map(({ site }) => `{ site: ${site} }`).join(" and ");
+    return { found: [], limitations: [], problems: [`match: nothing stands behind it, but behind ${known}`] };
+  }
+  const found = [...types].map(([type, count]) => `${count} ${type}${count === 1 ? "" : "s"}`);
+  return { found: [`generated: ${found.join(", ")}`], limitations: [], problems: [] };
 }

@@ -2,11 +2,11 @@
 // limitation (something that will be refused or be slow) is told and is no failure; whatever would make a request
 // fail is.
 import { performance } from "node:perf_hooks";
-import { parseArgs } from "node:util";
-import { type Config, failureCode, parseConfig, resolveBeside, type SiteConfig } from "../config.ts";
-import { BackendError, ConfigError } from "../errors.ts";
+import { type Config, resolveBeside, type SiteConfig } from "../config.ts";
+import { BackendError } from "../errors.ts";
 import type { Backend, BackendInfo, IO, LogSource, SourceReport } from "../store.ts";
 import { type Instant, type Millis, nanosPerMilli } from "../time.ts";
+import { openFile } from "./file.ts";
 import { exitCodes, type Shell } from "./shell.ts";
 
 const usage = `Usage: readout check [--config readout.yaml]
@@ -24,19 +24,9 @@ const patience: Millis = 10_000;
  * printed in the order of the file. Exit codes as in `usage`; rejects only when `shell.signal` is aborted.
  */
 export async function run(args: readonly string[], shell: Shell, deadline = patience): Promise<number> {
-  let file: string;
-  try {
-    const { values } = parseArgs({
-      args: [...args],
-      options: { config: { type: "string", default: "readout.yaml" } },
-    });
-    file = values.config;
-  } catch (error) {
-    shell.err(`check: ${error instanceof Error ? error.message : String(error)}\n\n${usage}`);
-    return exitCodes.usage;
-  }
-  const config = load(file, shell);
-  if (config === undefined) return exitCodes.failed;
+  const opened = openFile("check", usage, args, shell);
+  if (typeof opened === "number") return opened;
+  const { file, config } = opened;
   const findings = await Promise.all(
     Object.keys(config.backends).map((name) => ask(name, config, file, shell, deadline)),
   );
@@ -44,24 +34,6 @@ export async function run(args: readonly string[], shell: Shell, deadline = pati
   const { text, problems } = describe(file, config, findings, shell.now());
   shell.out(text);
   return problems === 0 ? exitCodes.done : exitCodes.failed;
-}
-
-/** The configuration, or undefined when what is wrong with it has been printed. */
-function load(file: string, shell: Shell): Config | undefined {
-  let text: string;
-  try {
-    text = shell.readText(file);
-  } catch (error) {
-    shell.err(`${file}: cannot be read${failureCode(error)}\n`);
-    return undefined;
-  }
-  try {
-    return parseConfig(text, file, shell);
-  } catch (error) {
-    if (!(error instanceof ConfigError)) throw error;
-    shell.err(`${error.message}\n\n${count(error.issues.length, "problem")} in ${file}\n`);
-    return undefined;
-  }
 }
 
 // ---- Asking -------------------------------------------------------------------------------------------------

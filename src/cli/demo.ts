@@ -64,6 +64,7 @@ function site(name: string, key: string): SiteConfig {
   return {
     retention: defaults.retention,
     logs: { backend: "memory", sources: Object.fromEntries(indices) },
+    metrics: { backend: "memory", match: { site: name } },
     kubernetes: { backend: "memory", match: { cluster: "demo" } },
     frontend: { keys: [key], backend: "memory", index: `${name}-frontend`, profile: "auto" },
     traces: { backend: "memory", index: `${name}-traces`, profile: "auto" },

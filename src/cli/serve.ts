@@ -1,25 +1,30 @@
 // `readout serve`: from a configuration to a server that answers, and back. A source that is down does not stop the
-// start, because one dead backend must take no instance out; a wall between tenants that does not hold does.
-import { parseArgs } from "node:util";
+// start, because one dead backend must take no instance out; a wall between tenants that does not hold does. A changed
+// file takes the place of the one before: all of its backends are made anew, since files that they read (certificates,
+// layouts) may have changed too, and the old ones live until the requests that began with them are over.
+import { isDeepStrictEqual } from "node:util";
 import { createAuthenticator } from "../auth.ts";
-import { type Config, failureCode, type IntakeConfig, parseConfig, resolveBeside } from "../config.ts";
+import { type Config, failureCode, type IntakeConfig, resolveBeside } from "../config.ts";
 import { startDelivery } from "../delivery.ts";
-import { ConfigError } from "../errors.ts";
+import { ConfigError, type Issue } from "../errors.ts";
 import { createIntake, createIntakeServer, type Intake } from "../intake.ts";
 import { operations } from "../operations/index.ts";
-import { createServer } from "../server.ts";
-import { connectSites, type Sites } from "../sites.ts";
+import { createServer, type Served } from "../server.ts";
+import { connectSites, type Site, type Sites } from "../sites.ts";
 import { startSpooler } from "../spooler.ts";
 import type { Backend, IO } from "../store.ts";
 import { createTelemetry, redact, type Telemetry, type TelemetryOptions } from "../telemetry.ts";
 import type { Millis } from "../time.ts";
+import { openFile, readConfig } from "./file.ts";
 import { prepareGraphql } from "./graphql.ts";
+import { questionsFor } from "./inspect.ts";
 import { exitCodes, type Shell } from "./shell.ts";
 
 const usage = `Usage: readout serve [--config readout.yaml]
 
 Serves the read API. Prints its address when it answers; the request log goes to standard error.
 SIGTERM or Ctrl-C: no new connections, requests under way finish, exit code 0.
+SIGHUP, or a change of the file: reads it again; a wrong one changes nothing. \`listen\` needs a restart.
 `;
 
 /** How long requests under way may take when the server is told to end. */
@@ -30,27 +35,12 @@ const probePatience: Millis = 10_000;
 
 /** Exit code 0 after a drain, 1 when the configuration cannot be served, 2 for wrong arguments. */
 export async function run(args: readonly string[], shell: Shell): Promise<number> {
-  let file: string;
-  try {
-    const { values } = parseArgs({
-      args: [...args],
-      options: { config: { type: "string", default: "readout.yaml" } },
-    });
-    file = values.config;
-  } catch (error) {
-    shell.err(`serve: ${error instanceof Error ? error.message : String(error)}\n\n${usage}`);
-    return exitCodes.usage;
-  }
-  let config: Config;
-  try {
-    config = parseConfig(shell.readText(file), file, shell);
-  } catch (error) {
-    if (error instanceof ConfigError) shell.err(`${error.message}\n`);
-    else shell.err(`${file}: cannot be read${failureCode(error)}\n`);
-    return exitCodes.failed;
-  }
+  const opened = openFile("serve", usage, args, shell);
+  if (typeof opened === "number") return opened;
+  const { file, config } = opened;
   return serve(config, shell, {
     file,
+    reread: () => readConfig(file, shell),
     level: "info",
     listening: (address) => shell.out(`Readout listens on ${address}\n`),
     inUse: (address) => `${address} is in use; set another \`listen\` in ${file}`,
@@ -60,6 +50,8 @@ export async function run(args: readonly string[], shell: Shell): Promise<number
 export interface Serving {
   /** Paths of backends are relative to it. */
   readonly file: string;
+  /** Absent where no file can change. @throws {ConfigError} */
+  readonly reread?: () => Config;
   readonly level: NonNullable<TelemetryOptions["level"]>;
   /** Called once REST answers, with `http://host:port`. */
   readonly listening: (address: string) => void;
@@ -67,34 +59,61 @@ export interface Serving {
   readonly inUse: (address: string) => string;
 }
 
+/** One state of the configuration: its backends, and what has been seen of them. */
+interface Connection {
+  readonly config: Config;
+  readonly backends: ReadonlyMap<string, Backend>;
+  /** By backend, for `/readyz`. */
+  readonly states: Map<string, string>;
+  /** Backends whose sources have been looked at. */
+  readonly described: Set<string>;
+  /** Aborted when another configuration takes its place. */
+  readonly left: AbortController;
+}
+
 /** Serves until `shell.signal` aborts, or until a backend shows that a site's wall does not hold. Exit codes as `run`. */
 export async function serve(config: Config, shell: Shell, serving: Serving): Promise<number> {
   const telemetry = createTelemetry({ write: shell.err, level: serving.level, processMetrics: true });
-  const backends = connectBackends(config, shell, serving.file, telemetry);
-  if (backends === undefined) return exitCodes.failed;
-  const sites = connectSites(config, backends);
+  const connect = (config: Config): Connection => {
+    const backends = connectBackends(config, shell, serving.file, telemetry);
+    const states = new Map([...backends.keys()].map((name) => [name, "not asked yet"]));
+    return { config, backends, states, described: new Set(), left: new AbortController() };
+  };
+  const servedBy = ({ config, backends }: Connection): Served => ({
+    authenticate: createAuthenticator(config.tokens, () => shell.now()),
+    sites: connectSites(config, backends),
+    limits: config.limits,
+  });
+  let current: Connection;
+  try {
+    current = connect(config);
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    shell.err(`${error.message}\n`);
+    return exitCodes.failed;
+  }
+  const first = servedBy(current);
+  // The intake and its delivery look here for each report, so that they follow a changed file too.
+  const reported = new Map<string, Site>(first.sites);
   let reports: Reports | undefined;
   try {
-    reports = config.intake && (await openReports(config.intake, sites, telemetry, shell));
+    reports = config.intake && (await openReports(config.intake, reported, telemetry, shell));
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);
     shell.err(`${config.intake?.spool}: the spool of front-end reports cannot be used: ${reason}\n`);
-    await closeAll(backends);
+    await closeAll(current.backends);
     return exitCodes.failed;
   }
-  const states = new Map([...backends.keys()].map((name) => [name, "not asked yet"]));
   const graphql = prepareGraphql(config, shell, telemetry);
   const server = createServer({
     operations,
     graphql: graphql.load,
-    authenticate: createAuthenticator(config.tokens, () => shell.now()),
-    sites,
-    limits: config.limits,
+    ...first,
     telemetry,
     now: () => shell.now(),
     intake: config.intake?.listen === undefined ? reports?.intake : undefined,
     backends: () => [
-      ...[...states].map(([name, state]) => `${name}: ${state}`),
+      ...[...current.states].map(([name, state]) => `${name}: ${state}`),
       `graphql: ${graphql.state()}`,
     ],
   });
@@ -112,22 +131,58 @@ export async function serve(config: Config, shell: Shell, serving: Serving): Pro
     );
     await server.close(0);
     await reports?.close(0);
-    await closeAll(backends);
+    await closeAll(current.backends);
     return exitCodes.failed;
   }
-  const watching = [...backends.values()].map(async (backend) => {
-    const fallen = await watch(backend, config, telemetry, states, signal);
-    if (fallen === undefined) return;
-    for (const problem of fallen) shell.err(`${problem}\n`);
-    code = exitCodes.failed;
-    end.abort(new Error("a wall between tenants does not hold"));
-  });
+  /** What still has to end before the program may: watches, reloads, and backends that old requests use. */
+  const unfinished: Promise<unknown>[] = [];
+  const watchAll = (connection: Connection) => {
+    const watched = AbortSignal.any([signal, connection.left.signal]);
+    for (const backend of connection.backends.values()) {
+      unfinished.push(
+        watch(backend, connection, telemetry, watched).then((fallen) => {
+          if (fallen === undefined) return;
+          for (const problem of fallen) shell.err(`${problem}\n`);
+          code = exitCodes.failed;
+          end.abort(new Error("a wall between tenants does not hold"));
+        }),
+      );
+    }
+  };
+  const replace = (next: Connection) => {
+    const old = current;
+    current = next;
+    old.left.abort();
+    watchAll(next);
+    const served = servedBy(next);
+    reported.clear();
+    for (const [id, site] of served.sites) reported.set(id, site);
+    unfinished.push(server.replace(served).then(() => closeAll(old.backends)));
+  };
+  watchAll(current);
+  const { reread } = serving;
+  if (reread !== undefined) {
+    const reload = oneAtATime(async () => {
+      const next = await connectAgain(() => connect(reread()), telemetry, signal);
+      if (next === undefined) return;
+      if (!isDeepStrictEqual(next.config.listen, config.listen)) {
+        telemetry.log({ level: "warn", message: "a change of listen needs a restart" });
+      }
+      replace(next);
+      telemetry.log({ level: "info", message: "reloaded", file: serving.file });
+    });
+    const changed = () => {
+      const failed = (err: unknown) => telemetry.log({ level: "error", message: "not reloaded", err });
+      unfinished.push(reload().catch(failed));
+    };
+    shell.onChange(serving.file, changed, signal);
+  }
   await aborted(signal);
   telemetry.log({ level: "info", message: "draining" });
   const patience = code === exitCodes.done ? grace : 0;
   await Promise.all([server.close(patience), reports?.close(patience)]);
-  await Promise.all(watching);
-  await closeAll(backends);
+  await Promise.all(unfinished);
+  await closeAll(current.backends);
   return code;
 }
 
@@ -183,13 +238,13 @@ function printAddress(host: string, port: number): string {
   return `http://${host.includes(":") ? `[${host}]` : host}:${port}`;
 }
 
-/** Undefined when a backend's settings cannot be used, which has been told. */
+/** @throws {ConfigError} when a backend's settings cannot be used */
 function connectBackends(
   config: Config,
   shell: Shell,
   file: string,
   telemetry: Telemetry,
-): ReadonlyMap<string, Backend> | undefined {
+): ReadonlyMap<string, Backend> {
   const io: IO = {
     now: () => shell.now(),
     log: telemetry.log,
@@ -198,19 +253,72 @@ function connectBackends(
     readText: (path) => shell.readText(resolveBeside(file, path)),
   };
   const backends = new Map<string, Backend>();
-  let failed = false;
+  const issues: Issue[] = [];
   for (const [name, { kind, settings }] of Object.entries(config.backends)) {
     try {
       const backend = shell.kinds.get(kind)?.create(name, settings, io);
       if (backend !== undefined) backends.set(name, backend);
     } catch (error) {
-      shell.err(
-        `${file}: backends.${name}: ${redact(error instanceof Error ? error.message : String(error))}\n`,
-      );
-      failed = true;
+      const message = redact(error instanceof Error ? error.message : String(error));
+      issues.push({ path: `backends.${name}`, message });
     }
   }
-  return failed ? undefined : backends;
+  if (issues.length === 0) return backends;
+  void closeAll(backends);
+  throw new ConfigError(file, issues);
+}
+
+/**
+ * The connection that a changed file makes, or undefined when the file is wrong, which has been logged. Its walls are
+ * looked at first: what would end the program at a start must not end it now. A backend that does not answer is watched
+ * as after a start.
+ */
+async function connectAgain(
+  connect: () => Connection,
+  telemetry: Telemetry,
+  signal: AbortSignal,
+): Promise<Connection | undefined> {
+  const refuse = (problems: readonly string[]): undefined => {
+    telemetry.log({ level: "error", message: "not reloaded: the configuration is wrong", problems });
+  };
+  let next: Connection;
+  try {
+    next = connect();
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    return refuse(error.message.split("\n"));
+  }
+  const patience = AbortSignal.any([signal, AbortSignal.timeout(probePatience)]);
+  const found = [...next.backends.values()].map(async (backend) => {
+    const fallen = await describe(backend, next.config, telemetry, patience).catch(() => undefined);
+    if (fallen !== undefined) next.described.add(backend.name);
+    return fallen ?? [];
+  });
+  const fallen = (await Promise.all(found)).flat();
+  if (fallen.length === 0 && !signal.aborted) return next;
+  await closeAll(next.backends);
+  return signal.aborted ? undefined : refuse(fallen);
+}
+
+/** Runs `work` when it is asked for; asked while it runs, once more afterwards. */
+function oneAtATime(work: () => Promise<void>): () => Promise<void> {
+  let running: Promise<void> | undefined;
+  let again = false;
+  const run = async () => {
+    try {
+      while (again) {
+        again = false;
+        await work();
+      }
+    } finally {
+      running = undefined;
+    }
+  };
+  return () => {
+    again = true;
+    running ??= run();
+    return running;
+  };
 }
 
 async function closeAll(backends: ReadonlyMap<string, Backend>): Promise<void> {
@@ -223,20 +331,18 @@ async function closeAll(backends: ReadonlyMap<string, Backend>): Promise<void> {
  */
 async function watch(
   backend: Backend,
-  config: Config,
+  { config, states, described }: Connection,
   telemetry: Telemetry,
-  states: Map<string, string>,
   signal: AbortSignal,
 ): Promise<readonly string[] | undefined> {
-  let described = false;
   while (!signal.aborted) {
     const patience = AbortSignal.any([signal, AbortSignal.timeout(probePatience)]);
     try {
       const { product, version } = await backend.probe(patience);
-      if (!described) {
+      if (!described.has(backend.name)) {
         const fallen = await describe(backend, config, telemetry, patience);
         if (fallen.length > 0) return fallen;
-        described = true;
+        described.add(backend.name);
       }
       tell(`${product} ${version}`);
     } catch (error) {
@@ -256,7 +362,7 @@ async function watch(
   }
 }
 
-/** Logs every problem of the backend's sources; the answer holds those of `where`. @throws {BackendError} */
+/** Logs what was found in the backend and every problem; the answer holds those of `where`. @throws {BackendError} */
 async function describe(
   backend: Backend,
   config: Config,
@@ -264,15 +370,12 @@ async function describe(
   signal: AbortSignal,
 ): Promise<readonly string[]> {
   const fallen: string[] = [];
-  const inspect = backend.inspections.logs;
-  for (const [site, { logs }] of Object.entries(config.sites)) {
-    if (logs?.backend !== backend.name || inspect === undefined) continue;
-    for (const [source, entry] of Object.entries(logs.sources)) {
-      const { problems } = await inspect({ id: source, ...entry }, signal);
-      for (const problem of problems) {
-        telemetry.log({ level: "error", message: "log source", site, source, problem });
-        if (problem.startsWith("where:")) fallen.push(`sites.${site}.logs.sources.${source}: ${problem}`);
-      }
+  for (const { path, ask } of questionsFor(backend, config)) {
+    const { rows, problems } = await ask(signal);
+    telemetry.log({ level: "info", message: "found", path, found: rows.map((row) => row.join(", ")) });
+    for (const problem of problems) {
+      telemetry.log({ level: "error", message: "problem", path, problem });
+      if (problem.startsWith("where:")) fallen.push(`${path}: ${problem}`);
     }
   }
   return fallen;

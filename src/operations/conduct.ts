@@ -5,7 +5,7 @@ import type { Limits } from "../config.ts";
 import { BackendError, NotFound, Refused } from "../errors.ts";
 import type { Sites } from "../sites.ts";
 import type { Instant } from "../time.ts";
-import type { Prepared, Rows } from "./operation.ts";
+import type { Prepared, Printed, Rows } from "./operation.ts";
 import { abandon, startWork, type Work } from "./work.ts";
 
 export interface Conductor {
@@ -16,6 +16,10 @@ export interface Conductor {
    * @throws {BackendError} `overloaded` when all are taken
    */
   readonly admit: (gone: AbortSignal) => Work;
+  /** Work that needs no place: within it others are admitted. */
+  readonly join: (gone: AbortSignal) => Work;
+  /** Resolves when all that was admitted or has joined is over; nothing may be from now on, but within that. */
+  readonly retire: () => Promise<void>;
   /**
    * One JSON value, or rows in batches.
    * @throws {NotFound} a site that does not exist or may not be seen
@@ -24,7 +28,7 @@ export interface Conductor {
     prepared: Prepared,
     principal: Principal,
     work: Work,
-  ) => Promise<unknown> | AsyncIterable<Rows>;
+  ) => Promise<unknown> | AsyncIterable<Rows> | Printed;
   /** The same, from its admission to the whole answer, for callers that cannot stream. Errors as the two above. */
   readonly complete: (
     prepare: () => Prepared,
@@ -43,11 +47,16 @@ export interface RowBudget {
 export interface ConductorOptions {
   readonly sites: Sites;
   readonly limits: Limits;
+  /** Shared by the conductors of a server: the bound is on all of its requests. */
+  readonly places: { taken: number };
   readonly now: () => Instant;
 }
 
-export function createConductor({ sites, limits, now }: ConductorOptions): Conductor {
+/** One for each configuration that a server serves in its time. */
+export function createConductor({ sites, limits, places, now }: ConductorOptions): Conductor {
   let running = 0;
+  let retired = false;
+  const over = Promise.withResolvers<void>();
 
   /** A principal is the same object from request to request. */
   const known = new WeakMap<Principal, Sites>();
@@ -60,15 +69,32 @@ export function createConductor({ sites, limits, now }: ConductorOptions): Condu
     return seen;
   };
 
-  const admit: Conductor["admit"] = (gone) => {
-    if (running >= limits.requests) throw overloaded(`${running} requests are under way`);
+  const join: Conductor["join"] = (gone) => {
     running += 1;
     const work = startWork(gone, limits.deadline);
     const end = () => {
       work.end();
       running -= 1;
+      if (retired && running === 0) over.resolve();
     };
     return { ...work, end };
+  };
+
+  const admit: Conductor["admit"] = (gone) => {
+    if (places.taken >= limits.requests) throw overloaded(`${places.taken} requests are under way`);
+    places.taken += 1;
+    const work = join(gone);
+    const end = () => {
+      places.taken -= 1;
+      work.end();
+    };
+    return { ...work, end };
+  };
+
+  const retire: Conductor["retire"] = () => {
+    retired = true;
+    if (running === 0) over.resolve();
+    return over.promise;
   };
 
   const start: Conductor["start"] = (prepared, principal, work) => {
@@ -81,8 +107,13 @@ export function createConductor({ sites, limits, now }: ConductorOptions): Condu
     const work = admit(gone);
     try {
       const result = start(prepare(), principal, work);
-      if (!(Symbol.asyncIterator in result)) return await work.wait(result);
-      return await collect(result[Symbol.asyncIterator](), work, budget);
+      if ("then" in result) return await work.wait(result);
+      if ("pieces" in result) {
+        const pieces = await collect(result.pieces[Symbol.asyncIterator](), work, budget);
+        return readJson(pieces.join(""));
+      }
+      const texts = await collect(result[Symbol.asyncIterator](), work, budget);
+      return texts.flatMap(readRows);
     } catch (error) {
       throw work.signal.aborted ? work.signal.reason : error;
     } finally {
@@ -90,21 +121,21 @@ export function createConductor({ sites, limits, now }: ConductorOptions): Condu
     }
   };
 
-  return { visible, admit, start, complete };
+  return { visible, admit, join, retire, start, complete };
 }
 
-async function collect(rows: AsyncIterator<Rows>, work: Work, budget: RowBudget): Promise<unknown[]> {
-  const all: unknown[] = [];
+async function collect(rows: AsyncIterator<Rows>, work: Work, budget: RowBudget): Promise<readonly string[]> {
+  const texts: string[] = [];
   try {
     for (;;) {
       const next = await work.wait(rows.next());
-      if (next.done === true) return all;
+      if (next.done === true) return texts;
       budget.left -= next.value.count;
       if (budget.left < 0) {
         const message = `The answer holds more than ${budget.limit} rows; narrow it, or ask for it over REST`;
         throw new Refused("result_too_large", message, { limit: budget.limit });
       }
-      for (const row of readRows(next.value.text)) all.push(row);
+      texts.push(next.value.text);
     }
   } catch (error) {
     abandon(rows);
@@ -117,8 +148,12 @@ const longNumber = /[[:,]\s*-?[\d.]{16}/;
 
 /** Numbers that a double cannot hold keep their spelling: they are printed again as they came. */
 export function readRows(text: string): unknown[] {
-  const json = `[${text}]`;
-  return longNumber.test(text) ? JSON.parse(json, keepNumber) : JSON.parse(json);
+  const rows = readJson(`[${text}]`);
+  return Array.isArray(rows) ? rows : [];
+}
+
+function readJson(json: string): unknown {
+  return longNumber.test(json) ? JSON.parse(json, keepNumber) : JSON.parse(json);
 }
 
 declare global {

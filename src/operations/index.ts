@@ -5,6 +5,7 @@ import { deployStats } from "./deploys.ts";
 import { nodes, pods, podsOverview } from "./kubernetes.ts";
 import { errorTraces, performanceTraces } from "./listings.ts";
 import { lines } from "./logs.ts";
+import { list, names, timeseries, typeAndTags } from "./metrics.ts";
 import { auth } from "./misc.ts";
 import { type Endpoint, endpoint } from "./operation.ts";
 import { errorTrace, locator, performanceTrace, trace } from "./trace.ts";
@@ -23,6 +24,10 @@ export const operations: readonly Endpoint[] = [
   endpoint(slowEvents),
   endpoint(slowEventActions),
   endpoint(deployStats),
+  endpoint(timeseries),
+  endpoint(list),
+  endpoint(names),
+  endpoint(typeAndTags),
   endpoint(nodes),
   endpoint(pods),
   endpoint(podsOverview),

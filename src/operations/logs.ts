@@ -33,6 +33,7 @@ import {
   time,
   to,
 } from "./request.ts";
+import { markRefusable } from "./work.ts";
 
 const pagination = z
   .object({
@@ -144,11 +145,20 @@ async function* run(request: LinesRequest, context: Context): AsyncGenerator<Row
     range,
     filter,
     order: page.order,
-    wanted: perPage,
+    wanted: perPage + linesBehind(page),
     documentLimit: context.limits.documents,
     tieLimit: tieLimit(context.limits),
   };
-  yield* paginate(store.lines(query, context.signal), page);
+  yield* markRefusable(
+    paginate(store.lines(query, context.signal), page),
+    perPage,
+    async () => (await store.fits?.(query, context.signal)) ?? false,
+  );
+}
+
+/** At most so many lines of the range are left out again, because the cursor lies within their millisecond. */
+function linesBehind({ position, cap }: Page): number {
+  return position?.kind === "finer" ? Math.min(position.part, mostParts) * cap : 0;
 }
 
 const mostParts = 100;

@@ -27,16 +27,22 @@ export interface Operation<Input, Output> {
   /** The sites that the request touches; each is authorised before `run`. */
   readonly sites: (input: Input) => readonly string[];
   /**
-   * One JSON value, or the rows of a JSON array in batches. A batch is the JSON text of its rows, already joined
-   * by commas, with how many they are.
+   * One JSON value, or the rows of a JSON array in batches, or an object that holds many rows as its text. A batch is
+   * the JSON text of its rows, already joined by commas, with how many they are.
    * @throws {Unprocessable} {BackendError} also after the first batch
    */
-  readonly run: (input: Input, context: Context) => Promise<Output> | AsyncIterable<Rows>;
+  readonly run: (input: Input, context: Context) => Promise<Output> | AsyncIterable<Rows> | Printed;
 }
 /** A non-empty run of rows as JSON text joined by commas, without the brackets. */
 export interface Rows {
   readonly count: number;
   readonly text: string;
+  /** A refusal may still follow, so the status has to wait. Absent where only a failure can. */
+  readonly refusable?: boolean;
+}
+/** A JSON object as text, in pieces to be sent as they are; each counts the rows that end in it. */
+export interface Printed {
+  readonly pieces: AsyncIterable<Rows>;
 }
 export interface Context {
   readonly user: string;
@@ -58,7 +64,7 @@ export interface Endpoint
 }
 export interface Prepared {
   readonly sites: readonly string[];
-  readonly run: (context: Context) => Promise<unknown> | AsyncIterable<Rows>;
+  readonly run: (context: Context) => Promise<unknown> | AsyncIterable<Rows> | Printed;
 }
 export function endpoint<Input, Output>(operation: Operation<Input, Output>): Endpoint {
   const { sites, run, ...described } = operation;

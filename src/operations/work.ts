@@ -1,12 +1,14 @@
 // The life of an operation under way: its deadline, a client that may leave, and how far its answer is read before
 // the status is decided.
-import { BackendError } from "../errors.ts";
+import { BackendError, Refused } from "../errors.ts";
 import type { Millis } from "../time.ts";
 import type { Rows } from "./operation.ts";
 
 // Answers up to here are completed before the status is sent, so that a late failure is still a 500.
 const completedRows = 1_000;
 const completedChars = 4 * 1_048_576;
+/** What is held of an answer that may still be refused. */
+const heldChars = 32 * 1_048_576;
 
 /** The client left: no answer, no error in the log. */
 export class ClientGone extends Error {
@@ -58,7 +60,10 @@ export function startWork(gone: AbortSignal, deadline: Millis): Work {
   };
 }
 
-/** Reads an answer as far as it is completed before its status is sent. */
+/**
+ * Reads an answer as far as it is completed before its status is sent: further while it may still be refused.
+ * @throws {Refused} `result_too_large` when it may still be refused and no more of it can be held
+ */
 export async function readHead(
   rows: AsyncIterator<Rows>,
   work: Work,
@@ -66,19 +71,53 @@ export async function readHead(
   const texts: string[] = [];
   let count = 0;
   let size = 0;
+  let refusable = false;
   try {
-    while (count <= completedRows && size <= completedChars) {
+    while (refusable || (count <= completedRows && size <= completedChars)) {
+      if (size > heldChars) throw tooLargeToHold();
       const next = await work.wait(rows.next());
       if (next.done === true) return { texts, done: true };
       texts.push(next.value.text);
       count += next.value.count;
       size += next.value.text.length;
+      refusable = next.value.refusable ?? false;
     }
     return { texts, done: false };
   } catch (error) {
     abandon(rows);
     throw error;
   }
+}
+
+/**
+ * Marks what comes after the completed rows as refusable, unless `fits` says that no refusal can follow. It is asked
+ * ahead where more rows are `wanted`, else when the answer turns out to be that large.
+ */
+export async function* markRefusable(
+  rows: AsyncIterable<Rows>,
+  wanted: number,
+  fits: () => Promise<boolean>,
+): AsyncGenerator<Rows> {
+  // An answer whose source cannot tell is completed before it is sent.
+  const ask = () => fits().catch(() => false);
+  let asking = wanted > completedRows ? ask() : undefined;
+  let count = 0;
+  let size = 0;
+  for await (const batch of rows) {
+    count += batch.count;
+    size += batch.text.length;
+    if (count <= completedRows && size <= completedChars) {
+      yield batch;
+    } else {
+      asking ??= ask();
+      yield { ...batch, refusable: !(await asking) };
+    }
+  }
+}
+
+function tooLargeToHold(): Refused {
+  const message = `The source cannot tell whether it can answer in full before more than ${heldChars / 1_048_576} MiB are read; ask for fewer rows a page, or narrow the range or the query`;
+  return new Refused("result_too_large", message, { limit: heldChars });
 }
 
 /** Ends an iteration without waiting for it: its source may be what hangs. */

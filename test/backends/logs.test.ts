@@ -1,55 +1,25 @@
-// The log store on real servers, with documents as Filebeat writes them: the query scripts, order and bursts, the
-// pages of the route, several sources at once, and the wall between tenants.
+// The log store on real servers, with documents as Filebeat writes them: order and bursts, the pages of
+// the route, several sources at once, and the wall between tenants.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { defaults } from "#src/config.ts";
-import { Refused, Unprocessable } from "#src/errors.ts";
+import { Refused } from "#src/errors.ts";
 import { parse } from "#src/logql/parse.ts";
 import type { LogLine } from "#src/model.ts";
 import { lines as linesOperation } from "#src/operations/logs.ts";
 import type { LogQuery, LogSource } from "#src/store.ts";
 import { fromMillis, printNanos } from "#src/time.ts";
-import { type LoadedLine, loadScripts } from "../logql/script.ts";
 import { type Cluster, openCluster } from "../support/cluster.ts";
+import { documentOf, filebeat } from "../support/filebeat.ts";
 import { named } from "./named.ts";
 
 const day = Date.UTC(2024, 0, 15);
 const range = { from: fromMillis(day), to: fromMillis(day + 86_400_000) };
 
-/** Filebeat's index template, reduced to what lines are read from; everything else is mapped as it comes. */
-const filebeat = {
-  settings: { number_of_shards: 2, number_of_replicas: 0 },
-  mappings: {
-    properties: {
-      "@timestamp": { type: "date" },
-      ecs: { properties: { version: { type: "keyword", ignore_above: 1024 } } },
-      log: { properties: { level: { type: "keyword", ignore_above: 1024 } } },
-      host: { properties: { name: { type: "keyword", ignore_above: 1024 } } },
-      event: { properties: { dataset: { type: "keyword", ignore_above: 1024 } } },
-      service: { properties: { name: { type: "keyword", ignore_above: 1024 } } },
-      message: { type: "text" },
-    },
-  },
-};
-
-function document(line: LoadedLine, at: number): string {
-  const own: Record<string, unknown> = {
-    "@timestamp": line.time ?? new Date(day + at * 1_000).toISOString(),
-    ecs: { version: "8.0.0" },
-    ...(line.message === undefined ? {} : { message: line.message }),
-    ...(line.severity === undefined ? {} : { log: { level: line.severity } }),
-    ...(line.hostname === undefined ? {} : { host: { name: line.hostname } }),
-    ...(line.group === undefined ? {} : { event: { dataset: line.group } }),
-  };
-  // The body is spliced in as text: its numbers must arrive as they are spelled.
-  const body = line.json.trim().slice(1, -1).trim();
-  return `${JSON.stringify(own).slice(0, -1)}${body === "" ? "" : `,${body}`}}`;
-}
-
 describe.each(named())("$name", (server) => {
   let cluster: Cluster;
   beforeAll(async () => {
     cluster = openCluster(server.url);
-    await cluster.remove("scripts-*,filebeat-*");
+    await cluster.remove("filebeat-*");
   });
   afterAll(() => cluster.close());
 
@@ -74,38 +44,6 @@ describe.each(named())("$name", (server) => {
     return lines;
   }
 
-  describe("query scripts", () => {
-    test.each(loadScripts().filter((script) => script.memoryOnly === undefined))(
-      "$name",
-      async ({ name, steps }) => {
-        let index = "";
-        let loads = 0;
-        for (const step of steps) {
-          if (step.kind === "load") {
-            index = `scripts-${name.replaceAll("_", "-").toLowerCase()}-${loads++}`;
-            // One shard takes documents one after another, so that the first decides how a name is mapped.
-            await cluster.createIndex(index, { ...filebeat, settings: { number_of_shards: 1 } });
-            await cluster.write(
-              index,
-              step.lines.map((line, at): [string, string] => [line.id, document(line, at)]),
-            );
-          } else if (step.kind === "eval") {
-            const filter = parse(step.query, { legacy: step.legacy });
-            const found = await read({ sources: [source(index)], filter });
-            const ids = found.map(({ id }) => id.slice(id.indexOf("/") + 1)).sort();
-            expect({ at: `${name}:${step.line}`, query: step.query, ids }).toEqual({
-              at: `${name}:${step.line}`,
-              query: step.query,
-              ids: [...step.ids].sort(),
-            });
-          } else {
-            expect(() => parse(step.query, { legacy: step.legacy })).toThrow(Unprocessable);
-          }
-        }
-      },
-    );
-  });
-
   describe("order, bursts and pages", () => {
     const burst = day + 43_200_000;
     const times = [
@@ -119,10 +57,7 @@ describe.each(named())("$name", (server) => {
       await cluster.createIndex("filebeat-burst-2", filebeat);
       const documents = times.map((time, at): [string, string] => [
         `n${at}`,
-        document(
-          { id: "", time: new Date(time).toISOString(), message: `line ${at}`, json: `{"at":${at}}` },
-          at,
-        ),
+        documentOf({ time: new Date(time).toISOString(), message: `line ${at}`, json: `{"at":${at}}` }),
       ]);
       // Equal ids in two indices of one pattern.
       await cluster.write("filebeat-burst-1", documents.slice(0, 3_000));
@@ -259,7 +194,7 @@ describe.each(named())("$name", (server) => {
         now: () => fromMillis(day),
         signal: AbortSignal.timeout(60_000),
       });
-      if (rows instanceof Promise) throw new Error("expected rows");
+      if (!(Symbol.asyncIterator in rows)) throw new Error("expected rows");
       let text = "";
       for await (const batch of rows) text += `${text === "" ? "" : ","}${batch.text}`;
       return JSON.parse(`[${text}]`) as { id: string; timestamp: string }[];

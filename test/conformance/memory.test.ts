@@ -8,8 +8,7 @@ import { spanStoreSuite } from "./tracing.ts";
 
 logStoreSuite({
   name: "memory",
-  nanoseconds: true,
-  anyBody: true,
+  excuses: {},
   start: async () => {
     const store = createMemoryLogs();
     return {

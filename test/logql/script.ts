@@ -20,12 +20,12 @@ import { fromMillis, parseInstant } from "#src/time.ts";
 export interface LoadedLine {
   readonly id: string;
   /** ISO 8601. */
-  readonly time?: string;
+  readonly time?: string | undefined;
   /** As the source spells it: `ERR` is answered as `error`, nothing as `unknown`. */
-  readonly severity?: string;
-  readonly message?: string;
-  readonly hostname?: string;
-  readonly group?: string;
+  readonly severity?: string | undefined;
+  readonly message?: string | undefined;
+  readonly hostname?: string | undefined;
+  readonly group?: string | undefined;
   /** JSON text, `{}` where the script has none. */
   readonly json: string;
 }

@@ -17,7 +17,7 @@ const now = Date.UTC(2026, 2, 27, 21, 7, 30);
 const context = { now: () => fromMillis(now) } as Context;
 async function ask(body: unknown): Promise<CronResult> {
   const answer = testCron.run(parseRequest(testCron.request, body), context);
-  if (Symbol.asyncIterator in answer) throw new Error("an object was expected, not rows");
+  if (!("then" in answer)) throw new Error("an object was expected, not rows");
   return answer;
 }
 

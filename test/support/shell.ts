@@ -27,6 +27,7 @@ export function createShell(given: {
       return text;
     },
     now: () => given.now,
+    onChange: () => {},
     signal: given.signal ?? new AbortController().signal,
     kinds: new Map((given.kinds ?? []).map((kind) => [kind.kind, kind])),
     printed: () => out.join(""),

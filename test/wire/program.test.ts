@@ -122,6 +122,42 @@ describe("serve", { timeout: 20_000 }, () => {
   });
 });
 
+describe("a changed file", { timeout: 20_000 }, () => {
+  const two = (token: string, source = "{ index: demo-shop-app }", listen = "127.0.0.1:0"): string =>
+    site("{ kind: memory }", source).replace(hashToken("t"), hashToken(token)).replace("127.0.0.1:0", listen);
+  const statusOf = async (address: string, token: string) =>
+    (await fetch(`${address}/api/v2/auth?token=${token}`)).status;
+
+  test("is served after SIGHUP and by itself; a wrong one changes nothing and is told", async () => {
+    const file = await configure(two("old"));
+    const { child, told, ended, listening } = readout("serve", "--config", file);
+    const address = await listening;
+    expect(await statusOf(address, "old")).toBe(200);
+
+    await writeFile(file, two("new"));
+    child.kill("SIGHUP");
+    await expect.poll(() => statusOf(address, "new"), { timeout: 5_000 }).toBe(200);
+    expect(await statusOf(address, "old")).toBe(401);
+
+    for (const [wrong, reason] of [
+      ["sites: { shop: 1 }\n", "sites.shop: "],
+      [two("other", "{ index: demo-shop-app, where: a=b }"), "sites.shop.logs.sources.app: where:"],
+      ["{", "not reloaded"],
+    ] as const) {
+      const before = told.err.length;
+      await writeFile(file, wrong);
+      await expect.poll(() => told.err.slice(before), { timeout: 5_000 }).toContain(reason);
+      expect(await statusOf(address, "new")).toBe(200);
+    }
+
+    await writeFile(file, two("newer", undefined, "127.0.0.1:1"));
+    await expect.poll(() => statusOf(address, "newer"), { timeout: 5_000 }).toBe(200);
+    await expect.poll(() => told.err).toContain("a change of listen needs a restart");
+    child.kill("SIGTERM");
+    expect(await ended).toBe(0);
+  });
+});
+
 test("wrong arguments are exit code 2, and help is 0", { timeout: 20_000 }, async () => {
   for (const args of [[], ["nope"], ["demo", "--nope"], ["demo", "--port", "99999"], ["serve", "x"]]) {
     const { told, ended } = readout(...args);

@@ -3,7 +3,8 @@ import { request as httpRequest, type IncomingMessage } from "node:http";
 import { connect, type Socket } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
 import { afterEach, describe, expect, test } from "vitest";
-import { BackendError } from "#src/errors.ts";
+import { defaults } from "#src/config.ts";
+import { BackendError, Refused, Unauthorized } from "#src/errors.ts";
 import type { LogLine } from "#src/model.ts";
 import type { Server } from "#src/server.ts";
 import type { LogStore } from "#src/store.ts";
@@ -87,7 +88,12 @@ function batch(number: number, size = 600, length = 10): LogLine[] {
 }
 
 /** Ends with `last` after so many batches; tells how many were read and whether it was ended early. */
-function feed(batches: number, last: (signal: AbortSignal) => Promise<void> = async () => {}, length = 10) {
+function feed(
+  batches: number,
+  last: (signal: AbortSignal) => Promise<void> = async () => {},
+  length = 10,
+  fits = async (): Promise<boolean> => true,
+) {
   const seen = { batches: 0, returned: false, signal: undefined as AbortSignal | undefined };
   const store: LogStore = {
     async *lines(_, signal) {
@@ -104,11 +110,15 @@ function feed(batches: number, last: (signal: AbortSignal) => Promise<void> = as
         seen.returned = !complete;
       }
     },
+    fits,
   };
   return { store, seen };
 }
 const fail = async (): Promise<void> => {
   throw new BackendError("elk", "unreachable", "the source went away");
+};
+const refuse = async (): Promise<void> => {
+  throw new Refused("result_too_large", "too many", { limit: 7 });
 };
 const hang = (): Promise<void> => new Promise(() => {});
 async function eventually(holds: () => boolean): Promise<void> {
@@ -158,6 +168,54 @@ describe.each(hosts)("%s", (host) => {
   test("a deadline that passes after the first byte cuts the answer", async () => {
     const { port } = await start({ store: feed(3, hang).store, limits: { deadline: 100 } }, host);
     await expect(read(await ask(port, linesBody({}, { per_page: 10_000 })))).rejects.toThrow();
+  });
+
+  test("a refusal that may come late is waited for, and is a 422", async () => {
+    const unable = async (): Promise<boolean> => {
+      throw new BackendError("elk", "overloaded", "not now");
+    };
+    for (const fits of [async () => false, unable]) {
+      const { port } = await start({ store: feed(15, refuse, 10, fits).store }, host);
+      const answer = await ask(port, linesBody({}, { per_page: 10_000 }));
+      expect(answer.statusCode).toBe(422);
+      expect(JSON.parse(await read(answer))).toMatchObject({
+        error: "result_too_large",
+        details: { limit: 7 },
+      });
+    }
+  });
+
+  test("without one, an answer that may be refused is sent whole", async () => {
+    const { port } = await start({ store: feed(15, undefined, 10, async () => false).store }, host);
+    const answer = await ask(port, linesBody({}, { per_page: 10_000 }));
+    expect(answer.headers["content-length"]).toBeDefined();
+    expect(JSON.parse(await read(answer))).toHaveLength(9_000);
+  });
+
+  test("of an answer that may be refused only so much is held", async () => {
+    const { store, seen } = feed(10_000, undefined, 20_000, async () => false);
+    const { port } = await start({ store }, host);
+    const answer = await ask(port, linesBody({}, { per_page: 10_000 }));
+    expect(answer.statusCode).toBe(422);
+    expect(JSON.parse(await read(answer))).toMatchObject({ error: "result_too_large" });
+    expect(seen.batches).toBeLessThan(5);
+    await eventually(() => seen.returned);
+  });
+
+  test("a large answer of few rows asks as well", async () => {
+    let asked = 0;
+    const fits = async () => {
+      asked += 1;
+      return true;
+    };
+    const { port } = await start({ store: feed(2, undefined, 10_000, fits).store }, host);
+    const answer = await ask(port, linesBody({}, { per_page: 900 }));
+    expect(answer.headers["transfer-encoding"]).toBe("chunked");
+    expect(JSON.parse(await read(answer))).toHaveLength(900);
+    expect(asked).toBe(1);
+    const small = await start({ store: feed(1, undefined, 10, fits).store }, host);
+    await read(await ask(small.port, linesBody({}, { per_page: 900 })));
+    expect(asked).toBe(1);
   });
 
   test("a client that leaves before the answer aborts the work, and it is not an error", async () => {
@@ -232,6 +290,32 @@ describe.each(hosts)("%s", (host) => {
     const { socket, received } = await raw(port, `GET ${target} HTTP/1.1\r\nHost: ${name}\r\n\r\n`);
     await eventually(() => received().endsWith('{"error":"Unauthorized"}'));
     socket.destroy();
+  });
+});
+
+describe("another configuration", () => {
+  test("holds from the next request on; what is under way ends with the one before, and that is told", async () => {
+    const go = Promise.withResolvers<void>();
+    const { store } = feed(3, () => go.promise);
+    const { port, server } = await start({ store });
+    const answer = await ask(port, linesBody({}, { per_page: 10_000 }));
+    let over = false;
+    const refuse = () => {
+      throw new Unauthorized();
+    };
+    const replaced = server
+      .replace({ authenticate: refuse, sites: new Map(), limits: defaults.limits })
+      .then(() => {
+        over = true;
+      });
+    expect((await ask(port, linesBody())).statusCode).toBe(401);
+    expect(over).toBe(false);
+    go.resolve();
+    expect(JSON.parse(await read(answer))).toHaveLength(1_800);
+    await replaced;
+    const everyone = { user: "eve", maySee: () => true };
+    await server.replace({ authenticate: () => everyone, sites: new Map(), limits: defaults.limits });
+    expect((await ask(port, linesBody())).statusCode).toBe(404);
   });
 });
 

@@ -42,10 +42,11 @@ afterEach(async () => {
 async function serve(
   search: Reply,
   mappings: Reply = (response) => sendJson(response, index),
+  root: Reply = (response) => sendJson(response, { version: { number: "8.19.8" } }),
 ): Promise<Fake> {
   fake = await openFake((response, request, body) => {
     const path = request.url ?? "";
-    if (path === "/") sendJson(response, { version: { number: "8.19.8" } });
+    if (path === "/") root(response, request, body);
     else if (path.includes("/_search")) search(response, request, body);
     else mappings(response, request, body);
   });
@@ -56,8 +57,9 @@ async function read(
   url: string,
   over: Partial<LogQuery> = {},
   signal = AbortSignal.timeout(20_000),
+  timeout = "10s",
 ): Promise<LogLine[]> {
-  const backend = elastic.create("elk", elastic.parseConfig({ url, timeout: "400ms" }), testIO);
+  const backend = elastic.create("elk", elastic.parseConfig({ url, timeout }), testIO);
   const lines: LogLine[] = [];
   try {
     const query: LogQuery = {
@@ -118,9 +120,9 @@ describe("a source that fails", () => {
     ["silence", "timeout", () => undefined],
     ["a broken connection", "unreachable", (r) => r.destroy()],
   ];
-  test.each(table)("%s is %s", async (_name, failure, reply) => {
+  test.each(table)("%s is %s", async (name, failure, reply) => {
     const { url } = await serve(reply);
-    const error = await read(url).then(
+    const error = await read(url, {}, undefined, name === "silence" ? "400ms" : "10s").then(
       (lines) => lines,
       (thrown: unknown) => thrown as BackendError,
     );
@@ -141,12 +143,28 @@ describe("a source that fails", () => {
   });
 });
 
-test("a client that leaves ends the request at the source", async () => {
-  const leaving = new AbortController();
-  const { url } = await serve(() => leaving.abort(new Error("left")));
-  await expect(read(url, {}, leaving.signal)).rejects.toThrow("left");
-  await expect.poll(() => fake?.left).toBe(1);
-});
+test.each(["Elasticsearch", "OpenSearch"])(
+  "a client that leaves ends the request at the source, %s",
+  async (name) => {
+    const leaving = new AbortController();
+    const uncaught: unknown[] = [];
+    const catchIt = (error: unknown) => uncaught.push(error);
+    process.on("uncaughtException", catchIt);
+    const { url } = await serve(
+      () => leaving.abort(new Error("left")),
+      undefined,
+      (response) => {
+        const distribution = name === "OpenSearch" ? "opensearch" : undefined;
+        sendJson(response, { version: { number: "3.8.0", distribution } });
+      },
+    );
+    await expect(read(url, {}, leaving.signal)).rejects.toThrow("left");
+    await expect.poll(() => fake?.left).toBe(1);
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    process.off("uncaughtException", catchIt);
+    expect(uncaught).toEqual([]);
+  },
+);
 
 test("an answer that was compressed unasked is read", async () => {
   const { url } = await serve((response) => {

@@ -1,0 +1,50 @@
+// The configuration file that a command was given: found by `--config`, read and checked in one way for all of them.
+import { parseArgs } from "node:util";
+import { type Config, failureCode, parseConfig } from "../config.ts";
+import { ConfigError } from "../errors.ts";
+import { exitCodes, type Shell } from "./shell.ts";
+
+export interface ConfigFile {
+  /** Paths within the configuration are relative to it. */
+  readonly file: string;
+  readonly config: Config;
+}
+
+/** The file of a command that takes `--config` alone, or the exit code when what is wrong has been printed. */
+export function openFile(
+  command: string,
+  usage: string,
+  args: readonly string[],
+  shell: Shell,
+): ConfigFile | number {
+  let file: string;
+  try {
+    const { values } = parseArgs({
+      args: [...args],
+      options: { config: { type: "string", default: "readout.yaml" } },
+    });
+    file = values.config;
+  } catch (error) {
+    shell.err(`${command}: ${error instanceof Error ? error.message : String(error)}\n\n${usage}`);
+    return exitCodes.usage;
+  }
+  try {
+    return { file, config: readConfig(file, shell) };
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    const { length } = error.issues;
+    shell.err(`${error.message}\n${length > 1 ? `\n${length} problems in ${file}\n` : ""}`);
+    return exitCodes.failed;
+  }
+}
+
+/** @throws {ConfigError} all issues at once; that the file cannot be read is one */
+export function readConfig(file: string, shell: Shell): Config {
+  let text: string;
+  try {
+    text = shell.readText(file);
+  } catch (error) {
+    throw new ConfigError(file, [{ path: "", message: `cannot be read${failureCode(error)}` }]);
+  }
+  return parseConfig(text, file, shell);
+}

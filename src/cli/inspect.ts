@@ -1,0 +1,79 @@
+// What a configuration lays into a backend, as questions to it: each log source of a site, and each other part whole.
+// `check` prints the answers, `serve` logs what is wrong with them; both walk the same list, so a part that joins it is
+// looked at by both.
+import type { Config, SiteConfig } from "../config.ts";
+import type { Backend, Match, PartReport, SourceReport } from "../store.ts";
+import type { Instant } from "../time.ts";
+
+/** The parts that a store serves. */
+export const parts = ["logs", "metrics", "kubernetes"] as const;
+export type Part = (typeof parts)[number];
+
+export interface Question {
+  readonly site: string;
+  readonly part: Part;
+  /** Where the configuration has it: `sites.shop.logs.sources.app`. */
+  readonly path: string;
+  /** What tells it from the others of its part; nothing where there are no others. */
+  readonly title: readonly string[];
+  /** @throws {BackendError} */
+  readonly ask: (signal: AbortSignal) => Promise<Report>;
+}
+export interface Report {
+  /** What was found: lines of cells. */
+  readonly rows: readonly (readonly string[])[];
+  /** Where what lies there has times: the newest, or undefined where there is nothing. */
+  readonly newest?: { readonly what: string; readonly time: Instant | undefined };
+  readonly limitations: readonly string[];
+  readonly problems: readonly string[];
+}
+
+/** In the order of the configuration. Parts that the backend has no store for are left out. */
+export function questionsFor(backend: Backend, config: Config): readonly Question[] {
+  return Object.entries(config.sites).flatMap(([site, entry]) => [
+    ...logQuestions(backend, site, entry),
+    ...matchQuestions("metrics", backend, site, entry),
+    ...matchQuestions("kubernetes", backend, site, entry),
+  ]);
+}
+
+function logQuestions(
+  { name, inspections: { logs: inspect } }: Backend,
+  site: string,
+  { logs }: SiteConfig,
+): readonly Question[] {
+  if (logs?.backend !== name || inspect === undefined) return [];
+  return Object.entries(logs.sources).map(([id, entry]) => ({
+    site,
+    part: "logs",
+    path: `sites.${site}.logs.sources.${id}`,
+    title: [id, entry.index],
+    ask: async (signal) => reportSource(await inspect({ id, ...entry }, signal), entry.index, "line"),
+  }));
+}
+
+/** `what` lies in the index, in the singular. */
+function reportSource(report: SourceReport, index: string, what: string): Report {
+  const { profile, indices, newest, limitations, problems } = report;
+  return {
+    rows: [[`profile ${profile}`, indices === 1 ? "1 index" : `${indices} indices`]],
+    newest: { what, time: newest },
+    limitations,
+    problems: indices === 0 && problems.length === 0 ? [`no index is named ${index}`] : problems,
+  };
+}
+
+function matchQuestions(
+  part: "metrics" | "kubernetes",
+  { name, inspections }: Backend,
+  site: string,
+  { [part]: entry }: SiteConfig,
+): readonly Question[] {
+  const inspect: ((match: Match, signal: AbortSignal) => Promise<PartReport>) | undefined = inspections[part];
+  if (entry?.backend !== name || inspect === undefined) return [];
+  const ask = async (signal: AbortSignal): Promise<Report> => {
+    const { found, limitations, problems } = await inspect(entry.match, signal);
+    return { rows: found.map((line) => [line]), limitations, problems };
+  };
+  return [{ site, part, path: `sites.${site}.${part}`, title: [], ask }];
+}

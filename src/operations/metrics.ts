@@ -1,0 +1,425 @@
+// The four metrics routes. A selector is answered by one call to the site's store; what it means is decided by
+// `metrics.ts`, and this file puts the answers together: ids, order, limits, groups. A series is printed when it is
+// sent, so that a large answer is never held as text.
+import * as z from "zod";
+import { NotFound, Refused, Unprocessable } from "../errors.ts";
+import {
+  type Aggregation,
+  allowedFields,
+  automaticResolution,
+  combineBuckets,
+  gridOf,
+  isPattern,
+  type Plan,
+  planOf,
+  windowOf,
+} from "../metrics.ts";
+import type { Buckets, MetricType, Series } from "../model.ts";
+import type { Site } from "../sites.ts";
+import { inclusiveEnd, printMillis, printNanos, type TimeRange } from "../time.ts";
+import { metricList, metricNames, metricType, timeseriesAnswer } from "./metric-rows.ts";
+import type { Context, Operation, Printed, Rows } from "./operation.ts";
+import { parallel } from "./parallel.ts";
+import { invalidRequest, type RequestTime, siteId } from "./request.ts";
+import {
+  type ListRequest,
+  listBody,
+  type Selector,
+  type TimeseriesRequest,
+  timeseriesBody,
+} from "./selectors.ts";
+
+/** Calls to a store that one request has under way. */
+const width = 8;
+
+function rangeOf({ from, to }: { readonly from: RequestTime; readonly to: RequestTime }): TimeRange {
+  return { from: from.instant, to: inclusiveEnd(to.text, to.instant) };
+}
+
+// ---- Operations ---------------------------------------------------------------------------------------------
+
+export const timeseries: Operation<TimeseriesRequest, never> = {
+  name: "metrics.timeseries",
+  method: "POST",
+  path: "/api/v2/metrics/timeseries",
+  access: "token",
+  summary: "Series of metrics over time",
+  description:
+    "One series for each combination of the values of the tags that a selector names. Buckets are whole and lie on the UTC grid of the resolution.",
+  request: timeseriesBody,
+  answer: timeseriesAnswer,
+  sites: ({ site_id }) => [site_id],
+  run: (request, context) => {
+    const metrics = metricsOf(context.sites.get(request.site_id));
+    refuseForcedTags(request.select, [], metrics);
+    const range = rangeOf(request);
+    const chosen = request.resolution ?? automaticResolution(range);
+    const buckets = gridOf(range, chosen);
+    checkPoints(buckets.count, context);
+    const opening = `{"resolution":"${chosen}",${printRange(request)},"series":[`;
+    return { pieces: printTimeseries(opening, request, metrics, buckets, context) } satisfies Printed;
+  },
+};
+
+export const list: Operation<ListRequest, never> = {
+  name: "metrics.list",
+  method: "POST",
+  path: "/api/v2/metrics/list",
+  access: "token",
+  summary: "Values of metrics in groups",
+  description: "One row for each group over all selectors, the largest value of the first selector first.",
+  request: listBody,
+  answer: metricList,
+  sites: ({ site_id }) => [site_id],
+  run: (request, context) => {
+    const metrics = metricsOf(context.sites.get(request.site_id));
+    refuseForcedTags(request.select, request.group_by, metrics);
+    refuseUngrouped(request);
+    const range = rangeOf(request);
+    const buckets = request.resolution === undefined ? windowOf(range) : gridOf(range, request.resolution);
+    checkPoints(buckets?.count ?? 0, context);
+    const opening = `{"resolution":${JSON.stringify(request.resolution ?? null)},${printRange(request)},"rows":[`;
+    return { pieces: printList(opening, request, metrics, buckets, context) } satisfies Printed;
+  },
+};
+
+const namesPath = z.object({ site_id: siteId });
+export const names: Operation<z.output<typeof namesPath>, readonly string[]> = {
+  name: "metrics.names",
+  method: "GET",
+  path: "/api/v2/metrics/names/{site_id}",
+  access: "token",
+  summary: "Every metric of a site",
+  description: "A histogram or a summary is one metric.",
+  request: namesPath,
+  answer: metricNames,
+  sites: ({ site_id }) => [site_id],
+  run: async ({ site_id }, { sites, signal }) => {
+    const { store, match } = metricsOf(sites.get(site_id));
+    return await store.names(match, signal);
+  },
+};
+
+const metricPath = z.object({
+  site_id: siteId,
+  metric_name: z.string().meta({ description: "The metric's name.", examples: ["transaction_duration"] }),
+});
+interface TypeAndTags {
+  readonly metric_type: MetricType;
+  readonly available_tags: readonly (readonly string[])[];
+}
+export const typeAndTags: Operation<z.output<typeof metricPath>, TypeAndTags> = {
+  name: "metrics.type_and_tags",
+  method: "GET",
+  path: "/api/v2/metrics/type_and_tags/{site_id}/{metric_name}",
+  access: "token",
+  summary: "What a metric is, and which tags it has",
+  description: "404 for a metric that the site does not have.",
+  request: metricPath,
+  answer: metricType,
+  sites: ({ site_id }) => [site_id],
+  run: async ({ site_id, metric_name: metric }, { sites, signal }) => {
+    const { store, match } = metricsOf(sites.get(site_id));
+    const [type, keys] = await Promise.all([
+      store.type(match, metric, signal),
+      store.tagKeys(match, metric, signal),
+    ]);
+    if (type === undefined || keys === undefined) throw new NotFound();
+    return { metric_type: type, available_tags: keys };
+  },
+};
+
+type Metrics = NonNullable<Site["metrics"]> & Pick<Site, "counterDefault">;
+
+function metricsOf(site: Site | undefined): Metrics {
+  if (site?.metrics === undefined) {
+    throw new Refused("not_supported_by_backend", "The site has no metrics", {
+      backend: null,
+      feature: "metrics",
+    });
+  }
+  return { ...site.metrics, counterDefault: site.counterDefault };
+}
+
+/** @throws {Unprocessable} `invalid_request` that names every use of a label that the site's wall is made of */
+function refuseForcedTags(
+  select: readonly Selector[],
+  groups: ListRequest["group_by"],
+  { match }: Metrics,
+): void {
+  const forced = (key: string | undefined) => key !== undefined && Object.hasOwn(match, key);
+  const message = (key: string | undefined) => `${JSON.stringify(key)} is no tag of this site`;
+  const issues = [
+    ...select.flatMap(({ tags }, index) =>
+      Object.keys(tags)
+        .filter(forced)
+        .map((key) => ({ path: `select.${index}.tags.${key}`, message: message(key) })),
+    ),
+    ...groups.flatMap(({ tag }, index) =>
+      forced(tag) ? [{ path: `group_by.${index}`, message: message(tag) }] : [],
+    ),
+  ];
+  if (issues.length > 0) throw invalidRequest(issues);
+}
+
+/** Without the tag in the group several series of one selector would meet in one row. */
+function refuseUngrouped({ select, group_by: groups }: ListRequest): void {
+  for (const { tags } of select) {
+    const tag = Object.keys(tags).find(
+      (key) => isPattern(tags[key] ?? "") && !groups.some((group) => group.tag === key),
+    );
+    if (tag === undefined) continue;
+    throw new Unprocessable(
+      "ungrouped_wildcard",
+      `The tag ${JSON.stringify(tag)} has a wildcard, but group_by lacks it`,
+      {
+        tag,
+      },
+    );
+  }
+}
+
+/** What can be told before anything is read: an answer of one series would be too large. */
+function checkPoints(points: number, { limits }: Context): void {
+  if (points <= limits.points) return;
+  const message = `The answer would have more than ${limits.points} points; choose a coarser resolution or a shorter range`;
+  throw new Refused("result_too_large", message, { limit: limits.points, wanted: points });
+}
+
+// ---- Asking -------------------------------------------------------------------------------------------------
+
+/** A selector with its answer; unknown metrics have none. */
+interface Answered<S extends Selector> {
+  readonly selector: S;
+  readonly plan: Plan;
+  readonly series: readonly Series[];
+}
+
+/** In the order of the selectors. Every field is checked before the first series is read. */
+async function ask<S extends Selector>(
+  select: readonly S[],
+  { store, match, counterDefault }: Metrics,
+  buckets: Buckets,
+  { limits, signal }: Context,
+): Promise<readonly Answered<S>[]> {
+  const metrics = [...new Set(select.map(({ name }) => name))];
+  const found = await parallel(metrics, width, (metric, signal) => store.type(match, metric, signal), signal);
+  const types = new Map(metrics.map((metric, index) => [metric, found[index]]));
+  const planned = select.flatMap((selector) => {
+    const type = types.get(selector.name);
+    return type === undefined ? [] : [{ selector, plan: planFor(selector, type, counterDefault) }];
+  });
+  let left = limits.points;
+  return parallel(
+    planned,
+    width,
+    async ({ selector, plan }, signal) => {
+      const { name: metric, tags } = selector;
+      const query = { match, metric, tags, measure: plan.measure, buckets, lookBack: limits.lookBack };
+      const series = await store.series({ ...query, pointLimit: limits.points }, signal);
+      left -= series.length * buckets.count;
+      if (left < 0) {
+        const message = `The answer has more than ${limits.points} points; ask for fewer series, a coarser resolution or a shorter range`;
+        throw new Refused("result_too_large", message, { limit: limits.points });
+      }
+      return { selector, plan, series };
+    },
+    signal,
+  );
+}
+
+/** @throws {Unprocessable} `invalid_field` */
+function planFor(
+  { name, field, aggregation }: Selector,
+  type: MetricType,
+  counterDefault: Site["counterDefault"],
+): Plan {
+  const plan = planOf(type, field, aggregation, counterDefault);
+  if (plan !== undefined) return plan;
+  const allowed = allowedFields(type);
+  const message = `The ${type} ${JSON.stringify(name)} has no field ${field}, but ${allowed.join(", ")}`;
+  throw new Unprocessable("invalid_field", message, { field, metric: name, allowed });
+}
+
+// ---- Timeseries ---------------------------------------------------------------------------------------------
+
+/** Text of one piece, roughly: small enough that writing one never holds the event loop up. */
+const pieceChars = 65_536;
+
+async function* printTimeseries(
+  opening: string,
+  { select, limit = Number.POSITIVE_INFINITY }: TimeseriesRequest,
+  metrics: Metrics,
+  buckets: Buckets,
+  context: Context,
+): AsyncGenerator<Rows> {
+  const answered = await ask(select, metrics, buckets, context);
+  // Two selectors may find one series; it is answered once, as the first of them wants it.
+  const found = new Map<string, { readonly selector: Selector; readonly series: Series }>();
+  for (const { selector, series } of answered) {
+    const own = series.map((one) => ({ id: seriesId(selector, one.tags), series: one }));
+    for (const { id, series } of own.sort((a, b) => (a.id < b.id ? -1 : 1))) {
+      if (found.size < limit && !found.has(id)) found.set(id, { selector, series });
+    }
+  }
+  const stamp = createStamps(buckets);
+  let text = opening;
+  let count = 0;
+  let separator = "";
+  for (const [id, { selector, series }] of found) {
+    text += `${separator}${printHead(id, selector, series)},"data":[`;
+    separator = "";
+    for (let bucket = 0; bucket < buckets.count; bucket += 1) {
+      const value = valueAt(series, bucket, selector);
+      if (value === undefined) continue;
+      text += `${separator}${stamp(bucket)}${value}}`;
+      separator = ",";
+      if (text.length < pieceChars) continue;
+      yield { count, text };
+      text = "";
+      count = 0;
+    }
+    text += "]}";
+    count += 1;
+    separator = ",";
+  }
+  yield { count, text: `${text}]}` };
+}
+
+/** A sum may pass what a number holds; infinity is no point either. */
+function valueAt(
+  { values }: Series,
+  bucket: number,
+  { draw_null_as_zero: fill }: Selector,
+): number | undefined {
+  const value = values[bucket] ?? Number.NaN;
+  if (Number.isFinite(value)) return value;
+  return fill === true ? 0 : undefined;
+}
+
+/** So many points of a series have their times kept, which is more than most ranges have. */
+const mostStamps = 50_000;
+
+/** A point up to its value. Printed once for all series, because a time costs more to print than a value. */
+function createStamps({ start, step, count }: Buckets): (bucket: number) => string {
+  const print = (bucket: number) => `{"timestamp":"${printMillis(start + bucket * step)}","value":`;
+  if (count > mostStamps) return print;
+  const kept: string[] = [];
+  return (bucket) => (kept[bucket] ??= print(bucket));
+}
+
+/** An entry of `series` up to its data, its keys in the specification's order. */
+function printHead(id: string, selector: Selector, series: Series): string {
+  let min = Number.POSITIVE_INFINITY;
+  let max = Number.NEGATIVE_INFINITY;
+  for (let bucket = 0; bucket < series.values.length; bucket += 1) {
+    const value = valueAt(series, bucket, selector);
+    if (value === undefined) continue;
+    if (value < min) min = value;
+    if (value > max) max = value;
+  }
+  const { name, field } = selector;
+  return `{"id":${JSON.stringify(id)},"name":${JSON.stringify(name)},"tags":${JSON.stringify(series.tags)},"field":"${field}","min":${printNumber(min)},"max":${printNumber(max)}`;
+}
+
+function printNumber(value: number): string {
+  return Number.isFinite(value) ? String(value) : "null";
+}
+
+/** `cpu|hostname=a,state=user|gauge`, and the aggregation after it when one was named (contract, "Metrics"). */
+function seriesId({ name, field, aggregation }: Selector, tags: Readonly<Record<string, string>>): string {
+  return [encode(name), printTags(tags), field, ...(aggregation === undefined ? [] : [aggregation])].join(
+    "|",
+  );
+}
+
+function printTags(tags: Readonly<Record<string, string>>): string {
+  const pairs = Object.entries(tags).map(([key, value]) => `${encode(key)}=${encode(value)}`);
+  return pairs.sort().join(",");
+}
+
+function encode(text: string): string {
+  return text.replaceAll(/[%|,=]/g, (char) => `%${char.charCodeAt(0).toString(16).toUpperCase()}`);
+}
+
+function printRange({ from, to }: { readonly from: RequestTime; readonly to: RequestTime }): string {
+  // At least three fraction digits, more only where the request has them.
+  const print = ({ instant }: RequestTime) => printNanos(instant).replace(/0{1,6}Z$/, "Z");
+  return `"from":"${print(from)}","to":"${print(to)}"`;
+}
+
+// ---- List ---------------------------------------------------------------------------------------------------
+
+interface Row {
+  readonly id: string;
+  readonly group: readonly (readonly [key: string, value: string])[];
+  readonly data: Map<string, number>;
+}
+
+async function* printList(
+  opening: string,
+  request: ListRequest,
+  metrics: Metrics,
+  buckets: Buckets | undefined,
+  context: Context,
+): AsyncGenerator<Rows> {
+  const { select, group_by: groups, limit = Number.POSITIVE_INFINITY } = request;
+  const answered = buckets === undefined ? [] : await ask(select, metrics, buckets, context);
+  const rows = new Map<string, Row>();
+  for (const { selector, plan, series } of answered) {
+    for (const { tags, values } of series) {
+      const value =
+        request.resolution === undefined ? (values[0] ?? Number.NaN) : reduce(values, plan.combine, selector);
+      if (!Number.isFinite(value)) continue;
+      const { id, group } = groupOf(selector.name, tags, groups);
+      const row = rows.get(id) ?? { id, group, data: new Map<string, number>() };
+      rows.set(id, row);
+      row.data.set(selector.id, value);
+    }
+  }
+  const first = select[0]?.id ?? "";
+  const rank = ({ data }: Row) => data.get(first) ?? Number.NEGATIVE_INFINITY;
+  const sorted = [...rows.values()].sort((a, b) =>
+    rank(a) === rank(b) ? (a.id < b.id ? -1 : 1) : rank(a) < rank(b) ? 1 : -1,
+  );
+  const kept = sorted.slice(0, Math.min(limit, sorted.length));
+  if (kept.length > context.limits.rows) {
+    const message = `The answer has more than ${context.limits.rows} rows; ask for fewer with limit`;
+    throw new Refused("result_too_large", message, { limit: context.limits.rows, wanted: kept.length });
+  }
+  let text = opening;
+  let count = 0;
+  for (const [index, { id, group, data }] of kept.entries()) {
+    const row = { id, group: Object.fromEntries(group), data: Object.fromEntries(data) };
+    text += `${index === 0 ? "" : ","}${JSON.stringify(row)}`;
+    count += 1;
+    if (text.length < pieceChars) continue;
+    yield { count, text };
+    text = "";
+    count = 0;
+  }
+  yield { count, text: `${text}]}` };
+}
+
+function reduce(values: Float64Array, combine: Aggregation, { draw_null_as_zero: fill }: Selector): number {
+  return combineBuckets(
+    combine,
+    fill === true ? values.map((value) => (Number.isNaN(value) ? 0 : value)) : values,
+  );
+}
+
+/** The row that a series belongs to. A tag that its selector does not name is left out of the group. */
+function groupOf(
+  metric: string,
+  tags: Readonly<Record<string, string>>,
+  groups: ListRequest["group_by"],
+): Pick<Row, "id" | "group"> {
+  const byTag = groups.flatMap(({ tag }) =>
+    tag !== undefined && Object.hasOwn(tags, tag) ? [[tag, tags[tag] ?? ""] as const] : [],
+  );
+  const byName = groups.some(({ tag }) => tag === undefined);
+  return {
+    id: `${byName ? encode(metric) : ""}|${printTags(Object.fromEntries(byTag))}`,
+    group: byName ? [["Name", metric], ...byTag] : byTag,
+  };
+}

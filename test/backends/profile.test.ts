@@ -1,0 +1,140 @@
+// A user's own layout: the file that resolvers/README.md shows, configured by its path, on documents that no built-in
+// layout knows.
+import { readFileSync } from "node:fs";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { kinds } from "#resolvers/index.ts";
+import { hashToken } from "#src/auth.ts";
+import { run as check } from "#src/cli/check.ts";
+import { parseConfig, resolveBeside } from "#src/config.ts";
+import { operations } from "#src/operations/index.ts";
+import { createServer, type Server } from "#src/server.ts";
+import { connectSites } from "#src/sites.ts";
+import type { Backend } from "#src/store.ts";
+import { createTelemetry } from "#src/telemetry.ts";
+import { fromMillis } from "#src/time.ts";
+import { type Cluster, openCluster, testIO } from "../support/cluster.ts";
+import { createShell } from "../support/shell.ts";
+import { named } from "./named.ts";
+
+const guide = readFileSync(new URL("../../resolvers/README.md", import.meta.url), "utf8");
+const profile = /```yaml\n(name: mine\n[\s\S]*?)```/.exec(guide)?.[1] ?? "";
+const reference = /```yaml\n(sources:\n[\s\S]*?)```/.exec(guide)?.[1] ?? "";
+const now = fromMillis(Date.UTC(2024, 5, 2));
+
+const documents = {
+  a: '{"at":"2024-06-01T10:00:00.000Z","text":"first","lvl":"WARNING","node":"n1","team":{"name":"blue"},"took":1.50}',
+  b: '{"at":"2024-06-01T10:00:01.000Z","msg":"second","lvl":"crit","node":["n2","n3"],"team.name":"red"}',
+  c: '{"at":"2024-06-01T10:00:02.000Z","text":"third","msg":"unused","lvl":"whatever"}',
+  d: '{"@timestamp":"2024-06-01T10:00:03.000Z","text":"without its time"}',
+};
+const expected = [
+  ["a", "2024-06-01T10:00:00.000Z", "warn", "first", "n1", "blue"],
+  ["b", "2024-06-01T10:00:01.000Z", "critical", "second", "n2", "red"],
+  ["c", "2024-06-01T10:00:02.000Z", "unknown", "third", "", ""],
+] as const;
+
+describe.each(named())("$name", (server) => {
+  let cluster: Cluster;
+  let backend: Backend;
+  let readout: Server;
+  let files: Record<string, string>;
+  beforeAll(async () => {
+    cluster = openCluster(server.url);
+    await cluster.remove("app-odd*");
+    await cluster.createIndex("app-odd", {
+      settings: { number_of_shards: 1, number_of_replicas: 0 },
+      mappings: { properties: { at: { type: "date" } } },
+    });
+    await cluster.write("app-odd", Object.entries(documents));
+    const file = "/etc/readout/readout.yaml";
+    files = {
+      [file]: [
+        `tokens: [{ user: ana, sha256: "${hashToken("t")}", sites: [shop] }]`,
+        `backends: { elk: { kind: elastic, url: "${server.url}" } }`,
+        "sites:",
+        "  shop:",
+        "    logs:",
+        "      backend: elk",
+        ...reference
+          .trimEnd()
+          .split("\n")
+          .map((line) => `      ${line}`),
+      ].join("\n"),
+      "/etc/readout/profiles/mine.yaml": profile,
+    };
+    const world = createShell({ now, files });
+    const config = parseConfig(files[file] ?? "", file, { ...world, kinds });
+    const elk = config.backends.elk;
+    const kind = kinds.get(elk?.kind ?? "");
+    if (elk === undefined || kind === undefined) throw new Error("no backend");
+    backend = kind.create("elk", elk.settings, {
+      ...testIO,
+      readText: (path) => world.readText(resolveBeside(file, path)),
+    });
+    readout = createServer({
+      operations,
+      authenticate: () => ({ user: "ana", maySee: () => true }),
+      sites: connectSites(config, new Map([["elk", backend]])),
+      limits: config.limits,
+      telemetry: createTelemetry({ write: () => {}, level: "silent" }),
+      now: () => now,
+      graphql: () => Promise.reject(new Error("not asked for")),
+    });
+  });
+  afterAll(async () => {
+    await backend.close();
+    await cluster.remove("app-odd*");
+    await cluster.close();
+  });
+
+  async function lines(query: string): Promise<Record<string, string>[]> {
+    const pagination = { per_page: 100, order: "ASC" };
+    const body = { site_id: "shop", source_ids: ["app"], query, use_expressions: true, pagination };
+    const answer = await readout.fetch("http://readout/api/v2/logs/lines", {
+      method: "POST",
+      body: JSON.stringify(body),
+    });
+    expect(answer.status).toBe(200);
+    return (await answer.json()) as Record<string, string>[];
+  }
+
+  test("its lines are exact", async () => {
+    const found = await lines("");
+    expect(
+      found.map(({ id, timestamp, severity, message, hostname, group }) => [
+        ...[id?.replace("app-odd/", ""), timestamp, severity, message, hostname, group],
+      ]),
+    ).toEqual(expected);
+    expect(found.map(({ json }) => json)).toEqual([documents.a, documents.b, documents.c]);
+  });
+
+  test.each([
+    ["severity=warn", ["a"]],
+    ["severity=unknown", ["c"]],
+    ["message=second OR message:hir", ["b", "c"]],
+    ["message:unused", []],
+    ["hostname=n2", ["b"]],
+    ["hostname=n3", []],
+    ["group=blue OR group=red", ["a", "b"]],
+    ["group!=blue", ["b", "c"]],
+    ["took=1.50", ["a"]],
+    ["took=1.5", []],
+    ["team.name=red", []],
+    ["team\\.name=red", ["b"]],
+  ])("%s", async (query, ids) => {
+    expect((await lines(query)).map(({ id }) => id?.replace("app-odd/", ""))).toEqual(ids);
+  });
+
+  test("check names it", async () => {
+    const shell = createShell({ now, files, kinds: [...kinds.values()] });
+    expect(await check(["--config", "/etc/readout/readout.yaml"], shell)).toBe(0);
+    expect(shell.printed()).toMatch(/app {2}app-\* {2}profile mine {2}\d+ ind\S+ {2}newest line 13 h ago/);
+  });
+
+  test("a file that is no profile is told", async () => {
+    const broken = { ...files, "/etc/readout/profiles/mine.yaml": "name: mine\nlogs: { time: at }\n" };
+    const shell = createShell({ now, files: broken, kinds: [...kinds.values()] });
+    expect(await check(["--config", "/etc/readout/readout.yaml"], shell)).toBe(1);
+    expect(shell.printed()).toMatch(/FAILED .*mine\.yaml: not a profile/);
+  });
+});

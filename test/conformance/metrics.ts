@@ -1,0 +1,371 @@
+// What every metric store must do, run against each of them: exact values for every measure on every grid, names and
+// tags as data, and nothing of another tenant. A subject fills a source once with `rawFamilies`; expectations are
+// computed from the same raw samples by `metrics/oracle.ts`.
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import type { Slug } from "#src/errors.ts";
+import { fields, gridOf, planOf, type Resolution, resolutions } from "#src/metrics.ts";
+import type { Buckets, Measure, MetricType, Series } from "#src/model.ts";
+import type { Match, MetricStore, SeriesQuery } from "#src/store.ts";
+import { fromMillis } from "#src/time.ts";
+import { hostileTexts } from "./metrics/hostile.ts";
+import { type Expected, expectedNames, expectedSeries, expectedTagKeys } from "./metrics/oracle.ts";
+import { base, day, hour, minute, type RawFamily, rawFamilies, type Tenant } from "./metrics/raw.ts";
+
+export interface MetricSubject {
+  readonly name: string;
+  /** Fills the source with these and nothing else. `printOpenMetrics` makes a file of them. */
+  readonly start: (families: readonly RawFamily[]) => Promise<RunningMetrics>;
+  /** What the source cannot do, with the reason. It is asked all the same, and has to be refused with this slug. */
+  readonly excuses?: Partial<Record<MetricCapability, { readonly reason: string; readonly slug: Slug }>>;
+}
+export interface RunningMetrics {
+  readonly store: MetricStore;
+  readonly match: (tenant: Tenant) => Match;
+  readonly stop: () => Promise<void>;
+}
+export type MetricCapability =
+  /** Metric and label names beyond `[A-Za-z_][A-Za-z0-9_]*`. A source without it is not filled with any. */
+  "quoted names";
+
+const types: Readonly<Record<RawFamily["kind"], (metric: string) => MetricType>> = {
+  gauge: () => "gauge",
+  counter: () => "counter",
+  histogram: () => "measurement",
+  summary: () => "measurement",
+  // What a name gives away (Prometheus' own suffixes of counters).
+  unknown: (metric) => (/_(total|count|sum|bucket)$/.test(metric) ? "counter" : "gauge"),
+};
+
+const measures: Readonly<Record<MetricType, readonly Measure[]>> = {
+  gauge: [
+    ...(["first", "last", "mean", "sum", "min", "max", "count"] as const).map(
+      (combine): Measure => ({ of: "samples", combine }),
+    ),
+    { of: "samples", combine: "quantile", quantile: 0.9 },
+    { of: "samples", combine: "quantile", quantile: 0.95 },
+  ],
+  counter: [
+    { of: "increment" },
+    ...(["first", "last", "mean", "min", "max"] as const).map(
+      (combine): Measure => ({ of: "cumulative", combine }),
+    ),
+  ],
+  measurement: [
+    ...(["count", "mean", "min", "max"] as const).map(
+      (combine): Measure => ({ of: "observations", combine }),
+    ),
+    { of: "observations", combine: "quantile", quantile: 0.9 },
+    { of: "observations", combine: "quantile", quantile: 0.95 },
+  ],
+};
+
+/** The whole of a family's tags, some of them, and none. */
+const selections: Readonly<Record<string, readonly Readonly<Record<string, string>>[]>> = {
+  temperature: [{}, { room: "*" }, { room: "*", floor: "*" }, { floor: "1" }, { room: "o*the grid" }],
+  requests_total: [{}, { host: "*" }, { host: "*", code: "*" }, { host: "steady" }, { host: "*s" }],
+  deploys_total: [{}, { region: "*" }],
+  deliveries_total: [{}],
+  disk_free: [{}],
+  queue_depth: [{}, { queue: "*" }],
+  jobs_count: [{ queue: "mail" }],
+  work_total: [{}],
+  keyed: [{}, { a: "*" }, { b: "1" }, { a: "1", c: "*" }, { a: "*", b: "*", c: "*" }],
+  "http.server.größe": [{}, { "http.route": "*" }, { "http.route": "*", größe: "X*" }, { größe: "*" }],
+  latency_seconds: [{}, { route: "*" }, { method: "GET" }, { route: "/rare", method: "*" }],
+  balance: [{}, { account: "*" }],
+  rpc_seconds: [{ method: "read" }],
+};
+
+const lookBack = day;
+const pointLimit = 1_000_000;
+
+export function metricStoreSuite(subject: MetricSubject): void {
+  const excuse = subject.excuses?.["quoted names"];
+  const families = rawFamilies(excuse === undefined);
+  const signal = new AbortController().signal;
+
+  describe(`${subject.name}: metric store`, () => {
+    let running: RunningMetrics;
+    beforeAll(async () => {
+      running = await subject.start(families);
+    }, 300_000);
+    afterAll(() => running?.stop());
+
+    const queryOf = (
+      over: Partial<SeriesQuery> & Pick<SeriesQuery, "metric">,
+      tenant: Tenant = "shop",
+    ): SeriesQuery => ({
+      match: running.match(tenant),
+      tags: {},
+      measure: { of: "samples", combine: "last" },
+      buckets: grid(base, base + hour - 1, "MINUTELY"),
+      lookBack,
+      pointLimit,
+      ...over,
+    });
+    /** Asks, and compares with the oracle. */
+    async function verify(over: Partial<SeriesQuery> & Pick<SeriesQuery, "metric">, tenant: Tenant = "shop") {
+      const query = queryOf(over, tenant);
+      const found = await running.store.series(query, signal);
+      const expected = expectedSeries(families, tenant, query);
+      expect(difference(found, expected, query)).toBeUndefined();
+      return found;
+    }
+    const held = families.filter(({ metric }) => selections[metric] !== undefined);
+
+    describe.each(held.map(({ metric, kind }) => ({ metric, type: types[kind](metric) })))(
+      "$metric",
+      ({ metric, type }) => {
+        test("has its type and its combinations of tags", async () => {
+          const match = running.match("shop");
+          expect(await running.store.type(match, metric, signal)).toBe(type);
+          expect(await running.store.tagKeys(match, metric, signal)).toEqual(
+            expectedTagKeys(families, "shop", metric),
+          );
+        });
+
+        // Three hours of the day in the middle, or four days around it: so many buckets that births, gaps and
+        // restarts lie within and between them.
+        test.each(resolutionNames)(
+          "%s: every measure of every selection",
+          { timeout: 120_000 },
+          async (resolution) => {
+            const span = resolution === "DAILY" || resolution === "HOURLY" ? 2 * day : 0;
+            const buckets = grid(base + 17 - span, base + 3 * hour + 61_005 + span, resolution);
+            for (const tags of selections[metric] ?? []) {
+              for (const measure of measures[type]) {
+                if (metric === "rpc_seconds" && "quantile" in measure && measure.quantile === 0.95) continue;
+                await verify({ metric, tags, measure, buckets });
+              }
+            }
+          },
+        );
+
+        test("windows of any length, to the millisecond", { timeout: 120_000 }, async () => {
+          const windows = [
+            [base, base],
+            [base - 1, base],
+            [base + 1, base + minute],
+            [base + minute - 1, base + 15 * minute + 1],
+            [base + 3_210, base + 62_345],
+            [base - 20 * minute, base + 2 * hour],
+          ] as const;
+          for (const [from, to] of windows) {
+            for (const tags of selections[metric] ?? []) {
+              for (const measure of measures[type]) {
+                if (metric === "rpc_seconds" && "quantile" in measure && measure.quantile === 0.95) continue;
+                await verify({
+                  metric,
+                  tags,
+                  measure,
+                  buckets: { start: from, step: to - from + 1, count: 1 },
+                });
+              }
+            }
+          }
+        });
+      },
+    );
+
+    describe("look-back", () => {
+      const metric = "requests_total";
+      test.each([0, 10 * second(1), 5 * minute, hour, 48 * hour])("of %d ms", async (length) => {
+        for (const start of [base, base + 30 * minute, base + hour]) {
+          const buckets = grid(start, start + hour - 1, "FIVE_MINUTELY");
+          await verify({
+            metric,
+            tags: { host: "*" },
+            measure: { of: "increment" },
+            buckets,
+            lookBack: length,
+          });
+        }
+      });
+    });
+
+    describe("names and tags are data", () => {
+      test("names are the tenant's own, sorted", async () => {
+        for (const tenant of ["shop", "other"] as const) {
+          expect(await running.store.names(running.match(tenant), signal)).toEqual(
+            expectedNames(families, tenant),
+          );
+        }
+      });
+
+      test("an unknown metric has no type, no tags and no series, whatever its name", {
+        timeout: 120_000,
+      }, async () => {
+        const match = running.match("shop");
+        const unknown = hostileTexts.filter((_, n) => n % 10 === 0);
+        for (const metric of [
+          "only_other",
+          "zoo_bucket",
+          "latency_seconds_bucket",
+          "rpc_seconds_count",
+          ...unknown,
+        ]) {
+          expect(await running.store.type(match, metric, signal), JSON.stringify(metric)).toBeUndefined();
+          expect(await running.store.tagKeys(match, metric, signal), JSON.stringify(metric)).toBeUndefined();
+          expect(await running.store.series(queryOf({ metric }), signal), JSON.stringify(metric)).toEqual([]);
+        }
+      });
+
+      // 500 tag values in both tenants' hands; a value of the other's would show by its sign.
+      test.each(["shop", "other"] as const)(
+        "500 hostile values find what has them, as %s",
+        { timeout: 300_000 },
+        async (tenant) => {
+          const buckets = grid(base - minute, base + minute, "MINUTELY");
+          for (const v of hostileTexts) {
+            const found = await verify({ metric: "zoo", tags: { v }, buckets }, tenant);
+            for (const { values } of found) {
+              for (const value of values)
+                expect(Number.isNaN(value) || value > 0).toBe(tenant === "shop" || Number.isNaN(value));
+            }
+          }
+        },
+      );
+
+      test("500 hostile tag names find nothing, or are refused", { timeout: 300_000 }, async () => {
+        for (const key of hostileTexts) {
+          for (const tags of [{ [key]: "*" }, { v: "*", [key]: "other" }]) {
+            if (Object.keys(tags).every((one) => one === "v")) continue;
+            const asked = running.store.series(queryOf({ metric: "zoo", tags: own(tags) }), signal);
+            const found = await asked.catch((error: unknown) => {
+              expect(error).toMatchObject({ slug: "not_supported_by_backend" });
+              return [];
+            });
+            expect(found, JSON.stringify(key)).toEqual([]);
+          }
+        }
+      });
+
+      test("labels of the wall and of the source are no tags", async () => {
+        const walls = Object.keys(running.match("shop"));
+        for (const key of [...walls, "le", "__name__"]) {
+          for (const value of ["*", "shop", "other", "+Inf", "latency_seconds_bucket"]) {
+            const measure: Measure = { of: "observations", combine: "count" };
+            const found = await running.store.series(
+              queryOf({ metric: "latency_seconds", tags: { [key]: value }, measure }),
+              signal,
+            );
+            expect(found).toEqual([]);
+          }
+        }
+        const quantile = queryOf({
+          metric: "rpc_seconds",
+          tags: { quantile: "*" },
+          measure: { of: "observations", combine: "count" },
+        });
+        expect(await running.store.series(quantile, signal)).toEqual([]);
+      });
+
+      if (excuse !== undefined) {
+        test(`names that need quotes are refused: ${excuse.reason}`, async () => {
+          const asked = running.store.series(queryOf({ metric: "zoo", tags: { "http.route": "*" } }), signal);
+          await expect(asked).rejects.toMatchObject({ slug: excuse.slug });
+        });
+      }
+    });
+
+    describe("a summary's quantile", () => {
+      const summary = { metric: "rpc_seconds", buckets: grid(base, base + hour, "FIVE_MINUTELY") };
+      const quantile = (quantile: number): Measure => ({ of: "observations", combine: "quantile", quantile });
+      test.each([
+        ["that it does not export", { method: "read" }, quantile(0.95)],
+        ["of several series", {}, quantile(0.9)],
+        ["least, where it does not export 0", { method: "write" }, { of: "observations", combine: "min" }],
+      ] as const)("%s is refused", async (_, tags, measure) => {
+        const asked = running.store.series(queryOf({ ...summary, tags, measure }), signal);
+        await expect(asked).rejects.toMatchObject({ slug: "not_supported_by_backend" });
+      });
+
+      test("counts and means of several series are not", async () => {
+        for (const combine of ["count", "mean"] as const) {
+          await verify({ ...summary, measure: { of: "observations", combine } });
+          await verify({ ...summary, tags: { method: "*" }, measure: { of: "observations", combine } });
+        }
+      });
+    });
+
+    describe("limits", () => {
+      test("as many points as the limit are answered, and one more is refused", async () => {
+        const over = { metric: "keyed", tags: { a: "*", b: "*" } };
+        const [series] = await verify({ ...over, pointLimit: 60 });
+        expect(series?.values).toHaveLength(60);
+        const more = queryOf({ metric: "keyed", tags: { b: "*" }, pointLimit: 59 });
+        await expect(running.store.series(more, signal)).rejects.toMatchObject({ slug: "result_too_large" });
+      });
+
+      test("times without data are empty", async () => {
+        for (const start of [base - 3_000 * day, base + 30 * day]) {
+          await verify({ metric: "temperature", buckets: grid(start, start + hour, "MINUTELY") });
+        }
+      });
+
+      test("an aborted signal rejects with its reason", async () => {
+        const reason = new Error("gone");
+        const gone = AbortSignal.abort(reason);
+        const match = running.match("shop");
+        await expect(running.store.series(queryOf({ metric: "temperature" }), gone)).rejects.toBe(reason);
+        await expect(running.store.names(match, gone)).rejects.toBe(reason);
+        await expect(running.store.type(match, "temperature", gone)).rejects.toBe(reason);
+        await expect(running.store.tagKeys(match, "temperature", gone)).rejects.toBe(reason);
+      });
+    });
+
+    test("the measures tried here are all that a request can lead to", () => {
+      for (const type of ["gauge", "counter", "measurement"] as const) {
+        const aggregations = ["sum", "avg", "min", "max", "first", "last", undefined] as const;
+        const reached = fields.flatMap((field) =>
+          aggregations.flatMap((one) =>
+            (["cumulative", "increment"] as const).map((site) => planOf(type, field, one, site)?.measure),
+          ),
+        );
+        const texts = new Set(reached.flatMap((one) => (one === undefined ? [] : [JSON.stringify(one)])));
+        expect(new Set(measures[type].map((one) => JSON.stringify(one)))).toEqual(texts);
+      }
+    });
+  });
+}
+
+const resolutionNames = Object.keys(resolutions).filter((name): name is Resolution =>
+  Object.hasOwn(resolutions, name),
+);
+const second = (n: number) => n * 1_000;
+const grid = (from: number, to: number, resolution: Resolution): Buckets =>
+  gridOf({ from: fromMillis(from), to: fromMillis(to) }, resolution);
+/** Computed keys set a prototype where the key is `__proto__`; as an entry it is a key like another. */
+const own = (tags: Record<string, string>): Record<string, string> =>
+  Object.fromEntries(Object.entries(tags));
+
+/** The first difference in words, with the query that shows it. */
+function difference(
+  found: readonly Series[],
+  expected: readonly Expected[],
+  query: SeriesQuery,
+): string | undefined {
+  const { metric, tags, measure, buckets } = query;
+  const asked = `${metric} ${JSON.stringify(tags).slice(0, 200)} ${JSON.stringify(measure)} ${JSON.stringify(buckets)}`;
+  const tagsOf = (all: readonly { readonly tags: Readonly<Record<string, string>> }[]) =>
+    JSON.stringify(all.map((one) => Object.entries(one.tags).sort()));
+  if (tagsOf(found) !== tagsOf(expected))
+    return `${asked}: series ${tagsOf(found)} instead of ${tagsOf(expected)}`;
+  for (const [n, series] of expected.entries()) {
+    const values = found[n]?.values ?? [];
+    if (values.length !== buckets.count)
+      return `${asked}: ${values.length} values for ${buckets.count} buckets`;
+    const bucket = series.values.findIndex((value, at) => !nearlyEqual(value, values[at] ?? Number.NaN));
+    if (bucket !== -1) {
+      const where = `${JSON.stringify(series.tags).slice(0, 200)}, bucket ${bucket} of ${buckets.count}`;
+      return `${asked}: ${where} is ${values[bucket]} instead of ${series.values[bucket]}`;
+    }
+  }
+  return undefined;
+}
+
+/** But for the last digits, in which the order of additions shows. */
+function nearlyEqual(a: number, b: number): boolean {
+  if (Number.isNaN(a) || Number.isNaN(b)) return Number.isNaN(a) && Number.isNaN(b);
+  return Math.abs(a - b) <= 1e-9 * Math.max(1, Math.abs(a), Math.abs(b));
+}

@@ -1,0 +1,133 @@
+// Texts that would break out of a query if anything put them into one unquoted. They are data: a store that is asked
+// for them finds the series that have them, and nothing else.
+
+const escapes = [
+  ...[
+    '"',
+    '\\"',
+    '\\\\"',
+    "'",
+    "`",
+    "\\",
+    "\\\\",
+    "\\n",
+    "\n",
+    "\r\n",
+    "\t",
+    "\u0001",
+    "\u007f",
+    "\0",
+    "\u2028",
+  ],
+  ...["", " ", "  x ", "{}", "}", "{", "(", ")", "[", "]", ",", ";", "#", "# comment\n", "//", "/*", "--"],
+];
+const patterns = [
+  ...[
+    ".*",
+    ".+",
+    "[a-z]+",
+    "a|b",
+    "|",
+    "^",
+    "$",
+    "^$",
+    "(?i)shop",
+    "(?s:.*)",
+    "a{1,3}",
+    "\\d",
+    "\\Q*\\E",
+    "?",
+    "+",
+    ".",
+  ],
+  ...[
+    "*",
+    "**",
+    "***",
+    "*a*",
+    "a*",
+    "*a",
+    "\\*",
+    "[*]",
+    "*.*",
+    "*|*",
+    "*\\*",
+    "*\n*",
+    "?*",
+    "**b**",
+    "shop*",
+    "*other*",
+  ],
+];
+const unicode = [
+  "größe",
+  "Größe",
+  "日本語",
+  "🎉",
+  "é",
+  "é",
+  "\ufffd",
+  "\ud800",
+  "\udfff x",
+  "ſ",
+  "İ",
+  "\u202eevil",
+  "\u200b",
+];
+const injections = [
+  ...[
+    'x"} or zoo{v="',
+    'x"} or vector(1) or zoo{v="',
+    '",tenant="other',
+    '",tenant=~".*',
+    '"}[1d]) or (zoo{v="',
+  ],
+  ...[
+    'x\\"} or {tenant="other"} or zoo{v=\\"',
+    "x'} or {tenant='other'} or zoo{v='",
+    '"} or on() {tenant="other"} #',
+  ],
+  ...[
+    "tenant",
+    "__name__",
+    "__proto__",
+    "constructor",
+    "toString",
+    "hasOwnProperty",
+    "le",
+    "quantile",
+    "null",
+  ],
+  ...[
+    "only_other",
+    "other",
+    "shop",
+    "NaN",
+    "+Inf",
+    "0",
+    "1e999",
+    "true",
+    "%2F",
+    "%00",
+    "$__all",
+    "$(x)",
+    "{{.x}}",
+  ],
+];
+const words = [...escapes, ...patterns, ...unicode, ...injections];
+
+/** 500, each once, the same in every run: words alone, joined in pairs, and long. */
+export const hostileTexts: readonly string[] = [
+  ...new Set([
+    ...words,
+    "x".repeat(4_096),
+    `${"*".repeat(64)}y`,
+    `${'"'.repeat(1_000)}\\`,
+    ...words.flatMap((word, n) => [
+      `${word}${words[(n * 7 + 3) % words.length]}`,
+      `${words[(n * 13 + 5) % words.length]}x${word}`,
+      `a${word}b`,
+      `*${word}`,
+    ]),
+  ]),
+].slice(0, 500);

@@ -1,0 +1,249 @@
+// What a store has to answer, computed in the plainest way from the raw samples: bucket by bucket, each time over all
+// samples again. It shares nothing with the code that it judges, so that the two do not agree on a mistake.
+import type { Measure } from "#src/model.ts";
+import type { SeriesQuery } from "#src/store.ts";
+import type { RawFamily, RawSample, RawSeries, Tenant } from "./raw.ts";
+
+export interface Expected {
+  readonly tags: Readonly<Record<string, string>>;
+  readonly values: readonly number[];
+}
+
+/** Of one tenant; the query's `match` is not looked at. */
+export function expectedSeries(
+  families: readonly RawFamily[],
+  tenant: Tenant,
+  query: SeriesQuery,
+): readonly Expected[] {
+  const series = seriesOf(families, tenant, query.metric);
+  const keys = Object.keys(query.tags).sort();
+  const groups = new Map<string, { tags: Record<string, string>; members: RawSeries[] }>();
+  for (const one of series) {
+    const tags = visible(one.labels);
+    if (
+      !keys.every((key) =>
+        globToRegExp(query.tags[key] ?? "").test(Object.hasOwn(tags, key) ? (tags[key] ?? "") : ""),
+      )
+    )
+      continue;
+    const values = keys.map((key) => tags[key] ?? "");
+    const group = groups.get(values.join("\0")) ?? {
+      tags: Object.fromEntries(keys.map((key, n) => [key, values[n] ?? ""])),
+      members: [],
+    };
+    group.members.push(one);
+    groups.set(values.join("\0"), group);
+  }
+  const metricBegan = Math.min(...series.flatMap(({ samples }) => clean(samples).map(([time]) => time)));
+  return [...groups.values()]
+    .map(({ tags, members }) => ({ tags, values: valuesOf(members, query, metricBegan) }))
+    .filter(({ values }) => values.some((value) => !Number.isNaN(value)))
+    .sort((a, b) => compare(Object.values(a.tags), Object.values(b.tags)));
+}
+
+export function expectedNames(families: readonly RawFamily[], tenant: Tenant): readonly string[] {
+  return families
+    .filter(({ metric }) => seriesOf(families, tenant, metric).length > 0)
+    .map(({ metric }) => metric)
+    .sort();
+}
+
+export function expectedTagKeys(
+  families: readonly RawFamily[],
+  tenant: Tenant,
+  metric: string,
+): readonly (readonly string[])[] {
+  const all = seriesOf(families, tenant, metric).map(({ labels }) => Object.keys(visible(labels)).sort());
+  const distinct = new Map(all.filter((keys) => keys.length > 0).map((keys) => [keys.join("\0"), keys]));
+  return [...distinct.values()].sort(compare);
+}
+
+function seriesOf(families: readonly RawFamily[], tenant: Tenant, metric: string): readonly RawSeries[] {
+  const all = families.find((family) => family.metric === metric)?.series ?? [];
+  return all.filter(({ labels }) => labels.tenant === tenant);
+}
+
+function visible(labels: Readonly<Record<string, string>>): Record<string, string> {
+  const { tenant, le, quantile, ...tags } = labels;
+  return tags;
+}
+
+function compare(a: readonly string[], b: readonly string[]): number {
+  const at = a.findIndex((text, n) => text !== b[n]);
+  if (at === -1) return a.length - b.length;
+  return b[at] === undefined || (a[at] ?? "") > (b[at] ?? "") ? 1 : -1;
+}
+
+/** A value that is empty, as of a tag that is not there, satisfies nothing. */
+function globToRegExp(pattern: string): RegExp {
+  const literal = (text: string) =>
+    [...text].map((one) => `\\u{${one.codePointAt(0)?.toString(16)}}`).join("");
+  return new RegExp(`^(?!$)${pattern.split(/\*+/).map(literal).join("[^]*")}$`, "u");
+}
+
+// ---- Values -------------------------------------------------------------------------------------------------
+
+/** One series with all that is asked of it, by number of bucket. */
+interface Member {
+  readonly series: RawSeries;
+  readonly values: ReadonlyMap<number, readonly number[]>;
+  readonly growth: ReadonlyMap<number, number>;
+  /** Its own values since the first within the buckets, made monotonic. */
+  readonly running: ReadonlyMap<number, readonly number[]>;
+}
+
+const clean = (samples: readonly RawSample[]) => samples.filter(([, value]) => Number.isFinite(value));
+
+function valuesOf(series: readonly RawSeries[], query: SeriesQuery, metricBegan: number): readonly number[] {
+  const { start, step, count } = query.buckets;
+  const at = (time: number) => Math.floor((time - start) / step);
+  const members = series.map((one): Member => {
+    const inside = clean(one.samples).filter(([time]) => time >= start && at(time) < count);
+    const partner = series.find((other) => other.suffix === "_count" && identity(other) === identity(one));
+    const steps = growths(one, one === partner ? undefined : partner, query, metricBegan);
+    let running = 0;
+    const runnings = inside.map(([time, value], n) => {
+      const before = inside[n - 1]?.[1] ?? 0;
+      running += value >= before ? value - before : value;
+      return { time, running };
+    });
+    const gather = <T>(all: readonly T[], timeOf: (one: T) => number, read: (one: T) => number) =>
+      new Map([...Map.groupBy(all, (one) => at(timeOf(one)))].map(([n, some]) => [n, some.map(read)]));
+    const grown = gather(
+      steps,
+      ({ time }) => time,
+      ({ growth }) => growth,
+    );
+    return {
+      series: one,
+      values: gather(
+        inside,
+        ([time]) => time,
+        ([, value]) => value,
+      ),
+      growth: new Map([...grown].map(([n, all]) => [n, sum(all)])),
+      running: gather(
+        runnings,
+        ({ time }) => time,
+        ({ running }) => running,
+      ),
+    };
+  });
+  return Array.from({ length: count }, (_, n) => valueIn(n, members, query.measure));
+}
+
+function valueIn(bucket: number, members: readonly Member[], measure: Measure): number {
+  const growths = (some: readonly Member[]) => some.flatMap(({ growth }) => growth.get(bucket) ?? []);
+  switch (measure.of) {
+    case "samples": {
+      const own = members.map(({ values }) => values.get(bucket) ?? []).filter((values) => values.length > 0);
+      const all = own.flat();
+      if (all.length === 0) return Number.NaN;
+      if (measure.combine === "first") return mean(own.map((values) => values[0] ?? 0));
+      if (measure.combine === "last") return mean(own.map((values) => values.at(-1) ?? 0));
+      if (measure.combine === "count") return all.length;
+      if (measure.combine === "sum") return sum(all);
+      if (measure.combine === "mean") return mean(all);
+      if (measure.combine === "min") return Math.min(...all);
+      if (measure.combine === "max") return Math.max(...all);
+      const sorted = all.sort((a, b) => a - b);
+      const rank = ("quantile" in measure ? measure.quantile : Number.NaN) * (sorted.length - 1);
+      const low = sorted[Math.trunc(rank)] ?? 0;
+      const high = sorted[Math.min(Math.trunc(rank) + 1, sorted.length - 1)] ?? 0;
+      return low + (high - low) * (rank % 1);
+    }
+    case "increment":
+      return sum(growths(members), Number.NaN);
+    case "cumulative": {
+      if (!members.some(({ running }) => running.has(bucket))) return Number.NaN;
+      return sum(
+        members.map(({ running }) => {
+          const own = running.get(bucket);
+          if (own === undefined) {
+            const passed = [...running.keys()].filter((n) => n < bucket);
+            return passed.length === 0 ? 0 : (running.get(Math.max(...passed))?.at(-1) ?? 0);
+          }
+          if (measure.combine === "mean") return mean(own);
+          return (measure.combine === "first" || measure.combine === "min" ? own[0] : own.at(-1)) ?? 0;
+        }),
+      );
+    }
+    case "observations": {
+      const part = (suffix: RawSeries["suffix"]) => members.filter(({ series }) => series.suffix === suffix);
+      if (measure.combine === "count") return sum(growths(part("_count")), Number.NaN);
+      if (measure.combine === "mean") {
+        const count = sum(growths(part("_count")));
+        return count > 0 ? sum(growths(part("_sum"))) / count : Number.NaN;
+      }
+      const quantiles = part("");
+      if (quantiles.length > 0) {
+        const wanted = measure.combine === "quantile" ? measure.quantile : measure.combine === "min" ? 0 : 1;
+        const exported = quantiles.find(({ series }) => Number(series.labels.quantile) === wanted);
+        return exported?.values.get(bucket)?.at(-1) ?? Number.NaN;
+      }
+      const boundOf = ({ series }: Member) => Number(series.labels.le?.replace("+Inf", "Infinity"));
+      const byBound = Map.groupBy(part("_bucket"), boundOf);
+      const bounds = [...byBound.keys()].sort((a, b) => a - b);
+      const below = bounds.map((bound) => sum(growths(byBound.get(bound) ?? [])));
+      return estimate(bounds, below, measure.combine === "quantile" ? measure.quantile : measure.combine);
+    }
+  }
+}
+
+/** Walks the bounds upwards and interpolates within the one where the wanted share of observations is reached. */
+function estimate(
+  bounds: readonly number[],
+  below: readonly number[],
+  wanted: number | "min" | "max",
+): number {
+  const all = below.at(-1) ?? 0;
+  if (all === 0) return Number.NaN;
+  for (const [n, bound] of bounds.entries()) {
+    const count = below[n] ?? 0;
+    const fewer = below[n - 1] ?? 0;
+    const lower = n === 0 ? (bound > 0 ? 0 : bound) : (bounds[n - 1] ?? 0);
+    if (wanted === "min" && count > 0) return lower;
+    if (wanted === "max" && count === all) return Number.isFinite(bound) ? bound : lower;
+    if (typeof wanted === "number" && count >= wanted * all) {
+      return Number.isFinite(bound)
+        ? lower + ((bound - lower) * (wanted * all - fewer)) / (count - fewer)
+        : lower;
+    }
+  }
+  return Number.NaN;
+}
+
+/** By how much each sample is above the one before it. `count` tells the restarts of the other parts of a histogram. */
+function growths(
+  one: RawSeries,
+  count: RawSeries | undefined,
+  { buckets, lookBack }: SeriesQuery,
+  metricBegan: number,
+): readonly { readonly time: number; readonly growth: number }[] {
+  const held = clean(one.samples);
+  const fallen = clean(count?.samples ?? []).filter(([, value], n, all) => value < (all[n - 1]?.[1] ?? 0));
+  const end = buckets.start + buckets.step * buckets.count;
+  return held.flatMap(([time, value], n) => {
+    const before = held[n - 1];
+    if (time < buckets.start || time >= end) return [];
+    if (before === undefined) return [{ time, growth: metricBegan < time ? value : 0 }];
+    if (before[0] < buckets.start - lookBack) return [{ time, growth: 0 }];
+    const restarted =
+      (value < before[1] && one.suffix !== "_sum") ||
+      fallen.some(([fall]) => fall > before[0] && fall <= time);
+    return [{ time, growth: restarted ? value : value - before[1] }];
+  });
+}
+
+function identity({ labels }: RawSeries): string {
+  const { le, quantile, ...rest } = labels;
+  return JSON.stringify(Object.entries(rest).sort());
+}
+
+function sum(values: readonly number[], ofNone = 0): number {
+  return values.length === 0 ? ofNone : values.reduce((a, b) => a + b, 0);
+}
+
+function mean(values: readonly number[]): number {
+  return sum(values) / values.length;
+}

@@ -1,0 +1,145 @@
+// What each type of field and each operator compile to, on both products. The golden file is the table; that its bounds
+// hold is proved on real servers (test/backends/bounds.test.ts), so a change of it asks for a run of those.
+import { describe, expect, test } from "vitest";
+import { compileBounds, compileFilter } from "#resolvers/elastic/filter.ts";
+import { readKnowledge } from "#resolvers/elastic/mapping.ts";
+import { describeProduct } from "#resolvers/elastic/product.ts";
+import { profiles } from "#resolvers/elastic/profile.ts";
+import { all, none, type Query } from "#resolvers/elastic/query.ts";
+import { parse } from "#src/logql/parse.ts";
+
+/** By the name of the field. */
+const types: Readonly<Record<string, object>> = {
+  keyword: { type: "keyword" },
+  limited: { type: "keyword", ignore_above: 5 },
+  normalized: { type: "keyword", normalizer: "lower" },
+  text: { type: "text" },
+  multi: { type: "text", fields: { keyword: { type: "keyword", ignore_above: 256 } } },
+  only: { type: "match_only_text" },
+  analyzed: { type: "text", analyzer: "english" },
+  wild: { type: "wildcard" },
+  constant: { type: "constant_keyword", value: "x" },
+  long: { type: "long" },
+  lenient: { type: "long", ignore_malformed: true },
+  double: { type: "double" },
+  scaled: { type: "scaled_float", scaling_factor: 10 },
+  boolean: { type: "boolean" },
+  date: { type: "date" },
+  nanos: { type: "date_nanos" },
+  ip: { type: "ip" },
+  version: { type: "version" },
+  flattened: { type: "flattened" },
+  flat: { type: "flat_object" },
+  nested: { type: "nested", properties: { k: { type: "keyword" } } },
+  object: { properties: { k: { type: "keyword" } } },
+  off: { type: "object", enabled: false },
+  blind: { type: "keyword", index: false },
+  filled: { type: "keyword", null_value: "none" },
+  copied: { type: "keyword" },
+  origin: { type: "keyword", copy_to: "copied" },
+  alias: { type: "alias", path: "keyword" },
+};
+const paths = [
+  ...Object.keys(types).filter((name) => !["nested", "object", "off"].includes(name)),
+  ...["flattened.k", "flat.k", "nested.k", "object", "object.k", "object\\.k", "off.k"],
+  ...["keyword.0", "0", "unmapped", "unmapped.k"],
+];
+const texts = ["=ab", "=abcdefgh", '="two words"', "!=ab", ":ab", ':"a*b?\\\\c"', ':"one two three"', "!:ab"];
+const numbers = ["=200", "!=200", ">200", ">=200", "<200", "<=-3.5", ">1e400"];
+const lineFields = [
+  ...[
+    "message=ab",
+    "message:ab",
+    "message!=ab",
+    "free",
+    "severity=error",
+    "severity!=error",
+    "severity=unknown",
+  ],
+  ...["severity:warn", "severity=nothing", "hostname=h", "hostname!:h", "group=g"],
+];
+
+function knowledge(version: string) {
+  return readKnowledge({
+    "logs-1": {
+      mappings: {
+        properties: {
+          "@timestamp": { type: "date" },
+          message: { type: "text" },
+          log: { properties: { level: { type: "keyword", ignore_above: 1024 } } },
+          host: { properties: { name: { type: "keyword", ignore_above: 1024 } } },
+          event: { properties: { dataset: { type: "keyword", ignore_above: 1024 } } },
+          ...types,
+        },
+      },
+      settings: { index: { number_of_shards: "1", version: { created: version } } },
+    },
+  });
+}
+
+function print(query: Query): string {
+  if (query === all) return "ALL";
+  return query === none ? "NONE" : JSON.stringify(query);
+}
+
+const products = [
+  ["Elasticsearch", "8.19.8", "8190899"],
+  ["OpenSearch", "2.19.1", "136408127"],
+] as const;
+const ecs = profiles.get("ecs");
+if (ecs === undefined) throw new Error("no profile ecs");
+
+describe.each(products)("%s", (name, version, created) => {
+  const known = knowledge(created);
+  const [group] = known.groups;
+  if (group === undefined) throw new Error("no group");
+  const product = describeProduct(name, version);
+  const bounds = (query: string) => compileBounds(parse(query), group, ecs, product);
+
+  test("the table of types and operators", async () => {
+    const rows = [...paths.map((path) => [...texts, ...numbers].map((end) => path + end)), lineFields];
+    const table = rows.flatMap((queries) => {
+      // Queries with the same bounds stand together.
+      const byBounds = new Map<string, string[]>();
+      for (const query of queries) {
+        const { lower, upper } = bounds(query);
+        const text = `  lower ${print(lower)}\n  upper ${lower === upper ? "the same" : print(upper)}\n`;
+        byBounds.set(text, [...(byBounds.get(text) ?? []), query]);
+      }
+      return [...byBounds].map(([text, queries]) => `${queries.join("   ")}\n${text}`);
+    });
+    await expect(table.join("")).toMatchFileSnapshot(`golden/filter-${name.toLowerCase()}.txt`);
+  });
+
+  test("and, or, not, and what is sent", async () => {
+    const queries = [
+      "keyword=a long>5",
+      "keyword=a OR boolean=true",
+      "keyword=a OR unmapped=b",
+      "keyword=a unmapped=b",
+      "(keyword=a OR keyword=b) (boolean=true OR boolean!=false)",
+      "keyword!=a boolean!=true",
+    ];
+    const sent = queries.map((query) => {
+      const { lower, upper } = bounds(query);
+      const request = compileFilter(parse(query), known, ecs, product);
+      return `${query}\n  lower ${print(lower)}\n  upper ${print(upper)}\n  sent ${print(request)}\n`;
+    });
+    await expect(sent.join("")).toMatchFileSnapshot(`golden/sent-${name.toLowerCase()}.txt`);
+  });
+
+  test("a negation's bounds are those of what it negates, changed over", () => {
+    for (const path of paths) {
+      for (const [positive, negative] of [
+        ["=ab", "!=ab"],
+        [":ab", "!:ab"],
+      ]) {
+        const { lower, upper } = bounds(`${path}${positive}`);
+        const swapped = bounds(`${path}${negative}`);
+        const opposite = (query: Query) =>
+          query === all ? "NONE" : query === none ? "ALL" : JSON.stringify({ bool: { must_not: [query] } });
+        expect([print(swapped.lower), print(swapped.upper)]).toEqual([opposite(upper), opposite(lower)]);
+      }
+    }
+  });
+});

@@ -30,14 +30,22 @@ export interface MeshOptions {
  * Stands in for the handler that the file names for our own source: the schema is the one running, wherever the file
  * lies, and the handler of GraphQL servers, which is 25 MB, is loaded only for those who have one.
  */
-const ownHandler = "readout-telemetry";
 class TelemetryHandler {
   async getMeshSource() {
     return { schema };
   }
 }
-const importModule: typeof defaultImportFn = async (path) =>
-  path.endsWith(ownHandler) ? { default: TelemetryHandler } : defaultImportFn(path);
+const ownHandler = "readout-telemetry";
+const ownLogger = "readout-log";
+
+/** Mesh takes parts by the names of modules; these two are no modules. */
+function importParts(logger: Logger): typeof defaultImportFn {
+  return async (path) => {
+    if (path.endsWith(ownHandler)) return { default: TelemetryHandler };
+    if (path.endsWith(ownLogger)) return { default: logger };
+    return defaultImportFn(path);
+  };
+}
 
 /** Reads every source once. @throws {ConfigError} what is wrong with the file or a source, for an operator to read */
 export async function loadMesh({ file, text, log }: MeshOptions): Promise<Unified> {
@@ -46,19 +54,20 @@ export async function loadMesh({ file, text, log }: MeshOptions): Promise<Unifie
     source.name === ownSource ? { ...source, handler: { [ownHandler]: {} } } : source,
   );
   const told: string[] = [];
+  const logger = createLogger(log, told);
   try {
     const dir = resolve(dirname(file));
     const storage = new InMemoryStoreStorageAdapter();
     const config = await processConfig(
-      { ...written, sources },
+      { logger: ownLogger, ...written, sources },
       // In memory, as in development: sources are read anew at each start, and nothing is written.
       {
         dir,
-        importFn: importModule,
+        importFn: importParts(logger),
         store: new MeshStore(dir, storage, { readonly: false, validate: false }),
       },
     );
-    const mesh = await getMesh({ ...config, logger: createLogger(log, told) });
+    const mesh = await getMesh({ ...config, logger });
     const stitched = mesh.rawSources.length > 1;
     // Of Mesh's plug-ins those that give resolvers their context, and the file's own. The others are an executor, which
     // the gateway has, and one that shows clients the stack of an error.

@@ -22,6 +22,7 @@ export const typeDefs = /* GraphQL */ `
     environment: String
     logs: AppLogs
   }
+  "The logs of a site."
   type AppLogs {
     sources: [AppLogSource!]
   }
@@ -35,12 +36,14 @@ export const typeDefs = /* GraphQL */ `
     "Always \`JSON\`: what the structured body of a line is."
     fmt: String
   }
+  "The user of a token."
   type Viewer {
     id: String!
     name: String!
     organizations: [Organization!]
     apps: [App!]
   }
+  "What all sites belong to."
   type Organization {
     id: String!
     slug: String!

@@ -230,7 +230,7 @@ function isNullable(schema: JsonSchema): boolean {
 }
 
 function isInt32(value: number | undefined): value is number {
-  return value !== undefined && Math.abs(value) < 2 ** 31;
+  return value !== undefined && value >= -(2 ** 31) && value < 2 ** 31;
 }
 
 function spell(name: string): string {

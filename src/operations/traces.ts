@@ -125,7 +125,10 @@ const fields = {
 
 /** Spec, "TracesQuery". */
 export const listingBody = z
-  .object({ ...fields, pagination })
+  .object({
+    ...fields,
+    pagination: pagination.meta({ description: "The size, the order and the position of the page." }),
+  })
   .check(checkRange)
   .meta({
     examples: [
@@ -148,7 +151,7 @@ export const detailBody = z
         id: "TraceChoice",
         description: "The order in which the first trace is chosen.",
       }),
-    ),
+    ).meta({ description: "Which trace is the first." }),
   })
   .check(checkRange)
   .meta({ examples: [{ site_ids: ["demo-shop"], namespace: "web" }] });

@@ -1,6 +1,7 @@
 // The OpenAPI 3.1 document, built from the operations: what REST takes and answers, in the words of their schemas.
 import { isDeepStrictEqual } from "node:util";
 import manifest from "../package.json" with { type: "json" };
+import { describeIntake } from "./intake-document.ts";
 import {
   type Described,
   describeOperations,
@@ -30,11 +31,14 @@ export function buildOpenApi(endpoints: readonly Endpoint[]): Json {
     }
     schemas.set(name, schema);
   }
-  const paths: Record<string, Record<string, Json>> = {};
+  const intake = describeIntake();
+  for (const [name, schema] of intake.definitions) schemas.set(name, schema);
+  const paths: Record<string, Json> = {};
   for (const operation of operations) {
     const { path, method } = operation.endpoint;
     paths[path] = { ...paths[path], [method.toLowerCase()]: describeOperation(operation, inputs) };
   }
+  paths["/errors"] = publish(intake.path);
   return {
     openapi: "3.1.1",
     info: {
@@ -45,7 +49,7 @@ export function buildOpenApi(endpoints: readonly Endpoint[]): Json {
       license: { name: manifest.license, identifier: manifest.license },
     },
     servers: [{ url: "/", description: "This server." }],
-    tags: [...new Set(endpoints.map(tagOf))].map((name) => ({ name })),
+    tags: [...new Set([...endpoints.map(tagOf), "intake"])].map((name) => ({ name })),
     security: [{ bearer: [] }, { token: [] }],
     paths,
     components: {

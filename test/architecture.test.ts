@@ -42,7 +42,8 @@ const allowed: readonly (readonly [file: string, imports: readonly string[]])[] 
   ["src/apps.ts", ["type src/session.ts", "type src/sites.ts"]],
   ["src/links.ts", ["src/apps.ts", "src/operations/*", "src/time.ts", "type src/session.ts"]],
   ["src/graphql.ts", ["src/operations/*", "src/links.ts", "type src/session.ts"]],
-  ["src/openapi.ts", ["src/operations/*"]],
+  ["src/intake-document.ts", ["src/operations/describe.ts"]],
+  ["src/openapi.ts", ["src/operations/*", "src/intake-document.ts"]],
   ["src/pages.ts", ["src/openapi.ts", "type src/operations/*"]],
   ["src/meshrc.ts", ["src/errors.ts", "src/yaml.ts"]],
   ["src/mesh.ts", ["src/errors.ts", "src/meshrc.ts", "src/graphql.ts", "type src/store.ts"]],
@@ -102,7 +103,12 @@ const packages: Readonly<Record<string, readonly string[]>> = {
   "prom-client": ["src/telemetry.ts"],
   undici: ["resolvers/prometheus/door.ts"],
   yaml: ["src/yaml.ts", "resolvers/elastic/profile.ts"],
-  zod: ["src/{config,meshrc}.ts", "src/operations/*", "src/tracing/digest.ts", "resolvers/*/*"],
+  zod: [
+    "src/{config,meshrc,intake-document}.ts",
+    "src/operations/*",
+    "src/tracing/digest.ts",
+    "resolvers/*/*",
+  ],
 };
 
 interface Import {

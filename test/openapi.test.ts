@@ -5,6 +5,7 @@ import { buildOpenApi } from "#src/openapi.ts";
 import { describeOperations, type JsonSchema } from "#src/operations/describe.ts";
 import { slugs } from "#src/operations/failure.ts";
 import { operations } from "#src/operations/index.ts";
+import { readReport } from "#src/report.ts";
 import { createDemo } from "./support/demo.ts";
 
 const demo = createDemo();
@@ -92,6 +93,17 @@ describe("/openapi.json", () => {
       if (status === 200) expect(answer.parse(body)).toEqual(body);
     },
   );
+
+  test("the example of a front-end report is one that the intake keeps", () => {
+    const { paths } = JSON.parse(JSON.stringify(buildOpenApi(operations)));
+    const { example_1 } = paths["/errors"].post.requestBody.content["application/json"].examples;
+    expect(readReport(JSON.stringify(example_1.value))).toMatchObject({
+      namespace: "frontend",
+      error: { name: "TypeError", message: "x is undefined", backtrace: ["at pay (checkout.js:12:7)"] },
+      action: "CheckoutPage",
+      tags: { plan: "pro" },
+    });
+  });
 
   test("answers of rows are as they say, too", { timeout: 20_000 }, async () => {
     const range = { site_id: "demo-shop", from: "2026-01-15T11:30:00Z", to: "2026-01-15T12:00:00Z" };

@@ -7,5 +7,7 @@ export default defineConfig({
   test: {
     include: ["test/**/*.test.ts"],
     exclude: ["test/backends/**", "node_modules/**"],
+    // Only against what never ends: machines are shared, and no test is judged by its time.
+    testTimeout: 60_000,
   },
 });

@@ -3,7 +3,7 @@
 // round. The server under test has core 1 to itself; the clients and the source share core 0.
 //
 //   --quick              few rounds, to see that it runs; results.json is left alone
-//   --only a,b           of: compare, load, start, parse; results.json is left alone
+//   --only a,b           of: compare, load, metrics, start, parse, intake; results.json is left alone
 //   --sizes 100,1000     lines per request in `compare`
 //   --subjects a,b       of: ours, verified, yardstick, direct
 //   --output FILE        where the figures go, also after a partial run
@@ -18,6 +18,8 @@ import { parseArgs } from "node:util";
 import { parse } from "../src/logql/parse.ts";
 import { type Call, createAgent, send } from "./client.ts";
 import { type Figure, median, met, printTable, quantile, summarise } from "./figures.ts";
+import { intake } from "./intake.ts";
+import { metrics } from "./metrics.ts";
 import {
   announcement,
   cpuMillis,
@@ -39,7 +41,7 @@ const { values: options } = parseArgs({
   },
 });
 
-const sectionNames = ["compare", "load", "start", "parse"] as const;
+const sectionNames = ["compare", "load", "metrics", "start", "parse", "intake"] as const;
 /** `verified` is ours with a query whose matches have to be found in the documents, and that all lines match. */
 const subjectNames = ["ours", "verified", "yardstick", "direct"] as const;
 const verifiedQuery = "message:ms http.response.status_code>=200";
@@ -124,8 +126,20 @@ async function startYardstick(source: Source, preload: Preload = {}): Promise<Se
   return { subject, url: String(url), readyMillis: Number.NaN, log };
 }
 
+function startOurs(source: Source, preload: Preload = {}): Promise<Server> {
+  return serve(
+    [
+      `backends: { canned: { kind: elastic, url: "${source.url}" } }`,
+      "sites:",
+      "  bench:",
+      "    logs: { backend: canned, sources: { app: { index: logs-bench, profile: ecs } } }",
+    ],
+    preload,
+  );
+}
+
 /** `serve` as an operator would start it. Ready is when REST first answers a request with a token. */
-async function startOurs(source: Source, preload: Preload = {}): Promise<Server> {
+async function serve(yaml: readonly string[], preload: Preload = {}): Promise<Server> {
   const log = join(folder, `ours-${started++}.log`);
   const config = join(folder, "readout.yaml");
   const port = await freePort();
@@ -135,10 +149,7 @@ async function startOurs(source: Source, preload: Preload = {}): Promise<Server>
     [
       `listen: 127.0.0.1:${port}`,
       `tokens: [{ user: bench, sha256: "${hash}", sites: [bench] }]`,
-      `backends: { canned: { kind: elastic, url: "${source.url}" } }`,
-      "sites:",
-      "  bench:",
-      "    logs: { backend: canned, sources: { app: { index: logs-bench, profile: ecs } } }",
+      ...yaml,
       "",
     ].join("\n"),
   );
@@ -348,11 +359,7 @@ const linesUnderLoad = 10_000;
 
 async function load(source: Source, name: "ours" | "yardstick"): Promise<readonly Figure[]> {
   const stalls = join(folder, `${name}-stalls.txt`);
-  writeFileSync(stalls, "");
-  const preload = {
-    flags: ["--import", join(here, "stall.ts")],
-    environment: { BENCH_STALLS: stalls },
-  };
+  const preload = watched(stalls);
   const server = name === "ours" ? await startOurs(source, preload) : await startYardstick(source, preload);
   const { pid } = server.subject;
   const call = linesCall(server.url, source, linesUnderLoad);
@@ -403,6 +410,12 @@ async function load(source: Source, name: "ours" | "yardstick"): Promise<readonl
     { name: `${title}: lines a second`, unit: "", value: (times.length * linesUnderLoad) / seconds },
     { name: `${title}: CPU a request`, unit: "ms", value: cpu },
   ];
+}
+
+/** Writes the longest stalls of the event loop to the file. */
+function watched(stalls: string): Preload {
+  writeFileSync(stalls, "");
+  return { flags: ["--import", join(here, "stall.ts")], environment: { BENCH_STALLS: stalls } };
 }
 
 /** The longest stall since the last time that this was asked. */
@@ -496,8 +509,14 @@ if (sections.includes("compare")) {
 for (const name of ["ours", "yardstick"] as const) {
   if (sections.includes("load") && chosen.includes(name)) figures.push(...(await load(unicode, name)));
 }
+if (sections.includes("metrics") && ours) {
+  const serveMetrics = (yaml: readonly string[], stalls?: string) =>
+    serve(yaml, stalls === undefined ? {} : watched(stalls));
+  figures.push(...(await metrics({ agent, token, rounds, folder, serve: serveMetrics, readStall })));
+}
 if (sections.includes("start") && ours) figures.push(...(await startAndIdle(source)));
 if (sections.includes("parse") && ours) figures.push(...parsing());
+if (sections.includes("intake") && ours) figures.push(...(await intake(options.quick, folder)));
 await source.subject.stop();
 await unicode.subject.stop();
 agent.destroy();

@@ -1,6 +1,6 @@
 // A canned Elasticsearch on loopback: one index, `logs-bench`, of ECS lines as Filebeat writes them. The bytes of
 // every hit are rendered once for each shape of request, so that the source costs a slice of a buffer and what is
-// measured is the server in front of it. It honours `size`, `sort`, `search_after`, scrolls and the time range;
+// measured is the server in front of it. It honours `size`, `from`, `sort`, `search_after`, scrolls and the time range;
 // it answers every other condition as if all lines met it, so a bench may only ask for what all lines meet.
 //
 // `node bench/source.ts ascii|unicode` prints one JSON line when it listens: {"url","from","to"}. With `unicode` one
@@ -351,7 +351,7 @@ function search(body: Json, query: URLSearchParams, scroll?: Scroll): readonly B
   const end = firstAtLeast(shape.ranks, shape.ascending ? last + 1 : -first + 1);
   const after = Array.isArray(body.search_after) ? readMoment(body.search_after[0]).millis : undefined;
   const start = Math.max(
-    low,
+    low + Number(body.from ?? 0),
     scroll?.at ?? 0,
     after === undefined ? 0 : firstAtLeast(shape.ranks, (shape.ascending ? after : -after) + 1),
   );
@@ -361,10 +361,11 @@ function search(body: Json, query: URLSearchParams, scroll?: Scroll): readonly B
 
   const total = Math.max(0, end - low);
   const track = body.track_total_hits ?? query.get("track_total_hits") ?? true;
+  const most = typeof track === "number" ? track : 10_000;
   const counted =
     track === false || track === "false"
       ? ""
-      : `"total":{"value":${Math.min(total, 10_000)},"relation":"${total > 10_000 ? "gte" : "eq"}"},`;
+      : `"total":{"value":${Math.min(total, most)},"relation":"${total > most ? "gte" : "eq"}"},`;
   const head: string[] = [];
   if (isObject(body.pit) && keeps(filterPath, "pit_id")) head.push(`"pit_id":${JSON.stringify(body.pit.id)}`);
   if ((scroll !== undefined || query.has("scroll")) && keeps(filterPath, "_scroll_id")) {

@@ -15,7 +15,7 @@ import { createYoga, type Plugin } from "graphql-yoga";
 import type { Principal } from "./auth.ts";
 import type { Limits } from "./config.ts";
 import type { Unified } from "./mesh.ts";
-import type { Conductor } from "./operations/conduct.ts";
+import { anybody, type Conductor } from "./operations/conduct.ts";
 import { describeFailure, type Failed, isClients } from "./operations/failure.ts";
 import type { Endpoint, Prepared } from "./operations/operation.ts";
 import type { Session } from "./session.ts";
@@ -135,14 +135,15 @@ export function createSession(options: SessionOptions): Session {
     ask: async (name, input) => {
       const endpoint = operations.find((one) => one.name === name);
       if (endpoint === undefined) throw new Error(`no operation ${name}`);
-      return complete(name, () => endpoint.prepare(input));
+      const asker = endpoint.access === "public" ? anybody : principal;
+      return complete(name, () => endpoint.prepare(input), asker);
     },
-    read: complete,
+    read: (link, prepare) => complete(link, prepare, principal),
   };
 
-  async function complete(name: string, prepare: () => Prepared): Promise<unknown> {
+  async function complete(name: string, prepare: () => Prepared, asker: Principal): Promise<unknown> {
     try {
-      return await conductor.complete(prepare, principal, budget, gone);
+      return await conductor.complete(prepare, asker, budget, gone);
     } catch (error) {
       if (!isClients(error)) failed(name, error);
       throw failField(describeFailure(error));

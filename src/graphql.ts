@@ -100,7 +100,10 @@ function createTypes(descriptions: Descriptions): Types {
   /** The schema that a reference means, and the name that it has or is given. */
   function deref(schema: JsonSchema, side: "inputs" | "outputs", name: string): [JsonSchema, string] {
     const id = schema.$ref?.replace("#/$defs/", "");
-    const definition = id === undefined ? undefined : descriptions[side].get(id);
+    // An enumeration is the same both ways, and may be defined by the other.
+    const other = side === "inputs" ? "outputs" : "inputs";
+    const definition =
+      id === undefined ? undefined : (descriptions[side].get(id) ?? descriptions[other].get(id));
     return id === undefined || definition === undefined ? [schema, name] : [definition, id];
   }
 

@@ -14,6 +14,8 @@ import { type Instant, type Millis, printMillis, toMillis } from "./time.ts";
 export interface Intake {
   /** Whether the request is for the intake, which then answers it. */
   readonly takes: (request: IncomingMessage, response: ServerResponse) => boolean;
+  /** Takes reports for these sites, by these rates, from the next request on. */
+  readonly replace: (config: IntakeConfig, sites: Sites) => void;
   /** The answer to a report that is still owed on the connection, when there is one. */
   readonly answering: (socket: Socket) => Promise<void> | undefined;
   /** Tells clients to go, and resolves when no report is between its request and the spool. */
@@ -44,14 +46,9 @@ const usualHeldBytes = 64 * 1_048_576;
 const burstSeconds = 10;
 
 export function createIntake(options: IntakeOptions): Intake {
-  const { config, sites, spooler, spooled, telemetry, now, patience = usualPatience } = options;
+  const { spooler, spooled, telemetry, now, patience = usualPatience } = options;
   const { heldLimitBytes = usualHeldBytes } = options;
-  const clock = () => performance.now();
-  const keyRate = createRate(config.keyRate, config.keyRate * burstSeconds, clock);
-  const addressRate = createRate(config.addressRate, config.addressRate * burstSeconds, clock);
-  const siteOfKey = new Map(
-    [...sites.values()].flatMap((site) => (site.frontend?.keys ?? []).map((key) => [key, site] as const)),
-  );
+  let rules = rulesOf(options.config, options.sites);
   let heldBytes = 0;
   let closing = false;
   const underWay = new Map<Promise<void>, Socket>();
@@ -128,7 +125,8 @@ export function createIntake(options: IntakeOptions): Intake {
   /** Undefined once the report is on the disk, else why it is not. Takes over what `readBody` holds. */
   async function keep(request: IncomingMessage, search: string, bytes: Buffer): Promise<Drop | undefined> {
     try {
-      if (!addressRate(addressOf(request, config.proxies))) return "address_rate";
+      const { siteOfKey, keyRate, addressRate, proxies } = rules;
+      if (!addressRate(addressOf(request, proxies))) return "address_rate";
       const key = new URLSearchParams(search).get("api_key") ?? "";
       const site = siteOfKey.get(key);
       if (site === undefined) return "unknown_key";
@@ -153,11 +151,28 @@ export function createIntake(options: IntakeOptions): Intake {
 
   return {
     takes,
+    replace: (config, sites) => {
+      rules = rulesOf(config, sites);
+    },
     answering: (socket) => [...underWay].find(([, own]) => own === socket)?.[0],
     close: async () => {
       closing = true;
       while (underWay.size > 0) await Promise.allSettled(underWay.keys());
     },
+  };
+}
+
+/** Whose reports are taken, and how many. */
+function rulesOf({ keyRate, addressRate, proxies }: IntakeConfig, sites: Sites) {
+  const clock = () => performance.now();
+  const keys = [...sites.values()].flatMap((site) =>
+    (site.frontend?.keys ?? []).map((key) => [key, site] as const),
+  );
+  return {
+    siteOfKey: new Map(keys),
+    keyRate: createRate(keyRate, keyRate * burstSeconds, clock),
+    addressRate: createRate(addressRate, addressRate * burstSeconds, clock),
+    proxies,
   };
 }
 

@@ -78,6 +78,9 @@ export const spanKinds = ["internal", "server", "client", "producer", "consumer"
 export type SpanKind = (typeof spanKinds)[number];
 export type StatusCode = "OK" | "ERROR" | "UNSET";
 
+/** The attribute, `true`, of a span that is the report of a browser. */
+export const reportMark = "readout.report";
+
 /**
  * A span of one site as its document tells it. What only its trace can tell (the names of its entry, whether it
  * begins a subtrace) is computed in `src/tracing/`, as are digests.

@@ -77,7 +77,7 @@ function describeOperation(
   { endpoint, request, answer }: Described,
   inputs: ReadonlyMap<string, JsonSchema>,
 ): Json {
-  const { name, access, summary, description, method } = endpoint;
+  const { name, access, summary, description, method, mediaType = "application/json" } = endpoint;
   const { examples = [], ...schema } = deref(request, inputs);
   const asked =
     method === "GET"
@@ -105,7 +105,7 @@ function describeOperation(
       200: {
         description: "The whole answer.",
         headers: { "X-Request-Id": { $ref: "#/components/headers/X-Request-Id" } },
-        content: { "application/json": { schema: publish(answer) } },
+        content: { [mediaType]: { schema: publish(answer) } },
       },
       ...(access === "public" ? {} : { 401: error("Unauthorized") }),
       404: error("NotFound"),

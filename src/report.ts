@@ -1,6 +1,6 @@
 // Front-end error reports, from the body that a browser posts to the span that the tracing routes answer. Browsers are
 // forgiven what the specification's types do not allow: only what a report cannot be without has to be right.
-import type { Attributes, Span, Value } from "./model.ts";
+import { type Attributes, reportMark, type Span, type Value } from "./model.ts";
 import { fromMillis, type Instant } from "./time.ts";
 
 /** Spec, "Front-end error report", with every optional part in its empty form. */
@@ -112,9 +112,6 @@ function textsOf(value: unknown): Texts {
 }
 
 // ---- As a span ----------------------------------------------------------------------------------------------
-
-/** Marks the span of a report, in every layout that can hold attributes. */
-export const reportMark = "readout.report";
 
 /**
  * Contract, "Front-end error intake": one span of no length with one exception event. `id` has 32 lower-case hex

@@ -11,7 +11,7 @@ import { NotFound } from "./errors.ts";
 import { type Connection, type Exchange, exchangeOf, readJson, readText } from "./exchange.ts";
 import { type Intake, keepAnswers } from "./intake.ts";
 import type { Unified } from "./mesh.ts";
-import { type Conductor, createConductor, overloaded } from "./operations/conduct.ts";
+import { anybody, type Conductor, createConductor, overloaded } from "./operations/conduct.ts";
 import { isClients } from "./operations/failure.ts";
 import type { Endpoint, Rows } from "./operations/operation.ts";
 import { createRouter, type Route } from "./operations/router.ts";
@@ -21,6 +21,7 @@ import type { Session } from "./session.ts";
 import type { Sites } from "./sites.ts";
 import type { Telemetry } from "./telemetry.ts";
 import type { Instant, Millis } from "./time.ts";
+import type { Visuals } from "./visual.ts";
 
 /** What another configuration replaces while the server runs. */
 export interface Served {
@@ -35,6 +36,7 @@ export interface ServerOptions extends Served {
   readonly now: () => Instant;
   /** One line of text for each backend, for `/readyz`. */
   readonly backends?: () => readonly string[];
+  readonly visuals?: Visuals | undefined;
   /** The front-end error intake where it shares this server's address. */
   readonly intake?: Intake | undefined;
   /** Asked for at the first GraphQL request, so that REST does not wait for it. */
@@ -70,13 +72,13 @@ const printed: Form = { opening: "", separator: "", closing: "" };
 const textType = { "Content-Type": "text/plain; charset=utf-8" };
 
 export function createServer(options: ServerOptions): Server {
-  const { operations, telemetry, now, backends, intake } = options;
+  const { operations, telemetry, now, backends, intake, visuals } = options;
   const findRoute = createRouter(operations);
   const places = { taken: 0 };
   const beginEpoch = ({ authenticate, ...served }: Served): Epoch => ({
     authenticate,
     limits: served.limits,
-    conductor: createConductor({ ...served, places, now }),
+    conductor: createConductor({ ...served, visuals, places, now }),
   });
   let epoch = beginEpoch(options);
   let draining = false;
@@ -150,16 +152,17 @@ export function createServer(options: ServerOptions): Server {
     // A request keeps to what was served when it came.
     const { authenticate, conductor, limits } = epoch;
     const principal =
-      endpoint.access === "public" ? nobody : authenticate(readToken(exchange.headers, exchange.search));
+      endpoint.access === "public" ? anybody : authenticate(readToken(exchange.headers, exchange.search));
     trail.user = principal.user;
     const work = conductor.admit(exchange.gone);
     let streaming = false;
     try {
       const raw = endpoint.method === "GET" ? parameters : await work.wait(readJson(exchange));
       const result = conductor.start(endpoint.prepare(raw), principal, work);
+      const headers = ("pieces" in result ? result.headers : undefined) ?? jsonType;
       const complete = (body: string): Answer => {
         finish(200, false);
-        return { status: 200, headers: jsonType, body };
+        return { status: 200, headers, body };
       };
       if ("then" in result) return complete(JSON.stringify(await work.wait(result)));
       const [form, source] = "pieces" in result ? [printed, result.pieces] : [array, result];
@@ -173,11 +176,8 @@ export function createServer(options: ServerOptions): Server {
       streaming = true;
       streams += 1;
       telemetry.streams.opened();
-      return {
-        status: 200,
-        headers: jsonType,
-        body: chunksOf(stream(form, head.texts, rows, work, finish), work.signal),
-      };
+      const body = chunksOf(stream(form, head.texts, rows, work, finish), work.signal);
+      return { status: 200, headers, body };
     } catch (error) {
       throw work.signal.aborted ? work.signal.reason : error;
     } finally {
@@ -404,5 +404,3 @@ interface Admission {
 interface NodeContext extends Partial<Connection> {
   readout?: Session | undefined;
 }
-
-const nobody: Principal = { user: "", maySee: () => false };

@@ -35,6 +35,9 @@ export interface Reply {
 }
 type Asked<Q> = Q extends { readonly number: number } ? Omit<Q, "number"> : never;
 
+/** Of the thread's heap: it holds a commit's reports and nothing for long. */
+const resourceLimits = { maxYoungGenerationSizeMb: 16, maxOldGenerationSizeMb: 256 };
+
 /** Bounds of one commit; what is left waits for the next. */
 const commitReports = 1_000;
 const commitChars = 8 * 1_048_576;
@@ -47,7 +50,10 @@ export async function startSpooler(options: SpoolerOptions): Promise<Spooler> {
 
   /** A thread that fell is started again by the next question: the file is as its last commit left it. */
   function run(): Worker {
-    const started = new Worker(new URL("./thread.ts", import.meta.url), { workerData: options });
+    const started = new Worker(new URL("./thread.ts", import.meta.url), {
+      workerData: options,
+      resourceLimits,
+    });
     const fall = (error: Error) => {
       if (thread === started) thread = undefined;
       for (const { reject } of open.values()) reject(error);

@@ -412,7 +412,7 @@ export interface SlowEventsQuery {
   readonly sources: SpanSources;
   readonly range: TimeRange;
   readonly kind?: SpanKind | undefined;
-  /** Keys of `span_attributes`: all must be there. */
+  /** Keys of `span_attributes`: all must be there, with a value that is not null. */
   readonly wanted: readonly string[];
   /** None may be there. */
   readonly excluded: readonly string[];

@@ -64,10 +64,16 @@ export function floorToMilli(instant: Instant): Instant {
 export function toDate(instant: Instant): Date {
   return new Date(toMillis(instant));
 }
+/** The second that was printed last, without its fraction: the times of lines that follow each other share it. */
+let printed = { second: Number.NaN, text: "" };
 
 /** UTC with exactly three fraction digits. Years outside 0000–9999 do not occur in what `parseInstant` reads. */
 export function printMillis(millis: Millis): string {
-  return new Date(millis).toISOString();
+  const second = Math.floor(millis / 1_000);
+  if (second !== printed.second) {
+    printed = { second, text: new Date(second * 1_000).toISOString().slice(0, -4) };
+  }
+  return `${printed.text}${String(millis - second * 1_000).padStart(3, "0")}Z`;
 }
 
 /** UTC with nine fraction digits, the form in which a bound is sent to a source. */

@@ -1,3 +1,6 @@
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { expect, test } from "vitest";
 import { z } from "zod";
 import { run } from "../src/cli/check.ts";
@@ -65,12 +68,18 @@ sites:
     traces: { backend: elk, index: "traces-*" }
     metrics: { backend: production }
   blog: { retention: 36h }
-visuals: visuals
 `;
   const limitation = "message is text without a keyword: term queries read more documents";
   const logs: Inspections["logs"] = async ({ id }) =>
     id === "app" ? report({ limitations: [limitation] }) : report({ indices: 1, newest: undefined });
-  const { code, out, err } = await check(file, fake({ inspections: { logs } }));
+  const metrics: Inspections["metrics"] = async () => ({
+    found: ["214 metrics: 120 gauges, 94 counters", "2 more"],
+    limitations: ["no metadata"],
+    problems: [],
+  });
+  const traces: Inspections["traces"] = async ({ site, index }) =>
+    report({ profile: "otel", newest: ago(60), limitations: [`${site} ${index}: no events`] });
+  const { code, out, err } = await check(file, fake({ inspections: { logs, traces, metrics } }));
   expect(out).toBe(`readout.yaml: valid
 
 Tokens    2, expired: bob
@@ -84,15 +93,18 @@ Site shop, retention 30d
     app    logs-app-*  profile ecs  3 indices  newest line 4 s ago
       limitation: ${limitation}
     nginx  filebeat-*  profile ecs  1 index    no lines
-  traces in elk: not served by this version
-  metrics in production: not served by this version
+  traces in elk
+    traces-*  profile otel  3 indices  newest span 1 m ago
+      limitation: shop traces-*: no events
+  metrics in production
+    214 metrics: 120 gauges, 94 counters
+    2 more
+      limitation: no metadata
 
 Site blog, retention 36h
   nothing configured
 
-Not served by this version: visuals
-
-0 problems, 1 limitation
+0 problems, 2 limitations
 `);
   expect([code, err]).toEqual([0, ""]);
   expect(closed).toEqual(expect.arrayContaining(["elk", "production"]));
@@ -145,6 +157,44 @@ test.each<[string, Partial<Backend>, string]>([
   expect(out).toContain(line);
   expect(out).toContain("1 problem, 0 limitations");
   expect(out).not.toContain("secret");
+  expect(code).toBe(1);
+});
+
+test.each<[string, Partial<Backend>, string]>([
+  ["a backend without it", { inspections: {} }, "PROBLEM prom serves no kubernetes"],
+  [
+    "a part that fails",
+    {
+      inspections: {
+        kubernetes: async () => {
+          throw new BackendError("prom", "timeout", "too slow");
+        },
+      },
+    },
+    "    FAILED timeout: too slow",
+  ],
+  [
+    "a part with a problem",
+    {
+      inspections: {
+        kubernetes: async ({ cluster = "" }) => ({
+          found: [],
+          limitations: [],
+          problems: [`no node in ${cluster}`],
+        }),
+      },
+    },
+    "      PROBLEM no node in prod",
+  ],
+])("metrics and Kubernetes, %s: exit code 1", async (_, overrides, line) => {
+  const file = `
+tokens: []
+backends: { prom: { kind: fake } }
+sites: { shop: { kubernetes: { backend: prom, match: { cluster: prod } } } }
+`;
+  const { code, out } = await check(file, fake(overrides), 20);
+  expect(out).toContain(`\n  kubernetes in prom\n`);
+  expect(out).toContain(`${line}\n`);
   expect(code).toBe(1);
 });
 
@@ -203,4 +253,56 @@ test("Ctrl-C ends it", async () => {
   const running = run([], shell);
   stop.abort(new Error("interrupted"));
   await expect(running).rejects.toThrow("interrupted");
+});
+
+test("front-end reports and visuals are looked at", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "readout-check-"));
+  try {
+    const visual = (over: object) =>
+      JSON.stringify({
+        ...{ id: "A".repeat(22), title: "CPU", type: "line", site: "shop", range: "1h" },
+        ...{ select: [{ name: "cpu", tags: {}, field: "gauge" }], ...over },
+      });
+    writeFileSync(join(folder, "a.yaml"), visual({}));
+    writeFileSync(join(folder, "b.yaml"), visual({ id: "B".repeat(22), site: "gone" }));
+    writeFileSync(join(folder, "c.yaml"), visual({ type: "pie" }));
+    const asked: unknown[] = [];
+    const reports: Inspections["reports"] = async (target) => {
+      asked.push(target);
+      return { found: ["index r-1, writable"], limitations: ["is a data stream"], problems: [] };
+    };
+    const file = `
+backends: { elk: { kind: fake }, other: { kind: fake } }
+sites:
+  shop: { frontend: { keys: [k], backend: elk, index: "r-1" } }
+intake: { listen: "127.0.0.1:8081" }
+visuals: ${folder}
+`;
+    const { code, out } = await check(file, fake({ inspections: { reports } }));
+    expect(out).toContain(`
+  frontend in elk
+    index r-1, writable
+      limitation: is a data stream
+
+Front-end reports on 127.0.0.1:8081, spool data/spool.db
+
+Visuals in ${folder}: 2 published
+  PROBLEM ${join(folder, "c.yaml")}: type: expected line, area, bar, number, table
+  limitation: "CPU" is of a site that is not configured, gone, and therefore not found
+
+1 problem, 2 limitations
+`);
+    expect(code).toBe(1);
+    expect(asked).toEqual([{ site: "shop", index: "r-1", profile: "auto" }]);
+    const without = await check(file.replace(/intake.*\nvisuals.*\n/, ""), fake());
+    expect(without.out).toContain("PROBLEM elk cannot write reports");
+    expect(without.out).toContain("Front-end reports\n  limitation: without `intake` none are taken");
+    const missing = await check(
+      file.replace(folder, join(folder, "none")),
+      fake({ inspections: { reports } }),
+    );
+    expect(missing.out).toContain(`PROBLEM ${join(folder, "none")}: visuals cannot be read`);
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
 });

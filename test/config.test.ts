@@ -364,18 +364,17 @@ test("an alias stands for its anchor, and a fault in it for both", () => {
   ]);
 });
 
-test("aliases that multiply or nest without end are refused at once", () => {
+// Followed, the aliases would make 10^30 values: the test would not end.
+test("aliases that multiply or nest without end are refused", () => {
   let bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n";
   for (let level = 1; level < 30; level += 1) {
     bomb += `a${level}: &a${level} [${Array(10)
       .fill(`*a${level - 1}`)
       .join(", ")}]\n`;
   }
-  const start = performance.now();
   for (const text of [bomb, "a: &a\n  b: *a\n", "a: ".padEnd(20_000, "[")]) {
     expect(issuesOf(text).join()).toMatch(/too (many|deeply)/);
   }
-  expect(performance.now() - start).toBeLessThan(3_000);
 });
 
 test("no message holds what was put in, nor what stands under auth", () => {
@@ -436,7 +435,7 @@ sites:
   blog: { frontend: ${two} }
 `;
   const part = (over: string, backend = "elk") =>
-    `{ keys: [${over.length}-${backend}], backend: ${backend}, index: "${over}" }`;
+    `{ keys: ["${over} ${backend}"], backend: ${backend}, index: "${over}" }`;
 
   test.each([
     ["r", "r-2"],
@@ -453,14 +452,13 @@ sites:
     ["r-blog-{month}", "r-{date}"],
   ])("%s and %s could hold each other's", (one, two) => {
     const own = "may hold reports of shop too: a site needs an index of its own";
-    // Two keys of the same length would be the same key here.
     const issues = issuesOf(withParts(part(one), `{ keys: [other], backend: elk, index: "${two}" }`));
     expect(issues).toEqual([`6 sites.blog.frontend.index: ${own}`]);
     expect(issuesOf(withParts(part(one), `{ keys: [other], backend: old, index: "${two}" }`))).toEqual([]);
   });
 
   test.each(["a,b", "a*", "a b", "{year}", "a}"])("%s is no name of one index", (index) => {
-    expect(issuesOf(withParts(part(index), part("other")))).toEqual([
+    expect(issuesOf(withParts(part(index), part("other", "old")))).toEqual([
       "5 sites.shop.frontend.index: expected the name of one index, with {date} or {month} or neither",
     ]);
   });

@@ -8,7 +8,7 @@ import { operations } from "#src/operations/index.ts";
 import { readReport } from "#src/report.ts";
 import { createDemo } from "./support/demo.ts";
 
-const demo = createDemo();
+const demo = await createDemo();
 afterAll(() => demo.close());
 const origin = "http://readout";
 const described = describeOperations(operations);

@@ -3,10 +3,11 @@
 // again under its name, so age is bounded, and for a wall between tenants closely.
 import { LRUCache } from "lru-cache";
 import { BackendError, ConfigError } from "../../src/errors.ts";
-import type { IO, LogSource } from "../../src/store.ts";
+import type { IO, LogSource, SpanSource } from "../../src/store.ts";
 import type { Millis } from "../../src/time.ts";
 import { orAborted } from "../http.ts";
 import type { Door } from "./door.ts";
+import { readSpanProfile, type SpanProfile, spanProfiles } from "./layout.ts";
 import { findField, type Knowledge, opaqueKnowledge, readKnowledge } from "./mapping.ts";
 import { type LogProfile, profiles, readProfile } from "./profile.ts";
 import { encodePattern, indexOptions } from "./query.ts";
@@ -24,6 +25,8 @@ export interface Catalog {
   accepted(pattern: string): number | undefined;
   /** The layout of a source; `auto` is decided by the mappings. */
   profile(source: LogSource, knowledge: Knowledge): LogProfile;
+  /** The layouts that the documents of a source may have; which of them has which index, its mapping tells. */
+  spanProfiles(source: SpanSource): readonly SpanProfile[];
 }
 
 const fresh: Millis = 30_000;
@@ -36,6 +39,7 @@ const backOff: Millis = 1_000;
 export function createCatalog(backend: string, door: Door, io: IO): Catalog {
   const failures = new Map<string, { readonly at: number; readonly error: unknown }>();
   const own = new Map<string, LogProfile>();
+  const ownOfSpans = new Map<string, SpanProfile>();
   const accepted = new Map<string, number>();
   const cache = new LRUCache<string, Knowledge>({
     max: 1_000,
@@ -98,6 +102,14 @@ export function createCatalog(backend: string, door: Door, io: IO): Catalog {
       own.set(source.profile, loaded);
       return loaded;
     },
+    spanProfiles({ profile }) {
+      if (profile === "auto") return [...spanProfiles.values()];
+      const known = spanProfiles.get(profile) ?? ownOfSpans.get(profile);
+      if (known !== undefined) return [known];
+      const loaded = loadSpanProfile(profile, io);
+      ownOfSpans.set(profile, loaded);
+      return [loaded];
+    },
   };
 }
 
@@ -120,8 +132,17 @@ function fallback(): LogProfile {
 
 /** @throws {ConfigError} */
 export function loadProfile(path: string, io: Pick<IO, "readText">): LogProfile {
+  return parseFile(path, readProfile, io);
+}
+
+/** @throws {ConfigError} */
+export function loadSpanProfile(path: string, io: Pick<IO, "readText">): SpanProfile {
+  return parseFile(path, readSpanProfile, io);
+}
+
+function parseFile<T>(path: string, read: (text: string) => T, io: Pick<IO, "readText">): T {
   try {
-    return readProfile(io.readText(path));
+    return read(io.readText(path));
   } catch (error) {
     const message = error instanceof Error ? error.message : String(error);
     throw new ConfigError(path, [{ path: "", message: `not a profile: ${message}` }]);

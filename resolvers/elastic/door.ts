@@ -158,7 +158,7 @@ async function elasticTransport(settings: DoorSettings): Promise<Transport> {
   const { auth, tls } = settings;
   const options: ElasticOptions = {
     nodes: [...settings.nodes],
-    headers: { ...settings.headers },
+    headers: lowerCased(settings.headers),
     maxRetries: 0,
     // The door's guard keeps the deadline.
     requestTimeout: settings.timeout + 1_000,
@@ -187,7 +187,7 @@ async function elasticTransport(settings: DoorSettings): Promise<Transport> {
 async function openSearchTransport(settings: DoorSettings): Promise<Transport> {
   const { Client } = await import("@opensearch-project/opensearch");
   const { auth, tls } = settings;
-  const headers: Record<string, string> = { ...settings.headers };
+  const headers = lowerCased(settings.headers);
   if (auth !== undefined && "apiKey" in auth) headers.authorization = `ApiKey ${auth.apiKey}`;
   if (auth !== undefined && "bearer" in auth) headers.authorization = `Bearer ${auth.bearer}`;
   const options: OpenSearchOptions = {
@@ -233,6 +233,11 @@ function params({ method, path, query, body }: Request) {
 
 /** Every version takes plain JSON; the client's own media type only its neighbours do. */
 const plainJson = { accept: "application/json", "content-type": "application/json" };
+
+/** A name in two spellings is sent twice by the client, and arrives as `acme, acme`. */
+function lowerCased(headers: Readonly<Record<string, string>>): Record<string, string> {
+  return Object.fromEntries(Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]));
+}
 
 function definedOnly<T extends object>(value: T): { [K in keyof T]: Exclude<T[K], undefined> } {
   return Object.fromEntries(Object.entries(value).filter(([, part]) => part !== undefined)) as {

@@ -5,12 +5,15 @@ import { durationPattern, fromMillis, type Instant, parseDuration } from "../../
 import { guardDefaults } from "../http.ts";
 import { type Catalog, createCatalog, detect } from "./catalog.ts";
 import { type Door, type DoorSettings, openDoor } from "./door.ts";
-import { createLogStore, wholeAnswer } from "./logs.ts";
+import { createLogStore } from "./logs.ts";
 import { findField, type IndexGroup, type Knowledge, nameGroup } from "./mapping.ts";
 import type { Product } from "./product.ts";
 import type { LogProfile } from "./profile.ts";
 import { all, any, encodePattern, every, inIndices, searchOptions } from "./query.ts";
+import { reportSpans } from "./report.ts";
 import { createReportStore, inspectReports } from "./reports.ts";
+import { wholeAnswer } from "./search.ts";
+import { createSpanStore } from "./spans.ts";
 import { compileWhere, parseWhere, WhereError } from "./where.ts";
 
 const url = z.url({ protocol: /^https?$/, error: "expected an http:// or https:// address" });
@@ -42,7 +45,11 @@ export const elastic: BackendKind<ElasticConfig> = {
     return {
       name,
       kind: "elastic",
-      stores: { logs: createLogStore(name, door, catalog), reports: createReportStore(name, door) },
+      stores: {
+        logs: createLogStore(name, door, catalog),
+        traces: createSpanStore(name, door, catalog),
+        reports: createReportStore(name, door),
+      },
       async probe(signal) {
         const { name: product, version } = await door.probe(signal);
         return { product, version };
@@ -50,6 +57,7 @@ export const elastic: BackendKind<ElasticConfig> = {
       inspections: {
         logs: (source, signal) => inspectLogs(name, source, door, catalog, signal),
         reports: (target, signal) => inspectReports(name, target, door, signal),
+        traces: (source, signal) => reportSpans(name, source, door, catalog, signal),
       },
       close: () => door.close(),
     };

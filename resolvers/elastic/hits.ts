@@ -152,7 +152,9 @@ export function cutAnswer(latin1: string, wanted: ReadonlySet<string>): Answer {
     }
   }
   function text(): string {
-    const value: unknown = JSON.parse(decode(slice()));
+    const json = slice();
+    if (json.charCodeAt(0) === quote && !json.includes("\\")) return decode(json.slice(1, -1));
+    const value: unknown = JSON.parse(decode(json));
     return typeof value === "string" ? value : fail();
   }
 

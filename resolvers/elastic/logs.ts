@@ -6,56 +6,36 @@ import { BackendError, Refused } from "../../src/errors.ts";
 import { matcher } from "../../src/logql/matches.ts";
 import { type LogLine, severityOf } from "../../src/model.ts";
 import type { LogQuery, LogSource, LogStore } from "../../src/store.ts";
-import {
-  floorToMilli,
-  fromMillis,
-  type Instant,
-  nanosPerMilli,
-  printNanos,
-  type TimeRange,
-} from "../../src/time.ts";
+import { floorToMilli, fromMillis, type Instant, nanosPerMilli, type TimeRange } from "../../src/time.ts";
 import type { Catalog } from "./catalog.ts";
 import type { Door } from "./door.ts";
-import { compileFilter, guard, limits } from "./filter.ts";
-import { type Answer, cutAnswer, type Hit } from "./hits.ts";
+import { compileFilter, limits } from "./filter.ts";
+import type { Answer, Hit } from "./hits.ts";
 import type { Knowledge } from "./mapping.ts";
 import { limitTies, merge, sortLines, tooManyTies } from "./order.ts";
 import { type LogProfile, readName } from "./profile.ts";
-import { all, encodePattern, every, type Query, searchOptions, weigh } from "./query.ts";
-import { compileWhere, hasUnmapped, parseWhere, WhereError } from "./where.ts";
+import { encodePattern, every, searchOptions, weigh } from "./query.ts";
+import {
+  compileWall,
+  isStale,
+  max,
+  min,
+  nanosEra,
+  refuseWall,
+  timeRange,
+  unsupported,
+  wholeAnswer,
+} from "./search.ts";
+import { hasUnmapped, parseWhere } from "./where.ts";
 
-/** Hits of one search: large enough to be cheap, small enough not to stall other requests while it is cut. */
-const batch = { least: 100, most: 512, burst: 1_000 } as const;
+/**
+ * Hits of one search: large enough to be cheap, small enough not to stall other requests while it is cut. Twice as many cost
+ * the same, and many large pages at once then hold a third more memory.
+ */
+const batch = { least: 100, most: 256, burst: 1_000 } as const;
 
 /** How far a server lets a search skip, by default. */
 const resultWindow = 10_000;
-
-let queue: Promise<unknown> = Promise.resolve();
-/** Answers that arrive together are cut one to a turn of the event loop, so that none holds up other requests. */
-function turn(): Promise<unknown> {
-  queue = queue.then(() => new Promise((resolve) => setImmediate(resolve)));
-  return queue;
-}
-
-/** What a `date_nanos` field can hold. */
-const nanosEra = { from: 0n as Instant, to: 9_223_372_036_854_775_807n as Instant };
-
-/** The answer of a search when it is complete. @throws {BackendError} */
-export async function wholeAnswer(backend: string, text: string, profile: LogProfile): Promise<Answer> {
-  await turn();
-  let answer: Answer;
-  try {
-    answer = cutAnswer(text, profile.firstSegments);
-  } catch (cause) {
-    const reason = `an answer of ${text.length} bytes that is none of _search`;
-    throw new BackendError(backend, "malformed", reason, cause);
-  }
-  if (answer.timedOut || answer.terminatedEarly || answer.shards.failed > 0) {
-    const reason = `timed out: ${answer.timedOut}, terminated early: ${answer.terminatedEarly}, failed shards: ${answer.shards.failed} of ${answer.shards.total}`;
-    throw new BackendError(backend, "partial", reason);
-  }
-  return answer;
-}
 
 export function createLogStore(backend: string, door: Door, catalog: Catalog): LogStore {
   return {
@@ -92,11 +72,12 @@ export function createLogStore(backend: string, door: Door, catalog: Catalog): L
         // The next search runs while the caller works on this batch, but only if it will surely be wanted.
         const next = page.rest;
         pending = next && reader.wants() ? reader.read(next.from, next.to) : undefined;
+        // It may fail while the caller is busy; it is met when its turn comes.
+        pending?.catch(() => undefined);
         if (page.lines.length > 0) yield page.lines;
         if (next !== undefined) pending ??= reader.read(next.from, next.to);
       }
     } finally {
-      pending?.catch(() => undefined);
       leaving.abort(new Error("no more lines wanted"));
     }
   }
@@ -118,7 +99,8 @@ function createReader(
 ) {
   const path = `/${encodePattern(source.index)}/_search`;
   const holds = matcher(query.filter);
-  const wall = source.where === undefined ? undefined : refuseWall(() => parseWhere(source.where ?? ""));
+  const wall =
+    source.where === undefined ? undefined : refuseWall(backend, () => parseWhere(source.where ?? ""));
   let documents = 0;
   let kept = 0;
   let asked = false;
@@ -331,10 +313,12 @@ function createReader(
     const lines: LogLine[] = [];
     hits.forEach((hit, at) => {
       const time = instants[at];
-      // A `date` field rounds a bound to its milliseconds, so the bound itself is held here.
       if (time === undefined) return;
-      if (floorToMilli(time) < floorToMilli(from) || floorToMilli(time) > to) throw strangeTimes(backend);
-      if (time < from || time > to) return;
+      if (time < from || time > to) {
+        // A `date` field rounds a bound to its milliseconds, so the bound itself is held here.
+        if (floorToMilli(time) < floorToMilli(from) || floorToMilli(time) > to) throw strangeTimes(backend);
+        return;
+      }
       const line = readLine(backend, hit, time, source.id, plan.profile);
       // Always, also where the index seems exact by its mapping: a mapping can be newer than its documents.
       if (holds(line)) lines.push(line);
@@ -357,7 +341,7 @@ function createReader(
     const profile = catalog.profile(source, knowledge);
     const product = await door.product(signal);
     const filtered = compileFilter(query.filter, knowledge, profile, product);
-    const walled = wall === undefined ? all : compileWall(knowledge);
+    const walled = compileWall(backend, wall, knowledge);
     const both = every([walled, filtered]);
     const narrowed = weigh(both).clauses > limits.allClauses ? walled : both;
     if (knowledge.groups.some((group) => group.source === "cut")) {
@@ -398,30 +382,6 @@ function createReader(
     };
   }
 
-  function compileWall(knowledge: Knowledge): Query {
-    if (wall === undefined) return all;
-    if (knowledge.opaque) throw unsupported(backend, "a where on an index whose mapping may not be read");
-    const queries = knowledge.groups.map((group) => ({
-      group,
-      query: refuseWall(() => compileWhere(wall, group)),
-    }));
-    const guarded = guard(queries, knowledge);
-    if (guarded === all && queries.some(({ query }) => query !== all)) {
-      throw unsupported(backend, "a where over this many indices");
-    }
-    return guarded;
-  }
-
-  function refuseWall<T>(make: () => T): T {
-    try {
-      return make();
-    } catch (error) {
-      // The reason names the index's fields: for the operator, who meets it in `check` and at start.
-      if (error instanceof WhereError) throw unsupported(backend, "the where of this source");
-      throw error;
-    }
-  }
-
   return {
     read: (from: Instant, to: Instant) => read(from, to),
     wants: () => kept <= query.wanted,
@@ -441,27 +401,6 @@ interface Plan {
   readonly body: (from: Instant, to: Instant, scrolled?: boolean) => object;
 }
 
-function unsupported(backend: string, feature: string): Refused<"not_supported_by_backend"> {
-  return new Refused("not_supported_by_backend", `The source cannot answer this exactly: ${feature}`, {
-    backend,
-    feature,
-  });
-}
-
-/** A search that reached an index we do not know may have been compiled, sorted or walled wrongly for it. */
-function isStale(knowledge: Knowledge, answer: Answer, accepted: number | undefined): boolean {
-  if (knowledge.opaque) return false;
-  const { total } = answer.shards;
-  const grown = total !== knowledge.shards && total !== accepted;
-  return grown || answer.hits.some((hit) => !knowledge.indices.has(hit.index));
-}
-
-function timeRange(field: string, from: Instant, to: Instant, nanos: boolean): Query {
-  const gte = printNanos(nanos ? max(from, nanosEra.from) : from);
-  const lte = printNanos(nanos ? min(to, nanosEra.to) : to);
-  return { range: { [field]: { gte, lte, format: "strict_date_optional_time_nanos" } } };
-}
-
 function sortedInstant(backend: string, hit: Hit, nanos: boolean): Instant {
   if (hit.sort === undefined || !/^-?\d+$/.test(hit.sort)) {
     throw new BackendError(backend, "malformed", `a hit of ${hit.index} without a time to sort by`);
@@ -470,34 +409,35 @@ function sortedInstant(backend: string, hit: Hit, nanos: boolean): Instant {
 }
 
 function readLine(backend: string, hit: Hit, time: Instant, sourceId: string, profile: LogProfile): LogLine {
-  let document = parseDocument(backend, hit, hit.picked, undefined);
-  const first = (names: readonly string[]): string | undefined => {
-    for (const name of names) {
-      let numeric = false;
-      let text = readName(document, name, () => {
-        numeric = true;
-        return "";
-      });
-      if (numeric) {
-        // A number is shown as the document spells it, which its value no longer tells.
-        document = parseDocument(backend, hit, hit.source, spelledNumbers);
-        text = readName(document, name, String);
-      }
-      if (text !== undefined) return text;
-    }
-    return undefined;
-  };
+  const document = parseDocument(backend, hit, hit.picked, undefined);
   return {
     // `_id` is unique in one index only, and a source is a pattern of many.
     id: `${hit.index}/${hit.id}`,
     time,
     source_id: sourceId,
-    severity: severityOf(first(profile.severity)),
-    message: first(profile.message),
-    hostname: first(profile.hostname),
-    group: first(profile.group),
+    severity: severityOf(readField(backend, hit, document, profile.severity)),
+    message: readField(backend, hit, document, profile.message),
+    hostname: readField(backend, hit, document, profile.hostname),
+    group: readField(backend, hit, document, profile.group),
     json: hit.source,
   };
+}
+
+/** The first of the names that the document has. */
+function readField(
+  backend: string,
+  hit: Hit,
+  document: Readonly<Record<string, unknown>>,
+  names: readonly string[],
+): string | undefined {
+  for (const name of names) {
+    const value = readName(document, name);
+    if (typeof value === "string") return value;
+    if (value === undefined) continue;
+    // A number is shown as the document spells it, which its value no longer tells.
+    return String(readName(parseDocument(backend, hit, hit.source, spelledNumbers), name));
+  }
+  return undefined;
 }
 
 type Reviver = (key: string, value: unknown, context: { readonly source?: string }) => unknown;
@@ -514,11 +454,4 @@ function parseDocument(
   } catch (cause) {
     throw new BackendError(backend, "malformed", `document ${hit.id} of ${hit.index} is not JSON`, cause);
   }
-}
-
-function max(a: Instant, b: Instant): Instant {
-  return a > b ? a : b;
-}
-function min(a: Instant, b: Instant): Instant {
-  return a < b ? a : b;
 }

@@ -20,6 +20,8 @@ export interface IndexedField {
   readonly aliasOf: string | undefined;
   /** Set on the sub-fields of a `flattened` or `flat_object` root. */
   readonly root: string | undefined;
+  /** Of an object: what becomes of names below it that the mapping lacks. */
+  readonly dynamic: string | undefined;
   /** Names of multi-fields: `message.keyword`. */
   readonly multi: readonly string[];
 }
@@ -29,6 +31,10 @@ export interface IndexGroup {
   readonly fields: ReadonlyMap<string, IndexedField>;
   /** `_ignored` can be relied on: see `Product.listsIgnored`. */
   readonly createdSince715: boolean;
+  /** The `dynamic` setting of the root; those of objects stand in their fields. */
+  readonly dynamic: string;
+  /** Fields beyond the limit of a mapping stay out of it; the document's `_ignored` lists them. */
+  readonly dropsBeyondLimit: boolean;
   /** Whether documents come back as they were sent; `synthetic` ones are rebuilt from the index. */
   readonly source: "whole" | "synthetic" | "cut";
 }
@@ -84,11 +90,21 @@ export function readKnowledge(answer: unknown): Knowledge {
     };
     const createdSince715 = created >= 7_150_099;
     const source = readSourceMode(mappings, own);
-    const key = JSON.stringify([mappings, defaults, createdSince715, source]);
+    const limits = isObject(mapping.total_fields) ? mapping.total_fields : {};
+    const dropsBeyondLimit = String(limits.ignore_dynamic_beyond_limit ?? "false") === "true";
+    const dynamic = String(mappings.dynamic ?? "true");
+    const key = JSON.stringify([mappings, defaults, createdSince715, dropsBeyondLimit, source]);
     const group = groups.get(key);
     if (group !== undefined) group.indices.push(index);
     else
-      groups.set(key, { indices: [index], fields: readFields(mappings, defaults), createdSince715, source });
+      groups.set(key, {
+        indices: [index],
+        fields: readFields(mappings, defaults),
+        createdSince715,
+        dynamic,
+        dropsBeyondLimit,
+        source,
+      });
   }
   return {
     opaque: false,
@@ -176,6 +192,7 @@ function readField(
     invented: value.null_value !== undefined || value.script !== undefined || type === "constant_keyword",
     aliasOf: type === "alias" && typeof value.path === "string" ? value.path : undefined,
     root: undefined,
+    dynamic: value.dynamic === undefined ? undefined : String(value.dynamic),
     multi: isObject(value.fields) ? Object.keys(value.fields).map((sub) => `${name}.${sub}`) : [],
   };
 }
@@ -196,4 +213,15 @@ export function findField(group: IndexGroup, name: string): IndexedField | undef
     return { ...parent, name, root: parent.name, multi: [] };
   }
   return undefined;
+}
+
+/** Whether a name that the mapping lacks is in no document: it would have been mapped when the first one came. */
+export function mapsWhatComes(group: IndexGroup, name: string): boolean {
+  let dynamic = group.dynamic;
+  for (let dot = name.indexOf("."); dot > 0; dot = name.indexOf(".", dot + 1)) {
+    const parent = group.fields.get(name.slice(0, dot));
+    if (parent !== undefined && !parent.indexed) return false;
+    dynamic = parent?.dynamic ?? dynamic;
+  }
+  return dynamic === "true" || dynamic === "strict";
 }

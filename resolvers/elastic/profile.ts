@@ -67,18 +67,13 @@ function splits(name: string): readonly (readonly string[])[] {
 const splitsOf = new Map<string, readonly (readonly string[])[]>();
 
 /**
- * The text at a dotted name of a document: the first element of an array, a number as its digits. Undefined where
- * there is nothing, or an object.
+ * The text at a dotted name of a document, or the number: the first element of an array. Undefined where there is
+ * nothing, or an object.
  */
-export function readName(
-  document: Json,
-  name: string,
-  numberText: (value: number) => string,
-): string | undefined {
+export function readName(document: Json, name: string): string | number | undefined {
   for (const keys of splits(name)) {
     const value = find(document, keys, 0);
-    if (typeof value === "string") return value;
-    if (typeof value === "number") return numberText(value);
+    if (typeof value === "string" || typeof value === "number") return value;
     if (typeof value === "boolean") return String(value);
   }
   return undefined;

@@ -241,6 +241,24 @@ export async function inspectReports(
       problems: [`reports are written in the layout otel, not in ${profile}`],
     };
   }
+  try {
+    return await proveWriting(backend, index, door, signal);
+  } catch (error) {
+    if (!(error instanceof BackendError) || !["denied", "rejected"].includes(error.failure)) throw error;
+    return {
+      found: [],
+      limitations: [],
+      problems: [`reports cannot be written to ${index}: ${error.message}`],
+    };
+  }
+}
+
+async function proveWriting(
+  backend: string,
+  index: string,
+  door: Door,
+  signal: AbortSignal,
+): Promise<PartReport> {
   const limitations: string[] = [];
   const place = await makeIndex(door, index, signal);
   if (place === "data stream") {

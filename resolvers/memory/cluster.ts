@@ -4,7 +4,7 @@
 import type { Container, OwnerReference, PodPhase } from "../../src/model.ts";
 import type { Match } from "../../src/store.ts";
 import type { Millis } from "../../src/time.ts";
-import { createRandom, type Random } from "./chance.ts";
+import { createRandom, hex, type Random } from "./chance.ts";
 import type { Observation, ObservedPod } from "./kubernetes.ts";
 
 /** The wall behind which the cluster stands. */
@@ -277,6 +277,5 @@ function letters(random: Random, count: number): string {
 }
 
 function uuid(random: Random): string {
-  const hex = Array.from({ length: 32 }, () => Math.floor(random() * 16).toString(16)).join("");
-  return hex.replace(/^(.{8})(.{4}).(.{3}).(.{3})(.{12})$/, "$1-$2-4$3-a$4-$5");
+  return hex(random, 32).replace(/^(.{8})(.{4}).(.{3}).(.{3})(.{12})$/, "$1-$2-4$3-a$4-$5");
 }

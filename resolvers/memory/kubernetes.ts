@@ -28,11 +28,14 @@ export interface ObservedPod
 /** Undefined when nothing behind the wall was observed at that moment. */
 export type Observe = (match: Match, time: Millis) => Observation | undefined;
 
+/** What one query observes: each moment once, though it is needed for its own rows and the next one's deltas. */
+type Observed = (time: Millis) => Observation | undefined;
+
 export function createMemoryKubernetes(observe: Observe): KubernetesStore {
-  const nodesAt = (match: Match, time: Millis, step: Millis): NodesRow[] => {
-    const before = observe(match, time - step)?.nodes ?? [];
+  const nodesAt = (observed: Observed, time: Millis, step: Millis): NodesRow[] => {
+    const before = observed(time - step)?.nodes ?? [];
     const counters = new Map(before.map((node) => [node.node_name, node]));
-    const rows = (observe(match, time)?.nodes ?? []).map((node): NodesRow => {
+    const rows = (observed(time)?.nodes ?? []).map((node): NodesRow => {
       const earlier = counters.get(node.node_name);
       return {
         timestamp: time,
@@ -44,10 +47,10 @@ export function createMemoryKubernetes(observe: Observe): KubernetesStore {
     return rows.sort(compareNodes);
   };
 
-  const podsAt = (match: Match, time: Millis, step: Millis): PodsRow[] => {
-    const before = observe(match, time - step)?.pods ?? [];
+  const podsAt = (observed: Observed, time: Millis, step: Millis): PodsRow[] => {
+    const before = observed(time - step)?.pods ?? [];
     const counters = new Map(before.map((pod) => [pod.pod_uuid, pod]));
-    const rows = (observe(match, time)?.pods ?? []).map((pod): PodsRow => {
+    const rows = (observed(time)?.pods ?? []).map((pod): PodsRow => {
       const { pod_uuid, labels, owner_references, start, ...figures } = pod;
       const began = start !== undefined && start > time - step;
       const earlier =
@@ -63,8 +66,8 @@ export function createMemoryKubernetes(observe: Observe): KubernetesStore {
     return rows.sort(comparePods);
   };
 
-  const overviewAt = (match: Match, time: Millis): PodOverviewRow[] =>
-    (observe(match, time)?.pods ?? []).map((pod) => ({
+  const overviewAt = (observed: Observed, time: Millis): PodOverviewRow[] =>
+    (observed(time)?.pods ?? []).map((pod) => ({
       timestamp: time,
       node_name: pod.node_name,
       pod_name: pod.pod_name,
@@ -80,28 +83,40 @@ export function createMemoryKubernetes(observe: Observe): KubernetesStore {
     }));
 
   return {
-    nodes: (query, signal) =>
-      readSnapshots(query, signal, (time) =>
-        nodesAt(query.match, time, query.snapshots.step).filter(
-          ({ node_name }) => query.node === undefined || node_name === query.node,
-        ),
-      ),
+    nodes: (query, signal) => {
+      const observed = remember(observe, query.match);
+      const accepts = ({ node_name: name }: NodesRow): boolean =>
+        query.node === undefined || name === query.node;
+      return readSnapshots(query, signal, (time) =>
+        nodesAt(observed, time, query.snapshots.step).filter(accepts),
+      );
+    },
     pods: (query, signal) => {
+      const observed = remember(observe, query.match);
       const accepts = podFilter(query);
       return readSnapshots(query, signal, (time) =>
-        podsAt(query.match, time, query.snapshots.step).filter(accepts),
+        podsAt(observed, time, query.snapshots.step).filter(accepts),
       );
     },
     overview: async function* (query, signal) {
+      const observed: Observed = (time) => observe(query.match, time);
       const last = new Map<string, PodOverviewRow>();
       for await (const time of moments(query, signal)) {
-        for (const row of overviewAt(query.match, time))
-          last.set(`${row.pod_namespace}/${row.pod_name}`, row);
+        for (const row of overviewAt(observed, time)) last.set(`${row.pod_namespace}/${row.pod_name}`, row);
       }
       const rows = [...last.values()].filter(overviewFilter(query)).sort(comparePods);
       checkLimit(rows.length, query);
       if (rows.length > 0) yield rows;
     },
+  };
+}
+
+function remember(observe: Observe, match: Match): Observed {
+  const known = new Map<Millis, Observation>();
+  return (time) => {
+    const observation = known.get(time) ?? observe(match, time);
+    if (observation !== undefined) known.set(time, observation);
+    return observation;
   };
 }
 

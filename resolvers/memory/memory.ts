@@ -1,19 +1,11 @@
 // The embedded backend: generated data that grow while the program runs. Lines depend on the seed and the time
 // alone, so two instances with one seed and one clock hold the same.
 import * as z from "zod";
-import type {
-  Backend,
-  BackendKind,
-  Match,
-  MetricStore,
-  PartReport,
-  SourceReport,
-  SpanStore,
-} from "../../src/store.ts";
+import type { Backend, BackendKind, Match, PartReport, SourceReport } from "../../src/store.ts";
 import { fromMillis, type Instant, toMillis } from "../../src/time.ts";
 import { clusterMatch, observeCluster } from "./cluster.ts";
 import { generate, indices } from "./generate.ts";
-import { createMemoryKubernetes } from "./kubernetes.ts";
+import { createMemoryKubernetes, type Observation } from "./kubernetes.ts";
 import { createMemoryLogs } from "./logs.ts";
 import { createMeasurements, metricMatches } from "./measurements.ts";
 import { createMemoryMetrics, type MemoryMetrics } from "./metrics.ts";
@@ -42,6 +34,7 @@ export const memory: BackendKind<MemorySettings> = {
   create: (name, { seed }, io): Backend => {
     const logs = createMemoryLogs();
     const spans = createMemorySpans();
+    const reports = createMemoryReports(spans);
     let made = (io.now() - history) as Instant;
     const catchUp = () => {
       const now = io.now();
@@ -56,6 +49,7 @@ export const memory: BackendKind<MemorySettings> = {
         spans.add(index, generateSpans(seed, index, { from: made, to: now }));
         spans.forget(index, (now - keep) as Instant);
       }
+      reports.forget((now - keep) as Instant);
       made = now;
     };
     catchUp();
@@ -72,17 +66,11 @@ export const memory: BackendKind<MemorySettings> = {
       name,
       kind: "memory",
       stores: {
-        logs: {
-          ...logs,
-          lines: (query, signal) => {
-            catchUp();
-            return logs.lines(query, signal);
-          },
-        },
-        metrics: whenMeasured(metrics, measure),
+        logs: whenAsked(logs, catchUp),
+        metrics: whenAsked(metrics, measure),
         kubernetes,
-        reports: createMemoryReports(spans),
         traces: whenAsked(spans, catchUp),
+        reports,
       },
       probe: async () => ({ product: "memory", version: "generated" }),
       inspections: {
@@ -103,49 +91,42 @@ export const memory: BackendKind<MemorySettings> = {
           measure();
           return reportMetrics(metrics, match);
         },
-        kubernetes: async (match) => {
-          const wall = Object.entries(clusterMatch).map(([label, value]) => `${label}: ${value}`);
-          const observed = observeCluster(seed, match, toMillis(io.now()));
-          if (observed === undefined) {
-            return {
-              found: [],
-              limitations: [],
-              problems: [`match: the generated cluster stands behind { ${wall.join(", ")} }`],
-            };
-          }
-          const { nodes, pods } = observed;
-          return {
-            found: [`a generated cluster of ${nodes.length} nodes and ${pods.length} pods`],
-            limitations: [],
-            problems: [],
-          };
-        },
+        kubernetes: async (match) => describeCluster(observeCluster(seed, match, toMillis(io.now()))),
       },
       close: async () => clearInterval(timer),
     };
   },
 };
 
-/** A store whose data are made up to now before each question. */
-function whenAsked(spans: MemorySpans, catchUp: () => void): SpanStore {
-  const after =
-    <A extends readonly unknown[], R>(ask: (...asked: A) => R) =>
-    (...asked: A): R => {
+/** A store whose data are made up to now whenever it is used. */
+function whenAsked<Store extends object>(store: Store, catchUp: () => void): Store {
+  return new Proxy(store, {
+    get: (target, key, self) => {
       catchUp();
-      return ask(...asked);
-    };
-  return {
-    scan: after(spans.scan),
-    find: after(spans.find),
-    summaries: after(spans.summaries),
-    locate: after(spans.locate),
-    actions: after(spans.actions),
-    siteEdges: after(spans.siteEdges),
-    actionEdges: after(spans.actionEdges),
-    slowEvents: after(spans.slowEvents),
-    slowEventActions: after(spans.slowEventActions),
-    revisionStats: after(spans.revisionStats),
-  };
+      return Reflect.get(target, key, self);
+    },
+  });
+}
+
+function reportMetrics(metrics: MemoryMetrics, match: Match): PartReport {
+  const types = metrics.count(match);
+  if (types.size === 0) {
+    const known = metricMatches.map(({ site }) => `{ site: ${site} }`).join(" and ");
+    return { found: [], limitations: [], problems: [`match: nothing stands behind it, but behind ${known}`] };
+  }
+  const found = [...types].map(([type, count]) => `${count} ${type}${count === 1 ? "" : "s"}`);
+  return { found: [`generated: ${found.join(", ")}`], limitations: [], problems: [] };
+}
+
+function describeCluster(observed: Observation | undefined): PartReport {
+  if (observed !== undefined) {
+    const { nodes, pods } = observed;
+    const found = [`a generated cluster of ${nodes.length} nodes and ${pods.length} pods`];
+    return { found, limitations: [], problems: [] };
+  }
+  const wall = Object.entries(clusterMatch).map(([label, value]) => `${label}: ${value}`);
+  const problems = [`match: the generated cluster stands behind { ${wall.join(", ")} }`];
+  return { found: [], limitations: [], problems };
 }
 
 function report(
@@ -167,30 +148,4 @@ function report(
       ...(where === undefined ? [] : ["where: a memory backend has no such wall"]),
     ],
   };
-}
-
-/** A store whose samples are made up to now before each question. */
-function whenMeasured(metrics: MetricStore, measure: () => void): MetricStore {
-  const after =
-    <A extends readonly unknown[], R>(ask: (...asked: A) => R) =>
-    (...asked: A): R => {
-      measure();
-      return ask(...asked);
-    };
-  return {
-    names: after(metrics.names),
-    type: after(metrics.type),
-    tagKeys: after(metrics.tagKeys),
-    series: after(metrics.series),
-  };
-}
-
-function reportMetrics(metrics: MemoryMetrics, match: Match): PartReport {
-  const types = metrics.count(match);
-  if (types.size === 0) {
-    const known = metricMatches.map(({ site }) => `{ site: ${site} }`).join(" and ");
-    return { found: [], limitations: [], problems: [`match: nothing stands behind it, but behind ${known}`] };
-  }
-  const found = [...types].map(([type, count]) => `${count} ${type}${count === 1 ? "" : "s"}`);
-  return { found: [`generated: ${found.join(", ")}`], limitations: [], problems: [] };
 }

@@ -40,6 +40,8 @@ export interface Door {
    * empty where the source has no such endpoint or knows nothing. @throws {BackendError}
    */
   metadata(metric: string, signal: AbortSignal): Promise<readonly string[]>;
+  /** Of all metrics, of every wall. @throws {BackendError} */
+  allMetadata(signal: AbortSignal): Promise<ReadonlyMap<string, readonly string[]>>;
   /** How ranges are cut at their left; asked anew on every fresh connection, so that an upgrade is noticed. */
   edge(signal: AbortSignal): Promise<Edge>;
   probe(signal: AbortSignal): Promise<BackendInfo>;
@@ -232,6 +234,15 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
     return data?.version || "unknown";
   }
 
+  async function metadata(
+    search: string,
+    signal: AbortSignal,
+  ): Promise<ReadonlyMap<string, readonly string[]>> {
+    const request: Request = { method: "GET", path: `/api/v1/metadata${search}` };
+    const data = await optional(ask(toldTypes, request, signal));
+    return new Map(Object.entries(data ?? {}).map(([name, told]) => [name, told.map(({ type }) => type)]));
+  }
+
   return {
     query,
     edge,
@@ -244,11 +255,11 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
       const path = `/api/v1/label/${metricName}/values?${search}`;
       return (await ask(texts, { method: "GET", path }, signal)) ?? [];
     },
-    async metadata(metric, signal) {
-      const path = `/api/v1/metadata?${new URLSearchParams({ metric })}`;
-      const data = await optional(ask(metadata, { method: "GET", path }, signal));
-      return data?.[metric]?.map(({ type }) => type) ?? [];
+    metadata: async (metric, signal) => {
+      const told = await metadata(`?${new URLSearchParams({ metric })}`, signal);
+      return told.get(metric) ?? [];
     },
+    allMetadata: (signal) => metadata("", signal),
     async probe(signal) {
       await edge(signal);
       return { product: "Prometheus", version: await version(signal) };
@@ -270,7 +281,7 @@ async function beginning(body: AsyncIterable<Buffer>): Promise<string> {
 const ones = z.tuple([z.object({ value: z.tuple([z.number(), z.string()]) })]);
 const labelSets = z.array(z.record(z.string(), z.string()));
 const texts = z.array(z.string()).nullish();
-const metadata = z.record(z.string(), z.array(z.object({ type: z.string() })));
+const toldTypes = z.record(z.string(), z.array(z.object({ type: z.string() })));
 
 /** What a proxy does not route, or another product does not have, is not there. */
 async function optional<T>(asked: Promise<T>): Promise<T | undefined> {
@@ -292,8 +303,9 @@ function queryRequest(expression: Expression, moments: Moments, timeout: Millis)
     form.set("step", printDuration(moments.step));
   }
   form.set("timeout", printDuration(timeout));
-  // Thanos answers in part, with status 200, unless it is told not to.
+  // Thanos answers in part, with status 200, or from downsampled data, unless it is told not to.
   form.set("partial_response", "false");
+  form.set("max_source_resolution", "0s");
   return { method: "POST", path: "at" in moments ? "/api/v1/query" : "/api/v1/query_range", form };
 }
 

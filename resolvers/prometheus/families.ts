@@ -2,18 +2,20 @@
 // names and labels of its parts, a type by what targets said of it, by its name, or by one look at its samples.
 import { BackendError } from "../../src/errors.ts";
 import type { MetricType } from "../../src/model.ts";
-import type { IO, Match } from "../../src/store.ts";
+import type { IO, Match, PartReport } from "../../src/store.ts";
 import { type Millis, toMillis } from "../../src/time.ts";
 import { collect, type Labels } from "./answer.ts";
 import type { Door } from "./door.ts";
 import { createMemo } from "./memo.ts";
 import {
   aggregate,
+  binary,
   call,
   type Expression,
   equal,
   metricName,
   present,
+  printSelector,
   type Selector,
   select,
   window,
@@ -28,6 +30,8 @@ export interface Families {
   /** @throws {BackendError} */
   shape(match: Match, metric: string, signal: AbortSignal): Promise<Shape | undefined>;
   /** As `MetricStore.tagKeys`. @throws {BackendError} */
+  /** What an operator should know of the metrics within a wall. @throws {BackendError} */
+  inspect(match: Match, signal: AbortSignal): Promise<PartReport>;
   tagKeys(
     match: Match,
     metric: string,
@@ -137,7 +141,7 @@ export function createFamilies(door: Door, io: IO): Families {
     for (const length of [hour, day, 30 * day, 3_650 * day]) {
       const samples = window(selector, "closed", { from: length, to: 0 });
       const [histograms, restarts, changes, least] = await Promise.all([
-        histogramCount(aggregate("count", [], call("histogram_count", call("last_over_time", samples))), now),
+        countHistograms(samples, now),
         look(aggregate("sum", [], call("resets", samples)), now),
         look(aggregate("max", [], call("changes", samples)), now),
         look(aggregate("min", [], call("min_over_time", samples)), now),
@@ -150,17 +154,48 @@ export function createFamilies(door: Door, io: IO): Families {
     return /_(total|count|sum|bucket)$/.test(metric) ? "counter" : "gauge";
   }
 
-  /** What targets said, of the name itself or, as OpenMetrics has it, without `_total`. Most of them decide. */
+  /** What targets said, of the name itself or, as OpenMetrics has it, without `_total`. */
   async function toldType(metric: string): Promise<"gauge" | "counter" | undefined> {
-    let told = await door.metadata(metric, never);
-    if (told.length === 0 && metric.endsWith("_total")) {
-      told = await door.metadata(metric.slice(0, -"_total".length), never);
+    const told = await door.metadata(metric, never);
+    if (told.length > 0 || !metric.endsWith("_total")) return majority(told);
+    return majority(await door.metadata(withoutTotal(metric), never));
+  }
+
+  async function inspect(match: Match, signal: AbortSignal): Promise<PartReport> {
+    const [listing, told, edge] = await Promise.all([
+      listings.read(keyOfWall(match), signal, 0),
+      door.allMetadata(signal),
+      door.edge(signal),
+    ]);
+    const counts = { gauges: 0, counters: 0, histograms: 0, summaries: 0, "of unknown type": 0 };
+    const kinds = {
+      gauge: "gauges",
+      counter: "counters",
+      histogram: "histograms",
+      summary: "summaries",
+    } as const;
+    for (const [metric, kind] of listing) {
+      const types = told.get(metric) ?? told.get(withoutTotal(metric)) ?? [];
+      const type = kind === "plain" ? majority(types) : kind;
+      counts[type === undefined ? "of unknown type" : kinds[type]] += 1;
     }
-    const votes = (type: string) => told.filter((one) => one === type).length;
-    // A histogram by this name may be a native one, which its samples show.
-    if (votes("histogram") > 0) return undefined;
-    if (votes("counter") === 0 && votes("gauge") === 0) return undefined;
-    return votes("counter") >= votes("gauge") ? "counter" : "gauge";
+    const counted = Object.entries(counts).filter(([, count]) => count > 0);
+    const summary = counted.map(([kind, count]) => `${count} ${kind}`).join(", ");
+    return {
+      found: [
+        `${listing.size} metrics${counted.length === 0 ? "" : `: ${summary}`}`,
+        `ranges are ${edge === "closed" ? "closed at their left, as in Prometheus 2" : "left-open, as since Prometheus 3"}`,
+      ],
+      limitations: [
+        ...(counts["of unknown type"] === 0
+          ? []
+          : [
+              `of ${counts["of unknown type"]} metrics no target tells the type: it is guessed from name and samples`,
+            ]),
+        ...(edge === "open" ? [] : ["tags whose names need quotes cannot be asked for"]),
+      ],
+      problems: listing.size > 0 ? [] : [`no series has the labels ${printSelector(select(match, []))}`],
+    };
   }
 
   async function look(expression: Expression, at: Millis): Promise<number | undefined> {
@@ -169,9 +204,13 @@ export function createFamilies(door: Door, io: IO): Families {
   }
 
   /** Undefined where there are none, or where the source does not know what they are. */
-  async function histogramCount(expression: Expression, at: Millis): Promise<number | undefined> {
+  async function countHistograms(samples: Expression, at: Millis): Promise<number | undefined> {
+    // In 2.x the last one over time is not a histogram any more, but their rate is.
+    const [last, rate] = ["last_over_time", "rate"].map((name) =>
+      aggregate("count", [], call("histogram_count", call(name, samples))),
+    );
     try {
-      return await look(expression, at);
+      return last && rate && (await look(binary(last, "or", rate), at));
     } catch (error) {
       if (error instanceof BackendError && error.failure === "rejected") return undefined;
       throw error;
@@ -183,12 +222,25 @@ export function createFamilies(door: Door, io: IO): Families {
       return [...(await listings.read(keyOfWall(match), signal)).keys()];
     },
     shape,
+    inspect,
     async tagKeys(match, metric, signal) {
       const known = await shape(match, metric, signal);
       if (known === undefined) return undefined;
       return tags.read(JSON.stringify([keyOfWall(match), metric, known]), signal);
     },
   };
+}
+
+/** What most of them said. A histogram by a plain name may be a native one, which its samples show. */
+function majority(told: readonly string[]): "gauge" | "counter" | undefined {
+  const votes = (type: string) => told.filter((one) => one === type).length;
+  const [counters, gauges] = [votes("counter"), votes("gauge")];
+  if (votes("histogram") > 0 || counters + gauges === 0) return undefined;
+  return counters >= gauges ? "counter" : "gauge";
+}
+
+function withoutTotal(metric: string): string {
+  return metric.replace(/_total$/, "");
 }
 
 function keyOfWall(match: Match): string {
@@ -227,10 +279,9 @@ function combinations(match: Match, series: readonly Labels[]): readonly (readon
     const keys = Object.keys(labels)
       .filter((label) => isTag(match, label) && labels[label] !== "")
       .sort();
-    found.set(JSON.stringify(keys), keys);
+    if (keys.length > 0) found.set(JSON.stringify(keys), keys);
   }
-  const all = [...found.values()].sort(compareKeys);
-  return all.every((keys) => keys.length === 0) ? [] : all;
+  return [...found.values()].sort(compareKeys);
 }
 
 function compareKeys(a: readonly string[], b: readonly string[]): number {

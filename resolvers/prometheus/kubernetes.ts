@@ -30,18 +30,18 @@ import {
   type Questions,
   type Wall,
 } from "./questions.ts";
-import { type Answers, layOver } from "./tracks.ts";
+import { type Answers, layOver, type Track } from "./tracks.ts";
 import { podRows } from "./usage.ts";
 
 export type Source = Pick<Door, "query" | "edge">;
 
 /** Snapshots of one request; a source answers at most 11,000. */
 const chunkSnapshots = 10_000;
-/** Over this, not even counting is begun: a century of hours. */
-const mostSnapshots = 1_000_000;
 /** Rows that one slice reads, and pods that a list of them reads, at a time. */
 const sliceRows = 5_000;
 const listedPods = 100_000;
+/** Questions of one answer that are under way together: the source has others to serve. */
+const askedAtOnce = 6;
 /** Names that are sent as a filter; with more the filter is applied to what comes back. */
 const mostNames = 250;
 
@@ -58,28 +58,45 @@ async function* readNodes(
   query: SnapshotQuery & NodeFilter,
   signal: AbortSignal,
 ): AsyncGenerator<readonly NodesRow[]> {
-  const wall = { match: query.match, edge: await source.edge(signal) };
-  const sizes = await countRows(
-    source,
-    countNodes(wall),
-    query,
-    query.node === undefined ? Infinity : 1,
-    signal,
-  );
-  let total = 0;
-  for (const slice of slices(query.snapshots, sizes, sliceRows)) {
+  const { match, snapshots, rowLimit, node } = query;
+  const wall = { match, edge: await source.edge(signal) };
+  const { largest, sum } = await countMoments(source, countNodes(wall), query, signal);
+  const least = total(node === undefined ? largest : largest.map((size) => Math.min(size, 1)));
+  if (least > rowLimit) throw tooLarge(rowLimit, least);
+  const rows = joinNodes(source, wall, query, slices(snapshots, largest, sliceRows), signal);
+  // Several sources may tell of more nodes together than each alone. Nothing is sent before that is known.
+  yield* node === undefined && sum > rowLimit ? heldWithin(rows, rowLimit) : rows;
+}
+
+async function* joinNodes(
+  source: Source,
+  wall: Wall,
+  { node }: NodeFilter,
+  parts: Iterable<Buckets>,
+  signal: AbortSignal,
+): AsyncGenerator<readonly NodesRow[]> {
+  for (const slice of parts) {
     const moments = withBefore(slice);
     const answers = await askAll(source, askNodes(wall), moments, signal);
     for (let index = 1; index < moments.count; index += 1) {
-      const rows = nodeRows(answers, moments, index).filter(
-        ({ node_name }) => query.node === undefined || node_name === query.node,
-      );
-      // No count could know how many nodes several sources tell of together.
-      total += rows.length;
-      if (total > query.rowLimit) throw tooLarge(query.rowLimit);
-      yield* turn(rows, signal);
+      const rows = nodeRows(answers, moments, index);
+      yield* turn(node === undefined ? rows : rows.filter(({ node_name }) => node_name === node), signal);
     }
   }
+}
+
+async function* heldWithin<Row>(
+  batches: AsyncIterable<readonly Row[]>,
+  rowLimit: number,
+): AsyncGenerator<readonly Row[]> {
+  const held: (readonly Row[])[] = [];
+  let count = 0;
+  for await (const batch of batches) {
+    count += batch.length;
+    if (count > rowLimit) throw tooLarge(rowLimit);
+    held.push(batch);
+  }
+  yield* held;
 }
 
 async function* readPods(
@@ -93,12 +110,14 @@ async function* readPods(
     pods: query.pod === undefined ? [] : [query.pod],
   };
   const accepts = podFilter(query);
-  const sizes = await countRows(source, [countPods(wall, scope)], query, Infinity, signal);
+  const { largest: sizes, sum } = await countMoments(source, [countPods(wall, scope)], query, signal);
+  if (sum > query.rowLimit) throw tooLarge(query.rowLimit, sum);
   for (const slice of slices(query.snapshots, sizes, sliceRows)) {
     const moments = withBefore(slice);
     const questions = { ...askState(wall, scope), ...askFigures(wall, scope) };
     const answers = await askAll(source, questions, moments, signal);
     const present = presentPods(answers, moments);
+    await nextTurn();
     const rows = podRows(answers, moments);
     for (let index = 1; index < moments.count; index += 1) {
       yield* turn(rows(present(index), index).filter(accepts), signal);
@@ -124,10 +143,7 @@ async function* readOverview(
   const { start, step, count } = query.snapshots;
   const end = start + (count - 1) * step;
   const gone = seen.filter(({ last }) => last < end);
-  const groups: Group[] = [];
-  for (let first = 0; first < gone.length; first += mostNames) {
-    groups.push({ scope: undefined, pods: gone.slice(first, first + mostNames) });
-  }
+  const groups: Group[] = [...groupGone(gone, step)];
   if (gone.length < seen.length) groups.push({ scope, pods: seen.slice(gone.length) });
   for (const { scope: whole, pods } of groups) {
     const names: PodScope = whole ?? {
@@ -160,6 +176,20 @@ interface Group {
   readonly pods: readonly Seen[];
 }
 
+/** Pods whose last snapshots lie close enough for one request. */
+function* groupGone(gone: readonly Seen[], step: Millis): Generator<Group> {
+  let pods: Seen[] = [];
+  for (const pod of gone) {
+    const span = pods[0] === undefined ? 0 : (pod.last - pods[0].last) / step;
+    if (pods.length === mostNames || span >= chunkSnapshots) {
+      yield { scope: undefined, pods };
+      pods = [];
+    }
+    pods.push(pod);
+  }
+  if (pods.length > 0) yield { scope: undefined, pods };
+}
+
 interface Seen {
   readonly namespace: string;
   readonly name: string;
@@ -171,12 +201,12 @@ async function findLast(
   source: Source,
   wall: Wall,
   scope: PodScope,
-  { snapshots, rowLimit }: SnapshotQuery,
+  query: SnapshotQuery,
   signal: AbortSignal,
 ): Promise<readonly Seen[]> {
-  const sizes = await countMoments(source, [countPods(wall, scope)], snapshots, rowLimit, signal);
+  const { largest: sizes } = await countMoments(source, [countPods(wall, scope)], query, signal);
   const pods = new Map<string, Seen>();
-  for (const slice of slices(snapshots, sizes, listedPods)) {
+  for (const slice of slices(query.snapshots, sizes, listedPods)) {
     const fold = (): Fold<readonly Seen[]> => {
       const found: Seen[] = [];
       return {
@@ -211,13 +241,18 @@ async function askAll<Name extends string>(
   const failed = new AbortController();
   const either = AbortSignal.any([signal, failed.signal]);
   const names = Object.keys(questions) as Name[];
+  const answers = new Map<string, readonly Track[]>();
+  const ask = async (): Promise<void> => {
+    for (let name = names.shift(); name !== undefined; name = names.shift()) {
+      answers.set(
+        name,
+        await source.query(questions[name], momentsOf(snapshots), layOver(snapshots), either),
+      );
+    }
+  };
   try {
-    const answers = await Promise.all(
-      names.map((name) => source.query(questions[name], momentsOf(snapshots), layOver(snapshots), either)),
-    );
-    return Object.fromEntries(
-      names.map((name, position) => [name, answers[position] ?? []]),
-    ) as Answers<Name>;
+    await Promise.all(Array.from({ length: askedAtOnce }, ask));
+    return Object.fromEntries(answers) as Answers<Name>;
   } catch (error) {
     failed.abort(error);
     throw error;
@@ -230,30 +265,15 @@ function momentsOf({ start, step, count }: Buckets): Moments {
 
 // ---- Counting and slicing -----------------------------------------------------------------------------------
 
-/** Rows of each snapshot, at most. @throws {Refused} when they are more than the limit together */
-async function countRows(
-  source: Source,
-  counts: readonly Expression[],
-  { snapshots, rowLimit }: SnapshotQuery,
-  most: number,
-  signal: AbortSignal,
-): Promise<Float64Array> {
-  const sizes = await countMoments(source, counts, snapshots, rowLimit, signal);
-  const total = sizes.reduce((sum, size) => sum + Math.min(size, most), 0);
-  if (total > rowLimit) throw tooLarge(rowLimit, total);
-  return sizes;
-}
-
+/** For each snapshot the largest of the counts, and the sum of all. */
 async function countMoments(
   source: Source,
   counts: readonly Expression[],
-  snapshots: Buckets,
-  rowLimit: number,
+  { snapshots: { start, step, count } }: SnapshotQuery,
   signal: AbortSignal,
-): Promise<Float64Array> {
-  const { start, step, count } = snapshots;
-  if (count > mostSnapshots) throw tooLarge(rowLimit);
-  const sizes = new Float64Array(count);
+): Promise<{ readonly largest: Float64Array; readonly sum: number }> {
+  const largest = new Float64Array(count);
+  let sum = 0;
   for (let first = 0; first < count; first += chunkSnapshots) {
     const chunk = { start: start + first * step, step, count: Math.min(chunkSnapshots, count - first) };
     const answers = await Promise.all(
@@ -261,12 +281,16 @@ async function countMoments(
     );
     for (const { values } of answers.flat()) {
       for (const [index, value] of values.entries()) {
-        if (value > (sizes[first + index] ?? 0)) sizes[first + index] = value;
+        if (Number.isNaN(value)) continue;
+        sum += value;
+        largest[first + index] = Math.max(largest[first + index] ?? 0, value);
       }
     }
   }
-  return sizes;
+  return { largest, sum };
 }
+
+const total = (sizes: Float64Array): number => sizes.reduce((sum, size) => sum + size, 0);
 
 /** Runs of snapshots that have rows, each of about `most` rows and at most a chunk. */
 function* slices({ start, step }: Buckets, sizes: Float64Array, most: number): Generator<Buckets> {

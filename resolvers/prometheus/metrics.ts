@@ -11,14 +11,13 @@ import {
   combineIncrements,
   combineObservations,
   combineSamples,
-  exportedQuantile,
   finite,
   type Observations,
 } from "../../src/samples.ts";
 import type { MetricStore, SeriesQuery } from "../../src/store.ts";
 import type { Labels } from "./answer.ts";
 import type { Door } from "./door.ts";
-import { type Families, isTag, part, type Shape, tagged, typeOf } from "./families.ts";
+import { type Families, isTag, part, type Shape, typeOf } from "./families.ts";
 import { readNative } from "./native.ts";
 import {
   aggregate,
@@ -31,7 +30,6 @@ import {
   narrow,
   number,
   present,
-  type Selector,
 } from "./promql.ts";
 import { createReader, keyOf, labelOf, type Reader, tooLarge } from "./reader.ts";
 import { complete, readBuckets, type Surveyed, survey, type Thinned, type ThinQuery, thin } from "./thin.ts";
@@ -59,10 +57,12 @@ export function createMetricStore(backend: string, door: Door, families: Familie
     const shape = await families.shape(query.match, query.metric, signal);
     const patterns = Object.entries(query.tags);
     if (shape === undefined || !patterns.every(([key, pattern]) => canMatch(query, key, pattern))) return [];
-    if (!(await knowsKeys(query, signal))) return [];
     // An upgrade of the source may come between asking how it cuts ranges and its answer.
     for (let tries = 1; ; tries++) {
       const edge = await door.edge(signal);
+      // Version 2 can neither write nor hold such names, or only some of its last releases can.
+      const quoted = edge === "closed" && patterns.find(([key]) => !isPlainLabel(key));
+      if (quoted) throw refused(backend, `the tag ${quoted[0]}, whose name needs quotes`);
       const ending = new AbortController();
       try {
         const reader = createReader(backend, door, edge, sizes, AbortSignal.any([signal, ending.signal]));
@@ -73,14 +73,6 @@ export function createMetricStore(backend: string, door: Door, families: Familie
         ending.abort();
       }
     }
-  }
-
-  /** A name that has to be quoted is a syntax error to a server that is older than such names. */
-  async function knowsKeys({ match, metric, tags }: SeriesQuery, signal: AbortSignal): Promise<boolean> {
-    const quoted = Object.keys(tags).filter((key) => !isPlainLabel(key));
-    if (quoted.length === 0) return true;
-    const known = new Set((await families.tagKeys(match, metric, signal))?.flat());
-    return quoted.every((key) => known.has(key));
   }
 
   return {
@@ -110,7 +102,7 @@ async function answer(shape: Shape, plan: Plan): Promise<readonly Series[]> {
   const { measure } = plan.query;
   const measured = typeOf[shape] === "measurement";
   if ((measure.of === "observations") !== measured) {
-    throw refused(plan, `${measure.of} of a ${typeOf[shape]}`);
+    throw refused(plan.backend, `${measure.of} of a ${typeOf[shape]}`);
   }
   switch (measure.of) {
     case "samples":
@@ -139,7 +131,7 @@ async function answer(shape: Shape, plan: Plan): Promise<readonly Series[]> {
   return measure satisfies never;
 }
 
-function refused({ backend }: Plan, feature: string): Refused<"not_supported_by_backend"> {
+function refused(backend: string, feature: string): Refused<"not_supported_by_backend"> {
   return new Refused("not_supported_by_backend", `The source cannot answer this exactly: ${feature}`, {
     backend,
     feature,
@@ -378,28 +370,23 @@ function boundOf(text: string): number {
 async function summary(plan: Plan, measure: ObservationMeasure): Promise<readonly Series[]> {
   const { query, reader } = plan;
   const quantile = measure.combine === "quantile" ? measure.quantile : measure.combine === "max" ? 1 : 0;
-  const exported = thinQuery(plan, query.metric, { falls: false, born: false });
-  const selector = narrow(exported.selector, [present("quantile")]);
-  const found = await thin(reader, { ...exported, selector });
+  const plain = { falls: false, born: false };
+  const exported = thinQuery(plan, query.metric, plain);
+  const [found, counts] = await Promise.all([
+    thin(reader, { ...exported, selector: narrow(exported.selector, [present("quantile")]) }),
+    survey(reader, thinQuery(plan, `${query.metric}_count`, plain)),
+  ]);
   const fitting = found.filter(({ labels }) => Number(labelOf(labels, "quantile")) === quantile);
-  const others = await reader.grid(
-    aggregate("group", plan.keys, counted(plan, tagged(query.match, query.metric, "summary"))),
-    query.buckets,
-    query.pointLimit,
-  );
   const having = new Set(fitting.map(({ labels }) => groupKey(plan, labels)));
-  if (others.some(({ labels }) => !having.has(groupKey(plan, labels)))) {
-    throw refused(plan, `the quantile ${quantile} of a summary that does not export it`);
+  if ([...found, ...counts].some(({ labels }) => !having.has(groupKey(plan, labels)))) {
+    throw refused(plan.backend, `the quantile ${quantile} of a summary that does not export it`);
   }
   return grouped(plan, fitting, (group) => {
     const [only] = group;
-    if (only === undefined || group.length > 1) throw refused(plan, "a quantile of several summaries");
-    return exportedQuantile(only.samples, query.buckets);
+    if (only === undefined || group.length > 1)
+      throw refused(plan.backend, "a quantile of several summaries");
+    return combineSamples([only.samples], { of: "samples", combine: "last" }, query.buckets);
   });
-}
-
-function counted({ query, matchers, reader }: Plan, of: Selector): Expression {
-  return call("count_over_time", reader.window(narrow(of, matchers), { from: query.buckets.step, to: 1 }));
 }
 
 async function native(plan: Plan, measure: ObservationMeasure): Promise<readonly Series[]> {

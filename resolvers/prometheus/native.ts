@@ -2,36 +2,46 @@
 // definition as classic ones. Their sparse bounds are brought to those that cut no bucket of any sample: a histogram
 // that was made coarser on its way would else seem to restart.
 import type { CounterSamples, Observations } from "../../src/samples.ts";
+import type { Millis } from "../../src/time.ts";
 import type { HistogramSample, Labels } from "./answer.ts";
-import { call } from "./promql.ts";
 import { keyOf, narrowTo, type Reader } from "./reader.ts";
 import { birthsOf, type ThinQuery } from "./thin.ts";
 
 /** A histogram has some hundred buckets, so that fewer of them may be read than numbers. */
 const histogramLimit = 50_000;
+/** Where the histogram before the buckets is looked for at first. */
+const near: Millis = 300_000;
 
 export async function readNative(
   reader: Reader,
   query: ThinQuery,
 ): Promise<readonly { readonly labels: Labels; readonly observations: Observations }[]> {
   const { selector, buckets, lookBack = 0 } = query;
-  const end = buckets.start + buckets.step * buckets.count;
-  const raw = await reader.raw(selector, buckets.start, end, histogramLimit);
+  const { start } = buckets;
+  const end = start + buckets.step * buckets.count;
+  const raw = await reader.raw(selector, start, end, histogramLimit);
   const series = raw.filter(({ histograms }) => histograms.length > 0);
   if (series.length === 0) return [];
-  const of = narrowTo(
-    selector,
-    series.map(({ labels }) => labels),
-  );
-  const samples = reader.window(of, { from: Math.max(2, lookBack), to: 1 });
-  const before = await reader.instant(call("last_over_time", samples), buckets.start);
-  const bases = new Map(before.map(({ labels, histograms }) => [keyOf(labels), histograms[0]]));
-  const open = series.filter(({ labels }) => bases.get(keyOf(labels)) === undefined);
+  const bases = new Map<string, HistogramSample>();
+  let open = series;
+  // Raw again: `last_over_time` of a histogram is 0 in 2.x.
+  for (const length of [Math.min(near, lookBack), lookBack]) {
+    if (open.length === 0) break;
+    const of = narrowTo(
+      selector,
+      open.map(({ labels }) => labels),
+    );
+    for (const { labels, histograms } of await reader.raw(of, start - length, start, histogramLimit)) {
+      const last = histograms.at(-1);
+      if (last !== undefined) bases.set(keyOf(labels), last);
+    }
+    open = series.filter(({ labels }) => !bases.has(keyOf(labels)));
+  }
   const { born } = await birthsOf(reader, query, open, open.length < series.length);
   return series.map(({ labels, histograms }) => {
     const key = keyOf(labels);
     const base = bases.get(key);
-    const all = base === undefined ? histograms : [{ ...base, time: buckets.start - 1 }, ...histograms];
+    const all = base === undefined ? histograms : [base, ...histograms];
     return { labels, observations: observe(all, born.has(key) ? "zero" : "own") };
   });
 }

@@ -1,10 +1,12 @@
 // Prometheus, and what speaks its HTTP API, as one kind of backend.
 import { z } from "zod";
 import type { Backend, BackendKind, IO } from "../../src/store.ts";
-import { durationPattern, parseDuration } from "../../src/time.ts";
+import { durationPattern, parseDuration, toMillis } from "../../src/time.ts";
 import { guardDefaults } from "../http.ts";
+import { inspectCluster } from "./coverage.ts";
 import { type DoorSettings, openDoor } from "./door.ts";
 import { createFamilies } from "./families.ts";
+import { createKubernetesStore } from "./kubernetes.ts";
 import { createMetricStore } from "./metrics.ts";
 
 const settings = z.strictObject({
@@ -37,9 +39,15 @@ export const prometheus: BackendKind<PrometheusConfig> = {
     return {
       name,
       kind: "prometheus",
-      stores: { metrics: createMetricStore(name, door, families) },
+      stores: {
+        metrics: createMetricStore(name, door, families),
+        kubernetes: createKubernetesStore(door),
+      },
       probe: (signal) => door.probe(signal),
-      inspections: {},
+      inspections: {
+        metrics: families.inspect,
+        kubernetes: (match, signal) => inspectCluster(door, match, toMillis(io.now()), signal),
+      },
       close: () => door.close(),
     };
   },

@@ -170,16 +170,24 @@ function printLabel(name: string): string {
   return isPlainLabel(name) ? name : quote(name);
 }
 
+/** Also a number's name has to be quoted where labels are listed. */
 export function isPlainLabel(name: string): boolean {
-  return /^[a-zA-Z_][a-zA-Z0-9_]*$/.test(name);
+  return /^[a-zA-Z_][a-zA-Z0-9_]*$/.test(name) && !/^(nan|inf)$/i.test(name);
 }
 
-const escapes: Readonly<Record<string, string>> = { "\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r" };
+const escapes: Readonly<Record<string, string>> = {
+  "\\": "\\\\",
+  '"': '\\"',
+  "\n": "\\n",
+  "\r": "\\r",
+  // As itself it is what the lexer takes for broken UTF-8.
+  "\ufffd": "\\ufffd",
+};
 
 /** The one function that turns data into query text. */
 function quote(text: string): string {
   // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what has to be escaped
-  const escaped = text.replace(/[\\"\u0000-\u001f\u007f]/g, (char) => {
+  const escaped = text.replace(/[\\"\u0000-\u001f\u007f\ufffd]/g, (char) => {
     return escapes[char] ?? `\\x${char.charCodeAt(0).toString(16).padStart(2, "0")}`;
   });
   return `"${escaped}"`;

@@ -229,14 +229,7 @@ export type NodeQuestion =
   | "otel";
 export function askNodes(wall: Wall): Questions<NodeQuestion> {
   const own = ["node", "instance"];
-  const told = unique([
-    ...Object.values(nodeFigures).flatMap((sources) =>
-      sources.flatMap(({ metric, minus }) => (minus === undefined ? [metric] : [metric, minus])),
-    ),
-    ...nodeDisks.flatMap((disk) => Object.values(disk)),
-    ...networkNames(nodeNetwork),
-  ]);
-  const fromExporter = told.filter((name) => name.startsWith("node_") && !rated.has(name));
+  const told = nodeMetrics();
   return {
     addresses: askAddresses(wall),
     ready: set(
@@ -259,7 +252,7 @@ export function askNodes(wall: Wall): Questions<NodeQuestion> {
     exporters: max(
       [metricName, ...own, "device"],
       newest(wall, [
-        named(...fromExporter),
+        named(...told.filter((name) => name.startsWith("node_") && !rated.has(name))),
         oneOf("mountpoint", ["/", ""]),
         { label: "device", operator: "!~", value: virtualInterfaces },
       ]),
@@ -278,16 +271,46 @@ export function askNodes(wall: Wall): Questions<NodeQuestion> {
     ),
   };
 }
+function nodeMetrics(): readonly string[] {
+  return unique([
+    ...Object.values(nodeFigures).flatMap((sources) =>
+      sources.flatMap(({ metric, minus }) => (minus === undefined ? [metric] : [metric, minus])),
+    ),
+    ...nodeDisks.flatMap((disk) => Object.values(disk)),
+    ...networkNames(nodeNetwork),
+  ]);
+}
 const rated: ReadonlySet<string> = new Set([metrics.cpu, resourceCpu.node, exporterCpu]);
 
-/** Expressions for how many nodes each moment has; each may be blind to some, so the largest counts. */
+/** Expressions for how many nodes each moment has. Each is blind to some, and together they tell of some twice. */
 export function countNodes(wall: Wall): readonly Expression[] {
-  const count = (by: string, matchers: readonly Matcher[]): Expression =>
-    aggregate("count", [], aggregate("group", [by], newest(wall, matchers)));
+  const told = nodeMetrics();
+  const count = (by: readonly string[], ...matchers: readonly Matcher[]): Expression =>
+    aggregate("count", [], aggregate("group", by, newest(wall, matchers)));
+  const own = ["node", "instance"];
   return [
-    count("node", [named("kube_node_info")]),
-    count("instance", [named(metrics.workingSet), root]),
-    count("instance", [named("node_uname_info")]),
-    count("k8s_node_name", [named("k8s_node_memory_working_set_bytes")]),
+    count(["node"], named("kube_node_info")),
+    count(own, named(...told.filter((name) => name.startsWith("container_"))), root),
+    count(own, named(...told.filter((name) => name.startsWith("node_") && name !== exporterCpu))),
+    count(own, named(exporterCpu), equal("mode", "user")),
+    count(["k8s_node_name"], named(...told.filter(ofOtel))),
   ];
+}
+
+export type CoverageQuestion = "cluster" | "machines" | "podCgroups" | "containers" | "roots";
+/** How many things each metric tells of, cAdvisor's at its three levels. */
+export function askCoverage(wall: Wall): Questions<CoverageQuestion> {
+  const cadvisor = named(...Object.values(metrics));
+  const count = (by: readonly string[], matchers: readonly Matcher[]): Expression =>
+    aggregate("count", [metricName], aggregate("group", [metricName, ...by], newest(wall, matchers)));
+  const pod = [plain.namespace, plain.pod];
+  const names = { label: metricName, operator: "=~", value: "kube_(?:pod|node)_.+|k8s_.+|pod_.+" } as const;
+  const machines = nodeMetrics().filter((name) => name.startsWith("node_"));
+  return {
+    cluster: count([...pod, otel.namespace, otel.pod, "node", "k8s_node_name"], [names]),
+    machines: count(["node", "instance"], [named("node_uname_info", exported, ...machines)]),
+    podCgroups: count(pod, [cadvisor, equal("container", ""), present(plain.pod)]),
+    containers: count([...pod, "container"], [cadvisor, ...inside, present(plain.pod)]),
+    roots: count(["node", "instance"], [cadvisor, root]),
+  };
 }

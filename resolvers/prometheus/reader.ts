@@ -3,7 +3,7 @@
 // count tells, and while it arrives in any case.
 import { BackendError, Refused } from "../../src/errors.ts";
 import type { Buckets } from "../../src/model.ts";
-import { between, type Samples } from "../../src/samples.ts";
+import { firstAtOrAfter, type Samples } from "../../src/samples.ts";
 import type { Millis } from "../../src/time.ts";
 import { collect, type Fold, type HistogramSample, type Labels, type SampleSeries } from "./answer.ts";
 import type { Door, Moments } from "./door.ts";
@@ -117,6 +117,7 @@ export function createReader(
     to: Millis,
     limit: number,
   ): Promise<readonly RawSeries[]> {
+    if (to <= from) return [];
     const counted = await instant(
       aggregate("sum", [], call("count_over_time", stretch(selector, from, to))),
       to,
@@ -133,7 +134,13 @@ export function createReader(
       const end = Math.min(to, start + length);
       return (await instant(stretch(selector, start, end), end)).map((series): RawSeries => {
         const inside = series.histograms.filter(({ time }) => time >= start && time < end);
-        return { labels: series.labels, ...between(series, start, end), histograms: inside };
+        const [first, last] = [firstAtOrAfter(series.times, start), firstAtOrAfter(series.times, end)];
+        return {
+          labels: series.labels,
+          times: series.times.subarray(first, last),
+          values: series.values.subarray(first, last),
+          histograms: inside,
+        };
       });
     });
     const bySeries = Map.groupBy(parts.flat(), ({ labels }) => keyOf(labels));
@@ -151,13 +158,17 @@ export function createReader(
     raw,
     window: (selector, span) => window(selector, edge, span),
     async estimate(selector, by, buckets, limit) {
-      const of = by === undefined ? selector : aggregate("group", by, selector);
-      const key = print(of);
+      const key = print(by === undefined ? selector : aggregate("group", by, selector));
       const known = sizes.get(key);
       if (known !== undefined && known * 2 * buckets.count <= limit) return;
       const length = buckets.step * buckets.count;
-      const step = Math.max(1, Math.floor(length / moments));
-      const times = { start: buckets.start + step, end: buckets.start + length, step };
+      const step = Math.floor(length / moments);
+      if (step < 2) return;
+      // Windows inside the range alone, so that what is counted is part of the answer.
+      const inside = window(selector, edge, { from: Math.min(step, 300_000), to: 1 });
+      const living = call("last_over_time", inside);
+      const of = by === undefined ? living : aggregate("group", by, living);
+      const times = { start: buckets.start + step, end: buckets.start + moments * step, step };
       const counted = await door.query(aggregate("count", [], of), times, collect, signal);
       const size = Math.max(0, ...(counted[0]?.values ?? []));
       sizes.set(key, size);

@@ -41,8 +41,11 @@ export interface Surveyed {
   birth: CounterSamples["birth"];
 }
 
-/** Where the sample before the buckets is looked for at first; nearly every series that lives has one there. */
-const near: Millis = 300_000;
+/** How far back the sample before a bucket is looked for at first: nearly every series that lives has one there. */
+function reachOf({ step }: Buckets): Millis {
+  // At least the bucket before, so that of two buckets in a row the later one's window holds the sample before it.
+  return Math.max(step, 120_000);
+}
 
 export async function thin(reader: Reader, query: ThinQuery): Promise<readonly Thinned[]> {
   return complete(reader, query, await survey(reader, query));
@@ -53,12 +56,11 @@ export async function survey(reader: Reader, query: ThinQuery): Promise<readonly
   const { selector, buckets, lookBack, falls, limit } = query;
   const { start, step } = buckets;
   await reader.estimate(selector, undefined, buckets, limit);
-  // At least the bucket before, so that of two buckets in a row the later one's window holds the sample before it.
-  const reach = Math.max(step, 2 * near);
+  const reach = reachOf(buckets);
   const [lasts, odds, bases] = await Promise.all([
     lastValues(reader, selector, buckets, limit),
-    reader.grid(oddity(reader, selector, falls ? step + reach : step + near, falls), buckets, limit),
-    lookBack === undefined ? [] : lastOf(reader, selector, start, Math.min(near, lookBack)),
+    reader.grid(oddity(reader, selector, buckets, falls), buckets, limit),
+    lookBack === undefined ? [] : lastOf(reader, selector, start, Math.min(reach, lookBack)),
   ]);
   const oddByKey = new Map(odds.map(({ labels, values }) => [keyOf(labels), values]));
   const baseByKey = new Map(bases);
@@ -70,7 +72,7 @@ export async function survey(reader: Reader, query: ThinQuery): Promise<readonly
     const base = baseByKey.get(key);
     let before = base;
     // The time that the sample before has at the least.
-    let beforeAt = start - near;
+    let beforeAt = start - reach;
     for (const [bucket, value] of values.entries()) {
       if (Number.isNaN(value)) continue;
       const at = start + bucket * step;
@@ -85,13 +87,18 @@ export async function survey(reader: Reader, query: ThinQuery): Promise<readonly
   });
 }
 
-/** Has a value, whichever, where the window holds a restart or a sample that is not finite. */
-function oddity(reader: Reader, selector: Selector, from: Millis, falls: boolean): Expression {
-  const samples = reader.window(selector, { from, to: 1 });
+/**
+ * Has a value, whichever, where the bucket holds a sample that is not finite, or a restart lies in it or in the reach
+ * before it. (A sample before the bucket that is not finite is of no interest: as the last one of its bucket it shows.)
+ */
+function oddity(reader: Reader, selector: Selector, buckets: Buckets, falls: boolean): Expression {
+  // A closed edge has no window of one millisecond; the one before does no harm.
+  const samples = reader.window(selector, { from: Math.max(2, buckets.step), to: 1 });
   // Zero times a sum is zero unless a part of the sum is NaN or infinite.
   const infinite = binary(number(0), "*", call("sum_over_time", samples));
-  const odd = falls ? binary(call("resets", samples), "+", infinite) : infinite;
-  return binary(odd, "!=", number(0));
+  if (!falls) return binary(infinite, "!=", number(0));
+  const around = reader.window(selector, { from: buckets.step + reachOf(buckets), to: 1 });
+  return binary(binary(call("resets", around), "+", infinite), "!=", number(0));
 }
 
 /** A window of one millisecond cannot be written for a closed edge. */
@@ -116,15 +123,18 @@ async function lastValues(
   });
 }
 
-/** The last sample of each series from `length` before `start` on, where that sample is finite. */
+/** The last sample of each series from `length` before `start` until before it, where that sample is finite. */
 async function lastOf(
   reader: Reader,
   selector: Selector,
   start: Millis,
   length: Millis,
 ): Promise<readonly (readonly [key: string, value: number])[]> {
-  const samples = reader.window(selector, { from: Math.max(2, length), to: 1 });
-  const found = await reader.instant(call("last_over_time", samples), start);
+  if (length < 1) return [];
+  const found =
+    length === 1
+      ? await reader.raw(selector, start - 1, start, Number.POSITIVE_INFINITY)
+      : await reader.instant(call("last_over_time", reader.window(selector, { from: length, to: 1 })), start);
   return found.flatMap(({ labels, values: [value = Number.NaN] }) =>
     Number.isFinite(value) ? [[keyOf(labels), value] as const] : [],
   );
@@ -320,7 +330,7 @@ export async function birthsOf(
 
 /** Whether the metric had a sample before `start`. */
 async function lived(reader: Reader, metric: Selector, start: Millis, lookBack: Millis): Promise<boolean> {
-  for (const from of [near, Math.max(near, lookBack), start]) {
+  for (const from of [300_000, Math.max(300_000, lookBack), start]) {
     const samples = call("last_over_time", reader.window(metric, { from, to: 1 }));
     if ((await reader.instant(aggregate("group", [], samples), start)).length > 0) return true;
   }

@@ -4,9 +4,12 @@
 import { performance } from "node:perf_hooks";
 import { type Config, resolveBeside, type SiteConfig } from "../config.ts";
 import { BackendError } from "../errors.ts";
-import type { Backend, BackendInfo, IO, LogSource, SourceReport } from "../store.ts";
+import { openGallery } from "../gallery.ts";
+import { checkVisual } from "../operations/visuals.ts";
+import type { Backend, BackendInfo, IO } from "../store.ts";
 import { type Instant, type Millis, nanosPerMilli } from "../time.ts";
 import { openFile } from "./file.ts";
+import { parts, type Question, questionsFor, type Report } from "./inspect.ts";
 import { exitCodes, type Shell } from "./shell.ts";
 
 const usage = `Usage: readout check [--config readout.yaml]
@@ -31,7 +34,8 @@ export async function run(args: readonly string[], shell: Shell, deadline = pati
     Object.keys(config.backends).map((name) => ask(name, config, file, shell, deadline)),
   );
   shell.signal.throwIfAborted();
-  const { text, problems } = describe(file, config, findings, shell.now());
+  const shown = await lookAtVisuals(config);
+  const { text, problems } = describe(file, config, findings, shown, shell.now());
   shell.out(text);
   return problems === 0 ? exitCodes.done : exitCodes.failed;
 }
@@ -44,12 +48,34 @@ interface Finding {
   readonly name: string;
   readonly info: Answer<BackendInfo>;
   readonly roundTrip: Millis;
-  readonly holdsLogs: boolean;
-  /** By site and source; empty when the backend did not answer. */
-  readonly sources: ReadonlyMap<string, ReadonlyMap<string, Answer<SourceReport>>>;
+  /** The parts that the backend has a store for. */
+  readonly serves: ReadonlySet<string>;
+  /** In the order of the file; empty when the backend did not answer. */
+  readonly told: readonly Told[];
+}
+interface Told extends Pick<Question, "site" | "part" | "title"> {
+  readonly answer: Answer<Report>;
 }
 
-/** Asks one backend who it is, then about every log source that lies in it. Never rejects. */
+/** What is published, and what is wrong with files that are not. */
+interface Shown {
+  readonly published: readonly { readonly title: string; readonly site: string }[];
+  readonly problems: readonly string[];
+}
+
+async function lookAtVisuals({ visuals: folder, limits }: Config): Promise<Shown> {
+  const problems: string[] = [];
+  const gallery = await openGallery({
+    folder: () => folder,
+    check: checkVisual,
+    log: ({ message, reason }) => problems.push(String(reason ?? `${folder}: ${message}`)),
+    deadline: limits.deadline,
+  });
+  gallery.close();
+  return { published: gallery.published(), problems };
+}
+
+/** Asks one backend who it is, then about everything that lies in it. Never rejects. */
 async function ask(
   name: string,
   config: Config,
@@ -63,31 +89,23 @@ async function ask(
     deadline,
   );
   const signal = AbortSignal.any([shell.signal, timer.signal]);
-  const sources = new Map<string, ReadonlyMap<string, Answer<SourceReport>>>();
   let backend: Backend | undefined;
   try {
     const created = connect(name, config, file, shell);
-    if ("failure" in created) return { name, info: created, roundTrip: 0, holdsLogs: false, sources };
+    if ("failure" in created) return { name, info: created, roundTrip: 0, serves: new Set(), told: [] };
     const { value: connected } = created;
     backend = connected;
     const start = performance.now();
     const info = await attempt(() => connected.probe(signal), signal);
     const roundTrip = performance.now() - start;
-    const inspect = connected.inspections.logs;
-    const holdsLogs = inspect !== undefined;
-    if ("value" in info && holdsLogs) {
-      await Promise.all(
-        Object.entries(config.sites).map(async ([site, { logs }]) => {
-          if (logs?.backend !== name) return;
-          const answers = Object.entries(logs.sources).map(async ([id, entry]) => {
-            const source: LogSource = { id, ...entry };
-            return [id, await attempt(() => inspect(source, signal), signal)] as const;
-          });
-          sources.set(site, new Map(await Promise.all(answers)));
-        }),
-      );
-    }
-    return { name, info, roundTrip, holdsLogs, sources };
+    const questions = "value" in info ? questionsFor(connected, config) : [];
+    const told = await Promise.all(
+      questions.map(async ({ site, part, title, ask }) => ({
+        ...{ site, part, title },
+        answer: await attempt(() => ask(signal), signal),
+      })),
+    );
+    return { name, info, roundTrip, serves: new Set(Object.keys(connected.inspections)), told };
   } finally {
     clearTimeout(timeout);
     // What was found stands, whether or not the connections can be closed.
@@ -150,6 +168,7 @@ function describe(
   file: string,
   config: Config,
   findings: readonly Finding[],
+  shown: Shown,
   now: Instant,
 ): { readonly text: string; readonly problems: number } {
   const notes: Notes = { lines: [`${file}: valid`, ""], problems: 0, limitations: 0 };
@@ -165,10 +184,8 @@ function describe(
   });
   notes.lines.push(...align(rows).map((row) => `  ${row}`));
   for (const [id, site] of Object.entries(config.sites)) describeSite(id, site, findings, now, notes);
-  const unserved = [config.intake && "intake", config.visuals && "visuals"].filter(
-    (part) => part !== undefined,
-  );
-  if (unserved.length > 0) notes.lines.push("", `Not served by this version: ${unserved.join(", ")}`);
+  describeIntake(config, notes);
+  describeVisuals(config, shown, notes);
   const { problems, limitations } = notes;
   notes.lines.push("", `${count(problems, "problem")}, ${count(limitations, "limitation")}`);
   return { text: `${notes.lines.join("\n")}\n`, problems };
@@ -184,6 +201,37 @@ function describeTokens({ tokens }: Config, now: Instant, notes: Notes): void {
   );
 }
 
+function describeIntake({ intake, sites }: Config, notes: Notes): void {
+  const taking = Object.values(sites).filter(({ frontend }) => frontend !== undefined).length;
+  if (intake === undefined && taking === 0) return;
+  const limitation = (text: string) => {
+    notes.limitations += 1;
+    notes.lines.push(`  limitation: ${text}`);
+  };
+  const { host, port } = intake?.listen ?? {};
+  const place = host === undefined ? "the address of everything else" : `${host}:${port}`;
+  notes.lines.push(
+    "",
+    intake === undefined ? "Front-end reports" : `Front-end reports on ${place}, spool ${intake.spool}`,
+  );
+  if (intake === undefined) limitation("without `intake` none are taken");
+  if (taking === 0) limitation("no site has a `frontend`, so all of them are dropped");
+}
+
+function describeVisuals({ visuals, sites }: Config, { published, problems }: Shown, notes: Notes): void {
+  if (visuals === undefined) return;
+  notes.lines.push("", `Visuals in ${visuals}: ${published.length} published`);
+  for (const problem of problems) notes.lines.push(`  PROBLEM ${problem}`);
+  notes.problems += problems.length;
+  for (const { title, site } of published) {
+    if (Object.hasOwn(sites, site)) continue;
+    notes.limitations += 1;
+    notes.lines.push(
+      `  limitation: "${title}" is of a site that is not configured, ${site}, and therefore not found`,
+    );
+  }
+}
+
 function describeSite(
   id: string,
   site: SiteConfig,
@@ -193,55 +241,52 @@ function describeSite(
 ): void {
   const { lines } = notes;
   lines.push("", `Site ${id}, retention ${printDuration(site.retention)}`);
-  const { logs } = site;
-  if (logs !== undefined) {
-    lines.push(`  logs in ${logs.backend}`);
-    const finding = findings.find(({ name }) => name === logs.backend);
+  let configured = 0;
+  for (const part of ["logs", "traces", "metrics", "kubernetes", "frontend"] as const) {
+    const backend = site[part]?.backend;
+    if (backend === undefined) continue;
+    configured += 1;
+    const finding = findings.find(({ name }) => name === backend);
+    if (!parts.some((served) => served === part)) {
+      lines.push(`  ${part} in ${backend}: not served by this version`);
+      continue;
+    }
+    lines.push(`  ${part} in ${backend}`);
     if (finding === undefined || "failure" in finding.info) {
       lines.push("    not looked at: the backend does not answer");
-    } else if (!finding.holdsLogs) {
+    } else if (!finding.serves.has(part === "frontend" ? "reports" : part)) {
       notes.problems += 1;
-      lines.push(`    PROBLEM ${logs.backend} serves no log lines`);
+      lines.push(
+        `    PROBLEM ${backend} ${part === "frontend" ? "cannot write reports" : `serves no ${part === "logs" ? "log lines" : part}`}`,
+      );
     } else {
-      describeSources(logs.sources, finding.sources.get(id) ?? new Map(), now, notes);
+      describePart(
+        finding.told.filter((told) => told.site === id && told.part === part),
+        now,
+        notes,
+      );
     }
   }
-  for (const part of ["traces", "metrics", "kubernetes", "frontend"] as const) {
-    if (site[part] !== undefined)
-      lines.push(`  ${part} in ${site[part].backend}: not served by this version`);
-  }
-  if (parts(site) === 0) lines.push("  nothing configured");
+  if (configured === 0) lines.push("  nothing configured");
 }
 
-function parts({ logs, traces, metrics, kubernetes, frontend }: SiteConfig): number {
-  return [logs, traces, metrics, kubernetes, frontend].filter((part) => part !== undefined).length;
-}
-
-function describeSources(
-  sources: Readonly<Record<string, { readonly index: string }>>,
-  answers: ReadonlyMap<string, Answer<SourceReport>>,
-  now: Instant,
-  notes: Notes,
-): void {
-  const told = Object.entries(sources).map(([id, { index }]) => {
-    const answer = answers.get(id) ?? { failure: "was not asked" };
-    if ("failure" in answer)
-      return { row: [id, index, `FAILED ${answer.failure}`], limitations: [], problems: [] };
-    const { profile, indices, newest, limitations, problems } = answer.value;
-    const missing = indices === 0 && problems.length === 0 ? [`no index is named ${index}`] : problems;
-    const age = newest === undefined ? "no lines" : `newest line ${printAge(newest, now)}`;
-    return {
-      row: [id, index, `profile ${profile}`, indices === 1 ? "1 index" : `${indices} indices`, age],
-      limitations,
-      problems: missing,
-    };
-  });
-  const rows = align(told.map(({ row }) => row));
-  for (const [position, { row, limitations, problems }] of told.entries()) {
-    notes.lines.push(`    ${rows[position] ?? ""}`);
+function describePart(all: readonly Told[], now: Instant, notes: Notes): void {
+  const rowsOf = ({ title, answer }: Told): readonly (readonly string[])[] => {
+    if ("failure" in answer) return [[...title, `FAILED ${answer.failure}`]];
+    const { rows, newest } = answer.value;
+    return rows.map((row) => [...title, ...row, ...(newest === undefined ? [] : [printNewest(newest, now)])]);
+  };
+  const rows = [...align(all.flatMap(rowsOf))];
+  for (const told of all) {
+    for (const row of rows.splice(0, rowsOf(told).length)) notes.lines.push(`    ${row}`);
+    if ("failure" in told.answer) {
+      notes.problems += 1;
+      continue;
+    }
+    const { problems, limitations } = told.answer.value;
     for (const problem of problems) notes.lines.push(`      PROBLEM ${problem}`);
     for (const limitation of limitations) notes.lines.push(`      limitation: ${limitation}`);
-    notes.problems += problems.length + (row[2]?.startsWith("FAILED") ? 1 : 0);
+    notes.problems += problems.length;
     notes.limitations += limitations.length;
   }
 }
@@ -279,9 +324,11 @@ function printDuration(length: Millis): string {
 }
 
 /** Roughly how long ago, in the largest unit of which there is at least one. */
-function printAge(instant: Instant, now: Instant): string {
-  const distance = Number((now - instant) / nanosPerMilli);
+function printNewest({ what, time }: NonNullable<Report["newest"]>, now: Instant): string {
+  if (time === undefined) return `no ${what}s`;
+  const distance = Number((now - time) / nanosPerMilli);
   const size = Math.abs(distance);
   const [unit, length] = units.find(([, length]) => size >= length) ?? ["ms", 1];
-  return `${Math.floor(size / length)} ${unit} ${distance < 0 ? "ahead of this clock" : "ago"}`;
+  const age = `${Math.floor(size / length)} ${unit}`;
+  return `newest ${what} ${age} ${distance < 0 ? "ahead of this clock" : "ago"}`;
 }

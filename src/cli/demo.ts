@@ -1,7 +1,9 @@
 // `readout demo`: the whole program on generated data, with nothing to configure and nothing kept.
+import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { hashToken, newToken } from "../auth.ts";
 import { type Config, defaults, type SiteConfig } from "../config.ts";
+import { type Instant, toMillis } from "../time.ts";
 import { serve } from "./serve.ts";
 import { exitCodes, type Shell } from "./shell.ts";
 
@@ -37,7 +39,7 @@ export async function run(args: readonly string[], shell: Shell): Promise<number
   return serve(configure(port, token), shell, {
     file: "demo",
     level: "warn",
-    listening: (address) => shell.out(greet(address, token)),
+    listening: (address) => shell.out(greet(address, token, shell.now())),
     inUse: (address) => `${address} is in use; choose another port with --port`,
   });
 }
@@ -56,6 +58,7 @@ export function configure(port: number, token: string): Config {
       proxies: defaults.proxies,
     },
     sites: { "demo-shop": site("demo-shop", "demo-key"), "demo-blog": site("demo-blog", "demo-blog-key") },
+    visuals: fileURLToPath(new URL("demo", import.meta.url)),
     limits: defaults.limits,
   };
 }
@@ -65,20 +68,27 @@ function site(name: string, key: string): SiteConfig {
   return {
     retention: defaults.retention,
     logs: { backend: "memory", sources: Object.fromEntries(indices) },
+    traces: { backend: "memory", index: `${name}-traces`, profile: "auto" },
+    frontend: { keys: [key], backend: "memory", index: `${name}-frontend`, profile: "auto" },
     metrics: { backend: "memory", match: { site: name } },
     kubernetes: { backend: "memory", match: { cluster: "demo" } },
-    frontend: { keys: [key], backend: "memory", index: `${name}-frontend`, profile: "auto" },
-    traces: { backend: "memory", index: `${name}-traces`, profile: "auto" },
   };
 }
 
-function greet(address: string, token: string): string {
+function greet(address: string, token: string, now: Instant): string {
   const body = JSON.stringify({
     site_id: "demo-shop",
     source_ids: sources,
     query: "severity=error OR severity=warn",
     use_expressions: true,
     pagination: { per_page: 5, order: "DESC", cursor: { time: null } },
+  });
+  const report = JSON.stringify({
+    timestamp: Math.floor(toMillis(now) / 1_000),
+    namespace: "frontend",
+    action: "CartPage",
+    error: { name: "TypeError", message: "cart is undefined", backtrace: ["at app.js:12:3"] },
+    tags: { page: "cart" },
   });
   const quoted = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`;
   return `Readout listens on ${address}
@@ -88,6 +98,11 @@ Token    ${token}
 
 Try:
 curl -s ${address}/api/v2/logs/lines -H ${quoted(`Authorization: Bearer ${token}`)} -H 'Content-Type: application/json' -d ${quoted(body)}
+
+Without a token: an error report like a browser's, and two published visuals
+curl -s '${address}/errors?api_key=demo-key' -d ${quoted(report)}
+curl -s ${address}/api/v2/saved_visuals/9Ubquyg0qqEEfpH6Xefmrg
+curl -s ${address}/api/v2/saved_visuals/73h_ogaRMCuYHGmgjkhUbg/csv
 
 Ctrl-C ends it.
 `;

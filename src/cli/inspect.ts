@@ -2,11 +2,13 @@
 // `check` prints the answers, `serve` logs what is wrong with them; both walk the same list, so a part that joins it is
 // looked at by both.
 import type { Config, SiteConfig } from "../config.ts";
+import { printIndex } from "../intake.ts";
+import { spanSourceOf } from "../sites.ts";
 import type { Backend, Match, PartReport, SourceReport } from "../store.ts";
-import type { Instant } from "../time.ts";
+import { type Instant, now } from "../time.ts";
 
 /** The parts that a store serves. */
-export const parts = ["logs", "metrics", "kubernetes"] as const;
+export const parts = ["logs", "traces", "metrics", "kubernetes", "frontend"] as const;
 export type Part = (typeof parts)[number];
 
 export interface Question {
@@ -32,8 +34,10 @@ export interface Report {
 export function questionsFor(backend: Backend, config: Config): readonly Question[] {
   return Object.entries(config.sites).flatMap(([site, entry]) => [
     ...logQuestions(backend, site, entry),
+    ...spanQuestions(backend, site, entry),
     ...matchQuestions("metrics", backend, site, entry),
     ...matchQuestions("kubernetes", backend, site, entry),
+    ...reportQuestions(backend, site, entry),
   ]);
 }
 
@@ -50,6 +54,25 @@ function logQuestions(
     title: [id, entry.index],
     ask: async (signal) => reportSource(await inspect({ id, ...entry }, signal), entry.index, "line"),
   }));
+}
+
+function spanQuestions(
+  { name, inspections: { traces: inspect } }: Backend,
+  site: string,
+  { traces }: SiteConfig,
+): readonly Question[] {
+  if (traces?.backend !== name || inspect === undefined) return [];
+  return [
+    {
+      site,
+      part: "traces",
+      path: `sites.${site}.traces`,
+      title: [traces.index],
+      ask: async (signal) => {
+        return reportSource(await inspect(spanSourceOf(site, traces), signal), traces.index, "span");
+      },
+    },
+  ];
 }
 
 /** `what` lies in the index, in the singular. */
@@ -76,4 +99,19 @@ function matchQuestions(
     return { rows: found.map((line) => [line]), limitations, problems };
   };
   return [{ site, part, path: `sites.${site}.${part}`, title: [], ask }];
+}
+
+/** Whether reports that come today can be written. */
+function reportQuestions(
+  { name, inspections: { reports: inspect } }: Backend,
+  site: string,
+  { frontend }: SiteConfig,
+): readonly Question[] {
+  if (frontend?.backend !== name || inspect === undefined) return [];
+  const ask = async (signal: AbortSignal): Promise<Report> => {
+    const target = { site, index: printIndex(frontend.index, now()), profile: frontend.profile };
+    const { found, limitations, problems } = await inspect(target, signal);
+    return { rows: found.map((line) => [line]), limitations, problems };
+  };
+  return [{ site, part: "frontend", path: `sites.${site}.frontend`, title: [], ask }];
 }

@@ -4,27 +4,28 @@
 // layouts) may have changed too, and the old ones live until the requests that began with them are over.
 import { isDeepStrictEqual } from "node:util";
 import { createAuthenticator } from "../auth.ts";
-import { type Config, failureCode, type IntakeConfig, resolveBeside } from "../config.ts";
-import { startDelivery } from "../delivery.ts";
+import { type Config, failureCode, resolveBeside } from "../config.ts";
 import { ConfigError, type Issue } from "../errors.ts";
-import { createIntake, createIntakeServer, type Intake } from "../intake.ts";
+import { openGallery } from "../gallery.ts";
 import { operations } from "../operations/index.ts";
+import { checkVisual } from "../operations/visuals.ts";
 import { createServer, type Served } from "../server.ts";
-import { connectSites, type Site, type Sites } from "../sites.ts";
-import { startSpooler } from "../spooler.ts";
+import { connectSites } from "../sites.ts";
 import type { Backend, IO } from "../store.ts";
 import { createTelemetry, redact, type Telemetry, type TelemetryOptions } from "../telemetry.ts";
 import type { Millis } from "../time.ts";
 import { openFile, readConfig } from "./file.ts";
 import { prepareGraphql } from "./graphql.ts";
 import { questionsFor } from "./inspect.ts";
+import { openReports, type Reports } from "./reports.ts";
 import { exitCodes, type Shell } from "./shell.ts";
 
 const usage = `Usage: readout serve [--config readout.yaml]
 
 Serves the read API. Prints its address when it answers; the request log goes to standard error.
 SIGTERM or Ctrl-C: no new connections, requests under way finish, exit code 0.
-SIGHUP, or a change of the file: reads it again; a wrong one changes nothing. \`listen\` needs a restart.
+SIGHUP, or a change of the file: reads it again; a wrong one changes nothing. \`listen\`, \`intake.listen\` and the
+spool need a restart.
 `;
 
 /** How long requests under way may take when the server is told to end. */
@@ -84,33 +85,32 @@ export async function serve(config: Config, shell: Shell, serving: Serving): Pro
     sites: connectSites(config, backends),
     limits: config.limits,
   });
+  const now = () => shell.now();
   let current: Connection;
+  let reports: Reports | undefined;
   try {
     current = connect(config);
+    const { sites } = servedBy(current);
+    reports = config.intake && (await openReports(config.intake, sites, telemetry, now));
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
     shell.err(`${error.message}\n`);
     return exitCodes.failed;
   }
-  const first = servedBy(current);
-  // The intake and its delivery look here for each report, so that they follow a changed file too.
-  const reported = new Map<string, Site>(first.sites);
-  let reports: Reports | undefined;
-  try {
-    reports = config.intake && (await openReports(config.intake, reported, telemetry, shell));
-  } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error);
-    shell.err(`${config.intake?.spool}: the spool of front-end reports cannot be used: ${reason}\n`);
-    await closeAll(current.backends);
-    return exitCodes.failed;
-  }
+  const gallery = await openGallery({
+    folder: () => current.config.visuals,
+    check: checkVisual,
+    log: telemetry.log,
+    deadline: config.limits.deadline,
+  });
   const graphql = prepareGraphql(config, shell, telemetry);
   const server = createServer({
     operations,
     graphql: graphql.load,
-    ...first,
+    ...servedBy(current),
     telemetry,
-    now: () => shell.now(),
+    now,
+    visuals: gallery,
     intake: config.intake?.listen === undefined ? reports?.intake : undefined,
     backends: () => [
       ...[...current.states].map(([name, state]) => `${name}: ${state}`),
@@ -121,15 +121,15 @@ export async function serve(config: Config, shell: Shell, serving: Serving): Pro
   const signal = AbortSignal.any([shell.signal, end.signal]);
   let code: number = exitCodes.done;
   try {
-    const { host, port } = await server.listen(config.listen);
     await reports?.listen();
+    const { host, port } = await server.listen(config.listen);
     serving.listening(printAddress(host, port));
   } catch (error) {
     const address = printAddress(config.listen.host, config.listen.port);
     shell.err(
       `${failureCode(error).includes("EADDRINUSE") ? serving.inUse(address) : `${address}: cannot listen${failureCode(error)}`}\n`,
     );
-    await server.close(0);
+    gallery.close();
     await reports?.close(0);
     await closeAll(current.backends);
     return exitCodes.failed;
@@ -155,9 +155,9 @@ export async function serve(config: Config, shell: Shell, serving: Serving): Pro
     old.left.abort();
     watchAll(next);
     const served = servedBy(next);
-    reported.clear();
-    for (const [id, site] of served.sites) reported.set(id, site);
-    unfinished.push(server.replace(served).then(() => closeAll(old.backends)));
+    const { intake } = next.config;
+    const over = [server.replace(served), intake && reports?.replace(intake, served.sites)];
+    unfinished.push(Promise.all(over).then(() => closeAll(old.backends)));
   };
   watchAll(current);
   const { reread } = serving;
@@ -165,8 +165,9 @@ export async function serve(config: Config, shell: Shell, serving: Serving): Pro
     const reload = oneAtATime(async () => {
       const next = await connectAgain(() => connect(reread()), telemetry, signal);
       if (next === undefined) return;
-      if (!isDeepStrictEqual(next.config.listen, config.listen)) {
-        telemetry.log({ level: "warn", message: "a change of listen needs a restart" });
+      for (const [what, bound] of bindings) {
+        if (isDeepStrictEqual(bound(next.config), bound(config))) continue;
+        telemetry.log({ level: "warn", message: `a change of ${what} needs a restart` });
       }
       replace(next);
       telemetry.log({ level: "info", message: "reloaded", file: serving.file });
@@ -179,6 +180,7 @@ export async function serve(config: Config, shell: Shell, serving: Serving): Pro
   }
   await aborted(signal);
   telemetry.log({ level: "info", message: "draining" });
+  gallery.close();
   const patience = code === exitCodes.done ? grace : 0;
   await Promise.all([server.close(patience), reports?.close(patience)]);
   await Promise.all(unfinished);
@@ -186,53 +188,12 @@ export async function serve(config: Config, shell: Shell, serving: Serving): Pro
   return code;
 }
 
-/** The intake with what stands behind it. */
-interface Reports {
-  readonly intake: Intake;
-  /** Where the intake has an address of its own. @throws {Error} as `Server.listen` */
-  readonly listen: () => Promise<void>;
-  readonly close: (grace: Millis) => Promise<void>;
-}
-
-/** @throws {Error} when the spool cannot be opened */
-async function openReports(
-  config: IntakeConfig,
-  sites: Sites,
-  telemetry: Telemetry,
-  shell: Shell,
-): Promise<Reports> {
-  const spooler = await startSpooler({ path: config.spool, limitBytes: config.spoolBytes });
-  const delivery = startDelivery({ spooler, sites, telemetry });
-  telemetry.intake.watch(() => spooler.level());
-  for (const [site, waiting] of Object.entries((await spooler.level()).sites)) {
-    if (sites.get(site)?.frontend?.store !== undefined) continue;
-    const message = "front-end reports wait in the spool for a site that has no place for them";
-    telemetry.log({ level: "warn", message, site, reports: waiting });
-  }
-  const now = () => shell.now();
-  const intake = createIntake({ config, sites, spooler, spooled: delivery.wake, telemetry, now });
-  const own = config.listen && { address: config.listen, http: createIntakeServer(intake) };
-  return {
-    intake,
-    listen: async () => {
-      if (own === undefined) return;
-      const { http, address } = own;
-      await new Promise<void>((resolve, reject) => {
-        http.once("error", reject);
-        http.listen(address.port, address.host, resolve);
-      });
-    },
-    close: async (grace) => {
-      const timer = setTimeout(() => own?.http.closeAllConnections(), grace);
-      own?.http.close();
-      await intake.close();
-      clearTimeout(timer);
-      own?.http.closeAllConnections();
-      await delivery.close();
-      await spooler.close();
-    },
-  };
-}
+/** What a running program cannot let go of. */
+const bindings: readonly (readonly [string, (config: Config) => unknown])[] = [
+  ["listen", ({ listen }) => listen],
+  ["mesh", ({ mesh }) => mesh],
+  ["intake's address or spool", ({ intake }) => intake && [intake.listen, intake.spool, intake.spoolBytes]],
+];
 
 function printAddress(host: string, port: number): string {
   return `http://${host.includes(":") ? `[${host}]` : host}:${port}`;

@@ -5,6 +5,7 @@ import type { Limits } from "../config.ts";
 import { BackendError, NotFound, Refused } from "../errors.ts";
 import type { Sites } from "../sites.ts";
 import type { Instant } from "../time.ts";
+import type { Visuals } from "../visual.ts";
 import type { Prepared, Printed, Rows } from "./operation.ts";
 import { abandon, startWork, type Work } from "./work.ts";
 
@@ -38,6 +39,9 @@ export interface Conductor {
   ) => Promise<unknown>;
 }
 
+/** Asks for what is published: a public operation answers nothing else, of whatever site. */
+export const anybody: Principal = { user: "", maySee: () => true };
+
 /** How many rows may still be collected for one request, over all of its operations. */
 export interface RowBudget {
   readonly limit: number;
@@ -47,13 +51,14 @@ export interface RowBudget {
 export interface ConductorOptions {
   readonly sites: Sites;
   readonly limits: Limits;
+  readonly visuals?: Visuals | undefined;
   /** Shared by the conductors of a server: the bound is on all of its requests. */
   readonly places: { taken: number };
   readonly now: () => Instant;
 }
 
 /** One for each configuration that a server serves in its time. */
-export function createConductor({ sites, limits, places, now }: ConductorOptions): Conductor {
+export function createConductor({ sites, limits, visuals, places, now }: ConductorOptions): Conductor {
   let running = 0;
   let retired = false;
   const over = Promise.withResolvers<void>();
@@ -100,7 +105,7 @@ export function createConductor({ sites, limits, places, now }: ConductorOptions
   const start: Conductor["start"] = (prepared, principal, work) => {
     const seen = visible(principal);
     for (const site of prepared.sites) if (!seen.has(site)) throw new NotFound();
-    return prepared.run({ user: principal.user, sites: seen, limits, now, signal: work.signal });
+    return prepared.run({ user: principal.user, sites: seen, visuals, limits, now, signal: work.signal });
   };
 
   const complete: Conductor["complete"] = async (prepare, principal, budget, gone) => {
@@ -110,7 +115,8 @@ export function createConductor({ sites, limits, places, now }: ConductorOptions
       if ("then" in result) return await work.wait(result);
       if ("pieces" in result) {
         const pieces = await collect(result.pieces[Symbol.asyncIterator](), work, budget);
-        return readJson(pieces.join(""));
+        const text = pieces.join("");
+        return result.headers === undefined ? readJson(text) : text;
       }
       const texts = await collect(result[Symbol.asyncIterator](), work, budget);
       return texts.flatMap(readRows);

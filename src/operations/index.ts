@@ -9,6 +9,7 @@ import { list, names, timeseries, typeAndTags } from "./metrics.ts";
 import { auth } from "./misc.ts";
 import { type Endpoint, endpoint } from "./operation.ts";
 import { errorTrace, locator, performanceTrace, trace } from "./trace.ts";
+import { savedVisual, savedVisualCsv } from "./visuals.ts";
 
 export const operations: readonly Endpoint[] = [
   endpoint(lines),
@@ -24,6 +25,9 @@ export const operations: readonly Endpoint[] = [
   endpoint(slowEvents),
   endpoint(slowEventActions),
   endpoint(deployStats),
+  endpoint(testCron),
+  endpoint(savedVisual),
+  endpoint(savedVisualCsv),
   endpoint(timeseries),
   endpoint(list),
   endpoint(names),
@@ -31,6 +35,5 @@ export const operations: readonly Endpoint[] = [
   endpoint(nodes),
   endpoint(pods),
   endpoint(podsOverview),
-  endpoint(testCron),
   endpoint(auth),
 ];

@@ -13,12 +13,10 @@ import { from, optional, type RequestTime, siteId, to, word } from "./request.ts
 /** An empty text filters as little as an absent one. */
 const name = optional(z.string()).transform((text) => (text === "" ? undefined : text));
 const names = optional(z.array(z.string())).transform((list) => list ?? []);
-const podState = word(...podPhases).meta({
-  id: "PodState",
-  description: "Derived from a pod's phase and the status of its containers.",
-  examples: ["Running"],
-});
-const state = optional(z.literal("").or(podState)).transform((text) => (text === "" ? undefined : text));
+/** zod shows nothing of what is preprocessed; the wire takes what rows have. */
+const state = z
+  .preprocess((value) => (value === "" ? undefined : value), optional(word(...podPhases)))
+  .meta({ anyOf: [{ $ref: "#/$defs/PodState" }, { type: "null" }] });
 
 const scope = { site_id: siteId, from, to };
 const anHour = { site_id: "demo-shop", from: "2026-01-31T12:00:00Z", to: "2026-01-31T13:00:00Z" };
@@ -135,6 +133,10 @@ async function* answer<Row extends { readonly timestamp: Millis }>(
   }
   const snapshots = snapshotsOf(request);
   if (snapshots === undefined) return;
+  if (snapshots.count > mostSnapshots) {
+    const message = `The range has more than ${mostSnapshots} snapshots; narrow it`;
+    throw new Refused("result_too_large", message, { limit: mostSnapshots, wanted: snapshots.count });
+  }
   yield* print(read(part.store, { match: part.match, snapshots, rowLimit: limits.rows }));
 }
 
@@ -147,6 +149,9 @@ const intervals: readonly (readonly [length: Millis, interval: Millis])[] = [
   [24 * hour, 10 * minute],
   [48 * hour, 15 * minute],
 ];
+
+/** A century of hours: over this, not even counting rows is begun. */
+const mostSnapshots = 1_000_000;
 
 /** The multiples of the interval within the range; undefined when it holds none, as `12:00:10` to `12:00:50` does. */
 export function snapshotsOf({ from, to }: Range): Buckets | undefined {

@@ -96,3 +96,16 @@ export const metricType = z
     }),
   })
   .meta({ id: "MetricTypeAndTags", description: "What a metric is, and which tags it has." });
+
+export const visualAnswer = z
+  .object({
+    id: text("As asked.", "9Ubquyg0qqEEfpH6Xefmrg"),
+    title: text("The visual's title.", "Response times"),
+    description: text("What it shows.", "Of web requests"),
+    type: text("How it is meant to be drawn.", "timeseries"),
+    ...timeseriesAnswer.shape,
+    resolution: metricList.shape.resolution,
+    series: timeseriesAnswer.shape.series.optional().meta({ description: "Of a visual over time." }),
+    rows: metricList.shape.rows.optional().meta({ description: "Of a list or a table." }),
+  })
+  .meta({ id: "SavedVisual", description: "A published view of metrics." });

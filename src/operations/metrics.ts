@@ -16,7 +16,7 @@ import {
 } from "../metrics.ts";
 import type { Buckets, MetricType, Series } from "../model.ts";
 import type { Site } from "../sites.ts";
-import { inclusiveEnd, printMillis, printNanos, type TimeRange } from "../time.ts";
+import { printMillis, printNanos } from "../time.ts";
 import { metricList, metricNames, metricType, timeseriesAnswer } from "./metric-rows.ts";
 import type { Context, Operation, Printed, Rows } from "./operation.ts";
 import { parallel } from "./parallel.ts";
@@ -24,6 +24,7 @@ import { invalidRequest, type RequestTime, siteId } from "./request.ts";
 import {
   type ListRequest,
   listBody,
+  rangeOf,
   type Selector,
   type TimeseriesRequest,
   timeseriesBody,
@@ -31,10 +32,6 @@ import {
 
 /** Calls to a store that one request has under way. */
 const width = 8;
-
-function rangeOf({ from, to }: { readonly from: RequestTime; readonly to: RequestTime }): TimeRange {
-  return { from: from.instant, to: inclusiveEnd(to.text, to.instant) };
-}
 
 // ---- Operations ---------------------------------------------------------------------------------------------
 

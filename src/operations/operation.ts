@@ -4,6 +4,7 @@ import type * as z from "zod";
 import type { Limits } from "../config.ts";
 import type { Sites } from "../sites.ts";
 import type { Instant } from "../time.ts";
+import type { Visuals } from "../visual.ts";
 import { parseRequest } from "./request.ts";
 
 export interface Operation<Input, Output> {
@@ -24,6 +25,8 @@ export interface Operation<Input, Output> {
   readonly request: z.ZodType<Input>;
   /** The whole answer as it is sent, for documentation: answers are not checked against it on their way out. */
   readonly answer: z.ZodType;
+  /** Of an answer that is no JSON; `answer` is then its text. */
+  readonly mediaType?: string;
   /** The sites that the request touches; each is authorised before `run`. */
   readonly sites: (input: Input) => readonly string[];
   /**
@@ -42,12 +45,16 @@ export interface Rows {
 }
 /** A JSON object as text, in pieces to be sent as they are; each counts the rows that end in it. */
 export interface Printed {
+  /** Of a text that is no JSON: what it is, and the like. */
+  readonly headers?: Readonly<Record<string, string>>;
   readonly pieces: AsyncIterable<Rows>;
 }
 export interface Context {
   readonly user: string;
-  /** Those that the token may see, and no others. */
+  /** Those that the token may see; all of them for a public operation, which answers only what has been published. */
   readonly sites: Sites;
+  /** What is published without a token. */
+  readonly visuals?: Visuals | undefined;
   readonly limits: Limits;
   readonly now: () => Instant;
   readonly signal: AbortSignal;
@@ -57,7 +64,7 @@ export interface Context {
 export interface Endpoint
   extends Pick<
     Operation<unknown, unknown>,
-    "name" | "method" | "path" | "access" | "summary" | "description" | "request" | "answer"
+    "name" | "method" | "path" | "access" | "summary" | "description" | "request" | "answer" | "mediaType"
   > {
   /** @throws {Unprocessable} all issues at once */
   readonly prepare: (raw: unknown) => Prepared;

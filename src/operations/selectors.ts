@@ -1,10 +1,12 @@
-// What the metrics routes are asked: which series of which metrics, in which buckets or groups.
+// What a metrics request may say: the bodies of `metrics/timeseries` and `metrics/list`. Their words are taken in any case
+// and in the spellings that clients use, and read into those of the specification.
 import * as z from "zod";
 import { aggregations, fields, type Resolution, resolutions } from "../metrics.ts";
-import { inclusiveEnd } from "../time.ts";
+import { inclusiveEnd, type TimeRange } from "../time.ts";
 import { from, optional, type RequestTime, siteId, to, word } from "./request.ts";
 
 const mostSelectors = 1_000;
+const tooMany = `expected at most ${mostSelectors}`;
 
 /** A field's name as the specification spells it; `p_50` is read too, and refused once the metric's type is known. */
 const field = z
@@ -101,7 +103,7 @@ export const timeseriesBody = z
     ...common,
     resolution: optional(resolution).meta({ description: "The default has at most about 400 points." }),
     limit: limit.meta({ description: "Most series, in the order of the selectors, then of their ids." }),
-    select: z.array(selector).min(1).max(mostSelectors).meta({ description: "What is asked for." }),
+    select: z.array(selector).min(1).max(mostSelectors, tooMany).meta({ description: "What is asked for." }),
   })
   .check(({ value, issues }) => {
     issues.push(...rangeIssues(value));
@@ -157,7 +159,7 @@ export const listBody = z
           .meta({ id: "ListSelector", description: "A value of each row." }),
       )
       .min(1)
-      .max(mostSelectors)
+      .max(mostSelectors, tooMany)
       .meta({ description: "What is asked for." }),
     group_by: z.array(grouping).meta({ description: "What makes a row.", examples: [[{ Tag: "hostname" }]] }),
   })
@@ -195,4 +197,9 @@ function rangeIssues({ from, to }: { readonly from: RequestTime; readonly to: Re
 
 function issue(path: PropertyKey[], message: string, input: unknown): z.core.$ZodRawIssue {
   return { code: "custom", path, message, input };
+}
+
+/** `to` takes in its whole millisecond, unless it is finer. */
+export function rangeOf({ from, to }: { readonly from: RequestTime; readonly to: RequestTime }): TimeRange {
+  return { from: from.instant, to: inclusiveEnd(to.text, to.instant) };
 }

@@ -50,6 +50,9 @@ export function distinct<T>(rows: readonly T[]): readonly T[] {
   return [...new Map(rows.map((row) => [JSON.stringify(row), row])).values()];
 }
 
+/** Traces that are searched for an N+1 at once: an action that is proved to have one needs no more of them. */
+const npoChunk = 500;
+
 async function findActions(
   reader: SpanReader,
   query: ActionsQuery,
@@ -58,7 +61,7 @@ async function findActions(
   const { sources, range, namespaces, revision, action, budget } = query;
   const groups = new Map<string, { readonly names: Names; readonly figures: Figures }>();
   const groupOfEntry = new Map<string, string>();
-  const traceIds = new Set<string>();
+  const groupsOfTrace = new Map<string, Set<string>>();
   const narrow = { revision, action, namespaces: namespaces.length === 0 ? undefined : namespaces };
   for await (const batch of reader.scan({ sources, range, select: "entries", narrow, budget }, signal)) {
     for (const span of batch) {
@@ -69,17 +72,25 @@ async function findActions(
       group.figures.add(span);
       groups.set(key, group);
       groupOfEntry.set(entryKey(span), key);
-      traceIds.add(span.trace_id);
+      groupsOfTrace.set(span.trace_id, (groupsOfTrace.get(span.trace_id) ?? new Set()).add(key));
     }
   }
-  const withNpo = await findEntriesWithNpo(reader, sources, [...traceIds], budget, signal);
-  const slow = new Set([...withNpo].map((entry) => groupOfEntry.get(entry)));
+  const proved = new Set<string | undefined>();
+  const isOpen = (traceId: string): boolean =>
+    [...(groupsOfTrace.get(traceId) ?? [])].some((key) => !proved.has(key));
+  const traceIds = [...groupsOfTrace.keys()];
+  for (let start = 0; start < traceIds.length; start += npoChunk) {
+    const open = traceIds.slice(start, start + npoChunk).filter(isOpen);
+    if (open.length === 0) continue;
+    const found = await findEntriesWithNpo(reader, sources, open, budget, signal);
+    for (const entry of found) proved.add(groupOfEntry.get(entry));
+  }
   return [...groups].map(([key, { names, figures }]) => ({
     ...names,
     count: figures.count(),
     error_count: figures.errorCount(),
     mean: figures.mean(),
-    has_npo: slow.has(key),
+    has_npo: proved.has(key),
   }));
 }
 

@@ -114,7 +114,8 @@ function compareLengths(a: Span, b: Span): number {
 }
 
 function passes({ kind, wanted, excluded }: SlowEventsQuery, span: Span): boolean {
-  const has = (name: string): boolean => Object.hasOwn(span.span_attributes, name);
+  const has = (name: string): boolean =>
+    Object.hasOwn(span.span_attributes, name) && span.span_attributes[name] !== null;
   return (kind === undefined || span.span_kind === kind) && wanted.every(has) && !excluded.some(has);
 }
 

@@ -1,9 +1,9 @@
-// The listing of traces, from the two primitives. Rows are chosen per site and trace before anything is cut, so all
-// candidates of the range are read and sorted; the budget bounds them.
+// The listing of traces, from the two primitives. A trace's row is chosen from all its candidates in the range before
+// anything is cut; ordered by time the range is read in windows, ordered by duration it is read whole.
 import { Refused } from "../errors.ts";
 import type { Span, TraceSummary } from "../model.ts";
-import type { ListingQuery, SpanReader } from "../store.ts";
-import { floorToMilli, type Instant } from "../time.ts";
+import type { Budget, ListingQuery, SpanReader } from "../store.ts";
+import { allTime, floorToMilli, type Instant, nanosPerMilli, type TimeRange } from "../time.ts";
 import { type Exception, exceptionsOf } from "./exception.ts";
 import { acceptsRow, type Row } from "./filter.ts";
 import { climb, collect, entryKey, findEntriesWithNpo } from "./lookup.ts";
@@ -33,53 +33,157 @@ export async function* listSummaries(
   query: ListingQuery,
   signal: AbortSignal,
 ): AsyncGenerator<readonly TraceSummary[]> {
+  for await (const candidates of readInOrder(reader, query, signal)) {
+    const sorted = candidates
+      .filter(({ row }) => isBeyond(query, row))
+      .sort((a, b) => compareRows(query, a.row, b.row));
+    for (const batch of cutBetweenTies(sorted, query)) {
+      const traceIds = traceIdsOf(batch.map(({ row }) => row));
+      const withNpo = await findEntriesWithNpo(reader, query.sources, traceIds, query.budget, signal);
+      signal.throwIfAborted();
+      yield batch.map(({ row, entry }) => ({
+        ...row,
+        has_npo: entry !== undefined && withNpo.has(entryKey(entry)),
+      }));
+    }
+  }
+}
+
+// ---- Windows ------------------------------------------------------------------------------------------------
+// By time a page is found in the first part of its range, so the range is read window by window, each as large as the
+// ones before say that it must be. Only a window's own rows are read in full, and what competes with them for
+// their trace's place is looked up.
+
+const firstWindow = nanosPerMilli * 1_000n;
+const mostGrowth = 16;
+/** The part of the budget, in percent, that may go into looking for errors among the requests of windows. */
+const windowShare = 25;
+
+/** The rows of the listing, chosen, in groups that follow each other in its order. */
+async function* readInOrder(
+  reader: SpanReader,
+  query: ListingQuery,
+  signal: AbortSignal,
+): AsyncGenerator<Candidate[]> {
+  const { by, order: direction, candidates, filter } = query;
+  if (by === "duration" || filter.traceId !== undefined) {
+    yield await readRows(reader, query, query.range, signal);
+    return;
+  }
+  const { budget, spent } = watch(query.budget);
+  let rest: TimeRange | undefined = restOf(query);
+  let passed = 0n;
+  for (let size = firstWindow; rest !== undefined; ) {
+    const window = windowOf(rest, size, direction);
+    const length = window.to - window.from + 1n;
+    const expected = passed === 0n ? 0 : (spent() * Number(length)) / Number(passed);
+    if (candidates === "errors" && spent() + expected > (budget.limit * windowShare) / 100) {
+      // Few requests fail: all exceptions that there are cost less than the requests that would have to be read.
+      yield await readAllErrors(reader, query, rest, signal);
+      return;
+    }
+    const rows = await readRows(reader, { ...query, budget }, window, signal);
+    yield rows;
+    passed += length;
+    const missing = rows.length === 0 ? mostGrowth : Math.ceil(query.wanted / rows.length);
+    size *= BigInt(Math.min(missing, mostGrowth));
+    const left: TimeRange =
+      direction === "asc"
+        ? { from: (window.to + 1n) as Instant, to: rest.to }
+        : { from: rest.from, to: (window.from - 1n) as Instant };
+    rest = left.from <= left.to ? left : undefined;
+  }
+}
+
+function watch(budget: Budget): { readonly budget: Budget; readonly spent: () => number } {
+  let spent = 0;
+  const spend = (documents: number): void => {
+    spent += documents;
+    budget.spend(documents);
+  };
+  return { budget: { limit: budget.limit, spend }, spent: () => spent };
+}
+
+/** What of the range lies beyond the position; undefined when nothing does. */
+function restOf({ range: { from, to }, beyond, order: direction }: ListingQuery): TimeRange | undefined {
+  const rest: TimeRange =
+    beyond === undefined
+      ? { from, to }
+      : direction === "asc"
+        ? { from: (beyond + 1n > from ? beyond + 1n : from) as Instant, to }
+        : { from, to: (beyond - 1n < to ? beyond - 1n : to) as Instant };
+  return rest.from <= rest.to ? rest : undefined;
+}
+
+/** The first part of the range, of whole milliseconds, so that no tie is parted. */
+function windowOf({ from, to }: TimeRange, size: bigint, direction: "asc" | "desc"): TimeRange {
+  if (direction === "asc") {
+    const end = floorToMilli((from + size) as Instant) - 1n;
+    return { from, to: (end < to ? end : to) as Instant };
+  }
+  const start = floorToMilli((to - size) as Instant);
+  return { from: start > from ? start : from, to };
+}
+
+// ---- Candidates ---------------------------------------------------------------------------------------------
+
+/** The chosen rows that end in a window of the query's range. */
+async function readRows(
+  reader: SpanReader,
+  query: ListingQuery,
+  window: TimeRange,
+  signal: AbortSignal,
+): Promise<Candidate[]> {
+  const entries = await readEntries(reader, query, window, signal);
+  const isWhole = window.from <= query.range.from && window.to >= query.range.to;
   const candidates =
-    query.candidates === "requests"
-      ? await findRequests(reader, query, signal)
-      : await findErrors(reader, query, signal);
+    query.candidates === "errors"
+      ? await findErrors(
+          reader,
+          query,
+          await tracesWithErrors(reader, query, window, entries, signal),
+          signal,
+        )
+      : await findRequests(
+          reader,
+          query,
+          isWhole ? entries : await withRivals(reader, query, entries, signal),
+          signal,
+        );
+  return choose(candidates).filter(({ row: { time } }) => time >= window.from && time <= window.to);
+}
+
+/** The rows of errors in a part of the range, from all exceptions that the sources hold. */
+async function readAllErrors(
+  reader: SpanReader,
+  query: ListingQuery,
+  part: TimeRange,
+  signal: AbortSignal,
+): Promise<Candidate[]> {
+  const { sources, budget } = query;
+  const spans = await collect(reader.scan({ sources, range: allTime, select: "exceptions", budget }, signal));
+  const candidates = await acceptErrors(reader, query, spans, signal);
+  return choose(candidates).filter(({ row: { time } }) => time >= part.from && time <= part.to);
+}
+
+/** One of each site and trace. */
+function choose(candidates: readonly Candidate[]): readonly Candidate[] {
   const chosen = new Map<string, Candidate>();
   for (const candidate of candidates) {
     const key = `${candidate.row.site_id} ${candidate.row.trace_id}`;
     const rival = chosen.get(key);
     if (rival === undefined || compareRivals(candidate, rival) < 0) chosen.set(key, candidate);
   }
-  const rows = [...chosen.values()]
-    .filter(({ row }) => isBeyond(query, row))
-    .sort((a, b) => compareRows(query, a.row, b.row));
-  for (const batch of cutBetweenTies(rows, query)) {
-    const traceIds = [...new Set(batch.map(({ row }) => row.trace_id))];
-    const { sources, budget } = query;
-    const withNpo = await findEntriesWithNpo(reader, sources, traceIds, budget, signal);
-    signal.throwIfAborted();
-    yield batch.map(({ row, entry }) => ({
-      ...row,
-      has_npo: entry !== undefined && withNpo.has(entryKey(entry)),
-    }));
-  }
+  return [...chosen.values()];
 }
 
-// ---- Candidates ---------------------------------------------------------------------------------------------
-
-async function findRequests(
+/** The entries of the window, or of the one trace that is asked for. */
+async function readEntries(
   reader: SpanReader,
-  query: ListingQuery,
+  { sources, filter, budget }: ListingQuery,
+  range: TimeRange,
   signal: AbortSignal,
-): Promise<readonly Candidate[]> {
-  const { range, filter } = query;
-  const requests = (await readEntries(reader, query, signal)).filter(
-    (span) => isRequest(span) && span.end >= range.from && span.end <= range.to,
-  );
-  const digests = await errorDigestsOf(reader, query, requests, signal);
-  return requests.flatMap((span) => {
-    const row = rowOf(span, span.span_id);
-    if (!acceptsRow(filter, row, digests.get(entryKey(span)) ?? [])) return [];
-    return [{ row, span, entry: span }];
-  });
-}
-
-/** The entries of the range, or of the one trace that is asked for. */
-async function readEntries(reader: SpanReader, query: ListingQuery, signal: AbortSignal): Promise<Span[]> {
-  const { sources, range, filter, budget } = query;
+): Promise<Span[]> {
   if (filter.traceId !== undefined) {
     const of = { by: "trace", traceIds: [filter.traceId], select: "entries" } as const;
     return collect(reader.find({ sources, of, budget }, signal));
@@ -92,6 +196,40 @@ async function readEntries(reader: SpanReader, query: ListingQuery, signal: Abor
   return collect(reader.scan({ sources, range, select: "entries", narrow, budget }, signal));
 }
 
+/** All entries of the traces that have an accepted one here: another of them may be its trace's row. */
+async function withRivals(
+  reader: SpanReader,
+  query: ListingQuery,
+  entries: readonly Span[],
+  signal: AbortSignal,
+): Promise<readonly Span[]> {
+  const { sources, budget } = query;
+  const candidates = await findRequests(reader, query, entries, signal);
+  const of = {
+    by: "trace",
+    traceIds: traceIdsOf(candidates.map(({ row }) => row)),
+    select: "entries",
+  } as const;
+  return of.traceIds.length === 0 ? [] : collect(reader.find({ sources, of, budget }, signal));
+}
+
+async function findRequests(
+  reader: SpanReader,
+  query: ListingQuery,
+  entries: readonly Span[],
+  signal: AbortSignal,
+): Promise<readonly Candidate[]> {
+  const { range, filter } = query;
+  const requests = entries.filter(
+    (span) => isRequest(span) && span.end >= range.from && span.end <= range.to,
+  );
+  const digests = await errorDigestsOf(reader, query, requests, signal);
+  return requests.flatMap((span) => {
+    const row = rowOf(span, span.span_id);
+    return acceptsRow(filter, row, digests.get(entryKey(span)) ?? []) ? [{ row, span, entry: span }] : [];
+  });
+}
+
 /** Of each request, the digests of the exceptions below it; empty when no filter asks for them. */
 async function errorDigestsOf(
   reader: SpanReader,
@@ -101,8 +239,7 @@ async function errorDigestsOf(
 ): Promise<ReadonlyMap<string, readonly string[]>> {
   const digests = new Map<string, string[]>();
   if (filter.digests === undefined || requests.length === 0) return digests;
-  const traceIds = [...new Set(requests.map(({ trace_id }) => trace_id))];
-  const of = { by: "trace", traceIds, select: "exceptions" } as const;
+  const of = { by: "trace", traceIds: traceIdsOf(requests), select: "exceptions" } as const;
   const spans = await collect(reader.find({ sources, of, budget }, signal));
   const family = await climb(reader, sources, spans, budget, signal);
   for (const span of spans) {
@@ -117,26 +254,39 @@ async function errorDigestsOf(
 }
 
 /**
- * An error is in the range by the end of the entry above it, so the entries of the range lead to their exceptions;
- * those without an entry are in it by their own end.
+ * An error is in the range by the end of the entry above it, so the entries of a window lead to it; one without an
+ * entry is in it by its own end.
  */
+async function tracesWithErrors(
+  reader: SpanReader,
+  { sources, filter, budget }: ListingQuery,
+  range: TimeRange,
+  entries: readonly Span[],
+  signal: AbortSignal,
+): Promise<readonly string[]> {
+  if (filter.traceId !== undefined) return [filter.traceId];
+  const own = await collect(reader.scan({ sources, range, select: "exceptions", budget }, signal));
+  return traceIdsOf([...entries, ...own]);
+}
+
 async function findErrors(
   reader: SpanReader,
   query: ListingQuery,
+  traceIds: readonly string[],
   signal: AbortSignal,
 ): Promise<readonly Candidate[]> {
-  const { sources, range, filter, budget } = query;
-  const traceIds =
-    filter.traceId === undefined
-      ? [...new Set((await readEntries(reader, query, signal)).map(({ trace_id }) => trace_id))]
-      : [filter.traceId];
+  const { sources, budget } = query;
+  if (traceIds.length === 0) return [];
   const of = { by: "trace", traceIds, select: "exceptions" } as const;
-  const spans = traceIds.length === 0 ? [] : await collect(reader.find({ sources, of, budget }, signal));
-  if (filter.traceId === undefined) {
-    const known = new Set(spans.map(entryKey));
-    const others = await collect(reader.scan({ sources, range, select: "exceptions", budget }, signal));
-    spans.push(...others.filter((span) => !known.has(entryKey(span))));
-  }
+  return acceptErrors(reader, query, await collect(reader.find({ sources, of, budget }, signal)), signal);
+}
+
+async function acceptErrors(
+  reader: SpanReader,
+  { sources, range, filter, budget }: ListingQuery,
+  spans: readonly Span[],
+  signal: AbortSignal,
+): Promise<readonly Candidate[]> {
   const family = await climb(reader, sources, spans, budget, signal);
   return spans.flatMap((span) => {
     const entry = family.entryOf(span);
@@ -147,6 +297,10 @@ async function findErrors(
     );
     return exception === undefined ? [] : [{ row, span, entry, exception }];
   });
+}
+
+function traceIdsOf(spans: readonly Pick<Span, "trace_id">[]): readonly string[] {
+  return [...new Set(spans.map(({ trace_id }) => trace_id))];
 }
 
 // ---- Order --------------------------------------------------------------------------------------------------

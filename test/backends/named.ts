@@ -1,6 +1,8 @@
-// The servers that a run names: all of them, or those in SERVERS ("es8,os2"). ADDRESSES ("es8=http://…,os2=http://…")
-// uses servers that already run, as `npm run servers -- up es8 os2` leaves them.
+// The servers that a run names: all of them, or those in SERVERS ("es8,prom3"). ADDRESSES ("es8=http://…,os2=http://…")
+// uses servers that already run, as `npm run servers -- up es8 os2` leaves them. A Prometheus is started by its suite,
+// since it is filled before it starts.
 import { inject } from "vitest";
+import { type PrometheusName, prometheusNames, prometheusServers } from "../servers/prometheus.ts";
 import { type ServerName, serverNames, servers } from "../servers/servers.ts";
 
 export type { ServerName };
@@ -15,23 +17,22 @@ export interface NamedServer {
 /** `addresses` where they are given from outside. */
 export function wantedServers(): {
   readonly names: readonly ServerName[];
+  readonly prometheus: readonly PrometheusName[];
   readonly addresses: Partial<Record<ServerName, string>> | undefined;
 } {
   const { SERVERS, ADDRESSES } = process.env;
-  const pairs = ADDRESSES?.split(",").map((pair): [ServerName, string] => {
-    const [name = "", url = ""] = pair.split("=");
-    return [known(name), url];
-  });
-  const names = SERVERS?.split(",").map(known) ?? pairs?.map(([name]) => name) ?? serverNames;
-  return { names, addresses: pairs && Object.fromEntries(pairs) };
+  const pairs = ADDRESSES?.split(",").map((pair) => pair.split("="));
+  const wanted = SERVERS?.split(",") ?? pairs?.map(([name = ""]) => name);
+  const unknown = wanted?.find((name) => !all.some((known) => known === name));
+  if (unknown !== undefined) throw new Error(`no server is called "${unknown}"; known are ${all.join(", ")}`);
+  return {
+    names: serverNames.filter((name) => wanted?.includes(name) ?? true),
+    prometheus: prometheusNames.filter((name) => wanted?.includes(name) ?? true),
+    addresses: pairs && Object.fromEntries(pairs),
+  };
 }
 
-function known(text: string): ServerName {
-  const name = serverNames.find((candidate) => candidate === text);
-  if (name === undefined)
-    throw new Error(`no server is called "${text}"; known are ${serverNames.join(", ")}`);
-  return name;
-}
+const all: readonly string[] = [...serverNames, ...prometheusNames];
 
 export function named(): NamedServer[] {
   return wantedServers().names.map((name) => {
@@ -40,4 +41,8 @@ export function named(): NamedServer[] {
     const { product, version } = servers[name];
     return { name, product, version, url };
   });
+}
+
+export function namedPrometheus(): readonly { readonly name: PrometheusName; readonly version: string }[] {
+  return wantedServers().prometheus.map((name) => ({ name, version: prometheusServers[name].version }));
 }

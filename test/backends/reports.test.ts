@@ -1,9 +1,18 @@
 // Front-end error reports on real servers: from an intake's own connection through the spool into an index, once each.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { elastic } from "#resolvers/elastic/elastic.ts";
+import { defaults, parseConfig } from "#src/config.ts";
+import { startDelivery } from "#src/delivery.ts";
+import { createIntake } from "#src/intake.ts";
 import type { Span } from "#src/model.ts";
+import { operations } from "#src/operations/index.ts";
 import { readReport, spanOf } from "#src/report.ts";
-import { type Cluster, openCluster } from "../support/cluster.ts";
-import { reportBody } from "../support/reports.ts";
+import { createServer } from "#src/server.ts";
+import { connectSites, spanSourceOf } from "#src/sites.ts";
+import { now } from "#src/time.ts";
+import { createBudget } from "#src/tracing/budget.ts";
+import { type Cluster, openCluster, testIO } from "../support/cluster.ts";
+import { memorySpooler, reportBody, watchedTelemetry } from "../support/reports.ts";
 import { named } from "./named.ts";
 
 const signal = () => AbortSignal.timeout(60_000);
@@ -91,6 +100,107 @@ describe.each(named())("$name", ({ url, product }) => {
       one.events[0]?.attributes,
     );
   });
+
+  test.each(["auto", "otel"])("read as %s, the span is what was delivered", async (profile) => {
+    const spans = [
+      span(),
+      span({
+        action: "CartPage",
+        revision: "abc",
+        tags: { größe: "🎉", "a.b": "1", a: "2", empty: "" },
+        params: { id: "7" },
+        error: { name: "E", message: "m", backtrace: ["one", "two"] },
+        breadcrumbs: [{ category: "Fetch", action: "GET" }],
+      }),
+    ];
+    expect(await stores().store.deliver(target, spans, signal())).toEqual(new Map());
+    await cluster.request("POST", `/${index}/_refresh`);
+    const { traces } = cluster.backend.stores;
+    const source = spanSourceOf("shop", { index, profile });
+    const traceIds = spans.map(({ trace_id }) => trace_id);
+    const of = { by: "trace", traceIds, select: "all" } as const;
+    const found: Span[] = [];
+    const query = { sources: [source], of, budget: createBudget(1_000) } as const;
+    for await (const batch of traces?.find(query, signal()) ?? []) found.push(...batch);
+    const byId = (a: Span, b: Span) => (a.trace_id < b.trace_id ? -1 : 1);
+    expect(found.sort(byId)).toEqual(spans.sort(byId));
+  });
+
+  test("posted, spooled, delivered, and answered by the tracing routes", async () => {
+    const { server, post, spooler, close } = await serve();
+    const ask = async (path: string, body: object) => {
+      const init = {
+        method: "POST",
+        headers: { authorization: "Bearer t" },
+        body: JSON.stringify({ site_ids: ["shop"], ...body }),
+      };
+      const answer = await server.fetch(`http://readout/api/v2/tracing/${path}`, init);
+      expect(answer.status).toBe(200);
+      return answer.json();
+    };
+    const pagination = { per_page: 100, order: "DESC", cursor: "Time" };
+    // Before the first report there is no index, and nothing to find.
+    expect(await ask("traces/errors", { pagination })).toEqual([]);
+    const bodies = [1, 2, 3].map((number) =>
+      reportBody(number, { action: "Page", tags: { number: `${number}` } }),
+    );
+    for (const body of bodies) expect((await post(body)).status).toBe(200);
+    await expect.poll(async () => (await spooler.level()).reports, { timeout: 20_000 }).toBe(0);
+    await cluster.request("POST", `/${whole}/_refresh`);
+    const rows = await ask("traces/errors", { pagination });
+    expect(rows.map(({ tags }: { tags: object }) => tags)).toEqual(
+      expect.arrayContaining([{ number: "1" }, { number: "2" }, { number: "3" }]),
+    );
+    expect(rows).toHaveLength(3);
+    const [row, ...none] = await ask("traces/errors", { pagination, query: "tag.number=2" });
+    expect(none).toEqual([]);
+    expect(row).toMatchObject({ namespace: "frontend", action_name: "Page", duration: 0 });
+    const [detail] = await ask("trace/error", { trace_id: row.trace_id });
+    expect(detail).toMatchObject({
+      span_id: row.span_id,
+      "events.name": ["exception"],
+      status_message: "number 2",
+    });
+    const { performance, errors } = await ask("locator", { trace_id: row.trace_id });
+    expect([performance, errors]).toEqual([[], [expect.objectContaining({ exception_name: "TypeError" })]]);
+    expect(await ask("traces/performance", { pagination })).toEqual([]);
+    await close();
+  });
+
+  const whole = `${index}-whole`;
+  /** The parts of the program as `serve` ties them, over this cluster. */
+  async function serve() {
+    const config = parseConfig(
+      `backends: { elk: { kind: elastic, url: "${url}" } }
+sites: { shop: { frontend: { keys: [k], backend: elk, index: ${whole} } } }
+`,
+      "readout.yaml",
+      { kinds: new Map([[elastic.kind, elastic]]), env: {}, readText: testIO.readText },
+    );
+    const sites = connectSites(config, new Map([["elk", cluster.backend]]));
+    const { telemetry } = watchedTelemetry();
+    const spooler = memorySpooler();
+    const delivery = startDelivery({ spooler, sites, telemetry });
+    const { spoolBytes, keyRate, addressRate, proxies } = defaults;
+    const intake = createIntake({
+      ...{ sites, spooler, telemetry, now, spooled: delivery.wake },
+      config: { spool: ":memory:", spoolBytes, keyRate, addressRate, proxies },
+    });
+    const server = createServer({
+      ...{ operations, sites, telemetry, now, intake },
+      limits: defaults.limits,
+      authenticate: () => ({ user: "ana", maySee: () => true }),
+      graphql: () => Promise.reject(new Error("not asked for")),
+    });
+    const { port } = await server.listen({ host: "127.0.0.1", port: 0 });
+    const post = (body: string) =>
+      fetch(`http://127.0.0.1:${port}/errors?api_key=k`, { method: "POST", body });
+    const close = async () => {
+      await server.close(0);
+      await delivery.close();
+    };
+    return { server, post, spooler, close };
+  }
 
   test("a document that a mapping refuses is told apart from its neighbours", async () => {
     const strict = `${index}-strict`;

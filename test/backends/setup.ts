@@ -1,6 +1,7 @@
 // Starts the servers that a run names, all at once, and ends them after it. One that does not come up fails the run:
 // a suite that is skipped silently reads like a passing one.
 import type { TestProject } from "vitest/node";
+import { findPrometheus } from "../servers/prometheus.ts";
 import { download, type Running, start } from "../servers/servers.ts";
 import { type ServerName, wantedServers } from "./named.ts";
 
@@ -11,7 +12,8 @@ declare module "vitest" {
 }
 
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
-  const { names, addresses } = wantedServers();
+  const { names, prometheus, addresses } = wantedServers();
+  for (const name of prometheus) await findPrometheus(name);
   if (addresses !== undefined) {
     project.provide("addresses", addresses);
     return async () => undefined;

@@ -41,9 +41,14 @@ spanStoreSuite({
       sources: { shop: source("shop"), stock: source("stock"), blog: source("blog") },
       seed: async (models) => {
         store = createMemorySpans();
-        for (const model of models) {
-          const { site_id, namespace: _, action: __, tags: ___, ...span } = toSpan(model);
-          store.add(site_id, [span]);
+        for (const [site, own] of Map.groupBy(models, (model) => model.site)) {
+          store.add(
+            site,
+            own.map((model) => {
+              const { site_id: _, namespace: __, action: ___, tags: ____, ...span } = toSpan(model);
+              return span;
+            }),
+          );
         }
       },
       stop: async () => {},

@@ -58,6 +58,16 @@ export const parts = {
     events: span.events.filter(({ name }) => name === "exception"),
   }),
   count: (span: ModelSpan): ModelSpan => ({ ...span, count: 1 }),
+  /** Attributes that are true or false. */
+  booleans: (span: ModelSpan): ModelSpan => ({
+    ...span,
+    attributes: Object.fromEntries(
+      Object.entries(span.attributes).map(([key, value]) => [
+        key,
+        typeof value === "boolean" ? String(value) : value,
+      ]),
+    ),
+  }),
   /** Attributes other than texts. */
   types: (span: ModelSpan): ModelSpan => ({
     ...span,

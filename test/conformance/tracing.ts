@@ -137,13 +137,14 @@ export function spanStoreSuite(subject: TracingSubject, rounds = 2): void {
         const found = await spansOf(find({ by: "trace", traceIds: [trace], select: "all" }));
         for (const model of written) {
           const span = found.find(({ span_id }) => span_id === model.id);
-          const { resource_attributes, span_attributes, ...rest } = toSpan(model);
+          const { resource_attributes, span_attributes, events, ...rest } = toSpan(model);
           // A shipper may add attributes of its own; it drops and changes none.
-          expect(span).toMatchObject({ resource_attributes, span_attributes });
+          expect(span).toMatchObject({ resource_attributes, span_attributes, events });
           expect(span).toEqual({
             ...rest,
             resource_attributes: span?.resource_attributes,
             span_attributes: span?.span_attributes,
+            events: span?.events,
           });
         }
         expect(found).toHaveLength(2);

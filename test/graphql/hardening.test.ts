@@ -11,7 +11,7 @@ import { createDemo, token } from "../support/demo.ts";
 const file = new URL("../../.meshrc.yaml", import.meta.url).pathname;
 const unified = await loadMesh({ file, text: await readFile(file, "utf8"), log: () => {} });
 const graphql = async () => unified;
-const demo = createDemo({ graphql });
+const demo = await createDemo({ graphql });
 afterAll(() => demo.close());
 const url = "http://readout/graphql";
 const bearer = { authorization: `Bearer ${token}` };
@@ -161,7 +161,7 @@ describe("errors say what a client can mend, and nothing else", () => {
         };
   const lines = `{ logs_lines(site_id: "demo-shop", source_ids: ["app"], query: "", pagination: { per_page: 1, order: ASC }) { id } auth { message } }`;
   test("a source that fails: one safe sentence, and the other fields stay", async () => {
-    const broken = createDemo({
+    const broken = await createDemo({
       graphql,
       site: failing(new BackendError("elk", "overloaded", "secret of elk")),
     });
@@ -177,14 +177,14 @@ describe("errors say what a client can mend, and nothing else", () => {
     await broken.close();
   });
   test("anything else says nothing", async () => {
-    const broken = createDemo({ graphql, site: failing(new TypeError("x is undefined")) });
+    const broken = await createDemo({ graphql, site: failing(new TypeError("x is undefined")) });
     const { errors } = await broken.graphql(lines);
     expect(errors?.[0]).toMatchObject({ message: "Internal server error", extensions: { status: 500 } });
     await broken.close();
   });
   test("a source that never answers is given up at the deadline, and its signal is aborted", async () => {
     let given: AbortSignal | undefined;
-    const hanging = createDemo({
+    const hanging = await createDemo({
       graphql,
       limits: { deadline: 200 },
       site: (site) =>
@@ -212,7 +212,7 @@ describe("errors say what a client can mend, and nothing else", () => {
     await hanging.close();
   });
   test("rows of all fields together are bounded", async () => {
-    const small = createDemo({ graphql, limits: { rows: 150 } });
+    const small = await createDemo({ graphql, limits: { rows: 150 } });
     const field = (name: string, n: number) =>
       `${name}: logs_lines(site_id: "demo-shop", source_ids: ["app"], query: "", pagination: { per_page: ${n}, order: ASC }) { id }`;
     expect((await small.graphql(`{ ${field("a", 100)} }`)).errors).toBeUndefined();
@@ -226,7 +226,7 @@ describe("errors say what a client can mend, and nothing else", () => {
     await small.close();
   });
   test("requests under way are bounded with those of REST", async () => {
-    const none = createDemo({ graphql, limits: { requests: 0 } });
+    const none = await createDemo({ graphql, limits: { requests: 0 } });
     const { errors } = await none.graphql("{ auth { message } }");
     expect(errors?.[0]?.extensions).toEqual({ status: 500, retry_after: 1 });
     await none.close();

@@ -27,7 +27,7 @@ const watch = (backend: Backend): Backend => {
     },
   };
 };
-const demo = createDemo({ watch });
+const demo = await createDemo({ watch });
 afterAll(() => demo.close());
 
 const page = `site_id: "demo-shop", source_ids: ["app"], use_expressions: true, pagination: { per_page: 10, order: DESC }`;
@@ -166,7 +166,7 @@ test("wrong arguments of a link are refused as those of a route are, and the row
 });
 
 test("a site without the other part has no link into it", { timeout: 30_000 }, async () => {
-  const bare = createDemo({
+  const bare = await createDemo({
     site: ({ kubernetes, traces, reports, ...site }) => site,
   });
   const { data, errors } = await bare.graphql(

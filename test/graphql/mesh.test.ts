@@ -81,8 +81,8 @@ describe("our source alone", { timeout: 30_000 }, () => {
     const text = await readFile(own, "utf8");
     const unified = await loadMesh({ file: own, text, ...quiet });
     expect(unified.stitched).toBe(false);
-    const through = createDemo({ graphql: async () => unified });
-    const without = createDemo();
+    const through = await createDemo({ graphql: async () => unified });
+    const without = await createDemo();
     for (const query of [
       linked,
       `{ logs_lines(site_id: "nope", source_ids: ["app"], query: "", pagination: { per_page: 1, order: ASC }) { id } }`,
@@ -98,8 +98,8 @@ describe("a source beside ours", { timeout: 30_000 }, () => {
   test("is joined to a site; links and errors stay what they are", async () => {
     const unified = await loadMesh({ file: own, text: beside(), ...quiet });
     expect(unified.stitched).toBe(true);
-    const through = createDemo({ graphql: async () => unified });
-    const without = createDemo();
+    const through = await createDemo({ graphql: async () => unified });
+    const without = await createDemo();
     expect(await through.graphql(linked)).toEqual(await without.graphql(linked));
     const joined = await through.graphql(`{ site(id: "demo-shop") { id on_call { person since } } }`);
     expect(joined).toEqual({
@@ -115,7 +115,7 @@ describe("a source beside ours", { timeout: 30_000 }, () => {
 
   test("its errors say nothing of it", async () => {
     const unified = await loadMesh({ file: own, text: beside(), ...quiet });
-    const demo = createDemo({ graphql: async () => unified });
+    const demo = await createDemo({ graphql: async () => unified });
     const { data, errors } = await demo.graphql(`{ onCall(site: "demo-blog") { person } }`);
     expect(data).toEqual({ onCall: null });
     expect(errors).toEqual([
@@ -150,7 +150,7 @@ describe("a wrong file", { timeout: 30_000 }, () => {
 
   test("breaks GraphQL with a clear answer, and REST not at all; the next request tries again", async () => {
     let wrong = true;
-    const demo = createDemo({
+    const demo = await createDemo({
       graphql: async () => {
         const text = wrong ? "sources: []" : await readFile(own, "utf8");
         return loadMesh({ file: own, text, ...quiet });

@@ -4,10 +4,21 @@
 //   node test/servers/main.ts list            the servers and what they need
 
 import { cacheFolder } from "./distribution.ts";
+import {
+  findPrometheus,
+  type PrometheusName,
+  prometheusNames,
+  prometheusServers,
+  type RunningPrometheus,
+  startPrometheus,
+} from "./prometheus.ts";
 import { download, type Running, type ServerName, serverNames, servers, start } from "./servers.ts";
 
+type Name = ServerName | PrometheusName;
+const names: readonly Name[] = [...serverNames, ...prometheusNames];
+
 const usage = `usage: node test/servers/main.ts up NAME... | download [NAME...] | list
-names: ${serverNames.join(" ")}`;
+names: ${names.join(" ")}`;
 
 class Usage extends Error {}
 
@@ -18,11 +29,15 @@ async function main([command, ...args]: readonly string[]): Promise<void> {
   throw new Usage(usage);
 }
 
-function namesIn(args: readonly string[]): readonly ServerName[] {
-  const names = serverNames.filter((name) => args.includes(name));
-  const unknown = args.filter((arg) => !names.some((name) => name === arg));
+function namesIn(args: readonly string[]): readonly Name[] {
+  const known = names.filter((name) => args.includes(name));
+  const unknown = args.filter((arg) => !known.some((name) => name === arg));
   if (unknown.length > 0) throw new Usage(`unknown: ${unknown.join(" ")}\n${usage}`);
-  return names;
+  return known;
+}
+
+function isPrometheus(name: Name): name is PrometheusName {
+  return prometheusNames.some((known) => known === name);
 }
 
 function list(): void {
@@ -30,20 +45,31 @@ function list(): void {
     const { product, version, java } = servers[name];
     console.log(`${name}  ${product.padEnd(13)}  ${version.padEnd(8)}  Java ${java.from} to ${java.to}`);
   }
+  for (const name of prometheusNames) {
+    const { product, version } = prometheusServers[name];
+    console.log(
+      `${name}  ${product.padEnd(13)}  ${version.padEnd(8)}  ${name === "prom3" ? "Go" : "Debian's prometheus"}`,
+    );
+  }
   console.log(`cache: ${cacheFolder()}`);
 }
 
-async function downloadAll(names: readonly ServerName[]): Promise<void> {
-  for (const name of names.length > 0 ? names : serverNames) console.log(`${name}  ${await download(name)}`);
+async function downloadAll(wanted: readonly Name[]): Promise<void> {
+  for (const name of wanted.length > 0 ? wanted : names) {
+    const files = isPrometheus(name) ? (await findPrometheus(name)).program : await download(name);
+    console.log(`${name}  ${files}`);
+  }
 }
 
-async function up(names: readonly ServerName[]): Promise<void> {
+async function up(names: readonly Name[]): Promise<void> {
   const ending = new AbortController();
   const interrupted = interruption();
   void interrupted.then(() => ending.abort());
-  const running: Running[] = [];
+  const running: (Running | RunningPrometheus)[] = [];
   const starts = names.map(async (name) => {
-    const server = await start(name, ending.signal);
+    const server = isPrometheus(name)
+      ? await startPrometheus(name, "", ending.signal)
+      : await start(name, ending.signal);
     running.push(server);
     console.log(`${name}  ${server.url}  ${server.product} ${server.version}`);
   });

@@ -1,7 +1,7 @@
 // Writes documents to a real Elasticsearch or OpenSearch for the tests, and opens the store under test on it. Bodies
 // are JSON text, so that numbers arrive spelled as a test spells them.
 import { elastic } from "#resolvers/elastic/elastic.ts";
-import type { Backend, Inspections, IO, LogStore } from "#src/store.ts";
+import type { Backend, Inspections, IO, LogStore, SpanStore } from "#src/store.ts";
 import { now } from "#src/time.ts";
 
 export interface Cluster {
@@ -9,6 +9,8 @@ export interface Cluster {
   readonly backend: Backend;
   readonly store: LogStore;
   readonly inspect: Inspections["logs"];
+  readonly traces: SpanStore;
+  readonly inspectTraces: Inspections["traces"];
   /** One request; throws on any error, a bulk item's included. */
   request(method: string, path: string, body?: string): Promise<unknown>;
   createIndex(name: string, definition: object): Promise<void>;
@@ -30,9 +32,10 @@ export const testIO: IO = {
 
 export function openCluster(url: string, io: IO = testIO): Cluster {
   const backend = elastic.create("elk", elastic.parseConfig({ url, timeout: "60s" }), io);
-  const { logs: store } = backend.stores;
-  const { logs: inspect } = backend.inspections;
+  const { logs: store, traces } = backend.stores;
+  const { logs: inspect, traces: inspectTraces } = backend.inspections;
   if (store === undefined || inspect === undefined) throw new Error("no log store");
+  if (traces === undefined || inspectTraces === undefined) throw new Error("no span store");
 
   async function request(method: string, path: string, body?: string): Promise<unknown> {
     const type = path.includes("_bulk") ? "application/x-ndjson" : "application/json";
@@ -50,6 +53,8 @@ export function openCluster(url: string, io: IO = testIO): Cluster {
     backend,
     store,
     inspect,
+    traces,
+    inspectTraces,
     request,
     async createIndex(name, definition) {
       await request("PUT", `/${name}`, JSON.stringify(definition));

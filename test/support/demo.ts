@@ -4,8 +4,10 @@ import { memory } from "#resolvers/memory/memory.ts";
 import { createAuthenticator } from "#src/auth.ts";
 import { configure } from "#src/cli/demo.ts";
 import { defaults, type Limits } from "#src/config.ts";
+import { openGallery } from "#src/gallery.ts";
 import type { Unified } from "#src/mesh.ts";
 import { operations } from "#src/operations/index.ts";
+import { checkVisual } from "#src/operations/visuals.ts";
 import { createServer, type Server } from "#src/server.ts";
 import { connectSites, type Site } from "#src/sites.ts";
 import type { Backend } from "#src/store.ts";
@@ -40,7 +42,7 @@ export async function plain(): Promise<Unified> {
   return { schema, plugins: [], stitched: false };
 }
 
-export function createDemo(
+export async function createDemo(
   over: {
     readonly graphql?: () => Promise<Unified>;
     readonly limits?: Partial<Limits>;
@@ -48,13 +50,19 @@ export function createDemo(
     readonly watch?: (backend: Backend) => Backend;
     readonly site?: (site: Site) => Site;
   } = {},
-): Demo {
+): Promise<Demo> {
   const now = (): Instant => fromMillis(clock);
   const io = { now, log: () => {}, requested: () => {}, cache: () => {}, readText: () => "" };
   const config = configure(0, token);
   const made = memory.create("memory", memory.parseConfig({ seed: 1 }), io);
   const backend = over.watch?.(made) ?? made;
   const sites = connectSites(config, new Map([["memory", backend]]));
+  const gallery = await openGallery({
+    folder: () => config.visuals,
+    check: checkVisual,
+    log: () => {},
+    deadline: config.limits.deadline,
+  });
   let log = "";
   const server = createServer({
     operations,
@@ -69,16 +77,21 @@ export function createDemo(
       },
     }),
     now,
+    visuals: gallery,
   });
   const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
   return {
     server,
     logged: () => log,
-    close: () => made.close(),
+    close: () => {
+      gallery.close();
+      return made.close();
+    },
     rest: async (method, path, body) => {
       const init = body === undefined ? {} : { body: JSON.stringify(body) };
       const response = await server.fetch(`${origin}${path}`, { method, headers, ...init });
-      return { status: response.status, body: await response.json() };
+      const isJson = response.headers.get("content-type")?.startsWith("application/json") === true;
+      return { status: response.status, body: isJson ? await response.json() : await response.text() };
     },
     graphql: async (query, variables = {}, init = {}) => {
       const response = await server.fetch(`${origin}/graphql`, {

@@ -43,7 +43,7 @@ export function evaluateOver(series: readonly WrittenSeries[], edge: Edge) {
       case "binary": {
         const left = evaluate(expression.left, times);
         const { operator, right } = expression;
-        if (operator === "or") return [...left, ...evaluate(right, times)];
+        if (operator === "or") return unite(left, evaluate(right, times));
         if (operator !== ">" || right.kind !== "number") throw new Error("not evaluated here");
         return left.map(({ labels, values }) => ({
           labels,
@@ -140,6 +140,20 @@ function unique(rows: readonly Row[]): readonly Row[] {
     });
   }
   return [...merged.values()];
+}
+
+/** What is on the right counts only where nothing on the left has its labels; the metric's name is none of them. */
+function unite(left: readonly Row[], right: readonly Row[]): readonly Row[] {
+  const keys = Map.groupBy(left, ({ labels: { __name__: _, ...labels } }) => keyOf(labels));
+  return [
+    ...left,
+    ...right.map(({ labels, values }) => {
+      const { __name__: _, ...rest } = labels;
+      const twins = keys.get(keyOf(rest)) ?? [];
+      const taken = (at: number): boolean => twins.some((twin) => !Number.isNaN(twin.values[at]));
+      return { labels, values: values.map((value, at) => (taken(at) ? Number.NaN : value)) };
+    }),
+  ];
 }
 
 function pick(labels: Labels, names: readonly string[]): Labels {

@@ -32,9 +32,12 @@ export function collectSeries(more: Labels): {
   const held = new Map<string, WrittenSeries>();
   return {
     write: (time, name, labels, value) => {
-      const all = { __name__: name, ...more, ...labels };
-      const key = JSON.stringify(Object.entries(all).sort(([a], [b]) => (a < b ? -1 : 1)));
-      const series: WrittenSeries = held.get(key) ?? { labels: all, samples: [] };
+      // Labels come in one order each time.
+      const key = `${name} ${JSON.stringify(labels)}`;
+      const series: WrittenSeries = held.get(key) ?? {
+        labels: { __name__: name, ...more, ...labels },
+        samples: [],
+      };
       held.set(key, series);
       series.samples.push([time, value]);
     },
@@ -179,11 +182,11 @@ function exposeRoot(write: Write, node: ModelNode, time: number): void {
 }
 
 /** As systemd and cgroupfs spell a pod's cgroup. */
-function cgroupOf({ namespace, name, uid, isStatic }: ModelPod): string {
+function cgroupOf({ namespace, uid, isStatic }: ModelPod): string {
   if (isStatic) return "/kubepods/burstable/pod0123456789abcdef0123456789abcdef";
   return namespace === "shop"
     ? `/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod${uid.replaceAll("-", "_")}.slice`
-    : `/kubepods/besteffort/pod${uid}${name === "" ? "" : ""}`;
+    : `/kubepods/besteffort/pod${uid}`;
 }
 
 function exposeCgroups(write: Write, pod: ModelPod, time: number): void {

@@ -7,6 +7,8 @@ export interface Fake {
   readonly asked: { readonly method: string; readonly path: string; readonly body: string }[];
   /** Requests whose client went away before the answer was complete. */
   left: number;
+  /** Closes the connections that clients keep, as a restart does. */
+  drop(): void;
   close(): Promise<void>;
 }
 export type Reply = (response: ServerResponse, request: IncomingMessage, body: string) => void;
@@ -30,6 +32,7 @@ export async function openFake(reply: Reply): Promise<Fake> {
     url: `http://127.0.0.1:${port}`,
     asked: [],
     left: 0,
+    drop: () => server.closeAllConnections(),
     close: () =>
       new Promise((resolve) => {
         server.close(() => resolve());

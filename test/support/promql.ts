@@ -38,8 +38,8 @@ export function selectorsOf(query: string): ParsedMatcher[][] {
 function unquote(literal: string): string {
   if (!literal.startsWith('"')) return literal;
   const body = literal.slice(1, -1);
-  return body.replace(/\\(x[0-9a-f]{2}|.)/gs, (_, escaped: string) => {
-    if (escaped.startsWith("x")) return String.fromCharCode(Number.parseInt(escaped.slice(1), 16));
+  return body.replace(/\\(x[0-9a-f]{2}|u[0-9a-f]{4}|.)/gs, (_, escaped: string) => {
+    if (escaped.length > 1) return String.fromCharCode(Number.parseInt(escaped.slice(1), 16));
     const known: Record<string, string> = { n: "\n", r: "\r", "\\": "\\", '"': '"' };
     const char = known[escaped];
     if (char === undefined) throw new SyntaxError(`the escape \\${escaped}`);

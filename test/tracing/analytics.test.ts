@@ -279,6 +279,32 @@ test("actions: by namespace and action whatever the service, with errors and N+1
   expect(await ask({ revision: "r2" })).toEqual([{ ...a, count: 1, mean: 300, has_npo: false }]);
 });
 
+test("an N+1 is found in the last of many traces, and in the first", async () => {
+  const requests = Array.from({ length: 1_200 }, (_, n) =>
+    span({ ...{ trace_id: `${n}`, span_id: "r", span_kind: "server" }, action: n === 0 ? "First" : "Last" }),
+  );
+  const queries = ["0", "1199"].map((trace_id) =>
+    span({
+      ...{ trace_id, span_id: "q", parent_span_id: "r", span_kind: "client" },
+      statement: "q",
+      count: 9,
+    }),
+  );
+  const actions = async (spans: readonly Span[]) => {
+    const query = { sources: [shop], range, namespaces: [], budget: budget() } as const;
+    const rows = await analyticsOver(readerOver(spans)).actions(query, signal);
+    return rows.map(({ action, has_npo }) => [action, has_npo]);
+  };
+  expect(await actions([...requests, ...queries])).toEqual([
+    ["First", true],
+    ["Last", true],
+  ]);
+  expect(await actions([...requests, ...queries.slice(0, 1)])).toEqual([
+    ["First", true],
+    ["Last", false],
+  ]);
+});
+
 describe("edges", () => {
   const root = span({ span_id: "root", span_kind: "server", action: "Pay", to: 200 });
   const middle = span({ span_id: "m", parent_span_id: "root" });

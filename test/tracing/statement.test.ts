@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { normaliseStatement } from "#src/tracing/statement.ts";
+import { startProcessorTime } from "../support/processor.ts";
 
 test.each([
   ["SELECT * FROM users WHERE id = 17", "select * from users where id = ?"],
@@ -42,8 +43,8 @@ test("what differs in its values alone is one statement, and once is enough", ()
 });
 
 test("a long statement takes no long time", () => {
-  const started = performance.now();
+  const used = startProcessorTime();
   normaliseStatement(`SELECT ${"(".repeat(50_000)}'${"x".repeat(500_000)}`);
   normaliseStatement(`IN (${Array.from({ length: 100_000 }, (_, n) => n).join(", ")})`);
-  expect(performance.now() - started).toBeLessThan(2_000);
+  expect(used()).toBeLessThan(2_000);
 });

@@ -343,11 +343,9 @@ describe("draining", () => {
     const { server, port } = await start({ store: feed(1, hang).store });
     const waiting = ask(port, linesBody({}, { per_page: 10_000 }));
     await delay(50);
-    const started = performance.now();
     const [closed, answer] = await Promise.allSettled([server.close(100), waiting]);
     expect(closed.status).toBe("fulfilled");
     expect(answer.status).toBe("rejected");
-    expect(performance.now() - started).toBeLessThan(2_000);
     open.length = 0;
   });
 

@@ -18,13 +18,10 @@ export function expectedSeries(
   const series = seriesOf(families, tenant, query.metric);
   const keys = Object.keys(query.tags).sort();
   const groups = new Map<string, { tags: Record<string, string>; members: RawSeries[] }>();
+  const patterns = keys.map((key) => [key, globToRegExp(query.tags[key] ?? "")] as const);
   for (const one of series) {
     const tags = visible(one.labels);
-    if (
-      !keys.every((key) =>
-        globToRegExp(query.tags[key] ?? "").test(Object.hasOwn(tags, key) ? (tags[key] ?? "") : ""),
-      )
-    )
+    if (!patterns.every(([key, pattern]) => pattern.test(Object.hasOwn(tags, key) ? (tags[key] ?? "") : "")))
       continue;
     const values = keys.map((key) => tags[key] ?? "");
     const group = groups.get(values.join("\0")) ?? {
@@ -34,7 +31,7 @@ export function expectedSeries(
     group.members.push(one);
     groups.set(values.join("\0"), group);
   }
-  const metricBegan = Math.min(...series.flatMap(({ samples }) => clean(samples).map(([time]) => time)));
+  const metricBegan = Math.min(...series.flatMap(({ samples }) => clean(samples)[0]?.[0] ?? []));
   return [...groups.values()]
     .map(({ tags, members }) => ({ tags, values: valuesOf(members, query, metricBegan) }))
     .filter(({ values }) => values.some((value) => !Number.isNaN(value)))
@@ -92,7 +89,12 @@ interface Member {
   readonly running: ReadonlyMap<number, readonly number[]>;
 }
 
-const clean = (samples: readonly RawSample[]) => samples.filter(([, value]) => Number.isFinite(value));
+const cleaned = new WeakMap<readonly RawSample[], readonly RawSample[]>();
+function clean(samples: readonly RawSample[]): readonly RawSample[] {
+  const known = cleaned.get(samples) ?? samples.filter(([, value]) => Number.isFinite(value));
+  cleaned.set(samples, known);
+  return known;
+}
 
 function valuesOf(series: readonly RawSeries[], query: SeriesQuery, metricBegan: number): readonly number[] {
   const { start, step, count } = query.buckets;

@@ -57,9 +57,9 @@ async function read(
   url: string,
   over: Partial<LogQuery> = {},
   signal = AbortSignal.timeout(20_000),
-  timeout = "10s",
+  settings: object = {},
 ): Promise<LogLine[]> {
-  const backend = elastic.create("elk", elastic.parseConfig({ url, timeout }), testIO);
+  const backend = elastic.create("elk", elastic.parseConfig({ url, timeout: "10s", ...settings }), testIO);
   const lines: LogLine[] = [];
   try {
     const query: LogQuery = {
@@ -122,7 +122,7 @@ describe("a source that fails", () => {
   ];
   test.each(table)("%s is %s", async (name, failure, reply) => {
     const { url } = await serve(reply);
-    const error = await read(url, {}, undefined, name === "silence" ? "400ms" : "10s").then(
+    const error = await read(url, {}, undefined, name === "silence" ? { timeout: "400ms" } : {}).then(
       (lines) => lines,
       (thrown: unknown) => thrown as BackendError,
     );
@@ -234,4 +234,28 @@ test("who the server is: root, node, or neither", async () => {
     response.end('{"version":{"number":"3.8.0","distribution":"opensearch"}}');
   };
   expect(await probe()).toEqual({ product: "OpenSearch", version: "3.8.0" });
+});
+
+describe.each(["elasticsearch", "opensearch"])("credentials reach %s", (distribution) => {
+  test.each([
+    [{ username: "ana", password: "p:w" }, `Basic ${Buffer.from("ana:p:w").toString("base64")}`],
+    [{ api_key: "a2V5OnNlY3JldA==" }, "ApiKey a2V5OnNlY3JldA=="],
+    [{ bearer: "token" }, "Bearer token"],
+  ])("%j", async (auth, header) => {
+    const seen = new Map<string, string | undefined>();
+    fake = await openFake((response, request) => {
+      const path = (request.url ?? "").split("?")[0] ?? "";
+      seen.set(path, `${request.headers.authorization} ${request.headers["x-scope-orgid"]}`);
+      if (request.headers.authorization !== header) sendJson(response, {}, 401);
+      else if (path === "/") sendJson(response, { version: { number: "8.0.0", distribution } });
+      else sendJson(response, path.endsWith("/_search") ? answer([hit("a", 1)]) : index);
+    });
+    const { url } = fake;
+    expect(await read(url, {}, undefined, { auth, headers: { "X-Scope-OrgID": "acme" } })).toHaveLength(1);
+    const sent = `${header} acme`;
+    expect(Object.fromEntries(seen)).toEqual({ "/": sent, "/logs-*": sent, "/logs-*/_search": sent });
+    await expect(read(url, {}, undefined, { auth: { bearer: "wrong" } })).rejects.toMatchObject({
+      failure: "denied",
+    });
+  });
 });

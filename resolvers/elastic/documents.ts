@@ -1,0 +1,317 @@
+// The documents of one source of spans that satisfy a condition, each with the form that it has. Every search carries the
+// wall, reaches only indices whose mapping is known, and is whole or an error. Document order and a scroll bring each
+// document once on every server; how many there are is known, and spent from the budget, before the first is read.
+import { BackendError } from "../../src/errors.ts";
+import type { Filter } from "../../src/logql/ast.ts";
+import type { Value } from "../../src/model.ts";
+import type { Budget, SpanSource } from "../../src/store.ts";
+import type { Catalog } from "./catalog.ts";
+import type { Door } from "./door.ts";
+import { limits } from "./filter.ts";
+import { parseExact } from "./flat.ts";
+import type { Answer, Hit } from "./hits.ts";
+import { type EventForm, type Layout, type Placed, placeForms, type SpanForm } from "./layout.ts";
+import type { Knowledge } from "./mapping.ts";
+import { isOfForm, timelessness } from "./narrow.ts";
+import {
+  any,
+  encodePattern,
+  every,
+  inIndices,
+  none,
+  not,
+  type Query,
+  searchOptions,
+  weigh,
+} from "./query.ts";
+import { isStale, refuseWall, turn, unsupported, wholeAnswer } from "./search.ts";
+import { compileWhere, hasUnmapped, parseWhere } from "./where.ts";
+
+export interface Found<Form> {
+  /** Unique among all indices of the backend. */
+  readonly id: string;
+  readonly document: Value;
+  readonly form: Form;
+}
+/** What the documents of a form have to satisfy, as an upper bound. */
+export type Condition<Form> = (placed: Placed<Form>, source: SpanSource) => Query;
+
+export interface Documents {
+  /** @throws {Refused} `not_supported_by_backend` where the source cannot be read exactly */
+  layout(source: SpanSource, signal: AbortSignal): Promise<Layout>;
+  /** @throws {Refused} @throws {BackendError} */
+  spans(
+    source: SpanSource,
+    condition: Condition<SpanForm>,
+    budget: Budget,
+    signal: AbortSignal,
+  ): AsyncIterable<readonly Found<SpanForm>[]>;
+  /** The same of events that lie in documents of their own. */
+  events(
+    source: SpanSource,
+    condition: Condition<EventForm>,
+    budget: Budget,
+    signal: AbortSignal,
+  ): AsyncIterable<readonly Found<EventForm>[]>;
+  /** How many documents `spans` or `events` would read. */
+  countSpans(source: SpanSource, condition: Condition<SpanForm>, signal: AbortSignal): Promise<number>;
+  countEvents(source: SpanSource, condition: Condition<EventForm>, signal: AbortSignal): Promise<number>;
+}
+
+/** What most look-ups find comes with the first search; what is more comes by a scroll of smaller parts. */
+const sizes = { first: 2_000, scrolled: 1_000, parsed: 250 } as const;
+const attempts = 3;
+
+/** Documents are parsed whole, so nothing of them is picked out. */
+const nothingPicked = { firstSegments: new Set<string>() };
+
+interface Plan {
+  readonly knowledge: Knowledge;
+  readonly layout: Layout;
+}
+
+export function createDocuments(backend: string, door: Door, catalog: Catalog): Documents {
+  const layouts = new WeakMap<Knowledge, Map<string, Layout>>();
+
+  async function planSearch(source: SpanSource, signal: AbortSignal): Promise<Plan> {
+    const wall = wallOf(source);
+    // An index that holds nothing yet may hold spans with its next document.
+    const known = await catalog.knowledge(source.index, wall !== undefined, signal);
+    const plan = await placed(source, known, signal);
+    const groups = [...plan.layout.spans, ...plan.layout.events].map(({ group }) => group);
+    const fresh = plan.layout.strange.some(({ fields }) => fields.size === 0);
+    if (!fresh && (wall === undefined || !hasUnmapped(wall, groups))) return plan;
+    return placed(source, await catalog.refresh(source.index, signal), signal);
+  }
+
+  async function placed(source: SpanSource, knowledge: Knowledge, signal: AbortSignal): Promise<Plan> {
+    if (knowledge.opaque) throw unsupported(backend, "spans in an index whose mapping may not be read");
+    const known = layouts.get(knowledge) ?? new Map<string, Layout>();
+    layouts.set(knowledge, known);
+    const layout =
+      known.get(source.profile) ??
+      placeForms(knowledge, catalog.spanProfiles(source), await door.product(signal));
+    known.set(source.profile, layout);
+    return { knowledge, layout };
+  }
+
+  function wallOf({ where }: SpanSource): Filter | undefined {
+    return where === undefined ? undefined : refuseWall(backend, () => parseWhere(where));
+  }
+
+  /** Groups whose queries are equal are asked as one: a pattern of daily indices is one part, not hundreds. */
+  function compile<Form extends SpanForm | EventForm>(
+    source: SpanSource,
+    { knowledge }: Plan,
+    forms: readonly Placed<Form>[],
+    condition: Condition<Form>,
+    wall: Filter | undefined,
+  ): Query {
+    const parts = new Map<string, { readonly query: Query; readonly indices: string[] }>();
+    for (const placed of forms) {
+      requireReadable(placed);
+      const walled = wall === undefined ? [] : [refuseWall(backend, () => compileWhere(wall, placed.group))];
+      const query = every([...walled, isOfForm(placed), condition(placed, source)]);
+      if (query === none) continue;
+      const key = JSON.stringify(query);
+      const part = parts.get(key);
+      if (part === undefined) parts.set(key, { query, indices: [...placed.group.indices] });
+      else part.indices.push(...placed.group.indices);
+    }
+    const compiled = any([
+      ...[...parts.values()].map(({ query, indices }) => every([inIndices(indices), query])),
+      // Documents of an index that appeared since are never used, but tell that it is there.
+      not(inIndices([...knowledge.indices])),
+    ]);
+    if (weigh(compiled).clauses > limits.allClauses)
+      throw unsupported(backend, "a pattern of this many indices with different mappings");
+    return compiled;
+  }
+
+  function requireReadable(placed: Placed<SpanForm | EventForm>): void {
+    if (placed.group.source === "cut")
+      throw unsupported(backend, "documents whose _source is not kept whole");
+    const { form } = placed;
+    const reason = form.holds === "span" ? timelessness({ ...placed, form }) : undefined;
+    if (reason !== undefined) throw unsupported(backend, `spans whose ${reason}`);
+  }
+
+  async function search(
+    source: SpanSource,
+    body: object,
+    options: Record<string, string>,
+    signal: AbortSignal,
+  ): Promise<Answer> {
+    const path = `/${encodePattern(source.index)}/_search`;
+    const query = { ...searchOptions, ...options };
+    const text = await door.send({ method: "POST", path, query, body: JSON.stringify(body) }, signal);
+    return wholeAnswer(backend, text, nothingPicked);
+  }
+
+  /** The first answer, compiled with mappings that fit what it reached. */
+  async function begin<Form extends SpanForm | EventForm>(
+    source: SpanSource,
+    formsOf: (layout: Layout) => readonly Placed<Form>[],
+    condition: Condition<Form>,
+    size: number,
+    options: Record<string, string>,
+    signal: AbortSignal,
+  ): Promise<{ readonly answer: Answer; readonly plan: Plan }> {
+    const wall = wallOf(source);
+    for (let attempt = 1; ; attempt++) {
+      const plan = await planSearch(source, signal);
+      const query = compile(source, plan, formsOf(plan.layout), condition, wall);
+      const body = { size, track_total_hits: true, query, sort: ["_doc"] };
+      const last = attempt === attempts;
+      const answer = await search(source, body, options, signal).catch((error: unknown) => {
+        // An index that the mapping did not know may also refuse what was compiled without it.
+        if (last || !(error instanceof BackendError) || error.failure !== "rejected") throw error;
+        return undefined;
+      });
+      if (answer !== undefined && !isStale(plan.knowledge, answer, catalog.accepted(source.index))) {
+        return { answer, plan };
+      }
+      if (answer?.scrollId !== undefined) release(answer.scrollId);
+      if (last && answer !== undefined) {
+        catalog.accept(source.index, answer.shards.total);
+        if (!isStale(plan.knowledge, answer, answer.shards.total)) {
+          return begin(source, formsOf, condition, size, options, signal);
+        }
+      }
+      if (last) throw changing(source);
+      await catalog.refresh(source.index, signal);
+    }
+  }
+
+  function changing({ index }: SpanSource): BackendError {
+    return new BackendError(
+      backend,
+      "partial",
+      `the indices of ${index} change faster than their mappings can be read`,
+    );
+  }
+
+  async function* read<Form extends SpanForm | EventForm>(
+    source: SpanSource,
+    formsOf: (layout: Layout) => readonly Placed<Form>[],
+    condition: Condition<Form>,
+    budget: Budget,
+    signal: AbortSignal,
+  ): AsyncGenerator<readonly Found<Form>[]> {
+    const first = await begin(source, formsOf, condition, sizes.first, {}, signal);
+    const total = totalOf(first.answer);
+    budget.spend(total);
+    if (total <= first.answer.hits.length) {
+      yield* parsed(source, first.plan, formsOf, first.answer.hits);
+      return;
+    }
+    const leaving = new AbortController();
+    const limited = AbortSignal.any([signal, leaving.signal]);
+    let { answer, plan } = await begin(source, formsOf, condition, sizes.scrolled, { scroll: "1m" }, limited);
+    const promised = totalOf(answer);
+    if (promised > total) budget.spend(promised - total);
+    let got = 0;
+    let pending: Promise<Answer> | undefined;
+    try {
+      while (answer.hits.length > 0) {
+        got += answer.hits.length;
+        if (isStale(plan.knowledge, answer, answer.shards.total)) throw changing(source);
+        pending = got < promised ? next(answer, limited) : undefined;
+        // It may fail while the caller is busy; it is met when its turn comes.
+        pending?.catch(() => undefined);
+        yield* parsed(source, plan, formsOf, answer.hits);
+        if (pending === undefined) break;
+        answer = await pending;
+      }
+      if (got !== promised) {
+        throw new BackendError(backend, "partial", `a scroll gave ${got} of ${promised} documents`);
+      }
+    } finally {
+      leaving.abort(new Error("no more documents wanted"));
+      if (answer.scrollId !== undefined) release(answer.scrollId);
+    }
+  }
+
+  async function next({ scrollId }: Answer, signal: AbortSignal): Promise<Answer> {
+    if (scrollId === undefined) throw new BackendError(backend, "malformed", "a scroll without an id");
+    const body = JSON.stringify({ scroll: "1m", scroll_id: scrollId });
+    return wholeAnswer(
+      backend,
+      await door.send({ method: "POST", path: "/_search/scroll", body }, signal),
+      nothingPicked,
+    );
+  }
+
+  /** Frees the scroll at the source; nobody waits for it, and the source forgets it by itself within a minute. */
+  function release(scrollId: string): void {
+    const body = JSON.stringify({ scroll_id: [scrollId] });
+    door
+      .send({ method: "DELETE", path: "/_search/scroll", body }, new AbortController().signal)
+      .catch(() => undefined);
+  }
+
+  function totalOf({ total }: Answer): number {
+    if (total === undefined) throw new BackendError(backend, "malformed", "a search without its exact total");
+    return total;
+  }
+
+  /** Each document once for every form that its index may hold; the reader tells which of them it has. */
+  async function* parsed<Form extends SpanForm | EventForm>(
+    source: SpanSource,
+    { layout }: Plan,
+    formsOf: (layout: Layout) => readonly Placed<Form>[],
+    hits: readonly Hit[],
+  ): AsyncGenerator<readonly Found<Form>[]> {
+    const forms = formsByIndex(formsOf(layout));
+    for (let at = 0; at < hits.length; at += sizes.parsed) {
+      if (at > 0) await turn();
+      const found = hits.slice(at, at + sizes.parsed).flatMap((hit) => {
+        const document = parse(source, hit);
+        const id = `${hit.index}/${hit.id}`;
+        return (forms.get(hit.index) ?? []).map((form) => ({ id, document, form }));
+      });
+      if (found.length > 0) yield found;
+    }
+  }
+
+  function parse(source: SpanSource, hit: Hit): Value {
+    try {
+      return parseExact(hit.source);
+    } catch (cause) {
+      const reason = `document ${hit.id} of ${hit.index} (${source.index}) is not JSON`;
+      throw new BackendError(backend, "malformed", reason, cause);
+    }
+  }
+
+  async function count<Form extends SpanForm | EventForm>(
+    source: SpanSource,
+    formsOf: (layout: Layout) => readonly Placed<Form>[],
+    condition: Condition<Form>,
+    signal: AbortSignal,
+  ): Promise<number> {
+    return totalOf((await begin(source, formsOf, condition, 0, {}, signal)).answer);
+  }
+
+  return {
+    layout: async (source, signal) => (await planSearch(source, signal)).layout,
+    spans: (source, condition, budget, signal) => read(source, spansOf, condition, budget, signal),
+    events: (source, condition, budget, signal) => read(source, eventsOf, condition, budget, signal),
+    countSpans: (source, condition, signal) => count(source, spansOf, condition, signal),
+    countEvents: (source, condition, signal) => count(source, eventsOf, condition, signal),
+  };
+}
+
+const spansOf = (layout: Layout): readonly Placed<SpanForm>[] => layout.spans;
+const eventsOf = (layout: Layout): readonly Placed<EventForm>[] => layout.events;
+
+function formsByIndex<Form>(placed: readonly Placed<Form>[]): ReadonlyMap<string, readonly Form[]> {
+  const forms = new Map<string, Form[]>();
+  for (const { group, form } of placed) {
+    for (const index of group.indices) {
+      const known = forms.get(index);
+      if (known === undefined) forms.set(index, [form]);
+      else known.push(form);
+    }
+  }
+  return forms;
+}

@@ -1,0 +1,70 @@
+// A document in its flat form: every value under its dotted name, whether the dots are nesting or part of a key. Layouts
+// and their versions differ in nothing more than in that, so that everything else need not care.
+import type { Value } from "../../src/model.ts";
+
+export type Flat = ReadonlyMap<string, Value>;
+
+/** Whether a text may hold an integer that a double cannot: anything shorter needs no second look. */
+const longInteger = /(?<![\d.])(?:\d{17}|9\d{15})/;
+
+type Reviver = (key: string, value: unknown, context: { readonly source?: string }) => unknown;
+const exactly: Reviver = (_, value, { source }) =>
+  typeof value === "number" && !Number.isSafeInteger(value) && source !== undefined && /^-?\d+$/.test(source)
+    ? BigInt(source)
+    : value;
+
+/** A JSON text as its value, integers beyond 2^53 as bigints. @throws {SyntaxError} */
+export function parseExact(text: string): Value {
+  return longInteger.test(text)
+    ? JSON.parse(text, exactly as Parameters<typeof JSON.parse>[1])
+    : JSON.parse(text);
+}
+
+type Json = { readonly [key: string]: Value };
+
+export function isJson(value: Value | undefined): value is Json {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+/** Arrays are values, as are objects without keys. Where two ways lead to one name the first counts. */
+export function flatten(document: Json): Flat {
+  const flat = new Map<string, Value>();
+  function visit(object: Json, prefix: string): void {
+    for (const key of Object.keys(object)) {
+      const value = object[key];
+      if (value === undefined) continue;
+      const name = prefix + key;
+      if (isJson(value) && !isEmpty(value)) visit(value, `${name}.`);
+      else if (!flat.has(name)) flat.set(name, value);
+    }
+  }
+  visit(document, "");
+  return flat;
+}
+
+function isEmpty(value: Json): boolean {
+  for (const _ in value) return false;
+  return true;
+}
+
+/** The value at a name; below an array, that of its first object. Null is nothing. */
+export function lookUp(flat: Flat, name: string): Value | undefined {
+  const own = flat.get(name);
+  if (own !== undefined) return own ?? undefined;
+  for (let dot = name.indexOf("."); dot > 0; dot = name.indexOf(".", dot + 1)) {
+    const list = flat.get(name.slice(0, dot));
+    if (!Array.isArray(list)) continue;
+    const first = list.find(isJson);
+    return first === undefined ? undefined : lookUp(flatten(first), name.slice(dot + 1));
+  }
+  return undefined;
+}
+
+/** The objects of a list that stands at a name; a list of one may be written without its brackets. */
+export function listAt(flat: Flat, name: string): readonly Json[] {
+  const list = flat.get(name);
+  if (Array.isArray(list)) return list.filter(isJson);
+  const own: Record<string, Value> = {};
+  for (const [key, value] of flat) if (key.startsWith(`${name}.`)) own[key.slice(name.length + 1)] = value;
+  return isEmpty(own) ? [] : [own];
+}

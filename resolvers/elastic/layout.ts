@@ -1,0 +1,229 @@
+// A span profile is a layout of spans as data: which documents hold spans and which hold events of spans, and where each
+// part of them lies. The built-in ones are YAML files in `profiles/traces/`; a user's own is a file of the same form.
+// Names are paths whose dots may be nesting or part of a key. A name that begins with `span_attributes.`,
+// `resource_attributes.` or `event_attributes.` is a key of those attributes, as they are answered.
+import { readdirSync, readFileSync } from "node:fs";
+import { parse } from "yaml";
+import { z } from "zod";
+import { spanKinds } from "../../src/model.ts";
+import { findField, type IndexGroup, type Knowledge } from "./mapping.ts";
+import type { Product } from "./product.ts";
+
+const name = z.string().min(1);
+/** The first that a document has counts. */
+const names = z
+  .union([name, z.array(name).min(1)])
+  .transform((either): readonly string[] => (typeof either === "string" ? [either] : either));
+
+/** `date` is an ISO text, milliseconds since 1970, or the `<milliseconds>.<nanoseconds, unpadded>` of the collector. */
+const units = ["date", "ms", "us", "ns"] as const;
+export type Unit = (typeof units)[number];
+const time = z.strictObject({ field: name, unit: z.enum(units) });
+
+const attributeSource = z.union([
+  /**
+   * What lies below a prefix. `dot` is how keys spell their dots; `spelling` what stands for several characters, so that
+   * only keys that are `known`, or that the site's configuration names, can be told.
+   */
+  z.strictObject({
+    prefix: name,
+    dot: name.optional(),
+    spelling: name.optional(),
+    known: z.array(name).readonly().default([]),
+    keep: z.boolean().default(false),
+    except: z.array(name).readonly().default([]),
+  }),
+  /** A list of `{ key, type, value }`, where `type` says what a text stands for. */
+  z.strictObject({ pairs: name }),
+  /** Attributes that the layout has fields of its own for. */
+  z.strictObject({ named: z.record(name, names) }),
+]);
+export type AttributeSource = z.infer<typeof attributeSource>;
+/** Where two sources have a key, the first counts. `omit` leaves out what other fields of a span already tell. */
+const attributes = z.strictObject({
+  from: z.array(attributeSource).min(1).readonly(),
+  omit: z.array(name).readonly().default([]),
+});
+export type AttributeSources = z.infer<typeof attributes>;
+
+/** Rules in order: the value of `field` by `values`, or as the field spells it; `value` where the field is there at all. */
+function rules<T extends z.ZodType<string>>(target: T) {
+  return z
+    .array(
+      z.strictObject({
+        field: name.optional(),
+        values: z.record(z.string(), target).optional(),
+        value: target.optional(),
+      }),
+    )
+    .min(1)
+    .readonly();
+}
+export interface Rule {
+  readonly field?: string | undefined;
+  readonly values?: Readonly<Record<string, string>> | undefined;
+  readonly value?: string | undefined;
+}
+
+const events = z.strictObject({ at: name, time, name: rules(name), event_attributes: attributes });
+const links = z.strictObject({
+  at: name,
+  trace_id: name,
+  span_id: name,
+  trace_state: name.optional(),
+  attributes: attributes.optional(),
+});
+
+/** OpenTelemetry's names, the newer before the older, in the order that the contract gives ("Tracing"). */
+const peerNames = [
+  "peer.service",
+  "server.address",
+  "db.system.name",
+  "db.system",
+  "db.namespace",
+  "db.name",
+  "messaging.destination.name",
+].map((key) => `span_attributes.${key}`);
+const statementNames = ["db.query.text", "db.statement", "sql.query"].map((key) => `span_attributes.${key}`);
+
+const spanForm = z
+  .strictObject({
+    holds: z.literal("span"),
+    /** Names that each of these documents has. An index that maps them all may hold such documents. */
+    present: names,
+    trace_id: names,
+    span_id: names,
+    parent: names,
+    /** Where a document may name its parent in a list of references only. */
+    parent_reference: z
+      .strictObject({ at: name, where: z.record(z.string(), z.string()), span_id: name })
+      .optional(),
+    trace_state: names.optional(),
+    start: time,
+    /** One of these; `end` where the layout has both. */
+    end: time.optional(),
+    duration: time.optional(),
+    name: names,
+    kind: rules(z.enum(spanKinds)),
+    status: rules(z.enum(["OK", "ERROR", "UNSET"])),
+    status_message: names.optional(),
+    service: names,
+    scope_name: names.optional(),
+    scope_version: names.optional(),
+    revision: names.default([
+      "resource_attributes.service.version",
+      "resource_attributes.appsignal.config.revision",
+    ]),
+    span_attributes: attributes,
+    resource_attributes: attributes,
+    events: events.optional(),
+    links: links.optional(),
+    /** Whether these are requests; by default one without a parent, or of kind server or consumer, is. */
+    entry: z.enum(["always", "never"]).optional(),
+    /** How many equal spans one stands for. */
+    count: name.optional(),
+    statement: names.default(statementNames),
+    peer: names.default(peerNames),
+  })
+  .refine((form) => (form.end === undefined) !== (form.duration === undefined), "expected end or duration");
+export type SpanForm = z.infer<typeof spanForm>;
+
+const eventForm = z.strictObject({
+  holds: z.literal("event"),
+  present: names,
+  trace_id: names,
+  /** The span that it belongs to: the first of these that is a span of the trace. */
+  span: names,
+  time,
+  name: rules(name),
+  event_attributes: attributes,
+});
+export type EventForm = z.infer<typeof eventForm>;
+
+const schema = z.object({
+  name,
+  traces: z.strictObject({
+    documents: z
+      .array(z.union([spanForm, eventForm]))
+      .min(1)
+      .readonly(),
+    /** What the layout cannot carry, for `readout check`. */
+    lacks: z.array(z.string()).readonly().default([]),
+  }),
+});
+
+export interface SpanProfile {
+  readonly name: string;
+  readonly spans: readonly SpanForm[];
+  readonly events: readonly EventForm[];
+  readonly lacks: readonly string[];
+}
+
+/** @throws {ZodError} @throws {YAMLParseError} */
+export function readSpanProfile(text: string): SpanProfile {
+  const { name, traces } = schema.parse(parse(text));
+  return {
+    name,
+    spans: traces.documents.filter((form) => form.holds === "span"),
+    events: traces.documents.filter((form) => form.holds === "event"),
+    lacks: traces.lacks,
+  };
+}
+
+const folder = new URL("profiles/traces/", import.meta.url);
+
+/** The built-in profiles, in the order in which `auto` tries them. */
+export const spanProfiles: ReadonlyMap<string, SpanProfile> = new Map(
+  readdirSync(folder)
+    .filter((file) => file.endsWith(".yaml"))
+    .sort()
+    .map((file) => readSpanProfile(readFileSync(new URL(file, folder), "utf8")))
+    .map((profile) => [profile.name, profile]),
+);
+
+/** Indices of one mapping, and what of the layout they may hold. */
+export interface Placed<Form> {
+  readonly profile: string;
+  readonly group: IndexGroup;
+  readonly form: Form;
+  /** As `Product.listsIgnored`, of this group. */
+  readonly listsIgnored: boolean;
+}
+export interface Layout {
+  readonly profiles: readonly SpanProfile[];
+  readonly spans: readonly Placed<SpanForm>[];
+  readonly events: readonly Placed<EventForm>[];
+  /** Indices that hold nothing of any profile. */
+  readonly strange: readonly IndexGroup[];
+}
+
+/**
+ * Which documents lie in which indices. One pattern may hold several layouts: each group of indices follows the first
+ * profile with a form that its mapping has every `present` name of.
+ */
+export function placeForms(
+  knowledge: Knowledge,
+  candidates: readonly SpanProfile[],
+  product: Product,
+): Layout {
+  const found = new Set<SpanProfile>();
+  const spans: Placed<SpanForm>[] = [];
+  const events: Placed<EventForm>[] = [];
+  const strange: IndexGroup[] = [];
+  for (const group of knowledge.groups) {
+    const fits = (form: SpanForm | EventForm) =>
+      form.present.every((name) => findField(group, name) !== undefined);
+    const profile = candidates.find((candidate) => [...candidate.spans, ...candidate.events].some(fits));
+    if (profile === undefined) {
+      strange.push(group);
+      continue;
+    }
+    found.add(profile);
+    const listsIgnored = product.listsIgnored && group.createdSince715;
+    for (const form of profile.spans)
+      if (fits(form)) spans.push({ profile: profile.name, group, form, listsIgnored });
+    for (const form of profile.events)
+      if (fits(form)) events.push({ profile: profile.name, group, form, listsIgnored });
+  }
+  return { profiles: [...found], spans, events, strange };
+}

@@ -1,0 +1,386 @@
+// What an index can be asked of spans, as upper bounds: each query's hits include every document that the condition holds
+// for, and often others, since the reader looks at each document again. A name that an index cannot answer for narrows
+// nothing.
+import type { SpanKind } from "../../src/model.ts";
+import type { SpanNarrowing, SpanSelection } from "../../src/store.ts";
+import { floorToMilli, fromMillis, type Instant, nanosPerMilli, type TimeRange } from "../../src/time.ts";
+import type { AttributeSources, EventForm, Placed, Rule, SpanForm, Unit } from "./layout.ts";
+import { findField, type IndexedField, type IndexGroup, mapsWhatComes } from "./mapping.ts";
+import { all, any, every, none, not, type Query } from "./query.ts";
+import { max, min, nanosEra, timeRange } from "./search.ts";
+import { spellings } from "./span.ts";
+
+/** Below what the servers take in one list of terms, and small enough to be read by people. */
+export const idsOfOneSearch = 1_000;
+
+// ---- names and values -----------------------------------------------------------------------------------------
+
+/** The keyword behind a name, itself or among its multi-fields; undefined where none holds values as they are. */
+function keyword(group: IndexGroup, name: string): IndexedField | undefined {
+  const own = findField(group, name);
+  if (own === undefined) return undefined;
+  const target = own.aliasOf === undefined ? own : findField(group, own.aliasOf);
+  const exact = (field: IndexedField | undefined) =>
+    field?.type === "keyword" &&
+    field.indexed &&
+    !field.rewritten &&
+    !field.invented &&
+    field.root === undefined;
+  if (target !== undefined && exact(target)) return target;
+  return target?.multi.map((sub) => findField(group, sub)).find(exact);
+}
+
+const wholeNumbers = new Set(["byte", "short", "integer", "long", "unsigned_long", "double"]);
+
+function within(field: IndexedField, query: Query): Query {
+  return field.nested === undefined ? query : { nested: { path: field.nested, query } };
+}
+
+/** Documents that have any of these texts at a name, in any case where `caseless`. */
+export function holds(group: IndexGroup, name: string, values: readonly string[], caseless = false): Query {
+  if (values.length === 0) return none;
+  const field = findField(group, name);
+  if (field === undefined) return unmapped(group, name);
+  if (wholeNumbers.has(field.type) && field.indexed) {
+    const numbers = values.filter((value) => /^-?\d{1,15}$/.test(value));
+    return numbers.length === 0 ? none : within(field, { terms: { [name]: numbers } });
+  }
+  const exact = keyword(group, name);
+  if (exact === undefined || values.some((value) => value.length > exact.ignoreAbove)) return all;
+  if (!caseless) return within(exact, { terms: { [exact.name]: values } });
+  return within(
+    exact,
+    any(values.map((value) => ({ term: { [exact.name]: { value, case_insensitive: true } } }))),
+  );
+}
+
+/**
+ * A name may be mapped by the next document, after the mapping was read, and nobody knows as what: `exists` means the
+ * same whatever it becomes, and finds nothing until then.
+ */
+function unmapped(group: IndexGroup, name: string): Query {
+  if (!mapsWhatComes(group, name)) return all;
+  const present = { exists: { field: name } };
+  return group.dropsBeyondLimit ? any([present, { term: { _ignored: name } }]) : present;
+}
+
+/** Documents that may have something at a name. */
+function has({ group, listsIgnored }: Pick<Placed<unknown>, "group" | "listsIgnored">, name: string): Query {
+  const field = findField(group, name);
+  if (field === undefined) return unmapped(group, name);
+  if (!field.indexed || field.invented || field.root !== undefined || field.aliasOf !== undefined) return all;
+  const present = within(field, { exists: { field: name } });
+  // What is malformed, or a keyword over its limit, is not in the index.
+  const drops = field.ignoreMalformed || field.ignoreAbove !== Number.POSITIVE_INFINITY;
+  if (!drops) return present;
+  return listsIgnored && field.nested === undefined ? any([present, { term: { _ignored: name } }]) : all;
+}
+
+/** Documents that surely are none of the others: an index may be asked for what lacks a name only if that is certain. */
+function lacks(group: IndexGroup, name: string): Query {
+  const field = findField(group, name);
+  if (field === undefined || !field.indexed || field.aliasOf !== undefined || field.root !== undefined)
+    return all;
+  return not(within(field, { exists: { field: name } }));
+}
+
+/** An id as sources spell it: with all its zeros, with none, and as the lower half of a trace id. */
+export function idSpellings(id: string): readonly string[] {
+  const bare = id.replace(/^0+/, "");
+  const half = id.length === 32 && /^0{16}/.test(id) ? [id.slice(16)] : [];
+  return [...new Set([id, bare, ...half])].filter((text) => text !== "");
+}
+
+export function holdsId(group: IndexGroup, names: readonly string[], ids: readonly string[]): Query {
+  const spelled = ids.flatMap(idSpellings);
+  // Any case for a few; for many both cases, since each caseless term walks the dictionary on its own.
+  const caseless = ids.length <= 8;
+  const values = caseless ? spelled : [...new Set(spelled.flatMap((id) => [id, id.toUpperCase()]))];
+  return any(names.map((name) => holds(group, name, values, caseless)));
+}
+
+// ---- times ----------------------------------------------------------------------------------------------------
+
+/** The years 1 to 9999, which are all that servers read in one spelling. */
+const calendar = { from: fromMillis(-62_135_596_800_000), to: fromMillis(253_402_300_799_999) };
+
+/** Bounds rounded outwards to whole milliseconds: what an index holds of a time is not finer. Undefined: no bound. */
+function timeBounds(
+  group: IndexGroup,
+  name: string,
+  unit: Unit,
+  from: Instant | undefined,
+  to: Instant,
+): Query {
+  const field = findField(group, name);
+  if (field === undefined || !field.indexed || field.ignoreMalformed || field.nested !== undefined)
+    return all;
+  const dates = field.type === "date" || field.type === "date_nanos";
+  if (!dates && (!wholeNumbers.has(field.type) || unit === "date")) return all;
+  const era = field.type === "date_nanos" || unit === "ns" ? nanosEra : calendar;
+  const last = (floorToMilli(to) + nanosPerMilli - 1n) as Instant;
+  if (last < era.from || (from ?? era.from) > era.to) return none;
+  const bounds = { from: max(floorToMilli(from ?? era.from), era.from), to: min(last, era.to) };
+  if (dates) return timeRange(name, bounds.from, bounds.to, field.type === "date_nanos");
+  const scale = { ms: nanosPerMilli, us: 1_000n, ns: 1n, date: 1n }[unit];
+  // As texts: a number of nanoseconds is beyond 2^53.
+  return { range: { [name]: { gte: String(bounds.from / scale), lte: String(bounds.to / scale) } } };
+}
+
+/** Lengths that part spans into classes, in milliseconds: the longest is 99 days. */
+const classes = Array.from({ length: 12 }, (_, power) => 8 ** power);
+
+/**
+ * Documents whose span ends in the range. Where only starts are indexed, a span of a class `[d, 8 d)` that ends in the
+ * range starts at most `8 d` before it: each class has its own strip, and one long span makes no other's wider.
+ */
+export function endsWithin({ group, form }: Placed<SpanForm>, { from, to }: TimeRange): Query {
+  const started = (since: Instant | undefined) =>
+    timeBounds(group, form.start.field, form.start.unit, since, to);
+  if (form.end !== undefined) return timeBounds(group, form.end.field, form.end.unit, from, to);
+  const { duration } = form;
+  const field = duration && findField(group, duration.field);
+  const asked = field?.indexed && wholeNumbers.has(field.type) && field.nested === undefined;
+  if (duration === undefined || !asked || duration.unit === "date" || field.ignoreMalformed) {
+    return started(undefined);
+  }
+  const perMilli = { ms: 1, us: 1_000, ns: 1_000_000 }[duration.unit];
+  const before = (millis: number) => (from - BigInt(millis) * nanosPerMilli) as Instant;
+  const strips = classes.map((least, at) =>
+    every([
+      { range: { [duration.field]: { gte: least * perMilli } } },
+      started(at + 1 < classes.length ? before(least * 8) : undefined),
+    ]),
+  );
+  return every([started(undefined), any([started(before(1)), ...strips])]);
+}
+
+/** Whether a form's times can be asked of an index at all; the reason where not, for an operator. */
+export function timelessness({ group, form }: Placed<SpanForm>): string | undefined {
+  const { field: name, unit } = form.end ?? form.start;
+  const field = findField(group, name);
+  if (field === undefined) return `${name} is not mapped`;
+  const dates = field.type === "date" || field.type === "date_nanos";
+  if (!field.indexed) return `${name} is not searchable`;
+  if (!dates && (unit === "date" || !wholeNumbers.has(field.type))) return `${name} is of type ${field.type}`;
+  return undefined;
+}
+
+// ---- selections -----------------------------------------------------------------------------------------------
+
+/** Every document of a form has what its profile says that it has. */
+export function isOfForm(placed: Placed<SpanForm | EventForm>): Query {
+  return every(placed.form.present.map((name) => has(placed, name)));
+}
+
+const otlpNumbers: Readonly<Record<SpanKind, string>> = {
+  internal: "1",
+  server: "2",
+  client: "3",
+  producer: "4",
+  consumer: "5",
+};
+
+function isOfKind(placed: Placed<SpanForm>, kinds: readonly SpanKind[]): Query {
+  if (kinds.includes("internal")) return all;
+  const texts = kinds.flatMap((kind) => [kind, `span_kind_${kind}`, otlpNumbers[kind]]);
+  const targets = new Set<string>(kinds);
+  return any(placed.form.kind.map((rule) => follows(placed, rule, texts, targets)));
+}
+
+/** Documents that a rule may give one of the targets: `texts` are the targets as the field itself may spell them. */
+function follows(
+  placed: Placed<SpanForm>,
+  { field, values, value }: Rule,
+  texts: readonly string[],
+  targets: ReadonlySet<string>,
+): Query {
+  if (value !== undefined) return !targets.has(value) ? none : field === undefined ? all : has(placed, field);
+  if (field === undefined) return all;
+  const spelled =
+    values === undefined
+      ? texts
+      : Object.entries(values).flatMap(([text, target]) => (targets.has(target) ? [text] : []));
+  return holdsAt(placed, field, spelled, values === undefined);
+}
+
+/** As `holds`, also for names that lead to attributes. */
+function holdsAt(
+  { group, form }: Placed<SpanForm>,
+  name: string,
+  values: readonly string[],
+  caseless = false,
+): Query {
+  for (const part of ["span_attributes", "resource_attributes"] as const) {
+    if (!name.startsWith(`${part}.`)) continue;
+    return holdsAttribute(group, form[part], name.slice(part.length + 1), values, caseless);
+  }
+  return holds(group, name, values, caseless);
+}
+
+/** Documents that may have any of these texts under a key of their attributes. */
+export function holdsAttribute(
+  group: IndexGroup,
+  attributes: AttributeSources,
+  key: string,
+  values: readonly string[],
+  caseless = false,
+): Query {
+  return any(
+    attributes.from.flatMap((source): Query[] => {
+      if ("pairs" in source) return [holdsPair(group, source.pairs, key, values, caseless)];
+      if ("named" in source) {
+        return (source.named[key] ?? []).map((name) => holds(group, name, values, caseless));
+      }
+      return spellings(key, { from: [source], omit: [] }).flatMap((spelling): Query[] => {
+        if (source.keep)
+          return spelling.startsWith(source.prefix) ? [holds(group, spelling, values, caseless)] : [];
+        const spelled =
+          source.dot === undefined ? [spelling] : [spelling, spelling.replaceAll(".", source.dot)];
+        return [...new Set(spelled)].map((own) => holds(group, source.prefix + own, values, caseless));
+      });
+    }),
+  );
+}
+
+/** A `{ key, value }` of a list, which only a nested list keeps together. */
+function holdsPair(
+  group: IndexGroup,
+  list: string,
+  key: string,
+  values: readonly string[],
+  caseless: boolean,
+): Query {
+  const field = findField(group, list);
+  if (field === undefined) return unmapped(group, list);
+  const [keys, texts] = [holds(group, `${list}.key`, [key]), holds(group, `${list}.value`, values, caseless)];
+  if (field.type !== "nested") return every([keys, texts]);
+  const inner = (query: Query): Query =>
+    (query.nested as { readonly query: Query } | undefined)?.query ?? query;
+  if (keys === none || texts === none) return none;
+  return { nested: { path: list, query: every([inner(keys), inner(texts)]) } };
+}
+
+/** Documents that may be spans of a selection. */
+export function isSelected(placed: Placed<SpanForm>, select: SpanSelection): Query {
+  const { group, form } = placed;
+  switch (select) {
+    case "all":
+      return all;
+    case "entries":
+      if (form.entry !== undefined) return form.entry === "always" ? all : none;
+      return any([isRoot(placed), isOfKind(placed, ["server", "consumer"])]);
+    case "children":
+      return form.entry === "always" ? none : all;
+    case "calls":
+      return isOfKind(placed, ["client", "producer"]);
+    case "statements":
+      return isOfKind(placed, ["client"]);
+    case "exceptions": {
+      if (form.events === undefined) return none;
+      const { at, name, event_attributes } = form.events;
+      return any(
+        name.map((rule) =>
+          rule.field?.startsWith("event_attributes.")
+            ? holdsEventAttribute(group, at, event_attributes, rule.field.slice("event_attributes.".length))
+            : rule.field === undefined
+              ? all
+              : holds(group, `${at}.${rule.field}`, ["exception"]),
+        ),
+      );
+    }
+  }
+}
+
+/** Events of this name that lie in documents of their own. */
+export function isNamed({ group, form }: Placed<EventForm>, name: string): Query {
+  return any(
+    form.name.map(({ field, values, value }) => {
+      if (value !== undefined) return value === name ? all : none;
+      if (field === undefined || values !== undefined || field.startsWith("event_attributes.")) return all;
+      return holds(group, field, [name]);
+    }),
+  );
+}
+
+function holdsEventAttribute(group: IndexGroup, at: string, { from }: AttributeSources, key: string): Query {
+  return any(
+    from.map((source) =>
+      "pairs" in source ? holdsPair(group, `${at}.${source.pairs}`, key, ["exception"], false) : all,
+    ),
+  );
+}
+
+const zeros = Array.from({ length: 17 }, (_, digits) => "0".repeat(digits));
+
+function isRoot({ group, form }: Placed<SpanForm>): Query {
+  const unnamed = form.parent.map((name): Query => {
+    const field = findField(group, name);
+    if (field !== undefined && keyword(group, name) === undefined) return all;
+    return field === undefined ? lacks(group, name) : any([lacks(group, name), holds(group, name, zeros)]);
+  });
+  return every([...unnamed, not(refersToParent(group, form.parent_reference))]);
+}
+
+/** Documents that surely have a reference to a parent, which takes a nested list of keywords. */
+function refersToParent(group: IndexGroup, rule: SpanForm["parent_reference"]): Query {
+  if (rule === undefined || findField(group, rule.at)?.type !== "nested") return none;
+  const conditions = Object.entries(rule.where).map(
+    ([name, value]) => [`${rule.at}.${name}`, value] as const,
+  );
+  const id = `${rule.at}.${rule.span_id}`;
+  if (![id, ...conditions.map(([name]) => name)].every((name) => keyword(group, name)?.name === name)) {
+    return none;
+  }
+  const query = every([
+    ...conditions.map(([name, value]) => ({ term: { [name]: value } })),
+    { exists: { field: id } },
+    not({ terms: { [id]: zeros } }),
+  ]);
+  return { nested: { path: rule.at, query } };
+}
+
+/** Entries that these spans may have called. */
+export function isCalledBy(
+  { group, form }: Placed<SpanForm>,
+  traceIds: readonly string[],
+  spanIds: readonly string[],
+): Query {
+  const reference = form.parent_reference;
+  const children = every([
+    holdsId(group, form.trace_id, traceIds),
+    any([
+      holdsId(group, form.parent, spanIds),
+      reference === undefined ? none : holdsId(group, [`${reference.at}.${reference.span_id}`], spanIds),
+    ]),
+  ]);
+  const { links } = form;
+  if (links === undefined) return children;
+  return any([children, holdsId(group, [`${links.at}.${links.span_id}`], spanIds)]);
+}
+
+/** What a scan's hints allow to leave out. */
+export function isNarrowed(placed: Placed<SpanForm>, narrow: SpanNarrowing, actionAttribute: string): Query {
+  const { group, form } = placed;
+  const { service, revision, action, kind, name, minDuration } = narrow;
+  const at = (names: readonly string[], value: string | undefined): Query =>
+    value === undefined || value === "" ? all : any(names.map((own) => holdsAt(placed, own, [value])));
+  return every([
+    at(form.service, service),
+    at(form.revision, revision),
+    at(form.name, name),
+    kind === undefined ? all : isOfKind(placed, [kind]),
+    action === undefined || action === ""
+      ? all
+      : any([at(form.name, action), holdsAttribute(group, form.span_attributes, actionAttribute, [action])]),
+    minDuration === undefined ? all : lasts(placed, minDuration),
+  ]);
+}
+
+function lasts({ group, form: { duration } }: Placed<SpanForm>, least: bigint): Query {
+  const field = duration && findField(group, duration.field);
+  if (duration === undefined || field === undefined || duration.unit === "date") return all;
+  if (!field.indexed || field.ignoreMalformed || !wholeNumbers.has(field.type)) return all;
+  const scale = { ms: nanosPerMilli, us: 1_000n, ns: 1n }[duration.unit];
+  return { range: { [duration.field]: { gte: String(least / scale) } } };
+}

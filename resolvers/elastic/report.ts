@@ -1,0 +1,145 @@
+// What `readout check` tells of a source of spans: the layout of each group of indices, what a layout cannot carry, what
+// these indices cannot narrow, and whether the wall holds.
+
+import type { SourceReport, SpanSource } from "../../src/store.ts";
+import type { Instant } from "../../src/time.ts";
+import type { Catalog } from "./catalog.ts";
+import type { Door } from "./door.ts";
+import { parseExact } from "./flat.ts";
+import { type Placed, placeForms, type SpanForm } from "./layout.ts";
+import { findField, type Knowledge, nameGroup } from "./mapping.ts";
+import { holdsId, isOfForm, timelessness } from "./narrow.ts";
+import { all, any, encodePattern, every, inIndices, none, searchOptions } from "./query.ts";
+import { wholeAnswer } from "./search.ts";
+import { readSpan } from "./span.ts";
+import { compileWhere, parseWhere, WhereError } from "./where.ts";
+
+/** @throws {BackendError} */
+export async function reportSpans(
+  backend: string,
+  source: SpanSource,
+  door: Door,
+  catalog: Catalog,
+  signal: AbortSignal,
+): Promise<SourceReport> {
+  const product = await door.product(signal);
+  const knowledge = await catalog.refresh(source.index, signal);
+  const layout = placeForms(knowledge, catalog.spanProfiles(source), product);
+  const profile = layout.profiles.map(({ name }) => name).join(", ") || source.profile;
+  const indices = knowledge.indices.size;
+  const limitations: string[] = [];
+  const problems: string[] = [];
+  if (knowledge.opaque) {
+    problems.push("the mapping may not be read (it needs view_index_metadata), so spans cannot be found");
+  } else if (indices === 0) problems.push(`no open index matches ${source.index}`);
+  else if (layout.spans.length === 0)
+    problems.push(`no index of ${source.index} holds spans of a known layout`);
+  if (layout.profiles.length > 1) {
+    for (const { name } of layout.profiles) {
+      const own = [
+        ...new Set(
+          layout.spans.filter(({ profile }) => profile === name).map(({ group }) => nameGroup(group)),
+        ),
+      ];
+      if (own.length > 0) limitations.push(`${own.join(", ")}: read as ${name}`);
+    }
+  }
+  for (const { name, lacks, events } of layout.profiles) {
+    limitations.push(...lacks.map((lack) => `${name}: ${lack}`));
+    if (events.length > 0 && !layout.events.some((placed) => placed.profile === name)) {
+      limitations.push(
+        `${name}: no index of the pattern holds its events and exceptions, so spans have none`,
+      );
+    }
+  }
+  for (const group of layout.strange)
+    limitations.push(`${nameGroup(group)}: holds no spans of a known layout`);
+  for (const placed of layout.spans) describe(placed, limitations, problems);
+  if (source.where !== undefined && !knowledge.opaque) {
+    try {
+      const wall = parseWhere(source.where);
+      for (const { group } of [...layout.spans, ...layout.events]) compileWhere(wall, group);
+    } catch (error) {
+      if (!(error instanceof WhereError)) throw error;
+      problems.push(error.message);
+    }
+  }
+  const newest =
+    problems.length > 0
+      ? undefined
+      : await newestSpan(backend, source, knowledge, layout.spans, door, signal);
+  return {
+    profile,
+    indices,
+    newest,
+    limitations: [...new Set(limitations)],
+    problems: [...new Set(problems)],
+  };
+}
+
+function describe(placed: Placed<SpanForm>, limitations: string[], problems: string[]): void {
+  const { group, form } = placed;
+  const where = nameGroup(group);
+  if (group.source === "cut")
+    problems.push(`${where}: _source is not kept whole, so spans cannot be answered`);
+  if (group.source === "synthetic") {
+    limitations.push(`${where}: _source is synthetic: number spelling and array order are the index's`);
+  }
+  const reason = timelessness(placed);
+  if (reason !== undefined) problems.push(`${where}: ${reason}, so spans cannot be bounded by time`);
+  const probe = ["0123456789abcdef"];
+  for (const names of [form.trace_id, form.span_id, form.parent]) {
+    if (holdsId(group, names, probe) !== all) continue;
+    limitations.push(
+      `${where}: ${names.join(", ")} is not a keyword; looking spans up by it reads every span`,
+    );
+  }
+  const { links } = form;
+  if (links !== undefined && holdsId(group, [`${links.at}.${links.span_id}`], probe) === all) {
+    limitations.push(`${where}: ${links.at} is not searchable; edges read every request to find linked ones`);
+  }
+  const length = form.duration;
+  if (length !== undefined && findField(group, length.field)?.indexed !== true) {
+    limitations.push(
+      `${where}: ${length.field} is not searchable; a range reads every span that started before its end`,
+    );
+  }
+}
+
+/** The end of the span that started last. */
+async function newestSpan(
+  backend: string,
+  source: SpanSource,
+  knowledge: Knowledge,
+  placed: readonly Placed<SpanForm>[],
+  door: Door,
+  signal: AbortSignal,
+): Promise<Instant | undefined> {
+  const wall = source.where === undefined ? undefined : parseWhere(source.where);
+  let newest: Instant | undefined;
+  for (const { field } of new Map(placed.map(({ form }) => [form.start.field, form.start])).values()) {
+    const own = placed.filter(({ form }) => form.start.field === field);
+    const query = any(
+      own.map((one) => {
+        const walled = wall === undefined ? all : compileWhere(wall, one.group);
+        return every([inIndices(one.group.indices), isOfForm(one), walled]);
+      }),
+    );
+    if (query === none) continue;
+    const dates = own.some(({ form }) => form.start.unit === "date");
+    const typed = dates ? { unmapped_type: "date", numeric_type: "date" } : { unmapped_type: "long" };
+    const sort = { [field]: { order: "desc", ...typed } };
+    const body = { size: 1, track_total_hits: false, query, sort: [sort] };
+    const path = `/${encodePattern(source.index)}/_search`;
+    const request = { method: "POST", path, query: searchOptions, body: JSON.stringify(body) } as const;
+    const answer = await wholeAnswer(backend, await door.send(request, signal), { firstSegments: new Set() });
+    const [hit] = answer.hits;
+    if (hit === undefined || !knowledge.indices.has(hit.index)) continue;
+    const document = parseExact(hit.source);
+    for (const { group, form } of own) {
+      const span = group.indices.includes(hit.index) ? readSpan(document, form, source) : undefined;
+      if (span !== undefined && (newest === undefined || span.end > newest)) newest = span.end;
+    }
+  }
+  return newest;
+}

@@ -1,0 +1,94 @@
+// What every reader of documents shares: an answer of a search is whole or an error, the mappings that a search was
+// compiled with fit the indices that it reached, and the wall stands in it.
+import { BackendError, Refused } from "../../src/errors.ts";
+import type { Filter } from "../../src/logql/ast.ts";
+import { type Instant, printNanos } from "../../src/time.ts";
+import { guard } from "./filter.ts";
+import { type Answer, cutAnswer } from "./hits.ts";
+import type { Knowledge } from "./mapping.ts";
+import { all, type Query } from "./query.ts";
+import { compileWhere, WhereError } from "./where.ts";
+
+let queue: Promise<unknown> = Promise.resolve();
+/** Answers that arrive together are cut one to a turn of the event loop, so that none holds up other requests. */
+export function turn(): Promise<unknown> {
+  queue = queue.then(() => new Promise((resolve) => setImmediate(resolve)));
+  return queue;
+}
+
+/** What a `date_nanos` field can hold. */
+export const nanosEra = { from: 0n as Instant, to: 9_223_372_036_854_775_807n as Instant };
+
+/** The answer of a search when it is complete. @throws {BackendError} */
+export async function wholeAnswer(
+  backend: string,
+  text: string,
+  { firstSegments }: { readonly firstSegments: ReadonlySet<string> },
+): Promise<Answer> {
+  await turn();
+  let answer: Answer;
+  try {
+    answer = cutAnswer(text, firstSegments);
+  } catch (cause) {
+    const reason = `an answer of ${text.length} bytes that is none of _search`;
+    throw new BackendError(backend, "malformed", reason, cause);
+  }
+  if (answer.timedOut || answer.terminatedEarly || answer.shards.failed > 0) {
+    const reason = `timed out: ${answer.timedOut}, terminated early: ${answer.terminatedEarly}, failed shards: ${answer.shards.failed} of ${answer.shards.total}`;
+    throw new BackendError(backend, "partial", reason);
+  }
+  return answer;
+}
+
+/** A search that reached an index we do not know may have been compiled, sorted or walled wrongly for it. */
+export function isStale(knowledge: Knowledge, answer: Answer, accepted: number | undefined): boolean {
+  if (knowledge.opaque) return false;
+  const { total } = answer.shards;
+  const grown = total !== knowledge.shards && total !== accepted;
+  return grown || answer.hits.some((hit) => !knowledge.indices.has(hit.index));
+}
+
+export function unsupported(backend: string, feature: string): Refused<"not_supported_by_backend"> {
+  return new Refused("not_supported_by_backend", `The source cannot answer this exactly: ${feature}`, {
+    backend,
+    feature,
+  });
+}
+
+export function timeRange(field: string, from: Instant, to: Instant, nanos: boolean): Query {
+  const gte = printNanos(nanos ? max(from, nanosEra.from) : from);
+  const lte = printNanos(nanos ? min(to, nanosEra.to) : to);
+  return { range: { [field]: { gte, lte, format: "strict_date_optional_time_nanos" } } };
+}
+
+/** The wall on each index that is known, and everything of others: see `guard`. @throws {Refused} */
+export function compileWall(backend: string, wall: Filter | undefined, knowledge: Knowledge): Query {
+  if (wall === undefined) return all;
+  if (knowledge.opaque) throw unsupported(backend, "a where on an index whose mapping may not be read");
+  const queries = knowledge.groups.map((group) => ({
+    group,
+    query: refuseWall(backend, () => compileWhere(wall, group)),
+  }));
+  const guarded = guard(queries, knowledge);
+  if (guarded === all && queries.some(({ query }) => query !== all)) {
+    throw unsupported(backend, "a where over this many indices");
+  }
+  return guarded;
+}
+
+export function refuseWall<T>(backend: string, make: () => T): T {
+  try {
+    return make();
+  } catch (error) {
+    // The reason names the index's fields: for the operator, who meets it in `check` and at start.
+    if (error instanceof WhereError) throw unsupported(backend, "the where of this source");
+    throw error;
+  }
+}
+
+export function max(a: Instant, b: Instant): Instant {
+  return a > b ? a : b;
+}
+export function min(a: Instant, b: Instant): Instant {
+  return a < b ? a : b;
+}

@@ -1,0 +1,393 @@
+// Spans from Elasticsearch and OpenSearch: the two primitives of a span store, and everything else by their definition.
+// The index narrows what is read as far as it surely can; whether a span is one of those that are asked for is decided on
+// the span itself. What a layout keeps in documents of its own is put back into its span before anybody sees it.
+import type { Span, SpanEvent } from "../../src/model.ts";
+import type {
+  Budget,
+  SpanId,
+  SpanLookup,
+  SpanReader,
+  SpanScan,
+  SpanSelection,
+  SpanSource,
+  SpanSources,
+  SpanStore,
+} from "../../src/store.ts";
+import { analyticsOver } from "../../src/tracing/analytics.ts";
+import { hasException } from "../../src/tracing/exception.ts";
+import { spanKey } from "../../src/tracing/request.ts";
+import type { Catalog } from "./catalog.ts";
+import { type Condition, createDocuments, type Documents } from "./documents.ts";
+import type { Door } from "./door.ts";
+import type { EventForm, SpanForm } from "./layout.ts";
+import {
+  endsWithin,
+  holdsId,
+  idsOfOneSearch,
+  isCalledBy,
+  isNamed,
+  isNarrowed,
+  isSelected,
+} from "./narrow.ts";
+import { every } from "./query.ts";
+import { type LooseEvent, readEvent, readSpan, sortEvents } from "./span.ts";
+
+export function createSpanStore(backend: string, door: Door, catalog: Catalog): SpanStore {
+  const reader = createSpanReader(createDocuments(backend, door, catalog));
+  return { ...reader, ...analyticsOver(reader) };
+}
+
+/** The sources of one site, and what is shared by all reading of it for one call. */
+interface Reading {
+  readonly sources: readonly SpanSource[];
+  readonly budget: Budget;
+  readonly signal: AbortSignal;
+  /** Spans that were given already. */
+  readonly given: Set<string>;
+}
+interface Wanted {
+  readonly condition: Condition<SpanForm>;
+  /** Decided without the events of other documents. */
+  readonly accepts: (span: Span) => boolean;
+}
+
+export function createSpanReader(documents: Documents): SpanReader {
+  return {
+    scan: (query, signal) => eachSite(query, signal, (reading) => scanSite(query, reading)),
+    find: (query, signal) => eachSite(query, signal, (reading) => findInSite(query.of, reading)),
+  };
+
+  async function* eachSite(
+    { sources, budget }: { readonly sources: SpanSources; readonly budget: Budget },
+    signal: AbortSignal,
+    read: (reading: Reading) => AsyncGenerator<readonly Span[]>,
+  ): AsyncGenerator<readonly Span[]> {
+    signal.throwIfAborted();
+    const leaving = new AbortController();
+    const limited = AbortSignal.any([signal, leaving.signal]);
+    const sites = [...Map.groupBy(sources, ({ site }) => site).values()];
+    const readings = sites.map((own): Reading => {
+      return { sources: own, budget, signal: limited, given: new Set() };
+    });
+    try {
+      yield* together(readings.map((reading) => () => read(reading)));
+    } finally {
+      leaving.abort(new Error("no more spans wanted"));
+    }
+  }
+
+  // ---- scan ---------------------------------------------------------------------------------------------------
+
+  async function* scanSite(query: SpanScan, reading: Reading): AsyncGenerator<readonly Span[]> {
+    const { range, select, narrow } = query;
+    const isInRange = ({ end }: Span): boolean => end >= range.from && end <= range.to;
+    const ending: Condition<SpanForm> = (placed, { actionAttribute }) => {
+      const narrowed = narrow === undefined ? [] : [isNarrowed(placed, narrow, actionAttribute)];
+      return every([endsWithin(placed, range), ...narrowed]);
+    };
+    if (select === "exceptions") {
+      yield* scanExceptions({ condition: ending, accepts: isInRange }, reading);
+      return;
+    }
+    const condition: Condition<SpanForm> = (placed, source) =>
+      every([ending(placed, source), isSelected(placed, select)]);
+    yield* wholeSpans({ condition, accepts: (span) => isInRange(span) && selects(select, span) }, reading);
+  }
+
+  /**
+   * An exception in a document of its own has a time, but its span's end may be any: either all such documents lead to
+   * their spans, or all spans of the range to theirs, whichever are fewer.
+   */
+  async function* scanExceptions(wanted: Wanted, reading: Reading): AsyncGenerator<readonly Span[]> {
+    if (!(await hasLooseEvents(reading))) {
+      yield* exceptional(wanted, reading);
+      return;
+    }
+    const { sources, signal } = reading;
+    const counts = sources.map(async (source) => [
+      await documents.countEvents(source, isException, signal),
+      await documents.countSpans(source, wanted.condition, signal),
+    ]);
+    const [loose = 0, spans = 0] = (await Promise.all(counts)).reduce(
+      ([a = 0, b = 0], [c = 0, d = 0]) => [a + c, b + d],
+      [0, 0],
+    );
+    if (spans <= loose) {
+      for await (const batch of wholeSpans(wanted, reading)) yield* nonEmpty(batch.filter(hasException));
+      return;
+    }
+    yield* exceptional(wanted, reading);
+    yield* spansOfEvents(isException, wanted, reading);
+  }
+
+  /** Spans whose own document tells of an exception. */
+  async function* exceptional(wanted: Wanted, reading: Reading): AsyncGenerator<readonly Span[]> {
+    const condition: Condition<SpanForm> = (placed, source) =>
+      every([wanted.condition(placed, source), isSelected(placed, "exceptions")]);
+    for await (const batch of wholeSpans({ ...wanted, condition }, reading)) {
+      yield* nonEmpty(batch.filter(hasException));
+    }
+  }
+
+  /** Spans to which exceptions in documents of their own belong. */
+  async function* spansOfEvents(
+    condition: Condition<EventForm>,
+    wanted: Wanted,
+    reading: Reading,
+  ): AsyncGenerator<readonly Span[]> {
+    const ids = new Map<string, SpanId>();
+    for await (const { trace_id, spans } of looseEvents(condition, reading)) {
+      for (const span_id of spans) ids.set(spanKey({ trace_id, span_id }), { trace_id, span_id });
+    }
+    const read = (part: readonly SpanId[]) => {
+      const named = namedBy(part);
+      return wholeSpans(
+        {
+          condition: (placed, source) =>
+            every([named.condition(placed, source), wanted.condition(placed, source)]),
+          accepts: (span) => named.accepts(span) && wanted.accepts(span),
+        },
+        reading,
+      );
+    };
+    for await (const batch of together([...parts([...ids.values()])].map((part) => () => read(part)))) {
+      yield* nonEmpty(batch.filter(hasException));
+    }
+  }
+
+  // ---- find ---------------------------------------------------------------------------------------------------
+
+  function findInSite(of: SpanLookup["of"], reading: Reading): AsyncGenerator<readonly Span[]> {
+    const { by } = of;
+    switch (by) {
+      case "trace":
+        return together([...parts(of.traceIds)].map((ids) => () => findTraces(ids, of.select, reading)));
+      case "span":
+        return together([...parts(of.spans)].map((ids) => () => wholeSpans(namedBy(ids), reading)));
+      case "caller":
+        return together([...parts(of.spans)].map((ids) => () => wholeSpans(calledBy(ids), reading)));
+      default:
+        return by satisfies never;
+    }
+  }
+
+  async function* findTraces(
+    ids: readonly string[],
+    select: SpanSelection,
+    reading: Reading,
+  ): AsyncGenerator<readonly Span[]> {
+    const sought = new Set(ids);
+    const inTrace: Wanted = {
+      condition: ({ group, form }) => holdsId(group, form.trace_id, ids),
+      accepts: ({ trace_id }) => sought.has(trace_id),
+    };
+    if (select === "exceptions") {
+      yield* exceptional(inTrace, reading);
+      if (!(await hasLooseEvents(reading))) return;
+      const events: Condition<EventForm> = (placed) =>
+        every([isNamed(placed, "exception"), holdsId(placed.group, placed.form.trace_id, ids)]);
+      yield* spansOfEvents(events, inTrace, reading);
+      return;
+    }
+    const wanted: Wanted = {
+      condition: (placed, source) => every([inTrace.condition(placed, source), isSelected(placed, select)]),
+      accepts: (span) => inTrace.accepts(span) && selects(select, span),
+    };
+    yield* wholeSpans(wanted, reading);
+  }
+
+  // ---- spans and their events ---------------------------------------------------------------------------------
+
+  async function* wholeSpans(wanted: Wanted, reading: Reading): AsyncGenerator<readonly Span[]> {
+    const loose = await hasLooseEvents(reading);
+    let held: Span[] = [];
+    for await (const batch of bareSpans(wanted, reading)) {
+      const fresh = batch.filter((span) => {
+        const key = identityOf(span);
+        if (reading.given.has(key)) return false;
+        reading.given.add(key);
+        return true;
+      });
+      if (!loose) yield* nonEmpty(fresh);
+      else {
+        held.push(...fresh);
+        if (held.length < idsOfOneSearch) continue;
+        yield await withLooseEvents(held, reading);
+        held = [];
+      }
+    }
+    if (held.length > 0) yield await withLooseEvents(held, reading);
+  }
+
+  async function* bareSpans(
+    { condition, accepts }: Wanted,
+    { sources, budget, signal }: Omit<Reading, "given">,
+  ): AsyncGenerator<readonly Span[]> {
+    for (const source of sources) {
+      for await (const batch of documents.spans(source, condition, budget, signal)) {
+        const spans = batch.flatMap(({ document, form }) => {
+          const span = readSpan(document, form, source);
+          return span !== undefined && accepts(span) ? [span] : [];
+        });
+        if (spans.length > 0) yield spans;
+      }
+    }
+  }
+
+  async function hasLooseEvents({ sources, signal }: Omit<Reading, "given">): Promise<boolean> {
+    for (const source of sources) {
+      if ((await documents.layout(source, signal)).events.length > 0) return true;
+    }
+    return false;
+  }
+
+  /** Each once, also where two sources hold its document. */
+  async function* looseEvents(
+    condition: Condition<EventForm>,
+    { sources, budget, signal }: Omit<Reading, "given">,
+  ): AsyncGenerator<LooseEvent & { readonly id: string }> {
+    const given = new Set<string>();
+    for (const source of sources) {
+      for await (const batch of documents.events(source, condition, budget, signal)) {
+        for (const { id, document, form } of batch) {
+          const event = given.has(id) ? undefined : readEvent(document, form);
+          if (event === undefined) continue;
+          given.add(id);
+          yield { ...event, id };
+        }
+      }
+    }
+  }
+
+  async function withLooseEvents(spans: readonly Span[], reading: Reading): Promise<readonly Span[]> {
+    const traceIds = [...new Set(spans.map(({ trace_id }) => trace_id))];
+    const spanIds = [...new Set(spans.map(({ span_id }) => span_id))];
+    const condition: Condition<EventForm> = ({ group, form }) =>
+      every([holdsId(group, form.trace_id, traceIds), holdsId(group, form.span, spanIds)]);
+    const here = new Map(spans.map((span) => [spanKey(span), span]));
+    const found: { readonly id: string; readonly event: SpanEvent; readonly keys: readonly string[] }[] = [];
+    const elsewhere = new Map<string, SpanId>();
+    for await (const { id, trace_id, spans: ids, event } of looseEvents(condition, reading)) {
+      const keys = ids.map((span_id) => spanKey({ trace_id, span_id }));
+      const first = keys.findIndex((key) => here.has(key));
+      if (first < 0) continue;
+      found.push({ id, event, keys });
+      // A nearer span that is not among these has the event, if there is such a span.
+      for (const span_id of ids.slice(0, first)) {
+        elsewhere.set(spanKey({ trace_id, span_id }), { trace_id, span_id });
+      }
+    }
+    if (found.length === 0) return spans;
+    const existing = new Set<string>();
+    for (const part of parts([...elsewhere.values()])) {
+      for await (const batch of bareSpans(namedBy(part), reading)) {
+        for (const span of batch) existing.add(spanKey(span));
+      }
+    }
+    const added = Map.groupBy(
+      found.toSorted((a, b) => (a.id < b.id ? -1 : 1)),
+      ({ keys }) => keys.find((key) => here.has(key) || existing.has(key)),
+    );
+    return spans.map((span) => {
+      const own = here.get(spanKey(span)) === span ? added.get(spanKey(span)) : undefined;
+      if (own === undefined) return span;
+      return { ...span, events: sortEvents([...span.events, ...own.map(({ event }) => event)]) };
+    });
+  }
+}
+
+const isException: Condition<EventForm> = (placed) => isNamed(placed, "exception");
+
+/** Tells a span from others; both sides of a call may have one id, and an exporter may send a document twice. */
+function identityOf({ trace_id, span_id, span_kind, start }: Span): string {
+  return `${trace_id}${span_id}${span_kind}${start}`;
+}
+
+function namedBy(ids: readonly SpanId[]): Wanted {
+  const sought = new Set(ids.map(spanKey));
+  const [traceIds, spanIds] = partsOf(ids);
+  return {
+    condition: ({ group, form }) =>
+      every([holdsId(group, form.span_id, spanIds), holdsId(group, form.trace_id, traceIds)]),
+    accepts: (span) => sought.has(spanKey(span)),
+  };
+}
+
+function calledBy(ids: readonly SpanId[]): Wanted {
+  const callers = new Set(ids.map(spanKey));
+  const [traceIds, spanIds] = partsOf(ids);
+  return {
+    condition: (placed) => every([isSelected(placed, "entries"), isCalledBy(placed, traceIds, spanIds)]),
+    accepts: ({ entry, trace_id, parent_span_id: span_id, links }) =>
+      entry &&
+      ((span_id !== undefined && callers.has(spanKey({ trace_id, span_id }))) ||
+        links.some((link) => callers.has(spanKey(link)))),
+  };
+}
+
+function partsOf(ids: readonly SpanId[]): readonly [readonly string[], readonly string[]] {
+  return [[...new Set(ids.map(({ trace_id }) => trace_id))], [...new Set(ids.map(({ span_id }) => span_id))]];
+}
+
+/** `SpanSelection`, of a span that has all its events. */
+function selects(select: SpanSelection, span: Span): boolean {
+  switch (select) {
+    case "all":
+      return true;
+    case "entries":
+      return span.entry;
+    case "children":
+      return !span.entry;
+    case "calls":
+      return span.span_kind === "client" || span.span_kind === "producer";
+    case "exceptions":
+      return hasException(span);
+    case "statements":
+      return span.span_kind === "client" && span.statement !== undefined;
+    default:
+      return select satisfies never;
+  }
+}
+
+/** Sites, and parts of a long list of ids, that are read at once. */
+const abreast = 4;
+
+/** What all of them give, as it comes. */
+async function* together<T>(starts: readonly (() => AsyncGenerator<T>)[]): AsyncGenerator<T> {
+  type Step = { readonly of: AsyncGenerator<T>; readonly result: IteratorResult<T> };
+  const waiting = [...starts];
+  const steps = new Map<AsyncGenerator<T>, Promise<Step>>();
+  const advance = (of: AsyncGenerator<T>) => {
+    const step = of.next().then((result) => ({ of, result }));
+    // One that fails while another is waited for is met in the race.
+    step.catch(() => undefined);
+    steps.set(of, step);
+  };
+  try {
+    for (;;) {
+      while (steps.size < abreast) {
+        const start = waiting.shift();
+        if (start === undefined) break;
+        advance(start());
+      }
+      if (steps.size === 0) return;
+      const { of, result } = await Promise.race(steps.values());
+      if (result.done === true) steps.delete(of);
+      else {
+        yield result.value;
+        advance(of);
+      }
+    }
+  } finally {
+    // Each frees what it holds at the source; one that still waits does so once its signal has stopped it.
+    for (const of of steps.keys()) of.return(undefined).catch(() => undefined);
+  }
+}
+
+function* parts<T>(ids: readonly T[]): Generator<readonly T[]> {
+  for (let at = 0; at < ids.length; at += idsOfOneSearch) yield ids.slice(at, at + idsOfOneSearch);
+}
+
+function* nonEmpty<T>(batch: readonly T[]): Generator<readonly T[]> {
+  if (batch.length > 0) yield batch;
+}

@@ -1,0 +1,154 @@
+// For `readout check`: which exporters are found behind a wall, and which fields of rows are 0 or empty for lack of
+// which metric. What only exists while something is wrong, such as the reason of a waiting container, is not judged.
+import type { Match, PartReport } from "../../src/store.ts";
+import type { Millis } from "../../src/time.ts";
+import type { Fold } from "./answer.ts";
+import type { Door } from "./door.ts";
+import { nodeDisks, nodeFigures, nodeNetwork, podFigures, podNetwork } from "./figures.ts";
+import { metricName } from "./promql.ts";
+import { askCoverage, type CoverageQuestion } from "./questions.ts";
+
+/** How many pods, containers or nodes each metric tells of. */
+type Counts = ReadonlyMap<string, number>;
+
+export async function inspectCluster(
+  source: Pick<Door, "query" | "edge">,
+  match: Match,
+  now: Millis,
+  signal: AbortSignal,
+): Promise<PartReport> {
+  const questions = askCoverage({ match, edge: await source.edge(signal) });
+  const count = (question: CoverageQuestion): Promise<Counts> =>
+    source.query(questions[question], { at: now }, countByName, signal);
+  const [cluster, machines, pods, containers, roots] = await Promise.all([
+    count("cluster"),
+    count("machines"),
+    count("podCgroups"),
+    count("containers"),
+    count("roots"),
+  ]);
+  return describeCoverage(new Map([...cluster, ...machines]), pods, containers, roots);
+}
+
+function countByName(): Fold<Counts> {
+  const counts = new Map<string, number>();
+  return {
+    series: ({ labels, values }) => void counts.set(labels[metricName] ?? "", values[0] ?? 0),
+    result: () => counts,
+  };
+}
+
+/** `named` counts what is told under a name of its own; cAdvisor's names are counted at their three levels. */
+export function describeCoverage(named: Counts, pods: Counts, containers: Counts, roots: Counts): PartReport {
+  const most = (counts: Counts, like: (name: string) => boolean): number =>
+    Math.max(0, ...[...counts].map(([name, count]) => (like(name) ? count : 0)));
+  const exporters = [
+    ["kube-state-metrics", most(named, (name) => name === "kube_pod_info"), "pods"],
+    ["cAdvisor", most(pods, () => true), "pods"],
+    ["cAdvisor", most(containers, () => true), "containers"],
+    ["cAdvisor", most(roots, (name) => name.startsWith("container_memory_")), "nodes"],
+    ["kubelet resource metrics", most(named, (name) => /^pod_(?:cpu|memory)_/.test(name)), "pods"],
+    ["node exporter", most(named, (name) => name === "node_uname_info"), "machines"],
+    ["OpenTelemetry kubelet stats", most(named, (name) => name.startsWith("k8s_pod_")), "pods"],
+  ] as const;
+  const found = exporters
+    .filter(([, count]) => count > 0)
+    .map(([exporter, count, what]) => `${exporter}: ${count} ${what}`);
+  const hasPods = named.has("kube_pod_info");
+  const ofNode = (name: string): boolean => name === "kube_node_info" || /^(?:k8s_)?node_/.test(name);
+  const hasNodes = roots.size > 0 || [...named.keys()].some(ofNode);
+  return {
+    found,
+    limitations: [
+      ...(hasPods ? [...stateGaps(named), ...podGaps(named, pods, containers, roots)] : []),
+      ...(hasNodes ? nodeGaps(named, roots) : []),
+    ],
+    problems: [
+      ...(hasPods ? [] : ["no kube_pod_info behind the wall: pods and overview are empty"]),
+      ...(hasNodes ? [] : ["no kube_node_info, cAdvisor or node exporter behind the wall: nodes are empty"]),
+    ],
+  };
+}
+
+/** What kube-state-metrics alone can tell. */
+const stateMetrics: readonly (readonly [metric: string, consequence: string])[] = [
+  ["kube_pod_status_phase", "phase and state are Unknown"],
+  ["kube_pod_container_status_running", "containers are not shown as Running"],
+  ["kube_pod_container_status_waiting", "containers are not shown as Waiting"],
+  ["kube_pod_container_status_terminated", "containers are not shown as Terminated"],
+  ["kube_pod_container_status_restarts_total", "pod_restart_count is 0"],
+  ["kube_pod_start_time", "pod_uptime_seconds is 0"],
+  ["kube_pod_created", "of pods that replaced each other the later start decides"],
+  ["kube_pod_owner", "owner_references are empty"],
+  ["kube_pod_labels", "labels are empty; see --metric-labels-allowlist of kube-state-metrics"],
+];
+
+function stateGaps(named: Counts): string[] {
+  return stateMetrics
+    .filter(([metric]) => !named.has(metric))
+    .map(([metric, consequence]) => `pods: no ${metric}: ${consequence}`);
+}
+
+function podGaps(named: Counts, pods: Counts, containers: Counts, roots: Counts): string[] {
+  const figures = Object.entries(podFigures).map(([field, sources]) => {
+    const disk = field === "ephemeral_storage_capacity_bytes" && roots.has(nodeDisks[0]?.capacity ?? "");
+    const told = sources.some(({ metric, level }) =>
+      level === "containers" ? containers.has(metric) : pods.has(metric) || named.has(metric),
+    );
+    return gap("pods", field, disk || told, sources);
+  });
+  const networks = Object.entries(podNetwork).map(([field, sources]) =>
+    gap(
+      "pods",
+      field,
+      sources.some(({ metric }) => pods.has(metric) || named.has(metric)),
+      sources,
+    ),
+  );
+  return [...figures, ...networks].flat();
+}
+
+function nodeGaps(named: Counts, roots: Counts): string[] {
+  const told = (metric: string): boolean =>
+    metric.startsWith("container_") ? roots.has(metric) : named.has(metric);
+  const figures = Object.entries(nodeFigures).map(([field, sources]) => {
+    const whole = sources.some(({ metric, minus }) => told(metric) && (minus === undefined || told(minus)));
+    return gap("nodes", field, whole, sources);
+  });
+  const networks = Object.entries(nodeNetwork).map(([field, sources]) =>
+    gap(
+      "nodes",
+      field,
+      sources.some(({ metric }) => told(metric)),
+      sources,
+    ),
+  );
+  const capacities = nodeDisks.map(({ capacity }) => ({ metric: capacity }));
+  const disk = gap(
+    "nodes",
+    "fs_*",
+    nodeDisks.some(({ capacity }) => told(capacity)),
+    capacities,
+  );
+  const inodes = nodeDisks.flatMap(({ inodes }) => (inodes === undefined ? [] : [{ metric: inodes }]));
+  const inode = gap(
+    "nodes",
+    "fs_inodes*",
+    inodes.some(({ metric }) => told(metric)),
+    inodes,
+  );
+  const phase = named.has("kube_node_status_condition")
+    ? []
+    : ["nodes: phase is 0: no kube_node_status_condition"];
+  return [...figures, ...networks, disk, inode, phase].flat();
+}
+
+function gap(
+  rows: string,
+  field: string,
+  told: boolean,
+  sources: readonly { readonly metric: string }[],
+): string[] {
+  if (told) return [];
+  return [`${rows}: ${field} is 0: none of ${[...new Set(sources.map(({ metric }) => metric))].join(", ")}`];
+}

@@ -1,0 +1,139 @@
+// The folder of published visuals, looked at again every other second: a notice of the file system may be lost, and on
+// some there is none. A wrong file is told once and is not published; the others are.
+import { readdir, readFile, stat } from "node:fs/promises";
+import { join } from "node:path";
+import { ConfigError, type Issue } from "./errors.ts";
+import type { LogEvent } from "./store.ts";
+import type { Millis } from "./time.ts";
+import { type Answer, createFinder, readVisual, type Visual, type Visuals } from "./visual.ts";
+
+export interface Gallery extends Visuals {
+  readonly published: () => readonly Visual[];
+  readonly close: () => void;
+}
+
+export interface GalleryOptions {
+  /** Asked for at each look; nothing is published without one. */
+  readonly folder: () => string | undefined;
+  readonly check: (visual: Visual) => readonly Issue[];
+  readonly log: (event: LogEvent) => void;
+  /** How long one computation may take. */
+  readonly deadline: Millis;
+  readonly every?: Millis;
+  readonly keep?: Millis;
+}
+
+const usualEvery: Millis = 2_000;
+/** How old an answer may be: enough for a page that many open at once. */
+const usualKeep: Millis = 10_000;
+const mostFiles = 1_000;
+const mostBytes = 1_048_576;
+
+/** Resolves once the folder has been read. */
+export async function openGallery(options: GalleryOptions): Promise<Gallery> {
+  const { folder, check, log, deadline, every = usualEvery, keep = usualKeep } = options;
+  let seen: ReadonlyMap<string, Seen> = new Map();
+  let missing = false;
+  let visuals: readonly Visual[] = [];
+  let find = createFinder(visuals);
+  // By the visual itself: a changed file is another visual.
+  const shared = new WeakMap<Visual, Promise<Answer>>();
+
+  async function refresh(): Promise<void> {
+    let stamps: ReadonlyMap<string, string>;
+    const place = folder();
+    try {
+      stamps = place === undefined ? new Map() : await stampsOf(place);
+      missing = false;
+    } catch (error) {
+      if (!missing) log({ level: "error", message: "visuals cannot be read", folder: place, err: error });
+      missing = true;
+      stamps = new Map();
+    }
+    if (stamps.size === seen.size && [...stamps].every(([file, stamp]) => seen.get(file)?.stamp === stamp))
+      return;
+    const before = seen;
+    const now = new Map<string, Seen>();
+    for (const [file, stamp] of stamps) {
+      const known = before.get(file);
+      now.set(file, known?.stamp === stamp ? known : { stamp, ...(await load(file)) });
+    }
+    seen = now;
+    visuals = distinct(now);
+    find = createFinder(visuals);
+  }
+
+  async function load(file: string): Promise<{ readonly visual?: Visual }> {
+    try {
+      if ((await stat(file)).size > mostBytes) {
+        throw new ConfigError(file, [{ path: "", message: "is too large" }]);
+      }
+      return { visual: readVisual(await readFile(file, "utf8"), file, check) };
+    } catch (error) {
+      const reason = error instanceof ConfigError ? error.message : undefined;
+      log({
+        level: "error",
+        message: "visual not published",
+        file,
+        reason,
+        err: reason === undefined ? error : undefined,
+      });
+      return {};
+    }
+  }
+
+  /** Of two files with one id the first is published: which of them is meant cannot be known. */
+  function distinct(files: ReadonlyMap<string, Seen>): readonly Visual[] {
+    const byId = new Map<string, Visual>();
+    for (const [file, { visual }] of files) {
+      if (visual === undefined) continue;
+      if (byId.has(visual.id)) {
+        log({ level: "error", message: "visual not published", file, reason: "another file has its id" });
+      } else byId.set(visual.id, visual);
+    }
+    return [...byId.values()];
+  }
+
+  await refresh();
+  let looking = false;
+  const timer = setInterval(() => {
+    if (looking) return;
+    looking = true;
+    refresh()
+      .catch((error: unknown) => log({ level: "error", message: "visuals", err: error }))
+      .finally(() => {
+        looking = false;
+      });
+  }, every).unref();
+
+  return {
+    published: () => visuals,
+    find: (id) => find(id),
+    share(visual, compute) {
+      const known = shared.get(visual);
+      if (known !== undefined) return known;
+      const answer = compute(AbortSignal.timeout(deadline));
+      shared.set(visual, answer);
+      const forget = () => shared.delete(visual);
+      answer.then(() => setTimeout(forget, keep).unref(), forget);
+      return answer;
+    },
+    close: () => clearInterval(timer),
+  };
+}
+
+interface Seen {
+  /** Changes whenever the file does. */
+  readonly stamp: string;
+  readonly visual?: Visual | undefined;
+}
+
+async function stampsOf(folder: string): Promise<ReadonlyMap<string, string>> {
+  const files = (await readdir(folder)).filter((file) => /^[^.].*\.ya?ml$/.test(file)).sort();
+  const stamps = new Map<string, string>();
+  for (const file of files.slice(0, mostFiles).map((name) => join(folder, name))) {
+    const found = await stat(file).catch(() => undefined);
+    if (found?.isFile()) stamps.set(file, `${found.ino} ${found.size} ${found.mtimeMs}`);
+  }
+  return stamps;
+}

@@ -1,0 +1,352 @@
+// What hurts a reader of spans on real servers: another tenant in the same documents, ids in other spellings, values that
+// an index leaves out, indices that come while we look, several layouts behind one pattern.
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { spanProfiles } from "#resolvers/elastic/layout.ts";
+import type { Span } from "#src/model.ts";
+import { spanSourceOf } from "#src/sites.ts";
+import type { SpanLookup, SpanSelection, SpanSource } from "#src/store.ts";
+import { fromMillis, type Instant } from "#src/time.ts";
+import { createBudget } from "#src/tracing/budget.ts";
+import { type ModelSpan, toSpan } from "../conformance/traces.ts";
+import { type Cluster, openCluster } from "../support/cluster.ts";
+import { apm, dataPrepper, jaeger, jaegerFields, otel, type Shipper, ss4oBare } from "../support/shippers.ts";
+import { named } from "./named.ts";
+
+const start = Date.UTC(2026, 0, 15, 12);
+const at = (millis: number, nanos = 0n): Instant => (fromMillis(start + millis) + nanos) as Instant;
+const range = { from: at(-3_600_000), to: at(3_600_000) };
+const never = new AbortController().signal;
+const plenty = () => createBudget(1_000_000);
+const trace = "00000000000000000af7651916cd43dd";
+const id = (n: number): string => n.toString(16).padStart(16, "0");
+
+function make(over: Partial<ModelSpan>): ModelSpan {
+  return {
+    site: "shop",
+    trace,
+    id: id(0xa1),
+    service: "shop-web",
+    name: "GET /cart",
+    kind: "server",
+    start: at(0),
+    end: at(10),
+    status: "OK",
+    attributes: {},
+    resource: {},
+    events: [],
+    links: [],
+    count: 1,
+    ...over,
+  };
+}
+
+const walls: readonly (readonly [Shipper, string])[] = [
+  [otel, "resource.attributes.service.name"],
+  [apm, "service.name"],
+  [dataPrepper, "serviceName"],
+  [ss4oBare, "resource.service.name.keyword"],
+  [jaeger, "process.serviceName"],
+];
+
+describe.each(named())("$name, spans that hurt", (server) => {
+  let cluster: Cluster;
+  const prefix = "hurt";
+  beforeAll(() => {
+    cluster = openCluster(server.url);
+  });
+  afterAll(async () => {
+    await cluster.remove(`${prefix}-*`);
+    await cluster.close();
+  });
+
+  const source = (shipper: Shipper, over: Partial<SpanSource> = {}): SpanSource => ({
+    ...spanSourceOf("shop", { index: shipper.pattern(prefix), profile: "auto" }),
+    ...over,
+  });
+  async function write(shipper: Shipper, models: readonly ModelSpan[]): Promise<void> {
+    const documents = shipper.write(prefix, models.map(toSpan));
+    for (const [index, shipped] of Map.groupBy(documents, ({ index }) => index)) {
+      await cluster.write(
+        index,
+        shipped.map(({ document }) => [undefined, document]),
+      );
+    }
+  }
+  /** A fresh cluster object: what it knows of mappings ends with the indices. */
+  async function empty(shipper: Shipper): Promise<void> {
+    await cluster.remove(`${prefix}-*`);
+    await cluster.close();
+    cluster = openCluster(server.url);
+    for (const [index, definition] of Object.entries(shipper.indices(prefix))) {
+      await cluster.createIndex(index, definition);
+    }
+  }
+  async function collect(batches: AsyncIterable<readonly Span[]>): Promise<Span[]> {
+    const spans: Span[] = [];
+    for await (const batch of batches) spans.push(...batch);
+    return spans;
+  }
+  const find = (from: SpanSource, of: SpanLookup["of"]) =>
+    collect(cluster.traces.find({ sources: [from], of, budget: plenty() }, never));
+  const scan = (from: SpanSource, select: SpanSelection = "all", over = range) =>
+    collect(cluster.traces.scan({ sources: [from], range: over, select, budget: plenty() }, never));
+
+  /** Layouts that such a server has in the field. */
+  const here = (shipper: Shipper): boolean => {
+    if (shipper === jaeger) return true;
+    if (server.product === "opensearch") return shipper === dataPrepper || shipper === ss4oBare;
+    return shipper === apm || (shipper === otel && !server.version.startsWith("7"));
+  };
+
+  test.each(walls.filter(([shipper]) => here(shipper)))(
+    "another tenant in the same index and trace is never seen: $name",
+    async (shipper, field) => {
+      const secret = "the other's";
+      const mine = make({
+        events: [{ name: "exception", time: at(5), attributes: { "exception.type": "Mine" } }],
+      });
+      const call = make({
+        id: id(0xa2),
+        parent: mine.id,
+        kind: "client",
+        name: "query",
+        attributes: { "db.query.text": "SELECT 1" },
+      });
+      const theirs = [
+        // The same ids as well: a child of mine, a request that mine called, my own span once more.
+        make({
+          id: id(0xb1),
+          parent: mine.id,
+          kind: "client",
+          name: secret,
+          attributes: { "db.query.text": "SELECT 2" },
+        }),
+        make({ id: id(0xb2), parent: call.id, name: secret }),
+        make({
+          id: id(0xb3),
+          trace: "f".repeat(32),
+          kind: "consumer",
+          name: secret,
+          links: [{ trace_id: trace, span_id: call.id, trace_state: "", attributes: {} }],
+        }),
+        make({
+          name: secret,
+          start: at(1),
+          events: [{ name: "exception", time: at(6), attributes: { "exception.type": secret } }],
+        }),
+      ].map((span) => ({ ...span, service: "blog-web" }));
+      await empty(shipper);
+      await write(shipper, [mine, call, ...theirs]);
+      const walled = source(shipper, { where: `${field}="shop-web"` });
+
+      const selections = ["all", "entries", "children", "calls", "exceptions", "statements"] as const;
+      const spans = [mine, call, ...theirs].map((span) => ({ trace_id: span.trace, span_id: span.id }));
+      const traceIds = [trace, "f".repeat(32)];
+      const found = [
+        ...(await Promise.all(selections.map((select) => scan(walled, select)))),
+        ...(await Promise.all(selections.map((select) => find(walled, { by: "trace", traceIds, select })))),
+        await find(walled, { by: "span", spans }),
+        await find(walled, { by: "caller", spans }),
+      ];
+      expect(found[0]).toHaveLength(2);
+      expect(found[6]).toHaveLength(2);
+      expect(found.flat().filter(({ service_name }) => service_name !== "shop-web")).toEqual([]);
+      expect(
+        JSON.stringify(found, (_, value) => (typeof value === "bigint" ? String(value) : value)),
+      ).not.toContain(secret);
+      const asked = { sources: [walled] as const, partners: [], range, budget: plenty(), namespaces: [] };
+      const answers = [
+        await cluster.traces.locate({ ...asked, traceId: trace }, never),
+        await cluster.traces.actions(asked, never),
+        await cluster.traces.siteEdges(asked, never),
+        await cluster.traces.slowEvents({ ...asked, wanted: [], excluded: [], limit: 10 }, never),
+      ];
+      expect(JSON.stringify(answers)).toContain("Mine");
+      expect(JSON.stringify(answers)).not.toContain(secret);
+      // Open, everything is there: the wall is what kept it away.
+      expect(await scan(source(shipper))).toHaveLength(6);
+      await expect(scan(source(shipper, { where: `${field}:shop` }))).rejects.toMatchObject({
+        slug: "not_supported_by_backend",
+      });
+    },
+  );
+
+  describe.runIf(here(jaeger))("jaeger", () => {
+    test("ids in upper case and without their zeros are found, and answered in one spelling", async () => {
+      await empty(jaegerFields);
+      const spelled = [
+        { trace: "af7651916cd43dd", id: "a1", parent: undefined },
+        { trace: "0AF7651916CD43DD", id: "00000000000000A2", parent: "A1" },
+        { trace: trace.toUpperCase(), id: "A3", parent: "00000000000000a1" },
+      ];
+      const documents = spelled.map((ids) => ({
+        ...(JSON.parse(jaegerFields.write("", [toSpan(make({}))])[0]?.document ?? "") as object),
+        traceID: ids.trace,
+        spanID: ids.id,
+        parentSpanID: ids.parent,
+        references: [],
+      }));
+      const [index = ""] = Object.keys(jaegerFields.indices(prefix));
+      await cluster.write(
+        index,
+        documents.map((document) => [undefined, JSON.stringify(document)]),
+      );
+      const from = source(jaegerFields);
+      const ids = [id(0xa1), id(0xa2), id(0xa3)];
+      const many = Array.from({ length: 50 }, (_, n) => ({ trace_id: trace, span_id: id(0xf000 + n) }));
+      const of = (span_id: string) => ({ trace_id: trace, span_id });
+      for (const found of [
+        await find(from, { by: "trace", traceIds: [trace], select: "all" }),
+        await find(from, {
+          by: "trace",
+          traceIds: [trace, ...many.map((_, n) => id(n).repeat(2))],
+          select: "all",
+        }),
+        await find(from, { by: "span", spans: ids.map(of) }),
+        await find(from, { by: "span", spans: [...many, ...ids.map(of)] }),
+      ]) {
+        expect(found.map(({ span_id }) => span_id).sort()).toEqual(ids);
+        expect(new Set(found.map(({ trace_id }) => trace_id))).toEqual(new Set([trace]));
+        expect(found.filter(({ parent_span_id }) => parent_span_id === id(0xa1))).toHaveLength(2);
+      }
+      const called = await find(from, { by: "caller", spans: [...many, of(id(0xa1))] });
+      expect(called.map(({ span_id }) => span_id).sort()).toEqual([id(0xa2), id(0xa3)]);
+    });
+
+    test("tags beyond what the index holds, big integers, missing roots", async () => {
+      await empty(jaeger);
+      const long = "x".repeat(5_000);
+      const model = make({
+        parent: id(0xdead),
+        attributes: {
+          "appsignal.tag.long": long,
+          "db.query.text": long,
+          big: 9_007_199_254_740_993n,
+          "a.b.c": 1,
+        },
+        kind: "client",
+        events: [{ name: "exception", time: at(1), attributes: { "exception.message": long } }],
+      });
+      await write(jaeger, [model]);
+      for (const select of ["all", "children", "calls", "statements", "exceptions"] as const) {
+        const [found] = await scan(source(jaeger), select);
+        expect(found).toMatchObject({
+          span_attributes: model.attributes,
+          tags: { long },
+          statement: long,
+          entry: false,
+        });
+      }
+      expect(await scan(source(jaeger), "entries")).toEqual([]);
+    });
+  });
+
+  test("an index that comes while we look is read, and behind the wall", async () => {
+    const shipper = server.product === "elasticsearch" ? apm : dataPrepper;
+    const field = shipper === apm ? "service.name" : "serviceName";
+    await empty(shipper);
+    await write(shipper, [make({})]);
+    const from = source(shipper, { where: `${field}="shop-web"` });
+    expect(await scan(from)).toHaveLength(1);
+    for (const [index, definition] of Object.entries(shipper.indices(prefix))) {
+      const next = `${index}-next`;
+      await cluster.createIndex(next, definition);
+      const documents = shipper
+        .write(prefix, [make({ id: id(2) }), make({ id: id(3), service: "blog-web" })].map(toSpan))
+        .filter((shipped) => shipped.index === index);
+      await cluster.write(
+        next,
+        documents.map(({ document }) => [undefined, document]),
+      );
+    }
+    expect((await scan(from)).map(({ span_id }) => span_id).sort()).toEqual([id(2), id(0xa1)]);
+    expect(await find(from, { by: "span", spans: [{ trace_id: trace, span_id: id(3) }] })).toEqual([]);
+  });
+
+  test("several layouts behind one pattern are one source", async () => {
+    const both = server.product === "elasticsearch" ? [apm, jaegerFields] : [dataPrepper, ss4oBare];
+    await empty(both[0] ?? apm);
+    for (const [index, definition] of Object.entries(both[1]?.indices(prefix) ?? {})) {
+      await cluster.createIndex(index, definition);
+    }
+    for (const [n, shipper] of both.entries()) {
+      const events = [{ name: "exception", time: at(n), attributes: { "exception.type": `E${n}` } }];
+      await write(shipper, [make({ id: id(n + 1), end: at(20 + n), events })]);
+    }
+    const from = spanSourceOf("shop", { index: `${prefix}-*`, profile: "auto" });
+    const found = await find(from, { by: "trace", traceIds: [trace], select: "exceptions" });
+    expect(
+      found.map(({ span_id, events }) => [span_id, events[0]?.attributes["exception.type"]]).sort(),
+    ).toEqual([
+      [id(1), "E0"],
+      [id(2), "E1"],
+    ]);
+    expect(await scan(from, "exceptions")).toHaveLength(2);
+    const report = await cluster.inspectTraces(from, never);
+    expect(report.problems).toEqual([]);
+    expect(report.profile.split(", ").sort()).toEqual(both.map(({ profile }) => profile).sort());
+    expect(report.newest).toBe(at(21));
+  });
+
+  test("what an operator is told", async () => {
+    const shipper = server.product === "elasticsearch" ? apm : dataPrepper;
+    await empty(shipper);
+    await write(shipper, [make({})]);
+    const good = await cluster.inspectTraces(source(shipper), never);
+    expect(good).toMatchObject({ profile: shipper.profile, problems: [], newest: at(10) });
+    const wrong = await cluster.inspectTraces(source(shipper, { where: "nothing!=x" }), never);
+    expect(wrong.problems.join()).toContain("where: nothing is not mapped");
+    const none = await cluster.inspectTraces({ ...source(shipper), index: "nothing-like-it-*" }, never);
+    expect(none.problems).toEqual(["no open index matches nothing-like-it-*"]);
+    const foreign = await cluster.inspectTraces(source(shipper, { profile: "jaeger" }), never);
+    expect(foreign.problems.join()).toContain("holds spans of a known layout");
+    const { lacks } = spanProfiles.get(shipper.profile) ?? { lacks: [] };
+    expect(good.limitations).toEqual(lacks.map((lack) => `${shipper.profile}: ${lack}`));
+  });
+
+  describe.runIf(here(apm))("apm", () => {
+    test("an exception belongs to the nearest span that there is; without any, to none", async () => {
+      await empty(apm);
+      const request = make({});
+      const child = make({ id: id(2), parent: request.id, kind: "client", name: "query" });
+      await write(apm, [request, child]);
+      const error = (parent: string, n: number) =>
+        JSON.stringify({
+          "@timestamp": new Date(start + n).toISOString(),
+          timestamp: { us: (start + n) * 1_000 },
+          trace: { id: trace },
+          parent: { id: parent },
+          transaction: { id: request.id },
+          service: { name: "shop-web" },
+          error: { id: `e${n}`, grouping_key: "g", exception: [{ type: `E${n}`, message: "boom" }] },
+        });
+      const lost = JSON.stringify({
+        ...(JSON.parse(error(id(7), 4)) as object),
+        transaction: { id: id(8) },
+      });
+      const [, errors = ""] = Object.keys(apm.indices(prefix));
+      await cluster.write(errors, [
+        [undefined, error(child.id, 1)],
+        [undefined, error(request.id, 2)],
+        [undefined, error(id(9), 3)],
+        [undefined, lost],
+      ]);
+      const types = (span: Span | undefined) =>
+        span?.events.map(({ attributes }) => attributes["exception.type"]);
+      for (const spans of [
+        await find(source(apm), { by: "trace", traceIds: [trace], select: "exceptions" }),
+        await scan(source(apm), "exceptions"),
+        await scan(source(apm)),
+        // One at a time: who has the event must not depend on what is read together.
+        [
+          ...(await find(source(apm), { by: "span", spans: [{ trace_id: trace, span_id: request.id }] })),
+          ...(await find(source(apm), { by: "span", spans: [{ trace_id: trace, span_id: child.id }] })),
+        ],
+      ]) {
+        expect(types(spans.find(({ span_id }) => span_id === request.id))).toEqual(["E2", "E3"]);
+        expect(types(spans.find(({ span_id }) => span_id === child.id))).toEqual(["E1"]);
+        expect(spans).toHaveLength(2);
+      }
+    });
+  });
+});

@@ -1,0 +1,271 @@
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { defaults } from "#src/config.ts";
+import { Unprocessable } from "#src/errors.ts";
+import { podState } from "#src/kubernetes.ts";
+import { type Buckets, type Container, type NodesRow, podPhases } from "#src/model.ts";
+import { nodes, pods, podsOverview, snapshotsOf } from "#src/operations/kubernetes.ts";
+import type { Context, Rows } from "#src/operations/operation.ts";
+import { parseRequest } from "#src/operations/request.ts";
+import type { Site } from "#src/sites.ts";
+import type { KubernetesStore } from "#src/store.ts";
+import { fromMillis, type Instant, parseInstant, printNanos } from "#src/time.ts";
+
+const range = { site_id: "shop", from: "2026-01-15T10:00:00Z", to: "2026-01-15T10:30:00Z" };
+const minute = 60_000;
+
+function contextOf(store: KubernetesStore | undefined): Context {
+  const site: Site = {
+    id: "shop",
+    retention: 86_400_000,
+    counterDefault: "cumulative",
+    ...(store && { kubernetes: { backend: "prom", match: { cluster: "c" }, store } }),
+  };
+  return {
+    user: "ana",
+    sites: new Map([["shop", site]]),
+    limits: { ...defaults.limits, rows: 77 },
+    now: () => fromMillis(0),
+    signal: new AbortController().signal,
+  };
+}
+
+/** A store that remembers what it was asked and answers these nodes. */
+function remembering(batches: readonly (readonly NodesRow[])[] = []) {
+  const asked: unknown[] = [];
+  const none = async function* (query: unknown) {
+    asked.push(query);
+    yield* [];
+  };
+  const store: KubernetesStore = {
+    nodes: async function* (query) {
+      asked.push(query);
+      yield* batches;
+    },
+    pods: none,
+    overview: none,
+  };
+  return { store, asked };
+}
+const node = (timestamp: number, name: string): NodesRow => ({
+  timestamp,
+  node_name: name,
+  cpu_usage_nano_cores: 1,
+  memory_rss_bytes: 2,
+  memory_usage_bytes: 3,
+  memory_working_set_bytes: 4,
+  memory_page_faults: 5,
+  memory_major_page_faults: 6,
+  fs_used_bytes: 7,
+  fs_available_bytes: 8,
+  fs_capacity_bytes: 9,
+  fs_inodes_free: 10,
+  fs_inodes_used: 11,
+  fs_inodes: 12,
+  network_rx_bytes: 13,
+  network_tx_bytes: 14,
+  phase: 2,
+});
+
+async function collect(answer: object): Promise<unknown[]> {
+  const rows: unknown[] = [];
+  for await (const { count, text } of answer as AsyncIterable<Rows>) {
+    const parsed: unknown[] = JSON.parse(`[${text}]`);
+    expect(parsed).toHaveLength(count);
+    rows.push(...parsed);
+  }
+  return rows;
+}
+
+describe("bodies", () => {
+  const bare = { namespaces: [], pod_name: undefined, node_names: [], state: undefined };
+  test.each<[object, object]>([
+    [{}, bare],
+    [{ namespaces: null, pod_name: null, node_names: null, state: null, unknown: 1 }, bare],
+    [{ namespaces: [], pod_name: "", node_names: [], state: "" }, bare],
+    [
+      { namespaces: ["a"], pod_name: "p", node_names: ["n", ""] },
+      { ...bare, namespaces: ["a"], pod_name: "p", node_names: ["n", ""] },
+    ],
+    ...["failed", "FAILED", "Failed"].map((state): [object, object] => [
+      { state },
+      { ...bare, state: "Failed" },
+    ]),
+  ])("pods: %j", (more, read) => {
+    expect({ ...bare, ...parseRequest(pods.request, { ...range, ...more }) }).toMatchObject(read);
+  });
+
+  test("nodes and overview: an empty text filters nothing", () => {
+    expect(parseRequest(nodes.request, { ...range, node_name: "" }).node_name).toBeUndefined();
+    expect(parseRequest(nodes.request, { ...range, node_name: "n" }).node_name).toBe("n");
+    expect(parseRequest(podsOverview.request, { ...range, query: null }).query).toBeUndefined();
+  });
+
+  test.each<[object, readonly string[]]>([
+    [{}, ["site_id", "from", "to"]],
+    [{ ...range, from: null }, ["from"]],
+    [{ ...range, from: "2026-01-15T10:00:00", to: 1_700_000_000 }, ["from", "to"]],
+    [{ ...range, from: range.to, to: range.from }, ["from"]],
+    [{ ...range, namespaces: "shop" }, ["namespaces"]],
+    [{ ...range, namespaces: ["shop", 3, null] }, ["namespaces.1", "namespaces.2"]],
+    [{ ...range, pod_name: 1, node_names: {}, state: "Crashed" }, ["pod_name", "node_names", "state"]],
+  ])("pods: %j is refused", (body, paths) => {
+    const refused = thrown(() => parseRequest(pods.request, body));
+    expect(refused).toMatchObject({ slug: "invalid_request" });
+    expect(refused.details).toMatchObject({
+      issues: paths.map((path) => ({ path, message: expect.stringMatching(/^(?:is|expected)/) })),
+    });
+  });
+
+  function thrown(act: () => unknown): Unprocessable {
+    try {
+      act();
+    } catch (error) {
+      if (error instanceof Unprocessable) return error;
+    }
+    throw new Error("nothing was refused");
+  }
+});
+
+describe("snapshots", () => {
+  const over = (from: string, to: string): Buckets | undefined => {
+    const read = (text: string) => ({ text, instant: parseInstant(text) ?? (0n as Instant) });
+    return snapshotsOf({ from: read(from), to: read(to) });
+  };
+  const at = (text: string): number => Date.parse(text);
+
+  test.each<[from: string, to: string, step: number, first: string, count: number]>([
+    ["2026-01-15T10:00:00Z", "2026-01-15T10:00:00Z", 1, "2026-01-15T10:00:00Z", 1],
+    ["2026-01-15T10:00:00Z", "2026-01-15T13:00:00Z", 1, "2026-01-15T10:00:00Z", 181],
+    ["2026-01-15T10:00:00.000000001Z", "2026-01-15T10:02:00Z", 1, "2026-01-15T10:01:00Z", 2],
+    ["2026-01-15T11:00:30+01:00", "2026-01-15T10:02:59.999Z", 1, "2026-01-15T10:01:00Z", 2],
+    ["2026-01-15T10:00:00Z", "2026-01-15T13:00:00.001Z", 5, "2026-01-15T10:00:00Z", 37],
+    ["2026-01-15T10:01:00Z", "2026-01-15T22:01:00Z", 5, "2026-01-15T10:05:00Z", 144],
+    ["2026-01-15T10:01:00Z", "2026-01-16T10:01:00Z", 10, "2026-01-15T10:10:00Z", 144],
+    ["2026-01-15T10:01:00Z", "2026-01-17T10:01:00Z", 15, "2026-01-15T10:15:00Z", 192],
+    ["2026-01-15T10:01:00Z", "2026-02-15T10:01:00Z", 60, "2026-01-15T11:00:00Z", 744],
+    ["1969-12-31T23:58:30Z", "1970-01-01T00:00:30Z", 1, "1969-12-31T23:59:00Z", 2],
+  ])("from %s to %s: every %d minutes", (from, to, step, first, count) => {
+    expect(over(from, to)).toEqual({ start: at(first), step: step * minute, count });
+  });
+
+  test("a range between two snapshots has none, and asks nothing of the store", async () => {
+    const { store, asked } = remembering();
+    const body = { ...range, from: "2026-01-15T10:00:00.001Z", to: "2026-01-15T10:00:59.999Z" };
+    expect(await collect(nodes.run(parseRequest(nodes.request, body), contextOf(store)))).toEqual([]);
+    expect(asked).toEqual([]);
+  });
+
+  test("a range of more than a million is refused without asking the store", async () => {
+    const { store, asked } = remembering();
+    const years = (to: string) => parseRequest(nodes.request, { ...range, from: "1900-01-01T00:00:00Z", to });
+    await collect(nodes.run(years("2014-01-01T00:00:00Z"), contextOf(store)));
+    expect(asked).toHaveLength(1);
+    const refused = collect(nodes.run(years("2015-01-01T00:00:00Z"), contextOf(store)));
+    await expect(refused).rejects.toMatchObject({ slug: "result_too_large", details: { limit: 1_000_000 } });
+    expect(asked).toHaveLength(1);
+  });
+
+  test("are exactly the multiples of the interval within the range", () => {
+    const instant = fc.bigInt({ min: -(10n ** 17n), max: 2n * 10n ** 18n });
+    const length = fc.oneof(fc.bigInt(0n, 11_000n * 10n ** 9n), fc.bigInt(0n, 10n ** 15n));
+    const law = fc.property(instant, length, (from, nanos) => {
+      const to = from + nanos;
+      const time = (value: bigint) => ({ text: printNanos(value as Instant), instant: value as Instant });
+      const found = snapshotsOf({ from: time(from), to: time(to) });
+      const hours = Number(nanos) / 3.6e12;
+      const step = hours <= 3 ? 1 : hours <= 12 ? 5 : hours <= 24 ? 10 : hours <= 48 ? 15 : 60;
+      const nano = BigInt(step) * 60_000_000_000n;
+      const first = from / nano - (from < 0n && from % nano !== 0n ? 1n : 0n);
+      const wanted: bigint[] = [];
+      for (let next = first * nano; next <= to && wanted.length < 2_000; next += nano) {
+        if (next >= from) wanted.push(next);
+      }
+      const moments = Array.from({ length: Math.min(found?.count ?? 0, 2_000) }, (_, index) =>
+        fromMillis((found?.start ?? 0) + index * (found?.step ?? 0)),
+      );
+      expect(moments).toEqual(wanted);
+    });
+    fc.assert(law, { numRuns: 300 });
+  });
+});
+
+describe("answers", () => {
+  test("queries reach the store with the site's wall and the limit", async () => {
+    const { store, asked } = remembering();
+    const filters = { namespaces: ["a"], pod_name: "p", node_names: ["n"], state: "running" };
+    await collect(pods.run(parseRequest(pods.request, { ...range, ...filters }), contextOf(store)));
+    await collect(
+      podsOverview.run(parseRequest(podsOverview.request, { ...range, query: "Web" }), contextOf(store)),
+    );
+    const snapshots = { start: Date.parse(range.from), step: minute, count: 31 };
+    const scope = { match: { cluster: "c" }, snapshots, rowLimit: 77 };
+    expect(asked).toEqual([
+      { ...scope, namespaces: ["a"], pod: "p", nodes: ["n"], state: "Running" },
+      { ...scope, namespaces: [], text: "Web" },
+    ]);
+  });
+
+  test("rows are the specification's, with their time as text, in batches of any size", async () => {
+    const start = Date.parse(range.from);
+    const first = Array.from({ length: 1_201 }, (_, index) => node(start, `n${index}`));
+    const { store } = remembering([first, [node(start + minute, "n0")]]);
+    const rows = await collect(nodes.run(parseRequest(nodes.request, range), contextOf(store)));
+    const told = [...first, node(start + minute, "n0")];
+    expect(rows).toEqual(
+      told.map((row, index) => ({
+        ...row,
+        timestamp: index < 1_201 ? "2026-01-15T10:00:00.000Z" : "2026-01-15T10:01:00.000Z",
+      })),
+    );
+  });
+
+  test("a site without a Kubernetes part refuses", async () => {
+    for (const { request, run } of [nodes, pods, podsOverview] as const) {
+      const answer = collect(run(parseRequest(request, { ...range }) as never, contextOf(undefined)));
+      await expect(answer).rejects.toMatchObject({
+        slug: "not_supported_by_backend",
+        details: { backend: null, feature: "kubernetes" },
+      });
+    }
+  });
+});
+
+describe("the state of a pod", () => {
+  const container = (over: Partial<Container>): Container => ({
+    name: "app",
+    status: "Running",
+    exit_code: 0,
+    reason: "",
+    ...over,
+  });
+  const waits = (reason: string) => container({ status: "Waiting", reason });
+  const ends = (exit_code: number) => container({ status: "Terminated", exit_code, reason: "x" });
+
+  test.each<[string, readonly Container[], string]>([
+    ["Running", [], "Running"],
+    ["Running", [container({})], "Running"],
+    ["Running", [container({}), waits("ContainerCreating")], "Pending"],
+    ["Running", [waits("PodInitializing"), ends(2)], "Failed"],
+    ["Running", [ends(0), container({})], "Running"],
+    ["Running", [container({ status: "Unknown" })], "Running"],
+    ["Pending", [], "Pending"],
+    ["Pending", [waits("")], "Pending"],
+    ...[
+      ...["CrashLoopBackOff", "ImagePullBackOff", "ErrImagePull", "InvalidImageName", "CreateContainerError"],
+      ...["CreateContainerConfigError", "RunContainerError"],
+    ].map((reason): [string, readonly Container[], string] => [
+      "Pending",
+      [container({}), waits(reason)],
+      "Failed",
+    ]),
+    ...["Succeeded", "Failed", "Unknown"].map((phase): [string, readonly Container[], string] => [
+      phase,
+      [waits("CrashLoopBackOff"), ends(3)],
+      phase,
+    ]),
+  ])("in phase %s with %j is %s", (text, containers, state) => {
+    const phase = podPhases.find((each) => each === text) ?? "Unknown";
+    expect(podState(phase, containers)).toBe(state);
+  });
+});

@@ -1,0 +1,292 @@
+// Saved visuals over the server: what is public and what is not, the two forms of an answer, and that the CSV holds the
+// same data as the JSON, read back by a reader of its own.
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { createMemoryMetrics } from "#resolvers/memory/metrics.ts";
+import { defaults } from "#src/config.ts";
+import { Unauthorized } from "#src/errors.ts";
+import { operations } from "#src/operations/index.ts";
+import { checkVisual } from "#src/operations/visuals.ts";
+import { createServer } from "#src/server.ts";
+import type { MetricStore } from "#src/store.ts";
+import { fromMillis } from "#src/time.ts";
+import { createFinder, readVisual, type Visual } from "#src/visual.ts";
+import { watchedTelemetry } from "../support/reports.ts";
+
+const id = "AAAAAAAAAAAAAAAAAAAAAA";
+const base = Date.UTC(2026, 0, 15, 10);
+const lines = { id, title: "CPU", type: "line", site: "shop", range: "1h", resolution: "MINUTELY" };
+const select = [{ name: "cpu", tags: { host: "*" }, field: "gauge" }];
+
+function visualOf(over: object = {}): Visual {
+  return readVisual(JSON.stringify({ ...lines, select, ...over }), "visual.yaml", checkVisual);
+}
+
+type Labels = Readonly<Record<string, string>>;
+type Samples = readonly (readonly [labels: Labels, values: readonly number[]])[];
+/** One sample a minute for each series, the last at `base`. */
+function storeWith(samples: Samples): MetricStore {
+  const metrics = createMemoryMetrics("memory");
+  for (const [labels, values] of samples) {
+    const append = metrics.append("cpu", "gauge", "value", { site: "shop", ...labels });
+    for (const [index, value] of values.entries()) append(base - (values.length - 1 - index) * 60_000, value);
+  }
+  return metrics;
+}
+
+function serve(visuals: readonly Visual[], store: MetricStore = storeWith([[{ host: "a" }, [1, 2]]])) {
+  const watched = watchedTelemetry();
+  const server = createServer({
+    operations,
+    authenticate: () => {
+      throw new Unauthorized();
+    },
+    sites: new Map([
+      [
+        "shop",
+        {
+          ...{ id: "shop", retention: 86_400_000, counterDefault: "cumulative" },
+          metrics: { backend: "memory", store, match: { site: "shop" } },
+        },
+      ],
+      ["bare", { id: "bare", retention: 86_400_000, counterDefault: "cumulative" }],
+    ]),
+    limits: defaults.limits,
+    telemetry: watched.telemetry,
+    now: () => fromMillis(base),
+    graphql: () => Promise.reject(new Error("not asked for")),
+    visuals: { find: createFinder(visuals), share: (_, compute) => compute(AbortSignal.timeout(5_000)) },
+  });
+  const ask = (path: string) => server.fetch(`http://readout/api/v2/saved_visuals/${path}`);
+  return { ask, ...watched };
+}
+
+/** RFC 4180, and nothing but it: CRLF between records, quotes doubled. */
+function readCsv(text: string): string[][] {
+  const records: string[][] = [];
+  const field = /(?:"((?:[^"]|"")*)"|([^",\r\n]*))(,|\r\n|$)/y;
+  let record: string[] = [];
+  while (field.lastIndex < text.length) {
+    const [, quoted, plain = "", end] = field.exec(text) ?? [];
+    if (end === undefined) throw new Error(`no CSV: ${JSON.stringify(text)}`);
+    record.push(quoted === undefined ? plain : quoted.replaceAll('""', '"'));
+    if (end === ",") continue;
+    records.push(record);
+    record = [];
+  }
+  return records;
+}
+/** What a spreadsheet would take for a formula gets an apostrophe. */
+const defused = (text: string) => (/^[=+\-@\t\r\uFF1D\uFF0B\uFF0D\uFF20]/.test(text) ? `'${text}` : text);
+
+describe("as JSON", () => {
+  test("series", async () => {
+    const answer = await serve([visualOf({ description: "all of them" })]).ask(id);
+    expect(answer.status).toBe(200);
+    expect(answer.headers.get("content-type")).toBe("application/json; charset=utf-8");
+    expect(await answer.json()).toEqual({
+      id,
+      title: "CPU",
+      description: "all of them",
+      type: "line",
+      resolution: "MINUTELY",
+      from: "2026-01-15T09:00:00.000Z",
+      to: "2026-01-15T10:00:00.000Z",
+      series: [
+        {
+          id: "cpu|host=a|gauge",
+          name: "cpu",
+          tags: { host: "a" },
+          field: "gauge",
+          min: 1,
+          max: 2,
+          data: [
+            { timestamp: "2026-01-15T09:59:00.000Z", value: 1 },
+            { timestamp: "2026-01-15T10:00:00.000Z", value: 2 },
+          ],
+        },
+      ],
+    });
+  });
+
+  test("rows of a table, over a fixed range", async () => {
+    const table = visualOf({
+      ...{ type: "table", range: undefined, resolution: undefined },
+      ...{ from: "2026-01-15T09:59:30Z", to: "2026-01-15T10:00:00Z", group_by: [{ Tag: "host" }] },
+      select: [{ ...select[0], id: "now" }],
+    });
+    expect(await (await serve([table]).ask(id)).json()).toEqual({
+      ...{ id, title: "CPU", description: "", type: "table", resolution: null },
+      from: "2026-01-15T09:59:30.000Z",
+      to: "2026-01-15T10:00:00.000Z",
+      rows: [{ id: expect.any(String), group: { host: "a" }, data: { now: 2 } }],
+    });
+  });
+});
+
+describe("what is not published is the ordinary 404", () => {
+  test.each([
+    "BBBBBBBBBBBBBBBBBBBBBB",
+    "{id}",
+    "%7Bid%7D",
+    "..",
+    "%2e%2e",
+    "..%2f..%2fetc%2fpasswd",
+    `${id}%2Fcsv`,
+    `${id}%00`,
+    `${id}/`,
+    `${id}/csv/`,
+    `${id}/json`,
+    id.toLowerCase(),
+    "%ff",
+    "",
+  ])("%s", async (path) => {
+    const { ask } = serve([visualOf()]);
+    const answer = await ask(path);
+    expect([answer.status, await answer.text()]).toEqual([404, '{"error":"Not found"}']);
+  });
+
+  test.each(["", "/csv"])("a visual of a site that is no longer configured%s", async (form) => {
+    const answer = await serve([visualOf({ site: "gone" })]).ask(`${id}${form}`);
+    expect([answer.status, await answer.text()]).toEqual([404, '{"error":"Not found"}']);
+  });
+
+  test("without a folder nothing is", async () => {
+    const answer = await serve([]).ask(`${id}/csv`);
+    expect(answer.status).toBe(404);
+  });
+});
+
+test("what the metrics routes refuse is refused here, in both forms", async () => {
+  const wrong = visualOf({ select: [{ ...select[0], field: "p_90" }] });
+  const { ask } = serve(
+    [wrong, visualOf({ id: "BBBBBBBBBBBBBBBBBBBBBB", site: "bare" })],
+    failing("type is known"),
+  );
+  for (const form of ["", "/csv"]) {
+    expect([form, (await ask(`BBBBBBBBBBBBBBBBBBBBBB${form}`)).status]).toEqual([form, 422]);
+    expect([form, (await ask(`${id}${form}`)).status]).toEqual([form, 500]);
+  }
+});
+
+function failing(message: string): MetricStore {
+  const fail = () => Promise.reject(new Error(message));
+  return { names: fail, type: fail, tagKeys: fail, series: fail };
+}
+
+describe("as CSV", () => {
+  test.each([
+    ["CPU of the web", "cpu-of-the-web.csv"],
+    ['a"b/../c\r\nSet-Cookie: x', "a-b-c-set-cookie-x.csv"],
+    ["Größe 🎉", "gro-e.csv"],
+    ["日本語", "visual.csv"],
+  ])("%j is downloaded as %s", async (title, file) => {
+    const answer = await serve([visualOf({ title })]).ask(`${id}/csv`);
+    expect(answer.headers.get("content-type")).toBe("text/csv; charset=utf-8");
+    const disposition = answer.headers.get("content-disposition");
+    expect(disposition).toMatch(/^attachment; filename="[a-z0-9-]+\.csv"$/);
+    expect(disposition).toBe(`attachment; filename="${file}"`);
+  });
+
+  test("a column for each series, an empty cell where one has no point", async () => {
+    const store = storeWith([
+      [{ host: "a" }, [1, -2.5]],
+      [{ host: "=cmd|'/c calc'!A1" }, [3]],
+    ]);
+    const answer = await serve([visualOf()], store).ask(`${id}/csv`);
+    expect(await answer.text()).toBe(
+      [
+        "timestamp,cpu|host=%3Dcmd%7C'/c calc'!A1|gauge,cpu|host=a|gauge",
+        "2026-01-15T09:59:00.000Z,,1",
+        "2026-01-15T10:00:00.000Z,3,-2.5",
+        "",
+      ].join("\r\n"),
+    );
+  });
+
+  test("an answer without data has its columns all the same", async () => {
+    const table = visualOf({
+      ...{ type: "table", group_by: [{ Tag: "host" }, "Name"] },
+      select: [
+        { ...select[0], id: "a" },
+        { ...select[0], name: "none", id: "b" },
+      ],
+    });
+    const empty = serve([table, visualOf({ id: "BBBBBBBBBBBBBBBBBBBBBB" })], storeWith([]));
+    expect(await (await empty.ask(`${id}/csv`)).text()).toBe("host,Name,a,b\r\n");
+    expect(await (await empty.ask("BBBBBBBBBBBBBBBBBBBBBB/csv")).text()).toBe("timestamp\r\n");
+  });
+
+  const value = fc.double({ noNaN: true, noDefaultInfinity: true }).map((number) => number + 0);
+  const host = fc.oneof(
+    fc.string({ unit: "binary", minLength: 1 }),
+    fc.constantFrom(
+      "=1+1",
+      "-x",
+      "+y",
+      "@z",
+      "\tq",
+      "\rq",
+      "a\nb",
+      "a\r\nb",
+      'say "hi"',
+      "a,b",
+      " ",
+      "'",
+      "＝x",
+    ),
+  );
+  const samples = fc.uniqueArray(fc.tuple(host, fc.array(value, { minLength: 1, maxLength: 5 })), {
+    selector: ([name]) => name,
+    maxLength: 4,
+  });
+  const storeOf = (drawn: readonly (readonly [string, readonly number[]])[]) =>
+    storeWith(drawn.map(([name, values]) => [{ host: name }, values]));
+
+  test("law: read back, the columns are the JSON's series", async () => {
+    await fc.assert(
+      fc.asyncProperty(samples, async (drawn) => {
+        const { ask } = serve([visualOf()], storeOf(drawn));
+        const [header = [], ...records] = readCsv(await (await ask(`${id}/csv`)).text());
+        const { series } = (await (await ask(id)).json()) as {
+          series: { id: string; data: { timestamp: string; value: number }[] }[];
+        };
+        expect(header).toEqual(["timestamp", ...series.map((one) => defused(one.id))]);
+        const longest = Math.max(0, ...drawn.map(([, values]) => values.length));
+        expect(records.map(([time]) => time)).toEqual(
+          Array.from({ length: longest }, (_, n) =>
+            new Date(base - (longest - 1 - n) * 60_000).toISOString(),
+          ),
+        );
+        for (const [column, { data }] of series.entries()) {
+          const points = records.flatMap((record) =>
+            record[column + 1] === "" ? [] : [[record[0], Number(record[column + 1])]],
+          );
+          expect(points).toEqual(data.map((point) => [point.timestamp, point.value]));
+        }
+      }),
+      { numRuns: 60 },
+    );
+  });
+
+  test("law: read back, the records are the JSON's rows, whatever the values of a tag are", async () => {
+    const table = visualOf({
+      type: "table",
+      group_by: [{ Tag: "host" }],
+      select: [{ ...select[0], id: "value" }],
+    });
+    await fc.assert(
+      fc.asyncProperty(samples, async (drawn) => {
+        const { ask } = serve([table], storeOf(drawn));
+        const [header, ...records] = readCsv(await (await ask(`${id}/csv`)).text());
+        expect(header).toEqual(["host", "value"]);
+        const expected = drawn.map(([name, values]) => [defused(name), values.at(-1)]);
+        const found = records.map(([name, text]) => [name, Number(text)]);
+        const byName = (a: readonly unknown[], b: readonly unknown[]) =>
+          String(a[0]) < String(b[0]) ? -1 : 1;
+        expect(found.sort(byName)).toEqual(expected.sort(byName));
+      }),
+      { numRuns: 60 },
+    );
+  });
+});

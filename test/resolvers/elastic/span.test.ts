@@ -1,0 +1,348 @@
+// Documents as shippers write them, read as spans: one for each layout in full, then what hurts.
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { flatten, isJson, parseExact } from "#resolvers/elastic/flat.ts";
+import { readSpanProfile, spanProfiles } from "#resolvers/elastic/layout.ts";
+import { type LooseEvent, readEvent, readSpan } from "#resolvers/elastic/span.ts";
+import type { Span } from "#src/model.ts";
+import { spanSourceOf } from "#src/sites.ts";
+import { type Instant, parseInstant } from "#src/time.ts";
+
+const source = spanSourceOf("shop", { index: "spans", profile: "auto" });
+
+function profileOf(name: string) {
+  const profile = spanProfiles.get(name);
+  if (profile === undefined) throw new Error(`no profile ${name}`);
+  return profile;
+}
+/** By the first form that the document has. */
+function read(layout: string, text: string): Span | undefined {
+  const document = parseExact(text);
+  return profileOf(layout)
+    .spans.map((form) => readSpan(document, form, source))
+    .find((span) => span !== undefined);
+}
+function readLoose(layout: string, text: string): LooseEvent | undefined {
+  const document = parseExact(text);
+  return profileOf(layout)
+    .events.map((form) => readEvent(document, form))
+    .find((event) => event !== undefined);
+}
+function instant(text: string): Instant {
+  const parsed = parseInstant(text);
+  if (parsed === undefined) throw new Error(text);
+  return parsed;
+}
+
+const traceId = "4bf92f3577b34da6a3ce929d0e0e4736";
+const spanId = "00f067aa0ba902b7";
+const parentId = "00000000000000a1";
+
+describe("otel", () => {
+  const document = `{ "@timestamp":"1705314600000.123456","data_stream":{"type":"traces","dataset":"generic.otel","namespace":"default"},
+    "trace_id":"${traceId}","span_id":"${spanId}","parent_span_id":"${parentId}","trace_state":"k=v","name":"GET /a","kind":"Server","duration":12000001,
+    "attributes":{"http.request.method":"GET","http":{"response":{"status_code":500}},"big":9007199254740993,"appsignal.namespace":"admin",
+      "appsignal.action_name":"A#b","appsignal.tag.region":"eu","list":["a","b"],"empty":{}},
+    "links":[{"trace_id":"${traceId.toUpperCase()}","span_id":"A1","trace_state":"x=y","attributes":{"why":"retry"}}],
+    "status":{"code":"Error","message":"boom"},"resource":{"attributes":{"service.name":"shop-web","service.version":"3f9c"}},"scope":{"name":"lib","version":"1"} }`;
+
+  test("a span", () => {
+    expect(read("otel", document)).toEqual({
+      site_id: "shop",
+      trace_id: traceId,
+      span_id: spanId,
+      parent_span_id: parentId,
+      trace_state: "k=v",
+      start: instant("2024-01-15T10:30:00.000123456Z"),
+      end: instant("2024-01-15T10:30:00.012123457Z"),
+      service_name: "shop-web",
+      span_name: "GET /a",
+      span_kind: "server",
+      scope_name: "lib",
+      scope_version: "1",
+      revision: "3f9c",
+      status_code: "ERROR",
+      status_message: "boom",
+      resource_attributes: { "service.name": "shop-web", "service.version": "3f9c" },
+      span_attributes: {
+        "http.request.method": "GET",
+        "http.response.status_code": 500,
+        big: 9007199254740993n,
+        "appsignal.namespace": "admin",
+        "appsignal.action_name": "A#b",
+        "appsignal.tag.region": "eu",
+        list: ["a", "b"],
+        empty: {},
+      },
+      events: [],
+      links: [{ trace_id: traceId, span_id: parentId, trace_state: "x=y", attributes: { why: "retry" } }],
+      entry: true,
+      namespace: "admin",
+      action: "A#b",
+      tags: { region: "eu" },
+      count: 1,
+      statement: undefined,
+      peer: undefined,
+      report: false,
+    });
+  });
+
+  test("nanoseconds after the point are a number, not a fraction", () => {
+    expect(read("otel", document.replace(".123456", ".5"))?.start).toBe(
+      instant("2024-01-15T10:30:00.000000005Z"),
+    );
+  });
+
+  test("an event is a log document", () => {
+    const event = `{"@timestamp":"1705314600000.7","event_name":"exception","trace_id":"${traceId}","span_id":"${spanId}",
+      "attributes":{"event.name":"exception","exception.type":"IOError"},"body":{}}`;
+    expect(readLoose("otel", event)).toEqual({
+      trace_id: traceId,
+      spans: [spanId],
+      event: {
+        time: instant("2024-01-15T10:30:00.000000007Z"),
+        name: "exception",
+        attributes: { "exception.type": "IOError" },
+      },
+    });
+    expect(readLoose("otel", event.replace('"event_name":"exception",', ""))).toBeUndefined();
+  });
+
+  test("a report of a browser", () => {
+    const report = document.replace('"list"', '"readout.report":true,"list"');
+    expect(read("otel", report)?.report).toBe(true);
+  });
+});
+
+describe("apm", () => {
+  const common = `"timestamp":{"us":1705314600123456},"trace":{"id":"${traceId}"},"service":{"name":"shop","version":"1","framework":{"name":"rails","version":"7"}},"host":{"name":"h1"}`;
+
+  test("a transaction is a request of its type", () => {
+    const text = (type: string) =>
+      `{${common},"processor":{"event":"transaction"},"parent":{"id":"${parentId}"},"event":{"outcome":"failure"},
+      "transaction":{"id":"${spanId}","name":"GET /a","type":"${type}","duration":{"us":12000},"result":"HTTP 5xx"},
+      "labels":{"appsignal_tag_region":"eu","appsignal_action_name":"A#b","http_route":"/a","own_key":"x"},"numeric_labels":{"appsignal_tag_size":3},
+      "http":{"request":{"method":"GET"}},"url":{"full":"http://shop/a"}}`;
+    expect(read("apm", text("request"))).toMatchObject({
+      span_id: spanId,
+      parent_span_id: parentId,
+      span_kind: "server",
+      span_name: "GET /a",
+      start: instant("2024-01-15T10:30:00.123456Z"),
+      end: instant("2024-01-15T10:30:00.135456Z"),
+      status_code: "ERROR",
+      revision: "1",
+      scope_name: "rails",
+      scope_version: "7",
+      entry: true,
+      action: "A#b",
+      tags: { region: "eu", size: 3 },
+      span_attributes: {
+        "http.request.method": "GET",
+        "http.route": "/a",
+        "url.full": "http://shop/a",
+        own_key: "x",
+        "transaction.type": "request",
+      },
+      resource_attributes: { "service.name": "shop", "service.version": "1", "host.name": "h1" },
+    });
+    expect(read("apm", text("messaging"))?.span_kind).toBe("consumer");
+    expect(read("apm", text("scheduled"))?.span_kind).toBe("internal");
+  });
+
+  test("a compressed span calls its destination", () => {
+    const text = `{${common},"processor":{"event":"span"},"parent":{"id":"${parentId}"},"event":{"outcome":"success"},
+      "span":{"id":"${spanId}","name":"SELECT FROM users","type":"db","subtype":"postgresql","duration":{"us":800},
+        "db":{"statement":"SELECT 1","type":"sql"},"destination":{"service":{"resource":"postgresql/orders"}},
+        "composite":{"count":10,"sum":{"us":700},"compression_strategy":"exact_match"},"links":[{"trace":{"id":"${traceId}"},"span":{"id":"${parentId}"}}]}}`;
+    expect(read("apm", text)).toMatchObject({
+      span_kind: "client",
+      entry: false,
+      status_code: "OK",
+      count: 10,
+      statement: "SELECT 1",
+      peer: "postgresql/orders",
+      links: [{ trace_id: traceId, span_id: parentId, trace_state: "", attributes: {} }],
+    });
+  });
+
+  test("an exception is an error document", () => {
+    const text = `{${common},"processor":{"event":"error"},"parent":{"id":"${parentId}"},"transaction":{"id":"${spanId}"},
+      "error":{"id":"e1","grouping_key":"g","exception":[{"type":"IOError","message":"boom","stacktrace":[{"filename":"a.js"}]}]}}`;
+    expect(readLoose("apm", text)).toMatchObject({
+      trace_id: traceId,
+      spans: [parentId, spanId],
+      event: {
+        name: "exception",
+        attributes: {
+          "exception.type": "IOError",
+          "exception.message": "boom",
+          "exception.stacktrace": [{ filename: "a.js" }],
+          "error.grouping_key": "g",
+        },
+      },
+    });
+  });
+
+  test("metric documents are no spans", () => {
+    expect(
+      read("apm", `{${common},"transaction":{"id":"${spanId}","duration":{"histogram":{}}}}`),
+    ).toBeUndefined();
+  });
+});
+
+test("data-prepper: the older template spells dots as @ and lays keys flat", () => {
+  const text = `{"traceId":"${traceId}","spanId":"${spanId}","parentSpanId":"","name":"GET /a","kind":"SPAN_KIND_CLIENT","startTime":"2024-01-15T10:30:00.123456789Z",
+    "endTime":"2024-01-15T10:30:00.133456789Z","durationInNanos":10000000,"serviceName":"shop","traceGroup":null,"status.code":2,"status.message":"boom",
+    "span.attributes.http@method":"GET","span.attributes.peer@service":"pay","resource.attributes.service@version":"3f9c","resource.attributes.service@name":"shop",
+    "events":[{"name":"exception","time":"2024-01-15T10:30:00.130000001Z","attributes":{"exception@type":"IOError"}}],
+    "links":[{"traceId":"${traceId}","spanId":"${parentId}","traceState":"a=b","attributes":{"x@y":1}}]}`;
+  expect(read("data-prepper", text)).toMatchObject({
+    parent_span_id: undefined,
+    entry: true,
+    span_kind: "client",
+    start: instant("2024-01-15T10:30:00.123456789Z"),
+    end: instant("2024-01-15T10:30:00.133456789Z"),
+    service_name: "shop",
+    revision: "3f9c",
+    status_code: "ERROR",
+    status_message: "boom",
+    peer: "pay",
+    span_attributes: { "http.method": "GET", "peer.service": "pay" },
+    events: [
+      {
+        time: instant("2024-01-15T10:30:00.130000001Z"),
+        name: "exception",
+        attributes: { "exception.type": "IOError" },
+      },
+    ],
+    links: [{ trace_id: traceId, span_id: parentId, trace_state: "a=b", attributes: { "x.y": 1 } }],
+  });
+});
+
+describe("jaeger", () => {
+  const text = `{"traceID":"${traceId.slice(2)}","spanID":"f067aa0ba902b7","references":[{"refType":"CHILD_OF","traceID":"${traceId.slice(2)}","spanID":"a1"},
+      {"refType":"FOLLOWS_FROM","traceID":"${traceId}","spanID":"b2"}],"operationName":"GET /a","startTime":1705314600123456,"startTimeMillis":1705314600123,"duration":12000,
+    "tags":[{"key":"http.status_code","type":"int64","value":"500"},{"key":"big","type":"int64","value":"9007199254740993"},{"key":"ratio","type":"float64","value":"0.5"},
+      {"key":"sampled","type":"bool","value":"true"},{"key":"code","type":"string","value":"007"},{"key":"error","type":"bool","value":"true"}],
+    "tag":{"span@kind":"consumer"},"process":{"serviceName":"shop","tags":[{"key":"service.version","type":"string","value":"3f9c"}]},
+    "logs":[{"timestamp":1705314600123999,"fields":[{"key":"event","type":"string","value":"exception"},{"key":"exception.type","type":"string","value":"IOError"}]}]}`;
+
+  test("a span: ids padded, tags by their types, parent and links by reference", () => {
+    expect(read("jaeger", text)).toMatchObject({
+      trace_id: `00${traceId.slice(2)}`,
+      span_id: spanId,
+      parent_span_id: parentId,
+      span_kind: "consumer",
+      entry: true,
+      status_code: "ERROR",
+      revision: "3f9c",
+      end: instant("2024-01-15T10:30:00.135456Z"),
+      span_attributes: {
+        "http.status_code": 500,
+        big: 9007199254740993n,
+        ratio: 0.5,
+        sampled: true,
+        code: "007",
+      },
+      resource_attributes: { "service.name": "shop", "service.version": "3f9c" },
+      events: [
+        {
+          time: instant("2024-01-15T10:30:00.123999Z"),
+          name: "exception",
+          attributes: { "exception.type": "IOError" },
+        },
+      ],
+      links: [{ trace_id: traceId, span_id: "00000000000000b2", trace_state: "", attributes: {} }],
+    });
+    expect(Object.keys(read("jaeger", text)?.span_attributes ?? {})).not.toContain("span.kind");
+  });
+
+  test("a parent in a field of its own", () => {
+    const own = text.replace(/"references":\[.*?\],\s*\{[^\]]*\]/s, '"parentSpanID":"a1"');
+    expect(
+      read("jaeger", own.replace(/"references":\[[\s\S]*?\],"oper/, '"parentSpanID":"a1","oper')),
+    ).toMatchObject({
+      parent_span_id: parentId,
+      links: [],
+    });
+  });
+});
+
+test("ss4o: the year 1 is no time, data_stream no attribute, and long fractions stay", () => {
+  const text = `{"@timestamp":"0001-01-01T00:00:00Z","traceId":"${traceId}","spanId":"${spanId}","parentSpanId":"","name":"send","kind":"Producer",
+    "startTime":"2024-01-15T10:30:00.000000001Z","endTime":"2024-01-15T10:30:00.000000003Z","status":{"code":"Unset","message":""},
+    "attributes":{"messaging.destination.name":"mails","data_stream":{"dataset":"default","type":"span"}},"resource":{"service.name":"shop"},
+    "instrumentationScope":{"name":"lib"},"events":[{"@timestamp":"2024-01-15T10:30:00.000000002Z","name":"queued","attributes":{}}]}`;
+  expect(read("ss4o", text)).toMatchObject({
+    start: instant("2024-01-15T10:30:00.000000001Z"),
+    end: instant("2024-01-15T10:30:00.000000003Z"),
+    span_kind: "producer",
+    peer: "mails",
+    status_code: "UNSET",
+    status_message: undefined,
+    span_attributes: { "messaging.destination.name": "mails" },
+    events: [{ time: instant("2024-01-15T10:30:00.000000002Z"), name: "queued", attributes: {} }],
+  });
+  expect(Object.keys(read("ss4o", text)?.span_attributes ?? {})).toEqual(["messaging.destination.name"]);
+});
+
+describe("flat form", () => {
+  const key = fc.stringMatching(/^[a-z]{1,3}$/);
+  const leaf = fc.oneof(fc.string(), fc.integer(), fc.boolean());
+
+  test("nesting and dotted keys are one", () => {
+    fc.assert(
+      fc.property(
+        fc.uniqueArray(fc.tuple(fc.array(key, { minLength: 2, maxLength: 4 }), leaf), {
+          selector: ([path]) => path.join("."),
+          maxLength: 6,
+        }),
+        (leaves) => {
+          const names = leaves.map(([path]) => path.join("."));
+          // A name that is also an object above another cannot be written nested.
+          fc.pre(!names.some((name) => names.some((other) => other.startsWith(`${name}.`))));
+          const nested: Record<string, unknown> = {};
+          for (const [path, value] of leaves) {
+            let at = nested;
+            for (const segment of path.slice(0, -1)) {
+              at[segment] ??= {};
+              at = at[segment] as Record<string, unknown>;
+            }
+            at[path.at(-1) ?? ""] = value;
+          }
+          const dotted = Object.fromEntries(leaves.map(([path, value]) => [path.join("."), value]));
+          const flat = (value: unknown) => {
+            const document = parseExact(JSON.stringify(value));
+            return isJson(document) ? new Map([...flatten(document)].sort()) : undefined;
+          };
+          expect(flat(nested)).toEqual(flat(dotted));
+        },
+      ),
+    );
+  });
+
+  test("integers are exact, whatever their length", () => {
+    fc.assert(
+      fc.property(fc.bigInt({ min: -(2n ** 70n), max: 2n ** 70n }), (integer) => {
+        const value = parseExact(`[${integer}]`);
+        const found = Array.isArray(value) ? value[0] : undefined;
+        expect(BigInt(found as number | bigint)).toBe(integer);
+      }),
+    );
+  });
+});
+
+test("a profile with a mistake is refused", () => {
+  const form = `{ holds: span, present: a, trace_id: t, span_id: s, parent: p, start: { field: x, unit: date }, end: { field: y, unit: date },
+    name: n, kind: [{ field: k }], status: [{ field: c }], service: v, span_attributes: { from: [{ prefix: a. }] }, resource_attributes: { from: [{ prefix: r. }] } }`;
+  expect(readSpanProfile(`name: mine\ntraces: { documents: [${form}] }`).spans).toHaveLength(1);
+  expect(() =>
+    readSpanProfile(`name: mine\ntraces: { documents: [${form.replace("unit: date", "unit: day")}] }`),
+  ).toThrow();
+  expect(() =>
+    readSpanProfile(
+      `name: mine\ntraces: { documents: [${form.replace("end:", "duration: { field: z, unit: us }, end:")}] }`,
+    ),
+  ).toThrow();
+});

@@ -1,0 +1,192 @@
+// The ways in which a source of spans fails, and that none of them is a short answer.
+import { afterEach, describe, expect, test } from "vitest";
+import { elastic } from "#resolvers/elastic/elastic.ts";
+import type { Span } from "#src/model.ts";
+import { spanSourceOf } from "#src/sites.ts";
+import type { SpanSource, SpanStore } from "#src/store.ts";
+import { fromMillis } from "#src/time.ts";
+import { createBudget } from "#src/tracing/budget.ts";
+import { testIO } from "../../support/cluster.ts";
+import { type Fake, openFake, type Reply, sendJson } from "../../support/fake.ts";
+import { jaeger } from "../../support/shippers.ts";
+
+const [[name = "", definition] = []] = Object.entries(jaeger.indices("x"));
+const settings = { index: { number_of_shards: "1", version: { created: "8190899" } } };
+const mappings = { [name]: { ...definition, settings } };
+
+const hit = (n: number, index = name) => ({
+  _index: index,
+  _id: String(n),
+  _source: { traceID: "1", spanID: n.toString(16), startTime: n * 1_000, duration: 5, operationName: "a" },
+});
+const answer = (hits: readonly object[], total = hits.length, over: object = {}) => ({
+  timed_out: false,
+  _shards: { total: 1, failed: 0 },
+  hits: { total: { value: total, relation: "eq" }, hits },
+  ...over,
+});
+
+let fake: Fake | undefined;
+afterEach(async () => {
+  await fake?.close();
+  fake = undefined;
+});
+
+async function serve(
+  search: Reply,
+  mapping: Reply = (response) => sendJson(response, mappings),
+): Promise<string> {
+  fake = await openFake((response, request, body) => {
+    const path = request.url ?? "";
+    if (path === "/") sendJson(response, { version: { number: "8.19.8" } });
+    else if (path.includes("/_search")) search(response, request, body);
+    else mapping(response, request, body);
+  });
+  return fake.url;
+}
+
+async function using<T>(url: string, ask: (store: SpanStore) => Promise<T>): Promise<T> {
+  const backend = elastic.create("elk", elastic.parseConfig({ url, timeout: "2s" }), testIO);
+  try {
+    if (backend.stores.traces === undefined) throw new Error("no span store");
+    return await ask(backend.stores.traces);
+  } finally {
+    await backend.close();
+  }
+}
+const source = (over: Partial<SpanSource> = {}): SpanSource => ({
+  ...spanSourceOf("shop", { index: "x-*", profile: "auto" }),
+  ...over,
+});
+function read(url: string, over: Partial<SpanSource> = {}, limit = 10_000): Promise<Span[]> {
+  return using(url, async (store) => {
+    const spans: Span[] = [];
+    const range = { from: fromMillis(0), to: fromMillis(1_000_000) };
+    const query = { sources: [source(over)], range, select: "all", budget: createBudget(limit) } as const;
+    for await (const batch of store.scan(query, AbortSignal.timeout(10_000))) spans.push(...batch);
+    return spans;
+  });
+}
+
+describe("a source of spans that fails", () => {
+  test.each([
+    ["failed shards", "partial", answer([hit(1)], 1, { _shards: { total: 2, failed: 1 } })],
+    ["its own time-out", "partial", answer([hit(1)], 1, { timed_out: true })],
+    ["early termination", "partial", answer([hit(1)], 1, { terminated_early: true })],
+    [
+      "a total that is a guess",
+      "malformed",
+      { ...answer([hit(1)]), hits: { total: { value: 1, relation: "gte" }, hits: [hit(1)] } },
+    ],
+    ["an error with status 200", "malformed", { error: "no" }],
+    ["documents of an index that no mapping tells of", "partial", answer([hit(1, "x-unknown")])],
+  ])("%s", async (_, failure, body) => {
+    const url = await serve((response) => sendJson(response, body));
+    await expect(read(url)).rejects.toMatchObject({ name: "BackendError", failure });
+  });
+
+  test("a scroll that gives fewer documents than it counted", async () => {
+    let scrolls = 0;
+    const url = await serve((response, request) => {
+      const path = request.url ?? "";
+      if (request.method === "DELETE") sendJson(response, {});
+      else if (path.includes("/_search/scroll")) {
+        scrolls += 1;
+        sendJson(response, answer(scrolls > 1 ? [] : [hit(3)], 3, { _scroll_id: "s" }));
+      } else sendJson(response, answer([hit(1)], 3, { _scroll_id: "s" }));
+    });
+    await expect(read(url)).rejects.toMatchObject({ name: "BackendError", failure: "partial" });
+  });
+
+  test("a mapping that may not be read is refused, for good", async () => {
+    const url = await serve(
+      (response) => sendJson(response, answer([hit(1)])),
+      (response) => sendJson(response, {}, 403),
+    );
+    await expect(read(url)).rejects.toMatchObject({ slug: "not_supported_by_backend" });
+  });
+
+  test("more documents than the budget are refused before a second is asked for", async () => {
+    const url = await serve((response) => sendJson(response, answer([hit(1)], 5_000)));
+    await expect(read(url, {}, 4_999)).rejects.toMatchObject({ slug: "result_too_large" });
+    expect(fake?.asked.filter(({ path }) => path.includes("_search"))).toHaveLength(1);
+  });
+});
+
+test("every search carries the wall, and says that parts are errors", async () => {
+  const url = await serve((response) => sendJson(response, answer([])));
+  await using(url, async (store) => {
+    const walled = source({ where: 'process.serviceName="shop"' });
+    const budget = createBudget(100);
+    const range = { from: fromMillis(0), to: fromMillis(1) };
+    const ids = [{ trace_id: "1", span_id: "2" }];
+    const { signal } = new AbortController();
+    const sources = [walled] as const;
+    for (const select of ["all", "entries", "children", "calls", "exceptions", "statements"] as const) {
+      for await (const _ of store.scan({ sources, range, select, budget }, signal));
+      for await (const _ of store.find(
+        { sources, of: { by: "trace", traceIds: ["1"], select }, budget },
+        signal,
+      ));
+    }
+    for await (const _ of store.find({ sources, of: { by: "span", spans: ids }, budget }, signal));
+    for await (const _ of store.find({ sources, of: { by: "caller", spans: ids }, budget }, signal));
+    await store.locate({ sources, traceId: "1", budget }, signal);
+  });
+  const searches = (fake?.asked ?? []).filter(({ path }) => path.includes("_search"));
+  expect(searches.length).toBeGreaterThan(14);
+  for (const { path, body } of searches) {
+    expect(path).toContain("allow_partial_search_results=false");
+    const { query } = JSON.parse(body) as { query: { bool: { should: readonly object[] } } };
+    // Either the known index behind its wall, or documents of indices that nobody knows, which are never used.
+    for (const part of query.bool.should ?? [query]) {
+      const text = JSON.stringify(part);
+      const strange = { bool: { must_not: [{ terms: { _index: [name] } }] } };
+      if (text.startsWith('{"bool":{"must_not"')) expect(part).toEqual(strange);
+      else expect(text).toContain('{"term":{"process.serviceName":"shop"}}');
+    }
+  }
+});
+
+test("leaving early frees the scroll", async () => {
+  let freed: () => void = () => undefined;
+  const deleted = new Promise<void>((resolve) => {
+    freed = resolve;
+  });
+  const url = await serve((response, request) => {
+    if (request.method === "DELETE") freed();
+    const hits = Array.from({ length: 1_000 }, (_, n) => hit(n + 1));
+    sendJson(response, answer(hits, 5_000, { _scroll_id: "s" }));
+  });
+  await using(url, async (store) => {
+    const range = { from: fromMillis(0), to: fromMillis(1_000_000) };
+    const query = { sources: [source()], range, select: "all", budget: createBudget(10_000) } as const;
+    for await (const batch of store.scan(query, AbortSignal.timeout(10_000))) {
+      expect(batch.length).toBeGreaterThan(0);
+      break;
+    }
+    await deleted;
+  });
+});
+
+test("a part that fails while the caller is busy is met when its turn comes", async () => {
+  const url = await serve((response, request) => {
+    const path = request.url ?? "";
+    const hits = Array.from({ length: 1_000 }, (_, n) => hit(n + 1));
+    if (path.includes("/_search/scroll") && request.method === "POST") sendJson(response, {}, 400);
+    else sendJson(response, answer(hits, 5_000, { _scroll_id: "s" }));
+  });
+  await using(url, async (store) => {
+    const range = { from: fromMillis(0), to: fromMillis(1_000_000) };
+    const query = { sources: [source()], range, select: "all", budget: createBudget(10_000) } as const;
+    let batches = 0;
+    const reading = async () => {
+      for await (const _ of store.scan(query, AbortSignal.timeout(10_000))) {
+        batches += 1;
+        await new Promise((resolve) => setTimeout(resolve, 50));
+      }
+    };
+    await expect(reading()).rejects.toMatchObject({ failure: "rejected" });
+    expect(batches).toBe(4);
+  });
+});

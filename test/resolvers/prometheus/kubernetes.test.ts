@@ -1,0 +1,686 @@
+// What the model cluster does not show: other exporters than kube-state-metrics and cAdvisor with all of its levels,
+// exporters that disagree, and how much is asked.
+import { describe, expect, test } from "vitest";
+import { inspectCluster } from "#resolvers/prometheus/coverage.ts";
+import type { Moments } from "#resolvers/prometheus/door.ts";
+import { createKubernetesStore, type Source } from "#resolvers/prometheus/kubernetes.ts";
+import type { Expression, Selector } from "#resolvers/prometheus/promql.ts";
+import type { NodesRow, PodOverviewRow, PodsRow } from "#src/model.ts";
+import type { OverviewFilter, PodFilter } from "#src/store.ts";
+import { base, minute, model } from "../../conformance/cluster.ts";
+import { evaluateOver } from "../../support/evaluate.ts";
+import {
+  collectSeries,
+  expose,
+  type Labels,
+  type Write,
+  type WrittenSeries,
+} from "../../support/exporters.ts";
+
+const never = new AbortController().signal;
+const uid = "12345678-1234-4234-8234-123456789abc";
+const other = "99999999-1234-4234-8234-123456789abc";
+const key = { namespace: "shop", pod: "web-0" };
+const cgroup = `/kubepods/burstable/pod${uid}`;
+
+/** Samples every 15 s of the ten minutes before `base` and of the minute after it. */
+function written(each: (write: Write, time: number, age: number) => void): WrittenSeries[] {
+  const { write, series } = collectSeries({ cluster: "c" });
+  for (let time = base - 10 * minute; time <= base + minute; time += 15_000) {
+    each(write, time, (time - base) / 1_000 + 600);
+  }
+  return series();
+}
+const info: Labels = { ...key, uid, node: "n1", host_network: "false" };
+/** The pod that other series are told of. */
+const exists = (write: Write, time: number): void => write(time, "kube_pod_info", info, 1);
+
+const snapshots = { start: base, step: minute, count: 1 };
+const scope = { match: { cluster: "c" }, snapshots, rowLimit: 1_000 };
+async function collect<Row>(batches: AsyncIterable<readonly Row[]>): Promise<Row[]> {
+  const rows: Row[] = [];
+  for await (const batch of batches) rows.push(...batch);
+  return rows;
+}
+const storeOver = (series: readonly WrittenSeries[]) => createKubernetesStore(evaluateOver(series, "open"));
+const readPods = (series: readonly WrittenSeries[], over: Partial<PodFilter> = {}): Promise<PodsRow[]> =>
+  collect(storeOver(series).pods({ ...scope, namespaces: [], nodes: [], ...over }, never));
+const readNodes = (series: readonly WrittenSeries[]): Promise<NodesRow[]> =>
+  collect(storeOver(series).nodes(scope, never));
+const readOverview = (
+  series: readonly WrittenSeries[],
+  over: Partial<OverviewFilter> = {},
+): Promise<PodOverviewRow[]> =>
+  collect(storeOver(series).overview({ ...scope, namespaces: [], text: "", ...over }, never));
+
+describe("a pod's figures", () => {
+  test("are 0 where nothing but kube-state-metrics is there", async () => {
+    expect(await readPods(written(exists))).toEqual([
+      {
+        timestamp: base,
+        pod_name: "web-0",
+        pod_namespace: "shop",
+        node_name: "n1",
+        cpu_usage_nano_cores: 0,
+        cpu_usage_core_nano_seconds: 0,
+        memory_rss_bytes: 0,
+        memory_usage_bytes: 0,
+        memory_working_set_bytes: 0,
+        memory_page_faults: 0,
+        memory_major_page_faults: 0,
+        ephemeral_storage_used_bytes: 0,
+        ephemeral_storage_capacity_bytes: 0,
+        network_rx_bytes: 0,
+        network_tx_bytes: 0,
+        process_count: 0,
+        phase: "Unknown",
+        state: "Unknown",
+        containers: [],
+        pod_restart_count: 0,
+        pod_uptime_seconds: 0,
+      },
+    ]);
+  });
+
+  test("are the sum of its containers where its own cgroup is not told, each by its newest cgroup", async () => {
+    const series = written((write, time, age) => {
+      exists(write, time);
+      const of = (container: string, id: string): Labels => ({
+        ...key,
+        container,
+        id: `${cgroup}/${id}`,
+        image: "i",
+      });
+      write(time, "container_memory_rss", of("app", "b"), 1_000);
+      write(time, "container_memory_rss", of("proxy", "c"), 200);
+      write(time, "container_start_time_seconds", of("app", "b"), 50);
+      write(time, "container_cpu_usage_seconds_total", of("app", "b"), age / 4);
+      write(time, "container_cpu_usage_seconds_total", of("proxy", "c"), age / 2);
+      // The sandbox is none of its containers.
+      write(time, "container_memory_rss", { ...key, container: "POD", id: `${cgroup}/s`, image: "pause" }, 5);
+      write(time, "container_memory_rss", { ...key, id: `${cgroup}/t`, image: "pause" }, 7);
+      // Another pod of that name, which is gone.
+      write(
+        time,
+        "container_memory_rss",
+        { ...key, container: "app", id: `/kubepods/pod${other}/x` },
+        90_000,
+      );
+      if (time < base - 20_000) {
+        write(time, "container_memory_rss", of("app", "a"), 5_000);
+        write(time, "container_start_time_seconds", of("app", "a"), 20);
+      }
+    });
+    const [row] = await readPods(series);
+    expect(row).toMatchObject({
+      memory_rss_bytes: 1_200,
+      cpu_usage_nano_cores: 750_000_000,
+      cpu_usage_core_nano_seconds: 450_000_000_000,
+    });
+  });
+
+  test("are not counted twice where the kubelet tells the same as cAdvisor", async () => {
+    const series = written((write, time) => {
+      exists(write, time);
+      const container = { ...key, container: "app" };
+      write(time, "container_memory_working_set_bytes", { ...container, id: `${cgroup}/b` }, 1_000);
+      write(time, "container_start_time_seconds", { ...container, id: `${cgroup}/b` }, 50);
+      write(
+        time,
+        "container_memory_working_set_bytes",
+        { ...container, metrics_path: "/metrics/resource" },
+        1_010,
+      );
+      write(time, "container_start_time_seconds", { ...container, metrics_path: "/metrics/resource" }, 50);
+    });
+    const [row] = await readPods(series);
+    expect(row?.memory_working_set_bytes).toBe(1_000);
+  });
+
+  test("come from the kubelet's resource metrics where there is no cAdvisor", async () => {
+    const series = written((write, time, age) => {
+      exists(write, time);
+      write(time, "pod_cpu_usage_seconds_total", { ...key, node: "n1" }, age / 8);
+      write(time, "pod_memory_working_set_bytes", { ...key, node: "n1" }, 4_321);
+      // Of a pod of that name on another node.
+      write(time, "pod_memory_working_set_bytes", { ...key, node: "n2" }, 9_999);
+    });
+    const [row] = await readPods(series);
+    expect(row).toMatchObject({
+      cpu_usage_nano_cores: 125_000_000,
+      cpu_usage_core_nano_seconds: 75_000_000_000,
+      memory_working_set_bytes: 4_321,
+    });
+  });
+
+  test("come from OpenTelemetry's kubelet stats where there is nothing else", async () => {
+    const series = written((write, time, age) => {
+      exists(write, time);
+      const pod = (id: string): Labels => ({
+        k8s_namespace_name: "shop",
+        k8s_pod_name: "web-0",
+        k8s_pod_uid: id,
+      });
+      write(time, "k8s_pod_cpu_usage", pod(uid), 0.25);
+      write(time, "k8s_pod_cpu_time_seconds_total", pod(uid), 12);
+      write(time, "k8s_pod_memory_rss_bytes", pod(uid), 1);
+      write(time, "k8s_pod_memory_usage_bytes", pod(uid), 2);
+      write(time, "k8s_pod_memory_working_set_bytes", pod(uid), 3);
+      write(time, "k8s_pod_memory_working_set_bytes", pod(other), 30);
+      write(time, "k8s_pod_memory_page_faults", pod(uid), 4);
+      write(time, "k8s_pod_memory_major_page_faults", pod(uid), 5);
+      write(time, "k8s_pod_filesystem_usage_bytes", pod(uid), 6);
+      write(time, "k8s_pod_filesystem_capacity_bytes", pod(uid), 7);
+      for (const [direction, rate] of [
+        ["receive", 10],
+        ["transmit", 20],
+      ] as const) {
+        write(
+          time,
+          "k8s_pod_network_io_bytes_total",
+          { ...pod(uid), interface: "eth0", direction },
+          age * rate,
+        );
+      }
+    });
+    const [row] = await readPods(series);
+    expect(row).toMatchObject({
+      cpu_usage_nano_cores: 250_000_000,
+      cpu_usage_core_nano_seconds: 12_000_000_000,
+      memory_rss_bytes: 1,
+      memory_usage_bytes: 2,
+      memory_working_set_bytes: 3,
+      memory_page_faults: 4,
+      memory_major_page_faults: 5,
+      ephemeral_storage_used_bytes: 6,
+      ephemeral_storage_capacity_bytes: 7,
+      network_rx_bytes: 600,
+      network_tx_bytes: 1_200,
+    });
+    expect(await readPods(series, { pod: "web-0", namespaces: ["shop"] })).toEqual([row]);
+  });
+
+  test.each<[spelling: string, labels: Labels]>([
+    ["its own", { pod_name: "web-0", pod_namespace: "shop", pod: "exporter-x", namespace: "monitoring" }],
+    ["the usual", key],
+  ])("of ephemeral storage are read in %s spelling", async (_, labels) => {
+    const series = written((write, time) => {
+      exists(write, time);
+      write(time, "kube_pod_info", { ...info, pod: "exporter-x", namespace: "monitoring", uid: other }, 1);
+      write(time, "ephemeral_storage_pod_usage", labels, 555);
+    });
+    const rows = await readPods(series);
+    expect(rows.map((row) => [row.pod_name, row.ephemeral_storage_used_bytes])).toEqual([
+      ["exporter-x", 0],
+      ["web-0", 555],
+    ]);
+  });
+
+  test("are never negative, infinite or no number", async () => {
+    const series = written((write, time) => {
+      exists(write, time);
+      write(time, "container_memory_rss", { ...key, id: cgroup }, Number.NaN);
+      write(time, "container_memory_usage_bytes", { ...key, id: cgroup }, Number.POSITIVE_INFINITY);
+      write(time, "container_memory_working_set_bytes", { ...key, id: cgroup }, -5);
+    });
+    const [row] = await readPods(series);
+    expect(row).toMatchObject({ memory_rss_bytes: 0, memory_usage_bytes: 0, memory_working_set_bytes: 0 });
+  });
+});
+
+describe("a pod's network", () => {
+  const traffic = (
+    interfaces: readonly string[],
+    start: number | undefined,
+    counter = (age: number) => age,
+  ) =>
+    written((write, time, age) => {
+      exists(write, time);
+      if (start !== undefined) write(time, "kube_pod_start_time", { ...key, uid }, start / 1_000);
+      for (const [position, name] of interfaces.entries()) {
+        if (start !== undefined && time < start) continue;
+        const labels = { ...key, id: `${cgroup}/s`, image: "pause", interface: name };
+        write(time, "container_network_receive_bytes_total", labels, counter(age) * 10 ** position);
+      }
+    });
+  const received = async (series: readonly WrittenSeries[]): Promise<number | undefined> =>
+    (await readPods(series))[0]?.network_rx_bytes;
+
+  test("is that of eth0, else of all interfaces that are real", async () => {
+    expect(await received(traffic(["eth0", "net1", "net2"], base - 600_000))).toBe(60);
+    expect(await received(traffic(["net1", "net2", "lo", "veth1"], base - 600_000))).toBe(660);
+  });
+
+  test("counts from 0 after a restart of the counter, and of the pod", async () => {
+    expect(await received(traffic(["eth0"], base - 600_000, (age) => age % 590))).toBe(10);
+    expect(await received(traffic(["eth0"], base - 30_000))).toBe(600);
+  });
+
+  test("is 0 while an older pod has no value to compare with", async () => {
+    const late = traffic(["eth0"], base - 600_000).map((series) =>
+      series.labels.__name__ === "container_network_receive_bytes_total"
+        ? { ...series, samples: series.samples.filter(([time]) => time > base - minute) }
+        : series,
+    );
+    expect(await received(late)).toBe(0);
+  });
+});
+
+describe("nodes", () => {
+  const uname = { instance: "10.0.0.7:9100", nodename: "worker-7" };
+  const exporter = (write: Write, time: number, age: number, instance = uname.instance): void => {
+    for (const [mode, rate] of Object.entries({ user: 0.5, system: 0.25, idle: 7, iowait: 1, steal: 2 })) {
+      write(time, "node_cpu_seconds_total", { instance, cpu: "0", mode }, age * rate);
+    }
+    const figures = {
+      ...{ node_memory_MemTotal_bytes: 1_000, node_memory_MemFree_bytes: 100 },
+      ...{ node_memory_MemAvailable_bytes: 300, node_memory_AnonPages_bytes: 450 },
+      ...{ node_vmstat_pgfault: 77, node_vmstat_pgmajfault: 7 },
+    };
+    for (const [name, value] of Object.entries(figures)) write(time, name, { instance }, value);
+    for (const [mountpoint, factor] of Object.entries({ "/": 1, "/data": 100 })) {
+      const disk = { instance, device: "/dev/sda1", mountpoint };
+      write(time, "node_filesystem_size_bytes", disk, 5_000 * factor);
+      write(time, "node_filesystem_free_bytes", disk, 2_000 * factor);
+      write(time, "node_filesystem_avail_bytes", disk, 1_500 * factor);
+      write(time, "node_filesystem_files", disk, 90 * factor);
+      write(time, "node_filesystem_files_free", disk, 30 * factor);
+    }
+    for (const [device, rate] of Object.entries({ ens5: 3, ens6: 4, lo: 100, cni0: 100, veth9: 100 })) {
+      write(time, "node_network_receive_bytes_total", { instance, device }, age * rate);
+      write(time, "node_network_transmit_bytes_total", { instance, device }, age * rate * 2);
+    }
+  };
+  const told = {
+    timestamp: base,
+    cpu_usage_nano_cores: 750_000_000,
+    memory_rss_bytes: 450,
+    memory_usage_bytes: 900,
+    memory_working_set_bytes: 700,
+    memory_page_faults: 77,
+    memory_major_page_faults: 7,
+    fs_used_bytes: 3_000,
+    fs_available_bytes: 1_500,
+    fs_capacity_bytes: 5_000,
+    fs_inodes_free: 30,
+    fs_inodes_used: 60,
+    fs_inodes: 90,
+    network_rx_bytes: 420,
+    network_tx_bytes: 840,
+    phase: 0,
+  };
+
+  test("are machines with a node exporter where nothing else knows them", async () => {
+    const series = written((write, time, age) => {
+      write(time, "node_uname_info", uname, 1);
+      exporter(write, time, age);
+    });
+    expect(await readNodes(series)).toEqual([{ ...told, node_name: "worker-7" }]);
+  });
+
+  test.each<[string, Labels]>([
+    ["name", { node: "worker-7", internal_ip: "192.168.0.1" }],
+    ["address", { node: "worker-7.internal", internal_ip: "10.0.0.7" }],
+  ])("have a node exporter's figures by %s, and other machines are none", async (_, node) => {
+    const series = written((write, time, age) => {
+      write(time, "kube_node_info", node, 1);
+      write(
+        time,
+        "kube_node_status_condition",
+        { node: node.node ?? "", condition: "Ready", status: "true" },
+        1,
+      );
+      write(time, "node_uname_info", uname, 1);
+      exporter(write, time, age);
+      write(time, "node_uname_info", { instance: "10.0.0.99:9100", nodename: "database" }, 1);
+      exporter(write, time, age, "10.0.0.99:9100");
+    });
+    expect(await readNodes(series)).toEqual([{ ...told, node_name: node.node, phase: 2 }]);
+  });
+
+  test("are found by the scraper's address where cAdvisor names no node", async () => {
+    const series = written((write, time) => {
+      write(time, "kube_node_info", { node: "worker-7", internal_ip: "10.0.0.7" }, 1);
+      write(time, "container_memory_rss", { instance: "10.0.0.7:10250", id: "/" }, 1_234);
+    });
+    expect(await readNodes(series)).toMatchObject([{ node_name: "worker-7", memory_rss_bytes: 1_234 }]);
+  });
+
+  test("have the figures of OpenTelemetry's kubelet stats", async () => {
+    const node = { k8s_node_name: "n1" };
+    const series = written((write, time, age) => {
+      write(time, "kube_node_info", { node: "n1", internal_ip: "10.0.0.1" }, 1);
+      write(time, "k8s_node_cpu_usage", node, 0.5);
+      write(time, "k8s_node_memory_working_set_bytes", node, 8);
+      write(time, "k8s_node_filesystem_capacity_bytes", node, 100);
+      write(time, "k8s_node_filesystem_usage_bytes", node, 40);
+      write(time, "k8s_node_filesystem_available_bytes", node, 50);
+      write(
+        time,
+        "k8s_node_network_io_bytes_total",
+        { ...node, interface: "eth0", direction: "receive" },
+        age,
+      );
+    });
+    expect(await readNodes(series)).toMatchObject([
+      {
+        cpu_usage_nano_cores: 5e8,
+        memory_working_set_bytes: 8,
+        fs_used_bytes: 40,
+        fs_available_bytes: 50,
+        fs_capacity_bytes: 100,
+        network_rx_bytes: 60,
+        network_tx_bytes: 0,
+      },
+    ]);
+  });
+
+  test.each<[metric: string, labels: Labels, figure: keyof NodesRow]>([
+    ["container_memory_rss", { node: "n1", id: "/" }, "memory_rss_bytes"],
+    ["container_cpu_usage_seconds_total", { node: "n1", id: "/" }, "cpu_usage_nano_cores"],
+    ["node_memory_working_set_bytes", { node: "n1" }, "memory_working_set_bytes"],
+    ["node_cpu_usage_seconds_total", { node: "n1" }, "cpu_usage_nano_cores"],
+    ["node_vmstat_pgfault", { node: "n1" }, "memory_page_faults"],
+    ["node_cpu_seconds_total", { node: "n1", mode: "user" }, "cpu_usage_nano_cores"],
+    ["k8s_node_memory_rss_bytes", { k8s_node_name: "n1" }, "memory_rss_bytes"],
+  ])("are shown where %s is all that is known of them", async (metric, labels, figure) => {
+    const [row, ...others] = await readNodes(written((write, time, age) => write(time, metric, labels, age)));
+    expect(others).toEqual([]);
+    expect(row?.node_name).toBe("n1");
+    expect(row?.[figure]).toBe(figure === "cpu_usage_nano_cores" ? 1e9 : 600);
+  });
+
+  test("more than the limit are refused before any is answered, whoever tells of them", async () => {
+    // Half of the nodes are known to one exporter, half to another: no single count is over the limit.
+    const series = written((write, time) => {
+      for (let number = 0; number < 6; number += 1) {
+        if (number < 3) write(time, "kube_node_info", { node: `a${number}` }, 1);
+        else write(time, "container_memory_rss", { node: `b${number}`, id: "/" }, 1);
+      }
+    });
+    const query = { ...scope, snapshots: { ...snapshots, start: base - 5 * minute, count: 6 } };
+    expect(await collect(storeOver(series).nodes({ ...query, rowLimit: 36 }, never))).toHaveLength(36);
+    const rows = storeOver(series)
+      .nodes({ ...query, rowLimit: 35 }, never)
+      [Symbol.asyncIterator]();
+    await expect(rows.next()).rejects.toMatchObject({ slug: "result_too_large" });
+  });
+
+  test("a renamed machine's figures go to its newest name", async () => {
+    const series = written((write, time, age) => {
+      write(time, "node_uname_info", { ...uname, nodename: time < base - 30_000 ? "zulu" : "alpha" }, 1);
+      exporter(write, time, age);
+    });
+    expect((await readNodes(series)).map(({ node_name }) => node_name)).toEqual(["alpha"]);
+  });
+});
+
+describe("exporters that disagree", () => {
+  test("while replicas see different phases, the later of a pod's life is shown, and the worse of a container", async () => {
+    const series = written((write, time) => {
+      exists(write, time);
+      const flags = (instance: string, phase: string, status: string): void => {
+        const twin = { ...key, uid, instance };
+        for (const each of ["Pending", "Running", "Succeeded"]) {
+          write(time, "kube_pod_status_phase", { ...twin, phase: each }, each === phase ? 1 : 0);
+        }
+        for (const each of ["running", "waiting", "terminated"]) {
+          const flag = `kube_pod_container_status_${each}`;
+          write(time, flag, { ...twin, container: "app" }, each === status ? 1 : 0);
+        }
+        write(time, "kube_pod_container_status_restarts_total", { ...twin, container: "app" }, 3);
+      };
+      flags("a", "Pending", "waiting");
+      flags("b", "Running", "running");
+    });
+    expect(await readPods(series)).toMatchObject([
+      {
+        phase: "Running",
+        state: "Pending",
+        pod_restart_count: 3,
+        containers: [{ name: "app", status: "Waiting", exit_code: 0, reason: "" }],
+      },
+    ]);
+  });
+
+  test.each(["n1", ""])("a pod is on a node as soon as one series says so (first %j)", async (first) => {
+    const series = written((write, time) => {
+      for (const node of first === "" ? ["", "n1"] : ["n1", ""]) {
+        write(time, "kube_pod_info", { ...info, pod_ip: `ip of ${node}`, node }, 1);
+      }
+    });
+    expect((await readPods(series)).map(({ node_name }) => node_name)).toEqual(["n1"]);
+  });
+
+  test("all containers of a pod that succeeded have ended well, whatever their exporter knows of it", async () => {
+    const series = written((write, time) => {
+      exists(write, time);
+      write(time, "kube_pod_status_phase", { ...key, uid, phase: "Succeeded" }, 1);
+      write(time, "kube_pod_container_status_terminated", { ...key, uid, container: "app" }, 1);
+    });
+    const [row] = await readPods(series);
+    expect(row?.containers).toEqual([{ name: "app", status: "Terminated", exit_code: 0, reason: "" }]);
+  });
+
+  test("a container without any status is Unknown", async () => {
+    const series = written((write, time) => {
+      exists(write, time);
+      write(time, "kube_pod_container_status_restarts_total", { ...key, uid, container: "app" }, 2);
+    });
+    const [row] = await readPods(series);
+    expect(row?.containers).toEqual([{ name: "app", status: "Unknown", exit_code: 0, reason: "" }]);
+  });
+
+  test.each<[reason: string, last: number | undefined, code: number]>([
+    ["OOMKilled", undefined, 137],
+    ["OOMKilled", 1, 1],
+    ["Error", undefined, 1],
+    ["Error", 42, 42],
+    ["Completed", 42, 0],
+  ])("a container that ended as %s, after a code of %s, shows %s", async (reason, last, code) => {
+    const container = { ...key, uid, container: "app" };
+    const series = written((write, time) => {
+      exists(write, time);
+      write(time, "kube_pod_container_status_terminated", container, 1);
+      write(time, "kube_pod_container_status_terminated_reason", { ...container, reason }, 1);
+      if (last !== undefined)
+        write(time, "kube_pod_container_status_last_terminated_exitcode", container, last);
+    });
+    const [row] = await readPods(series);
+    expect(row?.containers).toEqual([{ name: "app", status: "Terminated", exit_code: code, reason }]);
+  });
+
+  test("without times of creation the later start decides between two pods of one name", async () => {
+    const series = written((write, time) => {
+      for (const [each, start] of [
+        [uid, 100],
+        [other, 50],
+      ] as const) {
+        write(time, "kube_pod_info", { ...info, uid: each }, 1);
+        write(time, "kube_pod_start_time", { ...key, uid: each }, start);
+      }
+    });
+    expect(await readOverview(series)).toMatchObject([{ pod_uuid: uid }]);
+  });
+});
+
+describe("what is asked", () => {
+  interface Asked {
+    readonly expression: Expression;
+    readonly moments: Moments;
+  }
+  function watched(series: readonly WrittenSeries[]): { readonly source: Source; readonly asked: Asked[] } {
+    const asked: Asked[] = [];
+    const source = evaluateOver(series, "open");
+    return {
+      asked,
+      source: {
+        edge: source.edge,
+        query: (expression, moments, fold, signal) => {
+          asked.push({ expression, moments });
+          return source.query(expression, moments, fold, signal);
+        },
+      },
+    };
+  }
+  const selectors = (expression: Expression): Selector[] => {
+    switch (expression.kind) {
+      case "selector":
+        return [expression];
+      case "window":
+      case "aggregate":
+        return selectors(expression.of);
+      case "call":
+        return expression.arguments.flatMap(selectors);
+      case "binary":
+        return [...selectors(expression.left), ...selectors(expression.right)];
+      case "number":
+        return [];
+    }
+  };
+
+  test("every selector holds every forced label, those of `check` too", async () => {
+    const match = { cluster: "model", "odd.label": 'a"b\\' };
+    const { source, asked } = watched(expose(model, match));
+    const store = createKubernetesStore(source);
+    const query = { ...scope, match, snapshots: { ...snapshots, count: 30 } };
+    await collect(store.nodes(query, never));
+    await collect(store.pods({ ...query, namespaces: ["shop"], nodes: [], pod: "web-0" }, never));
+    await collect(store.overview({ ...query, namespaces: [], text: "" }, never));
+    await inspectCluster(source, match, base, never);
+    const sent = asked.flatMap(({ expression }) => selectors(expression));
+    expect(sent.length).toBeGreaterThan(50);
+    for (const { matchers } of sent) {
+      for (const [label, value] of Object.entries(match)) {
+        expect(matchers).toContainEqual({ label, operator: "=", value });
+      }
+    }
+  });
+
+  test("a refusal costs the source one count", async () => {
+    const { source, asked } = watched(written(exists));
+    const rows = createKubernetesStore(source).pods(
+      { ...scope, rowLimit: 0, namespaces: [], nodes: [] },
+      never,
+    );
+    await expect(collect(rows)).rejects.toMatchObject({ slug: "result_too_large" });
+    expect(asked).toHaveLength(1);
+  });
+
+  test("no request has more moments than a source answers", async () => {
+    const { write, series } = collectSeries({ cluster: "c" });
+    for (const [pod, minutes] of [
+      ["first", -24_000],
+      ["second", -12_001],
+      ["last", 0],
+    ] as const) {
+      write(base + minutes * minute, "kube_pod_info", { ...info, pod }, 1);
+    }
+    const { source, asked } = watched(series());
+    const store = createKubernetesStore(source);
+    const long = { start: base - 25_000 * minute, step: minute, count: 30_000 };
+    const query = { ...scope, snapshots: long };
+    const name = ({ timestamp, pod_name: pod }: PodsRow | PodOverviewRow) => [
+      (timestamp - base) / minute,
+      pod,
+    ];
+    expect((await collect(store.pods({ ...query, namespaces: [], nodes: [] }, never))).map(name)).toEqual([
+      [-24_000, "first"],
+      [-23_999, "first"],
+      [-12_001, "second"],
+      [-12_000, "second"],
+      [0, "last"],
+      [1, "last"],
+    ]);
+    expect((await collect(store.overview({ ...query, namespaces: [], text: "" }, never))).map(name)).toEqual([
+      [-23_999, "first"],
+      [-12_000, "second"],
+      [1, "last"],
+    ]);
+    for (const { moments } of asked) {
+      const count = "at" in moments ? 1 : (moments.end - moments.start) / moments.step + 1;
+      expect(count).toBeLessThanOrEqual(11_000);
+    }
+  });
+
+  test("rows do not depend on where slices are cut", async () => {
+    const series = written((write, time, age) => {
+      for (let pod = 0; pod < 700; pod += 1) {
+        const labels = { namespace: "many", pod: `p-${String(pod).padStart(3, "0")}` };
+        write(time, "kube_pod_info", { ...labels, uid: `u-${pod}` }, 1);
+        const network = { ...labels, id: "/x", image: "pause", interface: "eth0" };
+        write(time, "container_network_receive_bytes_total", network, age * (pod + 1));
+      }
+    });
+    const { source, asked } = watched(series);
+    const query = {
+      ...scope,
+      snapshots: { ...snapshots, start: base - 8 * minute, count: 9 },
+      rowLimit: 10_000,
+    };
+    const rows = await collect(
+      createKubernetesStore(source).pods({ ...query, namespaces: [], nodes: [] }, never),
+    );
+    expect(asked.filter(({ moments }) => "start" in moments).length).toBeGreaterThan(20);
+    const wanted = Array.from({ length: 9 }, (_, at) =>
+      Array.from({ length: 700 }, (_, pod) => [base + (at - 8) * minute, 60 * (pod + 1)]),
+    ).flat();
+    expect(rows.map((row) => [row.timestamp, row.network_rx_bytes])).toEqual(wanted);
+  });
+
+  test("a failing request ends the others and is the answer's failure", async () => {
+    const failure = new Error("down");
+    const source = evaluateOver(written(exists), "open");
+    let asked = 0;
+    let ended = 0;
+    const flaky: Source = {
+      edge: source.edge,
+      query: (expression, moments, fold, signal) => {
+        asked += 1;
+        if (asked === 1) return source.query(expression, moments, fold, signal);
+        if (asked === 5) return Promise.reject(failure);
+        return new Promise((_, reject) => {
+          signal.addEventListener("abort", () => {
+            ended += 1;
+            reject(signal.reason);
+          });
+        });
+      },
+    };
+    const rows = createKubernetesStore(flaky).pods({ ...scope, namespaces: [], nodes: [] }, never);
+    await expect(collect(rows)).rejects.toBe(failure);
+    expect(ended).toBe(asked - 2);
+    expect(asked).toBeLessThan(10);
+  });
+});
+
+describe("check", () => {
+  test("tells which exporters are there and what rows lack", async () => {
+    const source = evaluateOver(
+      written((write, time) => {
+        exists(write, time);
+        write(time, "pod_memory_working_set_bytes", key, 1);
+      }),
+      "open",
+    );
+    const { found, limitations, problems } = await inspectCluster(source, { cluster: "c" }, base, never);
+    expect(found).toEqual(["kube-state-metrics: 1 pods", "kubelet resource metrics: 1 pods"]);
+    expect(limitations).toContain("pods: no kube_pod_start_time: pod_uptime_seconds is 0");
+    expect(limitations.filter((text) => text.includes("memory_"))).toEqual([
+      "pods: memory_rss_bytes is 0: none of container_memory_rss, k8s_pod_memory_rss_bytes",
+      "pods: memory_usage_bytes is 0: none of container_memory_usage_bytes, k8s_pod_memory_usage_bytes",
+      "pods: memory_page_faults is 0: none of container_memory_failures_total, k8s_pod_memory_page_faults",
+      "pods: memory_major_page_faults is 0: none of container_memory_failures_total, k8s_pod_memory_major_page_faults",
+    ]);
+    expect(problems).toEqual([
+      "no kube_node_info, cAdvisor or node exporter behind the wall: nodes are empty",
+    ]);
+  });
+
+  test("finds nothing to complain of where everything is exported", async () => {
+    const source = evaluateOver(expose(model, { cluster: "c" }), "open");
+    const report = await inspectCluster(source, { cluster: "c" }, base + 20 * minute, never);
+    expect(report).toMatchObject({ limitations: [], problems: [] });
+    expect(report.found).toHaveLength(4);
+  });
+});

@@ -1,0 +1,201 @@
+// What is remembered of a source: names, types and tags. Warm look-ups send nothing, and a source in trouble is left alone.
+import { setTimeout as delay } from "node:timers/promises";
+import { afterEach, describe, expect, test } from "vitest";
+import { fold } from "#resolvers/prometheus/families.ts";
+import { createMemo, type Memo } from "#resolvers/prometheus/memo.ts";
+import type { Backend, MetricStore } from "#src/store.ts";
+import { testIO } from "../../support/cluster.ts";
+import { sendJson } from "../../support/fake.ts";
+import { type FakePrometheus, type Knowledge, matrix, openFakePrometheus } from "../../support/prometheus.ts";
+
+const signal = AbortSignal.timeout(20_000);
+
+describe("a memo", () => {
+  let loads = 0;
+  let hits: boolean[] = [];
+  let fail: Error | undefined;
+  let gate: Promise<void> | undefined;
+  function open(fresh = 40, served = 10_000): Memo<string> {
+    [loads, hits, fail, gate] = [0, [], undefined, undefined];
+    return createMemo(
+      {
+        name: "names",
+        entries: 10,
+        fresh,
+        served,
+        load: async (key) => {
+          const load = ++loads;
+          await gate;
+          if (fail) throw fail;
+          return `${key}${load}`;
+        },
+      },
+      { ...testIO, cache: (_, hit) => hits.push(hit) },
+    );
+  }
+
+  test("fresh values are given without asking, each key for itself", async () => {
+    const memo = open(10_000);
+    expect(await memo.read("a", signal)).toBe("a1");
+    expect(await memo.read("a", signal)).toBe("a1");
+    expect(await memo.read("b", signal)).toBe("b2");
+    expect(hits).toEqual([false, true, false]);
+  });
+
+  test("a cold key is asked for once, whoever waits, and whoever leaves", async () => {
+    const memo = open();
+    const opened = Promise.withResolvers<void>();
+    gate = opened.promise;
+    const leaving = new AbortController();
+    const first = memo.read("a", leaving.signal);
+    const others = Array.from({ length: 50 }, () => memo.read("a", signal));
+    leaving.abort(new Error("left"));
+    await expect(first).rejects.toThrow("left");
+    opened.resolve();
+    expect(new Set(await Promise.all(others))).toEqual(new Set(["a1"]));
+    expect(loads).toBe(1);
+  });
+
+  test("a stale value is given at once and refreshed behind", async () => {
+    const memo = open();
+    await memo.read("a", signal);
+    await delay(60);
+    expect(await memo.read("a", signal)).toBe("a1");
+    await expect.poll(() => memo.read("a", signal)).toBe("a2");
+  });
+
+  test("a value that is too old is not given", async () => {
+    const memo = open(10, 50);
+    await memo.read("a", signal);
+    await delay(80);
+    expect(await memo.read("a", signal)).toBe("a2");
+    expect(await memo.read("a", signal, 10_000)).toBe("a2");
+    await delay(5);
+    expect(await memo.read("a", signal, 1)).toBe("a3");
+  });
+
+  test("a failing source is not hammered, and a failure is everybody's", async () => {
+    const memo = open();
+    fail = new Error("down");
+    const reads = await Promise.allSettled(Array.from({ length: 20 }, () => memo.read("a", signal)));
+    for (let n = 0; n < 20; n++) reads.push(...(await Promise.allSettled([memo.read("a", signal)])));
+    expect(reads.every((read) => read.status === "rejected" && read.reason === fail)).toBe(true);
+    expect(loads).toBe(1);
+  });
+
+  test("a stale value outlives a refresh that fails, which is not repeated at once", async () => {
+    const memo = open();
+    await memo.read("a", signal);
+    await delay(60);
+    fail = new Error("down");
+    for (let n = 0; n < 20; n++) {
+      expect(await memo.read("a", signal)).toBe("a1");
+      await delay(1);
+    }
+    expect(loads).toBe(2);
+  });
+});
+
+describe("the store's look-ups", () => {
+  let fake: FakePrometheus | undefined;
+  let backend: Backend | undefined;
+  afterEach(async () => {
+    await backend?.close();
+    await fake?.close();
+  });
+  async function serve(knowledge: Knowledge = {}): Promise<MetricStore> {
+    fake = await openFakePrometheus(knowledge);
+    backend = fake.open();
+    const { metrics } = backend.stores;
+    if (metrics === undefined) throw new Error("no metric store");
+    return metrics;
+  }
+
+  test("warm look-ups send nothing, and sites are told apart", async () => {
+    const store = await serve();
+    const ask = async (site: string) => [
+      await store.names({ site }, signal),
+      await store.type({ site }, "c_total", signal),
+      await store.tagKeys({ site }, "g", signal),
+    ];
+    expect(await ask("a")).toEqual([["c_total", "g"], "counter", [["host"]]]);
+    const sent = fake?.asked.length ?? 0;
+    expect(await ask("a")).toEqual([["c_total", "g"], "counter", [["host"]]]);
+    expect(fake?.asked).toHaveLength(sent);
+    await ask("b");
+    expect(fake?.asked).toHaveLength(2 * sent);
+    const walls = fake?.asked
+      .slice(sent)
+      .filter(({ path, body }) => decodeURIComponent(path + body).includes('site="b"'));
+    // All but the metadata, which know no wall and are asked for names that were found within it.
+    expect(walls).toHaveLength(sent - 2);
+  });
+
+  test("what targets say of a metric decides its type; without it the name, then the samples", async () => {
+    const looks: Record<string, readonly [resets: string, changes: string, least: string]> = {
+      grows: ["0", "5", "1"],
+      falls: ["2", "9", "1"],
+      rests: ["0", "0", "1"],
+      negative: ["0", "5", "-1"],
+    };
+    const silent = Object.fromEntries(["lone_count", ...Object.keys(looks)].map((name) => [name, "unknown"]));
+    const store = await serve({
+      metrics: { told_total: "gauge", told: "counter", ...silent },
+      answer(form, response) {
+        const query = form.get("query") ?? "";
+        const [resets, changes, least] = looks[/__name__="(\w+)"/.exec(query)?.[1] ?? ""] ?? ["0", "0", "0"];
+        if (query.includes("histogram_count")) return sendJson(response, { status: "error" }, 400);
+        const value = query.includes("resets") ? resets : query.includes("changes") ? changes : least;
+        return sendJson(response, matrix([{ metric: {}, value: [1, value] }]));
+      },
+    });
+    const types = await Promise.all(
+      ["told_total", "told", "lone_count", "grows", "falls", "rests", "negative", "unheard_of"].map(
+        (metric) => store.type({ site: "a" }, metric, signal),
+      ),
+    );
+    expect(types).toEqual(["gauge", "counter", "counter", "counter", "gauge", "gauge", "gauge", undefined]);
+  });
+
+  test("a source without metadata and build information will do", async () => {
+    const store = await serve({
+      metrics: { work_total: "unknown" },
+      intercept: (response, request) => {
+        const gone = /metadata|buildinfo/.test(request.url ?? "");
+        if (gone) sendJson(response, "404 page not found", 404);
+        return gone;
+      },
+    });
+    expect(await store.type({}, "work_total", signal)).toBe("counter");
+    expect(await backend?.probe(signal)).toEqual({ product: "Prometheus", version: "unknown" });
+  });
+});
+
+describe("families", () => {
+  const shapes = (
+    names: readonly string[],
+    bounds: readonly string[] = [],
+    quantiles: readonly string[] = [],
+  ) => Object.fromEntries(fold(new Set(names), new Set(bounds), new Set(quantiles)));
+
+  test("are folded where they are whole", () => {
+    const names = ["h_bucket", "h_sum", "h_count", "s", "s_sum", "s_count", "bare_sum", "bare_count"];
+    expect(shapes(names, ["h_bucket"], ["s"])).toEqual({ h: "histogram", s: "summary", bare: "summary" });
+  });
+
+  test("and left as they are where a part is missing or a name is taken", () => {
+    const lone = ["a_count", "b_sum", "c_bucket", "d", "d_sum", "d_count", "_count", "_sum"];
+    expect(shapes(lone, ["c_bucket"])).toEqual(Object.fromEntries(lone.map((name) => [name, "plain"])));
+    expect(shapes(["h_bucket", "h_sum", "h_count"])).toEqual({ h: "summary", h_bucket: "plain" });
+  });
+
+  test("are sorted by code unit", () => {
+    expect([...fold(new Set(["b", "Z", "a", "é", "a_"]), new Set(), new Set()).keys()]).toEqual([
+      "Z",
+      "a",
+      "a_",
+      "b",
+      "é",
+    ]);
+  });
+});

@@ -1,0 +1,163 @@
+// The requests as sent, for every measure of every shape, to servers of both kinds of edge; and the wall in each of them.
+import fc from "fast-check";
+import { afterEach, describe, expect, test } from "vitest";
+import type { Measure } from "#src/model.ts";
+import type { Backend, SeriesQuery } from "#src/store.ts";
+import { sendJson } from "../../support/fake.ts";
+import { type FakePrometheus, matrix, openFakePrometheus, seriesQuery } from "../../support/prometheus.ts";
+import { note } from "../../support/recorder.ts";
+
+const signal = AbortSignal.timeout(60_000);
+const metrics = {
+  g: "gauge",
+  c_total: "counter",
+  h_bucket: "x",
+  h_sum: "x",
+  h_count: "x",
+  s_sum: "x",
+  s_count: "x",
+};
+const shapes: Readonly<Record<string, readonly Measure[]>> = {
+  g: [
+    ...(["first", "last", "mean", "sum", "min", "max", "count"] as const).map(
+      (combine): Measure => ({ of: "samples", combine }),
+    ),
+    { of: "samples", combine: "quantile", quantile: 0.9 },
+  ],
+  c_total: [
+    { of: "increment" },
+    ...(["first", "last", "mean", "min", "max"] as const).map(
+      (combine): Measure => ({ of: "cumulative", combine }),
+    ),
+  ],
+  h: [
+    ...(["count", "mean", "min", "max"] as const).map(
+      (combine): Measure => ({ of: "observations", combine }),
+    ),
+    { of: "observations", combine: "quantile", quantile: 0.95 },
+  ],
+  s: [
+    { of: "observations", combine: "mean" },
+    { of: "observations", combine: "quantile", quantile: 0.9 },
+  ],
+};
+
+let fake: FakePrometheus | undefined;
+let backend: Backend | undefined;
+afterEach(async () => {
+  await backend?.close();
+  await fake?.close();
+});
+
+const nameOf = (measure: Measure) => Object.values(measure).join(" ");
+
+test.each(["closed", "open"] as const)("the plan of every measure, on a %s edge", async (edge) => {
+  fake = await openFakePrometheus({ edge, metrics });
+  backend = fake.open();
+  const lines: string[] = [];
+  for (const [metric, measures] of Object.entries(shapes)) {
+    for (const measure of measures) {
+      fake.queries.length = 0;
+      await backend.stores.metrics?.series(
+        seriesQuery({ metric, measure, tags: { host: "*", path: "/a.*" } }),
+        signal,
+      );
+      const sent = fake.queries.map(({ query, form }) => {
+        const [time, start, end, step] = ["time", "start", "end", "step"].map((key) => form.get(key));
+        return `  ${time ?? `${start} … ${end} every ${step}`}  ${query}`;
+      });
+      lines.push(`${metric}: ${nameOf(measure)}`, ...sent.sort());
+    }
+  }
+  await expect(`${lines.join("\n")}\n`).toMatchFileSnapshot(`plans.${edge}.txt`);
+});
+
+describe("the wall", () => {
+  const hostile = fc.oneof(
+    fc.string({ unit: "binary", maxLength: 8 }),
+    fc.constantFrom('x"} or g{a="', "*", "a*", "\\", "\n", ".*", "site", "__name__", "le", "b"),
+  );
+  const measure = fc.constantFrom(
+    ...Object.entries(shapes).flatMap(([metric, all]) => all.map((one) => ({ metric, one }))),
+  );
+
+  // The source answers with births, restarts, gaps and numbers that are none, so that every path is walked.
+  test("stands in every selector, whatever is asked for and whatever is answered", {
+    timeout: 30_000,
+  }, async () => {
+    let turn = 0;
+    fake = await openFakePrometheus({
+      metrics,
+      answer(form, response) {
+        const query = form.get("query") ?? "";
+        const [at, start] = [Number(form.get("time")), Number(form.get("start"))];
+        if (query.startsWith("sum(count_over_time")) {
+          return sendJson(response, matrix([{ metric: {}, values: [[at, "6"]] }]));
+        }
+        if (query.startsWith("count(") || turn++ % 5 === 4) return false;
+        const values = ["3", "NaN", "5", "+Inf", "1"];
+        const series = ["x", 'y"', "z\n"].map((host, n) => ({
+          metric: { host, le: ["1", "+Inf", "0.5"][n] },
+          values: form.has("time")
+            ? [[at, values[turn % 5]]]
+            : Array.from({ length: Math.round((Number(form.get("end")) - start) / 60) + 1 }, (_, i) => [
+                start + i * 60,
+                values[(i + n + turn) % 5],
+              ]),
+        }));
+        return sendJson(response, matrix(series));
+      },
+    });
+    backend = fake.open();
+    const store = backend.stores.metrics;
+    await fc.assert(
+      fc.asyncProperty(measure, hostile, hostile, hostile, async ({ metric, one }, tenant, key, value) => {
+        fc.pre(tenant.isWellFormed());
+        if (fake) fake.asked.length = 0;
+        const tags = Object.fromEntries([[key, value]]);
+        const query: SeriesQuery = seriesQuery({ match: { site: tenant }, metric, measure: one, tags });
+        await store
+          ?.series(query, signal)
+          .catch((error: unknown) => expect(error).toMatchObject({ slug: expect.any(String) }));
+        const sent = { selectors: [], metadata: new Set<string>(), strange: [] };
+        for (const { path, body } of fake?.asked ?? []) note(sent, path, body);
+        expect(sent.strange).toEqual([]);
+        for (const matchers of sent.selectors) {
+          expect(matchers).toContainEqual({ label: "site", operator: "=", value: tenant });
+        }
+        expect([...sent.metadata].every((name) => ["g", "c_total", "c"].includes(name))).toBe(true);
+      }),
+      { numRuns: 40 },
+    );
+  });
+});
+
+describe("a range longer than one query may have points", () => {
+  test("is asked in parts that fit together", async () => {
+    const seconds: number[] = [];
+    fake = await openFakePrometheus({
+      metrics,
+      answer(form, response) {
+        if (!form.get("query")?.startsWith("avg")) return false;
+        const [start, end] = [
+          Number(form.get("start") ?? form.get("time")),
+          Number(form.get("end") ?? form.get("time")),
+        ];
+        const values = Array.from({ length: (end - start) / 60 + 1 }, (_, n) => [
+          start + n * 60,
+          String(start + n * 60),
+        ]);
+        seconds.push(values.length);
+        return sendJson(response, matrix([{ metric: { host: "x" }, values }]));
+      },
+    });
+    backend = fake.open();
+    const { start } = seriesQuery().buckets;
+    const buckets = { start, step: 60_000, count: 30_001 };
+    const [series] =
+      (await backend.stores.metrics?.series(seriesQuery({ buckets, pointLimit: 40_000 }), signal)) ?? [];
+    expect(seconds.sort((a, b) => b - a)).toEqual([10_000, 10_000, 10_000, 1]);
+    const expected = Float64Array.from({ length: 30_001 }, (_, bucket) => start / 1_000 + (bucket + 1) * 60);
+    expect(series?.values).toEqual(expected);
+  });
+});

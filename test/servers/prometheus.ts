@@ -1,0 +1,197 @@
+// Real Prometheus servers for the tests: 2.42 from the distribution's package and 3.x built once from its Go module into
+// the cache. Each start is a server of its own, filled from OpenMetrics text by promtool before it serves.
+
+import { existsSync } from "node:fs";
+import { chmod, mkdir, mkdtemp, readdir, rename, rm, writeFile } from "node:fs/promises";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { basename, join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import { type Daemon, launch } from "./daemon.ts";
+import { cacheFolder } from "./distribution.ts";
+import { needProgram, run } from "./host.ts";
+
+interface PrometheusServer {
+  readonly product: "prometheus";
+  readonly version: string;
+  /** A version of the Go module `github.com/prometheus/prometheus`; without one the installed program is meant. */
+  readonly module?: string;
+}
+
+export const prometheusServers = {
+  prom2: { product: "prometheus", version: "2.42.0" },
+  prom3: { product: "prometheus", version: "3.15.0", module: "v0.315.0" },
+} as const satisfies Record<string, PrometheusServer>;
+
+export type PrometheusName = keyof typeof prometheusServers;
+
+export const prometheusNames = Object.keys(prometheusServers) as readonly PrometheusName[];
+
+export interface RunningPrometheus {
+  readonly name: PrometheusName;
+  readonly product: "prometheus";
+  readonly version: string;
+  /** Without a trailing slash. It takes remote writes. */
+  readonly url: string;
+  readonly stop: () => Promise<void>;
+}
+
+const startMillis = 60_000;
+
+/** Starts a server that holds these samples and no others. @throws {Error} with the last lines of its log */
+export async function startPrometheus(
+  name: PrometheusName,
+  openMetrics: string,
+  signal?: AbortSignal,
+): Promise<RunningPrometheus> {
+  const { program, promtool } = await findPrometheus(name, signal);
+  const folder = await mkdtemp(join(tmpdir(), `readout-${name}-`));
+  let daemon: Daemon | undefined;
+  try {
+    const data = join(folder, "data");
+    await mkdir(data);
+    if (openMetrics !== "") await fill(promtool, join(folder, "samples.txt"), data, openMetrics, signal);
+    const config = join(folder, "prometheus.yml");
+    // The label takes no part in queries; it proves whose the answering server is.
+    await writeFile(config, `global: { external_labels: { run: ${basename(folder)} } }\n`);
+    const port = await freePort();
+    const url = `http://127.0.0.1:${port}`;
+    const args = [
+      `--config.file=${config}`,
+      `--storage.tsdb.path=${data}`,
+      "--storage.tsdb.retention.time=100y",
+      `--web.listen-address=127.0.0.1:${port}`,
+      "--web.enable-remote-write-receiver",
+      "--enable-feature=native-histograms",
+    ];
+    daemon = await launch({ program, args }, folder);
+    await becomeReady(url, basename(folder), daemon, signal);
+    const { version } = prometheusServers[name];
+    return { name, product: "prometheus", version, url, stop: daemon.stop };
+  } catch (error) {
+    await (daemon?.kill() ?? rm(folder, { recursive: true, force: true }));
+    throw error;
+  }
+}
+
+/** Makes blocks of the text, which reach as far back as its samples. */
+async function fill(
+  promtool: string,
+  file: string,
+  data: string,
+  openMetrics: string,
+  signal?: AbortSignal,
+): Promise<void> {
+  await writeFile(file, openMetrics);
+  const blocks = "--max-block-duration=48h"; // years of two-hour blocks would take minutes to write
+  await run(promtool, ["tsdb", "create-blocks-from", "openmetrics", blocks, file, data], signal);
+}
+
+interface Programs {
+  readonly program: string;
+  /** Of the same version: older ones know no names that need quotes. */
+  readonly promtool: string;
+}
+
+/** The programs of a server, built first where the cache does not hold them. */
+export async function findPrometheus(name: PrometheusName, signal?: AbortSignal): Promise<Programs> {
+  const { module }: PrometheusServer = prometheusServers[name];
+  if (module === undefined) {
+    for (const program of ["prometheus", "promtool"]) needProgram(program, "prometheus");
+    return { program: "prometheus", promtool: "promtool" };
+  }
+  const folder = join(cacheFolder(), `prometheus-${module}`);
+  if (!existsSync(folder)) await build(name, module, folder, signal);
+  return { program: join(folder, "prometheus"), promtool: join(folder, "promtool") };
+}
+
+const source = "github.com/prometheus/prometheus";
+/** What the module's go.mod asks for. */
+const goVersion = "1.26.0";
+
+/** As a dependency of a module made for it: `go install` refuses a module that replaces others. */
+async function build(
+  name: PrometheusName,
+  module: string,
+  folder: string,
+  signal?: AbortSignal,
+): Promise<void> {
+  await mkdir(cacheFolder(), { recursive: true });
+  const draft = await mkdtemp(`${folder}.part-`);
+  const compiler = await findGo(signal);
+  const go = async (...args: string[]) => run(compiler, ["-C", draft, ...args], signal);
+  const packages = ["prometheus", "promtool"].map((program) => `${source}/cmd/${program}`);
+  try {
+    await writeFile(join(draft, "go.mod"), `module local/server\n\ngo ${goVersion}\n`);
+    await go("get", ...packages.map((one) => `${one}@${module}`));
+    const version = `-X github.com/prometheus/common/version.Version=${prometheusServers[name].version}`;
+    // Without the clouds' service discoveries it is built in minutes; the tests scrape nothing.
+    await go("build", "-tags=remove_all_sd", `-ldflags=-s -w ${version}`, "-o", "./", ...packages);
+    // Fails when another process was faster, whose copy is as good.
+    await rename(draft, folder).catch((error: unknown) => {
+      if (!existsSync(folder)) throw error;
+    });
+  } finally {
+    await rm(draft, { recursive: true, force: true });
+  }
+}
+
+/** A Go that is new enough: the installed one, or the one that an older installed one can fetch as a module. */
+async function findGo(signal?: AbortSignal): Promise<string> {
+  needProgram("go", "golang-go");
+  const [, major = 0, minor = 0] = /go(\d+)\.(\d+)/.exec(await run("go", ["version"], signal)) ?? [];
+  // Since 1.21 Go itself fetches the version that a go.mod asks for.
+  if (Number(major) > 1 || Number(minor) >= 21) return "go";
+  const toolchain = `golang.org/toolchain@v0.0.1-go${goVersion}.linux-amd64`;
+  const { Dir: home }: { Dir: string } = JSON.parse(
+    await run("go", ["mod", "download", "-json", toolchain], signal),
+  );
+  const copy = join(cacheFolder(), `go-${goVersion}`);
+  // The module cache cannot be written to, and modules hold no programs: the permissions are ours to set.
+  if (!existsSync(copy)) await makeRunnable(home, copy, signal);
+  return join(copy, "bin", "go");
+}
+
+async function makeRunnable(home: string, copy: string, signal?: AbortSignal): Promise<void> {
+  const draft = `${copy}.part-${process.pid}`;
+  await run("cp", ["-r", "--no-preserve=mode", home, draft], signal);
+  for (const folder of [join(draft, "bin"), join(draft, "pkg", "tool", "linux_amd64")]) {
+    for (const file of await readdir(folder)) await chmod(join(folder, file), 0o755);
+  }
+  await rename(draft, copy);
+}
+
+function freePort(): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const listener = createServer();
+    listener.once("error", reject);
+    listener.listen(0, "127.0.0.1", () => {
+      const address = listener.address();
+      listener.close(() => resolve(typeof address === "object" && address !== null ? address.port : 0));
+    });
+  });
+}
+
+async function becomeReady(url: string, run: string, daemon: Daemon, signal?: AbortSignal): Promise<void> {
+  const deadline = Date.now() + startMillis;
+  while (!(await answers(url, run))) {
+    signal?.throwIfAborted();
+    const ended = daemon.ended();
+    const late = Date.now() > deadline;
+    if (ended !== undefined || late) {
+      const what = ended === undefined ? `was not ready in ${startMillis} ms` : `ended with ${ended}`;
+      throw new Error(`Prometheus ${what}. The last lines of its log:\n${await daemon.tail()}`);
+    }
+    await delay(100);
+  }
+}
+
+async function answers(url: string, run: string): Promise<boolean> {
+  try {
+    const patience = AbortSignal.timeout(5_000);
+    if (!(await fetch(`${url}/-/ready`, { signal: patience })).ok) return false;
+    return (await (await fetch(`${url}/api/v1/status/config`, { signal: patience })).text()).includes(run);
+  } catch {
+    return false; // not listening yet
+  }
+}

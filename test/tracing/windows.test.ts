@@ -1,0 +1,106 @@
+// Listings by time are read window by window, those by duration whole: both must choose the same rows.
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import type { Span, TraceSummary } from "#src/model.ts";
+import type { Budget, ListingQuery, TraceFilter } from "#src/store.ts";
+import { floorToMilli, fromMillis, type Instant } from "#src/time.ts";
+import { createBudget } from "#src/tracing/budget.ts";
+import { parseTraceQuery } from "#src/tracing/filter.ts";
+import { compareRows, listSummaries } from "#src/tracing/listing.ts";
+import { makeTraces, midnight, readerOver, toSpan } from "../conformance/traces.ts";
+import { signal, source } from "./build.ts";
+
+const center = fromMillis(midnight);
+const day = 86_400_000;
+const range = { from: fromMillis(midnight - 3 * day), to: fromMillis(midnight + 3 * day) };
+
+/** Traces whose milliseconds are stretched to hours, so that the spans of one lie in many windows. */
+function stretched(seed: number): readonly Span[] {
+  const stretch = (time: Instant): Instant => (center + (time - center) * 40_000n) as Instant;
+  return makeTraces(seed, 40).map((model) => {
+    const span = toSpan(model);
+    return { ...span, start: stretch(span.start), end: stretch(span.end) };
+  });
+}
+
+async function list(
+  spans: readonly Span[],
+  over: Partial<ListingQuery>,
+  budget: Budget = createBudget(1_000_000),
+): Promise<TraceSummary[]> {
+  const query: ListingQuery = {
+    sources: [source("shop"), source("stock"), source("blog")],
+    candidates: "requests",
+    range,
+    filter: { query: { kind: "all" } },
+    by: "time",
+    order: "desc",
+    wanted: 5,
+    tieLimit: 1_000,
+    budget,
+    ...over,
+  };
+  const rows: TraceSummary[] = [];
+  for await (const batch of listSummaries(readerOver(spans), query, signal)) rows.push(...batch);
+  return rows;
+}
+
+const filters: readonly TraceFilter[] = [
+  { query: { kind: "all" } },
+  { namespace: "background", query: { kind: "all" } },
+  { digests: ["digest-1"], query: { kind: "all" } },
+  { query: parseTraceQuery("tag.region=eu OR stock") },
+];
+
+describe("windows", () => {
+  test("choose the rows of the whole range, in order, for any filter, order and position", async () => {
+    const law = fc.asyncProperty(
+      fc.nat(1_000),
+      fc.constantFrom("requests" as const, "errors" as const),
+      fc.constantFrom("asc" as const, "desc" as const),
+      fc.constantFrom(...filters),
+      fc.option(fc.integer({ min: -2 * day, max: 2 * day }), { nil: undefined }),
+      // Small ones leave the windows of errors for all exceptions.
+      fc.constantFrom(600, 1_000_000),
+      async (seed, candidates, order, filter, position, limit) => {
+        const spans = stretched(seed);
+        const beyond = position === undefined ? undefined : fromMillis(midnight + position);
+        const whole = (await list(spans, { candidates, filter, by: "duration" }))
+          .filter(({ time }) => beyond === undefined || (order === "asc" ? time > beyond : time < beyond))
+          .sort((a, b) => compareRows({ by: "time", order }, a, b));
+        const budget = candidates === "errors" ? limitedShare(limit) : createBudget(1_000_000);
+        expect(await list(spans, { candidates, filter, order, beyond }, budget)).toEqual(whole);
+      },
+    );
+    await fc.assert(law, { numRuns: 150 });
+  });
+
+  test("part no millisecond", async () => {
+    const spans = stretched(3).map((span) => ({
+      ...span,
+      end: (floorToMilli(span.end) + (span.end % 7n)) as Instant,
+    }));
+    const query = { order: "asc", wanted: 1 } as const;
+    const rows = await list(spans, query);
+    expect(rows.map(({ time }) => time)).toEqual(
+      rows.map(({ time }) => time).toSorted((a, b) => Number(a - b)),
+    );
+  });
+
+  test("read little for a first page", async () => {
+    const spans = Array.from({ length: 50 }, (_, seed) => stretched(seed)).flat();
+    const budget = createBudget(spans.length / 10);
+    const query: ListingQuery = {
+      ...{ sources: [source("shop"), source("stock"), source("blog")], candidates: "requests" },
+      ...{ range: { from: range.from, to: center }, filter: { query: { kind: "all" } } },
+      ...{ by: "time", order: "desc", wanted: 5, tieLimit: 1_000, budget },
+    };
+    const first = await listSummaries(readerOver(spans), query, signal).next();
+    expect(first.value?.length).toBeGreaterThanOrEqual(1);
+  });
+});
+
+/** Says that little may be read, and lets much be read. */
+function limitedShare(limit: number): Budget {
+  return { limit, spend: () => {} };
+}

@@ -1,0 +1,757 @@
+// The four metrics routes through the server: exact bodies, ids, order and limits on a few samples written by hand, bad
+// input, and the queries of real dashboards on the generated sites.
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { memory } from "#resolvers/memory/memory.ts";
+import { createMemoryMetrics } from "#resolvers/memory/metrics.ts";
+import { createAuthenticator, hashToken } from "#src/auth.ts";
+import { defaults, type Limits } from "#src/config.ts";
+import { operations } from "#src/operations/index.ts";
+import { createServer } from "#src/server.ts";
+import type { Site } from "#src/sites.ts";
+import type { Match, MetricStore, SeriesQuery } from "#src/store.ts";
+import { createTelemetry } from "#src/telemetry.ts";
+import { fromMillis } from "#src/time.ts";
+
+const base = Date.UTC(2026, 0, 15, 10);
+const minute = 60_000;
+const hour = 60 * minute;
+const iso = (time: number) => new Date(time).toISOString();
+const origin = "http://readout";
+const headers = { authorization: "Bearer t" };
+
+function serve(
+  store: MetricStore,
+  match: Match,
+  over: { counterDefault?: Site["counterDefault"]; limits?: Partial<Limits> } = {},
+) {
+  const now = () => fromMillis(base + hour);
+  const site = { retention: 86_400_000, counterDefault: over.counterDefault ?? "cumulative" } as const;
+  const server = createServer({
+    graphql: () => Promise.reject(new Error("not asked for")),
+    operations,
+    authenticate: createAuthenticator([{ user: "ana", sha256: hashToken("t"), sites: "*" }], now),
+    sites: new Map<string, Site>([
+      ["shop", { id: "shop", ...site, metrics: { backend: "memory", store, match } }],
+      ["bare", { id: "bare", ...site }],
+    ]),
+    limits: { ...defaults.limits, ...over.limits },
+    telemetry: createTelemetry({ write: () => {}, level: "error" }),
+    now,
+  });
+  async function post(route: "timeseries" | "list", body: unknown, at = origin) {
+    // A copy each time: the host writes the length of the body into what it is given.
+    const init = { method: "POST", headers: { ...headers }, body: JSON.stringify(body) };
+    const response =
+      at === origin
+        ? await server.fetch(`${at}/api/v2/metrics/${route}`, init)
+        : await fetch(`${at}/api/v2/metrics/${route}`, init);
+    const text = await response.text();
+    return { status: response.status, text, body: JSON.parse(text) };
+  }
+  const get = async (path: string) => {
+    const response = await server.fetch(`${origin}/api/v2/metrics/${path}`, { headers });
+    return { status: response.status, text: await response.text() };
+  };
+  return { server, post, get };
+}
+
+/** Two tenants; what matters of the first is in the comments of the tests. */
+function fill() {
+  const store = createMemoryMetrics("memory");
+  const put = (
+    metric: string,
+    kind: "gauge" | "counter",
+    labels: Readonly<Record<string, string>>,
+    samples: readonly (readonly [at: number, value: number])[],
+  ) => {
+    const append = store.append(metric, kind, "value", labels);
+    for (const [at, value] of samples) append(base + at, value);
+  };
+  const own = { tenant: "a" };
+  put("cpu", "gauge", { ...own, host: "b,c", state: "x|y" }, [
+    [0, 3],
+    [30_000, 5],
+    [2 * minute, 9],
+  ]);
+  put("cpu", "gauge", { ...own, host: "a", state: "50%=" }, [[minute, 2.5]]);
+  put("cpu", "gauge", { tenant: "b", host: "secret" }, [[0, 1_000]]);
+  put("hits", "counter", own, [
+    [-minute, 100],
+    [0, 110],
+    [minute, 4],
+    [2 * minute, 6],
+  ]);
+  put("quiet", "counter", { tenant: "b" }, [[0, 1]]);
+  const part = (name: "bucket" | "sum" | "count", value: number, le?: string) =>
+    store.append("took", "histogram", name, { ...own, ...(le === undefined ? {} : { le }) })(base, value);
+  part("count", 4);
+  part("sum", 8);
+  part("bucket", 4, "+Inf");
+  const odd = store.append("a/b c", "gauge", "value", { ...own, __proto__x: "1" });
+  odd(base, 1);
+  return store;
+}
+
+const store = fill();
+const { post, get, server } = serve(store, { tenant: "a" });
+const range = { from: iso(base), to: iso(base + 2 * minute) };
+const body = (select: readonly unknown[], over = {}) => ({ site_id: "shop", ...range, select, ...over });
+const selector = (over = {}) => ({ name: "cpu", tags: {}, field: "gauge", ...over });
+const series = async (select: readonly unknown[], over = {}) => {
+  const { status, body: answer } = await post("timeseries", body(select, over));
+  expect(status, JSON.stringify(answer)).toBe(200);
+  return answer.series as {
+    id: string;
+    tags: unknown;
+    field: string;
+    min: number;
+    max: number;
+    data: { timestamp: string; value: number }[];
+  }[];
+};
+const rows = async (select: readonly unknown[], over = {}) => {
+  const { status, body: answer } = await post("list", body(select, { group_by: [], ...over }));
+  expect(status, JSON.stringify(answer)).toBe(200);
+  return answer.rows as { id: string; group: unknown; data: Record<string, number> }[];
+};
+const refusal = async (route: "timeseries" | "list", asked: unknown) => {
+  const { status, body: answer } = await post(route, asked);
+  expect(status, JSON.stringify(answer)).toBe(422);
+  return answer as { error: string; message: string; details: Record<string, unknown> };
+};
+const issues = async (route: "timeseries" | "list", asked: unknown) => {
+  const { error, details } = await refusal(route, asked);
+  expect(error).toBe("invalid_request");
+  return (details.issues as { path: string }[]).map(({ path }) => path);
+};
+
+describe("timeseries", () => {
+  test("the whole body", async () => {
+    const { text } = await post(
+      "timeseries",
+      body([selector({ tags: { host: "*", state: "*" } })], { resolution: "minutely" }),
+    );
+    expect(text).toBe(
+      '{"resolution":"MINUTELY","from":"2026-01-15T10:00:00.000Z","to":"2026-01-15T10:02:00.000Z","series":[' +
+        '{"id":"cpu|host=a,state=50%25%3D|gauge","name":"cpu","tags":{"host":"a","state":"50%="},"field":"gauge","min":2.5,"max":2.5,' +
+        '"data":[{"timestamp":"2026-01-15T10:01:00.000Z","value":2.5}]},' +
+        '{"id":"cpu|host=b%2Cc,state=x%7Cy|gauge","name":"cpu","tags":{"host":"b,c","state":"x|y"},"field":"gauge","min":5,"max":9,' +
+        '"data":[{"timestamp":"2026-01-15T10:00:00.000Z","value":5},{"timestamp":"2026-01-15T10:02:00.000Z","value":9}]}]}',
+    );
+  });
+
+  test("an unknown metric and one of another tenant have no series; so have tags that nothing has", async () => {
+    for (const over of [
+      { name: "nope" },
+      { name: "quiet" },
+      { tags: { host: "secret" } },
+      { tags: { nope: "*" } },
+    ]) {
+      const { text } = await post("timeseries", body([selector(over)]));
+      expect(text).toBe(
+        '{"resolution":"MINUTELY","from":"2026-01-15T10:00:00.000Z","to":"2026-01-15T10:02:00.000Z","series":[]}',
+      );
+    }
+  });
+
+  test("ids name the aggregation when the selector does, in the specification's spelling", async () => {
+    const found = await series([
+      selector({ aggregation: "AVERAGE" }),
+      selector({ field: "P90" }),
+      selector({ field: "p_90", aggregation: null }),
+      selector({ field: "Max", aggregation: "Sum" }),
+    ]);
+    expect(found.map(({ id }) => id)).toEqual(["cpu||gauge|avg", "cpu||p_90", "cpu||max|sum"]);
+    expect(found.map(({ field }) => field)).toEqual(["gauge", "p_90", "max"]);
+  });
+
+  test("zero filling covers the grid of series that have a point, and counts in min and max", async () => {
+    const filled = { tags: { host: "a" }, draw_null_as_zero: true };
+    const [found] = await series([selector(filled)], {
+      from: iso(base - 5 * minute),
+      to: iso(base + 4 * minute + 1),
+    });
+    expect(found?.data).toHaveLength(10);
+    expect(found?.data.map(({ value }) => value)).toEqual([0, 0, 0, 0, 0, 0, 2.5, 0, 0, 0]);
+    expect([found?.min, found?.max]).toEqual([0, 2.5]);
+    expect(await series([selector({ ...filled, tags: { host: "nope" } })])).toEqual([]);
+  });
+
+  test("counters: cumulative by default, increments with sum or where the site says so", async () => {
+    const counter = { name: "hits", tags: {}, field: "COUNTER" };
+    const values = async (answer: ReturnType<typeof series>) =>
+      (await answer).flatMap(({ data }) => data.map(({ value }) => value));
+    expect(await values(series([counter]))).toEqual([110, 114, 116]);
+    expect(await values(series([{ ...counter, aggregation: "sum" }]))).toEqual([10, 4, 2]);
+    const other = serve(store, { tenant: "a" }, { counterDefault: "increment" });
+    const { body: answer } = await other.post("timeseries", body([counter]));
+    expect(answer.series[0].data.map(({ value }: { value: number }) => value)).toEqual([10, 4, 2]);
+  });
+
+  test("limit keeps the first series by selector, then id", async () => {
+    const select = [{ name: "hits", tags: {}, field: "counter" }, selector({ tags: { host: "*" } })];
+    expect((await series(select, { limit: 2 })).map(({ id }) => id)).toEqual([
+      "hits||counter",
+      "cpu|host=a|gauge",
+    ]);
+    expect(await series(select, { limit: Number.MAX_SAFE_INTEGER })).toHaveLength(3);
+    expect(await series(select, { limit: 1e300 })).toHaveLength(3);
+  });
+
+  test("a zero-length range is its bucket, a future one is empty, and finer bounds are echoed", async () => {
+    const same = await series([selector()], { from: iso(base + 1), to: iso(base + 1) });
+    expect(same[0]?.data.map(({ timestamp }) => timestamp)).toEqual([iso(base)]);
+    expect(await series([selector()], { from: "2126-01-01T00:00:00Z", to: "2126-01-02T00:00:00Z" })).toEqual(
+      [],
+    );
+    const fine = { from: "2026-01-15T11:00:00.0000001+01:00", to: "2026-01-15T10:00:00.5Z" };
+    const { body: answer } = await post("timeseries", body([selector()], fine));
+    expect([answer.from, answer.to]).toEqual(["2026-01-15T10:00:00.0000001Z", "2026-01-15T10:00:00.500Z"]);
+  });
+
+  test("automatic resolution", async () => {
+    const to = iso(base + 30 * 24 * hour);
+    expect((await post("timeseries", body([selector()], { to }))).body.resolution).toBe("DAILY");
+  });
+
+  test("a thousand selectors are answered, each series once, few at a time", {
+    timeout: 60_000,
+  }, async () => {
+    let running = 0;
+    let most = 0;
+    const slow: MetricStore = {
+      ...store,
+      series: async (query: SeriesQuery, signal) => {
+        most = Math.max(most, ++running);
+        const found = await store.series(query, signal);
+        running -= 1;
+        return found;
+      },
+    };
+    const other = serve(slow, { tenant: "a" });
+    const select = Array.from({ length: 1_000 }, (_, n) =>
+      selector({ tags: { host: n % 2 === 0 ? "*" : "a" } }),
+    );
+    const { status, body: answer } = await other.post("timeseries", body(select));
+    expect([status, answer.series.length]).toEqual([200, 2]);
+    expect(most).toBeLessThanOrEqual(8);
+    expect(await issues("timeseries", body([...select, selector()]))).toEqual(["select"]);
+  });
+
+  test("a failure gives the other calls up", async () => {
+    const gone: unknown[] = [];
+    const failing: MetricStore = {
+      ...store,
+      series: async ({ tags }, signal) => {
+        if (tags.host === "bad") throw new Error("broken");
+        await new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
+        return [];
+      },
+      type: async () => "gauge",
+    };
+    const counted: MetricStore = {
+      ...failing,
+      series: (query, signal) =>
+        failing.series(query, signal).catch((error) => {
+          gone.push(query.tags.host);
+          throw error;
+        }),
+    };
+    const { status } = await serve(counted, {}).post(
+      "timeseries",
+      body(["a", "b", "bad"].map((host) => selector({ tags: { host } }))),
+    );
+    expect(status).toBe(500);
+    expect(gone.sort()).toEqual(["a", "b", "bad"]);
+  });
+});
+
+describe("list", () => {
+  test("the whole body: grouped by tags, largest first selector first, absent values left out", async () => {
+    const select = [
+      { id: "mean", name: "cpu", tags: { host: "*" }, field: "mean", aggregation: null },
+      { id: "hits", name: "hits", tags: {}, field: "counter", aggregation: "sum" },
+      { id: "none", name: "nope", tags: { host: "*" }, field: "gauge" },
+    ];
+    const { text } = await post("list", body(select, { group_by: [{ tag: "host" }] }));
+    expect(text).toBe(
+      '{"resolution":null,"from":"2026-01-15T10:00:00.000Z","to":"2026-01-15T10:02:00.000Z","rows":[' +
+        '{"id":"|host=b%2Cc","group":{"host":"b,c"},"data":{"mean":5.666666666666667}},' +
+        '{"id":"|host=a","group":{"host":"a"},"data":{"mean":2.5}},' +
+        '{"id":"|","group":{},"data":{"hits":16}}]}',
+    );
+  });
+
+  test("groups by name, by name and tag, and by nothing", async () => {
+    const select = [
+      { id: "a", ...selector({ tags: { host: "a" } }) },
+      { id: "b", name: "hits", tags: {}, field: "counter", aggregation: "max" },
+    ];
+    expect((await rows(select, { group_by: ["NAME"] })).map(({ id, group }) => [id, group])).toEqual([
+      ["cpu|", { Name: "cpu" }],
+      ["hits|", { Name: "hits" }],
+    ]);
+    expect(
+      (await rows(select, { group_by: ["Name", { Tag: "host" }] })).map(({ id, group }) => [id, group]),
+    ).toEqual([
+      ["cpu|host=a", { Name: "cpu", host: "a" }],
+      ["hits|", { Name: "hits" }],
+    ]);
+    expect(await rows(select)).toEqual([{ id: "|", group: {}, data: { a: 2.5, b: 116 } }]);
+  });
+
+  test("without a resolution exactly the range counts, with one the whole buckets are combined", async () => {
+    const select = [{ id: "x", name: "hits", tags: {}, field: "counter", aggregation: "sum" }];
+    const at = { from: iso(base + 1), to: iso(base + 2 * minute - 1) };
+    expect((await rows(select, at))[0]?.data).toEqual({ x: 4 });
+    expect((await rows(select, { ...at, resolution: "MINUTELY" }))[0]?.data).toEqual({ x: 14 });
+    const mean = [{ id: "x", ...selector({ tags: { host: "b,c" }, aggregation: "avg" }) }];
+    expect((await rows(mean))[0]?.data).toEqual({ x: 17 / 3 });
+    expect((await rows(mean, { resolution: "MINUTELY" }))[0]?.data).toEqual({ x: 6.5 });
+    const zeros = mean.map((one) => ({ ...one, draw_null_as_zero: true }));
+    expect((await rows(zeros, { resolution: "MINUTELY" }))[0]?.data).toEqual({ x: 13 / 3 });
+  });
+
+  test("a range below the millisecond holds nothing", async () => {
+    const within = { from: "2026-01-15T10:00:00.0000001Z", to: "2026-01-15T10:00:00.0000009Z" };
+    expect(await rows([{ id: "x", ...selector() }], within)).toEqual([]);
+    expect(await rows([{ id: "x", ...selector() }], { from: iso(base), to: iso(base) })).toHaveLength(1);
+  });
+
+  test("limit keeps the largest", async () => {
+    const select = [{ id: "x", ...selector({ tags: { host: "*" } }) }];
+    expect((await rows(select, { group_by: [{ Tag: "host" }], limit: 1 })).map(({ id }) => id)).toEqual([
+      "|host=b%2Cc",
+    ]);
+  });
+
+  test("a wildcard that is not grouped is refused, a fixed value is not", async () => {
+    for (const pattern of ["*", "b*"]) {
+      const asked = body([{ id: "x", ...selector({ tags: { host: "a", state: pattern } }) }], {
+        group_by: ["Name", { Tag: "host" }],
+      });
+      expect(await refusal("list", asked)).toMatchObject({
+        error: "ungrouped_wildcard",
+        details: { tag: "state" },
+      });
+    }
+  });
+});
+
+describe("bad input", () => {
+  const bad = {
+    name: 1,
+    tags: { a: 1, "": "x" },
+    field: "foo",
+    aggregation: "median",
+    draw_null_as_zero: "yes",
+  };
+
+  test("every issue at once", async () => {
+    expect(
+      await issues("timeseries", {
+        from: "yesterday",
+        resolution: "weekly",
+        limit: 0,
+        select: [bad, selector({ tags: [] })],
+      }),
+    ).toEqual([
+      ...[
+        "site_id",
+        "from",
+        "to",
+        "resolution",
+        "limit",
+        "select.0.name",
+        "select.0.tags.a",
+        "select.0.tags.",
+      ],
+      ...["select.0.field", "select.0.aggregation", "select.0.draw_null_as_zero", "select.1.tags"],
+    ]);
+    expect(
+      await issues("list", body([{ ...bad, id: null }], { group_by: ["Nam", { Tag: 1 }, null], limit: 1.5 })),
+    ).toEqual([
+      ...[
+        "limit",
+        "select.0.name",
+        "select.0.tags.a",
+        "select.0.tags.",
+        "select.0.field",
+        "select.0.aggregation",
+      ],
+      ...["select.0.draw_null_as_zero", "select.0.id", "group_by.0", "group_by.1", "group_by.2"],
+    ]);
+    const { tags: _, ...without } = selector();
+    expect(await issues("timeseries", body([without, selector({ tags: null })]))).toEqual([
+      "select.0.tags",
+      "select.1.tags",
+    ]);
+    expect(await issues("timeseries", body([]))).toEqual(["select"]);
+    expect(await issues("list", { ...body([{ id: "x", ...selector() }]), group_by: null })).toEqual([
+      "group_by",
+    ]);
+    const twice = [
+      { id: "x", ...selector() },
+      { id: "x", ...selector() },
+    ];
+    const turned = { from: range.to, to: range.from, group_by: ["Name", { Tag: "Name" }] };
+    expect(await issues("list", body(twice, turned))).toEqual(["from", "select.1.id", "group_by.1"]);
+  });
+
+  test("labels of the wall are no tags of the site", async () => {
+    const forced = selector({ tags: { tenant: "b", host: "*" } });
+    expect(await issues("timeseries", body([selector(), forced]))).toEqual(["select.1.tags.tenant"]);
+    expect(await issues("list", body([{ id: "x", ...forced }], { group_by: [{ Tag: "tenant" }] }))).toEqual([
+      "select.0.tags.tenant",
+      "group_by.0",
+    ]);
+  });
+
+  test("a field that the metric's type has not is told with those that it has", async () => {
+    for (const [field, told] of [
+      ["p_50", "p_50"],
+      ["P99", "p_99"],
+      ["counter", "counter"],
+    ] as const) {
+      expect(await refusal("timeseries", body([selector({ field })]))).toMatchObject({
+        error: "invalid_field",
+        details: {
+          field: told,
+          metric: "cpu",
+          allowed: ["gauge", "mean", "count", "min", "max", "p_90", "p_95"],
+        },
+      });
+    }
+    expect(
+      await refusal("list", body([{ id: "x", name: "took", tags: {}, field: "gauge" }], { group_by: [] })),
+    ).toMatchObject({
+      error: "invalid_field",
+      details: { allowed: ["mean", "count", "min", "max", "p_90", "p_95"] },
+    });
+  });
+
+  test("a filter by the tag __proto__ is a filter, and an id of that name an id", async () => {
+    const tags = JSON.parse('{"__proto__":"*"}');
+    expect(await series([selector({ tags })])).toEqual([]);
+    const { text } = await post(
+      "list",
+      body([{ id: "__proto__", ...selector({ tags: { host: "a" } }) }], { group_by: [] }),
+    );
+    expect(text).toContain('"data":{"__proto__":2.5}');
+  });
+
+  test("tag values of 64 kB", async () => {
+    expect(await series([selector({ tags: { host: "x".repeat(65_536) } })])).toEqual([]);
+    expect(await series([selector({ tags: { host: "*x".repeat(32_768) } })])).toEqual([]);
+  });
+
+  test("an answer that is too large is refused, before anything is read where one series would be", async () => {
+    const small = serve(store, { tenant: "a" }, { limits: { points: 5 } });
+    expect((await small.post("timeseries", body([selector({ tags: { host: "*" } })]))).body).toMatchObject({
+      error: "result_too_large",
+      details: { limit: 5, wanted: 6 },
+    });
+    const both = [selector(), { name: "hits", tags: {}, field: "counter" }];
+    expect((await small.post("timeseries", body(both))).body).toMatchObject({
+      error: "result_too_large",
+      details: { limit: 5 },
+    });
+    const untouched: MetricStore = { ...store, type: () => Promise.reject(new Error("asked")) };
+    const year = { from: "2000-01-01T00:00:00Z", resolution: "MINUTELY" };
+    expect((await serve(untouched, {}).post("timeseries", body([selector()], year))).body).toMatchObject({
+      error: "result_too_large",
+      details: { limit: 5_000_000 },
+    });
+    const narrow = serve(store, { tenant: "a" }, { limits: { rows: 1 } });
+    const list = body([{ id: "x", ...selector({ tags: { host: "*" } }) }], { group_by: [{ Tag: "host" }] });
+    expect((await narrow.post("list", list)).body).toMatchObject({
+      error: "result_too_large",
+      details: { limit: 1, wanted: 2 },
+    });
+    expect((await narrow.post("list", { ...list, limit: 1 })).status).toBe(200);
+  });
+
+  test("a site without metrics, a foreign site", async () => {
+    for (const route of ["timeseries", "list"] as const) {
+      const asked = { ...body([{ id: "x", ...selector() }], { group_by: [] }), site_id: "bare" };
+      expect(await refusal(route, asked)).toMatchObject({
+        error: "not_supported_by_backend",
+        details: { backend: null, feature: "metrics" },
+      });
+      expect((await post(route, { ...asked, site_id: "nope" })).status).toBe(404);
+    }
+    expect((await get("names/bare")).status).toBe(422);
+    expect((await get("names/nope")).text).toBe('{"error":"Not found"}');
+  });
+});
+
+describe("names, type and tags", () => {
+  test("names are the site's own", async () => {
+    expect(await get("names/shop")).toEqual({ status: 200, text: '["a/b c","cpu","hits","took"]' });
+  });
+
+  test.each([
+    ["cpu", '{"metric_type":"gauge","available_tags":[["host","state"]]}'],
+    ["hits", '{"metric_type":"counter","available_tags":[]}'],
+    ["took", '{"metric_type":"measurement","available_tags":[]}'],
+    ["a%2Fb%20c", '{"metric_type":"gauge","available_tags":[["__proto__x"]]}'],
+  ])("%s", async (path, text) => {
+    expect(await get(`type_and_tags/shop/${path}`)).toEqual({ status: 200, text });
+  });
+
+  test.each(["nope", "quiet", "%00", "%zz", "%", "a/b c", "took_bucket", "__proto__", ""])(
+    "%j is not found",
+    async (path) => {
+      expect(await get(`type_and_tags/shop/${path}`)).toEqual({ status: 404, text: '{"error":"Not found"}' });
+    },
+  );
+});
+
+test("a large answer streams, and is the same on a connection", { timeout: 60_000 }, async () => {
+  const many = createMemoryMetrics("memory");
+  for (let host = 0; host < 40; host += 1) {
+    const append = many.append("load", "gauge", "value", { host: `h${host}` });
+    for (let at = 0; at < 3_000; at += 1) append(base + at * minute, at + host / 64);
+  }
+  const { server, post } = serve(many, {});
+  const { port } = await server.listen({ host: "127.0.0.1", port: 0 });
+  try {
+    const asked = body([{ name: "load", tags: { host: "*" }, field: "gauge" }], {
+      to: iso(base + 3_000 * minute),
+      resolution: "MINUTELY",
+    });
+    const { text, body: answer } = await post("timeseries", asked, `http://127.0.0.1:${port}`);
+    expect(text.length).toBeGreaterThan(5 * 1_048_576);
+    expect(answer.series).toHaveLength(40);
+    for (const { data, min, max } of answer.series) {
+      expect(data).toHaveLength(3_000);
+      expect(max - min).toBe(2_999);
+    }
+  } finally {
+    await server.close(1_000);
+  }
+});
+
+// The first of them has hours of samples made.
+describe("queries of real dashboards, on the generated sites", { timeout: 60_000 }, () => {
+  const backend = memory.create("memory", memory.parseConfig({}), {
+    now: () => fromMillis(base + hour),
+    log: () => {},
+    requested: () => {},
+    cache: () => {},
+    readText: () => "",
+  });
+  afterAll(() => backend.close());
+  let ask: (over: object) => Promise<{ group: Record<string, string>; data: Record<string, number> }[]>;
+  beforeAll(() => {
+    const { metrics } = backend.stores;
+    if (metrics === undefined) throw new Error("no metrics");
+    const { post } = serve(metrics, { site: "demo-shop" });
+    ask = async (over) => {
+      const { status, body } = await post("list", {
+        site_id: "shop",
+        from: iso(base),
+        to: iso(base + hour),
+        resolution: "MINUTELY",
+        ...over,
+      });
+      expect(status, JSON.stringify(body)).toBe(200);
+      return body.rows;
+    };
+  });
+  const between = (value: number | undefined, least: number, most: number) => {
+    expect(value).toBeGreaterThanOrEqual(least);
+    expect(value).toBeLessThanOrEqual(most);
+  };
+
+  test("health", async () => {
+    const found = await ask({
+      select: [
+        { id: "throughput", name: "site_throughput", tags: {}, field: "COUNTER", aggregation: "SUM" },
+        {
+          id: "errorRate",
+          name: "error_rate",
+          tags: { namespace: "web" },
+          field: "GAUGE",
+          aggregation: "AVERAGE",
+        },
+        {
+          id: "meanMs",
+          name: "transaction_duration",
+          tags: { namespace: "web" },
+          field: "MEAN",
+          aggregation: "AVERAGE",
+        },
+      ],
+      group_by: ["Name"],
+      limit: 10,
+    });
+    expect(found).toHaveLength(3);
+    const { throughput, errorRate, meanMs }: Record<string, number> = Object.assign(
+      {},
+      ...found.map(({ data }) => data),
+    );
+    between(throughput, 600, 1_200);
+    between(errorRate, 1, 15);
+    between(meanMs, 20, 500);
+  });
+
+  test("slow actions", async () => {
+    const tags = { namespace: "*", action: "*" };
+    const found = await ask({
+      from: iso(base - 23 * hour),
+      resolution: "HOURLY",
+      select: [
+        { id: "meanMs", name: "transaction_duration", tags, field: "MEAN", aggregation: "AVERAGE" },
+        { id: "count", name: "transaction_duration", tags, field: "COUNT", aggregation: "SUM" },
+      ],
+      group_by: [{ Tag: "action" }, { Tag: "namespace" }],
+      limit: 100,
+    });
+    expect(found.length).toBeGreaterThanOrEqual(8);
+    expect(found.map(({ group }) => `${group.namespace} ${group.action}`)).toContain(
+      "web CartController#show",
+    );
+    for (const { data } of found) {
+      between(data.meanMs, 5, 5_000);
+      between(data.count, 50, 100_000);
+    }
+    const means = found.map(({ data }) => data.meanMs ?? 0);
+    expect(means).toEqual(means.toSorted((a, b) => b - a));
+  });
+
+  test("hosts", async () => {
+    const gauge = (id: string, name: string, tags: object) => ({
+      id,
+      name,
+      tags,
+      field: "GAUGE",
+      aggregation: "AVERAGE",
+    });
+    const found = await ask({
+      select: [
+        gauge("cpu", "cpu", { state: "*", hostname: "*" }),
+        gauge("used", "memory", { state: "used", hostname: "*" }),
+        gauge("total", "memory", { state: "total", hostname: "*" }),
+        gauge("swap", "swap", { state: "*", hostname: "*" }),
+        gauge("load", "load_avg", { hostname: "*" }),
+      ],
+      group_by: [{ Tag: "hostname" }, { Tag: "state" }],
+      limit: 200,
+    });
+    const of = (state: string | undefined) => found.filter(({ group }) => group.state === state);
+    expect([of("user"), of("used"), of("total"), of(undefined)].map((some) => some.length)).toEqual([
+      3, 3, 3, 3,
+    ]);
+    for (const { data } of of("user")) between(data.cpu, 1, 100);
+    for (const { data } of of("used")) between(data.used, 1e9, 8e9);
+    for (const { data } of of(undefined)) between(data.load, 0.01, 8);
+  });
+
+  test("disks", async () => {
+    const tags = { mountpoint: "*", hostname: "*" };
+    const found = await ask({
+      select: [{ id: "disk", name: "disk_usage", tags, field: "GAUGE", aggregation: "AVERAGE" }],
+      group_by: [{ Tag: "hostname" }, { Tag: "mountpoint" }],
+      limit: 100,
+    });
+    expect(found).toHaveLength(6);
+    for (const { data } of found) between(data.disk, 10, 100);
+  });
+
+  test("jobs", async () => {
+    const jobs = "active_job_queue_job_count";
+    const found = await ask({
+      select: [
+        {
+          id: "ok",
+          name: jobs,
+          tags: { queue: "*", status: "processed" },
+          field: "COUNTER",
+          aggregation: "SUM",
+        },
+        {
+          id: "bad",
+          name: jobs,
+          tags: { queue: "*", status: "failed" },
+          field: "COUNTER",
+          aggregation: "SUM",
+        },
+        {
+          id: "least",
+          name: "active_job_queue_time",
+          tags: { queue: "*" },
+          field: "MEAN",
+          aggregation: "MIN",
+        },
+        {
+          id: "p95",
+          name: "active_job_queue_time",
+          tags: { queue: "*" },
+          field: "P95",
+          aggregation: "AVERAGE",
+        },
+      ],
+      group_by: [{ Tag: "queue" }],
+      limit: 100,
+    });
+    expect(found.map(({ group }) => group.queue).sort()).toEqual(["default", "low", "mail"]);
+    for (const { data } of found) {
+      between(data.ok, 20, 400);
+      between(data.bad, 0, 40);
+      between(data.p95, data.least ?? 0, 5_000);
+    }
+  });
+
+  test("the other site has figures of its own", async () => {
+    const { metrics } = backend.stores;
+    const signal = new AbortController().signal;
+    expect(await metrics?.tagKeys({ site: "demo-blog" }, "cpu", signal)).toEqual([["hostname", "state"]]);
+    expect(await metrics?.names({ site: "nowhere" }, signal)).toEqual([]);
+    expect((await backend.inspections.metrics?.({ site: "demo-shop" }, signal))?.problems).toEqual([]);
+    expect((await backend.inspections.metrics?.({}, signal))?.problems).toEqual([]);
+    expect((await backend.inspections.metrics?.({ site: "nowhere" }, signal))?.problems).toHaveLength(1);
+  });
+});
+
+test("the same seed and time give the same samples, however often somebody asks", {
+  timeout: 60_000,
+}, async () => {
+  const read = async (times: readonly number[]) => {
+    let now = base;
+    const io = {
+      now: () => fromMillis(now),
+      log: () => {},
+      requested: () => {},
+      cache: () => {},
+      readText: () => "",
+    };
+    const backend = memory.create("memory", memory.parseConfig({}), io);
+    const { metrics } = backend.stores;
+    const signal = new AbortController().signal;
+    for (const time of times) {
+      now = time;
+      await metrics?.names({ site: "demo-shop" }, signal);
+    }
+    const found = await metrics?.series(
+      {
+        match: { site: "demo-shop" },
+        metric: "site_throughput",
+        tags: {},
+        measure: { of: "cumulative", combine: "last" },
+        buckets: { start: base + 20 * minute, step: minute, count: 100 },
+        lookBack: hour,
+        pointLimit: 1_000,
+      },
+      signal,
+    );
+    await backend.close();
+    return found?.map(({ values }) => [...values]);
+  };
+  const last = base + 2 * hour;
+  const once = await read([last]);
+  expect(once?.[0]?.filter((value) => value > 0).length).toBeGreaterThan(90);
+  expect(await read([base, base + 7_000, base + hour + 1, last])).toEqual(once);
+});
+
+afterAll(() => server.close(0));

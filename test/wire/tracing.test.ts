@@ -1,0 +1,89 @@
+// What only the server can show of the tracing routes: which sites a token's requests reach, and statuses.
+import { expect, test } from "vitest";
+import { createMemorySpans } from "#resolvers/memory/spans.ts";
+import { createAuthenticator, hashToken } from "#src/auth.ts";
+import { defaults } from "#src/config.ts";
+import { operations } from "#src/operations/index.ts";
+import { createServer } from "#src/server.ts";
+import { type Site, spanSourceOf } from "#src/sites.ts";
+import { createTelemetry } from "#src/telemetry.ts";
+import { fromMillis } from "#src/time.ts";
+import { base, span } from "../tracing/build.ts";
+
+const store = createMemorySpans();
+const ids = { trace_id: "a".repeat(32), service_name: "" };
+store.add("shop", [
+  span({ ...ids, span_id: "1".repeat(16), parent_span_id: "2".repeat(16), span_kind: "server" }),
+]);
+store.add("foreign", [
+  span({ ...ids, span_id: "2".repeat(16), span_kind: "client", service_name: "secret" }),
+]);
+const site = (id: string): [string, Site] => {
+  const traces = { backend: "m", store, source: spanSourceOf(id, { index: id, profile: "auto" }) };
+  return [id, { id, retention: 86_400_000, counterDefault: "cumulative", traces }];
+};
+const now = () => fromMillis(base + 60_000);
+const server = createServer({
+  graphql: () => Promise.reject(new Error("not asked for")),
+  operations,
+  authenticate: createAuthenticator(
+    [
+      { user: "ana", sha256: hashToken("ana"), sites: ["shop"] },
+      { user: "eve", sha256: hashToken("eve"), sites: "*" },
+    ],
+    now,
+  ),
+  sites: new Map([site("shop"), site("foreign")]),
+  limits: defaults.limits,
+  telemetry: createTelemetry({ write: () => {}, level: "debug" }),
+  now,
+});
+async function post(route: string, body: object, token = "ana"): Promise<[number, unknown]> {
+  const response = await server.fetch(`http://readout/api/v2/${route}`, {
+    method: "POST",
+    headers: { authorization: `Bearer ${token}` },
+    body: JSON.stringify(body),
+  });
+  return [response.status, await response.json()];
+}
+const range = { from: "2026-01-15T10:00:00Z", to: "2026-01-15T11:00:00Z" };
+const notFound = [404, { error: "Not found" }];
+
+test("one forbidden or unknown site fails the whole request, alike", async () => {
+  const pagination = { per_page: 1, cursor: "Time" };
+  for (const route of [
+    "locator",
+    "trace",
+    "trace/performance",
+    "trace/error",
+    "traces/performance",
+    "traces/errors",
+  ]) {
+    const body = { trace_id: "a", pagination };
+    for (const other of ["foreign", "missing", "__proto__"]) {
+      expect(await post(`tracing/${route}`, { ...body, site_ids: ["shop", other] })).toEqual(notFound);
+    }
+    expect((await post(`tracing/${route}`, { ...body, site_ids: ["shop"] }))[0]).toBe(200);
+  }
+  for (const route of ["actions", "site_edges", "slow_events"]) {
+    expect(await post(`tracing/${route}`, { site_id: "foreign", ...range })).toEqual(notFound);
+  }
+  expect(await post("deploys/stats", { site_id: "foreign", revision: "r" })).toEqual(notFound);
+});
+
+test("a partner is found by a token that may see it, and by no other", async () => {
+  const body = { site_id: "shop", ...range };
+  expect(await post("tracing/site_edges", body)).toMatchObject([200, { upstream: [] }]);
+  expect(await post("tracing/site_edges", body, "eve")).toMatchObject([
+    200,
+    { upstream: [{ service: "secret" }] },
+  ]);
+  expect(await post("tracing/site_edges", body)).toMatchObject([200, { upstream: [] }]);
+});
+
+test("a revision without data is a 404, a wrong body and a wrong query are 422", async () => {
+  expect(await post("deploys/stats", { site_id: "shop", revision: "none" })).toEqual(notFound);
+  expect(await post("tracing/trace", { site_ids: [] })).toMatchObject([422, { error: "invalid_request" }]);
+  const listing = { site_ids: ["shop"], pagination: { per_page: 1 }, query: "tag.x>1" };
+  expect(await post("tracing/traces/errors", listing)).toMatchObject([422, { error: "invalid_log_query" }]);
+});

@@ -1,4 +1,5 @@
-# Production dependencies only, and nothing is written at run time, so the root file system may be read-only.
+# Production dependencies only. The root file system may be read-only: nothing is written at run time but the spool of
+# front-end reports, where one is configured, which wants a volume that outlives the container.
 FROM node:24.21.0-bookworm-slim AS dependencies
 WORKDIR /app
 COPY package.json package-lock.json .npmrc ./

@@ -257,6 +257,11 @@ export function createIntakeServer(intake: Intake): Server {
   return server;
 }
 
+const statusLines: Readonly<Record<string, string>> = {
+  HPE_HEADER_OVERFLOW: "431 Request Header Fields Too Large",
+  ERR_HTTP_REQUEST_TIMEOUT: "408 Request Timeout",
+};
+
 /**
  * Some senders count the characters of a body instead of its bytes: what they send too much is no next request, and
  * node would break off the answer to the first with a 400. Here that answer is finished before the connection ends.
@@ -267,7 +272,10 @@ export function keepAnswers(server: Server, intake: Intake): void {
     if (answer !== undefined) {
       void answer.finally(() => socket.destroySoon());
     } else if (socket.writable && error.code !== "ECONNRESET") {
-      socket.end("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n");
+      // As node does by itself.
+      socket.end(
+        `HTTP/1.1 ${statusLines[error.code ?? ""] ?? "400 Bad Request"}\r\nConnection: close\r\n\r\n`,
+      );
     } else {
       socket.destroy();
     }

@@ -313,7 +313,7 @@ export interface NodesRow {
   readonly fs_inodes_free: number;
   readonly fs_inodes_used: number;
   readonly fs_inodes: number;
-  /** Since the snapshot before. */
+  /** Growth since the snapshot before: from 0 where the counter restarted, 0 where nothing is known of that snapshot. */
   readonly network_rx_bytes: number;
   readonly network_tx_bytes: number;
   /** 2 Ready, 4 not ready, 0 unknown. */
@@ -344,7 +344,7 @@ export interface PodsRow extends Pod {
   readonly memory_major_page_faults: number;
   readonly ephemeral_storage_used_bytes: number;
   readonly ephemeral_storage_capacity_bytes: number;
-  /** Since the snapshot before. */
+  /** As of nodes, but a pod that began since the snapshot before counts from 0. 0 on the node's own network. */
   readonly network_rx_bytes: number;
   readonly network_tx_bytes: number;
   readonly process_count: number;

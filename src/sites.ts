@@ -33,6 +33,16 @@ export type Sites = ReadonlyMap<string, Site>;
 
 export type SpanPart = Part<SpanStore> & { readonly source: SpanSource };
 
+/** What each principal may see of the sites, worked out once; one is the same object from request to request. */
+export function createViews(sites: Sites): (principal: { maySee(site: string): boolean }) => Sites {
+  const views = new WeakMap<object, Sites>();
+  return (principal) => {
+    const known = views.get(principal) ?? new Map([...sites].filter(([id]) => principal.maySee(id)));
+    views.set(principal, known);
+    return known;
+  };
+}
+
 interface Part<Store> {
   readonly backend: string;
   readonly store: Store;

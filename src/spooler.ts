@@ -70,7 +70,9 @@ export async function startSpooler(options: SpoolerOptions): Promise<Spooler> {
     return started;
   }
 
-  function ask(question: Asked<Question>): Promise<Reply> {
+  let closed = false;
+  async function ask(question: Asked<Question>): Promise<Reply> {
+    if (closed) throw new Error("the spool is closed");
     thread ??= run();
     last += 1;
     const number = last;
@@ -121,6 +123,7 @@ export async function startSpooler(options: SpoolerOptions): Promise<Spooler> {
     },
     async close() {
       await ask({ ask: "close" });
+      closed = true;
       await thread?.terminate();
     },
   };

@@ -136,7 +136,11 @@ export interface SeriesQuery {
   readonly pointLimit: number;
 }
 
-/** The promises of `LogStore` hold here too. Rows come by `timestamp`, then namespace, then name. */
+/**
+ * The promises of `LogStore` hold here too. Rows come by `timestamp`, then namespace, then name. A row shows the newest
+ * that is known at its snapshot, within a bound that the store states: so what is gone may be shown until the bound is
+ * over. A refusal comes before the first batch. What stores must agree on is in `kubernetes.ts`.
+ */
 export interface KubernetesStore {
   /** A row per node at each snapshot. @throws {Refused} `result_too_large` over `rowLimit` @throws {BackendError} */
   nodes(query: SnapshotQuery & NodeFilter, signal: AbortSignal): AsyncIterable<readonly NodesRow[]>;

@@ -175,7 +175,9 @@ function createIntakeTelemetry(registers: Registry[]): IntakeTelemetry {
           help,
           registers,
           async collect() {
-            this.set(read(await level()));
+            // A spool that cannot be asked keeps its last figure and costs no other metric.
+            const found = await level().catch(() => undefined);
+            if (found !== undefined) this.set(read(found));
           },
         });
       gauge(

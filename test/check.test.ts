@@ -104,7 +104,7 @@ Site shop, retention 30d
 Site blog, retention 36h
   nothing configured
 
-0 problems, 2 limitations
+0 problems, 3 limitations
 `);
   expect([code, err]).toEqual([0, ""]);
   expect(closed).toEqual(expect.arrayContaining(["elk", "production"]));

@@ -59,7 +59,7 @@ export interface Documents {
 }
 
 /** What most look-ups find comes with the first search; what is more comes by a scroll of smaller parts. */
-const sizes = { first: 2_000, scrolled: 1_000, parsed: 250 } as const;
+const sizes = { first: 5_000, scrolled: 1_000, parsed: 250 } as const;
 const attempts = 3;
 
 /** Documents are parsed whole, so nothing of them is picked out. */

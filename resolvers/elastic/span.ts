@@ -114,14 +114,26 @@ interface Scope {
 }
 const attributeParts = ["span_attributes", "resource_attributes", "event_attributes"] as const;
 
+/** A profile's names, cut once: where they lead, and the key there. */
+const routes = new Map<
+  string,
+  { readonly part: (typeof attributeParts)[number]; readonly key: string } | null
+>();
+
+function routeOf(name: string) {
+  const known = routes.get(name);
+  if (known !== undefined) return known;
+  const part = attributeParts.find((candidate) => name.startsWith(`${candidate}.`));
+  const route = part === undefined ? null : { part, key: name.slice(part.length + 1) };
+  routes.set(name, route);
+  return route;
+}
+
 function valueAt(scope: Scope, name: string): Value | undefined {
-  for (const part of attributeParts) {
-    const attributes = scope[part];
-    if (attributes === undefined || !name.startsWith(`${part}.`)) continue;
-    const key = name.slice(part.length + 1);
-    return Object.hasOwn(attributes, key) ? (attributes[key] ?? undefined) : undefined;
-  }
-  return lookUp(scope.flat, name);
+  const route = routeOf(name);
+  const attributes = route === null ? undefined : scope[route.part];
+  if (route === null || attributes === undefined) return lookUp(scope.flat, name);
+  return Object.hasOwn(attributes, route.key) ? (attributes[route.key] ?? undefined) : undefined;
 }
 
 /** A scalar as text; the first of an array. Empty text is nothing. */

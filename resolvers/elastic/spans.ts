@@ -45,10 +45,13 @@ interface Reading {
   /** Spans that were given already. */
   readonly given: Set<string>;
 }
+type StoredEvent = LooseEvent & { readonly id: string };
 interface Wanted {
   readonly condition: Condition<SpanForm>;
   /** Decided without the events of other documents. */
   readonly accepts: (span: Span) => boolean;
+  /** Set where all spans of these traces are wanted: their events can be read at the same time. */
+  readonly whole?: readonly string[];
 }
 
 export function createSpanReader(documents: Documents): SpanReader {
@@ -193,13 +196,16 @@ export function createSpanReader(documents: Documents): SpanReader {
       condition: (placed, source) => every([inTrace.condition(placed, source), isSelected(placed, select)]),
       accepts: (span) => inTrace.accepts(span) && selects(select, span),
     };
-    yield* wholeSpans(wanted, reading);
+    yield* wholeSpans(select === "all" ? { ...wanted, whole: ids } : wanted, reading);
   }
 
   // ---- spans and their events ---------------------------------------------------------------------------------
 
   async function* wholeSpans(wanted: Wanted, reading: Reading): AsyncGenerator<readonly Span[]> {
     const loose = await hasLooseEvents(reading);
+    const events = loose && wanted.whole !== undefined ? eventsOfTraces(wanted.whole, reading) : undefined;
+    // It may fail before the spans are there; it is met when they are.
+    events?.catch(() => undefined);
     let held: Span[] = [];
     for await (const batch of bareSpans(wanted, reading)) {
       const fresh = batch.filter((span) => {
@@ -212,11 +218,11 @@ export function createSpanReader(documents: Documents): SpanReader {
       else {
         held.push(...fresh);
         if (held.length < idsOfOneSearch) continue;
-        yield await withLooseEvents(held, reading);
+        yield await withLooseEvents(held, reading, await events);
         held = [];
       }
     }
-    if (held.length > 0) yield await withLooseEvents(held, reading);
+    if (held.length > 0) yield await withLooseEvents(held, reading, await events);
   }
 
   async function* bareSpans(
@@ -245,7 +251,7 @@ export function createSpanReader(documents: Documents): SpanReader {
   async function* looseEvents(
     condition: Condition<EventForm>,
     { sources, budget, signal }: Omit<Reading, "given">,
-  ): AsyncGenerator<LooseEvent & { readonly id: string }> {
+  ): AsyncGenerator<StoredEvent> {
     const given = new Set<string>();
     for (const source of sources) {
       for await (const batch of documents.events(source, condition, budget, signal)) {
@@ -259,15 +265,35 @@ export function createSpanReader(documents: Documents): SpanReader {
     }
   }
 
-  async function withLooseEvents(spans: readonly Span[], reading: Reading): Promise<readonly Span[]> {
-    const traceIds = [...new Set(spans.map(({ trace_id }) => trace_id))];
-    const spanIds = [...new Set(spans.map(({ span_id }) => span_id))];
+  async function eventsOfTraces(ids: readonly string[], reading: Reading): Promise<readonly StoredEvent[]> {
+    const sought = new Set(ids);
+    const found: StoredEvent[] = [];
+    const inTraces: Condition<EventForm> = ({ group, form }) => holdsId(group, form.trace_id, ids);
+    for await (const event of looseEvents(inTraces, reading))
+      if (sought.has(event.trace_id)) found.push(event);
+    return found;
+  }
+
+  async function eventsOfSpans(spans: readonly Span[], reading: Reading): Promise<readonly StoredEvent[]> {
+    const [traceIds, spanIds] = partsOf(spans);
     const condition: Condition<EventForm> = ({ group, form }) =>
       every([holdsId(group, form.trace_id, traceIds), holdsId(group, form.span, spanIds)]);
+    const found: StoredEvent[] = [];
+    for await (const event of looseEvents(condition, reading)) found.push(event);
+    return found;
+  }
+
+  /** The spans with their events, which are among those given, or looked up. */
+  async function withLooseEvents(
+    spans: readonly Span[],
+    reading: Reading,
+    given: readonly StoredEvent[] | undefined,
+  ): Promise<readonly Span[]> {
+    const events = given ?? (await eventsOfSpans(spans, reading));
     const here = new Map(spans.map((span) => [spanKey(span), span]));
     const found: { readonly id: string; readonly event: SpanEvent; readonly keys: readonly string[] }[] = [];
     const elsewhere = new Map<string, SpanId>();
-    for await (const { id, trace_id, spans: ids, event } of looseEvents(condition, reading)) {
+    for (const { id, trace_id, spans: ids, event } of events) {
       const keys = ids.map((span_id) => spanKey({ trace_id, span_id }));
       const first = keys.findIndex((key) => here.has(key));
       if (first < 0) continue;

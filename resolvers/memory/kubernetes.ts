@@ -26,7 +26,7 @@ export interface ObservedPod
   readonly start?: Millis | undefined;
 }
 /** Undefined when nothing behind the wall was observed at that moment. */
-export type Observe = (match: Match, time: Millis) => Observation | undefined;
+type Observe = (match: Match, time: Millis) => Observation | undefined;
 
 /** What one query observes: each moment once, though it is needed for its own rows and the next one's deltas. */
 type Observed = (time: Millis) => Observation | undefined;

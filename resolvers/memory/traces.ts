@@ -272,7 +272,7 @@ function reserveAndPay(recorder: Recorder, controller: StoredSpan, failed: boole
     ...worker,
     ...{ kind: "consumer", name: "mail process", after: 50 + random() * 1_500, millis: 20 + random() * 200 },
     ...{ failed: broken, events: broken ? [exceptionEvent("Net::OpenTimeout", "smtp.example:25")] : [] },
-    attributes: { "appsignal.action_name": "SendMailJob", "messaging.destination.name": "mail" },
+    attributes: { "appsignal.action_name": "SendMailJob#perform", "messaging.destination.name": "mail" },
   };
   const consumer = random() < 0.5 ? add(sent, job) : addLinked(sent, job);
   add(consumer, {

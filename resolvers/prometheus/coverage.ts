@@ -39,7 +39,7 @@ function countByName(): Fold<Counts> {
 }
 
 /** `named` counts what is told under a name of its own; cAdvisor's names are counted at their three levels. */
-export function describeCoverage(named: Counts, pods: Counts, containers: Counts, roots: Counts): PartReport {
+function describeCoverage(named: Counts, pods: Counts, containers: Counts, roots: Counts): PartReport {
   const most = (counts: Counts, like: (name: string) => boolean): number =>
     Math.max(0, ...[...counts].map(([name, count]) => (like(name) ? count : 0)));
   const exporters = [

@@ -24,7 +24,7 @@ export const metrics = {
 
 /** Kinds of page faults, as `failure_type` names them. */
 export const faultTypes = ["pgfault", "pgmajfault"] as const;
-export type FaultType = (typeof faultTypes)[number];
+type FaultType = (typeof faultTypes)[number];
 
 // ---- Pods ---------------------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ import { exporterCpu, type NodeQuestion, resourceCpu } from "./questions.ts";
 import { type Answers, at, greatest, has, listOf, newest, type Track } from "./tracks.ts";
 
 /** Finds the node that a series tells of at one snapshot. */
-export interface Naming {
+interface Naming {
   /** Names that the cluster itself uses. */
   readonly nodes: ReadonlySet<string>;
   readonly find: (labels: Labels) => string | undefined;

@@ -38,7 +38,6 @@ export interface PodScope {
   readonly namespaces: readonly string[];
   readonly pods: readonly string[];
 }
-export const allPods: PodScope = { namespaces: [], pods: [] };
 
 export interface Wall {
   readonly match: Match;
@@ -52,7 +51,7 @@ const prefixed = { namespace: "pod_namespace", pod: "pod_name" };
 const otel = { namespace: "k8s_namespace_name", pod: "k8s_pod_name" };
 
 /** Interfaces of the host's own plumbing: their traffic is counted once more at the real one. */
-export const virtualInterfaces =
+const virtualInterfaces =
   "lo|veth.*|cni.*|docker.*|flannel.*|cali.*|br-.*|tunl.*|vxlan.*|kube-.*|nodelocaldns";
 
 const newest = (wall: Wall, matchers: readonly Matcher[]): Expression =>

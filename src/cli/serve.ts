@@ -182,7 +182,9 @@ export async function serve(config: Config, shell: Shell, serving: Serving): Pro
   telemetry.log({ level: "info", message: "draining" });
   gallery.close();
   const patience = code === exitCodes.done ? grace : 0;
-  await Promise.all([server.close(patience), reports?.close(patience)]);
+  // Senders of reports are told to go before their connections are waited for.
+  await Promise.all([server.close(patience), reports?.intake.close()]);
+  await reports?.close(patience);
   await Promise.all(unfinished);
   await closeAll(current.backends);
   return code;

@@ -3,7 +3,7 @@
 import type { Principal } from "../auth.ts";
 import type { Limits } from "../config.ts";
 import { BackendError, NotFound, Refused } from "../errors.ts";
-import type { Sites } from "../sites.ts";
+import { createViews, type Sites } from "../sites.ts";
 import type { Instant } from "../time.ts";
 import type { Visuals } from "../visual.ts";
 import type { Prepared, Printed, Rows } from "./operation.ts";
@@ -63,16 +63,7 @@ export function createConductor({ sites, limits, visuals, places, now }: Conduct
   let retired = false;
   const over = Promise.withResolvers<void>();
 
-  /** A principal is the same object from request to request. */
-  const known = new WeakMap<Principal, Sites>();
-  const visible: Conductor["visible"] = (principal) => {
-    let seen = known.get(principal);
-    if (seen === undefined) {
-      seen = new Map([...sites].filter(([id]) => principal.maySee(id)));
-      known.set(principal, seen);
-    }
-    return seen;
-  };
+  const visible = createViews(sites);
 
   const join: Conductor["join"] = (gone) => {
     running += 1;

@@ -17,7 +17,7 @@ export const minute = 60_000;
 const m = (minutes: number): number => base + minutes * minute;
 
 /** A value that holds from a time on. */
-export type Steps<T> = readonly (readonly [from: number, value: T])[];
+type Steps<T> = readonly (readonly [from: number, value: T])[];
 export const valueAt = <T>(steps: Steps<T>, time: number): T | undefined =>
   steps.findLast(([from]) => from <= time)?.[1];
 
@@ -51,11 +51,11 @@ export interface ModelPod {
   readonly labels: Steps<Readonly<Record<string, string>>>;
   readonly size: number;
 }
-export interface ModelContainer {
+interface ModelContainer {
   readonly name: string;
   readonly life: Steps<Moment>;
 }
-export interface Moment {
+interface Moment {
   readonly shown: Omit<Container, "name">;
   /** The code with which it ended the last time, once there was one. */
   readonly lastExit?: number;
@@ -372,7 +372,7 @@ export interface Scrape {
 }
 
 /** The newest scrape up to a time that lies within `[from, until)`, if it is fresh. */
-export function scrapeAt(scrape: Scrape, time: number, from: number, until = Infinity): number | undefined {
+function scrapeAt(scrape: Scrape, time: number, from: number, until = Infinity): number | undefined {
   const { every, offset, fresh } = scrape;
   const floor = (at: number): number => Math.floor((at - offset) / every) * every + offset;
   const last = floor(Math.min(time, until - 1, seeded.to));

@@ -9,7 +9,6 @@ import {
   expectNodes,
   expectOverview,
   expectPods,
-  type ModelCluster,
   minute,
   model,
   neighbour,
@@ -202,5 +201,3 @@ async function collect<Row>(batches: AsyncIterable<readonly Row[]>): Promise<Row
   }
   return rows;
 }
-
-export type { ModelCluster };

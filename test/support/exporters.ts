@@ -82,7 +82,7 @@ function exposeNodeState(write: Write, { name, address, from, gone, ready }: Mod
   }
 }
 
-export function exposePodState(write: Write, pod: ModelPod, time: number): void {
+function exposePodState(write: Write, pod: ModelPod, time: number): void {
   const { namespace, name, uid, created, started, finished, gone } = pod;
   if (!exists(created, gone, time)) return;
   const key = { namespace, pod: name, uid };

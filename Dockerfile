@@ -10,7 +10,7 @@ FROM node:24.21.0-bookworm-slim
 ENV NODE_ENV=production
 WORKDIR /app
 COPY --from=dependencies /app/node_modules ./node_modules
-COPY package.json ./
+COPY package.json .meshrc.yaml ./
 COPY src ./src
 COPY resolvers ./resolvers
 USER node

@@ -29,6 +29,8 @@ export interface Config {
   readonly sites: Readonly<Record<string, SiteConfig>>;
   /** The folder of published visuals. */
   readonly visuals?: string | undefined;
+  /** A `.meshrc.yaml` instead of the program's own. */
+  readonly mesh?: string | undefined;
   readonly limits: Limits;
 }
 export interface IntakeConfig {
@@ -417,6 +419,7 @@ const fileSchema = strict({
   backends: named(z.looseObject({ kind: text })),
   sites: named(site),
   visuals: text.optional(),
+  mesh: text.optional(),
   limits: limits.prefault({}),
 });
 
@@ -453,6 +456,7 @@ function assemble(
       };
     }),
     visuals: file.visuals === undefined ? undefined : resolve(file.visuals),
+    mesh: file.mesh === undefined ? undefined : resolve(file.mesh),
     limits: { ...limits, lookBack },
   };
 }

@@ -25,6 +25,7 @@ const commands: Readonly<Record<string, () => Promise<{ readonly run: Command; r
   check: () => import("./cli/check.ts"),
   token: () => import("./cli/token.ts"),
   visual: () => import("./cli/visual.ts"),
+  schema: () => import("./cli/schema.ts"),
 };
 
 const usage = `Usage: readout COMMAND [options]
@@ -34,6 +35,7 @@ const usage = `Usage: readout COMMAND [options]
   check [--config readout.yaml]           say what of a configuration will work, and what not
   token new --user U --site S [--site S]  make a token, and its entry for the file
   visual new --site S --title T           write the file of a published visual, with a new id
+  schema                                  print the GraphQL schema
 `;
 
 const stop = new AbortController();

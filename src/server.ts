@@ -2,27 +2,23 @@
 // GraphQL. Yoga and GraphQL are a third of the program's memory, so they are loaded when GraphQL is first asked for;
 // until then the plug-in stands alone. On a real connection it writes to node's response itself, because only there
 // can an answer that breaks off after its first byte be made visible: the socket is destroyed, the array never closed.
-import { randomUUID } from "node:crypto";
 import { createServer as createHttpServer, type IncomingMessage, type ServerResponse } from "node:http";
-import { setImmediate as nextTurn } from "node:timers/promises";
-import type { GraphQLSchema } from "graphql";
 import type { Plugin } from "graphql-yoga";
+import { type Answer, chunksOf, jsonType, respond, toResponse, write } from "./answer.ts";
 import { type Authenticate, type Principal, readToken } from "./auth.ts";
 import type { Address, Limits } from "./config.ts";
-import {
-  BackendError,
-  failures,
-  NotFound,
-  TooLarge,
-  TooMany,
-  Unauthorized,
-  Unprocessable,
-} from "./errors.ts";
+import { NotFound } from "./errors.ts";
+import { type Connection, type Exchange, exchangeOf, readJson, readText } from "./exchange.ts";
 import { type Intake, keepAnswers } from "./intake.ts";
+import type { Unified } from "./mesh.ts";
+import { anybody, type Conductor, createConductor, overloaded } from "./operations/conduct.ts";
+import { isClients } from "./operations/failure.ts";
 import type { Endpoint, Rows } from "./operations/operation.ts";
 import { createRouter, type Route } from "./operations/router.ts";
-import { abandon, ClientGone, readHead, startWork, type Work } from "./operations/work.ts";
-import { createViews, type Sites } from "./sites.ts";
+import { abandon, ClientGone, readHead, type Work } from "./operations/work.ts";
+import type { FindPage } from "./pages.ts";
+import type { Session } from "./session.ts";
+import type { Sites } from "./sites.ts";
 import type { Telemetry } from "./telemetry.ts";
 import type { Instant, Millis } from "./time.ts";
 import type { Visuals } from "./visual.ts";
@@ -44,7 +40,7 @@ export interface ServerOptions extends Served {
   /** The front-end error intake where it shares this server's address. */
   readonly intake?: Intake | undefined;
   /** Asked for at the first GraphQL request, so that REST does not wait for it. */
-  readonly schema: () => GraphQLSchema | Promise<GraphQLSchema>;
+  readonly graphql: () => Promise<Unified>;
 }
 
 export interface Server {
@@ -56,32 +52,6 @@ export interface Server {
   readonly replace: (served: Served) => Promise<void>;
   /** Takes no new connections, lets what is under way finish for `grace`, then breaks it off. */
   readonly close: (grace: Millis) => Promise<void>;
-}
-
-/** A request, wherever it came from. */
-interface Exchange {
-  readonly id: string;
-  readonly method: string;
-  /** As sent: routes are matched before anything is decoded (contract, "Everywhere"). */
-  readonly path: string;
-  readonly search: string;
-  readonly headers: Pick<Headers, "get">;
-  readonly body: AsyncIterable<Uint8Array> | undefined;
-  /** Aborted when the client leaves. */
-  readonly gone: AbortSignal;
-}
-
-interface Answer {
-  readonly status: number;
-  readonly headers: Readonly<Record<string, string>>;
-  readonly body: string | Chunks;
-}
-/** A streamed body. Reading throws when the answer breaks off. Whoever is handed one must begin to read it. */
-interface Chunks {
-  readonly next: () => Promise<IteratorResult<string, void>>;
-  readonly leave: () => Promise<void>;
-  /** Aborted when there is no more point in writing, also while nothing is being read. */
-  readonly signal: AbortSignal;
 }
 
 /** What the log and the metrics tell of a request; filled in as far as it gets. */
@@ -99,23 +69,24 @@ interface Form {
 const array: Form = { opening: "[", separator: ",", closing: "]" };
 const printed: Form = { opening: "", separator: "", closing: "" };
 
-const jsonType = { "Content-Type": "application/json; charset=utf-8" };
 const textType = { "Content-Type": "text/plain; charset=utf-8" };
-
-/** The read API's; the front-end error intake has its own. */
-const bodyLimitBytes = 1_048_576;
 
 export function createServer(options: ServerOptions): Server {
   const { operations, telemetry, now, backends, intake, visuals } = options;
   const findRoute = createRouter(operations);
+  const places = { taken: 0 };
+  const beginEpoch = ({ authenticate, ...served }: Served): Epoch => ({
+    authenticate,
+    limits: served.limits,
+    conductor: createConductor({ ...served, visuals, places, now }),
+  });
   let epoch = beginEpoch(options);
   let draining = false;
-  let running = 0;
   let streams = 0;
-  let schema: GraphQLSchema | Promise<GraphQLSchema> | undefined;
+  let findPage: FindPage | undefined;
 
   /** Never throws. */
-  async function answer(exchange: Exchange): Promise<Answer | "graphql"> {
+  async function answer(exchange: Exchange): Promise<Answer | Admission> {
     const started = performance.now();
     const trail: Trail = { operation: "none", user: undefined };
     const finish = (status: number, cut: boolean, error?: unknown) => {
@@ -125,10 +96,12 @@ export function createServer(options: ServerOptions): Server {
     try {
       const route = findRoute(exchange.method, exchange.path);
       if (route !== undefined) return await operate(exchange, route, trail, finish);
+      const page = await openPage(exchange);
+      if (page !== undefined) return page;
       if (exchange.path === "/graphql" && (exchange.method === "GET" || exchange.method === "POST")) {
         trail.operation = "graphql";
-        epoch.authenticate(readToken(exchange.headers, exchange.search));
-        return "graphql";
+        const principal = epoch.authenticate(readToken(exchange.headers, exchange.search));
+        return { principal, epoch };
       }
       const own =
         exchange.method === "GET" || exchange.method === "HEAD" ? await ownPage(exchange.path) : undefined;
@@ -136,7 +109,7 @@ export function createServer(options: ServerOptions): Server {
       throw new NotFound();
     } catch (error) {
       const answered = respond(error);
-      finish(answered.status, error instanceof ClientGone, isOurs(error) ? undefined : error);
+      finish(answered.status, error instanceof ClientGone, isClients(error) ? undefined : error);
       return answered;
     }
   }
@@ -159,6 +132,16 @@ export function createServer(options: ServerOptions): Server {
     }
   }
 
+  /** Pages of documentation: neither counted nor logged. Loaded when one is first opened. */
+  async function openPage({ method, path, headers, search }: Exchange): Promise<Answer | undefined> {
+    if (method !== "GET" || !/^\/(docs|graphql|openapi\.json)(\/|$)/.test(path)) return undefined;
+    const { createPages, wantsGraphiql } = await import("./pages.ts");
+    if (path === "/graphql" && !wantsGraphiql(headers, search)) return undefined;
+    findPage ??= createPages(operations);
+    const page = await findPage(path, headers);
+    return page && { status: 200, ...page };
+  }
+
   async function operate(
     exchange: Exchange,
     { endpoint, parameters }: Route,
@@ -167,29 +150,15 @@ export function createServer(options: ServerOptions): Server {
   ): Promise<Answer> {
     trail.operation = endpoint.name;
     // A request keeps to what was served when it came.
-    const own = epoch;
-    const { authenticate, sites, visibleTo, limits } = own;
+    const { authenticate, conductor, limits } = epoch;
     const principal =
-      endpoint.access === "public" ? nobody : authenticate(readToken(exchange.headers, exchange.search));
+      endpoint.access === "public" ? anybody : authenticate(readToken(exchange.headers, exchange.search));
     trail.user = principal.user;
-    if (running >= limits.requests) throw overloaded(`${running} requests are under way`);
-    running += 1;
-    own.running += 1;
-    const work = startWork(exchange.gone, limits.deadline);
-    const end = () => {
-      work.end();
-      running -= 1;
-      own.running -= 1;
-      if (own !== epoch && own.running === 0) own.over.resolve();
-    };
+    const work = conductor.admit(exchange.gone);
     let streaming = false;
     try {
       const raw = endpoint.method === "GET" ? parameters : await work.wait(readJson(exchange));
-      const prepared = endpoint.prepare(raw);
-      const visible = endpoint.access === "public" ? sites : visibleTo(principal);
-      for (const site of prepared.sites) if (!visible.has(site)) throw new NotFound();
-      const { user } = principal;
-      const result = prepared.run({ user, sites: visible, visuals, limits, now, signal: work.signal });
+      const result = conductor.start(endpoint.prepare(raw), principal, work);
       const headers = ("pieces" in result ? result.headers : undefined) ?? jsonType;
       const complete = (body: string): Answer => {
         finish(200, false);
@@ -207,12 +176,12 @@ export function createServer(options: ServerOptions): Server {
       streaming = true;
       streams += 1;
       telemetry.streams.opened();
-      const body = chunksOf(stream(form, head.texts, rows, work, finish, end), work.signal);
+      const body = chunksOf(stream(form, head.texts, rows, work, finish), work.signal);
       return { status: 200, headers, body };
     } catch (error) {
       throw work.signal.aborted ? work.signal.reason : error;
     } finally {
-      if (!streaming) end();
+      if (!streaming) work.end();
     }
   }
 
@@ -222,7 +191,6 @@ export function createServer(options: ServerOptions): Server {
     rows: AsyncIterator<Rows>,
     work: Work,
     finish: (status: number, cut: boolean, error?: unknown) => void,
-    end: () => void,
   ): AsyncGenerator<string, void, void> {
     let complete = false;
     let failure: unknown;
@@ -248,25 +216,34 @@ export function createServer(options: ServerOptions): Server {
       streams -= 1;
       telemetry.streams.closed();
       if (!complete) abandon(rows);
-      end();
-      finish(200, !complete, isOurs(failure) ? undefined : failure);
+      work.end();
+      finish(200, !complete, isClients(failure) ? undefined : failure);
     }
   }
 
-  const ids = new WeakMap<object, { id: string; started: number }>();
+  /** A GraphQL request under way, by the context that Yoga hands around with it. */
+  interface Asked extends Admission {
+    readonly exchange: Exchange;
+    readonly work: Work;
+    readonly started: number;
+  }
+  const asked = new WeakMap<object, Asked>();
+
   const rest: Plugin<object, NodeContext> = {
     async onRequest({ request, serverContext, fetchAPI, endResponse, setRequest }) {
       const { req, res } = serverContext;
       const exchange = exchangeOf(req !== undefined && res !== undefined ? { req, res } : request);
       const answered = await answer(exchange);
-      if (answered === "graphql") {
-        ids.set(serverContext, { id: exchange.id, started: performance.now() });
+      if ("principal" in answered) {
+        const work = answered.epoch.conductor.join(exchange.gone);
+        const known = { ...answered, exchange, work, started: performance.now() };
+        asked.set(serverContext, known);
+        serverContext.readout = openSession?.(known);
         if (exchange.method !== "POST") return;
         try {
           const { method, headers, signal } = request;
-          setRequest(
-            new fetchAPI.Request(request.url, { method, headers, signal, body: await readText(exchange) }),
-          );
+          const body = await work.wait(readText(exchange));
+          setRequest(new fetchAPI.Request(request.url, { method, headers, signal, body }));
         } catch (error) {
           endResponse(toResponse(respond(error), exchange, fetchAPI));
         }
@@ -281,42 +258,58 @@ export function createServer(options: ServerOptions): Server {
       endResponse(new fetchAPI.Response(null));
     },
     onResponse({ response, serverContext }) {
-      const known = ids.get(serverContext);
+      const known = asked.get(serverContext);
       if (known === undefined) return;
-      response.headers.set("X-Request-Id", known.id);
-      const duration = performance.now() - known.started;
+      const { exchange, principal, work, started } = known;
+      const cut = exchange.gone.aborted;
+      work.end();
+      response.headers.set("X-Request-Id", exchange.id);
+      const duration = performance.now() - started;
+      const { id } = exchange;
       const { status } = response;
-      telemetry.finished({
-        id: known.id,
-        operation: "graphql",
-        status,
-        cut: false,
-        duration,
-        user: undefined,
-      });
+      telemetry.finished({ id, operation: "graphql", status, cut, duration, user: principal.user });
     },
   };
 
-  async function loadYoga() {
-    const { createYoga } = await import("graphql-yoga");
-    return createYoga<NodeContext>({
-      schema: () => (schema ??= options.schema()),
+  let openSession: ((asked: Asked) => Session) | undefined;
+
+  async function loadGateway() {
+    const [{ createGateway, createSession }, unified] = await Promise.all([
+      import("./gateway.ts"),
+      options.graphql(),
+    ]);
+    openSession = ({ exchange: { id }, principal, epoch, work }) =>
+      createSession({
+        conductor: epoch.conductor,
+        operations,
+        limits: epoch.limits,
+        principal,
+        gone: work.signal,
+        failed: (operation, err) =>
+          telemetry.log({ level: "error", message: "request failed", request: id, operation, err }),
+      });
+    return createGateway<NodeContext>({
+      unified,
       plugins: [rest],
-      graphiql: false,
-      landingPage: false,
-      cors: false,
-      // Yoga would answer every URL that ends in `/health` before our routes are asked; none ends in this.
-      healthCheckEndpoint: "\n",
-      logging: {
-        debug: () => {},
-        info: () => {},
-        warn: (...told) => telemetry.log({ level: "warn", message: told.join(" ") }),
-        error: (...told) => telemetry.log({ level: "error", message: told.join(" ") }),
-      },
+      warn: (told, err) => telemetry.log({ level: "warn", message: told, err }),
     });
   }
-  let loading: ReturnType<typeof loadYoga> | undefined;
-  const yoga = () => (loading ??= loadYoga());
+  type Gateway = Awaited<ReturnType<typeof loadGateway>>;
+  let gateway: Gateway | undefined;
+  let loading: Promise<Gateway> | undefined;
+
+  /** Undefined when the schema cannot be loaded; the next request tries again, since a source may be back by then. */
+  async function findGateway(): Promise<Gateway | undefined> {
+    loading ??= loadGateway();
+    try {
+      gateway = await loading;
+    } catch (error) {
+      telemetry.log({ level: "error", message: "GraphQL cannot be served", err: error });
+    } finally {
+      loading = undefined;
+    }
+    return gateway;
+  }
 
   async function listen(req: IncomingMessage, res: ServerResponse): Promise<void> {
     if (intake?.takes(req, res)) return;
@@ -324,12 +317,27 @@ export function createServer(options: ServerOptions): Server {
     if (!URL.canParse(`http://${req.headers.host}`)) req.headers.host = "localhost";
     const target = req.url?.replace(/^https?:\/\/[^/?#]*/i, "") ?? "";
     req.url = target.startsWith("/") ? target : `/${target}`;
-    if (loading === undefined) {
+    let host = gateway;
+    if (host === undefined) {
       const exchange = exchangeOf({ req, res });
       const answered = await answer(exchange);
-      if (answered !== "graphql") return write(answered, exchange, res, draining);
+      if (!("principal" in answered)) return write(answered, exchange, res, draining);
+      host = await findGateway();
+      if (host === undefined) return write(unavailable, exchange, res, draining);
     }
-    await (await yoga())(req, res);
+    await host(req, res);
+  }
+
+  async function fetch(url: string, init: RequestInit = {}): Promise<Response> {
+    let host = gateway;
+    if (host === undefined) {
+      const exchange = exchangeOf(new Request(url, init));
+      const answered = await answer(exchange);
+      if (!("principal" in answered)) return toResponse(answered, exchange, globalThis);
+      host = await findGateway();
+      if (host === undefined) return toResponse(unavailable, exchange, globalThis);
+    }
+    return host.fetch(url, init);
   }
 
   const http = createHttpServer({ keepAliveTimeout: 65_000, requestTimeout: 60_000 }, (request, response) => {
@@ -341,7 +349,7 @@ export function createServer(options: ServerOptions): Server {
   if (intake !== undefined) keepAnswers(http, intake);
 
   return {
-    fetch: async (url, init) => (await yoga()).fetch(url, init ?? {}),
+    fetch,
     listen: ({ host, port }) =>
       new Promise((resolve, reject) => {
         http.once("error", reject);
@@ -352,10 +360,9 @@ export function createServer(options: ServerOptions): Server {
         });
       }),
     replace(served) {
-      const old = epoch;
+      const { conductor } = epoch;
       epoch = beginEpoch(served);
-      if (old.running === 0) old.over.resolve();
-      return old.over.promise;
+      return conductor.retire();
     },
     close: (grace) =>
       new Promise((resolve) => {
@@ -369,226 +376,31 @@ export function createServer(options: ServerOptions): Server {
   };
 }
 
-/** The time in which one configuration is served, and the requests that began in it. */
-interface Epoch extends Served {
-  readonly visibleTo: (principal: Principal) => Sites;
-  running: number;
-  readonly over: PromiseWithResolvers<void>;
+const unavailable: Answer = {
+  status: 500,
+  headers: jsonType,
+  body: JSON.stringify({
+    errors: [
+      {
+        message: "GraphQL is not available: its schema could not be loaded. /readyz and the log say why",
+        extensions: { status: 500 },
+      },
+    ],
+  }),
+};
+
+/** One configuration, and the requests that began in its time. */
+interface Epoch {
+  readonly authenticate: Authenticate;
+  readonly limits: Limits;
+  readonly conductor: Conductor;
+}
+/** A GraphQL request that may be answered, and with what. */
+interface Admission {
+  readonly principal: Principal;
+  readonly epoch: Epoch;
 }
 
-function beginEpoch({ authenticate, sites, limits }: Served): Epoch {
-  const over = Promise.withResolvers<void>();
-  return { authenticate, sites, limits, running: 0, over, visibleTo: createViews(sites) };
-}
-
-const nobody: Principal = { user: "", maySee: () => false };
-
-function overloaded(reason: string): BackendError {
-  return new BackendError("readout", "overloaded", reason);
-}
-
-// ---- Requests -----------------------------------------------------------------------------------------------
-
-interface NodeContext {
-  readonly req?: IncomingMessage;
-  readonly res?: ServerResponse;
-}
-
-function exchangeOf(source: Request | Required<NodeContext>): Exchange {
-  if (!("req" in source)) {
-    const { headers, method, body, signal } = source;
-    const url = source.url.replace(/^[a-z]+:\/\/[^/?#]*/i, "");
-    return { ...address(url, headers), method, body: body ?? undefined, gone: signal };
-  }
-  const { req, res } = source;
-  const get = (name: string) => {
-    const value = req.headers[name];
-    return typeof value === "string" ? value : null;
-  };
-  // A request is not destroyed for what was left unread of it: that would take the connection with it.
-  const body = req.iterator({ destroyOnReturn: false });
-  return { ...address(req.url ?? "/", { get }), method: req.method ?? "GET", body, gone: goneSignal(res) };
-}
-
-function address(url: string, headers: Exchange["headers"]) {
-  const [target = ""] = url.split("#", 1);
-  const query = target.indexOf("?");
-  return {
-    id: requestId(headers.get("x-request-id")),
-    path: query === -1 ? target : target.slice(0, query),
-    search: query === -1 ? "" : target.slice(query),
-    headers,
-  };
-}
-
-/** Ours and not Yoga's, which cannot be told from its own failures. */
-function goneSignal(response: ServerResponse): AbortSignal {
-  const gone = new AbortController();
-  response.once("close", () => {
-    if (!response.writableFinished) gone.abort(new ClientGone());
-  });
-  return gone.signal;
-}
-
-/** The client's own where it can stand in a log as it is. */
-function requestId(sent: string | null): string {
-  return sent !== null && /^[\w.:-]{1,128}$/.test(sent) ? sent : randomUUID();
-}
-
-/** @throws {Unprocessable} `invalid_request` past the limit, `invalid_json` for what is no UTF-8 */
-async function readText({ body }: Exchange): Promise<string> {
-  const chunks: Uint8Array[] = [];
-  let bytes = 0;
-  for await (const chunk of body ?? []) {
-    bytes += chunk.byteLength;
-    if (bytes > bodyLimitBytes) {
-      const message = `The body is larger than ${bodyLimitBytes} bytes`;
-      throw new Unprocessable("invalid_request", message, { issues: [{ path: "", message }] });
-    }
-    chunks.push(chunk);
-  }
-  try {
-    return new TextDecoder("utf-8", { fatal: true }).decode(Buffer.concat(chunks));
-  } catch {
-    throw new Unprocessable("invalid_json", "The body is not UTF-8", {});
-  }
-}
-
-/** @throws {Unprocessable} as `readText`, and `invalid_json` with the position in UTF-16 units where it is known */
-async function readJson(exchange: Exchange): Promise<unknown> {
-  const text = await readText(exchange);
-  try {
-    return JSON.parse(text);
-  } catch (error) {
-    const told = error instanceof SyntaxError ? error.message : "";
-    const position = /Unexpected end/.test(told) ? text.length : /at position (\d+)/.exec(told)?.[1];
-    const where = position === undefined ? "" : ` at position ${position}`;
-    const message = text.trim() === "" ? "A JSON body is required" : `The body is not JSON${where}`;
-    throw new Unprocessable(
-      "invalid_json",
-      message,
-      position === undefined ? {} : { position: Number(position) },
-    );
-  }
-}
-
-// ---- Answers ------------------------------------------------------------------------------------------------
-
-/** The one place where a failure becomes a status and a body. */
-export function respond(error: unknown): Answer {
-  const reply = (status: number, body: unknown, headers: Readonly<Record<string, string>> = {}): Answer => ({
-    status,
-    headers: { ...jsonType, ...headers },
-    body: JSON.stringify(body),
-  });
-  if (error instanceof Unauthorized)
-    return reply(401, { error: "Unauthorized" }, { "WWW-Authenticate": "Bearer" });
-  if (error instanceof NotFound) return reply(404, { error: "Not found" });
-  if (error instanceof Unprocessable) {
-    return reply(422, { error: error.slug, message: error.message, details: error.details });
-  }
-  if (error instanceof TooLarge) return reply(413, { error: "Payload too large" });
-  if (error instanceof TooMany) {
-    return reply(429, { error: "Too many requests" }, { "Retry-After": String(error.retryAfterSeconds) });
-  }
-  if (error instanceof BackendError) {
-    return reply(
-      500,
-      { error: failures[error.failure] },
-      error.failure === "overloaded" ? { "Retry-After": "1" } : {},
-    );
-  }
-  return reply(500, { error: "Internal server error" });
-}
-
-/** Whether a failure is the client's affair, and therefore no error in the log. */
-function isOurs(error: unknown): boolean {
-  return (
-    error instanceof Unauthorized ||
-    error instanceof NotFound ||
-    error instanceof Unprocessable ||
-    error instanceof TooMany ||
-    error instanceof TooLarge ||
-    error instanceof ClientGone
-  );
-}
-
-/** Completed answers go out in one write. Resolves when the answer is handed over or broken off. */
-async function write(
-  answer: Answer,
-  exchange: Exchange,
-  response: ServerResponse,
-  closing: boolean,
-): Promise<void> {
-  const headers = {
-    ...answer.headers,
-    "X-Request-Id": exchange.id,
-    ...(closing ? { Connection: "close" } : {}),
-  };
-  if (typeof answer.body === "string") {
-    const body = Buffer.from(answer.body);
-    if (response.destroyed) return;
-    response.writeHead(answer.status, { ...headers, "Content-Length": body.length });
-    response.end(body);
-    // What was not read of the request would hold the connection up.
-    response.req.resume();
-    return;
-  }
-  const { next, leave, signal } = answer.body;
-  try {
-    for (let chunk = await next(); chunk.done !== true; chunk = await next()) {
-      if (response.destroyed) return await leave();
-      if (!response.headersSent) response.writeHead(answer.status, headers);
-      // Even a client that keeps up must not keep the event loop: others are waiting for it.
-      await (response.write(chunk.value) ? nextTurn() : drained(response, signal));
-    }
-    response.end();
-  } catch {
-    // Already logged by who made the answer. A reset shows also in HTTP/1.0, where a mere end would look complete.
-    response.socket?.resetAndDestroy();
-    response.destroy();
-  }
-}
-
-/** Resolves when more can be written, when nobody reads any more, or when the work has been given up. */
-function drained(response: ServerResponse, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    const over = () => {
-      response.off("drain", over);
-      response.off("close", over);
-      signal.removeEventListener("abort", over);
-      resolve();
-    };
-    response.once("drain", over);
-    response.once("close", over);
-    signal.addEventListener("abort", over, { once: true });
-  });
-}
-
-function chunksOf(chunks: AsyncGenerator<string, void, void>, signal: AbortSignal): Chunks {
-  const leave = async () => {
-    await chunks.return();
-  };
-  return { next: () => chunks.next(), leave, signal };
-}
-
-function toResponse(answer: Answer, exchange: Exchange, { Response, ReadableStream }: FetchApi): Response {
-  const { status, body } = answer;
-  const headers = { ...answer.headers, "X-Request-Id": exchange.id };
-  if (typeof body === "string") return new Response(body, { status, headers });
-  const encoder = new TextEncoder();
-  const source = new ReadableStream<Uint8Array>({
-    pull: async (controller) => {
-      const next = await body.next();
-      if (next.done === true) controller.close();
-      else controller.enqueue(encoder.encode(next.value));
-    },
-    cancel: () => body.leave(),
-  });
-  return new Response(source, { status, headers });
-}
-
-interface FetchApi {
-  readonly Response: typeof globalThis.Response;
-  readonly ReadableStream: typeof globalThis.ReadableStream;
+interface NodeContext extends Partial<Connection> {
+  readout?: Session | undefined;
 }

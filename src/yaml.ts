@@ -43,6 +43,21 @@ export interface Tree {
 const nodeLimit = 50_000;
 const depthLimit = 40;
 
+/** The values of a file that is not ours, as it stands. @throws {ConfigError} when the text is no YAML */
+export function readPlain(text: string, file: string): unknown {
+  const counter = new LineCounter();
+  const document = parseDocument(text, { lineCounter: counter, prettyErrors: false });
+  if (document.errors.length === 0) return document.toJS({ maxAliasCount: 100 });
+  throw new ConfigError(
+    file,
+    document.errors.map(({ code, pos }) => ({
+      path: "",
+      line: counter.linePos(pos[0]).line,
+      message: yamlMessages[code] ?? "is not YAML",
+    })),
+  );
+}
+
 /** @throws {ConfigError} when the text is no YAML, so that nothing can be said of its content */
 export function readTree(text: string, file: string, world: Surroundings): Tree {
   const counter = new LineCounter();

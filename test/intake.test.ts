@@ -312,7 +312,7 @@ describe("on the main address", () => {
       limits: defaults.limits,
       telemetry,
       now: () => fromMillis(0),
-      schema: () => Promise.reject(new Error("not asked for")),
+      graphql: () => Promise.reject(new Error("not asked for")),
       intake: withIntake ? intake : undefined,
     });
     const { port } = await server.listen({ host: "127.0.0.1", port: 0 });

@@ -5,6 +5,7 @@ import { BackendError } from "../../src/errors.ts";
 import type { Filter } from "../../src/logql/ast.ts";
 import type { Value } from "../../src/model.ts";
 import type { Budget, SpanSource } from "../../src/store.ts";
+import type { Millis } from "../../src/time.ts";
 import type { Catalog } from "./catalog.ts";
 import type { Door } from "./door.ts";
 import { limits } from "./filter.ts";
@@ -61,6 +62,8 @@ export interface Documents {
 /** What most look-ups find comes with the first search; what is more comes by a scroll of smaller parts. */
 const sizes = { first: 5_000, scrolled: 1_000, parsed: 250 } as const;
 const attempts = 3;
+/** How soon a server lets new documents be found: mappings that may be behind need not be newer. */
+const searchable: Millis = 1_000;
 
 /** Documents are parsed whole, so nothing of them is picked out. */
 const nothingPicked = { firstSegments: new Set<string>() };
@@ -72,6 +75,8 @@ interface Plan {
 
 export function createDocuments(backend: string, door: Door, catalog: Catalog): Documents {
   const layouts = new WeakMap<Knowledge, Map<string, Layout>>();
+  /** When mappings were read because they might be behind. */
+  const refreshed = new WeakMap<Knowledge, Millis>();
 
   async function planSearch(source: SpanSource, signal: AbortSignal): Promise<Plan> {
     const wall = wallOf(source);
@@ -79,9 +84,13 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
     const known = await catalog.knowledge(source.index, wall !== undefined, signal);
     const plan = await placed(source, known, signal);
     const groups = [...plan.layout.spans, ...plan.layout.events].map(({ group }) => group);
-    const fresh = plan.layout.strange.some(({ fields }) => fields.size === 0);
-    if (!fresh && (wall === undefined || !hasUnmapped(wall, groups))) return plan;
-    return placed(source, await catalog.refresh(source.index, signal), signal);
+    const blank = plan.layout.strange.some(({ fields }) => fields.size === 0);
+    if (!blank && (wall === undefined || !hasUnmapped(wall, groups))) return plan;
+    const since = refreshed.get(known);
+    if (since !== undefined && performance.now() - since < searchable) return plan;
+    const renewed = await catalog.refresh(source.index, signal);
+    refreshed.set(renewed, performance.now());
+    return placed(source, renewed, signal);
   }
 
   async function placed(source: SpanSource, knowledge: Knowledge, signal: AbortSignal): Promise<Plan> {

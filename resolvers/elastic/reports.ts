@@ -103,6 +103,8 @@ const definition = {
       kind: keyword,
       duration: { type: "long" },
       event_name: keyword,
+      // Reports have none; without them here every look-up by a link would have to read all reports to know.
+      links: { properties: { trace_id: keyword, span_id: keyword } },
       status: {
         properties: { code: keyword, message: { type: "keyword", index: false, doc_values: false } },
       },

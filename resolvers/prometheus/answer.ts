@@ -53,7 +53,7 @@ const frameLimit = 1 << 20;
 
 const [quoteByte, backslash, comma, colon] = [0x22, 0x5c, 0x2c, 0x3a];
 const [openBracket, closeBracket, openBrace, closeBrace] = [0x5b, 0x5d, 0x7b, 0x7d];
-const [zero, nine, dot, minus] = [0x30, 0x39, 0x2e, 0x2d];
+const [zero, dot, minus] = [0x30, 0x2e, 0x2d];
 
 type State = "head" | "element" | "labels" | "field" | "points" | "histograms" | "tail";
 
@@ -141,24 +141,19 @@ export function createScanner(series: (series: SampleSeries) => void): Scanner {
       else throw new Surprise(`the field ${key}`);
       return true;
     },
-    /** `[1700000000.123,"4.5"]` */
+    /** `[1700000000.123,"4.5"]`, as many as have arrived: one call each would cost more than reading them. */
     points() {
-      if (ends()) return true;
-      expect(openBracket);
-      if (!number(comma)) return false;
-      const time = Math.round(parsed * 1_000);
-      if (at >= data.length) return false;
-      expect(quoteByte);
-      if (!number(quoteByte) || at >= data.length) return false;
-      expect(closeBracket);
-      if (count === times.length) {
-        times = grown(times);
-        values = grown(values);
-      }
-      times[count] = time;
-      values[count] = parsed;
-      count++;
-      listed++;
+      let read = 0;
+      do {
+        const start = at;
+        if (ends()) return true;
+        if (!point()) {
+          at = start;
+          return read > 0;
+        }
+        listed++;
+        read++;
+      } while (list && at < data.length);
       if (!list) state = "field";
       return true;
     },
@@ -180,6 +175,23 @@ export function createScanner(series: (series: SampleSeries) => void): Scanner {
     },
   };
 
+  function point(): boolean {
+    expect(openBracket);
+    if (!number(comma)) return false;
+    const time = Math.round(parsed * 1_000);
+    expect(quoteByte);
+    if (!number(quoteByte) || at >= data.length) return false;
+    expect(closeBracket);
+    if (count === times.length) {
+      times = grown(times);
+      values = grown(values);
+    }
+    times[count] = time;
+    values[count] = parsed;
+    count++;
+    return true;
+  }
+
   /** Whether the list ends here; else what separates its elements is taken. */
   function ends(): boolean {
     if (list && data[at] === closeBracket) {
@@ -198,31 +210,33 @@ export function createScanner(series: (series: SampleSeries) => void): Scanner {
 
   /** Reads into `parsed` the number before the next `stop`. Up to 15 digits are exact in a double, and so is a division. */
   function number(stop: number): boolean {
+    // Locals, because this loop is where the time goes.
+    const bytes = data;
+    const end = bytes.length;
     const start = at;
+    const negative = bytes[start] === minus;
+    let i = negative ? start + 1 : start;
     let digits = 0;
-    let fraction = -1;
+    let point = -1;
     let mantissa = 0;
-    let byte = data[at];
-    const negative = byte === minus;
-    if (negative) byte = data[++at];
-    while (byte !== undefined && byte !== stop) {
-      if (byte >= zero && byte <= nine) {
-        mantissa = mantissa * 10 + (byte - zero);
+    for (; i < end; i++) {
+      const digit = (bytes[i] ?? 0) - zero;
+      if (digit >= 0 && digit <= 9) {
+        mantissa = mantissa * 10 + digit;
         digits++;
-        if (fraction >= 0) fraction++;
-      } else if (byte === dot && fraction < 0) fraction = 0;
+      } else if (digit === dot - zero && point < 0) point = digits;
       else break;
-      byte = data[++at];
     }
-    if (byte === stop && digits > 0 && digits <= 15) {
-      const size = fraction > 0 ? mantissa / (powers[fraction] ?? 1) : mantissa;
+    if (i < end && bytes[i] === stop && digits > 0 && digits <= 15) {
+      const size = point < 0 || point === digits ? mantissa : mantissa / (powers[digits - point] ?? 1);
       parsed = negative ? -size : size;
-    } else {
-      at = data.indexOf(stop, start);
-      if (at < 0) return false;
-      parsed = parseNumber(data.toString("latin1", start, at));
+      at = i + 1;
+      return true;
     }
-    at++;
+    const found = bytes.indexOf(stop, start);
+    if (found < 0) return false;
+    parsed = parseNumber(bytes.toString("latin1", start, found));
+    at = found + 1;
     return true;
   }
 

@@ -207,6 +207,7 @@ async function gauges(plan: Plan, measure: SampleMeasure): Promise<readonly Seri
   const found = await reader.grid(expression, buckets, pointLimit);
   // A sample that is not finite shows in the value that it is part of. Such values are made from raw samples.
   const wanted = found.flatMap(({ labels, values }) => {
+    if (!values.includes(Number.POSITIVE_INFINITY)) return [];
     const tags = tagsOf(plan, labels);
     return [...values.entries()].flatMap(([bucket, value]) =>
       value === Number.POSITIVE_INFINITY ? [{ bucket, labels: tags }] : [],

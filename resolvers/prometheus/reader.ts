@@ -189,7 +189,8 @@ function onGrid(
       if (histograms.length > 0)
         throw new BackendError(backend, "malformed", "histograms where numbers were asked for");
       const placed = new Float64Array(count).fill(Number.NaN);
-      for (const [index, time] of times.entries()) {
+      for (let index = 0; index < times.length; index++) {
+        const time = times[index] ?? Number.NaN;
         const bucket = (time - start) / step - 1;
         if (!Number.isInteger(bucket) || bucket < 0 || bucket >= count) {
           throw new BackendError(backend, "malformed", `a value at ${time}, which was not asked for`);

@@ -44,7 +44,8 @@ export async function run(args: readonly string[], shell: Shell): Promise<number
   });
 }
 
-function configure(port: number, token: string): Config {
+/** Two sites of generated data behind one token. */
+export function configure(port: number, token: string): Config {
   return {
     listen: { ...defaults.listen, port },
     tokens: [{ user: "demo", sha256: hashToken(token), sites: "*" }],

@@ -16,6 +16,7 @@ import type { Backend, IO } from "../store.ts";
 import { createTelemetry, redact, type Telemetry, type TelemetryOptions } from "../telemetry.ts";
 import type { Millis } from "../time.ts";
 import { openFile, readConfig } from "./file.ts";
+import { prepareGraphql } from "./graphql.ts";
 import { questionsFor } from "./inspect.ts";
 import { openReports, type Reports } from "./reports.ts";
 import { exitCodes, type Shell } from "./shell.ts";
@@ -103,16 +104,19 @@ export async function serve(config: Config, shell: Shell, serving: Serving): Pro
     log: telemetry.log,
     deadline: () => current.config.limits.deadline,
   });
+  const graphql = prepareGraphql(config, shell, telemetry);
   const server = createServer({
     operations,
-    // Loaded when it is first asked for: REST answers without GraphQL.
-    schema: async () => (await import("../graphql.ts")).schema,
+    graphql: graphql.load,
     ...servedBy(current),
     telemetry,
     now,
     visuals: gallery,
     intake: config.intake?.listen === undefined ? reports?.intake : undefined,
-    backends: () => [...current.states].map(([name, state]) => `${name}: ${state}`),
+    backends: () => [
+      ...[...current.states].map(([name, state]) => `${name}: ${state}`),
+      `graphql: ${graphql.state()}`,
+    ],
   });
   const end = new AbortController();
   const signal = AbortSignal.any([shell.signal, end.signal]);
@@ -197,6 +201,7 @@ export async function serve(config: Config, shell: Shell, serving: Serving): Pro
 /** What a running program cannot let go of. */
 const bindings: readonly (readonly [string, (config: Config) => unknown])[] = [
   ["listen", ({ listen }) => listen],
+  ["mesh", ({ mesh }) => mesh],
   ["intake's address or spool", ({ intake }) => intake && [intake.listen, intake.spool, intake.spoolBytes]],
 ];
 

@@ -8,12 +8,15 @@ import { printInstant } from "../time.ts";
 import { actionDigest, eventDigest, hashStatement } from "../tracing/digest.ts";
 import { order } from "../tracing/request.ts";
 import type { Context, Operation } from "./operation.ts";
-import { integer, optional, parseRequest, time, word } from "./request.ts";
+import { from, integer, optional, siteId, to, word } from "./request.ts";
 import { printRows, printSlowEvent } from "./rows.ts";
+import { actionEdgeRows, actionRow, siteEdgeRows, slowEvent, slowEventAction } from "./span-rows.ts";
 import { budgetOf, checkRange, rangeOf, withoutTraces } from "./traces.ts";
 
-const span = { site_id: z.string(), from: time, to: time };
-const texts = optional(z.array(z.string()));
+const span = { site_id: siteId, from, to };
+const attributeNames = optional(z.array(z.string()));
+/** An hour of the demo's first day. */
+const anHour = { site_id: "demo-shop", from: "2026-01-31T12:00:00Z", to: "2026-01-31T13:00:00Z" };
 
 /** @throws {Refused} for a site without traces */
 export function tracesOf(id: string, context: Context): { readonly site: Site; readonly traces: SpanPart } {
@@ -42,8 +45,17 @@ function checkRows<T>(rows: readonly T[], { limits: { rows: limit } }: Context):
 // ---- Actions ------------------------------------------------------------------------------------------------
 
 const actionsBody = z
-  .object({ ...span, namespaces: texts, revision: optional(z.string()), action: optional(z.string()) })
-  .check(checkRange);
+  .object({
+    ...span,
+    namespaces: optional(z.array(z.string())).meta({
+      description: "Any of them; absent or empty is all.",
+      examples: [["web"]],
+    }),
+    revision: optional(z.string()).meta({ description: "One deploy only.", examples: ["4f1c2a9"] }),
+    action: optional(z.string()).meta({ description: "One action only.", examples: ["GET /checkout"] }),
+  })
+  .check(checkRange)
+  .meta({ examples: [anHour, { ...anHour, namespaces: ["web"] }] });
 
 /** By namespace and action. */
 export const actions: Operation<z.output<typeof actionsBody>, never> = {
@@ -51,7 +63,11 @@ export const actions: Operation<z.output<typeof actionsBody>, never> = {
   method: "POST",
   path: "/api/v2/tracing/actions",
   access: "token",
-  parse: (raw) => parseRequest(actionsBody, raw),
+  summary: "Actions with their figures",
+  description:
+    "One row for each namespace and action of the requests that ended in the range, by their names.",
+  request: actionsBody,
+  answer: z.array(actionRow),
   sites: (request) => [request.site_id],
   run: async function* (request, context) {
     const { namespaces = [], revision, action } = request;
@@ -80,14 +96,24 @@ export function errorRate({ count, error_count }: Pick<Edge, "count" | "error_co
 
 // ---- Edges --------------------------------------------------------------------------------------------------
 
-const edgesBody = z.object(span).check(checkRange);
+const edgesBody = z
+  .object(span)
+  .check(checkRange)
+  .meta({ examples: [anHour] });
 const actionEdgesBody = z
   .object({
     ...span,
-    namespace: z.string().regex(/^.+\/[^/]+$/s, "expected a service and a namespace, as in shop/web"),
-    action: z.string(),
+    namespace: z
+      .string()
+      .regex(/^.+\/[^/]+$/s, "expected a service and a namespace, as in shop/web")
+      .meta({
+        description: "The action's service and namespace, with a slash between.",
+        examples: ["shop/web"],
+      }),
+    action: z.string().meta({ description: "The action's name.", examples: ["GET /checkout"] }),
   })
-  .check(checkRange);
+  .check(checkRange)
+  .meta({ examples: [{ ...anHour, namespace: "shop/web", action: "GET /checkout" }] });
 
 /** Every other site of the backend that the token may see. */
 function partnersOf(site: string, { backend }: SpanPart, context: Context): readonly SpanSource[] {
@@ -106,7 +132,10 @@ export const siteEdges: Operation<
   method: "POST",
   path: "/api/v2/tracing/site_edges",
   access: "token",
-  parse: (raw) => parseRequest(edgesBody, raw),
+  summary: "Who calls a site, and whom it calls",
+  description: "By service, measured on the caller's side, by the end of the caller's span.",
+  request: edgesBody,
+  answer: siteEdgeRows,
   sites: (request) => [request.site_id],
   run: async (request, context) => {
     const { store, traces, scope } = scopeOf(request, context);
@@ -126,7 +155,10 @@ export const actionEdges: Operation<z.output<typeof actionEdgesBody>, Sides<"ups
   method: "POST",
   path: "/api/v2/tracing/action_edges",
   access: "token",
-  parse: (raw) => parseRequest(actionEdgesBody, raw),
+  summary: "Who calls an action, and whom it calls",
+  description: "By service, namespace, action, kinds and type, measured on the caller's side.",
+  request: actionEdgesBody,
+  answer: actionEdgeRows,
   sites: (request) => [request.site_id],
   run: async (request, context) => {
     const { store, traces, scope } = scopeOf(request, context);
@@ -180,12 +212,28 @@ function actionEdgeRow(edge: ActionEdge) {
 const slowEventsBody = z
   .object({
     ...span,
-    span_kind: optional(word(...spanKinds)),
-    wanted_attributes: texts,
-    excluded_attributes: texts,
-    limit: optional(integer(1, 10_000)),
+    span_kind: optional(
+      word(...spanKinds).meta({
+        id: "SpanKind",
+        description: "Which side of a call a span is.",
+        examples: ["server"],
+      }),
+    ).meta({ description: "One kind of span only." }),
+    wanted_attributes: attributeNames.meta({
+      description: "Names of attributes: all must be there, and their values are answered.",
+      examples: [["db.system"]],
+    }),
+    excluded_attributes: attributeNames.meta({
+      description: "Names of attributes: none may be there.",
+      examples: [["http.route"]],
+    }),
+    limit: optional(integer(1, 10_000)).meta({
+      description: "Most rows. The default is 100.",
+      examples: [10],
+    }),
   })
-  .check(checkRange);
+  .check(checkRange)
+  .meta({ examples: [anHour, { ...anHour, span_kind: "client", limit: 10 }] });
 
 /** Greatest impact first. */
 export const slowEvents: Operation<z.output<typeof slowEventsBody>, never> = {
@@ -193,7 +241,10 @@ export const slowEvents: Operation<z.output<typeof slowEventsBody>, never> = {
   method: "POST",
   path: "/api/v2/tracing/slow_events",
   access: "token",
-  parse: (raw) => parseRequest(slowEventsBody, raw),
+  summary: "Where the time of requests goes",
+  description: "Spans within requests, grouped by service, kind, name and statement, greatest impact first.",
+  request: slowEventsBody,
+  answer: z.array(slowEvent),
   sites: (request) => [request.site_id],
   run: async function* (request, context) {
     const { span_kind: kind, limit = 100 } = request;
@@ -209,7 +260,13 @@ export const slowEvents: Operation<z.output<typeof slowEventsBody>, never> = {
   },
 };
 
-const slowEventActionsBody = z.object({ ...span, digest: z.string() }).check(checkRange);
+const slowEventActionsBody = z
+  .object({
+    ...span,
+    digest: z.string().meta({ description: "The `digest` of a slow event.", examples: ["c2hvcDpjbGllbnQ"] }),
+  })
+  .check(checkRange)
+  .meta({ examples: [{ ...anHour, digest: "c2hvcDpjbGllbnQ" }] });
 
 /** Most spans first. */
 export const slowEventActions: Operation<z.output<typeof slowEventActionsBody>, never> = {
@@ -217,7 +274,10 @@ export const slowEventActions: Operation<z.output<typeof slowEventActionsBody>, 
   method: "POST",
   path: "/api/v2/tracing/slow_events/actions",
   access: "token",
-  parse: (raw) => parseRequest(slowEventActionsBody, raw),
+  summary: "The actions in which a slow event happens",
+  description: "Most spans first.",
+  request: slowEventActionsBody,
+  answer: z.array(slowEventAction),
   sites: (request) => [request.site_id],
   run: async function* (request, context) {
     const { store, scope } = scopeOf(request, context);

@@ -6,7 +6,7 @@ import * as z from "zod";
 import { Unprocessable } from "../errors.ts";
 import { type Instant, parseInstant, printMillis, toDate } from "../time.ts";
 import type { Operation } from "./operation.ts";
-import { invalidRequest, optional, parseRequest, time } from "./request.ts";
+import { optional, time } from "./request.ts";
 
 export interface CronTest {
   readonly expression: string;
@@ -30,7 +30,10 @@ const longest = 1_000;
 const earliest = parseInstant("1970-01-01T00:00:00Z") ?? 0n;
 const latest = parseInstant("2500-01-01T00:00:00Z") ?? 0n;
 
-const text = z.string().max(longest, `expected at most ${longest} characters`);
+const text = z
+  .string()
+  .max(longest, `expected at most ${longest} characters`)
+  .meta({ description: "The same under another name.", examples: ["0 3 * * *"] });
 const timezone = z
   .string()
   .refine(isTimezone, "expected an IANA time zone such as Europe/Berlin, or an offset such as +02:00");
@@ -38,13 +41,52 @@ const from = time.refine(
   ({ instant }) => instant >= earliest && instant < latest,
   "expected a year from 1970 to 2499",
 );
-const schema = z.object({
-  expression: optional(text),
-  cron: optional(text),
-  schedule: optional(text),
-  timezone: optional(timezone),
-  from: optional(from),
-});
+const body = z
+  .object({
+    expression: optional(text).meta({
+      description:
+        "A cron schedule of five fields, six with seconds first, or an alias such as @daily. Required, under this or one of the two other names; the first that is there counts.",
+      examples: ["*/15 9-17 * * MON-FRI"],
+    }),
+    cron: optional(text),
+    schedule: optional(text),
+    timezone: optional(timezone).meta({
+      description: "An IANA time zone or an offset. The default is UTC.",
+      examples: ["Europe/Berlin"],
+    }),
+    from: optional(from).meta({
+      description: "Occurrences from then on. The default is now.",
+      examples: ["2026-01-31T12:00:00Z"],
+    }),
+  })
+  .transform(({ expression, cron, schedule, timezone = "UTC", from }, { issues }): CronTest => {
+    const written = expression ?? cron ?? schedule;
+    if (written === undefined) {
+      const message = "is required: expected a string";
+      issues.push({ code: "custom", path: ["expression"], message, input: undefined });
+      return z.NEVER;
+    }
+    return { expression: written, timezone, from: from?.instant };
+  })
+  .meta({ examples: [{ expression: "*/15 9-17 * * MON-FRI", timezone: "Europe/Berlin" }] });
+
+const answer = z
+  .object({
+    valid: z
+      .literal(true)
+      .meta({ description: "An expression that is not valid is a 422.", examples: [true] }),
+    expression: z.string().meta({ description: "As sent.", examples: ["*/15 9-17 * * MON-FRI"] }),
+    timezone: z.string().meta({ description: "The zone it runs in.", examples: ["Europe/Berlin"] }),
+    description: z.string().meta({
+      description: "The schedule in words.",
+      examples: ["Every 15 minutes, between 09:00 and 17:59, Monday through Friday"],
+    }),
+    next_occurrences: z.array(z.string().meta({ format: "date-time" })).meta({
+      description: "The next five, none before `from`.",
+      examples: [["2026-02-02T08:00:00.000Z"]],
+    }),
+  })
+  .meta({ id: "CronTest", description: "What a cron schedule means." });
 
 function isTimezone(name: string): boolean {
   try {
@@ -61,14 +103,9 @@ export const testCron: Operation<CronTest, CronResult> = {
   method: "POST",
   path: "/api/v2/check_ins/test_cron",
   access: "token",
-  parse(raw) {
-    const { expression, cron, schedule, timezone = "UTC", from } = parseRequest(schema, raw);
-    const written = expression ?? cron ?? schedule;
-    if (written === undefined) {
-      throw invalidRequest([{ path: "expression", message: "is required: expected a string" }]);
-    }
-    return { expression: written, timezone, from: from?.instant };
-  },
+  summary: "What a cron schedule means, and when it runs next",
+  request: body,
+  answer,
   sites: () => [],
   async run({ expression, timezone, from }, { now }) {
     const schedule = parseSchedule(expression, timezone);

@@ -4,12 +4,19 @@ import { NotFound } from "../errors.ts";
 import { printMillis, toMillis } from "../time.ts";
 import { errorRate, tracesOf } from "./analytics.ts";
 import type { Operation } from "./operation.ts";
-import { optional, parseRequest, time } from "./request.ts";
+import { from, optional, siteId, to } from "./request.ts";
+import { revisionStats } from "./span-rows.ts";
 import { budgetOf, checkRange, rangeOf } from "./traces.ts";
 
 const body = z
-  .object({ site_id: z.string(), revision: z.string(), from: optional(time), to: optional(time) })
-  .check(checkRange);
+  .object({
+    site_id: siteId,
+    revision: z.string().meta({ description: "The deploy, as spans tell it.", examples: ["4f1c2a9"] }),
+    from: optional(from).meta({ description: "Range start, inclusive. The default is the retention bound." }),
+    to: optional(to).meta({ description: "Range end, inclusive. The default is now." }),
+  })
+  .check(checkRange)
+  .meta({ examples: [{ site_id: "demo-shop", revision: "4f1c2a9" }] });
 
 interface Stats {
   readonly revision: string;
@@ -29,7 +36,10 @@ export const deployStats: Operation<z.output<typeof body>, Stats> = {
   method: "POST",
   path: "/api/v2/deploys/stats",
   access: "token",
-  parse: (raw) => parseRequest(body, raw),
+  summary: "The requests of one revision",
+  description: "404 when the revision has no request in the range.",
+  request: body,
+  answer: revisionStats,
   sites: (request) => [request.site_id],
   run: async (request, context) => {
     const { revision } = request;

@@ -6,15 +6,24 @@ import { Refused } from "../errors.ts";
 import { type Buckets, podPhases } from "../model.ts";
 import type { KubernetesStore, SnapshotQuery } from "../store.ts";
 import { fromMillis, type Instant, inclusiveEnd, type Millis, printMillis, toMillis } from "../time.ts";
+import { nodesRow, podOverviewRow, podsRow } from "./kubernetes-rows.ts";
 import type { Context, Operation, Rows } from "./operation.ts";
-import { optional, parseRequest, type RequestTime, time, word } from "./request.ts";
+import { from, optional, type RequestTime, siteId, to, word } from "./request.ts";
 
 /** An empty text filters as little as an absent one. */
 const name = optional(z.string()).transform((text) => (text === "" ? undefined : text));
 const names = optional(z.array(z.string())).transform((list) => list ?? []);
-const state = z.preprocess((value) => (value === "" ? undefined : value), optional(word(...podPhases)));
+/** zod shows nothing of what is preprocessed; the wire takes what rows have. */
+const state = z
+  .preprocess((value) => (value === "" ? undefined : value), optional(word(...podPhases)))
+  .meta({ anyOf: [{ $ref: "#/$defs/PodState" }, { type: "null" }] });
 
-const scope = { site_id: z.string(), from: time, to: time };
+const scope = { site_id: siteId, from, to };
+const anHour = { site_id: "demo-shop", from: "2026-01-31T12:00:00Z", to: "2026-01-31T13:00:00Z" };
+const namespaces = names.meta({
+  description: "Any of these Kubernetes namespaces; absent or empty is all.",
+  examples: [["default"]],
+});
 type Range = { readonly from: RequestTime; readonly to: RequestTime };
 
 function checkOrder({ value: { from, to }, issues }: z.core.ParsePayload<Range>): void {
@@ -22,11 +31,37 @@ function checkOrder({ value: { from, to }, issues }: z.core.ParsePayload<Range>)
   issues.push({ code: "custom", path: ["from"], message: "is later than to", input: from.text });
 }
 
-const nodesBody = z.object({ ...scope, node_name: name }).check(checkOrder);
+const nodesBody = z
+  .object({
+    ...scope,
+    node_name: name.meta({ description: "One node; absent or empty is all.", examples: ["node-1"] }),
+  })
+  .check(checkOrder)
+  .meta({ examples: [anHour] });
 const podsBody = z
-  .object({ ...scope, namespaces: names, pod_name: name, node_names: names, state })
-  .check(checkOrder);
-const overviewBody = z.object({ ...scope, namespaces: names, query: optional(z.string()) }).check(checkOrder);
+  .object({
+    ...scope,
+    namespaces,
+    pod_name: name.meta({ description: "One pod; absent or empty is all.", examples: ["shop-web-7"] }),
+    node_names: names.meta({
+      description: "On any of these nodes; absent or empty is all.",
+      examples: [["node-1"]],
+    }),
+    state: state.meta({ description: "One state only; null is any.", examples: ["Running"] }),
+  })
+  .check(checkOrder)
+  .meta({ examples: [anHour, { ...anHour, namespaces: [], state: "Failed" }] });
+const overviewBody = z
+  .object({
+    ...scope,
+    namespaces,
+    query: optional(z.string()).meta({
+      description: "Part of a pod's, namespace's, node's or owner's name, in any case, or `label=value`.",
+      examples: ["web"],
+    }),
+  })
+  .check(checkOrder)
+  .meta({ examples: [{ ...anHour, query: "web" }] });
 export type NodesRequest = z.output<typeof nodesBody>;
 export type PodsRequest = z.output<typeof podsBody>;
 export type OverviewRequest = z.output<typeof overviewBody>;
@@ -36,7 +71,11 @@ export const nodes: Operation<NodesRequest, never> = {
   method: "POST",
   path: "/api/v2/kubernetes/nodes",
   access: "token",
-  parse: (raw) => parseRequest(nodesBody, raw),
+  summary: "Nodes at each snapshot",
+  description:
+    "A row for each node at each snapshot, by time, then name. The interval of snapshots depends on the range alone: a minute up to 3 hours, then 5, 10, 15 and 60 minutes.",
+  request: nodesBody,
+  answer: z.array(nodesRow),
   sites: (request) => [request.site_id],
   run: (request, context) =>
     answer(request, context, (store, query) =>
@@ -49,7 +88,11 @@ export const pods: Operation<PodsRequest, never> = {
   method: "POST",
   path: "/api/v2/kubernetes/pods",
   access: "token",
-  parse: (raw) => parseRequest(podsBody, raw),
+  summary: "Pods at each snapshot",
+  description:
+    "A row for each pod at each snapshot, by time, then namespace, then name. Of pods that replaced each other under one name, the newest.",
+  request: podsBody,
+  answer: z.array(podsRow),
   sites: (request) => [request.site_id],
   run: (request, context) => {
     const { namespaces, pod_name: pod, node_names, state } = request;
@@ -63,7 +106,10 @@ export const podsOverview: Operation<OverviewRequest, never> = {
   method: "POST",
   path: "/api/v2/kubernetes/pods/overview",
   access: "token",
-  parse: (raw) => parseRequest(overviewBody, raw),
+  summary: "Pods seen in a range",
+  description: "One row for each pod, as it was at the last snapshot that has it.",
+  request: overviewBody,
+  answer: z.array(podOverviewRow),
   sites: (request) => [request.site_id],
   run: (request, context) => {
     const { namespaces, query: text = "" } = request;

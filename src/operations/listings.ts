@@ -1,9 +1,9 @@
 // The listings of traces: POST /api/v2/tracing/traces/performance and …/errors.
-import type * as z from "zod";
+import * as z from "zod";
 import type { ListingQuery } from "../store.ts";
 import type { Context, Operation, Rows } from "./operation.ts";
-import { parseRequest } from "./request.ts";
 import { printRows, printSummary } from "./rows.ts";
+import { traceSummary } from "./span-rows.ts";
 import { budgetOf, listingBody, listPage, pageOf } from "./traces.ts";
 
 export type ListingRequest = z.output<typeof listingBody>;
@@ -13,7 +13,11 @@ export const performanceTraces: Operation<ListingRequest, never> = {
   method: "POST",
   path: "/api/v2/tracing/traces/performance",
   access: "token",
-  parse: (raw) => parseRequest(listingBody, raw),
+  summary: "Requests, newest or longest first",
+  description:
+    "One row for each trace of a site: its root if the filters accept it, else its first entry that they accept.",
+  request: listingBody,
+  answer: z.array(traceSummary),
   sites: (request) => request.site_ids,
   run: (request, context) => list(request, "requests", context),
 };
@@ -23,7 +27,11 @@ export const errorTraces: Operation<ListingRequest, never> = {
   method: "POST",
   path: "/api/v2/tracing/traces/errors",
   access: "token",
-  parse: (raw) => parseRequest(listingBody, raw),
+  summary: "Traces with an exception",
+  description:
+    "One row for each trace of a site that has an exception event; `span_id` is the span of the first one that the filters accept.",
+  request: listingBody,
+  answer: z.array(traceSummary),
   sites: (request) => request.site_ids,
   run: (request, context) => list(request, "errors", context),
 };

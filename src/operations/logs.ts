@@ -20,27 +20,92 @@ import {
   type TimeRange,
   toMillis,
 } from "../time.ts";
+import { logLine } from "./log-rows.ts";
 import type { Context, Operation, Rows } from "./operation.ts";
-import { integer, invalidRequest, optional, parseRequest, type RequestTime, time, word } from "./request.ts";
+import {
+  from,
+  integer,
+  invalidRequest,
+  optional,
+  order,
+  type RequestTime,
+  siteId,
+  time,
+  to,
+} from "./request.ts";
 import { markRefusable } from "./work.ts";
+
+const pagination = z
+  .object({
+    per_page: integer(1, 10_000).meta({
+      description:
+        "Lines of a page. A page is longer only to end between two milliseconds, and shorter only at the end.",
+      examples: [100],
+    }),
+    order,
+    cursor: optional(
+      z
+        .object({
+          time: optional(
+            time.meta({
+              description: "The `timestamp` of the last line received; its whole millisecond is excluded.",
+              examples: ["2026-01-31T12:00:00.123Z"],
+            }),
+          ),
+        })
+        .meta({ id: "LogCursor", description: "Where the previous page ended." }),
+    ).meta({ description: "Absent, null or without a time on the first page." }),
+  })
+  .meta({ id: "LogPagination", description: "Which page of a log search." });
 
 const body = z
   .object({
-    site_id: z.string(),
-    source_ids: z.array(z.string()).min(1),
-    query: z.string(),
-    use_expressions: optional(z.boolean()),
-    from: optional(time),
-    to: optional(time),
-    pagination: z.object({
-      per_page: integer(1, 10_000),
-      order: word("ASC", "DESC"),
-      cursor: optional(z.object({ time: optional(time) })),
+    site_id: siteId,
+    source_ids: z
+      .array(z.string())
+      .min(1)
+      .meta({
+        description: "The log sources to search; duplicates are ignored.",
+        examples: [["app", "nginx"]],
+      }),
+    query: z.string().meta({
+      description: "A filter in the log query language; empty for all lines.",
+      examples: ["severity=error OR (severity=warn AND message:timeout)"],
     }),
+    use_expressions: optional(z.boolean()).meta({
+      description:
+        "When true, legacy syntax is refused; when false or absent, bracket lists, an `attributes.` prefix and type suffixes are understood as well.",
+      examples: [true],
+    }),
+    from: optional(from).meta({
+      description: "Range start, inclusive. The default is the site's retention bound.",
+    }),
+    to: optional(to).meta({ description: "Range end, inclusive. The default is now." }),
+    pagination: pagination.meta({ description: "The size, the order and the position of the page." }),
   })
   .check(({ value: { from, to }, issues }) => {
     if (from === undefined || to === undefined || from.instant <= inclusiveEnd(to.text, to.instant)) return;
     issues.push({ code: "custom", path: ["from"], message: "is later than to", input: from.text });
+  })
+  .meta({
+    examples: [
+      {
+        site_id: "demo-shop",
+        source_ids: ["app", "nginx"],
+        query: "severity=error OR (severity=warn AND message:timeout)",
+        use_expressions: true,
+        pagination: { per_page: 100, order: "DESC", cursor: { time: null } },
+      },
+      {
+        site_id: "demo-shop",
+        source_ids: ["nginx"],
+        query: "http.response.status_code>=500",
+        use_expressions: true,
+        from: "2026-01-31T12:00:00Z",
+        to: "2026-01-31T13:00:00Z",
+        pagination: { per_page: 10, order: "ASC" },
+      },
+    ],
   });
 export type LinesRequest = z.output<typeof body>;
 
@@ -49,7 +114,11 @@ export const lines: Operation<LinesRequest, never> = {
   method: "POST",
   path: "/api/v2/logs/lines",
   access: "token",
-  parse: (raw) => parseRequest(body, raw),
+  summary: "A page of log lines",
+  description:
+    "The lines of one site's log sources that match a query, by time, then source, then id. To get the next page, send the `timestamp` of the last line as `pagination.cursor.time`; a page with fewer lines than `per_page` is the last.",
+  request: body,
+  answer: z.array(logLine),
   sites: (request) => [request.site_id],
   run,
 };
@@ -190,7 +259,7 @@ export async function* paginate(
       for (let index = first; index < end; index += 1) {
         const line = batch[index];
         if (line === undefined) break;
-        text += count === 0 ? printRow(line, stamp) : `,${printRow(line, stamp)}`;
+        text += count === 0 ? printLine(line, stamp) : `,${printLine(line, stamp)}`;
         count += 1;
         if (count === chunk) {
           yield { count, text };
@@ -263,7 +332,7 @@ function printRank(start: Instant, rank: number): string {
 }
 
 /** One row of the answer, its keys in the specification's order. Written by hand: this is the hot path. */
-function printRow(line: LogLine, timestamp: string): string {
+export function printLine(line: LogLine, timestamp: string): string {
   return `{"id":${quote(line.id)},"timestamp":"${timestamp}","source_id":${quote(line.source_id)},"severity":"${line.severity}","message":${quote(line.message)},"hostname":${quote(line.hostname)},"group":${quote(line.group)},"json":${JSON.stringify(line.json)},"attributes":{}}`;
 }
 

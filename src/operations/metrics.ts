@@ -17,9 +17,10 @@ import {
 import type { Buckets, MetricType, Series } from "../model.ts";
 import type { Site } from "../sites.ts";
 import { printMillis, printNanos } from "../time.ts";
+import { metricList, metricNames, metricType, timeseriesAnswer } from "./metric-rows.ts";
 import type { Context, Operation, Printed, Rows } from "./operation.ts";
 import { parallel } from "./parallel.ts";
-import { invalidRequest, parseRequest, type RequestTime } from "./request.ts";
+import { invalidRequest, type RequestTime, siteId } from "./request.ts";
 import {
   type ListRequest,
   listBody,
@@ -39,7 +40,11 @@ export const timeseries: Operation<TimeseriesRequest, never> = {
   method: "POST",
   path: "/api/v2/metrics/timeseries",
   access: "token",
-  parse: (raw) => parseRequest(timeseriesBody, raw),
+  summary: "Series of metrics over time",
+  description:
+    "One series for each combination of the values of the tags that a selector names. Buckets are whole and lie on the UTC grid of the resolution.",
+  request: timeseriesBody,
+  answer: timeseriesAnswer,
   sites: ({ site_id }) => [site_id],
   run: (request, context) => {
     const metrics = metricsOf(context.sites.get(request.site_id));
@@ -58,7 +63,10 @@ export const list: Operation<ListRequest, never> = {
   method: "POST",
   path: "/api/v2/metrics/list",
   access: "token",
-  parse: (raw) => parseRequest(listBody, raw),
+  summary: "Values of metrics in groups",
+  description: "One row for each group over all selectors, the largest value of the first selector first.",
+  request: listBody,
+  answer: metricList,
   sites: ({ site_id }) => [site_id],
   run: (request, context) => {
     const metrics = metricsOf(context.sites.get(request.site_id));
@@ -72,13 +80,16 @@ export const list: Operation<ListRequest, never> = {
   },
 };
 
-const namesPath = z.object({ site_id: z.string() });
+const namesPath = z.object({ site_id: siteId });
 export const names: Operation<z.output<typeof namesPath>, readonly string[]> = {
   name: "metrics.names",
   method: "GET",
   path: "/api/v2/metrics/names/{site_id}",
   access: "token",
-  parse: (raw) => parseRequest(namesPath, raw),
+  summary: "Every metric of a site",
+  description: "A histogram or a summary is one metric.",
+  request: namesPath,
+  answer: metricNames,
   sites: ({ site_id }) => [site_id],
   run: async ({ site_id }, { sites, signal }) => {
     const { store, match } = metricsOf(sites.get(site_id));
@@ -86,7 +97,10 @@ export const names: Operation<z.output<typeof namesPath>, readonly string[]> = {
   },
 };
 
-const metricPath = z.object({ site_id: z.string(), metric_name: z.string() });
+const metricPath = z.object({
+  site_id: siteId,
+  metric_name: z.string().meta({ description: "The metric's name.", examples: ["transaction_duration"] }),
+});
 interface TypeAndTags {
   readonly metric_type: MetricType;
   readonly available_tags: readonly (readonly string[])[];
@@ -96,7 +110,10 @@ export const typeAndTags: Operation<z.output<typeof metricPath>, TypeAndTags> = 
   method: "GET",
   path: "/api/v2/metrics/type_and_tags/{site_id}/{metric_name}",
   access: "token",
-  parse: (raw) => parseRequest(metricPath, raw),
+  summary: "What a metric is, and which tags it has",
+  description: "404 for a metric that the site does not have.",
+  request: metricPath,
+  answer: metricType,
   sites: ({ site_id }) => [site_id],
   run: async ({ site_id, metric_name: metric }, { sites, signal }) => {
     const { store, match } = metricsOf(sites.get(site_id));

@@ -1,4 +1,5 @@
 // Lookups that read no store.
+import * as z from "zod";
 import type { Operation } from "./operation.ts";
 
 /** Spec, "Token check result". Reaching `run` is the check. */
@@ -7,7 +8,17 @@ export const auth: Operation<undefined, { readonly message: string }> = {
   method: "GET",
   path: "/api/v2/auth",
   access: "token",
-  parse: () => undefined,
+  summary: "Whose token this is",
+  description: "Answers 401 when the token is missing, unknown or expired.",
+  request: z.unknown().transform(() => undefined),
+  answer: z
+    .object({
+      message: z.string().meta({
+        description: "Confirms the user of the token.",
+        examples: ["Authenticated as ana"],
+      }),
+    })
+    .meta({ id: "TokenCheck", description: "The result of a token check." }),
   sites: () => [],
   run: async (_, { user }) => ({ message: `Authenticated as ${user}` }),
 };

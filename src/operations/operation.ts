@@ -1,9 +1,11 @@
 // An endpoint of the specification is one value. The REST route, the GraphQL field, the OpenAPI entry and the
 // metric label all derive from it, and `sites` is required, so that no route can forget authorisation.
+import type * as z from "zod";
 import type { Limits } from "../config.ts";
 import type { Sites } from "../sites.ts";
 import type { Instant } from "../time.ts";
 import type { Visuals } from "../visual.ts";
+import { parseRequest } from "./request.ts";
 
 export interface Operation<Input, Output> {
   /** `logs.lines`: the GraphQL field, metric label and trace name. */
@@ -12,8 +14,19 @@ export interface Operation<Input, Output> {
   /** Placeholders as the specification writes them: `{site_id}`. */
   readonly path: `/api/v2/${string}`;
   readonly access: "token" | "public";
-  /** Body and path parameters to input; `null` means absent. @throws {Unprocessable} all issues at once */
-  readonly parse: (raw: unknown) => Input;
+  /** What it answers, in one line, for whoever reads the documentation. */
+  readonly summary: string;
+  /** What a caller has to know beyond the summary: order, bounds, paging. CommonMark. */
+  readonly description?: string;
+  /**
+   * Body or path parameters. Its input side is what REST takes, OpenAPI documents and GraphQL types; its output is
+   * the operation's input. `null` means absent. Examples stand in its `meta`.
+   */
+  readonly request: z.ZodType<Input>;
+  /** The whole answer as it is sent, for documentation: answers are not checked against it on their way out. */
+  readonly answer: z.ZodType;
+  /** Of an answer that is no JSON; `answer` is then its text. */
+  readonly mediaType?: string;
   /** The sites that the request touches; each is authorised before `run`. */
   readonly sites: (input: Input) => readonly string[];
   /**
@@ -48,7 +61,11 @@ export interface Context {
 }
 
 /** An operation whose input type is closed over, so that operations of different inputs can stand in one list. */
-export interface Endpoint extends Pick<Operation<unknown, unknown>, "name" | "method" | "path" | "access"> {
+export interface Endpoint
+  extends Pick<
+    Operation<unknown, unknown>,
+    "name" | "method" | "path" | "access" | "summary" | "description" | "request" | "answer" | "mediaType"
+  > {
   /** @throws {Unprocessable} all issues at once */
   readonly prepare: (raw: unknown) => Prepared;
 }
@@ -57,10 +74,10 @@ export interface Prepared {
   readonly run: (context: Context) => Promise<unknown> | AsyncIterable<Rows> | Printed;
 }
 export function endpoint<Input, Output>(operation: Operation<Input, Output>): Endpoint {
-  const { name, method, path, access, parse, sites, run } = operation;
+  const { sites, run, ...described } = operation;
   const prepare = (raw: unknown): Prepared => {
-    const input = parse(raw);
+    const input = parseRequest(described.request, raw);
     return { sites: sites(input), run: (context) => run(input, context) };
   };
-  return { name, method, path, access, prepare };
+  return { ...described, prepare };
 }

@@ -1,4 +1,5 @@
 // Reads request bodies: zod finds all that is wrong at once, and every word a client can see about it is chosen here.
+// A schema that transforms carries in its `meta` what the wire side of it looks like, which zod cannot know.
 import * as z from "zod";
 import { type Issue, Unprocessable } from "../errors.ts";
 import { type Instant, parseInstant } from "../time.ts";
@@ -15,31 +16,52 @@ export function optional<T extends z.ZodType>(schema: T) {
 }
 
 /** ISO 8601 as `parseInstant` takes it. */
-export const time = z.string().transform((text, context): RequestTime => {
-  const instant = parseInstant(text);
-  if (instant !== undefined) return { instant, text };
-  context.addIssue({
-    code: "custom",
-    message: "expected an ISO 8601 time with a zone, such as 2026-01-31T12:00:00.000Z",
-  });
-  return z.NEVER;
+export const time = z
+  .string()
+  .transform((text, context): RequestTime => {
+    const instant = parseInstant(text);
+    if (instant !== undefined) return { instant, text };
+    context.addIssue({
+      code: "custom",
+      message: "expected an ISO 8601 time with a zone, such as 2026-01-31T12:00:00.000Z",
+    });
+    return z.NEVER;
+  })
+  .meta({ format: "date-time" });
+
+export const siteId = z.string().meta({
+  description:
+    "The site to query. One that the token may not see is answered as one that does not exist: 404.",
+  examples: ["demo-shop"],
 });
+export const from = time.meta({ description: "Range start, inclusive.", examples: ["2026-01-31T12:00:00Z"] });
+export const to = time.meta({ description: "Range end, inclusive.", examples: ["2026-01-31T13:00:00Z"] });
 
 /** One of the words, in any case, as the specification spells it. */
 export function word<const W extends string>(...words: readonly [W, ...W[]]) {
-  return z.string().transform((text, context): W => {
-    const found = words.find((candidate) => candidate.toLowerCase() === text.toLowerCase());
-    if (found !== undefined) return found;
-    context.addIssue({ code: "custom", message: `expected ${words.join(" or ")}` });
-    return z.NEVER;
-  });
+  return z
+    .string()
+    .transform((text, context): W => {
+      const found = words.find((candidate) => candidate.toLowerCase() === text.toLowerCase());
+      if (found !== undefined) return found;
+      context.addIssue({ code: "custom", message: `expected ${words.join(" or ")}` });
+      return z.NEVER;
+    })
+    .meta({ enum: [...words] });
 }
+
+export const order = word("ASC", "DESC").meta({
+  id: "Order",
+  description: "Oldest (or least) or newest (or greatest) first.",
+  examples: ["DESC"],
+});
 
 export function integer(least: number, most: number) {
   const message = `expected a whole number from ${least} to ${most}`;
   return z
     .number()
-    .refine((value) => Number.isInteger(value) && value >= least && value <= most, { message });
+    .refine((value) => Number.isInteger(value) && value >= least && value <= most, { message })
+    .meta({ type: "integer", minimum: least, maximum: most });
 }
 
 /** @throws {Unprocessable} `invalid_request` with every issue of the body */

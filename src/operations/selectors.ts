@@ -3,91 +3,165 @@
 import * as z from "zod";
 import { aggregations, fields, type Resolution, resolutions } from "../metrics.ts";
 import { inclusiveEnd, type TimeRange } from "../time.ts";
-import { optional, type RequestTime, time, word } from "./request.ts";
+import { from, optional, type RequestTime, siteId, to, word } from "./request.ts";
 
 const mostSelectors = 1_000;
 const tooMany = `expected at most ${mostSelectors}`;
 
 /** A field's name as the specification spells it; `p_50` is read too, and refused once the metric's type is known. */
-const field = z.string().transform((text, context): string => {
-  const name = text.toLowerCase().replace(/^p_?(?=\d+$)/, "p_");
-  if (/^p_\d+$/.test(name) || fields.some((known) => known === name)) return name;
-  context.addIssue({ code: "custom", message: `expected ${fields.join(", ")}` });
-  return z.NEVER;
-});
+const field = z
+  .string()
+  .transform((text, context): string => {
+    const name = text.toLowerCase().replace(/^p_?(?=\d+$)/, "p_");
+    if (/^p_\d+$/.test(name) || fields.some((known) => known === name)) return name;
+    context.addIssue({ code: "custom", message: `expected ${fields.join(", ")}` });
+    return z.NEVER;
+  })
+  .meta({
+    id: "MetricField",
+    enum: [...fields],
+    description: "What of a metric is asked for; each type of metric has its own.",
+    examples: ["mean"],
+  });
 
 const aggregation = z
   .string()
   .transform((text) => (text.toLowerCase() === "average" ? "avg" : text))
-  .pipe(word(...aggregations));
+  .pipe(word(...aggregations))
+  .meta({
+    id: "Aggregation",
+    enum: [...aggregations],
+    description: "How the values of a bucket, or of buckets, become one.",
+    examples: ["avg"],
+  });
 
 const [finest, ...coarser] = Object.keys(resolutions).filter(
   (name): name is Resolution => name in resolutions,
 );
-const resolution = word(finest ?? "MINUTELY", ...coarser);
+const resolution = word(finest ?? "MINUTELY", ...coarser).meta({
+  id: "Resolution",
+  description: "The length of a bucket.",
+  examples: ["HOURLY"],
+});
 
 /** Read by hand, because a schema of records leaves the key `__proto__` out, and a filter with it. */
-const tags = z.unknown().transform((value, context): Readonly<Record<string, string>> => {
-  if (typeof value !== "object" || value === null || Array.isArray(value)) {
-    const required = value === undefined || value === null ? "is required: " : "";
-    context.addIssue({ code: "custom", message: `${required}expected an object` });
-    return z.NEVER;
-  }
-  const entries: [string, string][] = [];
-  for (const [key, pattern] of Object.entries(value)) {
-    if (typeof pattern === "string" && key !== "") entries.push([key, pattern]);
-    else if (pattern !== null) {
-      const message = key === "" ? "a tag's key must not be empty" : "expected a string";
-      context.addIssue({ code: "custom", path: [key], message });
+const tags = z
+  .unknown()
+  .transform((value, context): Readonly<Record<string, string>> => {
+    if (typeof value !== "object" || value === null || Array.isArray(value)) {
+      const required = value === undefined || value === null ? "is required: " : "";
+      context.addIssue({ code: "custom", message: `${required}expected an object` });
+      return z.NEVER;
     }
-  }
-  return Object.fromEntries(entries);
-});
+    const entries: [string, string][] = [];
+    for (const [key, pattern] of Object.entries(value)) {
+      if (typeof pattern === "string" && key !== "") entries.push([key, pattern]);
+      else if (pattern !== null) {
+        const message = key === "" ? "a tag's key must not be empty" : "expected a string";
+        context.addIssue({ code: "custom", path: [key], message });
+      }
+    }
+    return Object.fromEntries(entries);
+  })
+  .meta({
+    type: "object",
+    additionalProperties: { type: "string" },
+    description:
+      "Tag keys with their values. `*` alone means that the series has the tag, inside text it is a wildcard; `{}` is one series over all.",
+    examples: [{ hostname: "*" }],
+  });
 
 const limit = optional(
-  z.number().refine((value) => Number.isInteger(value) && value >= 1, {
-    message: "expected a whole number from 1 up",
-  }),
-);
+  z
+    .number()
+    .refine((value) => Number.isInteger(value) && value >= 1, {
+      message: "expected a whole number from 1 up",
+    })
+    .meta({ type: "integer", minimum: 1 }),
+).meta({ examples: [10] });
 
-const selector = z.object({
-  name: z.string(),
-  tags,
-  field,
-  aggregation: optional(aggregation),
-  draw_null_as_zero: optional(z.boolean()),
-});
+const selector = z
+  .object({
+    name: z.string().meta({ description: "The metric's name.", examples: ["transaction_duration"] }),
+    tags,
+    field,
+    aggregation: optional(aggregation).meta({
+      description: "The default depends on the type of the metric.",
+    }),
+    draw_null_as_zero: optional(z.boolean()).meta({
+      description: "Fills empty buckets of series that have a value with 0.",
+      examples: [false],
+    }),
+  })
+  .meta({ id: "TimeseriesSelector", description: "Series of a metric." });
 export type Selector = z.output<typeof selector>;
 
-const common = { site_id: z.string(), from: time, to: time, resolution: optional(resolution), limit };
+const common = { site_id: siteId, from, to };
+const anHour = { site_id: "demo-shop", from: "2026-01-31T12:00:00Z", to: "2026-01-31T13:00:00Z" };
 export const timeseriesBody = z
-  .object({ ...common, select: z.array(selector).min(1).max(mostSelectors, tooMany) })
+  .object({
+    ...common,
+    resolution: optional(resolution).meta({ description: "The default has at most about 400 points." }),
+    limit: limit.meta({ description: "Most series, in the order of the selectors, then of their ids." }),
+    select: z.array(selector).min(1).max(mostSelectors, tooMany).meta({ description: "What is asked for." }),
+  })
   .check(({ value, issues }) => {
     issues.push(...rangeIssues(value));
+  })
+  .meta({
+    examples: [
+      {
+        ...anHour,
+        resolution: "MINUTELY",
+        select: [{ name: "transaction_duration", tags: { namespace: "*" }, field: "mean" }],
+      },
+    ],
   });
 export type TimeseriesRequest = z.output<typeof timeseriesBody>;
 
 /** `"Name"` or `{"Tag": "hostname"}`, both words in any case. */
-const grouping = z.unknown().transform((value, context): { readonly tag: string | undefined } => {
-  if (typeof value === "string" && value.toLowerCase() === "name") return { tag: undefined };
-  if (typeof value === "object" && value !== null) {
-    const [entry, ...others] = Object.entries(value);
-    if (entry?.[0].toLowerCase() === "tag" && typeof entry[1] === "string" && others.length === 0) {
-      return { tag: entry[1] };
+const grouping = z
+  .unknown()
+  .transform((value, context): { readonly tag: string | undefined } => {
+    if (typeof value === "string" && value.toLowerCase() === "name") return { tag: undefined };
+    if (typeof value === "object" && value !== null) {
+      const [entry, ...others] = Object.entries(value);
+      if (entry?.[0].toLowerCase() === "tag" && typeof entry[1] === "string" && others.length === 0) {
+        return { tag: entry[1] };
+      }
     }
-  }
-  context.addIssue({ code: "custom", message: 'expected "Name" or {"Tag": "<key>"}' });
-  return z.NEVER;
-});
+    context.addIssue({ code: "custom", message: 'expected "Name" or {"Tag": "<key>"}' });
+    return z.NEVER;
+  })
+  .meta({
+    anyOf: [
+      { type: "string", enum: ["Name"] },
+      { type: "object", properties: { Tag: { type: "string" } }, required: ["Tag"] },
+    ],
+    description: 'A row for each metric\'s name (`"Name"`) or each value of a tag (`{ "Tag": "hostname" }`).',
+  });
 
 export const listBody = z
   .object({
     ...common,
+    resolution: optional(resolution).meta({
+      description: "Values per bucket are combined by the aggregation; without it the range is one window.",
+    }),
+    limit: limit.meta({ description: "Most rows: those with the largest value of the first selector." }),
     select: z
-      .array(selector.extend({ id: z.string() }))
+      .array(
+        selector
+          .extend({
+            id: z
+              .string()
+              .meta({ description: "Names the value in each row's `data`.", examples: ["mean_ms"] }),
+          })
+          .meta({ id: "ListSelector", description: "A value of each row." }),
+      )
       .min(1)
-      .max(mostSelectors, tooMany),
-    group_by: z.array(grouping),
+      .max(mostSelectors, tooMany)
+      .meta({ description: "What is asked for." }),
+    group_by: z.array(grouping).meta({ description: "What makes a row.", examples: [[{ Tag: "hostname" }]] }),
   })
   .check(({ value, issues }) => {
     issues.push(...rangeIssues(value));
@@ -102,6 +176,16 @@ export const listBody = z
       if (!byName || tag !== "Name") continue;
       issues.push(issue(["group_by", index], 'a tag "Name" cannot stand beside the metric\'s name', tag));
     }
+  })
+  .meta({
+    examples: [
+      {
+        ...anHour,
+        select: [{ id: "mean_ms", name: "transaction_duration", tags: { namespace: "*" }, field: "mean" }],
+        group_by: [{ Tag: "namespace" }],
+        limit: 10,
+      },
+    ],
   });
 export type ListRequest = z.output<typeof listBody>;
 

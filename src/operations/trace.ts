@@ -7,8 +7,8 @@ import { arrange } from "../tracing/arrange.ts";
 import { incidentNumber } from "../tracing/digest.ts";
 import { order } from "../tracing/request.ts";
 import type { Context, Operation, Rows } from "./operation.ts";
-import { parseRequest } from "./request.ts";
 import { printRows, printSpan } from "./rows.ts";
+import { span, traceLocation } from "./span-rows.ts";
 import {
   budgetOf,
   detailBody,
@@ -20,7 +20,9 @@ import {
   traceId,
 } from "./traces.ts";
 
-const lookupBody = z.object({ site_ids: siteIds, trace_id: traceId });
+const lookupBody = z
+  .object({ site_ids: siteIds, trace_id: traceId })
+  .meta({ examples: [{ site_ids: ["demo-shop"], trace_id: "5b8efff798038103d269b633813fc60c" }] });
 export type LookupRequest = z.output<typeof lookupBody>;
 export type DetailRequest = z.output<typeof detailBody>;
 
@@ -30,7 +32,11 @@ export const trace: Operation<LookupRequest, never> = {
   method: "POST",
   path: "/api/v2/tracing/trace",
   access: "token",
-  parse: (raw) => parseRequest(lookupBody, raw),
+  summary: "Every span of a trace",
+  description:
+    "The root first, then by start and span id. Only spans of the requested sites are seen; an unknown trace has none.",
+  request: lookupBody,
+  answer: z.array(span),
   sites: (request) => request.site_ids,
   run: async function* ({ site_ids, trace_id }, context) {
     const spans = await readTrace(site_ids, trace_id, budgetOf(context), context);
@@ -43,7 +49,11 @@ export const performanceTrace: Operation<DetailRequest, never> = {
   method: "POST",
   path: "/api/v2/tracing/trace/performance",
   access: "token",
-  parse: (raw) => parseRequest(detailBody, raw),
+  summary: "Every span of a request's trace",
+  description:
+    "The trace of the first row that the listing with these filters has, or the one of `trace_id`; filters never cut its spans.",
+  request: detailBody,
+  answer: z.array(span),
   sites: (request) => request.site_ids,
   run: (request, context) => show(request, "requests", context),
 };
@@ -54,7 +64,11 @@ export const errorTrace: Operation<DetailRequest, never> = {
   method: "POST",
   path: "/api/v2/tracing/trace/error",
   access: "token",
-  parse: (raw) => parseRequest(detailBody, raw),
+  summary: "Every span of an error's trace",
+  description:
+    "As for requests, of traces with an exception; the span of the first exception that the filters accept comes first.",
+  request: detailBody,
+  answer: z.array(span),
   sites: (request) => request.site_ids,
   run: (request, context) => show(request, "errors", context),
 };
@@ -87,7 +101,10 @@ export const locator: Operation<LookupRequest, Location> = {
   method: "POST",
   path: "/api/v2/tracing/locator",
   access: "token",
-  parse: (raw) => parseRequest(lookupBody, raw),
+  summary: "Where a trace belongs",
+  description: "The actions and the errors that the sites have of a trace, over their whole retention.",
+  request: lookupBody,
+  answer: traceLocation,
   sites: (request) => request.site_ids,
   run: async ({ site_ids, trace_id }, context) => {
     const budget = budgetOf(context);

@@ -19,12 +19,24 @@ import { createBudget } from "../tracing/budget.ts";
 import { canonicalTraceId, parseTraceQuery } from "../tracing/filter.ts";
 import { compareRows, tieOf, tooManyTied } from "../tracing/listing.ts";
 import type { Context } from "./operation.ts";
-import { integer, optional, type RequestTime, time, word } from "./request.ts";
+import { from, integer, optional, order, type RequestTime, time, to, word } from "./request.ts";
 
 // ---- The body -----------------------------------------------------------------------------------------------
 
-export const siteIds = z.array(z.string()).min(1);
-export const traceId = z.string().transform(canonicalTraceId);
+export const siteIds = z
+  .array(z.string())
+  .min(1)
+  .meta({
+    description: "The sites to query; one that the token may not see makes the whole request a 404.",
+    examples: [["demo-shop"]],
+  });
+export const traceId = z
+  .string()
+  .transform(canonicalTraceId)
+  .meta({
+    description: "Identifier of the trace in hex digits of either case, zeros on the left or not.",
+    examples: ["5b8efff798038103d269b633813fc60c"],
+  });
 
 /** `from` after `to` is an error, also where only one digit below the millisecond makes it so. */
 export function checkRange({
@@ -45,48 +57,104 @@ interface Cursor {
   readonly duration?: number | undefined;
 }
 
-const cursor = z.union(
-  [
-    word("Time", "Duration").transform((by): Cursor => ({ by: by === "Time" ? "time" : "duration" })),
-    z
-      .object({ time: optional(time), duration: z.union([anyLength, z.null()]).optional() })
-      .transform((object): Cursor => {
-        const { time: after, duration } = object;
-        if (typeof duration === "number") return { by: "duration", duration };
-        return { by: duration === null && after === undefined ? "duration" : "time", time: after };
-      }),
-  ],
-  { error: 'expected "Time", "Duration", { "time": … } or { "duration": … }' },
-);
+const cursor = z
+  .union(
+    [
+      word("Time", "Duration").transform((by): Cursor => ({ by: by === "Time" ? "time" : "duration" })),
+      z
+        .object({ time: optional(time), duration: z.union([anyLength, z.null()]).optional() })
+        .transform((object): Cursor => {
+          const { time: after, duration } = object;
+          if (typeof duration === "number") return { by: "duration", duration };
+          return { by: duration === null && after === undefined ? "duration" : "time", time: after };
+        }),
+    ],
+    { error: 'expected "Time", "Duration", { "time": … } or { "duration": … }' },
+  )
+  .meta({
+    description:
+      'What the listing is ordered by: `"Time"` or `"Duration"`. To go on behind a row, `{ "time": … }` or `{ "duration": … }` with its value; null is the first page.',
+    examples: [{ time: null }],
+  });
 
-const pagination = z.object({
-  per_page: integer(1, 10_000),
-  order: optional(word("ASC", "DESC")),
-  cursor: optional(cursor),
+const perPage = integer(1, 10_000).meta({
+  description:
+    "Rows of a page; more come only to complete a millisecond or a duration, fewer only at the end.",
+  examples: [25],
 });
+const pagination = z
+  .object({
+    per_page: perPage,
+    order: optional(order).meta({ description: "The default is DESC." }),
+    cursor: optional(cursor),
+  })
+  .meta({ id: "TracePagination", description: "Which page of a listing of traces." });
 const fields = {
   site_ids: siteIds,
-  digests: optional(z.array(z.string())),
-  action_name: optional(z.string()),
-  namespace: optional(z.string()),
-  query: optional(z.string()),
-  duration: optional(anyLength),
-  duration_ms: optional(anyLength),
-  from: optional(time),
-  to: optional(time),
-  ttl: optional(anyLength),
+  digests: optional(z.array(z.string())).meta({
+    description: "Digests of actions or errors, any of them; an empty list filters nothing.",
+    examples: [[]],
+  }),
+  action_name: optional(z.string()).meta({ description: "The action's name.", examples: ["GET /checkout"] }),
+  namespace: optional(z.string()).meta({ description: "The namespace.", examples: ["web"] }),
+  query: optional(z.string()).meta({
+    description:
+      "Terms with `=`, `!=`, `:`, `!:` over `tag.<name>`, `revision`, `trace_id`, `span_id`, `site_id`, `namespace` and `action_name`; a bare word is looked for in the action's name and the tags' values.",
+    examples: ["tag.region=eu-west"],
+  }),
+  duration: optional(anyLength).meta({
+    description: "Least duration of the request.",
+    "x-unit": "ms",
+    examples: [100],
+  }),
+  duration_ms: optional(anyLength).meta({
+    description: "The same under another name; `duration` wins.",
+    "x-unit": "ms",
+    examples: [100],
+  }),
+  from: optional(from).meta({
+    description: "Range start, inclusive. The default is the sites' retention bound.",
+  }),
+  to: optional(to).meta({ description: "Range end, inclusive. The default is now." }),
+  ttl: optional(anyLength).meta({
+    description: "How far back requests are looked for, together with `from`.",
+    "x-unit": "s",
+    examples: [86_400],
+  }),
 };
 
 /** Spec, "TracesQuery". */
-export const listingBody = z.object({ ...fields, pagination }).check(checkRange);
+export const listingBody = z
+  .object({
+    ...fields,
+    pagination: pagination.meta({ description: "The size, the order and the position of the page." }),
+  })
+  .check(checkRange)
+  .meta({
+    examples: [
+      { site_ids: ["demo-shop"], pagination: { per_page: 25, order: "DESC", cursor: { time: null } } },
+      {
+        site_ids: ["demo-shop", "demo-blog"],
+        namespace: "web",
+        duration: 100,
+        pagination: { per_page: 10, order: "DESC", cursor: "Duration" },
+      },
+    ],
+  });
 /** On detail routes it chooses one trace, by its id or as the first of a listing. */
 export const detailBody = z
   .object({
     ...fields,
     trace_id: optional(traceId),
-    pagination: optional(pagination.extend({ per_page: optional(integer(1, 10_000)) })),
+    pagination: optional(
+      pagination.extend({ per_page: optional(perPage) }).meta({
+        id: "TraceChoice",
+        description: "The order in which the first trace is chosen.",
+      }),
+    ).meta({ description: "Which trace is the first." }),
   })
-  .check(checkRange);
+  .check(checkRange)
+  .meta({ examples: [{ site_ids: ["demo-shop"], namespace: "web" }] });
 /** What both bodies come to. */
 type TracesQuery = Omit<z.output<typeof detailBody>, "trace_id"> & { readonly trace_id?: string | undefined };
 
@@ -128,21 +196,32 @@ export function withoutTraces() {
 }
 
 /** The spans of a trace that the requested sites hold. @throws {Refused} `result_too_large` over `limits.spans` */
-export async function readTrace(
+export function readTrace(
   ids: readonly string[],
   id: string,
   budget: Budget,
   context: Context,
 ): Promise<readonly Span[]> {
+  return readTraces(ids, [id], budget, context);
+}
+
+/** The same of several traces, which `limits.spans` bounds together; in no order. */
+export async function readTraces(
+  ids: readonly string[],
+  traceIds: readonly string[],
+  budget: Budget,
+  context: Context,
+): Promise<readonly Span[]> {
   const spans: Span[] = [];
   const { spans: limit } = context.limits;
-  const of = { by: "trace", traceIds: [id], select: "all" } as const;
+  const of = { by: "trace", traceIds, select: "all" } as const;
   await Promise.all(
     groupByStore(ids, context).map(async ({ store, sources }) => {
       for await (const batch of store.find({ sources, of, budget }, context.signal)) {
         for (const span of batch) spans.push(span);
         if (spans.length <= limit) continue;
-        const message = `The trace has more than ${limit} spans`;
+        const which = traceIds.length === 1 ? "The trace has" : "The traces have together";
+        const message = `${which} more than ${limit} spans`;
         throw new Refused("result_too_large", message, { limit });
       }
     }),
@@ -199,7 +278,7 @@ export async function listPage(
 }
 
 /** More rows than this on one millisecond or duration are no page (contract, "Listings and pages"). */
-const mostTied = 10_000;
+export const mostTied = 10_000;
 
 /** Where the rows behind the cursor begin. */
 export function pageOf({ pagination: asked }: TracesQuery): Page & {

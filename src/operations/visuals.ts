@@ -6,6 +6,7 @@ import { type Issue, NotFound, Refused, Unprocessable } from "../errors.ts";
 import type { Instant } from "../time.ts";
 import { nanosPerMilli, printInstant } from "../time.ts";
 import type { Answer, AnswerRow, AnswerSeries, Visual } from "../visual.ts";
+import { visualAnswer } from "./metric-rows.ts";
 import { list, timeseries } from "./metrics.ts";
 import {
   type Context,
@@ -15,7 +16,6 @@ import {
   type Printed,
   type Rows,
 } from "./operation.ts";
-import { parseRequest } from "./request.ts";
 
 interface VisualAnswer extends Answer {
   readonly id: string;
@@ -24,7 +24,12 @@ interface VisualAnswer extends Answer {
   readonly type: string;
 }
 
-const path = z.object({ id: z.string() });
+const path = z.object({
+  id: z.string().meta({
+    description: "The visual's id, which is all that protects it.",
+    examples: ["9Ubquyg0qqEEfpH6Xefmrg"],
+  }),
+});
 type Path = z.output<typeof path>;
 
 /** Contract, "Saved visuals". */
@@ -33,7 +38,10 @@ export const savedVisual: Operation<Path, VisualAnswer> = {
   method: "GET",
   path: "/api/v2/saved_visuals/{id}",
   access: "public",
-  parse: (raw) => parseRequest(path, raw),
+  summary: "A saved visual",
+  description: "What is published is decided by the visual's file; anything else is a 404.",
+  request: path,
+  answer: visualAnswer,
   sites: () => [],
   async run({ id }, context) {
     const visual = findVisual(id, context);
@@ -47,7 +55,12 @@ export const savedVisualCsv: Operation<Path, never> = {
   method: "GET",
   path: "/api/v2/saved_visuals/{id}/csv",
   access: "public",
-  parse: (raw) => parseRequest(path, raw),
+  summary: "A saved visual as CSV",
+  description:
+    "RFC 4180. A series has a column each beside the timestamps, a list the keys of its groups and its selectors.",
+  request: path,
+  answer: z.string().meta({ description: "The table.", examples: ["timestamp,cpu\r\n"] }),
+  mediaType: "text/csv",
   sites: () => [],
   run({ id }, context): Printed {
     const visual = findVisual(id, context);

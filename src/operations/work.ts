@@ -35,7 +35,8 @@ export function startWork(gone: AbortSignal, deadline: Millis): Work {
     () => control.abort(new BackendError("readout", "timeout", `the deadline of ${deadline} ms has passed`)),
     deadline,
   );
-  const leave = () => control.abort(new ClientGone());
+  // A request within a request inherits its deadline.
+  const leave = () => control.abort(gone.reason instanceof BackendError ? gone.reason : new ClientGone());
   if (gone.aborted) leave();
   else gone.addEventListener("abort", leave, { once: true });
   return {

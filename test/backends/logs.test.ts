@@ -168,7 +168,7 @@ describe.each(named())("$name", (server) => {
     });
 
     async function pageOf(pagination: object, sources: readonly [LogSource], millisecond = 10_000) {
-      const input = linesOperation.parse({
+      const input = linesOperation.request.parse({
         site_id: "shop",
         source_ids: ["app"],
         query: "",

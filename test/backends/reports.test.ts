@@ -190,7 +190,7 @@ sites: { shop: { frontend: { keys: [k], backend: elk, index: ${whole} } } }
       ...{ operations, sites, telemetry, now, intake },
       limits: defaults.limits,
       authenticate: () => ({ user: "ana", maySee: () => true }),
-      schema: () => Promise.reject(new Error("not asked for")),
+      graphql: () => Promise.reject(new Error("not asked for")),
     });
     const { port } = await server.listen({ host: "127.0.0.1", port: 0 });
     const post = (body: string) =>

@@ -171,7 +171,7 @@ describe.each(named())("$name, spans that hurt", (server) => {
     },
   );
 
-  describe.runIf(here(jaeger))("jaeger", () => {
+  describe("jaeger", () => {
     test("ids in upper case and without their zeros are found, and answered in one spelling", async () => {
       await empty(jaegerFields);
       const spelled = [
@@ -304,8 +304,8 @@ describe.each(named())("$name, spans that hurt", (server) => {
     expect(good.limitations).toEqual(lacks.map((lack) => `${shipper.profile}: ${lack}`));
   });
 
-  describe.runIf(here(apm))("apm", () => {
-    test("an exception belongs to the nearest span that there is; without any, to none", async () => {
+  if (here(apm)) {
+    test("apm: an exception belongs to the nearest span that there is; without any, to none", async () => {
       await empty(apm);
       const request = make({});
       const child = make({ id: id(2), parent: request.id, kind: "client", name: "query" });
@@ -348,5 +348,5 @@ describe.each(named())("$name, spans that hurt", (server) => {
         expect(spans).toHaveLength(2);
       }
     });
-  });
+  }
 });

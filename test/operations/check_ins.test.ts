@@ -5,6 +5,7 @@ import { describe, expect, test } from "vitest";
 import { Unprocessable } from "#src/errors.ts";
 import { type CronResult, testCron } from "#src/operations/check_ins.ts";
 import type { Context } from "#src/operations/operation.ts";
+import { parseRequest } from "#src/operations/request.ts";
 import { fromMillis } from "#src/time.ts";
 
 const expressions = readFileSync(new URL("cron.txt", import.meta.url), "utf8")
@@ -15,7 +16,7 @@ const expressions = readFileSync(new URL("cron.txt", import.meta.url), "utf8")
 const now = Date.UTC(2026, 2, 27, 21, 7, 30);
 const context = { now: () => fromMillis(now) } as Context;
 async function ask(body: unknown): Promise<CronResult> {
-  const answer = testCron.run(testCron.parse(body), context);
+  const answer = testCron.run(parseRequest(testCron.request, body), context);
   if (!("then" in answer)) throw new Error("an object was expected, not rows");
   return answer;
 }
@@ -317,7 +318,7 @@ describe("what is no schedule", () => {
     [{ expression: "* * * * *", from: "1969-12-31T23:59:59Z" }, "from"],
     [{ expression: "* * * * *", from: "2500-01-01T00:00:00Z" }, "from"],
   ])("%j is a wrong request", (body, path) => {
-    expect(() => testCron.parse(body)).toThrow(
+    expect(() => parseRequest(testCron.request, body)).toThrow(
       expect.objectContaining({
         slug: "invalid_request",
         details: { issues: [expect.objectContaining({ path })] },

@@ -6,6 +6,7 @@ import { podState } from "#src/kubernetes.ts";
 import { type Buckets, type Container, type NodesRow, podPhases } from "#src/model.ts";
 import { nodes, pods, podsOverview, snapshotsOf } from "#src/operations/kubernetes.ts";
 import type { Context, Rows } from "#src/operations/operation.ts";
+import { parseRequest } from "#src/operations/request.ts";
 import type { Site } from "#src/sites.ts";
 import type { KubernetesStore } from "#src/store.ts";
 import { fromMillis, type Instant, parseInstant, printNanos } from "#src/time.ts";
@@ -91,13 +92,13 @@ describe("bodies", () => {
       { ...bare, state: "Failed" },
     ]),
   ])("pods: %j", (more, read) => {
-    expect({ ...bare, ...pods.parse({ ...range, ...more }) }).toMatchObject(read);
+    expect({ ...bare, ...parseRequest(pods.request, { ...range, ...more }) }).toMatchObject(read);
   });
 
   test("nodes and overview: an empty text filters nothing", () => {
-    expect(nodes.parse({ ...range, node_name: "" }).node_name).toBeUndefined();
-    expect(nodes.parse({ ...range, node_name: "n" }).node_name).toBe("n");
-    expect(podsOverview.parse({ ...range, query: null }).query).toBeUndefined();
+    expect(parseRequest(nodes.request, { ...range, node_name: "" }).node_name).toBeUndefined();
+    expect(parseRequest(nodes.request, { ...range, node_name: "n" }).node_name).toBe("n");
+    expect(parseRequest(podsOverview.request, { ...range, query: null }).query).toBeUndefined();
   });
 
   test.each<[object, readonly string[]]>([
@@ -109,7 +110,7 @@ describe("bodies", () => {
     [{ ...range, namespaces: ["shop", 3, null] }, ["namespaces.1", "namespaces.2"]],
     [{ ...range, pod_name: 1, node_names: {}, state: "Crashed" }, ["pod_name", "node_names", "state"]],
   ])("pods: %j is refused", (body, paths) => {
-    const refused = thrown(() => pods.parse(body));
+    const refused = thrown(() => parseRequest(pods.request, body));
     expect(refused).toMatchObject({ slug: "invalid_request" });
     expect(refused.details).toMatchObject({
       issues: paths.map((path) => ({ path, message: expect.stringMatching(/^(?:is|expected)/) })),
@@ -151,13 +152,13 @@ describe("snapshots", () => {
   test("a range between two snapshots has none, and asks nothing of the store", async () => {
     const { store, asked } = remembering();
     const body = { ...range, from: "2026-01-15T10:00:00.001Z", to: "2026-01-15T10:00:59.999Z" };
-    expect(await collect(nodes.run(nodes.parse(body), contextOf(store)))).toEqual([]);
+    expect(await collect(nodes.run(parseRequest(nodes.request, body), contextOf(store)))).toEqual([]);
     expect(asked).toEqual([]);
   });
 
   test("a range of more than a million is refused without asking the store", async () => {
     const { store, asked } = remembering();
-    const years = (to: string) => nodes.parse({ ...range, from: "1900-01-01T00:00:00Z", to });
+    const years = (to: string) => parseRequest(nodes.request, { ...range, from: "1900-01-01T00:00:00Z", to });
     await collect(nodes.run(years("2014-01-01T00:00:00Z"), contextOf(store)));
     expect(asked).toHaveLength(1);
     const refused = collect(nodes.run(years("2015-01-01T00:00:00Z"), contextOf(store)));
@@ -193,8 +194,10 @@ describe("answers", () => {
   test("queries reach the store with the site's wall and the limit", async () => {
     const { store, asked } = remembering();
     const filters = { namespaces: ["a"], pod_name: "p", node_names: ["n"], state: "running" };
-    await collect(pods.run(pods.parse({ ...range, ...filters }), contextOf(store)));
-    await collect(podsOverview.run(podsOverview.parse({ ...range, query: "Web" }), contextOf(store)));
+    await collect(pods.run(parseRequest(pods.request, { ...range, ...filters }), contextOf(store)));
+    await collect(
+      podsOverview.run(parseRequest(podsOverview.request, { ...range, query: "Web" }), contextOf(store)),
+    );
     const snapshots = { start: Date.parse(range.from), step: minute, count: 31 };
     const scope = { match: { cluster: "c" }, snapshots, rowLimit: 77 };
     expect(asked).toEqual([
@@ -207,7 +210,7 @@ describe("answers", () => {
     const start = Date.parse(range.from);
     const first = Array.from({ length: 1_201 }, (_, index) => node(start, `n${index}`));
     const { store } = remembering([first, [node(start + minute, "n0")]]);
-    const rows = await collect(nodes.run(nodes.parse(range), contextOf(store)));
+    const rows = await collect(nodes.run(parseRequest(nodes.request, range), contextOf(store)));
     const told = [...first, node(start + minute, "n0")];
     expect(rows).toEqual(
       told.map((row, index) => ({
@@ -218,8 +221,8 @@ describe("answers", () => {
   });
 
   test("a site without a Kubernetes part refuses", async () => {
-    for (const { parse, run } of [nodes, pods, podsOverview] as const) {
-      const answer = collect(run(parse({ ...range }) as never, contextOf(undefined)));
+    for (const { request, run } of [nodes, pods, podsOverview] as const) {
+      const answer = collect(run(parseRequest(request, { ...range }) as never, contextOf(undefined)));
       await expect(answer).rejects.toMatchObject({
         slug: "not_supported_by_backend",
         details: { backend: null, feature: "kubernetes" },

@@ -44,7 +44,13 @@ function serve(offsets: readonly number[], cap: number) {
   };
   async function page(per_page: number, order: string, time: string | null, more = {}): Promise<Row[]> {
     const pagination = { per_page, order, cursor: { time } };
-    const request = lines.parse({ site_id: "shop", source_ids: ["app"], query: "", pagination, ...more });
+    const request = lines.request.parse({
+      site_id: "shop",
+      source_ids: ["app"],
+      query: "",
+      pagination,
+      ...more,
+    });
     const rows: Row[] = [];
     const answer = lines.run(request, context);
     if (!(Symbol.asyncIterator in answer)) throw new Error("rows expected");

@@ -54,7 +54,7 @@ function serve(visuals: readonly Visual[], store: MetricStore = storeWith([[{ ho
     limits: defaults.limits,
     telemetry: watched.telemetry,
     now: () => fromMillis(base),
-    schema: () => Promise.reject(new Error("not asked for")),
+    graphql: () => Promise.reject(new Error("not asked for")),
     visuals: { find: createFinder(visuals), share: (_, compute) => compute(AbortSignal.timeout(60_000)) },
   });
   const ask = (path: string) => server.fetch(`http://readout/api/v2/saved_visuals/${path}`);

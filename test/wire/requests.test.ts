@@ -105,7 +105,7 @@ describe("routes", () => {
   });
 
   test("GraphQL demands a token", async () => {
-    const body = '{"query":"{ readout }"}';
+    const body = '{"query":"{ viewer { id } }"}';
     const ask = (headers: Record<string, string>) =>
       server.fetch(`${origin}/graphql`, {
         method: "POST",
@@ -116,7 +116,7 @@ describe("routes", () => {
     const response = await ask({ ...bearer(token), "x-request-id": "abc-1" });
     expect(response.status).toBe(200);
     expect(response.headers.get("x-request-id")).toBe("abc-1");
-    expect(await response.json()).toEqual({ data: { readout: null } });
+    expect(await response.json()).toEqual({ data: { viewer: { id: "ana" } } });
   });
 
   test("health and metrics", async () => {

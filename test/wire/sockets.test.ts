@@ -23,10 +23,10 @@ async function start(over: Parameters<typeof createSubject>[0], host: (typeof ho
   const { port } = await subject.server.listen({ host: "127.0.0.1", port: 0 });
   open.push(subject.server);
   if (host === "within Yoga") {
-    const body = '{"query":"{ readout }"}';
+    const body = '{"query":"{ viewer { id } }"}';
     const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
     const answer = await fetch(`http://127.0.0.1:${port}/graphql`, { method: "POST", body, headers });
-    expect(await answer.json()).toEqual({ data: { readout: null } });
+    expect(await answer.json()).toEqual({ data: { viewer: { id: "ana" } } });
   }
   return { ...subject, port };
 }

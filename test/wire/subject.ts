@@ -44,7 +44,11 @@ export function createSubject(
   let log = "";
   const now = () => fromMillis(base + 60_000);
   const server = createServer({
-    schema: async () => (await import("#src/graphql.ts")).schema,
+    graphql: async () => ({
+      schema: (await import("#src/graphql.ts")).schema,
+      plugins: [],
+      stitched: false,
+    }),
     operations,
     authenticate: createAuthenticator(
       [

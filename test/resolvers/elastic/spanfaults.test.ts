@@ -45,8 +45,8 @@ async function serve(
   return fake.url;
 }
 
-async function using<T>(url: string, ask: (store: SpanStore) => Promise<T>): Promise<T> {
-  const backend = elastic.create("elk", elastic.parseConfig({ url, timeout: "60s" }), testIO);
+async function using<T>(url: string, ask: (store: SpanStore) => Promise<T>, io = testIO): Promise<T> {
+  const backend = elastic.create("elk", elastic.parseConfig({ url, timeout: "60s" }), io);
   try {
     if (backend.stores.traces === undefined) throw new Error("no span store");
     return await ask(backend.stores.traces);
@@ -188,5 +188,54 @@ test("a part that fails while the caller is busy is met when its turn comes", as
     };
     await expect(reading()).rejects.toMatchObject({ failure: "rejected" });
     expect(batches).toBe(4);
+  });
+});
+
+describe("a profile of one's own", () => {
+  const profile = `
+name: mine
+traces:
+  documents:
+    - holds: span
+      present: [traceID, spanID]
+      trace_id: traceID
+      span_id: spanID
+      parent: parentSpanID
+      start: { field: startTime, unit: us }
+      duration: { field: duration, unit: ms }
+      name: operationName
+      kind: [{ value: server }]
+      status: [{ field: failed, values: { "true": ERROR } }]
+      service: operationName
+      span_attributes: { from: [{ prefix: tag. }] }
+      resource_attributes: { from: [{ prefix: process. }] }
+`;
+  const scanWith = async (text: string): Promise<Span[]> => {
+    const url = await serve((response) => sendJson(response, answer([hit(1)])));
+    const ask = async (store: SpanStore) => {
+      const spans: Span[] = [];
+      const range = { from: fromMillis(0), to: fromMillis(1_000) };
+      const sources = [source({ profile: "mine.yaml" })] as const;
+      const query = { sources, range, select: "all", budget: createBudget(10) } as const;
+      for await (const batch of store.scan(query, AbortSignal.timeout(10_000))) spans.push(...batch);
+      return spans;
+    };
+    return using(url, ask, { ...testIO, readText: () => text });
+  };
+
+  test("is read as it says", async () => {
+    const [span] = await scanWith(profile);
+    expect(span).toMatchObject({
+      span_kind: "server",
+      service_name: "a",
+      start: fromMillis(1),
+      end: fromMillis(6),
+    });
+  });
+
+  test("with a mistake is told with its file", async () => {
+    await expect(scanWith(profile.replace("unit: ms", "unit: weeks"))).rejects.toThrow(
+      /^mine\.yaml: not a profile/,
+    );
   });
 });

@@ -1,0 +1,110 @@
+// An answer on its way out: in one write, or in pieces that a client can see the end of.
+import type { ServerResponse } from "node:http";
+import { setImmediate as nextTurn } from "node:timers/promises";
+import type { Exchange } from "./exchange.ts";
+import { describeFailure } from "./operations/failure.ts";
+
+export const jsonType = { "Content-Type": "application/json; charset=utf-8" };
+
+export interface Answer {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: string | Uint8Array | Chunks;
+}
+/** A streamed body. Reading throws when the answer breaks off. Whoever is handed one must begin to read it. */
+export interface Chunks {
+  readonly next: () => Promise<IteratorResult<string, void>>;
+  readonly leave: () => Promise<void>;
+  /** Aborted when there is no more point in writing, also while nothing is being read. */
+  readonly signal: AbortSignal;
+}
+
+export function respond(error: unknown): Answer {
+  const { status, headers, body } = describeFailure(error);
+  return { status, headers: { ...jsonType, ...headers }, body: JSON.stringify(body) };
+}
+
+/** Completed answers go out in one write. Resolves when the answer is handed over or broken off. */
+export async function write(
+  answer: Answer,
+  exchange: Exchange,
+  response: ServerResponse,
+  closing: boolean,
+): Promise<void> {
+  const headers = {
+    ...answer.headers,
+    "X-Request-Id": exchange.id,
+    ...(closing ? { Connection: "close" } : {}),
+  };
+  if (typeof answer.body === "string" || answer.body instanceof Uint8Array) {
+    const body = Buffer.from(answer.body);
+    if (response.destroyed) return;
+    response.writeHead(answer.status, { ...headers, "Content-Length": body.length });
+    response.end(body);
+    // What was not read of the request would hold the connection up.
+    response.req.resume();
+    return;
+  }
+  const { next, leave, signal } = answer.body;
+  try {
+    for (let chunk = await next(); chunk.done !== true; chunk = await next()) {
+      if (response.destroyed) return await leave();
+      if (!response.headersSent) response.writeHead(answer.status, headers);
+      // Even a client that keeps up must not keep the event loop: others are waiting for it.
+      await (response.write(chunk.value) ? nextTurn() : drained(response, signal));
+    }
+    response.end();
+  } catch {
+    // Already logged by who made the answer. A reset shows also in HTTP/1.0, where a mere end would look complete.
+    response.socket?.resetAndDestroy();
+    response.destroy();
+  }
+}
+
+/** Resolves when more can be written, when nobody reads any more, or when the work has been given up. */
+function drained(response: ServerResponse, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const over = () => {
+      response.off("drain", over);
+      response.off("close", over);
+      signal.removeEventListener("abort", over);
+      resolve();
+    };
+    response.once("drain", over);
+    response.once("close", over);
+    signal.addEventListener("abort", over, { once: true });
+  });
+}
+
+export function chunksOf(chunks: AsyncGenerator<string, void, void>, signal: AbortSignal): Chunks {
+  const leave = async () => {
+    await chunks.return();
+  };
+  return { next: () => chunks.next(), leave, signal };
+}
+
+export function toResponse(
+  answer: Answer,
+  exchange: Exchange,
+  { Response, ReadableStream }: FetchApi,
+): Response {
+  const { status, body } = answer;
+  const headers = { ...answer.headers, "X-Request-Id": exchange.id };
+  if (typeof body === "string") return new Response(body, { status, headers });
+  if (body instanceof Uint8Array) return new Response(Uint8Array.from(body), { status, headers });
+  const encoder = new TextEncoder();
+  const source = new ReadableStream<Uint8Array>({
+    pull: async (controller) => {
+      const next = await body.next();
+      if (next.done === true) controller.close();
+      else controller.enqueue(encoder.encode(next.value));
+    },
+    cancel: () => body.leave(),
+  });
+  return new Response(source, { status, headers });
+}
+
+interface FetchApi {
+  readonly Response: typeof globalThis.Response;
+  readonly ReadableStream: typeof globalThis.ReadableStream;
+}

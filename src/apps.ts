@@ -1,0 +1,84 @@
+// A few read-only fields that existing clients ask the same origin for before they read log lines: the apps of an
+// organization and their log sources. An app is a site. There is one organization, so any slug names it.
+
+import type { Resolvers } from "./session.ts";
+import type { Site } from "./sites.ts";
+
+export const typeDefs = /* GraphQL */ `
+  extend type Query {
+    "The site of that id; null when there is none that the token may see. For existing clients; see \`site\`."
+    app(id: String!): App
+    "Whose token this is."
+    viewer: Viewer
+    "The sites that the token may see. There is one organization, whatever the slug."
+    organization(slug: String!): Organization
+  }
+  "A site, as existing clients know it."
+  type App {
+    "The site's id, the \`site_id\` of every query."
+    id: String!
+    name: String!
+    "Always null: a site has no environment apart from its name."
+    environment: String
+    logs: AppLogs
+  }
+  "The logs of a site."
+  type AppLogs {
+    sources: [AppLogSource!]
+  }
+  "A log source of a site."
+  type AppLogSource {
+    "The \`source_id\` of its lines."
+    id: String!
+    name: String!
+    "Always \`custom\`: a source of the site's own."
+    type: String
+    "Always \`JSON\`: what the structured body of a line is."
+    fmt: String
+  }
+  "The user of a token."
+  type Viewer {
+    id: String!
+    name: String!
+    organizations: [Organization!]
+    apps: [App!]
+  }
+  "What all sites belong to."
+  type Organization {
+    id: String!
+    slug: String!
+    name: String!
+    apps: [App!]
+  }
+`;
+
+export const resolvers: Resolvers = {
+  Query: {
+    app: (_, { id }: { readonly id: string }, { readout }) => {
+      const site = readout.sites.find((one) => one.id === id);
+      return site && appOf(site);
+    },
+    viewer: (_, __, { readout }) => ({
+      id: readout.user,
+      name: readout.user,
+      organizations: [organizationOf("readout", readout.sites)],
+      apps: readout.sites.map(appOf),
+    }),
+    organization: (_, { slug }: { readonly slug: string }, { readout }) =>
+      organizationOf(slug, readout.sites),
+  },
+};
+
+function organizationOf(slug: string, sites: readonly Site[]) {
+  return { id: slug, slug, name: slug, apps: sites.map(appOf) };
+}
+
+function appOf({ id, logs }: Site) {
+  const sources = [...(logs?.sources.keys() ?? [])];
+  return {
+    id,
+    name: id,
+    environment: null,
+    logs: { sources: sources.map((source) => ({ id: source, name: source, type: "custom", fmt: "JSON" })) },
+  };
+}

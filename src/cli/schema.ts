@@ -1,0 +1,22 @@
+// `readout schema`: the GraphQL schema of the operations and their links, as SDL. What a `.meshrc.yaml` adds to it
+// depends on its sources, and is asked of a running server by introspection.
+import { parseArgs } from "node:util";
+import { lexicographicSortSchema, printSchema } from "graphql";
+import { schema } from "../graphql.ts";
+import { exitCodes, type Shell } from "./shell.ts";
+
+const usage = `Usage: readout schema
+
+Prints the GraphQL schema that /graphql serves, without the sources of your own.
+`;
+
+export async function run(args: readonly string[], shell: Shell): Promise<number> {
+  try {
+    parseArgs({ args: [...args], options: {} });
+  } catch (error) {
+    shell.err(`schema: ${error instanceof Error ? error.message : String(error)}\n\n${usage}`);
+    return exitCodes.usage;
+  }
+  shell.out(`${printSchema(lexicographicSortSchema(schema))}\n`);
+  return exitCodes.done;
+}

@@ -1,0 +1,205 @@
+// GraphQL over HTTP: Yoga, hardened. What a request may cost is bounded before it runs (depth, cost, tokens, aliases,
+// directives), what it runs is bounded by the session, and what leaves is bounded here: an error is the client's own
+// mistake in words, one of our table, or nothing but "Internal server error".
+import { EnvelopArmorPlugin } from "@escape.tech/graphql-armor";
+import { useCSRFPrevention } from "@graphql-yoga/plugin-csrf-prevention";
+import {
+  type DocumentNode,
+  type ExecutionArgs,
+  type ExecutionResult,
+  GraphQLError,
+  type GraphQLErrorExtensions,
+} from "graphql";
+import { compileQuery, isCompiledQuery } from "graphql-jit";
+import { createYoga, type Plugin } from "graphql-yoga";
+import type { Principal } from "./auth.ts";
+import type { Limits } from "./config.ts";
+import type { Unified } from "./mesh.ts";
+import { anybody, type Conductor } from "./operations/conduct.ts";
+import { describeFailure, type Failed, isClients } from "./operations/failure.ts";
+import type { Endpoint, Prepared } from "./operations/operation.ts";
+import type { Session } from "./session.ts";
+
+/** A browser sends none of these to another origin without asking first, so a request with one is no forgery. */
+const deliberate = ["authorization", "x-requested-with", "x-graphql-yoga-csrf", "apollo-require-preflight"];
+
+/** More than the longest chain of links with an introspection fragment beside it; the armor's own for the rest. */
+const bounds = {
+  costLimit: { maxCost: 5_000 },
+  maxAliases: { n: 15, allowList: [] },
+  maxDepth: { n: 12 },
+  maxDirectives: { n: 9 },
+  maxTokens: { n: 2_000 },
+  blockFieldSuggestion: { mask: "" },
+};
+
+export interface GatewayOptions<ServerContext extends object> {
+  readonly unified: Unified;
+  /** Come first, before anything of GraphQL. */
+  readonly plugins: readonly Plugin<object, ServerContext>[];
+  readonly warn: (told: string, error?: unknown) => void;
+}
+
+export function createGateway<ServerContext extends object>({
+  unified,
+  plugins,
+  warn,
+}: GatewayOptions<ServerContext>) {
+  const told = (...parts: readonly unknown[]) => warn(parts.map(String).join(" "));
+  return createYoga<ServerContext>({
+    plugins: [
+      ...plugins,
+      onlyJson,
+      useCSRFPrevention({ requestHeaders: deliberate }),
+      ...unified.plugins,
+      EnvelopArmorPlugin(bounds),
+      unified.stitched ? {} : compile(warn),
+      closeErrors(warn),
+    ],
+    schema: unified.schema,
+    maskedErrors: false,
+    graphiql: false,
+    landingPage: false,
+    cors: false,
+    batching: false,
+    multipart: false,
+    // Yoga would answer every URL that ends in `/health` before our routes are asked; none ends in this.
+    healthCheckEndpoint: "\n",
+    logging: { debug: () => {}, info: () => {}, warn: told, error: told },
+  });
+}
+
+/** Forms and plain text can be sent by any page without asking; nothing that we serve needs them. */
+const onlyJson: Plugin = {
+  onRequestParse({ request, endResponse, fetchAPI }) {
+    if (request.method !== "POST") return;
+    const type = request.headers.get("content-type")?.split(";")[0]?.trim().toLowerCase();
+    if (type === "application/json" || type === "application/graphql+json") return;
+    const body = JSON.stringify({ errors: [{ message: "Send the query as application/json" }] });
+    const headers = { "Content-Type": "application/json; charset=utf-8", Accept: "application/json" };
+    endResponse(new fetchAPI.Response(body, { status: 415, headers }));
+  },
+};
+
+type Run = (root: unknown, context: unknown, variables: Readonly<Record<string, unknown>>) => unknown;
+
+/**
+ * Compiles a query once for each operation in its document. One that the compiler refuses is executed as usual: it is
+ * an optimisation, and has no say in what can be asked.
+ */
+function compile(warn: GatewayOptions<object>["warn"]): Plugin {
+  const compiled = new WeakMap<DocumentNode, Map<string, Run | undefined>>();
+  return {
+    onExecute({ args, setExecuteFn }) {
+      const known = compiled.get(args.document) ?? new Map<string, Run | undefined>();
+      compiled.set(args.document, known);
+      const operation = args.operationName ?? "";
+      if (!known.has(operation)) known.set(operation, compileOne());
+      const run = known.get(operation);
+      if (run !== undefined) {
+        setExecuteFn((given: ExecutionArgs) =>
+          run(given.rootValue, given.contextValue, given.variableValues ?? {}),
+        );
+      }
+
+      function compileOne(): Run | undefined {
+        try {
+          const query = compileQuery(args.schema, args.document, args.operationName ?? undefined, {
+            // Leaves are what operations answer and tests hold to the schema; to look at each again costs a quarter.
+            disableLeafSerialization: true,
+          });
+          return isCompiledQuery(query) ? query.query : undefined;
+        } catch (error) {
+          warn("a query could not be compiled, and is executed as usual", error);
+          return undefined;
+        }
+      }
+    },
+  };
+}
+
+export interface SessionOptions {
+  readonly conductor: Conductor;
+  readonly operations: readonly Endpoint[];
+  readonly limits: Limits;
+  readonly principal: Principal;
+  /** Aborted when nobody waits for the answer any more. */
+  readonly gone: AbortSignal;
+  /** Told of what is not the client's affair. */
+  readonly failed: (operation: string, error: unknown) => void;
+}
+
+export function createSession(options: SessionOptions): Session {
+  const { conductor, operations, limits, principal, gone, failed } = options;
+  const budget = { limit: limits.rows, left: limits.rows };
+  return {
+    user: principal.user,
+    sites: [...conductor.visible(principal).values()],
+    ask: async (name, input) => {
+      const endpoint = operations.find((one) => one.name === name);
+      if (endpoint === undefined) throw new Error(`no operation ${name}`);
+      const asker = endpoint.access === "public" ? anybody : principal;
+      return complete(name, () => endpoint.prepare(input), asker);
+    },
+    read: (link, prepare) => complete(link, prepare, principal),
+  };
+
+  async function complete(name: string, prepare: () => Prepared, asker: Principal): Promise<unknown> {
+    try {
+      return await conductor.complete(prepare, asker, budget, gone);
+    } catch (error) {
+      if (!isClients(error)) failed(name, error);
+      throw failField(describeFailure(error));
+    }
+  }
+}
+
+const ours = Symbol("of our table");
+
+/** A failure of an operation with what REST would have said of it. */
+function failField({ status, headers, body }: Failed): GraphQLError {
+  const retryAfter = headers["Retry-After"];
+  return new GraphQLError("message" in body ? body.message : body.error, {
+    extensions: {
+      [ours]: true,
+      status,
+      ...("message" in body ? { slug: body.error, details: body.details } : {}),
+      ...(retryAfter === undefined ? {} : { retry_after: Number(retryAfter) }),
+    },
+  });
+}
+
+/** Lets out the errors of our table and what a client can mend in its query; the rest is logged and says nothing. */
+function closeErrors(warn: GatewayOptions<object>["warn"]): Plugin {
+  const close = (error: GraphQLError): GraphQLError => {
+    const { message, path, originalError, extensions = {} } = error;
+    if (Object.getOwnPropertySymbols(extensions).includes(ours)) return retell(error, message, extensions);
+    // Without a path nothing was run: the query, its variables, or the request around them is wrong.
+    if (path === undefined && (originalError === undefined || originalError instanceof GraphQLError)) {
+      const { http } = extensions;
+      return retell(error, message.replace(/ Did you mean .*\?$/, ""), http === undefined ? {} : { http });
+    }
+    warn("a GraphQL field failed", originalError ?? error);
+    return retell(error, "Internal server error", { status: 500 });
+  };
+  return {
+    onResultProcess({ result, setResult }) {
+      if (!isSingle(result) || result.errors === undefined) return;
+      setResult({ ...result, errors: result.errors.map(close) });
+    },
+  };
+}
+
+/** The error at its place, with nothing else of it. Compiled queries know locations and no nodes. */
+function retell(
+  { locations, path }: GraphQLError,
+  message: string,
+  extensions: GraphQLErrorExtensions,
+): GraphQLError {
+  const error = new GraphQLError(message, { ...(path && { path }), extensions });
+  return Object.defineProperty(error, "locations", { value: locations, enumerable: locations !== undefined });
+}
+
+function isSingle(result: object): result is ExecutionResult {
+  return !Array.isArray(result) && !(Symbol.asyncIterator in result);
+}

@@ -1,0 +1,170 @@
+// The one way into an operation, by whatever protocol it was asked for: a place among the requests under way, a
+// deadline, and the sites that it names, each authorised before anything runs.
+import type { Principal } from "../auth.ts";
+import type { Limits } from "../config.ts";
+import { BackendError, NotFound, Refused } from "../errors.ts";
+import { createViews, type Sites } from "../sites.ts";
+import type { Instant } from "../time.ts";
+import type { Visuals } from "../visual.ts";
+import type { Prepared, Printed, Rows } from "./operation.ts";
+import { abandon, startWork, type Work } from "./work.ts";
+
+export interface Conductor {
+  /** The sites that the token may see. No operation is handed any other. */
+  readonly visible: (principal: Principal) => Sites;
+  /**
+   * Takes a place, which `end` of the answer gives back.
+   * @throws {BackendError} `overloaded` when all are taken
+   */
+  readonly admit: (gone: AbortSignal) => Work;
+  /** Work that needs no place: within it others are admitted. */
+  readonly join: (gone: AbortSignal) => Work;
+  /** Resolves when all that was admitted or has joined is over; nothing may be from now on, but within that. */
+  readonly retire: () => Promise<void>;
+  /**
+   * One JSON value, or rows in batches.
+   * @throws {NotFound} a site that does not exist or may not be seen
+   */
+  readonly start: (
+    prepared: Prepared,
+    principal: Principal,
+    work: Work,
+  ) => Promise<unknown> | AsyncIterable<Rows> | Printed;
+  /** The same, from its admission to the whole answer, for callers that cannot stream. Errors as the two above. */
+  readonly complete: (
+    prepare: () => Prepared,
+    principal: Principal,
+    budget: RowBudget,
+    gone: AbortSignal,
+  ) => Promise<unknown>;
+}
+
+/** Asks for what is published: a public operation answers nothing else, of whatever site. */
+export const anybody: Principal = { user: "", maySee: () => true };
+
+/** How many rows may still be collected for one request, over all of its operations. */
+export interface RowBudget {
+  readonly limit: number;
+  left: number;
+}
+
+export interface ConductorOptions {
+  readonly sites: Sites;
+  readonly limits: Limits;
+  readonly visuals?: Visuals | undefined;
+  /** Shared by the conductors of a server: the bound is on all of its requests. */
+  readonly places: { taken: number };
+  readonly now: () => Instant;
+}
+
+/** One for each configuration that a server serves in its time. */
+export function createConductor({ sites, limits, visuals, places, now }: ConductorOptions): Conductor {
+  let running = 0;
+  let retired = false;
+  const over = Promise.withResolvers<void>();
+
+  const visible = createViews(sites);
+
+  const join: Conductor["join"] = (gone) => {
+    running += 1;
+    const work = startWork(gone, limits.deadline);
+    const end = () => {
+      work.end();
+      running -= 1;
+      if (retired && running === 0) over.resolve();
+    };
+    return { ...work, end };
+  };
+
+  const admit: Conductor["admit"] = (gone) => {
+    if (places.taken >= limits.requests) throw overloaded(`${places.taken} requests are under way`);
+    places.taken += 1;
+    const work = join(gone);
+    const end = () => {
+      places.taken -= 1;
+      work.end();
+    };
+    return { ...work, end };
+  };
+
+  const retire: Conductor["retire"] = () => {
+    retired = true;
+    if (running === 0) over.resolve();
+    return over.promise;
+  };
+
+  const start: Conductor["start"] = (prepared, principal, work) => {
+    const seen = visible(principal);
+    for (const site of prepared.sites) if (!seen.has(site)) throw new NotFound();
+    return prepared.run({ user: principal.user, sites: seen, visuals, limits, now, signal: work.signal });
+  };
+
+  const complete: Conductor["complete"] = async (prepare, principal, budget, gone) => {
+    const work = admit(gone);
+    try {
+      const result = start(prepare(), principal, work);
+      if ("then" in result) return await work.wait(result);
+      if ("pieces" in result) {
+        const pieces = await collect(result.pieces[Symbol.asyncIterator](), work, budget);
+        const text = pieces.join("");
+        return result.headers === undefined ? readJson(text) : text;
+      }
+      const texts = await collect(result[Symbol.asyncIterator](), work, budget);
+      return texts.flatMap(readRows);
+    } catch (error) {
+      throw work.signal.aborted ? work.signal.reason : error;
+    } finally {
+      work.end();
+    }
+  };
+
+  return { visible, admit, join, retire, start, complete };
+}
+
+async function collect(rows: AsyncIterator<Rows>, work: Work, budget: RowBudget): Promise<readonly string[]> {
+  const texts: string[] = [];
+  try {
+    for (;;) {
+      const next = await work.wait(rows.next());
+      if (next.done === true) return texts;
+      budget.left -= next.value.count;
+      if (budget.left < 0) {
+        const message = `The answer holds more than ${budget.limit} rows; narrow it, or ask for it over REST`;
+        throw new Refused("result_too_large", message, { limit: budget.limit });
+      }
+      texts.push(next.value.text);
+    }
+  } catch (error) {
+    abandon(rows);
+    throw error;
+  }
+}
+
+// A number of 16 digits or more may not survive as a double. Most answers hold none, and are read the fast way.
+const longNumber = /[[:,]\s*-?[\d.]{16}/;
+
+/** Numbers that a double cannot hold keep their spelling: they are printed again as they came. */
+export function readRows(text: string): unknown[] {
+  const rows = readJson(`[${text}]`);
+  return Array.isArray(rows) ? rows : [];
+}
+
+function readJson(json: string): unknown {
+  return longNumber.test(json) ? JSON.parse(json, keepNumber) : JSON.parse(json);
+}
+
+declare global {
+  interface JSON {
+    /** Since V8 11.4; TypeScript's library does not know it yet. */
+    rawJSON(text: string): unknown;
+  }
+}
+
+function keepNumber(_: string, value: unknown, { source }: { source?: string } = {}): unknown {
+  if (typeof value !== "number" || source === undefined || String(value) === source) return value;
+  return JSON.rawJSON(source);
+}
+
+export function overloaded(reason: string): BackendError {
+  return new BackendError("readout", "overloaded", reason);
+}

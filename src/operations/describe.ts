@@ -1,0 +1,96 @@
+// What the operations' schemas say, as JSON Schema: the one form from which the GraphQL schema and the OpenAPI
+// document are built, so that no field is described twice.
+import { isDeepStrictEqual } from "node:util";
+import * as z from "zod";
+import type { Endpoint } from "./operation.ts";
+
+/** The part of JSON Schema 2020-12 that our schemas become. */
+export interface JsonSchema {
+  readonly $ref?: string;
+  readonly type?: string;
+  readonly format?: string;
+  readonly description?: string;
+  readonly examples?: readonly unknown[];
+  readonly enum?: readonly unknown[];
+  readonly const?: unknown;
+  readonly minimum?: number;
+  readonly maximum?: number;
+  readonly properties?: Readonly<Record<string, JsonSchema>>;
+  readonly required?: readonly string[];
+  readonly additionalProperties?: boolean | JsonSchema;
+  readonly items?: JsonSchema;
+  readonly anyOf?: readonly JsonSchema[];
+  /** The unit of a number, such as `ms`. */
+  readonly "x-unit"?: string;
+}
+
+export interface Described {
+  readonly endpoint: Endpoint;
+  readonly request: JsonSchema;
+  readonly answer: JsonSchema;
+}
+
+export interface Descriptions {
+  readonly operations: readonly Described[];
+  /** What `#/$defs/<name>` refers to: each schema that has an `id` in its `meta`. */
+  readonly inputs: ReadonlyMap<string, JsonSchema>;
+  readonly outputs: ReadonlyMap<string, JsonSchema>;
+}
+
+/** @throws {Error} two different schemas of one id, which is a mistake of ours */
+export function describeOperations(endpoints: readonly Endpoint[]): Descriptions {
+  const inputs = new Map<string, JsonSchema>();
+  const outputs = new Map<string, JsonSchema>();
+  const operations = endpoints.map((endpoint) => ({
+    endpoint,
+    request: describeSchema(endpoint.request, "input", inputs),
+    answer: describeSchema(endpoint.answer, "output", outputs),
+  }));
+  return { operations, inputs, outputs };
+}
+
+/** The schema without its definitions, which are added to `definitions`. */
+export function describeSchema(
+  schema: z.ZodType,
+  io: "input" | "output",
+  definitions: Map<string, JsonSchema>,
+): JsonSchema {
+  // zod's type of a JSON Schema is all of JSON Schema; ours is what our schemas can become.
+  const { $defs, $schema, ...rest } = z.toJSONSchema(schema, {
+    io,
+    unrepresentable: "any",
+    override: ({ zodSchema, jsonSchema }) => {
+      // zod takes the examples of a schema that transforms for those of its output; ours are of the wire.
+      const examples = z.globalRegistry.get(zodSchema)?.examples;
+      if (Array.isArray(examples)) jsonSchema.examples = examples;
+      delete jsonSchema.propertyNames;
+      delete jsonSchema.id;
+    },
+  }) as JsonSchema & { $defs?: Readonly<Record<string, JsonSchema>>; $schema?: string };
+  for (const [name, definition] of Object.entries($defs ?? {})) {
+    const known = definitions.get(name);
+    const spelt = spellNull(definition);
+    if (known !== undefined && !isDeepStrictEqual(known, spelt)) {
+      throw new Error(`two schemas have the id ${name}`);
+    }
+    definitions.set(name, spelt);
+  }
+  return spellNull(rest);
+}
+
+/** zod has two spellings of "or null"; one is enough for those who read this. */
+function spellNull<T>(node: T): T;
+function spellNull(node: unknown): unknown {
+  if (Array.isArray(node)) return node.map(spellNull);
+  if (typeof node !== "object" || node === null) return node;
+  const { type, ...rest } = Object.fromEntries(
+    Object.entries(node).map(([key, value]) => [key, key === "examples" ? value : spellNull(value)]),
+  );
+  if (!Array.isArray(type)) return type === undefined ? rest : { type, ...rest };
+  const { description, examples, ...bounds } = rest;
+  return {
+    ...(description === undefined ? {} : { description }),
+    ...(examples === undefined ? {} : { examples }),
+    anyOf: type.map((one) => (one === "null" ? { type: one } : { type: one, ...bounds })),
+  };
+}

@@ -1,0 +1,254 @@
+// What links ask for: the rows that belong to many others, read in one request to a source. They are no routes, but
+// they run as operations do, with the same sites, deadline and limits, and their rows are those of the routes.
+import { Refused } from "../errors.ts";
+import { parse } from "../logql/parse.ts";
+import type { LogLine, PodsRow, Span } from "../model.ts";
+import type { ListingQuery, LogSource } from "../store.ts";
+import {
+  floorToMilli,
+  fromMillis,
+  type Instant,
+  type Millis,
+  printMillis,
+  type TimeRange,
+  toMillis,
+} from "../time.ts";
+import { arrange } from "../tracing/arrange.ts";
+import { actionDigest } from "../tracing/digest.ts";
+import { parseTraceQuery } from "../tracing/filter.ts";
+import { readRows } from "./conduct.ts";
+import { printLine } from "./logs.ts";
+import type { Context, Prepared } from "./operation.ts";
+import { printSpan, printSummary } from "./rows.ts";
+import { budgetOf, mostTied, readTraces } from "./traces.ts";
+
+/** A row as it is answered. */
+export type Row = Readonly<Record<string, unknown>>;
+
+/** The spans of each trace, as `tracing.trace` orders them; null where the site has no traces. */
+export function linkedSpans(site: string, traceIds: readonly string[]): Prepared {
+  return prepare(site, async (context) => {
+    const { traces, reports } = context.sites.get(site) ?? {};
+    if (traces === undefined && reports === undefined) return traceIds.map(() => null);
+    const spans = await readTraces([site], [...new Set(traceIds)], budgetOf(context), context);
+    const byTrace = Map.groupBy(spans, (span: Span) => span.trace_id);
+    return traceIds.map((id) =>
+      readRows(
+        arrange(byTrace.get(id) ?? [])
+          .map(printSpan)
+          .join(","),
+      ),
+    );
+  });
+}
+
+/** The newest requests of each action in the range, by the action's digest; null where the site has no traces. */
+export function linkedRequests(
+  site: string,
+  range: TimeRange,
+  limit: number,
+  digests: readonly string[],
+): Prepared {
+  return prepare(site, async (context) => {
+    const { traces } = context.sites.get(site) ?? {};
+    const [first, ...others] = [...new Set(digests)];
+    if (traces === undefined || first === undefined) return digests.map(() => null);
+    const filter = { digests: [first, ...others] as const, query: parseTraceQuery("") };
+    const found = new Map<string, string[]>([first, ...others].map((digest) => [digest, []]));
+    let open = found.size;
+    const listing: ListingQuery = {
+      sources: [traces.source],
+      candidates: "requests",
+      ...{ range, filter, by: "time", order: "desc", wanted: limit * open },
+      tieLimit: mostTied,
+      budget: budgetOf(context),
+    };
+    for await (const batch of traces.store.summaries(listing, context.signal)) {
+      for (const row of batch) {
+        const rows = found.get(actionDigest({ namespace: row.namespace, action: row.action_name }));
+        if (rows === undefined || rows.length >= limit) continue;
+        rows.push(printSummary(row));
+        if (rows.length === limit) open -= 1;
+      }
+      if (open === 0) break;
+    }
+    return digests.map((digest) => readRows((found.get(digest) ?? []).join(",")));
+  });
+}
+
+/** The names of a site's metrics; null where it has none configured. */
+export function linkedNames(site: string): Prepared {
+  return prepare(site, async ({ sites, signal }) => {
+    const { metrics } = sites.get(site) ?? {};
+    return metrics === undefined ? null : await metrics.store.names(metrics.match, signal);
+  });
+}
+
+// ---- Log lines ----------------------------------------------------------------------------------------------
+
+/** Where a line says something, as a path into its body and as the query language writes it. */
+type Place = readonly [query: string, ...path: readonly string[]];
+const places = {
+  trace: [
+    ["trace_id", "trace_id"],
+    ["trace.id", "trace", "id"],
+  ],
+  pod: [
+    ["k8s\\.pod\\.name", "k8s.pod.name"],
+    ["kubernetes.pod.name", "kubernetes", "pod", "name"],
+    ["kubernetes.pod_name", "kubernetes", "pod_name"],
+    ["resource.k8s\\.pod\\.name", "resource", "k8s.pod.name"],
+  ],
+} as const satisfies Readonly<Record<string, readonly Place[]>>;
+export type Subject = keyof typeof places;
+
+/** What a line's body says it belongs to, by the first place that says it; undefined where none does. */
+export function readSubject(subject: Subject, json: unknown): string | undefined {
+  let body: unknown;
+  try {
+    body = JSON.parse(String(json));
+  } catch {
+    return undefined;
+  }
+  for (const [, ...path] of places[subject]) {
+    let value: unknown = body;
+    for (const key of path) {
+      value =
+        typeof value === "object" && value !== null && Object.hasOwn(value, key)
+          ? Reflect.get(value, key)
+          : undefined;
+    }
+    if (typeof value === "string" && value !== "") return value;
+  }
+  return undefined;
+}
+
+/** The lines that say they belong to `id` within a range, at most `limit` of them, in the order of all. */
+export interface LineQuestion {
+  readonly id: string;
+  readonly from: Instant;
+  readonly to: Instant;
+  readonly limit: number;
+}
+
+/** The lines for each question; null where the site has no logs. All its sources are searched. */
+export function linkedLines(
+  site: string,
+  subject: Subject,
+  order: "asc" | "desc",
+  questions: readonly LineQuestion[],
+): Prepared {
+  return prepare(site, async (context) => {
+    const { logs } = context.sites.get(site) ?? {};
+    const [source, ...others] = [...(logs?.sources.values() ?? [])];
+    if (logs === undefined || source === undefined) return questions.map(() => null);
+    const sources: readonly [LogSource, ...LogSource[]] = [source, ...others];
+    const waiting = Map.groupBy(questions, ({ id }) => id);
+    const filter = parse(
+      [...waiting.keys()]
+        .flatMap((id) => places[subject].map(([field]) => `${field}=${JSON.stringify(id)}`))
+        .join(" OR "),
+    );
+    const range = {
+      from: questions.reduce(
+        (least, { from }) => (from < least ? from : least),
+        questions[0]?.from ?? 0n,
+      ) as Instant,
+      to: questions.reduce((most, { to }) => (to > most ? to : most), questions[0]?.to ?? 0n) as Instant,
+    };
+    const found = new Map<LineQuestion, LogLine[]>(questions.map((question) => [question, []]));
+    let open = questions.length;
+    const { documents: documentLimit, millisecond, rows } = context.limits;
+    const wanted = questions.reduce((sum, { limit }) => sum + limit, 0);
+    const query = { sources, range, filter, order, wanted, documentLimit, tieLimit: millisecond };
+    let read = 0;
+    reading: for await (const batch of logs.store.lines(query, context.signal)) {
+      for (const line of batch) {
+        read += 1;
+        if (read > rows) throw tooManyRows(rows);
+        for (const question of waiting.get(readSubject(subject, line.json) ?? "") ?? []) {
+          const lines = found.get(question) ?? [];
+          if (line.time < question.from || line.time > question.to || lines.length >= question.limit)
+            continue;
+          lines.push(line);
+          if (lines.length === question.limit) open -= 1;
+        }
+        if (open === 0) break reading;
+      }
+    }
+    return questions.map((question) =>
+      readRows(
+        (found.get(question) ?? [])
+          .map((line) => printLine(line, printMillis(toMillis(floorToMilli(line.time)))))
+          .join(","),
+      ),
+    );
+  });
+}
+
+// ---- Pods ---------------------------------------------------------------------------------------------------
+
+export const minute: Millis = 60_000;
+
+/** A pod over the snapshots, one a minute, from the first to the last; without a namespace, any pod of that name. */
+export interface PodQuestion {
+  readonly pod: string;
+  readonly namespace?: string | undefined;
+  readonly from: Millis;
+  readonly to: Millis;
+}
+
+/** The rows for each question, oldest first; null where the site has no Kubernetes part. */
+export function linkedPods(site: string, questions: readonly PodQuestion[]): Prepared {
+  return prepare(site, async (context) => {
+    const part = context.sites.get(site)?.kubernetes;
+    if (part === undefined) return questions.map(() => null);
+    const start = Math.min(...questions.map(({ from }) => from));
+    const end = Math.max(...questions.map(({ to }) => to));
+    const pods = new Set(questions.map(({ pod }) => pod));
+    const [only] = pods;
+    const namespaces = questions.map(({ namespace }) => namespace).filter((one) => one !== undefined);
+    const query = {
+      match: part.match,
+      snapshots: { start, step: minute, count: (end - start) / minute + 1 },
+      rowLimit: context.limits.rows,
+      namespaces: namespaces.length === questions.length ? [...new Set(namespaces)] : [],
+      pod: pods.size === 1 ? only : undefined,
+      nodes: [],
+    };
+    const rows: PodsRow[] = [];
+    for await (const batch of part.store.pods(query, context.signal)) {
+      for (const row of batch) if (pods.has(row.pod_name)) rows.push(row);
+    }
+    const byPod = Map.groupBy(rows, ({ pod_name }) => pod_name);
+    return questions.map(({ pod, namespace, from, to }) =>
+      (byPod.get(pod) ?? [])
+        .filter(
+          (row) =>
+            row.timestamp >= from &&
+            row.timestamp <= to &&
+            (namespace === undefined || row.pod_namespace === namespace),
+        )
+        .map((row) => ({ ...row, timestamp: printMillis(row.timestamp) })),
+    );
+  });
+}
+
+/** The last full minute at a moment. */
+export function snapshotAt(moment: Instant): Millis {
+  return Math.floor(toMillis(moment) / minute) * minute;
+}
+
+export function shift(moment: Instant, millis: Millis): Instant {
+  return (moment + fromMillis(millis)) as Instant;
+}
+
+function prepare(site: string, run: (context: Context) => Promise<unknown>): Prepared {
+  return { sites: [site], run };
+}
+
+function tooManyRows(limit: number) {
+  return new Refused("result_too_large", `A link would read more than ${limit} lines; ask for fewer rows`, {
+    limit,
+  });
+}

@@ -1,0 +1,281 @@
+// What strangers and careless clients send to /graphql: the checks of graphql-cop and what lies around them, through
+// Mesh as it is served.
+import { readFile } from "node:fs/promises";
+import { getIntrospectionQuery } from "graphql";
+import { afterAll, describe, expect, test } from "vitest";
+import { BackendError } from "#src/errors.ts";
+import { loadMesh } from "#src/mesh.ts";
+import type { Site } from "#src/sites.ts";
+import { createDemo, token } from "../support/demo.ts";
+
+const file = new URL("../../.meshrc.yaml", import.meta.url).pathname;
+const unified = await loadMesh({ file, text: await readFile(file, "utf8"), log: () => {} });
+const graphql = async () => unified;
+const demo = await createDemo({ graphql });
+afterAll(() => demo.close());
+const url = "http://readout/graphql";
+const bearer = { authorization: `Bearer ${token}` };
+const json = { "content-type": "application/json" };
+
+async function refused(query: string): Promise<string> {
+  const started = performance.now();
+  const { data, errors = [] } = await demo.graphql(query);
+  expect(performance.now() - started).toBeLessThan(2_000);
+  expect(data ?? undefined).toBeUndefined();
+  expect(errors).toHaveLength(1);
+  return errors[0]?.message ?? "";
+}
+
+describe("a query that costs too much is refused before it runs, with one error", () => {
+  const fields = (n: number, field: (at: number) => string) =>
+    `{ ${Array.from({ length: n }, (_, at) => field(at)).join(" ")} }`;
+  test("aliases, without an allow-list", async () => {
+    expect(await refused(fields(101, (at) => `a${at}: viewer { id }`))).toMatch(/Aliases limit/);
+    expect(await refused(fields(101, (at) => `a${at}: __typename`))).toMatch(/Aliases limit/);
+  });
+  test("directives", async () => {
+    expect(await refused(`{ viewer { id ${"@include(if: true) ".repeat(10)} } }`)).toMatch(
+      /Directives limit/,
+    );
+    expect(await refused(`{ viewer { id ${"@aa ".repeat(10)} } }`)).toMatch(/Directives limit/);
+  });
+  test("duplicated fields", async () => {
+    expect(await refused(`{ viewer { ${"id ".repeat(10_000)} } }`)).toMatch(/Syntax Error/);
+  });
+  test("depth", async () => {
+    const spans = "log_lines { trace { ".repeat(6);
+    const query = `{ logs_lines(site_id: "demo-shop", source_ids: ["app"], query: "", pagination: { per_page: 1, order: ASC }) {
+      trace { ${spans} trace_id ${"} } ".repeat(6)} } } }`;
+    expect(await refused(query)).toMatch(/depth limit/i);
+  });
+  test("cost", async () => {
+    const wide = "log_lines { id message severity hostname json group source_id trace { trace_id ".repeat(4);
+    const query = `{ logs_lines(site_id: "demo-shop", source_ids: ["app"], query: "", pagination: { per_page: 1, order: ASC }) {
+      trace { ${wide.repeat(1)} ${"} } ".repeat(4)} } } }`;
+    const many = `{ ${Array.from({ length: 14 }, (_, at) => query.slice(1, -1).replace("logs_lines", `a${at}: logs_lines`)).join(" ")} }`;
+    expect(await refused(many)).toMatch(/Syntax Error/);
+  });
+  test("fragments that lead back to themselves", async () => {
+    const { errors } = await demo.graphql(
+      "{ viewer { ...A } } fragment A on Viewer { ...B } fragment B on Viewer { ...A }",
+    );
+    expect(errors?.length).toBeGreaterThan(0);
+  });
+  test("introspection in circles", async () => {
+    const circles = "fields { type { ".repeat(8);
+    const query = `{ __schema { types { ${circles} name ${"} } ".repeat(8)} } } }`;
+    const { errors, data } = await demo.graphql(query);
+    expect(data ?? undefined).toBeUndefined();
+    expect(errors?.length).toBeGreaterThan(0);
+  });
+  test("batches", async () => {
+    const body = JSON.stringify(Array.from({ length: 10 }, () => ({ query: "{ viewer { id } }" })));
+    const answer = await demo.server.fetch(url, { method: "POST", headers: { ...bearer, ...json }, body });
+    expect(answer.status).toBe(400);
+    expect(await answer.json()).not.toHaveProperty("data");
+  });
+});
+
+describe("who may ask, and how", () => {
+  const query = encodeURIComponent("{ viewer { id } }");
+  const status = async (path: string, init: RequestInit) =>
+    (await demo.server.fetch(`http://readout${path}`, init)).status;
+  test("introspection is for any valid token, and for nobody else", async () => {
+    expect((await demo.graphql(getIntrospectionQuery())).data).toHaveProperty("__schema.types");
+    const init = {
+      method: "POST",
+      headers: json,
+      body: JSON.stringify({ query: "{ __schema { types { name } } }" }),
+    };
+    expect(await status("/graphql", init)).toBe(401);
+    expect(await status(`/graphql?query=${query}`, { headers: { "x-requested-with": "x" } })).toBe(401);
+  });
+  test("the token may stand in the address", async () => {
+    const init = { method: "POST", headers: json, body: JSON.stringify({ query: "{ viewer { id } }" }) };
+    expect(await status(`/graphql?token=${token}`, init)).toBe(200);
+  });
+  test("GET asks only, and only on purpose: another origin's page cannot send such a header unasked", async () => {
+    expect(await status(`/graphql?query=${query}`, { headers: bearer })).toBe(200);
+    expect(await status(`/graphql?query=${query}&token=${token}`, {})).toBe(403);
+    expect(
+      await status(`/graphql?query=${query}&token=${token}`, { headers: { "x-requested-with": "x" } }),
+    ).toBe(200);
+    const mutation = encodeURIComponent("mutation { a }");
+    expect(await status(`/graphql?query=${mutation}`, { headers: bearer })).toBe(405);
+  });
+  test.each([
+    "application/x-www-form-urlencoded",
+    "text/plain",
+    "multipart/form-data; boundary=x",
+    undefined,
+  ])("a POST of %s is refused", async (type) => {
+    const headers = type === undefined ? bearer : { ...bearer, "content-type": type };
+    const body = new TextEncoder().encode("query=%7Bviewer%7Bid%7D%7D");
+    expect(await status("/graphql", { method: "POST", headers, body })).toBe(415);
+  });
+});
+
+describe("errors say what a client can mend, and nothing else", () => {
+  test("no suggestions", async () => {
+    const { errors = [] } = await demo.graphql("{ viewr { id } viewer { idd } }");
+    expect(errors.map(({ message }) => message)).toEqual([
+      'Cannot query field "viewr" on type "Query".',
+      'Cannot query field "idd" on type "Viewer".',
+    ]);
+  });
+  test.each(["", "{", "nope", "null", "[]", '{"query":1}', '{"variables":{}}', '{"query":"{"}'])(
+    "%j is refused without a stack",
+    async (body) => {
+      const answer = await demo.server.fetch(url, { method: "POST", headers: { ...bearer, ...json }, body });
+      const text = await answer.text();
+      expect(answer.status).toBeLessThan(500);
+      expect(text).toContain('"errors"');
+      expect(text).not.toMatch(/\bat .*\.(ts|js):\d|node_modules|stack/i);
+    },
+  );
+  test("no tracing, and a variable of the wrong type is told", async () => {
+    const { errors } = await demo.graphql("query ($id: String!) { site(id: $id) { id } }", { id: 1 });
+    expect(errors?.[0]?.message).toMatch(/"\$id"/);
+    const plain = await demo.graphql("{ viewer { id } }");
+    expect(Object.keys(plain)).toEqual(["status", "data"]);
+  });
+  test("a body over 1 MiB", async () => {
+    const { status } = await demo.graphql(`{ viewer { id } } # ${"x".repeat(1_048_576)}`);
+    expect(status).toBe(422);
+  });
+
+  const failing = (error: unknown) => (site: Site) =>
+    site.logs === undefined
+      ? site
+      : {
+          ...site,
+          logs: {
+            ...site.logs,
+            store: {
+              // biome-ignore lint/correctness/useYield: it fails
+              async *lines() {
+                throw error;
+              },
+            },
+          },
+        };
+  const lines = `{ logs_lines(site_id: "demo-shop", source_ids: ["app"], query: "", pagination: { per_page: 1, order: ASC }) { id } auth { message } }`;
+  test("a source that fails: one safe sentence, and the other fields stay", async () => {
+    const broken = await createDemo({
+      graphql,
+      site: failing(new BackendError("elk", "overloaded", "secret of elk")),
+    });
+    const { data, errors } = await broken.graphql(lines);
+    expect(data).toEqual({ logs_lines: null, auth: { message: "Authenticated as demo" } });
+    expect(errors).toEqual([
+      expect.objectContaining({
+        message: "A data source is overloaded",
+        extensions: { status: 500, retry_after: 1 },
+      }),
+    ]);
+    expect(broken.logged()).toContain("secret of elk");
+    await broken.close();
+  });
+  test("anything else says nothing", async () => {
+    const broken = await createDemo({ graphql, site: failing(new TypeError("x is undefined")) });
+    const { errors } = await broken.graphql(lines);
+    expect(errors?.[0]).toMatchObject({ message: "Internal server error", extensions: { status: 500 } });
+    await broken.close();
+  });
+  test("a source that never answers is given up at the deadline, and its signal is aborted", async () => {
+    let given: AbortSignal | undefined;
+    const hanging = await createDemo({
+      graphql,
+      limits: { deadline: 200 },
+      site: (site) =>
+        site.logs === undefined
+          ? site
+          : {
+              ...site,
+              logs: {
+                ...site.logs,
+                store: {
+                  async *lines(_, signal) {
+                    given = signal;
+                    await new Promise(() => {});
+                  },
+                },
+              },
+            },
+    });
+    const { errors } = await hanging.graphql(lines);
+    expect(errors?.[0]).toMatchObject({
+      message: "A data source did not answer in time",
+      extensions: { status: 500 },
+    });
+    expect(given?.aborted).toBe(true);
+    await hanging.close();
+  });
+  test("rows of all fields together are bounded", async () => {
+    const small = await createDemo({ graphql, limits: { rows: 150 } });
+    const field = (name: string, n: number) =>
+      `${name}: logs_lines(site_id: "demo-shop", source_ids: ["app"], query: "", pagination: { per_page: ${n}, order: ASC }) { id }`;
+    expect((await small.graphql(`{ ${field("a", 100)} }`)).errors).toBeUndefined();
+    const { errors } = await small.graphql(`{ ${field("a", 100)} ${field("b", 100)} }`);
+    expect(errors).toHaveLength(1);
+    expect(errors?.[0]?.extensions).toMatchObject({
+      status: 422,
+      slug: "result_too_large",
+      details: { limit: 150 },
+    });
+    await small.close();
+  });
+  test("requests under way are bounded with those of REST", async () => {
+    const none = await createDemo({ graphql, limits: { requests: 0 } });
+    const { errors } = await none.graphql("{ auth { message } }");
+    expect(errors?.[0]?.extensions).toEqual({ status: 500, retry_after: 1 });
+    await none.close();
+  });
+});
+
+test("existing clients' questions about apps validate and are answered", async () => {
+  const { data, errors } = await demo.graphql(
+    `query ($id: String!, $slug: String!) {
+      app(id: $id) { id name environment logs { sources { id name type fmt } } }
+      viewer { id apps { id } }
+      organization(slug: $slug) { slug apps { id name environment } }
+      none: app(id: "nope") { id }
+    }`,
+    { id: "demo-blog", slug: "acme" },
+  );
+  expect(errors).toBeUndefined();
+  const source = (id: string) => ({ id, name: id, type: "custom", fmt: "JSON" });
+  const sources = ["app", "nginx", "worker"].map(source);
+  expect(data).toEqual({
+    app: { id: "demo-blog", name: "demo-blog", environment: null, logs: { sources } },
+    viewer: { id: "demo", apps: [{ id: "demo-shop" }, { id: "demo-blog" }] },
+    organization: {
+      slug: "acme",
+      apps: ["demo-shop", "demo-blog"].map((id) => ({ id, name: id, environment: null })),
+    },
+    none: null,
+  });
+});
+
+test("two operations in one document are two queries, also when compiled", async () => {
+  const query = "query A { viewer { id } } query B { auth { message } }";
+  const run = async (operationName: string) => {
+    const body = JSON.stringify({ query, operationName });
+    const answer = await demo.server.fetch(url, { method: "POST", headers: { ...bearer, ...json }, body });
+    return (await answer.json()).data;
+  };
+  for (const _ of [1, 2]) {
+    expect(await run("A")).toEqual({ viewer: { id: "demo" } });
+    expect(await run("B")).toEqual({ auth: { message: "Authenticated as demo" } });
+  }
+});
+
+test("the log tells of a request without its token", async () => {
+  await demo.server.fetch(`${url}?token=${token}`, {
+    method: "POST",
+    headers: json,
+    body: JSON.stringify({ query: "{ viewer { id } }" }),
+  });
+  expect(demo.logged()).toMatch(/"operation":"graphql","status":200.*"user":"demo"/);
+  expect(demo.logged()).not.toContain(token);
+});

@@ -1,0 +1,179 @@
+// Links: what they answer, checked against the routes, and how often they ask a source.
+import { afterAll, describe, expect, test } from "vitest";
+import type { Backend } from "#src/store.ts";
+import { createDemo } from "../support/demo.ts";
+
+const asked: string[] = [];
+const counted = <A extends readonly unknown[], R>(name: string, ask: (...given: A) => R) => {
+  return (...given: A): R => {
+    asked.push(name);
+    return ask(...given);
+  };
+};
+const watch = (backend: Backend): Backend => {
+  const { logs, traces, kubernetes } = backend.stores;
+  if (logs === undefined || traces === undefined || kubernetes === undefined) throw new Error("no stores");
+  return {
+    ...backend,
+    stores: {
+      ...backend.stores,
+      logs: { lines: counted("logs.lines", logs.lines) },
+      traces: {
+        ...traces,
+        find: counted("traces.find", traces.find),
+        summaries: counted("traces.summaries", traces.summaries),
+      },
+      kubernetes: { ...kubernetes, pods: counted("kubernetes.pods", kubernetes.pods) },
+    },
+  };
+};
+const demo = await createDemo({ watch });
+afterAll(() => demo.close());
+
+const page = `site_id: "demo-shop", source_ids: ["app"], use_expressions: true, pagination: { per_page: 10, order: DESC }`;
+interface Line {
+  readonly id: string;
+  readonly json: string;
+  readonly timestamp: string;
+}
+interface Linked extends Line {
+  readonly trace: { trace_id: string; spans: { span_id: string }[]; log_lines: Linked[] } | null;
+  readonly pod: { pod_name: string; timestamp: string; log_lines: Line[]; cpu: unknown[] } | null;
+}
+
+async function ask(query: string) {
+  asked.length = 0;
+  const { data, errors } = await demo.graphql(query);
+  expect(errors).toBeUndefined();
+  return data as Record<string, unknown>;
+}
+
+describe("log line → trace → spans, log lines → pod", { timeout: 30_000 }, () => {
+  test("each level is one request to each source, and rows are those of the routes", async () => {
+    const data = await ask(`{
+      logs_lines(${page}, query: "trace_id:a") {
+        id json timestamp
+        trace { trace_id spans { span_id } log_lines { id pod { pod_name } } }
+        pod { pod_name timestamp log_lines(limit: 3) { id json timestamp } cpu(minutes: 5) { timestamp cpu_usage_nano_cores } }
+      }
+    }`);
+    const lines = data.logs_lines as Linked[];
+    expect(lines).toHaveLength(10);
+    // The listing, then one for the lines of all traces and one for those of all pods.
+    expect(asked.filter((name) => name === "logs.lines")).toHaveLength(3);
+    expect(asked.filter((name) => name === "traces.find")).toHaveLength(1);
+    // The pods of the lines, the pods of the traces' lines, and the CPU of the former.
+    expect(asked.filter((name) => name === "kubernetes.pods")).toHaveLength(3);
+    let spans = 0;
+    for (const line of lines) {
+      const { trace_id, ...body } = JSON.parse(line.json);
+      expect(line.trace?.trace_id).toBe(trace_id);
+      const route = await demo.rest("POST", "/api/v2/tracing/trace", { site_ids: ["demo-shop"], trace_id });
+      expect(line.trace?.spans).toEqual(
+        (route.body as { span_id: string }[]).map(({ span_id }) => ({ span_id })),
+      );
+      spans += line.trace?.spans.length ?? 0;
+      expect(line.trace?.log_lines.map(({ id }) => id)).toContain(line.id);
+      expect(line.pod?.pod_name).toBe(body["k8s.pod.name"]);
+      expect(line.pod?.cpu).toHaveLength(5);
+      for (const own of line.pod?.log_lines ?? []) {
+        expect(JSON.parse(own.json)["k8s.pod.name"]).toBe(line.pod?.pod_name);
+        const before = Date.parse(line.pod?.timestamp ?? "") - Date.parse(own.timestamp);
+        expect(before).toBeGreaterThanOrEqual(0);
+        expect(before).toBeLessThanOrEqual(60_000);
+      }
+    }
+    expect(spans).toBeGreaterThan(20);
+  });
+
+  test("a line's answer does not depend on the lines beside it", async () => {
+    const query = (n: number) =>
+      `{ logs_lines(site_id: "demo-shop", source_ids: ["app"], use_expressions: true, query: "trace_id:a",
+          pagination: { per_page: ${n}, order: DESC }) {
+          id trace { log_lines(limit: 2) { id } } pod { cpu(minutes: 2) { timestamp } log_lines(limit: 2) { id } } } }`;
+    const [alone] = (await ask(query(1))).logs_lines as unknown[];
+    const [first] = (await ask(query(20))).logs_lines as unknown[];
+    expect(first).toEqual(alone);
+  });
+
+  test("a line without a trace or a pod has none", async () => {
+    const data = await ask(`{
+      logs_lines(site_id: "demo-shop", source_ids: ["nginx"], query: "",
+        pagination: { per_page: 5, order: DESC }) { json trace { trace_id } pod { pod_name } }
+    }`);
+    for (const line of data.logs_lines as Linked[]) {
+      const body = JSON.parse(line.json);
+      expect(line.trace === null).toBe(body.trace_id === undefined);
+      expect(line.pod === null).toBe(body["k8s.pod.name"] === undefined);
+    }
+  });
+});
+
+test("site → actions → their requests: one listing for all actions", { timeout: 30_000 }, async () => {
+  const data = await ask(`{
+    site(id: "demo-shop") {
+      sources metric_names
+      actions(from: "2026-01-15T11:00:00Z", to: "2026-01-15T12:00:00Z") {
+        namespace action throughput traces(limit: 2) { namespace action_name time trace { trace_id spans { span_id } } }
+      }
+    }
+  }`);
+  const site = data.site as {
+    sources: string[];
+    metric_names: string[];
+    actions: {
+      namespace: string;
+      action: string;
+      throughput: number;
+      traces: { namespace: string; action_name: string; time: string; trace: { spans: unknown[] } }[];
+    }[];
+  };
+  expect(site.sources).toEqual(["app", "nginx", "worker"]);
+  const names = await demo.rest("GET", "/api/v2/metrics/names/demo-shop");
+  // The site of the test has what the demo's configuration gives it.
+  expect(site.metric_names).toEqual(names.status === 200 ? names.body : null);
+  expect(asked.filter((name) => name === "traces.summaries")).toHaveLength(1);
+  expect(asked.filter((name) => name === "traces.find")).toHaveLength(1);
+  expect(site.actions.length).toBeGreaterThan(2);
+  for (const { namespace, action, traces } of site.actions) {
+    const listing = await demo.rest("POST", "/api/v2/tracing/traces/performance", {
+      site_ids: ["demo-shop"],
+      namespace,
+      action_name: action,
+      from: "2026-01-15T11:00:00Z",
+      to: "2026-01-15T12:00:00Z",
+      pagination: { per_page: 2 },
+    });
+    const newest = (listing.body as { time: string }[]).slice(0, 2).map(({ time }) => time);
+    for (const row of traces) {
+      expect([row.namespace, row.action_name]).toEqual([namespace, action]);
+      expect(row.trace.spans.length).toBeGreaterThan(0);
+    }
+    // The listing has one row a trace; a request below another's root is listed under that root.
+    if (traces.length > 0) expect(newest).toContain(traces[0]?.time);
+  }
+});
+
+test("wrong arguments of a link are refused as those of a route are, and the rows stay", async () => {
+  const { data, errors } = await demo.graphql(`{
+    logs_lines(${page}, query: "trace_id:a") { id pod { cpu(minutes: 0) { timestamp } log_lines(limit: 1001) { id } } }
+  }`);
+  expect(data?.logs_lines).toHaveLength(10);
+  for (const { extensions } of errors ?? []) {
+    expect(extensions).toMatchObject({ status: 422, slug: "invalid_request" });
+  }
+  expect(errors).toHaveLength(20);
+});
+
+test("a site without the other part has no link into it", { timeout: 30_000 }, async () => {
+  const bare = await createDemo({
+    site: ({ kubernetes, traces, reports, ...site }) => site,
+  });
+  const { data, errors } = await bare.graphql(
+    `{ logs_lines(${page}, query: "trace_id:a") { trace { spans { span_id } } pod { pod_name } } }`,
+  );
+  expect(errors).toBeUndefined();
+  for (const line of (data?.logs_lines ?? []) as Linked[])
+    expect(line).toEqual({ trace: { spans: null }, pod: null });
+  await bare.close();
+});

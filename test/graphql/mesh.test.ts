@@ -1,0 +1,171 @@
+// `.meshrc.yaml`: what Mesh makes of it with our source alone, with a second one beside it, and when it is wrong.
+
+import { readFile } from "node:fs/promises";
+import { createServer } from "node:http";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { loadMesh } from "#src/mesh.ts";
+import { createDemo } from "../support/demo.ts";
+
+const own = new URL("../../.meshrc.yaml", import.meta.url).pathname;
+const quiet = { log: () => {} };
+const page = `site_id: "demo-shop", source_ids: ["app"], use_expressions: true, query: "trace_id:a", pagination: { per_page: 3, order: DESC }`;
+const linked = `{ logs_lines(${page}) { id trace { trace_id spans { span_id span_kind } } pod { pod_name } } }`;
+
+/** A service of somebody else, with an OpenAPI document: who is on call for a site. */
+const calls: string[] = [];
+const service = createServer((request, response) => {
+  calls.push(request.url ?? "");
+  const site = /^\/oncall\/([^/]+)$/.exec(request.url ?? "")?.[1];
+  response.setHeader("content-type", "application/json");
+  if (request.url === "/openapi.json") response.end(JSON.stringify(document));
+  else if (site === "demo-shop") response.end('{"person":"Ana","since":"2026-01-12"}');
+  else response.writeHead(500).end('{"error":"secret of the other service"}');
+});
+let document: object;
+let port = 0;
+beforeAll(async () => {
+  await new Promise<void>((resolve) => service.listen(0, "127.0.0.1", resolve));
+  const address = service.address();
+  port = typeof address === "object" && address !== null ? address.port : 0;
+  document = {
+    openapi: "3.0.0",
+    info: { title: "On call", version: "1" },
+    servers: [{ url: `http://127.0.0.1:${port}` }],
+    paths: {
+      "/oncall/{site}": {
+        get: {
+          operationId: "onCall",
+          parameters: [{ name: "site", in: "path", required: true, schema: { type: "string" } }],
+          responses: {
+            200: {
+              description: "Who is on call",
+              content: {
+                "application/json": {
+                  schema: {
+                    type: "object",
+                    title: "Duty",
+                    properties: { person: { type: "string" }, since: { type: "string" } },
+                  },
+                },
+              },
+            },
+          },
+        },
+      },
+    },
+  };
+});
+afterAll(() => service.close());
+
+const beside = () => `
+sources:
+  - name: telemetry
+    handler: { graphql: { source: ./src/graphql.ts#schema } }
+  - name: duty
+    handler:
+      openapi: { source: "http://127.0.0.1:${port}/openapi.json" }
+additionalTypeDefs: |
+  extend type Site { on_call: Duty }
+additionalResolvers:
+  - targetTypeName: Site
+    targetFieldName: on_call
+    requiredSelectionSet: "{ id }"
+    sourceName: duty
+    sourceTypeName: Query
+    sourceFieldName: onCall
+    sourceArgs: { site: "{root.id}" }
+`;
+
+describe("our source alone", { timeout: 30_000 }, () => {
+  test("is merged bare, and links and errors are as without Mesh", async () => {
+    const text = await readFile(own, "utf8");
+    const unified = await loadMesh({ file: own, text, ...quiet });
+    expect(unified.stitched).toBe(false);
+    const through = await createDemo({ graphql: async () => unified });
+    const without = await createDemo();
+    for (const query of [
+      linked,
+      `{ logs_lines(site_id: "nope", source_ids: ["app"], query: "", pagination: { per_page: 1, order: ASC }) { id } }`,
+      `{ auth { message } nope }`,
+    ]) {
+      expect(await through.graphql(query)).toEqual(await without.graphql(query));
+    }
+    await Promise.all([through.close(), without.close()]);
+  });
+});
+
+describe("a source beside ours", { timeout: 30_000 }, () => {
+  test("is joined to a site; links and errors stay what they are", async () => {
+    const unified = await loadMesh({ file: own, text: beside(), ...quiet });
+    expect(unified.stitched).toBe(true);
+    const through = await createDemo({ graphql: async () => unified });
+    const without = await createDemo();
+    expect(await through.graphql(linked)).toEqual(await without.graphql(linked));
+    const joined = await through.graphql(`{ site(id: "demo-shop") { id on_call { person since } } }`);
+    expect(joined).toEqual({
+      status: 200,
+      data: { site: { id: "demo-shop", on_call: { person: "Ana", since: "2026-01-12" } } },
+    });
+    expect(calls).toContain("/oncall/demo-shop");
+    const refused = `{ logs_lines(site_id: "demo-shop", source_ids: ["x"], query: "", pagination: { per_page: 1, order: ASC }) { id } }`;
+    const { errors } = await through.graphql(refused);
+    expect(errors?.[0]?.extensions).toEqual((await without.graphql(refused)).errors?.[0]?.extensions);
+    await Promise.all([through.close(), without.close()]);
+  });
+
+  test("its errors say nothing of it", async () => {
+    const unified = await loadMesh({ file: own, text: beside(), ...quiet });
+    const demo = await createDemo({ graphql: async () => unified });
+    const { data, errors } = await demo.graphql(`{ onCall(site: "demo-blog") { person } }`);
+    expect(data).toEqual({ onCall: null });
+    expect(errors).toEqual([
+      expect.objectContaining({ message: "Internal server error", extensions: { status: 500 } }),
+    ]);
+    expect(demo.logged()).toContain("a GraphQL field failed");
+    await demo.close();
+  });
+});
+
+describe("a wrong file", { timeout: 30_000 }, () => {
+  test.each([
+    ["sources: [", /\.meshrc\.yaml:1: /],
+    ["sources: []", /sources: expected a source named telemetry/],
+    ["sources: [{ name: other, handler: { graphql: {} } }]", /sources: expected a source named telemetry/],
+    ["sources: [{ name: telemetry }]", /sources\.0\.handler/],
+    [
+      "sources: [{ name: telemetry, handler: { graphql: {} } }]\nadditionalTypeDefs: 'extend type Nope { a: Int }'",
+      /Nope/,
+    ],
+    [
+      "sources: [{ name: telemetry, handler: { graphql: {} } }, { name: gone, handler: { openapi: { source: 'http://127.0.0.1:9/openapi.json' } } }]",
+      /source gone: /,
+    ],
+    [
+      "sources: [{ name: telemetry, handler: { graphql: {} } }, { name: x, handler: { nosuch: {} } }]",
+      /nosuch/,
+    ],
+  ])("%s", async (text, message) => {
+    await expect(loadMesh({ file: ".meshrc.yaml", text, ...quiet })).rejects.toThrow(message);
+  });
+
+  test("breaks GraphQL with a clear answer, and REST not at all; the next request tries again", async () => {
+    let wrong = true;
+    const demo = await createDemo({
+      graphql: async () => {
+        const text = wrong ? "sources: []" : await readFile(own, "utf8");
+        return loadMesh({ file: own, text, ...quiet });
+      },
+    });
+    const broken = await demo.graphql("{ viewer { id } }");
+    expect(broken.status).toBe(500);
+    expect(broken.errors?.[0]?.message).toMatch(/schema could not be loaded/);
+    expect(demo.logged()).toContain("expected a source named telemetry");
+    expect((await demo.rest("GET", "/api/v2/auth")).status).toBe(200);
+    wrong = false;
+    expect(await demo.graphql("{ viewer { id } }")).toEqual({
+      status: 200,
+      data: { viewer: { id: "demo" } },
+    });
+    await demo.close();
+  });
+});

@@ -1,0 +1,51 @@
+// The schema as clients see it. A changed one has to be meant: `node src/main.ts schema > test/graphql/schema.graphql`.
+import { readFile } from "node:fs/promises";
+import { isInputObjectType, isIntrospectionType, isObjectType } from "graphql";
+import { expect, test } from "vitest";
+import { run } from "#src/cli/schema.ts";
+import { schema } from "#src/graphql.ts";
+import { operations } from "#src/operations/index.ts";
+import { createShell, instant } from "../support/shell.ts";
+
+const now = instant("2026-01-15T12:00:00Z");
+
+test("`readout schema` prints the schema that is kept beside this test", async () => {
+  const shell = createShell({ now });
+  expect(await run([], shell)).toBe(0);
+  expect(shell.printed()).toBe(await readFile(new URL("schema.graphql", import.meta.url), "utf8"));
+  expect(await run(["--nope"], createShell({ now }))).toBe(2);
+});
+
+test("every operation is a field, with its own words", () => {
+  const fields = schema.getQueryType()?.getFields() ?? {};
+  for (const { name, summary, path } of operations) {
+    const field = fields[name.replaceAll(".", "_")];
+    expect(field?.description, name).toContain(summary);
+    expect(field?.description, name).toContain(path);
+  }
+});
+
+test("every field and argument that the operations make says what it is", () => {
+  const mute: string[] = [];
+  for (const type of Object.values(schema.getTypeMap())) {
+    if (isIntrospectionType(type) || !(isObjectType(type) || isInputObjectType(type))) continue;
+    for (const field of Object.values(type.getFields())) {
+      const known = String(field.type).replace(/[[\]!]/g, "");
+      // A field of a type of its own may leave it to the type.
+      if (!field.description && !schema.getType(known)?.description) mute.push(`${type.name}.${field.name}`);
+      for (const arg of "args" in field ? field.args : []) {
+        if (!arg.description && !["id", "slug", "from", "to"].includes(arg.name))
+          mute.push(`${type.name}.${field.name}(${arg.name})`);
+      }
+    }
+  }
+  expect(mute).toEqual([]);
+});
+
+test("whole numbers that may pass 32 bits are no Int", () => {
+  const type = schema.getType("PodsRow");
+  const fields = isObjectType(type) ? type.getFields() : {};
+  expect(String(fields.memory_usage_bytes?.type)).toBe("Float");
+  expect(String(fields.cpu_usage_core_nano_seconds?.type)).toBe("Float");
+  expect(String(fields.pod_restart_count?.type)).toBe("Int");
+});

@@ -13,6 +13,8 @@ COPY --from=dependencies /app/node_modules ./node_modules
 COPY package.json .meshrc.yaml ./
 COPY src ./src
 COPY resolvers ./resolvers
+# The spool's place in docker-compose.yml: a new volume is owned as the folder below it is.
+RUN install -d -o node -g node /var/lib/readout
 USER node
 EXPOSE 8080
 # The configuration must listen on 0.0.0.0:8080; another port needs another health check.

@@ -9,5 +9,7 @@ export default defineConfig({
     exclude: ["test/backends/**", "node_modules/**"],
     // Only against what never ends: machines are shared, and no test is judged by its time.
     testTimeout: 60_000,
+    hookTimeout: 60_000,
+    expect: { poll: { timeout: 50_000 } },
   },
 });

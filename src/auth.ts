@@ -2,7 +2,8 @@
 // passwords that can be guessed, and would cost 40 ms a request here. Only the hashes are kept.
 import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
 import type { TokenEntry } from "./config.ts";
-import { Unauthorized } from "./errors.ts";
+import { TooMany, Unauthorized } from "./errors.ts";
+import type { Rate } from "./rate.ts";
 import type { Instant } from "./time.ts";
 
 export interface Principal {
@@ -11,15 +12,25 @@ export interface Principal {
   maySee(site: string): boolean;
 }
 
-/** @throws {Unauthorized} the token is missing, unknown or expired; the three are not told apart */
+/**
+ * @throws {Unauthorized} the token is missing, unknown or expired; the three are not told apart
+ * @throws {TooMany} the token is good and over its rate
+ */
 export type Authenticate = (token: string | undefined) => Principal;
 
-/** An authenticator over the configured tokens, no two of which are the same. */
-export function createAuthenticator(tokens: readonly TokenEntry[], now: () => Instant): Authenticate {
+/**
+ * An authenticator over the configured tokens, no two of which are the same. `rate` is asked once for each request of
+ * a token, by its hash.
+ */
+export function createAuthenticator(
+  tokens: readonly TokenEntry[],
+  now: () => Instant,
+  rate: Rate = () => true,
+): Authenticate {
   const entries = tokens.map(({ user, sha256, sites, expires }) => {
     const allowed = sites === "*" ? undefined : new Set(sites);
     const maySee = (site: string): boolean => allowed === undefined || allowed.has(site);
-    return { hash: Buffer.from(sha256, "hex"), expires, principal: Object.freeze({ user, maySee }) };
+    return { sha256, hash: Buffer.from(sha256, "hex"), expires, principal: Object.freeze({ user, maySee }) };
   });
   return (token) => {
     if (token === undefined || token === "") throw new Unauthorized("Unauthorized");
@@ -29,6 +40,7 @@ export function createAuthenticator(tokens: readonly TokenEntry[], now: () => In
     for (const entry of entries) if (timingSafeEqual(entry.hash, presented)) found = entry;
     if (found === undefined) throw new Unauthorized("Unauthorized");
     if (found.expires !== undefined && found.expires <= now()) throw new Unauthorized("Unauthorized");
+    if (!rate(found.sha256)) throw new TooMany(1);
     return found.principal;
   };
 }

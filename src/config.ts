@@ -17,7 +17,7 @@ import {
   type Tree,
 } from "./yaml.ts";
 
-export { failureCode, resolveBeside } from "./yaml.ts";
+export { resolveBeside } from "./yaml.ts";
 
 export interface Config {
   readonly listen: Address;
@@ -116,8 +116,8 @@ export interface Limits {
   readonly spans: number;
   /** How far before a range a counter's previous sample is looked for. */
   readonly lookBack: Millis;
-  /** Requests per second and token. */
-  readonly rate: number;
+  /** Requests per second of one token, ten times as many at once; absent is no limit. */
+  readonly rate?: number | undefined;
 }
 
 const minute = 60_000;
@@ -144,7 +144,6 @@ export const defaults = freeze({
     points: 5_000_000,
     spans: 50_000,
     lookBack: day,
-    rate: 100,
   },
 } as const satisfies Record<string, unknown> & { limits: Limits });
 
@@ -208,7 +207,9 @@ function parseBackends(tree: Tree, kinds: Kinds, report: Report): ReadonlyMap<st
   return parsed;
 }
 
-const parts = ["logs", "traces", "metrics", "kubernetes", "frontend"] as const;
+/** The parts of a site, each of which names a backend. */
+export const parts = ["logs", "traces", "metrics", "kubernetes", "frontend"] as const;
+export type PartName = (typeof parts)[number];
 
 /** Names that stand for something else in the file must exist; the same token for two users would be ambiguous. */
 function checkReferences(tree: Tree, report: Report): void {
@@ -401,7 +402,7 @@ const limits = strict({
   deadline: duration(day).default(most.deadline),
   requests: count(1).default(most.requests),
   streams: count(1).default(most.streams),
-  rate: count(1).default(most.rate),
+  rate: count(1).optional(),
 });
 
 const fileSchema = strict({
@@ -514,22 +515,9 @@ function reportIssue(issue: z.core.$ZodIssue, prefix: Path, report: Report): voi
 }
 
 // Only for suggestions: which keys a backend takes is its kind's business, but these are the documented words.
-const backendWords = [
-  ...[
-    "url",
-    "auth",
-    "username",
-    "password",
-    "api_key",
-    "bearer",
-    "tls",
-    "ca",
-    "cert",
-    "key",
-    "headers",
-    "timeout",
-  ],
-];
+const backendWords = "url auth username password api_key bearer tls ca cert key headers timeout seed".split(
+  " ",
+);
 
 /** `; did you mean "x"?` for a known word at most two edits away, else the known words if there are a few. */
 function suggest(word: string, known: readonly string[], list = true): string {

@@ -113,3 +113,10 @@ export class ConfigError extends Error {
     this.issues = issues;
   }
 }
+
+/** ` (ENOENT)` for an error that has such a code. */
+export function failureCode(error: unknown): string {
+  return error instanceof Error && "code" in error && typeof error.code === "string"
+    ? ` (${error.code})`
+    : "";
+}

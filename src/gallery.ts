@@ -2,7 +2,7 @@
 // some there is none. A wrong file is told once and is not published; the others are.
 import { readdir, readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
-import { ConfigError, type Issue } from "./errors.ts";
+import { ConfigError, failureCode, type Issue } from "./errors.ts";
 import type { LogEvent } from "./store.ts";
 import type { Millis } from "./time.ts";
 import { type Answer, createFinder, readVisual, type Visual, type Visuals } from "./visual.ts";
@@ -17,8 +17,8 @@ export interface GalleryOptions {
   readonly folder: () => string | undefined;
   readonly check: (visual: Visual) => readonly Issue[];
   readonly log: (event: LogEvent) => void;
-  /** How long one computation may take. */
-  readonly deadline: Millis;
+  /** How long one computation may take; asked for at each. */
+  readonly deadline: () => Millis;
   readonly every?: Millis;
   readonly keep?: Millis;
 }
@@ -26,7 +26,6 @@ export interface GalleryOptions {
 const usualEvery: Millis = 2_000;
 /** How old an answer may be: enough for a page that many open at once. */
 const usualKeep: Millis = 10_000;
-const mostFiles = 1_000;
 const mostBytes = 1_048_576;
 
 /** Resolves once the folder has been read. */
@@ -46,7 +45,8 @@ export async function openGallery(options: GalleryOptions): Promise<Gallery> {
       stamps = place === undefined ? new Map() : await stampsOf(place);
       missing = false;
     } catch (error) {
-      if (!missing) log({ level: "error", message: "visuals cannot be read", folder: place, err: error });
+      const reason = `${place}: the folder cannot be read${failureCode(error)}`;
+      if (!missing) log({ level: "error", message: "visuals cannot be read", reason });
       missing = true;
       stamps = new Map();
     }
@@ -88,7 +88,12 @@ export async function openGallery(options: GalleryOptions): Promise<Gallery> {
     for (const [file, { visual }] of files) {
       if (visual === undefined) continue;
       if (byId.has(visual.id)) {
-        log({ level: "error", message: "visual not published", file, reason: "another file has its id" });
+        log({
+          level: "error",
+          message: "visual not published",
+          file,
+          reason: `${file}: another file has its id`,
+        });
       } else byId.set(visual.id, visual);
     }
     return [...byId.values()];
@@ -112,7 +117,7 @@ export async function openGallery(options: GalleryOptions): Promise<Gallery> {
     share(visual, compute) {
       const known = shared.get(visual);
       if (known !== undefined) return known;
-      const answer = compute(AbortSignal.timeout(deadline));
+      const answer = compute(AbortSignal.timeout(deadline()));
       shared.set(visual, answer);
       const forget = () => shared.delete(visual);
       answer.then(() => setTimeout(forget, keep).unref(), forget);
@@ -131,7 +136,7 @@ interface Seen {
 async function stampsOf(folder: string): Promise<ReadonlyMap<string, string>> {
   const files = (await readdir(folder)).filter((file) => /^[^.].*\.ya?ml$/.test(file)).sort();
   const stamps = new Map<string, string>();
-  for (const file of files.slice(0, mostFiles).map((name) => join(folder, name))) {
+  for (const file of files.map((name) => join(folder, name))) {
     const found = await stat(file).catch(() => undefined);
     if (found?.isFile()) stamps.set(file, `${found.ino} ${found.size} ${found.mtimeMs}`);
   }

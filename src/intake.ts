@@ -4,7 +4,7 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { isIPv6, type Socket } from "node:net";
 import type { IntakeConfig } from "./config.ts";
-import { createRate } from "./rate.ts";
+import { burstSeconds, createRate } from "./rate.ts";
 import { readReport } from "./report.ts";
 import type { Sites } from "./sites.ts";
 import type { Spooler } from "./spooler.ts";
@@ -42,8 +42,6 @@ export const bodyLimitBytes = 204_800;
 const drainLimitBytes = 8 * 1_048_576;
 const usualPatience: Millis = 15_000;
 const usualHeldBytes = 64 * 1_048_576;
-/** Requests of ten seconds may come at once. */
-const burstSeconds = 10;
 
 export function createIntake(options: IntakeOptions): Intake {
   const { spooler, spooled, telemetry, now, patience = usualPatience } = options;

@@ -19,7 +19,7 @@ setFlagsFromString("--heap-growing-percent=100");
 type Command = (args: readonly string[], shell: Shell) => Promise<number>;
 
 // Loaded when asked for: `token new` need not wait for a web server.
-const commands: Readonly<Record<string, () => Promise<{ readonly run: Command }>>> = {
+const commands: Readonly<Record<string, () => Promise<{ readonly run: Command; readonly usage: string }>>> = {
   demo: () => import("./cli/demo.ts"),
   serve: () => import("./cli/serve.ts"),
   check: () => import("./cli/check.ts"),
@@ -72,8 +72,10 @@ function onChange(path: string, changed: () => void, signal: AbortSignal): void 
   });
 }
 
+const asksForHelp = (argument: string) => argument === "--help" || argument === "-h";
+
 async function main([name, ...args]: readonly string[]): Promise<number> {
-  if (name === "--help" || name === "-h" || name === "help") {
+  if (name === "help" || (name !== undefined && asksForHelp(name))) {
     world.out(usage);
     return 0;
   }
@@ -82,7 +84,11 @@ async function main([name, ...args]: readonly string[]): Promise<number> {
     world.err(`${name === undefined ? "" : `readout: unknown command "${name}"\n\n`}${usage}`);
     return 2;
   }
-  const [{ run }, { kinds }] = await Promise.all([command(), import("#resolvers/index.ts")]);
+  const [{ run, usage: own }, { kinds }] = await Promise.all([command(), import("#resolvers/index.ts")]);
+  if (args.some(asksForHelp)) {
+    world.out(own);
+    return 0;
+  }
   return run(args, { ...world, kinds });
 }
 

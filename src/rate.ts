@@ -7,6 +7,9 @@ export type Rate = (name: string) => boolean;
 /** Names that are remembered; whoever is forgotten starts with a full bucket again. */
 const mostNames = 10_000;
 
+/** How many seconds of a rate may come at once. */
+export const burstSeconds = 10;
+
 /**
  * `perSecond` in the long run, and `burst` at once. `clock` never goes back, in milliseconds.
  */

@@ -12,7 +12,7 @@ import {
   parseDocument,
   type YAMLError,
 } from "yaml";
-import { ConfigError, type Issue } from "./errors.ts";
+import { ConfigError, failureCode, type Issue } from "./errors.ts";
 
 export interface Surroundings {
   readonly env: Readonly<Record<string, string | undefined>>;
@@ -185,13 +185,6 @@ function substitute(
     },
   );
   return { result, put, problems };
-}
-
-/** ` (ENOENT)` for an error that has such a code. */
-export function failureCode(error: unknown): string {
-  return error instanceof Error && "code" in error && typeof error.code === "string"
-    ? ` (${error.code})`
-    : "";
 }
 
 /** A value for a message: as written in the file, so that what was put in is not repeated. */

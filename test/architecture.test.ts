@@ -20,7 +20,7 @@ const allowed: readonly (readonly [file: string, imports: readonly string[]])[] 
   ["src/yaml.ts", ["src/errors.ts"]],
   ["src/config.ts", ["src/errors.ts", "src/time.ts", "src/yaml.ts"]],
   ["src/telemetry.ts", ["src/errors.ts", "src/time.ts", "type src/store.ts"]],
-  ["src/{sites,auth}.ts", ["src/store.ts", "type src/config.ts", "src/errors.ts", "src/time.ts"]],
+  ["src/{sites,auth}.ts", ["src/store.ts", "type src/{config,rate}.ts", "src/errors.ts", "src/time.ts"]],
   [
     "src/operations/*",
     [

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { createAuthenticator, hashToken, newToken, readToken } from "../src/auth.ts";
 import { run } from "../src/cli/token.ts";
 import { type Kinds, parseConfig, type TokenEntry } from "../src/config.ts";
-import { Unauthorized } from "../src/errors.ts";
+import { TooMany, Unauthorized } from "../src/errors.ts";
 import { type Instant, parseInstant } from "../src/time.ts";
 import { createShell, instant } from "./support/shell.ts";
 
@@ -33,6 +33,17 @@ test("a token ends at its expiry, on the clock of the request", () => {
   expect(authenticate("a").user).toBe("a");
   clock = now;
   expect(() => authenticate("a")).toThrow(Unauthorized);
+});
+
+test("each token has a rate of its own, which a wrong token does not use up", () => {
+  const asked: string[] = [];
+  const rate = (name: string) => asked.push(name) <= 2;
+  const authenticate = createAuthenticator([entry("a"), entry("b")], () => now, rate);
+  authenticate("a");
+  expect(() => authenticate("c")).toThrow(Unauthorized);
+  authenticate("b");
+  expect(() => authenticate("a")).toThrow(TooMany);
+  expect(asked).toEqual([hashToken("a"), hashToken("b"), hashToken("a")]);
 });
 
 test.each([

@@ -255,6 +255,14 @@ test("Ctrl-C ends it", async () => {
   await expect(running).rejects.toThrow("interrupted");
 });
 
+test("what a problem kept from looking for is not called empty", async () => {
+  const problem = "where: name is of type text in logs-1; it must be a keyword";
+  const looked = report({ newest: undefined, problems: [problem] });
+  const { code, out } = await check(oneSource, fake({ inspections: { logs: async () => looked } }));
+  expect(out).toContain(`app  logs-*  profile ecs  3 indices\n      PROBLEM ${problem}\n`);
+  expect(code).toBe(1);
+});
+
 test("front-end reports and visuals are looked at", async () => {
   const folder = mkdtempSync(join(tmpdir(), "readout-check-"));
   try {
@@ -301,7 +309,7 @@ Visuals in ${folder}: 2 published
       file.replace(folder, join(folder, "none")),
       fake({ inspections: { reports } }),
     );
-    expect(missing.out).toContain(`PROBLEM ${join(folder, "none")}: visuals cannot be read`);
+    expect(missing.out).toContain(`PROBLEM ${join(folder, "none")}: the folder cannot be read (ENOENT)`);
   } finally {
     rmSync(folder, { recursive: true });
   }

@@ -5,7 +5,7 @@ import { z } from "zod";
 import { hashToken } from "../src/auth.ts";
 import { type Config, defaults, parseConfig } from "../src/config.ts";
 import { ConfigError } from "../src/errors.ts";
-import { parseInstant } from "../src/time.ts";
+import { parseDuration, parseInstant } from "../src/time.ts";
 
 const elastic = z.strictObject({
   url: z.union([z.url(), z.array(z.url()).min(1)]),
@@ -469,5 +469,64 @@ sites:
       "6 sites.blog.frontend.keys.0: is a key of shop already",
       "6 sites.blog.frontend.keys.1: is a key of shop already",
     ]);
+  });
+});
+
+describe("the README's reference", () => {
+  const [section = ""] = /^## Configuration\n.*?^## /ms.exec(readFileSync("README.md", "utf8")) ?? [];
+  const rows = section
+    .split("\n")
+    .filter((line) => line.startsWith("| `"))
+    .map((line) => line.split(" | "));
+  /** The keys of a row: of `a.b`, `.c` the second is `a.c`. */
+  const documented = rows.flatMap(([first = ""]) => {
+    const [key = "", ...siblings] = [...first.matchAll(/`([^`]+)`/g)].map(([, name = ""]) => name);
+    return [key, ...siblings.map((name) => key.replace(/\.[^.]+$/, name))];
+  });
+  const top = "backends: {}\nsites: {}\n";
+  const inSite = (part: string) => `backends: {}\nsites: { s: ${part} }\n`;
+
+  test.each([
+    ["", `${top}zzzzzzzz: 1`],
+    ["tokens[].", `${top}tokens: [{ zzzzzzzz: 1 }]`],
+    ["intake.", `${top}intake: { zzzzzzzz: 1 }`],
+    ["limits.", `${top}limits: { zzzzzzzz: 1 }`],
+    ["sites.<id>.", inSite("{ zzzzzzzz: 1 }")],
+    ["sites.<id>.logs.", inSite("{ logs: { zzzzzzzz: 1 } }")],
+    ["sites.<id>.logs.sources.<source_id>.", inSite("{ logs: { sources: { a: { zzzzzzzz: 1 } } } }")],
+    ["sites.<id>.traces.", inSite("{ traces: { zzzzzzzz: 1 } }")],
+    ["sites.<id>.metrics.", inSite("{ metrics: { zzzzzzzz: 1 } }")],
+    ["sites.<id>.kubernetes.", inSite("{ kubernetes: { zzzzzzzz: 1 } }")],
+    ["sites.<id>.frontend.", inSite("{ frontend: { zzzzzzzz: 1 } }")],
+  ])("names every key of %s and no other", (level, text) => {
+    const known = /unknown key; known here: (.*)/.exec(issuesOf(text).join("\n"))?.[1]?.split(", ");
+    const below = documented
+      .filter((key) => key.startsWith(level))
+      .map((key) => key.slice(level.length).split(/[.[]/)[0]);
+    expect([...new Set(below)].sort()).toEqual(known?.toSorted());
+  });
+
+  test.each([
+    ["listen", `${defaults.listen.host}:${defaults.listen.port}`],
+    ["intake.spool", defaults.spool],
+    ["intake.spool_bytes", defaults.spoolBytes],
+    ["intake.key_rate", defaults.keyRate],
+    ["intake.address_rate", defaults.addressRate],
+    ["intake.proxies", defaults.proxies],
+    ["sites.<id>.retention", defaults.retention],
+    ["sites.<id>.counter_default", defaults.counterDefault],
+    ["sites.<id>.logs.sources.<source_id>.profile", defaults.profile],
+    ["limits.rows", defaults.limits.rows],
+    ["limits.millisecond", defaults.limits.millisecond],
+    ["limits.points", defaults.limits.points],
+    ["limits.look_back", defaults.limits.lookBack],
+    ["limits.documents", defaults.limits.documents],
+    ["limits.spans", defaults.limits.spans],
+    ["limits.deadline", defaults.limits.deadline],
+    ["limits.requests", defaults.limits.requests],
+    ["limits.streams", defaults.limits.streams],
+  ])("tells the default of %s", (key, value) => {
+    const told = rows.find(([first]) => first === `| \`${key}\``)?.[1]?.replaceAll("`", "") ?? "";
+    expect([told, String(parseDuration(told))]).toContain(String(value));
   });
 });

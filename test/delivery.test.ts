@@ -69,7 +69,7 @@ test("a source that is away gets everything once it is back, and never loses its
   });
   await spool(spooler, "shop", 450);
   const { logged } = start(sitesWith({ shop: { keys: ["k"], store: away.store } }), spooler);
-  await expect.poll(async () => (await spooler.level()).reports, { timeout: 5_000 }).toBe(0);
+  await expect.poll(async () => (await spooler.level()).reports).toBe(0);
   expect([...away.held.values()]).toEqual(messages(450));
   expect(logged()).toContain("front-end reports wait for their source");
   // The three failures were all of the first batch, under the same ids.

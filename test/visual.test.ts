@@ -133,9 +133,8 @@ describe("the folder", () => {
       folder: () => folder,
       check: checkVisual,
       log,
-      deadline: 1_000,
+      deadline: () => 60_000,
       every: 5,
-      keep: 60,
       ...over,
     });
     return gallery;
@@ -193,14 +192,17 @@ describe("the folder", () => {
     const { find } = await open();
     expect(find(id)?.title).toBe("CPU");
     expect(logged).toEqual([
-      expect.objectContaining({ file: join(folder, "b.yaml"), reason: "another file has its id" }),
+      expect.objectContaining({
+        file: join(folder, "b.yaml"),
+        reason: `${join(folder, "b.yaml")}: another file has its id`,
+      }),
     ]);
     expect(JSON.stringify(logged)).not.toContain(id);
   });
 
   test("one computation serves all who ask meanwhile; a failed one serves nobody twice", async () => {
     write("a.yaml", good);
-    const { find, share } = await open();
+    const { find, share } = await open({ keep: 3_600_000 });
     const visual = find(id);
     if (visual === undefined) throw new Error("not published");
     let computed = 0;
@@ -216,9 +218,24 @@ describe("the folder", () => {
     expect(a).toBe(b);
     expect(await share(visual, compute)).toBe(a);
     expect(computed).toBe(2);
-    await new Promise((resolve) => setTimeout(resolve, 90));
-    await share(visual, compute);
-    expect(computed).toBe(3);
+  });
+
+  test("an answer is kept for a while, and then computed anew", async () => {
+    write("a.yaml", good);
+    const { find, share } = await open({ keep: 1 });
+    const visual = find(id);
+    if (visual === undefined) throw new Error("not published");
+    const compute = async () => ({ resolution: null, from: "", to: "", rows: [] });
+    const first = await share(visual, compute);
+    await expect.poll(() => share(visual, compute)).not.toBe(first);
+  });
+
+  test("a folder that is not there is told by its name and the reason", async () => {
+    rmSync(folder, { recursive: true });
+    await open();
+    expect(logged).toEqual([
+      expect.objectContaining({ reason: `${folder}: the folder cannot be read (ENOENT)` }),
+    ]);
   });
 
   test.each(["line", "area", "bar", "number", "table"])(

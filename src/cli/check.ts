@@ -2,17 +2,17 @@
 // limitation (something that will be refused or be slow) is told and is no failure; whatever would make a request
 // fail is.
 import { performance } from "node:perf_hooks";
-import { type Config, resolveBeside, type SiteConfig } from "../config.ts";
+import { type Config, parts, resolveBeside, type SiteConfig } from "../config.ts";
 import { BackendError } from "../errors.ts";
 import { openGallery } from "../gallery.ts";
 import { checkVisual } from "../operations/visuals.ts";
 import type { Backend, BackendInfo, IO } from "../store.ts";
 import { type Instant, type Millis, nanosPerMilli } from "../time.ts";
 import { openFile } from "./file.ts";
-import { parts, type Question, questionsFor, type Report } from "./inspect.ts";
+import { type Question, questionsFor, type Report } from "./inspect.ts";
 import { exitCodes, type Shell } from "./shell.ts";
 
-const usage = `Usage: readout check [--config readout.yaml]
+export const usage = `Usage: readout check [--config readout.yaml]
 
 Validates the file, asks each backend what it is, and says per site what will work and what will not.
 Exit code 0: all works (limitations included); 1: the file is wrong, or a backend or an index does not answer;
@@ -68,8 +68,8 @@ async function lookAtVisuals({ visuals: folder, limits }: Config): Promise<Shown
   const gallery = await openGallery({
     folder: () => folder,
     check: checkVisual,
-    log: ({ message, reason }) => problems.push(String(reason ?? `${folder}: ${message}`)),
-    deadline: limits.deadline,
+    log: ({ message, reason }) => problems.push(String(reason ?? message)),
+    deadline: () => limits.deadline,
   });
   gallery.close();
   return { published: gallery.published(), problems };
@@ -242,15 +242,11 @@ function describeSite(
   const { lines } = notes;
   lines.push("", `Site ${id}, retention ${printDuration(site.retention)}`);
   let configured = 0;
-  for (const part of ["logs", "traces", "metrics", "kubernetes", "frontend"] as const) {
+  for (const part of parts) {
     const backend = site[part]?.backend;
     if (backend === undefined) continue;
     configured += 1;
     const finding = findings.find(({ name }) => name === backend);
-    if (!parts.some((served) => served === part)) {
-      lines.push(`  ${part} in ${backend}: not served by this version`);
-      continue;
-    }
     lines.push(`  ${part} in ${backend}`);
     if (finding === undefined || "failure" in finding.info) {
       lines.push("    not looked at: the backend does not answer");

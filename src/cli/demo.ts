@@ -7,7 +7,7 @@ import { type Instant, toMillis } from "../time.ts";
 import { serve } from "./serve.ts";
 import { exitCodes, type Shell } from "./shell.ts";
 
-const usage = `Usage: readout demo [--port 8080] [--token T]
+export const usage = `Usage: readout demo [--port 8080] [--token T]
 
 Serves generated data of two sites. Nothing is configured and nothing is kept.
 

@@ -1,7 +1,7 @@
 // The configuration file that a command was given: found by `--config`, read and checked in one way for all of them.
 import { parseArgs } from "node:util";
-import { type Config, failureCode, parseConfig } from "../config.ts";
-import { ConfigError } from "../errors.ts";
+import { type Config, parseConfig } from "../config.ts";
+import { ConfigError, failureCode } from "../errors.ts";
 import { exitCodes, type Shell } from "./shell.ts";
 
 export interface ConfigFile {

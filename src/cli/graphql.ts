@@ -2,8 +2,8 @@
 // of in `/readyz`, because a wrong file must not be met by a client first.
 import { relative } from "node:path";
 import { fileURLToPath } from "node:url";
-import { type Config, failureCode } from "../config.ts";
-import { ConfigError } from "../errors.ts";
+import type { Config } from "../config.ts";
+import { ConfigError, failureCode } from "../errors.ts";
 import type { Unified } from "../mesh.ts";
 import { parseMeshrc } from "../meshrc.ts";
 import { redact, type Telemetry } from "../telemetry.ts";

@@ -1,19 +1,15 @@
 // What a configuration lays into a backend, as questions to it: each log source of a site, and each other part whole.
 // `check` prints the answers, `serve` logs what is wrong with them; both walk the same list, so a part that joins it is
 // looked at by both.
-import type { Config, SiteConfig } from "../config.ts";
+import type { Config, PartName, SiteConfig } from "../config.ts";
 import { printIndex } from "../intake.ts";
 import { spanSourceOf } from "../sites.ts";
 import type { Backend, Match, PartReport, SourceReport } from "../store.ts";
 import { type Instant, now } from "../time.ts";
 
-/** The parts that a store serves. */
-export const parts = ["logs", "traces", "metrics", "kubernetes", "frontend"] as const;
-export type Part = (typeof parts)[number];
-
 export interface Question {
   readonly site: string;
-  readonly part: Part;
+  readonly part: PartName;
   /** Where the configuration has it: `sites.shop.logs.sources.app`. */
   readonly path: string;
   /** What tells it from the others of its part; nothing where there are no others. */
@@ -24,7 +20,7 @@ export interface Question {
 export interface Report {
   /** What was found: lines of cells. */
   readonly rows: readonly (readonly string[])[];
-  /** Where what lies there has times: the newest, or undefined where there is nothing. */
+  /** Where what lies there has times and was looked at: the newest, or undefined where there is nothing. */
   readonly newest?: { readonly what: string; readonly time: Instant | undefined };
   readonly limitations: readonly string[];
   readonly problems: readonly string[];
@@ -80,7 +76,8 @@ function reportSource(report: SourceReport, index: string, what: string): Report
   const { profile, indices, newest, limitations, problems } = report;
   return {
     rows: [[`profile ${profile}`, indices === 1 ? "1 index" : `${indices} indices`]],
-    newest: { what, time: newest },
+    // What is wrong may have kept from looking.
+    ...((newest !== undefined || problems.length === 0) && { newest: { what, time: newest } }),
     limitations,
     problems: indices === 0 && problems.length === 0 ? [`no index is named ${index}`] : problems,
   };

@@ -5,7 +5,7 @@ import { lexicographicSortSchema, printSchema } from "graphql";
 import { schema } from "../graphql.ts";
 import { exitCodes, type Shell } from "./shell.ts";
 
-const usage = `Usage: readout schema
+export const usage = `Usage: readout schema
 
 Prints the GraphQL schema that /graphql serves, without the sources of your own.
 `;

@@ -4,11 +4,12 @@
 // layouts) may have changed too, and the old ones live until the requests that began with them are over.
 import { isDeepStrictEqual } from "node:util";
 import { createAuthenticator } from "../auth.ts";
-import { type Config, failureCode, resolveBeside } from "../config.ts";
-import { ConfigError, type Issue } from "../errors.ts";
+import { type Config, resolveBeside } from "../config.ts";
+import { ConfigError, failureCode, type Issue } from "../errors.ts";
 import { openGallery } from "../gallery.ts";
 import { operations } from "../operations/index.ts";
 import { checkVisual } from "../operations/visuals.ts";
+import { burstSeconds, createRate, type Rate } from "../rate.ts";
 import { createServer, type Served } from "../server.ts";
 import { connectSites } from "../sites.ts";
 import type { Backend, IO } from "../store.ts";
@@ -20,7 +21,7 @@ import { questionsFor } from "./inspect.ts";
 import { openReports, type Reports } from "./reports.ts";
 import { exitCodes, type Shell } from "./shell.ts";
 
-const usage = `Usage: readout serve [--config readout.yaml]
+export const usage = `Usage: readout serve [--config readout.yaml]
 
 Serves the read API. Prints its address when it answers; the request log goes to standard error.
 SIGTERM or Ctrl-C: no new connections, requests under way finish, exit code 0.
@@ -54,7 +55,7 @@ export interface Serving {
   /** Absent where no file can change. @throws {ConfigError} */
   readonly reread?: () => Config;
   readonly level: NonNullable<TelemetryOptions["level"]>;
-  /** Called once REST answers, with `http://host:port`. */
+  /** Called once REST answers and signals are heeded, with `http://host:port`. */
   readonly listening: (address: string) => void;
   /** What to say when the port is taken. */
   readonly inUse: (address: string) => string;
@@ -75,17 +76,17 @@ interface Connection {
 /** Serves until `shell.signal` aborts, or until a backend shows that a site's wall does not hold. Exit codes as `run`. */
 export async function serve(config: Config, shell: Shell, serving: Serving): Promise<number> {
   const telemetry = createTelemetry({ write: shell.err, level: serving.level, processMetrics: true });
+  const now = () => shell.now();
   const connect = (config: Config): Connection => {
     const backends = connectBackends(config, shell, serving.file, telemetry);
     const states = new Map([...backends.keys()].map((name) => [name, "not asked yet"]));
     return { config, backends, states, described: new Set(), left: new AbortController() };
   };
   const servedBy = ({ config, backends }: Connection): Served => ({
-    authenticate: createAuthenticator(config.tokens, () => shell.now()),
+    authenticate: createAuthenticator(config.tokens, now, rateOf(config)),
     sites: connectSites(config, backends),
     limits: config.limits,
   });
-  const now = () => shell.now();
   let current: Connection;
   let reports: Reports | undefined;
   try {
@@ -101,7 +102,7 @@ export async function serve(config: Config, shell: Shell, serving: Serving): Pro
     folder: () => current.config.visuals,
     check: checkVisual,
     log: telemetry.log,
-    deadline: config.limits.deadline,
+    deadline: () => current.config.limits.deadline,
   });
   const graphql = prepareGraphql(config, shell, telemetry);
   const server = createServer({
@@ -120,14 +121,18 @@ export async function serve(config: Config, shell: Shell, serving: Serving): Pro
   const end = new AbortController();
   const signal = AbortSignal.any([shell.signal, end.signal]);
   let code: number = exitCodes.done;
+  let wanted = config.intake?.listen ?? config.listen;
+  let reached: string;
   try {
     await reports?.listen();
+    wanted = config.listen;
     const { host, port } = await server.listen(config.listen);
-    serving.listening(printAddress(host, port));
+    reached = printAddress(host, port);
   } catch (error) {
-    const address = printAddress(config.listen.host, config.listen.port);
+    const address = printAddress(wanted.host, wanted.port);
+    const reason = failureCode(error);
     shell.err(
-      `${failureCode(error).includes("EADDRINUSE") ? serving.inUse(address) : `${address}: cannot listen${failureCode(error)}`}\n`,
+      `${reason.includes("EADDRINUSE") ? serving.inUse(address) : `${address}: cannot listen${reason}`}\n`,
     );
     gallery.close();
     await reports?.close(0);
@@ -155,7 +160,8 @@ export async function serve(config: Config, shell: Shell, serving: Serving): Pro
     old.left.abort();
     watchAll(next);
     const served = servedBy(next);
-    const { intake } = next.config;
+    // An intake that is no longer in the file stays until the restart, and may not keep the old backends.
+    const intake = next.config.intake ?? config.intake;
     const over = [server.replace(served), intake && reports?.replace(intake, served.sites)];
     unfinished.push(Promise.all(over).then(() => closeAll(old.backends)));
   };
@@ -178,6 +184,8 @@ export async function serve(config: Config, shell: Shell, serving: Serving): Pro
     };
     shell.onChange(serving.file, changed, signal);
   }
+  // Last, so that whoever reads it may send signals.
+  serving.listening(reached);
   await aborted(signal);
   telemetry.log({ level: "info", message: "draining" });
   gallery.close();
@@ -196,6 +204,11 @@ const bindings: readonly (readonly [string, (config: Config) => unknown])[] = [
   ["mesh", ({ mesh }) => mesh],
   ["intake's address or spool", ({ intake }) => intake && [intake.listen, intake.spool, intake.spoolBytes]],
 ];
+
+/** How fast one token may ask; without a limit there is none. */
+function rateOf({ limits: { rate } }: Config): Rate | undefined {
+  return rate === undefined ? undefined : createRate(rate, rate * burstSeconds, () => performance.now());
+}
 
 function printAddress(host: string, port: number): string {
   return `http://${host.includes(":") ? `[${host}]` : host}:${port}`;

@@ -4,7 +4,7 @@ import { hashToken, newToken } from "../auth.ts";
 import { parseInstant, printNanos } from "../time.ts";
 import { exitCodes, type Shell } from "./shell.ts";
 
-const usage = `Usage: readout token new --user USER --site SITE [--site SITE …] [--expires TIME]
+export const usage = `Usage: readout token new --user USER --site SITE [--site SITE …] [--expires TIME]
 
   --user USER     whom the token is for
   --site SITE     a site it may read; repeat it for more; "*" is all sites

@@ -3,11 +3,11 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
-import { failureCode } from "../config.ts";
+import { failureCode } from "../errors.ts";
 import { newVisualId, type VisualType, visualTypes } from "../visual.ts";
 import { exitCodes, type Shell } from "./shell.ts";
 
-const usage = `Usage: readout visual new --site SITE --title TITLE [--type line] [--metric NAME] [--folder visuals]
+export const usage = `Usage: readout visual new --site SITE --title TITLE [--type line] [--metric NAME] [--folder visuals]
 
   --site SITE      whose metrics it shows
   --title TITLE    what it is called; its file is named after it

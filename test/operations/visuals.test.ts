@@ -55,7 +55,7 @@ function serve(visuals: readonly Visual[], store: MetricStore = storeWith([[{ ho
     telemetry: watched.telemetry,
     now: () => fromMillis(base),
     graphql: () => Promise.reject(new Error("not asked for")),
-    visuals: { find: createFinder(visuals), share: (_, compute) => compute(AbortSignal.timeout(5_000)) },
+    visuals: { find: createFinder(visuals), share: (_, compute) => compute(AbortSignal.timeout(60_000)) },
   });
   const ask = (path: string) => server.fetch(`http://readout/api/v2/saved_visuals/${path}`);
   return { ask, ...watched };

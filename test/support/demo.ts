@@ -61,7 +61,7 @@ export async function createDemo(
     folder: () => config.visuals,
     check: checkVisual,
     log: () => {},
-    deadline: config.limits.deadline,
+    deadline: () => config.limits.deadline,
   });
   let log = "";
   const server = createServer({

@@ -65,7 +65,7 @@ export async function openFakePrometheus({
   return Object.assign(fake, {
     queries,
     open: (over: object = {}, io: Partial<IO> = {}) =>
-      prometheus.create("prom", prometheus.parseConfig({ url: fake.url, timeout: "2s", ...over }), {
+      prometheus.create("prom", prometheus.parseConfig({ url: fake.url, timeout: "60s", ...over }), {
         ...testIO,
         ...io,
       }),

@@ -56,7 +56,7 @@ sites:
   shop: { logs: { backend: one, sources: { app: ${source} } } }
 `;
 
-describe("demo", { timeout: 20_000 }, () => {
+describe("demo", () => {
   test("prints a curl line that returns lines when pasted, and SIGTERM ends it well", async () => {
     const { child, told, ended, listening } = readout("demo", "--port", "0", "--token", "it's-a-token");
     await listening;
@@ -91,7 +91,7 @@ describe("demo", { timeout: 20_000 }, () => {
   });
 });
 
-describe("serve", { timeout: 20_000 }, () => {
+describe("serve", () => {
   test("a dead backend does not stop the start, and shows in /readyz", async () => {
     const file = await configure(site('{ kind: elastic, url: "http://127.0.0.1:9" }', '{ index: "logs-*" }'));
     const { child, ended, listening } = readout("serve", "--config", file);
@@ -99,7 +99,7 @@ describe("serve", { timeout: 20_000 }, () => {
     const answer = await fetch(`${address}/api/v2/auth?token=t`);
     expect(await answer.json()).toEqual({ message: "Authenticated as ana" });
     await expect
-      .poll(async () => (await fetch(`${address}/readyz`)).text(), { timeout: 10_000 })
+      .poll(async () => (await fetch(`${address}/readyz`)).text())
       .toContain("one: does not answer");
     expect((await fetch(`${address}/readyz`)).status).toBe(200);
     child.kill("SIGINT");
@@ -113,6 +113,19 @@ describe("serve", { timeout: 20_000 }, () => {
     expect(told.err).toContain("sites.shop.logs.sources.app: where:");
   });
 
+  test("says which of its ports is taken", async () => {
+    const taken = createServer().listen(0, "127.0.0.1");
+    await new Promise((resolve) => taken.once("listening", resolve));
+    const address = taken.address();
+    const port = typeof address === "object" && address !== null ? address.port : 0;
+    const spool = `intake: { listen: "127.0.0.1:${port}", spool: taken.db }`;
+    const file = await configure(`${site("{ kind: memory }", "{ index: demo-shop-app }")}${spool}\n`);
+    const { told, ended } = readout("serve", "--config", file);
+    expect(await ended).toBe(1);
+    expect(told.err).toContain(`http://127.0.0.1:${port} is in use; set another \`listen\` in ${file}\n`);
+    taken.close();
+  });
+
   test("a wrong file is told with its path", async () => {
     const file = await configure("sites: { shop: 1 }\n");
     const { told, ended } = readout("serve", "--config", file);
@@ -122,7 +135,7 @@ describe("serve", { timeout: 20_000 }, () => {
   });
 });
 
-describe("a changed file", { timeout: 20_000 }, () => {
+describe("a changed file", () => {
   const two = (token: string, source = "{ index: demo-shop-app }", listen = "127.0.0.1:0"): string =>
     site("{ kind: memory }", source).replace(hashToken("t"), hashToken(token)).replace("127.0.0.1:0", listen);
   const statusOf = async (address: string, token: string) =>
@@ -136,7 +149,7 @@ describe("a changed file", { timeout: 20_000 }, () => {
 
     await writeFile(file, two("new"));
     child.kill("SIGHUP");
-    await expect.poll(() => statusOf(address, "new"), { timeout: 5_000 }).toBe(200);
+    await expect.poll(() => statusOf(address, "new")).toBe(200);
     expect(await statusOf(address, "old")).toBe(401);
 
     for (const [wrong, reason] of [
@@ -146,26 +159,60 @@ describe("a changed file", { timeout: 20_000 }, () => {
     ] as const) {
       const before = told.err.length;
       await writeFile(file, wrong);
-      await expect.poll(() => told.err.slice(before), { timeout: 5_000 }).toContain(reason);
+      await expect.poll(() => told.err.slice(before)).toContain(reason);
       expect(await statusOf(address, "new")).toBe(200);
     }
 
     await writeFile(file, two("newer", undefined, "127.0.0.1:1"));
-    await expect.poll(() => statusOf(address, "newer"), { timeout: 5_000 }).toBe(200);
+    await expect.poll(() => statusOf(address, "newer")).toBe(200);
     await expect.poll(() => told.err).toContain("a change of listen needs a restart");
+    child.kill("SIGTERM");
+    expect(await ended).toBe(0);
+  });
+
+  test("an intake that is no longer in it goes on until the restart, into the new backends", async () => {
+    const text = site("{ kind: memory }", "{ index: demo-shop-app }").replace(
+      "shop: {",
+      "shop: { frontend: { keys: [k], backend: one, index: reports },",
+    );
+    const file = await configure(`${text}intake: { spool: reports.db }\n`);
+    const { child, told, ended, listening } = readout("serve", "--config", file);
+    const address = await listening;
+    await writeFile(file, text);
+    child.kill("SIGHUP");
+    await expect.poll(() => told.err).toContain('"reloaded"');
+    expect(told.err).toContain("needs a restart");
+    const body = {
+      timestamp: Math.floor(Date.now() / 1_000),
+      namespace: "frontend",
+      error: { name: "Late" },
+    };
+    await fetch(`${address}/errors?api_key=k`, { method: "POST", body: JSON.stringify(body) });
+    const listed = async () => {
+      const pagination = { per_page: 10, order: "DESC", cursor: { time: null } };
+      const answer = await fetch(`${address}/api/v2/tracing/traces/errors?token=t`, {
+        method: "POST",
+        body: JSON.stringify({ site_ids: ["shop"], pagination }),
+      });
+      return answer.text();
+    };
+    await expect.poll(listed).toContain('"Late"');
     child.kill("SIGTERM");
     expect(await ended).toBe(0);
   });
 });
 
-test("wrong arguments are exit code 2, and help is 0", { timeout: 20_000 }, async () => {
+test("wrong arguments are exit code 2, and help is 0", async () => {
   for (const args of [[], ["nope"], ["demo", "--nope"], ["demo", "--port", "99999"], ["serve", "x"]]) {
     const { told, ended } = readout(...args);
     expect(await ended, args.join(" ")).toBe(2);
     expect(told.err).toContain("Usage: readout");
     expect(told.out).toBe("");
   }
-  const { told, ended } = readout("--help");
-  expect(await ended).toBe(0);
-  expect(told.out).toContain("Usage: readout");
+  for (const args of [["--help"], ["serve", "--help"], ["token", "new", "-h"]]) {
+    const { told, ended } = readout(...args);
+    expect(await ended, args.join(" ")).toBe(0);
+    expect(told.out).toContain(`Usage: readout ${args.length === 1 ? "COMMAND" : args[0]}`);
+    expect(told.err).toBe("");
+  }
 });

@@ -344,21 +344,30 @@ describe("failures of a source", () => {
 
   test("too many requests at once are refused with Retry-After, and room comes back", async () => {
     const { promise, resolve } = Promise.withResolvers<void>();
+    let begun = 0;
     const store: LogStore = {
       // biome-ignore lint/correctness/useYield: an empty answer
       async *lines() {
+        begun += 1;
         await promise;
       },
     };
     const { post } = createSubject({ store, limits: { requests: 2 } });
     const waiting = [post(linesBody()), post(linesBody())];
-    await new Promise((done) => setTimeout(done, 20));
+    await expect.poll(() => begun).toBe(2);
     const refused = await post(linesBody());
     expect(refused.status).toBe(500);
     expect(refused.headers.get("retry-after")).toBe("1");
     resolve();
     expect((await Promise.all(waiting)).map(({ status }) => status)).toEqual([200, 200]);
     expect((await post(linesBody())).status).toBe(200);
+  });
+
+  test("a token over its rate is told when to come again", async () => {
+    const { post } = createSubject({ rate: () => false });
+    const response = await post(linesBody());
+    expect([response.status, response.headers.get("retry-after")]).toEqual([429, "1"]);
+    expect(await response.json()).toEqual({ error: "Too many requests" });
   });
 
   test("too many streamed answers at once", async () => {

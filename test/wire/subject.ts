@@ -3,6 +3,7 @@ import { createMemoryLogs, type MemoryLogs } from "#resolvers/memory/logs.ts";
 import { createAuthenticator, hashToken } from "#src/auth.ts";
 import { defaults, type Limits } from "#src/config.ts";
 import { operations } from "#src/operations/index.ts";
+import type { Rate } from "#src/rate.ts";
 import { createServer, type Server } from "#src/server.ts";
 import type { Site } from "#src/sites.ts";
 import type { LogStore } from "#src/store.ts";
@@ -23,7 +24,7 @@ export interface Subject {
 }
 
 export function createSubject(
-  over: { store?: LogStore; limits?: Partial<Limits>; lines?: number } = {},
+  over: { store?: LogStore; limits?: Partial<Limits>; lines?: number; rate?: Rate } = {},
 ): Subject {
   const logs = createMemoryLogs();
   const lines = Array.from({ length: over.lines ?? 5 }, (_, n) => ({
@@ -55,6 +56,7 @@ export function createSubject(
         { user: "bob", sha256: hashToken(expired), sites: "*", expires: fromMillis(base) },
       ],
       now,
+      over.rate,
     ),
     sites: new Map([site("shop", { logs: store }), site("foreign", { logs: store }), site("bare", {})]),
     limits: { ...defaults.limits, ...over.limits },

@@ -56,10 +56,10 @@ async function serve(
 async function read(
   url: string,
   over: Partial<LogQuery> = {},
-  signal = AbortSignal.timeout(20_000),
+  signal = AbortSignal.timeout(60_000),
   settings: object = {},
 ): Promise<LogLine[]> {
-  const backend = elastic.create("elk", elastic.parseConfig({ url, timeout: "10s", ...settings }), testIO);
+  const backend = elastic.create("elk", elastic.parseConfig({ url, timeout: "60s", ...settings }), testIO);
   const lines: LogLine[] = [];
   try {
     const query: LogQuery = {
@@ -221,7 +221,7 @@ test("who the server is: root, node, or neither", async () => {
   const probe = async () => {
     const backend = elastic.create("elk", elastic.parseConfig({ url: fake?.url }), testIO);
     try {
-      return await backend.probe(AbortSignal.timeout(5_000));
+      return await backend.probe(AbortSignal.timeout(60_000));
     } finally {
       await backend.close();
     }

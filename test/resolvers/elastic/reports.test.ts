@@ -33,8 +33,8 @@ async function open(bulk: (response: ServerResponse, items: number) => void, pla
   const { reports: inspect } = backend.inspections;
   if (store === undefined || inspect === undefined) throw new Error("no report store");
   const target = { site: "shop", index: "reports", profile: "auto" };
-  const deliver = (count = 2) => store.deliver(target, spans(count), AbortSignal.timeout(5_000));
-  return { fake, store, target, deliver, inspect: () => inspect(target, AbortSignal.timeout(5_000)) };
+  const deliver = (count = 2) => store.deliver(target, spans(count), AbortSignal.timeout(60_000));
+  return { fake, store, target, deliver, inspect: () => inspect(target, AbortSignal.timeout(60_000)) };
 }
 
 function spans(count: number) {
@@ -155,7 +155,7 @@ test("an index that went away is made again with the next delivery", async () =>
 test("another layout is no place for reports", async () => {
   const { store, target } = await open((response) => sendJson(response, items([])));
   const wrong = { ...target, profile: "ecs" };
-  await expect(store.deliver(wrong, spans(1), AbortSignal.timeout(5_000))).rejects.toMatchObject({
+  await expect(store.deliver(wrong, spans(1), AbortSignal.timeout(60_000))).rejects.toMatchObject({
     failure: "rejected",
   });
 });

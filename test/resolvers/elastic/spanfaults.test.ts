@@ -46,7 +46,7 @@ async function serve(
 }
 
 async function using<T>(url: string, ask: (store: SpanStore) => Promise<T>, io = testIO): Promise<T> {
-  const backend = elastic.create("elk", elastic.parseConfig({ url, timeout: "2s" }), io);
+  const backend = elastic.create("elk", elastic.parseConfig({ url, timeout: "60s" }), io);
   try {
     if (backend.stores.traces === undefined) throw new Error("no span store");
     return await ask(backend.stores.traces);
@@ -63,7 +63,7 @@ function read(url: string, over: Partial<SpanSource> = {}, limit = 10_000): Prom
     const spans: Span[] = [];
     const range = { from: fromMillis(0), to: fromMillis(1_000_000) };
     const query = { sources: [source(over)], range, select: "all", budget: createBudget(limit) } as const;
-    for await (const batch of store.scan(query, AbortSignal.timeout(10_000))) spans.push(...batch);
+    for await (const batch of store.scan(query, AbortSignal.timeout(60_000))) spans.push(...batch);
     return spans;
   });
 }
@@ -174,7 +174,7 @@ test("leaving early frees the scroll", async () => {
   await using(url, async (store) => {
     const range = { from: fromMillis(0), to: fromMillis(1_000_000) };
     const query = { sources: [source()], range, select: "all", budget: createBudget(10_000) } as const;
-    for await (const batch of store.scan(query, AbortSignal.timeout(10_000))) {
+    for await (const batch of store.scan(query, AbortSignal.timeout(60_000))) {
       expect(batch.length).toBeGreaterThan(0);
       break;
     }
@@ -194,7 +194,7 @@ test("a part that fails while the caller is busy is met when its turn comes", as
     const query = { sources: [source()], range, select: "all", budget: createBudget(10_000) } as const;
     let batches = 0;
     const reading = async () => {
-      for await (const _ of store.scan(query, AbortSignal.timeout(10_000))) {
+      for await (const _ of store.scan(query, AbortSignal.timeout(60_000))) {
         batches += 1;
         await new Promise((resolve) => setTimeout(resolve, 50));
       }

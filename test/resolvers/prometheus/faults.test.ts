@@ -36,7 +36,7 @@ async function serve(knowledge: Knowledge, settings: object = {}): Promise<FakeP
   backend = fake.open(settings);
   return fake;
 }
-async function read(over: Partial<SeriesQuery> = {}, signal = AbortSignal.timeout(20_000)) {
+async function read(over: Partial<SeriesQuery> = {}, signal = AbortSignal.timeout(60_000)) {
   return backend?.stores.metrics?.series(seriesQuery(over), signal);
 }
 /** The query that is answered in the test's way; the count before it finds nothing. */
@@ -242,7 +242,7 @@ test("path prefix, credentials and headers go with every request", async () => {
     headers: { "X-Scope-OrgID": "acme" },
   });
   await read();
-  await backend.stores.metrics?.names({ site: "a" }, AbortSignal.timeout(5_000));
+  await backend.stores.metrics?.names({ site: "a" }, AbortSignal.timeout(60_000));
   expect(new Set(seen)).toEqual(new Set([`Basic ${btoa("u:p:w")} acme true`]));
   expect(seen.length).toBeGreaterThan(4);
 });

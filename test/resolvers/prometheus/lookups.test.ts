@@ -8,7 +8,7 @@ import { testIO } from "../../support/cluster.ts";
 import { sendJson } from "../../support/fake.ts";
 import { type FakePrometheus, type Knowledge, matrix, openFakePrometheus } from "../../support/prometheus.ts";
 
-const signal = AbortSignal.timeout(20_000);
+const signal = AbortSignal.timeout(60_000);
 
 describe("a memo", () => {
   let loads = 0;

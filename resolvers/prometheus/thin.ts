@@ -359,11 +359,11 @@ async function firstTime(
     return times.length === 0 ? undefined : times.reduce((a, b) => Math.min(a, b));
   }
   const count = 500;
-  const step = Math.ceil((to - from) / count);
+  // Rounded down: a source finds nothing at all where a time is beyond those it can count. What is left comes last.
+  const step = Math.floor((to - from) / count);
   const samples = call("last_over_time", reader.window(metric, { from: step, to: 1 }));
   const [found] = await reader.grid(aggregate("group", [], samples), { start: from, step, count }, count);
   const first = found?.values.findIndex((value) => !Number.isNaN(value)) ?? -1;
-  return first < 0
-    ? undefined
-    : firstTime(reader, metric, from + first * step, from + (first + 1) * step, limit);
+  const start = from + (first < 0 ? count : first) * step;
+  return firstTime(reader, metric, start, first < 0 ? to : start + step, limit);
 }

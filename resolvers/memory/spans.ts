@@ -2,14 +2,7 @@
 // are compared with, so it prefers being plainly right over being fast.
 import { setImmediate as nextTurn } from "node:timers/promises";
 import type { Span } from "../../src/model.ts";
-import type {
-  Budget,
-  SpanLookup,
-  SpanReader,
-  SpanSource,
-  SpanSources,
-  SpanStore,
-} from "../../src/store.ts";
+import type { Budget, SpanLookup, SpanReader, SpanSource, SpanSources, SpanStore } from "../../src/store.ts";
 import type { Instant } from "../../src/time.ts";
 import { analyticsOver } from "../../src/tracing/analytics.ts";
 import { spanKey } from "../../src/tracing/request.ts";

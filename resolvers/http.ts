@@ -123,6 +123,8 @@ export function toBackendError(backend: string, cause: unknown): BackendError {
 
 /** Settles with `shared`, or rejects as soon as this caller leaves. */
 export async function orAborted<T>(shared: Promise<T>, signal: AbortSignal): Promise<T> {
+  // Of a caller who had left before, the failure is nobody's.
+  if (signal.aborted) shared.catch(() => {});
   signal.throwIfAborted();
   const left = Promise.withResolvers<never>();
   const leave = () => left.reject(signal.reason);

@@ -2,7 +2,7 @@
 // tag pattern accepts. `samples.ts` says what a measure is. Everything here is decided without asking a source, so
 // all stores agree on it.
 import type { Buckets, Measure, MetricType } from "./model.ts";
-import { fromMillis, type Millis, type TimeRange, toMillis } from "./time.ts";
+import { allTime, fromMillis, type Millis, type TimeRange, toMillis } from "./time.ts";
 
 // ---- Fields and aggregations --------------------------------------------------------------------------------
 
@@ -158,10 +158,13 @@ export function gridOf({ from, to }: TimeRange, resolution: Resolution): Buckets
 
 /**
  * Exactly `[from, to]` as one bucket. Samples stand on whole milliseconds, so bounds below the millisecond are
- * rounded inwards. Undefined where no millisecond is left.
+ * rounded inwards. Undefined where no millisecond is left in which a source can hold a sample: a length of more than
+ * 292 years is one that sources do not take.
  */
-export function windowOf({ from, to }: TimeRange): Buckets | undefined {
-  const last = toMillis(to);
+export function windowOf(range: TimeRange): Buckets | undefined {
+  const from = range.from < allTime.from ? allTime.from : range.from;
+  // The last millisecond of all time is not a whole one.
+  const last = Math.min(toMillis(range.to), toMillis(allTime.to) - 1);
   const floor = toMillis(from);
   const start = fromMillis(floor) < from ? floor + 1 : floor;
   return start <= last ? { start, step: last - start + 1, count: 1 } : undefined;

@@ -168,7 +168,17 @@ describe("buckets", () => {
     expect(windowOf({ from: at(5_000_000n), to: at(5_000_000n) })).toEqual({ start: 5, step: 1, count: 1 });
     expect(windowOf({ from: at(5_000_001n), to: at(7_999_999n) })).toEqual({ start: 6, step: 2, count: 1 });
     expect(windowOf({ from: at(5_000_001n), to: at(5_999_999n) })).toBeUndefined();
-    expect(windowOf({ from: at(-1_500_000n), to: at(-1n) })).toEqual({ start: -1, step: 1, count: 1 });
+  });
+
+  test("has no time in which no source can hold anything", () => {
+    const years = (from: number, to: number) => windowOf(range(Date.UTC(from, 0), Date.UTC(to, 0)));
+    expect(years(1, 1969)).toBeUndefined();
+    expect(years(2263, 9999)).toBeUndefined();
+    expect(years(1960, 1971)).toEqual({ start: 0, step: 365 * day + 1, count: 1 });
+    const longest = years(1, 9999);
+    expect(longest?.start).toBe(0);
+    // In nanoseconds, which sources count lengths in.
+    expect(BigInt(longest?.step ?? 0) * 1_000_000n).toBeLessThan(2n ** 63n);
   });
 });
 

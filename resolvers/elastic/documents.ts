@@ -244,11 +244,8 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
   async function next({ scrollId }: Answer, signal: AbortSignal): Promise<Answer> {
     if (scrollId === undefined) throw new BackendError(backend, "malformed", "a scroll without an id");
     const body = JSON.stringify({ scroll: "1m", scroll_id: scrollId });
-    return wholeAnswer(
-      backend,
-      await door.send({ method: "POST", path: "/_search/scroll", body }, signal),
-      nothingPicked,
-    );
+    const text = await door.send({ method: "POST", path: "/_search/scroll", body }, signal);
+    return wholeAnswer(backend, text, nothingPicked, true);
   }
 
   /** Frees the scroll at the source; nobody waits for it, and the source forgets it by itself within a minute. */

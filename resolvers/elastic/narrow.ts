@@ -4,6 +4,7 @@
 import type { SpanKind } from "../../src/model.ts";
 import type { SpanNarrowing, SpanSelection } from "../../src/store.ts";
 import { floorToMilli, fromMillis, type Instant, nanosPerMilli, type TimeRange } from "../../src/time.ts";
+import { unnamed } from "../../src/tracing/request.ts";
 import type { AttributeSources, EventForm, Placed, Rule, SpanForm, Unit } from "./layout.ts";
 import { findField, type IndexedField, type IndexGroup, mapsWhatComes } from "./mapping.ts";
 import { all, any, every, none, not, type Query } from "./query.ts";
@@ -30,7 +31,20 @@ function keyword(group: IndexGroup, name: string): IndexedField | undefined {
   return target?.multi.map((sub) => findField(group, sub)).find(exact);
 }
 
-const wholeNumbers = new Set(["byte", "short", "integer", "long", "unsigned_long", "double"]);
+/** How many digits a whole number may have that surely fits: servers refuse a query for one that does not. */
+const digits: ReadonlyMap<string, number> = new Map([
+  ["byte", 2],
+  ["short", 4],
+  ["integer", 9],
+  ["long", 15],
+  ["unsigned_long", 15],
+  ["double", 15],
+]);
+/** Takes any time or length of this century in any unit. */
+function isWide({ type }: IndexedField): boolean {
+  return digits.get(type) === 15;
+}
+const greatestLong = 2n ** 63n - 1n;
 
 function within(field: IndexedField, query: Query): Query {
   return field.nested === undefined ? query : { nested: { path: field.nested, query } };
@@ -41,8 +55,12 @@ export function holds(group: IndexGroup, name: string, values: readonly string[]
   if (values.length === 0) return none;
   const field = findField(group, name);
   if (field === undefined) return unmapped(group, name);
-  if (wholeNumbers.has(field.type) && field.indexed) {
-    const numbers = values.filter((value) => /^-?\d{1,15}$/.test(value));
+  const most = digits.get(field.type);
+  if (most !== undefined && field.indexed) {
+    // What is malformed is in the document alone. Of other texts those are there that spell a number, as it may: `1.50`.
+    if (field.ignoreMalformed) return all;
+    const numbers = values.filter((value) => /\d/.test(value));
+    if (!numbers.every((value) => /^-?\d+$/.test(value) && value.length <= most)) return all;
     return numbers.length === 0 ? none : within(field, { terms: { [name]: numbers } });
   }
   const exact = keyword(group, name);
@@ -116,7 +134,7 @@ function timeBounds(
   if (field === undefined || !field.indexed || field.ignoreMalformed || field.nested !== undefined)
     return all;
   const dates = field.type === "date" || field.type === "date_nanos";
-  if (!dates && (!wholeNumbers.has(field.type) || unit === "date")) return all;
+  if (!dates && (!isWide(field) || unit === "date")) return all;
   const era = field.type === "date_nanos" || unit === "ns" ? nanosEra : calendar;
   const last = (floorToMilli(to) + nanosPerMilli - 1n) as Instant;
   if (last < era.from || (from ?? era.from) > era.to) return none;
@@ -140,7 +158,7 @@ export function endsWithin({ group, form }: Placed<SpanForm>, { from, to }: Time
   if (form.end !== undefined) return timeBounds(group, form.end.field, form.end.unit, from, to);
   const { duration } = form;
   const field = duration && findField(group, duration.field);
-  const asked = field?.indexed && wholeNumbers.has(field.type) && field.nested === undefined;
+  const asked = field?.indexed && isWide(field) && field.nested === undefined;
   if (duration === undefined || !asked || duration.unit === "date" || field.ignoreMalformed) {
     return started(undefined);
   }
@@ -162,7 +180,7 @@ export function timelessness({ group, form }: Placed<SpanForm>): string | undefi
   if (field === undefined) return `${name} is not mapped`;
   const dates = field.type === "date" || field.type === "date_nanos";
   if (!field.indexed) return `${name} is not searchable`;
-  if (!dates && (unit === "date" || !wholeNumbers.has(field.type))) return `${name} is of type ${field.type}`;
+  if (!dates && (unit === "date" || !isWide(field))) return `${name} is of type ${field.type}`;
   return undefined;
 }
 
@@ -370,7 +388,8 @@ export function isNarrowed(placed: Placed<SpanForm>, narrow: SpanNarrowing, acti
     at(form.revision, revision),
     at(form.name, name),
     kind === undefined ? all : isOfKind(placed, [kind]),
-    action === undefined || action === ""
+    // An entry without a name has nothing to be found by.
+    action === undefined || action === "" || action === unnamed
       ? all
       : any([at(form.name, action), holdsAttribute(group, form.span_attributes, actionAttribute, [action])]),
     minDuration === undefined ? all : lasts(placed, minDuration),
@@ -380,7 +399,7 @@ export function isNarrowed(placed: Placed<SpanForm>, narrow: SpanNarrowing, acti
 function lasts({ group, form: { duration } }: Placed<SpanForm>, least: bigint): Query {
   const field = duration && findField(group, duration.field);
   if (duration === undefined || field === undefined || duration.unit === "date") return all;
-  if (!field.indexed || field.ignoreMalformed || !wholeNumbers.has(field.type)) return all;
-  const scale = { ms: nanosPerMilli, us: 1_000n, ns: 1n }[duration.unit];
-  return { range: { [duration.field]: { gte: String(least / scale) } } };
+  if (!field.indexed || field.ignoreMalformed || !isWide(field)) return all;
+  const asked = least / { ms: nanosPerMilli, us: 1_000n, ns: 1n }[duration.unit];
+  return { range: { [duration.field]: { gte: String(asked < greatestLong ? asked : greatestLong) } } };
 }

@@ -3,7 +3,7 @@
 // is a matter of cost alone: the tests hold all of them to the same definition.
 
 import { LRUCache } from "lru-cache";
-import { Refused } from "../../src/errors.ts";
+import { BackendError, Refused } from "../../src/errors.ts";
 import type { Measure, Series } from "../../src/model.ts";
 import {
   type CounterSamples,
@@ -67,7 +67,12 @@ export function createMetricStore(backend: string, door: Door, families: Familie
       try {
         const reader = createReader(backend, door, edge, sizes, AbortSignal.any([signal, ending.signal]));
         const result = await answer(shape, planOf(backend, query, reader));
-        if (tries === 3 || (await door.edge(signal)) === edge) return result;
+        if ((await door.edge(signal)) === edge) return result;
+        if (tries === 3) {
+          const detail =
+            "how it cuts ranges changed during each of three answers: are there several versions?";
+          throw new BackendError(backend, "malformed", detail);
+        }
       } finally {
         // What a failed part leaves behind is not waited for.
         ending.abort();

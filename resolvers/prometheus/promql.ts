@@ -144,7 +144,7 @@ export function print(expression: Expression): string {
     case "call":
       return `${expression.function}(${expression.arguments.map(print).join(",")})`;
     case "aggregate": {
-      const by = expression.by.length === 0 ? "" : ` by (${expression.by.map(printLabel).join(",")}) `;
+      const by = expression.by.length === 0 ? "" : ` by (${expression.by.map(printListed).join(",")}) `;
       return `${expression.operator}${by}(${print(expression.of)})`;
     }
     case "binary":
@@ -165,14 +165,20 @@ export function printDuration(millis: Millis): string {
   return `${seconds === 0 ? "" : `${seconds}s`}${rest === 0 ? "" : `${rest}ms`}`;
 }
 
+const identifier = /^[a-zA-Z_][a-zA-Z0-9_]*$/;
+
 /** Only a name that needs quotes gets them: 2.42 knows no quoted names, and can hold no series that has one. */
 function printLabel(name: string): string {
+  return identifier.test(name) ? name : quote(name);
+}
+
+function printListed(name: string): string {
   return isPlainLabel(name) ? name : quote(name);
 }
 
-/** Also a number's name has to be quoted where labels are listed. */
+/** Where labels are listed, a number's name has to be quoted too, and the one keyword that the grammar forgot. */
 export function isPlainLabel(name: string): boolean {
-  return /^[a-zA-Z_][a-zA-Z0-9_]*$/.test(name) && !/^(nan|inf)$/i.test(name);
+  return identifier.test(name) && !/^(nan|inf|without)$/i.test(name);
 }
 
 const escapes: Readonly<Record<string, string>> = {
@@ -184,10 +190,13 @@ const escapes: Readonly<Record<string, string>> = {
   "\ufffd": "\\ufffd",
 };
 
-/** The one function that turns data into query text. */
+/**
+ * The one function that turns data into query text. Half of a pair of surrogates, which no label holds, becomes what
+ * it would become on its way, and is escaped as that.
+ */
 function quote(text: string): string {
   // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what has to be escaped
-  const escaped = text.replace(/[\\"\u0000-\u001f\u007f\ufffd]/g, (char) => {
+  const escaped = text.toWellFormed().replace(/[\\"\u0000-\u001f\u007f\ufffd]/g, (char) => {
     return escapes[char] ?? `\\x${char.charCodeAt(0).toString(16).padStart(2, "0")}`;
   });
   return `"${escaped}"`;

@@ -4,7 +4,7 @@
 import { BackendError, Refused } from "../../src/errors.ts";
 import type { Buckets } from "../../src/model.ts";
 import { firstAtOrAfter, type Samples } from "../../src/samples.ts";
-import type { Millis } from "../../src/time.ts";
+import { allTime, type Millis, toMillis } from "../../src/time.ts";
 import { collect, type Fold, type HistogramSample, type Labels, type SampleSeries } from "./answer.ts";
 import type { Door, Moments } from "./door.ts";
 import {
@@ -59,6 +59,11 @@ const pointsOfQuery = 10_000;
 const parallel = 4;
 const samplesOfQuery = 250_000;
 const moments = 5;
+// A source has no samples from before 1970 and counts nanoseconds in 64 bits, so that it takes no length of more than
+// 292 years. Nothing is lost where no more is asked for.
+const oldest: Millis = 0;
+const newest: Millis = toMillis(allTime.to) - 1;
+const longest: Millis = newest - oldest;
 
 export function tooLarge(limit: number, wanted?: number): Refused {
   return new Refused(
@@ -113,10 +118,12 @@ export function createReader(
 
   async function raw(
     selector: Selector,
-    from: Millis,
-    to: Millis,
+    since: Millis,
+    until: Millis,
     limit: number,
   ): Promise<readonly RawSeries[]> {
+    const from = Math.max(since, oldest);
+    const to = Math.min(until, newest);
     if (to <= from) return [];
     const counted = await instant(
       aggregate("sum", [], call("count_over_time", stretch(selector, from, to))),
@@ -156,13 +163,13 @@ export function createReader(
     grid,
     instant,
     raw,
-    window: (selector, span) => window(selector, edge, span),
+    window: (selector, { from, to }) => window(selector, edge, { from: Math.min(from, longest), to }),
     async estimate(selector, by, buckets, limit) {
       const key = print(by === undefined ? selector : aggregate("group", by, selector));
       const known = sizes.get(key);
       if (known !== undefined && known * 2 * buckets.count <= limit) return;
       const length = buckets.step * buckets.count;
-      const step = Math.floor(length / moments);
+      const step = Math.min(Math.floor(length / moments), longest);
       if (step < 2) return;
       // Windows inside the range alone, so that what is counted is part of the answer.
       const inside = window(selector, edge, { from: Math.min(step, 300_000), to: 1 });

@@ -313,10 +313,9 @@ export async function birthsOf(
     selector,
     series.map(({ labels }) => labels),
   );
-  const ever = await reader.instant(
-    call("count_over_time", reader.window(of, { from: start, to: 1 })),
-    start,
-  );
+  const ever = beginsTime(start)
+    ? []
+    : await reader.instant(call("count_over_time", reader.window(of, { from: start, to: 1 })), start);
   const held = new Set(ever.map(({ labels }) => keyOf(labels)));
   const born = new Set(series.map(({ labels }) => keyOf(labels)).filter((key) => !held.has(key)));
   if (born.size === 0 || othersHeld || held.size > 0 || (await lived(reader, metric, start, lookBack))) {
@@ -328,8 +327,14 @@ export async function birthsOf(
   return { held, born };
 }
 
+/** Nothing is older than 1970; and there is no window of no length, nor of one millisecond for a closed edge. */
+function beginsTime(start: Millis): boolean {
+  return start < 2;
+}
+
 /** Whether the metric had a sample before `start`. */
 async function lived(reader: Reader, metric: Selector, start: Millis, lookBack: Millis): Promise<boolean> {
+  if (beginsTime(start)) return false;
   for (const from of [300_000, Math.max(300_000, lookBack), start]) {
     const samples = call("last_over_time", reader.window(metric, { from, to: 1 }));
     if ((await reader.instant(aggregate("group", [], samples), start)).length > 0) return true;

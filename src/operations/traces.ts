@@ -306,7 +306,7 @@ function beyondLength(millis: number, order: Page["order"]): bigint {
 /** The shortest duration that is answered as this many milliseconds or more. */
 function leastNanos(millis: number): bigint {
   // Half a nanosecond is where doubles of this size begin to round: from there on the nearest is all that can be told.
-  if (millis > 4e9) return BigInt(Math.round(millis * 1e6));
+  if (millis > 4e9) return BigInt(Math.round(Math.min(millis * 1e6, Number.MAX_VALUE)));
   let nanos = Math.max(0, Math.floor(millis * 1e6) - 1);
   while (nanos / 1e6 < millis) nanos += 1;
   return BigInt(nanos);

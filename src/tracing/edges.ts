@@ -61,7 +61,10 @@ export async function findActionEdges(
     const { service } = query;
     return request.service_name === service && namespace === query.namespace && action === query.action;
   };
-  const toIt = [...taken, ...made].filter(({ callee }) => callee !== undefined && isAsked(callee));
+  // A partner may have an action of the same name.
+  const toIt = [...taken, ...made].filter(
+    ({ callee }) => callee?.site_id === query.sources[0].site && isAsked(callee),
+  );
   const callers = new Set([...made, ...toIt].map(({ caller }) => caller));
   const family = await climb(reader, everywhere(query), [...callers], query.budget, signal);
   const fromIt = made.filter(({ caller }) => {
@@ -104,9 +107,10 @@ function everywhere({ sources, partners }: EdgesQuery): readonly [SpanSource, ..
 async function findCalls(reader: SpanReader, query: EdgesQuery, signal: AbortSignal): Promise<Calls> {
   const { sources, partners, range, budget } = query;
   const site = sources[0].site;
-  const callers = await collect(
+  const scanned = await collect(
     reader.scan({ sources: everywhere(query), range, select: "calls", budget }, signal),
   );
+  const callers = once(scanned, site);
   const own = callers.filter(({ site_id }) => site_id === site);
   const others = callers.filter(({ site_id }) => site_id !== site);
   const called = async (spans: readonly Span[], among: EdgesQuery["sources"]): Promise<Span[]> => {
@@ -117,7 +121,8 @@ async function findCalls(reader: SpanReader, query: EdgesQuery, signal: AbortSig
       ids.set(spanKey(id), id);
     }
     const of = { by: "caller", spans: [...ids.values()] } as const;
-    return (await collect(reader.find({ sources: among, of, budget }, signal))).filter(isRequest);
+    const callees = await collect(reader.find({ sources: among, of, budget }, signal));
+    return once(callees.filter(isRequest), site);
   };
   const calleesOfOwn = await called(own, everywhere(query));
   const calleesOfOthers = partners.length === 0 ? [] : await called(others, sources);
@@ -128,6 +133,18 @@ async function findCalls(reader: SpanReader, query: EdgesQuery, signal: AbortSig
     made: [...made, ...unanswered.map((caller) => ({ caller, linked: false }))],
     taken: pair(others, calleesOfOthers),
   };
+}
+
+/** Sites may hold the same documents. A span is one even so: the site's own, else that of the first partner by id. */
+function once(spans: readonly Span[], site: string): Span[] {
+  const held = new Map<string, Span>();
+  for (const span of spans) {
+    const key = `${spanKey(span)} ${span.span_kind} ${span.start}`;
+    const other = held.get(key);
+    const isOther = other === undefined || span.site_id === site;
+    if (isOther || (other.site_id !== site && span.site_id < other.site_id)) held.set(key, span);
+  }
+  return [...held.values()];
 }
 
 /** Every pair of a caller and a callee that names it as its parent or links to it, once. */

@@ -16,11 +16,14 @@ export function isRequest(span: Span): boolean {
   return span.entry && !span.report;
 }
 
+/** The action of an entry that nothing names. */
+export const unnamed = "unknown";
+
 /** What a span is called as an entry. Neither is ever empty. */
 export function namesOf(entry: Span): Names {
   return {
     namespace: entry.namespace || (entry.span_kind === "server" ? "web" : "background"),
-    action: entry.action || entry.span_name || "unknown",
+    action: entry.action || entry.span_name || unnamed,
   };
 }
 

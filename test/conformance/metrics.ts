@@ -3,7 +3,7 @@
 // computed from the same raw samples by `metrics/oracle.ts`.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Slug } from "#src/errors.ts";
-import { fields, gridOf, planOf, type Resolution, resolutions } from "#src/metrics.ts";
+import { fields, gridOf, planOf, type Resolution, resolutions, windowOf } from "#src/metrics.ts";
 import type { Buckets, Measure, MetricType, Series } from "#src/model.ts";
 import type { Match, MetricStore, SeriesQuery } from "#src/store.ts";
 import { fromMillis } from "#src/time.ts";
@@ -300,6 +300,22 @@ export function metricStoreSuite(subject: MetricSubject): void {
       test("times without data are empty", async () => {
         for (const start of [base - 3_000 * day, base + 30 * day]) {
           await verify({ metric: "temperature", buckets: grid(start, start + hour, "MINUTELY") });
+        }
+      });
+
+      test("ranges of centuries hold what is in them", { timeout: 120_000 }, async () => {
+        const everything = windowOf({ from: fromMillis(Date.UTC(1, 0)), to: fromMillis(Date.UTC(9_999, 0)) });
+        const days = [Date.UTC(1_700, 0), Date.UTC(1_960, 0)].map((from) => grid(from, base + day, "DAILY"));
+        for (const buckets of [everything, ...days]) {
+          if (buckets === undefined) throw new Error("no window");
+          for (const [metric, measure] of [
+            ["temperature", { of: "samples", combine: "first" }],
+            ["requests_total", { of: "increment" }],
+            ["requests_total", { of: "cumulative", combine: "mean" }],
+            ["latency_seconds", { of: "observations", combine: "max" }],
+          ] as const) {
+            await verify({ metric, measure, buckets, pointLimit: 50_000_000 });
+          }
         }
       });
 

@@ -475,6 +475,21 @@ describe("pages", () => {
     expect(await page({ duration: 10.0001 }, 5, "DESC")).toBe(30);
   });
 
+  test("lengths past all that is are lengths", async () => {
+    const run = serve(tied);
+    const page = async (over: Json, order = "ASC", cursor: unknown = "Duration") =>
+      (
+        await run("tracing/traces/performance", {
+          ...listing,
+          ...over,
+          pagination: { per_page: 5, order, cursor },
+        })
+      ).length;
+    expect(await page({ duration: 1e308 })).toBe(0);
+    expect(await page({}, "ASC", { duration: 1e308 })).toBe(0);
+    expect(await page({}, "DESC", { duration: 1e308 })).toBe(30);
+  });
+
   test("the row of a trace is chosen before the cursor, so no trace comes twice", async () => {
     const early = request({ span_id: hex("1", 16), parent_span_id: hex("a", 16), from: 1, to: 5 });
     const run = serve([request({ to: 20 }), early]);

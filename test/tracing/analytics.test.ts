@@ -367,6 +367,36 @@ describe("edges", () => {
     expect(upstream).toEqual([]);
   });
 
+  test("of sites that hold the same spans are counted once, as the site's own where it has them", async () => {
+    const spans = [root, middle, call, taken, query, nameless, send, job];
+    const copies = spans.flatMap((one) => [
+      { ...one, site_id: "both" },
+      { ...one, site_id: "other" },
+    ]);
+    const shared = analyticsOver(readerOver([...copies, ...spans])).siteEdges;
+    const [both, other] = [source("both"), source("other")];
+    const partners = [other, stock, both];
+    const apart = await siteEdges(asked, signal);
+    expect(await shared({ ...asked, partners }, signal)).toEqual(apart);
+    const { upstream } = await shared({ ...asked, sources: [stock], partners: [both, shop, other] }, signal);
+    expect(upstream).toEqual([{ service: "web", ...figures(1, 0, 40) }]);
+    const whole = await shared({ ...asked, sources: [both], partners: [shop, stock, other] }, signal);
+    expect(whole.upstream).toEqual([]);
+    expect(whole.internal.map(({ service, count }) => [service, count]).sort()).toEqual([
+      ["stock", 1],
+      ["worker", 1],
+    ]);
+  });
+
+  test("of an action are not those of a partner's action of the same name", async () => {
+    const twin = { ...taken, service_name: "web", action: "Pay" };
+    const twins = analyticsOver(readerOver([root, middle, call, twin])).actionEdges;
+    const pay = { service: "web", namespace: "web", action: "Pay" };
+    const { upstream, downstream } = await twins({ ...asked, ...pay }, signal);
+    expect(upstream).toEqual([]);
+    expect(downstream).toMatchObject([{ service: "web", action: "Pay", count: 1 }]);
+  });
+
   test("are in the range by the caller's end", async () => {
     const { downstream } = await siteEdges({ ...asked, range: { from: at(50), to: at(60) } }, signal);
     expect(downstream.map(({ service }) => service)).toEqual(["postgresql"]);

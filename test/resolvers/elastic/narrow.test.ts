@@ -142,6 +142,34 @@ describe("what an index cannot answer for narrows nothing", () => {
     expect(isNarrowed(placed(jaeger, { operationName: folded }), { name: "GET" }, "a")).toBe(all);
   });
 
+  test("numbers that a field does not hold as they are spelled", () => {
+    const revision = (type: object, value: string) =>
+      isNarrowed(
+        placed(dataPrepper, { "resource.attributes.service.version": type }),
+        { revision: value },
+        "a",
+      );
+    const double = { type: "double" };
+    expect(revision(double, "20260115")).not.toBe(all);
+    for (const value of ["1.5", "1.50", "1e3", "20240101123456789"])
+      expect(revision(double, value)).toBe(all);
+    expect(revision({ type: "integer" }, "99999999999")).toBe(all);
+    expect(revision({ type: "long", ignore_malformed: true }, "v1")).toBe(all);
+  });
+
+  test("an entry without a name has the action that is made for it", () => {
+    expect(isNarrowed(placed(dataPrepper), { action: "unknown" }, "a")).toBe(all);
+  });
+
+  test("a length or time that the field's type cannot be asked for", () => {
+    const text = JSON.stringify(isNarrowed(placed(jaeger), { minDuration: 10n ** 40n }, "a"));
+    expect(text).toBe('{"range":{"duration":{"gte":"9223372036854775807"}}}');
+    const short = placed(jaeger, { duration: { type: "integer" } });
+    expect(isNarrowed(short, { minDuration: 10n ** 40n }, "a")).toBe(all);
+    const query = endsWithin(short, { from: fromMillis(base), to: fromMillis(base + 1) });
+    expect(JSON.stringify(query)).not.toContain('"duration"');
+  });
+
   test("an action may be the attribute's or the span's name", () => {
     const query = JSON.stringify(isNarrowed(placed(dataPrepper), { action: "A#b" }, "appsignal.action_name"));
     expect(query).toContain('"name":["A#b"]');

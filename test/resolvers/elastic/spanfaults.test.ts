@@ -98,6 +98,19 @@ describe("a source of spans that fails", () => {
     await expect(read(url)).rejects.toMatchObject({ name: "BackendError", failure: "partial" });
   });
 
+  test("unless its parts only stop where they are full, as Elasticsearch 7 says", async () => {
+    let scrolls = 0;
+    const url = await serve((response, request) => {
+      const path = request.url ?? "";
+      if (request.method === "DELETE") sendJson(response, {});
+      else if (path.includes("/_search/scroll")) {
+        scrolls += 1;
+        sendJson(response, answer([hit(scrolls + 1)], 3, { _scroll_id: "s", terminated_early: true }));
+      } else sendJson(response, answer([hit(1)], 3, { _scroll_id: "s" }));
+    });
+    expect((await read(url)).map(({ span_id }) => Number(span_id))).toEqual([1, 2, 3]);
+  });
+
   test("a mapping that may not be read is refused, for good", async () => {
     const url = await serve(
       (response) => sendJson(response, answer([hit(1)])),

@@ -268,3 +268,19 @@ test("a server that is replaced by a newer one is asked in the newer one's way",
   expect(sent[0]).toContain("[59s999ms] offset 1ms");
   expect(sent.at(-1)).toContain("[60s] offset 1ms");
 });
+
+test("servers that cut ranges differently, by turns behind one address, are no source of exact answers", async () => {
+  let turn = 0;
+  fake = await openFakePrometheus({
+    intercept(response, request) {
+      response.shouldKeepAlive = false;
+      if (request.url !== "/api/v1/query" || Number(request.headers["content-length"]) >= 100) return false;
+      const ones = [{ metric: {}, value: [0, turn++ % 2 === 0 ? "2" : "1"] }];
+      sendJson(response, { status: "success", data: { resultType: "vector", result: ones } });
+      return true;
+    },
+  });
+  backend = fake.open();
+  await expect(read()).rejects.toMatchObject({ failure: "malformed" });
+  expect(fake.queries.filter(({ query }) => query.startsWith("avg"))).toHaveLength(3);
+});

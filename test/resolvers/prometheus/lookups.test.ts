@@ -56,6 +56,14 @@ describe("a memo", () => {
     expect(loads).toBe(1);
   });
 
+  // An unhandled rejection would end the program; here it fails the run.
+  test("a failure that comes for nobody, since its only caller had left, is nobody's", async () => {
+    const memo = open();
+    fail = new Error("down");
+    await expect(memo.read("a", AbortSignal.abort(new Error("left")))).rejects.toThrow("left");
+    await delay(10);
+  });
+
   test("a stale value is given at once and refreshed behind", async () => {
     const memo = open();
     await memo.read("a", signal);

@@ -1,8 +1,10 @@
 // The requests as sent, for every measure of every shape, to servers of both kinds of edge; and the wall in each of them.
 import fc from "fast-check";
 import { afterEach, describe, expect, test } from "vitest";
+import { windowOf } from "#src/metrics.ts";
 import type { Measure } from "#src/model.ts";
 import type { Backend, SeriesQuery } from "#src/store.ts";
+import { fromMillis } from "#src/time.ts";
 import { sendJson } from "../../support/fake.ts";
 import { type FakePrometheus, matrix, openFakePrometheus, seriesQuery } from "../../support/prometheus.ts";
 import { note } from "../../support/recorder.ts";
@@ -129,6 +131,49 @@ describe("the wall", () => {
       }),
       { numRuns: 40 },
     );
+  });
+});
+
+describe("a range of centuries", () => {
+  const everything = windowOf({ from: fromMillis(Date.UTC(1, 0)), to: fromMillis(Date.UTC(9_999, 0)) });
+  const day = 86_400_000;
+  test.each([
+    ["all time", everything],
+    ["days of sixteen centuries", { start: Date.UTC(500, 0), step: day, count: 590_000 }],
+    ["days from before 1970", { start: Date.UTC(1_960, 0), step: day, count: 30_000 }],
+  ] as const)("%s: no length is sent that a source cannot count", async (_, buckets) => {
+    if (buckets === undefined) throw new Error("no window");
+    const last = buckets.start + buckets.step * buckets.count;
+    fake = await openFakePrometheus({
+      metrics,
+      // A series that lives at the end alone, so that its birth is looked for.
+      answer(form, response) {
+        const [at, end] = [Number(form.get("time")), Number(form.get("end"))];
+        if (Math.max(at, end) * 1_000 < last) return false;
+        const values = [[Math.max(at, end), "6"]];
+        return sendJson(response, matrix([{ metric: { host: "x", le: "1" }, values }]));
+      },
+    });
+    backend = fake.open();
+    for (const [metric, measure] of [
+      ["g", { of: "samples", combine: "quantile", quantile: 0.9 }],
+      ["c_total", { of: "increment" }],
+      ["c_total", { of: "cumulative", combine: "mean" }],
+    ] as const) {
+      const query = seriesQuery({ metric, measure, buckets, pointLimit: 50_000_000 });
+      await backend.stores.metrics?.series(query, signal);
+    }
+    const lengths = fake.queries.flatMap(({ query, form }) => [
+      ...[...query.matchAll(/\[(-?[\dms]*)\]/g)].map(([, text = ""]) => text),
+      ...form.getAll("step"),
+    ]);
+    expect(lengths.length).toBeGreaterThan(5);
+    const strange = lengths.filter((text) => {
+      const [, seconds = "0", millis = "0"] = /^(?:(\d+)s)?(?:(\d+)ms)?$/.exec(text) ?? [];
+      const nanos = BigInt(seconds) * 1_000_000_000n + BigInt(millis) * 1_000_000n;
+      return nanos <= 0n || nanos >= 2n ** 63n;
+    });
+    expect(strange).toEqual([]);
   });
 });
 

@@ -91,6 +91,13 @@ describe("printing", () => {
       'sum by (a,"b.c") (({__name__="x",site="a"} + 1))',
     );
     expect(print(select({}, [present("a"), oneOf("b", ["x", ""])]))).toBe('{a!="",b=~"(?s:x|)"}');
+    // As itself it would reach the lexer as broken UTF-8.
+    expect(print(select({}, [equal("a", "\ud800")]))).toBe('{a="\\ufffd"}');
+    // A server of version 2 holds labels of such names, and takes them unquoted in braces alone.
+    const keyword = select({ inf: "a" }, [present("without")]);
+    expect(print(aggregate("sum", ["NaN", "Without", "on"], keyword))).toBe(
+      'sum by ("NaN","Without",on) ({without!="",inf="a"})',
+    );
     expect([86_400_000, 1, 90_061_001].map(printDuration)).toEqual(["86400s", "1ms", "90061s1ms"]);
   });
 });

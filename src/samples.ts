@@ -107,7 +107,7 @@ const greatest = (values: readonly number[]): number => values.reduce((a, b) => 
 const total = (values: readonly number[]): number => values.reduce((sum, value) => sum + value, 0);
 
 /** Between the two order statistics around the rank, in proportion. `sorted` is ascending and not empty. */
-export function quantileOf(sorted: readonly number[], quantile: number): number {
+function quantileOf(sorted: readonly number[], quantile: number): number {
   const rank = quantile * (sorted.length - 1);
   const below = sorted[Math.floor(rank)] ?? Number.NaN;
   const above = sorted[Math.ceil(rank)] ?? Number.NaN;

@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, test } from "vitest";
@@ -253,6 +253,21 @@ test("Ctrl-C ends it", async () => {
   const running = run([], shell);
   stop.abort(new Error("interrupted"));
   await expect(running).rejects.toThrow("interrupted");
+});
+
+test("a Mesh configuration is looked at, and one that is not there is a problem", async () => {
+  const files = { "readout.yaml": `${oneSource}mesh: /m/mesh.yaml\n` };
+  const looked = async (more: Readonly<Record<string, string>>) => {
+    const shell = createShell({ now, files: { ...files, ...more }, kinds: [fake()] });
+    return { code: await run([], shell), out: shell.printed() };
+  };
+  const missing = await looked({});
+  expect(missing.out).toContain("GraphQL by /m/mesh.yaml\n  PROBLEM /m/mesh.yaml: cannot be read (ENOENT)\n");
+  expect(missing.code).toBe(1);
+  expect(await looked({ "/m/mesh.yaml": "sources: 1" })).toMatchObject({ code: 1 });
+  const own = await looked({ "/m/mesh.yaml": readFileSync(".meshrc.yaml", "utf8") });
+  expect(own.out).toContain("GraphQL by /m/mesh.yaml\n\n0 problems");
+  expect(own.code).toBe(0);
 });
 
 test("what a problem kept from looking for is not called empty", async () => {

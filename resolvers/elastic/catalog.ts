@@ -131,12 +131,12 @@ function fallback(): LogProfile {
 }
 
 /** @throws {ConfigError} */
-export function loadProfile(path: string, io: Pick<IO, "readText">): LogProfile {
+function loadProfile(path: string, io: Pick<IO, "readText">): LogProfile {
   return parseFile(path, readProfile, io);
 }
 
 /** @throws {ConfigError} */
-export function loadSpanProfile(path: string, io: Pick<IO, "readText">): SpanProfile {
+function loadSpanProfile(path: string, io: Pick<IO, "readText">): SpanProfile {
   return parseFile(path, readSpanProfile, io);
 }
 

@@ -237,7 +237,7 @@ function holdsAt(
 }
 
 /** Documents that may have any of these texts under a key of their attributes. */
-export function holdsAttribute(
+function holdsAttribute(
   group: IndexGroup,
   attributes: AttributeSources,
   key: string,

@@ -16,6 +16,7 @@ import type {
 import { analyticsOver } from "../../src/tracing/analytics.ts";
 import { hasException } from "../../src/tracing/exception.ts";
 import { spanKey } from "../../src/tracing/request.ts";
+import { selects } from "../../src/tracing/selection.ts";
 import type { Catalog } from "./catalog.ts";
 import { type Condition, createDocuments, type Documents } from "./documents.ts";
 import type { Door } from "./door.ts";
@@ -54,7 +55,7 @@ interface Wanted {
   readonly whole?: readonly string[];
 }
 
-export function createSpanReader(documents: Documents): SpanReader {
+function createSpanReader(documents: Documents): SpanReader {
   return {
     scan: (query, signal) => eachSite(query, signal, (reading) => scanSite(query, reading)),
     find: (query, signal) => eachSite(query, signal, (reading) => findInSite(query.of, reading)),
@@ -353,26 +354,6 @@ function calledBy(ids: readonly SpanId[]): Wanted {
 
 function partsOf(ids: readonly SpanId[]): readonly [readonly string[], readonly string[]] {
   return [[...new Set(ids.map(({ trace_id }) => trace_id))], [...new Set(ids.map(({ span_id }) => span_id))]];
-}
-
-/** `SpanSelection`, of a span that has all its events. */
-function selects(select: SpanSelection, span: Span): boolean {
-  switch (select) {
-    case "all":
-      return true;
-    case "entries":
-      return span.entry;
-    case "children":
-      return !span.entry;
-    case "calls":
-      return span.span_kind === "client" || span.span_kind === "producer";
-    case "exceptions":
-      return hasException(span);
-    case "statements":
-      return span.span_kind === "client" && span.statement !== undefined;
-    default:
-      return select satisfies never;
-  }
 }
 
 /** Sites, and parts of a long list of ids, that are read at once. */

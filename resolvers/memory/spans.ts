@@ -2,19 +2,11 @@
 // are compared with, so it prefers being plainly right over being fast.
 import { setImmediate as nextTurn } from "node:timers/promises";
 import type { Span } from "../../src/model.ts";
-import type {
-  Budget,
-  SpanLookup,
-  SpanReader,
-  SpanSelection,
-  SpanSource,
-  SpanSources,
-  SpanStore,
-} from "../../src/store.ts";
+import type { Budget, SpanLookup, SpanReader, SpanSource, SpanSources, SpanStore } from "../../src/store.ts";
 import type { Instant } from "../../src/time.ts";
 import { analyticsOver } from "../../src/tracing/analytics.ts";
-import { hasException } from "../../src/tracing/exception.ts";
 import { spanKey } from "../../src/tracing/request.ts";
+import { selects } from "../../src/tracing/selection.ts";
 import { readNames } from "../../src/tracing/source.ts";
 
 /** A span before a source has claimed it: its site, and what its attributes mean there, depend on who asks. */
@@ -85,7 +77,7 @@ export function createMemorySpans(): MemorySpans {
   const reader: SpanReader = {
     scan: ({ sources, range, select: selection, budget }, signal) => {
       const accepts = (span: StoredSpan): boolean =>
-        span.end >= range.from && span.end <= range.to && isSelected(selection, span);
+        span.end >= range.from && span.end <= range.to && selects(selection, span);
       return select(sources, (index) => indices.get(index) ?? [], accepts, budget, signal);
     },
     find: ({ sources, of, budget }, signal) => {
@@ -135,25 +127,6 @@ function indicesOf(sources: SpanSources): readonly (readonly [SpanSource, string
   return [...new Map(pairs.toReversed()).values()].toReversed();
 }
 
-function isSelected(selection: SpanSelection, span: StoredSpan): boolean {
-  switch (selection) {
-    case "all":
-      return true;
-    case "entries":
-      return span.entry;
-    case "children":
-      return !span.entry;
-    case "calls":
-      return span.span_kind === "client" || span.span_kind === "producer";
-    case "exceptions":
-      return hasException(span);
-    case "statements":
-      return span.span_kind === "client" && span.statement !== undefined;
-    default:
-      return selection satisfies never;
-  }
-}
-
 function isCalledBy(span: StoredSpan, callers: ReadonlySet<string>): boolean {
   const { trace_id, parent_span_id: span_id, entry, links } = span;
   if (!entry) return false;
@@ -167,7 +140,7 @@ function lookupOf(of: Exclude<SpanLookup["of"], { by: "caller" }>): {
   readonly traceIds: Iterable<string>;
   readonly accepts: (span: StoredSpan) => boolean;
 } {
-  if (of.by === "trace") return { traceIds: of.traceIds, accepts: (span) => isSelected(of.select, span) };
+  if (of.by === "trace") return { traceIds: of.traceIds, accepts: (span) => selects(of.select, span) };
   const sought = new Set(of.spans.map(spanKey));
   return {
     traceIds: new Set(of.spans.map(({ trace_id }) => trace_id)),

@@ -281,7 +281,7 @@ function readLabels(value: unknown): Labels {
 }
 
 /** Numbers as Prometheus spells them. @throws {Surprise} */
-export function parseNumber(text: string): number {
+function parseNumber(text: string): number {
   if (text === "NaN") return Number.NaN;
   if (/^[+-]?Inf$/.test(text))
     return text.startsWith("-") ? Number.NEGATIVE_INFINITY : Number.POSITIVE_INFINITY;

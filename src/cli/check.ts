@@ -3,12 +3,13 @@
 // fail is.
 import { performance } from "node:perf_hooks";
 import { type Config, parts, resolveBeside, type SiteConfig } from "../config.ts";
-import { BackendError } from "../errors.ts";
+import { BackendError, ConfigError } from "../errors.ts";
 import { openGallery } from "../gallery.ts";
 import { checkVisual } from "../operations/visuals.ts";
 import type { Backend, BackendInfo, IO } from "../store.ts";
 import { type Instant, type Millis, nanosPerMilli } from "../time.ts";
 import { openFile } from "./file.ts";
+import { checkMeshrc } from "./graphql.ts";
 import { type Question, questionsFor, type Report } from "./inspect.ts";
 import { exitCodes, type Shell } from "./shell.ts";
 
@@ -35,7 +36,8 @@ export async function run(args: readonly string[], shell: Shell, deadline = pati
   );
   shell.signal.throwIfAborted();
   const shown = await lookAtVisuals(config);
-  const { text, problems } = describe(file, config, findings, shown, shell.now());
+  const mesh = lookAtMesh(config, shell);
+  const { text, problems } = describe(file, config, findings, shown, mesh, shell.now());
   shell.out(text);
   return problems === 0 ? exitCodes.done : exitCodes.failed;
 }
@@ -73,6 +75,18 @@ async function lookAtVisuals({ visuals: folder, limits }: Config): Promise<Shown
   });
   gallery.close();
   return { published: gallery.published(), problems };
+}
+
+/** What is wrong with the Mesh configuration of one's own, as far as the file alone tells. */
+function lookAtMesh({ mesh }: Config, shell: Shell): readonly string[] {
+  if (mesh === undefined) return [];
+  try {
+    checkMeshrc(mesh, shell);
+    return [];
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    return error.message.split("\n");
+  }
 }
 
 /** Asks one backend who it is, then about everything that lies in it. Never rejects. */
@@ -169,6 +183,7 @@ function describe(
   config: Config,
   findings: readonly Finding[],
   shown: Shown,
+  mesh: readonly string[],
   now: Instant,
 ): { readonly text: string; readonly problems: number } {
   const notes: Notes = { lines: [`${file}: valid`, ""], problems: 0, limitations: 0 };
@@ -186,6 +201,7 @@ function describe(
   for (const [id, site] of Object.entries(config.sites)) describeSite(id, site, findings, now, notes);
   describeIntake(config, notes);
   describeVisuals(config, shown, notes);
+  describeMesh(config, mesh, notes);
   const { problems, limitations } = notes;
   notes.lines.push("", `${count(problems, "problem")}, ${count(limitations, "limitation")}`);
   return { text: `${notes.lines.join("\n")}\n`, problems };
@@ -230,6 +246,12 @@ function describeVisuals({ visuals, sites }: Config, { published, problems }: Sh
       `  limitation: "${title}" is of a site that is not configured, ${site}, and therefore not found`,
     );
   }
+}
+
+function describeMesh({ mesh: file }: Config, problems: readonly string[], notes: Notes): void {
+  if (file === undefined) return;
+  notes.lines.push("", `GraphQL by ${file}`, ...problems.map((problem) => `  PROBLEM ${problem}`));
+  notes.problems += problems.length;
 }
 
 function describeSite(

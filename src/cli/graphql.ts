@@ -19,6 +19,19 @@ export interface GraphqlPart {
   readonly state: () => string;
 }
 
+/** @throws {ConfigError} the file cannot be read, or is wrong as far as Mesh need not be asked */
+export function checkMeshrc(file: string, shell: Shell): void {
+  parseMeshrc(read(file, shell), file);
+}
+
+function read(file: string, shell: Shell): string {
+  try {
+    return shell.readText(file);
+  } catch (error) {
+    throw new ConfigError(file, [{ path: "", message: `cannot be read${failureCode(error)}` }]);
+  }
+}
+
 /** A file that is no Mesh configuration is logged at once; what only its sources can tell, when it is loaded. */
 export function prepareGraphql(
   { mesh: file = ownMeshrc }: Config,
@@ -29,15 +42,8 @@ export function prepareGraphql(
   const tell = (error: unknown) => {
     state = redact(error instanceof Error ? error.message : String(error)).replaceAll("\n", "; ");
   };
-  const read = () => {
-    try {
-      return shell.readText(file);
-    } catch (error) {
-      throw new ConfigError(file, [{ path: "", message: `cannot be read${failureCode(error)}` }]);
-    }
-  };
   try {
-    parseMeshrc(read(), file);
+    checkMeshrc(file, shell);
   } catch (error) {
     tell(error);
     telemetry.log({ level: "error", message: "GraphQL cannot be served", reason: state });
@@ -45,7 +51,7 @@ export function prepareGraphql(
   const load = async (): Promise<Unified> => {
     try {
       const { loadMesh } = await import("../mesh.ts");
-      const unified = await loadMesh({ file, text: read(), log: telemetry.log });
+      const unified = await loadMesh({ file, text: read(file, shell), log: telemetry.log });
       state = "ready";
       return unified;
     } catch (error) {

@@ -41,10 +41,3 @@ export function orderDecimals(left: Decimal, right: Decimal): number {
   if (left.digits === right.digits) return 0;
   return left.digits < right.digits ? -left.sign : left.sign;
 }
-
-/** `orderDecimals` on texts; undefined when one of them is no number. */
-export function compareDecimals(left: string, right: string): number | undefined {
-  const one = readDecimal(left);
-  const two = readDecimal(right);
-  return one === undefined || two === undefined ? undefined : orderDecimals(one, two);
-}

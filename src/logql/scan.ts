@@ -104,7 +104,7 @@ export function scanQuoted(query: string, start: number): Scanned {
 }
 
 /** The operator that starts here; a `!` alone is none. */
-export function operatorAt(query: string, position: number): Operator | undefined {
+function operatorAt(query: string, position: number): Operator | undefined {
   const next = query[position + 1];
   switch (query[position]) {
     case "=":

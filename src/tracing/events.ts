@@ -54,7 +54,7 @@ interface Group {
 }
 
 /** The slow event that a span belongs to, as its digest has it. */
-export function eventKeyOf(
+function eventKeyOf(
   { service_name: service, span_kind: kind, span_name: name, statement }: Span,
   normalise: (statement: string) => string,
 ): EventKey {

@@ -44,6 +44,9 @@ const resolution = word(finest ?? "MINUTELY", ...coarser).meta({
   examples: ["HOURLY"],
 });
 
+/** In one pattern: each costs a source that matches by regular expressions for every value that it tries. */
+const mostWildcards = 100;
+
 /** Read by hand, because a schema of records leaves the key `__proto__` out, and a filter with it. */
 const tags = z
   .unknown()
@@ -54,12 +57,14 @@ const tags = z
       return z.NEVER;
     }
     const entries: [string, string][] = [];
+    const report = (key: string, message: string) => context.addIssue({ code: "custom", path: [key], message });
     for (const [key, pattern] of Object.entries(value)) {
-      if (typeof pattern === "string" && key !== "") entries.push([key, pattern]);
-      else if (pattern !== null) {
-        const message = key === "" ? "a tag's key must not be empty" : "expected a string";
-        context.addIssue({ code: "custom", path: [key], message });
-      }
+      if (pattern === null) continue;
+      if (typeof pattern !== "string") report(key, "expected a string");
+      else if (key === "") report(key, "a tag's key must not be empty");
+      else if (pattern.split("*").length > mostWildcards + 1)
+        report(key, `expected at most ${mostWildcards} wildcards`);
+      else entries.push([key, pattern]);
     }
     return Object.fromEntries(entries);
   })

@@ -440,6 +440,12 @@ describe("bad input", () => {
     expect(text).toContain('"data":{"__proto__":2.5}');
   });
 
+  test("more wildcards than a source should have to match", async () => {
+    const starred = (count: number) => body([selector({ tags: { host: "a*".repeat(count) } })]);
+    expect(await series([selector({ tags: { host: "a*".repeat(100) } })])).toEqual([]);
+    expect(await issues("timeseries", starred(101))).toEqual(["select.0.tags.host"]);
+  });
+
   test("tag values of 64 kB", async () => {
     expect(await series([selector({ tags: { host: "x".repeat(65_536) } })])).toEqual([]);
     expect(await series([selector({ tags: { host: "*x".repeat(32_768) } })])).toEqual([]);

@@ -57,7 +57,8 @@ const tags = z
       return z.NEVER;
     }
     const entries: [string, string][] = [];
-    const report = (key: string, message: string) => context.addIssue({ code: "custom", path: [key], message });
+    const report = (key: string, message: string) =>
+      context.addIssue({ code: "custom", path: [key], message });
     for (const [key, pattern] of Object.entries(value)) {
       if (pattern === null) continue;
       if (typeof pattern !== "string") report(key, "expected a string");

@@ -448,7 +448,6 @@ describe("bad input", () => {
 
   test("tag values of 64 kB", async () => {
     expect(await series([selector({ tags: { host: "x".repeat(65_536) } })])).toEqual([]);
-    expect(await series([selector({ tags: { host: "*x".repeat(32_768) } })])).toEqual([]);
   });
 
   test("an answer that is too large is refused, before anything is read where one series would be", async () => {

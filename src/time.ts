@@ -19,9 +19,13 @@ export const allTime: TimeRange = { from: 0n as Instant, to: (2n ** 63n - 1n) as
 const pattern =
   /^(\d{4})-(\d{2})-(\d{2})[Tt](\d{2}):(\d{2}):(\d{2})(?:\.(\d{1,9}))?(?:[Zz]|([+-])(\d{2}):(\d{2}))$/;
 
+const firstMilli: Millis = -62_167_219_200_000;
+const lastMilli: Millis = 253_402_300_799_999;
+
 /**
  * The instant that an ISO 8601 text names, or undefined. Taken: 0 to 9 fraction digits and `Z` or `±hh:mm`.
- * Refused: no zone, dates that the calendar does not have, leap seconds.
+ * Refused: no zone, dates that the calendar does not have, leap seconds, and what a zone moves out of the years 0000
+ * to 9999 in UTC, which has no such text.
  */
 export function parseInstant(text: string): Instant | undefined {
   const match = pattern.exec(text);
@@ -36,7 +40,9 @@ export function parseInstant(text: string): Instant | undefined {
   if (date.getUTCMonth() !== Number(month) - 1 || date.getUTCDate() !== Number(day)) return undefined;
   date.setUTCHours(Number(hour), Number(minute), Number(second));
   const offsetMinutes = (sign === "-" ? -1 : 1) * (Number(zoneHour) * 60 + Number(zoneMinute));
-  const millis = BigInt(date.getTime() - offsetMinutes * 60_000);
+  const utc = date.getTime() - offsetMinutes * 60_000;
+  if (utc < firstMilli || utc > lastMilli) return undefined;
+  const millis = BigInt(utc);
   return (millis * nanosPerMilli + BigInt(fraction.padEnd(9, "0"))) as Instant;
 }
 

@@ -80,14 +80,14 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
 
   async function planSearch(source: SpanSource, signal: AbortSignal): Promise<Plan> {
     const wall = wallOf(source);
-    // An index that holds nothing yet may hold spans with its next document.
     const known = await catalog.knowledge(source.index, wall !== undefined, signal);
     const plan = await placed(source, known, signal);
     const groups = [...plan.layout.spans, ...plan.layout.events].map(({ group }) => group);
-    const blank = plan.layout.strange.some(({ fields }) => fields.size === 0);
-    if (!blank && (wall === undefined || !hasUnmapped(wall, groups))) return plan;
-    const since = refreshed.get(known);
-    if (since !== undefined && performance.now() - since < searchable) return plan;
+    if (!(await hasGrown(source, plan.layout, signal))) {
+      if (wall === undefined || !hasUnmapped(wall, groups)) return plan;
+      const since = refreshed.get(known);
+      if (since !== undefined && performance.now() - since < searchable) return plan;
+    }
     const renewed = await catalog.refresh(source.index, signal);
     refreshed.set(renewed, performance.now());
     return placed(source, renewed, signal);
@@ -104,6 +104,19 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
     return { knowledge, layout };
   }
 
+  /**
+   * Whether an index has come to hold what its mapping, as it was read, says that it cannot. Asked without the wall,
+   * whose names may be new as well: nothing of these documents is read.
+   */
+  async function hasGrown(source: SpanSource, { growing }: Layout, signal: AbortSignal): Promise<boolean> {
+    if (growing.length === 0) return false;
+    const parts: Parts = new Map();
+    for (const placed of growing) gather(parts, isOfForm(placed), placed.group.indices);
+    const query = any([...parts.values()].map((part) => every([inIndices(part.indices), part.query])));
+    const answer = await search(source, { size: 0, track_total_hits: true, query }, {}, signal);
+    return totalOf(answer) > 0;
+  }
+
   function wallOf({ where }: SpanSource): Filter | undefined {
     return where === undefined ? undefined : refuseWall(backend, () => parseWhere(where));
   }
@@ -116,16 +129,13 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
     condition: Condition<Form>,
     wall: Filter | undefined,
   ): Query {
-    const parts = new Map<string, { readonly query: Query; readonly indices: string[] }>();
+    const parts: Parts = new Map();
     for (const placed of forms) {
       requireReadable(placed);
       const walled = wall === undefined ? [] : [refuseWall(backend, () => compileWhere(wall, placed.group))];
       const query = every([...walled, isOfForm(placed), condition(placed, source)]);
       if (query === none) continue;
-      const key = JSON.stringify(query);
-      const part = parts.get(key);
-      if (part === undefined) parts.set(key, { query, indices: [...placed.group.indices] });
-      else part.indices.push(...placed.group.indices);
+      gather(parts, query, placed.group.indices);
     }
     const compiled = any([
       ...[...parts.values()].map(({ query, indices }) => every([inIndices(indices), query])),
@@ -305,6 +315,16 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
     countSpans: (source, condition, signal) => count(source, spansOf, condition, signal),
     countEvents: (source, condition, signal) => count(source, eventsOf, condition, signal),
   };
+}
+
+/** By their query's text. */
+type Parts = Map<string, { readonly query: Query; readonly indices: string[] }>;
+
+function gather(parts: Parts, query: Query, indices: readonly string[]): void {
+  const key = JSON.stringify(query);
+  const part = parts.get(key);
+  if (part === undefined) parts.set(key, { query, indices: [...indices] });
+  else part.indices.push(...indices);
 }
 
 const spansOf = (layout: Layout): readonly Placed<SpanForm>[] => layout.spans;

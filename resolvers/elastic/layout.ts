@@ -6,7 +6,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { parse } from "yaml";
 import { z } from "zod";
 import { spanKinds } from "../../src/model.ts";
-import { findField, type IndexGroup, type Knowledge } from "./mapping.ts";
+import { findField, type IndexGroup, type Knowledge, mapsWhatComes } from "./mapping.ts";
 import type { Product } from "./product.ts";
 
 const name = z.string().min(1);
@@ -195,6 +195,8 @@ export interface Layout {
   readonly events: readonly Placed<EventForm>[];
   /** Indices that hold nothing of any profile. */
   readonly strange: readonly IndexGroup[];
+  /** What an index may hold as soon as a document brings the names that its mapping lacks. */
+  readonly growing: readonly Placed<SpanForm | EventForm>[];
 }
 
 /**
@@ -210,20 +212,28 @@ export function placeForms(
   const spans: Placed<SpanForm>[] = [];
   const events: Placed<EventForm>[] = [];
   const strange: IndexGroup[] = [];
+  const growing: Placed<SpanForm | EventForm>[] = [];
   for (const group of knowledge.groups) {
     const fits = (form: SpanForm | EventForm) =>
       form.present.every((name) => findField(group, name) !== undefined);
+    const mayFit = (form: SpanForm | EventForm) =>
+      !fits(form) &&
+      form.present.every((name) => findField(group, name) !== undefined || mapsWhatComes(group, name));
     const profile = candidates.find((candidate) => [...candidate.spans, ...candidate.events].some(fits));
+    const listsIgnored = product.listsIgnored && group.createdSince715;
+    for (const { name, spans, events } of profile === undefined ? candidates : [profile]) {
+      for (const form of [...spans, ...events])
+        if (mayFit(form)) growing.push({ profile: name, group, form, listsIgnored });
+    }
     if (profile === undefined) {
       strange.push(group);
       continue;
     }
     found.add(profile);
-    const listsIgnored = product.listsIgnored && group.createdSince715;
     for (const form of profile.spans)
       if (fits(form)) spans.push({ profile: profile.name, group, form, listsIgnored });
     for (const form of profile.events)
       if (fits(form)) events.push({ profile: profile.name, group, form, listsIgnored });
   }
-  return { profiles: [...found], spans, events, strange };
+  return { profiles: [...found], spans, events, strange, growing };
 }

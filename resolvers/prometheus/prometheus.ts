@@ -29,6 +29,8 @@ export type PrometheusConfig = z.infer<typeof settings>;
 const answerBytes = 256 * 1024 * 1024;
 /** A server evaluates 20 queries at once; the rest wait better here, where their clients can leave. */
 const concurrent = 16;
+/** One request for metrics asks some dozens of questions, and its own deadline bounds how long they wait. */
+const queued = 4_096;
 
 export const prometheus: BackendKind<PrometheusConfig> = {
   kind: "prometheus",
@@ -58,6 +60,7 @@ function doorSettings({ url, auth, tls, headers, timeout }: PrometheusConfig, io
   return {
     ...guardDefaults,
     concurrent,
+    queued,
     url,
     auth,
     tls: tls === undefined ? undefined : { ca: read(tls.ca), cert: read(tls.cert), key: read(tls.key) },

@@ -277,7 +277,8 @@ export function labelOf(labels: Labels, label: string): string {
   return (Object.hasOwn(labels, label) && labels[label]) || "";
 }
 
-const valuesOfLabel = 100;
+/** Of so many series each label is narrowed, whatever it is. */
+export const valuesOfLabel = 100;
 
 /**
  * The selector narrowed towards these series: it may find others still, which the caller has to sort out, but never

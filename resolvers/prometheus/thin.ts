@@ -7,7 +7,16 @@ import { type CounterSamples, finite } from "../../src/samples.ts";
 import type { Millis } from "../../src/time.ts";
 import type { Labels } from "./answer.ts";
 import { aggregate, binary, call, type Expression, number, type Selector } from "./promql.ts";
-import { asGrid, type GridSeries, inTurns, keyOf, narrowTo, type RawSeries, type Reader } from "./reader.ts";
+import {
+  asGrid,
+  type GridSeries,
+  inTurns,
+  keyOf,
+  narrowTo,
+  type RawSeries,
+  type Reader,
+  valuesOfLabel,
+} from "./reader.ts";
 
 export interface ThinQuery {
   readonly selector: Selector;
@@ -309,13 +318,15 @@ export async function birthsOf(
   othersHeld: boolean,
 ): Promise<{ readonly held: ReadonlySet<string>; readonly born: ReadonlySet<string> }> {
   if (series.length === 0) return { held: new Set(), born: new Set() };
-  const of = narrowTo(
-    selector,
-    series.map(({ labels }) => labels),
+  // All of the past is looked through: few series at a time, so that the selector finds hardly any others.
+  const parts = Array.from({ length: Math.ceil(series.length / valuesOfLabel) }, (_, part) =>
+    series.slice(part * valuesOfLabel, (part + 1) * valuesOfLabel).map(({ labels }) => labels),
   );
-  const ever = beginsTime(start)
-    ? []
-    : await reader.instant(call("count_over_time", reader.window(of, { from: start, to: 1 })), start);
+  const past = async (labels: readonly Labels[]) => {
+    const samples = reader.window(narrowTo(selector, labels), { from: start, to: 1 });
+    return reader.instant(call("count_over_time", samples), start);
+  };
+  const ever = beginsTime(start) ? [] : (await inTurns(parts, past)).flat();
   const held = new Set(ever.map(({ labels }) => keyOf(labels)));
   const born = new Set(series.map(({ labels }) => keyOf(labels)).filter((key) => !held.has(key)));
   if (born.size === 0 || othersHeld || held.size > 0 || (await lived(reader, metric, start, lookBack))) {
@@ -359,11 +370,11 @@ async function firstTime(
     return times.length === 0 ? undefined : times.reduce((a, b) => Math.min(a, b));
   }
   const count = 500;
-  const step = Math.ceil((to - from) / count);
+  // Rounded down: a source finds nothing at all where a time is beyond those it can count. What is left comes last.
+  const step = Math.floor((to - from) / count);
   const samples = call("last_over_time", reader.window(metric, { from: step, to: 1 }));
   const [found] = await reader.grid(aggregate("group", [], samples), { start: from, step, count }, count);
   const first = found?.values.findIndex((value) => !Number.isNaN(value)) ?? -1;
-  return first < 0
-    ? undefined
-    : firstTime(reader, metric, from + first * step, from + (first + 1) * step, limit);
+  const start = from + (first < 0 ? count : first) * step;
+  return firstTime(reader, metric, start, first < 0 ? to : start + step, limit);
 }

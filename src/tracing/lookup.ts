@@ -10,7 +10,10 @@ export async function collect(batches: AsyncIterable<readonly Span[]>): Promise<
   return spans;
 }
 
-/** The spans with all that is needed to tell the entry above each of them; a level a round, as far as there is one. */
+/** Most entries are a few levels up. What is deeper than this is recursion, whose every level would cost a round. */
+const levels = 16;
+
+/** The spans with all that is needed to tell the entry above each of them: level by level, and of deep traces whole. */
 export async function climb(
   reader: SpanReader,
   sources: SpanSources,
@@ -21,7 +24,7 @@ export async function climb(
   const family = createFamily(spans);
   const asked = new Set<string>();
   let level: readonly Span[] = spans;
-  while (level.length > 0) {
+  for (let round = 1; level.length > 0; round++) {
     const missing: SpanId[] = [];
     for (const span of level) {
       const { trace_id, parent_span_id: span_id } = span;
@@ -32,6 +35,12 @@ export async function climb(
       missing.push({ trace_id, span_id });
     }
     if (missing.length === 0) break;
+    if (round > levels) {
+      const traceIds = [...new Set(missing.map(({ trace_id }) => trace_id))];
+      const of = { by: "trace", traceIds, select: "all" } as const;
+      family.add(await collect(reader.find({ sources, of, budget }, signal)));
+      break;
+    }
     level = await collect(reader.find({ sources, of: { by: "span", spans: missing }, budget }, signal));
     family.add(level);
   }

@@ -263,6 +263,24 @@ describe.each(named())("$name, spans that hurt", (server) => {
     expect(await find(from, { by: "span", spans: [{ trace_id: trace, span_id: id(3) }] })).toEqual([]);
   });
 
+  test("an index that learns of spans, and another of their exceptions, while we look", async () => {
+    await empty(ss4oBare);
+    await cluster.remove(`${prefix}-*`);
+    const bare = { mappings: { properties: { "@timestamp": { type: "date" } } } };
+    for (const index of Object.keys(otel.indices(prefix))) await cluster.createIndex(index, bare);
+    const from = source(otel);
+    expect(await scan(from)).toEqual([]);
+    await write(otel, [make({})]);
+    expect(await scan(from)).toHaveLength(1);
+    expect(await scan(from, "exceptions")).toEqual([]);
+    const failed = make({
+      id: id(2),
+      events: [{ name: "exception", time: at(5), attributes: { "exception.type": "E" } }],
+    });
+    await write(otel, [failed]);
+    expect((await scan(from, "exceptions")).map(({ span_id }) => span_id)).toEqual([id(2)]);
+  });
+
   test("several layouts behind one pattern are one source", async () => {
     const both = server.product === "elasticsearch" ? [apm, jaegerFields] : [dataPrepper, ss4oBare];
     await empty(both[0] ?? apm);

@@ -1,10 +1,10 @@
 // The definitions against figures worked out by hand.
 import { describe, expect, test } from "vitest";
 import type { Span, TraceSummary } from "#src/model.ts";
-import type { ListingQuery } from "#src/store.ts";
+import type { ListingQuery, SpanReader } from "#src/store.ts";
 import { analyticsOver } from "#src/tracing/analytics.ts";
 import { arrange } from "#src/tracing/arrange.ts";
-import { errorDigest, eventDigest, hashStatement } from "#src/tracing/digest.ts";
+import { decodeDigest, errorDigest, eventDigest, hashStatement } from "#src/tracing/digest.ts";
 import { createFigures } from "#src/tracing/figures.ts";
 import { createFamily } from "#src/tracing/request.ts";
 import { readNames } from "#src/tracing/source.ts";
@@ -87,6 +87,34 @@ describe("requests", () => {
     const family = createFamily([server, child, grandchild, elsewhere, lost]);
     expect([server, child, grandchild].map(family.entryOf)).toEqual([server, server, server]);
     expect([elsewhere, lost].map(family.entryOf)).toEqual([undefined, undefined]);
+  });
+
+  test("an entry far above is found in few rounds", async () => {
+    const chain = Array.from({ length: 1_000 }, (_, n) =>
+      span({
+        span_id: `s${n}`,
+        parent_span_id: n === 0 ? undefined : `s${n - 1}`,
+        action: n === 0 ? "Deep" : undefined,
+        events: n === 999 ? [exception(1, "E")] : [],
+      }),
+    );
+    const lost = span({ span_id: "x", parent_span_id: "y", events: [exception(2, "E")] });
+    const reader = readerOver([...chain, lost]);
+    let rounds = 0;
+    const counted: SpanReader = {
+      ...reader,
+      find: (query, abort) => {
+        rounds += 1;
+        return reader.find(query, abort);
+      },
+    };
+    const asked = { sources: [shop], traceId: "t1", budget: budget() } as const;
+    const { errors } = await analyticsOver(counted).locate(asked, signal);
+    expect(errors.map(({ digest }) => decodeDigest(digest))).toEqual([
+      { of: "error", exception: "E", namespace: "background", action: "Deep" },
+      { of: "error", exception: "E", namespace: "background", action: "work" },
+    ]);
+    expect(rounds).toBeLessThan(30);
   });
 
   test("parents that go round in a circle lead nowhere", () => {

@@ -126,6 +126,22 @@ describe("a source of spans that fails", () => {
   });
 });
 
+test("an index whose documents have names that its mapping lacked is read by its new mapping", async () => {
+  let grown = false;
+  const url = await serve(
+    (response, _, body) => {
+      const probe = JSON.parse(body).size === 0;
+      sendJson(response, answer(probe ? [] : [hit(1)], 1));
+    },
+    (response) => {
+      const before = { [name]: { mappings: { properties: { message: { type: "text" } } }, settings } };
+      sendJson(response, grown ? mappings : before);
+      grown = true;
+    },
+  );
+  expect(await read(url)).toHaveLength(1);
+});
+
 test("every search carries the wall, and says that parts are errors", async () => {
   const url = await serve((response) => sendJson(response, answer([])));
   await using(url, async (store) => {

@@ -284,3 +284,10 @@ test("servers that cut ranges differently, by turns behind one address, are no s
   await expect(read()).rejects.toMatchObject({ failure: "malformed" });
   expect(fake.queries.filter(({ query }) => query.startsWith("avg"))).toHaveLength(3);
 });
+
+test("a page of panels waits for its turn, and none of it is called an overload", async () => {
+  await serve(main((r) => sendJson(r, whole)));
+  const signal = AbortSignal.timeout(20_000);
+  const answers = await Promise.all(Array.from({ length: 400 }, () => read({}, signal)));
+  expect(new Set(answers.map((series) => series?.length))).toEqual(new Set([1]));
+});

@@ -134,6 +134,29 @@ describe("the wall", () => {
   });
 });
 
+describe("the births of very many series", () => {
+  test("are looked for in the past of these alone", async () => {
+    fake = await openFakePrometheus({
+      metrics,
+      answer(form, response) {
+        if (!form.get("query")?.startsWith("last_over_time") || !form.has("end")) return false;
+        const hosts = Array.from({ length: 250 }, (_, n) => `new${n}`);
+        const values = [[Number(form.get("end")), "6"]];
+        return sendJson(response, matrix(hosts.map((host) => ({ metric: { host }, values }))));
+      },
+    });
+    backend = fake.open();
+    await backend.stores.metrics?.series(
+      seriesQuery({ metric: "c_total", measure: { of: "increment" } }),
+      signal,
+    );
+    const past = fake.queries.filter(({ query }) => query.startsWith("count_over_time"));
+    const named = past.flatMap(({ query }) => [...query.matchAll(/new\d+/g)].map(([host]) => host));
+    expect(past).toHaveLength(3);
+    expect(new Set(named).size).toBe(250);
+  });
+});
+
 describe("a range of centuries", () => {
   const everything = windowOf({ from: fromMillis(Date.UTC(1, 0)), to: fromMillis(Date.UTC(9_999, 0)) });
   const day = 86_400_000;
@@ -174,6 +197,9 @@ describe("a range of centuries", () => {
       return nanos <= 0n || nanos >= 2n ** 63n;
     });
     expect(strange).toEqual([]);
+    // With a later end Prometheus answers nothing, and calls it a success.
+    const ends = fake.queries.map(({ form }) => Number(form.get("end") ?? form.get("time")));
+    expect(Math.max(...ends)).toBeLessThan(2 ** 63 / 1e9);
   });
 });
 

@@ -7,6 +7,7 @@ export default defineConfig({
     include: ["test/backends/**/*.test.ts"],
     fileParallelism: false,
     testTimeout: 120_000,
+    expect: { poll: { timeout: 100_000 } },
     hookTimeout: 180_000,
   },
 });

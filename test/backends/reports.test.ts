@@ -151,7 +151,7 @@ describe.each(named())("$name", ({ name, url }) => {
       reportBody(number, { action: "Page", tags: { number: `${number}` } }),
     );
     for (const body of bodies) expect((await post(body)).status).toBe(200);
-    await expect.poll(async () => (await spooler.level()).reports, { timeout: 20_000 }).toBe(0);
+    await expect.poll(async () => (await spooler.level()).reports).toBe(0);
     await cluster.request("POST", `/${whole}/_refresh`);
     const rows = await ask("traces/errors", { pagination });
     expect(rows.map(({ tags }: { tags: object }) => tags)).toEqual(

@@ -25,6 +25,7 @@ export async function intake(quick: boolean, folder: string): Promise<readonly F
     file,
     `listen: 127.0.0.1:${port}
 intake: { spool: intake.db, key_rate: 1000000, address_rate: 1000000 }
+limits: { rate: 1000000 }
 tokens: [{ user: bench, sha256: "${hashToken(token)}", sites: "*" }]
 backends:
   elk: { kind: elastic, url: "${source.url}" }

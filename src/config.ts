@@ -116,8 +116,8 @@ export interface Limits {
   readonly spans: number;
   /** How far before a range a counter's previous sample is looked for. */
   readonly lookBack: Millis;
-  /** Requests per second of one token, ten times as many at once; absent is no limit. */
-  readonly rate?: number | undefined;
+  /** Requests per second of one token, ten times as many at once. */
+  readonly rate: number;
 }
 
 const minute = 60_000;
@@ -144,6 +144,7 @@ export const defaults = freeze({
     points: 5_000_000,
     spans: 50_000,
     lookBack: day,
+    rate: 100,
   },
 } as const satisfies Record<string, unknown> & { limits: Limits });
 
@@ -402,7 +403,7 @@ const limits = strict({
   deadline: duration(day).default(most.deadline),
   requests: count(1).default(most.requests),
   streams: count(1).default(most.streams),
-  rate: count(1).optional(),
+  rate: count(1).default(most.rate),
 });
 
 const fileSchema = strict({

@@ -65,11 +65,6 @@ export class TooMany extends Error {
   }
 }
 
-/** A body over the limit of the front-end error intake: 413. */
-export class TooLarge extends Error {
-  override readonly name = "TooLarge";
-}
-
 /** The ways a source fails, each with the one sentence a client may read. */
 export const failures = {
   unreachable: "A data source cannot be reached",

@@ -522,6 +522,7 @@ describe("the README's reference", () => {
     ["limits.look_back", defaults.limits.lookBack],
     ["limits.documents", defaults.limits.documents],
     ["limits.spans", defaults.limits.spans],
+    ["limits.rate", defaults.limits.rate],
     ["limits.deadline", defaults.limits.deadline],
     ["limits.requests", defaults.limits.requests],
     ["limits.streams", defaults.limits.streams],

@@ -205,9 +205,9 @@ const bindings: readonly (readonly [string, (config: Config) => unknown])[] = [
   ["intake's address or spool", ({ intake }) => intake && [intake.listen, intake.spool, intake.spoolBytes]],
 ];
 
-/** How fast one token may ask; without a limit there is none. */
-function rateOf({ limits: { rate } }: Config): Rate | undefined {
-  return rate === undefined ? undefined : createRate(rate, rate * burstSeconds, () => performance.now());
+/** How fast one token may ask. */
+function rateOf({ limits: { rate } }: Config): Rate {
+  return createRate(rate, rate * burstSeconds, () => performance.now());
 }
 
 function printAddress(host: string, port: number): string {

@@ -7,7 +7,6 @@ import {
   NotFound,
   type Slug,
   type Slugs,
-  TooLarge,
   TooMany,
   Unauthorized,
   Unprocessable,
@@ -36,7 +35,6 @@ export function describeFailure(error: unknown): Failed {
   if (error instanceof Unprocessable) {
     return failed(422, { error: error.slug, message: error.message, details: error.details });
   }
-  if (error instanceof TooLarge) return failed(413, { error: "Payload too large" });
   if (error instanceof TooMany) {
     return failed(429, { error: "Too many requests" }, { "Retry-After": String(error.retryAfterSeconds) });
   }
@@ -54,7 +52,6 @@ export function isClients(error: unknown): boolean {
     error instanceof NotFound ||
     error instanceof Unprocessable ||
     error instanceof TooMany ||
-    error instanceof TooLarge ||
     error instanceof ClientGone
   );
 }

@@ -7,6 +7,9 @@ export default defineConfig({
   test: {
     include: ["test/**/*.test.ts"],
     exclude: ["test/backends/**", "node_modules/**"],
+    // Loading modules anew for each file would take as long as the tests, and no module of ours keeps anything global.
+    isolate: false,
+    maxWorkers: "100%",
     // Only against what never ends: machines are shared, and no test is judged by its time.
     testTimeout: 60_000,
     hookTimeout: 60_000,

@@ -7,7 +7,7 @@ export default defineConfig({
   test: {
     include: ["test/**/*.test.ts"],
     exclude: ["test/backends/**", "node_modules/**"],
-    // Loading modules anew for each file would take as long as the tests, and no module of ours keeps anything global.
+    // Loading the modules anew for each file would take half as long as the tests; no test leaves anything in them.
     isolate: false,
     maxWorkers: "100%",
     // Only against what never ends: machines are shared, and no test is judged by its time.

@@ -66,6 +66,11 @@ export function floorToMilli(instant: Instant): Instant {
   return (rest < 0n ? instant - rest - nanosPerMilli : instant - rest) as Instant;
 }
 
+/** The last nanosecond of the instant's millisecond. */
+export function endOfMilli(instant: Instant): Instant {
+  return (floorToMilli(instant) + nanosPerMilli - 1n) as Instant;
+}
+
 /** For a library that wants a `Date`; to the whole millisecond before. */
 export function toDate(instant: Instant): Date {
   return new Date(toMillis(instant));

@@ -70,6 +70,7 @@ const allowed: readonly (readonly [file: string, imports: readonly string[]])[] 
   ["src/cli/*", ["src/*", "src/operations/*", "src/logql/*", "resolvers/index.ts"]],
   ["src/main.ts", ["**"]],
   ["resolvers/index.ts", ["src/store.ts", "resolvers/*/*"]],
+  ["resolvers/connection.ts", ["type src/store.ts", "src/time.ts"]],
   ["resolvers/http.ts", ["src/store.ts", "src/errors.ts", "src/time.ts"]],
   [
     "resolvers/*/*",
@@ -77,7 +78,7 @@ const allowed: readonly (readonly [file: string, imports: readonly string[]])[] 
       "src/{store,model,time,errors,metrics,samples,kubernetes,telemetry,report}.ts",
       "src/logql/*",
       "src/tracing/*",
-      "resolvers/http.ts",
+      "resolvers/{connection,http}.ts",
     ],
   ],
 ];
@@ -111,6 +112,7 @@ const packages: Readonly<Record<string, readonly string[]>> = {
     "src/{config,meshrc,intake-document,visual}.ts",
     "src/operations/*",
     "src/tracing/digest.ts",
+    "resolvers/connection.ts",
     "resolvers/*/*",
   ],
 };

@@ -6,6 +6,7 @@ import type { ClientOptions as OpenSearchOptions } from "@opensearch-project/ope
 import { z } from "zod";
 import { BackendError } from "../../src/errors.ts";
 import type { IO } from "../../src/store.ts";
+import { definedOnly, type Tls } from "../connection.ts";
 import { createGuard, type GuardSettings, orAborted, toBackendError } from "../http.ts";
 import { describeProduct, type Product } from "./product.ts";
 
@@ -35,7 +36,7 @@ export interface DoorSettings extends GuardSettings {
     | { apiKey: string }
     | { bearer: string }
     | undefined;
-  readonly tls?: { ca?: string | undefined; cert?: string | undefined; key?: string | undefined } | undefined;
+  readonly tls?: Tls | undefined;
   readonly headers: Readonly<Record<string, string>>;
   /** An answer over this is refused instead of being held in memory. */
   readonly answerBytes: number;
@@ -237,12 +238,6 @@ const plainJson = { accept: "application/json", "content-type": "application/jso
 /** A name in two spellings is sent twice by the client, and arrives as `acme, acme`. */
 function lowerCased(headers: Readonly<Record<string, string>>): Record<string, string> {
   return Object.fromEntries(Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]));
-}
-
-function definedOnly<T extends object>(value: T): { [K in keyof T]: Exclude<T[K], undefined> } {
-  return Object.fromEntries(Object.entries(value).filter(([, part]) => part !== undefined)) as {
-    [K in keyof T]: Exclude<T[K], undefined>;
-  };
 }
 
 async function drain(

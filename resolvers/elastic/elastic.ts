@@ -1,7 +1,8 @@
 // Elasticsearch and OpenSearch as one kind of backend.
 import { z } from "zod";
 import type { Backend, BackendKind, IO, LogSource, SourceReport } from "../../src/store.ts";
-import { durationPattern, fromMillis, type Instant, parseDuration } from "../../src/time.ts";
+import { fromMillis, type Instant, parseDuration } from "../../src/time.ts";
+import { basicAuth, bearerAuth, connection, readTls, url } from "../connection.ts";
 import { guardDefaults } from "../http.ts";
 import { type Catalog, createCatalog, detect } from "./catalog.ts";
 import { type Door, type DoorSettings, openDoor } from "./door.ts";
@@ -16,21 +17,10 @@ import { wholeAnswer } from "./search.ts";
 import { createSpanStore } from "./spans.ts";
 import { compileWhere, parseWhere, WhereError } from "./where.ts";
 
-const url = z.url({ protocol: /^https?$/, error: "expected an http:// or https:// address" });
 const settings = z.strictObject({
   url: z.union([url, z.array(url).min(1)]),
-  auth: z
-    .union([
-      z.strictObject({ username: z.string(), password: z.string() }),
-      z.strictObject({ api_key: z.string().min(1) }),
-      z.strictObject({ bearer: z.string().min(1) }),
-    ])
-    .optional(),
-  tls: z
-    .strictObject({ ca: z.string().optional(), cert: z.string().optional(), key: z.string().optional() })
-    .optional(),
-  headers: z.record(z.string(), z.string()).default({}),
-  timeout: z.string().regex(durationPattern, "expected a duration such as 10s").default("10s"),
+  auth: z.union([basicAuth, z.strictObject({ api_key: z.string().min(1) }), bearerAuth]).optional(),
+  ...connection("10s"),
 });
 export type ElasticConfig = z.infer<typeof settings>;
 
@@ -66,12 +56,11 @@ export const elastic: BackendKind<ElasticConfig> = {
 
 function doorSettings(config: ElasticConfig, io: IO): DoorSettings {
   const { auth, tls } = config;
-  const read = (path: string | undefined) => (path === undefined ? undefined : io.readText(path));
   return {
     ...guardDefaults,
     nodes: typeof config.url === "string" ? [config.url] : config.url,
     auth: auth === undefined ? undefined : "api_key" in auth ? { apiKey: auth.api_key } : auth,
-    tls: tls === undefined ? undefined : { ca: read(tls.ca), cert: read(tls.cert), key: read(tls.key) },
+    tls: readTls(tls, io),
     headers: config.headers,
     timeout: parseDuration(config.timeout) ?? guardDefaults.timeout,
     answerBytes,

@@ -3,7 +3,14 @@
 // nothing.
 import type { SpanKind } from "../../src/model.ts";
 import type { SpanNarrowing, SpanSelection } from "../../src/store.ts";
-import { floorToMilli, fromMillis, type Instant, nanosPerMilli, type TimeRange } from "../../src/time.ts";
+import {
+  endOfMilli,
+  floorToMilli,
+  fromMillis,
+  type Instant,
+  nanosPerMilli,
+  type TimeRange,
+} from "../../src/time.ts";
 import { unnamed } from "../../src/tracing/request.ts";
 import type { AttributeSources, EventForm, Placed, Rule, SpanForm, Unit } from "./layout.ts";
 import { findField, type IndexedField, type IndexGroup, mapsWhatComes } from "./mapping.ts";
@@ -136,7 +143,7 @@ function timeBounds(
   const dates = field.type === "date" || field.type === "date_nanos";
   if (!dates && (!isWide(field) || unit === "date")) return all;
   const era = field.type === "date_nanos" || unit === "ns" ? nanosEra : calendar;
-  const last = (floorToMilli(to) + nanosPerMilli - 1n) as Instant;
+  const last = endOfMilli(to);
   if (last < era.from || (from ?? era.from) > era.to) return none;
   const bounds = { from: max(floorToMilli(from ?? era.from), era.from), to: min(last, era.to) };
   if (dates) return timeRange(name, bounds.from, bounds.to, field.type === "date_nanos");

@@ -7,6 +7,7 @@ import { z } from "zod";
 import { BackendError, type Failure } from "../../src/errors.ts";
 import type { BackendInfo, IO } from "../../src/store.ts";
 import type { Millis } from "../../src/time.ts";
+import { definedOnly, type Tls } from "../connection.ts";
 import { createGuard, type GuardSettings, orAborted } from "../http.ts";
 import { createScanner, envelope, type Fold, readResult, resultData, Surprise } from "./answer.ts";
 import {
@@ -52,7 +53,7 @@ export interface DoorSettings extends GuardSettings {
   /** Of the server, with the path under which its API lies. */
   readonly url: string;
   readonly auth?: { username: string; password: string } | { bearer: string } | undefined;
-  readonly tls?: { ca?: string | undefined; cert?: string | undefined; key?: string | undefined } | undefined;
+  readonly tls?: Tls | undefined;
   readonly headers: Readonly<Record<string, string>>;
   /** An answer over this is refused instead of being read. */
   readonly answerBytes: number;
@@ -317,12 +318,6 @@ function authorization(auth: DoorSettings["auth"]): Readonly<Record<string, stri
   if (auth === undefined) return {};
   if ("bearer" in auth) return { authorization: `Bearer ${auth.bearer}` };
   return { authorization: `Basic ${Buffer.from(`${auth.username}:${auth.password}`).toString("base64")}` };
-}
-
-function definedOnly<T extends object>(value: T): { [K in keyof T]: Exclude<T[K], undefined> } {
-  return Object.fromEntries(Object.entries(value).filter(([, part]) => part !== undefined)) as {
-    [K in keyof T]: Exclude<T[K], undefined>;
-  };
 }
 
 /** An answer with an error status. The server's own text goes no further than the log. */

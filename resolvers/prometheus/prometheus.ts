@@ -1,7 +1,8 @@
 // Prometheus, and what speaks its HTTP API, as one kind of backend.
 import { z } from "zod";
 import type { Backend, BackendKind, IO } from "../../src/store.ts";
-import { durationPattern, parseDuration, toMillis } from "../../src/time.ts";
+import { parseDuration, toMillis } from "../../src/time.ts";
+import { basicAuth, bearerAuth, connection, readTls, url } from "../connection.ts";
 import { guardDefaults } from "../http.ts";
 import { inspectCluster } from "./coverage.ts";
 import { type DoorSettings, openDoor } from "./door.ts";
@@ -11,18 +12,9 @@ import { createMetricStore } from "./metrics.ts";
 
 const settings = z.strictObject({
   /** With the path under which `/api/v1` lies, such as `https://mimir/prometheus`. */
-  url: z.url({ protocol: /^https?$/, error: "expected an http:// or https:// address" }),
-  auth: z
-    .union([
-      z.strictObject({ username: z.string(), password: z.string() }),
-      z.strictObject({ bearer: z.string().min(1) }),
-    ])
-    .optional(),
-  tls: z
-    .strictObject({ ca: z.string().optional(), cert: z.string().optional(), key: z.string().optional() })
-    .optional(),
-  headers: z.record(z.string(), z.string()).default({}),
-  timeout: z.string().regex(durationPattern, "expected a duration such as 30s").default("30s"),
+  url,
+  auth: z.union([basicAuth, bearerAuth]).optional(),
+  ...connection("30s"),
 });
 export type PrometheusConfig = z.infer<typeof settings>;
 
@@ -56,14 +48,13 @@ export const prometheus: BackendKind<PrometheusConfig> = {
 };
 
 function doorSettings({ url, auth, tls, headers, timeout }: PrometheusConfig, io: IO): DoorSettings {
-  const read = (path: string | undefined) => (path === undefined ? undefined : io.readText(path));
   return {
     ...guardDefaults,
     concurrent,
     queued,
     url,
     auth,
-    tls: tls === undefined ? undefined : { ca: read(tls.ca), cert: read(tls.cert), key: read(tls.key) },
+    tls: readTls(tls, io),
     headers,
     timeout: parseDuration(timeout) ?? guardDefaults.timeout,
     answerBytes,

@@ -8,10 +8,10 @@ import { printInstant } from "../time.ts";
 import { actionDigest, eventDigest, hashStatement } from "../tracing/digest.ts";
 import { order } from "../tracing/request.ts";
 import type { Context, Operation } from "./operation.ts";
-import { from, integer, optional, siteId, to, word } from "./request.ts";
+import { checkRange, from, integer, optional, siteId, to, word } from "./request.ts";
 import { printRows, printSlowEvent } from "./rows.ts";
 import { actionEdgeRows, actionRow, siteEdgeRows, slowEvent, slowEventAction } from "./span-rows.ts";
-import { budgetOf, checkRange, rangeOf, withoutTraces } from "./traces.ts";
+import { budgetOf, rangeOf, withoutTraces } from "./traces.ts";
 
 const span = { site_id: siteId, from, to };
 const attributeNames = optional(z.array(z.string()));

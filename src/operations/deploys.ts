@@ -4,9 +4,9 @@ import { NotFound } from "../errors.ts";
 import { printMillis, toMillis } from "../time.ts";
 import { errorRate, tracesOf } from "./analytics.ts";
 import type { Operation } from "./operation.ts";
-import { from, optional, siteId, to } from "./request.ts";
+import { checkRange, from, optional, siteId, to } from "./request.ts";
 import { revisionStats } from "./span-rows.ts";
-import { budgetOf, checkRange, rangeOf } from "./traces.ts";
+import { budgetOf, rangeOf } from "./traces.ts";
 
 const body = z
   .object({

@@ -5,10 +5,10 @@ import * as z from "zod";
 import { Refused } from "../errors.ts";
 import { type Buckets, podPhases } from "../model.ts";
 import type { KubernetesStore, SnapshotQuery } from "../store.ts";
-import { fromMillis, type Instant, inclusiveEnd, type Millis, printMillis, toMillis } from "../time.ts";
+import { fromMillis, type Instant, type Millis, printMillis, toMillis } from "../time.ts";
 import { nodesRow, podOverviewRow, podsRow } from "./kubernetes-rows.ts";
 import type { Context, Operation, Rows } from "./operation.ts";
-import { from, optional, type RequestTime, siteId, to, word } from "./request.ts";
+import { checkRange, from, optional, type RequestTime, siteId, to, word } from "./request.ts";
 
 /** An empty text filters as little as an absent one. */
 const name = optional(z.string()).transform((text) => (text === "" ? undefined : text));
@@ -26,17 +26,12 @@ const namespaces = names.meta({
 });
 type Range = { readonly from: RequestTime; readonly to: RequestTime };
 
-function checkOrder({ value: { from, to }, issues }: z.core.ParsePayload<Range>): void {
-  if (from.instant <= inclusiveEnd(to.text, to.instant)) return;
-  issues.push({ code: "custom", path: ["from"], message: "is later than to", input: from.text });
-}
-
 const nodesBody = z
   .object({
     ...scope,
     node_name: name.meta({ description: "One node; absent or empty is all.", examples: ["node-1"] }),
   })
-  .check(checkOrder)
+  .check(checkRange)
   .meta({ examples: [anHour] });
 const podsBody = z
   .object({
@@ -49,7 +44,7 @@ const podsBody = z
     }),
     state: state.meta({ description: "One state only; null is any.", examples: ["Running"] }),
   })
-  .check(checkOrder)
+  .check(checkRange)
   .meta({ examples: [anHour, { ...anHour, namespaces: [], state: "Failed" }] });
 const overviewBody = z
   .object({
@@ -60,7 +55,7 @@ const overviewBody = z
       examples: ["web"],
     }),
   })
-  .check(checkOrder)
+  .check(checkRange)
   .meta({ examples: [{ ...anHour, query: "web" }] });
 export type NodesRequest = z.output<typeof nodesBody>;
 export type PodsRequest = z.output<typeof podsBody>;

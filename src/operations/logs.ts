@@ -10,6 +10,7 @@ import type { LogLine } from "../model.ts";
 import type { Site } from "../sites.ts";
 import type { LogQuery, LogSource } from "../store.ts";
 import {
+  endOfMilli,
   floorToMilli,
   fromMillis,
   type Instant,
@@ -23,6 +24,7 @@ import {
 import { logLine } from "./log-rows.ts";
 import type { Context, Operation, Rows } from "./operation.ts";
 import {
+  checkRange,
   from,
   integer,
   invalidRequest,
@@ -83,10 +85,7 @@ const body = z
     to: optional(to).meta({ description: "Range end, inclusive. The default is now." }),
     pagination: pagination.meta({ description: "The size, the order and the position of the page." }),
   })
-  .check(({ value: { from, to }, issues }) => {
-    if (from === undefined || to === undefined || from.instant <= inclusiveEnd(to.text, to.instant)) return;
-    issues.push({ code: "custom", path: ["from"], message: "is later than to", input: from.text });
-  })
+  .check(checkRange)
   .meta({
     examples: [
       {
@@ -230,7 +229,6 @@ function narrow(range: TimeRange, { position, order }: Page): TimeRange | undefi
 
 const later = (a: Instant, b: Instant): Instant => (a > b ? a : b);
 const earlier = (a: Instant, b: Instant): Instant => (a < b ? a : b);
-const endOfMilli = (instant: Instant): Instant => (floorToMilli(instant) + nanosPerMilli - 1n) as Instant;
 
 // Part n of a split millisecond carries the rank n in digits 4 to 6, counted down in descending order so that
 // timestamps stay ordered; the part that completes it carries the far end, so that the next cursor passes it.

@@ -2,7 +2,7 @@
 // A schema that transforms carries in its `meta` what the wire side of it looks like, which zod cannot know.
 import * as z from "zod";
 import { type Issue, Unprocessable } from "../errors.ts";
-import { type Instant, parseInstant } from "../time.ts";
+import { type Instant, inclusiveEnd, parseInstant } from "../time.ts";
 
 /** A time of a request, with its text: whether a bound takes in its whole millisecond depends on its digits. */
 export interface RequestTime {
@@ -36,6 +36,15 @@ export const siteId = z.string().meta({
 });
 export const from = time.meta({ description: "Range start, inclusive.", examples: ["2026-01-31T12:00:00Z"] });
 export const to = time.meta({ description: "Range end, inclusive.", examples: ["2026-01-31T13:00:00Z"] });
+
+/** `from` after `to` is an error, also where only one digit below the millisecond makes it so. */
+export function checkRange({
+  value: { from, to },
+  issues,
+}: z.core.ParsePayload<{ from?: RequestTime | undefined; to?: RequestTime | undefined }>): void {
+  if (from === undefined || to === undefined || from.instant <= inclusiveEnd(to.text, to.instant)) return;
+  issues.push({ code: "custom", path: ["from"], message: "is later than to", input: from.text });
+}
 
 /** One of the words, in any case, as the specification spells it. */
 export function word<const W extends string>(...words: readonly [W, ...W[]]) {

@@ -3,7 +3,7 @@
 import * as z from "zod";
 import { aggregations, fields, type Resolution, resolutions } from "../metrics.ts";
 import { inclusiveEnd, type TimeRange } from "../time.ts";
-import { from, optional, type RequestTime, siteId, to, word } from "./request.ts";
+import { checkRange, from, optional, type RequestTime, siteId, to, word } from "./request.ts";
 
 const mostSelectors = 1_000;
 const tooMany = `expected at most ${mostSelectors}`;
@@ -111,9 +111,7 @@ export const timeseriesBody = z
     limit: limit.meta({ description: "Most series, in the order of the selectors, then of their ids." }),
     select: z.array(selector).min(1).max(mostSelectors, tooMany).meta({ description: "What is asked for." }),
   })
-  .check(({ value, issues }) => {
-    issues.push(...rangeIssues(value));
-  })
+  .check(checkRange)
   .meta({
     examples: [
       {
@@ -169,8 +167,9 @@ export const listBody = z
       .meta({ description: "What is asked for." }),
     group_by: z.array(grouping).meta({ description: "What makes a row.", examples: [[{ Tag: "hostname" }]] }),
   })
-  .check(({ value, issues }) => {
-    issues.push(...rangeIssues(value));
+  .check((payload) => {
+    checkRange(payload);
+    const { value, issues } = payload;
     const seen = new Map<string, number>();
     for (const [index, { id }] of value.select.entries()) {
       const first = seen.get(id);
@@ -194,12 +193,6 @@ export const listBody = z
     ],
   });
 export type ListRequest = z.output<typeof listBody>;
-
-function rangeIssues({ from, to }: { readonly from: RequestTime; readonly to: RequestTime }) {
-  return from.instant <= inclusiveEnd(to.text, to.instant)
-    ? []
-    : [issue(["from"], "is later than to", from.text)];
-}
 
 function issue(path: PropertyKey[], message: string, input: unknown): z.core.$ZodRawIssue {
   return { code: "custom", path, message, input };

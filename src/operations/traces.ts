@@ -7,6 +7,7 @@ import type { Site, SpanPart } from "../sites.ts";
 import type { Budget, ListingQuery, SpanSource, SpanStore, TraceFilter } from "../store.ts";
 import {
   allTime,
+  endOfMilli,
   floorToMilli,
   fromMillis,
   type Instant,
@@ -19,7 +20,7 @@ import { createBudget } from "../tracing/budget.ts";
 import { canonicalTraceId, parseTraceQuery } from "../tracing/filter.ts";
 import { compareRows, tieOf, tooManyTied } from "../tracing/listing.ts";
 import type { Context } from "./operation.ts";
-import { from, integer, optional, order, type RequestTime, time, to, word } from "./request.ts";
+import { checkRange, from, integer, optional, order, type RequestTime, time, to, word } from "./request.ts";
 
 // ---- The body -----------------------------------------------------------------------------------------------
 
@@ -37,15 +38,6 @@ export const traceId = z
     description: "Identifier of the trace in hex digits of either case, zeros on the left or not.",
     examples: ["5b8efff798038103d269b633813fc60c"],
   });
-
-/** `from` after `to` is an error, also where only one digit below the millisecond makes it so. */
-export function checkRange({
-  value: { from, to },
-  issues,
-}: z.core.ParsePayload<{ from?: RequestTime | undefined; to?: RequestTime | undefined }>): void {
-  if (from === undefined || to === undefined || from.instant <= inclusiveEnd(to.text, to.instant)) return;
-  issues.push({ code: "custom", path: ["from"], message: "is later than to", input: from.text });
-}
 
 const anyLength = z.number().min(0, { message: "expected 0 or more" });
 
@@ -355,10 +347,6 @@ function retained({ retention }: Site, now: Instant): Instant {
 function before(now: Instant, millis: number): Instant {
   const start = now - fromMillis(Math.min(Math.round(millis), Number.MAX_SAFE_INTEGER));
   return (start > allTime.from ? start : allTime.from) as Instant;
-}
-
-function endOfMilli(instant: Instant): Instant {
-  return (floorToMilli(instant) + nanosPerMilli - 1n) as Instant;
 }
 
 /** The range of a request on one site, its retention and now where it has no bounds. */

@@ -1,0 +1,39 @@
+// How a backend behind HTTP is reached: the settings that all such kinds share, and what their clients make of them.
+import { z } from "zod";
+import type { IO } from "../src/store.ts";
+import { durationPattern } from "../src/time.ts";
+
+export const url = z.url({ protocol: /^https?$/, error: "expected an http:// or https:// address" });
+export const basicAuth = z.strictObject({ username: z.string(), password: z.string() });
+export const bearerAuth = z.strictObject({ bearer: z.string().min(1) });
+
+/** `tls` names PEM files; `timeout` is that of one request where the file has none. */
+export function connection(timeout: `${number}s`) {
+  return {
+    tls: z
+      .strictObject({ ca: z.string().optional(), cert: z.string().optional(), key: z.string().optional() })
+      .optional(),
+    headers: z.record(z.string(), z.string()).default({}),
+    timeout: z.string().regex(durationPattern, `expected a duration such as ${timeout}`).default(timeout),
+  };
+}
+
+/** Certificates and keys: the paths of the settings, or what these files hold. */
+export interface Tls {
+  readonly ca?: string | undefined;
+  readonly cert?: string | undefined;
+  readonly key?: string | undefined;
+}
+
+/** The texts of the files that are named. Throws what the file system throws. */
+export function readTls(paths: Tls | undefined, io: Pick<IO, "readText">): Tls | undefined {
+  const read = (path: string | undefined) => (path === undefined ? undefined : io.readText(path));
+  return paths && { ca: read(paths.ca), cert: read(paths.cert), key: read(paths.key) };
+}
+
+/** For clients that take an undefined option for one that is set. */
+export function definedOnly<T extends object>(value: T): { [K in keyof T]: Exclude<T[K], undefined> } {
+  return Object.fromEntries(Object.entries(value).filter(([, part]) => part !== undefined)) as {
+    [K in keyof T]: Exclude<T[K], undefined>;
+  };
+}

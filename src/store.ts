@@ -1,7 +1,7 @@
 // THE CONTRACT between the API and the sources. Above it nothing knows a database; below it nothing knows HTTP
 // or GraphQL. It is written as if a stranger will implement it tonight, and `test/conformance` holds every
 // implementation to it.
-import type { Filter } from "./logql/ast.ts";
+import type { Compare, Filter } from "./logql/ast.ts";
 import type {
   ActionEdge,
   ActionRow,
@@ -56,6 +56,39 @@ export interface LogStore {
    * @throws {Refused} {BackendError}
    */
   fits?(query: LogQuery, signal: AbortSignal): Promise<boolean>;
+  /**
+   * How `lines` would find them, for people, one for each source in order. Reads no documents.
+   *
+   * @throws {Refused} as `lines` where the source cannot be read exactly
+   * @throws {BackendError}
+   */
+  explain?(query: LogQuery, signal: AbortSignal): Promise<readonly SourcePlan[]>;
+}
+
+/** What a log store makes of a query for one of its sources. */
+export interface SourcePlan {
+  readonly source: LogSource;
+  /** The layout by which documents are read. */
+  readonly profile: string;
+  /** Those behind the pattern now, sorted; undefined where the source does not let us look. */
+  readonly indices: readonly string[] | undefined;
+  /** For each leaf of the filter, from left to right, and within that for each part of the indices that differs. */
+  readonly leaves: readonly LeafPlan[];
+  /** What else decides how much is read. */
+  readonly notes: readonly string[];
+}
+
+export interface LeafPlan {
+  readonly leaf: Compare;
+  /**
+   * - `index`: what the index finds is what the leaf means.
+   * - `candidates`: the index finds more than that, and the documents found are verified.
+   * - `documents`: the index excludes nothing, so every document that the rest of the filter leaves is looked at.
+   */
+  readonly by: "index" | "candidates" | "documents";
+  readonly why: string;
+  /** Where this holds; empty where it holds whatever the index. */
+  readonly indices: readonly string[];
 }
 
 export interface LogQuery {

@@ -522,6 +522,36 @@ export interface Inspections {
   readonly reports: (target: ReportTarget, signal: AbortSignal) => Promise<PartReport>;
 }
 
+/** What a look at all of a source found, for `readout init` to propose: parts that `Inspections` finds no fault with. */
+export interface Survey {
+  /** By their pattern. No index is behind two of them. */
+  readonly logs: readonly FoundSource[];
+  /** Spans, and the documents of their events; a site's `traces` names those of one layout together. */
+  readonly traces: readonly FoundSource[];
+  /** What is behind no wall at all. */
+  readonly metrics?: PartReport | undefined;
+  /** Labels by which metrics may be parted, with their values, sorted. */
+  readonly labels: ReadonlyMap<string, readonly string[]>;
+  /** Each Kubernetes cluster by its wall. */
+  readonly kubernetes: readonly { readonly match: Match; readonly report: PartReport }[];
+  /** What was left out, each with the reason, for an operator to read. */
+  readonly notes: readonly string[];
+}
+
+export interface FoundSource {
+  readonly holds: "lines" | "spans" | "events";
+  /** A data stream, or a pattern over indices that are alike but for dates and counters. */
+  readonly index: string;
+  readonly profile: string;
+  readonly indices: number;
+  readonly newest?: Instant | undefined;
+  /** The environment that its name says it is of: the namespace of a data stream. */
+  readonly namespace?: string | undefined;
+  /** The services that its documents name most, and the field by which `where` would part them. */
+  readonly services?: { readonly field: string; readonly names: readonly string[] } | undefined;
+  readonly limitations: readonly string[];
+}
+
 export interface BackendInfo {
   readonly product: string;
   readonly version: string;
@@ -536,6 +566,8 @@ export interface Backend {
   probe(signal: AbortSignal): Promise<BackendInfo>;
   /** One for each of `stores`. */
   readonly inspections: Partial<Inspections>;
+  /** Looks at everything there, or at the `patterns` that are given; absent where there is nothing to find. @throws {BackendError} */
+  survey?(patterns: readonly string[], signal: AbortSignal): Promise<Survey>;
   close(): Promise<void>;
 }
 

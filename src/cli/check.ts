@@ -330,7 +330,7 @@ function printDuration(length: Millis): string {
 }
 
 /** Roughly how long ago, in the largest unit of which there is at least one. */
-function printNewest({ what, time }: NonNullable<Report["newest"]>, now: Instant): string {
+export function printNewest({ what, time }: NonNullable<Report["newest"]>, now: Instant): string {
   if (time === undefined) return `no ${what}s`;
   const distance = Number((now - time) / nanosPerMilli);
   const size = Math.abs(distance);

@@ -220,12 +220,19 @@ export function pathKey(path: Path): string {
   return path.join("\0");
 }
 
-/** A value as YAML for people; what stands under one of the `flow` keys is on one line, as JSON would have it. */
+/** A value as YAML for people; what stands under one of the `flow` keys is on one line, as JSON. */
 export function printYaml(value: unknown, flow: ReadonlySet<string>): string {
   const document = new Document(value);
   visit(document, {
     Pair(_, { key, value: node }) {
-      if (isScalar(key) && flow.has(String(key.value)) && isCollection(node)) node.flow = true;
+      if (!isScalar(key) || !flow.has(String(key.value)) || !isCollection(node)) return undefined;
+      node.flow = true;
+      visit(node, {
+        Scalar(_, scalar) {
+          if (typeof scalar.value === "string") scalar.type = "QUOTE_DOUBLE";
+        },
+      });
+      return visit.SKIP;
     },
   });
   return document.toString({ lineWidth: 0, flowCollectionPadding: false });

@@ -151,9 +151,9 @@ sites:
       ...["--site", "demo-shop", "--source", "app", "severity=error", ...range],
     );
     expect([code, err]).toEqual([0, ""]);
-    expect(out.replaceAll(/(documents|kept|rows|_ms): [\d.]+/g, "$1: N")).toBe(`query: severity=error
+    expect(out.replaceAll(/((?:documents|kept|rows|_ms)"?): [\d.]+/g, "$1: N")).toBe(`query: severity=error
 means: severity=error
-range: {from: 2026-01-15T11:50:00.000Z, to: 2026-01-15T12:00:00.000999999Z}
+range: {"from": "2026-01-15T11:50:00.000Z", "to": "2026-01-15T12:00:00.000999999Z"}
 order: DESC
 per_page: 100
 document_limit: 500000
@@ -162,21 +162,21 @@ sources:
   - source_id: app
     index: demo-shop-app
     profile: memory
-    indices: [demo-shop-app]
+    indices: ["demo-shop-app"]
     leaves:
       - leaf: severity=error
         by: documents
         why: there is no index
     notes:
       - lines are kept in memory, and each of the range is looked at
-answer: {rows: N}
+answer: {"rows": N}
 read:
   - source_id: app
     documents: N
     kept: N
 requests: []
 more_requests: 0
-time: {plan_ms: N, run_ms: N, sources_ms: N}
+time: {"plan_ms": N, "run_ms": N, "sources_ms": N}
 `);
   });
 

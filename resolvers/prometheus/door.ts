@@ -159,7 +159,10 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
         throw new BackendError(backend, "malformed", `${path}: ${cause.message.slice(0, 2_000)}`, cause);
       }
     };
-    const describe = () => ({ method, path, parameters: form && Object.fromEntries(form) });
+    const describe = () => {
+      const [own = "", search] = path.split("?");
+      return { method, path: own, parameters: Object.fromEntries(form ?? new URLSearchParams(search)) };
+    };
     return guard.run(true, signal, ask, describe);
   }
 

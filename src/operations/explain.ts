@@ -69,8 +69,11 @@ function refuse(message: string): Unprocessable {
 async function tell(
   explain: NonNullable<Prepared["explain"]>,
   run: Prepared["run"],
-  context: Context,
+  moving: Context,
 ): Promise<Explanation> {
+  // Meaning and run are of one moment.
+  const now = moving.now();
+  const context = { ...moving, now: () => now };
   const began = performance.now();
   const { recorder, requests, read } = createLedger();
   return record(recorder, async () => {
@@ -179,7 +182,7 @@ export async function toldSources(
     index: source.index,
     profile,
     indices: indices ?? null,
-    leaves: leaves.map(toldLeaf),
+    leaves: leaves.map((leaf) => toldLeaf(leaf, indices?.length)),
     notes,
   }));
 }
@@ -189,6 +192,8 @@ function unknownPlan(source: SourcePlan["source"]): SourcePlan {
   return { source, profile: source.profile, indices: undefined, leaves: [], notes };
 }
 
-function toldLeaf({ leaf, by, why, indices }: LeafPlan): Meaning {
-  return { leaf: print(leaf), by, why, ...(indices.length > 0 && { indices }) };
+/** With its indices where it is another matter in others. */
+function toldLeaf({ leaf, by, why, indices }: LeafPlan, all: number | undefined): Meaning {
+  const isEverywhere = indices.length === 0 || indices.length === all;
+  return { leaf: print(leaf), by, why, ...(!isEverywhere && { indices }) };
 }

@@ -26,6 +26,15 @@ const shippers: Readonly<Record<ServerName, Shipper>> = {
   os3: dataPrepper,
 };
 
+/** What the distributions of Elasticsearch lack that the tests run on: a stream that is made there stays. */
+const withoutDataStreams: Partial<
+  Record<ServerName, { readonly templates: boolean; readonly failure: RegExp }>
+> = {
+  es7: { templates: false, failure: /unknown field \[data_stream\]/ },
+  es8: { templates: true, failure: /Incorrect HTTP method/ },
+  es9: { templates: true, failure: /Incorrect HTTP method/ },
+};
+
 const folder = mkdtempSync(join(tmpdir(), "readout-init-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 const out = join(folder, "readout.yaml");
@@ -105,30 +114,35 @@ describe.each(named())("$name", ({ name, url }) => {
     expect(config.sites.main?.traces).toBeUndefined();
   });
 
-  // The distributions of Elasticsearch that the tests run on have data streams, but no way to delete them.
-  test.runIf(name.startsWith("os"))("data streams are named as they are", async () => {
+  test("data streams are named as they are", async () => {
     const { mappings } = templateOf("date", 1);
-    const template = {
-      index_patterns: ["logs-init.*"],
-      data_stream: {},
-      priority: 900,
-      template: { mappings },
-    };
-    await cluster.request("PUT", "/_index_template/init", JSON.stringify(template));
+    const patterns = { index_patterns: ["logs-init.*"], data_stream: {}, priority: 900 };
+    const template = JSON.stringify({ ...patterns, template: { mappings } });
+    const made = cluster.request("PUT", "/_index_template/init", template);
+    const excuse = withoutDataStreams[name];
+    if (excuse?.templates === false) {
+      await expect(made).rejects.toThrow(excuse.failure);
+      return;
+    }
+    await made;
+    const remove = () => cluster.request("DELETE", "/_data_stream/logs-init.*");
     try {
+      if (excuse !== undefined) {
+        await expect(remove()).rejects.toThrow(excuse.failure);
+        return;
+      }
       for (const stream of ["logs-init.web-prod", "logs-init.web-test"]) {
-        await cluster.write(stream, [
-          [undefined, documentOf({ time: printMillis(toMillis(now())), json: "{}" })],
-        ]);
+        const document = documentOf({ time: printMillis(toMillis(now())), json: "{}" });
+        await cluster.write(stream, [[undefined, document]]);
         await cluster.request("POST", `/${stream}/_rollover`);
       }
       const { config } = await init("--elastic", url);
+      await remove();
       expect(config.sites).toMatchObject({
         prod: { logs: { sources: { "init.web": { index: "logs-init.web-prod" } } } },
         test: { logs: { sources: { "init.web": { index: "logs-init.web-test" } } } },
       });
     } finally {
-      await cluster.request("DELETE", "/_data_stream/logs-init.*");
       await cluster.request("DELETE", "/_index_template/init");
     }
   });

@@ -127,7 +127,7 @@ function reporting(backend: string, describe: () => Asked, recorder: Recorder | 
 }
 
 const unreachable =
-  /ECONN|EPIPE|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|UND_ERR_(?:SOCKET|CONNECT)|socket hang up|other side closed/i;
+  /ECONN|EPIPE|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|EPROTO|CERT_|_CERT|LEAF_SIGNATURE|ERR_(?:SSL|TLS)_|UND_ERR_(?:SOCKET|CONNECT)|socket hang up|other side closed/i;
 
 /** A failure of the transport; anything that cannot be told apart is an answer that cannot be read. */
 export function toBackendError(backend: string, cause: unknown): BackendError {

@@ -76,16 +76,22 @@ interface Found {
   readonly note?: string;
 }
 
+/** What may not be looked at is left out, and keeps nothing else from being found. @throws {BackendError} */
 async function classify(pattern: Pattern, surroundings: Surroundings): Promise<Found> {
+  try {
+    return await look(pattern, surroundings);
+  } catch (error) {
+    if (!(error instanceof BackendError)) throw error;
+    if (error.failure === "denied") return { note: "some of it may not be read by this user" };
+    if (error.failure === "rejected") return { note: "the server refuses to answer for it" };
+    throw error;
+  }
+}
+
+async function look(pattern: Pattern, surroundings: Surroundings): Promise<Found> {
   const { door, catalog, signal } = surroundings;
   const { index } = pattern;
-  let knowledge: Knowledge;
-  try {
-    knowledge = await catalog.refresh(index, signal);
-  } catch (error) {
-    if (!(error instanceof BackendError) || error.failure !== "rejected") throw error;
-    return { note: "the server refuses to tell its mapping" };
-  }
+  const knowledge = await catalog.refresh(index, signal);
   if (knowledge.opaque) return { note: "its mapping may not be read (it needs view_index_metadata)" };
   if (knowledge.indices.size === 0) return { note: "no open index" };
   const layout = placeForms(knowledge, [...spanProfiles.values()], await door.product(signal));
@@ -152,7 +158,7 @@ async function describeLines(
   return {
     logs: {
       holds: "lines",
-      ...{ index, profile: report.profile, indices: report.indices, newest: report.newest },
+      ...{ index, profile: report.profile, indices: knowledge.indices.size, newest: report.newest },
       namespace: namespaceOf(names),
       services: await findServices(index, knowledge, surroundings),
       limitations: report.limitations,

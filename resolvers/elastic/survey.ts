@@ -93,7 +93,15 @@ async function look(pattern: Pattern, surroundings: Surroundings): Promise<Found
   const { index } = pattern;
   const knowledge = await catalog.refresh(index, signal);
   if (knowledge.opaque) return { note: "its mapping may not be read (it needs view_index_metadata)" };
-  if (knowledge.indices.size === 0) return { note: "no open index" };
+  if (knowledge.indices.size === 0) {
+    // Names are listed to whoever may read them, mappings are not.
+    return {
+      note:
+        pattern.names.length > 0
+          ? "its mapping is not shown (it needs view_index_metadata)"
+          : "no open index",
+    };
+  }
   const layout = placeForms(knowledge, [...spanProfiles.values()], await door.product(signal));
   const holdsTraces = layout.spans.length > 0 || layout.events.length > 0;
   const traces = holdsTraces ? await describeSpans(pattern, layout, knowledge, surroundings) : {};

@@ -32,7 +32,7 @@ const withoutDataStreams: Partial<
 > = {
   es7: { templates: false, failure: /unknown field \[data_stream\]/ },
   es8: { templates: true, failure: /Incorrect HTTP method/ },
-  es9: { templates: true, failure: /Incorrect HTTP method/ },
+  es9: { templates: true, failure: /no handler found/ },
 };
 
 const folder = mkdtempSync(join(tmpdir(), "readout-init-"));

@@ -11,6 +11,12 @@ import type { Product } from "./product.ts";
 import type { LogProfile } from "./profile.ts";
 import { all, none, type Query } from "./query.ts";
 
+/** Indices that are read by one layout. */
+export interface Part {
+  readonly profile: LogProfile;
+  readonly groups: readonly IndexGroup[];
+}
+
 /** @throws {BackendError} */
 export async function explainSource(
   source: LogSource,
@@ -21,30 +27,30 @@ export async function explainSource(
 ): Promise<SourcePlan> {
   const product = await door.product(signal);
   const knowledge = await catalog.knowledge(source.index, source.where !== undefined, signal);
-  const profile = catalog.profile(source, knowledge);
+  const parts = [{ profile: catalog.profile(source, knowledge), groups: knowledge.groups }];
   return {
     source,
-    profile: profile.name,
+    profile: [...new Set(parts.map(({ profile }) => profile.name))].join(", "),
     indices: knowledge.opaque ? undefined : [...knowledge.indices].sort(),
-    leaves: explainLeaves(filter, knowledge, profile, product),
-    notes: notesOf(source, filter, knowledge, profile, product),
+    leaves: explainLeaves(filter, parts, knowledge, product),
+    notes: notesOf(source, filter, parts, knowledge, product),
   };
 }
 
 /** What becomes of each leaf in each group of indices; groups of which the same is said are told together. */
 export function explainLeaves(
   filter: Filter,
-  knowledge: Knowledge,
-  profile: LogProfile,
+  parts: readonly Part[],
+  { opaque }: Pick<Knowledge, "opaque">,
   product: Product,
 ): readonly LeafPlan[] {
   return leavesOf(filter).flatMap((leaf) => {
-    if (knowledge.opaque) {
+    if (opaque) {
       const why = "the mapping may not be read, so the index cannot be asked";
       return [{ leaf, by: "documents" as const, why, indices: [] }];
     }
     const told = new Map<string, LeafPlan & { readonly indices: string[] }>();
-    for (const group of knowledge.groups) {
+    for (const { profile, group } of parts.flatMap(groupsOf)) {
       const { lower, upper } = compileBounds(leaf, group, profile, product);
       const by = isSame(lower, upper) ? "index" : upper === all ? "documents" : "candidates";
       const why = by === "index" ? whyExact(upper) : whyNot(leaf, group, profile, product);
@@ -56,6 +62,10 @@ export function explainLeaves(
   });
 }
 
+function groupsOf({ profile, groups }: Part) {
+  return groups.map((group) => ({ profile, group }));
+}
+
 /** Queries are plain values, made in one order. */
 export function isSame(a: Query, b: Query): boolean {
   return a === b || JSON.stringify(a) === JSON.stringify(b);
@@ -64,22 +74,22 @@ export function isSame(a: Query, b: Query): boolean {
 function notesOf(
   { where }: LogSource,
   filter: Filter,
+  parts: readonly Part[],
   knowledge: Knowledge,
-  profile: LogProfile,
   product: Product,
 ): readonly string[] {
   const notes: string[] = [];
   if (where !== undefined) notes.push(`where stands in every search: ${where}`);
   if (filter.kind === "all") notes.push("every document of the range is a line");
-  else if (!knowledge.opaque && knowledge.groups.length > 0) {
-    const uppers = knowledge.groups.map((group) => compileBounds(filter, group, profile, product).upper);
-    const narrows = compileFilter(filter, knowledge, profile, product) !== all;
+  for (const { profile, groups } of knowledge.opaque || filter.kind === "all" ? [] : parts) {
+    const named = parts.length > 1 ? `${profile.name}: ` : "";
+    const uppers = groups.map((group) => compileBounds(filter, group, profile, product).upper);
+    if (groups.length === 0) continue;
     if (uppers.every((upper) => upper === all)) {
-      notes.push("the index excludes nothing: every document of the range is read and verified");
-    } else if (!narrows) {
-      notes.push(
-        `the query takes more than ${limits.clauses} clauses over these indices, which servers refuse: every document of the range is read and verified`,
-      );
+      notes.push(`${named}the index excludes nothing: every document of the range is read and verified`);
+    } else if (compileFilter(filter, { ...knowledge, groups }, profile, product) === all) {
+      const reason = `the query takes more than ${limits.clauses} clauses over these indices, which servers refuse`;
+      notes.push(`${named}${reason}: every document of the range is read and verified`);
     }
   }
   // A mapping can be newer than its documents.

@@ -5,8 +5,8 @@ import { afterEach, describe, expect, test } from "vitest";
 import { elastic } from "#resolvers/elastic/elastic.ts";
 import { explainLeaves } from "#resolvers/elastic/explain.ts";
 import { compileBounds } from "#resolvers/elastic/filter.ts";
-import { opaqueKnowledge, readKnowledge } from "#resolvers/elastic/mapping.ts";
-import { describeProduct } from "#resolvers/elastic/product.ts";
+import { type Knowledge, opaqueKnowledge, readKnowledge } from "#resolvers/elastic/mapping.ts";
+import { describeProduct, type Product } from "#resolvers/elastic/product.ts";
 import { profiles } from "#resolvers/elastic/profile.ts";
 import { createGuard, guardDefaults } from "#resolvers/http.ts";
 import { type Recorder, record, type SentRequest } from "#src/explain.ts";
@@ -37,6 +37,8 @@ function index(definition: object, created: string) {
   return { mappings, settings: { index: { number_of_shards: "1", version: { created } } } };
 }
 const all = { match_all: {} };
+const explain = (filter: Filter, known: Knowledge, product: Product) =>
+  explainLeaves(filter, [{ profile: ecs, groups: known.groups }], known, product);
 
 describe.each(subjects)("%s", (_, product, created) => {
   const known = knownTo(created, product.name === "OpenSearch" ? "opensearch" : "elasticsearch");
@@ -46,7 +48,7 @@ describe.each(subjects)("%s", (_, product, created) => {
     fc.assert(
       fc.property(query, (text) => {
         const filter = parse(text);
-        const plans = explainLeaves(filter, known, ecs, product);
+        const plans = explain(filter, known, product);
         for (const leaf of leavesOf(filter)) {
           const own = plans.filter((plan) => plan.leaf === leaf);
           expect(own.flatMap(({ indices }) => indices).sort()).toEqual(["logs-a", "logs-b", "logs-c"]);
@@ -76,7 +78,7 @@ describe.each(subjects)("%s", (_, product, created) => {
     fc.assert(
       fc.property(query, (text) => {
         const filter = parse(text);
-        const plans = explainLeaves(filter, known, ecs, product);
+        const plans = explain(filter, known, product);
         for (const group of known.groups) {
           const own = plans.filter(({ indices }) => indices.includes(group.indices[0] ?? ""));
           if (own.some(({ by }) => by !== "index")) continue;
@@ -115,15 +117,15 @@ const reasons: readonly (readonly [query: string, by: string, why: RegExp])[] = 
   ["k>5", "candidates", /not ordered as numbers/],
 ];
 test.each(reasons)("%s: %s, because %s", (text, by, why) => {
-  const [plan] = explainLeaves(parse(text), knownTo("8190899", "elasticsearch"), ecs, product).filter(
-    ({ indices }) => indices.includes("logs-a"),
+  const [plan] = explain(parse(text), knownTo("8190899", "elasticsearch"), product).filter(({ indices }) =>
+    indices.includes("logs-a"),
   );
   expect(plan?.by).toBe(by);
   expect(plan?.why).toMatch(why);
 });
 
 test("a mapping that may not be read leaves every leaf to the documents", () => {
-  expect(explainLeaves(parse("k=a n>1"), opaqueKnowledge, ecs, product)).toMatchObject([
+  expect(explain(parse("k=a n>1"), opaqueKnowledge, product)).toMatchObject([
     { by: "documents", why: expect.stringContaining("may not be read") },
     { by: "documents" },
   ]);

@@ -111,16 +111,17 @@ function whyNot(leaf: Compare, group: IndexGroup, profile: LogProfile, product: 
   const operator = positive(leaf.operator);
   const reasonOf = (name: string) => fieldReason(name, operator, value, group, product);
   if (field.kind === "line") {
-    const names = profile[field.name];
-    if (field.name === "severity") {
+    const { name } = field;
+    if (name === "severity") {
       if (operator !== "=" && operator !== ":") return "a severity is no number";
-      const reasons = names.flatMap((name) => searchReason(name, group) ?? []);
-      return [`severities are compared as answered, whatever a document calls them`, ...reasons].join("; ");
+      const reasons = profile.severity.flatMap((name) => searchReason(name, group) ?? []);
+      return ["severities are compared as answered, whatever a document calls them", ...reasons].join("; ");
     }
+    const names = profile[name];
     const first =
       names.length > 1
-        ? `${field.name} is the first of ${names.join(", ")} that a document has`
-        : `${field.name} is the first value of ${names.join()}`;
+        ? `${name} is the first of ${names.join(", ")} that a document has`
+        : `${name} is the first value of ${names.join()}`;
     return [first, ...names.map(reasonOf)].join("; ");
   }
   if (profile.json !== "source") return "the body of a line is not the document as it is indexed";

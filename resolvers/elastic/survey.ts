@@ -156,9 +156,9 @@ async function describeLines(
   const source = { id: "", index, profile: "auto" };
   const profile = detect(knowledge);
   if (profile === undefined) return { note: "no known layout of lines or spans" };
-  if (
-    !knowledge.groups.some((group) => profile.message.some((name) => findField(group, name) !== undefined))
-  ) {
+  const hasMessage = (group: IndexGroup) =>
+    profile.message.some((name) => findField(group, name) !== undefined);
+  if (!knowledge.groups.some(hasMessage)) {
     return { note: `looks like ${profile.name}, but has no ${profile.message.join(" or ")}` };
   }
   const report = await surroundings.inspect(source);

@@ -1,11 +1,13 @@
 // `?explain=true` over the demo's server, and `readout explain` on a configuration of its own.
 import { afterAll, describe, expect, test } from "vitest";
+import { elastic as elasticKind } from "#resolvers/elastic/elastic.ts";
 import { memory } from "#resolvers/memory/memory.ts";
 import { run } from "#src/cli/explain.ts";
 import { BackendError } from "#src/errors.ts";
 import { operations } from "#src/operations/index.ts";
 import type { BackendKind } from "#src/store.ts";
 import { fromMillis } from "#src/time.ts";
+import { parseTraceQuery, printTraceQuery } from "#src/tracing/filter.ts";
 import { clock, createDemo } from "./support/demo.ts";
 import { createShell } from "./support/shell.ts";
 
@@ -129,6 +131,20 @@ describe("?explain=true", () => {
   });
 });
 
+test.each([
+  "",
+  "checkout",
+  "tag.plan=pro checkout",
+  '"a=b" OR "say \\"hi\\""',
+  '(tag.a\\.b:x OR namespace!=web) revision!:1 OR tag.x.y="two words"',
+  'tag.q="" (span_id=1 OR (trace_id=2 site_id=s))',
+])("a trace query that is printed means the same: %s", (query) => {
+  const bare = (filter: unknown) =>
+    JSON.parse(JSON.stringify(filter, (key, value) => (key === "span" ? undefined : value)));
+  const filter = parseTraceQuery(query);
+  expect(bare(parseTraceQuery(printTraceQuery(filter)))).toEqual(bare(filter));
+});
+
 describe("readout explain", () => {
   const file = `
 backends: { mem: { kind: memory } }
@@ -191,6 +207,18 @@ time: {"plan_ms": N, "run_ms": N, "sources_ms": N}
       range: { from: "2026-01-15T11:00:00.000Z", to: "2026-01-15T12:00:00.000999999Z" },
       selectors: [{ tags: { action: "*" }, field: "mean" }],
     });
+  });
+
+  test("a source that does not answer", async () => {
+    const dead = `backends: { elk: { kind: elastic, url: "http://127.0.0.1:1" } }
+sites: { s: { logs: { backend: elk, sources: { a: { index: "x-*" } } } } }`;
+    const shell = createShell({
+      now: fromMillis(clock),
+      files: { "readout.yaml": dead },
+      kinds: [elasticKind as BackendKind<unknown>],
+    });
+    expect(await run(["--site", "s", "a=1"], shell)).toBe(1);
+    expect(shell.complained()).toMatch(/^elk: unreachable: .*\n$/);
   });
 
   test.each([

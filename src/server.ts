@@ -175,6 +175,9 @@ export function createServer(options: ServerOptions): Server {
           ? conductor.start(endpoint.prepare(raw), principal, work)
           : conductor.start(chosen.prepare(raw), principal, work);
       if ("follow" in result) {
+        // Tails have places of their own.
+        streaming = true;
+        work.end();
         const tail = await tails.open(result.follow, {
           principal,
           resume: exchange.headers.get("last-event-id") ?? undefined,

@@ -39,6 +39,8 @@ export interface Listener {
 export interface Poller {
   /** Lines that become visible from now on, and older ones that the listener may know. Returns how to leave. */
   readonly listen: (listener: Listener) => () => void;
+  /** How the last reading went, or the first one when none has ended. Rejects with what it failed with. */
+  readonly outcome: () => Promise<void>;
   readonly idle: () => boolean;
 }
 
@@ -98,6 +100,14 @@ export function createPoller(reading: Reading): Poller {
   const lateness = fromMillis(reading.lateness);
   const audiences = new Map<string, Audience>();
   let leaving: AbortController | undefined;
+  let outcome = Promise.withResolvers<void>();
+  /** Settles the outcome that is waited for, or takes the place of one that is known. */
+  function settle(error?: unknown): void {
+    const pending = outcome;
+    outcome = Promise.withResolvers();
+    outcome.promise.catch(() => {});
+    for (const { resolve, reject } of [pending, outcome]) error === undefined ? resolve() : reject(error);
+  }
 
   function listen(listener: Listener): () => void {
     const key = JSON.stringify(listener.filter, (name, value) => (name === "span" ? undefined : value));
@@ -107,6 +117,8 @@ export function createPoller(reading: Reading): Poller {
     audience.listeners.add(listener);
     if (leaving === undefined) {
       leaving = new AbortController();
+      outcome = Promise.withResolvers();
+      outcome.promise.catch(() => {});
       void run(leaving.signal);
     }
     return () => {
@@ -137,6 +149,7 @@ export function createPoller(reading: Reading): Poller {
           give(batch.filter(seen.add));
         }
         last = begun;
+        settle();
         if (far) {
           whole = begun;
           seen.forget((whole - lateness) as Instant);
@@ -147,6 +160,7 @@ export function createPoller(reading: Reading): Poller {
         await pause(Math.max(pollEvery - spent, pollEvery / 5), signal);
       } catch (error) {
         if (signal.aborted) return;
+        settle(error);
         if (error instanceof Unprocessable) {
           for (const listener of listeners()) listener.refused(error);
           return;
@@ -184,7 +198,7 @@ export function createPoller(reading: Reading): Poller {
     return [...audiences.values()].flatMap((audience) => [...audience.listeners]);
   }
 
-  return { listen, idle: () => audiences.size === 0 };
+  return { listen, outcome: () => outcome.promise, idle: () => audiences.size === 0 };
 }
 
 const later = (a: Instant, b: Instant): Instant => (a > b ? a : b);

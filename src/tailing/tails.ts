@@ -173,7 +173,12 @@ export function createTails({ limits, places, now, pause, log }: TailsOptions): 
     };
     const control = new AbortController();
     const { signal } = control;
-    const start = from === undefined ? (resume ?? floorToMilli(now())) : later(from, resume ?? from);
+    const opened = now();
+    /** Of what it wants nothing lies behind: it need not read by itself. */
+    const fresh = from === undefined && resume === undefined;
+    const start = fresh
+      ? ((floorToMilli(opened) + nanosPerMilli) as Instant)
+      : later(from ?? resume ?? opened, resume ?? from ?? opened);
     const outbox = createOutbox(start, signal);
     /** The first instant that is still open. */
     let point = start;
@@ -185,10 +190,10 @@ export function createTails({ limits, places, now, pause, log }: TailsOptions): 
     /** What was sent of the time that the poller can still meet; absent once it has passed all that was read here. */
     let sent: ReturnType<typeof createSeen> | undefined = createSeen(limits.documents);
     /** Until when this tail has read by itself, once it has. */
-    let joined: Instant | undefined;
+    let joined: Instant | undefined = fresh ? opened : undefined;
     let failing = false;
-    let said = now();
-    let taken = now();
+    let said = opened;
+    let taken = opened;
     let ended = false;
     let hasBegun = false;
     let leavePoller: (() => void) | undefined;
@@ -301,7 +306,7 @@ export function createTails({ limits, places, now, pause, log }: TailsOptions): 
       else say(text);
     }
 
-    function join(): void {
+    function join(): Poller {
       const poller = pollerOf(reading);
       const leave = poller.listen({
         filter,
@@ -328,9 +333,14 @@ export function createTails({ limits, places, now, pause, log }: TailsOptions): 
         leave();
         if (poller.idle()) forgetPoller(reading);
       };
+      return poller;
     }
 
     async function run(): Promise<void> {
+      if (fresh) {
+        await join().outcome();
+        return works();
+      }
       // Far behind it reads alone, so that nothing waits for it meanwhile; near to now it joins the others.
       while (!ended && now() - point > 2n * lateness) {
         await catchUp();

@@ -9,7 +9,7 @@ import { BackendError } from "#src/errors.ts";
 import type { LogLine } from "#src/model.ts";
 import type { Server } from "#src/server.ts";
 import type { LogStore } from "#src/store.ts";
-import { fromMillis } from "#src/time.ts";
+import { fromMillis, printMillis } from "#src/time.ts";
 import { readEvents } from "../tailing/subject.ts";
 import { base, createSubject, expiredToken, linesBody, linesPath, token } from "./subject.ts";
 
@@ -183,14 +183,15 @@ describe("tails", () => {
 
   test("send what comes, and leave when the client does", async () => {
     const { port, logs, server, logged } = await start();
-    const answer = await ask(port, tail, linesBody({ query: "severity=error" }));
+    // The subject's clock stands still at this millisecond.
+    const time = fromMillis(base + 60_000);
+    const from = printMillis(base + 60_000);
+    const answer = await ask(port, tail, linesBody({ query: "severity=error", from }));
     expect(answer.headers).toMatchObject({
       "content-type": "text/event-stream; charset=utf-8",
       "cache-control": "no-store",
     });
     const { events } = gather(answer);
-    // The subject's clock stands still at this millisecond.
-    const time = fromMillis(base + 60_000);
     logs.add("app", [{ id: "new", time, severity: "error", json: "{}" }]);
     await eventually(() => events().length > 0);
     expect(events().map(({ event, data }) => [event, data.id])).toEqual([["line", "new"]]);

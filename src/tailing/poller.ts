@@ -162,6 +162,8 @@ export function createPoller(reading: Reading): Poller {
         if (signal.aborted) return;
         settle(error);
         if (error instanceof Unprocessable) {
+          // Whoever comes now begins anew.
+          if (leaving?.signal === signal) leaving = undefined;
           for (const listener of listeners()) listener.refused(error);
           return;
         }

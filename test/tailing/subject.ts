@@ -49,6 +49,8 @@ export interface Subject {
   readonly add: (id: string, time: Millis, message?: string) => void;
   /** Readings of the store so far. */
   readonly readings: () => number;
+  /** All clients leave, also those that have no answer yet. */
+  readonly leaveAll: () => void;
   readonly logged: () => string;
 }
 
@@ -69,6 +71,8 @@ export function createSubject(
     },
   };
   const store = over.store?.(counted) ?? counted;
+  const leaving: AbortController[] = [];
+  const left = new Error("the client left");
   let log = "";
   const { limits } = defaults;
   const tails = createTails({
@@ -83,6 +87,7 @@ export function createSubject(
 
   async function open({ query = "", from, to, resume, principal = ana, stalled = false }: Opening = {}) {
     const gone = new AbortController();
+    leaving.push(gone);
     let state: ReturnType<Client["state"]> = "open";
     let ending: boolean | undefined;
     const chunks = await tails.open(
@@ -118,7 +123,7 @@ export function createSubject(
       text: () => text,
       state: () => state,
       over: () => ending,
-      leave: () => gone.abort(new Error("the client left")),
+      leave: () => gone.abort(left),
       get stalled() {
         return held;
       },
@@ -147,6 +152,9 @@ export function createSubject(
     return client;
   }
 
+  const leaveAll = () => {
+    for (const one of leaving) one.abort(left);
+  };
   const add = (id: string, time: Millis, message?: string) =>
     logs.add("app", [
       { id, time: fromMillis(base + time), severity: "info", message, json: "{}" } satisfies Omit<
@@ -154,7 +162,7 @@ export function createSubject(
         "source_id"
       >,
     ]);
-  return { clock, tails, open, add, readings: () => readings, logged: () => log };
+  return { clock, tails, open, add, readings: () => readings, leaveAll, logged: () => log };
 }
 
 /** As the standard says: fields to the first colon, an event ends at an empty line, without data it is none. */

@@ -212,6 +212,27 @@ describe("who may, and how long", () => {
     await open();
   });
 
+  test.each([undefined, -1_000])(
+    "a client that leaves before the first answer keeps none (from %s)",
+    async (from) => {
+      const hung: LogStore = {
+        async *lines() {
+          await new Promise(() => {});
+        },
+      };
+      const stores: LogStore[] = [hung];
+      const { open, leaveAll } = createSubject({
+        store: (store) => ({ lines: (query, signal) => (stores.pop() ?? store).lines(query, signal) }),
+        tail: { open: 1, perToken: 1 },
+      });
+      const opening = open({ from });
+      leaveAll();
+      await expect(opening).rejects.toThrow("the client left");
+      stores.length = 0;
+      await open();
+    },
+  );
+
   test("a token that expires ends its tails", async () => {
     const { open, clock } = createSubject();
     const client = await open({ principal: { ...ana, expires: fromMillis(base + 5_000) } });

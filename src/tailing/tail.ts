@@ -96,6 +96,7 @@ export function follow({ reading, filter, from, to, resume, expires, gone, liste
   // Whoever was not told of its beginning has left.
   begun.promise.catch(() => {});
   const begin = () => {
+    if (!hasBegun) taken = now();
     hasBegun = true;
     begun.resolve();
   };
@@ -273,6 +274,8 @@ export function follow({ reading, filter, from, to, resume, expires, gone, liste
     signal,
   };
   const tick = () => {
+    // Nobody reads before the answer has begun.
+    if (!hasBegun) return;
     const at = now();
     if (expires !== undefined && expires <= at) return end({ reason: "expired" });
     if (outbox.waiting() > 0) {

@@ -205,8 +205,9 @@ export interface SpanId {
 }
 
 /**
- * How much one request may still read, over all its calls and backends. A store spends a document (a span, or an
- * event or error that its layout keeps apart) for each that the source sends, as early as it knows their number.
+ * How much one request may still read, over all its calls and backends. A store spends a document (a span, an event or
+ * error that its layout keeps apart, or a group of spans that the source has counted) for each that the source sends,
+ * as early as it knows their number.
  */
 export interface Budget {
   readonly limit: number;
@@ -220,7 +221,8 @@ export interface Budget {
  * `{ ...reader, ...analyticsOver(reader) }`, and a fast one replaces some of those by its own.
  *
  * Batches come in any order and end anywhere. A span comes once: also when two sources of one site hold its
- * document. A span whose document lies in the sources of two sites comes once for each, with that site's `site_id`.
+ * document. A document that an exporter sent twice is told from two spans by `find` only: what is counted over a range
+ * counts documents, since no source could count anything else without sending them all. A span whose document lies in the sources of two sites comes once for each, with that site's `site_id`.
  * A span comes whole: with its events and exceptions, wherever its layout keeps them.
  */
 export interface SpanReader {
@@ -235,6 +237,55 @@ export interface SpanReader {
    * into requests. Ids that nothing has find nothing. Errors as `scan`.
    */
   find(query: SpanLookup, signal: AbortSignal): AsyncIterable<readonly Span[]>;
+  /**
+   * The spans of `scan`, those that are alike counted together as far as the source can do so exactly. What it does
+   * not know for sure comes span by span. Only with the sources of one site. Absent: `scan` is all there is.
+   */
+  tally?(query: TallyQuery, signal: AbortSignal): AsyncIterable<readonly SpanTally[]>;
+  /**
+   * Ids of spans that may have so many children of `statements`, whenever they were: all that do, and others.
+   * Undefined where the source cannot tell.
+   */
+  crowds?(query: CrowdQuery, signal: AbortSignal): Promise<readonly string[] | undefined>;
+  /**
+   * Where to cut a scan so that its first part has about `nth` spans: an instant or a length in nanoseconds, in the
+   * order asked for. A hint, by which nothing is decided; undefined where there are not so many, or nobody knows.
+   */
+  milestone?(query: MilestoneQuery, signal: AbortSignal): Promise<bigint | undefined>;
+}
+
+export interface TallyQuery extends SpanScan {
+  /**
+   * What makes spans alike, besides `revision` where `narrow` names one:
+   *
+   * - `request`: kind, status, name, namespace and action, whether they are reports.
+   * - `event`: service, kind, name, statement as sent.
+   * - `deploy`: as `request` without name and action, and with `lengths`.
+   */
+  readonly by: "request" | "event" | "deploy";
+}
+/** Spans that are alike. */
+export interface SpanTally {
+  /** Where `whole`, the only span; else one that has what they share, and nothing else that means anything. */
+  readonly span: Span;
+  readonly whole: boolean;
+  readonly spans: number;
+  /** Of all their lengths, nanoseconds. */
+  readonly total: bigint;
+  /** How many are how long, each within 2 %, nanoseconds. */
+  readonly lengths?: readonly { readonly length: number; readonly spans: number }[] | undefined;
+}
+export interface CrowdQuery {
+  readonly sources: SpanSources;
+  /** Spans that stand for several count as that many. */
+  readonly least: number;
+  readonly budget: Budget;
+}
+export interface MilestoneQuery extends SpanScan {
+  readonly by: "time" | "duration";
+  readonly order: "asc" | "desc";
+  /** From 1 to 10,000. */
+  readonly nth: number;
 }
 
 /**
@@ -263,8 +314,9 @@ export interface SpanNarrowing {
   readonly action?: string | undefined;
   readonly kind?: SpanKind | undefined;
   readonly name?: string | undefined;
-  /** Nanoseconds, inclusive. */
+  /** Nanoseconds, inclusive, as `maxDuration`. */
   readonly minDuration?: bigint | undefined;
+  readonly maxDuration?: bigint | undefined;
 }
 
 export interface SpanLookup {
@@ -277,7 +329,9 @@ export interface SpanLookup {
      * Those that these spans called: entries of the same trace that name one of them as parent, and entries of any
      * trace with a link to one of them.
      */
-    | { readonly by: "caller"; readonly spans: readonly SpanId[] };
+    | { readonly by: "caller"; readonly spans: readonly SpanId[] }
+    /** The spans of kind client with a statement that name one of these as their parent, in any trace. */
+    | { readonly by: "parent"; readonly spanIds: readonly string[] };
   readonly budget: Budget;
 }
 
@@ -398,6 +452,7 @@ export interface EdgesQuery {
   readonly range: TimeRange;
   readonly budget: Budget;
 }
+/** `service` and `namespace` are compared as the API joins them, by a slash: where one ends, it does not say. */
 export interface ActionEdgesQuery extends EdgesQuery {
   readonly service: string;
   readonly namespace: string;

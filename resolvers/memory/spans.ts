@@ -86,6 +86,14 @@ export function createMemorySpans(): MemorySpans {
         const accepts = (span: StoredSpan): boolean => isCalledBy(span, callers);
         return select(sources, (index) => indices.get(index) ?? [], accepts, budget, signal);
       }
+      if (of.by === "parent") {
+        const parents = new Set(of.spanIds);
+        const accepts = (span: StoredSpan): boolean =>
+          span.parent_span_id !== undefined &&
+          parents.has(span.parent_span_id) &&
+          selects("statements", span);
+        return select(sources, (index) => indices.get(index) ?? [], accepts, budget, signal);
+      }
       const { traceIds, accepts } = lookupOf(of);
       const candidates = function* (index: string): Generator<StoredSpan> {
         const byTrace = tracesOf(index);
@@ -136,7 +144,7 @@ function isCalledBy(span: StoredSpan, callers: ReadonlySet<string>): boolean {
   );
 }
 
-function lookupOf(of: Exclude<SpanLookup["of"], { by: "caller" }>): {
+function lookupOf(of: Exclude<SpanLookup["of"], { by: "caller" | "parent" }>): {
   readonly traceIds: Iterable<string>;
   readonly accepts: (span: StoredSpan) => boolean;
 } {

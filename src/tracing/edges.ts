@@ -58,8 +58,9 @@ export async function findActionEdges(
   const { made, taken } = await findCalls(reader, query, signal);
   const isAsked = (request: Span): boolean => {
     const { namespace, action } = namesOf(request);
-    const { service } = query;
-    return request.service_name === service && namespace === query.namespace && action === query.action;
+    // Both may have slashes in them, and the API joins them by one: nobody can tell `a/b` and `c` from `a` and `b/c`.
+    const isOne = `${request.service_name}/${namespace}` === `${query.service}/${query.namespace}`;
+    return isOne && action === query.action;
   };
   // A partner may have an action of the same name.
   const toIt = [...taken, ...made].filter(

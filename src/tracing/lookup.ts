@@ -48,7 +48,7 @@ export async function climb(
 }
 
 /** So many equal sibling queries make an N+1. */
-const npoThreshold = 5;
+export const npoThreshold = 5;
 
 /**
  * One span of each N+1 among the spans: at least five client spans of one parent with the same normalised statement;

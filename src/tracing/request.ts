@@ -27,6 +27,11 @@ export function namesOf(entry: Span): Names {
   };
 }
 
+/** Tells actions from each other. */
+export function actionKey({ namespace, action }: Names): string {
+  return JSON.stringify([namespace, action]);
+}
+
 export function isRoot(span: Span): boolean {
   return span.parent_span_id === undefined;
 }
@@ -34,6 +39,11 @@ export function isRoot(span: Span): boolean {
 /** Nanoseconds; a clock that ran backwards makes no negative length. */
 export function durationOf({ start, end }: Span): bigint {
   return end > start ? end - start : 0n;
+}
+
+/** Nanoseconds that a span, or all those that it stands for, took: those of a compressed span leave out its pauses. */
+export function timeOf(span: Span): bigint {
+  return span.sum ?? durationOf(span);
 }
 
 /** The wire's milliseconds. */

@@ -430,6 +430,20 @@ describe("edges", () => {
     expect(downstream.map(({ service }) => service)).toEqual(["postgresql"]);
   });
 
+  test("of an action whose namespace has a slash: service and namespace are compared as they are joined", async () => {
+    const caller = span({ span_kind: "server", span_id: "s1", namespace: "jobs/mail", action: "A" });
+    const call = span({ span_id: "s2", parent_span_id: "s1", span_kind: "client", peer: "smtp" });
+    const { actionEdges } = analyticsOver(readerOver([caller, call]));
+    for (const [service, namespace] of [
+      ["web", "jobs/mail"],
+      ["web/jobs", "mail"],
+    ] as const) {
+      const named = { service, namespace, action: "A" };
+      const { downstream } = await actionEdges({ ...asked, ...named }, signal);
+      expect(downstream).toMatchObject([{ service: "smtp", count: 1 }]);
+    }
+  });
+
   test("of an action: both ends' kinds, and nothing at an end without spans", async () => {
     const pay = { service: "web", namespace: "web", action: "Pay" };
     const { upstream, downstream } = await actionEdges({ ...asked, ...pay }, signal);

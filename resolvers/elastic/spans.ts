@@ -1,6 +1,7 @@
 // Spans from Elasticsearch and OpenSearch: the two primitives of a span store, and everything else by their definition.
 // The index narrows what is read as far as it surely can; whether a span is one of those that are asked for is decided on
 // the span itself. What a layout keeps in documents of its own is put back into its span before anybody sees it.
+import { Refused } from "../../src/errors.ts";
 import type { Span, SpanEvent } from "../../src/model.ts";
 import type {
   Budget,
@@ -131,7 +132,17 @@ function createSpanReader(documents: Documents): SpanReader {
       span.end >= from && span.end <= to && selects(query.select, span);
     const read = (condition: Condition<SpanForm>, plan: Plan) =>
       bareSpans({ condition, accepts, byDocument: true }, reading, plan);
-    yield* tallySpans(documents, source, query, read, signal);
+    let given = false;
+    try {
+      for await (const batch of tallySpans(documents, source, query, read, signal)) {
+        given = true;
+        yield batch;
+      }
+    } catch (error) {
+      // What is counted takes longer queries than what is read: not every pattern allows them.
+      if (given || !(error instanceof Refused) || error.slug !== "not_supported_by_backend") throw error;
+      for await (const batch of scanSite(query, reading)) yield batch.map(tallyOf);
+    }
   }
 
   /**

@@ -91,7 +91,7 @@ interface Block {
   readonly side: "root" | "child" | "any";
   readonly columns: readonly NamedColumn[];
   readonly length: { readonly field: string; readonly unit: bigint };
-  /** What is sure of the documents of each place. */
+  /** Which of the candidates of each place are sure. */
   readonly sure: Map<Placed<SpanForm>, Query>;
 }
 type NamedColumn = Column & {
@@ -108,7 +108,6 @@ function blocksOf({ layout }: Plan, query: TallyQuery, source: SpanSource): read
     if (length === undefined || columns.every(({ field }) => field === undefined)) continue;
     for (const side of sidesOf(form, query)) {
       const sure = every([
-        candidates(placed, query, source),
         isSurelyOfForm(placed),
         surelyEndsWithin(placed, query.range),
         surelyCountsOne(placed),
@@ -199,7 +198,8 @@ async function count(
   signal: AbortSignal,
 ): Promise<Counted | undefined> {
   const fields = block.columns.flatMap(({ field }) => field ?? []);
-  const condition: Condition<SpanForm> = (placed) => block.sure.get(placed) ?? none;
+  const condition: Condition<SpanForm> = (placed) =>
+    every([candidates(placed, query, source), block.sure.get(placed) ?? none]);
   const tallies: SpanTally[] = [];
   const doubtful: Query[] = [];
   let total: number | undefined;
@@ -216,8 +216,9 @@ async function count(
       throw error;
     }
     total ??= answer.total;
-    if (after === undefined && !areSingle(answer, block)) return undefined;
+    if (answer.aggregations.groups === undefined) return undefined;
     const { buckets, after_key } = page.parse(answer.aggregations.groups);
+    if (after === undefined && !areSingle(answer, block)) return undefined;
     groups += buckets.length;
     if (groups > query.budget.limit) return undefined;
     for (const bucket of buckets) {

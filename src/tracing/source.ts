@@ -21,8 +21,13 @@ export function readNames(
 
 function textAt(attributes: Attributes, key: string): string | undefined {
   const own = Object.hasOwn(attributes, key) ? attributes[key] : undefined;
-  const value = isList(own) ? own.find((element) => element !== null) : own;
+  const value = firstOf(own);
   return typeof value === "string" && value !== "" ? value : undefined;
+}
+
+function firstOf(value: Value | undefined): Value | undefined {
+  if (!isList(value)) return value ?? undefined;
+  return value.map(firstOf).find((element) => element !== undefined);
 }
 
 function isList(value: Value | undefined): value is readonly Value[] {

@@ -22,7 +22,7 @@ import { spanKey } from "../../src/tracing/request.ts";
 import { selects } from "../../src/tracing/selection.ts";
 import { tallyOf } from "../../src/tracing/tally.ts";
 import type { Catalog } from "./catalog.ts";
-import { type Condition, createDocuments, type Documents, type Plan } from "./documents.ts";
+import { type Condition, createDocuments, type Documents, Outdated, type Plan } from "./documents.ts";
 import type { Door } from "./door.ts";
 import { findCrowds, findMilestone } from "./hints.ts";
 import type { EventForm, SpanForm } from "./layout.ts";
@@ -139,8 +139,10 @@ function createSpanReader(documents: Documents): SpanReader {
         yield batch;
       }
     } catch (error) {
-      // What is counted takes longer queries than what is read: not every pattern allows them.
-      if (given || !(error instanceof Refused) || error.slug !== "not_supported_by_backend") throw error;
+      // What is counted takes longer queries than what is read, which not every pattern allows; and whether indices
+      // that never fit their mappings can be read at all, reading decides.
+      const isTooLong = error instanceof Refused && error.slug === "not_supported_by_backend";
+      if (given || !(isTooLong || error instanceof Outdated)) throw error;
       for await (const batch of scanSite(query, reading)) yield batch.map(tallyOf);
     }
   }

@@ -332,6 +332,8 @@ export interface SpanLookup {
     | { readonly by: "caller"; readonly spans: readonly SpanId[] }
     /** The spans of kind client with a statement that name one of these as their parent, in any trace. */
     | { readonly by: "parent"; readonly spanIds: readonly string[] };
+  /** Nobody looks at the events: a store may leave out those that its layout keeps apart. */
+  readonly bare?: boolean | undefined;
   readonly budget: Budget;
 }
 

@@ -79,7 +79,7 @@ function createSpanReader(documents: Documents): SpanReader {
       const known = found.filter((value) => value !== undefined).sort((a, b) => (a < b ? -1 : a > b ? 1 : 0));
       return query.order === "asc" ? known[0] : known.at(-1);
     },
-    find: (query, signal) => eachSite(query, signal, (reading) => findInSite(query.of, reading)),
+    find: (query, signal) => eachSite(query, signal, (reading) => findInSite(query, reading)),
   };
 
   async function* eachSite<T>(
@@ -211,17 +211,20 @@ function createSpanReader(documents: Documents): SpanReader {
 
   // ---- find ---------------------------------------------------------------------------------------------------
 
-  function findInSite(of: SpanLookup["of"], reading: Reading): AsyncGenerator<readonly Span[]> {
+  function findInSite({ of, bare }: SpanLookup, reading: Reading): AsyncGenerator<readonly Span[]> {
     const { by } = of;
+    const read = (wanted: Wanted) => (bare ? bareSpans(wanted, reading) : wholeSpans(wanted, reading));
     switch (by) {
       case "trace":
-        return together([...parts(of.traceIds)].map((ids) => () => findTraces(ids, of.select, reading)));
+        return together(
+          [...parts(of.traceIds)].map((ids) => () => findTraces(ids, of.select, reading, read)),
+        );
       case "span":
-        return together([...parts(of.spans)].map((ids) => () => wholeSpans(namedBy(ids), reading)));
+        return together([...parts(of.spans)].map((ids) => () => read(namedBy(ids))));
       case "caller":
-        return together([...parts(of.spans)].map((ids) => () => wholeSpans(calledBy(ids), reading)));
+        return together([...parts(of.spans)].map((ids) => () => read(calledBy(ids))));
       case "parent":
-        return together([...parts(of.spanIds)].map((ids) => () => wholeSpans(childrenOf(ids), reading)));
+        return together([...parts(of.spanIds)].map((ids) => () => read(childrenOf(ids))));
       default:
         return by satisfies never;
     }
@@ -231,6 +234,7 @@ function createSpanReader(documents: Documents): SpanReader {
     ids: readonly string[],
     select: SpanSelection,
     reading: Reading,
+    read: (wanted: Wanted) => AsyncGenerator<readonly Span[]>,
   ): AsyncGenerator<readonly Span[]> {
     const sought = new Set(ids);
     const inTrace: Wanted = {
@@ -249,7 +253,7 @@ function createSpanReader(documents: Documents): SpanReader {
       condition: (placed, source) => every([inTrace.condition(placed, source), isSelected(placed, select)]),
       accepts: (span) => inTrace.accepts(span) && selects(select, span),
     };
-    yield* wholeSpans(select === "all" ? { ...wanted, whole: ids } : wanted, reading);
+    yield* read(select === "all" ? { ...wanted, whole: ids } : wanted);
   }
 
   // ---- spans and their events ---------------------------------------------------------------------------------

@@ -181,7 +181,7 @@ async function proveByParents(
   const proved = new Set<string>();
   for (let start = 0, size = 100; start < parents.length && proved.size < actions; ) {
     const spanIds = parents.slice(start, start + size);
-    const children = reader.find({ sources, of: { by: "parent", spanIds }, budget }, signal);
+    const children = reader.find({ sources, of: { by: "parent", spanIds }, bare: true, budget }, signal);
     const found = findNPlusOnes(await collect(children));
     const family = await climb(reader, sources, found, budget, signal);
     for (const span of found) {

@@ -38,10 +38,12 @@ export async function climb(
     if (round > levels) {
       const traceIds = [...new Set(missing.map(({ trace_id }) => trace_id))];
       const of = { by: "trace", traceIds, select: "all" } as const;
-      family.add(await collect(reader.find({ sources, of, budget }, signal)));
+      family.add(await collect(reader.find({ sources, of, bare: true, budget }, signal)));
       break;
     }
-    level = await collect(reader.find({ sources, of: { by: "span", spans: missing }, budget }, signal));
+    level = await collect(
+      reader.find({ sources, of: { by: "span", spans: missing }, bare: true, budget }, signal),
+    );
     family.add(level);
   }
   return family;
@@ -77,7 +79,7 @@ export async function findEntriesWithNpo(
   signal: AbortSignal,
 ): Promise<ReadonlySet<string>> {
   const statements = reader.find(
-    { sources, of: { by: "trace", traceIds, select: "statements" }, budget },
+    { sources, of: { by: "trace", traceIds, select: "statements" }, bare: true, budget },
     signal,
   );
   const found = findNPlusOnes(await collect(statements));

@@ -3,7 +3,7 @@
 // round. The server under test has core 1 to itself; the clients and the source share core 0.
 //
 //   --quick              few rounds, to see that it runs; results.json is left alone
-//   --only a,b           of: compare, load, metrics, streams, start, parse, intake; results.json is left alone
+//   --only a,b           of: compare, load, metrics, tracing, streams, start, parse, intake; results.json is left alone
 //   --sizes 100,1000     lines per request in `compare`
 //   --subjects a,b       of: ours, verified, yardstick, direct
 //   --output FILE        where the figures go, also after a partial run
@@ -30,6 +30,7 @@ import {
   type Subject,
   start,
 } from "./subject.ts";
+import { tracing } from "./tracing.ts";
 
 const { values: options } = parseArgs({
   options: {
@@ -42,7 +43,16 @@ const { values: options } = parseArgs({
   },
 });
 
-const sectionNames = ["compare", "load", "metrics", "streams", "start", "parse", "intake"] as const;
+const sectionNames = [
+  "compare",
+  "load",
+  "metrics",
+  "tracing",
+  "streams",
+  "start",
+  "parse",
+  "intake",
+] as const;
 /** `verified` is ours with a query whose matches have to be found in the documents, and that all lines match. */
 const subjectNames = ["ours", "verified", "yardstick", "direct"] as const;
 const verifiedQuery = "message:ms http.response.status_code>=200";
@@ -518,6 +528,9 @@ if (sections.includes("metrics") && ours) {
 }
 if (sections.includes("streams") && ours) {
   figures.push(...(await streams({ agent, token, quick: options.quick, serve })));
+}
+if (sections.includes("tracing") && ours) {
+  figures.push(...(await tracing({ agent, token, rounds, quick: options.quick, folder, serve })));
 }
 if (sections.includes("start") && ours) figures.push(...(await startAndIdle(source)));
 if (sections.includes("parse") && ours) figures.push(...parsing());

@@ -11,19 +11,36 @@ const allowed: readonly (readonly [file: string, imports: readonly string[]])[] 
   ["src/explain.ts", ["type src/{errors,time}.ts"]],
   ["src/model.ts", ["type src/time.ts"]],
   ["src/logql/*", ["src/model.ts", "src/errors.ts"]],
-  ["src/store.ts", ["src/model.ts", "src/time.ts", "src/errors.ts", "src/logql/ast.ts"]],
+  ["src/reader.ts", ["type src/{model,time}.ts"]],
+  [
+    "src/store.ts",
+    ["src/model.ts", "src/time.ts", "src/errors.ts", "src/logql/ast.ts", "type src/reader.ts"],
+  ],
   ["src/{metrics,samples}.ts", ["src/model.ts", "src/time.ts"]],
   ["src/kubernetes.ts", ["src/model.ts", "type src/store.ts"]],
-  ["src/tracing/*", ["src/{model,time,errors,store,explain}.ts", "src/logql/{ast,parse,print,scan}.ts"]],
+  [
+    "src/tracing/*",
+    ["src/{model,time,errors,store,reader,explain}.ts", "src/logql/{ast,parse,print,scan}.ts"],
+  ],
   ["src/yaml.ts", ["src/errors.ts"]],
   ["src/spelling.ts", []],
   ["src/config.ts", ["src/errors.ts", "src/time.ts", "src/yaml.ts", "src/spelling.ts"]],
   ["src/telemetry.ts", ["src/errors.ts", "src/time.ts", "type src/store.ts"]],
-  ["src/{sites,auth}.ts", ["src/store.ts", "type src/{config,rate}.ts", "src/errors.ts", "src/time.ts"]],
+  [
+    "src/{sites,auth}.ts",
+    ["src/store.ts", "type src/reader.ts", "type src/{config,rate}.ts", "src/errors.ts", "src/time.ts"],
+  ],
   [
     "src/operations/*",
     [
-      ...["src/store.ts", "src/sites.ts", "type src/config.ts", "src/logql/*", "src/tracing/*"],
+      ...[
+        "src/store.ts",
+        "type src/reader.ts",
+        "src/sites.ts",
+        "type src/config.ts",
+        "src/logql/*",
+        "src/tracing/*",
+      ],
       ...["src/{metrics,model,time,errors,explain}.ts", "type src/{auth,visual}.ts"],
     ],
   ],
@@ -82,7 +99,7 @@ const allowed: readonly (readonly [file: string, imports: readonly string[]])[] 
   [
     "resolvers/*/*",
     [
-      "src/{store,model,time,errors,explain,metrics,samples,kubernetes,telemetry,report}.ts",
+      "src/{store,reader,model,time,errors,explain,metrics,samples,kubernetes,telemetry,report}.ts",
       "src/logql/*",
       "src/tracing/*",
       "resolvers/{connection,http}.ts",

@@ -2,7 +2,8 @@
 // events of spans, by the detection that reading uses. Nothing is proposed that an inspection finds a problem with.
 import { z } from "zod";
 import { BackendError } from "../../src/errors.ts";
-import type { FoundSource, LogSource, SourceReport, SpanSource, Survey } from "../../src/store.ts";
+import type { SpanSource } from "../../src/reader.ts";
+import type { FoundSource, LogSource, SourceReport, Survey } from "../../src/store.ts";
 import { type Catalog, detect } from "./catalog.ts";
 import type { Door } from "./door.ts";
 import { type Layout, placeForms, spanProfiles } from "./layout.ts";

@@ -384,7 +384,7 @@ function createReader(
 
   return {
     read: (from: Instant, to: Instant) => read(from, to),
-    wants: () => kept <= query.wanted,
+    wants: () => kept < query.wanted,
     foretell,
   };
 }

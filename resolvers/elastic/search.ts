@@ -26,16 +26,16 @@ export const nanosEra = { from: 0n as Instant, to: 9_223_372_036_854_775_807n as
  */
 export async function wholeAnswer(
   backend: string,
-  text: string,
+  bytes: Buffer,
   { firstSegments }: { readonly firstSegments: ReadonlySet<string> },
   counted = false,
 ): Promise<Answer> {
   await turn();
   let answer: Answer;
   try {
-    answer = cutAnswer(text, firstSegments);
+    answer = cutAnswer(bytes, firstSegments);
   } catch (cause) {
-    const reason = `an answer of ${text.length} bytes that is none of _search`;
+    const reason = `an answer of ${bytes.length} bytes that is none of _search`;
     throw new BackendError(backend, "malformed", reason, cause);
   }
   if (answer.timedOut || (answer.terminatedEarly && !counted) || answer.shards.failed > 0) {

@@ -79,8 +79,8 @@ export async function findShardProblem(
 ): Promise<string | undefined> {
   const path = `/${encodePattern(pattern)}/_search`;
   const body = JSON.stringify({ size: 0, track_total_hits: false });
-  const text = await door.send({ method: "POST", path, query: searchOptions, body }, signal);
-  const { shards } = await wholeAnswer(backend, text, { firstSegments: new Set() });
+  const bytes = await door.send({ method: "POST", path, query: searchOptions, body }, signal);
+  const { shards } = await wholeAnswer(backend, bytes, { firstSegments: new Set() });
   return shardProblem(pattern, knowledge, shards.total);
 }
 

@@ -3,7 +3,7 @@
 // round. The server under test has core 1 to itself; the clients and the source share core 0.
 //
 //   --quick              few rounds, to see that it runs; results.json is left alone
-//   --only a,b           of: compare, load, metrics, tracing, streams, start, parse, intake; results.json is left alone
+//   --only a,b           of: compare, load, metrics, graphql, tracing, streams, start, parse, intake; results.json is left alone
 //   --sizes 100,1000     lines per request in `compare`
 //   --subjects a,b       of: ours, verified, yardstick, direct
 //   --output FILE        where the figures go, also after a partial run
@@ -18,6 +18,7 @@ import { parseArgs } from "node:util";
 import { parse } from "../src/logql/parse.ts";
 import { type Call, createAgent, send } from "./client.ts";
 import { type Figure, median, met, printTable, quantile, summarise } from "./figures.ts";
+import { graphql } from "./graphql.ts";
 import { intake } from "./intake.ts";
 import { metrics } from "./metrics.ts";
 import { streams } from "./streams.ts";
@@ -47,6 +48,7 @@ const sectionNames = [
   "compare",
   "load",
   "metrics",
+  "graphql",
   "tracing",
   "streams",
   "start",
@@ -532,9 +534,17 @@ if (sections.includes("streams") && ours) {
 if (sections.includes("tracing") && ours) {
   figures.push(...(await tracing({ agent, token, rounds, quick: options.quick, folder, serve })));
 }
+if (sections.includes("graphql") && ours) {
+  const server = await startOurs(source);
+  const rest = (lines: number) => linesCall(server.url, source, lines);
+  figures.push(
+    ...(await graphql({ agent, token, rounds, server, rest, range: { from: source.from, to: source.to } })),
+  );
+  await server.subject.stop();
+}
 if (sections.includes("start") && ours) figures.push(...(await startAndIdle(source)));
 if (sections.includes("parse") && ours) figures.push(...parsing());
-if (sections.includes("intake") && ours) figures.push(...(await intake(options.quick, folder)));
+if (sections.includes("intake") && ours) figures.push(...(await intake(options.quick, folder, source)));
 await source.subject.stop();
 await unicode.subject.stop();
 agent.destroy();

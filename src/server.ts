@@ -5,7 +5,7 @@
 import { createServer as createHttpServer, type IncomingMessage, type ServerResponse } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Plugin } from "graphql-yoga";
-import { type Answer, chunksOf, jsonType, respond, toResponse, write } from "./answer.ts";
+import { type Answer, chunksOf, jsonType, respond, toResponse, type Whole, write } from "./answer.ts";
 import { type Authenticate, type Principal, readToken } from "./auth.ts";
 import type { Address, Limits } from "./config.ts";
 import { NotFound } from "./errors.ts";
@@ -72,6 +72,12 @@ interface Form {
 }
 const array: Form = { opening: "[", separator: ",", closing: "]" };
 const printed: Form = { opening: "", separator: "", closing: "" };
+
+function whole({ opening, separator, closing }: Form, texts: readonly string[]): readonly string[] {
+  const last = texts.length - 1;
+  if (last < 0) return [opening + closing];
+  return texts.map((text, at) => (at === 0 ? opening : separator) + text + (at === last ? closing : ""));
+}
 
 const textType = { "Content-Type": "text/plain; charset=utf-8" };
 
@@ -198,7 +204,7 @@ export function createServer(options: ServerOptions): Server {
         return { status: 200, headers: eventsHeaders, body: tail };
       }
       const headers = ("pieces" in result ? result.headers : undefined) ?? jsonType;
-      const complete = (body: string): Answer => {
+      const complete = (body: Whole): Answer => {
         finish(200, false);
         return { status: 200, headers, body };
       };
@@ -206,7 +212,7 @@ export function createServer(options: ServerOptions): Server {
       const [form, source] = "pieces" in result ? [printed, result.pieces] : [array, result];
       const rows = source[Symbol.asyncIterator]();
       const head = await readHead(rows, work);
-      if (head.done) return complete(`${form.opening}${head.texts.join(form.separator)}${form.closing}`);
+      if (head.done) return complete(whole(form, head.texts));
       if (streams >= limits.streams) {
         abandon(rows);
         throw overloaded(`${streams} streamed answers are under way`);

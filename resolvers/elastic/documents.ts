@@ -220,8 +220,8 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
   ): Promise<Answer> {
     const path = `/${encodePattern(source.index)}/_search`;
     const query = { ...searchOptions, ...options };
-    const text = await door.send({ method: "POST", path, query, body: JSON.stringify(body) }, signal);
-    return wholeAnswer(backend, text, nothingPicked);
+    const bytes = await door.send({ method: "POST", path, query, body: JSON.stringify(body) }, signal);
+    return wholeAnswer(backend, bytes, nothingPicked);
   }
 
   /** The first answer, compiled with mappings that fit what it reached. */
@@ -312,8 +312,8 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
   async function next({ scrollId }: Answer, signal: AbortSignal): Promise<Answer> {
     if (scrollId === undefined) throw new BackendError(backend, "malformed", "a scroll without an id");
     const body = JSON.stringify({ scroll: "1m", scroll_id: scrollId });
-    const text = await door.send({ method: "POST", path: "/_search/scroll", body }, signal);
-    return wholeAnswer(backend, text, nothingPicked, true);
+    const bytes = await door.send({ method: "POST", path: "/_search/scroll", body }, signal);
+    return wholeAnswer(backend, bytes, nothingPicked, true);
   }
 
   /** Frees the scroll at the source; nobody waits for it, and the source forgets it by itself within a minute. */

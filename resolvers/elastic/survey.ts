@@ -139,8 +139,8 @@ async function holdsMore(
   const event = any(events.map((placed) => every([inIndices(placed.group.indices), isOfForm(placed)])));
   const body = JSON.stringify({ size: 1, track_total_hits: false, _source: false, query: not(event) });
   const path = `/${encodePattern(index)}/_search`;
-  const text = await door.send({ method: "POST", path, query: searchOptions, body }, signal);
-  return (await wholeAnswer(backend, text, { firstSegments: new Set() })).hits.length > 0;
+  const bytes = await door.send({ method: "POST", path, query: searchOptions, body }, signal);
+  return (await wholeAnswer(backend, bytes, { firstSegments: new Set() })).hits.length > 0;
 }
 
 async function describeLines(

@@ -39,7 +39,9 @@ export async function write(
   if (typeof answer.body === "string" || answer.body instanceof Uint8Array) {
     const body = Buffer.from(answer.body);
     if (response.destroyed) return;
-    response.writeHead(answer.status, { ...headers, "Content-Length": body.length });
+    // A 304 has no length of its own.
+    const length = answer.status === 304 ? {} : { "Content-Length": body.length };
+    response.writeHead(answer.status, { ...headers, ...length });
     response.end(body);
     // What was not read of the request would hold the connection up.
     response.req.resume();
@@ -91,6 +93,7 @@ export function toResponse(
   const { status, body } = answer;
   const headers = { ...answer.headers, "X-Request-Id": exchange.id };
   if (typeof body === "string") return new Response(body, { status, headers });
+  if (status === 304) return new Response(null, { status, headers });
   if (body instanceof Uint8Array) return new Response(Uint8Array.from(body), { status, headers });
   const encoder = new TextEncoder();
   const source = new ReadableStream<Uint8Array>({

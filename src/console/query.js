@@ -19,8 +19,8 @@ const unsearchable = /[\0\p{Surrogate}]/u;
  * @returns {string | undefined} undefined where the language has no words for it
  */
 export function printTerm(path, operator, value) {
-  const text = path.join("");
-  if (text === "" || unsearchable.test(text) || unsearchable.test(value)) return undefined;
+  const isNameless = path.length === 1 && path[0] === "";
+  if (isNameless || unsearchable.test(value) || path.some((key) => unsearchable.test(key))) return undefined;
   return `${printPath(path)}${operator}${printValue(value)}`;
 }
 

@@ -100,7 +100,7 @@ function show() {
     // A maker and its state have one name; the compiler cannot see that they go together.
     const make = /** @type {(shell: Shell<any>) => View} */ (makers[name]);
     current = { name, view: make({ go: (next) => go(printAddress(name, next)) }) };
-    replace(main, current.view.root);
+    replace(main, element("h1", { class: "unseen" }, titles[name]), current.view.root);
     scrollTo(0, 0);
   }
   current.view.show({ ...state, site: site.id }, running.signal, site);

@@ -94,6 +94,8 @@ export function logsView({ go }) {
     range.write(now.range);
     order.value = now.order;
     live.setAttribute("aria-pressed", String(now.live));
+    // The number of lines is news to a reader once, not with every line that comes.
+    told.setAttribute("aria-live", now.live ? "off" : "polite");
     const asked = now.sources.filter((source) => site.sources.includes(source));
     showSources(site.sources, asked);
     replace(list);

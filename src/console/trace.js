@@ -2,7 +2,7 @@
 import { printAddress } from "./address.js";
 import { ask, isAborted, post } from "./api.js";
 import { shareBar } from "./controls.js";
-import { element, foreign, replace } from "./dom.js";
+import { button, element, foreign, replace } from "./dom.js";
 import { counted, duration, longTime } from "./format.js";
 import { entriesOf } from "./json.js";
 import { lineItem } from "./lines.js";
@@ -58,7 +58,8 @@ export function traceView() {
           spans,
           empty(
             "No such trace",
-            `The site ${now.site} has no spans of it: it may be older than what is kept.`,
+            `The site ${now.site} has no spans of it. It may not have ended yet, or be older than what is kept.`,
+            button("Look again", () => void show(now, signal, site)),
           ),
         );
         return;
@@ -138,7 +139,7 @@ export function traceView() {
     const id = found[0]?.trace_id ?? now.id;
     const query = `trace_id=${id} OR trace.id=${id}`;
     const [from, to] = [around(times[0], -hour), around(times.at(-1), hour)];
-    const title = element("h3", {}, "Log lines");
+    const title = element("h2", {}, "Log lines");
     replace(logs, title, loading("its log lines"));
     const request = post("logs/lines", {
       site_id: now.site,
@@ -272,7 +273,7 @@ function openedSpan(span) {
         .filter(([, value]) => value !== "")
         .map(([key, value]) => leaf(key, value, none, [key])),
     ),
-    links.length > 0 && [element("h4", {}, "Links"), element("ul", { class: "links" }, links)],
+    links.length > 0 && [element("h3", {}, "Links"), element("ul", { class: "links" }, links)],
     ...section("Attributes", span.span_attributes),
     ...section("Resource", span.resource_attributes),
   );
@@ -280,5 +281,5 @@ function openedSpan(span) {
 
 /** @param {string} title @param {unknown} attributes */
 function section(title, attributes) {
-  return (entriesOf(attributes) ?? []).length === 0 ? [] : [element("h4", {}, title), tree(attributes, none)];
+  return (entriesOf(attributes) ?? []).length === 0 ? [] : [element("h3", {}, title), tree(attributes, none)];
 }

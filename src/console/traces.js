@@ -2,7 +2,7 @@
 import { boundsOf, printAddress } from "./address.js";
 import { ask, post } from "./api.js";
 import { queryBox, rangePicker, shareBar } from "./controls.js";
-import { button, element, field, foreign, replace, select } from "./dom.js";
+import { button, element, field, foreign, replace, select, unseen } from "./dom.js";
 import { startFeed } from "./feed.js";
 import { counted, duration, longTime, shortTime, stretch } from "./format.js";
 import { entriesOf, scalarText } from "./json.js";
@@ -204,12 +204,9 @@ export function tracesView({ go }) {
       const term = text === undefined ? undefined : printTagTerm(name, "=", text);
       const shown = foreign(`${name}: ${text ?? JSON.stringify(value)}`);
       if (term === undefined) return element("span", { class: "tag" }, shown);
-      return button(
-        `Only where ${name} is ${text}`,
-        () => change({ query: narrow(now.query, term) }),
-        { class: "tag" },
-        shown,
-      );
+      const only = element("button", { type: "button", class: "tag" }, unseen("Only "), shown);
+      only.addEventListener("click", () => change({ query: narrow(now.query, term) }));
+      return only;
     }
   }
 

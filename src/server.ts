@@ -134,7 +134,10 @@ export function createServer(options: ServerOptions): Server {
 
   /** Pages for people: neither counted nor logged. Loaded when one is first opened. */
   async function openPage({ method, path, headers }: Exchange): Promise<Answer | undefined> {
-    if (method !== "GET" || !/^\/$|^\/(console|docs|graphql|openapi\.json)(\/|$)/.test(path))
+    if (
+      (method !== "GET" && method !== "HEAD") ||
+      !/^\/$|^\/(console|docs|graphql|openapi\.json)(\/|$)/.test(path)
+    )
       return undefined;
     const { createPages, wantsGraphiql } = await import("./pages.ts");
     if (path === "/graphql" && !wantsGraphiql(headers)) return undefined;

@@ -145,7 +145,15 @@ export const podStates = /** @type {const} */ ([
 const site = text;
 /** The parameters of each view, in the order in which they are written. */
 export const views = {
-  logs: { site, query: text, sources: names, range: range("1h"), order: word("DESC", "ASC"), live: flag },
+  logs: {
+    site,
+    query: text,
+    sources: names,
+    range: range("1h"),
+    order: word("DESC", "ASC"),
+    live: flag,
+    line: text,
+  },
   traces: {
     site,
     kind: word("performance", "errors"),

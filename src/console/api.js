@@ -98,6 +98,8 @@ export async function ask(request, signal) {
     if (isAborted(error)) throw error;
     throw new Failure(0, "The answer broke off. Try again, or ask for less.");
   }
+  // What nobody waits for any more must not be shown over what has taken its place.
+  signal.throwIfAborted();
   return /** @type {T} */ (readJson(text));
 }
 

@@ -14,9 +14,10 @@ import { tracesView } from "./traces.js";
 /** @typedef {import("./address.js").ViewName} ViewName */
 /** @typedef {import("./api.js").Site} Site */
 /**
- * What a view may ask of the page: `go` shows another state of it, as a step of the browser's history.
+ * What a view may ask of the page: `go` shows another state of it, as a step of the browser's history; `keep` only
+ * writes into the address what is shown already.
  * @template {ViewName} V
- * @typedef {{ readonly go: (state: import("./address.js").StateOf<V>) => void }} Shell
+ * @typedef {Readonly<Record<"go" | "keep", (state: import("./address.js").StateOf<V>) => void>>} Shell
  */
 /**
  * `show` is called for every address; what an earlier call began is over when its signal is.
@@ -53,6 +54,12 @@ function required(id) {
   return found;
 }
 
+const links = new Map(
+  /** @type {const} */ (["logs", "traces", "metrics", "kubernetes"]).map((name) => [
+    name,
+    element("a", {}, titles[name]),
+  ]),
+);
 /** @type {readonly Site[]} */
 let sites = [];
 /** @type {{ readonly name: ViewName, readonly view: View } | undefined} */
@@ -78,6 +85,11 @@ function go(address) {
   show();
 }
 
+/** @param {string} address of what is shown already */
+function keep(address) {
+  history.replaceState(null, "", address);
+}
+
 function show() {
   running.abort();
   running = new AbortController();
@@ -99,23 +111,30 @@ function show() {
   if (current?.name !== name) {
     // A maker and its state have one name; the compiler cannot see that they go together.
     const make = /** @type {(shell: Shell<any>) => View} */ (makers[name]);
-    current = { name, view: make({ go: (next) => go(printAddress(name, next)) }) };
+    current = {
+      name,
+      view: make({
+        go: (next) => go(printAddress(name, next)),
+        keep: (next) => keep(printAddress(name, next)),
+      }),
+    };
     replace(main, element("h1", { class: "unseen" }, titles[name]), current.view.root);
     scrollTo(0, 0);
   }
   current.view.show({ ...state, site: site.id }, running.signal, site);
+  // What had the focus may be gone with what was shown.
+  if (document.activeElement === document.body) main.focus({ preventScroll: true });
 }
 
 /** @param {ViewName} shown @param {string} site */
 function showTabs(shown, site) {
-  replace(
-    tabs,
-    /** @type {const} */ (["logs", "traces", "metrics", "kubernetes"]).map((name) => {
-      const isShown = name === shown || (name === "traces" && shown === "trace");
-      const href = printAddress(name, { site });
-      return element("a", { href, "aria-current": isShown ? "page" : undefined }, titles[name]);
-    }),
-  );
+  for (const [name, link] of links) {
+    link.href = printAddress(name, { site });
+    const isShown = name === shown || (name === "traces" && shown === "trace");
+    if (isShown) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  tabs.hidden = false;
 }
 
 /** @param {string} [told] why it is asked for again */
@@ -125,9 +144,12 @@ function askToken(told) {
   document.title = "Readout";
   siteField.hidden = true;
   forget.hidden = true;
-  replace(tabs);
+  tabs.hidden = true;
   const input = element("input", {
     type: "password",
+    // What a header can hold.
+    pattern: "\\s*[!-~]+\\s*",
+    title: "letters, digits and signs, without spaces",
     autocomplete: "off",
     spellcheck: "false",
     required: true,
@@ -184,6 +206,7 @@ async function start({ focus = false } = {}) {
   }
 }
 
+tabs.append(...links.values());
 tools.append(siteField, startTheme(), forget);
 // The fragment is the address of what is shown, so this link cannot have one of its own.
 required("skip").addEventListener("click", (event) => {

@@ -8,7 +8,7 @@ import { printCurl, printGraphiqlAddress } from "./share.js";
 /**
  * A box for a query that underlines what is wrong in it. Behind the transparent text area lies a copy of its text, which
  * gives the box its height and carries the line; both have the same font and width.
- * @param {{ readonly label: string, readonly placeholder: string, readonly submit: (query: string) => void }} options
+ * @param {{ readonly label: string, readonly placeholder: string, readonly submit: () => void }} options
  */
 export function queryBox({ label, placeholder, submit }) {
   const told = element("p", { class: "query-error", id: uniqueId("error"), hidden: true });
@@ -24,7 +24,7 @@ export function queryBox({ label, placeholder, submit }) {
   area.addEventListener("keydown", (event) => {
     if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
     event.preventDefault();
-    submit(area.value);
+    submit();
   });
   area.addEventListener("input", clear);
   const root = field(label, area, "query");

@@ -52,7 +52,7 @@ export function startFeed({ what, perPage, signal, ask, show, nothing, failed })
     } catch (error) {
       if (isAborted(error)) return;
       if (last === undefined && failed(error)) {
-        replace(foot, empty("The query has an error.", "It is underlined above."));
+        replace(foot, empty("The query has an error", "It is underlined above."));
       } else
         replace(
           foot,

@@ -45,7 +45,7 @@ export function kubernetesView({ go }) {
   /** @type {State | undefined} */
   let state;
   const change = (/** @type {Partial<State>} */ part) => {
-    if (state !== undefined) go({ ...state, ...part });
+    if (state !== undefined) go({ ...state, query: query.value, ...part });
   };
   const query = element("input", {
     type: "search",
@@ -72,7 +72,7 @@ export function kubernetesView({ go }) {
   );
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    change({ query: query.value });
+    change({});
   });
   const root = element("div", {}, form, element("div", { class: "bar" }, told, share.root), nodes, pods);
 

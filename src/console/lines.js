@@ -20,9 +20,14 @@ export function keyOfLine({ source_id, id }) {
 
 /**
  * @param {Line} line
- * @param {{ readonly site: string, readonly narrow: ((term: string) => void) | undefined }} options `narrow` adds a term to the query
+ * @param {{
+ *   readonly site: string,
+ *   readonly narrow?: (term: string) => void,
+ *   readonly isOpen?: boolean,
+ *   readonly toggled?: (key: string, isOpen: boolean) => void,
+ * }} options `narrow` adds a term to the query
  */
-export function lineItem(line, { site, narrow }) {
+export function lineItem(line, { site, narrow, isOpen = false, toggled }) {
   const summary = element(
     "summary",
     { class: "line" },
@@ -31,9 +36,14 @@ export function lineItem(line, { site, narrow }) {
     element("span", { class: "line-source" }, foreign(line.source_id)),
     element("span", { class: "line-message" }, line.message === "" ? "—" : foreign(line.message)),
   );
-  const details = element("details", {}, summary);
-  details.addEventListener("toggle", () => {
+  const details = element("details", { open: isOpen }, summary);
+  const build = () => {
     if (details.open && details.childElementCount === 1) details.append(opened(line, site, narrow));
+  };
+  build();
+  details.addEventListener("toggle", () => {
+    build();
+    toggled?.(keyOfLine(line), details.open);
   });
   return element("li", { "data-severity": line.severity, "data-time": line.timestamp }, details);
 }

@@ -30,16 +30,16 @@ json
 trace { trace_id }`;
 
 /** @param {Shell} shell */
-export function logsView({ go }) {
+export function logsView({ go, keep }) {
   /** @type {State | undefined} */
   let state;
   const change = (/** @type {Partial<State>} */ part) => {
-    if (state !== undefined) go({ ...state, ...part });
+    if (state !== undefined) go({ ...state, query: query.read(), line: "", ...part });
   };
   const query = queryBox({
     label: "Query",
     placeholder: 'severity=error message:"timed out" http.response.status_code>=500',
-    submit: (text) => change({ query: text }),
+    submit: () => change({}),
   });
   const sources = element("div", { class: "chips", role: "group", "aria-label": "Sources" });
   const range = rangePicker((value) =>
@@ -83,7 +83,7 @@ export function logsView({ go }) {
   );
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    change({ query: query.read() });
+    change({});
   });
   const root = element("div", {}, form, element("div", { class: "bar" }, told, share.root), list, foot);
 
@@ -126,8 +126,16 @@ export function logsView({ go }) {
 
     const options = {
       site: now.site,
+      /** The line that was opened last is in the address. @param {string} key @param {boolean} isOpen */
+      toggled(key, isOpen) {
+        if (signal.aborted || isOpen === (state?.line === key)) return;
+        state = { ...now, line: isOpen ? key : "" };
+        keep(state);
+      },
       narrow: (/** @type {string} */ term) => change({ query: narrow(now.query, term) }),
     };
+    const itemOf = (/** @type {Line} */ line) =>
+      lineItem(line, { ...options, isOpen: now.line === keyOfLine(line) });
     const seen = new Set();
     /** Lines that are not in the list yet. @param {readonly Line[]} lines */
     const fresh = (lines) =>
@@ -154,7 +162,7 @@ export function logsView({ go }) {
         ask: (/** @type {Line | undefined} */ last) =>
           ask(post("logs/lines", pageOf(last?.timestamp ?? null)), signal),
         show: (/** @type {readonly Line[]} */ lines) => {
-          list.append(...fresh(lines).map((line) => lineItem(line, options)));
+          list.append(...fresh(lines).map(itemOf));
           isComplete = lines.length < perPage;
           tell();
           begin();
@@ -205,7 +213,7 @@ export function logsView({ go }) {
       const oldest = list.lastElementChild?.getAttribute("data-time") ?? "";
       // What is older than the list will come with its next page.
       const fit = lines.filter(({ timestamp }) => isComplete || oldest === "" || timestamp >= oldest);
-      const items = fresh(fit).map((line) => lineItem(line, options));
+      const items = fresh(fit).map(itemOf);
       if (items.length === 0) return;
       if (list.childElementCount === 0) replace(foot);
       for (const item of items) {
@@ -214,7 +222,13 @@ export function logsView({ go }) {
         while ((before?.getAttribute("data-time") ?? "") > time) before = before?.nextElementSibling ?? null;
         list.insertBefore(item, before);
       }
+      if (list.childElementCount <= mostLive) return;
       while (list.childElementCount > mostLive) list.lastElementChild?.remove();
+      // Further pages would follow what is gone.
+      replace(
+        foot,
+        element("p", { class: "end" }, "Older lines have left this page. Search again to see them."),
+      );
     }
   }
 

@@ -1,6 +1,6 @@
 // A metric over time: which one, of which tags, which of its fields; a chart, and its tables.
 import { aggregations, boundsOf, resolutions } from "./address.js";
-import { ask, isAborted, post } from "./api.js";
+import { ask, Failure, isAborted, post } from "./api.js";
 import { colours, drawChart } from "./chart.js";
 import { rangePicker, shareBar } from "./controls.js";
 import { element, field, fillSelect, foreign, replace, select, uniqueId } from "./dom.js";
@@ -135,11 +135,12 @@ export function metricsView({ go }) {
       }
       await showMetric(now, signal);
     } catch (error) {
-      if (!isAborted(error))
-        replace(
-          chart,
-          failure(error, () => void show(now, signal)),
-        );
+      if (isAborted(error)) return;
+      const isUnknown = error instanceof Failure && error.status === 404 && asked !== undefined;
+      const told = isUnknown
+        ? [empty("No such metric", `This site has none of the name ${now.name}.`), choice(asked?.names ?? [])]
+        : [failure(error, () => void show(now, signal))];
+      replace(chart, told);
     }
   }
 

@@ -162,7 +162,7 @@ export function traceView() {
           : element(
               "ol",
               { class: "lines", "aria-label": "Log lines" },
-              lines.map((line) => lineItem(line, { site: now.site, narrow: undefined })),
+              lines.map((line) => lineItem(line, { site: now.site })),
             ),
         element(
           "p",

@@ -33,7 +33,7 @@ export function tracesView({ go }) {
   /** @type {State | undefined} */
   let state;
   const change = (/** @type {Partial<State>} */ part) => {
-    if (state !== undefined) go({ ...state, ...part });
+    if (state !== undefined) go({ ...state, ...typed(), ...part });
   };
   const kind = select(
     [
@@ -45,7 +45,7 @@ export function tracesView({ go }) {
   const query = queryBox({
     label: "Query",
     placeholder: "tag.plan=pro revision:6a1a action_name:Checkout",
-    submit: submitAll,
+    submit: () => change({}),
   });
   const namespace = element("input", { type: "text", autocomplete: "off", placeholder: "any" });
   const action = element("input", { type: "text", autocomplete: "off", placeholder: "any" });
@@ -91,13 +91,14 @@ export function tracesView({ go }) {
   );
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    submitAll(query.read());
+    change({});
   });
   const root = element("div", {}, form, element("div", { class: "bar" }, told, share.root), table, foot);
 
-  /** @param {string} text */
-  function submitAll(text) {
-    change({ query: text, namespace: namespace.value, action: action.value, min: Number(least.value) });
+  /** What stands in the boxes, searched for or not. */
+  function typed() {
+    const min = Math.max(0, Number(least.value));
+    return { query: query.read(), namespace: namespace.value, action: action.value, min };
   }
 
   /** @param {State} now @param {AbortSignal} signal */

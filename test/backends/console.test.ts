@@ -159,6 +159,32 @@ describe("logs", () => {
     expect(await shown.textContent()).toContain(`status${status}`);
   });
 
+  test("the line that is open is in the address", async () => {
+    await open(`#/logs?range=2020-01-01T00:00:00Z/${new Date(Date.now() - 60_000).toISOString()}`);
+    await page.locator(".lines summary").nth(3).click();
+    await expect.poll(() => state().get("line")).toBeTruthy();
+    await page.reload();
+    await page.locator(".lines details[open] .tree").first().waitFor();
+    expect(await page.locator(".lines > li").nth(3).locator("details[open]").count()).toBe(1);
+    expect(await page.locator(".lines details[open]").count()).toBe(1);
+    await page.locator(".lines summary").nth(3).click();
+    await expect.poll(() => state().get("line")).toBeNull();
+    expect(complaints).toEqual([]);
+  });
+
+  test("what is typed is searched for with whatever else is changed, and the focus stays in reach", async () => {
+    await open();
+    await queryBox().fill("severity=warn");
+    await page.getByRole("button", { name: "worker" }).click();
+    await expect
+      .poll(() => Object.fromEntries(state()))
+      .toMatchObject({ query: "severity=warn", sources: "worker" });
+    await page.locator(".lines summary").first().click();
+    await page.getByRole("button", { name: /^Only where hostname is/ }).press("Enter");
+    await expect.poll(() => state().get("query")).toMatch(/^severity=warn hostname=/);
+    expect(await page.evaluate(() => document.activeElement?.id)).toBe("main");
+  });
+
   test("a line leads to its trace, and the trace to its lines", async () => {
     await open(`#/logs?${new URLSearchParams({ query: "severity=error trace_id:a", range: "24h" })}`);
     // The newest line's request may not have ended yet.

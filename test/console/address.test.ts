@@ -34,6 +34,7 @@ const states: Readonly<Record<ViewName, fc.Arbitrary<object>>> = {
     range,
     order: fc.constantFrom("ASC", "DESC"),
     live: fc.boolean(),
+    line: text,
   }),
   traces: fc.record({
     site: text,

@@ -19,6 +19,12 @@ describe("the page", () => {
     }
   });
 
+  test("is told of without being sent", async () => {
+    const told = await demo.server.fetch("http://readout/", { method: "HEAD" });
+    expect([told.status, told.headers.get("content-type")]).toEqual([200, "text/html; charset=utf-8"]);
+    expect((await demo.server.fetch("http://readout/", { method: "POST" })).status).toBe(404);
+  });
+
   test("has a policy without exceptions", async () => {
     const policy = (await open("/")).headers.get("content-security-policy") ?? "";
     expect(policy).toMatch(/^default-src 'none'; script-src 'self'; style-src 'self'; /);
@@ -69,6 +75,17 @@ describe("its files", () => {
         expect([...served, "uplot.js", "normalise.js"], name).toContain(target?.slice(2));
       }
     }
+  });
+
+  test("are all asked for at once", async () => {
+    const html = await (await open("/")).text();
+    const preloaded = [...html.matchAll(/modulepreload" href="\/console\/([^"]+)"/g)].map(
+      ([, name]) => name ?? "",
+    );
+    const modules = [...served, "uplot.js", "normalise.js"].filter(
+      (name) => name.endsWith(".js") && name !== "app.js",
+    );
+    expect(preloaded.toSorted()).toEqual(modules.toSorted());
   });
 
   test("make no markup of a text", () => {

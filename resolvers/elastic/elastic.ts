@@ -13,7 +13,7 @@ import type { LogProfile } from "./profile.ts";
 import { all, any, encodePattern, every, inIndices, searchOptions } from "./query.ts";
 import { reportSpans } from "./report.ts";
 import { createReportStore, inspectReports } from "./reports.ts";
-import { wholeAnswer } from "./search.ts";
+import { findShardProblem, wholeAnswer } from "./search.ts";
 import { createSpanStore } from "./spans.ts";
 import { compileWhere, parseWhere, WhereError } from "./where.ts";
 
@@ -101,9 +101,17 @@ async function inspectLogs(
       problems.push(error.message);
     }
   }
+  const unread = await findShardProblem(backend, source.index, knowledge, door, signal);
+  if (unread !== undefined) problems.push(unread);
   const newest =
     problems.length > 0 ? undefined : await newestLine(backend, source, profile, knowledge, door, signal);
-  return { profile: profile.name, indices: knowledge.indices.size, newest, limitations, problems };
+  return {
+    profile: profile.name,
+    ...(!knowledge.opaque && { indices: knowledge.indices.size }),
+    newest,
+    limitations,
+    problems,
+  };
 }
 
 function describeGroup(

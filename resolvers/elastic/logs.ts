@@ -22,6 +22,7 @@ import {
   min,
   nanosEra,
   refuseWall,
+  settle,
   timeRange,
   unsupported,
   wholeAnswer,
@@ -142,14 +143,7 @@ function createReader(
           await catalog.refresh(source.index, signal);
           continue;
         }
-        catalog.accept(source.index, answer.shards.total);
-        if (answer.hits.some((hit) => !knowledge.indices.has(hit.index))) {
-          throw new BackendError(
-            backend,
-            "partial",
-            `the indices of ${source.index} change faster than their mappings can be read`,
-          );
-        }
+        settle(backend, source.index, knowledge, answer, catalog);
       }
       return completed(plan, answer, from, to, size);
     }

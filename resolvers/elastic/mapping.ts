@@ -46,9 +46,17 @@ export interface Knowledge {
   readonly indices: ReadonlySet<string>;
   /** Primary shards of all indices: a search that reaches another number has met an index we do not know. */
   readonly shards: number;
+  /** An alias sends searches to some of the shards only. */
+  readonly routed: boolean;
 }
 
-export const opaqueKnowledge: Knowledge = { opaque: true, groups: [], indices: new Set(), shards: 0 };
+export const opaqueKnowledge: Knowledge = {
+  opaque: true,
+  groups: [],
+  indices: new Set(),
+  shards: 0,
+  routed: false,
+};
 
 /** Without an `ignore_above` an index in logsdb mode still drops what is longer than this. */
 const logsdbIgnoreAbove = 8_191;
@@ -58,6 +66,7 @@ const object = z.record(z.string(), z.unknown());
 const answerSchema = z.record(
   z.string(),
   z.object({
+    aliases: z.record(z.string(), z.object({ search_routing: z.string().optional() })).default({}),
     mappings: object.default({}),
     settings: z.object({ index: object.default({}) }).default({ index: {} }),
   }),
@@ -72,9 +81,11 @@ export function readKnowledge(answer: unknown): Knowledge {
   const parsed = answerSchema.parse(answer);
   const groups = new Map<string, IndexGroup & { readonly indices: string[] }>();
   let shards = 0;
-  for (const [index, { mappings, settings }] of Object.entries(parsed)) {
+  let routed = false;
+  for (const [index, { aliases, mappings, settings }] of Object.entries(parsed)) {
     const own = settings.index;
     shards += Number(own.number_of_shards ?? 1);
+    routed ||= Object.values(aliases).some((alias) => alias.search_routing !== undefined);
     const mapping = isObject(own.mapping) ? own.mapping : {};
     const created = Number(
       (isObject(own.version) ? own.version.created : undefined) ?? own["version.created"] ?? 0,
@@ -111,6 +122,7 @@ export function readKnowledge(answer: unknown): Knowledge {
     groups: [...groups.values()],
     indices: new Set(Object.keys(parsed)),
     shards,
+    routed,
   };
 }
 

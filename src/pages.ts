@@ -127,7 +127,7 @@ export function createPages(operations: readonly Endpoint[]): FindPage {
     if (known === undefined) return undefined;
     const zipped = /\bgzip\b/.test(headers.get("accept-encoding") ?? "");
     const key = `${path} ${zipped}`;
-    const page = loaded.get(key) ?? load(known, zipped);
+    const page = loaded.get(key) ?? readPage(known, zipped);
     loaded.set(key, page);
     // A file that cannot be read now may be readable later.
     page.catch(() => loaded.delete(key));
@@ -142,7 +142,7 @@ export function createPages(operations: readonly Endpoint[]): FindPage {
 
 const nothing = new Uint8Array();
 
-async function load({ type, load, policy: own, fresh }: Source, zipped: boolean): Promise<Page> {
+async function readPage({ type, load, policy: own, fresh }: Source, zipped: boolean): Promise<Page> {
   const content = Buffer.from(await load());
   return {
     status: 200,

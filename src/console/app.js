@@ -60,8 +60,8 @@ const links = new Map(
     element("a", {}, titles[name]),
   ]),
 );
-/** @type {readonly Site[]} */
-let sites = [];
+/** Undefined until the server has told. @type {readonly Site[] | undefined} */
+let sites;
 /** @type {{ readonly name: ViewName, readonly view: View } | undefined} */
 let current;
 let running = new AbortController();
@@ -71,11 +71,7 @@ const siteChoice = select([], (site) => {
   go(printAddress(view === "trace" ? "traces" : view, { site }));
 });
 const siteField = field("Site", siteChoice, "site");
-const forget = button("Sign out", () => {
-  storeToken("");
-  current = undefined;
-  askToken();
-});
+const forget = button("Sign out", () => askToken());
 
 /** @param {string} address */
 function go(address) {
@@ -94,6 +90,7 @@ function show() {
   running.abort();
   running = new AbortController();
   if (storedToken() === "") return askToken();
+  if (sites === undefined) return void start();
   const { view: name, state } = readAddress(location.hash);
   const site = sites.find(({ id }) => id === state.site) ?? (state.site === "" ? sites[0] : undefined);
   showTabs(name, site?.id ?? state.site);
@@ -139,6 +136,9 @@ function showTabs(shown, site) {
 
 /** @param {string} [told] why it is asked for again */
 function askToken(told) {
+  storeToken("");
+  sites = undefined;
+  current = undefined;
   running.abort();
   running = new AbortController();
   document.title = "Readout";
@@ -187,11 +187,11 @@ async function start({ focus = false } = {}) {
   replace(main, loading("the sites"));
   try {
     const viewer = await askViewer(signal);
-    sites = viewer.sites;
+    ({ sites } = viewer);
     forget.title = `Signed in as ${viewer.user}`;
     fillSelect(
       siteChoice,
-      sites.map(({ id }) => [id, id]),
+      viewer.sites.map(({ id }) => [id, id]),
     );
     siteField.hidden = false;
     forget.hidden = false;
@@ -214,9 +214,5 @@ required("skip").addEventListener("click", (event) => {
   main.focus();
 });
 addEventListener("popstate", show);
-addEventListener(refused, () => {
-  storeToken("");
-  current = undefined;
-  askToken("This token is not accepted: it is unknown or has expired.");
-});
+addEventListener(refused, () => askToken("This token is not accepted: it is unknown or has expired."));
 void start();

@@ -28,6 +28,13 @@ import { tree } from "./tree.js";
  */
 
 const phases = { 2: "Ready", 4: "Not ready", 0: "Unknown" };
+/** Where the layouts of log lines name the pod, as the API's own link from a pod to its lines reads them. */
+const podPaths = [
+  ["k8s.pod.name"],
+  ["kubernetes", "pod", "name"],
+  ["kubernetes", "pod_name"],
+  ["resource", "k8s.pod.name"],
+];
 /** What ails comes first. */
 const urgency = ["Failed", "Pending", "Unknown", "Running", "Succeeded"];
 const selection = `pod_namespace
@@ -221,7 +228,7 @@ function podName(pod, now) {
 
 /** @param {PodRow} pod @param {State} now */
 function openedPod(pod, now) {
-  const query = printTerm(["k8s.pod.name"], "=", pod.pod_name) ?? "";
+  const query = podPaths.map((path) => printTerm(path, "=", pod.pod_name)).join(" OR ");
   const href = printAddress("logs", { site: now.site, query, range: now.range });
   const known = {
     phase: pod.phase,

@@ -45,7 +45,11 @@ export function lineItem(line, { site, narrow, isOpen = false, toggled }) {
     build();
     toggled?.(keyOfLine(line), details.open);
   });
-  return element("li", { "data-severity": line.severity, "data-time": line.timestamp }, details);
+  return element(
+    "li",
+    { "data-severity": line.severity, "data-time": line.timestamp, "data-key": keyOfLine(line) },
+    details,
+  );
 }
 
 /** @param {string} word */

@@ -90,12 +90,14 @@ export function logsView({ go, keep }) {
   /** @param {State} now @param {AbortSignal} signal @param {import("./api.js").Site} site */
   function show(now, signal, site) {
     state = now;
+    // An address may ask for what no switch here does: a tail goes on at the newest end of a range that ends now.
+    const isLive = now.live && now.order === "DESC" && "last" in now.range;
     query.write(now.query);
     range.write(now.range);
     order.value = now.order;
-    live.setAttribute("aria-pressed", String(now.live));
+    live.setAttribute("aria-pressed", String(isLive));
     // The number of lines is news to a reader once, not with every line that comes.
-    told.setAttribute("aria-live", now.live ? "off" : "polite");
+    told.setAttribute("aria-live", isLive ? "off" : "polite");
     const asked = now.sources.filter((source) => site.sources.includes(source));
     showSources(site.sources, asked);
     replace(list);
@@ -146,11 +148,11 @@ export function logsView({ go, keep }) {
     let isComplete = false;
     const tell = (/** @type {string} */ more = "") => {
       const way = now.order === "DESC" ? "newest first" : "oldest first";
-      const between = now.live ? `since ${longTime(bounds.from)}` : stretch(bounds.from, bounds.to);
+      const between = isLive ? `since ${longTime(bounds.from)}` : stretch(bounds.from, bounds.to);
       replace(told, `${counted(list.childElementCount, "line")}, ${way}, ${between}${more}`);
     };
     const begin = () => {
-      if (now.live && live.dataset.state === "waiting") void follow();
+      if (isLive && live.dataset.state === "waiting") void follow();
     };
     live.dataset.state = "waiting";
     replace(
@@ -223,7 +225,10 @@ export function logsView({ go, keep }) {
         list.insertBefore(item, before);
       }
       if (list.childElementCount <= mostLive) return;
-      while (list.childElementCount > mostLive) list.lastElementChild?.remove();
+      for (const gone of [...list.children].slice(mostLive)) {
+        seen.delete(gone.getAttribute("data-key"));
+        gone.remove();
+      }
       // Further pages would follow what is gone.
       replace(
         foot,

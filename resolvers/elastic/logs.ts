@@ -3,12 +3,14 @@
 // neither a point in time nor a tie-breaker, which the products have in different forms: a millisecond always comes
 // out of one search. Only one that overflows a search is read by a scroll of its own.
 import { BackendError, Refused } from "../../src/errors.ts";
+import { recording } from "../../src/explain.ts";
 import { matcher } from "../../src/logql/matches.ts";
 import { type LogLine, severityOf } from "../../src/model.ts";
 import type { LogQuery, LogSource, LogStore } from "../../src/store.ts";
 import { floorToMilli, fromMillis, type Instant, nanosPerMilli, type TimeRange } from "../../src/time.ts";
 import type { Catalog } from "./catalog.ts";
 import type { Door } from "./door.ts";
+import { explainSource } from "./explain.ts";
 import { compileFilter, limits } from "./filter.ts";
 import type { Answer, Hit } from "./hits.ts";
 import type { Knowledge } from "./mapping.ts";
@@ -56,6 +58,8 @@ export function createLogStore(backend: string, door: Door, catalog: Catalog): L
       const sum = (await Promise.all(counts)).reduce((sum, count) => sum + count, 0);
       return sum <= room;
     },
+    explain: (query, signal) =>
+      Promise.all(query.sources.map((source) => explainSource(source, query.filter, door, catalog, signal))),
   };
 
   async function* readSource(
@@ -99,6 +103,7 @@ function createReader(
   signal: AbortSignal,
 ) {
   const path = `/${encodePattern(source.index)}/_search`;
+  const recorder = recording();
   const holds = matcher(query.filter);
   const wall =
     source.where === undefined ? undefined : refuseWall(backend, () => parseWhere(source.where ?? ""));
@@ -317,6 +322,7 @@ function createReader(
       // Always, also where the index seems exact by its mapping: a mapping can be newer than its documents.
       if (holds(line)) lines.push(line);
     });
+    recorder?.read({ source: source.id, documents: hits.length, kept: lines.length });
     return sortLines(lines, query.order);
   }
 

@@ -43,7 +43,9 @@ export async function write(
       typeof answer.body === "string" || answer.body instanceof Uint8Array ? [answer.body] : answer.body;
     const length = pieces.reduce((sum, piece) => sum + Buffer.byteLength(piece), 0);
     if (response.destroyed) return;
-    response.writeHead(answer.status, { ...headers, "Content-Length": length });
+    // A 304 has no length of its own.
+    const told = answer.status === 304 ? {} : { "Content-Length": length };
+    response.writeHead(answer.status, { ...headers, ...told });
     for (const piece of pieces.slice(0, -1)) {
       response.write(piece);
       await nextTurn();
@@ -99,6 +101,7 @@ export function toResponse(
   const { status, body } = answer;
   const headers = { ...answer.headers, "X-Request-Id": exchange.id };
   if (typeof body === "string") return new Response(body, { status, headers });
+  if (status === 304) return new Response(null, { status, headers });
   if (body instanceof Uint8Array) return new Response(Uint8Array.from(body), { status, headers });
   if (!("next" in body)) return new Response(body.join(""), { status, headers });
   const encoder = new TextEncoder();

@@ -150,14 +150,17 @@ export function createServer(options: ServerOptions): Server {
     }
   }
 
-  /** Pages of documentation: neither counted nor logged. Loaded when one is first opened. */
-  async function openPage({ method, path, headers, search }: Exchange): Promise<Answer | undefined> {
-    if (method !== "GET" || !/^\/(docs|graphql|openapi\.json)(\/|$)/.test(path)) return undefined;
+  /** Pages for people: neither counted nor logged. Loaded when one is first opened. */
+  async function openPage({ method, path, headers }: Exchange): Promise<Answer | undefined> {
+    if (
+      (method !== "GET" && method !== "HEAD") ||
+      !/^\/$|^\/(console|docs|graphql|openapi\.json)(\/|$)/.test(path)
+    )
+      return undefined;
     const { createPages, wantsGraphiql } = await import("./pages.ts");
-    if (path === "/graphql" && !wantsGraphiql(headers, search)) return undefined;
+    if (path === "/graphql" && !wantsGraphiql(headers)) return undefined;
     findPage ??= createPages(operations);
-    const page = await findPage(path, headers);
-    return page && { status: 200, ...page };
+    return findPage(path, headers);
   }
 
   async function operate(

@@ -137,7 +137,7 @@ async function holdsMore(
   { backend, door, signal }: Surroundings,
 ): Promise<boolean> {
   const event = any(events.map((placed) => every([inIndices(placed.group.indices), isOfForm(placed)])));
-  const body = JSON.stringify({ size: 1, track_total_hits: false, _source: false, query: not(event) });
+  const body = JSON.stringify({ size: 1, track_total_hits: false, query: not(event) });
   const path = `/${encodePattern(index)}/_search`;
   const bytes = await door.send({ method: "POST", path, query: searchOptions, body }, signal);
   return (await wholeAnswer(backend, bytes, { firstSegments: new Set() })).hits.length > 0;

@@ -46,9 +46,17 @@ export interface Knowledge {
   readonly indices: ReadonlySet<string>;
   /** Primary shards of all indices: a search that reaches another number has met an index we do not know. */
   readonly shards: number;
+  /** Closed indices, which no search reaches. They are in none of the above. */
+  readonly closed: readonly string[];
 }
 
-export const opaqueKnowledge: Knowledge = { opaque: true, groups: [], indices: new Set(), shards: 0 };
+export const opaqueKnowledge: Knowledge = {
+  opaque: true,
+  groups: [],
+  indices: new Set(),
+  shards: 0,
+  closed: [],
+};
 
 /** Without an `ignore_above` an index in logsdb mode still drops what is longer than this. */
 const logsdbIgnoreAbove = 8_191;
@@ -71,9 +79,17 @@ function isObject(value: unknown): value is Json {
 export function readKnowledge(answer: unknown): Knowledge {
   const parsed = answerSchema.parse(answer);
   const groups = new Map<string, IndexGroup & { readonly indices: string[] }>();
+  const indices = new Set<string>();
+  const closed: string[] = [];
   let shards = 0;
   for (const [index, { mappings, settings }] of Object.entries(parsed)) {
     const own = settings.index;
+    // Set by closing, removed by opening.
+    if (own.verified_before_close !== undefined) {
+      closed.push(index);
+      continue;
+    }
+    indices.add(index);
     shards += Number(own.number_of_shards ?? 1);
     const mapping = isObject(own.mapping) ? own.mapping : {};
     const created = Number(
@@ -109,8 +125,9 @@ export function readKnowledge(answer: unknown): Knowledge {
   return {
     opaque: false,
     groups: [...groups.values()],
-    indices: new Set(Object.keys(parsed)),
+    indices,
     shards,
+    closed,
   };
 }
 
@@ -224,4 +241,9 @@ export function mapsWhatComes(group: IndexGroup, name: string): boolean {
     dynamic = parent?.dynamic ?? dynamic;
   }
   return dynamic === "true" || dynamic === "strict";
+}
+
+/** Whether the mapping lacks a name only because no document has it: see `mapsWhatComes`. */
+export function isIndexedAsItComes(group: IndexGroup, name: string): boolean {
+  return !group.dropsBeyondLimit && findField(group, name) === undefined && mapsWhatComes(group, name);
 }

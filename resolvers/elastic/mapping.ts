@@ -183,6 +183,19 @@ function readFields(mappings: Json, defaults: Defaults): ReadonlyMap<string, Ind
     const field = fields.get(name);
     if (field !== undefined) fields.set(name, { ...field, invented: true });
   }
+  // A key `attributes` within passthrough `attributes` is also known as `attributes`, and from then on takes in what is
+  // written below that name (seen on 8.19 and 9.2): nothing there can be found under its own name.
+  for (const { name: through, type } of [...fields.values()]) {
+    if (type !== "passthrough") continue;
+    for (const field of [...fields.values()]) {
+      if (field.type === "object" || !field.name.startsWith(`${through}.`)) continue;
+      const hidden = field.name.slice(through.length + 1);
+      if (!/^(?:object|passthrough)$/.test(fields.get(hidden)?.type ?? "")) continue;
+      for (const [name, other] of fields) {
+        if (name === hidden || name.startsWith(`${hidden}.`)) fields.set(name, { ...other, indexed: false });
+      }
+    }
+  }
   return fields;
 }
 

@@ -89,7 +89,7 @@ describe.each(named())("$name", (server) => {
         message: "second",
         hostname: "h2",
         group: "blog",
-        json: '{"n":20,"k":"y"}',
+        json: '{"n":20.5,"k":"y"}',
       },
     ];
     test.each(shippersOn(server))("$profile is found, read and told", async (shipper) => {
@@ -116,7 +116,7 @@ describe.each(named())("$name", (server) => {
         ['message="first, of all"', ["a"]],
         ["hostname=h1", ["a"]],
         ["group:lo", ["b"]],
-        ["n>=1.5 n<20", ["a"]],
+        ["n>=1.5 n<20.5", ["a"]],
         ["k=y OR absent=1", ["b"]],
         ["absent!=1", ["a", "b"]],
       ] as const) {
@@ -205,7 +205,7 @@ describe.each(named())("$name", (server) => {
         finds: [
           "http\\.method=GET",
           "n>4",
-          "list=[1]",
+          'list="[1]"',
           "http\\@method!=GET",
           "resource.attributes\\.host@name=h",
         ],

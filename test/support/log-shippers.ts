@@ -258,7 +258,7 @@ export const fluentBitLogs: LogShipper = {
       "@timestamp": time,
       ...(message === undefined ? {} : { log: `${message}\n` }),
       level: severity,
-      kubernetes: { pod_name: "web-1", namespace_id: "n1", host: hostname, container_name: group },
+      kubernetes: { pod_name: "web-1", pod_id: "p1", host: hostname, container_name: group },
     };
     return print(record, json);
   },

@@ -69,7 +69,7 @@ function firstValue(document: Json, names: readonly string[]): unknown {
 }
 
 /** What lies at a dotted name. An object may be spelled in dotted keys, in part or as a whole. */
-function valueAt(document: Json, name: string): unknown {
+export function valueAt(document: Json, name: string): unknown {
   for (const keys of splits(name)) {
     let value: unknown = document;
     for (const key of keys) value = isObject(value) && Object.hasOwn(value, key) ? value[key] : undefined;

@@ -2,10 +2,11 @@
 // every part is read by itself, and their lines merged. `auto` takes the layout that a mapping shows, and where that is
 // none or several, the one that most of a few documents show.
 import { BackendError } from "../../src/errors.ts";
+import { valueAt } from "./body.ts";
 import type { Door } from "./door.ts";
 import { parseDocument } from "./line.ts";
 import { findField, type IndexGroup, type Knowledge } from "./mapping.ts";
-import { type LogProfile, textAt } from "./profile.ts";
+import type { LogProfile } from "./profile.ts";
 import { all, encodePattern, inIndices, searchOptions } from "./query.ts";
 import { wholeAnswer } from "./search.ts";
 import type { Json } from "./spelled.ts";
@@ -82,7 +83,7 @@ export async function sampleLayout(
 }
 
 function shows(document: Json, { detect }: LogProfile): boolean {
-  return detect.some((names) => names.every((name) => textAt(document, name) !== undefined));
+  return detect.some((names) => names.every((name) => valueAt(document, name) !== undefined));
 }
 
 /** Of one group, or of the whole pattern. Only the names in these documents are looked at. */

@@ -211,17 +211,18 @@ describe.each(named())("$name", (server) => {
         ],
       },
     };
-    const sets: readonly (readonly [string, shippers.LogShipper, Own])[] =
+    const prepared: readonly (readonly [string, shippers.LogShipper, Own])[] = [
+      // Data Prepper writes to Elasticsearch 7 as well.
+      ["data-prepper", shippers.olderDataPrepperLogs, prepper],
+    ];
+    const sets: typeof prepared =
       server.product === "opensearch"
-        ? [
-            ["ss4o", shippers.ss4oLogsDynamic, ss4o],
-            ["data-prepper", shippers.olderDataPrepperLogs, prepper],
-          ]
+        ? [["ss4o", shippers.ss4oLogsDynamic, ss4o], ...prepared]
         : server.name === "es7"
-          ? []
+          ? prepared
           : [["otel", shippers.otelLogs, otel]];
 
-    test.skipIf(sets.length === 0).each(sets)("%s", async (profile, shipper, own) => {
+    test.each(sets)("%s", async (profile, shipper, own) => {
       for (const [name, { document, line, body, finds }] of Object.entries(own)) {
         const index = shipper.index(`layout-own-${name}`);
         await cluster.createIndex(index, shipper.definition);

@@ -104,7 +104,7 @@ export function createGuard(backend: string, settings: GuardSettings, io: IO): G
 }
 
 const unreachable =
-  /ECONN|EPIPE|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|UND_ERR_(?:SOCKET|CONNECT)|socket hang up|other side closed/i;
+  /ECONN|EPIPE|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|EPROTO|CERT_|_CERT|LEAF_SIGNATURE|ERR_(?:SSL|TLS)_|UND_ERR_(?:SOCKET|CONNECT)|socket hang up|other side closed/i;
 
 /** A failure of the transport; anything that cannot be told apart is an answer that cannot be read. */
 export function toBackendError(backend: string, cause: unknown): BackendError {

@@ -463,7 +463,8 @@ export interface ReportStore {
 /** What `readout check` tells of an index pattern and its layout. */
 export interface SourceReport {
   readonly profile: string;
-  readonly indices: number;
+  /** Absent where the source does not let us look. */
+  readonly indices?: number;
   readonly newest?: Instant | undefined;
   /** What cannot be answered exactly or cheaply, each with its reason, for an operator to read. */
   readonly limitations: readonly string[];

@@ -65,19 +65,41 @@ export function createCatalog(backend: string, door: Door, io: IO): Catalog {
   });
 
   /** No caller's signal: others wait for the same answer. The door's own deadline bounds it. */
+  const shared = new AbortController().signal;
+
   async function load(pattern: string): Promise<Knowledge> {
-    const request = { method: "GET", path: `/${encodePattern(pattern)}`, query: mappingOptions } as const;
+    const answer = await readMappings(pattern);
+    await Promise.all(unseen(pattern, answer).map(mayRead));
+    if (answer === undefined) return opaqueKnowledge;
     try {
-      return readKnowledge(await door.sendJson(request, new AbortController().signal));
+      return readKnowledge(answer);
     } catch (error) {
-      if (!(error instanceof BackendError)) {
-        throw new BackendError(backend, "malformed", `the mappings of ${pattern} cannot be read`, error);
-      }
-      // Reading documents needs less privilege than reading mappings, and remote clusters show none.
+      throw new BackendError(backend, "malformed", `the mappings of ${pattern} cannot be read`, error);
+    }
+  }
+
+  /** Undefined where documents may be read and mappings not: it takes another privilege, and remote clusters show none. */
+  async function readMappings(pattern: string): Promise<unknown> {
+    const path = `/${encodePattern(pattern)}`;
+    try {
+      return await door.sendJson({ method: "GET", path, query: mappingOptions }, shared);
+    } catch (error) {
+      if (!(error instanceof BackendError)) throw error;
       if (error.failure === "denied" || (error.failure === "rejected" && pattern.includes(":")))
-        return opaqueKnowledge;
-      if (error.failure === "rejected" && error.message.startsWith("status 404")) return readKnowledge({});
+        return undefined;
+      if (isMissing(error)) return {};
       throw error;
+    }
+  }
+
+  /** What is not there is empty; what is there and not readable is an error. @throws {BackendError} */
+  async function mayRead(name: string): Promise<void> {
+    const path = `/${encodePattern(name)}/_search`;
+    const body = JSON.stringify({ size: 0, track_total_hits: false });
+    try {
+      await door.send({ method: "POST", path, body }, shared);
+    } catch (error) {
+      if (!isMissing(error)) throw error;
     }
   }
 
@@ -161,6 +183,31 @@ export function createCatalog(backend: string, door: Door, io: IO): Catalog {
       return [loaded];
     },
   };
+}
+
+function isMissing(error: unknown): boolean {
+  return (
+    error instanceof BackendError && error.failure === "rejected" && error.message.startsWith("status 404")
+  );
+}
+
+/**
+ * The names in a pattern, without wildcards, that an answer of `GET /<pattern>` shows nothing of. Asked for what is
+ * available, the products leave out an index that the credentials may not read as they do one that does not exist.
+ */
+function unseen(pattern: string, answer: unknown): string[] {
+  const indices = Object.entries(Object(answer) as Record<string, { aliases?: object } | null>);
+  return pattern
+    .split(",")
+    .map((part) => part.trim())
+    .filter((part) => !/[*<:]|^-|^_all$/.test(part))
+    .filter(
+      (part) =>
+        !indices.some(
+          ([index, told]) =>
+            index === part || index.startsWith(`.ds-${part}-`) || Object.hasOwn(told?.aliases ?? {}, part),
+        ),
+    );
 }
 
 function fallback(): LogProfile {

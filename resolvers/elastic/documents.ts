@@ -25,7 +25,7 @@ import {
   searchOptions,
   weigh,
 } from "./query.ts";
-import { isStale, refuseWall, turn, unsupported, wholeAnswer } from "./search.ts";
+import { isStale, refuseWall, settle, turn, unsupported, wholeAnswer } from "./search.ts";
 import { compileWhere, hasUnmapped, parseWhere } from "./where.ts";
 
 export interface Found<Form> {
@@ -192,10 +192,8 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
       }
       if (answer?.scrollId !== undefined) release(answer.scrollId);
       if (last && answer !== undefined) {
-        catalog.accept(source.index, answer.shards.total);
-        if (!isStale(plan.knowledge, answer, answer.shards.total)) {
-          return begin(source, formsOf, condition, size, options, signal);
-        }
+        settle(backend, source.index, plan.knowledge, answer, catalog);
+        return begin(source, formsOf, condition, size, options, signal);
       }
       if (last) throw changing(source);
       await catalog.refresh(source.index, signal);

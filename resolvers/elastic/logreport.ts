@@ -20,7 +20,7 @@ import {
   type Query,
   searchOptions,
 } from "./query.ts";
-import { wholeAnswer } from "./search.ts";
+import { findShardProblem, wholeAnswer } from "./search.ts";
 import { compileWhere, parseWhere, WhereError } from "./where.ts";
 
 /** @throws {BackendError} */
@@ -35,7 +35,7 @@ export async function reportLogs(
   const problems: string[] = [];
   if (isRemote(source.index)) {
     const problem = `${source.index} names a remote cluster, whose answers may lack a cluster silently; make it a backend of its own`;
-    return { profile: source.profile, indices: 0, limitations, problems: [problem] };
+    return { profile: source.profile, limitations, problems: [problem] };
   }
   const product = await door.product(signal);
   const knowledge = await catalog.refresh(source.index, signal);
@@ -84,6 +84,8 @@ export async function reportLogs(
       problems.push(error.message);
     }
   }
+  const unread = await findShardProblem(backend, source.index, knowledge, door, signal);
+  if (unread !== undefined) problems.push(unread);
   let newest: Instant | undefined;
   if (problems.length === 0) {
     for (const part of parts) {
@@ -98,7 +100,13 @@ export async function reportLogs(
       }
     }
   }
-  return { profile: names.join(", "), indices: knowledge.indices.size, newest, limitations, problems };
+  return {
+    profile: names.join(", "),
+    ...(!knowledge.opaque && { indices: knowledge.indices.size }),
+    newest,
+    limitations,
+    problems,
+  };
 }
 
 function listed(names: readonly string[]): string {

@@ -24,6 +24,7 @@ import {
   min,
   nanosEra,
   refuseWall,
+  settle,
   timeRange,
   unsupported,
   wholeAnswer,
@@ -246,8 +247,7 @@ function createReader(
           if (begun) requireAll(knowledge, renewed);
           continue;
         }
-        catalog.accept(source.index, answer.shards.total);
-        if (answer.hits.some((hit) => !knowledge.indices.has(hit.index))) throw changing(backend, source);
+        settle(backend, source.index, knowledge, answer, catalog);
       }
       begun = true;
       return completed(plan, answer, from, to, size);

@@ -48,6 +48,8 @@ export interface Knowledge {
   readonly shards: number;
   /** Closed indices, which no search reaches. They are in none of the above. */
   readonly closed: readonly string[];
+  /** An alias sends searches to some of the shards only. */
+  readonly routed: boolean;
 }
 
 export const opaqueKnowledge: Knowledge = {
@@ -56,6 +58,7 @@ export const opaqueKnowledge: Knowledge = {
   indices: new Set(),
   shards: 0,
   closed: [],
+  routed: false,
 };
 
 /** Without an `ignore_above` an index in logsdb mode still drops what is longer than this. */
@@ -66,6 +69,7 @@ const object = z.record(z.string(), z.unknown());
 const answerSchema = z.record(
   z.string(),
   z.object({
+    aliases: z.record(z.string(), z.object({ search_routing: z.string().optional() })).default({}),
     mappings: object.default({}),
     settings: z.object({ index: object.default({}) }).default({ index: {} }),
   }),
@@ -82,7 +86,8 @@ export function readKnowledge(answer: unknown): Knowledge {
   const indices = new Set<string>();
   const closed: string[] = [];
   let shards = 0;
-  for (const [index, { mappings, settings }] of Object.entries(parsed)) {
+  let routed = false;
+  for (const [index, { aliases, mappings, settings }] of Object.entries(parsed)) {
     const own = settings.index;
     // Set by closing, removed by opening.
     if (own.verified_before_close !== undefined) {
@@ -91,6 +96,7 @@ export function readKnowledge(answer: unknown): Knowledge {
     }
     indices.add(index);
     shards += Number(own.number_of_shards ?? 1);
+    routed ||= Object.values(aliases).some((alias) => alias.search_routing !== undefined);
     const mapping = isObject(own.mapping) ? own.mapping : {};
     const created = Number(
       (isObject(own.version) ? own.version.created : undefined) ?? own["version.created"] ?? 0,
@@ -128,6 +134,7 @@ export function readKnowledge(answer: unknown): Knowledge {
     indices,
     shards,
     closed,
+    routed,
   };
 }
 

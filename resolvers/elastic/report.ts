@@ -10,7 +10,7 @@ import { type Placed, placeForms, type SpanForm } from "./layout.ts";
 import { findField, type Knowledge, nameGroup } from "./mapping.ts";
 import { holdsId, isOfForm, timelessness } from "./narrow.ts";
 import { all, any, encodePattern, every, inIndices, none, searchOptions } from "./query.ts";
-import { wholeAnswer } from "./search.ts";
+import { findShardProblem, wholeAnswer } from "./search.ts";
 import { readSpan } from "./span.ts";
 import { compileWhere, parseWhere, WhereError } from "./where.ts";
 
@@ -64,13 +64,15 @@ export async function reportSpans(
       problems.push(error.message);
     }
   }
+  const unread = await findShardProblem(backend, source.index, knowledge, door, signal);
+  if (unread !== undefined) problems.push(unread);
   const newest =
     problems.length > 0
       ? undefined
       : await newestSpan(backend, source, knowledge, layout.spans, door, signal);
   return {
     profile,
-    indices,
+    ...(!knowledge.opaque && { indices }),
     newest,
     limitations: [...new Set(limitations)],
     problems: [...new Set(problems)],

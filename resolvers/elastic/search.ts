@@ -3,10 +3,12 @@
 import { BackendError, Refused } from "../../src/errors.ts";
 import type { Filter } from "../../src/logql/ast.ts";
 import { type Instant, printNanos } from "../../src/time.ts";
+import type { Catalog } from "./catalog.ts";
+import type { Door } from "./door.ts";
 import { guard } from "./filter.ts";
 import { type Answer, cutAnswer } from "./hits.ts";
 import type { Knowledge } from "./mapping.ts";
-import { all, type Query } from "./query.ts";
+import { all, encodePattern, type Query, searchOptions } from "./query.ts";
 import { compileWhere, WhereError } from "./where.ts";
 
 let queue: Promise<unknown> = Promise.resolve();
@@ -51,6 +53,52 @@ export function isStale(knowledge: Knowledge, answer: Answer, accepted: number |
   const { total } = answer.shards;
   const grown = total !== knowledge.shards && total !== accepted;
   return grown || answer.hits.some((hit) => !knowledge.indices.has(hit.index));
+}
+
+/**
+ * What keeps a whole pattern from being read, told by the shards that a search of it reached after the mappings were
+ * read again. Both products leave out without a word what the credentials may not read, and frozen indices.
+ */
+export function shardProblem(pattern: string, knowledge: Knowledge, total: number): string | undefined {
+  const { opaque, routed, shards } = knowledge;
+  if (opaque || total === shards) return undefined;
+  if (total > shards) {
+    return `the mapping of some indices of ${pattern} may not be read: view_index_metadata is needed on each that can be read`;
+  }
+  if (routed) return undefined;
+  return `a search reaches ${total} of the ${shards} shards of ${pattern}: the credentials may not read each of its indices, or one is frozen`;
+}
+
+/** The same for `readout check`, asked of the source by a search that returns nothing. @throws {BackendError} */
+export async function findShardProblem(
+  backend: string,
+  pattern: string,
+  knowledge: Knowledge,
+  door: Door,
+  signal: AbortSignal,
+): Promise<string | undefined> {
+  const path = `/${encodePattern(pattern)}/_search`;
+  const body = JSON.stringify({ size: 0, track_total_hits: false });
+  const text = await door.send({ method: "POST", path, query: searchOptions, body }, signal);
+  const { shards } = await wholeAnswer(backend, text, { firstSegments: new Set() });
+  return shardProblem(pattern, knowledge, shards.total);
+}
+
+/** Takes an answer that the mappings do not fit although they were read again and again. @throws {BackendError} */
+export function settle(
+  backend: string,
+  pattern: string,
+  knowledge: Knowledge,
+  { shards, hits }: Answer,
+  catalog: Pick<Catalog, "accept">,
+): void {
+  const problem = shardProblem(pattern, knowledge, shards.total);
+  const foreign = hits.some((hit) => !knowledge.indices.has(hit.index));
+  if (foreign || (problem !== undefined && shards.total < knowledge.shards)) {
+    const changing = `the indices of ${pattern} change faster than their mappings can be read`;
+    throw new BackendError(backend, "partial", problem ?? changing);
+  }
+  catalog.accept(pattern, shards.total);
 }
 
 export function unsupported(backend: string, feature: string): Refused<"not_supported_by_backend"> {

@@ -74,8 +74,9 @@ function spanQuestions(
 /** `what` lies in the index, in the singular. */
 function reportSource(report: SourceReport, index: string, what: string): Report {
   const { profile, indices, newest, limitations, problems } = report;
+  const count = indices === undefined ? [] : [indices === 1 ? "1 index" : `${indices} indices`];
   return {
-    rows: [[`profile ${profile}`, indices === 1 ? "1 index" : `${indices} indices`]],
+    rows: [[`profile ${profile}`, ...count]],
     // What is wrong may have kept from looking.
     ...((newest !== undefined || problems.length === 0) && { newest: { what, time: newest } }),
     limitations,

@@ -4,10 +4,14 @@
 // This Elasticsearch is the real one with few modules: no Painless, no `wildcard` and no
 // `constant_keyword` fields, and `GET /` of 8 and 9 answers 405.
 
-import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { once } from "node:events";
+import { copyFile, mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import type { IncomingMessage } from "node:http";
+import { request } from "node:https";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
+import { text } from "node:stream/consumers";
 import { setTimeout as delay } from "node:timers/promises";
 import { type Command, type Daemon, launch } from "./daemon.ts";
 import { type Artifact, fetchDistribution } from "./distribution.ts";
@@ -31,6 +35,18 @@ export interface Running {
   readonly version: string;
   readonly url: string;
   readonly stop: () => Promise<void>;
+}
+
+/** TLS, and users of the server's own file, each with a password and a role. */
+export interface Security {
+  /** Paths of PEM files. */
+  readonly ca: string;
+  readonly cert: string;
+  readonly key: string;
+  /** The first one may ask for the health of the cluster. */
+  readonly users: readonly { readonly name: string; readonly password: string; readonly role: string }[];
+  /** The text of `roles.yml`. */
+  readonly roles: string;
 }
 
 export class StartFailed extends Error {
@@ -91,11 +107,11 @@ const heap = ["-Xms512m", "-Xmx1g"];
 /** Starts a server and returns when it answers. `signal` ends the start, not the server.
  *  @throws {StartFailed} with the last lines of its log
  *  @throws {MissingProgram} when this machine lacks what it needs */
-export async function start(name: ServerName, signal?: AbortSignal): Promise<Running> {
+export async function start(name: ServerName, signal?: AbortSignal, security?: Security): Promise<Running> {
   const files = await download(name, signal);
   const port = await freePort();
   try {
-    return await startAt(port, name, files, signal);
+    return await startAt(port, name, files, signal, security);
   } finally {
     reserved.delete(port); // from now on the port itself tells
   }
@@ -106,14 +122,15 @@ async function startAt(
   name: ServerName,
   files: string,
   signal?: AbortSignal,
+  security?: Security,
 ): Promise<Running> {
   const server: Server = servers[name];
   const folder = await mkdtemp(join(tmpdir(), `readout-${name}-`));
-  const place = { server, files, folder, port, cluster: basename(folder) };
+  const place = { server, files, folder, port, cluster: basename(folder), security };
   const daemon = await prepare(place, signal);
-  const url = `http://127.0.0.1:${port}`;
+  const url = `${security === undefined ? "http" : "https"}://127.0.0.1:${port}`;
   try {
-    await becomeReady(name, `${url}${server.ready}`, place.cluster, daemon, signal);
+    await becomeReady(name, `${url}${server.ready}`, place, daemon, signal);
   } catch (error) {
     await daemon.kill();
     throw error;
@@ -135,6 +152,7 @@ interface Place {
   readonly port: number;
   /** Unlike any other run's, so that an answer proves whose it is. */
   readonly cluster: string;
+  readonly security: Security | undefined;
 }
 
 async function prepare(place: Place, signal?: AbortSignal): Promise<Daemon> {
@@ -165,8 +183,9 @@ const commands: Record<Product, (place: Place, signal?: AbortSignal) => Promise<
       ...commonSettings,
       "cluster.name": place.cluster,
       "http.port": place.port,
-      "xpack.security.enabled": false,
+      ...(place.security === undefined ? { "xpack.security.enabled": false } : secured),
     });
+    if (place.security !== undefined) await secure(home, jdk, place.security, signal);
     await mkdir(join(place.folder, "tmp"));
     if (account) await run("chown", ["-R", `${account.uid}:${account.gid}`, place.folder], signal);
     return {
@@ -183,6 +202,7 @@ const commands: Record<Product, (place: Place, signal?: AbortSignal) => Promise<
   },
 
   opensearch: async (place) => {
+    if (place.security !== undefined) throw new StartFailed("the runner of OpenSearch has no security");
     const jdk = await findJdk(place.server.java);
     const config = join(place.folder, "node_1", "config");
     await mkdir(config, { recursive: true });
@@ -202,6 +222,30 @@ const commands: Record<Product, (place: Place, signal?: AbortSignal) => Promise<
     };
   },
 };
+
+const secured: Settings = {
+  "xpack.security.enabled": true,
+  "xpack.security.http.ssl.enabled": true,
+  "xpack.security.http.ssl.certificate": "server.pem",
+  "xpack.security.http.ssl.key": "server.key",
+};
+
+/** Users and roles in files: this distribution lacks what the server's own index of them needs. */
+async function secure(
+  home: string,
+  jdk: string,
+  { cert, key, users, roles }: Security,
+  signal?: AbortSignal,
+): Promise<void> {
+  const config = join(home, "config");
+  await copyFile(cert, join(config, "server.pem"));
+  await copyFile(key, join(config, "server.key"));
+  await writeFile(join(config, "roles.yml"), roles);
+  for (const { name, password, role } of users) {
+    const add = [join(home, "bin", "elasticsearch-users"), "useradd", name, "-p", password, "-r", role];
+    await run("env", [`ES_JAVA_HOME=${jdk}`, ...add], signal);
+  }
+}
 
 /** A copy for this run: Elasticsearch writes beside its own files, and the cache may lie
  *  where the account that it runs as cannot read. */
@@ -263,12 +307,12 @@ function isFree(port: number): Promise<boolean> {
 async function becomeReady(
   name: ServerName,
   url: string,
-  cluster: string,
+  place: Place,
   daemon: Daemon,
   signal?: AbortSignal,
 ): Promise<void> {
   const deadline = Date.now() + startMillis;
-  while (!(await answers(url, cluster, signal))) {
+  while (!(await answers(url, place, signal))) {
     signal?.throwIfAborted();
     const ended = daemon.ended();
     if (ended !== undefined) throw await failure(name, `ended with ${ended} before it was ready`, daemon);
@@ -282,13 +326,27 @@ async function failure(name: ServerName, what: string, daemon: Daemon): Promise<
 }
 
 /** Whether our own server answers: somebody else may have taken the port before it did. */
-async function answers(url: string, cluster: string, signal?: AbortSignal): Promise<boolean> {
+async function answers(url: string, { cluster, security }: Place, signal?: AbortSignal): Promise<boolean> {
   const patience = AbortSignal.timeout(5000);
+  const limited = signal ? AbortSignal.any([signal, patience]) : patience;
   try {
-    const response = await fetch(url, { signal: signal ? AbortSignal.any([signal, patience]) : patience });
-    const body: unknown = await response.json();
-    return response.ok && Object(body).cluster_name === cluster;
+    const body: unknown =
+      security === undefined
+        ? await (await fetch(url, { signal: limited })).json()
+        : JSON.parse(await fetchSecured(url, security, limited));
+    return Object(body).cluster_name === cluster;
   } catch {
     return false; // not listening yet, or not talking JSON yet
   }
+}
+
+async function fetchSecured(
+  url: string,
+  { ca, users: [operator] }: Security,
+  signal: AbortSignal,
+): Promise<string> {
+  const auth = operator && `${operator.name}:${operator.password}`;
+  const asked = request(url, { ca: await readFile(ca), auth, signal });
+  const [answer] = (await once(asked.end(), "response")) as [IncomingMessage];
+  return text(answer);
 }

@@ -1,5 +1,6 @@
 // A source on loopback that answers what a test tells it to, and remembers what it was asked.
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import { createServer as createSecureServer, type ServerOptions } from "node:https";
 import type { AddressInfo } from "node:net";
 
 export interface Fake {
@@ -13,8 +14,9 @@ export interface Fake {
 }
 export type Reply = (response: ServerResponse, request: IncomingMessage, body: string) => void;
 
-export async function openFake(reply: Reply): Promise<Fake> {
-  const server = createServer((request, response) => {
+/** With `tls` it speaks HTTPS. */
+export async function openFake(reply: Reply, tls?: ServerOptions): Promise<Fake> {
+  const listen = (request: IncomingMessage, response: ServerResponse): void => {
     const chunks: Buffer[] = [];
     request.on("data", (chunk: Buffer) => chunks.push(chunk));
     request.on("end", () => {
@@ -25,11 +27,12 @@ export async function openFake(reply: Reply): Promise<Fake> {
       });
       reply(response, request, body);
     });
-  });
+  };
+  const server = tls === undefined ? createServer(listen) : createSecureServer(tls, listen);
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const { port } = server.address() as AddressInfo;
   const fake: Fake = {
-    url: `http://127.0.0.1:${port}`,
+    url: `${tls === undefined ? "http" : "https"}://127.0.0.1:${port}`,
     asked: [],
     left: 0,
     drop: () => server.closeAllConnections(),

@@ -1,0 +1,102 @@
+// A source behind TLS, by each of the three clients: the server's certificate is verified, one's own is shown.
+import type { ServerOptions } from "node:https";
+import { afterEach, describe, expect, test } from "vitest";
+import { elastic } from "#resolvers/elastic/elastic.ts";
+import { prometheus } from "#resolvers/prometheus/prometheus.ts";
+import { BackendError } from "#src/errors.ts";
+import type { Backend, BackendInfo, IO } from "#src/store.ts";
+import { testIO } from "../support/cluster.ts";
+import { type Fake, openFake, type Reply, sendJson } from "../support/fake.ts";
+import { pem, readPem } from "../support/tls.ts";
+
+const io: IO = { ...testIO, readText: readPem };
+const server: ServerOptions = {
+  cert: readPem(pem.server.cert),
+  key: readPem(pem.server.key),
+  ca: readPem(pem.ca),
+};
+const versioned = (version: object) => (response: Parameters<Reply>[0]) => {
+  response.writeHead(200, { "content-type": "application/json" });
+  response.end(JSON.stringify({ version }));
+};
+
+interface Client {
+  readonly name: string;
+  readonly reply: Reply;
+  readonly open: (url: string, tls: object) => Backend;
+}
+const openElastic: Client["open"] = (url, tls) =>
+  elastic.create("source", elastic.parseConfig({ url, tls, auth: { username: "u", password: "hush" } }), io);
+const clients: readonly Client[] = [
+  {
+    name: "Elasticsearch",
+    reply: (response) => sendJson(response, { version: { number: "8.19.8" } }),
+    open: openElastic,
+  },
+  {
+    name: "OpenSearch",
+    reply: versioned({ number: "2.19.1", distribution: "opensearch" }),
+    open: openElastic,
+  },
+  {
+    name: "Prometheus",
+    reply: (response, _, body) => {
+      const ones = [{ metric: {}, value: [1_700_000_040, "1"] }];
+      const edge = { resultType: "vector", result: ones };
+      sendJson(response, { status: "success", data: body === "" ? { version: "3.1.0" } : edge });
+    },
+    open: (url, tls) =>
+      prometheus.create(
+        "source",
+        prometheus.parseConfig({ url, tls, auth: { username: "u", password: "hush" } }),
+        io,
+      ),
+  },
+];
+
+let fake: Fake | undefined;
+afterEach(async () => {
+  await fake?.close();
+  fake = undefined;
+});
+
+describe.each(clients)("$name", ({ reply, open }) => {
+  async function probe(options: ServerOptions, tls: object): Promise<BackendInfo> {
+    fake = await openFake(reply, options);
+    const backend = open(fake.url, tls);
+    try {
+      return await backend.probe(AbortSignal.timeout(20_000));
+    } finally {
+      await backend.close();
+    }
+  }
+  const refusal = (options: ServerOptions, tls: object): Promise<unknown> =>
+    probe(options, tls).then(
+      () => "an answer",
+      (error: unknown) => error,
+    );
+
+  test("a certificate of the CA that is named", async () => {
+    expect((await probe(server, { ca: pem.ca })).version).toMatch(/^\d+\.\d+\.\d+$/);
+    expect(fake?.asked.length).toBeGreaterThan(0);
+  });
+
+  test.each([
+    ["of another CA", { ca: pem.otherCa }],
+    ["of no CA that this machine knows", {}],
+  ])("a certificate %s: nothing is sent", async (_, tls) => {
+    const error = await refusal(server, tls);
+    expect(error).toBeInstanceOf(BackendError);
+    expect(error).toMatchObject({ failure: "unreachable" });
+    expect(String(error)).not.toContain("hush");
+    expect(fake?.asked).toEqual([]);
+  });
+
+  test("a server that wants to see a certificate", async () => {
+    const strict = { ...server, requestCert: true, rejectUnauthorized: true };
+    expect((await probe(strict, { ca: pem.ca, ...pem.client })).version).toMatch(/^\d/);
+    await fake?.close();
+    expect(await refusal(strict, { ca: pem.ca })).toMatchObject({ failure: "unreachable" });
+    expect(fake?.asked).toEqual([]);
+  });
+});

@@ -9,6 +9,7 @@ import {
   handleWhen,
 } from "cockatiel";
 import { BackendError, type Failure, Refused } from "../src/errors.ts";
+import { type Asked, type Recorder, recording, type SentRequest } from "../src/explain.ts";
 import type { IO } from "../src/store.ts";
 import type { Millis } from "../src/time.ts";
 
@@ -24,10 +25,15 @@ export const guardDefaults: GuardSettings = { timeout: 10_000, concurrent: 32, q
 export interface Guard {
   /**
    * Runs one request under its own deadline. `idempotent` requests are tried once more after a failure that a second
-   * try can mend, while retries stay below a tenth of the traffic.
+   * try can mend, while retries stay below a tenth of the traffic. `describe` tells what is sent, where it is recorded.
    * @throws {BackendError} or the signal's reason when the caller has left
    */
-  run<T>(idempotent: boolean, signal: AbortSignal, request: (signal: AbortSignal) => Promise<T>): Promise<T>;
+  run<T>(
+    idempotent: boolean,
+    signal: AbortSignal,
+    request: (signal: AbortSignal) => Promise<T>,
+    describe: () => Asked,
+  ): Promise<T>;
 }
 
 /** Failures that say something of the source's health, so that a breaker may open on them. */
@@ -43,24 +49,32 @@ export function createGuard(backend: string, settings: GuardSettings, io: IO): G
   // A token for each request, ten for a retry, so that retries never double the load on a source in trouble.
   let budget = 30;
 
-  async function attempt<T>(signal: AbortSignal, request: (signal: AbortSignal) => Promise<T>): Promise<T> {
+  async function attempt<T>(
+    signal: AbortSignal,
+    request: (signal: AbortSignal) => Promise<T>,
+    sent: ((outcome: SentRequest["outcome"], started: Millis) => void) | undefined,
+  ): Promise<T> {
     const started = performance.now();
     const deadline = AbortSignal.timeout(settings.timeout);
     try {
       const result = await request(AbortSignal.any([signal, deadline]));
       io.requested(backend, "ok", performance.now() - started);
+      sent?.("ok", started);
       return result;
     } catch (cause) {
+      if (signal.aborted) sent?.("abandoned", started);
       signal.throwIfAborted();
       // The answer was good, and too large for whoever reads it: no failure of the source.
       if (cause instanceof Refused) {
         io.requested(backend, "ok", performance.now() - started);
+        sent?.("ok", started);
         throw cause;
       }
       const error = deadline.aborted
         ? new BackendError(backend, "timeout", `no answer within ${settings.timeout} ms`, cause)
         : toBackendError(backend, cause);
       io.requested(backend, error.failure, performance.now() - started);
+      sent?.(error.failure, started);
       throw error;
     }
   }
@@ -69,11 +83,14 @@ export function createGuard(backend: string, settings: GuardSettings, io: IO): G
     idempotent: boolean,
     signal: AbortSignal,
     request: (signal: AbortSignal) => Promise<T>,
+    describe: () => Asked,
   ): Promise<T> {
     signal.throwIfAborted();
     budget = Math.min(30, budget + 1);
+    // Now: what waits for a place is begun by whoever leaves one.
+    const sent = reporting(backend, describe, recording());
     try {
-      return await places.execute(() => breaker.execute(() => attempt(signal, request)), signal);
+      return await places.execute(() => breaker.execute(() => attempt(signal, request, sent)), signal);
     } catch (error) {
       signal.throwIfAborted();
       if (error instanceof BulkheadRejectedError) {
@@ -94,13 +111,19 @@ export function createGuard(backend: string, settings: GuardSettings, io: IO): G
       }
       if (idempotent && error instanceof BackendError && retried.includes(error.failure) && budget >= 10) {
         budget -= 11;
-        return run(false, signal, request);
+        return run(false, signal, request, describe);
       }
       throw error;
     }
   }
 
   return { run };
+}
+
+function reporting(backend: string, describe: () => Asked, recorder: Recorder | undefined) {
+  if (recorder === undefined) return undefined;
+  return (outcome: SentRequest["outcome"], started: Millis) =>
+    recorder.sent({ ...describe(), backend, started, took: performance.now() - started, outcome });
 }
 
 const unreachable =

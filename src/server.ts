@@ -12,6 +12,7 @@ import { type Connection, type Exchange, exchangeOf, readJson, readText } from "
 import { type Intake, keepAnswers } from "./intake.ts";
 import type { Unified } from "./mesh.ts";
 import { anybody, type Conductor, createConductor, overloaded } from "./operations/conduct.ts";
+import { explained, wantsExplanation } from "./operations/explain.ts";
 import { isClients } from "./operations/failure.ts";
 import type { Endpoint, Rows } from "./operations/operation.ts";
 import { createRouter, type Route } from "./operations/router.ts";
@@ -158,7 +159,9 @@ export function createServer(options: ServerOptions): Server {
     let streaming = false;
     try {
       const raw = endpoint.method === "GET" ? parameters : await work.wait(readJson(exchange));
-      const result = conductor.start(endpoint.prepare(raw), principal, work);
+      const prepared = endpoint.prepare(raw);
+      const wanted = wantsExplanation(exchange.search) ? explained(prepared) : prepared;
+      const result = conductor.start(wanted, principal, work);
       const headers = ("pieces" in result ? result.headers : undefined) ?? jsonType;
       const complete = (body: string): Answer => {
         finish(200, false);

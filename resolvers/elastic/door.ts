@@ -67,7 +67,7 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
   let known: Promise<Product> | undefined;
 
   async function probe(signal: AbortSignal): Promise<Product> {
-    return guard.run(true, signal, async (limited) => {
+    const ask = async (limited: AbortSignal) => {
       const root = await askRoot(limited);
       if (root.status === 401) throw failed(backend, root);
       const elastic = root.headers["x-elastic-product"] === "Elasticsearch";
@@ -83,7 +83,8 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
       );
       const parsed = nodesSchema.safeParse(nodes.status === 200 ? JSON.parse(nodes.text) : undefined).data;
       return describeProduct(name, Object.values(parsed?.nodes ?? {})[0]?.version ?? "unknown");
-    });
+    };
+    return guard.run(true, signal, ask, () => ({ method: "GET", path: "/" }));
   }
 
   /** Elasticsearch's client refuses the good answers of others, which OpenSearch's client then asks for again. */
@@ -109,11 +110,13 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
 
   async function send(request: Request, signal: AbortSignal): Promise<string> {
     const { name } = await product(signal);
-    return guard.run(request.method !== "DELETE", signal, async (limited) => {
+    const ask = async (limited: AbortSignal) => {
       const raw = await (await client(name)).send(request, limited);
       if (raw.status >= 300) throw failed(backend, raw);
       return raw.text;
-    });
+    };
+    const { method, path, query: parameters, body } = request;
+    return guard.run(method !== "DELETE", signal, ask, () => ({ method, path, parameters, body }));
   }
 
   return {

@@ -11,6 +11,7 @@ import { createLogStore } from "./logs.ts";
 import { reportSpans } from "./report.ts";
 import { createReportStore, inspectReports } from "./reports.ts";
 import { createSpanStore } from "./spans.ts";
+import { surveyIndices } from "./survey.ts";
 
 const settings = z.strictObject({
   url: z.union([url, z.array(url).min(1)]),
@@ -44,6 +45,12 @@ export const elastic: BackendKind<ElasticConfig> = {
         reports: (target, signal) => inspectReports(name, target, door, signal),
         traces: (source, signal) => reportSpans(name, source, door, catalog, signal),
       },
+      survey: (patterns, signal) =>
+        surveyIndices(patterns, {
+          ...{ backend: name, door, catalog },
+          inspect: (source) => reportLogs(name, source, door, catalog, signal),
+          signal,
+        }),
       close: () => door.close(),
     };
   },

@@ -3,12 +3,14 @@
 // neither a point in time nor a tie-breaker, which the products have in different forms: a millisecond always comes
 // out of one search. Only one that overflows a search is read by a scroll of its own.
 import { BackendError, Refused } from "../../src/errors.ts";
+import { recording } from "../../src/explain.ts";
 import { matcher } from "../../src/logql/matches.ts";
 import type { LogLine } from "../../src/model.ts";
 import type { LogQuery, LogSource, LogStore } from "../../src/store.ts";
 import { floorToMilli, fromMillis, type Instant, nanosPerMilli, type TimeRange } from "../../src/time.ts";
 import type { Catalog } from "./catalog.ts";
 import type { Door } from "./door.ts";
+import { explainSource } from "./explain.ts";
 import { compileFilter, limits, unnarrowed } from "./filter.ts";
 import type { Answer, Hit } from "./hits.ts";
 import { readLine } from "./line.ts";
@@ -75,6 +77,8 @@ export function createLogStore(backend: string, door: Door, catalog: Catalog): L
       const counts = await Promise.all(readers.map((reader) => reader.foretell(room)));
       return counts.reduce((sum, count) => sum + count, 0) <= room;
     },
+    explain: (query, signal) =>
+      Promise.all(query.sources.map((source) => explainSource(source, query.filter, door, catalog, signal))),
   };
 
   async function partsOf(source: LogSource, signal: AbortSignal): Promise<readonly Part[]> {
@@ -191,6 +195,7 @@ function createReader(
   signal: AbortSignal,
 ) {
   const path = `/${encodePattern(source.index)}/_search`;
+  const recorder = recording();
   const holds = matcher(query.filter);
   const wall =
     source.where === undefined ? undefined : refuseWall(backend, () => parseWhere(source.where ?? ""));
@@ -410,6 +415,7 @@ function createReader(
       // Always, also where the index seems exact by its mapping: a mapping can be newer than its documents.
       if (holds(line)) lines.push(line);
     });
+    recorder?.read({ source: source.id, documents: hits.length, kept: lines.length });
     return sortLines(lines, query.order);
   }
 

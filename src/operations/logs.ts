@@ -6,9 +6,10 @@ import * as z from "zod";
 import type { Limits } from "../config.ts";
 import { Refused } from "../errors.ts";
 import { parse } from "../logql/parse.ts";
+import { print } from "../logql/print.ts";
 import type { LogLine } from "../model.ts";
 import type { Site } from "../sites.ts";
-import type { LogQuery, LogSource } from "../store.ts";
+import type { LogQuery, LogSource, LogStore } from "../store.ts";
 import {
   endOfMilli,
   floorToMilli,
@@ -21,6 +22,7 @@ import {
   type TimeRange,
   toMillis,
 } from "../time.ts";
+import { toldRange, toldSources } from "./explain.ts";
 import { logLine } from "./log-rows.ts";
 import type { Context, Operation, Rows } from "./operation.ts";
 import {
@@ -120,14 +122,50 @@ export const lines: Operation<LinesRequest, never> = {
   answer: z.array(logLine),
   sites: (request) => [request.site_id],
   run,
+  explain,
 };
 
 async function* run(request: LinesRequest, context: Context): AsyncGenerator<Rows> {
+  const { store, page, query } = planOf(request, context);
+  if (query === undefined) return;
+  yield* markRefusable(
+    paginate(store.lines(query, context.signal), page),
+    page.perPage,
+    async () => (await store.fits?.(query, context.signal)) ?? false,
+  );
+}
+
+async function explain(request: LinesRequest, context: Context) {
+  const { store, backend, filter, page, query } = planOf(request, context);
+  return {
+    query: request.query,
+    means: print(filter),
+    range: query === undefined ? null : toldRange(query.range),
+    order: request.pagination.order,
+    per_page: page.perPage,
+    document_limit: context.limits.documents,
+    backend,
+    sources: query === undefined ? [] : await toldSources(store, query, context),
+  };
+}
+
+/** How a page is read. */
+interface Plan {
+  readonly store: LogStore;
+  readonly backend: string;
+  readonly filter: LogQuery["filter"];
+  readonly page: Page;
+  /** Undefined where the range behind the cursor is empty. */
+  readonly query: LogQuery | undefined;
+}
+
+/** @throws {Unprocessable} also what `Refused` says: the site has no logs */
+function planOf(request: LinesRequest, context: Context): Plan {
   const site = context.sites.get(request.site_id);
   if (site?.logs === undefined) {
     throw new Refused("not_supported_by_backend", "The site has no logs", { backend: null, feature: "logs" });
   }
-  const { store } = site.logs;
+  const { store, backend } = site.logs;
   const sources = selectSources(site.logs.sources, request.source_ids);
   const filter = parse(request.query, { legacy: request.use_expressions !== true });
   const { per_page: perPage, order, cursor } = request.pagination;
@@ -138,8 +176,7 @@ async function* run(request: LinesRequest, context: Context): AsyncGenerator<Row
     position: positionOf(cursor?.time, order === "ASC" ? "asc" : "desc"),
   };
   const range = narrow(rangeOf(request, site, context.now()), page);
-  if (range === undefined) return;
-  const query: LogQuery = {
+  const query: LogQuery | undefined = range && {
     sources,
     range,
     filter,
@@ -148,11 +185,7 @@ async function* run(request: LinesRequest, context: Context): AsyncGenerator<Row
     documentLimit: context.limits.documents,
     tieLimit: tieLimit(context.limits),
   };
-  yield* markRefusable(
-    paginate(store.lines(query, context.signal), page),
-    perPage,
-    async () => (await store.fits?.(query, context.signal)) ?? false,
-  );
+  return { store, backend, filter, page, query };
 }
 
 /** At most so many lines of the range are left out again, because the cursor lies within their millisecond. */

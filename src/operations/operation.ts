@@ -35,6 +35,8 @@ export interface Operation<Input, Output> {
    * @throws {Unprocessable} {BackendError} also after the first batch
    */
   readonly run: (input: Input, context: Context) => Promise<Output> | AsyncIterable<Rows> | Printed;
+  /** What the request means, for `?explain=true`, which then runs it; absent where that may not be asked. */
+  readonly explain?: (input: Input, context: Context) => Promise<Readonly<Record<string, unknown>>>;
 }
 /** A non-empty run of rows as JSON text joined by commas, without the brackets. */
 export interface Rows {
@@ -68,16 +70,23 @@ export interface Endpoint
   > {
   /** @throws {Unprocessable} all issues at once */
   readonly prepare: (raw: unknown) => Prepared;
+  /** Whether `?explain=true` may be asked. */
+  readonly explains: boolean;
 }
 export interface Prepared {
   readonly sites: readonly string[];
   readonly run: (context: Context) => Promise<unknown> | AsyncIterable<Rows> | Printed;
+  readonly explain?: (context: Context) => Promise<Readonly<Record<string, unknown>>>;
 }
 export function endpoint<Input, Output>(operation: Operation<Input, Output>): Endpoint {
-  const { sites, run, ...described } = operation;
+  const { sites, run, explain, ...described } = operation;
   const prepare = (raw: unknown): Prepared => {
     const input = parseRequest(described.request, raw);
-    return { sites: sites(input), run: (context) => run(input, context) };
+    return {
+      sites: sites(input),
+      run: (context) => run(input, context),
+      ...(explain && { explain: (context: Context) => explain(input, context) }),
+    };
   };
-  return { ...described, prepare };
+  return { ...described, prepare, explains: explain !== undefined };
 }

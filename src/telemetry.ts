@@ -57,6 +57,7 @@ export interface Telemetry {
   readonly requested: (backend: string, outcome: string, duration: Millis) => void;
   readonly cache: (cache: string, hit: boolean) => void;
   readonly streams: { readonly opened: () => void; readonly closed: () => void };
+  readonly tails: { readonly opened: () => void; readonly closed: () => void };
   readonly intake: IntakeTelemetry;
   /** The Prometheus text format. */
   readonly metrics: () => Promise<{ readonly contentType: string; readonly text: string }>;
@@ -123,6 +124,7 @@ export function createTelemetry({
     registers,
   });
   const streams = new Gauge({ name: "readout_open_streams", help: "Streamed answers under way", registers });
+  const tails = new Gauge({ name: "readout_open_tails", help: "Live tails of log lines", registers });
 
   return {
     log: ({ level, message, ...fields }) => logger[level](fields, message),
@@ -139,6 +141,7 @@ export function createTelemetry({
     },
     cache: (cache, hit) => caches.inc({ cache, result: hit ? "hit" : "miss" }),
     streams: { opened: () => streams.inc(), closed: () => streams.dec() },
+    tails: { opened: () => tails.inc(), closed: () => tails.dec() },
     intake: createIntakeTelemetry(registers),
     metrics: async () => ({ contentType: registry.contentType, text: await registry.metrics() }),
   };

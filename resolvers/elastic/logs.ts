@@ -35,9 +35,11 @@ import { hasUnmapped, parseWhere } from "./where.ts";
 
 /**
  * Hits of one search: large enough to be cheap, small enough not to stall other requests while it is cut. Twice as many cost
- * the same, and many large pages at once then hold a third more memory.
+ * the same, and many large pages at once then hold a third more memory. Whoever wants more than a page reads on and
+ * on, and there a search more or less is what costs.
  */
-const batch = { least: 100, most: 256, burst: 1_000 } as const;
+const batch = { least: 100, most: 256, burst: 1_000, beyondPages: 512 } as const;
+const largestPage = 10_000;
 
 /** How far a server lets a search skip, by default. */
 const resultWindow = 10_000;
@@ -73,7 +75,7 @@ export function createLogStore(backend: string, door: Door, catalog: Catalog): L
         ),
       );
       // A reader's last search may go beyond the page.
-      const room = Math.min(documentLimit, tieLimit) - batch.most * readers.length;
+      const room = Math.min(documentLimit, tieLimit) - mostOf(query) * readers.length;
       const counts = await Promise.all(readers.map((reader) => reader.foretell(room)));
       return counts.reduce((sum, count) => sum + count, 0) <= room;
     },
@@ -177,6 +179,13 @@ function beyond(
   return rest.from > rest.to ? undefined : rest;
 }
 
+/** Each source has a search of its own under way, and what all of them hold together is to stay the same. */
+function mostOf({ wanted, sources }: LogQuery): number {
+  return wanted <= largestPage
+    ? batch.most
+    : Math.max(batch.most, Math.floor(batch.beyondPages / sources.length));
+}
+
 interface Page {
   /** Whole milliseconds, in the query's order. */
   readonly lines: readonly LogLine[];
@@ -197,6 +206,7 @@ function createReader(
   const path = `/${encodePattern(source.index)}/_search`;
   const recorder = recording();
   const holds = matcher(query.filter);
+  const most = mostOf(query);
   const wall =
     source.where === undefined ? undefined : refuseWall(backend, () => parseWhere(source.where ?? ""));
   let kept = 0;
@@ -210,7 +220,7 @@ function createReader(
    */
   function nextSize(): number {
     const missing = Math.max(1, Math.ceil((query.wanted + 1 - kept) / keptOfRead));
-    const searches = Math.ceil(missing / (batch.most - 1));
+    const searches = Math.ceil(missing / (most - 1));
     const size = Math.ceil(missing / searches) + (kept === 0 && searches === 1 ? 0 : 1);
     return keptOfRead < 1 ? Math.max(batch.least, size) : size;
   }
@@ -281,7 +291,7 @@ function createReader(
       keptOfRead = Math.max(0.02, (lines.length + 1) / (cut + 1));
       return { lines, rest: beyond(last, { from, to }, query.order, true) };
     }
-    if (size < batch.most) return read(from, to, batch.most);
+    if (size < most) return read(from, to, most);
     const lines = await readBurst(plan, last, from, to);
     if (lines === undefined) {
       requireAll(plan.knowledge, await catalog.refresh(source.index, signal));

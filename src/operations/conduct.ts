@@ -6,7 +6,7 @@ import { BackendError, NotFound, Refused } from "../errors.ts";
 import { createViews, type Sites } from "../sites.ts";
 import type { Instant } from "../time.ts";
 import type { Visuals } from "../visual.ts";
-import type { Prepared, Printed, Rows } from "./operation.ts";
+import type { Prepared, Rows } from "./operation.ts";
 import { abandon, startWork, type Work } from "./work.ts";
 
 export interface Conductor {
@@ -25,11 +25,7 @@ export interface Conductor {
    * One JSON value, or rows in batches.
    * @throws {NotFound} a site that does not exist or may not be seen
    */
-  readonly start: (
-    prepared: Prepared,
-    principal: Principal,
-    work: Work,
-  ) => Promise<unknown> | AsyncIterable<Rows> | Printed;
+  readonly start: <Result>(prepared: Prepared<Result>, principal: Principal, work: Work) => Result;
   /** The same, from its admission to the whole answer, for callers that cannot stream. Errors as the two above. */
   readonly complete: (
     prepare: () => Prepared,

@@ -9,7 +9,7 @@ import { parse } from "../logql/parse.ts";
 import { print } from "../logql/print.ts";
 import type { LogLine } from "../model.ts";
 import type { Site } from "../sites.ts";
-import type { LogQuery, LogSource, LogStore } from "../store.ts";
+import type { LogQuery, LogSource } from "../store.ts";
 import {
   endOfMilli,
   floorToMilli,
@@ -149,18 +149,8 @@ async function explain(request: LinesRequest, context: Context) {
   };
 }
 
-/** How a page is read. */
-interface Plan {
-  readonly store: LogStore;
-  readonly backend: string;
-  readonly filter: LogQuery["filter"];
-  readonly page: Page;
-  /** Undefined where the range behind the cursor is empty. */
-  readonly query: LogQuery | undefined;
-}
-
-/** @throws {Unprocessable} also what `Refused` says: the site has no logs */
-function planOf(request: LinesRequest, context: Context): Plan {
+/** Contract, "Order of checks": the site's logs, then the sources, then the query. */
+export function selectLogs(request: LinesRequest, context: Context) {
   const site = context.sites.get(request.site_id);
   if (site?.logs === undefined) {
     throw new Refused("not_supported_by_backend", "The site has no logs", { backend: null, feature: "logs" });
@@ -168,20 +158,33 @@ function planOf(request: LinesRequest, context: Context): Plan {
   const { store, backend } = site.logs;
   const sources = selectSources(site.logs.sources, request.source_ids);
   const filter = parse(request.query, { legacy: request.use_expressions !== true });
-  const { per_page: perPage, order, cursor } = request.pagination;
-  const page: Page = {
+  return { site, store, backend, sources, filter };
+}
+
+/** The page that a request asks for. */
+export function pageOf(
+  { pagination: { per_page: perPage, order, cursor } }: LinesRequest,
+  limits: Limits,
+): Page {
+  return {
     perPage,
     order: order === "ASC" ? "asc" : "desc",
-    cap: context.limits.millisecond,
+    cap: limits.millisecond,
     position: positionOf(cursor?.time, order === "ASC" ? "asc" : "desc"),
   };
+}
+
+/** How a page is read; without a query where the range behind the cursor is empty. */
+function planOf(request: LinesRequest, context: Context) {
+  const { site, store, backend, sources, filter } = selectLogs(request, context);
+  const page = pageOf(request, context.limits);
   const range = narrow(rangeOf(request, site, context.now()), page);
   const query: LogQuery | undefined = range && {
     sources,
     range,
     filter,
     order: page.order,
-    wanted: perPage + linesBehind(page),
+    wanted: page.perPage + linesBehind(page),
     documentLimit: context.limits.documents,
     tieLimit: tieLimit(context.limits),
   };
@@ -194,7 +197,7 @@ function linesBehind({ position, cap }: Page): number {
 }
 
 const mostParts = 100;
-function tieLimit(limits: Limits): number {
+export function tieLimit(limits: Limits): number {
   return limits.millisecond * mostParts;
 }
 
@@ -214,7 +217,7 @@ function selectSources(
 }
 
 /** The range before the cursor. `from` may come out later than `to` where one of them is a default. */
-function rangeOf({ from, to }: LinesRequest, site: Site, now: Instant): TimeRange {
+export function rangeOf({ from, to }: LinesRequest, site: Site, now: Instant): TimeRange {
   return {
     from: from?.instant ?? ((now - fromMillis(site.retention)) as Instant),
     to: to === undefined ? endOfMilli(now) : inclusiveEnd(to.text, to.instant),
@@ -222,7 +225,7 @@ function rangeOf({ from, to }: LinesRequest, site: Site, now: Instant): TimeRang
 }
 
 /** How a page is cut. */
-interface Page {
+export interface Page {
   readonly perPage: number;
   readonly order: "asc" | "desc";
   /** Lines of one millisecond above which it is answered in parts. */
@@ -250,7 +253,7 @@ function positionOf(cursor: RequestTime | undefined, order: "asc" | "desc"): Pos
 }
 
 /** What is left of the range behind the position; undefined when nothing is. */
-function narrow(range: TimeRange, { position, order }: Page): TimeRange | undefined {
+export function narrow(range: TimeRange, { position, order }: Page): TimeRange | undefined {
   let { from, to } = range;
   if (position !== undefined) {
     const whole = position.kind === "millisecond" ? nanosPerMilli : 0n;
@@ -309,14 +312,14 @@ export async function* paginate(
 }
 
 /** Lines of a batch, from `first` up to before `end`, that are answered together under one timestamp. */
-interface Cut {
+export interface Cut {
   readonly stamp: string;
   readonly first: number;
   readonly end: number;
 }
 
 /** A batch as milliseconds and parts of milliseconds, without those that the cursor excludes. */
-function* cut(batch: readonly LogLine[], { order, cap, position }: Page): Generator<Cut> {
+export function* cut(batch: readonly LogLine[], { order, cap, position }: Page): Generator<Cut> {
   let first = 0;
   for (let opening = batch[0]; opening !== undefined; opening = batch[first]) {
     const start = floorToMilli(opening.time);

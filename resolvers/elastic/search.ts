@@ -3,7 +3,6 @@
 import { BackendError, Refused } from "../../src/errors.ts";
 import type { Filter } from "../../src/logql/ast.ts";
 import { type Instant, printNanos } from "../../src/time.ts";
-import type { Catalog } from "./catalog.ts";
 import type { Door } from "./door.ts";
 import { guard } from "./filter.ts";
 import { type Answer, cutAnswer } from "./hits.ts";
@@ -90,7 +89,7 @@ export function settle(
   pattern: string,
   knowledge: Knowledge,
   { shards, hits }: Answer,
-  catalog: Pick<Catalog, "accept">,
+  catalog: { accept(pattern: string, shards: number): void },
 ): void {
   const problem = shardProblem(pattern, knowledge, shards.total);
   const foreign = hits.some((hit) => !knowledge.indices.has(hit.index));

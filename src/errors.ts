@@ -85,10 +85,19 @@ export class BackendError extends Error {
   override readonly name = "BackendError";
   readonly backend: string;
   readonly failure: Failure;
-  constructor(backend: string, failure: Failure, message: string, cause?: unknown) {
+  /** When an overloaded source wants to be asked again, where it says so. */
+  readonly retryAfterSeconds: number | undefined;
+  constructor(
+    backend: string,
+    failure: Failure,
+    message: string,
+    cause?: unknown,
+    retryAfterSeconds?: number | undefined,
+  ) {
     super(message, cause === undefined ? undefined : { cause });
     this.backend = backend;
     this.failure = failure;
+    this.retryAfterSeconds = retryAfterSeconds;
   }
 }
 

@@ -1,13 +1,14 @@
 // The one narrow door to Elasticsearch and OpenSearch: a request in, the raw bytes of a whole answer out. Behind it
 // stand the two official clients; which one is decided by asking the server, because each refuses the other's.
-import { gunzipSync, inflateSync } from "node:zlib";
+import { promisify } from "node:util";
+import zlib from "node:zlib";
 import type { ClientOptions as ElasticOptions } from "@elastic/elasticsearch";
 import type { ClientOptions as OpenSearchOptions } from "@opensearch-project/opensearch";
 import { z } from "zod";
 import { BackendError } from "../../src/errors.ts";
 import type { IO } from "../../src/store.ts";
 import { definedOnly, type Tls } from "../connection.ts";
-import { createGuard, type GuardSettings, orAborted, toBackendError } from "../http.ts";
+import { createGuard, type GuardSettings, orAborted, readRetryAfter, toBackendError } from "../http.ts";
 import { describeProduct, type Product } from "./product.ts";
 
 export interface Request {
@@ -109,7 +110,7 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
 
   async function send(request: Request, signal: AbortSignal): Promise<string> {
     const { name } = await product(signal);
-    return guard.run(request.method !== "DELETE", signal, async (limited) => {
+    return guard.run(isRepeatable(request), signal, async (limited) => {
       const raw = await (await client(name)).send(request, limited);
       if (raw.status >= 300) throw failed(backend, raw);
       return raw.text;
@@ -140,7 +141,7 @@ const rootSchema = z.object({
 const nodesSchema = z.object({ nodes: z.record(z.string(), z.object({ version: z.string() })) });
 
 /** An answer with an error status. The server's own text goes no further than the log. */
-function failed(backend: string, { status, text }: Raw): BackendError {
+function failed(backend: string, { status, headers, text }: Raw): BackendError {
   const failure =
     status === 401 || status === 403
       ? "denied"
@@ -151,7 +152,13 @@ function failed(backend: string, { status, text }: Raw): BackendError {
           : status === 502
             ? "unreachable"
             : "rejected";
-  return new BackendError(backend, failure, `status ${status}: ${text.slice(0, 2_000)}`);
+  const told = `status ${status}: ${text.slice(0, 2_000)}`;
+  return new BackendError(backend, failure, told, undefined, readRetryAfter(headers["retry-after"]));
+}
+
+/** Reads that do not move anything at the source. A scroll goes on with each request, whoever gets the answer. */
+function isRepeatable({ method, path }: Request): boolean {
+  return method === "GET" || (method === "POST" && path.endsWith("/_search"));
 }
 
 async function elasticTransport(settings: DoorSettings): Promise<Transport> {
@@ -261,16 +268,25 @@ async function drain(
       chunks.push(part);
     }
     signal.throwIfAborted();
-    return { status, headers, text: unpack(Buffer.concat(chunks), headers, limitBytes).toString("latin1") };
+    const unpacked = await unpack(Buffer.concat(chunks), headers, limitBytes);
+    signal.throwIfAborted();
+    return { status, headers, text: unpacked.toString("latin1") };
   } finally {
     signal.removeEventListener("abort", abort);
   }
 }
 
-/** Some proxies compress unasked. */
-function unpack(bytes: Buffer, headers: Readonly<Record<string, unknown>>, limitBytes: number): Buffer {
+const gunzip = promisify<Buffer, zlib.ZlibOptions, Buffer>(zlib.gunzip);
+const inflate = promisify<Buffer, zlib.ZlibOptions, Buffer>(zlib.inflate);
+
+/** Some proxies compress unasked. Beside the event loop, since a few bytes may become very many. */
+async function unpack(
+  bytes: Buffer,
+  headers: Readonly<Record<string, unknown>>,
+  limitBytes: number,
+): Promise<Buffer> {
   const encoding = String(headers["content-encoding"] ?? "").toLowerCase();
-  if (encoding.includes("gzip")) return gunzipSync(bytes, { maxOutputLength: limitBytes });
-  if (encoding.includes("deflate")) return inflateSync(bytes, { maxOutputLength: limitBytes });
+  if (encoding.includes("gzip")) return gunzip(bytes, { maxOutputLength: limitBytes });
+  if (encoding.includes("deflate")) return inflate(bytes, { maxOutputLength: limitBytes });
   return bytes;
 }

@@ -39,7 +39,8 @@ export function describeFailure(error: unknown): Failed {
     return failed(429, { error: "Too many requests" }, { "Retry-After": String(error.retryAfterSeconds) });
   }
   if (error instanceof BackendError) {
-    const headers = error.failure === "overloaded" ? { "Retry-After": "1" } : {};
+    const headers: Failed["headers"] =
+      error.failure === "overloaded" ? { "Retry-After": String(error.retryAfterSeconds ?? 1) } : {};
     return failed(500, { error: failures[error.failure] }, headers);
   }
   return failed(500, { error: "Internal server error" });

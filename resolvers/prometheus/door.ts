@@ -287,15 +287,19 @@ const labelSets = z.array(z.record(z.string(), z.string()));
 const texts = z.array(z.string()).nullish();
 const toldTypes = z.record(z.string(), z.array(z.object({ type: z.string() })));
 
-/** What a proxy does not route, or another product does not have, is not there. */
+/** What a proxy does not route, or another product does not have, is not there; what fails otherwise may be. */
 async function optional<T>(asked: Promise<T>): Promise<T | undefined> {
   try {
     return await asked;
   } catch (error) {
-    if (error instanceof BackendError && ["rejected", "denied", "malformed"].includes(error.failure))
+    if (error instanceof BackendError && /^status 4/.test(error.message) && isRefusal(error))
       return undefined;
     throw error;
   }
+}
+
+function isRefusal({ failure }: BackendError): boolean {
+  return failure === "rejected" || failure === "denied";
 }
 
 function queryRequest(expression: Expression, moments: Moments, timeout: Millis): Request {

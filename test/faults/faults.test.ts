@@ -1,0 +1,202 @@
+// Every way in which a source fails, at every question that reads one: a request ends at its deadline at the latest, with
+// the right status and sentence and nothing of the source's words; what has begun to stream is visibly cut; and an answer
+// that looks whole is the one that is given without a fault. `npm test` draws where and when a fault strikes from one
+// seed, `npm run test:faults` from ten; SEED=7 repeats one. The clock of the program is the test's: it moves on only
+// while nothing happens on the wire.
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
+import { defaults } from "#src/config.ts";
+import { type Failure, failures } from "#src/errors.ts";
+import { type FaultKind, faultKinds, secret } from "../support/proxy.ts";
+import {
+  openSources,
+  type Program,
+  type Question,
+  questions,
+  type Reply,
+  type Sources,
+  startProgram,
+} from "./subject.ts";
+
+const first = Number(process.env.SEED ?? 1);
+const seeds = Array.from({ length: Number(process.env.SEEDS ?? 1) }, (_, n) => first + n);
+
+/** What may become of a request whose source fails so; nothing where it is only slow. */
+const outcomes: Readonly<Record<FaultKind, readonly Failure[]>> = {
+  latency: [],
+  bandwidth: [],
+  cut: ["unreachable", "malformed"],
+  reset: ["unreachable"],
+  silence: ["timeout"],
+  "half-open": ["timeout"],
+  "slow loris": ["timeout"],
+  "truncated JSON": ["malformed"],
+  "Content-Length too long": ["unreachable", "malformed"],
+  "Content-Length too short": ["unreachable", "malformed"],
+  "bad gzip": ["malformed"],
+  "gzip bomb": ["malformed"],
+  "429": ["overloaded"],
+  "429 with Retry-After": ["overloaded"],
+  "503": ["overloaded"],
+  "an error with status 200": ["malformed"],
+  "a part with status 200": ["partial"],
+  "a page with status 200": ["malformed"],
+};
+
+const whole = new Map<Question, { readonly reply: Reply; readonly asked: number }>();
+const uncaught: unknown[] = [];
+const catchIt = (error: unknown) => void uncaught.push(error);
+let sources: Sources;
+
+/** Before the clock is the test's, so that what is loaded and kept for good is on the real one. */
+beforeAll(async () => {
+  process.on("uncaughtException", catchIt);
+  process.on("unhandledRejection", catchIt);
+  sources = await openSources();
+  for (const question of questions) {
+    const proxy = sources.proxies[question.source];
+    proxy.plan(() => undefined);
+    const program = await startProgram(sources);
+    const reply = await program.ask(question);
+    whole.set(question, { reply, asked: proxy.seen.asked });
+    await program.close();
+  }
+});
+afterAll(async () => {
+  await sources.close();
+  process.off("uncaughtException", catchIt);
+  process.off("unhandledRejection", catchIt);
+});
+beforeEach(() => {
+  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "setInterval", "clearInterval", "performance"] });
+});
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+test.each(questions.map(({ name }, n) => [name, n]))("without a fault there is an answer to %s", (_, n) => {
+  const { reply, asked } = whole.get(questions[Number(n)] as Question) ?? {};
+  expect(reply).toMatchObject({ status: 200, complete: true });
+  expect(reply?.body.length).toBeGreaterThan(4);
+  expect(reply?.body).not.toContain('"errors":[{"message"');
+  expect(asked).toBeGreaterThan(0);
+});
+
+function createRandom(seed: number): () => number {
+  let state = (seed * 0x9e3779b9) | 0;
+  return () => {
+    state = (state + 0x6d2b79f5) | 0;
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4_294_967_296;
+  };
+}
+
+const turns = async (count: number): Promise<void> => {
+  for (let n = 0; n < count; n++) await new Promise((resolve) => setImmediate(resolve));
+};
+
+/** What is unpacked is not seen on the wire, and nothing about it waits. */
+const clockless: readonly FaultKind[] = ["bad gzip", "gzip bomb"];
+
+/** Lets the clock go to the next timer whenever nothing more happens without; tells how far it went. */
+async function settle<T>(
+  promise: Promise<T>,
+  kind?: FaultKind,
+): Promise<{ readonly result: T; readonly elapsed: number }> {
+  const started = performance.now();
+  let result: { readonly value: T } | undefined;
+  const settled = promise.then((value) => {
+    result = { value };
+  });
+  const activity = () => sources.proxies.elastic.activity() + sources.proxies.prometheus.activity();
+  while (result === undefined) {
+    const before = activity();
+    await turns(40);
+    const idle = result === undefined && activity() === before;
+    if (idle && (kind === undefined || !clockless.includes(kind))) vi.advanceTimersToNextTimer();
+  }
+  await settled;
+  return { result: result.value, elapsed: performance.now() - started };
+}
+
+/** The one sentence, by REST or GraphQL; undefined where the answer is none of a failure. */
+function sentenceOf({ status, body }: Reply): string | undefined {
+  const value = JSON.parse(body);
+  const error = value.errors?.[0];
+  if (error !== undefined) {
+    expect(error.extensions.status).toBe(500);
+    expect(Object.values(value.data ?? {}).every((one) => one === null)).toBe(true);
+    return error.message;
+  }
+  if (status === 200) return undefined;
+  expect(status).toBe(500);
+  expect(Object.keys(value)).toEqual(["error"]);
+  return value.error;
+}
+
+async function close(program: Program): Promise<void> {
+  await settle(program.close());
+  for (const { connections } of Object.values(sources.proxies)) {
+    for (let n = 0; n < 100 && connections() > 0; n++) await turns(10);
+    expect(connections()).toBe(0);
+  }
+}
+
+/** One question while the source fails from some request on, or at this one alone. */
+async function trial(kind: FaultKind, question: Question, seed: number): Promise<void> {
+  const random = createRandom(seed * 7_919 + faultKinds.indexOf(kind) * 101 + questions.indexOf(question));
+  const { reply: expected, asked } = whole.get(question) ?? {};
+  if (expected === undefined || asked === undefined) throw new Error("never asked");
+  const from = Math.floor(random() * asked);
+  const lasting = random() < 0.5;
+  const proxy = sources.proxies[question.source];
+  proxy.plan((n) => ((lasting ? n >= from : n === from) ? { kind, chance: random } : undefined));
+  const program = await startProgram(sources);
+  try {
+    const { result: reply, elapsed } = await settle(program.ask(question), kind);
+    const context = `${kind} at ${question.name}, seed ${seed}: ${lasting ? "from" : "at"} request ${from} of ${asked}`;
+    expect(reply.body, context).not.toContain(secret);
+    expect(elapsed, context).toBeLessThanOrEqual(defaults.limits.deadline);
+    if (!reply.complete) {
+      // What came before the cut is the beginning of the answer, and not the whole of it.
+      expect(reply.status, context).toBe(200);
+      expect(expected.body.startsWith(reply.body) && reply.body.length < expected.body.length, context).toBe(
+        true,
+      );
+      expect(outcomes[kind].length, context).toBeGreaterThan(0);
+      return;
+    }
+    const sentence = reply.status === 200 && reply.body === expected.body ? undefined : sentenceOf(reply);
+    if (sentence === undefined) {
+      expect(reply.body, context).toBe(expected.body);
+      return;
+    }
+    expect(proxy.seen.struck + (proxy.seen.asked === 0 ? 1 : 0), context).toBeGreaterThan(0);
+    expect(
+      outcomes[kind].map((failure) => failures[failure]),
+      `${context}\n${program.logged()}`,
+    ).toContain(sentence);
+    if (sentence === failures.overloaded && question.path !== "/graphql") {
+      const seconds = kind === "429 with Retry-After" ? "7" : "1";
+      expect(reply.headers["retry-after"], context).toBe(seconds);
+    }
+  } finally {
+    await close(program);
+    proxy.plan(() => undefined);
+    // The pause before a second try that others wait for as well, and a cache that keeps the time for a moment.
+    await vi.advanceTimersByTimeAsync(250);
+    await turns(10);
+    expect(vi.getTimerCount()).toBe(0);
+    expect(uncaught.splice(0)).toEqual([]);
+  }
+}
+
+describe.each(seeds)("seed %i", (seed) => {
+  test.each(faultKinds)("%s", async (kind) => {
+    const failed: unknown[] = [];
+    for (const question of questions) {
+      await trial(kind, question, seed).catch((error: unknown) => failed.push(error));
+    }
+    if (failed.length > 0) throw new AggregateError(failed, failed.map(String).join("\n"));
+  });
+});

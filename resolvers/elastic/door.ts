@@ -1,5 +1,5 @@
 // The one narrow door to Elasticsearch and OpenSearch: a request in, the raw bytes of a whole answer out. Behind it
-// stand the two official clients; which one is decided by asking the server, because each refuses the other's.
+// stand the two official clients; which one is decided by asking the server.
 import { promisify } from "node:util";
 import zlib from "node:zlib";
 import type { ClientOptions as ElasticOptions } from "@elastic/elasticsearch";
@@ -8,7 +8,7 @@ import { z } from "zod";
 import { BackendError } from "../../src/errors.ts";
 import type { IO } from "../../src/store.ts";
 import { definedOnly, type Tls } from "../connection.ts";
-import { createGuard, type GuardSettings, orAborted, readRetryAfter, toBackendError } from "../http.ts";
+import { createGuard, type GuardSettings, orAborted, readRetryAfter } from "../http.ts";
 import { describeProduct, type Product } from "./product.ts";
 
 export interface Request {
@@ -69,7 +69,7 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
 
   async function probe(signal: AbortSignal): Promise<Product> {
     return guard.run(true, signal, async (limited) => {
-      const root = await askRoot(limited);
+      const root = await (await client("Elasticsearch")).send({ method: "GET", path: "/" }, limited);
       if (root.status === 401) throw failed(backend, root);
       const elastic = root.headers["x-elastic-product"] === "Elasticsearch";
       const version = rootSchema.safeParse(root.status === 200 ? JSON.parse(root.text) : undefined).data
@@ -85,18 +85,6 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
       const parsed = nodesSchema.safeParse(nodes.status === 200 ? JSON.parse(nodes.text) : undefined).data;
       return describeProduct(name, Object.values(parsed?.nodes ?? {})[0]?.version ?? "unknown");
     });
-  }
-
-  /** Elasticsearch's client refuses the good answers of others, which OpenSearch's client then asks for again. */
-  async function askRoot(signal: AbortSignal): Promise<Raw> {
-    const request = { method: "GET", path: "/" } as const;
-    try {
-      return await (await client("Elasticsearch")).send(request, signal);
-    } catch (cause) {
-      if (!(cause instanceof Error) || cause.name !== "ProductNotSupportedError")
-        throw toBackendError(backend, cause);
-      return (await client("OpenSearch")).send(request, signal);
-    }
   }
 
   async function product(signal: AbortSignal): Promise<Product> {
@@ -162,11 +150,19 @@ function isRepeatable({ method, path }: Request): boolean {
 }
 
 async function elasticTransport(settings: DoorSettings): Promise<Transport> {
-  const { Client } = await import("@elastic/elasticsearch");
+  const { Client, Transport } = await import("@elastic/elasticsearch");
+  // The client drops good answers of others unread, and what then goes wrong with one ends the process: we look at each
+  // answer ourselves, and at the first for whose it is.
+  class Unchecked extends Transport {
+    constructor({ productCheck: _, ...options }: ConstructorParameters<typeof Transport>[0]) {
+      super(options);
+    }
+  }
   const { auth, tls } = settings;
   const options: ElasticOptions = {
     nodes: [...settings.nodes],
     headers: lowerCased(settings.headers),
+    Transport: Unchecked,
     maxRetries: 0,
     // The door's guard keeps the deadline.
     requestTimeout: settings.timeout + 1_000,
@@ -193,7 +189,16 @@ async function elasticTransport(settings: DoorSettings): Promise<Transport> {
 }
 
 async function openSearchTransport(settings: DoorSettings): Promise<Transport> {
-  const { Client } = await import("@opensearch-project/opensearch");
+  const { Client, Connection } = await import("@opensearch-project/opensearch");
+  // The client prints what goes wrong with an answer after its head to our standard output; its body tells us anyway.
+  type Ask = InstanceType<typeof Connection>["request"];
+  class Quiet extends Connection {
+    override request(...asked: Parameters<Ask>): ReturnType<Ask> {
+      const request = super.request(...asked);
+      request.once("response", () => request.removeAllListeners("error").on("error", () => {}));
+      return request;
+    }
+  }
   const { auth, tls } = settings;
   const headers = lowerCased(settings.headers);
   if (auth !== undefined && "apiKey" in auth) headers.authorization = `ApiKey ${auth.apiKey}`;
@@ -201,6 +206,7 @@ async function openSearchTransport(settings: DoorSettings): Promise<Transport> {
   const options: OpenSearchOptions = {
     nodes: [...settings.nodes],
     headers,
+    Connection: Quiet,
     maxRetries: 0,
     requestTimeout: settings.timeout + 1_000,
   };

@@ -24,6 +24,7 @@ export interface Conductor {
   /**
    * One JSON value, or rows in batches.
    * @throws {NotFound} a site that does not exist or may not be seen
+   * @throws {BackendError} `overloaded` when places are scarce and a source of these sites has its share of them
    */
   readonly start: (
     prepared: Prepared,
@@ -64,6 +65,21 @@ export function createConductor({ sites, limits, visuals, places, now }: Conduct
   const over = Promise.withResolvers<void>();
 
   const visible = createViews(sites);
+  const share = Math.ceil(limits.requests / Math.max(1, countBackends(sites)));
+  /** How many places each backend has, and which of them each request holds. */
+  const shares = new Map<string, number>();
+  const holders = new Map<Work, readonly string[]>();
+  const add = (backend: string, places: number) => shares.set(backend, (shares.get(backend) ?? 0) + places);
+
+  /** A source in trouble holds its requests for long. It gets all places only as long as nobody else wants them. */
+  function hold(work: Work, backends: readonly string[]): void {
+    const full = backends.find((backend) => (shares.get(backend) ?? 0) >= share);
+    if (full !== undefined && places.taken > limits.requests * scarce) {
+      throw overloaded(`${shares.get(full)} requests to ${full} are under way`);
+    }
+    for (const backend of backends) add(backend, 1);
+    holders.set(work, backends);
+  }
 
   const join: Conductor["join"] = (gone) => {
     running += 1;
@@ -82,9 +98,12 @@ export function createConductor({ sites, limits, visuals, places, now }: Conduct
     const work = join(gone);
     const end = () => {
       places.taken -= 1;
+      for (const backend of holders.get(admitted) ?? []) add(backend, -1);
+      holders.delete(admitted);
       work.end();
     };
-    return { ...work, end };
+    const admitted = { ...work, end };
+    return admitted;
   };
 
   const retire: Conductor["retire"] = () => {
@@ -96,6 +115,7 @@ export function createConductor({ sites, limits, visuals, places, now }: Conduct
   const start: Conductor["start"] = (prepared, principal, work) => {
     const seen = visible(principal);
     for (const site of prepared.sites) if (!seen.has(site)) throw new NotFound();
+    hold(work, backendsOf(prepared, seen));
     return prepared.run({ user: principal.user, sites: seen, visuals, limits, now, signal: work.signal });
   };
 
@@ -119,6 +139,30 @@ export function createConductor({ sites, limits, visuals, places, now }: Conduct
   };
 
   return { visible, admit, join, retire, start, complete };
+}
+
+/** From this part of all places on, no backend gets more than its share. */
+const scarce = 0.75;
+
+/** Which part of a site each family of operations reads. */
+const partOf: Readonly<Record<string, "logs" | "traces" | "metrics" | "kubernetes">> = {
+  logs: "logs",
+  tracing: "traces",
+  deploys: "traces",
+  metrics: "metrics",
+  kubernetes: "kubernetes",
+};
+
+function backendsOf(prepared: Prepared, sites: Sites): readonly string[] {
+  const part = partOf[prepared.name.split(".", 1)[0] ?? ""];
+  const backends = prepared.sites.flatMap((site) => (part && sites.get(site)?.[part]?.backend) ?? []);
+  return [...new Set(backends)];
+}
+
+function countBackends(sites: Sites): number {
+  const parts = Object.values(partOf);
+  const named = [...sites.values()].flatMap((site) => parts.map((part) => site[part]?.backend));
+  return new Set(named.filter((backend) => backend !== undefined)).size;
 }
 
 async function collect(rows: AsyncIterator<Rows>, work: Work, budget: RowBudget): Promise<readonly string[]> {

@@ -70,6 +70,8 @@ export interface Endpoint
   readonly prepare: (raw: unknown) => Prepared;
 }
 export interface Prepared {
+  /** The operation's, or of a link the family alone. */
+  readonly name: string;
   readonly sites: readonly string[];
   readonly run: (context: Context) => Promise<unknown> | AsyncIterable<Rows> | Printed;
 }
@@ -77,7 +79,7 @@ export function endpoint<Input, Output>(operation: Operation<Input, Output>): En
   const { sites, run, ...described } = operation;
   const prepare = (raw: unknown): Prepared => {
     const input = parseRequest(described.request, raw);
-    return { sites: sites(input), run: (context) => run(input, context) };
+    return { name: described.name, sites: sites(input), run: (context) => run(input, context) };
   };
   return { ...described, prepare };
 }

@@ -13,6 +13,7 @@ import {
   type Question,
   questions,
   type Reply,
+  type SourceName,
   type Sources,
   startProgram,
 } from "./subject.ts";
@@ -42,7 +43,19 @@ const outcomes: Readonly<Record<FaultKind, readonly Failure[]>> = {
   "a page with status 200": ["malformed"],
 };
 
-const whole = new Map<Question, { readonly reply: Reply; readonly asked: number }>();
+/** A question of a source, and the answer without a fault. */
+interface Case {
+  readonly question: Question;
+  readonly source: SourceName;
+  readonly program: () => Promise<Program>;
+  readonly reply: Reply;
+  /** How many requests it took. */
+  readonly asked: number;
+}
+const cases: Case[] = [];
+const names = questions.flatMap(({ name, source }) =>
+  source === "series" ? [`Prometheus: ${name}`] : [`Elasticsearch: ${name}`, `OpenSearch: ${name}`],
+);
 const uncaught: unknown[] = [];
 const catchIt = (error: unknown) => void uncaught.push(error);
 let sources: Sources;
@@ -53,12 +66,17 @@ beforeAll(async () => {
   process.on("unhandledRejection", catchIt);
   sources = await openSources();
   for (const question of questions) {
-    const proxy = sources.proxies[question.source];
-    proxy.plan(() => undefined);
-    const program = await startProgram(sources);
-    const reply = await program.ask(question);
-    whole.set(question, { reply, asked: proxy.seen.asked });
-    await program.close();
+    const products = ["Elasticsearch", "OpenSearch"] as const;
+    for (const product of question.source === "series" ? products.slice(0, 1) : products) {
+      const source = question.source === "series" ? "Prometheus" : product;
+      const start = () => startProgram(sources, product);
+      const proxy = sources.proxies[source];
+      proxy.plan(() => undefined);
+      const program = await start();
+      const reply = await program.ask(question);
+      cases.push({ question, source, program: start, reply, asked: proxy.seen.asked });
+      await program.close();
+    }
   }
 });
 afterAll(async () => {
@@ -73,8 +91,9 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-test.each(questions.map(({ name }, n) => [name, n]))("without a fault there is an answer to %s", (_, n) => {
-  const { reply, asked } = whole.get(questions[Number(n)] as Question) ?? {};
+test.each(names.map((name, n) => [name, n] as const))("without a fault there is an answer, %s", (name, n) => {
+  const { question, source, reply, asked } = cases[n] ?? {};
+  expect(`${source}: ${question?.name}`).toBe(name);
   expect(reply).toMatchObject({ status: 200, complete: true });
   expect(reply?.body.length).toBeGreaterThan(4);
   expect(reply?.body).not.toContain('"errors":[{"message"');
@@ -108,7 +127,7 @@ async function settle<T>(
   const settled = promise.then((value) => {
     result = { value };
   });
-  const activity = () => sources.proxies.elastic.activity() + sources.proxies.prometheus.activity();
+  const activity = () => Object.values(sources.proxies).reduce((sum, proxy) => sum + proxy.activity(), 0);
   while (result === undefined) {
     const before = activity();
     await turns(40);
@@ -143,18 +162,17 @@ async function close(program: Program): Promise<void> {
 }
 
 /** One question while the source fails from some request on, or at this one alone. */
-async function trial(kind: FaultKind, question: Question, seed: number): Promise<void> {
+async function trial(kind: FaultKind, { question, source, ...of }: Case, seed: number): Promise<void> {
+  const { reply: expected, asked } = of;
   const random = createRandom(seed * 7_919 + faultKinds.indexOf(kind) * 101 + questions.indexOf(question));
-  const { reply: expected, asked } = whole.get(question) ?? {};
-  if (expected === undefined || asked === undefined) throw new Error("never asked");
   const from = Math.floor(random() * asked);
   const lasting = random() < 0.5;
-  const proxy = sources.proxies[question.source];
+  const proxy = sources.proxies[source];
   proxy.plan((n) => ((lasting ? n >= from : n === from) ? { kind, chance: random } : undefined));
-  const program = await startProgram(sources);
+  const program = await of.program();
   try {
     const { result: reply, elapsed } = await settle(program.ask(question), kind);
-    const context = `${kind} at ${question.name}, seed ${seed}: ${lasting ? "from" : "at"} request ${from} of ${asked}`;
+    const context = `${kind} of ${source} at ${question.name}, seed ${seed}: ${lasting ? "from" : "at"} request ${from} of ${asked}`;
     expect(reply.body, context).not.toContain(secret);
     expect(elapsed, context).toBeLessThanOrEqual(defaults.limits.deadline);
     if (!reply.complete) {
@@ -194,8 +212,11 @@ async function trial(kind: FaultKind, question: Question, seed: number): Promise
 describe.each(seeds)("seed %i", (seed) => {
   test.each(faultKinds)("%s", async (kind) => {
     const failed: unknown[] = [];
-    for (const question of questions) {
-      await trial(kind, question, seed).catch((error: unknown) => failed.push(error));
+    for (const one of cases) {
+      // Both products share all but their clients: a seed puts each question to one of them.
+      const turn = questions.indexOf(one.question) + seed;
+      if (one.source === (turn % 2 === 0 ? "OpenSearch" : "Elasticsearch")) continue;
+      await trial(kind, one, seed).catch((error: unknown) => failed.push(error));
     }
     if (failed.length > 0) throw new AggregateError(failed, failed.map(String).join("\n"));
   });

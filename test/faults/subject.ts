@@ -18,7 +18,7 @@ import { makeTraces, midnight, toSpan } from "../conformance/traces.ts";
 import { collectSeries, expose } from "../support/exporters.ts";
 import { openFake } from "../support/fake.ts";
 import { type FaultProxy, openProxy } from "../support/proxy.ts";
-import { createSearch } from "../support/search.ts";
+import { createSearch, type ProductName } from "../support/search.ts";
 import { createPrometheus } from "../support/series.ts";
 import { otel } from "../support/shippers.ts";
 
@@ -70,7 +70,7 @@ function gauges() {
 
 export interface Question {
   readonly name: string;
-  readonly source: "elastic" | "prometheus";
+  readonly source: "documents" | "series";
   readonly method: "GET" | "POST";
   readonly path: string;
   readonly body?: object;
@@ -112,7 +112,7 @@ function graphql(source: Question["source"], name: string, query: string): Quest
 }
 
 export const questions: readonly Question[] = [
-  ...rest("elastic", {
+  ...rest("documents", {
     "logs/lines": lines({}, 40),
     "logs/lines, a filter": lines({ query: "severity=error n>=100" }, 60),
     "logs/lines, streamed over a burst": lines({}, 2_400),
@@ -134,16 +134,16 @@ export const questions: readonly Question[] = [
     "deploys/stats": { ...around, site_id, revision: "r1" },
   }),
   graphql(
-    "elastic",
+    "documents",
     "lines",
     `{ logs_lines(site_id: "shop", source_ids: ["app"], query: "", use_expressions: true, pagination: { per_page: 40, order: ASC, cursor: { time: null } }) { id message } }`,
   ),
   graphql(
-    "elastic",
+    "documents",
     "a trace",
     `{ tracing_trace(site_ids: ["shop"], trace_id: "${trace_id}") { span_id span_name } }`,
   ),
-  ...rest("prometheus", {
+  ...rest("series", {
     "metrics/timeseries": { ...hour, site_id, resolution: "MINUTELY", select },
     "metrics/list": listed,
     "kubernetes/nodes": { ...hour, site_id },
@@ -155,9 +155,9 @@ export const questions: readonly Question[] = [
     "metrics/type_and_tags/shop/g",
     `saved_visuals/${visual.id}`,
     `saved_visuals/${visual.id}/csv`,
-  ].map((name): Question => ({ name, source: "prometheus", method: "GET", path: `/api/v2/${name}` })),
+  ].map((name): Question => ({ name, source: "series", method: "GET", path: `/api/v2/${name}` })),
   graphql(
-    "prometheus",
+    "series",
     "a timeseries",
     `{ metrics_timeseries(site_id: "shop", from: "${hour.from}", to: "${hour.to}", resolution: MINUTELY, select: [{ name: "g", field: gauge, tags: { host: "*" } }]) { series { id data { timestamp value } } } }`,
   ),
@@ -168,28 +168,35 @@ export const questions: readonly Question[] = [
 const token = "secret-token-of-ana";
 const now = () => fromMillis(midnight + 3_600_000);
 
+export type SourceName = ProductName | "Prometheus";
+export const sourceNames: readonly SourceName[] = ["Elasticsearch", "OpenSearch", "Prometheus"];
+
 export interface Sources {
-  readonly proxies: Readonly<Record<Question["source"], FaultProxy>>;
-  readonly openScrolls: () => number;
+  readonly proxies: Readonly<Record<SourceName, FaultProxy>>;
   readonly close: () => Promise<void>;
 }
 
 export async function openSources(): Promise<Sources> {
-  const search = createSearch({
+  const indices = {
     "logs-app": { mappings: logMappings, documents: logDocuments },
     ...Object.fromEntries(spanIndices),
-  });
-  const documents = await openFake(search.reply);
-  const series = await openFake(
-    createPrometheus([...gauges(), ...expose(model, { cluster: "c" })], { g: "gauge" }),
-  );
-  const proxies = { elastic: await openProxy(documents.url), prometheus: await openProxy(series.url) };
+  };
+  const series = [...gauges(), ...expose(model, { cluster: "c" })];
+  const fakes = {
+    Elasticsearch: await openFake(createSearch(indices, "Elasticsearch").reply),
+    OpenSearch: await openFake(createSearch(indices, "OpenSearch").reply),
+    Prometheus: await openFake(createPrometheus(series, { g: "gauge" })),
+  };
+  const proxies = {
+    Elasticsearch: await openProxy(fakes.Elasticsearch.url),
+    OpenSearch: await openProxy(fakes.OpenSearch.url),
+    Prometheus: await openProxy(fakes.Prometheus.url),
+  };
   return {
     proxies,
-    openScrolls: search.openScrolls,
     close: async () => {
-      await Promise.all([proxies.elastic.close(), proxies.prometheus.close()]);
-      await Promise.all([documents.close(), series.close()]);
+      await Promise.all(Object.values(proxies).map((proxy) => proxy.close()));
+      await Promise.all(Object.values(fakes).map((fake) => fake.close()));
     },
   };
 }
@@ -209,7 +216,7 @@ export interface Program {
 }
 
 /** With nothing remembered of either source. */
-export async function startProgram({ proxies }: Pick<Sources, "proxies">): Promise<Program> {
+export async function startProgram({ proxies }: Sources, product: ProductName): Promise<Program> {
   let log = "";
   const telemetry = createTelemetry({
     level: "debug",
@@ -226,10 +233,10 @@ export async function startProgram({ proxies }: Pick<Sources, "proxies">): Promi
   };
   const settings = { answer_bytes: 1_048_576 };
   const backends = new Map<string, Backend>([
-    ["elk", elastic.create("elk", elastic.parseConfig({ ...settings, url: proxies.elastic.url }), io)],
+    ["elk", elastic.create("elk", elastic.parseConfig({ ...settings, url: proxies[product].url }), io)],
     [
       "prom",
-      prometheus.create("prom", prometheus.parseConfig({ ...settings, url: proxies.prometheus.url }), io),
+      prometheus.create("prom", prometheus.parseConfig({ ...settings, url: proxies.Prometheus.url }), io),
     ],
   ]);
   const sites = connectSites(

@@ -1,4 +1,4 @@
-// A small Elasticsearch in memory: mappings, `_search` and scrolls, for the few clauses that Readout sends. It answers
+// A small Elasticsearch or OpenSearch in memory: mappings, `_search` and scrolls, for the few clauses that Readout sends. It answers
 // truthfully or not at all: a clause that it does not know is an error of the test.
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { sendJson } from "./fake.ts";
@@ -121,7 +121,13 @@ interface Scroll {
   readonly shards: number;
 }
 
-export function createSearch(indices: Readonly<Record<string, HeldIndex>>) {
+export type ProductName = "Elasticsearch" | "OpenSearch";
+
+export function createSearch(indices: Readonly<Record<string, HeldIndex>>, product: ProductName) {
+  const send = product === "Elasticsearch" ? sendJson : sendPlain;
+  const version =
+    product === "Elasticsearch" ? { number: "8.19.8" } : { number: "2.19.0", distribution: "opensearch" };
+
   const scrolls = new Map<string, Scroll>();
   let scrollId = 0;
 
@@ -192,20 +198,20 @@ export function createSearch(indices: Readonly<Record<string, HeldIndex>>) {
     const { pathname, searchParams } = new URL(request.url ?? "", "http://source");
     const body: Json = text === "" ? {} : JSON.parse(text);
     const [, pattern = ""] = pathname.split("/");
-    if (pathname === "/") sendJson(response, { version: { number: "8.19.8" } });
+    if (pathname === "/") send(response, { version });
     else if (request.method === "DELETE") {
       for (const id of [body.scroll_id].flat()) scrolls.delete(String(id));
-      sendJson(response, { succeeded: true });
-    } else if (pathname === "/_search/scroll") sendJson(response, scroll(String(body.scroll_id)));
+      send(response, { succeeded: true });
+    } else if (pathname === "/_search/scroll") send(response, scroll(String(body.scroll_id)));
     else if (pathname.endsWith("/_search")) {
-      sendJson(response, search(pattern, body, searchParams.has("scroll")));
+      send(response, search(pattern, body, searchParams.has("scroll")));
     } else {
       const settings = { index: { number_of_shards: "1", version: { created: "8190899" } } };
       const told = matching(pattern).map(([name, { mappings }]) => [
         name,
         { aliases: {}, mappings, settings },
       ]);
-      sendJson(response, Object.fromEntries(told));
+      send(response, Object.fromEntries(told));
     }
   }
 
@@ -215,9 +221,14 @@ export function createSearch(indices: Readonly<Record<string, HeldIndex>>) {
       try {
         reply(response, request, text);
       } catch (error) {
-        sendJson(response, { error: String(error) }, 400);
+        send(response, { error: String(error) }, 400);
       }
     },
-    openScrolls: () => scrolls.size,
   };
+}
+
+/** Without the header by which Elasticsearch is told. */
+function sendPlain(response: ServerResponse, value: unknown, status = 200): void {
+  response.writeHead(status, { "content-type": "application/json" });
+  response.end(JSON.stringify(value));
 }

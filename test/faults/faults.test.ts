@@ -1,7 +1,7 @@
 // Every way in which a source fails, at every question that reads one: a request ends at its deadline at the latest, with
 // the right status and sentence and nothing of the source's words; what has begun to stream is visibly cut; and an answer
-// that looks whole is the one that is given without a fault. `npm test` draws where and when a fault strikes from one
-// seed, `npm run test:faults` from ten; SEED=7 repeats one. The clock of the program is the test's: it moves on only
+// that looks whole is the one that is given without a fault. `npm run test:faults` draws where and when a fault strikes
+// from ten seeds, or from SEED=7 alone; `npm test` puts each kind of fault to a quarter of the questions. The clock of the program is the test's: it moves on only
 // while nothing happens on the wire.
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { defaults } from "#src/config.ts";
@@ -18,8 +18,9 @@ import {
   startProgram,
 } from "./subject.ts";
 
-const first = Number(process.env.SEED ?? 1);
-const seeds = Array.from({ length: Number(process.env.SEEDS ?? 1) }, (_, n) => first + n);
+const { SEED, SEEDS } = process.env;
+const seeds = Array.from({ length: Number(SEEDS ?? 1) }, (_, n) => Number(SEED ?? 1) + n);
+const parts = SEED === undefined && SEEDS === undefined ? 4 : 1;
 
 /** What may become of a request whose source fails so; nothing where it is only slow. */
 const outcomes: Readonly<Record<FaultKind, readonly Failure[]>> = {
@@ -59,11 +60,13 @@ const names = questions.flatMap(({ name, source }) =>
 const uncaught: unknown[] = [];
 const catchIt = (error: unknown) => void uncaught.push(error);
 let sources: Sources;
+let before = 0;
 
 /** Before the clock is the test's, so that what is loaded and kept for good is on the real one. */
 beforeAll(async () => {
   process.on("uncaughtException", catchIt);
   process.on("unhandledRejection", catchIt);
+  before = process.getActiveResourcesInfo().filter((name) => name === "TCPSocketWrap").length;
   sources = await openSources();
   for (const question of questions) {
     const products = ["Elasticsearch", "OpenSearch"] as const;
@@ -216,8 +219,58 @@ describe.each(seeds)("seed %i", (seed) => {
       // Both products share all but their clients: a seed puts each question to one of them.
       const turn = questions.indexOf(one.question) + seed;
       if (one.source === (turn % 2 === 0 ? "OpenSearch" : "Elasticsearch")) continue;
+      if ((questions.indexOf(one.question) + faultKinds.indexOf(kind)) % parts !== 0) continue;
       await trial(kind, one, seed).catch((error: unknown) => failed.push(error));
     }
     if (failed.length > 0) throw new AggregateError(failed, failed.map(String).join("\n"));
   });
+});
+
+describe("a source that comes back", () => {
+  test.each(["Elasticsearch", "OpenSearch", "Prometheus"] as const)(
+    "%s: left alone while it rests, and asked again by the first request after it",
+    async (source) => {
+      // Neither of them remembers a failure for longer than a moment of the test's clock.
+      const name = source === "Prometheus" ? "kubernetes/nodes" : "logs/lines";
+      const one = cases.find((found) => found.source === source && found.question.name === name);
+      if (one === undefined) throw new Error("never asked");
+      const proxy = sources.proxies[source];
+      proxy.plan(() => ({ kind: "reset", chance: () => 0 }));
+      const program = await one.program();
+      const ask = async () => (await settle(program.ask(one.question))).result;
+      try {
+        let asked = -1;
+        for (let n = 0; n < 50 && proxy.seen.asked > asked; n++) {
+          asked = proxy.seen.asked;
+          expect(sentenceOf(await ask())).toBe(failures.unreachable);
+          // What is remembered of a failure for a moment is not the breaker's.
+          await vi.advanceTimersByTimeAsync(1_001);
+        }
+        expect(asked).toBeGreaterThanOrEqual(10);
+        expect(asked).toBeLessThan(20);
+        proxy.plan(() => undefined);
+        const rested = performance.now();
+        let reply = await ask();
+        while (reply.status !== 200 && performance.now() - rested < 6_000) {
+          expect(proxy.seen.asked).toBe(0);
+          await vi.advanceTimersByTimeAsync(100);
+          reply = await ask();
+        }
+        expect(reply).toMatchObject({ status: 200, body: one.reply.body });
+      } finally {
+        await close(program);
+      }
+    },
+  );
+});
+
+test("nothing is left open", async () => {
+  vi.useRealTimers();
+  const open = () => process.getActiveResourcesInfo().filter((name) => name === "TCPSocketWrap").length;
+  const wired = () => Object.values(sources.proxies).reduce((sum, { connections }) => sum + connections(), 0);
+  await expect.poll(wired).toBe(0);
+  // Those between the proxies and what stands behind them are kept.
+  const { proxies } = sources;
+  await Promise.all(Object.values(proxies).map((proxy) => proxy.close()));
+  await expect.poll(open).toBeLessThanOrEqual(before);
 });

@@ -187,6 +187,7 @@ export async function openProxy(upstream: string): Promise<FaultProxy> {
     close: () =>
       new Promise((resolve) => {
         agent.destroy();
+        if (!server.listening) resolve();
         server.close(() => resolve());
         for (const socket of sockets) socket.destroy();
       }),

@@ -3,7 +3,7 @@
 // round. The server under test has core 1 to itself; the clients and the source share core 0.
 //
 //   --quick              few rounds, to see that it runs; results.json is left alone
-//   --only a,b           of: compare, load, metrics, start, parse, intake; results.json is left alone
+//   --only a,b           of: compare, load, metrics, start, parse, intake, isolation; results.json is left alone
 //   --sizes 100,1000     lines per request in `compare`
 //   --subjects a,b       of: ours, verified, yardstick, direct
 //   --output FILE        where the figures go, also after a partial run
@@ -19,6 +19,7 @@ import { parse } from "../src/logql/parse.ts";
 import { type Call, createAgent, send } from "./client.ts";
 import { type Figure, median, met, printTable, quantile, summarise } from "./figures.ts";
 import { intake } from "./intake.ts";
+import { isolation } from "./isolation.ts";
 import { metrics } from "./metrics.ts";
 import {
   announcement,
@@ -41,7 +42,7 @@ const { values: options } = parseArgs({
   },
 });
 
-const sectionNames = ["compare", "load", "metrics", "start", "parse", "intake"] as const;
+const sectionNames = ["compare", "load", "metrics", "start", "parse", "intake", "isolation"] as const;
 /** `verified` is ours with a query whose matches have to be found in the documents, and that all lines match. */
 const subjectNames = ["ours", "verified", "yardstick", "direct"] as const;
 const verifiedQuery = "message:ms http.response.status_code>=200";
@@ -518,6 +519,7 @@ if (sections.includes("metrics") && ours) {
 if (sections.includes("start") && ours) figures.push(...(await startAndIdle(source)));
 if (sections.includes("parse") && ours) figures.push(...parsing());
 if (sections.includes("intake") && ours) figures.push(...(await intake(options.quick, folder)));
+if (sections.includes("isolation") && ours) figures.push(...(await isolation(options.quick, folder)));
 await source.subject.stop();
 await unicode.subject.stop();
 agent.destroy();

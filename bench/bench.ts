@@ -3,7 +3,8 @@
 // round. The server under test has core 1 to itself; the clients and the source share core 0.
 //
 //   --quick              few rounds, to see that it runs; results.json is left alone
-//   --only a,b           of: compare, load, metrics, start, parse, intake, isolation; results.json is left alone
+//   --only a,b           of: compare, load, metrics, streams, start, parse, intake, isolation; results.json is left
+//                        alone
 //   --sizes 100,1000     lines per request in `compare`
 //   --subjects a,b       of: ours, verified, yardstick, direct
 //   --output FILE        where the figures go, also after a partial run
@@ -21,6 +22,7 @@ import { type Figure, median, met, printTable, quantile, summarise } from "./fig
 import { intake } from "./intake.ts";
 import { isolation } from "./isolation.ts";
 import { metrics } from "./metrics.ts";
+import { streams } from "./streams.ts";
 import {
   announcement,
   cpuMillis,
@@ -42,7 +44,9 @@ const { values: options } = parseArgs({
   },
 });
 
-const sectionNames = ["compare", "load", "metrics", "start", "parse", "intake", "isolation"] as const;
+const sectionNames = [
+  ...(["compare", "load", "metrics", "streams", "start", "parse", "intake", "isolation"] as const),
+] as const;
 /** `verified` is ours with a query whose matches have to be found in the documents, and that all lines match. */
 const subjectNames = ["ours", "verified", "yardstick", "direct"] as const;
 const verifiedQuery = "message:ms http.response.status_code>=200";
@@ -515,6 +519,9 @@ if (sections.includes("metrics") && ours) {
   const serveMetrics = (yaml: readonly string[], stalls?: string) =>
     serve(yaml, stalls === undefined ? {} : watched(stalls));
   figures.push(...(await metrics({ agent, token, rounds, folder, serve: serveMetrics, readStall })));
+}
+if (sections.includes("streams") && ours) {
+  figures.push(...(await streams({ agent, token, quick: options.quick, serve })));
 }
 if (sections.includes("start") && ours) figures.push(...(await startAndIdle(source)));
 if (sections.includes("parse") && ours) figures.push(...parsing());

@@ -1,6 +1,7 @@
 // What every request to a source passes through: a place among those under way, the breaker, a deadline of its own
 // within the caller's, and for reads a second try within a budget. Each way of failing comes out as one `BackendError`.
 import { BackendError, type Failure, Refused } from "../src/errors.ts";
+import { type Asked, type Recorder, recording, type SentRequest } from "../src/explain.ts";
 import type { IO } from "../src/store.ts";
 import type { Millis } from "../src/time.ts";
 import { createBreaker, createPlaces, QueueFull, type Sign } from "./isolation.ts";
@@ -18,10 +19,15 @@ export interface Guard {
   /**
    * Runs one request under its own deadline, which ends with the caller's at the latest. One that is `repeatable` is
    * tried once more after a failure that a second try can mend, while retries stay below a tenth of the traffic:
-   * nothing of a request that failed has reached the caller.
+   * nothing of a request that failed has reached the caller. `describe` tells what is sent, where it is recorded.
    * @throws {BackendError} or the signal's reason when the caller has left
    */
-  run<T>(repeatable: boolean, signal: AbortSignal, request: (signal: AbortSignal) => Promise<T>): Promise<T>;
+  run<T>(
+    repeatable: boolean,
+    signal: AbortSignal,
+    request: (signal: AbortSignal) => Promise<T>,
+    describe: () => Asked,
+  ): Promise<T>;
 }
 
 /** Failures that say something of the source's health, so that a breaker may open on them. */
@@ -56,6 +62,7 @@ export function createGuard(
     signal: AbortSignal,
     request: (signal: AbortSignal) => Promise<T>,
     saw: (sign: Sign) => void,
+    sent: Sent | undefined,
   ): Promise<T> {
     const started = clock();
     const limit = new AbortController();
@@ -65,9 +72,10 @@ export function createGuard(
     );
     const leave = () => limit.abort(signal.reason);
     signal.addEventListener("abort", leave, { once: true });
-    const over = (sign: Sign, outcome: string) => {
+    const over = (sign: Sign, outcome: "ok" | Failure) => {
       saw(sign);
       io.requested(backend, outcome, clock() - started);
+      sent?.(outcome, started);
     };
     try {
       const result = await orAborted(request(limit.signal), limit.signal);
@@ -78,7 +86,10 @@ export function createGuard(
       if (signal.aborted) {
         const late = error instanceof BackendError && error.failure === "timeout";
         if (late && clock() - started >= Math.min(patience, timeout / 2)) over("dead", "timeout");
-        else saw("unknown");
+        else {
+          saw("unknown");
+          sent?.("abandoned", started);
+        }
         throw error;
       }
       // The answer was good, and too large for whoever reads it: no failure of the source.
@@ -98,6 +109,7 @@ export function createGuard(
   async function once<T>(
     signal: AbortSignal,
     request: (signal: AbortSignal) => Promise<T>,
+    sent: Sent | undefined,
     failed: (error: unknown) => void,
   ): Promise<T> {
     if (breaker.rests()) throw resting();
@@ -109,7 +121,7 @@ export function createGuard(
       signal.throwIfAborted();
       const saw = breaker.enter();
       if (saw === undefined) throw resting();
-      return await attempt(signal, request, saw).catch((error: unknown) => {
+      return await attempt(signal, request, saw, sent).catch((error: unknown) => {
         failed(error);
         throw error;
       });
@@ -128,13 +140,15 @@ export function createGuard(
   }
 
   return {
-    async run(repeatable, signal, request) {
+    async run(repeatable, signal, request, describe) {
       signal.throwIfAborted();
       budget = Math.min(budgetLimit, budget + 1);
+      // Now: what waits for a place is begun by whoever leaves one.
+      const sent = reporting(backend, describe, recording());
       // Only what came of asking: a queue that is full, or a rest, is not mended by another try.
       let failure: unknown;
       try {
-        return await once(signal, request, (error) => {
+        return await once(signal, request, sent, (error) => {
           failure = error;
         });
       } catch (error) {
@@ -143,10 +157,18 @@ export function createGuard(
         if (pause === undefined) throw error;
         budget -= retryCost;
         if (pause > 0) await sleep(pause, signal);
-        return await once(signal, request, () => {});
+        return await once(signal, request, sent, () => {});
       }
     },
   };
+}
+
+type Sent = (outcome: SentRequest["outcome"], started: Millis) => void;
+
+function reporting(backend: string, describe: () => Asked, recorder: Recorder | undefined): Sent | undefined {
+  if (recorder === undefined) return undefined;
+  return (outcome, started) =>
+    recorder.sent({ ...describe(), backend, started, took: performance.now() - started, outcome });
 }
 
 async function sleep(duration: Millis, signal: AbortSignal): Promise<void> {

@@ -36,6 +36,8 @@ export type LimitName =
   | "requests"
   | "streams"
   | "share"
+  | "tails"
+  | "token_tails"
   | "deadline"
   | "result"
   | "query"

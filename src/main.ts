@@ -23,6 +23,8 @@ const commands: Readonly<Record<string, () => Promise<{ readonly run: Command; r
   demo: () => import("./cli/demo.ts"),
   serve: () => import("./cli/serve.ts"),
   check: () => import("./cli/check.ts"),
+  init: () => import("./cli/init.ts"),
+  explain: () => import("./cli/explain.ts"),
   token: () => import("./cli/token.ts"),
   visual: () => import("./cli/visual.ts"),
   schema: () => import("./cli/schema.ts"),
@@ -33,6 +35,8 @@ const usage = `Usage: readout COMMAND [options]
   demo  [--port 8080] [--token T]         serve generated data, to look around
   serve [--config readout.yaml]           serve the configured sites
   check [--config readout.yaml]           say what of a configuration will work, and what not
+  init  --elastic URL --prometheus URL    look at a stack and write a readout.yaml for it
+  explain --site S 'QUERY'                say what a query means, and what the sources are asked for it
   token new --user U --site S [--site S]  make a token, and its entry for the file
   visual new --site S --title T           write the file of a published visual, with a new id
   schema                                  print the GraphQL schema

@@ -77,12 +77,13 @@ function describeOperation(
   { endpoint, request, answer }: Described,
   inputs: ReadonlyMap<string, JsonSchema>,
 ): Json {
-  const { name, access, summary, description, method, mediaType = "application/json" } = endpoint;
+  const { name, access, summary, description, method, explains, mediaType = "application/json" } = endpoint;
   const { examples = [], ...schema } = deref(request, inputs);
   const asked =
     method === "GET"
       ? { parameters: parametersOf(schema) }
       : {
+          ...(explains ? { parameters: [explainParameter] } : {}),
           requestBody: {
             required: true,
             content: {
@@ -105,7 +106,15 @@ function describeOperation(
       200: {
         description: "The whole answer.",
         headers: { "X-Request-Id": { $ref: "#/components/headers/X-Request-Id" } },
-        content: { [mediaType]: { schema: publish(answer) } },
+        content: {
+          [mediaType]: { schema: publish(answer) },
+          ...Object.fromEntries(
+            endpoint.representations.map(({ mediaType, answer }) => [
+              mediaType,
+              { schema: publish(describeSchema(answer, "output", new Map())) },
+            ]),
+          ),
+        },
       },
       ...(access === "public" ? {} : { 401: error("Unauthorized") }),
       404: error("NotFound"),
@@ -115,6 +124,14 @@ function describeOperation(
     },
   };
 }
+
+const explainParameter = {
+  name: "explain",
+  in: "query",
+  description:
+    "`true` answers how the request is answered instead of its rows: what it means, each request to a source, what was read and kept, and how long it took.",
+  schema: { type: "boolean", default: false },
+};
 
 function parametersOf({ properties = {} }: JsonSchema): readonly Json[] {
   return Object.entries(properties).map(([name, { description, examples = [], ...schema }]) => ({

@@ -3,6 +3,7 @@
 // until then the plug-in stands alone. On a real connection it writes to node's response itself, because only there
 // can an answer that breaks off after its first byte be made visible: the socket is destroyed, the array never closed.
 import { createServer as createHttpServer, type IncomingMessage, type ServerResponse } from "node:http";
+import { setTimeout as sleep } from "node:timers/promises";
 import type { Plugin } from "graphql-yoga";
 import { type Answer, chunksOf, jsonType, respond, toResponse, write } from "./answer.ts";
 import { type Authenticate, type Principal, readToken } from "./auth.ts";
@@ -11,7 +12,9 @@ import { NotFound, TooMany, Unprocessable } from "./errors.ts";
 import { type Connection, type Exchange, exchangeOf, readJson, readText } from "./exchange.ts";
 import { type Intake, keepAnswers } from "./intake.ts";
 import type { Unified } from "./mesh.ts";
+import { chooseRepresentation } from "./operations/accept.ts";
 import { anybody, type Conductor, createConductor, overloaded } from "./operations/conduct.ts";
+import { explained, wantsExplanation } from "./operations/explain.ts";
 import { isClients, limitOf } from "./operations/failure.ts";
 import type { Endpoint, Rows } from "./operations/operation.ts";
 import { createRouter, type Route } from "./operations/router.ts";
@@ -19,6 +22,7 @@ import { abandon, ClientGone, readHead, type Work } from "./operations/work.ts";
 import type { FindPage } from "./pages.ts";
 import type { Session } from "./session.ts";
 import type { Sites } from "./sites.ts";
+import { createTails, eventsHeaders, type Tails } from "./tailing/tails.ts";
 import type { Telemetry } from "./telemetry.ts";
 import type { Instant, Millis } from "./time.ts";
 import type { Visuals } from "./visual.ts";
@@ -86,10 +90,18 @@ export function createServer(options: ServerOptions): Server {
   const { operations, telemetry, now, backends, intake, visuals } = options;
   const findRoute = createRouter(operations);
   const places = { taken: 0 };
+  const tailPlaces = { taken: 0 };
   const beginEpoch = ({ authenticate, ...served }: Served): Epoch => ({
     authenticate,
     limits: served.limits,
     conductor: createConductor({ ...served, visuals, places, now, limited: telemetry.limited }),
+    tails: createTails({
+      limits: served.limits,
+      places: tailPlaces,
+      now,
+      pause: (length, signal) => sleep(length, undefined, { signal }).catch(() => {}),
+      log: telemetry.log,
+    }),
   });
   let epoch = beginEpoch(options);
   let draining = false;
@@ -165,9 +177,10 @@ export function createServer(options: ServerOptions): Server {
     trail: Trail,
     finish: (status: number, cut: boolean, error?: unknown) => void,
   ): Promise<Answer> {
-    trail.operation = endpoint.name;
+    const chosen = chooseRepresentation(exchange.headers.get("accept"), endpoint.representations);
+    trail.operation = chosen?.name ?? endpoint.name;
     // A request keeps to what was served when it came.
-    const { authenticate, conductor, limits } = epoch;
+    const { authenticate, conductor, limits, tails } = epoch;
     const principal =
       endpoint.access === "public" ? anybody : authenticate(readToken(exchange.headers, exchange.search));
     trail.user = principal.user;
@@ -175,7 +188,32 @@ export function createServer(options: ServerOptions): Server {
     let streaming = false;
     try {
       const raw = endpoint.method === "GET" ? parameters : await work.wait(readJson(exchange));
-      const result = conductor.start(endpoint.prepare(raw), principal, work);
+      // An explanation is JSON, whatever form its answer would have.
+      const explaining = wantsExplanation(exchange.search);
+      const result =
+        chosen === undefined || explaining
+          ? conductor.start(
+              explaining ? explained(endpoint.prepare(raw)) : endpoint.prepare(raw),
+              principal,
+              work,
+            )
+          : conductor.start(chosen.prepare(raw), principal, work);
+      if ("follow" in result) {
+        // Tails have places of their own.
+        streaming = true;
+        work.end();
+        const tail = await tails.open(result.follow, {
+          principal,
+          resume: exchange.headers.get("last-event-id") ?? undefined,
+          gone: exchange.gone,
+          over: (cut) => {
+            telemetry.tails.closed();
+            finish(200, cut);
+          },
+        });
+        telemetry.tails.opened();
+        return { status: 200, headers: eventsHeaders, body: tail };
+      }
       const headers = ("pieces" in result ? result.headers : undefined) ?? jsonType;
       const complete = (body: string): Answer => {
         finish(200, false);
@@ -393,13 +431,14 @@ export function createServer(options: ServerOptions): Server {
         });
       }),
     replace(served) {
-      const { conductor } = epoch;
+      const { conductor, tails } = epoch;
       epoch = beginEpoch(served);
-      return conductor.retire();
+      return Promise.all([conductor.retire(), tails.close("reloaded")]).then(() => {});
     },
     close: (grace) =>
       new Promise((resolve) => {
         draining = true;
+        void epoch.tails.close("draining");
         const timer = setTimeout(() => http.closeAllConnections(), grace);
         http.close(() => {
           clearTimeout(timer);
@@ -432,6 +471,7 @@ interface Epoch {
   readonly authenticate: Authenticate;
   readonly limits: Limits;
   readonly conductor: Conductor;
+  readonly tails: Tails;
 }
 /** A GraphQL request that may be answered, and with what. */
 interface Admission {

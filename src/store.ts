@@ -1,7 +1,7 @@
 // THE CONTRACT between the API and the sources. Above it nothing knows a database; below it nothing knows HTTP
 // or GraphQL. It is written as if a stranger will implement it tonight, and `test/conformance` holds every
 // implementation to it.
-import type { Filter } from "./logql/ast.ts";
+import type { Compare, Filter } from "./logql/ast.ts";
 import type {
   ActionEdge,
   ActionRow,
@@ -56,6 +56,39 @@ export interface LogStore {
    * @throws {Refused} {BackendError}
    */
   fits?(query: LogQuery, signal: AbortSignal): Promise<boolean>;
+  /**
+   * How `lines` would find them, for people, one for each source in order. Reads no documents.
+   *
+   * @throws {Refused} as `lines` where the source cannot be read exactly
+   * @throws {BackendError}
+   */
+  explain?(query: LogQuery, signal: AbortSignal): Promise<readonly SourcePlan[]>;
+}
+
+/** What a log store makes of a query for one of its sources. */
+export interface SourcePlan {
+  readonly source: LogSource;
+  /** The layout by which documents are read. */
+  readonly profile: string;
+  /** Those behind the pattern now, sorted; undefined where the source does not let us look. */
+  readonly indices: readonly string[] | undefined;
+  /** For each leaf of the filter, from left to right, and within that for each part of the indices that differs. */
+  readonly leaves: readonly LeafPlan[];
+  /** What else decides how much is read. */
+  readonly notes: readonly string[];
+}
+
+export interface LeafPlan {
+  readonly leaf: Compare;
+  /**
+   * - `index`: what the index finds is what the leaf means.
+   * - `candidates`: the index finds more than that, and the documents found are verified.
+   * - `documents`: the index excludes nothing, so every document that the rest of the filter leaves is looked at.
+   */
+  readonly by: "index" | "candidates" | "documents";
+  readonly why: string;
+  /** Where this holds; empty where it holds whatever the index. */
+  readonly indices: readonly string[];
 }
 
 export interface LogQuery {
@@ -490,6 +523,36 @@ export interface Inspections {
   readonly reports: (target: ReportTarget, signal: AbortSignal) => Promise<PartReport>;
 }
 
+/** What a look at all of a source found, for `readout init` to propose: parts that `Inspections` finds no fault with. */
+export interface Survey {
+  /** By their pattern. No index is behind two of them. */
+  readonly logs: readonly FoundSource[];
+  /** Spans, and the documents of their events; a site's `traces` names those of one layout together. */
+  readonly traces: readonly FoundSource[];
+  /** What is behind no wall at all. */
+  readonly metrics?: PartReport | undefined;
+  /** Labels by which metrics may be parted, with their values, sorted. */
+  readonly labels: ReadonlyMap<string, readonly string[]>;
+  /** Each Kubernetes cluster by its wall. */
+  readonly kubernetes: readonly { readonly match: Match; readonly report: PartReport }[];
+  /** What was left out, each with the reason, for an operator to read. */
+  readonly notes: readonly string[];
+}
+
+export interface FoundSource {
+  readonly holds: "lines" | "spans" | "events";
+  /** A data stream, or a pattern over indices that are alike but for dates and counters. */
+  readonly index: string;
+  readonly profile: string;
+  readonly indices: number;
+  readonly newest?: Instant | undefined;
+  /** The environment that its name says it is of: the namespace of a data stream. */
+  readonly namespace?: string | undefined;
+  /** The services that its documents name most, and the field by which `where` would part them. */
+  readonly services?: { readonly field: string; readonly names: readonly string[] } | undefined;
+  readonly limitations: readonly string[];
+}
+
 export interface BackendInfo {
   readonly product: string;
   readonly version: string;
@@ -504,6 +567,8 @@ export interface Backend {
   probe(signal: AbortSignal): Promise<BackendInfo>;
   /** One for each of `stores`. */
   readonly inspections: Partial<Inspections>;
+  /** Looks at everything there, or at the `patterns` that are given; absent where there is nothing to find. @throws {BackendError} */
+  survey?(patterns: readonly string[], signal: AbortSignal): Promise<Survey>;
   close(): Promise<void>;
 }
 

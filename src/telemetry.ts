@@ -60,6 +60,7 @@ export interface Telemetry {
   /** Counts a request that a limit has ended or refused. */
   readonly limited: (limit: LimitName) => void;
   readonly streams: { readonly opened: () => void; readonly closed: () => void };
+  readonly tails: { readonly opened: () => void; readonly closed: () => void };
   readonly intake: IntakeTelemetry;
   /** The Prometheus text format. */
   readonly metrics: () => Promise<{ readonly contentType: string; readonly text: string }>;
@@ -132,6 +133,7 @@ export function createTelemetry({
     registers,
   });
   const streams = new Gauge({ name: "readout_open_streams", help: "Streamed answers under way", registers });
+  const tails = new Gauge({ name: "readout_open_tails", help: "Live tails of log lines", registers });
 
   return {
     log: ({ level, message, ...fields }) => logger[level](fields, message),
@@ -149,6 +151,7 @@ export function createTelemetry({
     limited: (limit) => limits.inc({ limit }),
     cache: (cache, hit) => caches.inc({ cache, result: hit ? "hit" : "miss" }),
     streams: { opened: () => streams.inc(), closed: () => streams.dec() },
+    tails: { opened: () => tails.inc(), closed: () => tails.dec() },
     intake: createIntakeTelemetry(registers),
     metrics: async () => ({ contentType: registry.contentType, text: await registry.metrics() }),
   };

@@ -2,14 +2,16 @@
 // put in is ever quoted in a message, nor is the file where it is no YAML: either may be a password.
 import { dirname, isAbsolute, join } from "node:path";
 import {
-  type Document,
+  Document,
   isAlias,
+  isCollection,
   isMap,
   isScalar,
   isSeq,
   LineCounter,
   type ParsedNode,
   parseDocument,
+  visit,
   type YAMLError,
 } from "yaml";
 import { ConfigError, failureCode, type Issue } from "./errors.ts";
@@ -216,4 +218,22 @@ function printIssue({ path, message, line }: Located): Issue & { readonly line?:
 
 export function pathKey(path: Path): string {
   return path.join("\0");
+}
+
+/** A value as YAML for people; what stands under one of the `flow` keys is on one line, as JSON. */
+export function printYaml(value: unknown, flow: ReadonlySet<string>): string {
+  const document = new Document(value);
+  visit(document, {
+    Pair(_, { key, value: node }) {
+      if (!isScalar(key) || !flow.has(String(key.value)) || !isCollection(node)) return undefined;
+      node.flow = true;
+      visit(node, {
+        Scalar(_, scalar) {
+          if (typeof scalar.value === "string") scalar.type = "QUOTE_DOUBLE";
+        },
+      });
+      return visit.SKIP;
+    },
+  });
+  return document.toString({ lineWidth: 0, flowCollectionPadding: false });
 }

@@ -68,7 +68,7 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
   let known: Promise<Product> | undefined;
 
   async function probe(signal: AbortSignal): Promise<Product> {
-    return guard.run(true, signal, async (limited) => {
+    const ask = async (limited: AbortSignal) => {
       const root = await (await client("Elasticsearch")).send({ method: "GET", path: "/" }, limited);
       if (root.status === 401) throw failed(backend, root);
       const elastic = root.headers["x-elastic-product"] === "Elasticsearch";
@@ -84,7 +84,8 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
       );
       const parsed = nodesSchema.safeParse(nodes.status === 200 ? JSON.parse(nodes.text) : undefined).data;
       return describeProduct(name, Object.values(parsed?.nodes ?? {})[0]?.version ?? "unknown");
-    });
+    };
+    return guard.run(true, signal, ask, () => ({ method: "GET", path: "/" }));
   }
 
   async function product(signal: AbortSignal): Promise<Product> {
@@ -98,11 +99,13 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
 
   async function send(request: Request, signal: AbortSignal): Promise<string> {
     const { name } = await product(signal);
-    return guard.run(isRepeatable(request), signal, async (limited) => {
+    const ask = async (limited: AbortSignal) => {
       const raw = await (await client(name)).send(request, limited);
       if (raw.status >= 300) throw failed(backend, raw);
       return raw.text;
-    });
+    };
+    const { method, path, query: parameters, body } = request;
+    return guard.run(isRepeatable(request), signal, ask, () => ({ method, path, parameters, body }));
   }
 
   return {

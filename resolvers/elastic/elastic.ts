@@ -15,6 +15,7 @@ import { reportSpans } from "./report.ts";
 import { createReportStore, inspectReports } from "./reports.ts";
 import { findShardProblem, wholeAnswer } from "./search.ts";
 import { createSpanStore } from "./spans.ts";
+import { surveyIndices } from "./survey.ts";
 import { compileWhere, parseWhere, WhereError } from "./where.ts";
 
 const settings = z.strictObject({
@@ -47,6 +48,12 @@ export const elastic: BackendKind<ElasticConfig> = {
         reports: (target, signal) => inspectReports(name, target, door, signal),
         traces: (source, signal) => reportSpans(name, source, door, catalog, signal),
       },
+      survey: (patterns, signal) =>
+        surveyIndices(patterns, {
+          ...{ backend: name, door, catalog },
+          inspect: (source) => inspectLogs(name, source, door, catalog, signal),
+          signal,
+        }),
       close: () => door.close(),
     };
   },

@@ -3,12 +3,14 @@
 // neither a point in time nor a tie-breaker, which the products have in different forms: a millisecond always comes
 // out of one search. Only one that overflows a search is read by a scroll of its own.
 import { BackendError, Refused } from "../../src/errors.ts";
+import { recording } from "../../src/explain.ts";
 import { matcher } from "../../src/logql/matches.ts";
 import { type LogLine, severityOf } from "../../src/model.ts";
 import type { LogQuery, LogSource, LogStore } from "../../src/store.ts";
 import { floorToMilli, fromMillis, type Instant, nanosPerMilli, type TimeRange } from "../../src/time.ts";
 import type { Catalog } from "./catalog.ts";
 import type { Door } from "./door.ts";
+import { explainSource } from "./explain.ts";
 import { compileFilter, limits } from "./filter.ts";
 import type { Answer, Hit } from "./hits.ts";
 import type { Knowledge } from "./mapping.ts";
@@ -31,9 +33,11 @@ import { hasUnmapped, parseWhere } from "./where.ts";
 
 /**
  * Hits of one search: large enough to be cheap, small enough not to stall other requests while it is cut. Twice as many cost
- * the same, and many large pages at once then hold a third more memory.
+ * the same, and many large pages at once then hold a third more memory. Whoever wants more than a page reads on and
+ * on, and there a search more or less is what costs.
  */
-const batch = { least: 100, most: 256, burst: 1_000 } as const;
+const batch = { least: 100, most: 256, burst: 1_000, beyondPages: 512 } as const;
+const largestPage = 10_000;
 
 /** How far a server lets a search skip, by default. */
 const resultWindow = 10_000;
@@ -49,13 +53,15 @@ export function createLogStore(backend: string, door: Door, catalog: Catalog): L
     async fits(query, signal) {
       const { sources, documentLimit, tieLimit } = query;
       // A reader's last search may go beyond the page.
-      const room = Math.min(documentLimit, tieLimit) - batch.most * sources.length;
+      const room = Math.min(documentLimit, tieLimit) - mostOf(query) * sources.length;
       const counts = sources.map((source) =>
         createReader(backend, door, catalog, source, query, signal).foretell(room),
       );
       const sum = (await Promise.all(counts)).reduce((sum, count) => sum + count, 0);
       return sum <= room;
     },
+    explain: (query, signal) =>
+      Promise.all(query.sources.map((source) => explainSource(source, query.filter, door, catalog, signal))),
   };
 
   async function* readSource(
@@ -84,6 +90,13 @@ export function createLogStore(backend: string, door: Door, catalog: Catalog): L
   }
 }
 
+/** Each source has a search of its own under way, and what all of them hold together is to stay the same. */
+function mostOf({ wanted, sources }: LogQuery): number {
+  return wanted <= largestPage
+    ? batch.most
+    : Math.max(batch.most, Math.floor(batch.beyondPages / sources.length));
+}
+
 interface Page {
   /** Whole milliseconds, in the query's order. */
   readonly lines: readonly LogLine[];
@@ -99,7 +112,9 @@ function createReader(
   signal: AbortSignal,
 ) {
   const path = `/${encodePattern(source.index)}/_search`;
+  const recorder = recording();
   const holds = matcher(query.filter);
+  const most = mostOf(query);
   const wall =
     source.where === undefined ? undefined : refuseWall(backend, () => parseWhere(source.where ?? ""));
   let documents = 0;
@@ -114,7 +129,7 @@ function createReader(
    */
   function nextSize(): number {
     const missing = Math.max(1, Math.ceil((query.wanted + 1 - kept) / keptOfRead));
-    const searches = Math.ceil(missing / (batch.most - 1));
+    const searches = Math.ceil(missing / (most - 1));
     const size = Math.ceil(missing / searches) + (kept === 0 && searches === 1 ? 0 : 1);
     return keptOfRead < 1 ? Math.max(batch.least, size) : size;
   }
@@ -171,7 +186,7 @@ function createReader(
       keptOfRead = Math.max(0.02, (lines.length + 1) / (cut + 1));
       return { lines, rest: beyond(last, from, to, true) };
     }
-    if (size < batch.most) return read(from, to, batch.most);
+    if (size < most) return read(from, to, most);
     const lines = await readBurst(plan, last, from, to);
     if (lines === undefined) {
       await catalog.refresh(source.index, signal);
@@ -317,6 +332,7 @@ function createReader(
       // Always, also where the index seems exact by its mapping: a mapping can be newer than its documents.
       if (holds(line)) lines.push(line);
     });
+    recorder?.read({ source: source.id, documents: hits.length, kept: lines.length });
     return sortLines(lines, query.order);
   }
 

@@ -2,6 +2,8 @@
 // compared with, so it prefers being plainly right over being fast.
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { Refused } from "../../src/errors.ts";
+import { type Recorder, recording } from "../../src/explain.ts";
+import { leavesOf } from "../../src/logql/ast.ts";
 import { matcher } from "../../src/logql/matches.ts";
 import type { LogLine } from "../../src/model.ts";
 import type { LogQuery, LogStore } from "../../src/store.ts";
@@ -52,6 +54,19 @@ export function createMemoryLogs(): MemoryLogs {
       const found = sources.map(({ index }) => within(indices.get(index) ?? [], range).length);
       return found.reduce((sum, count) => sum + count, 0) <= Math.min(documentLimit, tieLimit);
     },
+    explain: async ({ sources, filter }) =>
+      sources.map((source) => ({
+        source,
+        profile: "memory",
+        indices: indices.has(source.index) ? [source.index] : [],
+        leaves: leavesOf(filter).map((leaf) => ({
+          leaf,
+          by: "documents",
+          why: "there is no index",
+          indices: [],
+        })),
+        notes: ["lines are kept in memory, and each of the range is looked at"],
+      })),
     forget: (index, before) => {
       const held = indices.get(index) ?? [];
       const from = lowerBound(held, (line) => line.time >= before);
@@ -68,7 +83,7 @@ async function* read(
   signal: AbortSignal,
 ): AsyncGenerator<readonly LogLine[]> {
   signal.throwIfAborted();
-  const accepts = matcher(query.filter);
+  const accepts = counting(matcher(query.filter), recording());
   let batch: LogLine[] = [];
   // The open millisecond, and how many lines of it are in the batch.
   let start: Instant | undefined;
@@ -96,6 +111,16 @@ async function* read(
     batch.push(line);
   }
   if (batch.length > 0) yield batch;
+}
+
+/** A test of lines that tells the recorder of each, where there is one. */
+function counting(accepts: (line: LogLine) => boolean, recorder: Recorder | undefined) {
+  if (recorder === undefined) return accepts;
+  return (line: LogLine) => {
+    const kept = accepts(line);
+    recorder.read({ source: line.source_id, documents: 1, kept: kept ? 1 : 0 });
+    return kept;
+  };
 }
 
 /**

@@ -148,11 +148,11 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
 
   /** Whatever an answer does not hold to is an answer that cannot be read. */
   function guarded<T>(
-    path: string,
+    { method, path, form }: Request,
     signal: AbortSignal,
     read: (signal: AbortSignal) => Promise<T>,
   ): Promise<T> {
-    return guard.run(true, signal, async (limited) => {
+    const ask = async (limited: AbortSignal) => {
       try {
         return await read(limited);
       } catch (cause) {
@@ -161,11 +161,16 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
         if (!known) throw cause;
         throw new BackendError(backend, "malformed", `${path}: ${cause.message.slice(0, 2_000)}`, cause);
       }
-    });
+    };
+    const describe = () => {
+      const [own = "", search] = path.split("?");
+      return { method, path: own, parameters: Object.fromEntries(form ?? new URLSearchParams(search)) };
+    };
+    return guard.run(true, signal, ask, describe);
   }
 
   function ask<T>(schema: z.ZodType<T>, request: Request, signal: AbortSignal): Promise<T> {
-    return guarded(request.path, signal, (limited) => readJson(schema, request, limited));
+    return guarded(request, signal, (limited) => readJson(schema, request, limited));
   }
 
   function query<T>(
@@ -187,7 +192,7 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
       resultData.parse(unwrap(JSON.parse(scanner.end())));
       return result();
     };
-    return guarded(request.path, signal, async (limited) => {
+    return guarded(request, signal, async (limited) => {
       if (unfamiliar) return parse(limited);
       try {
         return await scan(limited);

@@ -9,6 +9,7 @@ import { type DoorSettings, openDoor } from "./door.ts";
 import { createFamilies } from "./families.ts";
 import { createKubernetesStore } from "./kubernetes.ts";
 import { createMetricStore } from "./metrics.ts";
+import { surveyMetrics } from "./survey.ts";
 
 const settings = z.strictObject({
   /** With the path under which `/api/v1` lies, such as `https://mimir/prometheus`. */
@@ -41,6 +42,7 @@ export const prometheus: BackendKind<PrometheusConfig> = {
         metrics: families.inspect,
         kubernetes: (match, signal) => inspectCluster(door, match, toMillis(io.now()), signal),
       },
+      survey: (_, signal) => surveyMetrics(door, families, toMillis(io.now()), signal),
       close: () => door.close(),
     };
   },

@@ -2,12 +2,13 @@
 // limitation (something that will be refused or be slow) is told and is no failure; whatever would make a request
 // fail is.
 import { performance } from "node:perf_hooks";
-import { type Config, parts, resolveBeside, type SiteConfig } from "../config.ts";
+import { type Config, parts, type SiteConfig } from "../config.ts";
 import { BackendError, ConfigError } from "../errors.ts";
 import { openGallery } from "../gallery.ts";
 import { checkVisual } from "../operations/visuals.ts";
-import type { Backend, BackendInfo, IO } from "../store.ts";
+import type { Backend, BackendInfo } from "../store.ts";
 import { type Instant, type Millis, nanosPerMilli } from "../time.ts";
+import { describeError, openBackend } from "./backends.ts";
 import { openFile } from "./file.ts";
 import { checkMeshrc } from "./graphql.ts";
 import { type Question, questionsFor, type Report } from "./inspect.ts";
@@ -128,19 +129,9 @@ async function ask(
 }
 
 function connect(name: string, config: Config, file: string, shell: Shell): Answer<Backend> {
-  const entry = config.backends[name];
-  const kind = entry && shell.kinds.get(entry.kind);
-  if (entry === undefined || kind === undefined) return { failure: "has no kind" };
-  // Failures come back from the calls themselves and are printed with them, so nothing is logged beside.
-  const io: IO = {
-    now: () => shell.now(),
-    log: () => undefined,
-    requested: () => undefined,
-    cache: () => undefined,
-    readText: (path) => shell.readText(resolveBeside(file, path)),
-  };
   try {
-    return { value: kind.create(name, entry.settings, io) };
+    const backend = openBackend(name, config, file, shell);
+    return backend === undefined ? { failure: "has no kind" } : { value: backend };
   } catch (error) {
     return { failure: explain(error) };
   }
@@ -162,10 +153,7 @@ async function attempt<T>(call: () => Promise<T>, signal: AbortSignal): Promise<
 }
 
 function explain(error: unknown): string {
-  const message = (error instanceof Error ? error.message : String(error))
-    .trim()
-    .replaceAll(/\s*\n\s*/g, " ");
-  const safe = message.replaceAll(/\/\/[^/@\s]+@/g, "//…@"); // a password in a URL
+  const safe = describeError(error);
   return error instanceof BackendError ? `${error.failure}: ${safe}` : safe;
 }
 
@@ -342,7 +330,7 @@ function printDuration(length: Millis): string {
 }
 
 /** Roughly how long ago, in the largest unit of which there is at least one. */
-function printNewest({ what, time }: NonNullable<Report["newest"]>, now: Instant): string {
+export function printNewest({ what, time }: NonNullable<Report["newest"]>, now: Instant): string {
   if (time === undefined) return `no ${what}s`;
   const distance = Number((now - time) / nanosPerMilli);
   const size = Math.abs(distance);

@@ -31,11 +31,16 @@ export function openFile(
   try {
     return { file, config: readConfig(file, shell) };
   } catch (error) {
-    if (!(error instanceof ConfigError)) throw error;
-    const { length } = error.issues;
-    shell.err(`${error.message}\n${length > 1 ? `\n${length} problems in ${file}\n` : ""}`);
-    return exitCodes.failed;
+    return tellConfigError(error, file, shell);
   }
+}
+
+/** Prints what is wrong with the file; any other error is thrown. The exit code. */
+export function tellConfigError(error: unknown, file: string, shell: Shell): number {
+  if (!(error instanceof ConfigError)) throw error;
+  const { length } = error.issues;
+  shell.err(`${error.message}\n${length > 1 ? `\n${length} problems in ${file}\n` : ""}`);
+  return exitCodes.failed;
 }
 
 /** @throws {ConfigError} all issues at once; that the file cannot be read is one */

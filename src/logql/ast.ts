@@ -47,6 +47,12 @@ export interface Group<F = Field> {
 /** `all` is the empty query. */
 export type Filter<F = Field> = { readonly kind: "all" } | Group<F> | Compare<F>;
 
+/** Every comparison, from left to right. */
+export function leavesOf<F>(filter: Filter<F>): readonly Compare<F>[] {
+  if (filter.kind === "all") return [];
+  return filter.kind === "compare" ? [filter] : filter.operands.flatMap(leavesOf);
+}
+
 /** What counts as a number on either side of a numeric operator; compared exactly, never as a double. */
 export const numberPattern = /^-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?$/;
 

@@ -8,25 +8,43 @@ import { writePath } from "./field.ts";
  * grammars; one with them (from the wider grammar only) must be read back with `legacy`.
  */
 export function print(filter: Filter): string {
-  return filter.kind === "all" ? "" : printNested(filter, "");
+  return printAs(
+    filter,
+    // The empty query has no spelling inside a group; every line has a severity, and every text contains "".
+    'severity:""',
+    ({ field, operator, value }) => `${printField(field)}${operator}${printValue(value)}`,
+  );
 }
 
-function printNested(filter: Filter, parent: "" | "and" | "or"): string {
+/** The same for another language of the same form. `everything` is what stands for the empty query within a group. */
+export function printAs<F>(
+  filter: Filter<F>,
+  everything: string,
+  printLeaf: (leaf: Compare<F>) => string,
+): string {
+  return filter.kind === "all" ? "" : printNested(filter, "", everything, printLeaf);
+}
+
+function printNested<F>(
+  filter: Filter<F>,
+  parent: "" | "and" | "or",
+  everything: string,
+  printLeaf: (leaf: Compare<F>) => string,
+): string {
   switch (filter.kind) {
     case "all":
-      // The empty query has no spelling inside a group; every line has a severity, and every text contains "".
-      return 'severity:""';
+      return everything;
     case "and":
     case "or": {
       const { kind } = filter;
       const text = filter.operands
-        .map((operand) => printNested(operand, kind))
+        .map((operand) => printNested(operand, kind, everything, printLeaf))
         .join(kind === "and" ? " AND " : " OR ");
       // Rule 2: only an AND inside an OR goes without parentheses.
       return parent === "" || (parent === "or" && kind === "and") ? text : `(${text})`;
     }
     case "compare":
-      return `${printField(filter.field)}${filter.operator}${printValue(filter.value)}`;
+      return printLeaf(filter);
     default:
       return filter satisfies never;
   }
@@ -37,6 +55,10 @@ function printField(field: Compare["field"]): string {
 }
 
 /** Rule 9, and what else would be read otherwise: nothing, an opening quote, an opening bracket (rule 11). */
-function printValue(value: string): string {
-  return /^$|^["[]|[ \t\n\r()]/.test(value) ? `"${value.replace(/["\\]/g, "\\$&")}"` : value;
+export function printValue(value: string): string {
+  return /^$|^["[]|[ \t\n\r()]/.test(value) ? quoteValue(value) : value;
+}
+
+export function quoteValue(value: string): string {
+  return `"${value.replace(/["\\]/g, "\\$&")}"`;
 }

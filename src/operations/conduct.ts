@@ -7,7 +7,7 @@ import { createViews, type Sites } from "../sites.ts";
 import type { Instant } from "../time.ts";
 import type { Visuals } from "../visual.ts";
 import { limitOf } from "./failure.ts";
-import type { Prepared, Printed, Rows } from "./operation.ts";
+import type { Prepared, Rows } from "./operation.ts";
 import { abandon, startWork, type Work } from "./work.ts";
 
 export interface Conductor {
@@ -28,11 +28,7 @@ export interface Conductor {
    * @throws {TooMany} the token has as many requests under way as it may
    * @throws {LimitReached} `overloaded` when places are scarce and a source of these sites has its share of them
    */
-  readonly start: (
-    prepared: Prepared,
-    principal: Principal,
-    work: Work,
-  ) => Promise<unknown> | AsyncIterable<Rows> | Printed;
+  readonly start: <Result>(prepared: Prepared<Result>, principal: Principal, work: Work) => Result;
   /** The same, from its admission to the whole answer, for callers that cannot stream. Errors as the two above. */
   readonly complete: (
     prepare: () => Prepared,
@@ -183,7 +179,7 @@ const partOf: Readonly<Record<string, "logs" | "traces" | "metrics" | "kubernete
   kubernetes: "kubernetes",
 };
 
-function backendsOf(prepared: Prepared, sites: Sites): readonly string[] {
+function backendsOf(prepared: Pick<Prepared, "name" | "sites">, sites: Sites): readonly string[] {
   const part = partOf[prepared.name.split(".", 1)[0] ?? ""];
   const backends = prepared.sites.flatMap((site) => (part && sites.get(site)?.[part]?.backend) ?? []);
   return [...new Set(backends)];

@@ -4,7 +4,7 @@ import type { ListingQuery } from "../store.ts";
 import type { Context, Operation, Rows } from "./operation.ts";
 import { printRows, printSummary } from "./rows.ts";
 import { traceSummary } from "./span-rows.ts";
-import { budgetOf, listingBody, listPage, pageOf } from "./traces.ts";
+import { budgetOf, explainListing, listingBody, listPage, pageOf } from "./traces.ts";
 
 export type ListingRequest = z.output<typeof listingBody>;
 
@@ -20,6 +20,7 @@ export const performanceTraces: Operation<ListingRequest, never> = {
   answer: z.array(traceSummary),
   sites: (request) => request.site_ids,
   run: (request, context) => list(request, "requests", context),
+  explain: async (request, context) => explainListing(request, "requests", context),
 };
 
 export const errorTraces: Operation<ListingRequest, never> = {
@@ -34,6 +35,7 @@ export const errorTraces: Operation<ListingRequest, never> = {
   answer: z.array(traceSummary),
   sites: (request) => request.site_ids,
   run: (request, context) => list(request, "errors", context),
+  explain: async (request, context) => explainListing(request, "errors", context),
 };
 
 async function* list(

@@ -6,6 +6,7 @@ import * as z from "zod";
 import type { Limits } from "../config.ts";
 import { Refused } from "../errors.ts";
 import { parse } from "../logql/parse.ts";
+import { print } from "../logql/print.ts";
 import type { LogLine } from "../model.ts";
 import type { Site } from "../sites.ts";
 import type { LogQuery, LogSource } from "../store.ts";
@@ -21,6 +22,7 @@ import {
   type TimeRange,
   toMillis,
 } from "../time.ts";
+import { toldRange, toldSources } from "./explain.ts";
 import { logLine } from "./log-rows.ts";
 import type { Context, Operation, Rows } from "./operation.ts";
 import {
@@ -120,39 +122,73 @@ export const lines: Operation<LinesRequest, never> = {
   answer: z.array(logLine),
   sites: (request) => [request.site_id],
   run,
+  explain,
 };
 
 async function* run(request: LinesRequest, context: Context): AsyncGenerator<Rows> {
+  const { store, page, query } = planOf(request, context);
+  if (query === undefined) return;
+  yield* markRefusable(
+    paginate(store.lines(query, context.signal), page),
+    page.perPage,
+    async () => (await store.fits?.(query, context.signal)) ?? false,
+  );
+}
+
+async function explain(request: LinesRequest, context: Context) {
+  const { store, backend, filter, page, query } = planOf(request, context);
+  return {
+    query: request.query,
+    means: print(filter),
+    range: query === undefined ? null : toldRange(query.range),
+    order: request.pagination.order,
+    per_page: page.perPage,
+    document_limit: context.limits.documents,
+    backend,
+    sources: query === undefined ? [] : await toldSources(store, query, context),
+  };
+}
+
+/** Contract, "Order of checks": the site's logs, then the sources, then the query. */
+export function selectLogs(request: LinesRequest, context: Context) {
   const site = context.sites.get(request.site_id);
   if (site?.logs === undefined) {
     throw new Refused("not_supported_by_backend", "The site has no logs", { backend: null, feature: "logs" });
   }
-  const { store } = site.logs;
+  const { store, backend } = site.logs;
   const sources = selectSources(site.logs.sources, request.source_ids);
   const filter = parse(request.query, { legacy: request.use_expressions !== true });
-  const { per_page: perPage, order, cursor } = request.pagination;
-  const page: Page = {
+  return { site, store, backend, sources, filter };
+}
+
+/** The page that a request asks for. */
+export function pageOf(
+  { pagination: { per_page: perPage, order, cursor } }: LinesRequest,
+  limits: Limits,
+): Page {
+  return {
     perPage,
     order: order === "ASC" ? "asc" : "desc",
-    cap: context.limits.millisecond,
+    cap: limits.millisecond,
     position: positionOf(cursor?.time, order === "ASC" ? "asc" : "desc"),
   };
+}
+
+/** How a page is read; without a query where the range behind the cursor is empty. */
+function planOf(request: LinesRequest, context: Context) {
+  const { site, store, backend, sources, filter } = selectLogs(request, context);
+  const page = pageOf(request, context.limits);
   const range = narrow(rangeOf(request, site, context.now()), page);
-  if (range === undefined) return;
-  const query: LogQuery = {
+  const query: LogQuery | undefined = range && {
     sources,
     range,
     filter,
     order: page.order,
-    wanted: perPage + linesBehind(page),
+    wanted: page.perPage + linesBehind(page),
     documentLimit: context.limits.documents,
     tieLimit: tieLimit(context.limits),
   };
-  yield* markRefusable(
-    paginate(store.lines(query, context.signal), page),
-    perPage,
-    async () => (await store.fits?.(query, context.signal)) ?? false,
-  );
+  return { store, backend, filter, page, query };
 }
 
 /** At most so many lines of the range are left out again, because the cursor lies within their millisecond. */
@@ -161,7 +197,7 @@ function linesBehind({ position, cap }: Page): number {
 }
 
 const mostParts = 100;
-function tieLimit(limits: Limits): number {
+export function tieLimit(limits: Limits): number {
   return limits.millisecond * mostParts;
 }
 
@@ -181,7 +217,7 @@ function selectSources(
 }
 
 /** The range before the cursor. `from` may come out later than `to` where one of them is a default. */
-function rangeOf({ from, to }: LinesRequest, site: Site, now: Instant): TimeRange {
+export function rangeOf({ from, to }: LinesRequest, site: Site, now: Instant): TimeRange {
   return {
     from: from?.instant ?? ((now - fromMillis(site.retention)) as Instant),
     to: to === undefined ? endOfMilli(now) : inclusiveEnd(to.text, to.instant),
@@ -189,7 +225,7 @@ function rangeOf({ from, to }: LinesRequest, site: Site, now: Instant): TimeRang
 }
 
 /** How a page is cut. */
-interface Page {
+export interface Page {
   readonly perPage: number;
   readonly order: "asc" | "desc";
   /** Lines of one millisecond above which it is answered in parts. */
@@ -217,7 +253,7 @@ function positionOf(cursor: RequestTime | undefined, order: "asc" | "desc"): Pos
 }
 
 /** What is left of the range behind the position; undefined when nothing is. */
-function narrow(range: TimeRange, { position, order }: Page): TimeRange | undefined {
+export function narrow(range: TimeRange, { position, order }: Page): TimeRange | undefined {
   let { from, to } = range;
   if (position !== undefined) {
     const whole = position.kind === "millisecond" ? nanosPerMilli : 0n;
@@ -276,14 +312,14 @@ export async function* paginate(
 }
 
 /** Lines of a batch, from `first` up to before `end`, that are answered together under one timestamp. */
-interface Cut {
+export interface Cut {
   readonly stamp: string;
   readonly first: number;
   readonly end: number;
 }
 
 /** A batch as milliseconds and parts of milliseconds, without those that the cursor excludes. */
-function* cut(batch: readonly LogLine[], { order, cap, position }: Page): Generator<Cut> {
+export function* cut(batch: readonly LogLine[], { order, cap, position }: Page): Generator<Cut> {
   let first = 0;
   for (let opening = batch[0]; opening !== undefined; opening = batch[first]) {
     const start = floorToMilli(opening.time);

@@ -17,6 +17,7 @@ import {
 import type { Buckets, MetricType, Series } from "../model.ts";
 import type { Site } from "../sites.ts";
 import { printMillis, printNanos } from "../time.ts";
+import { toldRange } from "./explain.ts";
 import { metricList, metricNames, metricType, timeseriesAnswer } from "./metric-rows.ts";
 import type { Context, Operation, Printed, Rows } from "./operation.ts";
 import { parallel } from "./parallel.ts";
@@ -56,6 +57,11 @@ export const timeseries: Operation<TimeseriesRequest, never> = {
     const opening = `{"resolution":"${chosen}",${printRange(request)},"series":[`;
     return { pieces: printTimeseries(opening, request, metrics, buckets, context) } satisfies Printed;
   },
+  explain: async (request, context) => {
+    const range = rangeOf(request);
+    const resolution = request.resolution ?? automaticResolution(range);
+    return { resolution, ...(await explain(request, gridOf(range, resolution), context)) };
+  },
 };
 
 export const list: Operation<ListRequest, never> = {
@@ -77,6 +83,12 @@ export const list: Operation<ListRequest, never> = {
     checkPoints(buckets?.count ?? 0, context);
     const opening = `{"resolution":${JSON.stringify(request.resolution ?? null)},${printRange(request)},"rows":[`;
     return { pieces: printList(opening, request, metrics, buckets, context) } satisfies Printed;
+  },
+  explain: async (request, context) => {
+    const { resolution } = request;
+    const range = rangeOf(request);
+    const buckets = resolution === undefined ? windowOf(range) : gridOf(range, resolution);
+    return { resolution: resolution ?? null, ...(await explain(request, buckets, context)) };
   },
 };
 
@@ -125,6 +137,29 @@ export const typeAndTags: Operation<z.output<typeof metricPath>, TypeAndTags> = 
     return { metric_type: type, available_tags: keys };
   },
 };
+
+/** What each selector asks for. The labels that are forced stand in every query, as `requests` shows. */
+async function explain(
+  request: TimeseriesRequest | ListRequest,
+  buckets: Buckets | undefined,
+  { sites, limits, signal }: Context,
+) {
+  const { backend, store, match, counterDefault } = metricsOf(sites.get(request.site_id));
+  const metrics = [...new Set(request.select.map(({ name }) => name))];
+  const types = await parallel(metrics, width, (metric, signal) => store.type(match, metric, signal), signal);
+  return {
+    range: toldRange(rangeOf(request)),
+    buckets: buckets?.count ?? 0,
+    point_limit: limits.points,
+    backend,
+    match,
+    selectors: request.select.map(({ name, tags, field, aggregation }) => {
+      const type = types[metrics.indexOf(name)];
+      const plan = type && planOf(type, field, aggregation, counterDefault);
+      return { name, tags, field, aggregation: aggregation ?? null, type: type ?? null, ...plan };
+    }),
+  };
+}
 
 type Metrics = NonNullable<Site["metrics"]> & Pick<Site, "counterDefault">;
 

@@ -17,8 +17,9 @@ import {
   type TimeRange,
 } from "../time.ts";
 import { createBudget } from "../tracing/budget.ts";
-import { canonicalTraceId, parseTraceQuery } from "../tracing/filter.ts";
+import { canonicalTraceId, parseTraceQuery, printTraceQuery } from "../tracing/filter.ts";
 import { compareRows, tieOf, tooManyTied } from "../tracing/listing.ts";
+import { toldRange } from "./explain.ts";
 import type { Context } from "./operation.ts";
 import { checkRange, from, integer, optional, order, type RequestTime, time, to, word } from "./request.ts";
 
@@ -267,6 +268,31 @@ export async function listPage(
     rows.push(row);
   }
   return rows;
+}
+
+/** What is read for a listing, and by which filter its rows are chosen. */
+export function explainListing(
+  request: TracesQuery,
+  candidates: ListingQuery["candidates"],
+  context: Context,
+) {
+  const { by, order, perPage } = pageOf(request);
+  const filter = filterOf(request);
+  return {
+    query: request.query ?? "",
+    means: printTraceQuery(filter.query),
+    candidates,
+    ...{ by, order, per_page: perPage, document_limit: context.limits.documents },
+    sources: rangesOf(request, context).flatMap(({ ids, range }) =>
+      partsOf(ids, context).map(({ backend, source: { site, index, profile } }) => {
+        return { site_id: site, backend, index, profile, range: toldRange(range) };
+      }),
+    ),
+    notes: [
+      "requests are chosen on the documents; the index narrows what is read as far as it surely can",
+      ...(by === "duration" ? ["by duration all requests of the range are looked at"] : []),
+    ],
+  };
 }
 
 /** More rows than this on one millisecond or duration are no page (contract, "Listings and pages"). */

@@ -2,7 +2,8 @@
 // log language is; its names and its four operators are its own.
 import type { Compare, Filter, Operator } from "../logql/ast.ts";
 import { parseAs, type Term } from "../logql/parse.ts";
-import { invalid, unescapeKey } from "../logql/scan.ts";
+import { printAs, printValue, quoteValue } from "../logql/print.ts";
+import { escapeKey, invalid, unescapeKey } from "../logql/scan.ts";
 import type { TraceSummary, Value } from "../model.ts";
 import { type TraceField, type TraceFilter, traceFields } from "../store.ts";
 import { actionDigest } from "./digest.ts";
@@ -15,6 +16,16 @@ const names = `tag.<name>, ${traceFields.join(", ")}`;
 /** @throws {Unprocessable} `invalid_log_query`, `log_query_too_complex` */
 export function parseTraceQuery(query: string): Filter<TraceField> {
   return parseAs(query, { bare: { kind: "any" }, fieldOf: readField, lists: false });
+}
+
+/** Text that `parseTraceQuery` reads as this filter, but for spans. */
+export function printTraceQuery(filter: Filter<TraceField>): string {
+  return printAs(filter, "", ({ field, operator, value }) => {
+    // A bare word that is not in quotes might be read as a term with an operator.
+    if (field.kind === "any") return quoteValue(value);
+    const name = field.kind === "tag" ? `tag.${escapeKey(field.name)}` : field.name;
+    return `${name}${operator}${printValue(value)}`;
+  });
 }
 
 function readField({ query, keys, operator, field }: Term): TraceField {

@@ -145,4 +145,24 @@ describe.each(named().filter(({ name }) => name === "es8"))("$name, secured", ({
     expect(error).toMatchObject({ failure: "denied" });
     expect(String(error)).not.toContain(wrong);
   });
+
+  test.each<[string, readonly string[], readonly RegExp[]]>([
+    ["writer", ["app-1", "app-2", "secret-1"], []],
+    ["reader", ["app-1", "app-2"], []],
+    ["half", ["app-1"], [/^app-2: .*reaches 0 of the 1 shards/]],
+    ["one_mapping", ["app-1"], [/^app-2: its mapping is not shown/]],
+    ["blind", [], [/^app-1: its mapping may not be read/, /^app-2: its mapping may not be read/]],
+  ])("a survey finds what %s may look at and read, and names the rest", async (user, found, notes) => {
+    const survey = await use(user, async (backend) => backend.survey?.([], AbortSignal.timeout(60_000)));
+    expect(survey?.logs.map(({ index }) => index)).toEqual(found);
+    expect(survey?.notes).toEqual(notes.map((note) => expect.stringMatching(note)));
+  });
+
+  test("a survey of patterns that may be read but not looked at says so", async () => {
+    const survey = await use("blind", async (backend) =>
+      backend.survey?.(["app-*"], AbortSignal.timeout(60_000)),
+    );
+    expect(survey?.logs).toEqual([]);
+    expect(survey?.notes).toEqual(["app-*: its mapping may not be read (it needs view_index_metadata)"]);
+  });
 });

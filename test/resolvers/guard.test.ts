@@ -1,6 +1,6 @@
 // The guard of a source, on a clock that the test moves: who is let through, who waits, who is sent away, and when.
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import { createGuard, type Guard } from "#resolvers/http.ts";
+import { createGuard } from "#resolvers/http.ts";
 import { createPlaces } from "#resolvers/isolation.ts";
 import { BackendError, type Failure, Refused } from "#src/errors.ts";
 
@@ -21,8 +21,17 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-const open = (over: Partial<typeof settings> = {}): Guard =>
-  createGuard("elk", { ...settings, ...over }, { requested: (_, outcome) => outcomes.push(outcome) });
+type Run = <T>(
+  repeatable: boolean,
+  signal: AbortSignal,
+  request: (signal: AbortSignal) => Promise<T>,
+) => Promise<T>;
+const open = (over: Partial<typeof settings> = {}): { readonly run: Run } => {
+  const io = { requested: (_: string, outcome: string) => outcomes.push(outcome) };
+  const guard = createGuard("elk", { ...settings, ...over }, io);
+  return { run: (...asked) => guard.run(...asked, () => ({ method: "GET", path: "/" })) };
+};
+type Guard = ReturnType<typeof open>;
 const fail = (failure: Failure, retryAfter?: number) => async (): Promise<never> => {
   asked += 1;
   throw new BackendError("elk", failure, "no", undefined, retryAfter);

@@ -1,0 +1,110 @@
+// The names of a cluster as few patterns: what differs by its date, version or counter alone is one, since tomorrow's
+// index belongs to it as well. Each name lies behind exactly one pattern, so that no document is read as two sources.
+
+export interface Pattern {
+  /** As a request names it: exclusions stand behind what they are taken from. */
+  readonly index: string;
+  readonly names: readonly string[];
+}
+
+/** Beyond this, names that begin alike are one. */
+const mostPatterns = 24;
+
+/** Sorted by `index`. Hidden names (a leading dot) are left out. */
+export function collapse(names: readonly string[], most = mostPatterns): readonly Pattern[] {
+  const visible = [...new Set(names)].filter((name) => !name.startsWith("."));
+  let stems = groupBy(visible, stemOf);
+  for (const beginning of beginnings) if (stems.size > most) stems = crowd(stems, beginning);
+  return disjoint(stems)
+    .map(([stem, own]) => ({
+      index: [stem, ...excluded(stem, own, visible, stems)].join(","),
+      names: own.sort(),
+    }))
+    .sort((a, b) => (a.index < b.index ? -1 : 1));
+}
+
+/** Whether a name lies behind a pattern: the stars of one part, less what later parts take away. */
+export function covers(index: string, name: string): boolean {
+  return index.split(",").reduce((held, part) => {
+    if (part.startsWith("-")) return held && !globs(part.slice(1), name);
+    return held || globs(part, name);
+  }, false);
+}
+
+function globs(pattern: string, name: string): boolean {
+  const [first = "", ...rest] = pattern.split("*");
+  if (rest.length === 0) return name === pattern;
+  if (!name.startsWith(first)) return false;
+  let at = first.length;
+  const last = rest.pop() ?? "";
+  for (const part of rest) {
+    const found = name.indexOf(part, at);
+    if (found < 0) return false;
+    at = found + part.length;
+  }
+  return name.length - last.length >= at && name.endsWith(last);
+}
+
+/** What dates, versions and counters look like: `2026.01.31`, `2026-w05`, `20260131`, `8.19.0`, `-000001`. */
+const counted =
+  /(?<![A-Za-z0-9])(?:\d{4}[.\-_](?:w\d{2}|\d{2})(?:[.\-_]\d{2}){0,2}|\d{8}|\d+(?:\.\d+){2,3}|\d{6})(?![A-Za-z0-9])/g;
+
+function stemOf(name: string): string {
+  return name.replaceAll(counted, "*").replaceAll(/\*(?:[.\-_]\*)+/g, "*");
+}
+
+/** A data stream's type and the first word of its dataset; the first word of any name. */
+const beginnings = [/^(?:logs|traces|metrics)-[^-._*]+[-._]/, /^[^-._*]+[-._]/];
+
+/** Patterns that begin alike, where there are more than two of them, become one. */
+function crowd(stems: ReadonlyMap<string, readonly string[]>, beginning: RegExp): Map<string, string[]> {
+  const begins = [...stems.keys()].map((stem) => beginning.exec(stem)?.[0]);
+  const crowded = new Map<string, string[]>();
+  for (const [at, [stem, names]] of [...stems].entries()) {
+    const begin = begins[at];
+    const alike = begin !== undefined && begins.filter((other) => other === begin).length > 2;
+    const key = alike ? `${begin}*` : stem;
+    crowded.set(key, [...(crowded.get(key) ?? []), ...names]);
+  }
+  return crowded;
+}
+
+function groupBy(names: readonly string[], keyOf: (name: string) => string): Map<string, string[]> {
+  const groups = new Map<string, string[]>();
+  for (const name of names) {
+    const key = keyOf(name);
+    const own = groups.get(key);
+    if (own === undefined) groups.set(key, [name]);
+    else own.push(name);
+  }
+  return groups;
+}
+
+/** Two patterns that each hold a name of the other cannot be told apart by exclusion: the shorter one takes both. */
+function disjoint(stems: Map<string, string[]>): readonly (readonly [string, string[]])[] {
+  const order = [...stems.keys()].sort((a, b) => a.length - b.length);
+  for (const [at, stem] of order.entries()) {
+    for (const other of order.slice(at + 1)) {
+      const [own, theirs] = [stems.get(stem), stems.get(other)];
+      if (own === undefined || theirs === undefined) continue;
+      const mutual = theirs.some((name) => globs(stem, name)) && own.some((name) => globs(other, name));
+      if (!mutual) continue;
+      own.push(...theirs);
+      stems.delete(other);
+    }
+  }
+  return [...stems];
+}
+
+/** The patterns of names that this one would hold without being theirs. */
+function excluded(
+  stem: string,
+  own: readonly string[],
+  names: readonly string[],
+  stems: ReadonlyMap<string, readonly string[]>,
+): readonly string[] {
+  if (!stem.includes("*")) return [];
+  const strangers = names.filter((name) => !own.includes(name) && globs(stem, name));
+  const of = [...stems].filter(([, theirs]) => theirs.some((name) => strangers.includes(name)));
+  return of.map(([other]) => `-${other}`).sort();
+}

@@ -1,0 +1,221 @@
+// What lies in a cluster, for `readout init`: its names as few patterns, and of each whether it holds lines, spans or
+// events of spans, by the detection that reading uses. Nothing is proposed that an inspection finds a problem with.
+import { z } from "zod";
+import { BackendError } from "../../src/errors.ts";
+import type { FoundSource, LogSource, SourceReport, SpanSource, Survey } from "../../src/store.ts";
+import { type Catalog, detect } from "./catalog.ts";
+import type { Door } from "./door.ts";
+import { type Layout, placeForms, spanProfiles } from "./layout.ts";
+import { findField, type IndexGroup, type Knowledge } from "./mapping.ts";
+import { isOfForm } from "./narrow.ts";
+import { collapse, type Pattern } from "./patterns.ts";
+import { any, encodePattern, every, inIndices, not, searchOptions } from "./query.ts";
+import { reportSpans } from "./report.ts";
+import { wholeAnswer } from "./search.ts";
+
+export interface Surroundings {
+  readonly backend: string;
+  readonly door: Door;
+  readonly catalog: Catalog;
+  readonly inspect: (source: LogSource) => Promise<SourceReport>;
+  readonly signal: AbortSignal;
+}
+
+/** Looked at one after another: a mapping may be megabytes. */
+const mostPatterns = 100;
+
+const resolved = z.object({
+  indices: z.array(z.object({ name: z.string(), data_stream: z.string().optional() })),
+  data_streams: z.array(z.object({ name: z.string() })),
+});
+
+/** @throws {BackendError} */
+export async function surveyIndices(wanted: readonly string[], surroundings: Surroundings): Promise<Survey> {
+  const notes: string[] = [];
+  const patterns = await findPatterns(wanted, surroundings, notes);
+  for (const { index } of patterns.slice(mostPatterns))
+    notes.push(`${index}: not looked at; name it with --index`);
+  const logs: FoundSource[] = [];
+  const traces: FoundSource[] = [];
+  for (const pattern of patterns.slice(0, mostPatterns)) {
+    const found = await classify(pattern, surroundings);
+    if (found.note !== undefined) notes.push(`${pattern.index}: ${found.note}`);
+    if (found.logs !== undefined) logs.push(found.logs);
+    if (found.traces !== undefined) traces.push(found.traces);
+  }
+  return { logs, traces, labels: new Map(), kubernetes: [], notes };
+}
+
+/** Patterns that were asked for stand as they are; else those of all names. */
+async function findPatterns(
+  wanted: readonly string[],
+  { backend, door, signal }: Surroundings,
+  notes: string[],
+): Promise<readonly Pattern[]> {
+  if (wanted.length > 0) return wanted.map((index) => ({ index, names: [] }));
+  const request = { method: "GET", path: "/_resolve/index/*", query: { expand_wildcards: "open" } } as const;
+  let answer: unknown;
+  try {
+    answer = await door.sendJson(request, signal);
+  } catch (error) {
+    if (!(error instanceof BackendError) || error.failure !== "denied") throw error;
+    notes.push("the names of indices may not be listed: name those that may be read with --index");
+    return [];
+  }
+  const { success, data, error } = resolved.safeParse(answer);
+  if (!success) throw new BackendError(backend, "malformed", "the list of indices cannot be read", error);
+  // A data stream is one name, however often it rolls over.
+  const names = data.indices.flatMap(({ name, data_stream }) => (data_stream === undefined ? [name] : []));
+  return collapse([...names, ...data.data_streams.map(({ name }) => name)]);
+}
+
+interface Found {
+  readonly logs?: FoundSource;
+  readonly traces?: FoundSource;
+  /** Why it is left out, or only partly proposed. */
+  readonly note?: string;
+}
+
+/** What may not be looked at is left out, and keeps nothing else from being found. @throws {BackendError} */
+async function classify(pattern: Pattern, surroundings: Surroundings): Promise<Found> {
+  try {
+    return await look(pattern, surroundings);
+  } catch (error) {
+    if (!(error instanceof BackendError)) throw error;
+    if (error.failure === "denied") return { note: "some of it may not be read by this user" };
+    if (error.failure === "rejected") return { note: "the server refuses to answer for it" };
+    throw error;
+  }
+}
+
+async function look(pattern: Pattern, surroundings: Surroundings): Promise<Found> {
+  const { door, catalog, signal } = surroundings;
+  const { index } = pattern;
+  const knowledge = await catalog.refresh(index, signal);
+  if (knowledge.opaque) return { note: "its mapping may not be read (it needs view_index_metadata)" };
+  if (knowledge.indices.size === 0) {
+    // Names are listed to whoever may read them, mappings are not.
+    return {
+      note:
+        pattern.names.length > 0
+          ? "its mapping is not shown (it needs view_index_metadata)"
+          : "no open index",
+    };
+  }
+  const layout = placeForms(knowledge, [...spanProfiles.values()], await door.product(signal));
+  const holdsTraces = layout.spans.length > 0 || layout.events.length > 0;
+  const traces = holdsTraces ? await describeSpans(pattern, layout, knowledge, surroundings) : {};
+  if (layout.spans.length > 0) return traces;
+  // Events of spans may be log lines, as those of OpenTelemetry, or lie alone, as the errors of APM.
+  if (layout.events.length > 0 && !(await holdsMore(index, layout, surroundings))) return traces;
+  return { ...traces, ...(await describeLines(pattern, knowledge, surroundings)) };
+}
+
+async function describeSpans(
+  { index, names }: Pattern,
+  layout: Layout,
+  { indices }: Knowledge,
+  { backend, door, catalog, signal }: Surroundings,
+): Promise<Found> {
+  const profile = layout.profiles.map(({ name }) => name).join(", ");
+  const common = { index, profile, indices: indices.size, namespace: namespaceOf(names) };
+  if (layout.spans.length === 0) return { traces: { holds: "events", ...common, limitations: [] } };
+  const source: SpanSource = {
+    ...{ site: "", index, profile: "auto", tagPrefixes: [] },
+    ...{ namespaceAttribute: "", actionAttribute: "" },
+  };
+  const { problems, newest } = await reportSpans(backend, source, door, catalog, signal);
+  if (problems.length > 0) return { note: problems.join("; ") };
+  return { traces: { holds: "spans", ...common, newest, limitations: [] } };
+}
+
+/** Whether some document is no event of a span. */
+async function holdsMore(
+  index: string,
+  { events }: Layout,
+  { backend, door, signal }: Surroundings,
+): Promise<boolean> {
+  const event = any(events.map((placed) => every([inIndices(placed.group.indices), isOfForm(placed)])));
+  const body = JSON.stringify({ size: 1, track_total_hits: false, _source: false, query: not(event) });
+  const path = `/${encodePattern(index)}/_search`;
+  const text = await door.send({ method: "POST", path, query: searchOptions, body }, signal);
+  return (await wholeAnswer(backend, text, { firstSegments: new Set() })).hits.length > 0;
+}
+
+async function describeLines(
+  { index, names }: Pattern,
+  knowledge: Knowledge,
+  surroundings: Surroundings,
+): Promise<Found> {
+  const other = names.map(
+    (name) => /^(?:metric|trace|synthetic|profiling|heartbeat)[a-z]*(?=[-._])/.exec(name)?.[0],
+  );
+  const [kind] = other;
+  if (kind !== undefined && other.every((one) => one === kind))
+    return { note: `its name begins with ${kind}, which is no log` };
+  const source = { id: "", index, profile: "auto" };
+  const profile = detect(knowledge);
+  if (profile === undefined) return { note: "no known layout of lines or spans" };
+  const hasMessage = (group: IndexGroup) =>
+    profile.message.some((name) => findField(group, name) !== undefined);
+  if (!knowledge.groups.some(hasMessage)) {
+    return { note: `looks like ${profile.name}, but has no ${profile.message.join(" or ")}` };
+  }
+  const report = await surroundings.inspect(source);
+  if (report.problems.length > 0) return { note: report.problems.join("; ") };
+  return {
+    logs: {
+      holds: "lines",
+      ...{ index, profile: report.profile, indices: knowledge.indices.size, newest: report.newest },
+      namespace: namespaceOf(names),
+      services: await findServices(index, knowledge, surroundings),
+      limitations: report.limitations,
+    },
+  };
+}
+
+/** `<type>-<dataset>-<namespace>`, where all names are of one. */
+function namespaceOf(names: readonly string[]): string | undefined {
+  const found = names.map((name) => /^(?:logs|traces|metrics)-[^-]+-([^-]+)$/.exec(name)?.[1]);
+  return found.every((one) => one === found[0]) ? found[0] : undefined;
+}
+
+/** Where layouts name the service of a document. */
+const serviceNames = [
+  ...["service.name", "resource.attributes.service.name", "resource.service.name", "serviceName"],
+  ...["kubernetes.labels.app", "kubernetes.container_name"],
+];
+
+const buckets = z.object({
+  aggregations: z.object({ services: z.object({ buckets: z.array(z.object({ key: z.string() })) }) }),
+});
+
+/** A suggestion, counted roughly: a cluster that does not answer it is proposed all the same. */
+async function findServices(
+  index: string,
+  { groups }: Knowledge,
+  { door, signal }: Surroundings,
+): Promise<FoundSource["services"]> {
+  const [field] = serviceNames.flatMap((name) => keywordOf(name, groups) ?? []);
+  if (field === undefined) return undefined;
+  const body = JSON.stringify({ size: 0, aggs: { services: { terms: { field, size: 8 } } } });
+  const path = `/${encodePattern(index)}/_search`;
+  try {
+    const answer = await door.sendJson({ method: "POST", path, query: searchOptions, body }, signal);
+    const names = buckets.parse(answer).aggregations.services.buckets.map(({ key }) => key);
+    return names.length === 0 ? undefined : { field, names };
+  } catch (error) {
+    if (error instanceof BackendError || error instanceof z.ZodError) return undefined;
+    throw error;
+  }
+}
+
+/** The field, or its multi-field, by which a `where` may part all of these indices. */
+function keywordOf(name: string, groups: readonly IndexGroup[]): string | undefined {
+  return [name, `${name}.keyword`].find((candidate) =>
+    groups.every((group) => {
+      const field = findField(group, candidate);
+      return field?.type === "keyword" && field.indexed && !field.rewritten && field.nested === undefined;
+    }),
+  );
+}

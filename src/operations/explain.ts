@@ -1,0 +1,199 @@
+// `?explain=true` (ours): not the answer, but how it comes about. The request is run as it always is, under a recorder,
+// and its rows are counted instead of sent. So what is told is what was sent, and not what would be.
+import { BackendError, NotFound, Unprocessable } from "../errors.ts";
+import { type Recorder, record, type SentRequest } from "../explain.ts";
+import { print } from "../logql/print.ts";
+import type { LeafPlan, LogStore, SourcePlan } from "../store.ts";
+import { type Millis, printInstant, type TimeRange } from "../time.ts";
+import { describeFailure, type Failed } from "./failure.ts";
+import type { Context, Prepared } from "./operation.ts";
+import { invalidRequest } from "./request.ts";
+
+/** What a request means, before anything is read; its keys depend on the operation. */
+export type Meaning = Readonly<Record<string, unknown>>;
+
+export interface Explanation extends Meaning {
+  readonly answer: { readonly rows: number } | { readonly failed: Failed["body"]; readonly status: number };
+  readonly read: readonly ReadPart[];
+  /** In the order in which they were begun. */
+  readonly requests: readonly ToldRequest[];
+  /** Beyond those that are shown. */
+  readonly more_requests: number;
+  /** Milliseconds: what the request means, running it, and of that the time in which some source was waited for. */
+  readonly time: { readonly plan_ms: number; readonly run_ms: number; readonly sources_ms: number };
+}
+
+export interface ReadPart {
+  readonly source_id?: string;
+  readonly documents: number;
+  readonly kept?: number;
+}
+
+export interface ToldRequest {
+  readonly backend: string;
+  readonly method: string;
+  readonly path: string;
+  readonly parameters?: Readonly<Record<string, string>>;
+  readonly body?: unknown;
+  /** Milliseconds since the explanation began. */
+  readonly at_ms: number;
+  readonly took_ms: number;
+  readonly outcome: SentRequest["outcome"];
+}
+
+/** A request that reads half a million documents sends hundreds of these, and they are all alike. */
+const mostShown = 50;
+
+/**
+ * The same request, to be explained. Its sites are authorised as ever.
+ * @throws {Unprocessable} `invalid_request` where the route has no explanation
+ */
+export function explained({ name, sites, run, explain }: Prepared): Prepared {
+  if (explain === undefined) throw refuse("this route has no explanation");
+  return { name, sites, run: (context) => tell(explain, run, context) };
+}
+
+/** Whether `?explain=true` asks for it. @throws {Unprocessable} `invalid_request` for any other value but `false` */
+export function wantsExplanation(search: string): boolean {
+  if (!search.includes("explain=")) return false;
+  const value = new URLSearchParams(search).get("explain");
+  if (value === null || value === "false") return false;
+  if (value !== "true") throw refuse("expected true or false");
+  return true;
+}
+
+function refuse(message: string): Unprocessable {
+  return invalidRequest([{ path: "explain", message }]);
+}
+
+async function tell(
+  explain: NonNullable<Prepared["explain"]>,
+  run: Prepared["run"],
+  moving: Context,
+): Promise<Explanation> {
+  // Meaning and run are of one moment.
+  const now = moving.now();
+  const context = { ...moving, now: () => now };
+  const began = performance.now();
+  const { recorder, requests, read } = createLedger();
+  return record(recorder, async () => {
+    // A query that cannot be parsed is answered as ever; what fails later is part of the explanation.
+    const meaning = await explain(context);
+    const planned = performance.now();
+    const answer = await count(run, context).then(
+      (rows) => ({ rows }),
+      (error: unknown) => failed(error, context),
+    );
+    const ended = performance.now();
+    const sent = requests.toSorted((a, b) => a.started - b.started);
+    return {
+      ...meaning,
+      answer,
+      read: [...read.values()],
+      requests: sent.slice(0, mostShown).map((request) => told(request, began)),
+      more_requests: Math.max(0, sent.length - mostShown),
+      time: {
+        plan_ms: rounded(planned - began),
+        run_ms: rounded(ended - planned),
+        sources_ms: rounded(busy(sent)),
+      },
+    };
+  });
+}
+
+function createLedger() {
+  const requests: SentRequest[] = [];
+  const read = new Map<string | undefined, ReadPart>();
+  const recorder: Recorder = {
+    sent: (request) => void requests.push(request),
+    read({ source, documents, kept }) {
+      const before = read.get(source);
+      read.set(source, {
+        ...(source !== undefined && { source_id: source }),
+        documents: (before?.documents ?? 0) + documents,
+        ...(kept !== undefined && { kept: (before?.kept ?? 0) + kept }),
+      });
+    },
+  };
+  return { recorder, requests, read };
+}
+
+/** How many rows the answer has; one value is one row. */
+async function count(run: Prepared["run"], context: Context): Promise<number> {
+  const result = run(context);
+  if ("then" in result) {
+    await result;
+    return 1;
+  }
+  let rows = 0;
+  for await (const batch of "pieces" in result ? result.pieces : result) rows += batch.count;
+  return rows;
+}
+
+/** As the client would have been told. */
+function failed(error: unknown, { signal }: Context): Explanation["answer"] {
+  const known = error instanceof BackendError || error instanceof Unprocessable || error instanceof NotFound;
+  if (signal.aborted || !known) throw error;
+  const { status, body } = describeFailure(error);
+  return { status, failed: body };
+}
+
+function told({ backend, method, path, parameters, body, ...rest }: SentRequest, began: Millis): ToldRequest {
+  const { started, took, outcome } = rest;
+  return {
+    ...{ backend, method, path },
+    ...(parameters !== undefined && { parameters }),
+    ...(body !== undefined && { body: JSON.parse(body) }),
+    ...{ at_ms: rounded(started - began), took_ms: rounded(took), outcome },
+  };
+}
+
+/** How long at least one of them was under way. */
+function busy(sent: readonly SentRequest[]): Millis {
+  let total = 0;
+  let until = Number.NEGATIVE_INFINITY;
+  for (const { started, took } of sent) {
+    const end = started + took;
+    if (end > until) total += end - Math.max(started, until);
+    until = Math.max(until, end);
+  }
+  return total;
+}
+
+function rounded(millis: Millis): number {
+  return Math.round(millis * 10) / 10;
+}
+
+// ---- What requests mean -------------------------------------------------------------------------------------
+
+export function toldRange({ from, to }: TimeRange): { readonly from: string; readonly to: string } {
+  return { from: printInstant(from), to: printInstant(to) };
+}
+
+/** How a store would find the lines; a store that does not say is told as such. */
+export async function toldSources(
+  store: LogStore,
+  query: Parameters<LogStore["lines"]>[0],
+  { signal }: Context,
+): Promise<readonly Meaning[]> {
+  const plans = (await store.explain?.(query, signal)) ?? query.sources.map(unknownPlan);
+  return plans.map(({ source, profile, indices, leaves, notes }) => ({
+    source_id: source.id,
+    index: source.index,
+    profile,
+    indices: indices ?? null,
+    leaves: leaves.map((leaf) => toldLeaf(leaf, indices?.length)),
+    notes,
+  }));
+}
+
+function unknownPlan(source: SourcePlan["source"]): SourcePlan {
+  const notes = ["the store does not tell how it finds lines"];
+  return { source, profile: source.profile, indices: undefined, leaves: [], notes };
+}
+
+/** With its indices where it is another matter in others. */
+function toldLeaf({ leaf, by, why, indices }: LeafPlan, all: number | undefined): Meaning {
+  const isEverywhere = indices.length === 0 || indices.length === all;
+  return { leaf: print(leaf), by, why, ...(!isEverywhere && { indices }) };
+}

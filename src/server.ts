@@ -5,7 +5,7 @@
 import { createServer as createHttpServer, type IncomingMessage, type ServerResponse } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Plugin } from "graphql-yoga";
-import { type Answer, chunksOf, jsonType, respond, toResponse, write } from "./answer.ts";
+import { type Answer, chunksOf, jsonType, respond, toResponse, type Whole, write } from "./answer.ts";
 import { type Authenticate, type Principal, readToken } from "./auth.ts";
 import type { Address, Limits } from "./config.ts";
 import { NotFound, TooMany, Unprocessable } from "./errors.ts";
@@ -83,6 +83,11 @@ const printed: Form = { opening: "", separator: "", closing: "" };
 const urlLimit = 8_192;
 /** How long a client has for its headers, and for the whole of its request: less than a request's deadline. */
 const readingTime = { headersTimeout: 10_000, requestTimeout: 20_000, connectionsCheckingInterval: 5_000 };
+function whole({ opening, separator, closing }: Form, texts: readonly string[]): readonly string[] {
+  const last = texts.length - 1;
+  if (last < 0) return [opening + closing];
+  return texts.map((text, at) => (at === 0 ? opening : separator) + text + (at === last ? closing : ""));
+}
 
 const textType = { "Content-Type": "text/plain; charset=utf-8" };
 
@@ -161,14 +166,17 @@ export function createServer(options: ServerOptions): Server {
     }
   }
 
-  /** Pages of documentation: neither counted nor logged. Loaded when one is first opened. */
-  async function openPage({ method, path, headers, search }: Exchange): Promise<Answer | undefined> {
-    if (method !== "GET" || !/^\/(docs|graphql|openapi\.json)(\/|$)/.test(path)) return undefined;
+  /** Pages for people: neither counted nor logged. Loaded when one is first opened. */
+  async function openPage({ method, path, headers }: Exchange): Promise<Answer | undefined> {
+    if (
+      (method !== "GET" && method !== "HEAD") ||
+      !/^\/$|^\/(console|docs|graphql|openapi\.json)(\/|$)/.test(path)
+    )
+      return undefined;
     const { createPages, wantsGraphiql } = await import("./pages.ts");
-    if (path === "/graphql" && !wantsGraphiql(headers, search)) return undefined;
+    if (path === "/graphql" && !wantsGraphiql(headers)) return undefined;
     findPage ??= createPages(operations);
-    const page = await findPage(path, headers);
-    return page && { status: 200, ...page };
+    return findPage(path, headers);
   }
 
   async function operate(
@@ -215,7 +223,7 @@ export function createServer(options: ServerOptions): Server {
         return { status: 200, headers: eventsHeaders, body: tail };
       }
       const headers = ("pieces" in result ? result.headers : undefined) ?? jsonType;
-      const complete = (body: string): Answer => {
+      const complete = (body: Whole): Answer => {
         finish(200, false);
         return { status: 200, headers, body };
       };
@@ -223,7 +231,7 @@ export function createServer(options: ServerOptions): Server {
       const [form, source] = "pieces" in result ? [printed, result.pieces] : [array, result];
       const rows = source[Symbol.asyncIterator]();
       const head = await readHead(rows, work);
-      if (head.done) return complete(`${form.opening}${head.texts.join(form.separator)}${form.closing}`);
+      if (head.done) return complete(whole(form, head.texts));
       if (streams >= limits.streams) {
         abandon(rows);
         throw overloaded("streams", `${streams} streamed answers are under way`);

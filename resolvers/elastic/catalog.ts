@@ -3,7 +3,8 @@
 // again under its name, so age is bounded, and for a wall between tenants closely.
 import { LRUCache } from "lru-cache";
 import { BackendError, ConfigError } from "../../src/errors.ts";
-import type { IO, LogSource, SpanSource } from "../../src/store.ts";
+import type { SpanSource } from "../../src/reader.ts";
+import type { IO, LogSource } from "../../src/store.ts";
 import type { Millis } from "../../src/time.ts";
 import { orAborted } from "../http.ts";
 import type { Door } from "./door.ts";

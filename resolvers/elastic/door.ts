@@ -20,8 +20,8 @@ export interface Request {
 }
 
 export interface Door {
-  /** The whole answer as latin1 text, one character a byte. @throws {BackendError} on any status but 2xx */
-  send(request: Request, signal: AbortSignal): Promise<string>;
+  /** The bytes of the whole answer. @throws {BackendError} on any status but 2xx */
+  send(request: Request, signal: AbortSignal): Promise<Buffer>;
   /** The same, parsed. */
   sendJson(request: Request, signal: AbortSignal): Promise<unknown>;
   /** Who the server is. Asked once and remembered until it fails. */
@@ -46,7 +46,7 @@ export interface DoorSettings extends GuardSettings {
 interface Raw {
   readonly status: number;
   readonly headers: Readonly<Record<string, unknown>>;
-  readonly text: string;
+  readonly body: Buffer;
 }
 interface Transport {
   readonly send: (request: Request, signal: AbortSignal) => Promise<Raw>;
@@ -72,8 +72,7 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
       const root = await (await client("Elasticsearch")).send({ method: "GET", path: "/" }, limited);
       if (root.status === 401) throw failed(backend, root);
       const elastic = root.headers["x-elastic-product"] === "Elasticsearch";
-      const version = rootSchema.safeParse(root.status === 200 ? JSON.parse(root.text) : undefined).data
-        ?.version;
+      const version = rootSchema.safeParse(root.status === 200 ? readJson(root) : undefined).data?.version;
       const name = elastic && version?.distribution !== "opensearch" ? "Elasticsearch" : "OpenSearch";
       if (version !== undefined) return describeProduct(name, version.number);
       if (root.status >= 500 || root.status === 429) throw failed(backend, root);
@@ -82,7 +81,7 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
         { method: "GET", path: "/_nodes/_local", query: { filter_path: "nodes.*.version" } },
         limited,
       );
-      const parsed = nodesSchema.safeParse(nodes.status === 200 ? JSON.parse(nodes.text) : undefined).data;
+      const parsed = nodesSchema.safeParse(nodes.status === 200 ? readJson(nodes) : undefined).data;
       return describeProduct(name, Object.values(parsed?.nodes ?? {})[0]?.version ?? "unknown");
     };
     return guard.run(true, signal, ask, () => ({ method: "GET", path: "/" }));
@@ -97,12 +96,12 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
     return orAborted(known, signal);
   }
 
-  async function send(request: Request, signal: AbortSignal): Promise<string> {
+  async function send(request: Request, signal: AbortSignal): Promise<Buffer> {
     const { name } = await product(signal);
     const ask = async (limited: AbortSignal) => {
       const raw = await (await client(name)).send(request, limited);
       if (raw.status >= 300) throw failed(backend, raw);
-      return raw.text;
+      return raw.body;
     };
     const { method, path, query: parameters, body } = request;
     return guard.run(isRepeatable(request), signal, ask, () => ({ method, path, parameters, body }));
@@ -111,9 +110,9 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
   return {
     send,
     async sendJson(request, signal) {
-      const text = await send(request, signal);
+      const body = await send(request, signal);
       try {
-        return JSON.parse(Buffer.from(text, "latin1").toString("utf8"));
+        return readJson({ body });
       } catch (cause) {
         throw new BackendError(backend, "malformed", `${request.method} ${request.path}: not JSON`, cause);
       }
@@ -131,8 +130,12 @@ const rootSchema = z.object({
 });
 const nodesSchema = z.object({ nodes: z.record(z.string(), z.object({ version: z.string() })) });
 
+function readJson({ body }: Pick<Raw, "body">): unknown {
+  return JSON.parse(body.toString("utf8"));
+}
+
 /** An answer with an error status. The server's own text goes no further than the log. */
-function failed(backend: string, { status, headers, text }: Raw): BackendError {
+function failed(backend: string, { status, headers, body }: Raw): BackendError {
   const failure =
     status === 401 || status === 403
       ? "denied"
@@ -143,7 +146,7 @@ function failed(backend: string, { status, headers, text }: Raw): BackendError {
           : status === 502
             ? "unreachable"
             : "rejected";
-  const told = `status ${status}: ${text.slice(0, 2_000)}`;
+  const told = `status ${status}: ${body.toString("utf8", 0, 2_000)}`;
   return new BackendError(backend, failure, told, undefined, readRetryAfter(headers["retry-after"]));
 }
 
@@ -271,15 +274,14 @@ async function drain(
     const chunks: Buffer[] = [];
     let bytes = 0;
     for await (const chunk of stream) {
-      const part = Buffer.from(chunk);
-      bytes += part.length;
+      bytes += chunk.length;
       if (bytes > limitBytes) throw new RangeError(`an answer of more than ${limitBytes} bytes`);
-      chunks.push(part);
+      chunks.push(chunk);
     }
     signal.throwIfAborted();
     const unpacked = await unpack(Buffer.concat(chunks), headers, limitBytes);
     signal.throwIfAborted();
-    return { status, headers, text: unpacked.toString("latin1") };
+    return { status, headers, body: unpacked };
   } finally {
     signal.removeEventListener("abort", abort);
   }

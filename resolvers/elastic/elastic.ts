@@ -179,11 +179,11 @@ async function newestLine(
     sort: [{ [profile.time]: { order: "desc", unmapped_type: "date", numeric_type: "date" } }],
   };
   const path = `/${encodePattern(source.index)}/_search`;
-  const text = await door.send(
+  const bytes = await door.send(
     { method: "POST", path, query: searchOptions, body: JSON.stringify(body) },
     signal,
   );
-  const answer = await wholeAnswer(backend, text, profile);
+  const answer = await wholeAnswer(backend, bytes, profile);
   const sort = answer.hits[0]?.sort;
   return sort === undefined ? undefined : fromMillis(Number(sort));
 }

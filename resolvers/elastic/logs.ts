@@ -234,7 +234,7 @@ function createReader(
         if (lines.length > query.tieLimit) throw tooManyTies(query.tieLimit);
         if (answer.scrollId === undefined)
           throw new BackendError(backend, "malformed", "a scroll without an id");
-        const text = await door.send(
+        const bytes = await door.send(
           {
             method: "POST",
             path: "/_search/scroll",
@@ -242,7 +242,7 @@ function createReader(
           },
           signal,
         );
-        answer = await wholeAnswer(backend, text, plan.profile);
+        answer = await wholeAnswer(backend, bytes, plan.profile);
       }
       if (total !== undefined && read !== total) {
         throw new BackendError(backend, "partial", `a scroll gave ${read} of ${total} documents`);
@@ -263,11 +263,11 @@ function createReader(
   }
 
   async function search(plan: Plan, body: object, extra: Record<string, string> = {}): Promise<Answer> {
-    const text = await door.send(
+    const bytes = await door.send(
       { method: "POST", path, query: { ...searchOptions, ...extra }, body: JSON.stringify(body) },
       signal,
     );
-    return wholeAnswer(backend, text, plan.profile);
+    return wholeAnswer(backend, bytes, plan.profile);
   }
 
   /**
@@ -394,7 +394,7 @@ function createReader(
 
   return {
     read: (from: Instant, to: Instant) => read(from, to),
-    wants: () => kept <= query.wanted,
+    wants: () => kept < query.wanted,
     foretell,
   };
 }

@@ -8,6 +8,8 @@ export interface IndexedField {
   readonly type: string;
   /** Searchable at all: neither `index: false` nor below an object with `enabled: false`. */
   readonly indexed: boolean;
+  /** Kept by column as well, so that the index can group by it. */
+  readonly docValues: boolean;
   /** The deepest `nested` object that holds the field. */
   readonly nested: string | undefined;
   /** UTF-16 code units; longer values are in the document but not in the index. */
@@ -194,6 +196,7 @@ function readField(
     name,
     type,
     indexed: enabled && value.enabled !== false && value.index !== false,
+    docValues: value.doc_values !== false,
     nested: type === "nested" ? name : nested,
     ignoreAbove: Number(value.ignore_above ?? defaults.ignoreAbove),
     ignoreMalformed: String(value.ignore_malformed ?? defaults.ignoreMalformed) === "true",

@@ -1,7 +1,8 @@
 // What `readout check` tells of a source of spans: the layout of each group of indices, what a layout cannot carry, what
 // these indices cannot narrow, and whether the wall holds.
 
-import type { SourceReport, SpanSource } from "../../src/store.ts";
+import type { SpanSource } from "../../src/reader.ts";
+import type { SourceReport } from "../../src/store.ts";
 import type { Instant } from "../../src/time.ts";
 import type { Catalog } from "./catalog.ts";
 import type { Door } from "./door.ts";

@@ -28,16 +28,16 @@ export const nanosEra = { from: 0n as Instant, to: 9_223_372_036_854_775_807n as
  */
 export async function wholeAnswer(
   backend: string,
-  text: string,
+  bytes: Buffer,
   { firstSegments }: { readonly firstSegments: ReadonlySet<string> },
   counted = false,
 ): Promise<Answer> {
   await turn();
   let answer: Answer;
   try {
-    answer = cutAnswer(text, firstSegments);
+    answer = cutAnswer(bytes, firstSegments);
   } catch (cause) {
-    const reason = `an answer of ${text.length} bytes that is none of _search`;
+    const reason = `an answer of ${bytes.length} bytes that is none of _search`;
     throw new BackendError(backend, "malformed", reason, cause);
   }
   if (answer.timedOut || (answer.terminatedEarly && !counted) || answer.shards.failed > 0) {
@@ -79,8 +79,8 @@ export async function findShardProblem(
 ): Promise<string | undefined> {
   const path = `/${encodePattern(pattern)}/_search`;
   const body = JSON.stringify({ size: 0, track_total_hits: false });
-  const text = await door.send({ method: "POST", path, query: searchOptions, body }, signal);
-  const { shards } = await wholeAnswer(backend, text, { firstSegments: new Set() });
+  const bytes = await door.send({ method: "POST", path, query: searchOptions, body }, signal);
+  const { shards } = await wholeAnswer(backend, bytes, { firstSegments: new Set() });
   return shardProblem(pattern, knowledge, shards.total);
 }
 

@@ -2,7 +2,8 @@
 // events of spans, by the detection that reading uses. Nothing is proposed that an inspection finds a problem with.
 import { z } from "zod";
 import { BackendError } from "../../src/errors.ts";
-import type { FoundSource, LogSource, SourceReport, SpanSource, Survey } from "../../src/store.ts";
+import type { SpanSource } from "../../src/reader.ts";
+import type { FoundSource, LogSource, SourceReport, Survey } from "../../src/store.ts";
 import { type Catalog, detect } from "./catalog.ts";
 import type { Door } from "./door.ts";
 import { type Layout, placeForms, spanProfiles } from "./layout.ts";
@@ -136,10 +137,10 @@ async function holdsMore(
   { backend, door, signal }: Surroundings,
 ): Promise<boolean> {
   const event = any(events.map((placed) => every([inIndices(placed.group.indices), isOfForm(placed)])));
-  const body = JSON.stringify({ size: 1, track_total_hits: false, _source: false, query: not(event) });
+  const body = JSON.stringify({ size: 1, track_total_hits: false, query: not(event) });
   const path = `/${encodePattern(index)}/_search`;
-  const text = await door.send({ method: "POST", path, query: searchOptions, body }, signal);
-  return (await wholeAnswer(backend, text, { firstSegments: new Set() })).hits.length > 0;
+  const bytes = await door.send({ method: "POST", path, query: searchOptions, body }, signal);
+  return (await wholeAnswer(backend, bytes, { firstSegments: new Set() })).hits.length > 0;
 }
 
 async function describeLines(

@@ -15,11 +15,15 @@ import {
 } from "../time.ts";
 import { arrange } from "../tracing/arrange.ts";
 import { actionDigest } from "../tracing/digest.ts";
+import { findSlowEventsOfActions } from "../tracing/events.ts";
 import { parseTraceQuery } from "../tracing/filter.ts";
+import { actionKey, type Names } from "../tracing/request.ts";
+import { findSeriesOfActions } from "../tracing/series.ts";
+import { withDigest } from "./analytics.ts";
 import { readRows } from "./conduct.ts";
 import { printLine } from "./logs.ts";
 import type { Context, Prepared } from "./operation.ts";
-import { printSpan, printSummary } from "./rows.ts";
+import { printSlowEvent, printSpan, printSummary } from "./rows.ts";
 import { budgetOf, mostTied, readTraces } from "./traces.ts";
 
 /** A row as it is answered. */
@@ -73,6 +77,59 @@ export function linkedRequests(
       if (open === 0) break;
     }
     return digests.map((digest) => readRows((found.get(digest) ?? []).join(",")));
+  });
+}
+
+/** The slow events within the requests of each action, greatest impact first; null where the site has no traces. */
+export function linkedSlowEvents(
+  site: string,
+  range: TimeRange,
+  limit: number,
+  actions: readonly Names[],
+): Prepared {
+  return prepare("tracing", site, async (context) => {
+    const { traces } = context.sites.get(site) ?? {};
+    if (traces === undefined) return actions.map(() => null);
+    const query = { sources: [traces.source] as const, range, budget: budgetOf(context) };
+    const found = await findSlowEventsOfActions(traces.store, query, limit, context.signal);
+    return actions.map((action) =>
+      readRows(
+        (found.get(actionKey(action)) ?? []).map((event) => printSlowEvent(withDigest(event))).join(","),
+      ),
+    );
+  });
+}
+
+/** How many requests of each action ended in each bucket, and their mean; null where the site has no traces. */
+export function linkedDurations(
+  site: string,
+  range: TimeRange,
+  width: Millis,
+  actions: readonly Names[],
+): Prepared {
+  return prepare("tracing", site, async (context) => {
+    const { traces } = context.sites.get(site) ?? {};
+    if (traces === undefined) return actions.map(() => null);
+    const start = Math.floor(toMillis(range.from) / width) * width;
+    const count = Math.max(0, Math.floor((toMillis(range.to) - start) / width) + 1);
+    const { points: limit } = context.limits;
+    if (count * actions.length > limit) {
+      const message = `The series would have more than ${limit} points; ask for wider buckets or a shorter range`;
+      throw new Refused("result_too_large", message, { limit, wanted: count * actions.length });
+    }
+    const scan = { sources: [traces.source] as const, range, budget: budgetOf(context) };
+    const found = await findSeriesOfActions(traces.store, scan, width, context.signal);
+    return actions.map((action) => {
+      const buckets = found.get(actionKey(action));
+      return Array.from({ length: count }, (_, at) => {
+        const figures = buckets?.get(start + at * width);
+        return {
+          timestamp: printMillis(start + at * width),
+          throughput: figures?.count() ?? 0,
+          mean: figures?.mean() ?? null,
+        };
+      });
+    });
   });
 }
 

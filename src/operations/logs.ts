@@ -286,28 +286,21 @@ export async function* paginate(
   page: Page,
 ): AsyncGenerator<Rows> {
   let answered = 0;
-  let text = "";
-  let count = 0;
   for await (const batch of batches) {
+    let rows: LineRow[] = [];
     for (const { stamp, first, end } of cut(batch, page)) {
-      for (let index = first; index < end; index += 1) {
-        const line = batch[index];
-        if (line === undefined) break;
-        text += count === 0 ? printLine(line, stamp) : `,${printLine(line, stamp)}`;
-        count += 1;
-        if (count === chunk) {
-          yield { count, text };
-          text = "";
-          count = 0;
+      for (const line of batch.slice(first, end)) {
+        rows.push(rowOf(line, stamp));
+        if (rows.length === chunk) {
+          yield printRows(rows);
+          rows = [];
         }
       }
       answered += end - first;
       if (answered >= page.perPage) break;
     }
-    if (count > 0) yield { count, text };
+    if (rows.length > 0) yield printRows(rows);
     if (answered >= page.perPage) return;
-    text = "";
-    count = 0;
   }
 }
 
@@ -365,16 +358,29 @@ function printRank(start: Instant, rank: number): string {
   return `${printMillis(toMillis(start)).slice(0, -1)}${rank.toString().padStart(3, "0")}Z`;
 }
 
-/** One row of the answer, its keys in the specification's order. Written by hand: this is the hot path. */
-export function printLine(line: LogLine, timestamp: string): string {
-  return `{"id":${quote(line.id)},"timestamp":"${timestamp}","source_id":${quote(line.source_id)},"severity":"${line.severity}","message":${quote(line.message)},"hostname":${quote(line.hostname)},"group":${quote(line.group)},"json":${JSON.stringify(line.json)},"attributes":{}}`;
+type LineRow = z.input<typeof logLine>;
+const noAttributes = {};
+
+/** A row of the answer, its keys in the specification's order. */
+function rowOf(line: LogLine, timestamp: string): LineRow {
+  return {
+    id: line.id,
+    timestamp,
+    source_id: line.source_id,
+    severity: line.severity,
+    message: line.message ?? "",
+    hostname: line.hostname ?? "",
+    group: line.group ?? "",
+    json: line.json,
+    attributes: noAttributes,
+  };
 }
 
-// biome-ignore lint/suspicious/noControlCharactersInRegex: JSON escapes these
-const escaped = /["\\\x00-\x1f\ud800-\udfff]/;
+export function printLine(line: LogLine, timestamp: string): string {
+  return JSON.stringify(rowOf(line, timestamp));
+}
 
-/** As JSON. Most names and messages need no escapes, and looking is faster than printing anew. */
-function quote(text: string | undefined): string {
-  if (text === undefined) return '""';
-  return escaped.test(text) ? JSON.stringify(text) : `"${text}"`;
+/** Many rows in one go: it costs half as much as one at a time, and leaves no pieces of text to be joined. */
+function printRows(rows: readonly LineRow[]): Rows {
+  return { count: rows.length, text: JSON.stringify(rows).slice(1, -1) };
 }

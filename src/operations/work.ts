@@ -1,5 +1,6 @@
 // The life of an operation under way: its deadline, a client that may leave, and how far its answer is read before
 // the status is decided.
+import { setImmediate as nextTurn } from "node:timers/promises";
 import { BackendError, LimitReached, Refused } from "../errors.ts";
 import type { Millis } from "../time.ts";
 import type { Rows } from "./operation.ts";
@@ -81,6 +82,8 @@ export async function readHead(
       count += next.value.count;
       size += next.value.text.length;
       refusable = next.value.refusable ?? false;
+      // Printing is work without a wait: large answers take turns, and no small one waits for all of them.
+      if (texts.length > 1) await nextTurn();
     }
     return { texts, done: false };
   } catch (error) {

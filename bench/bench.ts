@@ -3,7 +3,8 @@
 // round. The server under test has core 1 to itself; the clients and the source share core 0.
 //
 //   --quick              few rounds, to see that it runs; results.json is left alone
-//   --only a,b           of: compare, load, metrics, graphql, tracing, streams, start, parse, intake; results.json is left alone
+//   --only a,b           of: compare, load, metrics, graphql, tracing, streams, start, parse, intake, isolation;
+//                        results.json is left alone
 //   --sizes 100,1000     lines per request in `compare`
 //   --subjects a,b       of: ours, verified, yardstick, direct
 //   --output FILE        where the figures go, also after a partial run
@@ -20,6 +21,7 @@ import { type Call, createAgent, send } from "./client.ts";
 import { type Figure, median, met, printTable, quantile, summarise } from "./figures.ts";
 import { graphql } from "./graphql.ts";
 import { intake } from "./intake.ts";
+import { isolation } from "./isolation.ts";
 import { metrics } from "./metrics.ts";
 import { streams } from "./streams.ts";
 import {
@@ -54,6 +56,7 @@ const sectionNames = [
   "start",
   "parse",
   "intake",
+  "isolation",
 ] as const;
 /** `verified` is ours with a query whose matches have to be found in the documents, and that all lines match. */
 const subjectNames = ["ours", "verified", "yardstick", "direct"] as const;
@@ -545,6 +548,7 @@ if (sections.includes("graphql") && ours) {
 if (sections.includes("start") && ours) figures.push(...(await startAndIdle(source)));
 if (sections.includes("parse") && ours) figures.push(...parsing());
 if (sections.includes("intake") && ours) figures.push(...(await intake(options.quick, folder, source)));
+if (sections.includes("isolation") && ours) figures.push(...(await isolation(options.quick, folder)));
 await source.subject.stop();
 await unicode.subject.stop();
 agent.destroy();

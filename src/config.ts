@@ -117,6 +117,9 @@ export interface Limits {
   readonly spans: number;
   /** How far before a range a counter's previous sample is looked for. */
   readonly lookBack: Millis;
+  /** The same two, of one token. */
+  readonly tokenRequests: number;
+  readonly tokenStreams: number;
   /** Requests per second of one token, ten times as many at once. */
   readonly rate: number;
   /** Documents read from a source for one export. */
@@ -153,6 +156,8 @@ export const defaults = freeze({
     deadline: minute / 2,
     requests: 64,
     streams: 32,
+    tokenRequests: 64,
+    tokenStreams: 32,
     points: 5_000_000,
     spans: 50_000,
     lookBack: day,
@@ -417,6 +422,8 @@ const limits = strict({
   deadline: duration(day).default(most.deadline),
   requests: count(1).default(most.requests),
   streams: count(1).default(most.streams),
+  token_requests: count(1).default(most.tokenRequests),
+  token_streams: count(1).default(most.tokenStreams),
   rate: count(1).default(most.rate),
   export: count(1).default(most.export),
 });
@@ -451,7 +458,8 @@ function assemble(
   settings: ReadonlyMap<string, unknown>,
   resolve: (path: string) => string,
 ): Config {
-  const { look_back: lookBack, ...limits } = file.limits;
+  const { look_back: lookBack, token_requests, token_streams, ...limits } = file.limits;
+  const ofToken = { tokenRequests: token_requests, tokenStreams: token_streams };
   const { per_token: perToken, ...tail } = file.tail;
   return {
     listen: file.listen,
@@ -481,7 +489,7 @@ function assemble(
     }),
     visuals: file.visuals === undefined ? undefined : resolve(file.visuals),
     mesh: file.mesh === undefined ? undefined : resolve(file.mesh),
-    limits: { ...limits, lookBack, tail: { ...tail, perToken } },
+    limits: { ...limits, ...ofToken, lookBack, tail: { ...tail, perToken } },
   };
 }
 
@@ -550,7 +558,7 @@ function suggest(word: string, known: readonly string[], list = true): string {
     .filter(({ candidate, distance }) => distance <= 2 && distance < Math.min(word.length, candidate.length))
     .toSorted((a, b) => a.distance - b.distance)[0];
   if (near !== undefined) return `; did you mean "${near.candidate}"?`;
-  return list && known.length > 0 && known.length <= 12 ? `; known here: ${known.join(", ")}` : "";
+  return list && known.length > 0 && known.length <= 16 ? `; known here: ${known.join(", ")}` : "";
 }
 
 // Shorter ones occur in every sentence and give nothing away.

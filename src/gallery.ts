@@ -2,7 +2,7 @@
 // some there is none. A wrong file is told once and is not published; the others are.
 import { readdir, readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
-import { ConfigError, failureCode, type Issue } from "./errors.ts";
+import { ConfigError, failureCode, type Issue, LimitReached } from "./errors.ts";
 import type { LogEvent } from "./store.ts";
 import type { Millis } from "./time.ts";
 import { type Answer, createFinder, readVisual, type Visual, type Visuals } from "./visual.ts";
@@ -117,7 +117,11 @@ export async function openGallery(options: GalleryOptions): Promise<Gallery> {
     share(visual, compute) {
       const known = shared.get(visual);
       if (known !== undefined) return known;
-      const answer = compute(AbortSignal.timeout(deadline()));
+      const late = AbortSignal.timeout(deadline());
+      const answer = compute(late).catch((error: unknown) => {
+        const message = "the deadline of a shared answer has passed";
+        throw late.aborted ? new LimitReached("deadline", "timeout", message) : error;
+      });
       shared.set(visual, answer);
       const forget = () => shared.delete(visual);
       answer.then(() => setTimeout(forget, keep).unref(), forget);

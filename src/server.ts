@@ -8,14 +8,14 @@ import type { Plugin } from "graphql-yoga";
 import { type Answer, chunksOf, jsonType, respond, toResponse, type Whole, write } from "./answer.ts";
 import { type Authenticate, type Principal, readToken } from "./auth.ts";
 import type { Address, Limits } from "./config.ts";
-import { NotFound } from "./errors.ts";
+import { NotFound, TooMany, Unprocessable } from "./errors.ts";
 import { type Connection, type Exchange, exchangeOf, readJson, readText } from "./exchange.ts";
 import { type Intake, keepAnswers } from "./intake.ts";
 import type { Unified } from "./mesh.ts";
 import { chooseRepresentation } from "./operations/accept.ts";
 import { anybody, type Conductor, createConductor, overloaded } from "./operations/conduct.ts";
 import { explained, wantsExplanation } from "./operations/explain.ts";
-import { isClients } from "./operations/failure.ts";
+import { isClients, limitOf } from "./operations/failure.ts";
 import type { Endpoint, Rows } from "./operations/operation.ts";
 import { createRouter, type Route } from "./operations/router.ts";
 import { abandon, ClientGone, readHead, type Work } from "./operations/work.ts";
@@ -41,6 +41,12 @@ export interface ServerOptions extends Served {
   /** One line of text for each backend, for `/readyz`. */
   readonly backends?: () => readonly string[];
   readonly visuals?: Visuals | undefined;
+  /** Instead of the program's own, in milliseconds. */
+  readonly readingTime?: {
+    readonly headersTimeout: Millis;
+    readonly requestTimeout: Millis;
+    readonly connectionsCheckingInterval: Millis;
+  };
   /** The front-end error intake where it shares this server's address. */
   readonly intake?: Intake | undefined;
   /** Asked for at the first GraphQL request, so that REST does not wait for it. */
@@ -73,6 +79,10 @@ interface Form {
 const array: Form = { opening: "[", separator: ",", closing: "]" };
 const printed: Form = { opening: "", separator: "", closing: "" };
 
+/** Path and query. Of all headers together node takes 16 KiB. */
+const urlLimit = 8_192;
+/** How long a client has for its headers, and for the whole of its request: less than a request's deadline. */
+const readingTime = { headersTimeout: 10_000, requestTimeout: 20_000, connectionsCheckingInterval: 5_000 };
 function whole({ opening, separator, closing }: Form, texts: readonly string[]): readonly string[] {
   const last = texts.length - 1;
   if (last < 0) return [opening + closing];
@@ -89,7 +99,7 @@ export function createServer(options: ServerOptions): Server {
   const beginEpoch = ({ authenticate, ...served }: Served): Epoch => ({
     authenticate,
     limits: served.limits,
-    conductor: createConductor({ ...served, visuals, places, now }),
+    conductor: createConductor({ ...served, visuals, places, now, limited: telemetry.limited }),
     tails: createTails({
       limits: served.limits,
       places: tailPlaces,
@@ -101,6 +111,8 @@ export function createServer(options: ServerOptions): Server {
   let epoch = beginEpoch(options);
   let draining = false;
   let streams = 0;
+  /** Of those, how many each token has. */
+  const streamsOf = new Map<Principal, number>();
   let findPage: FindPage | undefined;
 
   /** Never throws. */
@@ -109,9 +121,13 @@ export function createServer(options: ServerOptions): Server {
     const trail: Trail = { operation: "none", user: undefined };
     const finish = (status: number, cut: boolean, error?: unknown) => {
       const duration = performance.now() - started;
+      const limit = limitOf(error);
+      if (limit !== undefined) telemetry.limited(limit);
+      if (isClients(error)) error = undefined;
       telemetry.finished({ id: exchange.id, ...trail, status, cut, duration, error });
     };
     try {
+      if (exchange.path.length + exchange.search.length > urlLimit) throw urlTooLong();
       const route = findRoute(exchange.method, exchange.path);
       if (route !== undefined) return await operate(exchange, route, trail, finish);
       const page = await openPage(exchange);
@@ -127,7 +143,7 @@ export function createServer(options: ServerOptions): Server {
       throw new NotFound();
     } catch (error) {
       const answered = respond(error);
-      finish(answered.status, error instanceof ClientGone, isClients(error) ? undefined : error);
+      finish(answered.status, error instanceof ClientGone, error);
       return answered;
     }
   }
@@ -218,12 +234,18 @@ export function createServer(options: ServerOptions): Server {
       if (head.done) return complete(whole(form, head.texts));
       if (streams >= limits.streams) {
         abandon(rows);
-        throw overloaded(`${streams} streamed answers are under way`);
+        throw overloaded("streams", `${streams} streamed answers are under way`);
+      }
+      const own = streamsOf.get(principal) ?? 0;
+      if (principal !== anybody && own >= limits.tokenStreams) {
+        abandon(rows);
+        throw new TooMany(1, "token_streams");
       }
       streaming = true;
       streams += 1;
+      streamsOf.set(principal, own + 1);
       telemetry.streams.opened();
-      const body = chunksOf(stream(form, head.texts, rows, work, finish), work.signal);
+      const body = chunksOf(stream(form, head.texts, rows, work, principal, finish), work.signal);
       return { status: 200, headers, body };
     } catch (error) {
       throw work.signal.aborted ? work.signal.reason : error;
@@ -237,6 +259,7 @@ export function createServer(options: ServerOptions): Server {
     head: readonly string[],
     rows: AsyncIterator<Rows>,
     work: Work,
+    principal: Principal,
     finish: (status: number, cut: boolean, error?: unknown) => void,
   ): AsyncGenerator<string, void, void> {
     let complete = false;
@@ -261,10 +284,13 @@ export function createServer(options: ServerOptions): Server {
       throw failure;
     } finally {
       streams -= 1;
+      const left = (streamsOf.get(principal) ?? 1) - 1;
+      if (left === 0) streamsOf.delete(principal);
+      else streamsOf.set(principal, left);
       telemetry.streams.closed();
       if (!complete) abandon(rows);
       work.end();
-      finish(200, !complete, isClients(failure) ? undefined : failure);
+      finish(200, !complete, failure);
     }
   }
 
@@ -387,13 +413,19 @@ export function createServer(options: ServerOptions): Server {
     return host.fetch(url, init);
   }
 
-  const http = createHttpServer({ keepAliveTimeout: 65_000, requestTimeout: 60_000 }, (request, response) => {
-    listen(request, response).catch((error: unknown) => {
-      telemetry.log({ level: "error", message: "request handler", err: error });
-      response.destroy();
-    });
+  const http = createHttpServer(
+    { keepAliveTimeout: 65_000, ...(options.readingTime ?? readingTime) },
+    (request, response) => {
+      listen(request, response).catch((error: unknown) => {
+        telemetry.log({ level: "error", message: "request handler", err: error });
+        response.destroy();
+      });
+    },
+  );
+  keepAnswers(http, intake, (code) => {
+    if (code === "HPE_HEADER_OVERFLOW") telemetry.limited("head");
+    if (code === "ERR_HTTP_REQUEST_TIMEOUT") telemetry.limited("reading_time");
   });
-  if (intake !== undefined) keepAnswers(http, intake);
 
   return {
     fetch,
@@ -422,6 +454,11 @@ export function createServer(options: ServerOptions): Server {
         });
       }),
   };
+}
+
+function urlTooLong(): Unprocessable {
+  const message = `The URL is longer than ${urlLimit} characters`;
+  return new Unprocessable("invalid_request", message, { issues: [{ path: "", message }] }, "url");
 }
 
 const unavailable: Answer = {

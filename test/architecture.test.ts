@@ -97,7 +97,11 @@ const allowed: readonly (readonly [file: string, imports: readonly string[]])[] 
   ["src/main.ts", ["**"]],
   ["resolvers/index.ts", ["src/store.ts", "resolvers/*/*"]],
   ["resolvers/connection.ts", ["type src/store.ts", "src/time.ts"]],
-  ["resolvers/http.ts", ["src/store.ts", "src/errors.ts", "src/explain.ts", "src/time.ts"]],
+  ["resolvers/isolation.ts", ["type src/time.ts"]],
+  [
+    "resolvers/http.ts",
+    ["src/store.ts", "src/errors.ts", "src/explain.ts", "src/time.ts", "resolvers/isolation.ts"],
+  ],
   [
     "resolvers/*/*",
     [
@@ -113,7 +117,6 @@ const allowed: readonly (readonly [file: string, imports: readonly string[]])[] 
 const packages: Readonly<Record<string, readonly string[]>> = {
   "@elastic/elasticsearch": ["resolvers/elastic/*"],
   "@opensearch-project/opensearch": ["resolvers/elastic/*"],
-  cockatiel: ["resolvers/http.ts"],
   "@escape.tech/graphql-armor": ["src/gateway.ts"],
   "@graphql-mesh/config": ["src/mesh.ts"],
   "@graphql-mesh/runtime": ["src/mesh.ts"],

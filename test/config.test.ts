@@ -84,7 +84,7 @@ sites:
     kubernetes: { backend: prom, match: { cluster: prod } }
     frontend: { keys: ["\${SECRET}"], backend: elk, index: logs-readout.frontend-default, profile: otel }
 visuals: visuals
-limits: { rows: "\${ROWS}", millisecond: 20000, points: 1, documents: 2, spans: 3, look_back: 2h, deadline: 5s, requests: 4, streams: 5, rate: 6, export: 7 }
+limits: { rows: "\${ROWS}", millisecond: 20000, points: 1, documents: 2, spans: 3, look_back: 2h, deadline: 5s, requests: 4, streams: 5, token_requests: 7, token_streams: 8, rate: 6, export: 7 }
 tail: { lateness: 90s, open: 8, per_token: 9 }
 `);
   expect(config).toEqual({
@@ -152,6 +152,8 @@ tail: { lateness: 90s, open: 8, per_token: 9 }
       deadline: 5_000,
       requests: 4,
       streams: 5,
+      tokenRequests: 7,
+      tokenStreams: 8,
       rate: 6,
       export: 7,
       tail: { lateness: 90_000, open: 8, perToken: 9 },
@@ -324,7 +326,7 @@ visuals: 7
     "31 limits.deadline: expected a duration such as 250ms, 10s or 30d, at most 1d",
     "31 limits.requests: expected a whole number from 1 up",
     "31 limits.streams: expected a whole number from 1 up",
-    "31 limits.bogus: unknown key; known here: rows, millisecond, points, documents, spans, look_back, deadline, requests, streams, rate, export",
+    "31 limits.bogus: unknown key; known here: rows, millisecond, points, documents, spans, look_back, deadline, requests, streams, token_requests, token_streams, rate, export",
     "32 visuals: expected text; put it in quotes",
   ]);
 });
@@ -530,6 +532,8 @@ describe("the README's reference", () => {
     ["limits.deadline", defaults.limits.deadline],
     ["limits.requests", defaults.limits.requests],
     ["limits.streams", defaults.limits.streams],
+    ["limits.token_requests", defaults.limits.tokenRequests],
+    ["limits.token_streams", defaults.limits.tokenStreams],
     ["limits.export", defaults.limits.export],
     ["tail.lateness", defaults.limits.tail.lateness],
     ["tail.open", defaults.limits.tail.open],

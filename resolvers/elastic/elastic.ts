@@ -20,8 +20,6 @@ const settings = z.strictObject({
 });
 export type ElasticConfig = z.infer<typeof settings>;
 
-const answerBytes = 256 * 1024 * 1024;
-
 export const elastic: BackendKind<ElasticConfig> = {
   kind: "elastic",
   parseConfig: (value) => settings.parse(value),
@@ -65,6 +63,6 @@ function doorSettings(config: ElasticConfig, io: IO): DoorSettings {
     tls: readTls(tls, io),
     headers: config.headers,
     timeout: parseDuration(config.timeout) ?? guardDefaults.timeout,
-    answerBytes,
+    answerBytes: config.answer_bytes,
   };
 }

@@ -9,7 +9,7 @@ import { BackendError, type Failure } from "../../src/errors.ts";
 import type { BackendInfo, IO } from "../../src/store.ts";
 import type { Millis } from "../../src/time.ts";
 import { definedOnly, type Tls } from "../connection.ts";
-import { createGuard, type GuardSettings, orAborted } from "../http.ts";
+import { createGuard, type GuardSettings, orAborted, readRetryAfter } from "../http.ts";
 import { createScanner, envelope, type Fold, readResult, resultData, Surprise } from "./answer.ts";
 import {
   type Edge,
@@ -122,10 +122,13 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
     const { statusCode, headers, body } = await open(request, signal);
     // Nobody asked for another encoding; a proxy that sends one sends what nobody here reads.
     if (headers["content-encoding"] !== undefined && headers["content-encoding"] !== "identity") {
-      body.destroy();
+      // A body that nobody reads tells its end by an event, which would end the process.
+      body.on("error", () => {}).destroy();
       throw new BackendError(backend, "malformed", `content-encoding ${headers["content-encoding"]}`);
     }
-    if (statusCode !== 200) throw failed(backend, statusCode, await beginning(body));
+    if (statusCode !== 200) {
+      throw failed(backend, statusCode, await beginning(body), readRetryAfter(headers["retry-after"]));
+    }
     let bytes = 0;
     let sinceTurn = 0;
     for await (const chunk of body) {
@@ -307,15 +310,19 @@ const labelSets = z.array(z.record(z.string(), z.string()));
 const texts = z.array(z.string()).nullish();
 const toldTypes = z.record(z.string(), z.array(z.object({ type: z.string() })));
 
-/** What a proxy does not route, or another product does not have, is not there. */
+/** What a proxy does not route, or another product does not have, is not there; what fails otherwise may be. */
 async function optional<T>(asked: Promise<T>): Promise<T | undefined> {
   try {
     return await asked;
   } catch (error) {
-    if (error instanceof BackendError && ["rejected", "denied", "malformed"].includes(error.failure))
+    if (error instanceof BackendError && /^status 4/.test(error.message) && isRefusal(error))
       return undefined;
     throw error;
   }
+}
+
+function isRefusal({ failure }: BackendError): boolean {
+  return failure === "rejected" || failure === "denied";
 }
 
 function queryRequest(expression: Expression, moments: Moments, timeout: Millis): Request {
@@ -344,8 +351,9 @@ function authorization(auth: DoorSettings["auth"]): Readonly<Record<string, stri
 }
 
 /** An answer with an error status. The server's own text goes no further than the log. */
-function failed(backend: string, status: number, text: string): BackendError {
-  return new BackendError(backend, failureOf(status, text), `status ${status}: ${text.slice(0, 2_000)}`);
+function failed(backend: string, status: number, text: string, retryAfter: number | undefined): BackendError {
+  const told = `status ${status}: ${text.slice(0, 2_000)}`;
+  return new BackendError(backend, failureOf(status, text), told, undefined, retryAfter);
 }
 
 const byStatus: Readonly<Record<number, Failure>> = {

@@ -31,7 +31,7 @@ export type Row = Readonly<Record<string, unknown>>;
 
 /** The spans of each trace, as `tracing.trace` orders them; null where the site has no traces. */
 export function linkedSpans(site: string, traceIds: readonly string[]): Prepared {
-  return prepare(site, async (context) => {
+  return prepare("tracing", site, async (context) => {
     const { traces, reports } = context.sites.get(site) ?? {};
     if (traces === undefined && reports === undefined) return traceIds.map(() => null);
     const spans = await readTraces([site], [...new Set(traceIds)], budgetOf(context), context);
@@ -53,7 +53,7 @@ export function linkedRequests(
   limit: number,
   digests: readonly string[],
 ): Prepared {
-  return prepare(site, async (context) => {
+  return prepare("tracing", site, async (context) => {
     const { traces } = context.sites.get(site) ?? {};
     const [first, ...others] = [...new Set(digests)];
     if (traces === undefined || first === undefined) return digests.map(() => null);
@@ -87,7 +87,7 @@ export function linkedSlowEvents(
   limit: number,
   actions: readonly Names[],
 ): Prepared {
-  return prepare(site, async (context) => {
+  return prepare("tracing", site, async (context) => {
     const { traces } = context.sites.get(site) ?? {};
     if (traces === undefined) return actions.map(() => null);
     const query = { sources: [traces.source] as const, range, budget: budgetOf(context) };
@@ -107,7 +107,7 @@ export function linkedDurations(
   width: Millis,
   actions: readonly Names[],
 ): Prepared {
-  return prepare(site, async (context) => {
+  return prepare("tracing", site, async (context) => {
     const { traces } = context.sites.get(site) ?? {};
     if (traces === undefined) return actions.map(() => null);
     const start = Math.floor(toMillis(range.from) / width) * width;
@@ -135,7 +135,7 @@ export function linkedDurations(
 
 /** The names of a site's metrics; null where it has none configured. */
 export function linkedNames(site: string): Prepared {
-  return prepare(site, async ({ sites, signal }) => {
+  return prepare("metrics", site, async ({ sites, signal }) => {
     const { metrics } = sites.get(site) ?? {};
     return metrics === undefined ? null : await metrics.store.names(metrics.match, signal);
   });
@@ -195,7 +195,7 @@ export function linkedLines(
   order: "asc" | "desc",
   questions: readonly LineQuestion[],
 ): Prepared {
-  return prepare(site, async (context) => {
+  return prepare("logs", site, async (context) => {
     const { logs } = context.sites.get(site) ?? {};
     const [source, ...others] = [...(logs?.sources.values() ?? [])];
     if (logs === undefined || source === undefined) return questions.map(() => null);
@@ -257,7 +257,7 @@ export interface PodQuestion {
 
 /** The rows for each question, oldest first; null where the site has no Kubernetes part. */
 export function linkedPods(site: string, questions: readonly PodQuestion[]): Prepared {
-  return prepare(site, async (context) => {
+  return prepare("kubernetes", site, async (context) => {
     const part = context.sites.get(site)?.kubernetes;
     if (part === undefined) return questions.map(() => null);
     const start = Math.min(...questions.map(({ from }) => from));
@@ -300,8 +300,8 @@ export function shift(moment: Instant, millis: Millis): Instant {
   return (moment + fromMillis(millis)) as Instant;
 }
 
-function prepare(site: string, run: (context: Context) => Promise<unknown>): Prepared {
-  return { sites: [site], run };
+function prepare(name: string, site: string, run: (context: Context) => Promise<unknown>): Prepared {
+  return { name, sites: [site], run };
 }
 
 function tooManyRows(limit: number) {

@@ -102,6 +102,8 @@ export interface Represented extends Pick<Representation<unknown>, "name" | "med
   readonly prepare: (raw: unknown) => Prepared<Printed | Followed>;
 }
 export interface Prepared<Result = Promise<unknown> | AsyncIterable<Rows> | Printed> {
+  /** The operation's, or of a link the family alone. */
+  readonly name: string;
   readonly sites: readonly string[];
   readonly run: (context: Context) => Result;
   readonly explain?: (context: Context) => Promise<Readonly<Record<string, unknown>>>;
@@ -116,6 +118,7 @@ export function endpoint<Input, Output>(
     (raw: unknown): Prepared<Result> => {
       const input = parseRequest(described.request, raw);
       return {
+        name: described.name,
         sites: sites(input),
         run: (context) => run(input, context),
         ...(explain && { explain: (context: Context) => explain(input, context) }),

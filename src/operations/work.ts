@@ -1,7 +1,7 @@
 // The life of an operation under way: its deadline, a client that may leave, and how far its answer is read before
 // the status is decided.
 import { setImmediate as nextTurn } from "node:timers/promises";
-import { BackendError, Refused } from "../errors.ts";
+import { BackendError, LimitReached, Refused } from "../errors.ts";
 import type { Millis } from "../time.ts";
 import type { Rows } from "./operation.ts";
 
@@ -33,7 +33,7 @@ export function startWork(gone: AbortSignal, deadline: Millis): Work {
   const control = new AbortController();
   const { signal } = control;
   const timer = setTimeout(
-    () => control.abort(new BackendError("readout", "timeout", `the deadline of ${deadline} ms has passed`)),
+    () => control.abort(new LimitReached("deadline", "timeout", `the deadline of ${deadline} ms has passed`)),
     deadline,
   );
   // A request within a request inherits its deadline.

@@ -92,8 +92,8 @@ export function createTails({ limits, places, now, pause, log }: TailsOptions): 
 
   function takePlace(principal: Principal): () => void {
     const own = byPrincipal.get(principal) ?? 0;
-    if (own >= limits.tail.perToken) throw new TooMany(retryAfter);
-    if (places.taken >= limits.tail.open) throw overloaded(`${places.taken} tails are open`);
+    if (own >= limits.tail.perToken) throw new TooMany(retryAfter, "token_tails");
+    if (places.taken >= limits.tail.open) throw overloaded("tails", `${places.taken} tails are open`);
     places.taken += 1;
     byPrincipal.set(principal, own + 1);
     return () => {

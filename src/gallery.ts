@@ -30,7 +30,12 @@ const mostBytes = 1_048_576;
 
 /** Resolves once the folder has been read. */
 export async function openGallery(options: GalleryOptions): Promise<Gallery> {
-  const { folder, check, log, deadline, every = usualEvery, keep = usualKeep } = options;
+  const { folder, check, deadline, every = usualEvery, keep = usualKeep } = options;
+  let closed = false;
+  /** A look that is under way when the gallery is closed ends unheard. */
+  const log: GalleryOptions["log"] = (event) => {
+    if (!closed) options.log(event);
+  };
   let seen: ReadonlyMap<string, Seen> = new Map();
   let missing = false;
   let visuals: readonly Visual[] = [];
@@ -127,7 +132,10 @@ export async function openGallery(options: GalleryOptions): Promise<Gallery> {
       answer.then(() => setTimeout(forget, keep).unref(), forget);
       return answer;
     },
-    close: () => clearInterval(timer),
+    close() {
+      closed = true;
+      clearInterval(timer);
+    },
   };
 }
 

@@ -61,6 +61,7 @@ const world: Omit<Shell, "kinds"> = {
   now,
   loading,
   onChange,
+  onHangup,
   signal: stop.signal,
 };
 
@@ -70,11 +71,12 @@ function onChange(path: string, changed: () => void, signal: AbortSignal): void 
     if (now.mtimeMs !== before.mtimeMs || now.ino !== before.ino || now.size !== before.size) changed();
   };
   watchFile(path, { interval: 1_000, persistent: false }, compare);
-  process.on("SIGHUP", changed);
-  signal.addEventListener("abort", () => {
-    unwatchFile(path, compare);
-    process.off("SIGHUP", changed);
-  });
+  signal.addEventListener("abort", () => unwatchFile(path, compare));
+}
+
+function onHangup(asked: () => void, signal: AbortSignal): void {
+  process.on("SIGHUP", asked);
+  signal.addEventListener("abort", () => process.off("SIGHUP", asked));
 }
 
 let loads = 0;

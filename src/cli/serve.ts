@@ -25,8 +25,8 @@ export const usage = `Usage: readout serve [--config readout.yaml]
 
 Serves the read API. Prints its address when it answers; the request log goes to standard error.
 SIGTERM or Ctrl-C: no new connections, requests under way finish, exit code 0.
-SIGHUP, or a change of the file: reads it again; a wrong one changes nothing. \`listen\`, \`intake.listen\` and the
-spool need a restart.
+SIGHUP, or a change of the file or of one that it names (secrets, certificates, layouts): reads them all again; a wrong
+one changes nothing. \`listen\`, \`intake.listen\` and the spool need a restart.
 `;
 
 /** How long requests under way may take when the server is told to end. */
@@ -37,12 +37,13 @@ const probePatience: Millis = 10_000;
 
 /** Exit code 0 after a drain, 1 when the configuration cannot be served, 2 for wrong arguments. */
 export async function run(args: readonly string[], shell: Shell): Promise<number> {
-  const opened = openFile("serve", usage, args, shell);
+  const { reading, watch } = watchingReads(shell);
+  const opened = openFile("serve", usage, args, reading);
   if (typeof opened === "number") return opened;
   const { file, config } = opened;
-  return serve(config, shell, {
+  return serve(config, reading, {
     file,
-    reread: () => readConfig(file, shell),
+    again: { read: () => readConfig(file, reading), watch },
     level: "info",
     listening: (address) => shell.out(`Readout listens on ${address}\n`),
     inUse: (address) => `${address} is in use; set another \`listen\` in ${file}`,
@@ -52,8 +53,13 @@ export async function run(args: readonly string[], shell: Shell): Promise<number
 export interface Serving {
   /** Paths of backends are relative to it. */
   readonly file: string;
-  /** Absent where no file can change. @throws {ConfigError} */
-  readonly reread?: () => Config;
+  /** Absent where no file can change. */
+  readonly again?: {
+    /** @throws {ConfigError} */
+    readonly read: () => Config;
+    /** Calls `changed` when any file is another one that the configuration was ever read from, until `signal` aborts. */
+    readonly watch: (changed: () => void, signal: AbortSignal) => void;
+  };
   readonly level: NonNullable<TelemetryOptions["level"]>;
   /** Called once REST answers and signals are heeded, with `http://host:port`. */
   readonly listening: (address: string) => void;
@@ -166,10 +172,10 @@ export async function serve(config: Config, shell: Shell, serving: Serving): Pro
     unfinished.push(Promise.all(over).then(() => closeAll(old.backends)));
   };
   watchAll(current);
-  const { reread } = serving;
-  if (reread !== undefined) {
+  const { again } = serving;
+  if (again !== undefined) {
     const reload = oneAtATime(async () => {
-      const next = await connectAgain(() => connect(reread()), telemetry, signal);
+      const next = await connectAgain(() => connect(again.read()), telemetry, signal);
       if (next === undefined) return;
       for (const [what, bound] of bindings) {
         if (isDeepStrictEqual(bound(next.config), bound(config))) continue;
@@ -182,7 +188,8 @@ export async function serve(config: Config, shell: Shell, serving: Serving): Pro
       const failed = (err: unknown) => telemetry.log({ level: "error", message: "not reloaded", err });
       unfinished.push(reload().catch(failed));
     };
-    shell.onChange(serving.file, changed, signal);
+    again.watch(changed, signal);
+    shell.onHangup(changed, signal);
   }
   // Last, so that whoever reads it may send signals.
   serving.listening(reached);
@@ -196,6 +203,30 @@ export async function serve(config: Config, shell: Shell, serving: Serving): Pro
   await Promise.all(unfinished);
   await closeAll(current.backends);
   return code;
+}
+
+/**
+ * A shell that remembers which files were read through it, and how to be told of their changes: the configuration, and
+ * the secrets, certificates and layouts that it names. One that is no longer named stays watched: the reload that it may
+ * still cause changes nothing.
+ */
+function watchingReads(shell: Shell) {
+  const paths = new Set<string>();
+  let attend = (_: string): void => {};
+  const reading: Shell = {
+    ...shell,
+    readText(path) {
+      // Before it is read, and also where it cannot be: a file that is missing may come.
+      if (!paths.has(path)) attend(path);
+      paths.add(path);
+      return shell.readText(path);
+    },
+  };
+  const watch = (changed: () => void, signal: AbortSignal) => {
+    attend = (path) => shell.onChange(path, changed, signal);
+    for (const path of paths) attend(path);
+  };
+  return { reading, watch };
 }
 
 /** What a running program cannot let go of. */

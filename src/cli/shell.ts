@@ -14,8 +14,10 @@ export interface Shell {
   now(): Instant;
   /** Runs what loads much code, so that the memory that loading takes is not kept. */
   loading<T>(load: () => Promise<T>): Promise<T>;
-  /** Calls `changed` when the file is another one, and when the program is told to look again, until `signal` aborts. */
+  /** Calls `changed` when the file is another one, has come or has gone, until `signal` aborts. */
   onChange(path: string, changed: () => void, signal: AbortSignal): void;
+  /** Calls `asked` when the program is told to look at its configuration again (SIGHUP), until `signal` aborts. */
+  onHangup(asked: () => void, signal: AbortSignal): void;
   /** Ends a command early: Ctrl-C. */
   readonly signal: AbortSignal;
   readonly kinds: ReadonlyMap<string, BackendKind<unknown>>;

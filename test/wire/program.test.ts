@@ -1,45 +1,18 @@
 // The program as a person starts it: what it prints, and how it ends.
-import { type ChildProcess, spawn } from "node:child_process";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { hashToken } from "#src/auth.ts";
+import { endAll, readout, start } from "../support/program.ts";
 
-const main = new URL("../../src/main.ts", import.meta.url).pathname;
 let folder: string;
-const children: ChildProcess[] = [];
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), "readout-"));
 });
-afterEach(() => {
-  for (const child of children.splice(0)) child.kill("SIGKILL");
-});
+afterEach(endAll);
 afterAll(() => rm(folder, { recursive: true }));
-
-function start(command: string, args: readonly string[]) {
-  const child = spawn(command, args, { stdio: ["ignore", "pipe", "pipe"] });
-  children.push(child);
-  const told = { out: "", err: "" };
-  child.stdout.setEncoding("utf8").on("data", (text) => {
-    told.out += text;
-  });
-  child.stderr.setEncoding("utf8").on("data", (text) => {
-    told.err += text;
-  });
-  const ended = new Promise<number | null>((resolve) => child.on("close", resolve));
-  const listening = new Promise<string>((resolve, reject) => {
-    child.stdout.on("data", () => {
-      const address = /Readout listens on (http:\/\/\S+)\n/.exec(told.out)?.[1];
-      if (address !== undefined) resolve(address);
-    });
-    child.on("close", () => reject(new Error(told.err)));
-  });
-  listening.catch(() => {});
-  return { child, told, ended, listening };
-}
-const readout = (...args: string[]) => start(process.execPath, [main, ...args]);
 
 async function configure(text: string): Promise<string> {
   const file = join(folder, `${Math.random()}.yaml`);

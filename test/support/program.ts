@@ -1,0 +1,33 @@
+// The program as a person starts it, in a process of its own. Whoever starts one ends it: `endAll` after each test.
+import { type ChildProcess, spawn } from "node:child_process";
+
+const main = new URL("../../src/main.ts", import.meta.url).pathname;
+const children: ChildProcess[] = [];
+
+export function start(command: string, args: readonly string[]) {
+  const child = spawn(command, args, { stdio: ["ignore", "pipe", "pipe"] });
+  children.push(child);
+  const told = { out: "", err: "" };
+  child.stdout.setEncoding("utf8").on("data", (text) => {
+    told.out += text;
+  });
+  child.stderr.setEncoding("utf8").on("data", (text) => {
+    told.err += text;
+  });
+  const ended = new Promise<number | null>((resolve) => child.on("close", resolve));
+  const listening = new Promise<string>((resolve, reject) => {
+    child.stdout.on("data", () => {
+      const address = /Readout listens on (http:\/\/\S+)\n/.exec(told.out)?.[1];
+      if (address !== undefined) resolve(address);
+    });
+    child.on("close", () => reject(new Error(told.err)));
+  });
+  listening.catch(() => {});
+  return { child, told, ended, listening };
+}
+
+export const readout = (...args: string[]) => start(process.execPath, [main, ...args]);
+
+export function endAll(): void {
+  for (const child of children.splice(0)) child.kill("SIGKILL");
+}

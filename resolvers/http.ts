@@ -4,6 +4,7 @@ import { BackendError, type Failure, Refused } from "../src/errors.ts";
 import { type Asked, type Recorder, recording, type SentRequest } from "../src/explain.ts";
 import type { IO } from "../src/store.ts";
 import type { Millis } from "../src/time.ts";
+import { currentStep, type Step, within } from "../src/traced.ts";
 import { createBreaker, createPlaces, QueueFull, type Sign } from "./isolation.ts";
 
 export interface GuardSettings {
@@ -62,9 +63,10 @@ export function createGuard(
     signal: AbortSignal,
     request: (signal: AbortSignal) => Promise<T>,
     saw: (sign: Sign) => void,
-    sent: Sent | undefined,
+    witness: Witness | undefined,
   ): Promise<T> {
     const started = clock();
+    const seen = witness?.();
     const limit = new AbortController();
     const timer = setTimeout(
       () => limit.abort(new BackendError(backend, "timeout", `no answer within ${timeout} ms`)),
@@ -75,10 +77,13 @@ export function createGuard(
     const over = (sign: Sign, outcome: "ok" | Failure) => {
       saw(sign);
       io.requested(backend, outcome, clock() - started);
-      sent?.(outcome, started);
+      seen?.over(outcome);
     };
     try {
-      const result = await orAborted(request(limit.signal), limit.signal);
+      const result = await orAborted(
+        within(seen?.step, () => request(limit.signal)),
+        limit.signal,
+      );
       over("alive", "ok");
       return result;
     } catch (cause) {
@@ -88,7 +93,7 @@ export function createGuard(
         if (late && clock() - started >= Math.min(patience, timeout / 2)) over("dead", "timeout");
         else {
           saw("unknown");
-          sent?.("abandoned", started);
+          seen?.over("abandoned");
         }
         throw error;
       }
@@ -109,7 +114,7 @@ export function createGuard(
   async function once<T>(
     signal: AbortSignal,
     request: (signal: AbortSignal) => Promise<T>,
-    sent: Sent | undefined,
+    witness: Witness | undefined,
     failed: (error: unknown) => void,
   ): Promise<T> {
     if (breaker.rests()) throw resting();
@@ -121,7 +126,7 @@ export function createGuard(
       signal.throwIfAborted();
       const saw = breaker.enter();
       if (saw === undefined) throw resting();
-      return await attempt(signal, request, saw, sent).catch((error: unknown) => {
+      return await attempt(signal, request, saw, witness).catch((error: unknown) => {
         failed(error);
         throw error;
       });
@@ -144,11 +149,11 @@ export function createGuard(
       signal.throwIfAborted();
       budget = Math.min(budgetLimit, budget + 1);
       // Now: what waits for a place is begun by whoever leaves one.
-      const sent = reporting(backend, describe, recording());
+      const witness = witnessOf(backend, describe, recording(), currentStep());
       // Only what came of asking: a queue that is full, or a rest, is not mended by another try.
       let failure: unknown;
       try {
-        return await once(signal, request, sent, (error) => {
+        return await once(signal, request, witness, (error) => {
           failure = error;
         });
       } catch (error) {
@@ -157,19 +162,45 @@ export function createGuard(
         if (pause === undefined) throw error;
         budget -= retryCost;
         if (pause > 0) await sleep(pause, signal);
-        return await once(signal, request, sent, () => {});
+        return await once(signal, request, witness, () => {});
       }
     },
   };
 }
 
-type Sent = (outcome: SentRequest["outcome"], started: Millis) => void;
+/** Begins one try of a request, for whoever wants to know of it: who explains, and the program's own trace. */
+type Witness = () => {
+  readonly step: Step | undefined;
+  readonly over: (outcome: SentRequest["outcome"]) => void;
+};
 
-function reporting(backend: string, describe: () => Asked, recorder: Recorder | undefined): Sent | undefined {
-  if (recorder === undefined) return undefined;
-  return (outcome, started) =>
-    recorder.sent({ ...describe(), backend, started, took: performance.now() - started, outcome });
+function witnessOf(
+  backend: string,
+  describe: () => Asked,
+  recorder: Recorder | undefined,
+  parent: Step | undefined,
+): Witness | undefined {
+  if (recorder === undefined && parent === undefined) return undefined;
+  return () => {
+    const started = performance.now();
+    const step = parent?.begin();
+    return {
+      step,
+      over(outcome) {
+        recorder?.sent({ ...describe(), backend, started, took: performance.now() - started, outcome });
+        if (step?.sampled !== true) return;
+        // Neither parameters nor the body: these hold what users look for.
+        const { method, path } = describe();
+        const http = { "http.request.method": method, "url.path": path.slice(0, pathLimit) };
+        const failed = outcome === "ok" || outcome === "abandoned" ? undefined : outcome;
+        step.end(method, { ...http, "readout.backend": backend, "readout.outcome": outcome }, failed);
+      },
+    };
+  };
 }
+
+/** What a trace tells of a path, which may list many indices. */
+const pathLimit = 256;
 
 async function sleep(duration: Millis, signal: AbortSignal): Promise<void> {
   const { promise, resolve } = Promise.withResolvers<void>();

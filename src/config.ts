@@ -5,11 +5,10 @@
 import { isIPv4, isIPv6 } from "node:net";
 import { z } from "zod";
 import { ConfigError } from "./errors.ts";
-import { editDistance } from "./spelling.ts";
+import { explain, type Report, redact, reportIssue, suggest } from "./issues.ts";
 import { type Millis, parseDuration, parseInstant } from "./time.ts";
 import {
   inFileOrder,
-  type Path,
   pathKey,
   quote,
   readTree,
@@ -33,6 +32,16 @@ export interface Config {
   /** A `.meshrc.yaml` instead of the program's own. */
   readonly mesh?: string | undefined;
   readonly limits: Limits;
+  /** Where the program's own traces are sent. */
+  readonly otlp?: OtlpConfig | undefined;
+}
+export interface OtlpConfig {
+  /** Of the receiver of OTLP over HTTP, without `/v1/traces`. */
+  readonly url: string;
+  readonly headers: Readonly<Record<string, string>>;
+  /** Which part of the traces that begin here is sent, from 0 to 1. */
+  readonly ratio: number;
+  readonly service: string;
 }
 export interface IntakeConfig {
   readonly listen?: Address | undefined;
@@ -149,6 +158,7 @@ export const defaults = freeze({
   retention: 30 * day,
   counterDefault: "cumulative",
   profile: "auto",
+  otlp: { ratio: 1, service: "readout" },
   limits: {
     rows: 200_000,
     millisecond: 10_000,
@@ -173,8 +183,6 @@ export interface World extends Surroundings {
 
 /** The kinds of backends, by name; each validates its own settings (the entry without `kind`). */
 export type Kinds = ReadonlyMap<string, { parseConfig(value: unknown): unknown }>;
-
-type Report = (path: Path, message: string) => void;
 
 /**
  * The configuration that `text`, the content of `file`, describes: defaults filled in, secrets put in, paths
@@ -434,6 +442,17 @@ const tail = strict({
   per_token: count(1).default(most.tail.perToken),
 });
 
+const otlp = strict({
+  url: z.url({ protocol: /^https?$/, error: "expected an http:// or https:// address" }),
+  headers: z.record(z.string(), text).default({}),
+  ratio: z
+    .number({ error: (issue) => (issue.input == null ? undefined : "expected a number from 0 to 1") })
+    .min(0, "expected a number from 0 to 1")
+    .max(1, "expected a number from 0 to 1")
+    .default(defaults.otlp.ratio),
+  service: text.default(defaults.otlp.service),
+});
+
 const fileSchema = strict({
   listen: address.default(defaults.listen),
   intake: strict({
@@ -451,6 +470,7 @@ const fileSchema = strict({
   mesh: text.optional(),
   limits: limits.prefault({}),
   tail: tail.prefault({}),
+  otlp: otlp.optional(),
 });
 
 function assemble(
@@ -489,85 +509,9 @@ function assemble(
     }),
     visuals: file.visuals === undefined ? undefined : resolve(file.visuals),
     mesh: file.mesh === undefined ? undefined : resolve(file.mesh),
+    otlp: file.otlp,
     limits: { ...limits, ...ofToken, lookBack, tail: { ...tail, perToken } },
   };
-}
-
-// ---- Messages -----------------------------------------------------------------------------------------------
-
-const typeNames: Readonly<Record<string, string>> = {
-  string: "text",
-  number: "a number",
-  int: "a whole number",
-  boolean: "true or false",
-  array: "a list",
-  object: "keys with values",
-  record: "keys with values",
-};
-
-/** Our words for what the schema has no words of its own for. Never with the value. */
-function explain(issue: z.core.$ZodRawIssue): string | undefined {
-  if (issue.input === undefined) return "is missing";
-  if (issue.input === null) return "is empty";
-  if (issue.code !== "invalid_type") return undefined;
-  const quotes = issue.expected === "string" && typeof issue.input !== "object" ? "; put it in quotes" : "";
-  return `expected ${typeNames[issue.expected] ?? issue.expected}${quotes}`;
-}
-
-/** Reports a schema's issue, also of a backend's kind, under the paths of the file. */
-function reportIssue(issue: z.core.$ZodIssue, prefix: Path, report: Report): void {
-  const path = [...prefix, ...issue.path.map(String)];
-  if (issue.code === "unrecognized_keys") {
-    const messages = issue.message.split("\n");
-    for (const [index, key] of issue.keys.entries()) {
-      // A kind's own schema says it in one sentence for all keys; then the key's path says enough.
-      const own = messages.length === issue.keys.length && messages[index]?.startsWith("unknown key");
-      report(
-        [...path, key],
-        own ? (messages[index] ?? "") : `unknown key${suggest(key, backendWords, false)}`,
-      );
-    }
-  } else if (issue.code === "invalid_union") {
-    // The branch that got furthest is the one that was meant.
-    const depth = (branch: readonly z.core.$ZodIssue[]) => Math.max(...branch.map((one) => one.path.length));
-    const meant = issue.errors.filter((branch) =>
-      branch.some(
-        (one) => one.path.length > 0 || (one.code !== "invalid_type" && one.code !== "invalid_value"),
-      ),
-    );
-    const branch = meant.toSorted((a, b) => depth(b) - depth(a))[0];
-    if (branch === undefined) report(path, issue.message);
-    else for (const inner of branch) reportIssue(inner, path, report);
-  } else if (issue.code === "invalid_key") {
-    report(path, issue.issues[0]?.message ?? issue.message);
-  } else {
-    const missing = issue.code === "invalid_type" && issue.message.endsWith("received undefined");
-    report(path, missing ? "is missing" : issue.message);
-  }
-}
-
-// Only for suggestions: which keys a backend takes is its kind's business, but these are the documented words.
-const backendWords = "url auth username password api_key bearer tls ca cert key headers timeout seed".split(
-  " ",
-);
-
-/** `; did you mean "x"?` for a known word at most two edits away, else the known words if there are a few. */
-function suggest(word: string, known: readonly string[], list = true): string {
-  const near = known
-    .map((candidate) => ({ candidate, distance: editDistance(word, candidate) }))
-    .filter(({ candidate, distance }) => distance <= 2 && distance < Math.min(word.length, candidate.length))
-    .toSorted((a, b) => a.distance - b.distance)[0];
-  if (near !== undefined) return `; did you mean "${near.candidate}"?`;
-  return list && known.length > 0 && known.length <= 16 ? `; known here: ${known.join(", ")}` : "";
-}
-
-// Shorter ones occur in every sentence and give nothing away.
-const redactedLength = 4;
-
-function redact(message: string, secrets: Iterable<string>): string {
-  let result = message;
-  for (const secret of secrets) if (secret.length >= redactedLength) result = result.replaceAll(secret, "…");
-  return result;
 }
 
 // ---- Values of unknown shape --------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ import type { Sites } from "./sites.ts";
 import { createTails, eventsHeaders, type Tails } from "./tailing/tails.ts";
 import type { Telemetry } from "./telemetry.ts";
 import type { Instant, Millis } from "./time.ts";
+import { currentStep, type Step, within } from "./traced.ts";
 import type { Visuals } from "./visual.ts";
 
 /** What another configuration replaces while the server runs. */
@@ -38,6 +39,8 @@ export interface ServerOptions extends Served {
   readonly operations: readonly Endpoint[];
   readonly telemetry: Telemetry;
   readonly now: () => Instant;
+  /** The step of a request with these headers, where the program's own traces are configured. */
+  readonly begin?: (traceparent: string | null, tracestate: string | null) => Step | undefined;
   /** One line of text for each backend, for `/readyz`. */
   readonly backends?: () => readonly string[];
   readonly visuals?: Visuals | undefined;
@@ -67,6 +70,7 @@ export interface Server {
 /** What the log and the metrics tell of a request; filled in as far as it gets. */
 interface Trail {
   operation: string;
+  route: string | undefined;
   user: string | undefined;
 }
 
@@ -92,7 +96,7 @@ function whole({ opening, separator, closing }: Form, texts: readonly string[]):
 const textType = { "Content-Type": "text/plain; charset=utf-8" };
 
 export function createServer(options: ServerOptions): Server {
-  const { operations, telemetry, now, backends, intake, visuals } = options;
+  const { operations, telemetry, now, begin, backends, intake, visuals } = options;
   const findRoute = createRouter(operations);
   const places = { taken: 0 };
   const tailPlaces = { taken: 0 };
@@ -118,13 +122,15 @@ export function createServer(options: ServerOptions): Server {
   /** Never throws. */
   async function answer(exchange: Exchange): Promise<Answer | Admission> {
     const started = performance.now();
-    const trail: Trail = { operation: "none", user: undefined };
+    const trail: Trail = { operation: "none", route: undefined, user: undefined };
+    const { id, method } = exchange;
+    const step = currentStep();
     const finish = (status: number, cut: boolean, error?: unknown) => {
       const duration = performance.now() - started;
       const limit = limitOf(error);
       if (limit !== undefined) telemetry.limited(limit);
       if (isClients(error)) error = undefined;
-      telemetry.finished({ id: exchange.id, ...trail, status, cut, duration, error });
+      telemetry.finished({ id, method, ...trail, status, cut, duration, error, step });
     };
     try {
       if (exchange.path.length + exchange.search.length > urlLimit) throw urlTooLong();
@@ -187,6 +193,7 @@ export function createServer(options: ServerOptions): Server {
   ): Promise<Answer> {
     const chosen = chooseRepresentation(exchange.headers.get("accept"), endpoint.representations);
     trail.operation = chosen?.name ?? endpoint.name;
+    trail.route = endpoint.path;
     // A request keeps to what was served when it came.
     const { authenticate, conductor, limits, tails } = epoch;
     const principal =
@@ -210,15 +217,17 @@ export function createServer(options: ServerOptions): Server {
         // Tails have places of their own.
         streaming = true;
         work.end();
-        const tail = await tails.open(result.follow, {
+        const follow = {
           principal,
           resume: exchange.headers.get("last-event-id") ?? undefined,
           gone: exchange.gone,
-          over: (cut) => {
+          over: (cut: boolean) => {
             telemetry.tails.closed();
             finish(200, cut);
           },
-        });
+        };
+        // Tails read together: what is asked for all of them is part of no client's trace.
+        const tail = await within(undefined, () => tails.open(result.follow, follow));
         telemetry.tails.opened();
         return { status: 200, headers: eventsHeaders, body: tail };
       }
@@ -299,6 +308,7 @@ export function createServer(options: ServerOptions): Server {
     readonly exchange: Exchange;
     readonly work: Work;
     readonly started: number;
+    readonly step: Step | undefined;
   }
   const asked = new WeakMap<object, Asked>();
 
@@ -309,7 +319,7 @@ export function createServer(options: ServerOptions): Server {
       const answered = await answer(exchange);
       if ("principal" in answered) {
         const work = answered.epoch.conductor.join(exchange.gone);
-        const known = { ...answered, exchange, work, started: performance.now() };
+        const known = { ...answered, exchange, work, started: performance.now(), step: currentStep() };
         asked.set(serverContext, known);
         serverContext.readout = openSession?.(known);
         if (exchange.method !== "POST") return;
@@ -333,14 +343,16 @@ export function createServer(options: ServerOptions): Server {
     onResponse({ response, serverContext }) {
       const known = asked.get(serverContext);
       if (known === undefined) return;
-      const { exchange, principal, work, started } = known;
+      const { exchange, principal, work, started, step } = known;
       const cut = exchange.gone.aborted;
       work.end();
       response.headers.set("X-Request-Id", exchange.id);
       const duration = performance.now() - started;
-      const { id } = exchange;
+      const { id, method } = exchange;
       const { status } = response;
-      telemetry.finished({ id, operation: "graphql", status, cut, duration, user: principal.user });
+      const { user } = principal;
+      const told = { id, method, operation: "graphql", route: "/graphql", user };
+      telemetry.finished({ ...told, status, cut, duration, step });
     },
   };
 
@@ -401,7 +413,13 @@ export function createServer(options: ServerOptions): Server {
     await host(req, res);
   }
 
-  async function fetch(url: string, init: RequestInit = {}): Promise<Response> {
+  function fetch(url: string, init: RequestInit = {}): Promise<Response> {
+    const headers = new Headers(init.headers);
+    const step = begin?.(headers.get("traceparent"), headers.get("tracestate"));
+    return within(step, () => fetchWithin(url, init));
+  }
+
+  async function fetchWithin(url: string, init: RequestInit): Promise<Response> {
     let host = gateway;
     if (host === undefined) {
       const exchange = exchangeOf(new Request(url, init));
@@ -416,7 +434,9 @@ export function createServer(options: ServerOptions): Server {
   const http = createHttpServer(
     { keepAliveTimeout: 65_000, ...(options.readingTime ?? readingTime) },
     (request, response) => {
-      listen(request, response).catch((error: unknown) => {
+      const { traceparent, tracestate } = request.headers;
+      const step = begin?.(oneText(traceparent), oneText(tracestate));
+      within(step, () => listen(request, response)).catch((error: unknown) => {
         telemetry.log({ level: "error", message: "request handler", err: error });
         response.destroy();
       });
@@ -454,6 +474,10 @@ export function createServer(options: ServerOptions): Server {
         });
       }),
   };
+}
+
+function oneText(header: string | readonly string[] | undefined): string | null {
+  return typeof header === "string" ? header : null;
 }
 
 function urlTooLong(): Unprocessable {

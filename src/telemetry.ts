@@ -5,6 +5,7 @@ import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom
 import type { LimitName } from "./errors.ts";
 import type { LogEvent } from "./store.ts";
 import type { Millis } from "./time.ts";
+import type { Step } from "./traced.ts";
 
 /** One finished request, as it is logged and counted. */
 export interface RequestRecord {
@@ -18,6 +19,11 @@ export interface RequestRecord {
   readonly user: string | undefined;
   /** What goes to the log when the request failed. */
   readonly error?: unknown;
+  readonly method: string;
+  /** The path of the operation, with its placeholders. */
+  readonly route?: string | undefined;
+  /** Its part of a trace, which ends with it. */
+  readonly step?: Step | undefined;
 }
 
 /** Why a front-end error report was not kept. */
@@ -52,7 +58,7 @@ export interface SpoolLevel {
 
 export interface Telemetry {
   readonly log: (event: LogEvent) => void;
-  /** Counts a request and writes its line of the request log. */
+  /** Counts a request, writes its line of the request log and ends its step. */
   readonly finished: (request: RequestRecord) => void;
   /** Counts one finished request to a source. */
   readonly requested: (backend: string, outcome: string, duration: Millis) => void;
@@ -61,6 +67,8 @@ export interface Telemetry {
   readonly limited: (limit: LimitName) => void;
   readonly streams: { readonly opened: () => void; readonly closed: () => void };
   readonly tails: { readonly opened: () => void; readonly closed: () => void };
+  /** Counts steps of the program's own traces, by what became of them. */
+  readonly exported: (result: "sent" | "dropped", steps: number) => void;
   readonly intake: IntakeTelemetry;
   /** The Prometheus text format. */
   readonly metrics: () => Promise<{ readonly contentType: string; readonly text: string }>;
@@ -132,17 +140,31 @@ export function createTelemetry({
     labelNames: ["limit"],
     registers,
   });
+  const traced = new Counter({
+    name: "readout_trace_spans_total",
+    help: "Spans of the program's own traces, by result: sent to the collector, or dropped",
+    labelNames: ["result"],
+    registers,
+  });
   const streams = new Gauge({ name: "readout_open_streams", help: "Streamed answers under way", registers });
   const tails = new Gauge({ name: "readout_open_tails", help: "Live tails of log lines", registers });
 
   return {
     log: ({ level, message, ...fields }) => logger[level](fields, message),
-    finished: ({ id, operation, status, cut, duration, user, error }) => {
+    finished: ({ id, operation, status, cut, duration, user, error, method, route, step }) => {
       requests.inc({ operation, status: cut ? "cut" : status });
       durations.observe({ operation }, duration / 1_000);
       const fields = { request: id, operation, status, cut: cut || undefined, ms: round(duration), user };
       if (error === undefined) logger.info(fields, "request");
       else logger.error({ ...fields, err: error }, "request failed");
+      const failed = cut ? "cut" : status >= 500 ? String(status) : undefined;
+      const named = { "readout.operation": operation, "readout.request": id };
+      const http = {
+        "http.request.method": method,
+        "http.route": route,
+        "http.response.status_code": status,
+      };
+      step?.end(route === undefined ? method : `${method} ${route}`, { ...http, ...named }, failed);
     },
     requested: (backend, outcome, duration) => {
       backendRequests.inc({ backend, outcome });
@@ -152,6 +174,7 @@ export function createTelemetry({
     cache: (cache, hit) => caches.inc({ cache, result: hit ? "hit" : "miss" }),
     streams: { opened: () => streams.inc(), closed: () => streams.dec() },
     tails: { opened: () => tails.inc(), closed: () => tails.dec() },
+    exported: (result, steps) => traced.inc({ result }, steps),
     intake: createIntakeTelemetry(registers),
     metrics: async () => ({ contentType: registry.contentType, text: await registry.metrics() }),
   };

@@ -24,8 +24,11 @@ const allowed: readonly (readonly [file: string, imports: readonly string[]])[] 
   ],
   ["src/yaml.ts", ["src/errors.ts"]],
   ["src/spelling.ts", []],
-  ["src/config.ts", ["src/errors.ts", "src/time.ts", "src/yaml.ts", "src/spelling.ts"]],
-  ["src/telemetry.ts", ["src/errors.ts", "src/time.ts", "type src/store.ts"]],
+  ["src/issues.ts", ["src/spelling.ts", "type src/yaml.ts"]],
+  ["src/config.ts", ["src/errors.ts", "src/time.ts", "src/yaml.ts", "src/issues.ts"]],
+  ["src/traced.ts", ["type src/time.ts"]],
+  ["src/otlp.ts", ["src/traced.ts", "src/errors.ts", "type src/{config,store,time}.ts"]],
+  ["src/telemetry.ts", ["src/errors.ts", "src/time.ts", "type src/{store,traced}.ts"]],
   [
     "src/{sites,auth}.ts",
     ["src/store.ts", "type src/reader.ts", "type src/{config,rate}.ts", "src/errors.ts", "src/time.ts"],
@@ -57,7 +60,7 @@ const allowed: readonly (readonly [file: string, imports: readonly string[]])[] 
       "src/tailing/*",
       ...["src/operations/*", "src/auth.ts", "src/errors.ts", "src/telemetry.ts", "src/time.ts"],
       "type src/{config,sites,session,mesh,visual}.ts",
-      "src/{gateway,pages,intake,exchange,answer}.ts",
+      "src/{gateway,pages,intake,exchange,answer,traced}.ts",
     ],
   ],
   ["src/exchange.ts", ["src/errors.ts", "src/operations/work.ts"]],
@@ -98,14 +101,11 @@ const allowed: readonly (readonly [file: string, imports: readonly string[]])[] 
   ["resolvers/index.ts", ["src/store.ts", "resolvers/*/*"]],
   ["resolvers/connection.ts", ["type src/store.ts", "src/time.ts"]],
   ["resolvers/isolation.ts", ["type src/time.ts"]],
-  [
-    "resolvers/http.ts",
-    ["src/store.ts", "src/errors.ts", "src/explain.ts", "src/time.ts", "resolvers/isolation.ts"],
-  ],
+  ["resolvers/http.ts", ["src/{store,errors,explain,time,traced}.ts", "resolvers/isolation.ts"]],
   [
     "resolvers/*/*",
     [
-      "src/{store,reader,model,time,errors,explain,metrics,samples,kubernetes,telemetry,report}.ts",
+      "src/{store,reader,model,time,errors,explain,traced,metrics,samples,kubernetes,telemetry,report}.ts",
       "src/logql/*",
       "src/tracing/*",
       "resolvers/{connection,http}.ts",
@@ -138,7 +138,7 @@ const packages: Readonly<Record<string, readonly string[]>> = {
   undici: ["resolvers/prometheus/door.ts"],
   yaml: ["src/yaml.ts", "src/visual.ts", "resolvers/elastic/{layout,profile}.ts"],
   zod: [
-    "src/{config,meshrc,intake-document,visual}.ts",
+    "src/{config,issues,meshrc,intake-document,visual}.ts",
     "src/operations/*",
     "src/tracing/digest.ts",
     "resolvers/connection.ts",

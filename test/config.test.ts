@@ -497,6 +497,7 @@ describe("the README's reference", () => {
     ["intake.", `${top}intake: { zzzzzzzz: 1 }`],
     ["limits.", `${top}limits: { zzzzzzzz: 1 }`],
     ["tail.", `${top}tail: { zzzzzzzz: 1 }`],
+    ["otlp.", `${top}otlp: { url: "http://c:4318", zzzzzzzz: 1 }`],
     ["sites.<id>.", inSite("{ zzzzzzzz: 1 }")],
     ["sites.<id>.logs.", inSite("{ logs: { zzzzzzzz: 1 } }")],
     ["sites.<id>.logs.sources.<source_id>.", inSite("{ logs: { sources: { a: { zzzzzzzz: 1 } } } }")],
@@ -538,6 +539,8 @@ describe("the README's reference", () => {
     ["tail.lateness", defaults.limits.tail.lateness],
     ["tail.open", defaults.limits.tail.open],
     ["tail.per_token", defaults.limits.tail.perToken],
+    ["otlp.ratio", defaults.otlp.ratio],
+    ["otlp.service", defaults.otlp.service],
   ])("tells the default of %s", (key, value) => {
     const told = rows.find(([first]) => first === `| \`${key}\``)?.[1]?.replaceAll("`", "") ?? "";
     expect([told, String(parseDuration(told))]).toContain(String(value));

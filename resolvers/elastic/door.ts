@@ -7,6 +7,7 @@ import type { ClientOptions as OpenSearchOptions } from "@opensearch-project/ope
 import { z } from "zod";
 import { BackendError } from "../../src/errors.ts";
 import type { IO } from "../../src/store.ts";
+import { passedOn } from "../../src/traced.ts";
 import { definedOnly, type Tls } from "../connection.ts";
 import { createGuard, type GuardSettings, orAborted, readRetryAfter } from "../http.ts";
 import { describeProduct, type Product } from "./product.ts";
@@ -186,7 +187,7 @@ async function elasticTransport(settings: DoorSettings): Promise<Transport> {
         meta: true,
         signal,
         maxRetries: 0,
-        headers: plainJson,
+        headers: { ...plainJson, ...passedOn() },
       });
       return drain(result.statusCode ?? 0, result.headers ?? {}, result.body, settings.answerBytes, signal);
     },
@@ -225,6 +226,7 @@ async function openSearchTransport(settings: DoorSettings): Promise<Transport> {
       const pending = client.transport.request(params(request), {
         asStream: true,
         maxRetries: 0,
+        headers: passedOn(),
         requestTimeout: settings.timeout + 1_000,
       });
       // Returns nothing: what a listener returns, node takes for a promise of its own, whose failure ends the process.

@@ -8,6 +8,7 @@ import { z } from "zod";
 import { BackendError, type Failure } from "../../src/errors.ts";
 import type { BackendInfo, IO } from "../../src/store.ts";
 import type { Millis } from "../../src/time.ts";
+import { passedOn } from "../../src/traced.ts";
 import { definedOnly, type Tls } from "../connection.ts";
 import { createGuard, type GuardSettings, orAborted, readRetryAfter } from "../http.ts";
 import { createScanner, envelope, type Fold, readResult, resultData, Surprise } from "./answer.ts";
@@ -110,6 +111,7 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
       headers: {
         accept: "application/json",
         ...settings.headers,
+        ...passedOn(),
         ...authorization(settings.auth),
         ...(form && { "content-type": "application/x-www-form-urlencoded" }),
       },

@@ -9,6 +9,7 @@ import { ConfigError, failureCode, type Issue } from "../errors.ts";
 import { openGallery } from "../gallery.ts";
 import { operations } from "../operations/index.ts";
 import { checkVisual } from "../operations/visuals.ts";
+import { createExporter } from "../otlp.ts";
 import { burstSeconds, createRate, type Rate } from "../rate.ts";
 import { createServer, type Served } from "../server.ts";
 import { connectSites } from "../sites.ts";
@@ -31,6 +32,8 @@ one changes nothing. \`listen\`, \`intake.listen\` and the spool need a restart.
 
 /** How long requests under way may take when the server is told to end. */
 const grace: Millis = 20_000;
+/** How long the last of the program's own traces may take to be sent. */
+const farewell: Millis = 2_000;
 /** How often each backend is asked whether it is there, and how long it has to say so. */
 const probeEvery: Millis = 30_000;
 const probePatience: Millis = 10_000;
@@ -83,6 +86,8 @@ interface Connection {
 export async function serve(config: Config, shell: Shell, serving: Serving): Promise<number> {
   const telemetry = createTelemetry({ write: shell.err, level: serving.level, processMetrics: true });
   const now = () => shell.now();
+  const { log, exported } = telemetry;
+  const exporter = createExporter({ config: config.otlp, now, log, exported });
   const connect = (config: Config): Connection => {
     const backends = connectBackends(config, shell, serving.file, telemetry);
     const states = new Map([...backends.keys()].map((name) => [name, "not asked yet"]));
@@ -117,6 +122,7 @@ export async function serve(config: Config, shell: Shell, serving: Serving): Pro
     ...servedBy(current),
     telemetry,
     now,
+    begin: exporter.begin,
     visuals: gallery,
     intake: config.intake?.listen === undefined ? reports?.intake : undefined,
     backends: () => [
@@ -164,6 +170,7 @@ export async function serve(config: Config, shell: Shell, serving: Serving): Pro
     const old = current;
     current = next;
     old.left.abort();
+    exporter.configure(next.config.otlp);
     watchAll(next);
     const served = servedBy(next);
     // An intake that is no longer in the file stays until the restart, and may not keep the old backends.
@@ -200,7 +207,7 @@ export async function serve(config: Config, shell: Shell, serving: Serving): Pro
   // Senders of reports are told to go before their connections are waited for.
   await Promise.all([server.close(patience), reports?.intake.close()]);
   await reports?.close(patience);
-  await Promise.all(unfinished);
+  await Promise.all([...unfinished, exporter.close(farewell)]);
   await closeAll(current.backends);
   return code;
 }

@@ -126,19 +126,19 @@ async function settle<T>(
   kind?: FaultKind,
 ): Promise<{ readonly result: T; readonly elapsed: number }> {
   const started = performance.now();
-  let result: { readonly value: T } | undefined;
-  const settled = promise.then((value) => {
-    result = { value };
+  let over = false;
+  const settled = promise.finally(() => {
+    over = true;
   });
+  settled.catch(() => undefined);
   const activity = () => Object.values(sources.proxies).reduce((sum, proxy) => sum + proxy.activity(), 0);
-  while (result === undefined) {
+  while (!over) {
     const before = activity();
     await turns(40);
-    const idle = result === undefined && activity() === before;
+    const idle = !over && activity() === before;
     if (idle && (kind === undefined || !clockless.includes(kind))) vi.advanceTimersToNextTimer();
   }
-  await settled;
-  return { result: result.value, elapsed: performance.now() - started };
+  return { result: await settled, elapsed: performance.now() - started };
 }
 
 /** The one sentence, by REST or GraphQL; undefined where the answer is none of a failure. */

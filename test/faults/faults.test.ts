@@ -206,7 +206,8 @@ async function trial(kind: FaultKind, { question, source, ...of }: Case, seed: n
     proxy.plan(() => undefined);
     // The pause before a second try that others wait for as well, and a cache that keeps the time for a moment.
     await vi.advanceTimersByTimeAsync(250);
-    await turns(10);
+    // What is unpacked beside the event loop takes its own time.
+    for (let n = 0; n < 1_000 && vi.getTimerCount() > 0; n++) await turns(10);
     expect(vi.getTimerCount()).toBe(0);
     expect(uncaught.splice(0)).toEqual([]);
   }

@@ -100,11 +100,11 @@ export interface Aggregated {
   readonly aggregations: Readonly<Record<string, unknown>>;
 }
 const aggregated = z.object({
-  timed_out: z.literal(false),
-  terminated_early: z.literal(false).optional(),
-  _shards: z.object({ total: z.number(), failed: z.literal(0) }),
+  timed_out: z.boolean(),
+  terminated_early: z.boolean().default(false),
+  _shards: z.object({ total: z.number(), failed: z.number() }),
   hits: z.object({
-    total: z.object({ value: z.number(), relation: z.literal("eq") }).optional(),
+    total: z.object({ value: z.number(), relation: z.string() }).optional(),
     hits: z.array(z.object({ sort: z.array(z.unknown()).default([]) })),
   }),
   aggregations: z.record(z.string(), z.unknown()).default({}),
@@ -371,9 +371,13 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
     const request = { method: "POST", path, query: searchOptions, body: asked } as const;
     const { data, error } = aggregated.safeParse(await door.sendJson(request, signal));
     if (data === undefined) {
-      throw new BackendError(backend, "partial", "aggregations that are not whole", error);
+      throw new BackendError(backend, "malformed", "an answer that is none of _search", error);
     }
-    const { total } = data._shards;
+    const { total, failed } = data._shards;
+    const counted = data.hits.total?.relation ?? "eq";
+    if (data.timed_out || data.terminated_early || failed > 0 || counted !== "eq") {
+      throw new BackendError(backend, "partial", "aggregations that are not whole");
+    }
     if (total !== plan.knowledge.shards && total !== catalog.accepted(source.index)) throw new Outdated();
     return { total: data.hits.total?.value ?? 0, hits: data.hits.hits, aggregations: data.aggregations };
   }

@@ -381,6 +381,12 @@ describe.each(named())("$name, spans that hurt", (server) => {
     expect(foreign.problems.join()).toContain("holds spans of a known layout");
     const { lacks } = spanProfiles.get(shipper.profile) ?? { lacks: [] };
     expect(good.limitations).toEqual(lacks.map((lack) => `${shipper.profile}: ${lack}`));
+    const [spans = ""] = Object.keys(shipper.indices(prefix));
+    await cluster.write(spans, [
+      [undefined, JSON.stringify({ "@timestamp": new Date(start).toISOString(), event_name: "note" })],
+    ]);
+    const beside = await cluster.inspectTraces(source(shipper), never);
+    expect(beside.limitations.join()).toContain("not shown: 1");
   });
 
   if (here(apm)) {

@@ -298,7 +298,9 @@ function ask(port: number, { method, path, body }: Question, signal?: AbortSigna
       agent: false,
       ...(signal && { signal }),
     };
+    let answered = false;
     const asked = httpRequest(options, async (response) => {
+      answered = true;
       let text = "";
       const { statusCode = 0, headers } = response;
       try {
@@ -308,6 +310,8 @@ function ask(port: number, { method, path, body }: Question, signal?: AbortSigna
       }
       resolve({ status: statusCode, headers, body: text, complete: response.complete });
     });
-    asked.on("error", reject).end(body === undefined ? undefined : JSON.stringify(body));
+    // A reset in the midst of an answer may show at the request as well as at the answer.
+    asked.on("error", (error) => (answered ? undefined : reject(error)));
+    asked.end(body === undefined ? undefined : JSON.stringify(body));
   });
 }

@@ -397,7 +397,8 @@ export function createServer(options: ServerOptions): Server {
   }
 
   async function listen(req: IncomingMessage, res: ServerResponse): Promise<void> {
-    if (intake?.takes(req, res)) return;
+    // What becomes of a report goes on long after its request.
+    if (intake !== undefined && within(undefined, () => intake.takes(req, res))) return;
     // Yoga builds a URL of these two before any of our code runs, and would answer a bad one with a stack trace.
     if (!URL.canParse(`http://${req.headers.host}`)) req.headers.host = "localhost";
     const target = req.url?.replace(/^https?:\/\/[^/?#]*/i, "") ?? "";

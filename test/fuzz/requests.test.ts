@@ -65,7 +65,7 @@ function drawRequest(draw: Draw): Asked {
   else headers.push(["authorization", `Bearer ${token}`]);
   if (draw.chance(0.1)) headers.push(["last-event-id", latin(hostileText(draw))]);
   if (draw.chance(0.1))
-    headers.push(["x-request-id", latin(draw.pick([hostileText(draw), "a".repeat(128), secret]))]);
+    headers.push(["x-request-id", latin(draw.pick([hostileText(draw), "a".repeat(128), token]))]);
   const query = search.length === 0 ? "" : `?${search.join("&")}`;
   return { route, url: `http://readout${path}${query}`, headers, body: drawBody(route, draw) };
 }

@@ -4,6 +4,7 @@ import { buildOpenApi } from "#src/openapi.ts";
 import type { JsonSchema } from "#src/operations/describe.ts";
 import { operations } from "#src/operations/index.ts";
 import { clock, type Demo } from "../support/demo.ts";
+import { base } from "../tracing/build.ts";
 import type { Draw } from "./draw.ts";
 import { absurdTimes, Members } from "./hostile.ts";
 
@@ -141,4 +142,9 @@ function drawTime(draw: Draw): string {
   if (draw.chance(0.05)) return draw.pick(absurdTimes) ?? "";
   const text = new Date(clock - draw.below(7_200_000)).toISOString();
   return draw.pick([text, text.replace(/\.\d+/, ""), text.replace("Z", "456Z"), text.replace("Z", "+00:00")]);
+}
+
+/** A time in that half of the hour of which the marked sites have data. */
+export function drawTimeIn(draw: Draw, half: 0 | 1): string {
+  return new Date(base + (half * 30 + draw.below(30)) * 60_000).toISOString();
 }

@@ -4,7 +4,7 @@ import { createRandom } from "#resolvers/memory/chance.ts";
 import { startProcessorTime } from "../support/processor.ts";
 
 /** Whether the suites run at their full length (`npm run test:fuzz`); `npm test` takes a fiftieth of it. */
-const long = process.env.FUZZ === "long";
+export const long = process.env.FUZZ === "long";
 const first = Number(process.env.SEED ?? 1) * 1_000_000;
 
 export interface Draw {

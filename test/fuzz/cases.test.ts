@@ -5,6 +5,7 @@ import { readKnowledge } from "#resolvers/elastic/mapping.ts";
 import { describeProduct } from "#resolvers/elastic/product.ts";
 import { profiles } from "#resolvers/elastic/profile.ts";
 import { parse } from "#src/logql/parse.ts";
+import { readReport } from "#src/report.ts";
 import { normaliseStatement } from "#src/tracing/statement.ts";
 import { createDemo, token } from "../support/demo.ts";
 import { startProcessorTime } from "../support/processor.ts";
@@ -64,4 +65,13 @@ test("a statement that is cut at a backslash is masked, in time that is in propo
   normaliseStatement("'\\".repeat(50_000));
   normaliseStatement('{"\\'.repeat(50_000));
   expect(used()).toBeLessThan(1_000);
+});
+
+test("a report with a tag nested deeper than the stack is kept without the tag", () => {
+  const deep = `${"[".repeat(100_000)}${"]".repeat(100_000)}`;
+  const report = readReport(
+    `{"timestamp":1768478400,"namespace":"frontend","error":{"name":"E","message":${deep}},"tags":{"deep":${deep},"plan":"pro"}}`,
+  );
+  expect(report).toMatchObject({ error: { name: "E", message: undefined }, tags: { plan: "pro" } });
+  expect(report?.tags).not.toHaveProperty("deep");
 });

@@ -68,8 +68,8 @@ function describePrototypes(): readonly { readonly key: string; readonly value: 
 }
 
 function show(input: unknown): string {
-  const text = JSON.stringify(input, (_, value: unknown) =>
-    value instanceof Uint8Array ? Buffer.from(value).toString("latin1") : value,
-  );
+  const bytes = (value: unknown) =>
+    value instanceof Uint8Array ? Buffer.from(value).toString("latin1") : value;
+  const text = JSON.stringify(bytes(input), (_, value: unknown) => bytes(value));
   return text.length > 4_000 ? `${text.slice(0, 4_000)}… (${text.length})` : text;
 }

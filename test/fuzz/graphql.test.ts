@@ -204,7 +204,7 @@ function drawRequest(draw: Draw): Asked {
   };
 }
 
-test("10,000 documents: data, or errors that a client can mend; never a failure of ours", async () => {
+test("each document: data, or errors that a client can mend; never a failure of ours", async () => {
   let answered = 0;
   let refused = 0;
   await fuzz(10_000, drawRequest, async ({ url, headers, body }) => {

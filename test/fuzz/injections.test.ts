@@ -232,7 +232,8 @@ async function check({ route, text, path, body }: Asked): Promise<void> {
   search.asked.length = 0;
   prometheus.asked.length = 0;
   // A source that has a metric of that very name.
-  metrics[text] = "gauge";
+  const added = !Object.hasOwn(metrics, text);
+  if (added) metrics[text] = "gauge";
   const io = { ...testIO, now: () => fromMillis(base + 3_600_000) };
   const elk = elastic.create("elk", elastic.parseConfig({ url: search.url }), io);
   const prom = prometheus.open({}, io);
@@ -282,7 +283,7 @@ async function check({ route, text, path, body }: Asked): Promise<void> {
     const answered = await response.text();
     expect([200, 404, 422], `${answered} ${log}`).toContain(response.status);
   } finally {
-    delete metrics[text];
+    if (added) delete metrics[text];
     await Promise.all([elk.close(), prom.close()]);
   }
   checkSelectors(text);
@@ -398,7 +399,7 @@ function leavesOf(query: unknown): readonly Leaf[] {
   }
 }
 
-test("2,000 texts: every selector and every search keeps its wall, and says what it would of a plain word", {
+test("every selector and every search keeps its wall, and says what it would of a plain word", {
   timeout: 600_000,
 }, async () => {
   await fuzz(2_000, drawInjection, check);

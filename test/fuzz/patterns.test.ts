@@ -12,7 +12,7 @@ const root = new URL("../..", import.meta.url).pathname;
 
 /** A literal begins where no value has just ended: there a slash would divide. */
 const literal =
-  /(?:[(,=:[!&|?{};]|\breturn|\n)\s*\/(?![*/])((?:\\.|\[(?:\\.|[^\]\\\n])*\]|[^/\\[\n])+)\/([dgimsuvy]*)/g;
+  /(?:[(,=>:[!&|?{};]|\breturn|\n)\s*\/(?![*/])((?:\\.|\[(?:\\.|[^\]\\\n])*\]|[^/\\[\n])+)\/([dgimsuvy]*)/g;
 
 const patterns = ["src", "resolvers"].flatMap((folder) =>
   readdirSync(join(root, folder), { recursive: true, encoding: "utf8" })

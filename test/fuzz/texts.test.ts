@@ -115,7 +115,7 @@ function attempt<T>(read: () => T): T | undefined {
   }
 }
 
-test("100,000 queries are refused, or mean the same when printed and read again", async () => {
+test("queries are refused, or mean the same when printed and read again", async () => {
   let understood = 0;
   await fuzz(100_000, drawQuery, ({ text, legacy }) => {
     const filter = attempt(() => parse(text, { legacy }));
@@ -237,7 +237,7 @@ describe("cron schedules", () => {
     };
   };
 
-  test("10,000 of them are refused, or run at five times in order", async () => {
+  test("are refused, or run at five times in order", async () => {
     const demo = await createDemo();
     let understood = 0;
     await fuzz(10_000, drawCron, async (asked) => {

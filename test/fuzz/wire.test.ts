@@ -135,7 +135,7 @@ function drawRaw(draw: Draw): Buffer {
   const body = draw.chance(0.5) ? "" : print(draw.pick([hostileValue(draw), { site_id: "demo-shop" }]));
   const value = () => line(draw.pick([hostileText(draw), draw.pick(hostileTexts) ?? ""])).slice(0, 4_000);
   const headers = [
-    ["Host", draw.pick(["x", "x", "x", "", "[", "a b", "x:99999", value()])],
+    ["Host", draw.chance(0.8) ? "x" : draw.pick(["", "[", "a b", "x:99999", value()])],
     ["Connection", "close"],
     ["Accept", draw.pick(["text/event-stream", "text/html", "application/x-ndjson", "*/*;q=2", value()])],
     ...(draw.chance(0.5)
@@ -210,7 +210,7 @@ test("raw requests: an answer to each, that is no failure of ours, and no token 
       .filter((entry) => entry.includes('"level":"error"')),
   ).toEqual([]);
   for (const status of ["200", "400", "401", "404"])
-    expect(statuses.get(status) ?? 0, status).toBeGreaterThan(long ? 50 : 0);
+    expect(statuses.get(status) ?? 0, status).toBeGreaterThan(long ? 10 : 0);
   expect(statuses.get("none") ?? 0).toBeLessThan((long ? 4_000 : 80) / 10);
 });
 

@@ -3,7 +3,8 @@
 // round. The server under test has core 1 to itself; the clients and the source share core 0.
 //
 //   --quick              few rounds, to see that it runs; results.json is left alone
-//   --only a,b           of: compare, load, metrics, start, parse, intake; results.json is left alone
+//   --only a,b           of: compare, load, metrics, graphql, tracing, streams, start, parse, intake, isolation;
+//                        results.json is left alone
 //   --sizes 100,1000     lines per request in `compare`
 //   --subjects a,b       of: ours, verified, yardstick, direct
 //   --output FILE        where the figures go, also after a partial run
@@ -18,8 +19,11 @@ import { parseArgs } from "node:util";
 import { parse } from "../src/logql/parse.ts";
 import { type Call, createAgent, send } from "./client.ts";
 import { type Figure, median, met, printTable, quantile, summarise } from "./figures.ts";
+import { graphql } from "./graphql.ts";
 import { intake } from "./intake.ts";
+import { isolation } from "./isolation.ts";
 import { metrics } from "./metrics.ts";
+import { streams } from "./streams.ts";
 import {
   announcement,
   cpuMillis,
@@ -29,6 +33,7 @@ import {
   type Subject,
   start,
 } from "./subject.ts";
+import { tracing } from "./tracing.ts";
 
 const { values: options } = parseArgs({
   options: {
@@ -41,7 +46,18 @@ const { values: options } = parseArgs({
   },
 });
 
-const sectionNames = ["compare", "load", "metrics", "start", "parse", "intake"] as const;
+const sectionNames = [
+  "compare",
+  "load",
+  "metrics",
+  "graphql",
+  "tracing",
+  "streams",
+  "start",
+  "parse",
+  "intake",
+  "isolation",
+] as const;
 /** `verified` is ours with a query whose matches have to be found in the documents, and that all lines match. */
 const subjectNames = ["ours", "verified", "yardstick", "direct"] as const;
 const verifiedQuery = "message:ms http.response.status_code>=200";
@@ -515,9 +531,24 @@ if (sections.includes("metrics") && ours) {
     serve(yaml, stalls === undefined ? {} : watched(stalls));
   figures.push(...(await metrics({ agent, token, rounds, folder, serve: serveMetrics, readStall })));
 }
+if (sections.includes("streams") && ours) {
+  figures.push(...(await streams({ agent, token, quick: options.quick, serve })));
+}
+if (sections.includes("tracing") && ours) {
+  figures.push(...(await tracing({ agent, token, rounds, quick: options.quick, folder, serve })));
+}
+if (sections.includes("graphql") && ours) {
+  const server = await startOurs(source);
+  const rest = (lines: number) => linesCall(server.url, source, lines);
+  figures.push(
+    ...(await graphql({ agent, token, rounds, server, rest, range: { from: source.from, to: source.to } })),
+  );
+  await server.subject.stop();
+}
 if (sections.includes("start") && ours) figures.push(...(await startAndIdle(source)));
 if (sections.includes("parse") && ours) figures.push(...parsing());
-if (sections.includes("intake") && ours) figures.push(...(await intake(options.quick, folder)));
+if (sections.includes("intake") && ours) figures.push(...(await intake(options.quick, folder, source)));
+if (sections.includes("isolation") && ours) figures.push(...(await isolation(options.quick, folder)));
 await source.subject.stop();
 await unicode.subject.stop();
 agent.destroy();

@@ -1,15 +1,13 @@
 // The front-end error intake under load: reports of 2 kB at a steady 2,000 a second, each acknowledged after its commit,
-// then a backlog that is drained while somebody reads. The source confirms everything at once, so what is measured is
-// ours and the disk's.
+// then a backlog that is drained while somebody reads. The source confirms everything at once and what is read comes from
+// a canned one, both of them other processes, so what is measured is ours and the disk's.
 import { writeFileSync } from "node:fs";
-import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { hashToken } from "../src/auth.ts";
 import { createAgent, send } from "./client.ts";
 import { type Figure, quantile } from "./figures.ts";
-import { cpuMillis, freePort, memoryMegabytes, start } from "./subject.ts";
+import { announcement, cpuMillis, freePort, memoryMegabytes, start } from "./subject.ts";
 
 const perSecond = 2_000;
 const token = "bench";
@@ -17,8 +15,17 @@ const token = "bench";
 /** Issue 6, section 5. */
 const floors = { millisPerSecond: 1_020, p99Millis: 20, peakMegabytes: 250, slowdown: 1.5 };
 
-export async function intake(quick: boolean, folder: string): Promise<readonly Figure[]> {
-  const source = await startSource();
+/** Lines to read, and the range that they lie in. */
+export interface Lines {
+  readonly url: string;
+  readonly from: string;
+  readonly to: string;
+}
+
+export async function intake(quick: boolean, folder: string, lines: Lines): Promise<readonly Figure[]> {
+  const sinkLog = join(folder, "sink.log");
+  const sink = start({ arguments: [join(import.meta.dirname, "sink.ts")], core: 0, log: sinkLog });
+  const { url: sinkUrl } = await announcement(sink, sinkLog);
   const port = await freePort();
   const file = join(folder, "intake.yaml");
   writeFileSync(
@@ -28,12 +35,12 @@ intake: { spool: intake.db, key_rate: 1000000, address_rate: 1000000 }
 limits: { rate: 1000000 }
 tokens: [{ user: bench, sha256: "${hashToken(token)}", sites: "*" }]
 backends:
-  elk: { kind: elastic, url: "${source.url}" }
-  memory: { kind: memory }
+  sink: { kind: elastic, url: "${sinkUrl}" }
+  canned: { kind: elastic, url: "${lines.url}" }
 sites:
   shop:
-    frontend: { keys: [k], backend: elk, index: reports }
-    logs: { backend: memory, sources: { app: { index: demo-shop-app } } }
+    frontend: { keys: [k], backend: sink, index: reports }
+    logs: { backend: canned, sources: { app: { index: logs-bench, profile: ecs } } }
 `,
   );
   const main = join(import.meta.dirname, "..", "src", "main.ts");
@@ -61,6 +68,7 @@ sites:
       token,
       body: JSON.stringify({
         ...{ site_id: "shop", source_ids: ["app"], query: "", use_expressions: true },
+        ...{ from: lines.from, to: lines.to },
         pagination: { per_page: 100, order: "DESC", cursor: { time: null } },
       }),
     } as const;
@@ -85,6 +93,8 @@ sites:
       return { millis, took: performance.now() - begin };
     };
 
+    // The canned source renders its answers at the first request for them.
+    await send(agent, read);
     await run(post, perSecond / 4, 2);
     const seconds = quick ? 5 : 60;
     const cpu = cpuMillis(subject.pid);
@@ -94,10 +104,10 @@ sites:
 
     await settled(base);
     const before = await run(read, 50, quick ? 5 : 20);
-    source.away = true;
+    await fetch(`${sinkUrl}/away`, { method: "PUT" });
     const backlog = quick ? 5_000 : 100_000;
     await run(post, perSecond, backlog / perSecond);
-    source.away = false;
+    await fetch(`${sinkUrl}/back`, { method: "PUT" });
     const drainBegin = performance.now();
     const during: number[] = [];
     for (let left = await spooled(base); left > 0; left = await spooled(base)) {
@@ -132,7 +142,7 @@ sites:
   } finally {
     agent.destroy();
     await subject.stop();
-    await source.close();
+    await sink.stop();
   }
 }
 
@@ -160,32 +170,4 @@ async function spooled(base: string): Promise<number> {
 
 async function settled(base: string): Promise<void> {
   while ((await spooled(base)) > 0) await sleep(100);
-}
-
-/** A cluster that takes every document, unless it is away. */
-async function startSource() {
-  const source = { url: "", away: false, close: async () => {} };
-  const server = createServer((request, response) => {
-    const chunks: Buffer[] = [];
-    request.on("data", (chunk: Buffer) => chunks.push(chunk));
-    request.on("end", () => {
-      const url = request.url ?? "";
-      response.setHeader("x-elastic-product", "Elasticsearch").setHeader("content-type", "application/json");
-      if (source.away) return void response.writeHead(503).end("{}");
-      if (url.startsWith("/_resolve/")) return void response.end('{"indices":[{"name":"reports"}]}');
-      if (!url.includes("/_bulk")) return void response.end('{"version":{"number":"8.19.0"}}');
-      const documents = Buffer.concat(chunks).toString("latin1").split("\n").length >> 1;
-      const items = Array.from({ length: documents }, () => '{"create":{"status":201}}');
-      response.end(`{"items":[${items.join(",")}]}`);
-    });
-  });
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const { port } = server.address() as AddressInfo;
-  source.url = `http://127.0.0.1:${port}`;
-  source.close = () =>
-    new Promise((resolve) => {
-      server.close(() => resolve());
-      server.closeAllConnections();
-    });
-  return source;
 }

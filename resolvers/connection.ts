@@ -7,7 +7,10 @@ export const url = z.url({ protocol: /^https?$/, error: "expected an http:// or 
 export const basicAuth = z.strictObject({ username: z.string(), password: z.string() });
 export const bearerAuth = z.strictObject({ bearer: z.string().min(1) });
 
-/** `tls` names PEM files; `timeout` is that of one request where the file has none. */
+/**
+ * `tls` names PEM files; `timeout` is that of one request where the file has none; an answer over `answer_bytes` is an
+ * error instead of being held in memory.
+ */
 export function connection(timeout: `${number}s`) {
   return {
     tls: z
@@ -15,6 +18,7 @@ export function connection(timeout: `${number}s`) {
       .optional(),
     headers: z.record(z.string(), z.string()).default({}),
     timeout: z.string().regex(durationPattern, `expected a duration such as ${timeout}`).default(timeout),
+    answer_bytes: z.int().min(1_048_576).default(268_435_456),
   };
 }
 

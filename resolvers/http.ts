@@ -1,17 +1,10 @@
-// What every request to a source passes through: a place in the bulkhead, the breaker, a deadline, and for reads a
-// second try within a budget. Each way of failing comes out as one `BackendError`.
-import {
-  BrokenCircuitError,
-  BulkheadRejectedError,
-  bulkhead,
-  ConsecutiveBreaker,
-  circuitBreaker,
-  handleWhen,
-} from "cockatiel";
+// What every request to a source passes through: a place among those under way, the breaker, a deadline of its own
+// within the caller's, and for reads a second try within a budget. Each way of failing comes out as one `BackendError`.
 import { BackendError, type Failure, Refused } from "../src/errors.ts";
 import { type Asked, type Recorder, recording, type SentRequest } from "../src/explain.ts";
 import type { IO } from "../src/store.ts";
 import type { Millis } from "../src/time.ts";
+import { createBreaker, createPlaces, QueueFull, type Sign } from "./isolation.ts";
 
 export interface GuardSettings {
   readonly timeout: Millis;
@@ -24,12 +17,13 @@ export const guardDefaults: GuardSettings = { timeout: 10_000, concurrent: 32, q
 
 export interface Guard {
   /**
-   * Runs one request under its own deadline. `idempotent` requests are tried once more after a failure that a second
-   * try can mend, while retries stay below a tenth of the traffic. `describe` tells what is sent, where it is recorded.
+   * Runs one request under its own deadline, which ends with the caller's at the latest. One that is `repeatable` is
+   * tried once more after a failure that a second try can mend, while retries stay below a tenth of the traffic:
+   * nothing of a request that failed has reached the caller. `describe` tells what is sent, where it is recorded.
    * @throws {BackendError} or the signal's reason when the caller has left
    */
   run<T>(
-    idempotent: boolean,
+    repeatable: boolean,
     signal: AbortSignal,
     request: (signal: AbortSignal) => Promise<T>,
     describe: () => Asked,
@@ -38,92 +32,158 @@ export interface Guard {
 
 /** Failures that say something of the source's health, so that a breaker may open on them. */
 const opening: readonly Failure[] = ["unreachable", "timeout"];
-const retried: readonly Failure[] = ["unreachable", "overloaded"];
+const openingFailures = 10;
+const rest: Millis = 5_000;
 
-export function createGuard(backend: string, settings: GuardSettings, io: IO): Guard {
-  const places = bulkhead(settings.concurrent, settings.queued);
-  const breaker = circuitBreaker(
-    handleWhen((error) => error instanceof BackendError && opening.includes(error.failure)),
-    { halfOpenAfter: 5_000, breaker: new ConsecutiveBreaker(10) },
-  );
-  // A token for each request, ten for a retry, so that retries never double the load on a source in trouble.
-  let budget = 30;
+/** A caller's own deadline says something of the source only when it has been waited for that long, or half its time-out. */
+const patience: Millis = 5_000;
 
+/** Tokens of the budget: each request brings one, and a retry costs ten, so that three may come at once. */
+const budgetLimit = 30;
+const retryCost = 10;
+/** An overloaded source is asked again a little later, and not by all at the same moment. */
+const longestPause: Millis = 200;
+
+export function createGuard(
+  backend: string,
+  { timeout, concurrent, queued }: GuardSettings,
+  io: Pick<IO, "requested">,
+): Guard {
+  const clock = () => performance.now();
+  const resting = () =>
+    new BackendError(backend, "unreachable", "it failed repeatedly and is given a moment's rest");
+  const places = createPlaces(concurrent, queued);
+  const opened = () => places.clear(resting());
+  const breaker = createBreaker({ failures: openingFailures, rest, opened, clock });
+  let budget = budgetLimit;
+
+  /** Settles when the deadline passes or the caller leaves, also where the request does not heed its signal. */
   async function attempt<T>(
     signal: AbortSignal,
     request: (signal: AbortSignal) => Promise<T>,
-    sent: ((outcome: SentRequest["outcome"], started: Millis) => void) | undefined,
+    saw: (sign: Sign) => void,
+    sent: Sent | undefined,
   ): Promise<T> {
-    const started = performance.now();
-    const deadline = AbortSignal.timeout(settings.timeout);
+    const started = clock();
+    const limit = new AbortController();
+    const timer = setTimeout(
+      () => limit.abort(new BackendError(backend, "timeout", `no answer within ${timeout} ms`)),
+      timeout,
+    );
+    const leave = () => limit.abort(signal.reason);
+    signal.addEventListener("abort", leave, { once: true });
+    const over = (sign: Sign, outcome: "ok" | Failure) => {
+      saw(sign);
+      io.requested(backend, outcome, clock() - started);
+      sent?.(outcome, started);
+    };
     try {
-      const result = await request(AbortSignal.any([signal, deadline]));
-      io.requested(backend, "ok", performance.now() - started);
-      sent?.("ok", started);
+      const result = await orAborted(request(limit.signal), limit.signal);
+      over("alive", "ok");
       return result;
     } catch (cause) {
-      if (signal.aborted) sent?.("abandoned", started);
-      signal.throwIfAborted();
-      // The answer was good, and too large for whoever reads it: no failure of the source.
-      if (cause instanceof Refused) {
-        io.requested(backend, "ok", performance.now() - started);
-        sent?.("ok", started);
-        throw cause;
+      const error = limit.signal.aborted ? limit.signal.reason : cause;
+      if (signal.aborted) {
+        const late = error instanceof BackendError && error.failure === "timeout";
+        if (late && clock() - started >= Math.min(patience, timeout / 2)) over("dead", "timeout");
+        else {
+          saw("unknown");
+          sent?.("abandoned", started);
+        }
+        throw error;
       }
-      const error = deadline.aborted
-        ? new BackendError(backend, "timeout", `no answer within ${settings.timeout} ms`, cause)
-        : toBackendError(backend, cause);
-      io.requested(backend, error.failure, performance.now() - started);
-      sent?.(error.failure, started);
-      throw error;
+      // The answer was good, and too large for whoever reads it: no failure of the source.
+      if (error instanceof Refused) {
+        over("alive", "ok");
+        throw error;
+      }
+      const failed = toBackendError(backend, error);
+      over(opening.includes(failed.failure) ? "dead" : "alive", failed.failure);
+      throw failed;
+    } finally {
+      clearTimeout(timer);
+      signal.removeEventListener("abort", leave);
     }
   }
 
-  async function run<T>(
-    idempotent: boolean,
+  async function once<T>(
     signal: AbortSignal,
     request: (signal: AbortSignal) => Promise<T>,
-    describe: () => Asked,
+    sent: Sent | undefined,
+    failed: (error: unknown) => void,
   ): Promise<T> {
-    signal.throwIfAborted();
-    budget = Math.min(30, budget + 1);
-    // Now: what waits for a place is begun by whoever leaves one.
-    const sent = reporting(backend, describe, recording());
-    try {
-      return await places.execute(() => breaker.execute(() => attempt(signal, request, sent)), signal);
-    } catch (error) {
-      signal.throwIfAborted();
-      if (error instanceof BulkheadRejectedError) {
-        throw new BackendError(
-          backend,
-          "overloaded",
-          `more than ${settings.queued} requests wait for it`,
-          error,
-        );
-      }
-      if (error instanceof BrokenCircuitError) {
-        throw new BackendError(
-          backend,
-          "unreachable",
-          "it failed repeatedly and is given a moment's rest",
-          error,
-        );
-      }
-      if (idempotent && error instanceof BackendError && retried.includes(error.failure) && budget >= 10) {
-        budget -= 11;
-        return run(false, signal, request, describe);
-      }
+    if (breaker.rests()) throw resting();
+    const release = await places.take(signal).catch((error: unknown) => {
+      if (error instanceof QueueFull) throw new BackendError(backend, "overloaded", error.message, error);
       throw error;
+    });
+    try {
+      signal.throwIfAborted();
+      const saw = breaker.enter();
+      if (saw === undefined) throw resting();
+      return await attempt(signal, request, saw, sent).catch((error: unknown) => {
+        failed(error);
+        throw error;
+      });
+    } finally {
+      release();
     }
   }
 
-  return { run };
+  /** How long to wait before the second try; undefined where there is none. */
+  function pauseAfter(error: unknown): Millis | undefined {
+    if (!(error instanceof BackendError) || budget < retryCost) return undefined;
+    if (error.failure === "unreachable") return 0;
+    // A source that says when to come back is taken at its word, by the client.
+    if (error.failure !== "overloaded" || error.retryAfterSeconds !== undefined) return undefined;
+    return Math.random() * longestPause;
+  }
+
+  return {
+    async run(repeatable, signal, request, describe) {
+      signal.throwIfAborted();
+      budget = Math.min(budgetLimit, budget + 1);
+      // Now: what waits for a place is begun by whoever leaves one.
+      const sent = reporting(backend, describe, recording());
+      // Only what came of asking: a queue that is full, or a rest, is not mended by another try.
+      let failure: unknown;
+      try {
+        return await once(signal, request, sent, (error) => {
+          failure = error;
+        });
+      } catch (error) {
+        signal.throwIfAborted();
+        const pause = repeatable && failure === error ? pauseAfter(error) : undefined;
+        if (pause === undefined) throw error;
+        budget -= retryCost;
+        if (pause > 0) await sleep(pause, signal);
+        return await once(signal, request, sent, () => {});
+      }
+    },
+  };
 }
 
-function reporting(backend: string, describe: () => Asked, recorder: Recorder | undefined) {
+type Sent = (outcome: SentRequest["outcome"], started: Millis) => void;
+
+function reporting(backend: string, describe: () => Asked, recorder: Recorder | undefined): Sent | undefined {
   if (recorder === undefined) return undefined;
-  return (outcome: SentRequest["outcome"], started: Millis) =>
+  return (outcome, started) =>
     recorder.sent({ ...describe(), backend, started, took: performance.now() - started, outcome });
+}
+
+async function sleep(duration: Millis, signal: AbortSignal): Promise<void> {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  const timer = setTimeout(resolve, duration);
+  try {
+    await orAborted(promise, signal);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/** What a source says in `Retry-After`, where it says it in seconds. */
+export function readRetryAfter(header: unknown): number | undefined {
+  return typeof header === "string" && /^\d{1,4}$/.test(header) ? Number(header) : undefined;
 }
 
 const unreachable =

@@ -9,8 +9,10 @@ export const jsonType = { "Content-Type": "application/json; charset=utf-8" };
 export interface Answer {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
-  readonly body: string | Uint8Array | Chunks;
+  readonly body: Whole | Chunks;
 }
+/** A completed body, at once or in pieces: a text of megabytes costs more to put together than to write. */
+export type Whole = string | Uint8Array | readonly string[];
 /** A streamed body. Reading throws when the answer breaks off. Whoever is handed one must begin to read it. */
 export interface Chunks {
   readonly next: () => Promise<IteratorResult<string, void>>;
@@ -24,7 +26,7 @@ export function respond(error: unknown): Answer {
   return { status, headers: { ...jsonType, ...headers }, body: JSON.stringify(body) };
 }
 
-/** Completed answers go out in one write. Resolves when the answer is handed over or broken off. */
+/** Resolves when the answer is handed over or broken off. */
 export async function write(
   answer: Answer,
   exchange: Exchange,
@@ -36,11 +38,19 @@ export async function write(
     "X-Request-Id": exchange.id,
     ...(closing ? { Connection: "close" } : {}),
   };
-  if (typeof answer.body === "string" || answer.body instanceof Uint8Array) {
-    const body = Buffer.from(answer.body);
+  if (typeof answer.body === "string" || !("next" in answer.body)) {
+    const pieces =
+      typeof answer.body === "string" || answer.body instanceof Uint8Array ? [answer.body] : answer.body;
+    const length = pieces.reduce((sum, piece) => sum + Buffer.byteLength(piece), 0);
     if (response.destroyed) return;
-    response.writeHead(answer.status, { ...headers, "Content-Length": body.length });
-    response.end(body);
+    // A 304 has no length of its own.
+    const told = answer.status === 304 ? {} : { "Content-Length": length };
+    response.writeHead(answer.status, { ...headers, ...told });
+    for (const piece of pieces.slice(0, -1)) {
+      response.write(piece);
+      await nextTurn();
+    }
+    response.end(pieces.at(-1));
     // What was not read of the request would hold the connection up.
     response.req.resume();
     return;
@@ -91,7 +101,9 @@ export function toResponse(
   const { status, body } = answer;
   const headers = { ...answer.headers, "X-Request-Id": exchange.id };
   if (typeof body === "string") return new Response(body, { status, headers });
+  if (status === 304) return new Response(null, { status, headers });
   if (body instanceof Uint8Array) return new Response(Uint8Array.from(body), { status, headers });
+  if (!("next" in body)) return new Response(body.join(""), { status, headers });
   const encoder = new TextEncoder();
   const source = new ReadableStream<Uint8Array>({
     pull: async (controller) => {

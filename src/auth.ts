@@ -10,6 +10,8 @@ export interface Principal {
   readonly user: string;
   /** Also true of sites that do not exist when the token is for all: existence is not this file's business. */
   maySee(site: string): boolean;
+  /** From then on the token is worth nothing; what it has opened is to be closed. */
+  readonly expires?: bigint | undefined;
 }
 
 /**
@@ -30,7 +32,12 @@ export function createAuthenticator(
   const entries = tokens.map(({ user, sha256, sites, expires }) => {
     const allowed = sites === "*" ? undefined : new Set(sites);
     const maySee = (site: string): boolean => allowed === undefined || allowed.has(site);
-    return { sha256, hash: Buffer.from(sha256, "hex"), expires, principal: Object.freeze({ user, maySee }) };
+    return {
+      sha256,
+      hash: Buffer.from(sha256, "hex"),
+      expires,
+      principal: Object.freeze({ user, maySee, expires }),
+    };
   });
   return (token) => {
     if (token === undefined || token === "") throw new Unauthorized("Unauthorized");

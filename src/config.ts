@@ -5,6 +5,7 @@
 import { isIPv4, isIPv6 } from "node:net";
 import { z } from "zod";
 import { ConfigError } from "./errors.ts";
+import { editDistance } from "./spelling.ts";
 import { type Millis, parseDuration, parseInstant } from "./time.ts";
 import {
   inFileOrder,
@@ -116,8 +117,22 @@ export interface Limits {
   readonly spans: number;
   /** How far before a range a counter's previous sample is looked for. */
   readonly lookBack: Millis;
+  /** The same two, of one token. */
+  readonly tokenRequests: number;
+  readonly tokenStreams: number;
   /** Requests per second of one token, ten times as many at once. */
   readonly rate: number;
+  /** Documents read from a source for one export. */
+  readonly export: number;
+  readonly tail: TailLimits;
+}
+export interface TailLimits {
+  /** How long after its own time a line may become visible and is still delivered. */
+  readonly lateness: Millis;
+  /** Live tails open at once. */
+  readonly open: number;
+  /** The same of one token. */
+  readonly perToken: number;
 }
 
 const minute = 60_000;
@@ -141,10 +156,14 @@ export const defaults = freeze({
     deadline: minute / 2,
     requests: 64,
     streams: 32,
+    tokenRequests: 64,
+    tokenStreams: 32,
     points: 5_000_000,
     spans: 50_000,
     lookBack: day,
     rate: 100,
+    export: 10_000_000,
+    tail: { lateness: minute, open: 500, perToken: 100 },
   },
 } as const satisfies Record<string, unknown> & { limits: Limits });
 
@@ -403,7 +422,16 @@ const limits = strict({
   deadline: duration(day).default(most.deadline),
   requests: count(1).default(most.requests),
   streams: count(1).default(most.streams),
+  token_requests: count(1).default(most.tokenRequests),
+  token_streams: count(1).default(most.tokenStreams),
   rate: count(1).default(most.rate),
+  export: count(1).default(most.export),
+});
+
+const tail = strict({
+  lateness: duration(day).default(most.tail.lateness),
+  open: count(1).default(most.tail.open),
+  per_token: count(1).default(most.tail.perToken),
 });
 
 const fileSchema = strict({
@@ -422,6 +450,7 @@ const fileSchema = strict({
   visuals: text.optional(),
   mesh: text.optional(),
   limits: limits.prefault({}),
+  tail: tail.prefault({}),
 });
 
 function assemble(
@@ -429,7 +458,9 @@ function assemble(
   settings: ReadonlyMap<string, unknown>,
   resolve: (path: string) => string,
 ): Config {
-  const { look_back: lookBack, ...limits } = file.limits;
+  const { look_back: lookBack, token_requests, token_streams, ...limits } = file.limits;
+  const ofToken = { tokenRequests: token_requests, tokenStreams: token_streams };
+  const { per_token: perToken, ...tail } = file.tail;
   return {
     listen: file.listen,
     intake: file.intake && {
@@ -458,7 +489,7 @@ function assemble(
     }),
     visuals: file.visuals === undefined ? undefined : resolve(file.visuals),
     mesh: file.mesh === undefined ? undefined : resolve(file.mesh),
-    limits: { ...limits, lookBack },
+    limits: { ...limits, ...ofToken, lookBack, tail: { ...tail, perToken } },
   };
 }
 
@@ -527,21 +558,7 @@ function suggest(word: string, known: readonly string[], list = true): string {
     .filter(({ candidate, distance }) => distance <= 2 && distance < Math.min(word.length, candidate.length))
     .toSorted((a, b) => a.distance - b.distance)[0];
   if (near !== undefined) return `; did you mean "${near.candidate}"?`;
-  return list && known.length > 0 && known.length <= 12 ? `; known here: ${known.join(", ")}` : "";
-}
-
-function editDistance(a: string, b: string): number {
-  if (Math.abs(a.length - b.length) > 2) return 3;
-  let row = Array.from({ length: b.length + 1 }, (_, column) => column);
-  for (const [index, letter] of [...a].entries()) {
-    const next = [index + 1];
-    for (const [column, other] of [...b].entries()) {
-      const replaced = (row[column] ?? 0) + (letter === other ? 0 : 1);
-      next.push(Math.min(replaced, (row[column + 1] ?? 0) + 1, (next[column] ?? 0) + 1));
-    }
-    row = next;
-  }
-  return row.at(-1) ?? 0;
+  return list && known.length > 0 && known.length <= 16 ? `; known here: ${known.join(", ")}` : "";
 }
 
 // Shorter ones occur in every sentence and give nothing away.

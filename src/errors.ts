@@ -28,6 +28,24 @@ export interface Issue {
   readonly message: string;
 }
 
+/** What bit, as `/metrics` counts it. */
+export type LimitName =
+  | "rate"
+  | "token_requests"
+  | "token_streams"
+  | "requests"
+  | "streams"
+  | "share"
+  | "tails"
+  | "token_tails"
+  | "deadline"
+  | "result"
+  | "query"
+  | "url"
+  | "head"
+  | "body"
+  | "reading_time";
+
 /** The token is missing, wrong or expired: 401. */
 export class Unauthorized extends Error {
   override readonly name = "Unauthorized";
@@ -43,10 +61,13 @@ export class Unprocessable<S extends Slug = Slug> extends Error {
   override readonly name = "Unprocessable";
   readonly slug: S;
   readonly details: Slugs[S];
-  constructor(slug: S, message: string, details: Slugs[S]) {
+  /** Set where it is a limit of ours that the slug alone does not tell. */
+  readonly limit: LimitName | undefined;
+  constructor(slug: S, message: string, details: Slugs[S], limit?: LimitName) {
     super(message);
     this.slug = slug;
     this.details = details;
+    this.limit = limit;
   }
 }
 
@@ -55,13 +76,15 @@ export class Refused<
   S extends "result_too_large" | "not_supported_by_backend" | "invalid_field" = "result_too_large",
 > extends Unprocessable<S> {}
 
-/** Over a rate: 429. Clients retry it after `retryAfterSeconds`. */
+/** A token is over its rate or has too much under way: 429. Clients retry it after `retryAfterSeconds`. */
 export class TooMany extends Error {
   override readonly name = "TooMany";
   readonly retryAfterSeconds: number;
-  constructor(retryAfterSeconds: number) {
+  readonly limit: LimitName;
+  constructor(retryAfterSeconds: number, limit: LimitName = "rate") {
     super("Too many requests");
     this.retryAfterSeconds = retryAfterSeconds;
+    this.limit = limit;
   }
 }
 
@@ -85,10 +108,28 @@ export class BackendError extends Error {
   override readonly name = "BackendError";
   readonly backend: string;
   readonly failure: Failure;
-  constructor(backend: string, failure: Failure, message: string, cause?: unknown) {
+  /** When an overloaded source wants to be asked again, where it says so. */
+  readonly retryAfterSeconds: number | undefined;
+  constructor(
+    backend: string,
+    failure: Failure,
+    message: string,
+    cause?: unknown,
+    retryAfterSeconds?: number | undefined,
+  ) {
     super(message, cause === undefined ? undefined : { cause });
     this.backend = backend;
     this.failure = failure;
+    this.retryAfterSeconds = retryAfterSeconds;
+  }
+}
+
+/** A bound of the program's own, which a client cannot tell from a source's. */
+export class LimitReached extends BackendError {
+  readonly limit: LimitName;
+  constructor(limit: LimitName, failure: "overloaded" | "timeout", message: string) {
+    super("readout", failure, message);
+    this.limit = limit;
   }
 }
 

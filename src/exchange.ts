@@ -77,7 +77,7 @@ export async function readText({ body }: Exchange): Promise<string> {
     bytes += chunk.byteLength;
     if (bytes > bodyLimitBytes) {
       const message = `The body is larger than ${bodyLimitBytes} bytes`;
-      throw new Unprocessable("invalid_request", message, { issues: [{ path: "", message }] });
+      throw new Unprocessable("invalid_request", message, { issues: [{ path: "", message }] }, "body");
     }
     chunks.push(chunk);
   }

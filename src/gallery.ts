@@ -2,7 +2,7 @@
 // some there is none. A wrong file is told once and is not published; the others are.
 import { readdir, readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
-import { ConfigError, failureCode, type Issue } from "./errors.ts";
+import { ConfigError, failureCode, type Issue, LimitReached } from "./errors.ts";
 import type { LogEvent } from "./store.ts";
 import type { Millis } from "./time.ts";
 import { type Answer, createFinder, readVisual, type Visual, type Visuals } from "./visual.ts";
@@ -30,7 +30,12 @@ const mostBytes = 1_048_576;
 
 /** Resolves once the folder has been read. */
 export async function openGallery(options: GalleryOptions): Promise<Gallery> {
-  const { folder, check, log, deadline, every = usualEvery, keep = usualKeep } = options;
+  const { folder, check, deadline, every = usualEvery, keep = usualKeep } = options;
+  let closed = false;
+  /** A look that is under way when the gallery is closed ends unheard. */
+  const log: GalleryOptions["log"] = (event) => {
+    if (!closed) options.log(event);
+  };
   let seen: ReadonlyMap<string, Seen> = new Map();
   let missing = false;
   let visuals: readonly Visual[] = [];
@@ -117,13 +122,20 @@ export async function openGallery(options: GalleryOptions): Promise<Gallery> {
     share(visual, compute) {
       const known = shared.get(visual);
       if (known !== undefined) return known;
-      const answer = compute(AbortSignal.timeout(deadline()));
+      const late = AbortSignal.timeout(deadline());
+      const answer = compute(late).catch((error: unknown) => {
+        const message = "the deadline of a shared answer has passed";
+        throw late.aborted ? new LimitReached("deadline", "timeout", message) : error;
+      });
       shared.set(visual, answer);
       const forget = () => shared.delete(visual);
       answer.then(() => setTimeout(forget, keep).unref(), forget);
       return answer;
     },
-    close: () => clearInterval(timer),
+    close() {
+      closed = true;
+      clearInterval(timer);
+    },
   };
 }
 

@@ -264,9 +264,14 @@ const statusLines: Readonly<Record<string, string>> = {
  * Some senders count the characters of a body instead of its bytes: what they send too much is no next request, and
  * node would break off the answer to the first with a 400. Here that answer is finished before the connection ends.
  */
-export function keepAnswers(server: Server, intake: Intake): void {
+export function keepAnswers(
+  server: Server,
+  intake: Intake | undefined,
+  failed: (code: string | undefined) => void = () => {},
+): void {
   server.on("clientError", (error: NodeJS.ErrnoException, socket: Socket) => {
-    const answer = intake.answering(socket);
+    failed(error.code);
+    const answer = intake?.answering(socket);
     if (answer !== undefined) {
       void answer.finally(() => socket.destroySoon());
     } else if (socket.writable && error.code !== "ECONNRESET") {

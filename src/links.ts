@@ -7,10 +7,12 @@ import DataLoader from "dataloader";
 import { extendSchema, type GraphQLSchema, isObjectType, parse } from "graphql";
 import * as apps from "./apps.ts";
 import {
+  linkedDurations,
   linkedLines,
   linkedNames,
   linkedPods,
   linkedRequests,
+  linkedSlowEvents,
   linkedSpans,
   minute,
   type Row,
@@ -21,7 +23,7 @@ import {
 import type { Prepared } from "./operations/operation.ts";
 import { invalidRequest } from "./operations/request.ts";
 import type { Resolvers, Session } from "./session.ts";
-import { type Instant, inclusiveEnd, parseInstant } from "./time.ts";
+import { type Instant, inclusiveEnd, parseInstant, type TimeRange } from "./time.ts";
 
 const typeDefs = /* GraphQL */ `
   extend type Query {
@@ -92,6 +94,25 @@ const typeDefs = /* GraphQL */ `
       "At most this many, from 1 to 100."
       limit: Int! = 10
     ): [TraceSummary!]
+    "The slow events within its requests, greatest impact first, of the spans that ended in that range."
+    slow_events(
+      "At most this many, from 1 to 100."
+      limit: Int! = 10
+    ): [SlowEvent!]
+    "How long its requests of that range took, oldest first, by when they ended."
+    durations(
+      "How many minutes a point is wide, from 1 to 1440; points begin at whole multiples of it."
+      minutes: Int! = 5
+    ): [DurationPoint!]
+  }
+  "The requests of an action that ended within one point of its series."
+  type DurationPoint {
+    "Where the point begins."
+    timestamp: DateTime
+    "Requests."
+    throughput: Float
+    "Their mean duration; null where there is none. Unit: milliseconds."
+    mean: Float
   }
 `;
 
@@ -258,13 +279,23 @@ const resolvers: Resolvers = {
       const { from, to } = row[origin] ?? {};
       return load(readout, `Action.traces ${limit} ${from} ${to}`, site, String(row.digest), (digests) => {
         within("limit", limit, 100);
-        const end = instantOf(to);
-        return linkedRequests(
-          site,
-          { from: instantOf(from), to: inclusiveEnd(String(to), end) },
-          limit,
-          digests,
-        );
+        return linkedRequests(site, rangeOf(row), limit, digests);
+      });
+    },
+    slow_events: (row: Marked, { limit }: Limited, { readout }) => {
+      const site = siteOf(row);
+      const { from, to } = row[origin] ?? {};
+      return load(readout, `Action.slow_events ${limit} ${from} ${to}`, site, namesOf(row), (actions) => {
+        within("limit", limit, 100);
+        return linkedSlowEvents(site, rangeOf(row), limit, actions);
+      });
+    },
+    durations: (row: Marked, { minutes }: { readonly minutes: number }, { readout }) => {
+      const site = siteOf(row);
+      const { from, to } = row[origin] ?? {};
+      return load(readout, `Action.durations ${minutes} ${from} ${to}`, site, namesOf(row), (actions) => {
+        within("minutes", minutes, 1_440);
+        return linkedDurations(site, rangeOf(row), minutes * minute, actions);
       });
     },
   },
@@ -273,6 +304,16 @@ const resolvers: Resolvers = {
 interface Site {
   readonly id: string;
 }
+/** The range that a row's request asked for. */
+function rangeOf(row: Marked): TimeRange {
+  const { from, to } = row[origin] ?? {};
+  return { from: instantOf(from), to: inclusiveEnd(String(to), instantOf(to)) };
+}
+
+function namesOf(row: Row): { readonly namespace: string; readonly action: string } {
+  return { namespace: String(row.namespace), action: String(row.action) };
+}
+
 interface Limited {
   readonly limit: number;
 }

@@ -59,6 +59,7 @@ const world: Omit<Shell, "kinds"> = {
   err: (text) => void process.stderr.write(text),
   readText: (path) => readFileSync(path, "utf8"),
   now,
+  loading,
   onChange,
   signal: stop.signal,
 };
@@ -76,6 +77,23 @@ function onChange(path: string, changed: () => void, signal: AbortSignal): void 
   });
 }
 
+let loads = 0;
+
+/**
+ * Loading much code leaves garbage that V8 makes room for by the doubling, and the room stays. Kept from growing, the
+ * program takes 16 MB less when it has started, and 30 MB less once Mesh is there.
+ */
+async function loading<T>(load: () => Promise<T>): Promise<T> {
+  loads += 1;
+  setFlagsFromString("--semi-space-growth-factor=1");
+  try {
+    return await load();
+  } finally {
+    loads -= 1;
+    if (loads === 0) setFlagsFromString("--semi-space-growth-factor=2");
+  }
+}
+
 const asksForHelp = (argument: string) => argument === "--help" || argument === "-h";
 
 async function main([name, ...args]: readonly string[]): Promise<number> {
@@ -88,7 +106,9 @@ async function main([name, ...args]: readonly string[]): Promise<number> {
     world.err(`${name === undefined ? "" : `readout: unknown command "${name}"\n\n`}${usage}`);
     return 2;
   }
-  const [{ run, usage: own }, { kinds }] = await Promise.all([command(), import("#resolvers/index.ts")]);
+  const [{ run, usage: own }, { kinds }] = await loading(() =>
+    Promise.all([command(), import("#resolvers/index.ts")]),
+  );
   if (args.some(asksForHelp)) {
     world.out(own);
     return 0;

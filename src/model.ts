@@ -119,6 +119,8 @@ export interface Span {
   readonly tags: Attributes;
   /** More than 1 for a span that stands for several equal ones. */
   readonly count: number;
+  /** What these took together, nanoseconds, where the source tells; else that is the span's length. */
+  readonly sum?: bigint | undefined;
   /** The database statement, as sent. */
   readonly statement?: string | undefined;
   /** Who is called, by the span's own attributes. */

@@ -106,7 +106,15 @@ function describeOperation(
       200: {
         description: "The whole answer.",
         headers: { "X-Request-Id": { $ref: "#/components/headers/X-Request-Id" } },
-        content: { [mediaType]: { schema: publish(answer) } },
+        content: {
+          [mediaType]: { schema: publish(answer) },
+          ...Object.fromEntries(
+            endpoint.representations.map(({ mediaType, answer }) => [
+              mediaType,
+              { schema: publish(describeSchema(answer, "output", new Map())) },
+            ]),
+          ),
+        },
       },
       ...(access === "public" ? {} : { 401: error("Unauthorized") }),
       404: error("NotFound"),

@@ -1,6 +1,8 @@
-// What people open in a browser: the documentation of the API and a place to try queries. Everything is served from
-// here and nothing from elsewhere, under a policy that lets a page reach this server only. The pages hold no data, so
-// they need no token; what they show is asked for with the reader's own.
+// What people open in a browser: the console, the documentation of the API and a place to try queries. Everything is
+// served from here and nothing from elsewhere, under a policy that lets a page reach this server only. The pages hold
+// no data, so they need no token; what they show is asked for with the reader's own.
+import { createHash } from "node:crypto";
+import { readdirSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { promisify } from "node:util";
@@ -9,6 +11,8 @@ import { buildOpenApi } from "./openapi.ts";
 import type { Endpoint } from "./operations/operation.ts";
 
 export interface Page {
+  /** 304 for a browser that has the page as it is. */
+  readonly status: 200 | 304;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: Uint8Array;
 }
@@ -17,6 +21,13 @@ export interface Page {
 export type FindPage = (path: string, headers: Pick<Headers, "get">) => Promise<Page | undefined>;
 
 type Load = () => Promise<string | Uint8Array>;
+interface Source {
+  readonly type: keyof typeof types;
+  readonly load: Load;
+  readonly policy?: string;
+  /** How long a browser need not ask again. */
+  readonly fresh?: "max-age=3600";
+}
 
 const compress = promisify(gzip);
 const { resolve } = createRequire(import.meta.url);
@@ -37,6 +48,9 @@ const policy = (more: Readonly<Record<string, string>> = {}): string =>
     .map(([directive, sources]) => `${directive} ${sources}`)
     .join("; ");
 
+/** The console shows what strangers wrote, so whatever would make markup of a text is an error of the browser's too. */
+const consolePolicy = policy({ "require-trusted-types-for": "'script'", "trusted-types": "'none'" });
+
 /** The editor of GraphiQL writes its own style elements, and runs its languages in workers that it builds itself. */
 const editorPolicy = policy({
   "style-src": "'self' 'unsafe-inline'",
@@ -50,7 +64,30 @@ const types = {
   css: "text/css; charset=utf-8",
   json: "application/json; charset=utf-8",
   png: "image/png",
+  svg: "image/svg+xml",
 } as const;
+
+const consoleFolder = new URL("console/", import.meta.url);
+
+/** The console's files as they are, and what it shares with others. A path is one of these or none. */
+function consolePages(): Readonly<Record<string, Source>> {
+  const file =
+    (address: URL | string): Load =>
+    () =>
+      readFile(address);
+  const own = readdirSync(consoleFolder).flatMap((name) => {
+    const [, type] = /\.(js|css|svg)$/.exec(name) ?? [];
+    const load = file(new URL(name, consoleFolder));
+    return type === "js" || type === "css" || type === "svg" ? [[`/console/${name}`, { type, load }]] : [];
+  });
+  return {
+    "/": { type: "html", load: file(new URL("index.html", consoleFolder)), policy: consolePolicy },
+    ...Object.fromEntries(own),
+    "/console/normalise.js": { type: "js", load: file(new URL("tracing/normalise.js", import.meta.url)) },
+    "/console/uplot.js": { type: "js", load: file(resolve("uplot/dist/uPlot.esm.js")) },
+    "/console/uplot.css": { type: "css", load: file(resolve("uplot/dist/uPlot.min.css")) },
+  };
+}
 
 export function createPages(operations: readonly Endpoint[]): FindPage {
   const swagger =
@@ -69,16 +106,19 @@ export function createPages(operations: readonly Endpoint[]): FindPage {
       return (await parts)[part];
     };
 
-  const pages: Readonly<Record<string, { type: keyof typeof types; load: Load; policy?: string }>> = {
+  const fresh = "max-age=3600";
+  const pages: Readonly<Record<string, Source>> = {
+    ...consolePages(),
     "/openapi.json": { type: "json", load: async () => JSON.stringify(buildOpenApi(operations)) },
-    "/docs": { type: "html", load: text(docsPage), policy: policy() },
-    "/docs/start.js": { type: "js", load: text(docsStart) },
-    "/docs/swagger-ui.css": { type: "css", load: swagger("swagger-ui.css") },
-    "/docs/swagger-ui-bundle.js": { type: "js", load: swagger("swagger-ui-bundle.js") },
-    "/docs/favicon.png": { type: "png", load: swagger("favicon-32x32.png") },
+    "/docs": { type: "html", load: text(docsPage) },
+    "/docs/start.js": { type: "js", load: text(docsStart), fresh },
+    "/docs/swagger-ui.css": { type: "css", load: swagger("swagger-ui.css"), fresh },
+    "/docs/swagger-ui-bundle.js": { type: "js", load: swagger("swagger-ui-bundle.js"), fresh },
+    "/docs/favicon.png": { type: "png", load: swagger("favicon-32x32.png"), fresh },
     "/graphql": { type: "html", load: text(graphiqlPage), policy: editorPolicy },
-    "/graphql/graphiql.css": { type: "css", load: graphiql("style") },
-    "/graphql/graphiql.js": { type: "js", load: graphiql("script") },
+    "/graphql/graphiql.css": { type: "css", load: graphiql("style"), fresh },
+    "/graphql/graphiql.js": { type: "js", load: graphiql("script"), fresh },
+    "/graphql/start.js": { type: "js", load: text(graphiqlStart) },
   };
   const loaded = new Map<string, Promise<Page>>();
 
@@ -87,34 +127,48 @@ export function createPages(operations: readonly Endpoint[]): FindPage {
     if (known === undefined) return undefined;
     const zipped = /\bgzip\b/.test(headers.get("accept-encoding") ?? "");
     const key = `${path} ${zipped}`;
-    const page = loaded.get(key) ?? load();
+    const page = loaded.get(key) ?? readPage(known, zipped);
     loaded.set(key, page);
     // A file that cannot be read now may be readable later.
     page.catch(() => loaded.delete(key));
-    return page;
-
-    async function load(): Promise<Page> {
-      const content = Buffer.from((await known?.load()) ?? "");
-      return {
-        body: zipped ? await compress(content) : content,
-        headers: {
-          "Content-Type": types[known?.type ?? "html"],
-          ...(zipped ? { "Content-Encoding": "gzip" } : {}),
-          "Content-Security-Policy": known?.policy ?? policy(),
-          "Cache-Control": known?.type === "html" || known?.type === "json" ? "no-cache" : "max-age=3600",
-          Vary: "Accept, Accept-Encoding",
-          "X-Content-Type-Options": "nosniff",
-          // The page's address may hold a token.
-          "Referrer-Policy": "no-referrer",
-        },
-      };
-    }
+    const { headers: described, ...rest } = await page;
+    const { ETag: tag = "", "Content-Type": _, "Content-Encoding": __, ...kept } = described;
+    const isKnown = (headers.get("if-none-match") ?? "").includes(tag);
+    return isKnown
+      ? { status: 304, headers: { ...kept, ETag: tag }, body: nothing }
+      : { ...rest, headers: described };
   };
 }
 
-/** Whether a GET of /graphql is a person's who opens it, and not a client's query. */
-export function wantsGraphiql(headers: Pick<Headers, "get">, search: string): boolean {
-  return /\btext\/html\b/.test(headers.get("accept") ?? "") && !/[?&]query=/.test(search);
+const nothing = new Uint8Array();
+
+async function readPage({ type, load, policy: own, fresh }: Source, zipped: boolean): Promise<Page> {
+  const content = Buffer.from(await load());
+  return {
+    status: 200,
+    body: zipped ? await compress(content) : content,
+    headers: {
+      "Content-Type": types[type],
+      ...(zipped ? { "Content-Encoding": "gzip" } : {}),
+      "Content-Security-Policy": own ?? policy(),
+      // Modules name each other by plain names, so a browser asks whether each is still what it has; usually it is.
+      "Cache-Control": fresh ?? "no-cache",
+      // Weak, since the compressed page is the same page.
+      ETag: `W/"${createHash("sha256").update(content).digest("base64url").slice(0, 27)}"`,
+      Vary: "Accept, Accept-Encoding",
+      "X-Content-Type-Options": "nosniff",
+      // The page's address may hold a token.
+      "Referrer-Policy": "no-referrer",
+    },
+  };
+}
+
+/**
+ * Whether a GET of /graphql is a person's who opens it, and not a client's query. GraphiQL itself keeps what is typed in
+ * the address, as `query`; a page that a browser opens could not send the header that a query by GET needs.
+ */
+export function wantsGraphiql(headers: Pick<Headers, "get">): boolean {
+  return /\btext\/html\b/.test(headers.get("accept") ?? "");
 }
 
 const docsPage = `<!doctype html>
@@ -161,8 +215,28 @@ const graphiqlPage = `<!doctype html>
     <noscript>This page needs JavaScript.</noscript>
     <div id="root"></div>
     <script src="/graphql/graphiql.js"></script>
+    <script src="/graphql/start.js"></script>
   </body>
 </html>
+`;
+
+// The console opens a query here by the address and hands its session on; its token is written into the headers, which
+// are not kept: GraphiQL would put them where they outlive the tab.
+const graphiqlStart = `YogaGraphiQL.renderYogaGraphiQL(document.querySelector("#root"), {
+  title: "Readout",
+  defaultQuery: ${JSON.stringify(`# Write your token in the headers below, as { "Authorization": "Bearer …" }.
+{
+  sites {
+    id
+    sources
+  }
+}
+`)},
+  variables: new URLSearchParams(location.search).get("variables") ?? undefined,
+  initialHeaders: JSON.stringify(
+    { Authorization: "Bearer " + (sessionStorage.getItem("readout.token") ?? "") }, null, 2),
+  shouldPersistHeaders: false,
+});
 `;
 
 interface GraphiqlParts {
@@ -170,28 +244,14 @@ interface GraphiqlParts {
   readonly style: string;
 }
 
-const startingQuery = `# Write your token in the headers below, as { "Authorization": "Bearer …" }.
-{
-  sites {
-    id
-    sources
-  }
-}
-`;
-
 /** Yoga's GraphiQL is one page with everything in it; a strict policy wants its script and its style apart. */
 async function splitGraphiql(): Promise<GraphiqlParts> {
   const { renderGraphiQL } = await import("@graphql-yoga/render-graphiql");
-  const page = renderGraphiQL({
-    title: "Readout",
-    defaultQuery: startingQuery,
-    headers: JSON.stringify({ Authorization: "Bearer " }, null, 2),
-  });
+  const page = renderGraphiQL();
   const style = between(page, "<style>", page.indexOf("</style>"));
-  return {
-    style,
-    script: between(page, "<script>", page.lastIndexOf("</script>"), page.indexOf("</style>")),
-  };
+  // All of the script but its last call, which `graphiqlStart` makes.
+  const start = page.lastIndexOf("YogaGraphiQL.renderYogaGraphiQL(");
+  return { style, script: between(page, "<script>", start, page.indexOf("</style>")) };
 }
 
 function between(page: string, opening: string, end: number, from = 0): string {

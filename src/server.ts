@@ -3,23 +3,26 @@
 // until then the plug-in stands alone. On a real connection it writes to node's response itself, because only there
 // can an answer that breaks off after its first byte be made visible: the socket is destroyed, the array never closed.
 import { createServer as createHttpServer, type IncomingMessage, type ServerResponse } from "node:http";
+import { setTimeout as sleep } from "node:timers/promises";
 import type { Plugin } from "graphql-yoga";
-import { type Answer, chunksOf, jsonType, respond, toResponse, write } from "./answer.ts";
+import { type Answer, chunksOf, jsonType, respond, toResponse, type Whole, write } from "./answer.ts";
 import { type Authenticate, type Principal, readToken } from "./auth.ts";
 import type { Address, Limits } from "./config.ts";
-import { NotFound } from "./errors.ts";
+import { NotFound, TooMany, Unprocessable } from "./errors.ts";
 import { type Connection, type Exchange, exchangeOf, readJson, readText } from "./exchange.ts";
 import { type Intake, keepAnswers } from "./intake.ts";
 import type { Unified } from "./mesh.ts";
+import { chooseRepresentation } from "./operations/accept.ts";
 import { anybody, type Conductor, createConductor, overloaded } from "./operations/conduct.ts";
 import { explained, wantsExplanation } from "./operations/explain.ts";
-import { isClients } from "./operations/failure.ts";
+import { isClients, limitOf } from "./operations/failure.ts";
 import type { Endpoint, Rows } from "./operations/operation.ts";
 import { createRouter, type Route } from "./operations/router.ts";
 import { abandon, ClientGone, readHead, type Work } from "./operations/work.ts";
 import type { FindPage } from "./pages.ts";
 import type { Session } from "./session.ts";
 import type { Sites } from "./sites.ts";
+import { createTails, eventsHeaders, type Tails } from "./tailing/tails.ts";
 import type { Telemetry } from "./telemetry.ts";
 import type { Instant, Millis } from "./time.ts";
 import type { Visuals } from "./visual.ts";
@@ -38,6 +41,12 @@ export interface ServerOptions extends Served {
   /** One line of text for each backend, for `/readyz`. */
   readonly backends?: () => readonly string[];
   readonly visuals?: Visuals | undefined;
+  /** Instead of the program's own, in milliseconds. */
+  readonly readingTime?: {
+    readonly headersTimeout: Millis;
+    readonly requestTimeout: Millis;
+    readonly connectionsCheckingInterval: Millis;
+  };
   /** The front-end error intake where it shares this server's address. */
   readonly intake?: Intake | undefined;
   /** Asked for at the first GraphQL request, so that REST does not wait for it. */
@@ -70,20 +79,40 @@ interface Form {
 const array: Form = { opening: "[", separator: ",", closing: "]" };
 const printed: Form = { opening: "", separator: "", closing: "" };
 
+/** Path and query. Of all headers together node takes 16 KiB. */
+const urlLimit = 8_192;
+/** How long a client has for its headers, and for the whole of its request: less than a request's deadline. */
+const readingTime = { headersTimeout: 10_000, requestTimeout: 20_000, connectionsCheckingInterval: 5_000 };
+function whole({ opening, separator, closing }: Form, texts: readonly string[]): readonly string[] {
+  const last = texts.length - 1;
+  if (last < 0) return [opening + closing];
+  return texts.map((text, at) => (at === 0 ? opening : separator) + text + (at === last ? closing : ""));
+}
+
 const textType = { "Content-Type": "text/plain; charset=utf-8" };
 
 export function createServer(options: ServerOptions): Server {
   const { operations, telemetry, now, backends, intake, visuals } = options;
   const findRoute = createRouter(operations);
   const places = { taken: 0 };
+  const tailPlaces = { taken: 0 };
   const beginEpoch = ({ authenticate, ...served }: Served): Epoch => ({
     authenticate,
     limits: served.limits,
-    conductor: createConductor({ ...served, visuals, places, now }),
+    conductor: createConductor({ ...served, visuals, places, now, limited: telemetry.limited }),
+    tails: createTails({
+      limits: served.limits,
+      places: tailPlaces,
+      now,
+      pause: (length, signal) => sleep(length, undefined, { signal }).catch(() => {}),
+      log: telemetry.log,
+    }),
   });
   let epoch = beginEpoch(options);
   let draining = false;
   let streams = 0;
+  /** Of those, how many each token has. */
+  const streamsOf = new Map<Principal, number>();
   let findPage: FindPage | undefined;
 
   /** Never throws. */
@@ -92,9 +121,13 @@ export function createServer(options: ServerOptions): Server {
     const trail: Trail = { operation: "none", user: undefined };
     const finish = (status: number, cut: boolean, error?: unknown) => {
       const duration = performance.now() - started;
+      const limit = limitOf(error);
+      if (limit !== undefined) telemetry.limited(limit);
+      if (isClients(error)) error = undefined;
       telemetry.finished({ id: exchange.id, ...trail, status, cut, duration, error });
     };
     try {
+      if (exchange.path.length + exchange.search.length > urlLimit) throw urlTooLong();
       const route = findRoute(exchange.method, exchange.path);
       if (route !== undefined) return await operate(exchange, route, trail, finish);
       const page = await openPage(exchange);
@@ -110,7 +143,7 @@ export function createServer(options: ServerOptions): Server {
       throw new NotFound();
     } catch (error) {
       const answered = respond(error);
-      finish(answered.status, error instanceof ClientGone, isClients(error) ? undefined : error);
+      finish(answered.status, error instanceof ClientGone, error);
       return answered;
     }
   }
@@ -133,14 +166,17 @@ export function createServer(options: ServerOptions): Server {
     }
   }
 
-  /** Pages of documentation: neither counted nor logged. Loaded when one is first opened. */
-  async function openPage({ method, path, headers, search }: Exchange): Promise<Answer | undefined> {
-    if (method !== "GET" || !/^\/(docs|graphql|openapi\.json)(\/|$)/.test(path)) return undefined;
+  /** Pages for people: neither counted nor logged. Loaded when one is first opened. */
+  async function openPage({ method, path, headers }: Exchange): Promise<Answer | undefined> {
+    if (
+      (method !== "GET" && method !== "HEAD") ||
+      !/^\/$|^\/(console|docs|graphql|openapi\.json)(\/|$)/.test(path)
+    )
+      return undefined;
     const { createPages, wantsGraphiql } = await import("./pages.ts");
-    if (path === "/graphql" && !wantsGraphiql(headers, search)) return undefined;
+    if (path === "/graphql" && !wantsGraphiql(headers)) return undefined;
     findPage ??= createPages(operations);
-    const page = await findPage(path, headers);
-    return page && { status: 200, ...page };
+    return findPage(path, headers);
   }
 
   async function operate(
@@ -149,9 +185,10 @@ export function createServer(options: ServerOptions): Server {
     trail: Trail,
     finish: (status: number, cut: boolean, error?: unknown) => void,
   ): Promise<Answer> {
-    trail.operation = endpoint.name;
+    const chosen = chooseRepresentation(exchange.headers.get("accept"), endpoint.representations);
+    trail.operation = chosen?.name ?? endpoint.name;
     // A request keeps to what was served when it came.
-    const { authenticate, conductor, limits } = epoch;
+    const { authenticate, conductor, limits, tails } = epoch;
     const principal =
       endpoint.access === "public" ? anybody : authenticate(readToken(exchange.headers, exchange.search));
     trail.user = principal.user;
@@ -159,11 +196,34 @@ export function createServer(options: ServerOptions): Server {
     let streaming = false;
     try {
       const raw = endpoint.method === "GET" ? parameters : await work.wait(readJson(exchange));
-      const prepared = endpoint.prepare(raw);
-      const wanted = wantsExplanation(exchange.search) ? explained(prepared) : prepared;
-      const result = conductor.start(wanted, principal, work);
+      // An explanation is JSON, whatever form its answer would have.
+      const explaining = wantsExplanation(exchange.search);
+      const result =
+        chosen === undefined || explaining
+          ? conductor.start(
+              explaining ? explained(endpoint.prepare(raw)) : endpoint.prepare(raw),
+              principal,
+              work,
+            )
+          : conductor.start(chosen.prepare(raw), principal, work);
+      if ("follow" in result) {
+        // Tails have places of their own.
+        streaming = true;
+        work.end();
+        const tail = await tails.open(result.follow, {
+          principal,
+          resume: exchange.headers.get("last-event-id") ?? undefined,
+          gone: exchange.gone,
+          over: (cut) => {
+            telemetry.tails.closed();
+            finish(200, cut);
+          },
+        });
+        telemetry.tails.opened();
+        return { status: 200, headers: eventsHeaders, body: tail };
+      }
       const headers = ("pieces" in result ? result.headers : undefined) ?? jsonType;
-      const complete = (body: string): Answer => {
+      const complete = (body: Whole): Answer => {
         finish(200, false);
         return { status: 200, headers, body };
       };
@@ -171,15 +231,21 @@ export function createServer(options: ServerOptions): Server {
       const [form, source] = "pieces" in result ? [printed, result.pieces] : [array, result];
       const rows = source[Symbol.asyncIterator]();
       const head = await readHead(rows, work);
-      if (head.done) return complete(`${form.opening}${head.texts.join(form.separator)}${form.closing}`);
+      if (head.done) return complete(whole(form, head.texts));
       if (streams >= limits.streams) {
         abandon(rows);
-        throw overloaded(`${streams} streamed answers are under way`);
+        throw overloaded("streams", `${streams} streamed answers are under way`);
+      }
+      const own = streamsOf.get(principal) ?? 0;
+      if (principal !== anybody && own >= limits.tokenStreams) {
+        abandon(rows);
+        throw new TooMany(1, "token_streams");
       }
       streaming = true;
       streams += 1;
+      streamsOf.set(principal, own + 1);
       telemetry.streams.opened();
-      const body = chunksOf(stream(form, head.texts, rows, work, finish), work.signal);
+      const body = chunksOf(stream(form, head.texts, rows, work, principal, finish), work.signal);
       return { status: 200, headers, body };
     } catch (error) {
       throw work.signal.aborted ? work.signal.reason : error;
@@ -193,6 +259,7 @@ export function createServer(options: ServerOptions): Server {
     head: readonly string[],
     rows: AsyncIterator<Rows>,
     work: Work,
+    principal: Principal,
     finish: (status: number, cut: boolean, error?: unknown) => void,
   ): AsyncGenerator<string, void, void> {
     let complete = false;
@@ -217,10 +284,13 @@ export function createServer(options: ServerOptions): Server {
       throw failure;
     } finally {
       streams -= 1;
+      const left = (streamsOf.get(principal) ?? 1) - 1;
+      if (left === 0) streamsOf.delete(principal);
+      else streamsOf.set(principal, left);
       telemetry.streams.closed();
       if (!complete) abandon(rows);
       work.end();
-      finish(200, !complete, isClients(failure) ? undefined : failure);
+      finish(200, !complete, failure);
     }
   }
 
@@ -343,13 +413,19 @@ export function createServer(options: ServerOptions): Server {
     return host.fetch(url, init);
   }
 
-  const http = createHttpServer({ keepAliveTimeout: 65_000, requestTimeout: 60_000 }, (request, response) => {
-    listen(request, response).catch((error: unknown) => {
-      telemetry.log({ level: "error", message: "request handler", err: error });
-      response.destroy();
-    });
+  const http = createHttpServer(
+    { keepAliveTimeout: 65_000, ...(options.readingTime ?? readingTime) },
+    (request, response) => {
+      listen(request, response).catch((error: unknown) => {
+        telemetry.log({ level: "error", message: "request handler", err: error });
+        response.destroy();
+      });
+    },
+  );
+  keepAnswers(http, intake, (code) => {
+    if (code === "HPE_HEADER_OVERFLOW") telemetry.limited("head");
+    if (code === "ERR_HTTP_REQUEST_TIMEOUT") telemetry.limited("reading_time");
   });
-  if (intake !== undefined) keepAnswers(http, intake);
 
   return {
     fetch,
@@ -363,13 +439,14 @@ export function createServer(options: ServerOptions): Server {
         });
       }),
     replace(served) {
-      const { conductor } = epoch;
+      const { conductor, tails } = epoch;
       epoch = beginEpoch(served);
-      return conductor.retire();
+      return Promise.all([conductor.retire(), tails.close("reloaded")]).then(() => {});
     },
     close: (grace) =>
       new Promise((resolve) => {
         draining = true;
+        void epoch.tails.close("draining");
         const timer = setTimeout(() => http.closeAllConnections(), grace);
         http.close(() => {
           clearTimeout(timer);
@@ -377,6 +454,11 @@ export function createServer(options: ServerOptions): Server {
         });
       }),
   };
+}
+
+function urlTooLong(): Unprocessable {
+  const message = `The URL is longer than ${urlLimit} characters`;
+  return new Unprocessable("invalid_request", message, { issues: [{ path: "", message }] }, "url");
 }
 
 const unavailable: Answer = {
@@ -397,6 +479,7 @@ interface Epoch {
   readonly authenticate: Authenticate;
   readonly limits: Limits;
   readonly conductor: Conductor;
+  readonly tails: Tails;
 }
 /** A GraphQL request that may be answered, and with what. */
 interface Admission {

@@ -1,5 +1,6 @@
 // A site is what a token gives access to; this file ties its parts to the stores that answer for them.
 import type { Config, FrontendPart, SiteConfig, TracesPart } from "./config.ts";
+import type { SpanSource } from "./reader.ts";
 import type {
   Backend,
   KubernetesStore,
@@ -8,7 +9,6 @@ import type {
   Match,
   MetricStore,
   ReportStore,
-  SpanSource,
   SpanStore,
   Stores,
 } from "./store.ts";

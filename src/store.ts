@@ -23,6 +23,7 @@ import type {
   TraceLocation,
   TraceSummary,
 } from "./model.ts";
+import type { Budget, SpanReader, SpanSource, SpanSources } from "./reader.ts";
 import type { Instant, Millis, TimeRange } from "./time.ts";
 
 /**
@@ -216,104 +217,6 @@ export interface PartReport {
   readonly problems: readonly string[];
 }
 
-/** The `traces` part of a site's configuration, or the index of its browsers' error reports. */
-export interface SpanSource {
-  readonly site: string;
-  /** A comma list of patterns: spans, and the layout's documents of events or errors. */
-  readonly index: string;
-  readonly profile: string;
-  /** As in `LogSource`; it scopes every request, look-ups by id too. */
-  readonly where?: string | undefined;
-  /** Attributes whose keys begin so are tags. */
-  readonly tagPrefixes: readonly string[];
-  readonly namespaceAttribute: string;
-  readonly actionAttribute: string;
-}
-export type SpanSources = readonly [SpanSource, ...SpanSource[]];
-
-/** A span within any site: span ids are unique in their trace only. */
-export interface SpanId {
-  readonly trace_id: string;
-  readonly span_id: string;
-}
-
-/**
- * How much one request may still read, over all its calls and backends. A store spends a document (a span, or an
- * event or error that its layout keeps apart) for each that the source sends, as early as it knows their number.
- */
-export interface Budget {
-  readonly limit: number;
-  /** @throws {Refused} `result_too_large` when more than `limit` are spent in all. */
-  spend(documents: number): void;
-}
-
-/**
- * What every span store must be able to do; the promises of `LogStore` hold here too. `src/tracing/analytics.ts`
- * answers everything else from these two, and is the definition of it, so that a new store is
- * `{ ...reader, ...analyticsOver(reader) }`, and a fast one replaces some of those by its own.
- *
- * Batches come in any order and end anywhere. A span comes once: also when two sources of one site hold its
- * document. A span whose document lies in the sources of two sites comes once for each, with that site's `site_id`.
- * A span comes whole: with its events and exceptions, wherever its layout keeps them.
- */
-export interface SpanReader {
-  /**
-   * The spans of a kind whose END lies in the range; how long a span is, and so when it started, makes no difference.
-   * @throws {Refused} `result_too_large` from the budget
-   * @throws {BackendError}
-   */
-  scan(query: SpanScan, signal: AbortSignal): AsyncIterable<readonly Span[]>;
-  /**
-   * The spans that ids name, whenever they were. There may be many thousands of ids, each once; the store cuts them
-   * into requests. Ids that nothing has find nothing. Errors as `scan`.
-   */
-  find(query: SpanLookup, signal: AbortSignal): AsyncIterable<readonly Span[]>;
-}
-
-/**
- * - `all`
- * - `entries`: `Span.entry`, reports included.
- * - `children`: all but entries.
- * - `calls`: of kind client or producer, entries or not.
- * - `exceptions`: with an event named `exception`.
- * - `statements`: of kind client with a `statement`.
- */
-export type SpanSelection = "all" | "entries" | "children" | "calls" | "exceptions" | "statements";
-
-export interface SpanScan {
-  readonly sources: SpanSources;
-  readonly range: TimeRange;
-  readonly select: SpanSelection;
-  /** Lets a store read less: it may leave out spans that do not satisfy all of it, and need not. */
-  readonly narrow?: SpanNarrowing | undefined;
-  readonly budget: Budget;
-}
-export interface SpanNarrowing {
-  readonly service?: string | undefined;
-  readonly revision?: string | undefined;
-  /** As `namesOf` of `src/tracing/request.ts` names an entry; only with `entries`. */
-  readonly namespaces?: readonly string[] | undefined;
-  readonly action?: string | undefined;
-  readonly kind?: SpanKind | undefined;
-  readonly name?: string | undefined;
-  /** Nanoseconds, inclusive. */
-  readonly minDuration?: bigint | undefined;
-}
-
-export interface SpanLookup {
-  readonly sources: SpanSources;
-  readonly of: /** All spans of the selection in these traces. */
-    | { readonly by: "trace"; readonly traceIds: readonly string[]; readonly select: SpanSelection }
-    /** These spans. */
-    | { readonly by: "span"; readonly spans: readonly SpanId[] }
-    /**
-     * Those that these spans called: entries of the same trace that name one of them as parent, and entries of any
-     * trace with a link to one of them.
-     */
-    | { readonly by: "caller"; readonly spans: readonly SpanId[] };
-  readonly budget: Budget;
-}
-
 /**
  * A backend's spans and all that the API asks of them. The words of these docstrings (request, the entry above a
  * span, namespace, action, digest, N+1, statement) are defined in `src/tracing/` and nowhere else.
@@ -431,6 +334,7 @@ export interface EdgesQuery {
   readonly range: TimeRange;
   readonly budget: Budget;
 }
+/** `service` and `namespace` are compared as the API joins them, by a slash: where one ends, it does not say. */
 export interface ActionEdgesQuery extends EdgesQuery {
   readonly service: string;
   readonly namespace: string;

@@ -2,6 +2,7 @@
 // tokens are struck out of the finished text, so that no caller can forget to.
 import pino from "pino";
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client";
+import type { LimitName } from "./errors.ts";
 import type { LogEvent } from "./store.ts";
 import type { Millis } from "./time.ts";
 
@@ -56,7 +57,10 @@ export interface Telemetry {
   /** Counts one finished request to a source. */
   readonly requested: (backend: string, outcome: string, duration: Millis) => void;
   readonly cache: (cache: string, hit: boolean) => void;
+  /** Counts a request that a limit has ended or refused. */
+  readonly limited: (limit: LimitName) => void;
   readonly streams: { readonly opened: () => void; readonly closed: () => void };
+  readonly tails: { readonly opened: () => void; readonly closed: () => void };
   readonly intake: IntakeTelemetry;
   /** The Prometheus text format. */
   readonly metrics: () => Promise<{ readonly contentType: string; readonly text: string }>;
@@ -122,7 +126,14 @@ export function createTelemetry({
     labelNames: ["cache", "result"],
     registers,
   });
+  const limits = new Counter({
+    name: "readout_limited_total",
+    help: "Requests that a limit has refused or ended, by limit",
+    labelNames: ["limit"],
+    registers,
+  });
   const streams = new Gauge({ name: "readout_open_streams", help: "Streamed answers under way", registers });
+  const tails = new Gauge({ name: "readout_open_tails", help: "Live tails of log lines", registers });
 
   return {
     log: ({ level, message, ...fields }) => logger[level](fields, message),
@@ -137,8 +148,10 @@ export function createTelemetry({
       backendRequests.inc({ backend, outcome });
       backendDurations.observe({ backend }, duration / 1_000);
     },
+    limited: (limit) => limits.inc({ limit }),
     cache: (cache, hit) => caches.inc({ cache, result: hit ? "hit" : "miss" }),
     streams: { opened: () => streams.inc(), closed: () => streams.dec() },
+    tails: { opened: () => tails.inc(), closed: () => tails.dec() },
     intake: createIntakeTelemetry(registers),
     metrics: async () => ({ contentType: registry.contentType, text: await registry.metrics() }),
   };

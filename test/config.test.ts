@@ -84,7 +84,8 @@ sites:
     kubernetes: { backend: prom, match: { cluster: prod } }
     frontend: { keys: ["\${SECRET}"], backend: elk, index: logs-readout.frontend-default, profile: otel }
 visuals: visuals
-limits: { rows: "\${ROWS}", millisecond: 20000, points: 1, documents: 2, spans: 3, look_back: 2h, deadline: 5s, requests: 4, streams: 5, rate: 6 }
+limits: { rows: "\${ROWS}", millisecond: 20000, points: 1, documents: 2, spans: 3, look_back: 2h, deadline: 5s, requests: 4, streams: 5, token_requests: 7, token_streams: 8, rate: 6, export: 7 }
+tail: { lateness: 90s, open: 8, per_token: 9 }
 `);
   expect(config).toEqual({
     listen: { host: "0.0.0.0", port: 9000 },
@@ -151,7 +152,11 @@ limits: { rows: "\${ROWS}", millisecond: 20000, points: 1, documents: 2, spans: 
       deadline: 5_000,
       requests: 4,
       streams: 5,
+      tokenRequests: 7,
+      tokenStreams: 8,
       rate: 6,
+      export: 7,
+      tail: { lateness: 90_000, open: 8, perToken: 9 },
     },
   });
 });
@@ -321,7 +326,7 @@ visuals: 7
     "31 limits.deadline: expected a duration such as 250ms, 10s or 30d, at most 1d",
     "31 limits.requests: expected a whole number from 1 up",
     "31 limits.streams: expected a whole number from 1 up",
-    "31 limits.bogus: unknown key; known here: rows, millisecond, points, documents, spans, look_back, deadline, requests, streams, rate",
+    "31 limits.bogus: unknown key; known here: rows, millisecond, points, documents, spans, look_back, deadline, requests, streams, token_requests, token_streams, rate, export",
     "32 visuals: expected text; put it in quotes",
   ]);
 });
@@ -491,6 +496,7 @@ describe("the README's reference", () => {
     ["tokens[].", `${top}tokens: [{ zzzzzzzz: 1 }]`],
     ["intake.", `${top}intake: { zzzzzzzz: 1 }`],
     ["limits.", `${top}limits: { zzzzzzzz: 1 }`],
+    ["tail.", `${top}tail: { zzzzzzzz: 1 }`],
     ["sites.<id>.", inSite("{ zzzzzzzz: 1 }")],
     ["sites.<id>.logs.", inSite("{ logs: { zzzzzzzz: 1 } }")],
     ["sites.<id>.logs.sources.<source_id>.", inSite("{ logs: { sources: { a: { zzzzzzzz: 1 } } } }")],
@@ -526,6 +532,12 @@ describe("the README's reference", () => {
     ["limits.deadline", defaults.limits.deadline],
     ["limits.requests", defaults.limits.requests],
     ["limits.streams", defaults.limits.streams],
+    ["limits.token_requests", defaults.limits.tokenRequests],
+    ["limits.token_streams", defaults.limits.tokenStreams],
+    ["limits.export", defaults.limits.export],
+    ["tail.lateness", defaults.limits.tail.lateness],
+    ["tail.open", defaults.limits.tail.open],
+    ["tail.per_token", defaults.limits.tail.perToken],
   ])("tells the default of %s", (key, value) => {
     const told = rows.find(([first]) => first === `| \`${key}\``)?.[1]?.replaceAll("`", "") ?? "";
     expect([told, String(parseDuration(told))]).toContain(String(value));

@@ -178,9 +178,12 @@ describe("pages", () => {
     expect((await open("/docs/swagger-ui.css")).headers.get("content-encoding")).toBeNull();
   });
 
-  test("a client's GET of /graphql is a query, and needs its token", async () => {
+  test("a client's GET of /graphql is a query, and needs its token; a browser's is GraphiQL", async () => {
+    const query = "/graphql?query=%7Bviewer%7Bid%7D%7D";
     expect((await open("/graphql", { accept: "application/json" })).status).toBe(401);
-    expect((await open("/graphql?query=%7Bviewer%7Bid%7D%7D")).status).toBe(401);
+    expect((await open(query, { accept: "*/*" })).status).toBe(401);
+    // GraphiQL writes what is typed into its address, which then has to open again.
+    expect((await open(query)).headers.get("content-type")).toBe("text/html; charset=utf-8");
   });
 
   test.each(["/docs/", "/docs/nope", "/docs/../package.json", "/graphql/nope", "/docs/index.html"])(

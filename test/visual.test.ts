@@ -220,6 +220,17 @@ describe("the folder", () => {
     expect(computed).toBe(2);
   });
 
+  test("a computation that takes too long is a time-out to all who wait for it", async () => {
+    write("a.yaml", good);
+    const { find, share } = await open({ deadline: () => 10 });
+    const visual = find(id);
+    if (visual === undefined) throw new Error("not published");
+    const compute = (signal: AbortSignal) =>
+      new Promise<never>((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
+    const late = { name: "BackendError", failure: "timeout", limit: "deadline" };
+    await expect(share(visual, compute)).rejects.toMatchObject(late);
+  });
+
   test("an answer is kept for a while, and then computed anew", async () => {
     write("a.yaml", good);
     const { find, share } = await open({ keep: 1 });

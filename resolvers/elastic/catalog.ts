@@ -3,14 +3,16 @@
 // again under its name, so age is bounded, and for a wall between tenants closely.
 import { LRUCache } from "lru-cache";
 import { BackendError, ConfigError } from "../../src/errors.ts";
-import type { IO, LogSource, SpanSource } from "../../src/store.ts";
+import type { SpanSource } from "../../src/reader.ts";
+import type { IO, LogSource } from "../../src/store.ts";
 import type { Millis } from "../../src/time.ts";
 import { orAborted } from "../http.ts";
 import type { Door } from "./door.ts";
 import { readSpanProfile, type SpanProfile, spanProfiles } from "./layout.ts";
-import { findField, type Knowledge, opaqueKnowledge, readKnowledge } from "./mapping.ts";
+import { type IndexGroup, type Knowledge, opaqueKnowledge, readKnowledge } from "./mapping.ts";
+import { type Part, partBy, sampleLayout, shownBy } from "./parts.ts";
 import { type LogProfile, profiles, readProfile } from "./profile.ts";
-import { encodePattern, indexOptions } from "./query.ts";
+import { encodePattern, mappingOptions } from "./query.ts";
 
 export interface Catalog {
   /**
@@ -23,8 +25,8 @@ export interface Catalog {
   /** Some aliases reach another number of shards than their indices have: not a sign of news once it was looked at. */
   accept(pattern: string, shards: number): void;
   accepted(pattern: string): number | undefined;
-  /** The layout of a source; `auto` is decided by the mappings. */
-  profile(source: LogSource, knowledge: Knowledge): LogProfile;
+  /** The layout of each index of a source, as parts that are read alike; `auto` may look at a few documents. */
+  parts(source: LogSource, knowledge: Knowledge, signal: AbortSignal): Promise<readonly Part[]>;
   /** The layouts that the documents of a source may have; which of them has which index, its mapping tells. */
   spanProfiles(source: SpanSource): readonly SpanProfile[];
 }
@@ -35,12 +37,15 @@ const served: Millis = 300_000;
 const servedToWalls: Millis = 5_000;
 /** How long a failure is repeated to others instead of asking a source in trouble again. */
 const backOff: Millis = 1_000;
+const sampledAtOnce = 8;
 
 export function createCatalog(backend: string, door: Door, io: IO): Catalog {
   const failures = new Map<string, { readonly at: number; readonly error: unknown }>();
   const own = new Map<string, LogProfile>();
   const ownOfSpans = new Map<string, SpanProfile>();
   const accepted = new Map<string, number>();
+  const detected = new WeakMap<Knowledge, readonly Part[]>();
+  const samples = new LRUCache<string, LogProfile | "unknown">({ max: 1_000 });
   const cache = new LRUCache<string, Knowledge>({
     max: 1_000,
     ttl: fresh,
@@ -78,7 +83,7 @@ export function createCatalog(backend: string, door: Door, io: IO): Catalog {
   async function readMappings(pattern: string): Promise<unknown> {
     const path = `/${encodePattern(pattern)}`;
     try {
-      return await door.sendJson({ method: "GET", path, query: indexOptions }, shared);
+      return await door.sendJson({ method: "GET", path, query: mappingOptions }, shared);
     } catch (error) {
       if (!(error instanceof BackendError)) throw error;
       if (error.failure === "denied" || (error.failure === "rejected" && pattern.includes(":")))
@@ -111,18 +116,64 @@ export function createCatalog(backend: string, door: Door, io: IO): Catalog {
     return knowledge;
   }
 
+  function profileOf(name: string): LogProfile {
+    const known = profiles.get(name) ?? own.get(name);
+    if (known !== undefined) return known;
+    const loaded = loadProfile(name, io);
+    own.set(name, loaded);
+    return loaded;
+  }
+
+  /** Not settled while an index could still show its layout by its first documents. */
+  async function detectParts(
+    pattern: string,
+    knowledge: Knowledge,
+    signal: AbortSignal,
+  ): Promise<{ readonly parts: readonly Part[]; readonly settled: boolean }> {
+    const candidates = [...profiles.values()];
+    const found = new Map<IndexGroup, LogProfile>();
+    let settled = true;
+    async function look(group: IndexGroup): Promise<void> {
+      const shown = shownBy(group, candidates);
+      const [first] = shown;
+      if (first !== undefined && shown.length === 1) return void found.set(group, first);
+      const among = first === undefined ? candidates : shown;
+      const key = JSON.stringify([pattern, group.indices, among.map(({ name }) => name)]);
+      const told = samples.get(key) ?? (await sampleLayout(backend, door, pattern, group, among, signal));
+      if (told === undefined) settled = false;
+      else samples.set(key, told);
+      const profile = told === undefined || told === "unknown" ? first : told;
+      if (profile !== undefined) found.set(group, profile);
+    }
+    if (knowledge.opaque) {
+      const told = await sampleLayout(backend, door, pattern, undefined, candidates, signal);
+      const profile = told === undefined || told === "unknown" ? fallback() : told;
+      return { parts: partBy(fallback, knowledge, profile), settled: told !== undefined };
+    }
+    for (let at = 0; at < knowledge.groups.length; at += sampledAtOnce) {
+      await Promise.all(knowledge.groups.slice(at, at + sampledAtOnce).map(look));
+    }
+    // An index that shows nothing is read as the others are, where these agree.
+    const [common, ...others] = new Set(found.values());
+    const rest = common !== undefined && others.length === 0 ? common : fallback();
+    return { parts: partBy((group) => found.get(group) ?? rest, knowledge, rest), settled };
+  }
+
   return {
     knowledge: (pattern, walled, signal) => fetch(pattern, signal, walled ? servedToWalls : served),
     refresh: (pattern, signal) => fetch(pattern, signal, 0),
     accept: (pattern, shards) => void accepted.set(pattern, shards),
     accepted: (pattern) => accepted.get(pattern),
-    profile(source, knowledge) {
-      if (source.profile === "auto") return detect(knowledge) ?? fallback();
-      const known = profiles.get(source.profile) ?? own.get(source.profile);
+    async parts(source, knowledge, signal) {
+      if (source.profile !== "auto") {
+        const profile = profileOf(source.profile);
+        return partBy(() => profile, knowledge, profile);
+      }
+      const known = detected.get(knowledge);
       if (known !== undefined) return known;
-      const loaded = loadProfile(source.profile, io);
-      own.set(source.profile, loaded);
-      return loaded;
+      const { parts, settled } = await detectParts(source.index, knowledge, signal);
+      if (settled) detected.set(knowledge, parts);
+      return parts;
     },
     spanProfiles({ profile }) {
       if (profile === "auto") return [...spanProfiles.values()];
@@ -158,17 +209,6 @@ function unseen(pattern: string, answer: unknown): string[] {
             index === part || index.startsWith(`.ds-${part}-`) || Object.hasOwn(told?.aliases ?? {}, part),
         ),
     );
-}
-
-/** The layout whose proof stands in a mapping; undefined where none does. */
-export function detect(knowledge: Knowledge): LogProfile | undefined {
-  for (const profile of profiles.values()) {
-    const proved = knowledge.groups.some((group) =>
-      profile.detect.some((name) => findField(group, name) !== undefined),
-    );
-    if (proved) return profile;
-  }
-  return undefined;
 }
 
 function fallback(): LogProfile {

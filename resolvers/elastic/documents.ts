@@ -1,10 +1,11 @@
 // The documents of one source of spans that satisfy a condition, each with the form that it has. Every search carries the
 // wall, reaches only indices whose mapping is known, and is whole or an error. Document order and a scroll bring each
 // document once on every server; how many there are is known, and spent from the budget, before the first is read.
+import { z } from "zod";
 import { BackendError } from "../../src/errors.ts";
 import type { Filter } from "../../src/logql/ast.ts";
 import type { Value } from "../../src/model.ts";
-import type { Budget, SpanSource } from "../../src/store.ts";
+import type { Budget, SpanSource } from "../../src/reader.ts";
 import type { Millis } from "../../src/time.ts";
 import type { Catalog } from "./catalog.ts";
 import type { Door } from "./door.ts";
@@ -46,6 +47,7 @@ export interface Documents {
     condition: Condition<SpanForm>,
     budget: Budget,
     signal: AbortSignal,
+    plan?: Plan,
   ): AsyncIterable<readonly Found<SpanForm>[]>;
   /** The same of events that lie in documents of their own. */
   events(
@@ -54,6 +56,21 @@ export interface Documents {
     budget: Budget,
     signal: AbortSignal,
   ): AsyncIterable<readonly Found<EventForm>[]>;
+  /**
+   * What the mappings of a source say now. What is asked with one plan is about the same documents: whoever meets
+   * indices that it does not know throws `Outdated`, before anything was read.
+   */
+  plan(source: SpanSource, signal: AbortSignal): Promise<Plan>;
+  renew(source: SpanSource, signal: AbortSignal): Promise<void>;
+  /** Aggregations over the documents of some of the plan's forms. @throws {Outdated} @throws {BackendError} */
+  aggregate(
+    source: SpanSource,
+    plan: Plan,
+    forms: readonly Placed<SpanForm>[],
+    condition: Condition<SpanForm>,
+    body: object,
+    signal: AbortSignal,
+  ): Promise<Aggregated>;
   /** How many documents `spans` or `events` would read. */
   countSpans(source: SpanSource, condition: Condition<SpanForm>, signal: AbortSignal): Promise<number>;
   countEvents(source: SpanSource, condition: Condition<EventForm>, signal: AbortSignal): Promise<number>;
@@ -68,22 +85,44 @@ const searchable: Millis = 1_000;
 /** Documents are parsed whole, so nothing of them is picked out. */
 const nothingPicked = { firstSegments: new Set<string>() };
 
-interface Plan {
+export interface Plan {
   readonly knowledge: Knowledge;
   readonly layout: Layout;
 }
+/** The indices are not those of the plan: whatever was asked with it has to be asked again with a new one. */
+export class Outdated extends Error {
+  override readonly name = "Outdated";
+}
+
+export interface Aggregated {
+  readonly total: number;
+  readonly hits: readonly { readonly sort: readonly unknown[] }[];
+  readonly aggregations: Readonly<Record<string, unknown>>;
+}
+const aggregated = z.object({
+  timed_out: z.boolean(),
+  terminated_early: z.boolean().default(false),
+  _shards: z.object({ total: z.number(), failed: z.number() }),
+  hits: z.object({
+    total: z.object({ value: z.number(), relation: z.string() }).optional(),
+    hits: z.array(z.object({ sort: z.array(z.unknown()).default([]) })),
+  }),
+  aggregations: z.record(z.string(), z.unknown()).default({}),
+});
 
 export function createDocuments(backend: string, door: Door, catalog: Catalog): Documents {
   const layouts = new WeakMap<Knowledge, Map<string, Layout>>();
   /** When mappings were read because they might be behind. */
   const refreshed = new WeakMap<Knowledge, Millis>();
+  /** When the layouts of a reading were last found not to have grown. */
+  const probed = new WeakMap<AbortSignal, Map<Layout, Millis>>();
 
   async function planSearch(source: SpanSource, signal: AbortSignal): Promise<Plan> {
     const wall = wallOf(source);
     const known = await catalog.knowledge(source.index, wall !== undefined, signal);
     const plan = await placed(source, known, signal);
     const groups = [...plan.layout.spans, ...plan.layout.events].map(({ group }) => group);
-    if (!(await hasGrown(source, plan.layout, signal))) {
+    if (!(await hasGrownFor(source, plan.layout, signal))) {
       if (wall === undefined || !hasUnmapped(wall, groups)) return plan;
       const since = refreshed.get(known);
       if (since !== undefined && performance.now() - since < searchable) return plan;
@@ -102,6 +141,16 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
       placeForms(knowledge, catalog.spanProfiles(source), await door.product(signal));
     known.set(source.profile, layout);
     return { knowledge, layout };
+  }
+
+  /** Asked once for all searches of one reading, which has one signal, while what was found can be no older. */
+  async function hasGrownFor(source: SpanSource, layout: Layout, signal: AbortSignal): Promise<boolean> {
+    const known = probed.get(signal)?.get(layout);
+    if (known !== undefined && performance.now() - known < searchable) return false;
+    const asked = performance.now();
+    if (await hasGrown(source, layout, signal)) return true;
+    probed.set(signal, (probed.get(signal) ?? new Map()).set(layout, asked));
+    return false;
   }
 
   /**
@@ -127,8 +176,20 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
     { knowledge }: Plan,
     forms: readonly Placed<Form>[],
     condition: Condition<Form>,
-    wall: Filter | undefined,
   ): Query {
+    return any([
+      compileKnown(source, forms, condition),
+      // Documents of an index that appeared since are never used, but tell that it is there.
+      not(inIndices([...knowledge.indices])),
+    ]);
+  }
+
+  function compileKnown<Form extends SpanForm | EventForm>(
+    source: SpanSource,
+    forms: readonly Placed<Form>[],
+    condition: Condition<Form>,
+  ): Query {
+    const wall = wallOf(source);
     const parts: Parts = new Map();
     for (const placed of forms) {
       requireReadable(placed);
@@ -137,11 +198,7 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
       if (query === none) continue;
       gather(parts, query, placed.group.indices);
     }
-    const compiled = any([
-      ...[...parts.values()].map(({ query, indices }) => every([inIndices(indices), query])),
-      // Documents of an index that appeared since are never used, but tell that it is there.
-      not(inIndices([...knowledge.indices])),
-    ]);
+    const compiled = any([...parts.values()].map(({ query, indices }) => every([inIndices(indices), query])));
     if (weigh(compiled).clauses > limits.allClauses)
       throw unsupported(backend, "a pattern of this many indices with different mappings");
     return compiled;
@@ -163,8 +220,8 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
   ): Promise<Answer> {
     const path = `/${encodePattern(source.index)}/_search`;
     const query = { ...searchOptions, ...options };
-    const text = await door.send({ method: "POST", path, query, body: JSON.stringify(body) }, signal);
-    return wholeAnswer(backend, text, nothingPicked);
+    const bytes = await door.send({ method: "POST", path, query, body: JSON.stringify(body) }, signal);
+    return wholeAnswer(backend, bytes, nothingPicked);
   }
 
   /** The first answer, compiled with mappings that fit what it reached. */
@@ -175,13 +232,13 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
     size: number,
     options: Record<string, string>,
     signal: AbortSignal,
+    fixed?: Plan,
   ): Promise<{ readonly answer: Answer; readonly plan: Plan }> {
-    const wall = wallOf(source);
     for (let attempt = 1; ; attempt++) {
-      const plan = await planSearch(source, signal);
-      const query = compile(source, plan, formsOf(plan.layout), condition, wall);
+      const plan = fixed ?? (await planSearch(source, signal));
+      const query = compile(source, plan, formsOf(plan.layout), condition);
       const body = { size, track_total_hits: true, query, sort: ["_doc"] };
-      const last = attempt === attempts;
+      const last = attempt === attempts && fixed === undefined;
       const answer = await search(source, body, options, signal).catch((error: unknown) => {
         // An index that the mapping did not know may also refuse what was compiled without it.
         if (last || !(error instanceof BackendError) || error.failure !== "rejected") throw error;
@@ -191,6 +248,7 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
         return { answer, plan };
       }
       if (answer?.scrollId !== undefined) release(answer.scrollId);
+      if (fixed !== undefined) throw new Outdated();
       if (last && answer !== undefined) {
         settle(backend, source.index, plan.knowledge, answer, catalog);
         return begin(source, formsOf, condition, size, options, signal);
@@ -214,8 +272,9 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
     condition: Condition<Form>,
     budget: Budget,
     signal: AbortSignal,
+    fixed?: Plan,
   ): AsyncGenerator<readonly Found<Form>[]> {
-    const first = await begin(source, formsOf, condition, sizes.first, {}, signal);
+    const first = await begin(source, formsOf, condition, sizes.first, {}, signal, fixed);
     const total = totalOf(first.answer);
     budget.spend(total);
     if (total <= first.answer.hits.length) {
@@ -224,7 +283,8 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
     }
     const leaving = new AbortController();
     const limited = AbortSignal.any([signal, leaving.signal]);
-    let { answer, plan } = await begin(source, formsOf, condition, sizes.scrolled, { scroll: "1m" }, limited);
+    const whole = { scroll: "1m" };
+    let { answer, plan } = await begin(source, formsOf, condition, sizes.scrolled, whole, limited, fixed);
     const promised = totalOf(answer);
     if (promised > total) budget.spend(promised - total);
     let got = 0;
@@ -252,8 +312,8 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
   async function next({ scrollId }: Answer, signal: AbortSignal): Promise<Answer> {
     if (scrollId === undefined) throw new BackendError(backend, "malformed", "a scroll without an id");
     const body = JSON.stringify({ scroll: "1m", scroll_id: scrollId });
-    const text = await door.send({ method: "POST", path: "/_search/scroll", body }, signal);
-    return wholeAnswer(backend, text, nothingPicked, true);
+    const bytes = await door.send({ method: "POST", path: "/_search/scroll", body }, signal);
+    return wholeAnswer(backend, bytes, nothingPicked, true);
   }
 
   /** Frees the scroll at the source; nobody waits for it, and the source forgets it by itself within a minute. */
@@ -297,6 +357,31 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
     }
   }
 
+  async function aggregate(
+    source: SpanSource,
+    plan: Plan,
+    forms: readonly Placed<SpanForm>[],
+    condition: Condition<SpanForm>,
+    body: object,
+    signal: AbortSignal,
+  ): Promise<Aggregated> {
+    const query = compileKnown(source, forms, condition);
+    const path = `/${encodePattern(source.index)}/_search`;
+    const asked = JSON.stringify({ size: 0, query, ...body });
+    const request = { method: "POST", path, query: searchOptions, body: asked } as const;
+    const { data, error } = aggregated.safeParse(await door.sendJson(request, signal));
+    if (data === undefined) {
+      throw new BackendError(backend, "malformed", "an answer that is none of _search", error);
+    }
+    const { total, failed } = data._shards;
+    const counted = data.hits.total?.relation ?? "eq";
+    if (data.timed_out || data.terminated_early || failed > 0 || counted !== "eq") {
+      throw new BackendError(backend, "partial", "aggregations that are not whole");
+    }
+    if (total !== plan.knowledge.shards && total !== catalog.accepted(source.index)) throw new Outdated();
+    return { total: data.hits.total?.value ?? 0, hits: data.hits.hits, aggregations: data.aggregations };
+  }
+
   async function count<Form extends SpanForm | EventForm>(
     source: SpanSource,
     formsOf: (layout: Layout) => readonly Placed<Form>[],
@@ -308,7 +393,11 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
 
   return {
     layout: async (source, signal) => (await planSearch(source, signal)).layout,
-    spans: (source, condition, budget, signal) => read(source, spansOf, condition, budget, signal),
+    plan: planSearch,
+    renew: async (source, signal) => void (await catalog.refresh(source.index, signal)),
+    aggregate,
+    spans: (source, condition, budget, signal, plan) =>
+      read(source, spansOf, condition, budget, signal, plan),
     events: (source, condition, budget, signal) => read(source, eventsOf, condition, budget, signal),
     countSpans: (source, condition, signal) => count(source, spansOf, condition, signal),
     countEvents: (source, condition, signal) => count(source, eventsOf, condition, signal),

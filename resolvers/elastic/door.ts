@@ -1,13 +1,14 @@
 // The one narrow door to Elasticsearch and OpenSearch: a request in, the raw bytes of a whole answer out. Behind it
-// stand the two official clients; which one is decided by asking the server, because each refuses the other's.
-import { gunzipSync, inflateSync } from "node:zlib";
+// stand the two official clients; which one is decided by asking the server.
+import { promisify } from "node:util";
+import zlib from "node:zlib";
 import type { ClientOptions as ElasticOptions } from "@elastic/elasticsearch";
 import type { ClientOptions as OpenSearchOptions } from "@opensearch-project/opensearch";
 import { z } from "zod";
 import { BackendError } from "../../src/errors.ts";
 import type { IO } from "../../src/store.ts";
 import { definedOnly, type Tls } from "../connection.ts";
-import { createGuard, type GuardSettings, orAborted, toBackendError } from "../http.ts";
+import { createGuard, type GuardSettings, orAborted, readRetryAfter } from "../http.ts";
 import { describeProduct, type Product } from "./product.ts";
 
 export interface Request {
@@ -19,8 +20,8 @@ export interface Request {
 }
 
 export interface Door {
-  /** The whole answer as latin1 text, one character a byte. @throws {BackendError} on any status but 2xx */
-  send(request: Request, signal: AbortSignal): Promise<string>;
+  /** The bytes of the whole answer. @throws {BackendError} on any status but 2xx */
+  send(request: Request, signal: AbortSignal): Promise<Buffer>;
   /** The same, parsed. */
   sendJson(request: Request, signal: AbortSignal): Promise<unknown>;
   /** Who the server is. Asked once and remembered until it fails. */
@@ -45,7 +46,7 @@ export interface DoorSettings extends GuardSettings {
 interface Raw {
   readonly status: number;
   readonly headers: Readonly<Record<string, unknown>>;
-  readonly text: string;
+  readonly body: Buffer;
 }
 interface Transport {
   readonly send: (request: Request, signal: AbortSignal) => Promise<Raw>;
@@ -68,11 +69,10 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
 
   async function probe(signal: AbortSignal): Promise<Product> {
     const ask = async (limited: AbortSignal) => {
-      const root = await askRoot(limited);
+      const root = await (await client("Elasticsearch")).send({ method: "GET", path: "/" }, limited);
       if (root.status === 401) throw failed(backend, root);
       const elastic = root.headers["x-elastic-product"] === "Elasticsearch";
-      const version = rootSchema.safeParse(root.status === 200 ? JSON.parse(root.text) : undefined).data
-        ?.version;
+      const version = rootSchema.safeParse(root.status === 200 ? readJson(root) : undefined).data?.version;
       const name = elastic && version?.distribution !== "opensearch" ? "Elasticsearch" : "OpenSearch";
       if (version !== undefined) return describeProduct(name, version.number);
       if (root.status >= 500 || root.status === 429) throw failed(backend, root);
@@ -81,22 +81,10 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
         { method: "GET", path: "/_nodes/_local", query: { filter_path: "nodes.*.version" } },
         limited,
       );
-      const parsed = nodesSchema.safeParse(nodes.status === 200 ? JSON.parse(nodes.text) : undefined).data;
+      const parsed = nodesSchema.safeParse(nodes.status === 200 ? readJson(nodes) : undefined).data;
       return describeProduct(name, Object.values(parsed?.nodes ?? {})[0]?.version ?? "unknown");
     };
     return guard.run(true, signal, ask, () => ({ method: "GET", path: "/" }));
-  }
-
-  /** Elasticsearch's client refuses the good answers of others, which OpenSearch's client then asks for again. */
-  async function askRoot(signal: AbortSignal): Promise<Raw> {
-    const request = { method: "GET", path: "/" } as const;
-    try {
-      return await (await client("Elasticsearch")).send(request, signal);
-    } catch (cause) {
-      if (!(cause instanceof Error) || cause.name !== "ProductNotSupportedError")
-        throw toBackendError(backend, cause);
-      return (await client("OpenSearch")).send(request, signal);
-    }
   }
 
   async function product(signal: AbortSignal): Promise<Product> {
@@ -108,23 +96,23 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
     return orAborted(known, signal);
   }
 
-  async function send(request: Request, signal: AbortSignal): Promise<string> {
+  async function send(request: Request, signal: AbortSignal): Promise<Buffer> {
     const { name } = await product(signal);
     const ask = async (limited: AbortSignal) => {
       const raw = await (await client(name)).send(request, limited);
       if (raw.status >= 300) throw failed(backend, raw);
-      return raw.text;
+      return raw.body;
     };
     const { method, path, query: parameters, body } = request;
-    return guard.run(method !== "DELETE", signal, ask, () => ({ method, path, parameters, body }));
+    return guard.run(isRepeatable(request), signal, ask, () => ({ method, path, parameters, body }));
   }
 
   return {
     send,
     async sendJson(request, signal) {
-      const text = await send(request, signal);
+      const body = await send(request, signal);
       try {
-        return JSON.parse(Buffer.from(text, "latin1").toString("utf8"));
+        return readJson({ body });
       } catch (cause) {
         throw new BackendError(backend, "malformed", `${request.method} ${request.path}: not JSON`, cause);
       }
@@ -142,8 +130,12 @@ const rootSchema = z.object({
 });
 const nodesSchema = z.object({ nodes: z.record(z.string(), z.object({ version: z.string() })) });
 
+function readJson({ body }: Pick<Raw, "body">): unknown {
+  return JSON.parse(body.toString("utf8"));
+}
+
 /** An answer with an error status. The server's own text goes no further than the log. */
-function failed(backend: string, { status, text }: Raw): BackendError {
+function failed(backend: string, { status, headers, body }: Raw): BackendError {
   const failure =
     status === 401 || status === 403
       ? "denied"
@@ -154,15 +146,29 @@ function failed(backend: string, { status, text }: Raw): BackendError {
           : status === 502
             ? "unreachable"
             : "rejected";
-  return new BackendError(backend, failure, `status ${status}: ${text.slice(0, 2_000)}`);
+  const told = `status ${status}: ${body.toString("utf8", 0, 2_000)}`;
+  return new BackendError(backend, failure, told, undefined, readRetryAfter(headers["retry-after"]));
+}
+
+/** Reads that do not move anything at the source. A scroll goes on with each request, whoever gets the answer. */
+function isRepeatable({ method, path }: Request): boolean {
+  return method === "GET" || (method === "POST" && path.endsWith("/_search"));
 }
 
 async function elasticTransport(settings: DoorSettings): Promise<Transport> {
-  const { Client } = await import("@elastic/elasticsearch");
+  const { Client, Transport } = await import("@elastic/elasticsearch");
+  // The client drops good answers of others unread, and what then goes wrong with one ends the process: we look at each
+  // answer ourselves, and at the first for whose it is.
+  class Unchecked extends Transport {
+    constructor({ productCheck: _, ...options }: ConstructorParameters<typeof Transport>[0]) {
+      super(options);
+    }
+  }
   const { auth, tls } = settings;
   const options: ElasticOptions = {
     nodes: [...settings.nodes],
     headers: lowerCased(settings.headers),
+    Transport: Unchecked,
     maxRetries: 0,
     // The door's guard keeps the deadline.
     requestTimeout: settings.timeout + 1_000,
@@ -189,7 +195,16 @@ async function elasticTransport(settings: DoorSettings): Promise<Transport> {
 }
 
 async function openSearchTransport(settings: DoorSettings): Promise<Transport> {
-  const { Client } = await import("@opensearch-project/opensearch");
+  const { Client, Connection } = await import("@opensearch-project/opensearch");
+  // The client prints what goes wrong with an answer after its head to our standard output; its body tells us anyway.
+  type Ask = InstanceType<typeof Connection>["request"];
+  class Quiet extends Connection {
+    override request(...asked: Parameters<Ask>): ReturnType<Ask> {
+      const request = super.request(...asked);
+      request.once("response", () => request.removeAllListeners("error").on("error", () => {}));
+      return request;
+    }
+  }
   const { auth, tls } = settings;
   const headers = lowerCased(settings.headers);
   if (auth !== undefined && "apiKey" in auth) headers.authorization = `ApiKey ${auth.apiKey}`;
@@ -197,6 +212,7 @@ async function openSearchTransport(settings: DoorSettings): Promise<Transport> {
   const options: OpenSearchOptions = {
     nodes: [...settings.nodes],
     headers,
+    Connection: Quiet,
     maxRetries: 0,
     requestTimeout: settings.timeout + 1_000,
   };
@@ -258,22 +274,30 @@ async function drain(
     const chunks: Buffer[] = [];
     let bytes = 0;
     for await (const chunk of stream) {
-      const part = Buffer.from(chunk);
-      bytes += part.length;
+      bytes += chunk.length;
       if (bytes > limitBytes) throw new RangeError(`an answer of more than ${limitBytes} bytes`);
-      chunks.push(part);
+      chunks.push(chunk);
     }
     signal.throwIfAborted();
-    return { status, headers, text: unpack(Buffer.concat(chunks), headers, limitBytes).toString("latin1") };
+    const unpacked = await unpack(Buffer.concat(chunks), headers, limitBytes);
+    signal.throwIfAborted();
+    return { status, headers, body: unpacked };
   } finally {
     signal.removeEventListener("abort", abort);
   }
 }
 
-/** Some proxies compress unasked. */
-function unpack(bytes: Buffer, headers: Readonly<Record<string, unknown>>, limitBytes: number): Buffer {
+const gunzip = promisify<Buffer, zlib.ZlibOptions, Buffer>(zlib.gunzip);
+const inflate = promisify<Buffer, zlib.ZlibOptions, Buffer>(zlib.inflate);
+
+/** Some proxies compress unasked. Beside the event loop, since a few bytes may become very many. */
+async function unpack(
+  bytes: Buffer,
+  headers: Readonly<Record<string, unknown>>,
+  limitBytes: number,
+): Promise<Buffer> {
   const encoding = String(headers["content-encoding"] ?? "").toLowerCase();
-  if (encoding.includes("gzip")) return gunzipSync(bytes, { maxOutputLength: limitBytes });
-  if (encoding.includes("deflate")) return inflateSync(bytes, { maxOutputLength: limitBytes });
+  if (encoding.includes("gzip")) return gunzip(bytes, { maxOutputLength: limitBytes });
+  if (encoding.includes("deflate")) return inflate(bytes, { maxOutputLength: limitBytes });
   return bytes;
 }

@@ -27,7 +27,7 @@ export async function explainSource(
 ): Promise<SourcePlan> {
   const product = await door.product(signal);
   const knowledge = await catalog.knowledge(source.index, source.where !== undefined, signal);
-  const parts = [{ profile: catalog.profile(source, knowledge), groups: knowledge.groups }];
+  const parts = await catalog.parts(source, knowledge, signal);
   return {
     source,
     profile: [...new Set(parts.map(({ profile }) => profile.name))].join(", "),
@@ -114,7 +114,7 @@ function whyNot(leaf: Compare, group: IndexGroup, profile: LogProfile, product: 
     const { name } = field;
     if (name === "severity") {
       if (operator !== "=" && operator !== ":") return "a severity is no number";
-      const reasons = profile.severity.flatMap((name) => searchReason(name, group) ?? []);
+      const reasons = profile.severity.flatMap(({ field }) => searchReason(field, group) ?? []);
       return ["severities are compared as answered, whatever a document calls them", ...reasons].join("; ");
     }
     const names = profile[name];

@@ -94,13 +94,16 @@ const spanForm = z
     trace_id: names,
     span_id: names,
     parent: names,
-    /** Where a document may name its parent in a list of references only. */
+    /**
+     * Where a document may name its parent in a list of references only. One into another trace counts when there is
+     * none into its own, and is a link as well.
+     */
     parent_reference: z
-      .strictObject({ at: name, where: z.record(z.string(), z.string()), span_id: name })
+      .strictObject({ at: name, where: z.record(z.string(), z.string()), trace_id: name, span_id: name })
       .optional(),
     trace_state: names.optional(),
+    /** Where there are an end and a duration, a span begins that long before its end, and this counts without them. */
     start: time,
-    /** One of these; `end` where the layout has both. */
     end: time.optional(),
     duration: time.optional(),
     name: names,
@@ -122,10 +125,12 @@ const spanForm = z
     entry: z.enum(["always", "never"]).optional(),
     /** How many equal spans one stands for. */
     count: name.optional(),
+    /** How long these took together. */
+    sum: time.optional(),
     statement: names.default(statementNames),
     peer: names.default(peerNames),
   })
-  .refine((form) => (form.end === undefined) !== (form.duration === undefined), "expected end or duration");
+  .refine((form) => form.end !== undefined || form.duration !== undefined, "expected end or duration");
 export type SpanForm = z.infer<typeof spanForm>;
 
 const eventForm = z.strictObject({

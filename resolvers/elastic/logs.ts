@@ -5,18 +5,20 @@
 import { BackendError, Refused } from "../../src/errors.ts";
 import { recording } from "../../src/explain.ts";
 import { matcher } from "../../src/logql/matches.ts";
-import { type LogLine, severityOf } from "../../src/model.ts";
+import type { LogLine } from "../../src/model.ts";
 import type { LogQuery, LogSource, LogStore } from "../../src/store.ts";
 import { floorToMilli, fromMillis, type Instant, nanosPerMilli, type TimeRange } from "../../src/time.ts";
 import type { Catalog } from "./catalog.ts";
 import type { Door } from "./door.ts";
 import { explainSource } from "./explain.ts";
-import { compileFilter, limits } from "./filter.ts";
+import { compileFilter, limits, unnarrowed } from "./filter.ts";
 import type { Answer, Hit } from "./hits.ts";
+import { readLine } from "./line.ts";
 import type { Knowledge } from "./mapping.ts";
 import { limitTies, merge, sortLines, tooManyTies } from "./order.ts";
-import { type LogProfile, readName } from "./profile.ts";
-import { encodePattern, every, searchOptions, weigh } from "./query.ts";
+import { isPartedAlike, keyOf, type Part } from "./parts.ts";
+import type { LogProfile } from "./profile.ts";
+import { all, any, encodePattern, every, inIndices, isRemote, not, searchOptions, weigh } from "./query.ts";
 import {
   compileWall,
   isStale,
@@ -33,43 +35,99 @@ import { hasUnmapped, parseWhere } from "./where.ts";
 
 /**
  * Hits of one search: large enough to be cheap, small enough not to stall other requests while it is cut. Twice as many cost
- * the same, and many large pages at once then hold a third more memory.
+ * the same, and many large pages at once then hold a third more memory. Whoever wants more than a page reads on and
+ * on, and there a search more or less is what costs.
  */
-const batch = { least: 100, most: 256, burst: 1_000 } as const;
+const batch = { least: 100, most: 256, burst: 1_000, beyondPages: 512 } as const;
+const largestPage = 10_000;
 
 /** How far a server lets a search skip, by default. */
 const resultWindow = 10_000;
 
+/** How often a reading may begin anew because the layouts behind its pattern changed. */
+const repartings = 3;
+
 export function createLogStore(backend: string, door: Door, catalog: Catalog): LogStore {
   return {
     lines(query, signal) {
-      const streams = query.sources.map((source) => readSource(source, query, signal));
+      const spent = { documents: 0 };
+      const streams = query.sources.map((source) => readSource(source, query, spent, signal));
       const [only] = streams;
       const merged = only !== undefined && streams.length === 1 ? only : merge(streams, query.order);
       return limitTies(merged, query.tieLimit);
     },
     async fits(query, signal) {
       const { sources, documentLimit, tieLimit } = query;
-      // A reader's last search may go beyond the page.
-      const room = Math.min(documentLimit, tieLimit) - batch.most * sources.length;
-      const counts = sources.map((source) =>
-        createReader(backend, door, catalog, source, query, signal).foretell(room),
+      const parted = await Promise.all(sources.map((source) => partsOf(source, signal)));
+      const readers = sources.flatMap((source, at) =>
+        (parted[at] ?? []).map((part) =>
+          createReader(
+            backend,
+            door,
+            catalog,
+            source,
+            part,
+            parted[at] ?? [],
+            query,
+            { documents: 0 },
+            signal,
+          ),
+        ),
       );
-      const sum = (await Promise.all(counts)).reduce((sum, count) => sum + count, 0);
-      return sum <= room;
+      // A reader's last search may go beyond the page.
+      const room = Math.min(documentLimit, tieLimit) - mostOf(query) * readers.length;
+      const counts = await Promise.all(readers.map((reader) => reader.foretell(room)));
+      return counts.reduce((sum, count) => sum + count, 0) <= room;
     },
     explain: (query, signal) =>
       Promise.all(query.sources.map((source) => explainSource(source, query.filter, door, catalog, signal))),
   };
 
+  async function partsOf(source: LogSource, signal: AbortSignal): Promise<readonly Part[]> {
+    if (isRemote(source.index)) throw unsupported(backend, "indices of a remote cluster");
+    const knowledge = await catalog.knowledge(source.index, source.where !== undefined, signal);
+    return catalog.parts(source, knowledge, signal);
+  }
+
+  /** The lines of all parts of a source. When its indices are parted anew, what is left is read so. */
   async function* readSource(
     source: LogSource,
     query: LogQuery,
+    spent: Spent,
+    signal: AbortSignal,
+  ): AsyncGenerator<readonly LogLine[]> {
+    let range: TimeRange | undefined = query.range;
+    for (let attempt = 0; range !== undefined; attempt++) {
+      const parts = await partsOf(source, signal);
+      const rest: LogQuery = { ...query, range };
+      const streams = parts.map((part) => readPart(source, part, parts, rest, spent, signal));
+      const [only] = streams;
+      const merged = only !== undefined && streams.length === 1 ? only : merge(streams, query.order);
+      try {
+        for await (const lines of merged) {
+          yield lines;
+          const last = lines.at(-1);
+          if (last !== undefined) range = beyond(floorToMilli(last.time), rest.range, query.order, false);
+        }
+        return;
+      } catch (error) {
+        if (!(error instanceof Reparted)) throw error;
+        if (attempt === repartings) throw changing(backend, source);
+      }
+    }
+  }
+
+  async function* readPart(
+    source: LogSource,
+    part: Part,
+    parts: readonly Part[],
+    query: LogQuery,
+    spent: Spent,
     signal: AbortSignal,
   ): AsyncGenerator<readonly LogLine[]> {
     const leaving = new AbortController();
     const limited = AbortSignal.any([signal, leaving.signal]);
-    const reader = createReader(backend, door, catalog, source, query, limited);
+    const reader = createReader(backend, door, catalog, source, part, parts, query, spent, limited);
     let pending: Promise<Page> | undefined = reader.read(query.range.from, query.range.to);
     try {
       while (pending !== undefined) {
@@ -88,6 +146,46 @@ export function createLogStore(backend: string, door: Door, catalog: Catalog): L
   }
 }
 
+/** The documents that a query has read so far, of all its sources. */
+interface Spent {
+  documents: number;
+}
+
+/** The indices behind a pattern are parted otherwise than a reader was told. */
+class Reparted extends Error {
+  override readonly name = "Reparted";
+}
+
+function changing(backend: string, { index }: LogSource): BackendError {
+  return new BackendError(
+    backend,
+    "partial",
+    `the indices of ${index} change faster than their mappings can be read`,
+  );
+}
+
+/** What is left of a range once everything before (in the order) a millisecond is done, and `itself` or not. */
+function beyond(
+  milli: Instant,
+  { from, to }: TimeRange,
+  order: "asc" | "desc",
+  itself: boolean,
+): TimeRange | undefined {
+  const end = (milli + nanosPerMilli - 1n) as Instant;
+  const rest: TimeRange =
+    order === "asc"
+      ? { from: itself ? max(from, milli) : ((end + 1n) as Instant), to }
+      : { from, to: itself ? min(to, end) : ((milli - 1n) as Instant) };
+  return rest.from > rest.to ? undefined : rest;
+}
+
+/** Each source has a search of its own under way, and what all of them hold together is to stay the same. */
+function mostOf({ wanted, sources }: LogQuery): number {
+  return wanted <= largestPage
+    ? batch.most
+    : Math.max(batch.most, Math.floor(batch.beyondPages / sources.length));
+}
+
 interface Page {
   /** Whole milliseconds, in the query's order. */
   readonly lines: readonly LogLine[];
@@ -99,15 +197,18 @@ function createReader(
   door: Door,
   catalog: Catalog,
   source: LogSource,
+  part: Part,
+  parts: readonly Part[],
   query: LogQuery,
+  spent: Spent,
   signal: AbortSignal,
 ) {
   const path = `/${encodePattern(source.index)}/_search`;
   const recorder = recording();
   const holds = matcher(query.filter);
+  const most = mostOf(query);
   const wall =
     source.where === undefined ? undefined : refuseWall(backend, () => parseWhere(source.where ?? ""));
-  let documents = 0;
   let kept = 0;
   let asked = false;
   let keptOfRead = 1;
@@ -119,11 +220,23 @@ function createReader(
    */
   function nextSize(): number {
     const missing = Math.max(1, Math.ceil((query.wanted + 1 - kept) / keptOfRead));
-    const searches = Math.ceil(missing / (batch.most - 1));
+    const searches = Math.ceil(missing / (most - 1));
     const size = Math.ceil(missing / searches) + (kept === 0 && searches === 1 ? 0 : 1);
     return keptOfRead < 1 ? Math.max(batch.least, size) : size;
   }
 
+  /** Lines of an index that is gone in the middle of a reading would be missed in what is left of it. */
+  function requireAll(before: Knowledge, after: Knowledge): void {
+    const gone = [...before.indices].find((index) => !after.indices.has(index));
+    if (gone === undefined) return;
+    throw new BackendError(
+      backend,
+      "partial",
+      `index ${gone} of ${source.index} went away while it was read`,
+    );
+  }
+
+  let begun = false;
   let rejection: unknown;
   function unlessRejected(error: unknown): undefined {
     if (!(error instanceof BackendError) || error.failure !== "rejected") throw error;
@@ -145,11 +258,13 @@ function createReader(
       if (isStale(knowledge, answer, catalog.accepted(source.index))) {
         // Documents from an index that the mapping did not know: compile again with it.
         if (attempt < 2) {
-          await catalog.refresh(source.index, signal);
+          const renewed = await catalog.refresh(source.index, signal);
+          if (begun) requireAll(knowledge, renewed);
           continue;
         }
         settle(backend, source.index, knowledge, answer, catalog);
       }
+      begun = true;
       return completed(plan, answer, from, to, size);
     }
   }
@@ -174,26 +289,16 @@ function createReader(
       const lines = keep(plan, answer.hits.slice(0, cut), instants.slice(0, cut), from, to);
       kept += lines.length;
       keptOfRead = Math.max(0.02, (lines.length + 1) / (cut + 1));
-      return { lines, rest: beyond(last, from, to, true) };
+      return { lines, rest: beyond(last, { from, to }, query.order, true) };
     }
-    if (size < batch.most) return read(from, to, batch.most);
+    if (size < most) return read(from, to, most);
     const lines = await readBurst(plan, last, from, to);
     if (lines === undefined) {
-      await catalog.refresh(source.index, signal);
+      requireAll(plan.knowledge, await catalog.refresh(source.index, signal));
       return read(from, to);
     }
     kept += lines.length;
-    return { lines, rest: beyond(last, from, to, false) };
-  }
-
-  /** What is left of a range once everything before (in the query's order) a millisecond is done. */
-  function beyond(milli: Instant, from: Instant, to: Instant, itself: boolean): Page["rest"] {
-    const end = (milli + nanosPerMilli - 1n) as Instant;
-    const rest: TimeRange =
-      query.order === "asc"
-        ? { from: itself ? max(from, milli) : ((end + 1n) as Instant), to }
-        : { from, to: itself ? min(to, end) : ((milli - 1n) as Instant) };
-    return rest.from > rest.to ? undefined : rest;
+    return { lines, rest: beyond(last, { from, to }, query.order, false) };
   }
 
   /**
@@ -224,7 +329,7 @@ function createReader(
         if (lines.length > query.tieLimit) throw tooManyTies(query.tieLimit);
         if (answer.scrollId === undefined)
           throw new BackendError(backend, "malformed", "a scroll without an id");
-        const text = await door.send(
+        const bytes = await door.send(
           {
             method: "POST",
             path: "/_search/scroll",
@@ -232,7 +337,7 @@ function createReader(
           },
           signal,
         );
-        answer = await wholeAnswer(backend, text, plan.profile);
+        answer = await wholeAnswer(backend, bytes, plan.profile);
       }
       if (total !== undefined && read !== total) {
         throw new BackendError(backend, "partial", `a scroll gave ${read} of ${total} documents`);
@@ -253,11 +358,11 @@ function createReader(
   }
 
   async function search(plan: Plan, body: object, extra: Record<string, string> = {}): Promise<Answer> {
-    const text = await door.send(
+    const bytes = await door.send(
       { method: "POST", path, query: { ...searchOptions, ...extra }, body: JSON.stringify(body) },
       signal,
     );
-    return wholeAnswer(backend, text, plan.profile);
+    return wholeAnswer(backend, bytes, plan.profile);
   }
 
   /**
@@ -292,14 +397,12 @@ function createReader(
 
   /** Each document once, also where a held-back millisecond is read again: `fits` foretells it. */
   function count(read: number): void {
-    documents += read;
-    if (documents > query.documentLimit) {
-      throw new Refused(
-        "result_too_large",
-        "The index cannot narrow this query enough; narrow the time range or filter by a field that is mapped as keyword",
-        { limit: query.documentLimit },
-      );
-    }
+    spent.documents += read;
+    if (spent.documents <= query.documentLimit) return;
+    const { documentLimit: limit } = query;
+    throw new Refused("result_too_large", `${tooWide(plan?.unnarrowed() ?? [])}, or narrow the time range`, {
+      limit,
+    });
   }
 
   function keep(
@@ -337,17 +440,27 @@ function createReader(
   }
 
   /** Compiled once for each state of the mappings, not for each batch. */
-  async function compilePlan(knowledge: Knowledge): Promise<Plan> {
-    const profile = catalog.profile(source, knowledge);
+  async function compilePlan(whole: Knowledge): Promise<Plan> {
+    if (whole.closed.length > 0) throw unsupported(backend, "a pattern with closed indices");
+    const renewed = await catalog.parts(source, whole, signal);
+    const own = renewed.find((candidate) => keyOf(candidate) === keyOf(part));
+    if (own === undefined || !isPartedAlike(parts, renewed)) throw new Reparted();
+    const { profile, time, groups } = own;
+    const knowledge: Knowledge = { ...whole, groups };
     const product = await door.product(signal);
     const filtered = compileFilter(query.filter, knowledge, profile, product);
     const walled = compileWall(backend, wall, knowledge);
     const both = every([walled, filtered]);
     const narrowed = weigh(both).clauses > limits.allClauses ? walled : both;
-    if (knowledge.groups.some((group) => group.source === "cut")) {
+    if (groups.some((group) => group.source === "cut")) {
       throw unsupported(backend, "documents whose _source is not kept whole");
     }
-    const types = new Set(knowledge.groups.flatMap((group) => group.fields.get(profile.time)?.type ?? []));
+    // An index that is not known may hold any part's lines: every reader has to meet it.
+    const within =
+      renewed.length === 1
+        ? all
+        : any([inIndices(groups.flatMap(({ indices }) => indices)), not(inIndices([...whole.indices]))]);
+    const types = new Set(groups.flatMap((group) => group.fields.get(time)?.type ?? []));
     const millis = types.delete("date");
     const nanos = knowledge.opaque || types.delete("date_nanos");
     if (millis && nanos && (query.range.from < nanosEra.from || query.range.to > nanosEra.to)) {
@@ -356,24 +469,26 @@ function createReader(
         "times before 1970 or after 2262 where some indices map the time as date_nanos",
       );
     }
-    if (types.size > 0)
-      throw unsupported(backend, `lines whose ${profile.time} is of type ${[...types].join(", ")}`);
+    if (types.size > 0) throw unsupported(backend, `lines whose ${time} is of type ${[...types].join(", ")}`);
     const sort = {
-      [profile.time]: {
+      [time]: {
         order: query.order,
         unmapped_type: "date",
         ...(nanos ? { numeric_type: "date_nanos" } : {}),
       },
     };
     return {
-      knowledge,
+      knowledge: whole,
       profile,
+      unnarrowed: () => unnarrowed(query.filter, knowledge, profile, product),
       instantOf: (hit) => sortedInstant(backend, hit, nanos),
       body: (from, to, scrolled = false) => ({
         // A scroll refuses to go without its total.
         ...(scrolled ? {} : { track_total_hits: false }),
         query: {
-          bool: { filter: [timeRange(profile.time, from, to, nanos), narrowed] },
+          bool: {
+            filter: [timeRange(time, from, to, nanos), ...(within === all ? [] : [within]), narrowed],
+          },
         },
         // Equal times make OpenSearch 2 lose hits of a scroll that is sorted by them alone (seen on 2.19); document
         // order loses none, and the time still comes along as the last sort value.
@@ -384,7 +499,7 @@ function createReader(
 
   return {
     read: (from: Instant, to: Instant) => read(from, to),
-    wants: () => kept <= query.wanted,
+    wants: () => kept < query.wanted,
     foretell,
   };
 }
@@ -397,6 +512,8 @@ function strangeTimes(backend: string): Refused<"not_supported_by_backend"> {
 interface Plan {
   readonly knowledge: Knowledge;
   readonly profile: LogProfile;
+  /** The fields of the filter by which the index cannot narrow. */
+  readonly unnarrowed: () => readonly string[];
   readonly instantOf: (hit: Hit) => Instant;
   readonly body: (from: Instant, to: Instant, scrolled?: boolean) => object;
 }
@@ -408,50 +525,9 @@ function sortedInstant(backend: string, hit: Hit, nanos: boolean): Instant {
   return nanos ? (BigInt(hit.sort) as Instant) : fromMillis(Number(hit.sort));
 }
 
-function readLine(backend: string, hit: Hit, time: Instant, sourceId: string, profile: LogProfile): LogLine {
-  const document = parseDocument(backend, hit, hit.picked, undefined);
-  return {
-    // `_id` is unique in one index only, and a source is a pattern of many.
-    id: `${hit.index}/${hit.id}`,
-    time,
-    source_id: sourceId,
-    severity: severityOf(readField(backend, hit, document, profile.severity)),
-    message: readField(backend, hit, document, profile.message),
-    hostname: readField(backend, hit, document, profile.hostname),
-    group: readField(backend, hit, document, profile.group),
-    json: hit.source,
-  };
-}
-
-/** The first of the names that the document has. */
-function readField(
-  backend: string,
-  hit: Hit,
-  document: Readonly<Record<string, unknown>>,
-  names: readonly string[],
-): string | undefined {
-  for (const name of names) {
-    const value = readName(document, name);
-    if (typeof value === "string") return value;
-    if (value === undefined) continue;
-    // A number is shown as the document spells it, which its value no longer tells.
-    return String(readName(parseDocument(backend, hit, hit.source, spelledNumbers), name));
-  }
-  return undefined;
-}
-
-type Reviver = (key: string, value: unknown, context: { readonly source?: string }) => unknown;
-const spelledNumbers: Reviver = (_, value, { source }) => (typeof value === "number" ? source : value);
-
-function parseDocument(
-  backend: string,
-  hit: Hit,
-  text: string,
-  reviver: Reviver | undefined,
-): Record<string, unknown> {
-  try {
-    return JSON.parse(text, reviver as Parameters<typeof JSON.parse>[1]);
-  } catch (cause) {
-    throw new BackendError(backend, "malformed", `document ${hit.id} of ${hit.index} is not JSON`, cause);
-  }
+function tooWide(fields: readonly string[]): string {
+  if (fields.length === 0)
+    return "The query has to look at too many lines; filter by a field that is mapped as keyword";
+  const named = fields.slice(0, 5).join(", ");
+  return `The index cannot narrow this query enough; map ${named} as keyword, filter by a field that is`;
 }

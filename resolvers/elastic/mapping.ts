@@ -8,6 +8,8 @@ export interface IndexedField {
   readonly type: string;
   /** Searchable at all: neither `index: false` nor below an object with `enabled: false`. */
   readonly indexed: boolean;
+  /** Kept by column as well, so that the index can group by it. */
+  readonly docValues: boolean;
   /** The deepest `nested` object that holds the field. */
   readonly nested: string | undefined;
   /** UTF-16 code units; longer values are in the document but not in the index. */
@@ -46,6 +48,8 @@ export interface Knowledge {
   readonly indices: ReadonlySet<string>;
   /** Primary shards of all indices: a search that reaches another number has met an index we do not know. */
   readonly shards: number;
+  /** Closed indices, which no search reaches. They are in none of the above. */
+  readonly closed: readonly string[];
   /** An alias sends searches to some of the shards only. */
   readonly routed: boolean;
 }
@@ -55,6 +59,7 @@ export const opaqueKnowledge: Knowledge = {
   groups: [],
   indices: new Set(),
   shards: 0,
+  closed: [],
   routed: false,
 };
 
@@ -80,10 +85,18 @@ function isObject(value: unknown): value is Json {
 export function readKnowledge(answer: unknown): Knowledge {
   const parsed = answerSchema.parse(answer);
   const groups = new Map<string, IndexGroup & { readonly indices: string[] }>();
+  const indices = new Set<string>();
+  const closed: string[] = [];
   let shards = 0;
   let routed = false;
   for (const [index, { aliases, mappings, settings }] of Object.entries(parsed)) {
     const own = settings.index;
+    // Set by closing, removed by opening.
+    if (own.verified_before_close !== undefined) {
+      closed.push(index);
+      continue;
+    }
+    indices.add(index);
     shards += Number(own.number_of_shards ?? 1);
     routed ||= Object.values(aliases).some((alias) => alias.search_routing !== undefined);
     const mapping = isObject(own.mapping) ? own.mapping : {};
@@ -120,8 +133,9 @@ export function readKnowledge(answer: unknown): Knowledge {
   return {
     opaque: false,
     groups: [...groups.values()],
-    indices: new Set(Object.keys(parsed)),
+    indices,
     shards,
+    closed,
     routed,
   };
 }
@@ -178,6 +192,19 @@ function readFields(mappings: Json, defaults: Defaults): ReadonlyMap<string, Ind
     const field = fields.get(name);
     if (field !== undefined) fields.set(name, { ...field, invented: true });
   }
+  // A key `attributes` within passthrough `attributes` is also known as `attributes`, and from then on takes in what is
+  // written below that name (seen on 8.19 and 9.2): nothing there can be found under its own name.
+  for (const { name: through, type } of [...fields.values()]) {
+    if (type !== "passthrough") continue;
+    for (const field of [...fields.values()]) {
+      if (field.type === "object" || !field.name.startsWith(`${through}.`)) continue;
+      const hidden = field.name.slice(through.length + 1);
+      if (!/^(?:object|passthrough)$/.test(fields.get(hidden)?.type ?? "")) continue;
+      for (const [name, other] of fields) {
+        if (name === hidden || name.startsWith(`${hidden}.`)) fields.set(name, { ...other, indexed: false });
+      }
+    }
+  }
   return fields;
 }
 
@@ -194,6 +221,7 @@ function readField(
     name,
     type,
     indexed: enabled && value.enabled !== false && value.index !== false,
+    docValues: value.doc_values !== false,
     nested: type === "nested" ? name : nested,
     ignoreAbove: Number(value.ignore_above ?? defaults.ignoreAbove),
     ignoreMalformed: String(value.ignore_malformed ?? defaults.ignoreMalformed) === "true",
@@ -236,4 +264,9 @@ export function mapsWhatComes(group: IndexGroup, name: string): boolean {
     dynamic = parent?.dynamic ?? dynamic;
   }
   return dynamic === "true" || dynamic === "strict";
+}
+
+/** Whether the mapping lacks a name only because no document has it: see `mapsWhatComes`. */
+export function isIndexedAsItComes(group: IndexGroup, name: string): boolean {
+  return !group.dropsBeyondLimit && findField(group, name) === undefined && mapsWhatComes(group, name);
 }

@@ -2,7 +2,7 @@
 // for, and often others, since the reader looks at each document again. A name that an index cannot answer for narrows
 // nothing.
 import type { SpanKind } from "../../src/model.ts";
-import type { SpanNarrowing, SpanSelection } from "../../src/store.ts";
+import type { SpanNarrowing, SpanSelection } from "../../src/reader.ts";
 import {
   endOfMilli,
   floorToMilli,
@@ -24,7 +24,7 @@ export const idsOfOneSearch = 1_000;
 // ---- names and values -----------------------------------------------------------------------------------------
 
 /** The keyword behind a name, itself or among its multi-fields; undefined where none holds values as they are. */
-function keyword(group: IndexGroup, name: string): IndexedField | undefined {
+export function keyword(group: IndexGroup, name: string): IndexedField | undefined {
   const own = findField(group, name);
   if (own === undefined) return undefined;
   const target = own.aliasOf === undefined ? own : findField(group, own.aliasOf);
@@ -48,7 +48,7 @@ const digits: ReadonlyMap<string, number> = new Map([
   ["double", 15],
 ]);
 /** Takes any time or length of this century in any unit. */
-function isWide({ type }: IndexedField): boolean {
+export function isWide({ type }: IndexedField): boolean {
   return digits.get(type) === 15;
 }
 const greatestLong = 2n ** 63n - 1n;
@@ -83,14 +83,17 @@ export function holds(group: IndexGroup, name: string, values: readonly string[]
  * A name may be mapped by the next document, after the mapping was read, and nobody knows as what: `exists` means the
  * same whatever it becomes, and finds nothing until then.
  */
-function unmapped(group: IndexGroup, name: string): Query {
+export function unmapped(group: IndexGroup, name: string): Query {
   if (!mapsWhatComes(group, name)) return all;
   const present = { exists: { field: name } };
   return group.dropsBeyondLimit ? any([present, { term: { _ignored: name } }]) : present;
 }
 
 /** Documents that may have something at a name. */
-function has({ group, listsIgnored }: Pick<Placed<unknown>, "group" | "listsIgnored">, name: string): Query {
+export function has(
+  { group, listsIgnored }: Pick<Placed<unknown>, "group" | "listsIgnored">,
+  name: string,
+): Query {
   const field = findField(group, name);
   if (field === undefined) return unmapped(group, name);
   if (!field.indexed || field.invented || field.root !== undefined || field.aliasOf !== undefined) return all;
@@ -127,7 +130,7 @@ export function holdsId(group: IndexGroup, names: readonly string[], ids: readon
 // ---- times ----------------------------------------------------------------------------------------------------
 
 /** The years 1 to 9999, which are all that servers read in one spelling. */
-const calendar = { from: fromMillis(-62_135_596_800_000), to: fromMillis(253_402_300_799_999) };
+export const calendar = { from: fromMillis(-62_135_596_800_000), to: fromMillis(253_402_300_799_999) };
 
 /** Bounds rounded outwards to whole milliseconds: what an index holds of a time is not finer. Undefined: no bound. */
 function timeBounds(
@@ -152,8 +155,16 @@ function timeBounds(
   return { range: { [name]: { gte: String(bounds.from / scale), lte: String(bounds.to / scale) } } };
 }
 
+/** How many units of a length are a millisecond. */
+export const lengthUnits: Readonly<Record<Unit, number | undefined>> = {
+  ms: 1,
+  us: 1_000,
+  ns: 1_000_000,
+  date: undefined,
+};
+
 /** Lengths that part spans into classes, in milliseconds: the longest is 99 days. */
-const classes = Array.from({ length: 12 }, (_, power) => 8 ** power);
+export const classes = Array.from({ length: 12 }, (_, power) => 8 ** power);
 
 /**
  * Documents whose span ends in the range. Where only starts are indexed, a span of a class `[d, 8 d)` that ends in the
@@ -169,7 +180,7 @@ export function endsWithin({ group, form }: Placed<SpanForm>, { from, to }: Time
   if (duration === undefined || !asked || duration.unit === "date" || field.ignoreMalformed) {
     return started(undefined);
   }
-  const perMilli = { ms: 1, us: 1_000, ns: 1_000_000 }[duration.unit];
+  const perMilli = lengthUnits[duration.unit] ?? 1;
   const before = (millis: number) => (from - BigInt(millis) * nanosPerMilli) as Instant;
   const strips = classes.map((least, at) =>
     every([
@@ -206,7 +217,7 @@ const otlpNumbers: Readonly<Record<SpanKind, string>> = {
   consumer: "5",
 };
 
-function isOfKind(placed: Placed<SpanForm>, kinds: readonly SpanKind[]): Query {
+export function isOfKind(placed: Placed<SpanForm>, kinds: readonly SpanKind[]): Query {
   if (kinds.includes("internal")) return all;
   const texts = kinds.flatMap((kind) => [kind, `span_kind_${kind}`, otlpNumbers[kind]]);
   const targets = new Set<string>(kinds);
@@ -243,6 +254,24 @@ function holdsAt(
   return holds(group, name, values, caseless);
 }
 
+/** Where a document may have a key of its attributes: at names, or in lists of `{ key, value }`. */
+export function placesOf(
+  attributes: AttributeSources,
+  key: string,
+): readonly ({ readonly name: string } | { readonly pairs: string })[] {
+  type Place = { readonly name: string } | { readonly pairs: string };
+  return attributes.from.flatMap((source): readonly Place[] => {
+    if ("pairs" in source) return [{ pairs: source.pairs }];
+    if ("named" in source) return (source.named[key] ?? []).map((name) => ({ name }));
+    return spellings(key, { from: [source], omit: [] }).flatMap((spelling) => {
+      if (source.keep) return spelling.startsWith(source.prefix) ? [{ name: spelling }] : [];
+      const spelled =
+        source.dot === undefined ? [spelling] : [spelling, spelling.replaceAll(".", source.dot)];
+      return [...new Set(spelled)].map((own) => ({ name: source.prefix + own }));
+    });
+  });
+}
+
 /** Documents that may have any of these texts under a key of their attributes. */
 function holdsAttribute(
   group: IndexGroup,
@@ -252,20 +281,31 @@ function holdsAttribute(
   caseless = false,
 ): Query {
   return any(
-    attributes.from.flatMap((source): Query[] => {
-      if ("pairs" in source) return [holdsPair(group, source.pairs, key, values, caseless)];
-      if ("named" in source) {
-        return (source.named[key] ?? []).map((name) => holds(group, name, values, caseless));
-      }
-      return spellings(key, { from: [source], omit: [] }).flatMap((spelling): Query[] => {
-        if (source.keep)
-          return spelling.startsWith(source.prefix) ? [holds(group, spelling, values, caseless)] : [];
-        const spelled =
-          source.dot === undefined ? [spelling] : [spelling, spelling.replaceAll(".", source.dot)];
-        return [...new Set(spelled)].map((own) => holds(group, source.prefix + own, values, caseless));
-      });
-    }),
+    placesOf(attributes, key).map((place) =>
+      "pairs" in place
+        ? holdsPair(group, place.pairs, key, values, caseless)
+        : holds(group, place.name, values, caseless),
+    ),
   );
+}
+
+/** As `has`, also for names that lead to attributes. */
+function hasAt(placed: Placed<SpanForm>, name: string): Query {
+  for (const part of ["span_attributes", "resource_attributes"] as const) {
+    if (!name.startsWith(`${part}.`)) continue;
+    const key = name.slice(part.length + 1);
+    return any(
+      placesOf(placed.form[part], key).map((place) =>
+        "pairs" in place ? hasPair(placed.group, place.pairs, key) : has(placed, place.name),
+      ),
+    );
+  }
+  return has(placed, name);
+}
+
+function hasPair(group: IndexGroup, list: string, key: string): Query {
+  if (findField(group, list) === undefined) return unmapped(group, list);
+  return holds(group, `${list}.key`, [key]);
 }
 
 /** A `{ key, value }` of a list, which only a nested list keeps together. */
@@ -300,7 +340,7 @@ export function isSelected(placed: Placed<SpanForm>, select: SpanSelection): Que
     case "calls":
       return isOfKind(placed, ["client", "producer"]);
     case "statements":
-      return isOfKind(placed, ["client"]);
+      return every([isOfKind(placed, ["client"]), any(form.statement.map((name) => hasAt(placed, name)))]);
     case "exceptions": {
       if (form.events === undefined) return none;
       const { at, name, event_attributes } = form.events;
@@ -336,7 +376,7 @@ function holdsEventAttribute(group: IndexGroup, at: string, { from }: AttributeS
   );
 }
 
-const zeros = Array.from({ length: 17 }, (_, digits) => "0".repeat(digits));
+export const zeros = Array.from({ length: 17 }, (_, digits) => "0".repeat(digits));
 
 function isRoot({ group, form }: Placed<SpanForm>): Query {
   const unnamed = form.parent.map((name): Query => {
@@ -348,7 +388,7 @@ function isRoot({ group, form }: Placed<SpanForm>): Query {
 }
 
 /** Documents that surely have a reference to a parent, which takes a nested list of keywords. */
-function refersToParent(group: IndexGroup, rule: SpanForm["parent_reference"]): Query {
+export function refersToParent(group: IndexGroup, rule: SpanForm["parent_reference"]): Query {
   if (rule === undefined || findField(group, rule.at)?.type !== "nested") return none;
   const conditions = Object.entries(rule.where).map(
     ([name, value]) => [`${rule.at}.${name}`, value] as const,
@@ -367,27 +407,28 @@ function refersToParent(group: IndexGroup, rule: SpanForm["parent_reference"]): 
 
 /** Entries that these spans may have called. */
 export function isCalledBy(
-  { group, form }: Placed<SpanForm>,
+  placed: Placed<SpanForm>,
   traceIds: readonly string[],
   spanIds: readonly string[],
 ): Query {
-  const reference = form.parent_reference;
-  const children = every([
-    holdsId(group, form.trace_id, traceIds),
-    any([
-      holdsId(group, form.parent, spanIds),
-      reference === undefined ? none : holdsId(group, [`${reference.at}.${reference.span_id}`], spanIds),
-    ]),
-  ]);
+  const { group, form } = placed;
+  const children = every([holdsId(group, form.trace_id, traceIds), isChildOf(placed, spanIds)]);
   const { links } = form;
   if (links === undefined) return children;
   return any([children, holdsId(group, [`${links.at}.${links.span_id}`], spanIds)]);
 }
 
+/** Spans that may name one of these as their parent. */
+export function isChildOf({ group, form }: Placed<SpanForm>, spanIds: readonly string[]): Query {
+  const rule = form.parent_reference;
+  const referring = rule === undefined ? none : holdsId(group, [`${rule.at}.${rule.span_id}`], spanIds);
+  return any([holdsId(group, form.parent, spanIds), referring]);
+}
+
 /** What a scan's hints allow to leave out. */
 export function isNarrowed(placed: Placed<SpanForm>, narrow: SpanNarrowing, actionAttribute: string): Query {
   const { group, form } = placed;
-  const { service, revision, action, kind, name, minDuration } = narrow;
+  const { service, revision, action, kind, name, minDuration, maxDuration } = narrow;
   const at = (names: readonly string[], value: string | undefined): Query =>
     value === undefined || value === "" ? all : any(names.map((own) => holdsAt(placed, own, [value])));
   return every([
@@ -399,14 +440,18 @@ export function isNarrowed(placed: Placed<SpanForm>, narrow: SpanNarrowing, acti
     action === undefined || action === "" || action === unnamed
       ? all
       : any([at(form.name, action), holdsAttribute(group, form.span_attributes, actionAttribute, [action])]),
-    minDuration === undefined ? all : lasts(placed, minDuration),
+    minDuration === undefined && maxDuration === undefined ? all : lasts(placed, minDuration, maxDuration),
   ]);
 }
 
-function lasts({ group, form: { duration } }: Placed<SpanForm>, least: bigint): Query {
+/** Bounds in whole units, rounded outwards. A length that is no length lasts for nothing. */
+function lasts({ group, form: { duration } }: Placed<SpanForm>, least = 0n, most = greatestLong): Query {
   const field = duration && findField(group, duration.field);
   if (duration === undefined || field === undefined || duration.unit === "date") return all;
   if (!field.indexed || field.ignoreMalformed || !isWide(field)) return all;
-  const asked = least / { ms: nanosPerMilli, us: 1_000n, ns: 1n }[duration.unit];
-  return { range: { [duration.field]: { gte: String(asked < greatestLong ? asked : greatestLong) } } };
+  const unit = { ms: nanosPerMilli, us: 1_000n, ns: 1n }[duration.unit];
+  const asked = (length: bigint) => String(length < greatestLong ? length : greatestLong);
+  const longer = { range: { [duration.field]: { gte: asked(least / unit) } } };
+  const shorter = not({ range: { [duration.field]: { gt: asked((most + unit - 1n) / unit) } } });
+  return every([least > 0n ? longer : all, most < greatestLong ? shorter : all]);
 }

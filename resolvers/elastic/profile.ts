@@ -1,39 +1,95 @@
-// A profile is a layout of documents as data: which names carry a line's fields. The built-in ones are YAML files in
-// `profiles/`, and a user's own is a file of the same form.
+// A log profile is a layout of documents as data: which names carry a line's fields, and where its body lies. The built-in
+// ones are YAML files in `profiles/logs/`, and a user's own is a file of the same form. Names are paths whose dots may be
+// nesting or part of a key.
 import { readdirSync, readFileSync } from "node:fs";
 import { parse } from "yaml";
 import { z } from "zod";
+import { severities } from "../../src/model.ts";
+import { type Json, textOf } from "./spelled.ts";
 
-const names = z.array(z.string().min(1)).min(1).readonly();
+const name = z.string().min(1);
+/** The first that a document has counts. */
+const names = z
+  .union([name, z.array(name).min(1)])
+  .transform((either): readonly string[] => (typeof either === "string" ? [either] : either));
 
-const schema = z.strictObject({
-  name: z.string().min(1),
+/**
+ * What a field's value says of the severity: its text in any case, or by `values`, or a number by `at_least`, whose
+ * greatest key that is no greater than the number counts.
+ */
+const severityRule = z.strictObject({
+  field: name,
+  values: z.record(z.string(), z.enum(severities)).optional(),
+  at_least: z
+    .record(z.string().regex(/^\d+$/), z.enum(severities))
+    .transform((steps) =>
+      Object.entries(steps)
+        .map(([from, severity]) => ({ from: Number(from), severity }))
+        .sort((a, b) => a.from - b.from),
+    )
+    .optional(),
+});
+export type SeverityRule = z.infer<typeof severityRule>;
+
+const bodySource = z.union([
+  /** What lies below a prefix. `dot` is how keys spell their dots. `except` are prefixes that are left out. */
+  z.strictObject({
+    prefix: name.endsWith("."),
+    dot: name.optional(),
+    except: z.array(name.endsWith(".")).readonly().default([]),
+  }),
+  /** A list of `{ key, type, value }`, where `type` says what a text stands for. */
+  z.strictObject({ pairs: name }),
+  /** The object at the first of these names: the message itself as keys and values. Counts where there is no text. */
+  z.strictObject({ structured: names }),
+  /** The text at the first of these names where it is the JSON of an object. */
+  z.strictObject({ text: names }),
+  /** Keys of the body, and where each lies. */
+  z.strictObject({ named: z.record(name, names) }),
+]);
+export type BodySource = z.infer<typeof bodySource>;
+
+const schema = z.object({
+  name,
   logs: z.strictObject({
-    /** A `date` or `date_nanos` field: what lines are sorted and bounded by. */
-    time: z.string().min(1),
+    /** `date` or `date_nanos` fields: lines are sorted and bounded by the first that an index maps. */
+    time: names,
     message: names,
-    severity: names,
+    /** One line end at the end of a message is no part of it. */
+    chomp: z.boolean().default(false),
+    /** The first rule counts that a document has a severity by. */
+    severity: z
+      .array(z.union([name.transform((field): SeverityRule => ({ field })), severityRule]))
+      .min(1)
+      .readonly(),
     hostname: names,
     group: names,
-    json: z.literal("source"),
-    detect: names,
+    /** The structured body: the whole document, or what these hold. Where two have a key, the first counts. */
+    json: z.union([z.literal("source"), z.strictObject({ from: z.array(bodySource).min(1).readonly() })]),
+    /** Any of these shows the layout; a list within it, all of its names together. */
+    detect: z.array(names).min(1).readonly(),
+    /** What the layout cannot carry, for `readout check`. */
+    lacks: z.array(z.string()).readonly().default([]),
   }),
 });
 
 export type LogProfile = z.infer<typeof schema>["logs"] & {
   readonly name: string;
-  /** The keys of a document under which its line fields can stand. */
+  /** The keys of a document under which what is read of it can stand; its whole text is answered beside. */
   readonly firstSegments: ReadonlySet<string>;
 };
 
 /** @throws {ZodError} @throws {YAMLParseError} */
 export function readProfile(text: string): LogProfile {
   const { name, logs } = schema.parse(parse(text));
-  const fields = [logs.message, logs.severity, logs.hostname, logs.group].flat();
-  return { name, ...logs, firstSegments: new Set(fields.map((field) => field.split(".", 1)[0] ?? field)) };
+  const severity = logs.severity.map(({ field }) => field);
+  const fields = [...severity, ...logs.message, ...logs.hostname, ...logs.group];
+  // A body that is put together needs the whole document, not parts of it.
+  const read = logs.json === "source" ? fields : [];
+  return { name, ...logs, firstSegments: new Set(read.map((field) => field.split(".", 1)[0] ?? field)) };
 }
 
-const folder = new URL("profiles/", import.meta.url);
+const folder = new URL("profiles/logs/", import.meta.url);
 
 /** The built-in profiles, in the order in which `auto` tries them. */
 export const profiles: ReadonlyMap<string, LogProfile> = new Map(
@@ -44,10 +100,8 @@ export const profiles: ReadonlyMap<string, LogProfile> = new Map(
     .map((profile) => [profile.name, profile]),
 );
 
-type Json = { readonly [key: string]: unknown };
-
 /** Every way to read a dotted name as keys, the longest first key before others: `a.b` is ["a.b"], then ["a", "b"]. */
-function splits(name: string): readonly (readonly string[])[] {
+export function splits(name: string): readonly (readonly string[])[] {
   const known = splitsOf.get(name);
   if (known !== undefined) return known;
   const ways: string[][] = [];
@@ -66,31 +120,50 @@ function splits(name: string): readonly (readonly string[])[] {
 }
 const splitsOf = new Map<string, readonly (readonly string[])[]>();
 
-/**
- * The text at a dotted name of a document, or the number: the first element of an array. Undefined where there is
- * nothing, or an object.
- */
-export function readName(document: Json, name: string): string | number | undefined {
-  for (const keys of splits(name)) {
-    const value = find(document, keys, 0);
-    if (typeof value === "string" || typeof value === "number") return value;
-    if (typeof value === "boolean") return String(value);
+/** The text of the first scalar at a dotted name of a document; undefined where there is none. */
+export function textAt(document: Json, name: string): string | undefined {
+  let first: string | undefined;
+  const take = (text: string): boolean => {
+    first = text;
+    return true;
+  };
+  splits(name).some((keys) => visit(document, keys, 0, take));
+  return first;
+}
+
+/** The text of the first scalar at the first of the names that has one. */
+export function firstText(document: Json, names: readonly string[]): string | undefined {
+  for (const name of names) {
+    const text = textAt(document, name);
+    if (text !== undefined) return text;
   }
   return undefined;
 }
 
-/** The first scalar at the keys, in the document's order. */
-function find(value: unknown, keys: readonly string[], from: number): unknown {
-  if (typeof value !== "object" || value === null) return from === keys.length ? value : undefined;
-  if (Array.isArray(value)) {
-    for (const element of value) {
-      const found = find(element, keys, from);
-      if (found !== undefined && found !== null) return found;
-    }
-    return undefined;
-  }
+/** The texts of all scalars at a dotted name, in the document's order. */
+export function textsAt(document: Json, name: string): readonly string[] {
+  const texts: string[] = [];
+  for (const keys of splits(name)) visit(document, keys, 0, (text) => texts.push(text) === 0);
+  return texts;
+}
+
+/** Arrays stand for their elements. Ends with true where `take` answers it. */
+function visit(
+  value: unknown,
+  keys: readonly string[],
+  from: number,
+  take: (text: string) => boolean,
+): boolean {
+  if (Array.isArray(value)) return value.some((element) => visit(element, keys, from, take));
   const key = keys[from];
-  return key !== undefined && Object.hasOwn(value, key)
-    ? find((value as Json)[key], keys, from + 1)
-    : undefined;
+  if (key === undefined) {
+    const text = textOf(value);
+    return text !== undefined && take(text);
+  }
+  return (
+    typeof value === "object" &&
+    value !== null &&
+    Object.hasOwn(value, key) &&
+    visit((value as Json)[key], keys, from + 1, take)
+  );
 }

@@ -54,12 +54,15 @@ export function weigh(query: Query): { clauses: number; depth: number } {
   return { clauses, depth: depth + 1 };
 }
 
-/** Closed and missing indices are no indices. */
+/** No search reaches closed and missing indices. */
 export const indexOptions = {
   ignore_unavailable: "true",
   allow_no_indices: "true",
   expand_wildcards: "open",
 } as const;
+
+/** Reading mappings shows closed indices as well, so that they are not missed silently. */
+export const mappingOptions = { ...indexOptions, expand_wildcards: "open,closed" } as const;
 
 /** What every search says: partial answers are errors. */
 export const searchOptions = { ...indexOptions, allow_partial_search_results: "false" } as const;
@@ -74,4 +77,12 @@ export function encodePattern(index: string): string {
     .split(",")
     .map((part) => encodeURIComponent(part.trim()).replaceAll("%2A", "*"))
     .join(",");
+}
+
+/** Whether a part of the pattern names indices of another cluster. Date math (`<logs-{now/d{…|+02:00}}>`) has colons too. */
+export function isRemote(index: string): boolean {
+  return index
+    .replace(/<[^>]*>/g, "")
+    .split(",")
+    .some((part) => part.includes(":"));
 }

@@ -1,15 +1,16 @@
 // What `readout check` tells of a source of spans: the layout of each group of indices, what a layout cannot carry, what
 // these indices cannot narrow, and whether the wall holds.
 
-import type { SourceReport, SpanSource } from "../../src/store.ts";
+import type { SpanSource } from "../../src/reader.ts";
+import type { SourceReport } from "../../src/store.ts";
 import type { Instant } from "../../src/time.ts";
 import type { Catalog } from "./catalog.ts";
 import type { Door } from "./door.ts";
 import { parseExact } from "./flat.ts";
-import { type Placed, placeForms, type SpanForm } from "./layout.ts";
+import { type Layout, type Placed, placeForms, type SpanForm } from "./layout.ts";
 import { findField, type Knowledge, nameGroup } from "./mapping.ts";
 import { holdsId, isOfForm, timelessness } from "./narrow.ts";
-import { all, any, encodePattern, every, inIndices, none, searchOptions } from "./query.ts";
+import { all, any, encodePattern, every, inIndices, none, not, searchOptions } from "./query.ts";
 import { findShardProblem, wholeAnswer } from "./search.ts";
 import { readSpan } from "./span.ts";
 import { compileWhere, parseWhere, WhereError } from "./where.ts";
@@ -66,6 +67,9 @@ export async function reportSpans(
   }
   const unread = await findShardProblem(backend, source.index, knowledge, door, signal);
   if (unread !== undefined) problems.push(unread);
+  if (problems.length === 0) {
+    limitations.push(...(await findStrangers(backend, source, layout, door, signal)));
+  }
   const newest =
     problems.length > 0
       ? undefined
@@ -107,6 +111,33 @@ function describe(placed: Placed<SpanForm>, limitations: string[], problems: str
     );
   }
 }
+
+/**
+ * Documents beside the spans that no layout knows: events, for example, that the collector's `elasticsearch` exporter
+ * writes into the index of the spans where a configuration names it, and whose names the mapping there lacks.
+ */
+async function findStrangers(
+  backend: string,
+  { index }: SpanSource,
+  { spans, events }: Layout,
+  door: Door,
+  signal: AbortSignal,
+): Promise<string[]> {
+  const known = any(
+    [...spans, ...events].map((placed) => every([inIndices(placed.group.indices), isOfForm(placed)])),
+  );
+  const beside = every([inIndices(spans.flatMap(({ group }) => group.indices)), not(known)]);
+  if (beside === none) return [];
+  const body = JSON.stringify({ size: 0, track_total_hits: mostCounted, query: beside });
+  const path = `/${encodePattern(index)}/_search`;
+  const bytes = await door.send({ method: "POST", path, query: searchOptions, body }, signal);
+  const { total = `over ${mostCounted}` } = await wholeAnswer(backend, bytes, { firstSegments: new Set() });
+  if (total === 0) return [];
+  return [
+    `documents beside the spans that are neither spans nor events of a known layout, not shown: ${total}`,
+  ];
+}
+const mostCounted = 10_000;
 
 /** The end of the span that started last. */
 async function newestSpan(

@@ -3,7 +3,6 @@
 import { BackendError, Refused } from "../../src/errors.ts";
 import type { Filter } from "../../src/logql/ast.ts";
 import { type Instant, printNanos } from "../../src/time.ts";
-import type { Catalog } from "./catalog.ts";
 import type { Door } from "./door.ts";
 import { guard } from "./filter.ts";
 import { type Answer, cutAnswer } from "./hits.ts";
@@ -28,16 +27,16 @@ export const nanosEra = { from: 0n as Instant, to: 9_223_372_036_854_775_807n as
  */
 export async function wholeAnswer(
   backend: string,
-  text: string,
+  bytes: Buffer,
   { firstSegments }: { readonly firstSegments: ReadonlySet<string> },
   counted = false,
 ): Promise<Answer> {
   await turn();
   let answer: Answer;
   try {
-    answer = cutAnswer(text, firstSegments);
+    answer = cutAnswer(bytes, firstSegments);
   } catch (cause) {
-    const reason = `an answer of ${text.length} bytes that is none of _search`;
+    const reason = `an answer of ${bytes.length} bytes that is none of _search`;
     throw new BackendError(backend, "malformed", reason, cause);
   }
   if (answer.timedOut || (answer.terminatedEarly && !counted) || answer.shards.failed > 0) {
@@ -79,8 +78,8 @@ export async function findShardProblem(
 ): Promise<string | undefined> {
   const path = `/${encodePattern(pattern)}/_search`;
   const body = JSON.stringify({ size: 0, track_total_hits: false });
-  const text = await door.send({ method: "POST", path, query: searchOptions, body }, signal);
-  const { shards } = await wholeAnswer(backend, text, { firstSegments: new Set() });
+  const bytes = await door.send({ method: "POST", path, query: searchOptions, body }, signal);
+  const { shards } = await wholeAnswer(backend, bytes, { firstSegments: new Set() });
   return shardProblem(pattern, knowledge, shards.total);
 }
 
@@ -90,7 +89,7 @@ export function settle(
   pattern: string,
   knowledge: Knowledge,
   { shards, hits }: Answer,
-  catalog: Pick<Catalog, "accept">,
+  catalog: { accept(pattern: string, shards: number): void },
 ): void {
   const problem = shardProblem(pattern, knowledge, shards.total);
   const foreign = hits.some((hit) => !knowledge.indices.has(hit.index));

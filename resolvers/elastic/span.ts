@@ -11,7 +11,7 @@ import {
   spanKinds,
   type Value,
 } from "../../src/model.ts";
-import type { SpanSource } from "../../src/store.ts";
+import type { SpanSource } from "../../src/reader.ts";
 import { type Instant, nanosPerMilli, parseInstant } from "../../src/time.ts";
 import { readNames } from "../../src/tracing/source.ts";
 import { type Flat, flatten, isJson, listAt, lookUp } from "./flat.ts";
@@ -38,12 +38,15 @@ export function readSpan(document: Value, form: SpanForm, source: SpanSource): S
 
   const traceId = text(form.trace_id);
   const spanId = text(form.span_id);
-  const start = readTime(lookUp(flat, form.start.field), form.start.unit);
-  if (traceId === undefined || spanId === undefined || start === undefined) return undefined;
-  const end = readEnd(flat, form, start);
+  const begun = readTime(lookUp(flat, form.start.field), form.start.unit);
+  if (traceId === undefined || spanId === undefined || begun === undefined) return undefined;
+  const end = readEnd(flat, form, begun);
   if (end === undefined) return undefined;
+  const start = form.end === undefined ? begun : ((end - (readLength(flat, form) ?? end - begun)) as Instant);
+  const count = readCount(flat, form.count);
+  const sum = count > 1 && form.sum ? readTime(lookUp(flat, form.sum.field), form.sum.unit) : undefined;
 
-  const parent = text(form.parent) ?? referredParent(flat, form);
+  const parent = text(form.parent) ?? referredParent(flat, form, normaliseId(traceId, 32));
   const parentId = parent === undefined ? undefined : normaliseId(parent, 16);
   const hasParent = parentId !== undefined && !/^0*$/.test(parentId);
   const kind = readKind(scope, form.kind);
@@ -67,12 +70,13 @@ export function readSpan(document: Value, form: SpanForm, source: SpanSource): S
     resource_attributes: without(resourceAttributes, form.resource_attributes.omit),
     span_attributes: without(spanAttributes, form.span_attributes.omit),
     events: readEvents(flat, form),
-    links: readLinks(flat, form, hasParent ? parentId : undefined),
+    links: readLinks(flat, form, normaliseId(traceId, 32), hasParent ? parentId : undefined),
     entry:
       form.entry === "always" ||
       (form.entry === undefined && (!hasParent || kind === "server" || kind === "consumer")),
     ...readNames(spanAttributes, source),
-    count: readCount(flat, form.count),
+    count,
+    ...(sum === undefined || sum < 0n || sum === end - start ? {} : { sum }),
     statement: text(form.statement),
     peer: calls ? text(form.peer) : undefined,
     report: isReport(spanAttributes),
@@ -136,9 +140,15 @@ function valueAt(scope: Scope, name: string): Value | undefined {
   return Object.hasOwn(attributes, route.key) ? (attributes[route.key] ?? undefined) : undefined;
 }
 
-/** A scalar as text; the first of an array. Empty text is nothing. */
+/** A scalar as text; of an array the first that is something, as an index has it. Empty text is nothing. */
 function textOf(value: Value | undefined): string | undefined {
-  if (Array.isArray(value)) return textOf(value[0]);
+  if (Array.isArray(value)) {
+    for (const element of value) {
+      const text = textOf(element);
+      if (text !== undefined) return text;
+    }
+    return undefined;
+  }
   if (value === undefined || value === null || value === "" || isJson(value)) return undefined;
   return String(value);
 }
@@ -213,15 +223,15 @@ function readTime(value: Value | undefined, unit: Unit): Instant | undefined {
   return parseInstant(text);
 }
 
-/** A number of units, also as text, as nanoseconds. */
+/** A number of units, also as text, as nanoseconds. Micro- and nanoseconds are whole, as an index keeps them. */
 function readNanos(value: Value | undefined, unit: bigint): bigint | undefined {
   if (typeof value === "bigint") return value * unit;
   if (typeof value === "number") {
-    return Number.isSafeInteger(value)
-      ? BigInt(value) * unit
-      : Number.isFinite(value)
-        ? BigInt(Math.round(value * Number(unit)))
-        : undefined;
+    if (!Number.isFinite(value)) return undefined;
+    if (Number.isSafeInteger(value)) return BigInt(value) * unit;
+    return unit === nanosPerMilli
+      ? BigInt(Math.round(value * Number(unit)))
+      : BigInt(Math.trunc(value)) * unit;
   }
   const text = textOf(value);
   if (text === undefined || !/^-?\d+(\.\d+)?$/.test(text)) return undefined;
@@ -231,9 +241,12 @@ function readNanos(value: Value | undefined, unit: bigint): bigint | undefined {
 /** A span without a duration, or with a negative one, ends when it starts. */
 function readEnd(flat: Flat, form: SpanForm, start: Instant): Instant | undefined {
   if (form.end !== undefined) return readTime(lookUp(flat, form.end.field), form.end.unit);
-  if (form.duration === undefined) return start;
-  const length = readTime(lookUp(flat, form.duration.field), form.duration.unit) ?? 0n;
-  return (start + (length < 0n ? 0n : length)) as Instant;
+  return (start + (readLength(flat, form) ?? 0n)) as Instant;
+}
+
+function readLength(flat: Flat, { duration }: SpanForm): bigint | undefined {
+  const length = duration && readTime(lookUp(flat, duration.field), duration.unit);
+  return length === undefined || length >= 0n ? length : 0n;
 }
 
 // ---- attributes ---------------------------------------------------------------------------------------------
@@ -345,7 +358,12 @@ export function sortEvents(events: readonly SpanEvent[]): readonly SpanEvent[] {
   return events.toSorted((a, b) => (a.time < b.time ? -1 : a.time > b.time ? 1 : 0));
 }
 
-function readLinks(flat: Flat, form: SpanForm, parent: string | undefined): readonly SpanLink[] {
+function readLinks(
+  flat: Flat,
+  form: SpanForm,
+  trace: string,
+  parent: string | undefined,
+): readonly SpanLink[] {
   const { links } = form;
   if (links === undefined) return [];
   return listAt(flat, links.at).flatMap((object): SpanLink[] => {
@@ -354,10 +372,12 @@ function readLinks(flat: Flat, form: SpanForm, parent: string | undefined): read
     const spanId = firstText({ flat: own }, [links.span_id]);
     if (traceId === undefined || spanId === undefined) return [];
     const id = normaliseId(spanId, 16);
-    if (id === parent && links.at === form.parent_reference?.at && isParent(own, form)) return [];
+    const linked = normaliseId(traceId, 32);
+    const isOwn = id === parent && linked === trace;
+    if (isOwn && links.at === form.parent_reference?.at && isParent(own, form)) return [];
     return [
       {
-        trace_id: normaliseId(traceId, 32),
+        trace_id: linked,
         span_id: id,
         trace_state:
           firstText({ flat: own }, links.trace_state === undefined ? [] : [links.trace_state]) ?? "",
@@ -374,13 +394,17 @@ function isParent(reference: Flat, { parent_reference: rule }: SpanForm): boolea
   );
 }
 
-/** The first reference of the kind that names a span. */
-function referredParent(flat: Flat, form: SpanForm): string | undefined {
+/** The first reference of the kind that names a span: of the same trace, else of any. */
+function referredParent(flat: Flat, form: SpanForm, trace: string): string | undefined {
   const rule = form.parent_reference;
   if (rule === undefined) return undefined;
+  let elsewhere: string | undefined;
   for (const reference of listAt(flat, rule.at).map(flatten)) {
     const id = isParent(reference, form) ? textOf(lookUp(reference, rule.span_id)) : undefined;
-    if (id !== undefined && !/^0*$/.test(id)) return id;
+    if (id === undefined || /^0*$/.test(id)) continue;
+    const referred = textOf(lookUp(reference, rule.trace_id));
+    if (referred === undefined || normaliseId(referred, 32) === trace) return id;
+    elsewhere ??= id;
   }
-  return undefined;
+  return elsewhere;
 }

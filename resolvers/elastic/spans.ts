@@ -1,6 +1,7 @@
 // Spans from Elasticsearch and OpenSearch: the two primitives of a span store, and everything else by their definition.
 // The index narrows what is read as far as it surely can; whether a span is one of those that are asked for is decided on
 // the span itself. What a layout keeps in documents of its own is put back into its span before anybody sees it.
+import { Refused } from "../../src/errors.ts";
 import type { Span, SpanEvent } from "../../src/model.ts";
 import type {
   Budget,
@@ -11,27 +12,33 @@ import type {
   SpanSelection,
   SpanSource,
   SpanSources,
-  SpanStore,
-} from "../../src/store.ts";
+  SpanTally,
+  TallyQuery,
+} from "../../src/reader.ts";
+import type { SpanStore } from "../../src/store.ts";
 import { analyticsOver } from "../../src/tracing/analytics.ts";
 import { hasException } from "../../src/tracing/exception.ts";
 import { spanKey } from "../../src/tracing/request.ts";
 import { selects } from "../../src/tracing/selection.ts";
+import { tallyOf } from "../../src/tracing/tally.ts";
 import type { Catalog } from "./catalog.ts";
-import { type Condition, createDocuments, type Documents } from "./documents.ts";
+import { type Condition, createDocuments, type Documents, Outdated, type Plan } from "./documents.ts";
 import type { Door } from "./door.ts";
+import { findCrowds, findMilestone } from "./hints.ts";
 import type { EventForm, SpanForm } from "./layout.ts";
 import {
   endsWithin,
   holdsId,
   idsOfOneSearch,
   isCalledBy,
+  isChildOf,
   isNamed,
   isNarrowed,
   isSelected,
 } from "./narrow.ts";
 import { every } from "./query.ts";
 import { type LooseEvent, readEvent, readSpan, sortEvents } from "./span.ts";
+import { candidates, tallySpans } from "./tallies.ts";
 
 export function createSpanStore(backend: string, door: Door, catalog: Catalog): SpanStore {
   const reader = createSpanReader(createDocuments(backend, door, catalog));
@@ -51,6 +58,8 @@ interface Wanted {
   readonly condition: Condition<SpanForm>;
   /** Decided without the events of other documents. */
   readonly accepts: (span: Span) => boolean;
+  /** Whether spans are told apart by their documents, and not by what they are. */
+  readonly byDocument?: boolean;
   /** Set where all spans of these traces are wanted: their events can be read at the same time. */
   readonly whole?: readonly string[];
 }
@@ -58,14 +67,26 @@ interface Wanted {
 function createSpanReader(documents: Documents): SpanReader {
   return {
     scan: (query, signal) => eachSite(query, signal, (reading) => scanSite(query, reading)),
-    find: (query, signal) => eachSite(query, signal, (reading) => findInSite(query.of, reading)),
+    tally: (query, signal) => eachSite(query, signal, (reading) => tallySite(query, reading)),
+    crowds: async (query, signal) => {
+      const [source, ...others] = query.sources;
+      return others.length > 0 ? undefined : findCrowds(documents, source, query, signal);
+    },
+    milestone: async (query, signal) => {
+      const found = await Promise.all(
+        query.sources.map((source) => findMilestone(documents, source, query, signal)),
+      );
+      const known = found.filter((value) => value !== undefined).sort((a, b) => (a < b ? -1 : a > b ? 1 : 0));
+      return query.order === "asc" ? known[0] : known.at(-1);
+    },
+    find: (query, signal) => eachSite(query, signal, (reading) => findInSite(query, reading)),
   };
 
-  async function* eachSite(
+  async function* eachSite<T>(
     { sources, budget }: { readonly sources: SpanSources; readonly budget: Budget },
     signal: AbortSignal,
-    read: (reading: Reading) => AsyncGenerator<readonly Span[]>,
-  ): AsyncGenerator<readonly Span[]> {
+    read: (reading: Reading) => AsyncGenerator<T>,
+  ): AsyncGenerator<T> {
     signal.throwIfAborted();
     const leaving = new AbortController();
     const limited = AbortSignal.any([signal, leaving.signal]);
@@ -90,12 +111,40 @@ function createSpanReader(documents: Documents): SpanReader {
       return every([endsWithin(placed, range), ...narrowed]);
     };
     if (select === "exceptions") {
-      yield* scanExceptions({ condition: ending, accepts: isInRange }, reading);
+      yield* scanExceptions({ condition: ending, accepts: isInRange, byDocument: true }, reading);
       return;
     }
-    const condition: Condition<SpanForm> = (placed, source) =>
-      every([ending(placed, source), isSelected(placed, select)]);
-    yield* wholeSpans({ condition, accepts: (span) => isInRange(span) && selects(select, span) }, reading);
+    const condition: Condition<SpanForm> = (placed, source) => candidates(placed, query, source);
+    const accepts = (span: Span): boolean => isInRange(span) && selects(select, span);
+    yield* wholeSpans({ condition, accepts, byDocument: true }, reading);
+  }
+
+  async function* tallySite(query: TallyQuery, reading: Reading): AsyncGenerator<readonly SpanTally[]> {
+    const { sources, signal } = reading;
+    const [source, ...others] = sources;
+    // Several sources may hold the same documents, which only those who read them can tell.
+    if (source === undefined || others.length > 0) {
+      for await (const batch of scanSite(query, reading)) yield batch.map(tallyOf);
+      return;
+    }
+    const { from, to } = query.range;
+    const accepts = (span: Span): boolean =>
+      span.end >= from && span.end <= to && selects(query.select, span);
+    const read = (condition: Condition<SpanForm>, plan: Plan) =>
+      bareSpans({ condition, accepts, byDocument: true }, reading, plan);
+    let given = false;
+    try {
+      for await (const batch of tallySpans(documents, source, query, read, signal)) {
+        given = true;
+        yield batch;
+      }
+    } catch (error) {
+      // What is counted takes longer queries than what is read, which not every pattern allows; and whether indices
+      // that never fit their mappings can be read at all, reading decides.
+      const isTooLong = error instanceof Refused && error.slug === "not_supported_by_backend";
+      if (given || !(isTooLong || error instanceof Outdated)) throw error;
+      for await (const batch of scanSite(query, reading)) yield batch.map(tallyOf);
+    }
   }
 
   /**
@@ -147,6 +196,7 @@ function createSpanReader(documents: Documents): SpanReader {
       const named = namedBy(part);
       return wholeSpans(
         {
+          ...wanted,
           condition: (placed, source) =>
             every([named.condition(placed, source), wanted.condition(placed, source)]),
           accepts: (span) => named.accepts(span) && wanted.accepts(span),
@@ -161,15 +211,20 @@ function createSpanReader(documents: Documents): SpanReader {
 
   // ---- find ---------------------------------------------------------------------------------------------------
 
-  function findInSite(of: SpanLookup["of"], reading: Reading): AsyncGenerator<readonly Span[]> {
+  function findInSite({ of, bare }: SpanLookup, reading: Reading): AsyncGenerator<readonly Span[]> {
     const { by } = of;
+    const read = (wanted: Wanted) => (bare ? bareSpans(wanted, reading) : wholeSpans(wanted, reading));
     switch (by) {
       case "trace":
-        return together([...parts(of.traceIds)].map((ids) => () => findTraces(ids, of.select, reading)));
+        return together(
+          [...parts(of.traceIds)].map((ids) => () => findTraces(ids, of.select, reading, read)),
+        );
       case "span":
-        return together([...parts(of.spans)].map((ids) => () => wholeSpans(namedBy(ids), reading)));
+        return together([...parts(of.spans)].map((ids) => () => read(namedBy(ids))));
       case "caller":
-        return together([...parts(of.spans)].map((ids) => () => wholeSpans(calledBy(ids), reading)));
+        return together([...parts(of.spans)].map((ids) => () => read(calledBy(ids))));
+      case "parent":
+        return together([...parts(of.spanIds)].map((ids) => () => read(childrenOf(ids))));
       default:
         return by satisfies never;
     }
@@ -179,6 +234,7 @@ function createSpanReader(documents: Documents): SpanReader {
     ids: readonly string[],
     select: SpanSelection,
     reading: Reading,
+    read: (wanted: Wanted) => AsyncGenerator<readonly Span[]>,
   ): AsyncGenerator<readonly Span[]> {
     const sought = new Set(ids);
     const inTrace: Wanted = {
@@ -197,7 +253,7 @@ function createSpanReader(documents: Documents): SpanReader {
       condition: (placed, source) => every([inTrace.condition(placed, source), isSelected(placed, select)]),
       accepts: (span) => inTrace.accepts(span) && selects(select, span),
     };
-    yield* wholeSpans(select === "all" ? { ...wanted, whole: ids } : wanted, reading);
+    yield* read(select === "all" ? { ...wanted, whole: ids } : wanted);
   }
 
   // ---- spans and their events ---------------------------------------------------------------------------------
@@ -209,15 +265,9 @@ function createSpanReader(documents: Documents): SpanReader {
     events?.catch(() => undefined);
     let held: Span[] = [];
     for await (const batch of bareSpans(wanted, reading)) {
-      const fresh = batch.filter((span) => {
-        const key = identityOf(span);
-        if (reading.given.has(key)) return false;
-        reading.given.add(key);
-        return true;
-      });
-      if (!loose) yield* nonEmpty(fresh);
+      if (!loose) yield batch;
       else {
-        held.push(...fresh);
+        held.push(...batch);
         if (held.length < idsOfOneSearch) continue;
         yield await withLooseEvents(held, reading, await events);
         held = [];
@@ -227,14 +277,19 @@ function createSpanReader(documents: Documents): SpanReader {
   }
 
   async function* bareSpans(
-    { condition, accepts }: Wanted,
-    { sources, budget, signal }: Omit<Reading, "given">,
+    { condition, accepts, byDocument }: Wanted,
+    { sources, budget, signal, given }: Reading,
+    plan?: Plan,
   ): AsyncGenerator<readonly Span[]> {
     for (const source of sources) {
-      for await (const batch of documents.spans(source, condition, budget, signal)) {
-        const spans = batch.flatMap(({ document, form }) => {
+      for await (const batch of documents.spans(source, condition, budget, signal, plan)) {
+        const spans = batch.flatMap(({ id, document, form }) => {
           const span = readSpan(document, form, source);
-          return span !== undefined && accepts(span) ? [span] : [];
+          if (span === undefined || !accepts(span)) return [];
+          const key = byDocument ? id : identityOf(span);
+          if (given.has(key)) return [];
+          given.add(key);
+          return [span];
         });
         if (spans.length > 0) yield spans;
       }
@@ -307,7 +362,7 @@ function createSpanReader(documents: Documents): SpanReader {
     if (found.length === 0) return spans;
     const existing = new Set<string>();
     for (const part of parts([...elsewhere.values()])) {
-      for await (const batch of bareSpans(namedBy(part), reading)) {
+      for await (const batch of bareSpans(namedBy(part), { ...reading, given: new Set() })) {
         for (const span of batch) existing.add(spanKey(span));
       }
     }
@@ -349,6 +404,15 @@ function calledBy(ids: readonly SpanId[]): Wanted {
       entry &&
       ((span_id !== undefined && callers.has(spanKey({ trace_id, span_id }))) ||
         links.some((link) => callers.has(spanKey(link)))),
+  };
+}
+
+function childrenOf(spanIds: readonly string[]): Wanted {
+  const parents = new Set(spanIds);
+  return {
+    condition: (placed) => every([isSelected(placed, "statements"), isChildOf(placed, spanIds)]),
+    accepts: (span) =>
+      span.parent_span_id !== undefined && parents.has(span.parent_span_id) && selects("statements", span),
   };
 }
 

@@ -2,12 +2,14 @@
 // events of spans, by the detection that reading uses. Nothing is proposed that an inspection finds a problem with.
 import { z } from "zod";
 import { BackendError } from "../../src/errors.ts";
-import type { FoundSource, LogSource, SourceReport, SpanSource, Survey } from "../../src/store.ts";
-import { type Catalog, detect } from "./catalog.ts";
+import type { SpanSource } from "../../src/reader.ts";
+import type { FoundSource, LogSource, SourceReport, Survey } from "../../src/store.ts";
+import type { Catalog } from "./catalog.ts";
 import type { Door } from "./door.ts";
 import { type Layout, placeForms, spanProfiles } from "./layout.ts";
 import { findField, type IndexGroup, type Knowledge } from "./mapping.ts";
 import { isOfForm } from "./narrow.ts";
+import { type Part, shownBy } from "./parts.ts";
 import { collapse, type Pattern } from "./patterns.ts";
 import { any, encodePattern, every, inIndices, not, searchOptions } from "./query.ts";
 import { reportSpans } from "./report.ts";
@@ -136,10 +138,10 @@ async function holdsMore(
   { backend, door, signal }: Surroundings,
 ): Promise<boolean> {
   const event = any(events.map((placed) => every([inIndices(placed.group.indices), isOfForm(placed)])));
-  const body = JSON.stringify({ size: 1, track_total_hits: false, _source: false, query: not(event) });
+  const body = JSON.stringify({ size: 1, track_total_hits: false, query: not(event) });
   const path = `/${encodePattern(index)}/_search`;
-  const text = await door.send({ method: "POST", path, query: searchOptions, body }, signal);
-  return (await wholeAnswer(backend, text, { firstSegments: new Set() })).hits.length > 0;
+  const bytes = await door.send({ method: "POST", path, query: searchOptions, body }, signal);
+  return (await wholeAnswer(backend, bytes, { firstSegments: new Set() })).hits.length > 0;
 }
 
 async function describeLines(
@@ -154,12 +156,17 @@ async function describeLines(
   if (kind !== undefined && other.every((one) => one === kind))
     return { note: `its name begins with ${kind}, which is no log` };
   const source = { id: "", index, profile: "auto" };
-  const profile = detect(knowledge);
-  if (profile === undefined) return { note: "no known layout of lines or spans" };
-  const hasMessage = (group: IndexGroup) =>
-    profile.message.some((name) => findField(group, name) !== undefined);
-  if (!knowledge.groups.some(hasMessage)) {
-    return { note: `looks like ${profile.name}, but has no ${profile.message.join(" or ")}` };
+  const parts = await surroundings.catalog.parts(source, knowledge, surroundings.signal);
+  const known = parts.filter(({ profile, groups }) =>
+    groups.some((group) => shownBy(group, [profile]).length > 0),
+  );
+  const [first] = known;
+  if (first === undefined) return { note: "no known layout of lines or spans" };
+  const hasMessage = ({ profile, groups }: Part) =>
+    groups.some((group) => profile.message.some((name) => findField(group, name) !== undefined));
+  if (!known.some(hasMessage)) {
+    const { name, message } = first.profile;
+    return { note: `looks like ${name}, but has no ${message.join(" or ")}` };
   }
   const report = await surroundings.inspect(source);
   if (report.problems.length > 0) return { note: report.problems.join("; ") };

@@ -2,7 +2,8 @@
 // are compared with, so it prefers being plainly right over being fast.
 import { setImmediate as nextTurn } from "node:timers/promises";
 import type { Span } from "../../src/model.ts";
-import type { Budget, SpanLookup, SpanReader, SpanSource, SpanSources, SpanStore } from "../../src/store.ts";
+import type { Budget, SpanLookup, SpanReader, SpanSource, SpanSources } from "../../src/reader.ts";
+import type { SpanStore } from "../../src/store.ts";
 import type { Instant } from "../../src/time.ts";
 import { analyticsOver } from "../../src/tracing/analytics.ts";
 import { spanKey } from "../../src/tracing/request.ts";
@@ -86,6 +87,14 @@ export function createMemorySpans(): MemorySpans {
         const accepts = (span: StoredSpan): boolean => isCalledBy(span, callers);
         return select(sources, (index) => indices.get(index) ?? [], accepts, budget, signal);
       }
+      if (of.by === "parent") {
+        const parents = new Set(of.spanIds);
+        const accepts = (span: StoredSpan): boolean =>
+          span.parent_span_id !== undefined &&
+          parents.has(span.parent_span_id) &&
+          selects("statements", span);
+        return select(sources, (index) => indices.get(index) ?? [], accepts, budget, signal);
+      }
       const { traceIds, accepts } = lookupOf(of);
       const candidates = function* (index: string): Generator<StoredSpan> {
         const byTrace = tracesOf(index);
@@ -136,7 +145,7 @@ function isCalledBy(span: StoredSpan, callers: ReadonlySet<string>): boolean {
   );
 }
 
-function lookupOf(of: Exclude<SpanLookup["of"], { by: "caller" }>): {
+function lookupOf(of: Exclude<SpanLookup["of"], { by: "caller" | "parent" }>): {
   readonly traceIds: Iterable<string>;
   readonly accepts: (span: StoredSpan) => boolean;
 } {

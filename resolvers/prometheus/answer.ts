@@ -233,9 +233,12 @@ export function createScanner(series: (series: SampleSeries) => void): Scanner {
       at = i + 1;
       return true;
     }
-    const found = bytes.indexOf(stop, start);
+    // Digits with one point among them at most: all that is left is more digits than are exact.
+    const plain = i < end && bytes[i] === stop && digits > 0;
+    const found = plain ? i : bytes.indexOf(stop, start);
     if (found < 0) return false;
-    parsed = parseNumber(bytes.toString("latin1", start, found));
+    const text = bytes.toString("latin1", start, found);
+    parsed = plain ? Number(text) : parseNumber(text);
     at = found + 1;
     return true;
   }

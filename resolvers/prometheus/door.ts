@@ -2,13 +2,14 @@
 // Only expressions go in, and these hold the wall. An answer comes out whole, or not at all: what a source tells in
 // `warnings` or `isPartial` is an error here. Nothing beyond query, query_range, series, labels and label values is
 // relied upon.
-import { Agent, type Dispatcher } from "undici";
+import { setImmediate as nextTurn } from "node:timers/promises";
+import type { Agent, Dispatcher } from "undici";
 import { z } from "zod";
 import { BackendError, type Failure } from "../../src/errors.ts";
 import type { BackendInfo, IO } from "../../src/store.ts";
 import type { Millis } from "../../src/time.ts";
 import { definedOnly, type Tls } from "../connection.ts";
-import { createGuard, type GuardSettings, orAborted } from "../http.ts";
+import { createGuard, type GuardSettings, orAborted, readRetryAfter } from "../http.ts";
 import { createScanner, envelope, type Fold, readResult, resultData, Surprise } from "./answer.ts";
 import {
   type Edge,
@@ -65,6 +66,9 @@ interface Request {
   readonly form?: URLSearchParams;
 }
 
+/** What is read of an answer in one turn of the event loop: some milliseconds. */
+const turnBytes = 256 * 1024;
+
 /** How long a source is trusted to be what it was: behind a load balancer it changes without a broken connection. */
 const edgeAge: Millis = 60_000;
 
@@ -72,18 +76,24 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
   const guard = createGuard(backend, settings, io);
   const base = new URL(settings.url);
   const prefix = base.pathname.replace(/\/+$/, "");
-  const agent = new Agent({
-    connections: settings.concurrent,
-    keepAliveTimeout: 60_000,
-    // The guard keeps the deadline.
-    headersTimeout: 0,
-    bodyTimeout: 0,
-    connect: { ...definedOnly(settings.tls ?? {}) },
-  });
   let connections = 0;
-  agent.on("connect", () => {
-    connections++;
-  });
+  let opened: Promise<Agent> | undefined;
+  /** A client takes 10 MB, which a program without such a backend need not have. */
+  async function openAgent(): Promise<Agent> {
+    const { Agent } = await import("undici");
+    const agent = new Agent({
+      connections: settings.concurrent,
+      keepAliveTimeout: 60_000,
+      // The guard keeps the deadline.
+      headersTimeout: 0,
+      bodyTimeout: 0,
+      connect: { ...definedOnly(settings.tls ?? {}) },
+    });
+    agent.on("connect", () => {
+      connections++;
+    });
+    return agent;
+  }
   /** Set by the first answer in a form that the scanner does not know; such a source is not asked twice again. */
   let unfamiliar = false;
 
@@ -91,7 +101,8 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
     { method, path, form }: Request,
     signal: AbortSignal,
   ): Promise<Dispatcher.ResponseData> {
-    return agent.request({
+    opened ??= openAgent();
+    return (await opened).request({
       origin: base.origin,
       path: prefix + path,
       method,
@@ -111,13 +122,23 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
     const { statusCode, headers, body } = await open(request, signal);
     // Nobody asked for another encoding; a proxy that sends one sends what nobody here reads.
     if (headers["content-encoding"] !== undefined && headers["content-encoding"] !== "identity") {
-      body.destroy();
+      // A body that nobody reads tells its end by an event, which would end the process.
+      body.on("error", () => {}).destroy();
       throw new BackendError(backend, "malformed", `content-encoding ${headers["content-encoding"]}`);
     }
-    if (statusCode !== 200) throw failed(backend, statusCode, await beginning(body));
+    if (statusCode !== 200) {
+      throw failed(backend, statusCode, await beginning(body), readRetryAfter(headers["retry-after"]));
+    }
     let bytes = 0;
+    let sinceTurn = 0;
     for await (const chunk of body) {
       bytes += chunk.length;
+      sinceTurn += chunk.length;
+      if (sinceTurn > turnBytes) {
+        // Many large answers may have arrived at once. While this one waits, its connection is not read either.
+        await nextTurn();
+        sinceTurn = chunk.length;
+      }
       if (bytes > settings.answerBytes) {
         throw new BackendError(backend, "rejected", `an answer of more than ${settings.answerBytes} bytes`);
       }
@@ -270,7 +291,7 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
       await edge(signal);
       return { product: "Prometheus", version: await version(signal) };
     },
-    close: () => agent.destroy(),
+    close: async () => (await opened)?.destroy(),
   };
 }
 
@@ -289,15 +310,19 @@ const labelSets = z.array(z.record(z.string(), z.string()));
 const texts = z.array(z.string()).nullish();
 const toldTypes = z.record(z.string(), z.array(z.object({ type: z.string() })));
 
-/** What a proxy does not route, or another product does not have, is not there. */
+/** What a proxy does not route, or another product does not have, is not there; what fails otherwise may be. */
 async function optional<T>(asked: Promise<T>): Promise<T | undefined> {
   try {
     return await asked;
   } catch (error) {
-    if (error instanceof BackendError && ["rejected", "denied", "malformed"].includes(error.failure))
+    if (error instanceof BackendError && /^status 4/.test(error.message) && isRefusal(error))
       return undefined;
     throw error;
   }
+}
+
+function isRefusal({ failure }: BackendError): boolean {
+  return failure === "rejected" || failure === "denied";
 }
 
 function queryRequest(expression: Expression, moments: Moments, timeout: Millis): Request {
@@ -326,8 +351,9 @@ function authorization(auth: DoorSettings["auth"]): Readonly<Record<string, stri
 }
 
 /** An answer with an error status. The server's own text goes no further than the log. */
-function failed(backend: string, status: number, text: string): BackendError {
-  return new BackendError(backend, failureOf(status, text), `status ${status}: ${text.slice(0, 2_000)}`);
+function failed(backend: string, status: number, text: string, retryAfter: number | undefined): BackendError {
+  const told = `status ${status}: ${text.slice(0, 2_000)}`;
+  return new BackendError(backend, failureOf(status, text), told, undefined, retryAfter);
 }
 
 const byStatus: Readonly<Record<number, Failure>> = {

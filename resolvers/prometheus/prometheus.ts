@@ -19,7 +19,6 @@ const settings = z.strictObject({
 });
 export type PrometheusConfig = z.infer<typeof settings>;
 
-const answerBytes = 256 * 1024 * 1024;
 /** A server evaluates 20 queries at once; the rest wait better here, where their clients can leave. */
 const concurrent = 16;
 /** One request for metrics asks some dozens of questions, and its own deadline bounds how long they wait. */
@@ -49,7 +48,10 @@ export const prometheus: BackendKind<PrometheusConfig> = {
   },
 };
 
-function doorSettings({ url, auth, tls, headers, timeout }: PrometheusConfig, io: IO): DoorSettings {
+function doorSettings(
+  { url, auth, tls, headers, timeout, answer_bytes: answerBytes }: PrometheusConfig,
+  io: IO,
+): DoorSettings {
   return {
     ...guardDefaults,
     concurrent,

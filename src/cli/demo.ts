@@ -95,6 +95,7 @@ function greet(address: string, token: string, now: Instant): string {
 
 Sites    demo-shop, demo-blog, each with the log sources ${sources.join(", ")} (generated)
 Token    ${token}
+Console  ${address}/
 
 Try:
 curl -s ${address}/api/v2/logs/lines -H ${quoted(`Authorization: Bearer ${token}`)} -H 'Content-Type: application/json' -d ${quoted(body)}

@@ -50,8 +50,10 @@ export function prepareGraphql(
   }
   const load = async (): Promise<Unified> => {
     try {
-      const { loadMesh } = await import("../mesh.ts");
-      const unified = await loadMesh({ file, text: read(file, shell), log: telemetry.log });
+      const unified = await shell.loading(async () => {
+        const { loadMesh } = await import("../mesh.ts");
+        return loadMesh({ file, text: read(file, shell), log: telemetry.log });
+      });
       state = "ready";
       return unified;
     } catch (error) {

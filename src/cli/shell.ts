@@ -12,6 +12,8 @@ export interface Shell {
   /** A file's text; the path is relative to the working directory. Throws what the file system throws. */
   readText(path: string): string;
   now(): Instant;
+  /** Runs what loads much code, so that the memory that loading takes is not kept. */
+  loading<T>(load: () => Promise<T>): Promise<T>;
   /** Calls `changed` when the file is another one, and when the program is told to look again, until `signal` aborts. */
   onChange(path: string, changed: () => void, signal: AbortSignal): void;
   /** Ends a command early: Ctrl-C. */

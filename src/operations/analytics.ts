@@ -1,9 +1,9 @@
 // Figures over the spans of one site: its actions, who calls whom, and where its time goes.
 import * as z from "zod";
 import { Refused } from "../errors.ts";
-import { type ActionEdge, type Edge, spanKinds } from "../model.ts";
+import { type ActionEdge, type Edge, type SlowEvent, spanKinds } from "../model.ts";
+import type { SpanSource } from "../reader.ts";
 import type { Site, SpanPart } from "../sites.ts";
-import type { SpanSource } from "../store.ts";
 import { printInstant } from "../time.ts";
 import { actionDigest, eventDigest, hashStatement } from "../tracing/digest.ts";
 import { order } from "../tracing/request.ts";
@@ -105,7 +105,7 @@ const actionEdgesBody = z
     ...span,
     namespace: z
       .string()
-      .regex(/^.+\/[^/]+$/s, "expected a service and a namespace, as in shop/web")
+      .regex(/^.+\/.+$/s, "expected a service and a namespace, as in shop/web")
       .meta({
         description: "The action's service and namespace, with a slash between.",
         examples: ["shop/web"],
@@ -162,7 +162,6 @@ export const actionEdges: Operation<z.output<typeof actionEdgesBody>, Sides<"ups
   sites: (request) => [request.site_id],
   run: async (request, context) => {
     const { store, traces, scope } = scopeOf(request, context);
-    // A service may have a slash in its name; namespaces are single words.
     const slash = request.namespace.lastIndexOf("/");
     const asked = {
       service: request.namespace.slice(0, slash),
@@ -251,14 +250,16 @@ export const slowEvents: Operation<z.output<typeof slowEventsBody>, never> = {
     const { wanted_attributes: wanted = [], excluded_attributes: excluded = [] } = request;
     const { store, scope } = scopeOf(request, context);
     const found = await store.slowEvents({ ...scope, kind, wanted, excluded, limit }, context.signal);
-    const rows = found.map((event) => {
-      const statement = event.statement === undefined ? undefined : hashStatement(event.statement);
-      return { ...event, digest: eventDigest({ ...event, statement }) };
-    });
+    const rows = found.map(withDigest);
     rows.sort((a, b) => order(b.impact, a.impact) || order(a.digest, b.digest));
     yield* printRows(rows, printSlowEvent);
   },
 };
+
+export function withDigest(event: SlowEvent): SlowEvent & { readonly digest: string } {
+  const statement = event.statement === undefined ? undefined : hashStatement(event.statement);
+  return { ...event, digest: eventDigest({ ...event, statement }) };
+}
 
 const slowEventActionsBody = z
   .object({

@@ -2,11 +2,12 @@
 // deadline, and the sites that it names, each authorised before anything runs.
 import type { Principal } from "../auth.ts";
 import type { Limits } from "../config.ts";
-import { BackendError, NotFound, Refused } from "../errors.ts";
+import { type LimitName, LimitReached, NotFound, Refused, TooMany } from "../errors.ts";
 import { createViews, type Sites } from "../sites.ts";
 import type { Instant } from "../time.ts";
 import type { Visuals } from "../visual.ts";
-import type { Prepared, Printed, Rows } from "./operation.ts";
+import { limitOf } from "./failure.ts";
+import type { Prepared, Rows } from "./operation.ts";
 import { abandon, startWork, type Work } from "./work.ts";
 
 export interface Conductor {
@@ -14,7 +15,7 @@ export interface Conductor {
   readonly visible: (principal: Principal) => Sites;
   /**
    * Takes a place, which `end` of the answer gives back.
-   * @throws {BackendError} `overloaded` when all are taken
+   * @throws {LimitReached} `overloaded` when all are taken
    */
   readonly admit: (gone: AbortSignal) => Work;
   /** Work that needs no place: within it others are admitted. */
@@ -24,12 +25,10 @@ export interface Conductor {
   /**
    * One JSON value, or rows in batches.
    * @throws {NotFound} a site that does not exist or may not be seen
+   * @throws {TooMany} the token has as many requests under way as it may
+   * @throws {LimitReached} `overloaded` when places are scarce and a source of these sites has its share of them
    */
-  readonly start: (
-    prepared: Prepared,
-    principal: Principal,
-    work: Work,
-  ) => Promise<unknown> | AsyncIterable<Rows> | Printed;
+  readonly start: <Result>(prepared: Prepared<Result>, principal: Principal, work: Work) => Result;
   /** The same, from its admission to the whole answer, for callers that cannot stream. Errors as the two above. */
   readonly complete: (
     prepare: () => Prepared,
@@ -55,15 +54,47 @@ export interface ConductorOptions {
   /** Shared by the conductors of a server: the bound is on all of its requests. */
   readonly places: { taken: number };
   readonly now: () => Instant;
+  /** Told of each limit that ends what `complete` was asked for. */
+  readonly limited: (limit: LimitName) => void;
 }
 
 /** One for each configuration that a server serves in its time. */
-export function createConductor({ sites, limits, visuals, places, now }: ConductorOptions): Conductor {
+export function createConductor({
+  sites,
+  limits,
+  visuals,
+  places,
+  now,
+  limited,
+}: ConductorOptions): Conductor {
   let running = 0;
   let retired = false;
   const over = Promise.withResolvers<void>();
 
   const visible = createViews(sites);
+  const share = Math.ceil(limits.requests / Math.max(1, countBackends(sites)));
+  /** How many places each backend and each token has, and which of them each request holds. */
+  const shares = new Map<string | Principal, number>();
+  const holders = new Map<Work, readonly (string | Principal)[]>();
+  const add = (holder: string | Principal, places: number) => {
+    const held = (shares.get(holder) ?? 0) + places;
+    if (held === 0) shares.delete(holder);
+    else shares.set(holder, held);
+  };
+
+  /** A source in trouble holds its requests for long. It gets all places only as long as nobody else wants them. */
+  function hold(work: Work, principal: Principal, backends: readonly string[]): void {
+    if (principal !== anybody && (shares.get(principal) ?? 0) >= limits.tokenRequests) {
+      throw new TooMany(1, "token_requests");
+    }
+    const full = backends.find((backend) => (shares.get(backend) ?? 0) >= share);
+    if (full !== undefined && places.taken > limits.requests * scarce) {
+      throw overloaded("share", `${shares.get(full)} requests to ${full} are under way`);
+    }
+    const held = [principal, ...backends];
+    for (const holder of held) add(holder, 1);
+    holders.set(work, held);
+  }
 
   const join: Conductor["join"] = (gone) => {
     running += 1;
@@ -77,14 +108,18 @@ export function createConductor({ sites, limits, visuals, places, now }: Conduct
   };
 
   const admit: Conductor["admit"] = (gone) => {
-    if (places.taken >= limits.requests) throw overloaded(`${places.taken} requests are under way`);
+    if (places.taken >= limits.requests)
+      throw overloaded("requests", `${places.taken} requests are under way`);
     places.taken += 1;
     const work = join(gone);
     const end = () => {
       places.taken -= 1;
+      for (const holder of holders.get(admitted) ?? []) add(holder, -1);
+      holders.delete(admitted);
       work.end();
     };
-    return { ...work, end };
+    const admitted = { ...work, end };
+    return admitted;
   };
 
   const retire: Conductor["retire"] = () => {
@@ -96,10 +131,21 @@ export function createConductor({ sites, limits, visuals, places, now }: Conduct
   const start: Conductor["start"] = (prepared, principal, work) => {
     const seen = visible(principal);
     for (const site of prepared.sites) if (!seen.has(site)) throw new NotFound();
+    hold(work, principal, backendsOf(prepared, seen));
     return prepared.run({ user: principal.user, sites: seen, visuals, limits, now, signal: work.signal });
   };
 
-  const complete: Conductor["complete"] = async (prepare, principal, budget, gone) => {
+  const complete: Conductor["complete"] = async (...asked) => {
+    try {
+      return await completed(...asked);
+    } catch (error) {
+      const limit = limitOf(error);
+      if (limit !== undefined) limited(limit);
+      throw error;
+    }
+  };
+
+  const completed: Conductor["complete"] = async (prepare, principal, budget, gone) => {
     const work = admit(gone);
     try {
       const result = start(prepare(), principal, work);
@@ -119,6 +165,30 @@ export function createConductor({ sites, limits, visuals, places, now }: Conduct
   };
 
   return { visible, admit, join, retire, start, complete };
+}
+
+/** From this part of all places on, no backend gets more than its share. */
+const scarce = 0.75;
+
+/** Which part of a site each family of operations reads. */
+const partOf: Readonly<Record<string, "logs" | "traces" | "metrics" | "kubernetes">> = {
+  logs: "logs",
+  tracing: "traces",
+  deploys: "traces",
+  metrics: "metrics",
+  kubernetes: "kubernetes",
+};
+
+function backendsOf(prepared: Pick<Prepared, "name" | "sites">, sites: Sites): readonly string[] {
+  const part = partOf[prepared.name.split(".", 1)[0] ?? ""];
+  const backends = prepared.sites.flatMap((site) => (part && sites.get(site)?.[part]?.backend) ?? []);
+  return [...new Set(backends)];
+}
+
+function countBackends(sites: Sites): number {
+  const parts = Object.values(partOf);
+  const named = [...sites.values()].flatMap((site) => parts.map((part) => site[part]?.backend));
+  return new Set(named.filter((backend) => backend !== undefined)).size;
 }
 
 async function collect(rows: AsyncIterator<Rows>, work: Work, budget: RowBudget): Promise<readonly string[]> {
@@ -165,6 +235,6 @@ function keepNumber(_: string, value: unknown, { source }: { source?: string } =
   return JSON.rawJSON(source);
 }
 
-export function overloaded(reason: string): BackendError {
-  return new BackendError("readout", "overloaded", reason);
+export function overloaded(limit: LimitName, reason: string): LimitReached {
+  return new LimitReached(limit, "overloaded", reason);
 }

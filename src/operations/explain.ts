@@ -48,9 +48,9 @@ const mostShown = 50;
  * The same request, to be explained. Its sites are authorised as ever.
  * @throws {Unprocessable} `invalid_request` where the route has no explanation
  */
-export function explained({ sites, run, explain }: Prepared): Prepared {
+export function explained({ name, sites, run, explain }: Prepared): Prepared {
   if (explain === undefined) throw refuse("this route has no explanation");
-  return { sites, run: (context) => tell(explain, run, context) };
+  return { name, sites, run: (context) => tell(explain, run, context) };
 }
 
 /** Whether `?explain=true` asks for it. @throws {Unprocessable} `invalid_request` for any other value but `false` */

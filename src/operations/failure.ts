@@ -4,6 +4,8 @@ import * as z from "zod";
 import {
   BackendError,
   failures,
+  type LimitName,
+  LimitReached,
   NotFound,
   type Slug,
   type Slugs,
@@ -39,10 +41,19 @@ export function describeFailure(error: unknown): Failed {
     return failed(429, { error: "Too many requests" }, { "Retry-After": String(error.retryAfterSeconds) });
   }
   if (error instanceof BackendError) {
-    const headers = error.failure === "overloaded" ? { "Retry-After": "1" } : {};
+    const headers: Failed["headers"] =
+      error.failure === "overloaded" ? { "Retry-After": String(error.retryAfterSeconds ?? 1) } : {};
     return failed(500, { error: failures[error.failure] }, headers);
   }
   return failed(500, { error: "Internal server error" });
+}
+
+/** The limit that a failure comes from, if it is one of ours. */
+export function limitOf(error: unknown): LimitName | undefined {
+  if (error instanceof TooMany || error instanceof LimitReached) return error.limit;
+  if (!(error instanceof Unprocessable)) return undefined;
+  if (error.slug === "result_too_large") return "result";
+  return error.slug === "log_query_too_complex" ? "query" : error.limit;
 }
 
 /** Whether a failure is the client's affair, and therefore no error in the log. */

@@ -15,11 +15,15 @@ import {
 } from "../time.ts";
 import { arrange } from "../tracing/arrange.ts";
 import { actionDigest } from "../tracing/digest.ts";
+import { findSlowEventsOfActions } from "../tracing/events.ts";
 import { parseTraceQuery } from "../tracing/filter.ts";
+import { actionKey, type Names } from "../tracing/request.ts";
+import { findSeriesOfActions } from "../tracing/series.ts";
+import { withDigest } from "./analytics.ts";
 import { readRows } from "./conduct.ts";
 import { printLine } from "./logs.ts";
 import type { Context, Prepared } from "./operation.ts";
-import { printSpan, printSummary } from "./rows.ts";
+import { printSlowEvent, printSpan, printSummary } from "./rows.ts";
 import { budgetOf, mostTied, readTraces } from "./traces.ts";
 
 /** A row as it is answered. */
@@ -27,7 +31,7 @@ export type Row = Readonly<Record<string, unknown>>;
 
 /** The spans of each trace, as `tracing.trace` orders them; null where the site has no traces. */
 export function linkedSpans(site: string, traceIds: readonly string[]): Prepared {
-  return prepare(site, async (context) => {
+  return prepare("tracing", site, async (context) => {
     const { traces, reports } = context.sites.get(site) ?? {};
     if (traces === undefined && reports === undefined) return traceIds.map(() => null);
     const spans = await readTraces([site], [...new Set(traceIds)], budgetOf(context), context);
@@ -49,7 +53,7 @@ export function linkedRequests(
   limit: number,
   digests: readonly string[],
 ): Prepared {
-  return prepare(site, async (context) => {
+  return prepare("tracing", site, async (context) => {
     const { traces } = context.sites.get(site) ?? {};
     const [first, ...others] = [...new Set(digests)];
     if (traces === undefined || first === undefined) return digests.map(() => null);
@@ -76,9 +80,62 @@ export function linkedRequests(
   });
 }
 
+/** The slow events within the requests of each action, greatest impact first; null where the site has no traces. */
+export function linkedSlowEvents(
+  site: string,
+  range: TimeRange,
+  limit: number,
+  actions: readonly Names[],
+): Prepared {
+  return prepare("tracing", site, async (context) => {
+    const { traces } = context.sites.get(site) ?? {};
+    if (traces === undefined) return actions.map(() => null);
+    const query = { sources: [traces.source] as const, range, budget: budgetOf(context) };
+    const found = await findSlowEventsOfActions(traces.store, query, limit, context.signal);
+    return actions.map((action) =>
+      readRows(
+        (found.get(actionKey(action)) ?? []).map((event) => printSlowEvent(withDigest(event))).join(","),
+      ),
+    );
+  });
+}
+
+/** How many requests of each action ended in each bucket, and their mean; null where the site has no traces. */
+export function linkedDurations(
+  site: string,
+  range: TimeRange,
+  width: Millis,
+  actions: readonly Names[],
+): Prepared {
+  return prepare("tracing", site, async (context) => {
+    const { traces } = context.sites.get(site) ?? {};
+    if (traces === undefined) return actions.map(() => null);
+    const start = Math.floor(toMillis(range.from) / width) * width;
+    const count = Math.max(0, Math.floor((toMillis(range.to) - start) / width) + 1);
+    const { points: limit } = context.limits;
+    if (count * actions.length > limit) {
+      const message = `The series would have more than ${limit} points; ask for wider buckets or a shorter range`;
+      throw new Refused("result_too_large", message, { limit, wanted: count * actions.length });
+    }
+    const scan = { sources: [traces.source] as const, range, budget: budgetOf(context) };
+    const found = await findSeriesOfActions(traces.store, scan, width, context.signal);
+    return actions.map((action) => {
+      const buckets = found.get(actionKey(action));
+      return Array.from({ length: count }, (_, at) => {
+        const figures = buckets?.get(start + at * width);
+        return {
+          timestamp: printMillis(start + at * width),
+          throughput: figures?.count() ?? 0,
+          mean: figures?.mean() ?? null,
+        };
+      });
+    });
+  });
+}
+
 /** The names of a site's metrics; null where it has none configured. */
 export function linkedNames(site: string): Prepared {
-  return prepare(site, async ({ sites, signal }) => {
+  return prepare("metrics", site, async ({ sites, signal }) => {
     const { metrics } = sites.get(site) ?? {};
     return metrics === undefined ? null : await metrics.store.names(metrics.match, signal);
   });
@@ -138,7 +195,7 @@ export function linkedLines(
   order: "asc" | "desc",
   questions: readonly LineQuestion[],
 ): Prepared {
-  return prepare(site, async (context) => {
+  return prepare("logs", site, async (context) => {
     const { logs } = context.sites.get(site) ?? {};
     const [source, ...others] = [...(logs?.sources.values() ?? [])];
     if (logs === undefined || source === undefined) return questions.map(() => null);
@@ -200,7 +257,7 @@ export interface PodQuestion {
 
 /** The rows for each question, oldest first; null where the site has no Kubernetes part. */
 export function linkedPods(site: string, questions: readonly PodQuestion[]): Prepared {
-  return prepare(site, async (context) => {
+  return prepare("kubernetes", site, async (context) => {
     const part = context.sites.get(site)?.kubernetes;
     if (part === undefined) return questions.map(() => null);
     const start = Math.min(...questions.map(({ from }) => from));
@@ -243,8 +300,8 @@ export function shift(moment: Instant, millis: Millis): Instant {
   return (moment + fromMillis(millis)) as Instant;
 }
 
-function prepare(site: string, run: (context: Context) => Promise<unknown>): Prepared {
-  return { sites: [site], run };
+function prepare(name: string, site: string, run: (context: Context) => Promise<unknown>): Prepared {
+  return { name, sites: [site], run };
 }
 
 function tooManyRows(limit: number) {

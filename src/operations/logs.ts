@@ -9,7 +9,7 @@ import { parse } from "../logql/parse.ts";
 import { print } from "../logql/print.ts";
 import type { LogLine } from "../model.ts";
 import type { Site } from "../sites.ts";
-import type { LogQuery, LogSource, LogStore } from "../store.ts";
+import type { LogQuery, LogSource } from "../store.ts";
 import {
   endOfMilli,
   floorToMilli,
@@ -149,18 +149,8 @@ async function explain(request: LinesRequest, context: Context) {
   };
 }
 
-/** How a page is read. */
-interface Plan {
-  readonly store: LogStore;
-  readonly backend: string;
-  readonly filter: LogQuery["filter"];
-  readonly page: Page;
-  /** Undefined where the range behind the cursor is empty. */
-  readonly query: LogQuery | undefined;
-}
-
-/** @throws {Unprocessable} also what `Refused` says: the site has no logs */
-function planOf(request: LinesRequest, context: Context): Plan {
+/** Contract, "Order of checks": the site's logs, then the sources, then the query. */
+export function selectLogs(request: LinesRequest, context: Context) {
   const site = context.sites.get(request.site_id);
   if (site?.logs === undefined) {
     throw new Refused("not_supported_by_backend", "The site has no logs", { backend: null, feature: "logs" });
@@ -168,20 +158,33 @@ function planOf(request: LinesRequest, context: Context): Plan {
   const { store, backend } = site.logs;
   const sources = selectSources(site.logs.sources, request.source_ids);
   const filter = parse(request.query, { legacy: request.use_expressions !== true });
-  const { per_page: perPage, order, cursor } = request.pagination;
-  const page: Page = {
+  return { site, store, backend, sources, filter };
+}
+
+/** The page that a request asks for. */
+export function pageOf(
+  { pagination: { per_page: perPage, order, cursor } }: LinesRequest,
+  limits: Limits,
+): Page {
+  return {
     perPage,
     order: order === "ASC" ? "asc" : "desc",
-    cap: context.limits.millisecond,
+    cap: limits.millisecond,
     position: positionOf(cursor?.time, order === "ASC" ? "asc" : "desc"),
   };
+}
+
+/** How a page is read; without a query where the range behind the cursor is empty. */
+function planOf(request: LinesRequest, context: Context) {
+  const { site, store, backend, sources, filter } = selectLogs(request, context);
+  const page = pageOf(request, context.limits);
   const range = narrow(rangeOf(request, site, context.now()), page);
   const query: LogQuery | undefined = range && {
     sources,
     range,
     filter,
     order: page.order,
-    wanted: perPage + linesBehind(page),
+    wanted: page.perPage + linesBehind(page),
     documentLimit: context.limits.documents,
     tieLimit: tieLimit(context.limits),
   };
@@ -194,7 +197,7 @@ function linesBehind({ position, cap }: Page): number {
 }
 
 const mostParts = 100;
-function tieLimit(limits: Limits): number {
+export function tieLimit(limits: Limits): number {
   return limits.millisecond * mostParts;
 }
 
@@ -214,7 +217,7 @@ function selectSources(
 }
 
 /** The range before the cursor. `from` may come out later than `to` where one of them is a default. */
-function rangeOf({ from, to }: LinesRequest, site: Site, now: Instant): TimeRange {
+export function rangeOf({ from, to }: LinesRequest, site: Site, now: Instant): TimeRange {
   return {
     from: from?.instant ?? ((now - fromMillis(site.retention)) as Instant),
     to: to === undefined ? endOfMilli(now) : inclusiveEnd(to.text, to.instant),
@@ -222,7 +225,7 @@ function rangeOf({ from, to }: LinesRequest, site: Site, now: Instant): TimeRang
 }
 
 /** How a page is cut. */
-interface Page {
+export interface Page {
   readonly perPage: number;
   readonly order: "asc" | "desc";
   /** Lines of one millisecond above which it is answered in parts. */
@@ -250,7 +253,7 @@ function positionOf(cursor: RequestTime | undefined, order: "asc" | "desc"): Pos
 }
 
 /** What is left of the range behind the position; undefined when nothing is. */
-function narrow(range: TimeRange, { position, order }: Page): TimeRange | undefined {
+export function narrow(range: TimeRange, { position, order }: Page): TimeRange | undefined {
   let { from, to } = range;
   if (position !== undefined) {
     const whole = position.kind === "millisecond" ? nanosPerMilli : 0n;
@@ -283,40 +286,33 @@ export async function* paginate(
   page: Page,
 ): AsyncGenerator<Rows> {
   let answered = 0;
-  let text = "";
-  let count = 0;
   for await (const batch of batches) {
+    let rows: LineRow[] = [];
     for (const { stamp, first, end } of cut(batch, page)) {
-      for (let index = first; index < end; index += 1) {
-        const line = batch[index];
-        if (line === undefined) break;
-        text += count === 0 ? printLine(line, stamp) : `,${printLine(line, stamp)}`;
-        count += 1;
-        if (count === chunk) {
-          yield { count, text };
-          text = "";
-          count = 0;
+      for (const line of batch.slice(first, end)) {
+        rows.push(rowOf(line, stamp));
+        if (rows.length === chunk) {
+          yield printRows(rows);
+          rows = [];
         }
       }
       answered += end - first;
       if (answered >= page.perPage) break;
     }
-    if (count > 0) yield { count, text };
+    if (rows.length > 0) yield printRows(rows);
     if (answered >= page.perPage) return;
-    text = "";
-    count = 0;
   }
 }
 
 /** Lines of a batch, from `first` up to before `end`, that are answered together under one timestamp. */
-interface Cut {
+export interface Cut {
   readonly stamp: string;
   readonly first: number;
   readonly end: number;
 }
 
 /** A batch as milliseconds and parts of milliseconds, without those that the cursor excludes. */
-function* cut(batch: readonly LogLine[], { order, cap, position }: Page): Generator<Cut> {
+export function* cut(batch: readonly LogLine[], { order, cap, position }: Page): Generator<Cut> {
   let first = 0;
   for (let opening = batch[0]; opening !== undefined; opening = batch[first]) {
     const start = floorToMilli(opening.time);
@@ -362,16 +358,29 @@ function printRank(start: Instant, rank: number): string {
   return `${printMillis(toMillis(start)).slice(0, -1)}${rank.toString().padStart(3, "0")}Z`;
 }
 
-/** One row of the answer, its keys in the specification's order. Written by hand: this is the hot path. */
-export function printLine(line: LogLine, timestamp: string): string {
-  return `{"id":${quote(line.id)},"timestamp":"${timestamp}","source_id":${quote(line.source_id)},"severity":"${line.severity}","message":${quote(line.message)},"hostname":${quote(line.hostname)},"group":${quote(line.group)},"json":${JSON.stringify(line.json)},"attributes":{}}`;
+type LineRow = z.input<typeof logLine>;
+const noAttributes = {};
+
+/** A row of the answer, its keys in the specification's order. */
+function rowOf(line: LogLine, timestamp: string): LineRow {
+  return {
+    id: line.id,
+    timestamp,
+    source_id: line.source_id,
+    severity: line.severity,
+    message: line.message ?? "",
+    hostname: line.hostname ?? "",
+    group: line.group ?? "",
+    json: line.json,
+    attributes: noAttributes,
+  };
 }
 
-// biome-ignore lint/suspicious/noControlCharactersInRegex: JSON escapes these
-const escaped = /["\\\x00-\x1f\ud800-\udfff]/;
+export function printLine(line: LogLine, timestamp: string): string {
+  return JSON.stringify(rowOf(line, timestamp));
+}
 
-/** As JSON. Most names and messages need no escapes, and looking is faster than printing anew. */
-function quote(text: string | undefined): string {
-  if (text === undefined) return '""';
-  return escaped.test(text) ? JSON.stringify(text) : `"${text}"`;
+/** Many rows in one go: it costs half as much as one at a time, and leaves no pieces of text to be joined. */
+function printRows(rows: readonly LineRow[]): Rows {
+  return { count: rows.length, text: JSON.stringify(rows).slice(1, -1) };
 }

@@ -277,6 +277,7 @@ function planFor(
 
 /** Text of one piece, roughly: small enough that writing one never holds the event loop up. */
 const pieceChars = 65_536;
+const piecePoints = 1_000;
 
 async function* printTimeseries(
   opening: string,
@@ -301,10 +302,10 @@ async function* printTimeseries(
   for (const [id, { selector, series }] of found) {
     text += `${separator}${printHead(id, selector, series)},"data":[`;
     separator = "";
-    for (let bucket = 0; bucket < buckets.count; bucket += 1) {
-      const value = valueAt(series, bucket, selector);
-      if (value === undefined) continue;
-      text += `${separator}${stamp(bucket)}${value}}`;
+    for (let first = 0; first < buckets.count; first += piecePoints) {
+      const points = pointsOf(series, first, Math.min(first + piecePoints, buckets.count), selector, stamp);
+      if (points.length === 0) continue;
+      text += separator + JSON.stringify(points).slice(1, -1);
       separator = ",";
       if (text.length < pieceChars) continue;
       yield { count, text };
@@ -316,6 +317,28 @@ async function* printTimeseries(
     separator = ",";
   }
   yield { count, text: `${text}]}` };
+}
+
+/** Its keys in the specification's order. */
+interface Point {
+  readonly timestamp: string;
+  readonly value: number;
+}
+
+/** The points of the buckets from `first` until before `end` that have a value. */
+function pointsOf(
+  series: Series,
+  first: number,
+  end: number,
+  selector: Selector,
+  stamp: (bucket: number) => string,
+): readonly Point[] {
+  const points: Point[] = [];
+  for (let bucket = first; bucket < end; bucket += 1) {
+    const value = valueAt(series, bucket, selector);
+    if (value !== undefined) points.push({ timestamp: stamp(bucket), value });
+  }
+  return points;
 }
 
 /** A sum may pass what a number holds; infinity is no point either. */
@@ -332,9 +355,9 @@ function valueAt(
 /** So many points of a series have their times kept, which is more than most ranges have. */
 const mostStamps = 50_000;
 
-/** A point up to its value. Printed once for all series, because a time costs more to print than a value. */
+/** The time of a point. Printed once for all series, because a time costs more to print than a value. */
 function createStamps({ start, step, count }: Buckets): (bucket: number) => string {
-  const print = (bucket: number) => `{"timestamp":"${printMillis(start + bucket * step)}","value":`;
+  const print = (bucket: number) => printMillis(start + bucket * step);
   if (count > mostStamps) return print;
   const kept: string[] = [];
   return (bucket) => (kept[bucket] ??= print(bucket));

@@ -2,7 +2,9 @@
 // metric label all derive from it, and `sites` is required, so that no route can forget authorisation.
 import type * as z from "zod";
 import type { Limits } from "../config.ts";
+import type { Filter } from "../logql/ast.ts";
 import type { Sites } from "../sites.ts";
+import type { LogSource, LogStore } from "../store.ts";
 import type { Instant } from "../time.ts";
 import type { Visuals } from "../visual.ts";
 import { parseRequest } from "./request.ts";
@@ -38,6 +40,27 @@ export interface Operation<Input, Output> {
   /** What the request means, for `?explain=true`, which then runs it; absent where that may not be asked. */
   readonly explain?: (input: Input, context: Context) => Promise<Readonly<Record<string, unknown>>>;
 }
+/** Another form of an operation's answer, for clients that name its media type in `Accept`. The request is the same. */
+export interface Representation<Input> {
+  /** The metric label: `logs.tail`. */
+  readonly name: string;
+  readonly mediaType: string;
+  readonly answer: z.ZodType;
+  /** Errors as the operation's `run`. */
+  readonly run: (input: Input, context: Context) => Printed | Followed;
+}
+/** Lines to be followed as they come; the server's tails do that, since it outlives every deadline. */
+export interface Followed {
+  readonly follow: {
+    readonly store: LogStore;
+    readonly sources: readonly [LogSource, ...LogSource[]];
+    readonly filter: Filter;
+    /** Absent: from now on. */
+    readonly from: Instant | undefined;
+    /** Absent: without end. */
+    readonly to: Instant | undefined;
+  };
+}
 /** A non-empty run of rows as JSON text joined by commas, without the brackets. */
 export interface Rows {
   readonly count: number;
@@ -72,21 +95,39 @@ export interface Endpoint
   readonly prepare: (raw: unknown) => Prepared;
   /** Whether `?explain=true` may be asked. */
   readonly explains: boolean;
+  readonly representations: readonly Represented[];
 }
-export interface Prepared {
+/** A representation whose input type is closed over. */
+export interface Represented extends Pick<Representation<unknown>, "name" | "mediaType" | "answer"> {
+  readonly prepare: (raw: unknown) => Prepared<Printed | Followed>;
+}
+export interface Prepared<Result = Promise<unknown> | AsyncIterable<Rows> | Printed> {
+  /** The operation's, or of a link the family alone. */
+  readonly name: string;
   readonly sites: readonly string[];
-  readonly run: (context: Context) => Promise<unknown> | AsyncIterable<Rows> | Printed;
+  readonly run: (context: Context) => Result;
   readonly explain?: (context: Context) => Promise<Readonly<Record<string, unknown>>>;
 }
-export function endpoint<Input, Output>(operation: Operation<Input, Output>): Endpoint {
+export function endpoint<Input, Output>(
+  operation: Operation<Input, Output>,
+  representations: readonly Representation<Input>[] = [],
+): Endpoint {
   const { sites, run, explain, ...described } = operation;
-  const prepare = (raw: unknown): Prepared => {
-    const input = parseRequest(described.request, raw);
-    return {
-      sites: sites(input),
-      run: (context) => run(input, context),
-      ...(explain && { explain: (context: Context) => explain(input, context) }),
+  const prepareTo =
+    <Result>(run: (input: Input, context: Context) => Result) =>
+    (raw: unknown): Prepared<Result> => {
+      const input = parseRequest(described.request, raw);
+      return {
+        name: described.name,
+        sites: sites(input),
+        run: (context) => run(input, context),
+        ...(explain && { explain: (context: Context) => explain(input, context) }),
+      };
     };
+  return {
+    ...described,
+    prepare: prepareTo(run),
+    explains: explain !== undefined,
+    representations: representations.map(({ run, ...rest }) => ({ ...rest, prepare: prepareTo(run) })),
   };
-  return { ...described, prepare, explains: explain !== undefined };
 }

@@ -3,8 +3,9 @@
 import * as z from "zod";
 import { Refused } from "../errors.ts";
 import type { Span, TraceSummary } from "../model.ts";
+import type { Budget, SpanSource } from "../reader.ts";
 import type { Site, SpanPart } from "../sites.ts";
-import type { Budget, ListingQuery, SpanSource, SpanStore, TraceFilter } from "../store.ts";
+import type { ListingQuery, SpanStore, TraceFilter } from "../store.ts";
 import {
   allTime,
   endOfMilli,

@@ -1,11 +1,11 @@
 // Saved visuals: a published view of a site's metrics, answered by the metrics routes themselves, without a token. What
 // is public is decided by the visual's file alone; whatever else is asked for is not found.
-import { stringify } from "csv-stringify/sync";
 import * as z from "zod";
 import { type Issue, NotFound, Refused, Unprocessable } from "../errors.ts";
 import type { Instant } from "../time.ts";
 import { nanosPerMilli, printInstant } from "../time.ts";
 import type { Answer, AnswerRow, AnswerSeries, Visual } from "../visual.ts";
+import { type Cell, printCsv } from "./csv.ts";
 import { visualAnswer } from "./metric-rows.ts";
 import { list, timeseries } from "./metrics.ts";
 import {
@@ -69,7 +69,7 @@ export const savedVisualCsv: Operation<Path, never> = {
         "Content-Type": "text/csv; charset=utf-8",
         "Content-Disposition": `attachment; filename="${fileName(visual.title)}.csv"`,
       },
-      pieces: printCsv(visual, compute(visual, context)),
+      pieces: printTable(visual, compute(visual, context)),
     };
   },
 };
@@ -160,37 +160,19 @@ function compute(visual: Visual, { visuals, ...context }: Context): Promise<Answ
 
 // ---- CSV ----------------------------------------------------------------------------------------------------
 
-type Cell = string | number | undefined;
-
 const rowsOfPiece = 500;
 
-/**
- * RFC 4180. A cell that a spreadsheet would take for a formula gets an apostrophe before it; numbers are numbers, also
- * negative ones.
- */
-async function* printCsv(visual: Visual, computed: Promise<Answer>): AsyncGenerator<Rows> {
+async function* printTable(visual: Visual, computed: Promise<Answer>): AsyncGenerator<Rows> {
   const { series, rows } = await computed;
   const lines = series === undefined ? rowLines(visual, rows ?? []) : seriesLines(series);
   let piece: (readonly Cell[])[] = [];
   for (const line of lines) {
     piece.push(line);
     if (piece.length < rowsOfPiece) continue;
-    yield { count: piece.length, text: print(piece) };
+    yield { count: piece.length, text: printCsv(piece) };
     piece = [];
   }
-  if (piece.length > 0) yield { count: piece.length, text: print(piece) };
-}
-
-function print(lines: readonly (readonly Cell[])[]): string {
-  return stringify(
-    [...lines].map((line) => [...line]),
-    {
-      record_delimiter: "windows",
-      escape_formulas: true,
-      // Left to itself it quotes only the line end that it writes.
-      quoted_match: /[\r\n]/,
-    },
-  );
+  if (piece.length > 0) yield { count: piece.length, text: printCsv(piece) };
 }
 
 /** A line for each time that some series has a point at; a series without one has an empty cell. */

@@ -1,6 +1,7 @@
 // The life of an operation under way: its deadline, a client that may leave, and how far its answer is read before
 // the status is decided.
-import { BackendError, Refused } from "../errors.ts";
+import { setImmediate as nextTurn } from "node:timers/promises";
+import { BackendError, LimitReached, Refused } from "../errors.ts";
 import type { Millis } from "../time.ts";
 import type { Rows } from "./operation.ts";
 
@@ -32,7 +33,7 @@ export function startWork(gone: AbortSignal, deadline: Millis): Work {
   const control = new AbortController();
   const { signal } = control;
   const timer = setTimeout(
-    () => control.abort(new BackendError("readout", "timeout", `the deadline of ${deadline} ms has passed`)),
+    () => control.abort(new LimitReached("deadline", "timeout", `the deadline of ${deadline} ms has passed`)),
     deadline,
   );
   // A request within a request inherits its deadline.
@@ -81,6 +82,8 @@ export async function readHead(
       count += next.value.count;
       size += next.value.text.length;
       refusable = next.value.refusable ?? false;
+      // Printing is work without a wait: large answers take turns, and no small one waits for all of them.
+      if (texts.length > 1) await nextTurn();
     }
     return { texts, done: false };
   } catch (error) {

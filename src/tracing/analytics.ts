@@ -1,14 +1,17 @@
 // All that the API asks of spans, from the two primitives of a reader. This is the definition of every figure, and what
 // a store falls back to where its source cannot answer natively.
-import type { ActionRow, RevisionStats, TraceLocation } from "../model.ts";
-import type { ActionsQuery, LocateQuery, RevisionQuery, SpanAnalytics, SpanReader } from "../store.ts";
+import type { ActionRow, RevisionStats, Span, TraceLocation } from "../model.ts";
+import type { SpanReader, SpanScan } from "../reader.ts";
+import type { ActionsQuery, LocateQuery, RevisionQuery, SpanAnalytics } from "../store.ts";
+import type { Instant, TimeRange } from "../time.ts";
 import { findActionEdges, findSiteEdges } from "./edges.ts";
 import { findSlowEventActions, findSlowEvents } from "./events.ts";
 import { exceptionsOf } from "./exception.ts";
 import { createFigures, type Figures } from "./figures.ts";
 import { listSummaries } from "./listing.ts";
-import { climb, collect, entryKey, findEntriesWithNpo } from "./lookup.ts";
-import { isRequest, type Names, namesOf } from "./request.ts";
+import { climb, collect, entryKey, findEntriesWithNpo, findNPlusOnes, npoThreshold } from "./lookup.ts";
+import { actionKey, isRequest, type Names, namesOf } from "./request.ts";
+import { tally } from "./tally.ts";
 
 export function analyticsOver(reader: SpanReader): SpanAnalytics {
   return {
@@ -50,40 +53,49 @@ export function distinct<T>(rows: readonly T[]): readonly T[] {
   return [...new Map(rows.map((row) => [JSON.stringify(row), row])).values()];
 }
 
-/** Traces that are searched for an N+1 at once: an action that is proved to have one needs no more of them. */
-const npoChunk = 500;
+// ---- Actions ------------------------------------------------------------------------------------------------
+
+interface ActionGroup {
+  readonly names: Names;
+  readonly figures: Figures;
+}
 
 async function findActions(
   reader: SpanReader,
   query: ActionsQuery,
   signal: AbortSignal,
 ): Promise<readonly ActionRow[]> {
-  const { sources, range, namespaces, revision, action, budget } = query;
-  const groups = new Map<string, { readonly names: Names; readonly figures: Figures }>();
-  const groupOfEntry = new Map<string, string>();
-  const groupsOfTrace = new Map<string, Set<string>>();
-  const narrow = { revision, action, namespaces: namespaces.length === 0 ? undefined : namespaces };
-  for await (const batch of reader.scan({ sources, range, select: "entries", narrow, budget }, signal)) {
-    for (const span of batch) {
+  const groups = new Map<string, ActionGroup>();
+  const traces = createTracesOfActions();
+  let requests = 0;
+  let counted = false;
+  for await (const batch of tally(reader, { ...scanOf(query), by: "request" }, signal)) {
+    for (const one of batch) {
+      const { span, whole } = one;
+      if (!isRequested(query, span)) continue;
       const names = namesOf(span);
-      if (!isRequest(span) || !isAsked(query, names) || !isOf(revision, span.revision)) continue;
-      const key = JSON.stringify(names);
+      const key = actionKey(names);
       const group = groups.get(key) ?? { names, figures: createFigures() };
-      group.figures.add(span);
+      group.figures.addTally(one);
       groups.set(key, group);
-      groupOfEntry.set(entryKey(span), key);
-      groupsOfTrace.set(span.trace_id, (groupsOfTrace.get(span.trace_id) ?? new Set()).add(key));
+      requests += one.spans;
+      if (whole) traces.add(key, span);
+      else counted = true;
     }
   }
-  const proved = new Set<string | undefined>();
-  const isOpen = (traceId: string): boolean =>
-    [...(groupsOfTrace.get(traceId) ?? [])].some((key) => !proved.has(key));
-  const traceIds = [...groupsOfTrace.keys()];
-  for (let start = 0; start < traceIds.length; start += npoChunk) {
-    const open = traceIds.slice(start, start + npoChunk).filter(isOpen);
-    if (open.length === 0) continue;
-    const found = await findEntriesWithNpo(reader, sources, open, budget, signal);
-    for (const entry of found) proved.add(groupOfEntry.get(entry));
+  const parents =
+    counted && requests > fewRequests
+      ? await reader.crowds?.({ sources: query.sources, least: npoThreshold, budget: query.budget }, signal)
+      : undefined;
+  let proved: ReadonlySet<string>;
+  if (parents !== undefined) proved = await proveByParents(reader, query, parents, groups.size, signal);
+  else {
+    if (counted) {
+      for await (const batch of reader.scan(scanOf(query), signal)) {
+        for (const span of batch) if (isRequested(query, span)) traces.add(actionKey(namesOf(span)), span);
+      }
+    }
+    proved = await proveByTraces(reader, query, traces, signal);
   }
   return [...groups].map(([key, { names, figures }]) => ({
     ...names,
@@ -92,6 +104,89 @@ async function findActions(
     mean: figures.mean(),
     has_npo: proved.has(key),
   }));
+}
+
+function scanOf({ sources, range, namespaces, revision, action, budget }: ActionsQuery): SpanScan {
+  const narrow = { revision, action, namespaces: namespaces.length === 0 ? undefined : namespaces };
+  return { sources, range, select: "entries", narrow, budget };
+}
+
+function isRequested(query: ActionsQuery, span: Span): boolean {
+  return isRequest(span) && isAsked(query, namesOf(span)) && isOf(query.revision, span.revision);
+}
+
+/** Of so many counted requests the traces are looked at; of more, the index is asked who has many children. */
+const fewRequests = 5_000;
+/** Traces that are searched for an N+1 at once: an action that is proved to have one needs no more of them. */
+const npoChunk = 500;
+
+interface TracesOfActions {
+  readonly add: (action: string, entry: Span) => void;
+  readonly actionsOf: (traceId: string) => ReadonlySet<string>;
+  readonly actionOf: (entryKey: string) => string | undefined;
+  readonly traceIds: () => readonly string[];
+}
+
+function createTracesOfActions(): TracesOfActions {
+  const byEntry = new Map<string, string>();
+  const byTrace = new Map<string, Set<string>>();
+  return {
+    add: (action, entry) => {
+      byEntry.set(entryKey(entry), action);
+      byTrace.set(entry.trace_id, (byTrace.get(entry.trace_id) ?? new Set()).add(action));
+    },
+    actionsOf: (traceId) => byTrace.get(traceId) ?? new Set(),
+    actionOf: (key) => byEntry.get(key),
+    traceIds: () => [...byTrace.keys()],
+  };
+}
+
+/** The actions with an N+1, from the traces of their requests. */
+async function proveByTraces(
+  reader: SpanReader,
+  { sources, budget }: ActionsQuery,
+  traces: TracesOfActions,
+  signal: AbortSignal,
+): Promise<ReadonlySet<string>> {
+  const proved = new Set<string>();
+  const isOpen = (traceId: string): boolean =>
+    [...traces.actionsOf(traceId)].some((action) => !proved.has(action));
+  const traceIds = traces.traceIds();
+  for (let start = 0; start < traceIds.length; start += npoChunk) {
+    const open = traceIds.slice(start, start + npoChunk).filter(isOpen);
+    if (open.length === 0) continue;
+    for (const entry of await findEntriesWithNpo(reader, sources, open, budget, signal)) {
+      const action = traces.actionOf(entry);
+      if (action !== undefined) proved.add(action);
+    }
+  }
+  return proved;
+}
+
+/** The same, from the only spans that can have so many children: first a few, which prove most of what there is. */
+async function proveByParents(
+  reader: SpanReader,
+  query: ActionsQuery,
+  parents: readonly string[],
+  actions: number,
+  signal: AbortSignal,
+): Promise<ReadonlySet<string>> {
+  const { sources, range, budget } = query;
+  const proved = new Set<string>();
+  for (let start = 0, size = 100; start < parents.length && proved.size < actions; ) {
+    const spanIds = parents.slice(start, start + size);
+    const children = reader.find({ sources, of: { by: "parent", spanIds }, bare: true, budget }, signal);
+    const found = findNPlusOnes(await collect(children));
+    const family = await climb(reader, sources, found, budget, signal);
+    for (const span of found) {
+      const entry = family.entryOf(span);
+      if (entry === undefined || entry.end < range.from || entry.end > range.to) continue;
+      if (isRequested(query, entry)) proved.add(actionKey(namesOf(entry)));
+    }
+    start += size;
+    size = Math.min(size * 4, npoChunk * 4);
+  }
+  return proved;
 }
 
 function isAsked({ namespaces, action }: ActionsQuery, names: Names): boolean {
@@ -103,6 +198,8 @@ function isOf(asked: string | undefined, text: string | undefined): boolean {
   return asked === undefined || asked === text;
 }
 
+// ---- Deploys ------------------------------------------------------------------------------------------------
+
 async function findRevision(
   reader: SpanReader,
   { sources, range, revision, budget }: RevisionQuery,
@@ -110,22 +207,31 @@ async function findRevision(
 ): Promise<RevisionStats | undefined> {
   const figures = createFigures();
   const namespaces = new Set<string>();
-  let seen: Pick<RevisionStats, "first_seen" | "last_seen"> | undefined;
+  const ends: Instant[] = [];
+  let counted = false;
   const scan = { sources, range, select: "entries", narrow: { revision }, budget } as const;
-  for await (const batch of reader.scan(scan, signal)) {
-    for (const span of batch) {
-      if (!isRequest(span) || span.revision !== revision) continue;
-      figures.add(span);
+  const isOne = (span: Span): boolean => isRequest(span) && span.revision === revision;
+  for await (const batch of tally(reader, { ...scan, by: "deploy" }, signal)) {
+    for (const one of batch) {
+      const { span, whole } = one;
+      if (!isOne(span)) continue;
+      figures.addTally(one);
       namespaces.add(namesOf(span).namespace);
-      seen = {
-        first_seen: seen === undefined || span.end < seen.first_seen ? span.end : seen.first_seen,
-        last_seen: seen === undefined || span.end > seen.last_seen ? span.end : seen.last_seen,
-      };
+      if (whole) widen(ends, span.end);
+      else counted = true;
     }
   }
-  if (seen === undefined) return undefined;
+  if (counted) {
+    for (const order of ["asc", "desc"] as const) {
+      const end = await findOutermost(reader, scan, order, isOne, signal);
+      if (end !== undefined) widen(ends, end);
+    }
+  }
+  const [first_seen, last_seen] = ends;
+  if (first_seen === undefined || last_seen === undefined) return undefined;
   return {
-    ...seen,
+    first_seen,
+    last_seen,
     count: figures.count(),
     error_count: figures.errorCount(),
     mean: figures.mean(),
@@ -133,4 +239,41 @@ async function findRevision(
     p_95: figures.percentile(95),
     namespaces: [...namespaces].sort(),
   };
+}
+
+function widen(ends: Instant[], end: Instant): void {
+  const [first = end, last = end] = ends;
+  ends[0] = end < first ? end : first;
+  ends[1] = end > last ? end : last;
+}
+
+/** The first or the last end of a scan's spans: read from the edge of the range on, as far as the source says. */
+async function findOutermost(
+  reader: SpanReader,
+  scan: SpanScan,
+  order: "asc" | "desc",
+  accepts: (span: Span) => boolean,
+  signal: AbortSignal,
+): Promise<Instant | undefined> {
+  const { from, to } = scan.range;
+  for (let nth = 16; ; nth *= 16) {
+    const within = { ...scan, by: "time", order, nth } as const;
+    const cut = nth > 10_000 ? undefined : await reader.milestone?.(within, signal);
+    const far = (cut ?? (order === "asc" ? to : from)) as Instant;
+    const range = order === "asc" ? { from, to: far < from ? from : far } : { from: far > to ? to : far, to };
+    let outermost: Instant | undefined;
+    for await (const batch of reader.scan({ ...scan, range: clamp(range, scan.range) }, signal)) {
+      for (const span of batch) {
+        if (!accepts(span)) continue;
+        const isFurther =
+          outermost === undefined || (order === "asc" ? span.end < outermost : span.end > outermost);
+        if (isFurther) outermost = span.end;
+      }
+    }
+    if (outermost !== undefined || cut === undefined) return outermost;
+  }
+}
+
+function clamp({ from, to }: TimeRange, within: TimeRange): TimeRange {
+  return { from: from > within.from ? from : within.from, to: to < within.to ? to : within.to };
 }

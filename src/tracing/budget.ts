@@ -1,7 +1,7 @@
 // What one request may read, counted over all its calls to all its backends.
 import { Refused } from "../errors.ts";
 import { recording } from "../explain.ts";
-import type { Budget } from "../store.ts";
+import type { Budget } from "../reader.ts";
 
 export function createBudget(limit: number): Budget {
   let spent = 0;

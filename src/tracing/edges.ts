@@ -1,15 +1,8 @@
 // Edges: who calls whom, counted and measured on the caller's side and by the caller's end. Both directions are made
 // of the same pairs, so that what A sees downstream of itself is what B sees upstream.
 import type { ActionEdge, Edge, Span } from "../model.ts";
-import type {
-  ActionEdges,
-  ActionEdgesQuery,
-  EdgesQuery,
-  SiteEdges,
-  SpanId,
-  SpanReader,
-  SpanSource,
-} from "../store.ts";
+import type { SpanId, SpanReader, SpanSource } from "../reader.ts";
+import type { ActionEdges, ActionEdgesQuery, EdgesQuery, SiteEdges } from "../store.ts";
 import { createFigures, type Figures } from "./figures.ts";
 import { climb, collect } from "./lookup.ts";
 import { isRequest, namesOf, spanKey } from "./request.ts";
@@ -58,8 +51,9 @@ export async function findActionEdges(
   const { made, taken } = await findCalls(reader, query, signal);
   const isAsked = (request: Span): boolean => {
     const { namespace, action } = namesOf(request);
-    const { service } = query;
-    return request.service_name === service && namespace === query.namespace && action === query.action;
+    // Both may have slashes in them, and the API joins them by one: nobody can tell `a/b` and `c` from `a` and `b/c`.
+    const isOne = `${request.service_name}/${namespace}` === `${query.service}/${query.namespace}`;
+    return isOne && action === query.action;
   };
   // A partner may have an action of the same name.
   const toIt = [...taken, ...made].filter(

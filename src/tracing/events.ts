@@ -1,12 +1,14 @@
 // Slow events: the spans below requests, grouped by what they do. A group's impact is its share of the time that all of
 // them took, so it says where time goes and not only what is slow once.
 import type { Attributes, SlowEvent, SlowEventAction, Span } from "../model.ts";
-import type { SlowEventActionsQuery, SlowEventsQuery, SpanReader } from "../store.ts";
+import type { SpanReader, SpanTally } from "../reader.ts";
+import type { SlowEventActionsQuery, SlowEventsQuery } from "../store.ts";
 import { decodeDigest, type EventKey, eventDigest, hashStatement } from "./digest.ts";
 import { createFigures, type Figures } from "./figures.ts";
-import { climb } from "./lookup.ts";
-import { compareSpans, durationOf, namesOf, order } from "./request.ts";
+import { climb, collect } from "./lookup.ts";
+import { actionKey, compareSpans, durationOf, isRequest, namesOf, order, timeOf } from "./request.ts";
 import { createNormaliser } from "./statement.ts";
+import { tally, tallyOf } from "./tally.ts";
 
 /** `slowEvents` of the contract, greatest impact first, then by key. */
 export async function findSlowEvents(
@@ -15,13 +17,56 @@ export async function findSlowEvents(
   signal: AbortSignal,
 ): Promise<readonly SlowEvent[]> {
   const { sources, range, budget } = query;
+  const events = createEvents();
+  let total = 0n;
+  const scan = { sources, range, select: "children", budget } as const;
+  // Who is asked for attributes has to look at each span.
+  const plain = query.wanted.length === 0 && query.excluded.length === 0;
+  const tallies = plain
+    ? tally(reader, { ...scan, by: "event" }, signal)
+    : tally({ scan: reader.scan, find: reader.find }, { ...scan, by: "event" }, signal);
+  for await (const batch of tallies) {
+    for (const one of batch) {
+      total += one.total;
+      if (passes(query, one.span)) events.add(one);
+    }
+  }
+  return events.greatest(query.limit, total, query.wanted);
+}
+
+/** The slow events within requests of each action, by `actionKey`; their impact is as in `findSlowEvents`. */
+export async function findSlowEventsOfActions(
+  reader: SpanReader,
+  { sources, range, budget }: Pick<SlowEventsQuery, "sources" | "range" | "budget">,
+  limit: number,
+  signal: AbortSignal,
+): Promise<ReadonlyMap<string, readonly SlowEvent[]>> {
+  const spans = await collect(reader.scan({ sources, range, select: "children", budget }, signal));
+  const family = await climb(reader, sources, spans, budget, signal);
+  const total = spans.reduce((sum, span) => sum + timeOf(span), 0n);
+  const byAction = new Map<string, Events>();
+  for (const span of spans) {
+    const entry = family.entryOf(span);
+    if (entry === undefined || !isRequest(entry)) continue;
+    const key = actionKey(namesOf(entry));
+    const events = byAction.get(key) ?? createEvents();
+    events.add(tallyOf(span));
+    byAction.set(key, events);
+  }
+  return new Map([...byAction].map(([key, events]) => [key, events.greatest(limit, total, [])]));
+}
+
+interface Events {
+  readonly add: (tally: SpanTally) => void;
+  readonly greatest: (limit: number, total: bigint, wanted: readonly string[]) => readonly SlowEvent[];
+}
+
+function createEvents(): Events {
   const normalise = createNormaliser();
   const groups = new Map<string, Group>();
-  let total = 0n;
-  for await (const batch of reader.scan({ sources, range, select: "children", budget }, signal)) {
-    for (const span of batch) {
-      total += durationOf(span);
-      if (!passes(query, span)) continue;
+  return {
+    add: (one) => {
+      const { span } = one;
       const { service_name: service, span_kind: kind, span_name: name } = span;
       const statement = span.statement === undefined ? undefined : normalise(span.statement);
       const id = JSON.stringify([service, kind, name, statement]);
@@ -30,26 +75,28 @@ export async function findSlowEvents(
         figures: createFigures(),
         longest: span,
       };
-      group.figures.add(span);
+      group.figures.addTally(one);
       if (compareLengths(span, group.longest) < 0) group.longest = span;
       groups.set(id, group);
-    }
-  }
-  return [...groups]
-    .sort(([idA, a], [idB, b]) => order(b.figures.total(), a.figures.total()) || order(idA, idB))
-    .slice(0, query.limit)
-    .map(([, { key, figures, longest }]) => ({
-      ...key,
-      count: figures.count(),
-      mean: figures.mean(),
-      impact: total === 0n ? 0 : (100 * Number(figures.total())) / Number(total),
-      attributes: select(longest.span_attributes, query.wanted),
-    }));
+    },
+    greatest: (limit, total, wanted) =>
+      [...groups]
+        .sort(([idA, a], [idB, b]) => order(b.figures.total(), a.figures.total()) || order(idA, idB))
+        .slice(0, limit)
+        .map(([, { key, figures, longest }]) => ({
+          ...key,
+          count: figures.count(),
+          mean: figures.mean(),
+          impact: total === 0n ? 0 : (100 * Number(figures.total())) / Number(total),
+          attributes: select(longest.span_attributes, wanted),
+        })),
+  };
 }
 
 interface Group {
   readonly key: EventKey;
   readonly figures: Figures;
+  /** Means something only where attributes are wanted. */
   longest: Span;
 }
 

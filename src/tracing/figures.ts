@@ -1,11 +1,14 @@
 // Counts, means and percentiles of durations. Exact: a percentile is the value at its rank. A span that stands for
 // several equal ones counts as that many, each as long as its share.
 import type { Span } from "../model.ts";
+import type { SpanTally } from "../reader.ts";
 import type { Millis } from "../time.ts";
-import { durationOf } from "./request.ts";
+import { timeOf } from "./request.ts";
 
 export interface Figures {
   readonly add: (span: Span) => void;
+  /** Percentiles need `lengths`, or whole spans. */
+  readonly addTally: (tally: SpanTally) => void;
   readonly count: () => number;
   readonly errorCount: () => number;
   /** Nanoseconds. */
@@ -22,14 +25,25 @@ export function createFigures(): Figures {
   let errors = 0;
   let total = 0n;
 
+  function add(span: Span): void {
+    const time = timeOf(span);
+    values.push({ value: Number(time) / span.count, weight: span.count });
+    sorted = false;
+    count += span.count;
+    if (span.status_code === "ERROR") errors += span.count;
+    total += time;
+  }
+
   return {
-    add: (span) => {
-      const duration = durationOf(span);
-      values.push({ value: Number(duration) / span.count, weight: span.count });
+    add,
+    addTally: (tally) => {
+      const { span, whole, spans, lengths = [] } = tally;
+      if (whole) return add(span);
+      for (const { length, spans: weight } of lengths) values.push({ value: length, weight });
       sorted = false;
-      count += span.count;
-      if (span.status_code === "ERROR") errors += span.count;
-      total += duration;
+      count += spans;
+      if (span.status_code === "ERROR") errors += spans;
+      total += tally.total;
     },
     count: () => count,
     errorCount: () => errors,

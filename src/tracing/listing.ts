@@ -1,8 +1,9 @@
 // The listing of traces, from the two primitives. A trace's row is chosen from all its candidates in the range before
-// anything is cut; ordered by time the range is read in windows, ordered by duration it is read whole.
+// anything is cut; the range is read in windows, of time or of lengths, so that a page costs what it shows.
 import { Refused } from "../errors.ts";
 import type { Span, TraceSummary } from "../model.ts";
-import type { Budget, ListingQuery, SpanReader } from "../store.ts";
+import type { Budget, SpanNarrowing, SpanReader } from "../reader.ts";
+import type { ListingQuery } from "../store.ts";
 import { allTime, floorToMilli, type Instant, nanosPerMilli, type TimeRange } from "../time.ts";
 import { type Exception, exceptionsOf } from "./exception.ts";
 import { acceptsRow, type Row } from "./filter.ts";
@@ -66,6 +67,10 @@ async function* readInOrder(
   signal: AbortSignal,
 ): AsyncGenerator<Candidate[]> {
   const { by, order: direction, candidates, filter } = query;
+  if (by === "duration" && candidates === "requests" && filter.traceId === undefined) {
+    yield* readByLength(reader, query, signal);
+    return;
+  }
   if (by === "duration" || filter.traceId !== undefined) {
     yield await readRows(reader, query, query.range, signal);
     return;
@@ -93,6 +98,68 @@ async function* readInOrder(
         : { from: rest.from, to: (window.from - 1n) as Instant };
     rest = left.from <= left.to ? left : undefined;
   }
+}
+
+/** Lengths in nanoseconds, both bounds inclusive. */
+interface Lengths {
+  readonly least: bigint;
+  readonly most: bigint | undefined;
+}
+const mostFromSource = 10_000;
+
+/** By duration a window is a part of all lengths, cut where the source says that enough requests lie before it. */
+async function* readByLength(
+  reader: SpanReader,
+  query: ListingQuery,
+  signal: AbortSignal,
+): AsyncGenerator<Candidate[]> {
+  const { order: direction, beyond, filter, sources, range, budget } = query;
+  let rest: Lengths = { least: filter.minDuration ?? 0n, most: undefined };
+  if (beyond !== undefined) rest = direction === "asc" ? longerThan(rest, beyond) : shorterThan(rest, beyond);
+  for (let nth = Math.min(Math.max(2 * query.wanted, 100), mostFromSource); ; ) {
+    if (rest.most !== undefined && rest.most < rest.least) return;
+    const narrow = { ...narrowingOf(query), minDuration: rest.least, maxDuration: rest.most };
+    const scan = {
+      sources,
+      range,
+      select: "entries",
+      narrow,
+      budget,
+      by: "duration",
+      order: direction,
+    } as const;
+    const cut = await reader.milestone?.({ ...scan, nth }, signal);
+    const window: Lengths =
+      cut === undefined
+        ? rest
+        : direction === "asc"
+          ? { least: rest.least, most: rest.most === undefined || cut < rest.most ? cut : rest.most }
+          : { least: cut > rest.least ? cut : rest.least, most: rest.most };
+    const entries = await readEntries(reader, query, range, signal, window);
+    const all = isAll(window, filter) ? entries : await withRivals(reader, query, entries, signal);
+    const rows = choose(await findRequests(reader, query, all, signal));
+    yield rows.filter(({ row }) => isWithin(row.duration, window));
+    if (cut === undefined) return;
+    rest = direction === "asc" ? longerThan(rest, window.most ?? cut) : shorterThan(rest, window.least);
+    nth = Math.min(nth * 4, mostFromSource);
+  }
+}
+
+function longerThan({ least, most }: Lengths, length: bigint): Lengths {
+  return { least: length + 1n > least ? length + 1n : least, most };
+}
+
+function shorterThan({ least, most }: Lengths, length: bigint): Lengths {
+  return { least, most: most === undefined || length - 1n < most ? length - 1n : most };
+}
+
+function isWithin(length: bigint, { least, most }: Lengths): boolean {
+  return length >= least && (most === undefined || length <= most);
+}
+
+/** Whether a window leaves out nothing that the filter accepts. */
+function isAll({ least, most }: Lengths, { minDuration = 0n }: ListingQuery["filter"]): boolean {
+  return least <= minDuration && most === undefined;
 }
 
 function watch(budget: Budget): { readonly budget: Budget; readonly spent: () => number } {
@@ -177,21 +244,30 @@ function choose(candidates: readonly Candidate[]): readonly Candidate[] {
   return [...chosen.values()];
 }
 
+function narrowingOf({ filter }: ListingQuery): SpanNarrowing {
+  return {
+    namespaces: filter.namespace === undefined ? undefined : [filter.namespace],
+    action: filter.action,
+    minDuration: filter.minDuration,
+  };
+}
+
 /** The entries of the window, or of the one trace that is asked for. */
 async function readEntries(
   reader: SpanReader,
-  { sources, filter, budget }: ListingQuery,
+  query: ListingQuery,
   range: TimeRange,
   signal: AbortSignal,
+  lengths?: Lengths,
 ): Promise<Span[]> {
+  const { sources, filter, budget } = query;
   if (filter.traceId !== undefined) {
     const of = { by: "trace", traceIds: [filter.traceId], select: "entries" } as const;
     return collect(reader.find({ sources, of, budget }, signal));
   }
   const narrow = {
-    namespaces: filter.namespace === undefined ? undefined : [filter.namespace],
-    action: filter.action,
-    minDuration: filter.minDuration,
+    ...narrowingOf(query),
+    ...(lengths && { minDuration: lengths.least, maxDuration: lengths.most }),
   };
   return collect(reader.scan({ sources, range, select: "entries", narrow, budget }, signal));
 }

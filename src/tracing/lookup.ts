@@ -1,6 +1,6 @@
 // What has to be looked up beside the spans of a scan: the entries above them, their requests' N+1 queries.
 import type { Span } from "../model.ts";
-import type { Budget, SpanId, SpanReader, SpanSources } from "../store.ts";
+import type { Budget, SpanId, SpanReader, SpanSources } from "../reader.ts";
 import { createFamily, type Family, spanKey } from "./request.ts";
 import { createNormaliser } from "./statement.ts";
 
@@ -38,17 +38,19 @@ export async function climb(
     if (round > levels) {
       const traceIds = [...new Set(missing.map(({ trace_id }) => trace_id))];
       const of = { by: "trace", traceIds, select: "all" } as const;
-      family.add(await collect(reader.find({ sources, of, budget }, signal)));
+      family.add(await collect(reader.find({ sources, of, bare: true, budget }, signal)));
       break;
     }
-    level = await collect(reader.find({ sources, of: { by: "span", spans: missing }, budget }, signal));
+    level = await collect(
+      reader.find({ sources, of: { by: "span", spans: missing }, bare: true, budget }, signal),
+    );
     family.add(level);
   }
   return family;
 }
 
 /** So many equal sibling queries make an N+1. */
-const npoThreshold = 5;
+export const npoThreshold = 5;
 
 /**
  * One span of each N+1 among the spans: at least five client spans of one parent with the same normalised statement;
@@ -77,7 +79,7 @@ export async function findEntriesWithNpo(
   signal: AbortSignal,
 ): Promise<ReadonlySet<string>> {
   const statements = reader.find(
-    { sources, of: { by: "trace", traceIds, select: "statements" }, budget },
+    { sources, of: { by: "trace", traceIds, select: "statements" }, bare: true, budget },
     signal,
   );
   const found = findNPlusOnes(await collect(statements));

@@ -1,7 +1,7 @@
 // What a request is, and which request a span belongs to. Entries are found within one site: what a site's spans are
 // called depends on its own spans alone, whichever other sites are asked for together with it.
 import type { Span, TraceSummary } from "../model.ts";
-import type { SpanId } from "../store.ts";
+import type { SpanId } from "../reader.ts";
 
 /** The attribute of an exception event that carries its digest. */
 export const incidentDigest = "appsignal.incident_digest";
@@ -27,6 +27,11 @@ export function namesOf(entry: Span): Names {
   };
 }
 
+/** Tells actions from each other. */
+export function actionKey({ namespace, action }: Names): string {
+  return JSON.stringify([namespace, action]);
+}
+
 export function isRoot(span: Span): boolean {
   return span.parent_span_id === undefined;
 }
@@ -34,6 +39,11 @@ export function isRoot(span: Span): boolean {
 /** Nanoseconds; a clock that ran backwards makes no negative length. */
 export function durationOf({ start, end }: Span): bigint {
   return end > start ? end - start : 0n;
+}
+
+/** Nanoseconds that a span, or all those that it stands for, took: those of a compressed span leave out its pauses. */
+export function timeOf(span: Span): bigint {
+  return span.sum ?? durationOf(span);
 }
 
 /** The wire's milliseconds. */

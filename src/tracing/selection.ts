@@ -1,6 +1,6 @@
 // What `SpanSelection` means. Stores narrow their reading by it as they can, and hold each span to this.
 import type { Span } from "../model.ts";
-import type { SpanSelection } from "../store.ts";
+import type { SpanSelection } from "../reader.ts";
 import { hasException } from "./exception.ts";
 
 /** Whether the span, with all its events, is of the selection. */

@@ -1,10 +1,13 @@
 // What a site's configuration reads out of a span's attributes.
-import type { Attributes, Span } from "../model.ts";
-import type { SpanSource } from "../store.ts";
+import type { Attributes, Span, Value } from "../model.ts";
+import type { SpanSource } from "../reader.ts";
 
 type Names = Pick<Span, "namespace" | "action" | "tags">;
 
-/** The namespace, action and tags of a span, by its own attributes alone. Texts count, and are never empty. */
+/**
+ * The namespace, action and tags of a span, by its own attributes alone. Texts count, and are never empty; a list
+ * stands for its first, because an index does not tell a list of one from its element.
+ */
 export function readNames(
   attributes: Attributes,
   { namespaceAttribute, actionAttribute, tagPrefixes }: SpanSource,
@@ -17,8 +20,18 @@ export function readNames(
 }
 
 function textAt(attributes: Attributes, key: string): string | undefined {
-  const value = Object.hasOwn(attributes, key) ? attributes[key] : undefined;
+  const own = Object.hasOwn(attributes, key) ? attributes[key] : undefined;
+  const value = firstOf(own);
   return typeof value === "string" && value !== "" ? value : undefined;
+}
+
+function firstOf(value: Value | undefined): Value | undefined {
+  if (!isList(value)) return value ?? undefined;
+  return value.map(firstOf).find((element) => element !== undefined);
+}
+
+function isList(value: Value | undefined): value is readonly Value[] {
+  return Array.isArray(value);
 }
 
 /** Of two keys that name one tag the first prefix wins. */

@@ -1,6 +1,7 @@
 // Random documents made to hurt, and queries drawn from them. Two indices behind one pattern map the same names
 // differently: one by hand with every type that narrows a query in its own way, one dynamically.
 import fc from "fast-check";
+import type { Shippable } from "../support/log-shippers.ts";
 
 export interface Corpus {
   readonly mapped: readonly string[];
@@ -175,6 +176,39 @@ export const corpus: fc.Arbitrary<Corpus> = fc.record({
   mapped: fc.array(mapped, { minLength: 30, maxLength: 60 }),
   dynamic: fc.array(dynamic, { minLength: 20, maxLength: 40 }),
 });
+/** The same for a search that shrinks what it finds. */
+export const shrinkingCorpus: fc.Arbitrary<Corpus> = fc.record({
+  mapped: fc.array(mapped, { maxLength: 60, size: "max" }),
+  dynamic: fc.array(dynamic, { maxLength: 40, size: "max" }),
+});
+
+/**
+ * Lines for any layout: values of one name are of one kind, since most shippers let the first of them decide the mapping.
+ * A message may be the JSON of an object, which some layouts take for one.
+ */
+const whole = fc.constantFrom("1", "2", "30", "-4");
+const inside = fields({ k: quoted, n: whole, deep: fields({ k: quoted }) });
+const drawnLine: fc.Arbitrary<Shippable> = fc.record({
+  message: fc.option(fc.oneof({ weight: 5, arbitrary: text }, { weight: 1, arbitrary: inside }), {
+    nil: undefined,
+  }),
+  severity: fc.option(level, { nil: undefined }),
+  hostname: fc.option(word, { nil: undefined }),
+  group: fc.option(text, { nil: undefined }),
+  json: fields({
+    k: maybe(many(quoted)),
+    t: quoted,
+    n: many(whole),
+    d: many(fc.constantFrom("0.1", "5.7", "200.0", "-3.25", "1.5e2")),
+    big: fc.constantFrom("9007199254740993", "9007199254740992", "1"),
+    b: fc.constantFrom("true", "false"),
+    "x.y": quoted,
+    items: fc.array(fields({ sku: quoted, n: whole }), { maxLength: 3 }).map((all) => `[${all.join(",")}]`),
+    empty: fc.constantFrom("null", "[]", "{}"),
+  }),
+});
+export const drawnLines = (least: number): fc.Arbitrary<readonly Shippable[]> =>
+  fc.array(drawnLine, { minLength: least, maxLength: 60, size: "max" });
 
 const names = [
   "message",
@@ -218,6 +252,12 @@ const names = [
   "absent",
   "@timestamp",
   "zone\\.",
+  "big",
+  "x\\.y",
+  "x.y",
+  "empty",
+  "trace_id",
+  "resource",
 ];
 const part = fc.oneof(
   { weight: 4, arbitrary: word },

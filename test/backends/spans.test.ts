@@ -3,9 +3,10 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { spanProfiles } from "#resolvers/elastic/layout.ts";
 import type { Span } from "#src/model.ts";
+import type { SpanLookup, SpanSelection, SpanSource } from "#src/reader.ts";
 import { spanSourceOf } from "#src/sites.ts";
-import type { SpanLookup, SpanSelection, SpanSource } from "#src/store.ts";
 import { fromMillis, type Instant } from "#src/time.ts";
+import { analyticsOver } from "#src/tracing/analytics.ts";
 import { createBudget } from "#src/tracing/budget.ts";
 import { type ModelSpan, toSpan } from "../conformance/traces.ts";
 import { type Cluster, openCluster } from "../support/cluster.ts";
@@ -306,6 +307,66 @@ describe.each(named())("$name, spans that hurt", (server) => {
     expect(report.newest).toBe(at(21));
   });
 
+  test("what an index does not tell apart is read: counted or not, the figures are those of the spans", async () => {
+    const [shipper, attributes, parent, length] =
+      server.product === "elasticsearch"
+        ? ([apm, "labels", "parent.id", "transaction.duration.us"] as const)
+        : ([dataPrepper, "attributes", "parentSpanId", "durationInNanos"] as const);
+    const action = shipper === apm ? "appsignal_action_name" : "appsignal.action_name";
+    const long = "x".repeat(2_000);
+    const strange: readonly Readonly<Record<string, unknown>>[] = [
+      ...[
+        "A",
+        "7",
+        "007",
+        7,
+        1.5,
+        "1.5",
+        "1e3",
+        true,
+        "true",
+        ["A"],
+        ["A", "B"],
+        [null, "A"],
+        [],
+        "",
+        null,
+        long,
+      ].map((value) => ({ [`${attributes}.${action}`]: value })),
+      { [attributes]: { [action]: "A" } },
+      ...["", "0000", [""], ["", id(3)], id(3)].map((value) => ({ [parent]: value })),
+      ...[["GET /", "GET /cart"], long, "404", ""].map((value) => ({
+        [shipper === apm ? "transaction.name" : "name"]: value,
+      })),
+      ...[0, "12", 12.7, 5e15].map((value) => ({ [length]: value })),
+      ...(shipper === apm ? [] : [{ kind: ["SPAN_KIND_SERVER", "SPAN_KIND_CLIENT"] }, { kind: "odd" }]),
+    ];
+    await empty(shipper);
+    const [index = ""] = Object.keys(shipper.indices(prefix));
+    const documents = strange.map((fields, n) => {
+      const [shipped] = shipper.write(prefix, [toSpan(make({ id: id(n + 1), trace: id(n + 1).repeat(2) }))]);
+      return JSON.stringify({ ...(JSON.parse(shipped?.document ?? "") as object), ...fields });
+    });
+    // A mapping may refuse an odd one, which is then not there for either.
+    const lines = documents.flatMap((document) => ['{"create":{}}', document]);
+    await cluster.request("POST", `/${index}/_bulk?refresh=true`, `${lines.join("\n")}\n`);
+    const from = source(shipper);
+    const { scan: plain, find: look } = cluster.traces;
+    const defined = analyticsOver({ scan: plain, find: look });
+    const asked = { sources: [from] as const, range: { from: at(-1), to: at(100_000) }, namespaces: [] };
+    const sorted = (rows: readonly unknown[]) => rows.map((row) => JSON.stringify(row)).sort();
+    const [native, read] = [
+      await cluster.traces.actions({ ...asked, budget: plenty() }, never),
+      await defined.actions({ ...asked, budget: plenty() }, never),
+    ];
+    expect(read.length).toBeGreaterThan(5);
+    expect(sorted(native)).toEqual(sorted(read));
+    const events = { ...asked, wanted: [], excluded: [], limit: 100 };
+    expect(sorted(await cluster.traces.slowEvents({ ...events, budget: plenty() }, never))).toEqual(
+      sorted(await defined.slowEvents({ ...events, budget: plenty() }, never)),
+    );
+  });
+
   test("what an operator is told", async () => {
     const shipper = server.product === "elasticsearch" ? apm : dataPrepper;
     await empty(shipper);
@@ -320,6 +381,12 @@ describe.each(named())("$name, spans that hurt", (server) => {
     expect(foreign.problems.join()).toContain("holds spans of a known layout");
     const { lacks } = spanProfiles.get(shipper.profile) ?? { lacks: [] };
     expect(good.limitations).toEqual(lacks.map((lack) => `${shipper.profile}: ${lack}`));
+    const [spans = ""] = Object.keys(shipper.indices(prefix));
+    await cluster.write(spans, [
+      [undefined, JSON.stringify({ "@timestamp": new Date(start).toISOString(), event_name: "note" })],
+    ]);
+    const beside = await cluster.inspectTraces(source(shipper), never);
+    expect(beside.limitations.join()).toContain("not shown: 1");
   });
 
   if (here(apm)) {

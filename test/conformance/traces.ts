@@ -2,7 +2,7 @@
 // tracing suite writes in its own layout's form. `toSpan` says what a store must read of it, by the rules of the
 // contract alone and not by the code under test.
 import type { Attributes, Span, SpanEvent, SpanKind, SpanLink, StatusCode } from "#src/model.ts";
-import type { Budget, SpanLookup, SpanReader, SpanSelection, SpanSource } from "#src/store.ts";
+import type { Budget, SpanLookup, SpanReader, SpanSelection, SpanSource } from "#src/reader.ts";
 import { fromMillis, type Instant } from "#src/time.ts";
 
 export type SiteName = "shop" | "stock" | "blog";
@@ -179,6 +179,9 @@ export function isSelected(selection: SpanSelection, span: Span): boolean {
 
 export function isSought(of: SpanLookup["of"], span: Span): boolean {
   if (of.by === "trace") return of.traceIds.includes(span.trace_id) && isSelected(of.select, span);
+  if (of.by === "parent") {
+    return of.spanIds.some((id) => id === span.parent_span_id) && isSelected("statements", span);
+  }
   return of.spans.some(({ trace_id, span_id }) => {
     if (of.by === "span") return span.trace_id === trace_id && span.span_id === span_id;
     const isChild = span.trace_id === trace_id && span.parent_span_id === span_id;
@@ -342,7 +345,7 @@ export function makeTraces(seed: number, count: number): readonly ModelSpan[] {
   return spans;
 }
 
-function createRandom(seed: number): () => number {
+export function createRandom(seed: number): () => number {
   let state = (seed * 0x9e3779b1) | 0;
   return () => {
     state = (state + 0x6d2b79f5) | 0;

@@ -3,16 +3,8 @@
 // the definition over the model, and laws hold that need no definition.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Span, TraceSummary } from "#src/model.ts";
-import type {
-  Budget,
-  ListingQuery,
-  SpanAnalytics,
-  SpanLookup,
-  SpanScan,
-  SpanSource,
-  SpanSources,
-  SpanStore,
-} from "#src/store.ts";
+import type { Budget, SpanLookup, SpanScan, SpanSource, SpanSources } from "#src/reader.ts";
+import type { ListingQuery, SpanAnalytics, SpanStore } from "#src/store.ts";
 import { fromMillis, type Instant, type TimeRange } from "#src/time.ts";
 import { analyticsOver } from "#src/tracing/analytics.ts";
 import { createBudget } from "#src/tracing/budget.ts";

@@ -209,8 +209,8 @@ test("raw requests: an answer to each, that is no failure of ours, and no token 
       .split("\n")
       .filter((entry) => entry.includes('"level":"error"')),
   ).toEqual([]);
-  for (const status of ["200", "400", "401", "404"])
-    expect(statuses.get(status) ?? 0, status).toBeGreaterThan(long ? 10 : 0);
+  for (const status of long ? ["200", "400", "401", "404"] : ["200", "404"])
+    expect(statuses.get(status) ?? 0, status).toBeGreaterThan(0);
   expect(statuses.get("none") ?? 0).toBeLessThan((long ? 4_000 : 80) / 10);
 });
 

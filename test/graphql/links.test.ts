@@ -21,6 +21,7 @@ const watch = (backend: Backend): Backend => {
       traces: {
         ...traces,
         find: counted("traces.find", traces.find),
+        scan: counted("traces.scan", traces.scan),
         summaries: counted("traces.summaries", traces.summaries),
       },
       kubernetes: { ...kubernetes, pods: counted("kubernetes.pods", kubernetes.pods) },
@@ -152,6 +153,58 @@ test("site → actions → their requests: one listing for all actions", { timeo
     // The listing has one row a trace; a request below another's root is listed under that root.
     if (traces.length > 0) expect(newest).toContain(traces[0]?.time);
   }
+});
+
+test("actions → their slow events, their durations: one scan for all actions", {
+  timeout: 30_000,
+}, async () => {
+  const query = { site_id: "demo-shop", from: "2026-01-15T11:02:00Z", to: "2026-01-15T12:00:00Z" };
+  const data = await ask(`{
+    site(id: "demo-shop") {
+      actions(from: "${query.from}", to: "${query.to}") {
+        namespace action throughput mean
+        slow_events(limit: 3) { digest count impact }
+        durations(minutes: 10) { timestamp throughput mean }
+      }
+    }
+  }`);
+  const { actions } = data.site as {
+    actions: {
+      namespace: string;
+      action: string;
+      throughput: number;
+      mean: number;
+      slow_events: { digest: string; count: number; impact: number }[];
+      durations: { timestamp: string; throughput: number; mean: number | null }[];
+    }[];
+  };
+  // One for each of the two links; those within `actions` itself are not seen from here.
+  expect(asked.filter((name) => name === "traces.scan")).toHaveLength(2);
+  expect(actions.length).toBeGreaterThan(2);
+  let events = 0;
+  for (const { namespace, action, throughput, mean, slow_events, durations } of actions) {
+    expect(durations.map(({ timestamp }) => timestamp.slice(11, 16))).toEqual([
+      "11:00",
+      "11:10",
+      "11:20",
+      "11:30",
+      "11:40",
+      "11:50",
+      "12:00",
+    ]);
+    const points = durations.filter((point) => point.throughput > 0);
+    expect(points.reduce((sum, point) => sum + point.throughput, 0)).toBe(throughput);
+    const total = points.reduce((sum, point) => sum + point.throughput * (point.mean ?? Number.NaN), 0);
+    expect(total / throughput).toBeCloseTo(mean, 6);
+    for (const { digest, count, impact } of slow_events) {
+      events += 1;
+      expect(impact).toBeGreaterThan(0);
+      const rows = (await demo.rest("POST", "/api/v2/tracing/slow_events/actions", { ...query, digest }))
+        .body;
+      expect(rows).toContainEqual(expect.objectContaining({ namespace, action_name: action, count }));
+    }
+  }
+  expect(events).toBeGreaterThan(3);
 });
 
 test("wrong arguments of a link are refused as those of a route are, and the rows stay", async () => {

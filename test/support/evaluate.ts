@@ -78,6 +78,7 @@ export function evaluateOver(series: readonly WrittenSeries[], edge: Edge) {
   }
 
   return {
+    select,
     edge: async () => edge,
     async query<T>(
       expression: Expression,
@@ -166,6 +167,8 @@ function keyOf(labels: Labels): string {
 
 function combine(operator: string, values: readonly number[]): number {
   if (operator === "max") return Math.max(...values);
+  if (operator === "min") return Math.min(...values);
+  if (operator === "avg") return combine("sum", values) / values.length;
   if (operator === "sum") return values.reduce((sum, value) => sum + value, 0);
   if (operator === "count") return values.length;
   if (operator === "group") return 1;

@@ -28,6 +28,7 @@ export function createShell(given: {
     },
     now: () => given.now,
     onChange: () => {},
+    loading: (load) => load(),
     signal: given.signal ?? new AbortController().signal,
     kinds: new Map((given.kinds ?? []).map((kind) => [kind.kind, kind])),
     printed: () => out.join(""),

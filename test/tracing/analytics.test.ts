@@ -1,7 +1,8 @@
 // The definitions against figures worked out by hand.
 import { describe, expect, test } from "vitest";
 import type { Span, TraceSummary } from "#src/model.ts";
-import type { ListingQuery, SpanReader } from "#src/store.ts";
+import type { SpanReader } from "#src/reader.ts";
+import type { ListingQuery } from "#src/store.ts";
 import { analyticsOver } from "#src/tracing/analytics.ts";
 import { arrange } from "#src/tracing/arrange.ts";
 import { decodeDigest, errorDigest, eventDigest, hashStatement } from "#src/tracing/digest.ts";
@@ -428,6 +429,20 @@ describe("edges", () => {
   test("are in the range by the caller's end", async () => {
     const { downstream } = await siteEdges({ ...asked, range: { from: at(50), to: at(60) } }, signal);
     expect(downstream.map(({ service }) => service)).toEqual(["postgresql"]);
+  });
+
+  test("of an action whose namespace has a slash: service and namespace are compared as they are joined", async () => {
+    const caller = span({ span_kind: "server", span_id: "s1", namespace: "jobs/mail", action: "A" });
+    const call = span({ span_id: "s2", parent_span_id: "s1", span_kind: "client", peer: "smtp" });
+    const { actionEdges } = analyticsOver(readerOver([caller, call]));
+    for (const [service, namespace] of [
+      ["web", "jobs/mail"],
+      ["web/jobs", "mail"],
+    ] as const) {
+      const named = { service, namespace, action: "A" };
+      const { downstream } = await actionEdges({ ...asked, ...named }, signal);
+      expect(downstream).toMatchObject([{ service: "smtp", count: 1 }]);
+    }
   });
 
   test("of an action: both ends' kinds, and nothing at an end without spans", async () => {

@@ -1,6 +1,6 @@
 // Spans for tests by hand: a trace is a list of lines, times are milliseconds.
 import type { Span } from "#src/model.ts";
-import type { Budget, SpanSource } from "#src/store.ts";
+import type { Budget, SpanSource } from "#src/reader.ts";
 import { fromMillis, type Instant } from "#src/time.ts";
 import { createBudget } from "#src/tracing/budget.ts";
 

@@ -2,7 +2,8 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import type { Span, TraceSummary } from "#src/model.ts";
-import type { Budget, ListingQuery, TraceFilter } from "#src/store.ts";
+import type { Budget } from "#src/reader.ts";
+import type { ListingQuery, TraceFilter } from "#src/store.ts";
 import { floorToMilli, fromMillis, type Instant } from "#src/time.ts";
 import { createBudget } from "#src/tracing/budget.ts";
 import { parseTraceQuery } from "#src/tracing/filter.ts";

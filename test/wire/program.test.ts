@@ -179,7 +179,7 @@ describe("a changed file", () => {
     const { child, told, ended, listening } = readout("serve", "--config", file);
     const address = await listening;
     await writeFile(file, text);
-    child.kill("SIGHUP");
+    // No signal as well: a second reload would take a report in memory with the backend that holds it.
     await expect.poll(() => told.err).toContain('"reloaded"');
     expect(told.err).toContain("needs a restart");
     const body = {
@@ -187,8 +187,9 @@ describe("a changed file", () => {
       namespace: "frontend",
       error: { name: "Late" },
     };
-    await fetch(`${address}/errors?api_key=k`, { method: "POST", body: JSON.stringify(body) });
     const listed = async () => {
+      // Anew each time: one that was on its way during the change may be in the memory of the old backend.
+      await fetch(`${address}/errors?api_key=k`, { method: "POST", body: JSON.stringify(body) });
       const pagination = { per_page: 10, order: "DESC", cursor: { time: null } };
       const answer = await fetch(`${address}/api/v2/tracing/traces/errors?token=t`, {
         method: "POST",

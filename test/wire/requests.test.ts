@@ -77,7 +77,6 @@ describe("logs/lines", () => {
 
 describe("routes", () => {
   test.each([
-    ["GET", "/"],
     ["GET", "/api/v2/nope"],
     ["GET", linesPath],
     ["POST", "/api/v2/auth"],

@@ -4,7 +4,7 @@ import { createAuthenticator, hashToken } from "#src/auth.ts";
 import { defaults, type Limits } from "#src/config.ts";
 import { operations } from "#src/operations/index.ts";
 import type { Rate } from "#src/rate.ts";
-import { createServer, type Server } from "#src/server.ts";
+import { createServer, type Server, type ServerOptions } from "#src/server.ts";
 import type { Site } from "#src/sites.ts";
 import type { LogStore } from "#src/store.ts";
 import { createTelemetry } from "#src/telemetry.ts";
@@ -12,11 +12,15 @@ import { fromMillis, type Instant } from "#src/time.ts";
 
 export const base = Date.UTC(2026, 0, 15, 10);
 export const token = "secret-token-of-ana";
+/** Of another user, for the same site. */
+export const otherToken = "secret-token-of-eve";
 const expired = "secret-token-of-bob";
 
 export interface Subject {
   readonly server: Server;
   readonly logs: MemoryLogs;
+  /** What `/metrics` says of each limit that has bitten. */
+  readonly limited: () => Promise<Readonly<Record<string, number>>>;
   /** Everything that was logged. */
   readonly logged: () => string;
   /** POST /api/v2/logs/lines with ana's token. */
@@ -24,7 +28,13 @@ export interface Subject {
 }
 
 export function createSubject(
-  over: { store?: LogStore; limits?: Partial<Limits>; lines?: number; rate?: Rate } = {},
+  over: {
+    store?: LogStore;
+    limits?: Partial<Limits>;
+    lines?: number;
+    rate?: Rate;
+    readingTime?: ServerOptions["readingTime"];
+  } = {},
 ): Subject {
   const logs = createMemoryLogs();
   const lines = Array.from({ length: over.lines ?? 5 }, (_, n) => ({
@@ -53,6 +63,7 @@ export function createSubject(
     authenticate: createAuthenticator(
       [
         { user: "ana", sha256: hashToken(token), sites: ["shop", "bare"] },
+        { user: "eve", sha256: hashToken(otherToken), sites: ["shop"] },
         { user: "bob", sha256: hashToken(expired), sites: "*", expires: fromMillis(base) },
       ],
       now,
@@ -67,6 +78,7 @@ export function createSubject(
       level: "debug",
     }),
     now,
+    ...(over.readingTime && { readingTime: over.readingTime }),
     backends: () => ["memory: ok"],
   });
   const post = (body: unknown, init: RequestInit = {}) =>
@@ -76,7 +88,12 @@ export function createSubject(
       body: typeof body === "string" || body instanceof Uint8Array ? body : JSON.stringify(body),
       ...init,
     } as RequestInit);
-  return { server, logs, logged: () => log, post };
+  const limited = async () => {
+    const text = await (await server.fetch("http://readout/metrics")).text();
+    const counted = text.matchAll(/^readout_limited_total\{limit="(\w+)"\} (\d+)$/gm);
+    return Object.fromEntries([...counted].map(([, limit = "", count]) => [limit, Number(count)]));
+  };
+  return { server, limited, logs, logged: () => log, post };
 }
 
 export const linesPath = "/api/v2/logs/lines";

@@ -160,6 +160,7 @@ describe("apm", () => {
       entry: false,
       status_code: "OK",
       count: 10,
+      sum: 700_000n,
       statement: "SELECT 1",
       peer: "postgresql/orders",
       links: [{ trace_id: traceId, span_id: parentId, trace_state: "", attributes: {} }],
@@ -258,6 +259,24 @@ describe("jaeger", () => {
     expect(Object.keys(read("jaeger", text)?.span_attributes ?? {})).not.toContain("span.kind");
   });
 
+  test("a parent in another trace is a link as well; one in the own trace goes before it", () => {
+    const other = "f".repeat(32);
+    const elsewhere = text.replace(
+      `"CHILD_OF","traceID":"${traceId.slice(2)}"`,
+      `"CHILD_OF","traceID":"${other}"`,
+    );
+    const link = { trace_id: other, span_id: parentId, trace_state: "", attributes: {} };
+    expect(read("jaeger", elsewhere)?.parent_span_id).toBe(parentId);
+    expect(read("jaeger", elsewhere)?.links).toContainEqual(link);
+    const both = elsewhere.replace(
+      '{"refType":"FOLLOWS_FROM"',
+      `{"refType":"CHILD_OF","traceID":"${traceId.slice(2)}","spanID":"c3"},{"refType":"FOLLOWS_FROM"`,
+    );
+    expect(read("jaeger", both)?.parent_span_id).toBe("00000000000000c3");
+    expect(read("jaeger", both)?.links).toHaveLength(2);
+    expect(read("jaeger", both)?.links).toContainEqual(link);
+  });
+
   test("a parent in a field of its own", () => {
     const own = text.replace(/"references":\[.*?\],\s*\{[^\]]*\]/s, '"parentSpanID":"a1"');
     expect(
@@ -342,7 +361,7 @@ test("a profile with a mistake is refused", () => {
   ).toThrow();
   expect(() =>
     readSpanProfile(
-      `name: mine\ntraces: { documents: [${form.replace("end:", "duration: { field: z, unit: us }, end:")}] }`,
+      `name: mine\ntraces: { documents: [${form.replace("end: { field: y, unit: date },", "")}] }`,
     ),
   ).toThrow();
 });

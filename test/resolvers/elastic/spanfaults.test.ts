@@ -2,8 +2,9 @@
 import { afterEach, describe, expect, test } from "vitest";
 import { elastic } from "#resolvers/elastic/elastic.ts";
 import type { Span } from "#src/model.ts";
+import type { SpanSource } from "#src/reader.ts";
 import { spanSourceOf } from "#src/sites.ts";
-import type { SpanSource, SpanStore } from "#src/store.ts";
+import type { SpanStore } from "#src/store.ts";
 import { fromMillis } from "#src/time.ts";
 import { createBudget } from "#src/tracing/budget.ts";
 import { testIO } from "../../support/cluster.ts";

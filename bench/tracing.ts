@@ -1,0 +1,315 @@
+// Tracing over a real Elasticsearch: a large trace beside a hand-written adapter and beside the documents themselves, and
+// actions over a million spans beside the smallest set of raw requests that yields every column, `has_npo` included, on
+// the same server in the same rounds. The server is the tests' `es8`, on a port of its own; it is started here and
+// filled with the same spans each time.
+import type { Agent } from "node:http";
+import { join } from "node:path";
+import { start as startServer } from "../test/servers/servers.ts";
+import { otel } from "../test/support/shippers.ts";
+import { type Call, send } from "./client.ts";
+import { type Figure, median, summarise } from "./figures.ts";
+import { announcement, cpuMillis, type Subject, start } from "./subject.ts";
+
+export interface Bench {
+  readonly agent: Agent;
+  readonly token: string;
+  readonly rounds: number;
+  readonly quick: boolean;
+  readonly folder: string;
+  readonly serve: (yaml: readonly string[]) => Promise<{ subject: Subject; url: string }>;
+}
+
+/** Issue 5, section 6. */
+const floors = { trace: 1.25, actions: 1.3 };
+
+const begun = Date.UTC(2026, 0, 15, 11);
+const hour = 3_600_000;
+const largeTrace = "f".repeat(32);
+const largeSpans = 5_000;
+/** A request has eight spans: itself, a step, and six queries, which are one statement in every 20th action. */
+const spansOfRequest = 8;
+const actions = 200;
+const hex = (n: number, digits: number): string => n.toString(16).padStart(digits, "0");
+
+interface Document {
+  readonly trace: string;
+  readonly id: string;
+  readonly parent?: string;
+  readonly name: string;
+  readonly kind: string;
+  readonly at: number;
+  readonly micros: number;
+  readonly failed?: boolean;
+  readonly attributes?: object;
+}
+
+function print({ trace, id, parent, name, kind, at, micros, failed, attributes }: Document): string {
+  return JSON.stringify({
+    "@timestamp": `${Math.floor(at)}.${Math.round((at % 1) * 1e6)}`,
+    data_stream: { type: "traces", dataset: "generic.otel", namespace: "default" },
+    ...{ trace_id: trace, span_id: id, parent_span_id: parent, name, kind, duration: micros * 1_000 },
+    status: { code: failed ? "Error" : "Unset" },
+    attributes: attributes ?? {},
+    resource: { attributes: { "service.name": "shop-web", "service.version": "3f9c", "host.name": "web-1" } },
+    scope: { name: "bench", version: "1" },
+  });
+}
+
+function* requestSpans(n: number, requests: number): Generator<Document> {
+  const trace = hex(n + 1, 32);
+  const id = (at: number): string => hex(n * spansOfRequest + at + 1, 16);
+  const at = begun + (n / requests) * hour;
+  const action = (n * 7) % actions;
+  const micros = 5_000 + ((n * 7_919) % 200_000);
+  yield {
+    ...{ trace, id: id(0), name: `GET /${action}`, kind: "Server", at, micros, failed: n % 50 === 0 },
+    attributes: { "appsignal.action_name": `Action${action}#show`, "http.request.method": "GET" },
+  };
+  yield { trace, id: id(1), parent: id(0), name: "load", kind: "Internal", at: at + 1, micros: 3_000 };
+  for (let query = 0; query < spansOfRequest - 2; query++) {
+    // Two under the step and four under the request are never five of one parent; in the loop all are under the step.
+    const loop = action % 20 === 0;
+    const parent = loop || query < 2 ? id(1) : id(0);
+    const table = loop ? "items" : `table${query}`;
+    yield {
+      ...{
+        trace,
+        id: id(2 + query),
+        parent,
+        name: "query",
+        kind: "Client",
+        at: at + 1 + query / 4,
+        micros: 200,
+      },
+      attributes: { "db.system.name": "mysql", "db.query.text": `SELECT * FROM ${table} WHERE id = ?` },
+    };
+  }
+}
+
+function* largeTraceSpans(): Generator<Document> {
+  const id = (n: number): string => hex(2 ** 40 + n, 16);
+  for (let n = 0; n < largeSpans; n++) {
+    yield {
+      ...{ trace: largeTrace, id: id(n), name: n === 0 ? "GET /large" : `step ${n % 40}` },
+      // Long before the hour of the actions.
+      ...{ kind: n === 0 ? "Server" : "Internal", at: begun - 10 * hour + n / 10, micros: 900 },
+      ...(n === 0 ? {} : { parent: id(Math.floor((n - 1) / 8)) }),
+      attributes: { "code.function.name": `Step${n % 40}#run`, "http.route": "/large", size: n },
+    };
+  }
+}
+
+async function fill(url: string, requests: number): Promise<void> {
+  const ask = async (
+    method: string,
+    path: string,
+    body: string,
+    type = "application/json",
+  ): Promise<void> => {
+    const answer = await fetch(url + path, { method, body, headers: { "content-type": type } });
+    const text = await answer.text();
+    if (!answer.ok || text.includes('"errors":true'))
+      throw new Error(`${method} ${path}: ${text.slice(0, 500)}`);
+  };
+  const [index = "", logs = ""] = Object.keys(otel.indices("bench"));
+  for (const [name, definition] of Object.entries(otel.indices("bench"))) {
+    await ask("PUT", `/${name}`, JSON.stringify(definition));
+  }
+  await ask("PUT", `/${index},${logs}/_settings`, JSON.stringify({ index: { refresh_interval: "-1" } }));
+  let lines: string[] = [];
+  const flush = async (): Promise<void> => {
+    await ask("POST", `/${index}/_bulk`, `${lines.join("\n")}\n`, "application/x-ndjson");
+    lines = [];
+  };
+  for (let n = -1; n < requests; n++) {
+    for (const document of n < 0 ? largeTraceSpans() : requestSpans(n, requests)) {
+      lines.push('{"create":{}}', print(document));
+      if (lines.length >= 10_000) await flush();
+    }
+  }
+  if (lines.length > 0) await flush();
+  await ask("POST", `/${index},${logs}/_refresh`, "");
+  await ask("POST", `/${index}/_forcemerge?max_num_segments=1`, "");
+}
+
+/** What the columns of actions take at the least, in order: `next` makes a request of what the one before answered. */
+type Raw = readonly ((answer: string) => object)[];
+const kept = (...queries: readonly object[]) => ({ bool: { filter: queries } });
+
+/** The figures, and the N+1: parents with five queries, and of a few of them the queries and the spans above. */
+const rawRequests: Raw = [
+  () => ({
+    size: 0,
+    track_total_hits: true,
+    query: kept(
+      { range: { "@timestamp": { gte: begun, lte: begun + hour, format: "epoch_millis" } } },
+      { bool: { must_not: [{ exists: { field: "parent_span_id" } }] } },
+    ),
+    aggs: {
+      actions: {
+        composite: {
+          size: 10_000,
+          sources: ["kind", "status.code", "name", "attributes.appsignal.action_name"].map((field) => ({
+            [field]: { terms: { field, missing_bucket: true } },
+          })),
+        },
+        aggs: { length: { stats: { field: "duration" } } },
+      },
+    },
+  }),
+  () => ({
+    size: 0,
+    track_total_hits: false,
+    query: kept({ term: { kind: "Client" } }, { exists: { field: "attributes.db.query.text" } }),
+    aggs: {
+      parents: { terms: { field: "parent_span_id", size: 10_000, shard_size: 50_000, min_doc_count: 5 } },
+    },
+  }),
+  (answer) => {
+    const { aggregations } = JSON.parse(answer) as {
+      aggregations: { parents: { buckets: { key: string }[] } };
+    };
+    const parents = aggregations.parents.buckets.slice(0, 500).map(({ key }) => key);
+    return { size: 5_000, query: kept({ terms: { parent_span_id: parents } }) };
+  },
+  (answer) => {
+    const { hits } = JSON.parse(answer) as { hits: { hits: { _source: { parent_span_id: string } }[] } };
+    const ids = [...new Set(hits.hits.map(({ _source }) => _source.parent_span_id))];
+    return { size: 1_000, query: kept({ terms: { span_id: ids } }) };
+  },
+  (answer) => {
+    const { hits } = JSON.parse(answer) as { hits: { hits: { _source: { parent_span_id: string } }[] } };
+    const ids = [...new Set(hits.hits.map(({ _source }) => _source.parent_span_id))];
+    return { size: 1_000, query: kept({ terms: { span_id: ids } }) };
+  },
+];
+
+export async function tracing(bench: Bench): Promise<readonly Figure[]> {
+  const { agent, token, quick, folder } = bench;
+  const spans = quick ? 80_000 : 1_000_000;
+  const requests = spans / spansOfRequest;
+  const source = await startServer("es8");
+  try {
+    await fill(source.url, requests);
+    const server = await bench.serve([
+      `backends: { es: { kind: elastic, url: "${source.url}", timeout: 60s } }`,
+      `sites: { bench: { traces: { backend: es, index: "${otel.pattern("bench")}", profile: otel } } }`,
+    ]);
+    const log = join(folder, "tracing-yardstick.log");
+    const yardstick = start({
+      arguments: [join(import.meta.dirname, "tracing-yardstick.ts"), source.url],
+      core: 1,
+      log,
+    });
+    const { url } = await announcement(yardstick, log);
+    const body = JSON.stringify({ site_ids: ["bench"], trace_id: largeTrace });
+    const trace = (base: string): Call => ({
+      url: `${base}/api/v2/tracing/trace`,
+      method: "POST",
+      body,
+      token,
+    });
+    const raw = async (asked: Raw): Promise<number> => {
+      let answer = "";
+      const before = performance.now();
+      for (const next of asked) {
+        const request = JSON.stringify(next(answer));
+        const call: Call = {
+          url: `${source.url}/bench-traces-*/_search?request_cache=false`,
+          method: "POST",
+          body: request,
+        };
+        answer = (await send(agent, call, true)).body;
+      }
+      JSON.parse(answer);
+      return performance.now() - before;
+    };
+    const documents: Raw = [
+      () => ({
+        size: 10_000,
+        track_total_hits: false,
+        query: { term: { trace_id: largeTrace } },
+        sort: ["_doc"],
+      }),
+    ];
+    const range = { from: new Date(begun).toISOString(), to: new Date(begun + hour).toISOString() };
+    const actionsCall: Call = {
+      ...{ url: `${server.url}/api/v2/tracing/actions`, method: "POST", token },
+      body: JSON.stringify({ site_id: "bench", ...range }),
+    };
+    await verify(agent, trace(server.url), actionsCall, requests);
+
+    const timed = async (call: Call): Promise<number> => (await send(agent, call)).millis;
+    const large = await takeTurns(bench, 10, {
+      ours: () => timed(trace(server.url)),
+      yardstick: () => timed(trace(String(url))),
+      direct: () => raw(documents),
+    });
+    const wide = await takeTurns({ ...bench, rounds: Math.min(bench.rounds, 9) }, 1, {
+      ours: () => timed(actionsCall),
+      direct: () => raw(rawRequests),
+    });
+    const cpuBefore = cpuMillis(server.subject.pid);
+    await timed(actionsCall);
+    const cpu = cpuMillis(server.subject.pid) - cpuBefore;
+    await server.subject.stop();
+    await yardstick.stop();
+    const title = `trace of ${largeSpans.toLocaleString("en")} spans`;
+    const counted = `actions over ${spans.toLocaleString("en")} spans`;
+    return [
+      ...latencies(title, large),
+      ratio(`${title}, ours / yardstick: p50`, large.ours, large.yardstick, floors.trace),
+      ratio(`${title}, ours / documents read directly: p50`, large.ours, large.direct),
+      ...latencies(counted, wide),
+      ratio(`${counted}, ours / raw requests: p50`, wide.ours, wide.direct, floors.actions),
+      { name: `${counted}, ours: CPU`, unit: "ms", value: cpu },
+    ];
+  } finally {
+    await source.stop();
+  }
+}
+
+/** Fast and wrong is no answer. */
+async function verify(agent: Agent, trace: Call, actionsCall: Call, requests: number): Promise<void> {
+  const spans: unknown[] = JSON.parse((await send(agent, trace, true)).body);
+  if (spans.length !== largeSpans) throw new Error(`the trace has ${spans.length} spans`);
+  const rows: { throughput: number; has_npo: boolean; action: string }[] = JSON.parse(
+    (await send(agent, actionsCall, true)).body,
+  );
+  const sum = rows.reduce((total, { throughput }) => total + throughput, 0);
+  const loops = rows.filter(({ has_npo }) => has_npo).map(({ action }) => action);
+  if (rows.length !== actions || loops.length !== actions / 20 || sum > requests || sum < requests * 0.99) {
+    throw new Error(`actions: ${rows.length} rows of ${sum} requests, ${loops.length} with an N+1`);
+  }
+}
+
+/** Each in its turn, round after round; a round's figure is the median of its requests. */
+async function takeTurns<Name extends string>(
+  { rounds }: Pick<Bench, "rounds">,
+  requests: number,
+  runs: Readonly<Record<Name, () => Promise<number>>>,
+): Promise<Readonly<Record<Name, readonly number[]>>> {
+  const names = Object.keys(runs) as Name[];
+  const measured = Object.fromEntries(names.map((name) => [name, [] as number[]])) as Record<Name, number[]>;
+  for (const name of names) await runs[name]();
+  for (let round = 0; round < rounds; round++) {
+    const turn = round % names.length;
+    for (const name of [...names.slice(turn), ...names.slice(0, turn)]) {
+      const times: number[] = [];
+      for (let sent = 0; sent < requests; sent++) times.push(await runs[name]());
+      measured[name].push(median(times));
+    }
+  }
+  return measured;
+}
+
+function latencies(title: string, measured: Readonly<Record<string, readonly number[]>>): readonly Figure[] {
+  return Object.entries(measured).map(([name, rounds]) => ({
+    ...{ name: `${title}, ${name}: p50`, unit: "ms" },
+    ...summarise(rounds),
+  }));
+}
+
+function ratio(name: string, own: readonly number[], other: readonly number[], floor?: number): Figure {
+  return { name, unit: "×", ...summarise(own.map((time, at) => time / (other[at] ?? Number.NaN))), floor };
+}

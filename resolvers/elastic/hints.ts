@@ -1,0 +1,176 @@
+// What an index tells about spans beside the spans themselves: which parents may have many children, and where a scan
+// can be cut. Both are asked of the index alone, and both err on one side only.
+import { z } from "zod";
+import { BackendError } from "../../src/errors.ts";
+import type { CrowdQuery, MilestoneQuery, SpanSource } from "../../src/reader.ts";
+import { type Condition, type Documents, Outdated, type Plan } from "./documents.ts";
+import type { Placed, SpanForm, Unit } from "./layout.ts";
+import { findField } from "./mapping.ts";
+import { isSelected, refersToParent } from "./narrow.ts";
+import { every, none, not } from "./query.ts";
+import { normaliseId } from "./span.ts";
+import { columnOf, surelyCountsOne } from "./sure.ts";
+import { candidates } from "./tallies.ts";
+
+// ---- Crowds ---------------------------------------------------------------------------------------------------
+
+const listed = 10_000;
+/** Terms that each shard sends: with fewer parents than this on a shard none is left out. */
+const listedByShard = 50_000;
+
+const terms = z.object({
+  doc_count_error_upper_bound: z.number(),
+  buckets: z.array(z.object({ key: z.string(), doc_count: z.number() })),
+});
+const pages = z.object({
+  after_key: z.record(z.string(), z.unknown()).optional(),
+  buckets: z.array(z.object({ key: z.object({ parent: z.string() }), doc_count: z.number() })),
+});
+
+/** `SpanReader.crowds` over one source. */
+export async function findCrowds(
+  documents: Documents,
+  source: SpanSource,
+  { least, budget }: CrowdQuery,
+  signal: AbortSignal,
+): Promise<readonly string[] | undefined> {
+  return asked(async () => {
+    const plan = await documents.plan(source, signal);
+    const found = new Set<string>();
+    const ask = async (
+      field: string,
+      forms: readonly Placed<SpanForm>[],
+      condition: Condition<SpanForm>,
+      aggs: object,
+    ) => {
+      const answer = await documents.aggregate(
+        source,
+        plan,
+        forms,
+        condition,
+        { track_total_hits: false, aggs },
+        signal,
+      );
+      return answer.aggregations[field];
+    };
+    const add = (id: string): void => {
+      budget.spend(1);
+      found.add(normaliseId(id, 16));
+    };
+    async function addAll(
+      field: string,
+      forms: readonly Placed<SpanForm>[],
+      condition: Condition<SpanForm>,
+      atLeast: number,
+    ) {
+      const sources = [{ parent: { terms: { field } } }];
+      for (let after: object | undefined; ; ) {
+        const composite = { size: listed, sources, ...(after === undefined ? {} : { after }) };
+        const page = pages.parse(await ask("parents", forms, condition, { parents: { composite } }));
+        budget.spend(Math.ceil(page.buckets.length / 100));
+        for (const { key, doc_count } of page.buckets) if (doc_count >= atLeast) add(key.parent);
+        if (page.after_key === undefined || page.buckets.length === 0) return;
+        after = page.after_key;
+      }
+    }
+    for (const [field, forms] of byParent(plan)) {
+      if (field === undefined) return undefined;
+      const unsure: Condition<SpanForm> = (placed) => every([isStatement(placed), not(namesParent(placed))]);
+      const options = { track_total_hits: true };
+      if ((await documents.aggregate(source, plan, forms, unsure, options, signal)).total > 0)
+        return undefined;
+      const condition: Condition<SpanForm> = (placed) => isStatement(placed);
+      const several: Condition<SpanForm> = (placed) =>
+        every([isStatement(placed), not(surelyCountsOne(placed))]);
+      if (forms.some((placed) => several(placed, source) !== none)) await addAll(field, forms, several, 1);
+      // A count may lack what shards left out of their lists, which the bound of the error says.
+      const missing = least - 2;
+      const parents = {
+        terms: { field, size: listed, shard_size: listedByShard, min_doc_count: least - missing },
+      };
+      const list = terms.parse(await ask("parents", forms, condition, { parents }));
+      const last = list.buckets.at(-1)?.doc_count ?? 0;
+      const error = list.doc_count_error_upper_bound;
+      if (error > missing || (list.buckets.length === listed && last + error >= least)) {
+        await addAll(field, forms, condition, least);
+      } else for (const { key, doc_count } of list.buckets) if (doc_count + error >= least) add(key);
+    }
+    return [...found];
+  });
+}
+
+function isStatement(placed: Placed<SpanForm>) {
+  return isSelected(placed, "statements");
+}
+
+/** Places by the field that names the parent; undefined where an index cannot group by it. */
+function byParent({ layout }: Plan): ReadonlyMap<string | undefined, readonly Placed<SpanForm>[]> {
+  const holding = layout.spans.filter((placed) => isStatement(placed) !== none);
+  return Map.groupBy(holding, (placed) => {
+    const [name, ...others] = placed.form.parent;
+    return name === undefined || others.length > 0 ? undefined : columnOf(placed, name).field;
+  });
+}
+
+/** Documents whose parent, if they have one, surely stands in its field. */
+function namesParent(placed: Placed<SpanForm>) {
+  const { group, form } = placed;
+  const [name = ""] = form.parent;
+  const column = columnOf(placed, name);
+  const present = { exists: { field: column.field } };
+  if (form.parent_reference === undefined) return column.sure;
+  return every([column.sure, not(every([not(present), refersToParent(group, form.parent_reference)]))]);
+}
+
+// ---- Milestones -----------------------------------------------------------------------------------------------
+
+const nanosOf: Readonly<Record<Unit, bigint>> = { date: 1_000_000n, ms: 1_000_000n, us: 1_000n, ns: 1n };
+
+/** `SpanReader.milestone` over one source: of several fields the first in the order. */
+export async function findMilestone(
+  documents: Documents,
+  source: SpanSource,
+  query: MilestoneQuery,
+  signal: AbortSignal,
+): Promise<bigint | undefined> {
+  const { by, order, nth } = query;
+  return asked(async () => {
+    const plan = await documents.plan(source, signal);
+    const condition: Condition<SpanForm> = (placed) => candidates(placed, query, source);
+    const sorted = Map.groupBy(plan.layout.spans, ({ form }) => {
+      const { field, unit } = (by === "duration" ? form.duration : (form.end ?? form.start)) ?? {};
+      return field === undefined ? undefined : `${unit} ${field}`;
+    });
+    const found: bigint[] = [];
+    for (const [key, forms] of sorted) {
+      const { form, group } = forms[0] ?? {};
+      const time = by === "duration" ? form?.duration : (form?.end ?? form?.start);
+      const field = group && time && findField(group, time.field);
+      if (key === undefined || time === undefined || !field?.indexed || !field.docValues) return undefined;
+      const typed =
+        time.unit === "date" ? { numeric_type: "date", unmapped_type: "date" } : { unmapped_type: "long" };
+      const sort = [{ [time.field]: { order, ...typed } }];
+      const body = { from: nth - 1, size: 1, track_total_hits: false, _source: false, sort };
+      const { hits } = await documents.aggregate(source, plan, forms, condition, body, signal);
+      const value = hits[0]?.sort[0];
+      if (typeof value === "number" && Number.isFinite(value))
+        found.push(BigInt(Math.trunc(value)) * nanosOf[time.unit]);
+    }
+    return found.reduce<bigint | undefined>(
+      (first, value) =>
+        first === undefined || (order === "asc" ? value < first : value > first) ? value : first,
+      undefined,
+    );
+  });
+}
+
+/** What a server refuses, or what changes while it is asked, is not known. */
+async function asked<T>(ask: () => Promise<T | undefined>): Promise<T | undefined> {
+  try {
+    return await ask();
+  } catch (error) {
+    if (error instanceof Outdated) return undefined;
+    if (error instanceof BackendError && error.failure === "rejected") return undefined;
+    throw error;
+  }
+}

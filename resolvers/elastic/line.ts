@@ -1,0 +1,68 @@
+// A document as a log line, by its profile.
+import { BackendError } from "../../src/errors.ts";
+import { numberPattern } from "../../src/logql/ast.ts";
+import { type LogLine, type Severity, severityOf } from "../../src/model.ts";
+import type { Instant } from "../../src/time.ts";
+import { readBody, structuredMessage } from "./body.ts";
+import type { Hit } from "./hits.ts";
+import { firstText, type LogProfile, type SeverityRule, textsAt } from "./profile.ts";
+import { isObject, type Json, parseSpelled } from "./spelled.ts";
+
+/** @throws {BackendError} where the document is no JSON object */
+export function readLine(
+  backend: string,
+  hit: Hit,
+  time: Instant,
+  sourceId: string,
+  profile: LogProfile,
+): LogLine {
+  const whole = profile.json === "source";
+  const document = parseDocument(backend, hit, whole ? hit.picked : hit.source);
+  return {
+    // `_id` is unique in one index only, and a source is a pattern of many.
+    id: `${hit.index}/${hit.id}`,
+    time,
+    source_id: sourceId,
+    severity: readSeverity(document, profile.severity),
+    message: readMessage(document, profile),
+    hostname: firstText(document, profile.hostname),
+    group: firstText(document, profile.group),
+    json: whole ? hit.source : readBody(document, profile),
+  };
+}
+
+function readMessage(document: Json, profile: LogProfile): string | undefined {
+  const text = firstText(document, profile.message);
+  if (text !== undefined) return profile.chomp ? text.replace(/\r?\n$/, "") : text;
+  const structured = structuredMessage(document, profile);
+  return structured === undefined ? undefined : JSON.stringify(structured);
+}
+
+/** The first that a rule recognises, of any value that its field has. */
+function readSeverity(document: Json, rules: readonly SeverityRule[]): Severity {
+  for (const rule of rules) {
+    for (const text of textsAt(document, rule.field)) {
+      const severity = severityBy(rule, text);
+      if (severity !== "unknown") return severity;
+    }
+  }
+  return "unknown";
+}
+
+export function severityBy({ values, at_least: steps }: SeverityRule, text: string): Severity {
+  if (values === undefined && steps === undefined) return severityOf(text);
+  if (values !== undefined && Object.hasOwn(values, text)) return values[text] ?? "unknown";
+  if (steps === undefined || !numberPattern.test(text)) return "unknown";
+  return steps.findLast(({ from }) => from <= Number(text))?.severity ?? "unknown";
+}
+
+export function parseDocument(backend: string, { id, index }: Hit, text: string): Json {
+  let cause: unknown;
+  try {
+    const document = parseSpelled(text);
+    if (isObject(document)) return document;
+  } catch (error) {
+    cause = error;
+  }
+  throw new BackendError(backend, "malformed", `document ${id} of ${index} is not a JSON object`, cause);
+}

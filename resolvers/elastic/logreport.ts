@@ -1,0 +1,238 @@
+// What `readout check` tells of a source of log lines: the layout of each group of indices, what a layout cannot carry, by
+// which fields these indices cannot narrow, and whether the wall holds.
+import type { LogSource, SourceReport } from "../../src/store.ts";
+import { fromMillis, type Instant } from "../../src/time.ts";
+import type { Catalog } from "./catalog.ts";
+import type { Door } from "./door.ts";
+import { findField, type IndexGroup, isIndexedAsItComes, type Knowledge, nameGroup } from "./mapping.ts";
+import type { Part } from "./parts.ts";
+import { shownBy } from "./parts.ts";
+import type { Product } from "./product.ts";
+import type { LogProfile } from "./profile.ts";
+import {
+  all,
+  any,
+  encodePattern,
+  every,
+  inIndices,
+  isRemote,
+  not,
+  type Query,
+  searchOptions,
+} from "./query.ts";
+import { findShardProblem, wholeAnswer } from "./search.ts";
+import { compileWhere, parseWhere, WhereError } from "./where.ts";
+
+/** @throws {BackendError} */
+export async function reportLogs(
+  backend: string,
+  source: LogSource,
+  door: Door,
+  catalog: Catalog,
+  signal: AbortSignal,
+): Promise<SourceReport> {
+  const limitations: string[] = [];
+  const problems: string[] = [];
+  if (isRemote(source.index)) {
+    const problem = `${source.index} names a remote cluster, whose answers may lack a cluster silently; make it a backend of its own`;
+    return { profile: source.profile, limitations, problems: [problem] };
+  }
+  const product = await door.product(signal);
+  const knowledge = await catalog.refresh(source.index, signal);
+  const parts = await catalog.parts(source, knowledge, signal);
+  const names = [...new Set(parts.map(({ profile }) => profile.name))];
+  if (knowledge.opaque) {
+    limitations.push(
+      "the mapping may not be read (it needs view_index_metadata), so every query reads all lines of its range",
+    );
+  } else if (knowledge.indices.size === 0) {
+    problems.push(`no open index matches ${source.index}`);
+  }
+  if (knowledge.closed.length > 0) {
+    problems.push(
+      `${listed(knowledge.closed)}: closed, so its lines cannot be read; open it, or leave it out of the pattern (${source.index},-${knowledge.closed[0]})`,
+    );
+  }
+  if (source.profile === "auto") {
+    for (const { profile, groups } of parts) {
+      const strange = groups.filter((group) => shownBy(group, [profile]).length === 0);
+      if (strange.length > 0) {
+        const where =
+          parts.length === 1 && strange.length === groups.length ? "" : `${groupNames(strange)}: `;
+        limitations.push(`${where}no known layout is recognised; read as ${profile.name}`);
+      }
+    }
+  }
+  if (parts.length > 1) {
+    for (const { profile, groups } of parts)
+      limitations.push(`${groupNames(groups)}: read as ${profile.name}`);
+  }
+  for (const profile of new Set(parts.map((part) => part.profile))) {
+    limitations.push(...profile.lacks.map((lack) => `${profile.name}: ${lack}`));
+  }
+  for (const part of parts) {
+    for (const group of part.groups) describeGroup(group, part, product, limitations, problems);
+  }
+  if (source.where !== undefined) {
+    try {
+      const wall = parseWhere(source.where);
+      if (knowledge.opaque)
+        throw new WhereError("where: the mapping may not be read, so the wall cannot be proved");
+      for (const group of knowledge.groups) compileWhere(wall, group);
+    } catch (error) {
+      if (!(error instanceof WhereError)) throw error;
+      problems.push(error.message);
+    }
+  }
+  const unread = await findShardProblem(backend, source.index, knowledge, door, signal);
+  if (unread !== undefined) problems.push(unread);
+  let newest: Instant | undefined;
+  if (problems.length === 0) {
+    for (const part of parts) {
+      const wall = wallOf(source, part);
+      const found = await newestLine(backend, source, part, wall, door, signal);
+      if (found !== undefined && (newest === undefined || found > newest)) newest = found;
+      const untimed = await countUntimed(backend, source, part, wall, knowledge, door, signal);
+      if (untimed > 0) {
+        limitations.push(
+          `${untimed} documents have no ${part.time} and are in no range (profile ${part.profile.name})`,
+        );
+      }
+    }
+  }
+  return {
+    profile: names.join(", "),
+    ...(!knowledge.opaque && { indices: knowledge.indices.size }),
+    newest,
+    limitations,
+    problems,
+  };
+}
+
+function listed(names: readonly string[]): string {
+  const more = names.length - 5;
+  return `${names.slice(0, 5).join(", ")}${more > 0 ? ` and ${more} more` : ""}`;
+}
+
+function groupNames(groups: readonly IndexGroup[]): string {
+  return listed(groups.map(nameGroup));
+}
+
+function describeGroup(
+  group: IndexGroup,
+  { profile, time: timeName }: Part,
+  product: Product,
+  limitations: string[],
+  problems: string[],
+): void {
+  const where = nameGroup(group);
+  if (group.source === "cut")
+    problems.push(`${where}: _source is not kept whole, so lines cannot be answered`);
+  if (group.source === "synthetic") {
+    limitations.push(
+      `${where}: _source is synthetic: key order, number spelling and array order are the index's`,
+    );
+  }
+  const time = group.fields.get(timeName);
+  if (time === undefined)
+    limitations.push(`${where}: ${timeName} is not mapped; its documents are never in a range`);
+  else if (time.type !== "date" && time.type !== "date_nanos") {
+    problems.push(`${where}: ${timeName} is of type ${time.type}, not date or date_nanos`);
+  }
+  const severity = profile.severity.map(({ field }) => field);
+  for (const [part, names] of Object.entries({ ...lineFields(profile), severity })) {
+    const [field] = names.flatMap((name) => findField(group, name) ?? []);
+    if (field === undefined) {
+      if (names.every((name) => isIndexedAsItComes(group, name))) continue;
+      limitations.push(
+        `${where}: ${part} (${names.join(", ")}) is not mapped; filters on it read every line of the range`,
+      );
+    } else if (!field.indexed) {
+      limitations.push(
+        `${where}: ${field.name} is not searchable; filters on ${part} read every line of the range`,
+      );
+    } else if (part !== "severity" && field.type === "keyword" && !product.listsIgnored) {
+      limitations.push(
+        `${where}: ${field.name} drops values over ${field.ignoreAbove} characters and ${product.name} does not list them; ${part}: (contains) reads every line of the range`,
+      );
+    }
+  }
+  const blind = unsearchable(group);
+  if (blind.length > 0) {
+    limitations.push(
+      `${where}: ${listed(blind)} cannot be searched; filters on them read every line of the range`,
+    );
+  }
+  const rooted = flatRoots(group, product);
+  if (rooted.length > 0) {
+    limitations.push(
+      `${where}: ${listed(rooted)} is flat_object; filters on its keys read every line that has any`,
+    );
+  }
+}
+
+const lineFields = ({ message, hostname, group }: LogProfile) => ({ message, hostname, group });
+
+/** The topmost of what the mapping keeps out of the index, and what it leaves to chance below them. */
+function unsearchable({ fields }: IndexGroup): readonly string[] {
+  const blind = [...fields.values()].filter(
+    (field) => field.aliasOf === undefined && (!field.indexed || field.dynamic === "false"),
+  );
+  const names = new Set(blind.map(({ name }) => name));
+  return [...names].filter((name) => ![...names].some((other) => name.startsWith(`${other}.`)));
+}
+
+function flatRoots({ fields }: IndexGroup, product: Product): readonly string[] {
+  if (product.name !== "OpenSearch") return [];
+  return [...fields.values()].filter(({ type }) => type === "flat_object").map(({ name }) => name);
+}
+
+/** @throws {WhereError} */
+function wallOf({ where }: LogSource, { groups }: Part): Query {
+  if (where === undefined) return all;
+  const wall = parseWhere(where);
+  return any(groups.map((group) => every([inIndices(group.indices), compileWhere(wall, group)])));
+}
+
+async function newestLine(
+  backend: string,
+  source: LogSource,
+  { profile, time, groups }: Part,
+  wall: Query,
+  door: Door,
+  signal: AbortSignal,
+): Promise<Instant | undefined> {
+  const own = groups.length === 0 ? all : inIndices(groups.flatMap(({ indices }) => indices));
+  const body = {
+    size: 1,
+    track_total_hits: false,
+    query: every([{ exists: { field: time } }, own, wall]),
+    sort: [{ [time]: { order: "desc", unmapped_type: "date", numeric_type: "date" } }],
+  };
+  const path = `/${encodePattern(source.index)}/_search`;
+  const text = await door.send(
+    { method: "POST", path, query: searchOptions, body: JSON.stringify(body) },
+    signal,
+  );
+  const answer = await wholeAnswer(backend, text, profile);
+  const sort = answer.hits[0]?.sort;
+  return sort === undefined ? undefined : fromMillis(Number(sort));
+}
+
+async function countUntimed(
+  backend: string,
+  source: LogSource,
+  { profile, time, groups }: Part,
+  wall: Query,
+  { opaque }: Knowledge,
+  door: Door,
+  signal: AbortSignal,
+): Promise<number> {
+  if (opaque) return 0;
+  const own = inIndices(groups.flatMap(({ indices }) => indices));
+  const query = every([not({ exists: { field: time } }), own, wall]);
+  const body = JSON.stringify({ size: 0, track_total_hits: true, query });
+  const path = `/${encodePattern(source.index)}/_search`;
+  const text = await door.send({ method: "POST", path, query: searchOptions, body }, signal);
+  return (await wholeAnswer(backend, text, profile)).total ?? 0;
+}

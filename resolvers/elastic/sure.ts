@@ -1,0 +1,217 @@
+// What an index says of spans for sure: lower bounds, beside the upper ones of `narrow.ts`. A document that satisfies
+// these is one of those asked for, and the index groups it as the reader would; all others have to be read. A name that
+// an index cannot vouch for is sure for no document.
+import { endOfMilli, floorToMilli, type Instant, nanosPerMilli, type TimeRange } from "../../src/time.ts";
+import type { AttributeSources, Placed, Rule, SpanForm, Unit } from "./layout.ts";
+import { findField, type IndexedField, type IndexGroup } from "./mapping.ts";
+import {
+  calendar,
+  classes,
+  has,
+  isWide,
+  keyword,
+  lengthUnits,
+  placesOf,
+  refersToParent,
+  unmapped,
+  zeros,
+} from "./narrow.ts";
+import { all, any, every, none, not, type Query } from "./query.ts";
+import { max, min, nanosEra, timeRange } from "./search.ts";
+
+export type Group = Pick<Placed<SpanForm>, "group" | "listsIgnored">;
+
+/** A name of a document as an index can group by it. */
+export interface Column {
+  readonly name: string;
+  /** Undefined where no document that is `sure` has anything at the name. */
+  readonly field: string | undefined;
+  /** Documents whose value at the name is what the index has in the field, if they have any. */
+  readonly sure: Query;
+}
+
+const wholeTypes: ReadonlySet<string> = new Set(["byte", "short", "integer", "long"]);
+
+/** Several values of one document are not told apart here: they make a document fall into several groups. */
+export function columnOf({ group, listsIgnored }: Group, name: string): Column {
+  const own = findField(group, name);
+  if (own === undefined) return { name, field: undefined, sure: not(unmapped(group, name)) };
+  // Nothing that a reader would take for a value stands at the name of an object or an alias.
+  if (own.type === "object" && own.indexed) return { name, field: undefined, sure: all };
+  if (own.aliasOf !== undefined) return { name, field: undefined, sure: all };
+  if (!own.indexed || own.invented || own.root !== undefined || own.nested !== undefined) {
+    return { name, field: undefined, sure: none };
+  }
+  const column = groupable(group, own);
+  const lossy = [own, ...(column === undefined ? [] : [column])].filter(drops);
+  const ignored = listsIgnored ? any(lossy.map((field) => ({ term: { _ignored: field.name } }))) : none;
+  const absent = drops(own) && !listsIgnored ? none : not({ exists: { field: own.name } });
+  if (column === undefined) return { name, field: undefined, sure: every([absent, not(ignored)]) };
+  const isWhole = column === own && (lossy.length === 0 || listsIgnored);
+  const told = isWhole ? all : any([{ exists: { field: column.name } }, absent]);
+  return { name, field: column.name, sure: every([told, not(ignored)]) };
+}
+
+function drops({ ignoreMalformed, ignoreAbove, type }: IndexedField): boolean {
+  return ignoreMalformed || (type === "keyword" && ignoreAbove !== Number.POSITIVE_INFINITY);
+}
+
+function groupable(group: IndexGroup, own: IndexedField): IndexedField | undefined {
+  if (wholeTypes.has(own.type)) return own.docValues ? own : undefined;
+  const exact = keyword(group, own.name);
+  return exact?.docValues ? exact : undefined;
+}
+
+/** The columns behind names of a profile, those of attributes included; undefined where one has none. */
+export function columnsOf(placed: Placed<SpanForm>, names: readonly string[]): readonly Column[] {
+  return names.flatMap((name): readonly Column[] => {
+    for (const part of ["span_attributes", "resource_attributes"] as const) {
+      if (name.startsWith(`${part}.`)) {
+        return attributeColumns(placed, placed.form[part], name.slice(part.length + 1));
+      }
+    }
+    return [columnOf(placed, name)];
+  });
+}
+
+export function attributeColumns(
+  placed: Placed<SpanForm>,
+  attributes: AttributeSources,
+  key: string,
+): readonly Column[] {
+  return placesOf(attributes, key).map((place): Column => {
+    if ("name" in place) return columnOf(placed, place.name);
+    return {
+      name: `${place.pairs} ${key}`,
+      field: undefined,
+      sure: lacksPair(placed.group, place.pairs, key),
+    };
+  });
+}
+
+/** A list of pairs is no column; a document without this key is sure of it. */
+function lacksPair(group: IndexGroup, list: string, key: string): Query {
+  const field = findField(group, list);
+  if (field === undefined) return not(unmapped(group, list));
+  const keys = keyword(group, `${list}.key`);
+  if (field.type !== "nested" || keys === undefined || key.length > keys.ignoreAbove) return none;
+  return not({ nested: { path: list, query: { term: { [keys.name]: key } } } });
+}
+
+export function ruleNames(rules: readonly Rule[]): readonly string[] {
+  return rules.flatMap(({ field }) => field ?? []);
+}
+
+/** Every document of a form has what its profile says that it has, and so has every one of these. */
+export function isSurelyOfForm({ group, form }: Placed<SpanForm>): Query {
+  return every(
+    form.present.map((name) => {
+      const field = findField(group, name);
+      const plain = field?.indexed && !field.invented && field.aliasOf === undefined && !field.nested;
+      return plain && field.root === undefined ? { exists: { field: name } } : none;
+    }),
+  );
+}
+
+/** Bounds rounded inwards: an index may hold a time to the millisecond only. */
+function timeWithin(
+  group: IndexGroup,
+  name: string,
+  unit: Unit,
+  from: Instant | undefined,
+  to: Instant,
+): Query {
+  const field = findField(group, name);
+  if (field === undefined || !field.indexed || field.ignoreMalformed || field.nested !== undefined)
+    return none;
+  if (field.invented || field.aliasOf !== undefined || field.root !== undefined) return none;
+  const dates = field.type === "date" || field.type === "date_nanos";
+  if (!dates && (!isWide(field) || unit === "date")) return none;
+  const era = dates && field.type === "date" ? calendar : nanosEra;
+  const first = from === undefined ? era.from : endOfMilli((from - 1n) as Instant) + 1n;
+  const last = floorToMilli((to + 1n) as Instant) - 1n;
+  const bounds = { from: max(first as Instant, era.from), to: min(last as Instant, era.to) };
+  if (bounds.from > bounds.to) return none;
+  if (dates) return timeRange(name, bounds.from, bounds.to, field.type === "date_nanos");
+  const scale = { ms: nanosPerMilli, us: 1_000n, ns: 1n, date: 1n }[unit];
+  const [gte, lte] = [(bounds.from + scale - 1n) / scale, bounds.to / scale];
+  return { range: { [name]: { gte: String(gte), lte: String(lte) } } };
+}
+
+/** A length that an index can add up as the reader would: whole numbers of microseconds or nanoseconds. */
+export function lengthColumn({ group, form }: Placed<SpanForm>): { field: string; unit: bigint } | undefined {
+  const { duration } = form;
+  const field = duration && findField(group, duration.field);
+  if (duration === undefined || field === undefined) return undefined;
+  const isWhole = field.type === "long" && field.indexed && field.docValues;
+  const isPlain = !field.ignoreMalformed && !field.invented && field.nested === undefined;
+  const unit = { ns: 1n, us: 1_000n, ms: undefined, date: undefined }[duration.unit];
+  return isWhole && isPlain && unit !== undefined ? { field: field.name, unit } : undefined;
+}
+
+/** Documents whose span surely ends in the range, and has a length that its index can add up. */
+export function surelyEndsWithin(placed: Placed<SpanForm>, { from, to }: TimeRange): Query {
+  const { group, form } = placed;
+  const length = lengthColumn(placed);
+  if (length === undefined || form.duration === undefined) return none;
+  const perMilli = lengthUnits[form.duration.unit];
+  if (perMilli === undefined) return none;
+  const longest = (classes.at(-1) ?? 0) * perMilli;
+  if (form.end !== undefined) {
+    const ends = timeWithin(group, form.end.field, form.end.unit, from, to);
+    return every([ends, { range: { [length.field]: { gte: 0, lt: longest } } }]);
+  }
+  const { field, unit } = form.start;
+  return any(
+    classes.flatMap((most, at): Query[] => {
+      const least = classes[at - 1] ?? 0;
+      const shift = (instant: bigint, millis: number) =>
+        (instant - BigInt(millis) * nanosPerMilli) as Instant;
+      const starts = timeWithin(group, field, unit, shift(from, least), shift(to, most + 1));
+      if (starts === none) return [];
+      const lasts = { range: { [length.field]: { gte: least * perMilli, lt: most * perMilli } } };
+      return [every([lasts, starts])];
+    }),
+  );
+}
+
+/** Documents that surely have no parent; several values at a parent's name are to be told by counting them. */
+export function isSurelyRoot({ group, form, listsIgnored }: Placed<SpanForm>): Query {
+  const lacking = form.parent.map((name): Query => {
+    const field = findField(group, name);
+    if (field === undefined) return not(unmapped(group, name));
+    const exact = keyword(group, name);
+    if (exact?.name !== name) return none;
+    const absent = drops(exact) && !listsIgnored ? none : not(has({ group, listsIgnored }, name));
+    return any([absent, { term: { [name]: "" } }]);
+  });
+  const rule = form.parent_reference;
+  const refers =
+    rule === undefined
+      ? none
+      : findField(group, rule.at)?.type === "nested"
+        ? { nested: { path: rule.at, query: all } }
+        : unmapped(group, rule.at);
+  return every([...lacking, not(refers)]);
+}
+
+/** Documents that surely have a parent. */
+export function isSurelyChild({ group, form }: Placed<SpanForm>): Query {
+  const [name, ...others] = form.parent;
+  // Of several names the first that is there counts, whatever it holds.
+  const exact = name === undefined ? undefined : keyword(group, name);
+  const named =
+    name === undefined || others.length > 0 || exact?.name !== name
+      ? none
+      : every([{ exists: { field: name } }, not({ terms: { [name]: ["", ...zeros] } })]);
+  return any([named, refersToParent(group, form.parent_reference)]);
+}
+
+/** Documents that surely stand for one span each. */
+export function surelyCountsOne({ group, form }: Placed<SpanForm>): Query {
+  if (form.count === undefined) return all;
+  const field = findField(group, form.count);
+  if (field === undefined) return not(unmapped(group, form.count));
+  if (!field.indexed || field.ignoreMalformed || !wholeTypes.has(field.type)) return none;
+  return not({ range: { [form.count]: { gt: 1 } } });
+}

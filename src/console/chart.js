@@ -1,0 +1,155 @@
+// Series over time. The chart is for the eye; the same values stand in the tables below it, for everyone.
+import { element, replace } from "./dom.js";
+import { number } from "./format.js";
+import uPlot from "./uplot.js";
+
+/** @typedef {{ readonly label: string, readonly data: readonly { readonly timestamp: string, readonly value: number }[] }} Series */
+
+export const colours = 8;
+const height = 300;
+
+/**
+ * The series on one time axis, missing values as null. uPlot joins no points over a null.
+ * @param {readonly Series[]} series
+ * @param {number} step seconds between two buckets; a bucket that no series has is a gap all the same
+ * @returns {{ readonly times: readonly number[], readonly values: readonly (readonly (number | null)[])[] }} times in seconds
+ */
+export function align(series, step) {
+  const byTime = series.map(
+    ({ data }) => new Map(data.map(({ timestamp, value }) => [Date.parse(timestamp) / 1_000, value])),
+  );
+  const known = byTime.flatMap((points) => [...points.keys()]);
+  const first = known.reduce((least, time) => Math.min(least, time), Number.POSITIVE_INFINITY);
+  const last = known.reduce((most, time) => Math.max(most, time), Number.NEGATIVE_INFINITY);
+  /** @type {number[]} */
+  const times = [];
+  for (let time = first; time <= last; time += step) times.push(time);
+  return { times, values: byTime.map((points) => times.map((time) => points.get(time) ?? null)) };
+}
+
+/**
+ * Draws into `root`, and again when its width or the theme changes, until the signal aborts.
+ * @param {HTMLElement} root
+ * @param {readonly Series[]} series
+ * @param {{
+ *   readonly label: string, readonly step: number, readonly signal: AbortSignal,
+ *   readonly choose: (from: number, to: number) => void,
+ * }} options `choose` is told a stretch that was drawn with the mouse, in seconds
+ */
+export function drawChart(root, series, { label, step, signal, choose }) {
+  const { times, values } = align(series, step);
+  const canvas = element("div", { class: "chart", role: "img", "aria-label": label });
+  const readout = element("p", { class: "chart-readout", "aria-hidden": "true" });
+  replace(root, canvas, readout);
+  /** @type {uPlot | undefined} */
+  let plot;
+
+  function draw() {
+    plot?.destroy();
+    // Only a colour that is in use is told as one: the custom properties hold both tones.
+    const colour = (/** @type {string} */ name) => {
+      canvas.style.color = `var(${name})`;
+      return getComputedStyle(canvas).color;
+    };
+    const axis = {
+      stroke: colour("--muted"),
+      grid: { stroke: colour("--line"), width: 1 },
+      ticks: { stroke: colour("--line"), width: 1, size: 4 },
+      font: "11px system-ui, sans-serif",
+    };
+    plot = new uPlot(
+      {
+        width: canvas.clientWidth,
+        height,
+        tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1_000), "Etc/UTC"),
+        legend: { show: false },
+        cursor: { y: false, drag: { x: true, y: false, setScale: false } },
+        scales: { y: { range: (_, low, high) => spread(low, high) } },
+        axes: [
+          { ...axis, values: timeLabels },
+          { ...axis, size: 64, values: (_, ticks) => ticks.map(number) },
+        ],
+        series: [
+          {},
+          ...series.map((_, at) => ({
+            stroke: colour(`--series-${at % colours}`),
+            width: 1.5,
+            points: {
+              show:
+                values[at]?.every((value, index) => value === null || isAlone(values[at] ?? [], index)) ??
+                false,
+            },
+            ...(at >= colours ? { dash: [6, 3] } : {}),
+          })),
+        ],
+        hooks: {
+          setCursor: [
+            ({ cursor: { idx } }) => {
+              const time = idx == null ? undefined : times[idx];
+              readout.textContent =
+                time === undefined
+                  ? ""
+                  : `${new Date(time * 1_000).toISOString().slice(0, 16).replace("T", " ")} UTC`;
+              for (const [at, one] of values.entries()) {
+                const value = idx == null ? null : one[idx];
+                if (value != null && values.length <= 4)
+                  readout.textContent += `  ·  ${series[at]?.label}: ${number(value)}`;
+              }
+            },
+          ],
+          setSelect: [
+            (self) => {
+              if (self.select.width < 4) return;
+              const from = self.posToVal(self.select.left, "x");
+              const to = self.posToVal(self.select.left + self.select.width, "x");
+              choose(from, to);
+            },
+          ],
+        },
+      },
+      [[...times], ...values.map((one) => [...one])],
+      canvas,
+    );
+  }
+
+  draw();
+  const sizes = new ResizeObserver(() => {
+    if (plot !== undefined && plot.width !== canvas.clientWidth)
+      plot.setSize({ width: canvas.clientWidth, height });
+  });
+  sizes.observe(canvas);
+  const themes = new MutationObserver(draw);
+  themes.observe(document.documentElement, { attributeFilter: ["data-theme"] });
+  const scheme = matchMedia("(prefers-color-scheme: dark)");
+  scheme.addEventListener("change", draw, { signal });
+  signal.addEventListener(
+    "abort",
+    () => {
+      sizes.disconnect();
+      themes.disconnect();
+      plot?.destroy();
+    },
+    { once: true },
+  );
+}
+
+/** @param {readonly (number | null)[]} values @param {number} at */
+function isAlone(values, at) {
+  return values[at - 1] == null && values[at + 1] == null;
+}
+
+/** From zero, unless the values lie far above it and differ by more than they tremble. @param {number | null} low @param {number | null} high @returns {[number, number]} */
+function spread(low, high) {
+  const [from, to] = [low ?? 0, high ?? 1];
+  if (from === to) return from === 0 ? [0, 1] : [Math.min(0, from), Math.max(0, from) * 1.2];
+  const room = (to - from) * 0.08;
+  const isFar = from > 0 && to - from < from / 2 && to - from > to / 100;
+  return [isFar ? from - room : Math.min(0, from - (from < 0 ? room : 0)), to + room];
+}
+
+/** @type {uPlot.Axis.Values} */
+const timeLabels = [
+  [86_400, "{MM}-{DD}", null, null, null, null, null, null, 1],
+  [60, "{HH}:{mm}", "\n{MM}-{DD}", null, "\n{MM}-{DD}", null, null, null, 1],
+  [1, "{HH}:{mm}:{ss}", "\n{MM}-{DD}", null, "\n{MM}-{DD}", null, null, null, 1],
+];

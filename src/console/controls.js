@@ -1,0 +1,189 @@
+// The controls that several views share: the query box, the range, and the two ways to take a request elsewhere.
+import { boundsOf, isInstant } from "./address.js";
+import { button, element, field, foreign, replace, select, uniqueId } from "./dom.js";
+import { printCurl, printGraphiqlAddress } from "./share.js";
+
+/** @typedef {import("./address.js").Range} Range */
+
+/**
+ * A box for a query that underlines what is wrong in it. Behind the transparent text area lies a copy of its text, which
+ * gives the box its height and carries the line; both have the same font and width.
+ * @param {{ readonly label: string, readonly placeholder: string, readonly submit: () => void }} options
+ */
+export function queryBox({ label, placeholder, submit }) {
+  const told = element("p", { class: "query-error", id: uniqueId("error"), hidden: true });
+  const copy = element("div", { class: "query-copy", "aria-hidden": "true" });
+  const area = element("textarea", {
+    rows: 1,
+    placeholder,
+    spellcheck: "false",
+    autocapitalize: "off",
+    autocomplete: "off",
+    "aria-describedby": told.id,
+  });
+  area.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+    event.preventDefault();
+    submit();
+  });
+  area.addEventListener("input", clear);
+  const root = field(label, area, "query");
+  root.append(element("div", { class: "query-box" }, copy, area), told);
+
+  function clear() {
+    area.removeAttribute("aria-invalid");
+    told.hidden = true;
+    replace(copy, `${area.value}\u200b`);
+  }
+
+  return {
+    root,
+    read: () => area.value,
+    focus: () => area.focus(),
+    /** @param {string} query */
+    write(query) {
+      if (area.value !== query) area.value = query;
+      clear();
+    },
+    /**
+     * Whether the error is one of the query; if so, it is shown here.
+     * @param {unknown} error
+     */
+    explain(error) {
+      const place = placeOf(error, area.value);
+      if (place === undefined) return false;
+      const { start, end, message } = place;
+      const text = area.value;
+      // Where something is missing there may be no character to underline.
+      const marked = text.slice(start, Math.max(end, start + 1)) || "\u00a0";
+      replace(
+        copy,
+        text.slice(0, start),
+        element("span", { class: "query-mark" }, marked),
+        text.slice(Math.max(end, start + 1)),
+        "\u200b",
+      );
+      area.setAttribute("aria-invalid", "true");
+      replace(told, foreign(message), ` (at character ${start + 1})`);
+      told.hidden = false;
+      return true;
+    },
+  };
+}
+
+/**
+ * @param {unknown} error @param {string} query
+ * @returns {{ readonly start: number, readonly end: number, readonly message: string } | undefined}
+ */
+function placeOf(error, query) {
+  if (!(error instanceof Error) || !("slug" in error) || !("details" in error)) return undefined;
+  const { slug, message } = error;
+  const details = /** @type {Readonly<Record<string, unknown>>} */ (error.details);
+  if (slug === "invalid_log_query" && typeof details.start === "number" && typeof details.end === "number") {
+    return { start: details.start, end: details.end, message };
+  }
+  if (slug === "legacy_log_query_syntax" && typeof details.field === "string") {
+    const start = Math.max(0, query.indexOf(details.field));
+    return { start, end: start + details.field.length, message };
+  }
+  return slug === "log_query_too_complex" ? { start: 0, end: query.length, message } : undefined;
+}
+
+/** @type {readonly (readonly [string, string])[]} */
+const choices = [
+  ["15m", "Last 15 minutes"],
+  ["1h", "Last hour"],
+  ["6h", "Last 6 hours"],
+  ["24h", "Last 24 hours"],
+  ["7d", "Last 7 days"],
+  ["custom", "From … to …"],
+];
+
+/** @param {(range: Range) => void} changed */
+export function rangePicker(changed) {
+  /** @type {Range} */
+  let shown = { last: "1h" };
+  const choice = select(choices, (value) => {
+    if (value === "custom") changed(boundsOf(shown, Date.now()));
+    else changed({ last: /** @type {import("./address.js").Span} */ (value) });
+  });
+  const input = () => element("input", { type: "datetime-local", step: "1", required: true });
+  const [from, to] = [input(), input()];
+  for (const one of [from, to]) {
+    one.addEventListener("change", () => {
+      const range = { from: readTime(from.value), to: readTime(to.value) };
+      const isOrdered = range.from <= range.to;
+      to.setCustomValidity(isOrdered ? "" : "This is before the beginning.");
+      if (isInstant(range.from) && isInstant(range.to) && isOrdered) changed(range);
+      else to.reportValidity();
+    });
+  }
+  const fields = [field("From (UTC)", from), field("To (UTC)", to)];
+  const root = element("div", { class: "range" }, field("Range", choice), fields);
+  return {
+    root,
+    /** @param {Range} range */
+    write(range) {
+      shown = range;
+      const isCustom = "from" in range;
+      choice.value = isCustom ? "custom" : range.last;
+      for (const one of fields) one.hidden = !isCustom;
+      if (!isCustom) return;
+      to.setCustomValidity("");
+      from.value = range.from.slice(0, 19);
+      to.value = range.to.slice(0, 19);
+    },
+  };
+}
+
+/** What an input of a local time holds, read as UTC. @param {string} value */
+function readTime(value) {
+  return `${value.length === 16 ? `${value}:00` : value}Z`;
+}
+
+/** "Copy as curl" and "Open in GraphiQL", of the request that a view has last made. */
+export function shareBar() {
+  /** @type {import("./share.js").Request | undefined} */
+  let request;
+  const copied = element("span", { class: "unseen", role: "status" });
+  const copy = button("Copy as curl", async () => {
+    if (request === undefined) return;
+    const text = printCurl(location.origin, request);
+    const isDone = await write(text);
+    copy.textContent = isDone ? "Copied" : "Copying is not allowed";
+    copied.textContent = isDone ? "Copied. The token is $TOKEN." : "";
+    setTimeout(() => {
+      copy.textContent = "Copy as curl";
+      copied.textContent = "";
+    }, 1_500);
+  });
+  copy.title = "The request as a line for a shell; the token is $TOKEN";
+  // An opener hands its session on, so GraphiQL knows the token.
+  const open = element("a", { class: "button", target: "_blank", rel: "opener" }, "Open in GraphiQL");
+  const root = element("div", { class: "share" }, copy, open, copied);
+  return {
+    root,
+    /** @param {import("./share.js").Request} made @param {import("./share.js").Field} asked */
+    write(made, asked) {
+      request = made;
+      open.href = printGraphiqlAddress(asked);
+    },
+  };
+}
+
+/** Whether the text is on the clipboard now. @param {string} text */
+async function write(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    // Without TLS there is no clipboard but the one of old.
+    const area = element("textarea", { class: "unseen", "aria-hidden": "true" });
+    area.value = text;
+    document.body.append(area);
+    area.select();
+    const isDone = document.execCommand("copy");
+    area.remove();
+    return isDone;
+  }
+}

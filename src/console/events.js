@@ -1,0 +1,39 @@
+// A stream of server-sent events, read from `fetch`: the browser's own EventSource can send neither a body nor a token
+// outside the address.
+
+/** @typedef {{ readonly event: string, readonly data: string }} ServerEvent */
+
+/**
+ * Takes a stream's text in pieces, cut anywhere, and gives the events that each completes, and the last id so far, which
+ * also comes alone: it says where to go on.
+ * @returns {(piece: string) => { readonly events: readonly ServerEvent[], readonly id: string }}
+ */
+export function createEventReader() {
+  let rest = "";
+  let id = "";
+  let event = "";
+  /** @type {string[]} */
+  let data = [];
+  return (piece) => {
+    /** @type {ServerEvent[]} */
+    const events = [];
+    // A carriage return may be half of a line's end, so the last one waits.
+    const lines = (rest + piece).split(/\r\n|\n|\r(?!$)/);
+    rest = lines.pop() ?? "";
+    for (const line of lines) {
+      if (line === "") {
+        if (data.length > 0) events.push({ event: event || "message", data: data.join("\n") });
+        event = "";
+        data = [];
+        continue;
+      }
+      const colon = line.indexOf(":");
+      const name = colon === -1 ? line : line.slice(0, colon);
+      const value = colon === -1 ? "" : line.slice(colon + 1).replace(/^ /, "");
+      if (name === "data") data.push(value);
+      else if (name === "event") event = value;
+      else if (name === "id") id = value;
+    }
+    return { events, id };
+  };
+}

@@ -1,0 +1,68 @@
+// A list that is read page by page as one scrolls. The foot of the list tells how it stands, and asks for the next page
+// when it comes into sight; its button does the same for those who do not scroll.
+import { isAborted } from "./api.js";
+import { button, element, replace } from "./dom.js";
+import { empty, failure, loading } from "./states.js";
+
+/**
+ * @template R
+ * @param {{
+ *   readonly what: string,
+ *   readonly perPage: number,
+ *   readonly signal: AbortSignal,
+ *   readonly ask: (last: R | undefined, signal: AbortSignal) => Promise<readonly R[]>,
+ *   readonly show: (rows: readonly R[]) => void,
+ *   readonly nothing: () => HTMLElement,
+ *   readonly failed: (error: unknown) => boolean,
+ * }} options `failed` says whether the error is shown elsewhere; a page shorter than `perPage` is the last
+ */
+export function startFeed({ what, perPage, signal, ask, show, nothing, failed }) {
+  const foot = element("div", { class: "foot" });
+  /** @type {R | undefined} */
+  let last;
+  let isBusy = false;
+  let isOver = false;
+  const sight = new IntersectionObserver(
+    (entries) => {
+      if (entries.some(({ isIntersecting }) => isIntersecting)) void next();
+    },
+    { rootMargin: "400px" },
+  );
+  signal.addEventListener("abort", () => sight.disconnect(), { once: true });
+
+  async function next() {
+    if (isBusy || isOver || signal.aborted) return;
+    isBusy = true;
+    sight.unobserve(foot);
+    replace(foot, loading(what));
+    try {
+      const rows = await ask(last, signal);
+      if (signal.aborted) return;
+      isOver = rows.length < perPage;
+      const isFirst = last === undefined;
+      last = rows.at(-1) ?? last;
+      if (rows.length > 0) show(rows);
+      if (isFirst && rows.length === 0) replace(foot, nothing());
+      else if (isOver) replace(foot, element("p", { class: "end" }, "That is all of this range."));
+      else {
+        replace(foot, button(`More ${what}`, next));
+        // Observed anew, it tells at once if it is in sight still.
+        sight.observe(foot);
+      }
+    } catch (error) {
+      if (isAborted(error)) return;
+      if (last === undefined && failed(error)) {
+        replace(foot, empty("The query has an error", "It is underlined above."));
+      } else
+        replace(
+          foot,
+          failure(error, () => void next()),
+        );
+    } finally {
+      isBusy = false;
+    }
+  }
+
+  void next();
+  return foot;
+}

@@ -1,0 +1,105 @@
+// Figures and texts for people. All times are UTC, as the API's are.
+
+/** `2026-01-31T12:00:00.123Z` as `01-31 12:00:00.123`. @param {string} timestamp */
+export function shortTime(timestamp) {
+  return timestamp.slice(5, 23).replace("T", " ").replace(/Z$/, "");
+}
+
+/** @param {string} timestamp */
+export function longTime(timestamp) {
+  return timestamp.replace("T", " ").replace("Z", " UTC");
+}
+
+/** A range of times, the day told once where it is one. @param {string} from @param {string} to */
+export function stretch(from, to) {
+  const isOneDay = from.slice(0, 10) === to.slice(0, 10);
+  const [begin] = from.replace("T", " ").split("Z");
+  return `${begin} – ${isOneDay ? longTime(to).slice(11) : longTime(to)}`;
+}
+
+/** @param {number} millis */
+export function duration(millis) {
+  if (millis < 1) return `${Math.round(millis * 1_000)} µs`;
+  if (millis < 10) return `${millis.toFixed(2)} ms`;
+  if (millis < 1_000) return `${Math.round(millis)} ms`;
+  if (millis < 60_000) return `${(millis / 1_000).toFixed(2)} s`;
+  return `${Math.floor(millis / 60_000)} min ${Math.round((millis % 60_000) / 1_000)} s`;
+}
+
+/** The two largest units of a length of time. @param {number} seconds */
+export function age(seconds) {
+  const whole = Math.max(0, Math.floor(seconds));
+  const [days, hours, minutes] = [
+    Math.floor(whole / 86_400),
+    Math.floor(whole / 3_600) % 24,
+    Math.floor(whole / 60) % 60,
+  ];
+  if (days > 0) return `${days} d ${hours} h`;
+  if (hours > 0) return `${hours} h ${minutes} min`;
+  return minutes > 0 ? `${minutes} min` : `${whole} s`;
+}
+
+/** @param {number} value */
+export function bytes(value) {
+  const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+  let at = 0;
+  let rest = value;
+  while (Math.abs(rest) >= 1_024 && at < units.length - 1) {
+    rest /= 1_024;
+    at += 1;
+  }
+  return `${at === 0 || rest >= 100 ? Math.round(rest) : rest.toFixed(1)} ${units[at]}`;
+}
+
+/** Cores of so many billionths. @param {number} nanoCores */
+export function cores(nanoCores) {
+  return (nanoCores / 1e9).toFixed(nanoCores < 1e8 ? 3 : 2);
+}
+
+const plain = new Intl.NumberFormat("en", { maximumSignificantDigits: 6 });
+/** @param {number} value */
+export function number(value) {
+  return Math.abs(value) >= 1e15 || (value !== 0 && Math.abs(value) < 1e-6)
+    ? value.toExponential(4)
+    : plain.format(value);
+}
+
+/** @param {number} count @param {string} one @param {string} [many] */
+export function counted(count, one, many = `${one}s`) {
+  return `${plain.format(count)} ${count === 1 ? one : many}`;
+}
+
+/** Characters that are not seen, or that turn the text around them: controls, direction marks, zero widths. */
+const invisible = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Surrogate}]/u;
+/** A joiner is part of what it joins (emoji, scripts of India), and cannot hide anything. */
+const harmless = /^(?:\u200c|\u200d|\u00ad)$/;
+
+/**
+ * A text in pieces, of which those that nobody would see are spelt out.
+ * @param {string} text
+ * @param {{ readonly breaks: boolean }} options `breaks`: line breaks and tabs stay as they are
+ * @returns {readonly { readonly text: string, readonly spelt: boolean }[]}
+ */
+export function piecesOf(text, { breaks }) {
+  if (!invisible.test(text)) return [{ text, spelt: false }];
+  /** @type {{ text: string, spelt: boolean }[]} */
+  const pieces = [];
+  for (const character of text) {
+    const stays =
+      !invisible.test(character) || harmless.test(character) || (breaks && /[\n\t]/.test(character));
+    const piece = stays ? character : spellOut(character);
+    const last = pieces.at(-1);
+    if (stays && last?.spelt === false) last.text += piece;
+    else pieces.push({ text: piece, spelt: !stays });
+  }
+  return pieces;
+}
+
+/** @param {string} character */
+function spellOut(character) {
+  const known = { "\n": "\\n", "\t": "\\t", "\r": "\\r", "\u001b": "\\e" };
+  const code = character.codePointAt(0) ?? 0;
+  return Object.hasOwn(known, character)
+    ? known[/** @type {keyof typeof known} */ (character)]
+    : `U+${code.toString(16).toUpperCase().padStart(4, "0")}`;
+}

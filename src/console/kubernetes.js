@@ -1,0 +1,309 @@
+// The cluster as it was at the last snapshot of the range: its nodes, and its pods with what ails them.
+import { boundsOf, podStates, printAddress } from "./address.js";
+import { ask, isAborted, post } from "./api.js";
+import { rangePicker, shareBar } from "./controls.js";
+import { element, field, foreign, replace, select } from "./dom.js";
+import { age, bytes, cores, counted, longTime } from "./format.js";
+import { printTerm } from "./query.js";
+import { empty, failure, loading } from "./states.js";
+import { tree } from "./tree.js";
+
+/** @typedef {import("./address.js").StateOf<"kubernetes">} State */
+/**
+ * @typedef {{
+ *   readonly timestamp: string, readonly node_name: string, readonly phase: number,
+ *   readonly cpu_usage_nano_cores: number, readonly memory_working_set_bytes: number,
+ *   readonly fs_used_bytes: number, readonly fs_capacity_bytes: number,
+ *   readonly network_rx_bytes: number, readonly network_tx_bytes: number,
+ * }} NodeRow
+ */
+/**
+ * @typedef {{
+ *   readonly timestamp: string, readonly pod_name: string, readonly pod_namespace: string, readonly node_name: string,
+ *   readonly state: string, readonly phase: string, readonly pod_restart_count: number, readonly pod_uptime_seconds: number,
+ *   readonly labels: Readonly<Record<string, string>>,
+ *   readonly owner_references: readonly { readonly kind: string, readonly name: string }[],
+ *   readonly containers: readonly { readonly name: string, readonly status: string, readonly exit_code: number, readonly reason: string }[],
+ * }} PodRow
+ */
+
+const phases = { 2: "Ready", 4: "Not ready", 0: "Unknown" };
+/** Where the layouts of log lines name the pod, as the API's own link from a pod to its lines reads them. */
+const podPaths = [
+  ["k8s.pod.name"],
+  ["kubernetes", "pod", "name"],
+  ["kubernetes", "pod_name"],
+  ["resource", "k8s.pod.name"],
+];
+/** What ails comes first. */
+const urgency = ["Failed", "Pending", "Unknown", "Running", "Succeeded"];
+const selection = `pod_namespace
+pod_name
+state
+node_name
+pod_restart_count
+pod_uptime_seconds
+containers { name status exit_code reason }`;
+/** How far back figures of a pod are looked for: the last snapshots, whatever the range. */
+const figuresMillis = 5 * 60_000;
+
+/** @param {import("./app.js").Shell<"kubernetes">} shell */
+export function kubernetesView({ go }) {
+  /** @type {State | undefined} */
+  let state;
+  const change = (/** @type {Partial<State>} */ part) => {
+    if (state !== undefined) go({ ...state, query: query.value, ...part });
+  };
+  const query = element("input", {
+    type: "search",
+    autocomplete: "off",
+    spellcheck: "false",
+    placeholder: "pod, namespace, node, owner or label=value",
+  });
+  const only = select(
+    podStates.map((word) => [word, word === "any" ? "Any" : word]),
+    (value) => change({ state: podStates.find((word) => word === value) ?? "any" }),
+  );
+  const range = rangePicker((value) => change({ range: value }));
+  const share = shareBar();
+  const told = element("p", { class: "told", role: "status" });
+  const nodes = element("section", { class: "section" });
+  const pods = element("section", { class: "section" });
+  const form = element(
+    "form",
+    { class: "toolbar", role: "search" },
+    field("Pods", query, "wide"),
+    element("button", { type: "submit", class: "primary" }, "Search"),
+    field("State", only, "short"),
+    range.root,
+  );
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    change({});
+  });
+  const root = element("div", {}, form, element("div", { class: "bar" }, told, share.root), nodes, pods);
+
+  /** @param {State} now @param {AbortSignal} signal */
+  async function show(now, signal) {
+    state = now;
+    query.value = now.query;
+    only.value = now.state;
+    range.write(now.range);
+    replace(told);
+    replace(pods);
+    replace(nodes, loading("the cluster"));
+    const bounds = boundsOf(now.range, Date.now());
+    const common = { site_id: now.site, ...bounds };
+    const overview = { ...common, query: now.query };
+    share.write(post("kubernetes/pods/overview", overview), {
+      field: "kubernetes_pods_overview",
+      arguments: overview,
+      selection,
+    });
+    const recent = new Date(
+      Math.max(Date.parse(bounds.from), Date.parse(bounds.to) - figuresMillis),
+    ).toISOString();
+    try {
+      /** @type {[readonly NodeRow[], readonly PodRow[], readonly (PodRow & NodeRow)[]]} */
+      const [nodeRows, podRows, figures] = await Promise.all([
+        ask(post("kubernetes/nodes", { ...common, from: recent }), signal),
+        ask(post("kubernetes/pods/overview", overview), signal),
+        ask(post("kubernetes/pods", { ...common, from: recent }), signal),
+      ]);
+      const shown = podRows.filter((pod) => now.state === "any" || pod.state === now.state);
+      const failed = podRows.filter((pod) => pod.state === "Failed").length;
+      replace(
+        told,
+        `${counted(shown.length, "pod")}${failed > 0 ? `, ${failed} failed` : ""}, as last seen up to ${longTime(bounds.to)}`,
+      );
+      showNodes(nodeRows);
+      showPods(shown, figures, now);
+    } catch (error) {
+      if (!isAborted(error))
+        replace(
+          nodes,
+          failure(error, () => void show(now, signal)),
+        );
+    }
+  }
+
+  /** @param {readonly NodeRow[]} rows by time */
+  function showNodes(rows) {
+    const newest = [...new Map(rows.map((row) => [row.node_name, row])).values()];
+    newest.sort((a, b) => (a.node_name < b.node_name ? -1 : 1));
+    replace(
+      nodes,
+      element("h2", {}, "Nodes"),
+      newest.length === 0
+        ? empty("No nodes", "The last minutes of this range have no snapshot of one.")
+        : table(
+            "Nodes",
+            ["Node", "State", "CPU, cores", "Memory", "Disk", "Received", "Sent"],
+            newest.map((row) => [
+              foreign(row.node_name),
+              badge(phases[/** @type {0 | 2 | 4} */ (row.phase)] ?? "Unknown"),
+              cores(row.cpu_usage_nano_cores),
+              bytes(row.memory_working_set_bytes),
+              disk(row),
+              bytes(row.network_rx_bytes),
+              bytes(row.network_tx_bytes),
+            ]),
+          ),
+    );
+  }
+
+  /** @param {readonly PodRow[]} rows @param {readonly (PodRow & NodeRow)[]} figures by time @param {State} now */
+  function showPods(rows, figures, now) {
+    const key = (/** @type {PodRow} */ row) => `${row.pod_namespace}/${row.pod_name}`;
+    const byPod = new Map(figures.map((row) => [key(row), row]));
+    const sorted = rows.toSorted(
+      (a, b) => urgency.indexOf(a.state) - urgency.indexOf(b.state) || (key(a) < key(b) ? -1 : 1),
+    );
+    replace(
+      pods,
+      element("h2", {}, "Pods"),
+      sorted.length === 0
+        ? empty("No pods", "No pod of this range passes the filters.")
+        : table(
+            "Pods",
+            ["Pod", "State", "Restarts", "Up for", "CPU, cores", "Memory", "Node"],
+            sorted.map((pod) => {
+              const figure = byPod.get(key(pod));
+              return [
+                podName(pod, now),
+                badge(pod.state),
+                String(pod.pod_restart_count),
+                age(pod.pod_uptime_seconds),
+                figure === undefined ? "–" : cores(figure.cpu_usage_nano_cores),
+                figure === undefined ? "–" : bytes(figure.memory_working_set_bytes),
+                foreign(pod.node_name || "–"),
+              ];
+            }),
+          ),
+    );
+  }
+
+  return { root, show, focus: () => query.focus() };
+}
+
+/** @param {NodeRow} row */
+function disk({ fs_used_bytes: used, fs_capacity_bytes: capacity }) {
+  if (capacity === 0) return "–";
+  const part = Math.round((100 * used) / capacity);
+  return `${part} % of ${bytes(capacity)}`;
+}
+
+/**
+ * The name, whose button shows and hides a row below with what else is known.
+ * @param {PodRow} pod @param {State} now
+ */
+function podName(pod, now) {
+  const reasons = pod.containers
+    .map(({ reason }) => reason)
+    .filter((reason) => reason !== "" && reason !== "Completed");
+  /** @type {HTMLElement | undefined} */
+  let below;
+  const name = element(
+    "button",
+    { type: "button", class: "expander", "aria-expanded": "false" },
+    foreign(pod.pod_name),
+  );
+  name.addEventListener("click", () => {
+    const isOpen = below !== undefined;
+    below?.remove();
+    below = isOpen
+      ? undefined
+      : element("tr", { class: "below" }, element("td", { colspan: 7 }, openedPod(pod, now)));
+    if (below !== undefined) name.closest("tr")?.after(below);
+    name.setAttribute("aria-expanded", String(!isOpen));
+  });
+  return element(
+    "div",
+    {},
+    name,
+    element("span", { class: "muted" }, foreign(pod.pod_namespace)),
+    [...new Set(reasons)].map((reason) => element("span", { class: "badge bad" }, foreign(reason))),
+  );
+}
+
+/** @param {PodRow} pod @param {State} now */
+function openedPod(pod, now) {
+  const query = podPaths.map((path) => printTerm(path, "=", pod.pod_name)).join(" OR ");
+  const href = printAddress("logs", { site: now.site, query, range: now.range });
+  const known = {
+    phase: pod.phase,
+    seen: longTime(pod.timestamp),
+    owners: pod.owner_references.map(({ kind, name }) => `${kind} ${name}`),
+    containers: Object.fromEntries(
+      pod.containers.map(({ name, status, exit_code, reason }) => [
+        name,
+        { status, ...(reason === "" ? {} : { reason }), exit_code },
+      ]),
+    ),
+    labels: pod.labels,
+  };
+  return element(
+    "div",
+    { class: "opened" },
+    element("p", {}, element("a", { class: "button", href }, "Its log lines")),
+    tree(known, () => undefined),
+  );
+}
+
+/** @param {string} state */
+function badge(state) {
+  const kind = {
+    Failed: "bad",
+    "Not ready": "bad",
+    Pending: "warn",
+    Unknown: "warn",
+    Running: "good",
+    Ready: "good",
+  };
+  const known = Object.hasOwn(kind, state) ? kind[/** @type {keyof typeof kind} */ (state)] : "";
+  return element("span", { class: `badge ${known}` }, state);
+}
+
+/**
+ * The first column names the row; figures stand in the middle.
+ * @param {string} caption @param {readonly string[]} columns
+ * @param {readonly (readonly (Node | string)[])[]} rows
+ */
+function table(caption, columns, rows) {
+  const figures = (/** @type {string} */ column) => ({
+    class: /^(Pod|Node|State)$/.test(column) ? "" : "figure",
+  });
+  return element(
+    "div",
+    { class: "scroll", tabindex: 0, role: "region", "aria-label": caption },
+    element(
+      "table",
+      { class: "grid cluster" },
+      element("caption", { class: "unseen" }, caption),
+      element(
+        "thead",
+        {},
+        element(
+          "tr",
+          {},
+          columns.map((name) => element("th", { scope: "col", ...figures(name) }, name)),
+        ),
+      ),
+      element(
+        "tbody",
+        {},
+        rows.map((cells) =>
+          element(
+            "tr",
+            {},
+            cells.map((cell, at) =>
+              at === 0
+                ? element("th", { scope: "row" }, cell)
+                : element("td", figures(columns[at] ?? ""), cell),
+            ),
+          ),
+        ),
+      ),
+    ),
+  );
+}

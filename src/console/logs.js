@@ -1,0 +1,298 @@
+// The logs: a query, the lines that it finds page by page, and new ones as they come.
+import { boundsOf } from "./address.js";
+import { ask, askEvents, Failure, isAborted, post } from "./api.js";
+import { queryBox, rangePicker, shareBar } from "./controls.js";
+import { button, element, field, foreign, replace, select } from "./dom.js";
+import { startFeed } from "./feed.js";
+import { counted, longTime, stretch } from "./format.js";
+import { keyOfLine, lineItem } from "./lines.js";
+import { narrow } from "./query.js";
+import { empty } from "./states.js";
+
+/** @typedef {import("./address.js").StateOf<"logs">} State */
+/** @typedef {import("./lines.js").Line} Line */
+/** @typedef {import("./app.js").Shell<"logs">} Shell */
+
+const perPage = 100;
+/** Lines that are kept of a live tail: the page is to stay quick for as long as it is open. */
+const mostLive = 2_000;
+/** How late a line may come and still be shown. */
+const lateMillis = 60_000;
+/** Before a broken live tail is begun again. */
+const pauseMillis = 3_000;
+
+const selection = `timestamp
+severity
+source_id
+hostname
+message
+json
+trace { trace_id }`;
+
+/** @param {Shell} shell */
+export function logsView({ go, keep }) {
+  /** @type {State | undefined} */
+  let state;
+  const change = (/** @type {Partial<State>} */ part) => {
+    if (state !== undefined) go({ ...state, query: query.read(), line: "", ...part });
+  };
+  const query = queryBox({
+    label: "Query",
+    placeholder: 'severity=error message:"timed out" http.response.status_code>=500',
+    submit: () => change({}),
+  });
+  const sources = element("div", { class: "chips", role: "group", "aria-label": "Sources" });
+  const range = rangePicker((value) =>
+    change({ range: value, live: state?.live === true && "last" in value }),
+  );
+  const order = select(
+    [
+      ["DESC", "Newest first"],
+      ["ASC", "Oldest first"],
+    ],
+    (value) => change({ order: value === "ASC" ? "ASC" : "DESC", live: false }),
+  );
+  const live = button("Live", () => {
+    const isLive = state?.live !== true;
+    const isFixed = state !== undefined && "from" in state.range;
+    change({
+      live: isLive,
+      ...(isLive ? { order: "DESC" } : {}),
+      ...(isLive && isFixed ? { range: { last: "15m" } } : {}),
+    });
+  });
+  live.classList.add("live");
+  const share = shareBar();
+  const told = element("p", { class: "told", role: "status" });
+  const list = element("ol", { class: "lines", "aria-label": "Log lines" });
+  const foot = element("div");
+  const form = element(
+    "form",
+    { class: "toolbar", role: "search" },
+    query.root,
+    element("button", { type: "submit", class: "primary" }, "Search"),
+    element(
+      "div",
+      { class: "field" },
+      element("span", { class: "label", "aria-hidden": "true" }, "Sources"),
+      sources,
+    ),
+    range.root,
+    field("Order", order),
+    live,
+  );
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    change({});
+  });
+  const root = element("div", {}, form, element("div", { class: "bar" }, told, share.root), list, foot);
+
+  /** @param {State} now @param {AbortSignal} signal @param {import("./api.js").Site} site */
+  function show(now, signal, site) {
+    state = now;
+    // An address may ask for what no switch here does: a tail goes on at the newest end of a range that ends now.
+    const isLive = now.live && now.order === "DESC" && "last" in now.range;
+    query.write(now.query);
+    range.write(now.range);
+    order.value = now.order;
+    live.setAttribute("aria-pressed", String(isLive));
+    // The number of lines is news to a reader once, not with every line that comes.
+    told.setAttribute("aria-live", isLive ? "off" : "polite");
+    const asked = now.sources.filter((source) => site.sources.includes(source));
+    showSources(site.sources, asked);
+    replace(list);
+    replace(told);
+    if (site.sources.length === 0) {
+      replace(foot, empty("This site has no logs", "Nothing is configured for this part of the site."));
+      share.root.hidden = true;
+      return;
+    }
+    share.root.hidden = false;
+    const bounds = boundsOf(now.range, Date.now());
+    const body = {
+      site_id: now.site,
+      source_ids: asked.length === 0 ? site.sources : asked,
+      query: now.query,
+      use_expressions: true,
+    };
+    const pageOf = (/** @type {string | null} */ time) => ({
+      ...body,
+      ...bounds,
+      pagination: { per_page: perPage, order: now.order, cursor: { time } },
+    });
+    share.write(post("logs/lines", pageOf(null)), {
+      field: "logs_lines",
+      arguments: pageOf(null),
+      selection,
+    });
+
+    const options = {
+      site: now.site,
+      /** The line that was opened last is in the address. @param {string} key @param {boolean} isOpen */
+      toggled(key, isOpen) {
+        if (signal.aborted || isOpen === (state?.line === key)) return;
+        state = { ...now, line: isOpen ? key : "" };
+        keep(state);
+      },
+      narrow: (/** @type {string} */ term) => change({ query: narrow(now.query, term) }),
+    };
+    const itemOf = (/** @type {Line} */ line) =>
+      lineItem(line, { ...options, isOpen: now.line === keyOfLine(line) });
+    const seen = new Set();
+    /** Lines that are not in the list yet. @param {readonly Line[]} lines */
+    const fresh = (lines) =>
+      lines.filter((line) => {
+        const key = keyOfLine(line);
+        return !seen.has(key) && seen.add(key);
+      });
+    let isComplete = false;
+    const tell = (/** @type {string} */ more = "") => {
+      const way = now.order === "DESC" ? "newest first" : "oldest first";
+      const between = isLive ? `since ${longTime(bounds.from)}` : stretch(bounds.from, bounds.to);
+      replace(told, `${counted(list.childElementCount, "line")}, ${way}, ${between}${more}`);
+    };
+    const begin = () => {
+      if (isLive && live.dataset.state === "waiting") void follow();
+    };
+    live.dataset.state = "waiting";
+    replace(
+      foot,
+      startFeed({
+        what: "lines",
+        perPage,
+        signal,
+        ask: (/** @type {Line | undefined} */ last) =>
+          ask(post("logs/lines", pageOf(last?.timestamp ?? null)), signal),
+        show: (/** @type {readonly Line[]} */ lines) => {
+          list.append(...fresh(lines).map(itemOf));
+          isComplete = lines.length < perPage;
+          tell();
+          begin();
+        },
+        nothing: () => {
+          isComplete = true;
+          begin();
+          return nothing(now);
+        },
+        failed: query.explain,
+      }),
+    );
+
+    /** Shows new lines on top as they come, until something else is shown. */
+    async function follow() {
+      live.dataset.state = "connecting";
+      // A page tells of what could be found when it was asked; what comes late is behind its newest line.
+      const from = new Date(Date.parse(bounds.to) - lateMillis).toISOString();
+      const request = post("logs/lines", { ...body, from, pagination: { per_page: perPage, order: "ASC" } });
+      let lastId = "";
+      while (!signal.aborted) {
+        try {
+          for await (const { events, id } of askEvents(request, { lastId }, signal)) {
+            lastId = id;
+            refuse(events);
+            const isFailing = events.at(-1)?.event === "retry";
+            live.dataset.state = isFailing ? "connecting" : "on";
+            insert(events.flatMap(({ event, data }) => (event === "line" ? [JSON.parse(data)] : [])));
+            tell(isFailing ? ", live: the source fails, and is tried again" : ", live");
+          }
+        } catch (error) {
+          if (isAborted(error)) return;
+          if (isFinal(error)) {
+            live.dataset.state = "off";
+            tell(`. Not live: ${error.message}`);
+            return;
+          }
+        }
+        if (signal.aborted) return;
+        live.dataset.state = "connecting";
+        tell(", live: connecting again");
+        await new Promise((resolve) => setTimeout(resolve, pauseMillis));
+      }
+    }
+
+    /** @param {readonly Line[]} lines in any order; a late one goes to its place */
+    function insert(lines) {
+      const oldest = list.lastElementChild?.getAttribute("data-time") ?? "";
+      // What is older than the list will come with its next page.
+      const fit = lines.filter(({ timestamp }) => isComplete || oldest === "" || timestamp >= oldest);
+      const items = fresh(fit).map(itemOf);
+      if (items.length === 0) return;
+      if (list.childElementCount === 0) replace(foot);
+      for (const item of items) {
+        const time = item.dataset.time ?? "";
+        let before = list.firstElementChild;
+        while ((before?.getAttribute("data-time") ?? "") > time) before = before?.nextElementSibling ?? null;
+        list.insertBefore(item, before);
+      }
+      if (list.childElementCount <= mostLive) return;
+      for (const gone of [...list.children].slice(mostLive)) {
+        seen.delete(gone.getAttribute("data-key"));
+        gone.remove();
+      }
+      // Further pages would follow what is gone.
+      replace(
+        foot,
+        element("p", { class: "end" }, "Older lines have left this page. Search again to see them."),
+      );
+    }
+  }
+
+  /** @param {State} now */
+  function nothing(now) {
+    return empty(
+      "No lines",
+      now.query === "" ? "There are none in this range." : "Nothing in this range matches the query.",
+      ...(now.query === "" ? [] : [button("Clear the query", () => change({ query: "" }))]),
+      ...("last" in now.range && now.range.last !== "7d"
+        ? [button("Look at the last 7 days", () => change({ range: { last: "7d" } }))]
+        : []),
+    );
+  }
+
+  /** @param {readonly string[]} all @param {readonly string[]} asked */
+  function showSources(all, asked) {
+    const focused = document.activeElement?.getAttribute("data-source");
+    replace(
+      sources,
+      all.map((source) => {
+        const isOn = asked.length === 0 || asked.includes(source);
+        const chip = element(
+          "button",
+          { type: "button", class: "chip", "data-source": source, "aria-pressed": String(isOn) },
+          foreign(source),
+        );
+        chip.addEventListener("click", () => change({ sources: toggled(all, asked, source) }));
+        return chip;
+      }),
+    );
+    for (const chip of sources.querySelectorAll("button")) if (chip.dataset.source === focused) chip.focus();
+  }
+
+  return { root, show, focus: query.focus };
+}
+
+/**
+ * With all of them on, a click means this one alone; none is the same as all.
+ * @param {readonly string[]} all @param {readonly string[]} asked @param {string} source
+ */
+function toggled(all, asked, source) {
+  if (asked.length === 0) return all.length === 1 ? [] : [source];
+  const next = asked.includes(source) ? asked.filter((one) => one !== source) : [...asked, source];
+  return next.length === all.length ? [] : all.filter((one) => next.includes(one));
+}
+
+/** Whether asking again would give the same. @param {unknown} error @returns {error is Failure} */
+function isFinal(error) {
+  return error instanceof Failure && error.status >= 400 && error.status < 500 && error.status !== 429;
+}
+
+/**
+ * A tail that its server ended for good.
+ * @param {readonly import("./events.js").ServerEvent[]} events
+ * @throws {Failure}
+ */
+function refuse(events) {
+  const end = events.find(({ event }) => event === "end");
+  const { reason, message } = end === undefined ? {} : JSON.parse(end.data);
+  if (reason === "refused") throw new Failure(422, String(message));
+}

@@ -1,0 +1,77 @@
+// Terms of the log query language, written so that its parser reads back exactly the field and the value meant. The
+// rules are those of the README's "The query language"; the tests hold this file to the parser itself.
+
+/** Names that mean a field of the line when they stand alone. */
+const lineFields = ["message", "severity", "hostname", "group"];
+/** What would end a key or a field, or escape something in it. A `!` is one only before what makes it an operator. */
+const special = /[.\\ \t\n\r()"=:<>]|!(?![^=:])/g;
+const typeSuffix = /_(?:string|int|float|bool)$/;
+/** A NUL and half a surrogate pair are no text of the language. */
+const unsearchable = /[\0\p{Surrogate}]/u;
+
+/** @typedef {"=" | "!=" | ":" | "!:"} Operator */
+
+/**
+ * A comparison of a value in the line's body.
+ * @param {readonly string[]} path keys and indices from the root
+ * @param {Operator} operator
+ * @param {string} value
+ * @returns {string | undefined} undefined where the language has no words for it
+ */
+export function printTerm(path, operator, value) {
+  const isNameless = path.length === 1 && path[0] === "";
+  if (isNameless || unsearchable.test(value) || path.some((key) => unsearchable.test(key))) return undefined;
+  return `${printPath(path)}${operator}${printValue(value)}`;
+}
+
+/**
+ * A comparison of one of the line's own fields, or of a name of the trace query language.
+ * @param {string} name @param {Operator} operator @param {string} value
+ */
+export function printFieldTerm(name, operator, value) {
+  return unsearchable.test(value) ? undefined : `${name}${operator}${printValue(value)}`;
+}
+
+/**
+ * A comparison of a trace's tag; all after `tag.` is its name.
+ * @param {string} name @param {Operator} operator @param {string} value
+ */
+export function printTagTerm(name, operator, value) {
+  if (name === "" || unsearchable.test(name)) return undefined;
+  return printFieldTerm(`tag.${name.split(".").map(escapeKey).join(".")}`, operator, value);
+}
+
+/** @param {readonly string[]} path */
+function printPath(path) {
+  return path
+    .map((key, at) => {
+      const isLast = at === path.length - 1;
+      const meansMore =
+        (path.length === 1 && lineFields.includes(key)) ||
+        (at === 0 && !isLast && key === "attributes") ||
+        (isLast && typeSuffix.test(key) && !escapeKey(key).startsWith("\\"));
+      return meansMore ? `\\${escapeKey(key)}` : escapeKey(key);
+    })
+    .join(".");
+}
+
+/** @param {string} key */
+function escapeKey(key) {
+  return key.replace(special, "\\$&");
+}
+
+/** @param {string} value */
+function printValue(value) {
+  return /^$|^["[]|[ \t\n\r()]/.test(value) ? `"${value.replace(/["\\]/g, "\\$&")}"` : value;
+}
+
+/**
+ * The query with one more condition.
+ * @param {string} query @param {string} term
+ */
+export function narrow(query, term) {
+  const rest = query.trim();
+  if (rest === "" || rest === term) return term;
+  // OR binds less than the space that joins; the same letters elsewhere only cost needless parentheses.
+  return /\bOR\b/.test(rest) ? `(${rest}) ${term}` : `${rest} ${term}`;
+}

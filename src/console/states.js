@@ -1,0 +1,75 @@
+// What a view shows while it has nothing to show: that it waits, that there is nothing, or why not.
+import { button, element, foreign } from "./dom.js";
+
+/** @param {string} what */
+export function loading(what) {
+  return element(
+    "div",
+    { class: "state", role: "status" },
+    element("span", { class: "spinner", "aria-hidden": "true" }),
+    element("p", {}, `Loading ${what}…`),
+  );
+}
+
+/** @param {string} title @param {string} advice @param {...HTMLElement} actions */
+export function empty(title, advice, ...actions) {
+  return element(
+    "div",
+    { class: "state", role: "status" },
+    element("p", { class: "state-title" }, title),
+    element("p", {}, advice),
+    actions.length > 0 && element("div", { class: "state-actions" }, actions),
+  );
+}
+
+/** What a person can do about a failure, by what it is. @type {Readonly<Record<string, string>>} */
+const advice = {
+  result_too_large: "Choose a shorter range or a narrower filter.",
+  log_query_too_complex: "Split the query.",
+  invalid_field: "Choose another field.",
+};
+
+/**
+ * @param {unknown} error
+ * @param {() => void} [retry]
+ */
+export function failure(error, retry) {
+  const { status, slug, message, details } = describe(error);
+  const isMissingPart = slug === "not_supported_by_backend" && details.backend === null;
+  if (isMissingPart) return empty(`${message}.`, "Nothing is configured for this part of the site.");
+  const title = status === 0 ? "No connection" : status === 404 ? "Not found" : "This could not be answered";
+  const issues = Array.isArray(details.issues) ? details.issues : [];
+  return element(
+    "div",
+    { class: "state state-failed", role: "alert" },
+    element("p", { class: "state-title" }, title),
+    element("p", {}, foreign(message)),
+    issues.length > 0 &&
+      element(
+        "ul",
+        {},
+        issues.map(({ path, message: told }) => element("li", {}, foreign(`${path || "body"}: ${told}`))),
+      ),
+    advice[slug] !== undefined && element("p", {}, advice[slug]),
+    element(
+      "p",
+      { class: "state-code" },
+      status <= 0 ? "" : `Status ${status}${slug === "" ? "" : `, ${slug}`}`,
+    ),
+    retry !== undefined && element("div", { class: "state-actions" }, button("Try again", retry)),
+  );
+}
+
+/** @param {unknown} error @returns {{ status: number, slug: string, message: string, details: Readonly<Record<string, unknown>> }} */
+function describe(error) {
+  if (error instanceof Error && "status" in error && "slug" in error && "details" in error) {
+    return /** @type {import("./api.js").Failure} */ (error);
+  }
+  console.error(error);
+  return {
+    status: -1,
+    slug: "",
+    message: "This page has a defect: the console of the browser says more.",
+    details: {},
+  };
+}

@@ -1,0 +1,158 @@
+// What spans are read by: the primitives that a source of spans must have, or may have, and over which `src/tracing/`
+// defines everything that the API tells of requests. A part of the contract of `store.ts`, whose promises hold here too.
+import type { Span, SpanKind } from "./model.ts";
+import type { TimeRange } from "./time.ts";
+
+/** The `traces` part of a site's configuration, or the index of its browsers' error reports. */
+export interface SpanSource {
+  readonly site: string;
+  /** A comma list of patterns: spans, and the layout's documents of events or errors. */
+  readonly index: string;
+  readonly profile: string;
+  /** As in `LogSource`; it scopes every request, look-ups by id too. */
+  readonly where?: string | undefined;
+  /** Attributes whose keys begin so are tags. */
+  readonly tagPrefixes: readonly string[];
+  readonly namespaceAttribute: string;
+  readonly actionAttribute: string;
+}
+export type SpanSources = readonly [SpanSource, ...SpanSource[]];
+
+/** A span within any site: span ids are unique in their trace only. */
+export interface SpanId {
+  readonly trace_id: string;
+  readonly span_id: string;
+}
+
+/**
+ * How much one request may still read, over all its calls and backends. A store spends a document (a span, an event or
+ * error that its layout keeps apart, or a group of spans that the source has counted) for each that the source sends,
+ * as early as it knows their number.
+ */
+export interface Budget {
+  readonly limit: number;
+  /** @throws {Refused} `result_too_large` when more than `limit` are spent in all. */
+  spend(documents: number): void;
+}
+
+/**
+ * What every span store must be able to do; the promises of `LogStore` hold here too. `src/tracing/analytics.ts`
+ * answers everything else from these two, and is the definition of it, so that a new store is
+ * `{ ...reader, ...analyticsOver(reader) }`, and a fast one replaces some of those by its own.
+ *
+ * Batches come in any order and end anywhere. A span comes once: also when two sources of one site hold its
+ * document. A document that an exporter sent twice is told from two spans by `find` only: what is counted over a range
+ * counts documents, since no source could count anything else without sending them all. A span whose document lies in the sources of two sites comes once for each, with that site's `site_id`.
+ * A span comes whole: with its events and exceptions, wherever its layout keeps them.
+ */
+export interface SpanReader {
+  /**
+   * The spans of a kind whose END lies in the range; how long a span is, and so when it started, makes no difference.
+   * @throws {Refused} `result_too_large` from the budget
+   * @throws {BackendError}
+   */
+  scan(query: SpanScan, signal: AbortSignal): AsyncIterable<readonly Span[]>;
+  /**
+   * The spans that ids name, whenever they were. There may be many thousands of ids, each once; the store cuts them
+   * into requests. Ids that nothing has find nothing. Errors as `scan`.
+   */
+  find(query: SpanLookup, signal: AbortSignal): AsyncIterable<readonly Span[]>;
+  /**
+   * The spans of `scan`, those that are alike counted together as far as the source can do so exactly. What it does
+   * not know for sure comes span by span. Only with the sources of one site. Absent: `scan` is all there is.
+   */
+  tally?(query: TallyQuery, signal: AbortSignal): AsyncIterable<readonly SpanTally[]>;
+  /**
+   * Ids of spans that may have so many children of `statements`, whenever they were: all that do, and others.
+   * Undefined where the source cannot tell.
+   */
+  crowds?(query: CrowdQuery, signal: AbortSignal): Promise<readonly string[] | undefined>;
+  /**
+   * Where to cut a scan so that its first part has about `nth` spans: an instant or a length in nanoseconds, in the
+   * order asked for. A hint, by which nothing is decided; undefined where there are not so many, or nobody knows.
+   */
+  milestone?(query: MilestoneQuery, signal: AbortSignal): Promise<bigint | undefined>;
+}
+
+export interface TallyQuery extends SpanScan {
+  /**
+   * What makes spans alike, besides `revision` where `narrow` names one:
+   *
+   * - `request`: kind, status, name, namespace and action, whether they are reports.
+   * - `event`: service, kind, name, statement as sent.
+   * - `deploy`: as `request` without name and action, and with `lengths`.
+   */
+  readonly by: "request" | "event" | "deploy";
+}
+/** Spans that are alike. */
+export interface SpanTally {
+  /** Where `whole`, the only span; else one that has what they share, and nothing else that means anything. */
+  readonly span: Span;
+  readonly whole: boolean;
+  readonly spans: number;
+  /** Of all their lengths, nanoseconds. */
+  readonly total: bigint;
+  /** How many are how long, each within 2 %, nanoseconds. */
+  readonly lengths?: readonly { readonly length: number; readonly spans: number }[] | undefined;
+}
+export interface CrowdQuery {
+  readonly sources: SpanSources;
+  /** Spans that stand for several count as that many. */
+  readonly least: number;
+  readonly budget: Budget;
+}
+export interface MilestoneQuery extends SpanScan {
+  readonly by: "time" | "duration";
+  readonly order: "asc" | "desc";
+  /** From 1 to 10,000. */
+  readonly nth: number;
+}
+
+/**
+ * - `all`
+ * - `entries`: `Span.entry`, reports included.
+ * - `children`: all but entries.
+ * - `calls`: of kind client or producer, entries or not.
+ * - `exceptions`: with an event named `exception`.
+ * - `statements`: of kind client with a `statement`.
+ */
+export type SpanSelection = "all" | "entries" | "children" | "calls" | "exceptions" | "statements";
+
+export interface SpanScan {
+  readonly sources: SpanSources;
+  readonly range: TimeRange;
+  readonly select: SpanSelection;
+  /** Lets a store read less: it may leave out spans that do not satisfy all of it, and need not. */
+  readonly narrow?: SpanNarrowing | undefined;
+  readonly budget: Budget;
+}
+export interface SpanNarrowing {
+  readonly service?: string | undefined;
+  readonly revision?: string | undefined;
+  /** As `namesOf` of `src/tracing/request.ts` names an entry; only with `entries`. */
+  readonly namespaces?: readonly string[] | undefined;
+  readonly action?: string | undefined;
+  readonly kind?: SpanKind | undefined;
+  readonly name?: string | undefined;
+  /** Nanoseconds, inclusive, as `maxDuration`. */
+  readonly minDuration?: bigint | undefined;
+  readonly maxDuration?: bigint | undefined;
+}
+
+export interface SpanLookup {
+  readonly sources: SpanSources;
+  readonly of: /** All spans of the selection in these traces. */
+    | { readonly by: "trace"; readonly traceIds: readonly string[]; readonly select: SpanSelection }
+    /** These spans. */
+    | { readonly by: "span"; readonly spans: readonly SpanId[] }
+    /**
+     * Those that these spans called: entries of the same trace that name one of them as parent, and entries of any
+     * trace with a link to one of them.
+     */
+    | { readonly by: "caller"; readonly spans: readonly SpanId[] }
+    /** The spans of kind client with a statement that name one of these as their parent, in any trace. */
+    | { readonly by: "parent"; readonly spanIds: readonly string[] };
+  /** Nobody looks at the events: a store may leave out those that its layout keeps apart. */
+  readonly bare?: boolean | undefined;
+  readonly budget: Budget;
+}

@@ -1,0 +1,44 @@
+// Which lines have been delivered, as far back as they may be met again. By the second of their time, so that what has
+// become too old is forgotten at once.
+import { Refused } from "../errors.ts";
+import type { LogLine } from "../model.ts";
+import type { Instant } from "../time.ts";
+
+export interface Seen {
+  readonly has: (line: LogLine) => boolean;
+  /** False when it has been seen. @throws {Refused} `result_too_large` when there are too many to remember */
+  readonly add: (line: LogLine) => boolean;
+  /** Lines before this will not be asked for again. */
+  readonly forget: (before: Instant) => void;
+}
+
+const second = 1_000_000_000n;
+
+export function createSeen(limit: number): Seen {
+  const seconds = new Map<bigint, Set<string>>();
+  let count = 0;
+  const keyOf = ({ source_id, id }: LogLine) => `${source_id}\n${id}`;
+  return {
+    has: (line) => seconds.get(line.time / second)?.has(keyOf(line)) ?? false,
+    add(line) {
+      const slot = line.time / second;
+      const keys = seconds.get(slot) ?? new Set();
+      const key = keyOf(line);
+      if (keys.has(key)) return false;
+      if (count >= limit) {
+        const message = `More than ${limit} lines match within the time in which late lines are waited for; narrow the query or the sources`;
+        throw new Refused("result_too_large", message, { limit });
+      }
+      seconds.set(slot, keys.add(key));
+      count += 1;
+      return true;
+    },
+    forget(before) {
+      for (const [slot, keys] of seconds) {
+        if ((slot + 1n) * second > before) continue;
+        seconds.delete(slot);
+        count -= keys.size;
+      }
+    },
+  };
+}

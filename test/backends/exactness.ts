@@ -1,0 +1,186 @@
+// The law that matters most, as data: what the store finds for a query is what `matches` keeps of everything it holds. The
+// suite checks it on fixed seeds, `npm run test:exact` on new ones until it is stopped.
+import type fc from "fast-check";
+import { parseSpelled } from "#resolvers/elastic/spelled.ts";
+import { matches } from "#src/logql/matches.ts";
+import { parse } from "#src/logql/parse.ts";
+import type { LogLine } from "#src/model.ts";
+import { fromMillis } from "#src/time.ts";
+import type { Cluster } from "../support/cluster.ts";
+import * as shippers from "../support/log-shippers.ts";
+import {
+  type Corpus,
+  corpus,
+  drawnLines,
+  dynamicDefinition,
+  mappedDefinition,
+  query,
+  shrinkingCorpus,
+} from "./corpus.ts";
+
+export interface Target {
+  readonly name: string;
+  readonly product: "elasticsearch" | "opensearch";
+  readonly version: string;
+}
+
+/** Replaces what is under the prefix; resolves to how many documents there are. */
+export type Load = (cluster: Cluster, prefix: string) => Promise<number>;
+/** A layout with random documents. */
+export interface Subject {
+  readonly layout: string;
+  /** Enough documents for a round, and any number of them, for shrinking. */
+  readonly documents: fc.Arbitrary<Load>;
+  readonly shrinking: fc.Arbitrary<Load>;
+}
+
+export interface Difference {
+  readonly text: string;
+  readonly missing: readonly string[];
+  readonly extra: readonly string[];
+  /** False where the lines are right and their order is not. */
+  readonly isOrdered: boolean;
+}
+
+const start = Date.UTC(2024, 0, 15, 10);
+const range = { from: fromMillis(start), to: fromMillis(start + 3_600_000) };
+
+/** The layouts that shippers write to this server. */
+export function subjectsOn(target: Target): readonly Subject[] {
+  const { name, product } = target;
+  const own =
+    product === "opensearch"
+      ? [
+          ...(name === "os2" ? [shippers.ss4oLogsDynamic] : [shippers.ss4oLogsFlat]),
+          shippers.dataPrepperLogs,
+          shippers.fluentBitLogs,
+        ]
+      : name === "es7"
+        ? [shippers.fluentBitLogs]
+        : [shippers.otelLogs, shippers.fluentBitLogs];
+  return [ecs(target), ...[...own, shippers.logstashLogs].map(shipped)];
+}
+
+/** Two indices that map the same names differently, and documents for each. */
+function ecs({ product, version }: Target): Subject {
+  const load =
+    ({ mapped, dynamic }: Corpus): Load =>
+    async (cluster, prefix) => {
+      await cluster.remove(`${prefix}-*`);
+      await cluster.createIndex(`${prefix}-a`, mappedDefinition(product, version));
+      await cluster.createIndex(`${prefix}-b`, dynamicDefinition);
+      if (mapped.length > 0) await cluster.write(`${prefix}-a`, stamped(mapped));
+      if (dynamic.length > 0) await cluster.write(`${prefix}-b`, stamped(dynamic));
+      return mapped.length + dynamic.length;
+    };
+  return { layout: "ecs", documents: corpus.map(load), shrinking: shrinkingCorpus.map(load) };
+}
+
+/** The shipper's own mapping, and where it would be taken too, one where everything is mapped as it comes. */
+function shipped(shipper: shippers.LogShipper): Subject {
+  const definitions = shipper.profile === "otel" ? [shipper.definition] : [shipper.definition, plain];
+  const load =
+    (lines: readonly shippers.Shippable[]): Load =>
+    async (cluster, prefix) => {
+      await cluster.remove(`${prefix}-*`);
+      for (const [turn, definition] of definitions.entries()) {
+        const index = `${prefix}-${turn}`;
+        await cluster.createIndex(index, definition);
+        const own = lines.flatMap((line, at): [string, string][] =>
+          at % definitions.length === turn
+            ? [[`d${at}`, shipper.document({ ...line, time: timeOf(at) })]]
+            : [],
+        );
+        if (own.length > 0) await cluster.write(index, own);
+      }
+      return lines.length;
+    };
+  return {
+    layout: shipper.profile,
+    documents: drawnLines(30).map(load),
+    shrinking: drawnLines(0).map(load),
+  };
+}
+
+/** One shard takes documents one after another, so that the first decides how a name is mapped. */
+const plain = { settings: { number_of_shards: 1, number_of_replicas: 0 } };
+
+/** Documents three to a millisecond. */
+const timeOf = (at: number): string => new Date(start + Math.floor(at / 3)).toISOString();
+function stamped(texts: readonly string[]): [string, string][] {
+  return texts.map((text, at) => [
+    `d${at}`,
+    text === "{}" ? `{"@timestamp":"${timeOf(at)}"}` : `{"@timestamp":"${timeOf(at)}",${text.slice(1)}`,
+  ]);
+}
+
+export async function read(
+  cluster: Cluster,
+  layout: string,
+  prefix: string,
+  text: string,
+): Promise<LogLine[]> {
+  const lines: LogLine[] = [];
+  const limits = { wanted: 100, documentLimit: 100_000, tieLimit: 100_000 };
+  const sources = [{ id: "app", index: `${prefix}-*`, profile: layout }] as const;
+  const batches = cluster.store.lines(
+    { sources, range, filter: parse(text), order: "asc", ...limits },
+    AbortSignal.timeout(60_000),
+  );
+  for await (const batch of batches) lines.push(...batch);
+  return lines;
+}
+
+/** What a query finds against what `matches` keeps of everything; undefined where they are the same. */
+export async function difference(
+  cluster: Cluster,
+  layout: string,
+  prefix: string,
+  everything: readonly LogLine[],
+  text: string,
+): Promise<Difference | undefined> {
+  const filter = parse(text);
+  const found = await read(cluster, layout, prefix, text).catch((error: Error) => {
+    throw new Error(`${layout}: ${text}: ${error.message}`, { cause: error });
+  });
+  const wanted = everything.filter((line) => matches(filter, line));
+  const ids = found.map(({ id }) => id);
+  const same = ids.length === wanted.length && wanted.every(({ id }, at) => id === ids[at]);
+  if (same) return undefined;
+  const missing = wanted.filter(({ id }) => !ids.includes(id)).map(shown);
+  const extra = found.filter(({ id }) => !wanted.some((line) => line.id === id)).map(shown);
+  return { text, missing, extra, isOrdered: missing.length + extra.length > 0 };
+}
+
+const shown = ({ id, message, json }: LogLine): string => `${id} ${JSON.stringify(message)} ${json}`;
+
+export { query };
+
+/** Names that a layout writes beside the body, which a script has fields of its own for. */
+const written = ["@timestamp", "@version", "message", "log", "level", "host", "event", "kubernetes", "type"];
+
+/** A script of the query language that holds these lines and says what `matches` does, for `test/logql/cases`. */
+export function printScript(layout: string, lines: readonly LogLine[], text: string): string {
+  const rows = lines.map(({ id, severity, message, hostname, group, json }) => {
+    const body = Object.entries(parseSpelled(json) as object).filter(([key]) => !written.includes(key));
+    const line = {
+      severity: severity === "unknown" ? undefined : severity,
+      message,
+      hostname,
+      group,
+      json: Object.fromEntries(body),
+    };
+    return `  ${scriptId(id)} ${JSON.stringify(line)}`;
+  });
+  const filter = parse(text);
+  const ids = lines.filter((line) => matches(filter, line)).map(({ id }) => scriptId(id));
+  return [
+    `# Found by test:exact on the layout ${layout}.`,
+    "load",
+    ...rows,
+    `eval ${text}`,
+    `  ${ids.join(" ")}`,
+  ].join("\n");
+}
+
+const scriptId = (id: string): string => id.replace(/^.*-(\w+)\//, "$1-");

@@ -1,0 +1,132 @@
+// The console as it is served: its own files and no others, and nothing in them that the policy would have to allow.
+import { readdirSync, readFileSync } from "node:fs";
+import { afterAll, describe, expect, test } from "vitest";
+import { createDemo } from "../support/demo.ts";
+
+const demo = await createDemo();
+afterAll(() => demo.close());
+const folder = new URL("../../src/console/", import.meta.url);
+const open = (path: string, headers: Record<string, string> = {}) =>
+  demo.server.fetch(`http://readout${path}`, { headers });
+const served = readdirSync(folder).filter((name) => /\.(js|css|svg)$/.test(name));
+
+describe("the page", () => {
+  test("is at /, whatever is searched there, and needs no token", async () => {
+    for (const path of ["/", "/?token=nobody"]) {
+      const page = await open(path);
+      expect(page.status).toBe(200);
+      expect(page.headers.get("content-type")).toBe("text/html; charset=utf-8");
+    }
+  });
+
+  test("is told of without being sent", async () => {
+    const told = await demo.server.fetch("http://readout/", { method: "HEAD" });
+    expect([told.status, told.headers.get("content-type")]).toEqual([200, "text/html; charset=utf-8"]);
+    expect((await demo.server.fetch("http://readout/", { method: "POST" })).status).toBe(404);
+  });
+
+  test("has a policy without exceptions", async () => {
+    const policy = (await open("/")).headers.get("content-security-policy") ?? "";
+    expect(policy).toMatch(/^default-src 'none'; script-src 'self'; style-src 'self'; /);
+    expect(policy).toContain("form-action 'none'");
+    expect(policy).toContain("frame-ancestors 'none'");
+    expect(policy).toContain("require-trusted-types-for 'script'; trusted-types 'none'");
+    expect(policy).not.toMatch(/unsafe|https?:|\*/);
+  });
+
+  test("holds no script and no style, and links to what is there", async () => {
+    const html = await (await open("/")).text();
+    expect(html).not.toMatch(/<script(?![^>]*\ssrc=)|<style|\sstyle=|\son\w+=/);
+    const linked = [...html.matchAll(/(?:src|href)="(\/[^"]*)"/g)].map(([, target]) => target ?? "");
+    expect(linked.length).toBeGreaterThan(5);
+    for (const target of linked) {
+      expect((await open(target, { accept: "text/html" })).status, target).toBe(200);
+    }
+  });
+});
+
+describe("its files", () => {
+  const types = {
+    js: "text/javascript; charset=utf-8",
+    css: "text/css; charset=utf-8",
+    svg: "image/svg+xml",
+  };
+
+  test.each([...served, "uplot.js", "uplot.css", "normalise.js"])("%s", async (name) => {
+    const file = await open(`/console/${name}`);
+    expect(file.status).toBe(200);
+    expect(file.headers.get("content-type")).toBe(types[name.split(".")[1] as keyof typeof types]);
+    expect(file.headers.get("x-content-type-options")).toBe("nosniff");
+    expect(file.headers.get("referrer-policy")).toBe("no-referrer");
+    expect(file.headers.get("cache-control")).toBe("no-cache");
+    expect((await file.text()).length).toBeGreaterThan(100);
+  });
+
+  test("name only files that are served", () => {
+    const modules = served.filter((name) => name.endsWith(".js"));
+    expect(modules).toContain("app.js");
+    for (const name of modules) {
+      const text = readFileSync(new URL(name, folder), "utf8");
+      const imported = [...text.matchAll(/^(?:import|export)[^"';]*? from "([^"]+)";/gm)].map(
+        ([, target]) => target,
+      );
+      for (const target of imported) {
+        expect(target, name).toMatch(/^\.\/\w+\.js$/);
+        expect([...served, "uplot.js", "normalise.js"], name).toContain(target?.slice(2));
+      }
+    }
+  });
+
+  test("are all asked for at once", async () => {
+    const html = await (await open("/")).text();
+    const preloaded = [...html.matchAll(/modulepreload" href="\/console\/([^"]+)"/g)].map(
+      ([, name]) => name ?? "",
+    );
+    const modules = [...served, "uplot.js", "normalise.js"].filter(
+      (name) => name.endsWith(".js") && name !== "app.js",
+    );
+    expect(preloaded.toSorted()).toEqual(modules.toSorted());
+  });
+
+  test("make no markup of a text", () => {
+    const markup =
+      /innerHTML|outerHTML|insertAdjacentHTML|document\.write|createContextualFragment|DOMParser|eval\(/;
+    for (const name of served.filter((one) => one.endsWith(".js"))) {
+      expect(readFileSync(new URL(name, folder), "utf8"), name).not.toMatch(markup);
+    }
+  });
+
+  test("are not sent again to who has them", async () => {
+    const first = await open("/console/app.js");
+    const tag = first.headers.get("etag") ?? "";
+    expect(tag).toMatch(/^W\/"[\w-]{27}"$/);
+    const again = await open("/console/app.js", {
+      "if-none-match": `"other", ${tag}`,
+      "accept-encoding": "gzip",
+    });
+    expect([again.status, await again.text(), again.headers.get("etag")]).toEqual([304, "", tag]);
+    expect(again.headers.get("content-security-policy")).toBe(first.headers.get("content-security-policy"));
+    expect((await open("/console/app.js", { "if-none-match": '"other"' })).status).toBe(200);
+  });
+
+  test.each([
+    ...[
+      "/console",
+      "/console/",
+      "/console/nope.js",
+      "/console/index.html",
+      "/console/uplot.d.ts",
+      "/index.html",
+    ],
+    ...[
+      "/console/../pages.ts",
+      "/console/..%2fpages.ts",
+      "/console/%2e%2e/pages.ts",
+      "/console/constructor",
+      "//",
+    ],
+  ])("%s is none", async (path) => {
+    const missing = await open(path);
+    expect([missing.status, await missing.json()]).toEqual([404, { error: "Not found" }]);
+  });
+});

@@ -1,0 +1,105 @@
+// A term made from a value means exactly that value to the parser, whatever the value is.
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { narrow, printFieldTerm, printTagTerm, printTerm } from "#src/console/query.js";
+import type { Filter } from "#src/logql/ast.ts";
+import { parse } from "#src/logql/parse.ts";
+import { print } from "#src/logql/print.ts";
+import { parseTraceQuery } from "#src/tracing/filter.ts";
+
+const piece = fc.oneof(
+  { weight: 3, arbitrary: fc.constantFrom(...'ab01.\\"()[]=!:<>, \t\n-_{}\u202e') },
+  { weight: 1, arbitrary: fc.constantFrom("AND", "OR", "attributes", "_int", "_string", "message", "<img>") },
+  { weight: 1, arbitrary: fc.string({ unit: "grapheme", minLength: 1, maxLength: 1 }) },
+);
+const text = fc
+  .string({ unit: piece, maxLength: 12 })
+  .map((value) => value.replaceAll("\0", "").toWellFormed());
+const key = fc.oneof(
+  text,
+  fc.constantFrom("message", "attributes", "user_string", "severity", "k8s.pod.name"),
+);
+const path = fc
+  .array(key, { minLength: 1, maxLength: 4 })
+  .filter((keys) => keys.length > 1 || keys[0] !== "");
+const operator = fc.constantFrom("=", "!=", ":", "!:");
+
+function meaningOf(filter: Filter<unknown>): unknown {
+  if (filter.kind === "all") return [];
+  if (filter.kind === "compare")
+    return { field: filter.field, operator: filter.operator, value: filter.value };
+  return { kind: filter.kind, operands: filter.operands.map(meaningOf) };
+}
+/** What all has to hold. */
+function conditionsOf(filter: Filter): readonly unknown[] {
+  if (filter.kind === "all") return [];
+  return filter.kind === "and" ? filter.operands.flatMap(conditionsOf) : [meaningOf(filter)];
+}
+
+describe("a term", () => {
+  test("of the body", () => {
+    fc.assert(
+      fc.property(path, operator, text, (keys, sign, value) => {
+        const term = printTerm(keys, sign, value) ?? "";
+        const field = { kind: "json", path: keys };
+        expect(meaningOf(parse(term))).toEqual({ field, operator: sign, value });
+      }),
+      { numRuns: 2_000 },
+    );
+  });
+
+  test.each(["message", "severity", "hostname", "group"])("of the line's own %s", (name) => {
+    fc.assert(
+      fc.property(operator, text, (sign, value) => {
+        const filter = parse(printFieldTerm(name, sign, value) ?? "");
+        expect(meaningOf(filter)).toEqual({ field: { kind: "line", name }, operator: sign, value });
+      }),
+    );
+  });
+
+  test("of a trace's tag", () => {
+    const name = text.filter((one) => one !== "");
+    fc.assert(
+      fc.property(name, operator, text, (tag, sign, value) => {
+        const filter = parseTraceQuery(printTagTerm(tag, sign, value) ?? "");
+        expect(meaningOf(filter)).toEqual({ field: { kind: "tag", name: tag }, operator: sign, value });
+      }),
+      { numRuns: 1_000 },
+    );
+  });
+
+  test.each([
+    [["a"], "x\0y"],
+    [["a"], "\ud800"],
+    [["\udc00"], "x"],
+    [["a\0"], "x"],
+    [[""], "x"],
+  ])("of %j and %j has no words", (keys, value) => {
+    expect(printTerm(keys, "=", value)).toBeUndefined();
+  });
+});
+
+test("a narrowed query means what it meant, and the term", () => {
+  const { filter } = fc.letrec<{ filter: string }>((tie) => ({
+    filter: fc.oneof(
+      { depthSize: "small" },
+      fc.tuple(path, operator, text).map(([keys, sign, value]) => printTerm(keys, sign, value) ?? "a=b"),
+      fc
+        .tuple(fc.constantFrom(" OR ", " AND ", " "), tie("filter"), tie("filter"))
+        .map(([word, one, other]) => `(${one})${word}${other}`),
+    ),
+  }));
+  fc.assert(
+    fc.property(fc.oneof(filter, fc.constant(" ")), text, (query, value) => {
+      const term = printTerm(["x"], "=", value) ?? "";
+      const narrowed = conditionsOf(parse(narrow(query, term)));
+      expect(narrowed).toEqual([...conditionsOf(parse(query)), ...conditionsOf(parse(term))]);
+    }),
+    { numRuns: 1_000 },
+  );
+});
+
+test("the same term twice is one", () => {
+  expect(narrow("a=b", "a=b")).toBe("a=b");
+  expect(print(parse(narrow("a=b OR c=d", "e=f")))).toBe("(a=b OR c=d) AND e=f");
+});

@@ -1,0 +1,120 @@
+// What is read from outside and shown: numbers in their own spelling, events cut anywhere, and nothing invisible.
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { createEventReader } from "#src/console/events.js";
+import { age, bytes, duration, piecesOf, shortTime, stretch } from "#src/console/format.js";
+import { isSpelt, readJson, scalarText, textAt } from "#src/console/json.js";
+
+describe("JSON", () => {
+  test.each(["200.0", "9007199254740993", "1e3", "-0", "0.1", "12", "1E400", "true"])(
+    "%s is as it is written",
+    (spelling) => {
+      expect(scalarText(readJson(spelling))).toBe(spelling);
+    },
+  );
+
+  test("is what JSON.parse makes of it, but for spelling", () => {
+    fc.assert(
+      fc.property(fc.json(), (text) => {
+        const plain = (value: unknown): unknown => {
+          if (isSpelt(value)) return Number(value.spelling);
+          if (Array.isArray(value)) return value.map(plain);
+          if (typeof value !== "object" || value === null) return value;
+          return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, plain(one)]));
+        };
+        expect(plain(readJson(text))).toEqual(JSON.parse(text));
+      }),
+    );
+  });
+
+  test("an object that looks like a spelt number is an object", () => {
+    const value = readJson('{"spelling":"1"}');
+    expect(isSpelt(value)).toBe(false);
+    expect(scalarText(value)).toBeUndefined();
+  });
+
+  test("paths are own keys", () => {
+    const value = readJson('{"trace":{"id":"abc"},"n":1}');
+    expect(textAt(value, "trace", "id")).toBe("abc");
+    expect(textAt(value, "constructor", "name")).toBeUndefined();
+    expect(textAt(value, "n")).toBeUndefined();
+  });
+});
+
+describe("events", () => {
+  const stream =
+    'retry: 1000\nid: a\n\nevent: line\nid: b\ndata: {"x":\ndata: 1}\n\n:\nid: c\n\nevent: resumed\ndata:{}\n\ndata\n\nevent: open\ndata: never ended\n';
+  const expected = [
+    { event: "line", data: '{"x":\n1}' },
+    { event: "resumed", data: "{}" },
+    { event: "message", data: "" },
+  ];
+
+  test.each(["\n", "\r\n", "\r"])(
+    "are the same wherever the stream is cut, with lines that end in %j",
+    (ending) => {
+      const text = stream.replaceAll("\n", ending);
+      fc.assert(
+        fc.property(fc.array(fc.nat(text.length), { maxLength: 6 }), (cuts) => {
+          const read = createEventReader();
+          const places = [0, ...cuts.toSorted((a, b) => a - b), text.length];
+          const pieces = places.slice(1).map((end, at) => read(text.slice(places[at], end)));
+          expect(pieces.flatMap(({ events }) => events)).toEqual(expected);
+          expect(pieces.at(-1)?.id).toBe("c");
+        }),
+      );
+    },
+  );
+
+  test("an id counts at once, with or without data", () => {
+    const read = createEventReader();
+    expect(read("id: 1\n\n")).toEqual({ events: [], id: "1" });
+    expect(read(":\n\n")).toEqual({ events: [], id: "1" });
+  });
+});
+
+describe("texts", () => {
+  const seen = {
+    inLine: /[\p{Cc}\u202a-\u202e\u2066-\u2069\u200b]/u,
+    inText: /(?![\n\t])[\p{Cc}\u202a-\u202e\u2066-\u2069\u200b]/u,
+  };
+  test("nothing stays invisible, and all else stays as it is", () => {
+    fc.assert(
+      fc.property(fc.string({ unit: "binary" }), fc.boolean(), (text, breaks) => {
+        const pieces = piecesOf(text.toWellFormed(), { breaks });
+        for (const piece of pieces) {
+          if (piece.spelt) expect(piece.text).toMatch(/^(\\[ntre]|U\+[0-9A-F]{4,6})$/);
+          else expect(piece.text).not.toMatch(breaks ? seen.inText : seen.inLine);
+        }
+      }),
+    );
+    expect(piecesOf("a\u202eb\tc\u001b[31m", { breaks: true }).map(({ text }) => text)).toEqual([
+      ...["a", "U+202E", "b\tc", "\\e", "[31m"],
+    ]);
+    expect(piecesOf("👩\u200d🚒 नमस्ते", { breaks: false })).toEqual([
+      { text: "👩\u200d🚒 नमस्ते", spelt: false },
+    ]);
+  });
+
+  test.each([
+    [duration(0.0123), "12 µs"],
+    [duration(8.456), "8.46 ms"],
+    [duration(999.4), "999 ms"],
+    [duration(1_500), "1.50 s"],
+    [duration(125_000), "2 min 5 s"],
+    [age(93_784), "1 d 2 h"],
+    [age(59), "59 s"],
+    [bytes(0), "0 B"],
+    [bytes(1_536), "1.5 KiB"],
+    [bytes(107_374_182_400), "100 GiB"],
+    [shortTime("2026-01-31T12:00:00.123Z"), "01-31 12:00:00.123"],
+    [shortTime("2026-01-31T12:00:00Z"), "01-31 12:00:00"],
+    [stretch("2026-01-31T12:00:00Z", "2026-01-31T13:00:00Z"), "2026-01-31 12:00:00 – 13:00:00 UTC"],
+    [
+      stretch("2026-01-30T12:00:00Z", "2026-01-31T13:00:00Z"),
+      "2026-01-30 12:00:00 – 2026-01-31 13:00:00 UTC",
+    ],
+  ])("%s", (printed, expected) => {
+    expect(printed).toBe(expected);
+  });
+});

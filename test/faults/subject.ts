@@ -1,0 +1,317 @@
+// The program in front of sources that can be spoiled: the real kinds, over a small Elasticsearch and a small Prometheus
+// that answer truthfully, each behind a fault proxy; and every question that makes it read one of them.
+import { request as httpRequest } from "node:http";
+import { elastic } from "#resolvers/elastic/elastic.ts";
+import { prometheus } from "#resolvers/prometheus/prometheus.ts";
+import { createAuthenticator, hashToken } from "#src/auth.ts";
+import { defaults } from "#src/config.ts";
+import { operations } from "#src/operations/index.ts";
+import { checkVisual } from "#src/operations/visuals.ts";
+import { createServer } from "#src/server.ts";
+import { connectSites } from "#src/sites.ts";
+import type { Backend } from "#src/store.ts";
+import { createTelemetry } from "#src/telemetry.ts";
+import { fromMillis } from "#src/time.ts";
+import { createFinder, readVisual } from "#src/visual.ts";
+import { base, model } from "../conformance/cluster.ts";
+import { makeTraces, midnight, toSpan } from "../conformance/traces.ts";
+import { collectSeries, expose } from "../support/exporters.ts";
+import { openFake } from "../support/fake.ts";
+import { type FaultProxy, openProxy } from "../support/proxy.ts";
+import { createSearch, type ProductName } from "../support/search.ts";
+import { createPrometheus } from "../support/series.ts";
+import { otel } from "../support/shippers.ts";
+
+// ---- What the sources hold ------------------------------------------------------------------------------------
+
+/** Lines of a millisecond each, and in their midst a burst that only a scroll can read. */
+const burst = 1_300;
+const logDocuments = Array.from({ length: 2_500 }, (_, n) => ({
+  "@timestamp": new Date(base + Math.min(n, 600) + Math.max(0, n - 600 - burst)).toISOString(),
+  message: `line ${n} öäü`,
+  log: { level: n % 7 === 0 ? "error" : "info" },
+  host: { name: `web-${n % 3}` },
+  n,
+}));
+const keyword = { type: "keyword" };
+const logMappings = {
+  properties: {
+    "@timestamp": { type: "date" },
+    message: { type: "text" },
+    log: { properties: { level: keyword } },
+    host: { properties: { name: keyword } },
+    n: { type: "long" },
+  },
+};
+
+const spans = makeTraces(7, 40).map(toSpan);
+const shipped = Map.groupBy(
+  otel.write(
+    "shop",
+    spans.filter(({ site_id }) => site_id === "shop"),
+  ),
+  ({ index }) => index,
+);
+const spanIndices = Object.entries(otel.indices("shop")).map(([name, definition]) => {
+  const documents = (shipped.get(name) ?? []).map(({ document }) => JSON.parse(document));
+  return [name, { mappings: (definition as { mappings: object }).mappings, documents }] as const;
+});
+
+function gauges() {
+  const { write, series } = collectSeries({ site: "shop" });
+  for (let time = base; time <= base + 3_600_000; time += 60_000) {
+    for (const host of ["a", "b", "c"])
+      write(time, "g", { host }, (time / 60_000) % (host.charCodeAt(0) - 90));
+  }
+  return series();
+}
+
+// ---- What is asked ----------------------------------------------------------------------------------------------
+
+export interface Question {
+  readonly name: string;
+  readonly source: "documents" | "series";
+  readonly method: "GET" | "POST";
+  readonly path: string;
+  readonly body?: object;
+}
+
+const iso = (millis: number): string => new Date(millis).toISOString();
+const broken = spans.find(({ site_id, events }) => site_id === "shop" && events.length > 0);
+const trace_id = broken?.trace_id ?? "";
+const around = { from: iso(midnight - 60_000), to: iso(midnight + 60_000) };
+const hour = { from: iso(base), to: iso(base + 1_800_000) };
+const site_id = "shop";
+const site_ids = ["shop"];
+const lines = (over: object, per_page: number) => ({
+  ...{ site_id, source_ids: ["app"], query: "", use_expressions: true },
+  ...over,
+  pagination: { per_page, order: "ASC", cursor: { time: null } },
+});
+const select = [{ name: "g", field: "gauge", tags: { host: "*" } }];
+const visual = {
+  id: "AAAAAAAAAAAAAAAAAAAAAA",
+  ...{ title: "g", type: "line", site: "shop", ...hour, resolution: "MINUTELY", select },
+};
+const listed = {
+  ...hour,
+  site_id,
+  select: [{ id: "v", name: "g", field: "gauge", tags: { host: "*" } }],
+  group_by: [{ Tag: "host" }],
+};
+const page = { per_page: 5, cursor: "Time" };
+
+function rest(source: Question["source"], questions: Readonly<Record<string, object>>): readonly Question[] {
+  return Object.entries(questions).map(([name, body]) => {
+    const path = `/api/v2/${name.split(",")[0]}`;
+    return { name, source, method: "POST", path, body };
+  });
+}
+function graphql(source: Question["source"], name: string, query: string): Question {
+  return { name: `GraphQL, ${name}`, source, method: "POST", path: "/graphql", body: { query } };
+}
+
+export const questions: readonly Question[] = [
+  ...rest("documents", {
+    "logs/lines": lines({}, 40),
+    "logs/lines, a filter": lines({ query: "severity=error n>=100" }, 60),
+    "logs/lines, streamed over a burst": lines({}, 2_400),
+    "tracing/locator": { site_ids, trace_id },
+    "tracing/trace": { site_ids, trace_id },
+    "tracing/trace/performance": { site_ids, trace_id },
+    "tracing/trace/error": { site_ids, trace_id },
+    "tracing/traces/performance": { ...around, site_ids, pagination: page },
+    "tracing/traces/errors": { ...around, site_ids, pagination: page },
+    "tracing/actions": { ...around, site_id },
+    "tracing/action_edges": { ...around, site_id, namespace: "shop-web/web", action: "Cart#show" },
+    "tracing/site_edges": { ...around, site_id },
+    "tracing/slow_events": { ...around, site_id },
+    "tracing/slow_events/actions": {
+      ...around,
+      site_id,
+      digest: "evt_WyJzaG9wLXdlYiIsImNsaWVudCIsInF1ZXJ5IiwibENOd0ktN282UUxTbWdveHlJdmlEaSJd",
+    },
+    "deploys/stats": { ...around, site_id, revision: "r1" },
+  }),
+  graphql(
+    "documents",
+    "lines",
+    `{ logs_lines(site_id: "shop", source_ids: ["app"], query: "", use_expressions: true, pagination: { per_page: 40, order: ASC, cursor: { time: null } }) { id message } }`,
+  ),
+  graphql(
+    "documents",
+    "a trace",
+    `{ tracing_trace(site_ids: ["shop"], trace_id: "${trace_id}") { span_id span_name } }`,
+  ),
+  ...rest("series", {
+    "metrics/timeseries": { ...hour, site_id, resolution: "MINUTELY", select },
+    "metrics/list": listed,
+    "kubernetes/nodes": { ...hour, site_id },
+    "kubernetes/pods": { ...hour, site_id },
+    "kubernetes/pods/overview": { ...hour, site_id },
+  }),
+  ...[
+    "metrics/names/shop",
+    "metrics/type_and_tags/shop/g",
+    `saved_visuals/${visual.id}`,
+    `saved_visuals/${visual.id}/csv`,
+  ].map((name): Question => ({ name, source: "series", method: "GET", path: `/api/v2/${name}` })),
+  graphql(
+    "series",
+    "a timeseries",
+    `{ metrics_timeseries(site_id: "shop", from: "${hour.from}", to: "${hour.to}", resolution: MINUTELY, select: [{ name: "g", field: gauge, tags: { host: "*" } }]) { series { id data { timestamp value } } } }`,
+  ),
+];
+
+// ---- The program ------------------------------------------------------------------------------------------------
+
+const token = "secret-token-of-ana";
+const now = () => fromMillis(midnight + 3_600_000);
+
+export type SourceName = ProductName | "Prometheus";
+export const sourceNames: readonly SourceName[] = ["Elasticsearch", "OpenSearch", "Prometheus"];
+
+export interface Sources {
+  readonly proxies: Readonly<Record<SourceName, FaultProxy>>;
+  readonly close: () => Promise<void>;
+}
+
+export async function openSources(): Promise<Sources> {
+  const indices = {
+    "logs-app": { mappings: logMappings, documents: logDocuments },
+    ...Object.fromEntries(spanIndices),
+  };
+  const series = [...gauges(), ...expose(model, { cluster: "c" })];
+  const fakes = {
+    Elasticsearch: await openFake(createSearch(indices, "Elasticsearch").reply),
+    OpenSearch: await openFake(createSearch(indices, "OpenSearch").reply),
+    Prometheus: await openFake(createPrometheus(series, { g: "gauge" })),
+  };
+  const proxies = {
+    Elasticsearch: await openProxy(fakes.Elasticsearch.url),
+    OpenSearch: await openProxy(fakes.OpenSearch.url),
+    Prometheus: await openProxy(fakes.Prometheus.url),
+  };
+  return {
+    proxies,
+    close: async () => {
+      await Promise.all(Object.values(proxies).map((proxy) => proxy.close()));
+      await Promise.all(Object.values(fakes).map((fake) => fake.close()));
+    },
+  };
+}
+
+export interface Reply {
+  readonly status: number;
+  readonly headers: NodeJS.Dict<string | string[]>;
+  readonly body: string;
+  /** Whether a client can tell that it is whole. */
+  readonly complete: boolean;
+}
+
+export interface Program {
+  readonly ask: (question: Question, signal?: AbortSignal) => Promise<Reply>;
+  readonly logged: () => string;
+  readonly close: () => Promise<void>;
+}
+
+/** With nothing remembered of either source. */
+export async function startProgram({ proxies }: Sources, product: ProductName): Promise<Program> {
+  let log = "";
+  const telemetry = createTelemetry({
+    level: "debug",
+    write: (line) => {
+      log += line;
+    },
+  });
+  const io = {
+    now,
+    log: telemetry.log,
+    requested: telemetry.requested,
+    cache: telemetry.cache,
+    readText: () => "",
+  };
+  const settings = { answer_bytes: 1_048_576 };
+  const backends = new Map<string, Backend>([
+    ["elk", elastic.create("elk", elastic.parseConfig({ ...settings, url: proxies[product].url }), io)],
+    [
+      "prom",
+      prometheus.create("prom", prometheus.parseConfig({ ...settings, url: proxies.Prometheus.url }), io),
+    ],
+  ]);
+  const sites = connectSites(
+    {
+      listen: defaults.listen,
+      tokens: [],
+      backends: {},
+      limits: defaults.limits,
+      sites: {
+        shop: {
+          retention: 366 * 86_400_000,
+          logs: { backend: "elk", sources: { app: { index: "logs-app", profile: "ecs" } } },
+          traces: { backend: "elk", index: otel.pattern("shop"), profile: "otel" },
+          metrics: { backend: "prom", match: { site: "shop" } },
+          kubernetes: { backend: "prom", match: { cluster: "c" } },
+        },
+      },
+    },
+    backends,
+  );
+  const published = [readVisual(JSON.stringify(visual), "visual.yaml", checkVisual)];
+  const server = createServer({
+    operations,
+    authenticate: createAuthenticator([{ user: "ana", sha256: hashToken(token), sites: ["shop"] }], now),
+    sites,
+    limits: defaults.limits,
+    telemetry,
+    now,
+    visuals: {
+      find: createFinder(published),
+      share: (_, compute) => compute(new AbortController().signal),
+    },
+    graphql: async () => ({
+      schema: (await import("#src/graphql.ts")).schema,
+      plugins: [],
+      stitched: false,
+    }),
+  });
+  const { port } = await server.listen({ host: "127.0.0.1", port: 0 });
+  return {
+    ask: (question, signal) => ask(port, question, signal),
+    logged: () => log,
+    close: async () => {
+      await server.close(0);
+      await Promise.all([...backends.values()].map((backend) => backend.close()));
+    },
+  };
+}
+
+function ask(port: number, { method, path, body }: Question, signal?: AbortSignal): Promise<Reply> {
+  return new Promise((resolve, reject) => {
+    const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
+    const options = {
+      host: "127.0.0.1",
+      port,
+      method,
+      path,
+      headers,
+      agent: false,
+      ...(signal && { signal }),
+    };
+    let answered = false;
+    const asked = httpRequest(options, async (response) => {
+      answered = true;
+      let text = "";
+      const { statusCode = 0, headers } = response;
+      try {
+        for await (const chunk of response.setEncoding("utf8")) text += chunk;
+      } catch {
+        // A cut: what `complete` tells.
+      }
+      resolve({ status: statusCode, headers, body: text, complete: response.complete });
+    });
+    // A reset in the midst of an answer may show at the request as well as at the answer.
+    asked.on("error", (error) => (answered ? undefined : reject(error)));
+    asked.end(body === undefined ? undefined : JSON.stringify(body));
+  });
+}

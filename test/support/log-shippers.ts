@@ -1,0 +1,320 @@
+// Log lines in the form in which each shipper writes them, and the mappings that it installs, as far as the test servers
+// have the field types. Bodies are spliced in as text: their numbers must arrive as they are spelled.
+import { parseInstant, toMillis } from "#src/time.ts";
+import type { LoadedLine } from "../logql/script.ts";
+
+export type Shippable = Omit<LoadedLine, "id">;
+export interface LogShipper {
+  /** The profile that has to be found. */
+  readonly profile: string;
+  readonly index: (prefix: string) => string;
+  readonly definition: object;
+  /** The document's text; `line.time` must be there. */
+  readonly document: (line: Shippable) => string;
+}
+
+const settings = { number_of_shards: 1, number_of_replicas: 0 };
+const keyword = (ignore_above?: number) => ({ type: "keyword", ...(ignore_above && { ignore_above }) });
+
+/** Members of an object: values by `JSON.stringify`, absent ones left out, and `body` text at the end. */
+function print(members: Readonly<Record<string, unknown>>, body = "{}"): string {
+  const own = JSON.stringify(members).slice(1, -1);
+  const rest = body.trim().slice(1, -1).trim();
+  return `{${[own, rest].filter((part) => part !== "").join(",")}}`;
+}
+
+/** An object text whose member `key` is the text `inner`. */
+function withMember(object: string, key: string, inner: string): string {
+  return `${object.slice(0, -1)}${object === "{}" ? "" : ","}${JSON.stringify(key)}:${inner}}`;
+}
+
+function nanosOf(time: string | undefined): bigint {
+  const instant = parseInstant(time ?? "");
+  if (instant === undefined) throw new Error(`no time: ${time}`);
+  return instant;
+}
+
+const numbers: Readonly<Record<string, number>> = {
+  trace: 1,
+  debug: 5,
+  info: 9,
+  notice: 10,
+  warn: 13,
+  error: 17,
+  critical: 18,
+  alert: 19,
+  fatal: 21,
+};
+/** Texts that OpenTelemetry has a number for. */
+const numberOf = (severity = ""): number | undefined => numbers[severity.toLowerCase()];
+
+// ---- otel: the collector's elasticsearch exporter ---------------------------------------------------------------
+
+const passthrough = (priority: number) => ({ type: "passthrough", dynamic: true, priority });
+
+export const otelLogs: LogShipper = {
+  profile: "otel",
+  index: (prefix) => `${prefix}-logs-generic.otel-default`,
+  definition: {
+    settings,
+    mappings: {
+      dynamic: false,
+      properties: {
+        "@timestamp": { type: "date" },
+        observed_timestamp: { type: "date_nanos" },
+        data_stream: { properties: { type: keyword(), dataset: keyword(), namespace: keyword() } },
+        severity_text: keyword(),
+        severity_number: { type: "byte" },
+        "log.level": { type: "alias", path: "severity_text" },
+        message: { type: "alias", path: "body.text" },
+        event_name: keyword(),
+        trace_id: keyword(),
+        span_id: keyword(),
+        attributes: passthrough(20),
+        scope: { properties: { name: keyword(1024), version: keyword(1024), attributes: passthrough(30) } },
+        resource: { properties: { attributes: passthrough(40) } },
+        body: {
+          properties: {
+            text: { type: "text" },
+            structured: { type: "passthrough", dynamic: true, priority: 10 },
+            flattened: { type: "flattened" },
+          },
+        },
+      },
+      dynamic_templates: [
+        { texts: { match_mapping_type: "string", mapping: keyword(1024) } },
+        { objects: { match_mapping_type: "object", mapping: { type: "flattened" } } },
+      ],
+    },
+  },
+  document({ time, severity, message, hostname, group, json }) {
+    const nanos = nanosOf(time);
+    const millis = toMillis(nanos as Parameters<typeof toMillis>[0]);
+    const record = print({
+      "@timestamp": `${millis}.${nanos - BigInt(millis) * 1_000_000n}`,
+      observed_timestamp: `${millis + 3}.0`,
+      data_stream: { type: "logs", dataset: "generic.otel", namespace: "default" },
+      severity_text: severity,
+      severity_number: numberOf(severity),
+      resource: { attributes: { "service.name": group, "host.name": hostname } },
+      scope: {},
+      ...(message === undefined ? {} : { body: { text: message } }),
+    });
+    return withMember(record, "attributes", json);
+  },
+};
+
+// ---- ss4o: the collector's opensearch exporter -----------------------------------------------------------------
+
+function ss4oLogs(mappings: object): LogShipper {
+  return {
+    profile: "ss4o",
+    index: (prefix) => `${prefix}-ss4o_logs-default-namespace`,
+    definition: { settings, mappings },
+    document({ time, severity, message, hostname, group, json }) {
+      const record = print({
+        // An absent body is an empty text there; a test needs to tell them apart.
+        body: message,
+        instrumentationScope: {},
+        observedTimestamp: time,
+        resource: { "service.name": group, "host.name": hostname },
+        severity: { text: severity, number: numberOf(severity) },
+        "@timestamp": time,
+      });
+      const stream = { data_stream: { dataset: "default", namespace: "namespace", type: "record" } };
+      return withMember(record, "attributes", print(stream, json));
+    },
+  };
+}
+/** Older versions install no template. */
+export const ss4oLogsDynamic = ss4oLogs({});
+export const ss4oLogsFlat = ss4oLogs({
+  properties: {
+    attributes: { type: "flat_object" },
+    resource: { type: "flat_object" },
+    instrumentationScope: { properties: { attributes: { type: "flat_object" } } },
+  },
+});
+
+// ---- data-prepper: its log pipeline -----------------------------------------------------------------------------
+
+const typedAttributes = (path: string) => [
+  { [`long_${path}`]: { mapping: { type: "long" }, path_match: `${path}.*`, match_mapping_type: "long" } },
+  {
+    [`double_${path}`]: {
+      mapping: { type: "double" },
+      path_match: `${path}.*`,
+      match_mapping_type: "double",
+    },
+  },
+  {
+    [`string_${path}`]: { mapping: keyword(256), path_match: `${path}.*`, match_mapping_type: "string" },
+  },
+];
+const nanosField = { type: "date_nanos" };
+
+/** The standard template, and the documents of the newer codec. */
+export const dataPrepperLogs: LogShipper = {
+  profile: "data-prepper",
+  index: (prefix) => `${prefix}-logs-otel-v1-000001`,
+  definition: {
+    settings,
+    mappings: {
+      date_detection: false,
+      dynamic_templates: [
+        ...typedAttributes("resource.attributes"),
+        ...typedAttributes("instrumentationScope.attributes"),
+        ...typedAttributes("attributes"),
+      ],
+      properties: {
+        droppedAttributesCount: { type: "integer" },
+        instrumentationScope: { properties: { name: keyword(128), version: keyword(64) } },
+        resource: { properties: { droppedAttributesCount: { type: "integer" } } },
+        severity: { properties: { number: { type: "integer" }, text: keyword(32) } },
+        body: { type: "text" },
+        "@timestamp": nanosField,
+        time: nanosField,
+        observedTime: nanosField,
+        traceId: keyword(32),
+        spanId: keyword(16),
+        flags: { type: "long" },
+      },
+    },
+  },
+  document({ time, severity, message, hostname, group, json }) {
+    const record = print({
+      traceId: "",
+      spanId: "",
+      time,
+      "@timestamp": time,
+      observedTime: time,
+      severity: { number: numberOf(severity) ?? 0, text: severity ?? "" },
+      body: message,
+      flags: 0,
+      droppedAttributesCount: 0,
+      resource: { attributes: { "service.name": group, "host.name": hostname } },
+      instrumentationScope: {},
+    });
+    return withMember(record, "attributes", json);
+  },
+};
+
+/** The older template, and the documents of the older codec, which prints lists and maps as texts. */
+export const olderDataPrepperLogs: LogShipper = {
+  profile: "data-prepper",
+  index: (prefix) => `${prefix}-logs-otel-v1-000001`,
+  definition: {
+    settings,
+    mappings: {
+      date_detection: false,
+      dynamic_templates: [
+        { resource: { mapping: keyword(), path_match: "resource.attributes.*" } },
+        { log: { mapping: keyword(), path_match: "log.attributes.*" } },
+      ],
+      properties: {
+        severity: { properties: { number: { type: "long" }, text: keyword() } },
+        body: { type: "text" },
+        "@timestamp": nanosField,
+        time: nanosField,
+        observedTimestamp: nanosField,
+        observedTime: { type: "alias", path: "observedTimestamp" },
+        traceId: keyword(256),
+        spanId: keyword(256),
+        instrumentationScope: { properties: { name: keyword(), version: keyword() } },
+      },
+    },
+  },
+  document({ time, severity, message, hostname, group, json }) {
+    const attributes: [string, unknown][] = Object.entries(JSON.parse(json));
+    return print({
+      traceId: "",
+      spanId: "",
+      severityText: severity ?? "",
+      severityNumber: numberOf(severity) ?? 0,
+      flags: 0,
+      time,
+      serviceName: group,
+      body: message,
+      "resource.attributes.host@name": hostname,
+      "resource.attributes.service@name": group,
+      ...Object.fromEntries(
+        attributes.map(([key, value]) => [
+          `log.attributes.${key.replaceAll(".", "@")}`,
+          typeof value === "object" && value !== null ? JSON.stringify(value) : value,
+        ]),
+      ),
+    });
+  },
+};
+
+// ---- without a schema: everything is mapped as it comes -------------------------------------------------------------
+
+export const fluentBitLogs: LogShipper = {
+  profile: "fluent-bit",
+  index: (prefix) => `${prefix}-fluent-bit-2026.01.15`,
+  definition: { settings },
+  document({ time, severity, message, hostname, group, json }) {
+    const record = {
+      "@timestamp": time,
+      ...(message === undefined ? {} : { log: `${message}\n` }),
+      level: severity,
+      kubernetes: { pod_name: "web-1", pod_id: "p1", host: hostname, container_name: group },
+    };
+    return print(record, json);
+  },
+};
+
+export const fluentdLogs: LogShipper = {
+  profile: "fluentd",
+  index: (prefix) => `${prefix}-fluentd-2026.01.15`,
+  definition: { settings },
+  document({ time, severity, message, hostname, group, json }) {
+    const record = {
+      "@timestamp": time,
+      "@log_name": "app.web",
+      message,
+      level: severity,
+      hostname,
+      ident: group,
+    };
+    return print(record, json);
+  },
+};
+
+export const logstashLogs: LogShipper = {
+  profile: "logstash",
+  index: (prefix) => `${prefix}-logstash-2026.01.15`,
+  definition: {
+    settings,
+    mappings: {
+      dynamic_templates: [
+        {
+          message: {
+            path_match: "message",
+            match_mapping_type: "string",
+            mapping: { type: "text", norms: false },
+          },
+        },
+        {
+          texts: {
+            match: "*",
+            match_mapping_type: "string",
+            mapping: { type: "text", norms: false, fields: { keyword: keyword(256) } },
+          },
+        },
+      ],
+      properties: { "@timestamp": { type: "date" }, "@version": keyword() },
+    },
+  },
+  document({ time, severity, message, hostname, group, json }) {
+    const record = {
+      "@timestamp": time,
+      "@version": "1",
+      message,
+      level: severity,
+      host: hostname,
+      type: group,
+    };
+    return print(record, json);
+  },
+};

@@ -1,0 +1,174 @@
+// Figures from spans that a source has counted: the same as from the spans, however these are cut into tallies. The
+// source is a reader that counts what it likes, as an index does.
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import type { Span } from "#src/model.ts";
+import type { SpanReader, SpanTally } from "#src/reader.ts";
+import { analyticsOver } from "#src/tracing/analytics.ts";
+import { timeOf } from "#src/tracing/request.ts";
+import { readerOver } from "../conformance/traces.ts";
+import { at, budget, range, signal, source, span } from "./build.ts";
+
+const asked = {
+  sources: [source("shop")] as const,
+  range,
+  namespaces: [],
+  wanted: [],
+  excluded: [],
+  limit: 100,
+};
+
+/** Counts together all that are alike, but for every nth span, which comes as it is. */
+function counting(spans: readonly Span[], nth: number): SpanReader & { readonly asked: string[] } {
+  const reader = readerOver(spans);
+  const log: string[] = [];
+  return {
+    find: (query, signal) => {
+      log.push(`find ${query.of.by}`);
+      return reader.find(query, signal);
+    },
+    scan: (query, signal) => {
+      log.push("scan");
+      return reader.scan(query, signal);
+    },
+    asked: log,
+    async *tally({ by, ...query }, signal) {
+      const found: Span[] = [];
+      for await (const batch of reader.scan(query, signal)) found.push(...batch);
+      const groups = Map.groupBy(found, (one, at) => {
+        const { service_name, span_kind, span_name, statement, status_code, namespace, action, revision } =
+          one;
+        if (at % nth === 0) return one;
+        return JSON.stringify([
+          by,
+          service_name,
+          span_kind,
+          span_name,
+          statement,
+          status_code,
+          namespace,
+          action,
+          revision,
+        ]);
+      });
+      for (const [key, [first, ...others]] of groups) {
+        if (first === undefined) continue;
+        const members = [first, ...others];
+        const whole = typeof key !== "string";
+        const alike = {
+          ...first,
+          start: at(0),
+          end: at(0),
+          trace_id: "",
+          span_id: "",
+          parent_span_id: first.parent_span_id,
+        };
+        const tally: SpanTally = {
+          span: whole ? first : alike,
+          whole,
+          spans: members.length,
+          total: members.reduce((sum, one) => sum + timeOf(one), 0n),
+          lengths:
+            by === "deploy" ? members.map((one) => ({ length: Number(timeOf(one)), spans: 1 })) : undefined,
+        };
+        yield [tally];
+      }
+    },
+  };
+}
+
+const arbitrary = fc
+  .array(
+    fc.record({
+      kind: fc.constantFrom("server", "internal", "client", "consumer"),
+      parent: fc.constantFrom(undefined, "p1", "p2"),
+      action: fc.constantFrom(undefined, "A", "B"),
+      statement: fc.constantFrom(undefined, "SELECT 1", "select 2"),
+      status: fc.constantFrom("OK", "ERROR"),
+      revision: fc.constantFrom("r1", "r2"),
+      length: fc.integer({ min: 0, max: 50 }),
+    }),
+    { maxLength: 40 },
+  )
+  .map((rows) =>
+    rows.map(({ kind, parent, status, length, ...rest }, n) =>
+      span({
+        ...rest,
+        ...{ trace_id: `t${n % 5}`, span_id: `s${n}`, parent_span_id: parent },
+        ...{ span_kind: kind as Span["span_kind"], status_code: status as Span["status_code"] },
+        ...{ from: n, to: n + length },
+      }),
+    ),
+  );
+
+const sorted = (rows: readonly unknown[]): unknown[] =>
+  rows
+    .map((row) => JSON.stringify(row, (_, value) => (typeof value === "bigint" ? `${value}` : value)))
+    .sort();
+
+test("actions, slow events and deploys do not depend on what the source counts", async () => {
+  const property = fc.asyncProperty(arbitrary, fc.integer({ min: 1, max: 5 }), async (spans, nth) => {
+    const [native, defined] = [analyticsOver(counting(spans, nth)), analyticsOver(readerOver(spans))];
+    const query = () => ({ ...asked, budget: budget() });
+    expect(sorted(await native.actions(query(), signal))).toEqual(
+      sorted(await defined.actions(query(), signal)),
+    );
+    expect(await native.slowEvents(query(), signal)).toEqual(await defined.slowEvents(query(), signal));
+    const revision = () => ({ ...query(), revision: "r1" });
+    expect(await native.revisionStats(revision(), signal)).toEqual(
+      await defined.revisionStats(revision(), signal),
+    );
+  });
+  await fc.assert(property, { numRuns: 60 });
+});
+
+describe("N+1 of very many requests", () => {
+  const root = (n: number, action: string) =>
+    span({ trace_id: `t${n}`, span_id: `r${n}`, span_kind: "server", action });
+  const queries = (n: number, count: number, statement: (query: number) => string) =>
+    Array.from({ length: count }, (_, query) =>
+      span({
+        ...{ trace_id: `t${n}`, span_id: `q${n}.${query}`, parent_span_id: `r${n}` },
+        ...{ span_kind: "client", statement: statement(query) },
+      }),
+    );
+  const spans = [
+    ...Array.from({ length: 6_000 }, (_, n) => root(n, n % 2 === 0 ? "Even" : "Odd")),
+    ...queries(4, 5, (query) => `SELECT ${query}`),
+    ...queries(7, 6, (query) => `SELECT ${"a".repeat(query + 1)}`),
+    // Out of the range: its request does not count.
+    { ...root(9_000, "Odd"), end: (range.to + 1n) as Span["end"] },
+    ...queries(9_000, 5, (query) => `SELECT ${query}`),
+  ];
+
+  test("only parents that the source names are looked at", async () => {
+    const reader = counting(spans, 100_000);
+    const limit = { limit: 1e9, spend: () => undefined };
+    const crowds = async () => ["r4", "r7", "r9000", "unknown"];
+    const rows = await analyticsOver({ ...reader, crowds }).actions({ ...asked, budget: limit }, signal);
+    expect(rows.map(({ action, has_npo }) => [action, has_npo]).sort()).toEqual([
+      ["Even", true],
+      ["Odd", false],
+    ]);
+    expect(reader.asked).toEqual(["find parent", "find span"]);
+  });
+
+  test("a source that cannot name them has all traces looked at", async () => {
+    const reader = counting(spans, 100_000);
+    const limit = { limit: 1e9, spend: () => undefined };
+    const crowds = async () => undefined;
+    const rows = await analyticsOver({ ...reader, crowds }).actions({ ...asked, budget: limit }, signal);
+    expect(rows.map(({ action, has_npo }) => [action, has_npo]).sort()).toEqual([
+      ["Even", true],
+      ["Odd", false],
+    ]);
+    expect(reader.asked).toContain("find trace");
+  });
+});
+
+test("a compressed span took what its spans took together, not the time from the first to the last", async () => {
+  const parent = { span_kind: "client", parent_span_id: "p", count: 4 } as const;
+  const one = span({ ...parent, sum: 2_000_000n, from: 0, to: 10 });
+  const [event] = await analyticsOver(readerOver([one])).slowEvents({ ...asked, budget: budget() }, signal);
+  expect(event).toMatchObject({ count: 4, mean: 0.5, impact: 100 });
+});

@@ -1,0 +1,159 @@
+// One source in trouble among several, and clients that leave: what the other sources' clients and the source itself see.
+import { afterEach, describe, expect, test } from "vitest";
+import { elastic } from "#resolvers/elastic/elastic.ts";
+import { createMemoryLogs } from "#resolvers/memory/logs.ts";
+import { createAuthenticator, hashToken } from "#src/auth.ts";
+import { defaults } from "#src/config.ts";
+import { operations } from "#src/operations/index.ts";
+import { createServer } from "#src/server.ts";
+import type { Site } from "#src/sites.ts";
+import type { Backend, LogStore } from "#src/store.ts";
+import { createTelemetry } from "#src/telemetry.ts";
+import { fromMillis } from "#src/time.ts";
+import { testIO } from "../support/cluster.ts";
+import { type Fake, openFake, sendJson } from "../support/fake.ts";
+import { linesBody, linesPath } from "./subject.ts";
+
+const token = "ana";
+
+function serve(stores: Readonly<Record<string, LogStore>>, requests: number) {
+  const sites = Object.entries(stores).map(([id, store]): [string, Site] => {
+    const sources = new Map([["app", { id: "app", index: "app", profile: "ecs" }]]);
+    return [
+      id,
+      { id, retention: 86_400_000, counterDefault: "cumulative", logs: { backend: id, store, sources } },
+    ];
+  });
+  const now = () => fromMillis(Date.UTC(2026, 0, 15, 11));
+  const server = createServer({
+    operations,
+    authenticate: createAuthenticator([{ user: "ana", sha256: hashToken(token), sites: "*" }], now),
+    sites: new Map(sites),
+    limits: { ...defaults.limits, requests },
+    telemetry: createTelemetry({ write: () => {} }),
+    now,
+    graphql: () => Promise.reject(new Error("not asked for")),
+  });
+  const ask = (site: string, signal?: AbortSignal) =>
+    server.fetch(`http://readout${linesPath}`, {
+      method: "POST",
+      headers: { authorization: `Bearer ${token}` },
+      body: JSON.stringify(linesBody({ site_id: site })),
+      ...(signal && { signal }),
+    });
+  return { ask, server };
+}
+
+/** Answers when it is told to. */
+function silent() {
+  const over = Promise.withResolvers<void>();
+  let asked = 0;
+  const store: LogStore = {
+    async *lines(_, signal) {
+      asked += 1;
+      const left = Promise.withResolvers<never>();
+      signal.addEventListener("abort", () => left.reject(signal.reason));
+      await Promise.race([over.promise, left.promise]);
+      yield* [];
+    },
+    fits: async () => true,
+  };
+  return { store, end: over.resolve, asked: () => asked };
+}
+
+describe("places", () => {
+  test("a silent source takes no more than is left of three quarters, and the others keep the rest", async () => {
+    const dead = silent();
+    const { ask } = serve(
+      { dead: dead.store, a: createMemoryLogs(), b: createMemoryLogs(), c: createMemoryLogs() },
+      40,
+    );
+    const waiting = Array.from({ length: 200 }, () => ask("dead"));
+    await expect.poll(dead.asked).toBe(30);
+    for (const site of ["a", "b", "c", "a", "b", "c"]) expect((await ask(site)).status).toBe(200);
+    const refused = await ask("dead");
+    expect([refused.status, refused.headers.get("retry-after")]).toEqual([500, "1"]);
+    dead.end();
+    const statuses = (await Promise.all(waiting)).map(({ status }) => status);
+    expect(statuses.filter((status) => status === 200)).toHaveLength(30);
+    // Every place was given back.
+    const again = await Promise.all(Array.from({ length: 30 }, () => ask("dead")));
+    expect(new Set(again.map(({ status }) => status))).toEqual(new Set([200]));
+  });
+
+  test("the only source gets all of them", async () => {
+    const slow = silent();
+    const { ask } = serve({ only: slow.store }, 40);
+    const waiting = Array.from({ length: 50 }, () => ask("only"));
+    await expect.poll(slow.asked).toBe(40);
+    slow.end();
+    const statuses = (await Promise.all(waiting)).map(({ status }) => status);
+    expect(statuses.filter((status) => status === 200)).toHaveLength(40);
+  });
+});
+
+describe("clients that leave", () => {
+  let source: Fake | undefined;
+  let backend: Backend | undefined;
+  afterEach(async () => {
+    await backend?.close();
+    await source?.close();
+  });
+
+  test("a thousand at random moments: the source sees each go that had reached it, and none of their work goes on", async () => {
+    let random = 7;
+    const below = (limit: number): number => {
+      random = (Math.imul(random, 1_664_525) + 1_013_904_223) >>> 0;
+      return Math.floor((random / 4_294_967_296) * limit);
+    };
+    let searches = 0;
+    let left = 0;
+    const open = new Set<object>();
+    const mapping = { app: { mappings: { properties: { "@timestamp": { type: "date" } } } } };
+    source = await openFake((response, request) => {
+      if (request.url === "/") return sendJson(response, { version: { number: "8.19.8" } });
+      if (!request.url?.includes("_search")) return sendJson(response, mapping);
+      searches += 1;
+      open.add(response);
+      response.on("close", () => {
+        open.delete(response);
+        if (!response.writableFinished) left += 1;
+      });
+      // Half are answered after some turns of the event loop, and half never.
+      let turns = below(2) === 0 ? 1 + below(30) : Number.POSITIVE_INFINITY;
+      const step = (): void => {
+        if (response.destroyed) return;
+        if (turns-- > 0) {
+          if (Number.isFinite(turns)) setImmediate(step);
+          return;
+        }
+        sendJson(response, { timed_out: false, _shards: { total: 1, failed: 0 }, hits: { hits: [] } });
+      };
+      step();
+    });
+    backend = elastic.create("elk", elastic.parseConfig({ url: source.url, timeout: "60s" }), testIO);
+    const store = backend.stores.logs as LogStore;
+    const { ask } = serve({ shop: store }, 1_000);
+    const outcomes = new Map<unknown, number>();
+    for (let round = 0; round < 50; round += 1) {
+      const asked = Array.from({ length: 20 }, async () => {
+        const leaving = new AbortController();
+        const answer = ask("shop", leaving.signal).then(
+          ({ status }) => status,
+          () => "left",
+        );
+        for (let turns = below(40); turns > 0; turns -= 1) await new Promise((next) => setImmediate(next));
+        leaving.abort();
+        return answer;
+      });
+      for (const outcome of await Promise.all(asked)) outcomes.set(outcome, (outcomes.get(outcome) ?? 0) + 1);
+    }
+    await expect.poll(() => open.size).toBe(0);
+    expect(searches).toBeGreaterThan(100);
+    expect(left).toBeGreaterThan(100);
+    // Every place in front of the source is free again.
+    await expect(
+      Promise.all(Array.from({ length: 3 }, () => backend?.probe(AbortSignal.timeout(60_000)))),
+    ).resolves.toHaveLength(3);
+  });
+});

@@ -1,0 +1,153 @@
+// Each limit of the server: what it answers, that room comes back, and that it is counted where an operator looks.
+import { connect } from "node:net";
+import { afterEach, describe, expect, test } from "vitest";
+import { failures } from "#src/errors.ts";
+import type { LogStore } from "#src/store.ts";
+import { createSubject, linesBody, linesPath, otherToken, token } from "./subject.ts";
+
+const origin = "http://readout";
+const as = (user: string): RequestInit => ({ headers: { authorization: `Bearer ${user}` } });
+
+/** Answers nothing until it is told to. */
+function waiting() {
+  const over = Promise.withResolvers<void>();
+  const seen = { begun: 0 };
+  const store: LogStore = {
+    // biome-ignore lint/correctness/useYield: an empty answer
+    async *lines() {
+      seen.begun += 1;
+      await over.promise;
+    },
+    fits: async () => true,
+  };
+  return { store, seen, end: over.resolve };
+}
+
+describe("of one token", () => {
+  test("requests under way: the next is told when to come again, another token is not", async () => {
+    const { store, seen, end } = waiting();
+    const { post, limited } = createSubject({ store, limits: { tokenRequests: 2 } });
+    const first = [post(linesBody()), post(linesBody())];
+    await expect.poll(() => seen.begun).toBe(2);
+    const refused = await post(linesBody());
+    expect([refused.status, refused.headers.get("retry-after")]).toEqual([429, "1"]);
+    expect(await refused.json()).toEqual({ error: "Too many requests" });
+    const other = post(linesBody(), as(otherToken));
+    await expect.poll(() => seen.begun).toBe(3);
+    end();
+    expect((await Promise.all([...first, other])).map(({ status }) => status)).toEqual([200, 200, 200]);
+    expect((await post(linesBody())).status).toBe(200);
+    expect(await limited()).toEqual({ token_requests: 1 });
+  });
+
+  test("streamed answers under way", async () => {
+    const { post, limited } = createSubject({ lines: 3_000, limits: { tokenStreams: 1 } });
+    const big = linesBody({}, { per_page: 3_000 });
+    const first = await post(big);
+    expect((await post(big)).status).toBe(429);
+    // A small answer is no stream.
+    expect((await post(linesBody())).status).toBe(200);
+    const other = await post(big, as(otherToken));
+    expect(await other.json()).toHaveLength(3_000);
+    expect(await first.json()).toHaveLength(3_000);
+    expect(await (await post(big)).json()).toHaveLength(3_000);
+    expect(await limited()).toEqual({ token_streams: 1 });
+  });
+
+  test("its rate", async () => {
+    const { post, limited } = createSubject({ rate: () => false });
+    expect((await post(linesBody())).status).toBe(429);
+    expect(await limited()).toEqual({ rate: 1 });
+  });
+});
+
+describe("of all", () => {
+  test("requests and streams", async () => {
+    const { store, seen, end } = waiting();
+    const one = createSubject({ store, limits: { requests: 1 } });
+    const first = one.post(linesBody());
+    await expect.poll(() => seen.begun).toBe(1);
+    expect((await one.post(linesBody())).status).toBe(500);
+    end();
+    await first;
+    expect(await one.limited()).toEqual({ requests: 1 });
+    const { post, limited } = createSubject({ lines: 3_000, limits: { streams: 1 } });
+    const big = linesBody({}, { per_page: 3_000 });
+    const streamed = await post(big);
+    expect((await post(big)).status).toBe(500);
+    await streamed.json();
+    expect(await limited()).toEqual({ streams: 1 });
+  });
+
+  test("the deadline", async () => {
+    const { post, limited } = createSubject({ store: waiting().store, limits: { deadline: 20 } });
+    expect(await (await post(linesBody())).json()).toEqual({ error: failures.timeout });
+    expect(await limited()).toEqual({ deadline: 1 });
+  });
+
+  test("what is read, and how complex a query is", async () => {
+    const { post, limited } = createSubject({ lines: 50, limits: { documents: 10 } });
+    expect((await post(linesBody({}, { per_page: 40 }))).status).toBe(422);
+    const query = Array.from({ length: 5_000 }, () => "a").join(" ");
+    expect(await (await post(linesBody({ query }))).json()).toMatchObject({ error: "log_query_too_complex" });
+    expect(await limited()).toEqual({ result: 1, query: 1 });
+  });
+
+  test("the body", async () => {
+    const { post, limited } = createSubject();
+    expect((await post(" ".repeat(1_048_577))).status).toBe(422);
+    expect(await limited()).toEqual({ body: 1 });
+  });
+
+  test.each(["path", "query"])("the URL, in its %s", async (part) => {
+    const { server, limited } = createSubject();
+    const long = "x".repeat(8_192);
+    const path = part === "path" ? `/api/v2/metrics/names/${long}` : `${linesPath}?token=${long}`;
+    const answer = await server.fetch(`${origin}${path}`, as(token));
+    expect(answer.status).toBe(422);
+    expect(await answer.json()).toMatchObject({ error: "invalid_request" });
+    expect(await limited()).toEqual({ url: 1 });
+  });
+});
+
+describe("of a connection", () => {
+  const open: { close: (grace: number) => Promise<void> }[] = [];
+  afterEach(async () => {
+    await Promise.all(open.splice(0).map((server) => server.close(0)));
+  });
+
+  async function say(subject: ReturnType<typeof createSubject>, text: string): Promise<string> {
+    const { port } = await subject.server.listen({ host: "127.0.0.1", port: 0 });
+    open.push(subject.server);
+    const socket = connect(port, "127.0.0.1");
+    let received = "";
+    const closed = new Promise((resolve) => socket.on("close", resolve));
+    socket.on("error", () => {});
+    socket.setEncoding("utf8").on("data", (chunk) => {
+      received += chunk;
+    });
+    socket.write(text);
+    await closed;
+    return received;
+  }
+
+  test("its headers", async () => {
+    const subject = createSubject();
+    const head = `GET /livez HTTP/1.1\r\nHost: x\r\nX-Long: ${"x".repeat(20_000)}\r\n\r\n`;
+    expect(await say(subject, head)).toMatch(/^HTTP\/1\.1 431 /);
+    expect(await subject.limited()).toEqual({ head: 1 });
+  });
+
+  test.each([
+    ["headers", "GET /livez HTTP/1.1\r\nHo"],
+    [
+      "body",
+      `POST ${linesPath} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${token}\r\nContent-Length: 9\r\n\r\n{`,
+    ],
+  ])("the time that it takes for its %s", async (_, text) => {
+    const readingTime = { headersTimeout: 50, requestTimeout: 100, connectionsCheckingInterval: 20 };
+    const subject = createSubject({ readingTime });
+    expect(await say(subject, text)).toMatch(/^HTTP\/1\.1 408 /);
+    expect((await subject.limited()).reading_time).toBe(1);
+  });
+});

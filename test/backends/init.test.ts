@@ -15,7 +15,7 @@ import { remoteWrite } from "../support/remote-write.ts";
 import { createShell } from "../support/shell.ts";
 import { apm7, dataPrepper, otel, type Shipper } from "../support/shippers.ts";
 import { exception, span } from "../tracing/build.ts";
-import { named, namedPrometheus, type ServerName } from "./named.ts";
+import { named, namedPrometheus, type ServerName, withoutDataStreams } from "./named.ts";
 
 /** The layout of spans that each server is seeded with, beside lines of `ecs`. */
 const shippers: Readonly<Record<ServerName, Shipper>> = {
@@ -24,15 +24,6 @@ const shippers: Readonly<Record<ServerName, Shipper>> = {
   es9: otel,
   os2: dataPrepper,
   os3: dataPrepper,
-};
-
-/** What the distributions of Elasticsearch lack that the tests run on: a stream that is made there stays. */
-const withoutDataStreams: Partial<
-  Record<ServerName, { readonly templates: boolean; readonly failure: RegExp }>
-> = {
-  es7: { templates: false, failure: /unknown field \[data_stream\]/ },
-  es8: { templates: true, failure: /Incorrect HTTP method/ },
-  es9: { templates: true, failure: /no handler found/ },
 };
 
 const folder = mkdtempSync(join(tmpdir(), "readout-init-"));

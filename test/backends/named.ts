@@ -46,3 +46,12 @@ export function named(): NamedServer[] {
 export function namedPrometheus(): readonly { readonly name: PrometheusName; readonly version: string }[] {
   return wantedServers().prometheus.map((name) => ({ name, version: prometheusServers[name].version }));
 }
+
+/** What the distributions of Elasticsearch lack that the tests run on; the module of data streams is not among theirs. */
+export const withoutDataStreams: Partial<
+  Record<ServerName, { readonly templates: boolean; readonly failure: RegExp }>
+> = {
+  es7: { templates: false, failure: /unknown field \[data_stream\]/ },
+  es8: { templates: true, failure: /Incorrect HTTP method/ },
+  es9: { templates: true, failure: /no handler found/ },
+};

@@ -1,6 +1,7 @@
 // A request as the server sees it, from a connection or from `fetch`, and its body.
 import { randomUUID } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
+import { readToken } from "./auth.ts";
 import { Unprocessable } from "./errors.ts";
 import { ClientGone } from "./operations/work.ts";
 
@@ -43,10 +44,11 @@ export function exchangeOf(source: Request | Connection): Exchange {
 function address(url: string, headers: Exchange["headers"]) {
   const [target = ""] = url.split("#", 1);
   const query = target.indexOf("?");
+  const search = query === -1 ? "" : target.slice(query);
   return {
-    id: requestId(headers.get("x-request-id")),
+    id: requestId(headers, search),
     path: query === -1 ? target : target.slice(0, query),
-    search: query === -1 ? "" : target.slice(query),
+    search,
     headers,
   };
 }
@@ -60,9 +62,11 @@ function goneSignal(response: ServerResponse): AbortSignal {
   return gone.signal;
 }
 
-/** The client's own where it can stand in a log as it is. */
-function requestId(sent: string | null): string {
-  return sent !== null && /^[\w.:-]{1,128}$/.test(sent) ? sent : randomUUID();
+/** The client's own where it can stand in a log as it is, which its token cannot. */
+function requestId(headers: Exchange["headers"], search: string): string {
+  const sent = headers.get("x-request-id");
+  if (sent === null || !/^[\w.:-]{1,128}$/.test(sent)) return randomUUID();
+  return sent === readToken(headers, search) ? randomUUID() : sent;
 }
 
 /** @throws {Unprocessable} `invalid_request` past the limit, `invalid_json` for what is no UTF-8 */

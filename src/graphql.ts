@@ -8,6 +8,7 @@ import {
   type GraphQLArgumentConfig,
   GraphQLBoolean,
   GraphQLEnumType,
+  GraphQLError,
   type GraphQLFieldConfig,
   GraphQLFloat,
   GraphQLInputObjectType,
@@ -52,7 +53,8 @@ const json = new GraphQLScalarType<unknown, unknown>({
 
 /** Whether a time can be read is the operation's business: it says what is wrong, with the field's path. */
 function readText(value: unknown): string {
-  if (typeof value !== "string") throw new TypeError("expected a text");
+  // A GraphQLError is the client's affair, and anything else would be ours.
+  if (typeof value !== "string") throw new GraphQLError("DateTime: expected a time as text");
   return value;
 }
 

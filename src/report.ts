@@ -97,10 +97,16 @@ function objectOf(value: unknown): Json | undefined {
   return typeof value === "object" && value !== null && !Array.isArray(value) ? { ...value } : undefined;
 }
 
-/** `null` and what is not there have no text; objects and lists are shown as JSON. */
+/** `null` and what is not there have no text; objects and lists are shown as JSON, unless nested too deep to print. */
 function textOf(value: unknown): string | undefined {
   if (value === undefined || value === null) return undefined;
-  return typeof value === "string" ? value : JSON.stringify(value);
+  if (typeof value === "string") return value;
+  try {
+    return JSON.stringify(value);
+  } catch {
+    // It recurses, and what `JSON.parse` has read may be deeper than the stack.
+    return undefined;
+  }
 }
 
 function textsOf(value: unknown): Texts {

@@ -63,7 +63,7 @@ const allowed: readonly (readonly [file: string, imports: readonly string[]])[] 
       "src/{gateway,pages,intake,exchange,answer,traced}.ts",
     ],
   ],
-  ["src/exchange.ts", ["src/errors.ts", "src/operations/work.ts"]],
+  ["src/exchange.ts", ["src/auth.ts", "src/errors.ts", "src/operations/work.ts"]],
   ["src/answer.ts", ["type src/exchange.ts", "src/operations/failure.ts"]],
   ["src/session.ts", ["type src/sites.ts", "type src/operations/*"]],
   ["src/apps.ts", ["type src/session.ts", "type src/sites.ts"]],

@@ -288,7 +288,7 @@ function parseNumber(text: string): number {
   if (text === "NaN") return Number.NaN;
   if (/^[+-]?Inf$/.test(text))
     return text.startsWith("-") ? Number.NEGATIVE_INFINITY : Number.POSITIVE_INFINITY;
-  if (!/^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(text)) throw new Surprise(`the number ${text}`);
+  if (!/^[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?$/i.test(text)) throw new Surprise(`the number ${text}`);
   return Number(text);
 }
 

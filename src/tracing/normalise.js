@@ -13,8 +13,9 @@
 const tokens = [
   /(?<comment>\/\*[\s\S]*?(?:\*\/|$)|--(?=\s|$)[^\n]*)/u,
   /(?<space>\s+)/u,
-  /(?<text>'(?:[^'\\]|''|\\[\s\S])*(?:'|$))/u,
-  /(?<quoted>"(?:[^"\\]|""|\\[\s\S])*(?:"|$)|`[^`]*(?:`|$))/u,
+  // Also one that is cut at a backslash: a token that could fail at its end would be tried again at every quote in it.
+  /(?<text>'(?:[^'\\]|''|\\[\s\S]|\\$)*(?:'|$))/u,
+  /(?<quoted>"(?:[^"\\]|""|\\[\s\S]|\\$)*(?:"|$)|`[^`]*(?:`|$))/u,
   // A cast (`::int`) and a key's own colon (`user:name`) are no places.
   /(?<plain>::)/u,
   /(?<place>%s|%\(\w+\)s|[$@]\w+|(?<![\w"'\])]):[A-Za-z_]\w*)/u,

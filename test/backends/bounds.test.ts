@@ -1,7 +1,7 @@
 // Each bound of a compiled filter by itself: what the index finds for `lower` satisfies the filter, and what satisfies it
 // is found for `upper`. Answers alone would not show it, since every line is verified before it is answered.
 import fc from "fast-check";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, test } from "vitest";
 import { compileBounds } from "#resolvers/elastic/filter.ts";
 import { readKnowledge } from "#resolvers/elastic/mapping.ts";
 import { describeProduct } from "#resolvers/elastic/product.ts";
@@ -13,14 +13,14 @@ import type { LogLine } from "#src/model.ts";
 import { fromMillis } from "#src/time.ts";
 import { type Cluster, openCluster } from "../support/cluster.ts";
 import { corpus, dynamicDefinition, mappedDefinition, query } from "./corpus.ts";
-import { named } from "./named.ts";
+import { onServers } from "./named.ts";
 
 const seed = Number(process.env.SEED ?? 20_240_116);
 const rounds = Number(process.env.ROUNDS ?? 3);
 const each = 120;
 const start = Date.UTC(2024, 0, 15, 10);
 
-describe.each(named())("$name", (server) => {
+onServers((server) => {
   let cluster: Cluster;
   beforeAll(async () => {
     cluster = openCluster(server.url);

@@ -1,14 +1,14 @@
 // The exactness law on fixed seeds: `SEED=7 ROUNDS=50` looks further.
 import fc from "fast-check";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, test } from "vitest";
 import { type Cluster, openCluster } from "../support/cluster.ts";
 import { difference, query, read, subjectsOn } from "./exactness.ts";
-import { named } from "./named.ts";
+import { onServers } from "./named.ts";
 
 const rounds = Number(process.env.ROUNDS ?? 4);
 const each = 150;
 
-describe.each(named())("$name", (server) => {
+onServers((server) => {
   let cluster: Cluster;
   beforeAll(async () => {
     cluster = openCluster(server.url);

@@ -1,7 +1,7 @@
 // What is told of a query, held against what reading it on a real server does: a leaf said to be the index's own costs no
 // document that is not kept, and one that the index cannot narrow costs them all.
 import fc from "fast-check";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, test } from "vitest";
 import { record } from "#src/explain.ts";
 import { leavesOf } from "#src/logql/ast.ts";
 import { matches } from "#src/logql/matches.ts";
@@ -11,12 +11,12 @@ import type { LogQuery } from "#src/store.ts";
 import { fromMillis } from "#src/time.ts";
 import { type Cluster, openCluster } from "../support/cluster.ts";
 import { corpus, dynamicDefinition, mappedDefinition, query } from "./corpus.ts";
-import { named } from "./named.ts";
+import { onServers } from "./named.ts";
 
 const seed = Number(process.env.SEED ?? 20_240_117);
 const start = Date.UTC(2024, 0, 15, 10);
 
-describe.each(named())("$name", (server) => {
+onServers((server) => {
   let cluster: Cluster;
   beforeAll(async () => {
     cluster = openCluster(server.url);

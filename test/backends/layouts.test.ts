@@ -12,7 +12,7 @@ import type { LoadedLine } from "../logql/script.ts";
 import { type Cluster, openCluster } from "../support/cluster.ts";
 import { documentOf, filebeat } from "../support/filebeat.ts";
 import * as shippers from "../support/log-shippers.ts";
-import { type NamedServer, named, withoutDataStreams } from "./named.ts";
+import { type NamedServer, onServers, withoutDataStreams } from "./named.ts";
 
 const start = Date.UTC(2026, 0, 15, 10);
 const range = { from: fromMillis(start - 3_600_000), to: fromMillis(start + 3_600_000) };
@@ -32,7 +32,7 @@ function shippersOn({ name, product }: NamedServer): readonly shippers.LogShippe
   return name === "es7" ? anywhere : [...anywhere, shippers.otelLogs];
 }
 
-describe.each(named())("$name", (server) => {
+onServers((server) => {
   let cluster: Cluster;
   beforeAll(async () => {
     cluster = openCluster(server.url);

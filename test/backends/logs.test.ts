@@ -10,12 +10,12 @@ import type { LogQuery, LogSource } from "#src/store.ts";
 import { fromMillis, printNanos } from "#src/time.ts";
 import { type Cluster, openCluster } from "../support/cluster.ts";
 import { documentOf, filebeat } from "../support/filebeat.ts";
-import { named } from "./named.ts";
+import { onServers } from "./named.ts";
 
 const day = Date.UTC(2024, 0, 15);
 const range = { from: fromMillis(day), to: fromMillis(day + 86_400_000) };
 
-describe.each(named())("$name", (server) => {
+onServers((server) => {
   let cluster: Cluster;
   beforeAll(async () => {
     cluster = openCluster(server.url);

@@ -1,7 +1,7 @@
 // The servers that a run names: all of them, or those in SERVERS ("es8,prom3"). ADDRESSES ("es8=http://…,os2=http://…")
 // uses servers that already run, as `npm run servers -- up es8 os2` leaves them. A Prometheus is started by its suite,
 // since it is filled before it starts.
-import { inject } from "vitest";
+import { describe, inject } from "vitest";
 import { type PrometheusName, prometheusNames, prometheusServers } from "../servers/prometheus.ts";
 import { type ServerName, serverNames, servers } from "../servers/servers.ts";
 
@@ -41,6 +41,15 @@ export function named(): NamedServer[] {
     const { product, version } = servers[name];
     return { name, product, version, url };
   });
+}
+
+/** The same tests on each server, side by side: they wait for different programs. */
+export function onServers(define: (server: NamedServer) => void, servers = named()): void {
+  for (const server of servers) {
+    describe.concurrent(server.name, () => {
+      describe.sequential(`${server.product} ${server.version}`, () => define(server));
+    });
+  }
 }
 
 export function namedPrometheus(): readonly { readonly name: PrometheusName; readonly version: string }[] {

@@ -1,7 +1,7 @@
 // A user's own layout: the file that resolvers/README.md shows, configured by its path, on documents that no built-in
 // layout knows.
 import { readFileSync } from "node:fs";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, test } from "vitest";
 import { elastic } from "#resolvers/elastic/elastic.ts";
 import { kinds } from "#resolvers/index.ts";
 import { hashToken } from "#src/auth.ts";
@@ -17,7 +17,7 @@ import { createTelemetry } from "#src/telemetry.ts";
 import { fromMillis } from "#src/time.ts";
 import { type Cluster, openCluster, testIO } from "../support/cluster.ts";
 import { createShell } from "../support/shell.ts";
-import { named } from "./named.ts";
+import { onServers } from "./named.ts";
 
 const guide = readFileSync(new URL("../../resolvers/README.md", import.meta.url), "utf8");
 const profile = /```yaml\n(name: mine\n[\s\S]*?)```/.exec(guide)?.[1] ?? "";
@@ -41,7 +41,7 @@ const expected = [
   ["f", "2024-06-01T10:00:05.000Z", "error", "sixth", "", ""],
 ] as const;
 
-describe.each(named())("$name", (server) => {
+onServers((server) => {
   let cluster: Cluster;
   let backend: Backend;
   let readout: Server;

@@ -1,5 +1,5 @@
 // Front-end error reports on real servers: from an intake's own connection through the spool into an index, once each.
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, test } from "vitest";
 import { elastic } from "#resolvers/elastic/elastic.ts";
 import { defaults, parseConfig } from "#src/config.ts";
 import { startDelivery } from "#src/delivery.ts";
@@ -13,7 +13,7 @@ import { now } from "#src/time.ts";
 import { createBudget } from "#src/tracing/budget.ts";
 import { type Cluster, openCluster, testIO } from "../support/cluster.ts";
 import { memorySpooler, reportBody, watchedTelemetry } from "../support/reports.ts";
-import { named } from "./named.ts";
+import { onServers } from "./named.ts";
 
 const signal = () => AbortSignal.timeout(60_000);
 
@@ -26,7 +26,7 @@ const withoutDataStreams: Readonly<Record<string, "template is refused" | "deliv
   es9: "delivery is rejected",
 };
 
-describe.each(named())("$name", ({ name, url }) => {
+onServers(({ name, url }) => {
   let cluster: Cluster;
   const index = "readout-frontend-test";
   const target = { site: "shop", index, profile: "auto" };

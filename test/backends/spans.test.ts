@@ -11,7 +11,7 @@ import { createBudget } from "#src/tracing/budget.ts";
 import { type ModelSpan, toSpan } from "../conformance/traces.ts";
 import { type Cluster, openCluster } from "../support/cluster.ts";
 import { apm, dataPrepper, jaeger, jaegerFields, otel, type Shipper, ss4oBare } from "../support/shippers.ts";
-import { named } from "./named.ts";
+import { onServers } from "./named.ts";
 
 const start = Date.UTC(2026, 0, 15, 12);
 const at = (millis: number, nanos = 0n): Instant => (fromMillis(start + millis) + nanos) as Instant;
@@ -49,7 +49,7 @@ const walls: readonly (readonly [Shipper, string])[] = [
   [jaeger, "process.serviceName"],
 ];
 
-describe.each(named())("$name, spans that hurt", (server) => {
+onServers((server) => {
   let cluster: Cluster;
   const prefix = "hurt";
   beforeAll(() => {

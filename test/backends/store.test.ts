@@ -13,7 +13,7 @@ import {
   ss4oLogsDynamic,
   ss4oLogsFlat,
 } from "../support/log-shippers.ts";
-import { type NamedServer, named, type ServerName } from "./named.ts";
+import { type NamedServer, onServers, type ServerName } from "./named.ts";
 
 const unindexable: Excuse = {
   reason:
@@ -68,9 +68,9 @@ const pairs: readonly Pair[] = [
   },
 ];
 
-for (const server of named()) {
+onServers((server) => {
   for (const pair of pairs) if (pair.servers.includes(server.name)) logStoreSuite(subjectOf(server, pair));
-}
+});
 
 function subjectOf(server: NamedServer, { name, shipper, excuses }: Pair): Subject {
   return {

@@ -1,7 +1,7 @@
 // Live tails and exports on real servers: documents that arrive while they are followed, an index that refreshes
 // seldom, a client that is cut and comes back. What should have come is known from what was written.
 import { setTimeout as delay } from "node:timers/promises";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, test } from "vitest";
 import type { Principal } from "#src/auth.ts";
 import { defaults } from "#src/config.ts";
 import { parse } from "#src/logql/parse.ts";
@@ -13,13 +13,13 @@ import { fromMillis, now } from "#src/time.ts";
 import { type Cluster, openCluster } from "../support/cluster.ts";
 import { documentOf, filebeat } from "../support/filebeat.ts";
 import { readEvents } from "../tailing/subject.ts";
-import { named } from "./named.ts";
+import { onServers } from "./named.ts";
 
 /** Far more than what is written takes to be found, also on a machine that has much else to do. */
 const lateness = 24_000;
 const ana: Principal = { user: "ana", maySee: () => true };
 
-describe.each(named())("$name", (server) => {
+onServers((server) => {
   let cluster: Cluster;
   beforeAll(async () => {
     cluster = openCluster(server.url);

@@ -17,7 +17,7 @@ import {
   ss4o,
   ss4oBare,
 } from "../support/shippers.ts";
-import { type NamedServer, named, type ServerName } from "./named.ts";
+import { type NamedServer, onServers, type ServerName } from "./named.ts";
 
 type Lacks = Readonly<Partial<Record<Part, string>>>;
 
@@ -102,9 +102,9 @@ const services: Readonly<Record<SiteName, readonly string[]>> = {
   blog: ["blog-web"],
 };
 
-for (const server of named()) {
+onServers((server) => {
   for (const pair of pairs) if (pair.servers.includes(server.name)) runSuite(server, pair);
-}
+});
 
 function runSuite(server: NamedServer, { shipper, lacks, reads = {}, service }: Pair): void {
   const name = `${server.name}, ${shipper.name}`;

@@ -1,11 +1,11 @@
 // Mappings and documents that once broke the store, each as small as it gets. `found` is by message of the trap.
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, test } from "vitest";
 import { Refused } from "#src/errors.ts";
 import { parse } from "#src/logql/parse.ts";
 import type { LogSource } from "#src/store.ts";
 import { fromMillis, type Instant, parseInstant } from "#src/time.ts";
 import { type Cluster, openCluster } from "../support/cluster.ts";
-import { named } from "./named.ts";
+import { onServers } from "./named.ts";
 
 interface Trap {
   readonly name: string;
@@ -80,7 +80,7 @@ const traps: readonly Trap[] = [
   },
 ];
 
-describe.each(named())("$name", (server) => {
+onServers((server) => {
   let cluster: Cluster;
   beforeAll(async () => {
     cluster = openCluster(server.url);

@@ -3,7 +3,7 @@
 import { memory } from "#resolvers/memory/memory.ts";
 import { createAuthenticator } from "#src/auth.ts";
 import { configure } from "#src/cli/demo.ts";
-import { defaults, type Limits } from "#src/config.ts";
+import { defaults, type Limits, type TokenEntry } from "#src/config.ts";
 import { openGallery } from "#src/gallery.ts";
 import type { Unified } from "#src/mesh.ts";
 import { operations } from "#src/operations/index.ts";
@@ -49,6 +49,8 @@ export async function createDemo(
     /** Stands between the server and the backend. */
     readonly watch?: (backend: Backend) => Backend;
     readonly site?: (site: Site) => Site;
+    /** Accepted beside the usual one, which may see every site. */
+    readonly tokens?: readonly TokenEntry[];
   } = {},
 ): Promise<Demo> {
   const now = (): Instant => fromMillis(clock);
@@ -67,7 +69,7 @@ export async function createDemo(
   const server = createServer({
     operations,
     graphql: over.graphql ?? plain,
-    authenticate: createAuthenticator(config.tokens, now),
+    authenticate: createAuthenticator([...config.tokens, ...(over.tokens ?? [])], now),
     sites: new Map([...sites].map(([id, site]) => [id, over.site?.(site) ?? site])),
     limits: { ...defaults.limits, ...over.limits },
     telemetry: createTelemetry({

@@ -52,6 +52,14 @@ export function onServers(define: (server: NamedServer) => void, servers = named
   }
 }
 
+/**
+ * The servers that a layout's suite runs on: all of its own, or with PAIRS=once only one, by turns, for a run that has less
+ * time.
+ */
+export function chosen(servers: readonly ServerName[], turn: number): readonly ServerName[] {
+  return process.env.PAIRS === "once" ? servers.toSpliced(0, turn % servers.length).slice(0, 1) : servers;
+}
+
 export function namedPrometheus(): readonly { readonly name: PrometheusName; readonly version: string }[] {
   return wantedServers().prometheus.map((name) => ({ name, version: prometheusServers[name].version }));
 }

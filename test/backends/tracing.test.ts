@@ -17,7 +17,7 @@ import {
   ss4o,
   ss4oBare,
 } from "../support/shippers.ts";
-import { type NamedServer, onServers, type ServerName } from "./named.ts";
+import { chosen, type NamedServer, onServers, type ServerName } from "./named.ts";
 
 type Lacks = Readonly<Partial<Record<Part, string>>>;
 
@@ -103,7 +103,9 @@ const services: Readonly<Record<SiteName, readonly string[]>> = {
 };
 
 onServers((server) => {
-  for (const pair of pairs) if (pair.servers.includes(server.name)) runSuite(server, pair);
+  pairs.forEach((pair, turn) => {
+    if (chosen(pair.servers, turn).includes(server.name)) runSuite(server, pair);
+  });
 });
 
 function runSuite(server: NamedServer, { shipper, lacks, reads = {}, service }: Pair): void {

@@ -34,6 +34,7 @@ const patterns = ["src", "resolvers"].flatMap((folder) =>
 const bounded: Readonly<Record<string, string>> = {
   "src/graphql.ts /(?:^|[\\W_]+)(\\w)/g": "names of our own schema",
   "src/mesh.ts /\\s*\\n[\\s\\S]*$/": "what Mesh says of a schema that it loads",
+  "src/otlp.ts /\\/+$/": "the configuration",
   "src/time.ts /0+$/": "at most nine digits: the time has been read before",
   "src/cli/backends.ts /\\s*\\n\\s*/g": "an error shown on the operator's terminal",
   "src/cli/init-propose.ts /[-._]*\\*[-._]*/g": "names of indices, at most 255 bytes",

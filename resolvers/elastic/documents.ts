@@ -26,7 +26,7 @@ import {
   searchOptions,
   weigh,
 } from "./query.ts";
-import { isStale, refuseWall, settle, turn, unsupported, wholeAnswer } from "./search.ts";
+import { changing, isStale, refuseWall, settle, turn, unsupported, wholeAnswer } from "./search.ts";
 import { compileWhere, hasUnmapped, parseWhere } from "./where.ts";
 
 export interface Found<Form> {
@@ -252,17 +252,9 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
         settle(backend, source.index, plan.knowledge, answer, catalog);
         return begin(source, formsOf, condition, size, options, signal);
       }
-      if (last) throw changing(source);
+      if (last) throw changing(backend, source.index);
       await catalog.refresh(source.index, signal);
     }
-  }
-
-  function changing({ index }: SpanSource): BackendError {
-    return new BackendError(
-      backend,
-      "partial",
-      `the indices of ${index} change faster than their mappings can be read`,
-    );
   }
 
   async function* read<Form extends SpanForm | EventForm>(
@@ -291,7 +283,7 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
     try {
       while (answer.hits.length > 0) {
         got += answer.hits.length;
-        if (isStale(plan.knowledge, answer, answer.shards.total)) throw changing(source);
+        if (isStale(plan.knowledge, answer, answer.shards.total)) throw changing(backend, source.index);
         pending = got < promised ? next(answer, limited) : undefined;
         // It may fail while the caller is busy; it is met when its turn comes.
         pending?.catch(() => undefined);

@@ -4,7 +4,7 @@ import { z } from "zod";
 import { BackendError } from "../../src/errors.ts";
 import type { CrowdQuery, MilestoneQuery, SpanSource } from "../../src/reader.ts";
 import { type Condition, type Documents, Outdated, type Plan } from "./documents.ts";
-import type { Placed, SpanForm, Unit } from "./layout.ts";
+import { nanosOf, type Placed, type SpanForm } from "./layout.ts";
 import { findField } from "./mapping.ts";
 import { isSelected, refersToParent } from "./narrow.ts";
 import { every, none, not } from "./query.ts";
@@ -123,8 +123,6 @@ function namesParent(placed: Placed<SpanForm>) {
 }
 
 // ---- Milestones -----------------------------------------------------------------------------------------------
-
-const nanosOf: Readonly<Record<Unit, bigint>> = { date: 1_000_000n, ms: 1_000_000n, us: 1_000n, ns: 1n };
 
 /** `SpanReader.milestone` over one source: of several fields the first in the order. */
 export async function findMilestone(

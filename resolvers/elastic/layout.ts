@@ -6,6 +6,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { parse } from "yaml";
 import { z } from "zod";
 import { spanKinds } from "../../src/model.ts";
+import { nanosPerMilli } from "../../src/time.ts";
 import { findField, type IndexGroup, type Knowledge, mapsWhatComes } from "./mapping.ts";
 import type { Product } from "./product.ts";
 
@@ -18,6 +19,13 @@ const names = z
 /** `date` is an ISO text, milliseconds since 1970, or the `<milliseconds>.<nanoseconds, unpadded>` of the collector. */
 const units = ["date", "ms", "us", "ns"] as const;
 export type Unit = (typeof units)[number];
+/** Nanoseconds of one; a date is sorted and counted as milliseconds. */
+export const nanosOf: Readonly<Record<Unit, bigint>> = {
+  date: nanosPerMilli,
+  ms: nanosPerMilli,
+  us: 1_000n,
+  ns: 1n,
+};
 const time = z.strictObject({ field: name, unit: z.enum(units) });
 
 const attributeSource = z.union([

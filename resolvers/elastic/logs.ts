@@ -20,6 +20,7 @@ import { isPartedAlike, keyOf, type Part } from "./parts.ts";
 import type { LogProfile } from "./profile.ts";
 import { all, any, encodePattern, every, inIndices, isRemote, not, searchOptions, weigh } from "./query.ts";
 import {
+  changing,
   compileWall,
   isStale,
   max,
@@ -112,7 +113,7 @@ export function createLogStore(backend: string, door: Door, catalog: Catalog): L
         return;
       } catch (error) {
         if (!(error instanceof Reparted)) throw error;
-        if (attempt === repartings) throw changing(backend, source);
+        if (attempt === repartings) throw changing(backend, source.index);
       }
     }
   }
@@ -154,14 +155,6 @@ interface Spent {
 /** The indices behind a pattern are parted otherwise than a reader was told. */
 class Reparted extends Error {
   override readonly name = "Reparted";
-}
-
-function changing(backend: string, { index }: LogSource): BackendError {
-  return new BackendError(
-    backend,
-    "partial",
-    `the indices of ${index} change faster than their mappings can be read`,
-  );
 }
 
 /** What is left of a range once everything before (in the order) a millisecond is done, and `itself` or not. */

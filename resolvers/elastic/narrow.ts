@@ -12,7 +12,15 @@ import {
   type TimeRange,
 } from "../../src/time.ts";
 import { unnamed } from "../../src/tracing/request.ts";
-import type { AttributeSources, EventForm, Placed, Rule, SpanForm, Unit } from "./layout.ts";
+import {
+  type AttributeSources,
+  type EventForm,
+  nanosOf,
+  type Placed,
+  type Rule,
+  type SpanForm,
+  type Unit,
+} from "./layout.ts";
 import { findField, type IndexedField, type IndexGroup, mapsWhatComes } from "./mapping.ts";
 import { all, any, every, none, not, type Query } from "./query.ts";
 import { max, min, nanosEra, timeRange } from "./search.ts";
@@ -150,7 +158,7 @@ function timeBounds(
   if (last < era.from || (from ?? era.from) > era.to) return none;
   const bounds = { from: max(floorToMilli(from ?? era.from), era.from), to: min(last, era.to) };
   if (dates) return timeRange(name, bounds.from, bounds.to, field.type === "date_nanos");
-  const scale = { ms: nanosPerMilli, us: 1_000n, ns: 1n, date: 1n }[unit];
+  const scale = nanosOf[unit];
   // As texts: a number of nanoseconds is beyond 2^53.
   return { range: { [name]: { gte: String(bounds.from / scale), lte: String(bounds.to / scale) } } };
 }
@@ -449,7 +457,7 @@ function lasts({ group, form: { duration } }: Placed<SpanForm>, least = 0n, most
   const field = duration && findField(group, duration.field);
   if (duration === undefined || field === undefined || duration.unit === "date") return all;
   if (!field.indexed || field.ignoreMalformed || !isWide(field)) return all;
-  const unit = { ms: nanosPerMilli, us: 1_000n, ns: 1n }[duration.unit];
+  const unit = nanosOf[duration.unit];
   const asked = (length: bigint) => String(length < greatestLong ? length : greatestLong);
   const longer = { range: { [duration.field]: { gte: asked(least / unit) } } };
   const shorter = not({ range: { [duration.field]: { gt: asked((most + unit - 1n) / unit) } } });

@@ -94,10 +94,14 @@ export function settle(
   const problem = shardProblem(pattern, knowledge, shards.total);
   const foreign = hits.some((hit) => !knowledge.indices.has(hit.index));
   if (foreign || (problem !== undefined && shards.total < knowledge.shards)) {
-    const changing = `the indices of ${pattern} change faster than their mappings can be read`;
-    throw new BackendError(backend, "partial", problem ?? changing);
+    throw problem === undefined ? changing(backend, pattern) : new BackendError(backend, "partial", problem);
   }
   catalog.accept(pattern, shards.total);
+}
+
+export function changing(backend: string, pattern: string): BackendError {
+  const reason = `the indices of ${pattern} change faster than their mappings can be read`;
+  return new BackendError(backend, "partial", reason);
 }
 
 export function unsupported(backend: string, feature: string): Refused<"not_supported_by_backend"> {

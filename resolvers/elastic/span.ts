@@ -15,7 +15,15 @@ import type { SpanSource } from "../../src/reader.ts";
 import { type Instant, nanosPerMilli, parseInstant } from "../../src/time.ts";
 import { readNames } from "../../src/tracing/source.ts";
 import { type Flat, flatten, isJson, listAt, lookUp } from "./flat.ts";
-import type { AttributeSource, AttributeSources, EventForm, Rule, SpanForm, Unit } from "./layout.ts";
+import {
+  type AttributeSource,
+  type AttributeSources,
+  type EventForm,
+  nanosOf,
+  type Rule,
+  type SpanForm,
+  type Unit,
+} from "./layout.ts";
 
 /** 32 or 16 lower-case hex digits, with the zeros on the left that a source may leave out. */
 export function normaliseId(text: string, digits: 16 | 32): string {
@@ -208,8 +216,6 @@ function isReport(attributes: Attributes): boolean {
 }
 
 // ---- times --------------------------------------------------------------------------------------------------
-
-const nanosOf: Readonly<Record<Exclude<Unit, "date">, bigint>> = { ms: nanosPerMilli, us: 1_000n, ns: 1n };
 
 function readTime(value: Value | undefined, unit: Unit): Instant | undefined {
   if (unit !== "date") return readNanos(value, nanosOf[unit]) as Instant | undefined;

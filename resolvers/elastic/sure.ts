@@ -2,7 +2,14 @@
 // these is one of those asked for, and the index groups it as the reader would; all others have to be read. A name that
 // an index cannot vouch for is sure for no document.
 import { endOfMilli, floorToMilli, type Instant, nanosPerMilli, type TimeRange } from "../../src/time.ts";
-import type { AttributeSources, Placed, Rule, SpanForm, Unit } from "./layout.ts";
+import {
+  type AttributeSources,
+  nanosOf,
+  type Placed,
+  type Rule,
+  type SpanForm,
+  type Unit,
+} from "./layout.ts";
 import { findField, type IndexedField, type IndexGroup } from "./mapping.ts";
 import {
   calendar,
@@ -133,7 +140,7 @@ function timeWithin(
   const bounds = { from: max(first as Instant, era.from), to: min(last as Instant, era.to) };
   if (bounds.from > bounds.to) return none;
   if (dates) return timeRange(name, bounds.from, bounds.to, field.type === "date_nanos");
-  const scale = { ms: nanosPerMilli, us: 1_000n, ns: 1n, date: 1n }[unit];
+  const scale = nanosOf[unit];
   const [gte, lte] = [(bounds.from + scale - 1n) / scale, bounds.to / scale];
   return { range: { [name]: { gte: String(gte), lte: String(lte) } } };
 }

@@ -6,6 +6,7 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { defaults } from "#src/config.ts";
 import { type Failure, failures } from "#src/errors.ts";
+import { createRandom } from "../conformance/traces.ts";
 import { type FaultKind, faultKinds, secret } from "../support/proxy.ts";
 import {
   openSources,
@@ -102,16 +103,6 @@ test.each(names.map((name, n) => [name, n] as const))("without a fault there is 
   expect(reply?.body).not.toContain('"errors":[{"message"');
   expect(asked).toBeGreaterThan(0);
 });
-
-function createRandom(seed: number): () => number {
-  let state = (seed * 0x9e3779b9) | 0;
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4_294_967_296;
-  };
-}
 
 const turns = async (count: number): Promise<void> => {
   for (let n = 0; n < count; n++) await new Promise((resolve) => setImmediate(resolve));

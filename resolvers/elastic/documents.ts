@@ -26,7 +26,17 @@ import {
   searchOptions,
   weigh,
 } from "./query.ts";
-import { changing, isStale, refuseWall, settle, turn, unsupported, wholeAnswer } from "./search.ts";
+import {
+  changing,
+  isStale,
+  nothingPicked,
+  refuseWall,
+  searchWhole,
+  settle,
+  turn,
+  unsupported,
+  wholeAnswer,
+} from "./search.ts";
 import { compileWhere, hasUnmapped, parseWhere } from "./where.ts";
 
 export interface Found<Form> {
@@ -83,7 +93,6 @@ const attempts = 3;
 const searchable: Millis = 1_000;
 
 /** Documents are parsed whole, so nothing of them is picked out. */
-const nothingPicked = { firstSegments: new Set<string>() };
 
 export interface Plan {
   readonly knowledge: Knowledge;
@@ -161,7 +170,8 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
     const parts: Parts = new Map();
     for (const placed of growing) gather(parts, isOfForm(placed), placed.group.indices);
     const query = any([...parts.values()].map((part) => every([inIndices(part.indices), part.query])));
-    const answer = await search(source, { size: 0, track_total_hits: true, query }, {}, signal);
+    const counted = { size: 0, track_total_hits: true, query };
+    const answer = await searchWhole(backend, door, source.index, counted, signal);
     return totalOf(answer) > 0;
   }
 
@@ -211,18 +221,6 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
     if (reason !== undefined) throw unsupported(backend, `spans whose ${reason}`);
   }
 
-  async function search(
-    source: SpanSource,
-    body: object,
-    options: Record<string, string>,
-    signal: AbortSignal,
-  ): Promise<Answer> {
-    const path = `/${encodePattern(source.index)}/_search`;
-    const query = { ...searchOptions, ...options };
-    const bytes = await door.send({ method: "POST", path, query, body: JSON.stringify(body) }, signal);
-    return wholeAnswer(backend, bytes, nothingPicked);
-  }
-
   /** The first answer, compiled with mappings that fit what it reached. */
   async function begin<Form extends SpanForm | EventForm>(
     source: SpanSource,
@@ -238,11 +236,13 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
       const query = compile(source, plan, formsOf(plan.layout), condition);
       const body = { size, track_total_hits: true, query, sort: ["_doc"] };
       const last = attempt === attempts && fixed === undefined;
-      const answer = await search(source, body, options, signal).catch((error: unknown) => {
-        // An index that the mapping did not know may also refuse what was compiled without it.
-        if (last || !(error instanceof BackendError) || error.failure !== "rejected") throw error;
-        return undefined;
-      });
+      const answer = await searchWhole(backend, door, source.index, body, signal, options).catch(
+        (error: unknown) => {
+          // An index that the mapping did not know may also refuse what was compiled without it.
+          if (last || !(error instanceof BackendError) || error.failure !== "rejected") throw error;
+          return undefined;
+        },
+      );
       if (answer !== undefined && !isStale(plan.knowledge, answer, catalog.accepted(source.index))) {
         return { answer, plan };
       }

@@ -9,18 +9,8 @@ import type { Part } from "./parts.ts";
 import { shownBy } from "./parts.ts";
 import type { Product } from "./product.ts";
 import type { LogProfile } from "./profile.ts";
-import {
-  all,
-  any,
-  encodePattern,
-  every,
-  inIndices,
-  isRemote,
-  not,
-  type Query,
-  searchOptions,
-} from "./query.ts";
-import { findShardProblem, wholeAnswer } from "./search.ts";
+import { all, any, every, inIndices, isRemote, not, type Query } from "./query.ts";
+import { findShardProblem, searchWhole } from "./search.ts";
 import { compileWhere, parseWhere, WhereError } from "./where.ts";
 
 /** @throws {BackendError} */
@@ -197,7 +187,7 @@ function wallOf({ where }: LogSource, { groups }: Part): Query {
 async function newestLine(
   backend: string,
   source: LogSource,
-  { profile, time, groups }: Part,
+  { time, groups }: Part,
   wall: Query,
   door: Door,
   signal: AbortSignal,
@@ -209,12 +199,7 @@ async function newestLine(
     query: every([{ exists: { field: time } }, own, wall]),
     sort: [{ [time]: { order: "desc", unmapped_type: "date", numeric_type: "date" } }],
   };
-  const path = `/${encodePattern(source.index)}/_search`;
-  const text = await door.send(
-    { method: "POST", path, query: searchOptions, body: JSON.stringify(body) },
-    signal,
-  );
-  const answer = await wholeAnswer(backend, text, profile);
+  const answer = await searchWhole(backend, door, source.index, body, signal);
   const sort = answer.hits[0]?.sort;
   return sort === undefined ? undefined : fromMillis(Number(sort));
 }
@@ -222,7 +207,7 @@ async function newestLine(
 async function countUntimed(
   backend: string,
   source: LogSource,
-  { profile, time, groups }: Part,
+  { time, groups }: Part,
   wall: Query,
   { opaque }: Knowledge,
   door: Door,
@@ -231,8 +216,6 @@ async function countUntimed(
   if (opaque) return 0;
   const own = inIndices(groups.flatMap(({ indices }) => indices));
   const query = every([not({ exists: { field: time } }), own, wall]);
-  const body = JSON.stringify({ size: 0, track_total_hits: true, query });
-  const path = `/${encodePattern(source.index)}/_search`;
-  const text = await door.send({ method: "POST", path, query: searchOptions, body }, signal);
-  return (await wholeAnswer(backend, text, profile)).total ?? 0;
+  const body = { size: 0, track_total_hits: true, query };
+  return (await searchWhole(backend, door, source.index, body, signal)).total ?? 0;
 }

@@ -7,8 +7,8 @@ import type { Door } from "./door.ts";
 import { parseDocument } from "./line.ts";
 import { findField, type IndexGroup, type Knowledge } from "./mapping.ts";
 import type { LogProfile } from "./profile.ts";
-import { all, encodePattern, inIndices, searchOptions } from "./query.ts";
-import { wholeAnswer } from "./search.ts";
+import { all, inIndices } from "./query.ts";
+import { searchWhole } from "./search.ts";
 import type { Json } from "./spelled.ts";
 
 /** Indices of a pattern that are read alike. Of an opaque pattern there is one part without groups. */
@@ -95,10 +95,8 @@ async function sample(
   signal: AbortSignal,
 ): Promise<readonly Json[]> {
   const query = group === undefined ? all : inIndices(group.indices);
-  const body = JSON.stringify({ size: sampled, track_total_hits: false, query, sort: ["_doc"] });
-  const path = `/${encodePattern(pattern)}/_search`;
-  const text = await door.send({ method: "POST", path, query: searchOptions, body }, signal);
-  const { hits } = await wholeAnswer(backend, text, { firstSegments: new Set() });
+  const body = { size: sampled, track_total_hits: false, query, sort: ["_doc"] };
+  const { hits } = await searchWhole(backend, door, pattern, body, signal);
   return hits.flatMap((hit) => {
     try {
       return [parseDocument(backend, hit, hit.source)];

@@ -10,8 +10,8 @@ import { parseExact } from "./flat.ts";
 import { type Layout, type Placed, placeForms, type SpanForm } from "./layout.ts";
 import { findField, type Knowledge, nameGroup } from "./mapping.ts";
 import { holdsId, isOfForm, timelessness } from "./narrow.ts";
-import { all, any, encodePattern, every, inIndices, none, not, searchOptions } from "./query.ts";
-import { findShardProblem, wholeAnswer } from "./search.ts";
+import { all, any, every, inIndices, none, not } from "./query.ts";
+import { findShardProblem, searchWhole } from "./search.ts";
 import { readSpan } from "./span.ts";
 import { compileWhere, parseWhere, WhereError } from "./where.ts";
 
@@ -128,10 +128,8 @@ async function findStrangers(
   );
   const beside = every([inIndices(spans.flatMap(({ group }) => group.indices)), not(known)]);
   if (beside === none) return [];
-  const body = JSON.stringify({ size: 0, track_total_hits: mostCounted, query: beside });
-  const path = `/${encodePattern(index)}/_search`;
-  const bytes = await door.send({ method: "POST", path, query: searchOptions, body }, signal);
-  const { total = `over ${mostCounted}` } = await wholeAnswer(backend, bytes, { firstSegments: new Set() });
+  const body = { size: 0, track_total_hits: mostCounted, query: beside };
+  const { total = `over ${mostCounted}` } = await searchWhole(backend, door, index, body, signal);
   if (total === 0) return [];
   return [
     `documents beside the spans that are neither spans nor events of a known layout, not shown: ${total}`,
@@ -163,9 +161,7 @@ async function newestSpan(
     const typed = dates ? { unmapped_type: "date", numeric_type: "date" } : { unmapped_type: "long" };
     const sort = { [field]: { order: "desc", ...typed } };
     const body = { size: 1, track_total_hits: false, query, sort: [sort] };
-    const path = `/${encodePattern(source.index)}/_search`;
-    const request = { method: "POST", path, query: searchOptions, body: JSON.stringify(body) } as const;
-    const answer = await wholeAnswer(backend, await door.send(request, signal), { firstSegments: new Set() });
+    const answer = await searchWhole(backend, door, source.index, body, signal);
     const [hit] = answer.hits;
     if (hit === undefined || !knowledge.indices.has(hit.index)) continue;
     const document = parseExact(hit.source);

@@ -46,6 +46,23 @@ export async function wholeAnswer(
   return answer;
 }
 
+export const nothingPicked = { firstSegments: new Set<string>() };
+
+/** The complete answer of a search whose documents are read whole or not at all. @throws {BackendError} */
+export async function searchWhole(
+  backend: string,
+  door: Door,
+  pattern: string,
+  body: object,
+  signal: AbortSignal,
+  options: Readonly<Record<string, string>> = {},
+): Promise<Answer> {
+  const path = `/${encodePattern(pattern)}/_search`;
+  const query = { ...searchOptions, ...options };
+  const bytes = await door.send({ method: "POST", path, query, body: JSON.stringify(body) }, signal);
+  return wholeAnswer(backend, bytes, nothingPicked);
+}
+
 /** A search that reached an index we do not know may have been compiled, sorted or walled wrongly for it. */
 export function isStale(knowledge: Knowledge, answer: Answer, accepted: number | undefined): boolean {
   if (knowledge.opaque) return false;
@@ -76,10 +93,7 @@ export async function findShardProblem(
   door: Door,
   signal: AbortSignal,
 ): Promise<string | undefined> {
-  const path = `/${encodePattern(pattern)}/_search`;
-  const body = JSON.stringify({ size: 0, track_total_hits: false });
-  const bytes = await door.send({ method: "POST", path, query: searchOptions, body }, signal);
-  const { shards } = await wholeAnswer(backend, bytes, { firstSegments: new Set() });
+  const { shards } = await searchWhole(backend, door, pattern, { size: 0, track_total_hits: false }, signal);
   return shardProblem(pattern, knowledge, shards.total);
 }
 

@@ -13,7 +13,7 @@ import { type Part, shownBy } from "./parts.ts";
 import { collapse, type Pattern } from "./patterns.ts";
 import { any, encodePattern, every, inIndices, not, searchOptions } from "./query.ts";
 import { reportSpans } from "./report.ts";
-import { wholeAnswer } from "./search.ts";
+import { searchWhole } from "./search.ts";
 
 export interface Surroundings {
   readonly backend: string;
@@ -138,10 +138,8 @@ async function holdsMore(
   { backend, door, signal }: Surroundings,
 ): Promise<boolean> {
   const event = any(events.map((placed) => every([inIndices(placed.group.indices), isOfForm(placed)])));
-  const body = JSON.stringify({ size: 1, track_total_hits: false, query: not(event) });
-  const path = `/${encodePattern(index)}/_search`;
-  const bytes = await door.send({ method: "POST", path, query: searchOptions, body }, signal);
-  return (await wholeAnswer(backend, bytes, { firstSegments: new Set() })).hits.length > 0;
+  const body = { size: 1, track_total_hits: false, query: not(event) };
+  return (await searchWhole(backend, door, index, body, signal)).hits.length > 0;
 }
 
 async function describeLines(

@@ -189,7 +189,7 @@ sites:
     expect(continued.some(({ path }) => path.includes("/api/v1/"))).toBe(true);
     expect(JSON.stringify(collector.asked)).not.toMatch(/secret-of/);
     for (const { close } of [collector, elasticsearch, opensearch, prometheus]) await close();
-  }, 30_000);
+  });
 });
 
 describe("an exporter", () => {

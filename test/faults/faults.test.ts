@@ -83,7 +83,8 @@ beforeAll(async () => {
       await program.close();
     }
   }
-});
+  // Each question once, on a machine that may be busy with others.
+}, 300_000);
 afterAll(async () => {
   await sources.close();
   process.off("uncaughtException", catchIt);

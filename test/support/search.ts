@@ -240,9 +240,9 @@ export function createSearch(
       send(response, { succeeded: true });
     } else if (pathname === "/_search/scroll") send(response, scroll(String(body.scroll_id)));
     else if (pathname.endsWith("/_search")) {
-      if (searchParams.has("scroll")) return send(response, search(pattern, body, true));
-      const answer = answers.get(pattern + text) ?? search(pattern, body, false);
-      answers.set(pattern + text, answer);
+      const scrolled = searchParams.has("scroll");
+      const answer = (scrolled ? undefined : answers.get(pattern + text)) ?? search(pattern, body, scrolled);
+      if (!scrolled) answers.set(pattern + text, answer);
       send(response, answer);
     } else {
       const settings = { index: { number_of_shards: "1", version: { created: "8190899" } } };

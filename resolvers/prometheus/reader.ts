@@ -43,14 +43,17 @@ export interface Reader {
   window(selector: Selector, span: { readonly from: Millis; readonly to: Millis }): Expression;
   /**
    * Refuses what series of this selector times buckets would show to be too many, judged at some moments of the range
-   * and only where the last count of the like leaves a doubt. @throws {Refused | BackendError}
+   * and only where the last count of the like leaves a doubt. How many series, or groups `by` labels, it has found;
+   * NaN where it could not look. @throws {Refused | BackendError}
    */
   estimate(
     selector: Selector,
     by: readonly string[] | undefined,
     buckets: Buckets,
     limit: number,
-  ): Promise<void>;
+  ): Promise<number>;
+  /** What `estimate` has found is not so: there are more series than it knows. */
+  underestimated(selector: Selector): void;
 }
 
 /** A server answers 11,000 points of a series at most. */
@@ -175,10 +178,10 @@ export function createReader(
     async estimate(selector, by, buckets, limit) {
       const key = print(by === undefined ? selector : aggregate("group", by, selector));
       const known = sizes.get(key);
-      if (known !== undefined && known * 2 * buckets.count <= limit) return;
+      if (known !== undefined && known * 2 * buckets.count <= limit) return known;
       const length = buckets.step * buckets.count;
       const step = Math.min(Math.floor(length / moments), longest);
-      if (step < 2) return;
+      if (step < 2) return Number.NaN;
       // Windows inside the range alone, so that what is counted is part of the answer.
       const inside = window(selector, edge, { from: Math.min(step, 300_000), to: 1 });
       const living = call("last_over_time", inside);
@@ -188,7 +191,9 @@ export function createReader(
       const size = Math.max(0, ...(counted[0]?.values ?? []));
       sizes.set(key, size);
       if (size * buckets.count > limit) throw tooLarge(limit, size * buckets.count);
+      return size;
     },
+    underestimated: (selector) => sizes.set(print(selector), Number.POSITIVE_INFINITY),
   };
 }
 

@@ -16,6 +16,7 @@ import {
 } from "../../src/samples.ts";
 import type { MetricStore, SeriesQuery } from "../../src/store.ts";
 import type { Millis } from "../../src/time.ts";
+import { turn } from "../http.ts";
 import type { Labels } from "./answer.ts";
 import type { Door } from "./door.ts";
 import { type Families, isTag, part, type Shape, typeOf } from "./families.ts";
@@ -158,28 +159,38 @@ function groupKey({ keys }: Plan, labels: Labels): string {
   return JSON.stringify(keys.map((key) => labelOf(labels, key)));
 }
 
+/** What is computed in one turn of the event loop: some milliseconds. */
+const pointsOfTurn = 20_000;
+
 /** The answer from series that are still to be put together. @throws {Refused} over the limit of points */
-function grouped<T extends { readonly labels: Labels }>(
+async function grouped<T extends { readonly labels: Labels }>(
   plan: Plan,
   found: readonly T[],
   combine: (group: readonly T[]) => Float64Array,
-): readonly Series[] {
+): Promise<readonly Series[]> {
   const groups = Map.groupBy(found, ({ labels }) => groupKey(plan, labels));
   const { buckets, pointLimit } = plan.query;
   const wanted = groups.size * buckets.count;
   if (wanted > pointLimit) throw tooLarge(pointLimit, wanted);
-  const all = [...groups.values()].map((group) => ({
-    labels: group[0]?.labels ?? {},
-    values: combine(group),
-  }));
+  const all: { readonly labels: Labels; readonly values: Float64Array }[] = [];
+  let points = pointsOfTurn;
+  for (const group of groups.values()) {
+    if (points >= pointsOfTurn) {
+      await turn();
+      points = 0;
+    }
+    all.push({ labels: group[0]?.labels ?? {}, values: combine(group) });
+    points += group.length * buckets.count;
+  }
   return finished(plan, all);
 }
 
 /** In the order of their values by key, without those that have no value at all. */
-function finished(
+async function finished(
   plan: Plan,
   found: readonly { readonly labels: Labels; readonly values: Float64Array }[],
-): readonly Series[] {
+): Promise<readonly Series[]> {
+  await turn();
   return found
     .filter(({ values }) => values.some((value) => !Number.isNaN(value)))
     .map(({ labels, values }) => ({ tags: tagsOf(plan, labels), values }))

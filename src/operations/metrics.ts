@@ -1,6 +1,7 @@
 // The four metrics routes. A selector is answered by one call to the site's store; what it means is decided by
 // `metrics.ts`, and this file puts the answers together: ids, order, limits, groups. A series is printed when it is
 // sent, so that a large answer is never held as text.
+import { setImmediate as nextTurn } from "node:timers/promises";
 import * as z from "zod";
 import { NotFound, Refused, Unprocessable } from "../errors.ts";
 import {
@@ -281,6 +282,8 @@ function planFor(
  */
 const pieceChars = 65_536;
 const piecePoints = 500;
+/** Series whose ids are made in one turn of the event loop. */
+const idsOfTurn = 1_000;
 
 async function* printTimeseries(
   opening: string,
@@ -293,7 +296,11 @@ async function* printTimeseries(
   // Two selectors may find one series; it is answered once, as the first of them wants it.
   const found = new Map<string, { readonly selector: Selector; readonly series: Series }>();
   for (const { selector, series } of answered) {
-    const own = series.map((one) => ({ id: seriesId(selector, one.tags), series: one }));
+    const own: { readonly id: string; readonly series: Series }[] = [];
+    for (const one of series) {
+      if (own.length % idsOfTurn === idsOfTurn - 1) await nextTurn();
+      own.push({ id: seriesId(selector, one.tags), series: one });
+    }
     for (const { id, series } of own.sort((a, b) => (a.id < b.id ? -1 : 1))) {
       if (found.size < limit && !found.has(id)) found.set(id, { selector, series });
     }

@@ -107,7 +107,7 @@ async function againstDirect(
     return { url: `${source}/api/v1/query_range?${form}`, method: "GET" };
   };
   const direct = ask('wide{s1000="y"}');
-  // What we ask: the last sample of each whole bucket, which a bare selector does not mean.
+  // What we ask: the last sample of each whole bucket, which a bare selector does not mean. Ranges of 2.42 are closed.
   const exact = ask('last_over_time(wide{s1000="y",host!=""}[59s999ms] offset 1ms)', minute);
   const answered: { series: { data: unknown[] }[] } = JSON.parse((await send(agent, ours, true)).body);
   const points = answered.series.reduce((sum, { data }) => sum + data.length, 0);

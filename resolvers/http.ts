@@ -249,3 +249,13 @@ export async function orAborted<T>(shared: Promise<T>, signal: AbortSignal): Pro
     signal.removeEventListener("abort", leave);
   }
 }
+
+let queue: Promise<unknown> = Promise.resolve();
+/**
+ * Reading an answer is work without a wait. Of all that have arrived, from whatever source, one piece is read in each
+ * turn of the event loop, so that many large ones together hold up no small request.
+ */
+export function turn(): Promise<unknown> {
+  queue = queue.then(() => new Promise((resolve) => setImmediate(resolve)));
+  return queue;
+}

@@ -60,8 +60,10 @@ export async function write(
     for (let chunk = await next(); chunk.done !== true; chunk = await next()) {
       if (response.destroyed) return await leave();
       if (!response.headersSent) response.writeHead(answer.status, headers);
-      // Even a client that keeps up must not keep the event loop: others are waiting for it.
-      await (response.write(chunk.value) ? nextTurn() : drained(response, signal));
+      if (!response.write(chunk.value)) await drained(response, signal);
+      // Even a client that keeps up must not keep the event loop: others are waiting for it, and the system may have
+      // taken the chunk at once, so that no turn has passed until it was drained.
+      await nextTurn();
     }
     response.end();
   } catch {

@@ -155,7 +155,8 @@ export function incrementsOf(
     base = before;
     closed = 0;
   };
-  for (const [index, time] of times.entries()) {
+  for (let index = 0; index < times.length; index++) {
+    const time = times[index] ?? Number.NaN;
     const value = values[index] ?? Number.NaN;
     const bucket = Math.floor((time - start) / step);
     if (bucket >= count) break;
@@ -186,7 +187,8 @@ function fallsOf({ times, values }: Samples): readonly Millis[] {
 function sumUp(group: readonly Float64Array[], { count }: Buckets): Float64Array {
   const sums = new Float64Array(count).fill(Number.NaN);
   for (const values of group) {
-    for (const [bucket, value] of values.entries()) {
+    for (let bucket = 0; bucket < values.length; bucket++) {
+      const value = values[bucket] ?? Number.NaN;
       if (Number.isNaN(value)) continue;
       const sum = sums[bucket] ?? Number.NaN;
       sums[bucket] = Number.isNaN(sum) ? value : sum + value;
@@ -362,12 +364,14 @@ function* cut(
   { times, values }: Samples,
   { start, step, count }: Buckets,
 ): Generator<{ readonly bucket: number; readonly values: readonly number[] }> {
-  let first = firstAtOrAfter(times, start);
-  while (first < times.length) {
-    const bucket = Math.floor(((times[first] ?? start) - start) / step);
+  let index = firstAtOrAfter(times, start);
+  while (index < times.length) {
+    const bucket = Math.floor(((times[index] ?? start) - start) / step);
     if (bucket >= count) return;
-    const end = firstAtOrAfter(times, start + (bucket + 1) * step);
-    yield { bucket, values: Array.from(values.subarray(first, end)) };
-    first = end;
+    const until = start + (bucket + 1) * step;
+    const inside: number[] = [];
+    for (; index < times.length && (times[index] ?? until) < until; index++)
+      inside.push(values[index] ?? Number.NaN);
+    yield { bucket, values: inside };
   }
 }

@@ -7,6 +7,7 @@ import type { Filter } from "../../src/logql/ast.ts";
 import type { Value } from "../../src/model.ts";
 import type { Budget, SpanSource } from "../../src/reader.ts";
 import type { Millis } from "../../src/time.ts";
+import { turn } from "../http.ts";
 import type { Catalog } from "./catalog.ts";
 import type { Door } from "./door.ts";
 import { limits } from "./filter.ts";
@@ -33,7 +34,6 @@ import {
   refuseWall,
   searchWhole,
   settle,
-  turn,
   unsupported,
   wholeAnswer,
 } from "./search.ts";

@@ -3,19 +3,13 @@
 import { BackendError, Refused } from "../../src/errors.ts";
 import type { Filter } from "../../src/logql/ast.ts";
 import { type Instant, printNanos } from "../../src/time.ts";
+import { turn } from "../http.ts";
 import type { Door } from "./door.ts";
 import { guard } from "./filter.ts";
 import { type Answer, cutAnswer } from "./hits.ts";
 import type { Knowledge } from "./mapping.ts";
 import { all, encodePattern, type Query, searchOptions } from "./query.ts";
 import { compileWhere, WhereError } from "./where.ts";
-
-let queue: Promise<unknown> = Promise.resolve();
-/** Answers that arrive together are cut one to a turn of the event loop, so that none holds up other requests. */
-export function turn(): Promise<unknown> {
-  queue = queue.then(() => new Promise((resolve) => setImmediate(resolve)));
-  return queue;
-}
 
 /** What a `date_nanos` field can hold. */
 export const nanosEra = { from: 0n as Instant, to: 9_223_372_036_854_775_807n as Instant };

@@ -2,6 +2,7 @@
 // its points as an array and a string before we made a number of it. So this scanner walks the bytes in the one form in
 // which Prometheus and its kin print them; at the first surprise it gives up, and the caller asks again and parses.
 import { z } from "zod";
+import { headDigits, nearest, tailDigits } from "./decimal.ts";
 
 /** One series of an answer. Times are milliseconds since 1970, ascending. */
 export interface SampleSeries {
@@ -72,7 +73,7 @@ export function createScanner(series: (series: SampleSeries) => void): Scanner {
   /** Whether the field is a list of points, as in a matrix, or one point, as in a vector. */
   let list = true;
   let listed = 0;
-  let parsed = 0;
+  const parsed = new Float64Array(1);
 
   function push(chunk: Buffer): void {
     data = at === data.length ? chunk : Buffer.concat([data.subarray(at), chunk]);
@@ -143,16 +144,17 @@ export function createScanner(series: (series: SampleSeries) => void): Scanner {
     },
     /** `[1700000000.123,"4.5"]`, as many as have arrived: one call each would cost more than reading them. */
     points() {
-      let read = 0;
+      const before = at;
       do {
         const start = at;
         if (ends()) return true;
-        if (!point()) {
+        const end = point(data, at);
+        if (end < 0) {
           at = start;
-          return read > 0;
+          return start > before;
         }
+        at = end;
         listed++;
-        read++;
       } while (list && at < data.length);
       if (!list) state = "field";
       return true;
@@ -175,21 +177,22 @@ export function createScanner(series: (series: SampleSeries) => void): Scanner {
     },
   };
 
-  function point(): boolean {
-    expect(openBracket);
-    if (!number(comma)) return false;
-    const time = Math.round(parsed * 1_000);
-    expect(quoteByte);
-    if (!number(quoteByte) || at >= data.length) return false;
-    expect(closeBracket);
+  /** Takes the point at `start`; where it ends, or -1 while it has not arrived. */
+  function point(bytes: Buffer, start: number): number {
+    if (!follows(bytes, start, openBracket)) return -1;
+    const middle = readNumber(bytes, start + 1, comma, parsed);
+    const time = Math.round((parsed[0] ?? 0) * 1_000);
+    if (middle < 0 || !follows(bytes, middle, quoteByte)) return -1;
+    const end = readNumber(bytes, middle + 1, quoteByte, parsed);
+    if (end < 0 || !follows(bytes, end, closeBracket)) return -1;
     if (count === times.length) {
       times = grown(times);
       values = grown(values);
     }
     times[count] = time;
-    values[count] = parsed;
+    values[count] = parsed[0] ?? 0;
     count++;
-    return true;
+    return end + 1;
   }
 
   /** Whether the list ends here; else what separates its elements is taken. */
@@ -206,41 +209,6 @@ export function createScanner(series: (series: SampleSeries) => void): Scanner {
   function expect(byte: number): void {
     if (at < data.length && data[at] !== byte) throw new Surprise(`an unexpected byte ${data[at]}`);
     at++;
-  }
-
-  /** Reads into `parsed` the number before the next `stop`. Up to 15 digits are exact in a double, and so is a division. */
-  function number(stop: number): boolean {
-    // Locals, because this loop is where the time goes.
-    const bytes = data;
-    const end = bytes.length;
-    const start = at;
-    const negative = bytes[start] === minus;
-    let i = negative ? start + 1 : start;
-    let digits = 0;
-    let point = -1;
-    let mantissa = 0;
-    for (; i < end; i++) {
-      const digit = (bytes[i] ?? 0) - zero;
-      if (digit >= 0 && digit <= 9) {
-        mantissa = mantissa * 10 + digit;
-        digits++;
-      } else if (digit === dot - zero && point < 0) point = digits;
-      else break;
-    }
-    if (i < end && bytes[i] === stop && digits > 0 && digits <= 15) {
-      const size = point < 0 || point === digits ? mantissa : mantissa / (powers[digits - point] ?? 1);
-      parsed = negative ? -size : size;
-      at = i + 1;
-      return true;
-    }
-    // Digits with one point among them at most: all that is left is more digits than are exact.
-    const plain = i < end && bytes[i] === stop && digits > 0;
-    const found = plain ? i : bytes.indexOf(stop, start);
-    if (found < 0) return false;
-    const text = bytes.toString("latin1", start, found);
-    parsed = plain ? Number(text) : parseNumber(text);
-    at = found + 1;
-    return true;
   }
 
   /** Behind the bracket that closes the one at `start`, or -1 while it has not arrived. */
@@ -267,13 +235,56 @@ export function createScanner(series: (series: SampleSeries) => void): Scanner {
   };
 }
 
+/** False where nothing has arrived there. @throws {Surprise} at another byte */
+function follows(bytes: Buffer, at: number, byte: number): boolean {
+  if (at >= bytes.length) return false;
+  if (bytes[at] !== byte) throw new Surprise(`an unexpected byte ${bytes[at]}`);
+  return true;
+}
+
+/**
+ * Reads the number between `start` and the next `stop` into `parsed`, in which it costs no memory. Where it ends, the
+ * stop included, or -1 while that has not arrived.
+ */
+function readNumber(bytes: Buffer, start: number, stop: number, parsed: Float64Array): number {
+  const end = bytes.length;
+  const first = start < end && bytes[start] === minus ? start + 1 : start;
+  let at = first;
+  let point = -1;
+  // The first significant digits, those that follow, and how many there are. Both are small integers.
+  let head = 0;
+  let tail = 0;
+  let digits = 0;
+  for (; at < end; at++) {
+    const digit = (bytes[at] ?? 0) - zero;
+    if (digit >= 0 && digit <= 9) {
+      if (digits < headDigits) {
+        head = head * 10 + digit;
+        if (head > 0) digits++;
+      } else if (digits++ < headDigits + tailDigits) tail = tail * 10 + digit;
+    } else if (digit === dot - zero && point < 0) point = at;
+    else break;
+  }
+  const length = at - first - (point < 0 ? 0 : 1);
+  if (at < end && bytes[at] === stop && length > 0 && digits <= headDigits + tailDigits) {
+    const decimals = point < 0 ? 0 : at - point - 1;
+    const size = nearest(head, tail, digits < headDigits ? 0 : digits - headDigits, decimals);
+    if (!Number.isNaN(size)) {
+      parsed[0] = first > start ? -size : size;
+      return at + 1;
+    }
+  }
+  const found = bytes.indexOf(stop, at);
+  if (found < 0) return -1;
+  parsed[0] = parseNumber(bytes.toString("latin1", start, found));
+  return found + 1;
+}
+
 function grown(array: Float64Array<ArrayBuffer>): Float64Array<ArrayBuffer> {
   const next = new Float64Array(array.length * 2);
   next.set(array);
   return next;
 }
-
-const powers = Array.from({ length: 16 }, (_, exponent) => 10 ** exponent);
 
 function readLabels(value: unknown): Labels {
   const labels: Labels = Object(value);

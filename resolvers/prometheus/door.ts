@@ -2,7 +2,6 @@
 // Only expressions go in, and these hold the wall. An answer comes out whole, or not at all: what a source tells in
 // `warnings` or `isPartial` is an error here. Nothing beyond query, query_range, series, labels and label values is
 // relied upon.
-import { setImmediate as nextTurn } from "node:timers/promises";
 import type { Agent, Dispatcher } from "undici";
 import { z } from "zod";
 import { BackendError, type Failure } from "../../src/errors.ts";
@@ -11,7 +10,7 @@ import type { BackendInfo, IO } from "../../src/store.ts";
 import type { Millis } from "../../src/time.ts";
 import { passedOn } from "../../src/traced.ts";
 import { definedOnly, type Tls } from "../connection.ts";
-import { createGuard, type GuardSettings, orAborted, readRetryAfter } from "../http.ts";
+import { createGuard, type GuardSettings, orAborted, readRetryAfter, turn } from "../http.ts";
 import { createScanner, envelope, type Fold, readResult, resultData, Surprise } from "./answer.ts";
 import {
   type Edge,
@@ -138,8 +137,8 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
       bytes += chunk.length;
       sinceTurn += chunk.length;
       if (sinceTurn > turnBytes) {
-        // Many large answers may have arrived at once. While this one waits, its connection is not read either.
-        await nextTurn();
+        // While this answer waits, its connection is not read either.
+        await turn();
         sinceTurn = chunk.length;
       }
       if (bytes > settings.answerBytes) {

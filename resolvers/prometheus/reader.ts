@@ -43,14 +43,17 @@ export interface Reader {
   window(selector: Selector, span: { readonly from: Millis; readonly to: Millis }): Expression;
   /**
    * Refuses what series of this selector times buckets would show to be too many, judged at some moments of the range
-   * and only where the last count of the like leaves a doubt. @throws {Refused | BackendError}
+   * and only where the last count of the like leaves a doubt. How many series, or groups `by` labels, it has found;
+   * NaN where it could not look. @throws {Refused | BackendError}
    */
   estimate(
     selector: Selector,
     by: readonly string[] | undefined,
     buckets: Buckets,
     limit: number,
-  ): Promise<void>;
+  ): Promise<number>;
+  /** What `estimate` has found is not so: there are more series than it knows. */
+  underestimated(selector: Selector): void;
 }
 
 /** A server answers 11,000 points of a series at most. */
@@ -89,25 +92,33 @@ export function createReader(
     buckets: Buckets,
     limit: number,
   ): Promise<readonly GridSeries[]> {
-    const parts = await inTurns(slices(buckets), ({ first, count }) => {
-      const start = buckets.start + (first + 1) * buckets.step;
-      const times: Moments =
-        count === 1 ? { at: start } : { start, end: start + (count - 1) * buckets.step, step: buckets.step };
-      return door.query(expression, times, () => onGrid(backend, buckets, limit), signal);
+    const most = Math.floor(limit / buckets.count);
+    const parts = await inTurns(slices(buckets), ({ start, step, count }) => {
+      const [first, last] = [start + step, start + count * step];
+      const times: Moments = count === 1 ? { at: first } : { start: first, end: last, step };
+      return door.query(
+        expression,
+        times,
+        () => onGrid(backend, { start, step, count }, most, limit),
+        signal,
+      );
     });
     const [only] = parts;
-    if (only !== undefined && parts.length === 1) return [...only.values()];
+    if (only !== undefined && parts.length === 1) return only;
     const merged = new Map<string, GridSeries>();
-    for (const part of parts) {
-      for (const [key, series] of part) {
-        const known = merged.get(key);
-        if (known === undefined) merged.set(key, series);
-        else
-          for (const [bucket, value] of series.values.entries()) {
-            if (!Number.isNaN(value)) known.values[bucket] = value;
-          }
+    let first = 0;
+    for (const [index, { count }] of slices(buckets).entries()) {
+      for (const { labels, values } of parts[index] ?? []) {
+        const key = keyOf(labels);
+        let whole = merged.get(key);
+        if (whole === undefined) {
+          whole = { labels, values: new Float64Array(buckets.count).fill(Number.NaN) };
+          merged.set(key, whole);
+          if (merged.size > most) throw tooLarge(limit, merged.size * buckets.count);
+        }
+        whole.values.set(values, first);
       }
-      if (merged.size * buckets.count > limit) throw tooLarge(limit, merged.size * buckets.count);
+      first += count;
     }
     return [...merged.values()];
   }
@@ -167,10 +178,10 @@ export function createReader(
     async estimate(selector, by, buckets, limit) {
       const key = print(by === undefined ? selector : aggregate("group", by, selector));
       const known = sizes.get(key);
-      if (known !== undefined && known * 2 * buckets.count <= limit) return;
+      if (known !== undefined && known * 2 * buckets.count <= limit) return known;
       const length = buckets.step * buckets.count;
       const step = Math.min(Math.floor(length / moments), longest);
-      if (step < 2) return;
+      if (step < 2) return Number.NaN;
       // Windows inside the range alone, so that what is counted is part of the answer.
       const inside = window(selector, edge, { from: Math.min(step, 300_000), to: 1 });
       const living = call("last_over_time", inside);
@@ -180,17 +191,20 @@ export function createReader(
       const size = Math.max(0, ...(counted[0]?.values ?? []));
       sizes.set(key, size);
       if (size * buckets.count > limit) throw tooLarge(limit, size * buckets.count);
+      return size;
     },
+    underestimated: (selector) => sizes.set(print(selector), Number.POSITIVE_INFINITY),
   };
 }
 
-/** Puts values into their buckets. An answer at other times than asked was shifted on its way. */
+/** Puts values into their buckets, of at most so many series. An answer at other times than asked was shifted on its way. */
 function onGrid(
   backend: string,
   { start, step, count }: Buckets,
+  most: number,
   limit: number,
-): Fold<Map<string, GridSeries>> {
-  const found = new Map<string, GridSeries>();
+): Fold<readonly GridSeries[]> {
+  const found: GridSeries[] = [];
   return {
     series({ labels, times, values, histograms }) {
       if (histograms.length > 0)
@@ -204,8 +218,8 @@ function onGrid(
         }
         placed[bucket] = asGrid(values[index]);
       }
-      found.set(keyOf(labels), { labels, values: placed });
-      if (found.size * count > limit) throw tooLarge(limit);
+      found.push({ labels, values: placed });
+      if (found.length > most) throw tooLarge(limit);
     },
     result: () => found,
   };
@@ -216,10 +230,11 @@ export function asGrid(value = Number.NaN): number {
   return Number.isFinite(value) ? value : Number.POSITIVE_INFINITY;
 }
 
-function slices({ count }: Buckets): readonly { readonly first: number; readonly count: number }[] {
+/** The buckets in runs that one query answers each. */
+function slices({ start, step, count }: Buckets): readonly Buckets[] {
   return Array.from({ length: Math.ceil(count / pointsOfQuery) }, (_, index) => {
     const first = index * pointsOfQuery;
-    return { first, count: Math.min(pointsOfQuery, count - first) };
+    return { start: start + first * step, step, count: Math.min(pointsOfQuery, count - first) };
   });
 }
 

@@ -5,6 +5,7 @@
 import type { Buckets } from "../../src/model.ts";
 import { type CounterSamples, finite } from "../../src/samples.ts";
 import type { Millis } from "../../src/time.ts";
+import { turn } from "../http.ts";
 import type { Labels } from "./answer.ts";
 import { aggregate, binary, call, type Expression, number, type Selector } from "./promql.ts";
 import {
@@ -71,6 +72,7 @@ export async function survey(reader: Reader, query: ThinQuery): Promise<readonly
     reader.grid(oddity(reader, selector, buckets, falls), buckets, limit),
     lookBack === undefined ? [] : lastOf(reader, selector, start, Math.min(reach, lookBack)),
   ]);
+  await turn();
   const oddByKey = new Map(odds.map(({ labels, values }) => [keyOf(labels), values]));
   const baseByKey = new Map(bases);
   return lasts.map(({ labels, values }): Surveyed => {
@@ -82,7 +84,8 @@ export async function survey(reader: Reader, query: ThinQuery): Promise<readonly
     let before = base;
     // The time that the sample before has at the least.
     let beforeAt = start - reach;
-    for (const [bucket, value] of values.entries()) {
+    for (let bucket = 0; bucket < values.length; bucket++) {
+      const value = values[bucket] ?? Number.NaN;
       if (Number.isNaN(value)) continue;
       const at = start + bucket * step;
       const uncovered = before === undefined ? lookBack !== undefined : falls && at - beforeAt > reach;
@@ -169,6 +172,7 @@ export async function complete(
     gapped.length === 0 ? new Map<string, Float64Array>() : firstSamples(reader, query, gapped),
     readSuspects(reader, selector, surveyed, buckets, limit),
   ]);
+  await turn();
   return surveyed.map(({ labels, last, suspects, gaps, base, birth }): Thinned => {
     const key = keyOf(labels);
     const raw = rawByKey.get(key);
@@ -180,7 +184,8 @@ export async function complete(
       values.push(base);
     }
     let next = 0;
-    for (const [bucket, value] of last.entries()) {
+    for (let bucket = 0; bucket < last.length; bucket++) {
+      const value = last[bucket] ?? Number.NaN;
       if (Number.isNaN(value)) continue;
       const from = start + bucket * step;
       if (suspects.has(bucket)) {

@@ -237,7 +237,7 @@ test("what a count shows to be too much is not asked for", async () => {
   });
   const wanted = { slug: "result_too_large", details: { limit: 14, wanted: 15 } };
   await expect(read({ pointLimit: 14 })).rejects.toMatchObject(wanted);
-  expect(source.queries).toHaveLength(1);
+  expect(source.queries.filter(({ query }) => !query.startsWith("count("))).toEqual([]);
   expect(await read({ pointLimit: 15 })).toEqual([]);
 });
 

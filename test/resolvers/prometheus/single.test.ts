@@ -1,0 +1,80 @@
+// Gauges whose groups seem to be one series each are not aggregated at the source; where that was wrong, they are.
+import { afterEach, expect, test } from "vitest";
+import type { Measure } from "#src/model.ts";
+import type { Backend } from "#src/store.ts";
+import { sendJson } from "../../support/fake.ts";
+import { type FakePrometheus, matrix, openFakePrometheus, seriesQuery } from "../../support/prometheus.ts";
+
+const { buckets } = seriesQuery();
+const at = (bucket: number) => (buckets.start + (bucket + 1) * buckets.step) / 1_000;
+const signal = AbortSignal.timeout(60_000);
+
+let fake: FakePrometheus | undefined;
+let backend: Backend | undefined;
+afterEach(async () => {
+  await backend?.close();
+  await fake?.close();
+});
+
+interface Told {
+  /** As the moments count them. */
+  readonly series: number;
+  readonly groups: number;
+  /** What is answered without aggregation: series or an error status. */
+  readonly plain: readonly object[] | number;
+}
+
+async function serve({ series, groups, plain }: Told): Promise<FakePrometheus> {
+  const counted = (size: number) => matrix([{ metric: {}, values: [[at(0), String(size)]] }]);
+  const whole = matrix([{ metric: { host: "x" }, values: [[at(0), "7"]] }]);
+  fake = await openFakePrometheus({
+    answer: (form, response) => {
+      const query = form.get("query") ?? "";
+      if (query.startsWith("count(group")) sendJson(response, counted(groups));
+      else if (query.startsWith("count(")) sendJson(response, counted(series));
+      else if (/by \(host\)/.test(query)) sendJson(response, whole);
+      else if (typeof plain === "number") sendJson(response, { status: "error" }, plain);
+      else sendJson(response, matrix(plain));
+    },
+  });
+  backend = fake.open();
+  return fake;
+}
+
+const read = (measure: Measure = { of: "samples", combine: "last" }) =>
+  backend?.stores.metrics?.series(seriesQuery({ measure, pointLimit: 6 }), signal);
+const aggregated = [{ tags: { host: "x" }, values: Float64Array.of(7, Number.NaN, Number.NaN) }];
+const one = (host: string, job: string, value: string) => ({
+  metric: { __name__: "g", host, job },
+  values: [[at(1), value]],
+});
+
+test.each(["last", "mean", "sum", "min", "max", "count"] as const)("%s of single series", async (combine) => {
+  const source = await serve({ series: 2, groups: 2, plain: [one("b", "1", "5"), one("a", "2", "3.5")] });
+  expect(await read({ of: "samples", combine })).toEqual([
+    { tags: { host: "a" }, values: Float64Array.of(Number.NaN, 3.5, Number.NaN) },
+    { tags: { host: "b" }, values: Float64Array.of(Number.NaN, 5, Number.NaN) },
+  ]);
+  expect(source.queries.filter(({ query }) => !query.startsWith("count(") && / by /.test(query))).toEqual([]);
+});
+
+test("groups of several series are aggregated at the source", async () => {
+  const source = await serve({ series: 3, groups: 2, plain: 500 });
+  expect(await read()).toEqual(aggregated);
+  expect(source.queries).toHaveLength(3);
+});
+
+test.each<[string, Told["plain"]]>([
+  ["a series that no moment saw", [one("x", "1", "5"), one("x", "2", "3")]],
+  ["more series than may be answered", ["a", "b", "c"].map((host) => one(host, "1", "1"))],
+  ["a source that refuses", 422],
+])("what %s leaves open is aggregated, and remembered", async (_, plain) => {
+  const source = await serve({ series: 2, groups: 2, plain });
+  for (let times = 0; times < 2; times++) expect(await read()).toEqual(aggregated);
+  expect(source.queries.filter(({ query }) => query.startsWith("last_over_time"))).toHaveLength(1);
+});
+
+test("a source that fails is not asked a second time", async () => {
+  await serve({ series: 2, groups: 2, plain: 504 });
+  await expect(read()).rejects.toMatchObject({ failure: "timeout" });
+});

@@ -95,36 +95,56 @@ export interface Family {
 }
 
 export function createFamily(spans: Iterable<Span> = []): Family {
-  const held = new Map<string, Span>();
-  const key = (site: string, trace: string, span: string) => `${site} ${trace} ${span}`;
+  /** By span id, which hardly ever two have. */
+  const held = new Map<string, Span[]>();
+  const entries = new Map<Span, Span | undefined>();
 
   function add(added: Iterable<Span>): void {
+    entries.clear();
     for (const span of added) {
-      const id = key(span.site_id, span.trace_id, span.span_id);
-      const other = held.get(id);
+      const same = held.get(span.span_id);
+      if (same === undefined) {
+        held.set(span.span_id, [span]);
+        continue;
+      }
+      const at = same.findIndex((other) => isOf(other, span));
+      const other = same[at];
       // Some tracers give both sides of a call one id: what is below it belongs to the side that was called.
-      if (other === undefined || isNearer(span, other)) held.set(id, span);
+      if (other === undefined) same.push(span);
+      else if (isNearer(span, other)) same[at] = span;
     }
   }
 
-  function parentOf({ site_id, trace_id, parent_span_id }: Span): Span | undefined {
-    return parent_span_id === undefined ? undefined : held.get(key(site_id, trace_id, parent_span_id));
+  function parentOf(span: Span): Span | undefined {
+    const { parent_span_id } = span;
+    if (parent_span_id === undefined) return undefined;
+    return held.get(parent_span_id)?.find((other) => isOf(other, span));
   }
 
   function entryOf(span: Span): Span | undefined {
-    const passed = new Set<Span>();
+    const passed: Span[] = [];
     let at: Span | undefined = span;
     while (at !== undefined && !at.entry) {
-      // A document may name itself, or its child, as its parent.
-      if (passed.has(at)) return undefined;
-      passed.add(at);
+      if (entries.has(at)) {
+        at = entries.get(at);
+        break;
+      }
+      // None, until one is found: a document may name itself, or its child, as its parent.
+      entries.set(at, undefined);
+      passed.push(at);
       at = parentOf(at);
     }
+    if (at !== undefined) for (const below of passed) entries.set(below, at);
     return at;
   }
 
   add(spans);
   return { add, parentOf, entryOf };
+}
+
+/** Whether both are of one trace as one site has it. */
+function isOf(a: Span, b: Span): boolean {
+  return a.site_id === b.site_id && a.trace_id === b.trace_id;
 }
 
 function isNearer(span: Span, other: Span): boolean {

@@ -3,7 +3,7 @@
 import type { Attributes, Value } from "../../src/model.ts";
 import type { SpanSource } from "../../src/reader.ts";
 import type { AttributeSource, AttributeSources } from "./layout.ts";
-import { add, addBelow, type Fields, listAt, type Table, valueAt } from "./table.ts";
+import { add, type Fields, listAt, type Table, valueAt } from "./table.ts";
 
 /** What a document has of them, all but for those that `without` leaves out; where two sources have a key the first counts. */
 export type AttributeReader = (fields: Fields) => Attributes;
@@ -15,9 +15,15 @@ export function compileAttributes(
   site: SpanSource | undefined,
 ): AttributeReader {
   const sources = from.map((source) => compileSource(table, source, site));
+  const [only, ...others] = sources;
+  if (only !== undefined && "below" in only && others.length === 0)
+    return ({ below }) => below[only.below]?.attributes ?? {};
   return (fields) => {
     const found: Record<string, Value> = {};
-    for (const addTo of sources) addTo(found, fields);
+    for (const source of sources) {
+      if ("addTo" in source) source.addTo(found, fields);
+      else addAll(found, fields.below[source.below]?.attributes ?? {});
+    }
     return found;
   };
 }
@@ -26,28 +32,30 @@ function compileSource(
   table: Table,
   source: AttributeSource,
   site: SpanSource | undefined,
-): (found: Record<string, Value>, fields: Fields) => void {
+): { readonly below: number } | { readonly addTo: (found: Record<string, Value>, fields: Fields) => void } {
   if ("prefix" in source) {
     const { prefix, dot, spelling, known, keep, except } = source;
-    const below = table.prefix(prefix, except, (name) => {
+    const respelled = (name: string) => {
       const key = keep ? name : name.slice(prefix.length);
       if (spelling !== undefined && site !== undefined) return unspell(key, { spelling, known }, site);
       return dot === undefined ? key : key.replaceAll(dot, ".");
-    });
-    return (found, fields) => addBelow(found, fields, below);
+    };
+    const isPlain = !keep && dot === undefined && (spelling === undefined || site === undefined);
+    return { below: table.prefix(prefix, except, isPlain ? undefined : respelled) };
   }
   if ("pairs" in source) {
     const pairs = table.list(source.pairs);
-    return (found, fields) => {
+    const addTo = (found: Record<string, Value>, fields: Fields) => {
       for (const { key, type, value } of listAt(fields, pairs)) {
         if (typeof key === "string" && value !== undefined) add(found, key, typed(value, type));
       }
     };
+    return { addTo };
   }
   const named = Object.entries(source.named).map(([key, names]) => {
     return { key, places: names.map((name) => table.place(name)) };
   });
-  return (found, fields) => {
+  const addTo = (found: Record<string, Value>, fields: Fields) => {
     for (const { key, places } of named) {
       for (const place of places) {
         const value = valueAt(fields, place);
@@ -57,6 +65,11 @@ function compileSource(
       }
     }
   };
+  return { addTo };
+}
+
+function addAll(found: Record<string, Value>, attributes: Attributes): void {
+  for (const [key, value] of Object.entries(attributes)) add(found, key, value);
 }
 
 /** The value that a text stands for by the type beside it. */

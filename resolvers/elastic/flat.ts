@@ -4,8 +4,12 @@ import type { Value } from "../../src/model.ts";
 
 export type Flat = ReadonlyMap<string, Value>;
 
-/** Whether a text may hold an integer that a double cannot: anything shorter needs no second look. */
 const longInteger = /[-:,[\s](?:\d{17}|9\d{15})|^(?:\d{17}|9\d{15})/;
+
+/** Whether a JSON text may hold an integer that a double cannot: anything shorter needs no second look. */
+export function mayHoldLongInteger(text: string): boolean {
+  return longInteger.test(text);
+}
 
 type Reviver = (key: string, value: unknown, context: { readonly source?: string }) => unknown;
 const exactly: Reviver = (_, value, { source }) =>
@@ -15,7 +19,7 @@ const exactly: Reviver = (_, value, { source }) =>
 
 /** A JSON text as its value, integers beyond 2^53 as bigints. @throws {SyntaxError} */
 export function parseExact(text: string): Value {
-  return longInteger.test(text)
+  return mayHoldLongInteger(text)
     ? JSON.parse(text, exactly as Parameters<typeof JSON.parse>[1])
     : JSON.parse(text);
 }

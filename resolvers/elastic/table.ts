@@ -15,22 +15,23 @@ export interface ListPlace {
   readonly slot: number;
   readonly below: number;
 }
-/** What was asked of one document: values by slot, and by prefix the keys and values below it. */
+/** What was asked of one document: values by slot, and what lies below each prefix. */
 export interface Fields {
   readonly values: readonly (Value | undefined)[];
   readonly below: readonly (Below | undefined)[];
 }
 interface Below {
-  readonly keys: string[];
-  readonly values: Value[];
+  readonly attributes: Record<string, Value>;
+  /** Whether it is an object of the document itself, which nobody may change. */
+  readonly shared: boolean;
 }
 
 export interface Table {
   /** Names are asked for before the first document is read. */
   place(name: string): Place;
   list(name: string): ListPlace;
-  /** The number of a prefix; `keyOf` tells under which key the value at a name below it stands. */
-  prefix(prefix: string, except: readonly string[], keyOf: (name: string) => string): number;
+  /** The number of a prefix; `keyOf` tells the key of a name below it, by default the rest of the name. */
+  prefix(prefix: string, except?: readonly string[], keyOf?: (name: string) => string): number;
   read(document: Json): Fields;
 }
 
@@ -41,6 +42,8 @@ interface Name {
   readonly keys: readonly { readonly prefix: number; readonly key: string }[];
   /** Whether anything below it is asked for. */
   readonly leads: boolean;
+  /** The prefix whose attributes an object here is, if it has no objects in it; -1 where more is asked of it. */
+  readonly whole: number;
   readonly next: Map<string, Name>;
 }
 
@@ -49,8 +52,14 @@ const mostNames = 10_000;
 
 export function createTable(): Table {
   const slots = new Map<string, number>();
-  const prefixes: { prefix: string; except: readonly string[]; keyOf: (name: string) => string }[] = [];
-  const root: Name = { text: "", slot: -1, keys: [], leads: true, next: new Map() };
+  const prefixes: {
+    readonly prefix: string;
+    readonly except: readonly string[];
+    readonly keyOf: (name: string) => string;
+    /** Whether keys are the rests of names, and all of them. */
+    readonly plain: boolean;
+  }[] = [];
+  const root: Name = { text: "", slot: -1, keys: [], leads: true, whole: -1, next: new Map() };
   let known = 0;
 
   function slotOf(name: string): number {
@@ -59,13 +68,21 @@ export function createTable(): Table {
     return slot;
   }
 
-  function prefix(prefix: string, except: readonly string[], keyOf: (name: string) => string): number {
-    return prefixes.push({ prefix, except, keyOf }) - 1;
+  function prefix(prefix: string, except: readonly string[] = [], keyOf?: (name: string) => string): number {
+    const rest = (name: string) => name.slice(prefix.length);
+    const plain = keyOf === undefined && except.length === 0;
+    return prefixes.push({ prefix, except, keyOf: keyOf ?? rest, plain }) - 1;
   }
 
   function meet(above: Name, key: string): Name {
     const text = above === root ? key : `${above.text}.${key}`;
     const inside = `${text}.`;
+    const isAsked = [...slots.keys()].some((asked) => asked.startsWith(inside));
+    const reaching = prefixes.flatMap(({ prefix }, at) =>
+      prefix.startsWith(inside) || inside.startsWith(prefix) ? [at] : [],
+    );
+    const [only = -1, ...others] = reaching;
+    const isWhole = !isAsked && others.length === 0 && prefixes[only]?.prefix === inside;
     const name: Name = {
       text,
       slot: slots.get(text) ?? -1,
@@ -74,9 +91,8 @@ export function createTable(): Table {
           ? [{ prefix: at, key: keyOf(text) }]
           : [],
       ),
-      leads:
-        [...slots.keys()].some((asked) => asked.startsWith(inside)) ||
-        prefixes.some(({ prefix }) => prefix.startsWith(inside) || inside.startsWith(prefix)),
+      leads: isAsked || reaching.length > 0,
+      whole: isWhole && prefixes[only]?.plain ? only : -1,
       next: new Map(),
     };
     if (known < mostNames) above.next.set(key, name);
@@ -95,18 +111,18 @@ export function createTable(): Table {
       if (value === undefined) continue;
       const name = above.next.get(key) ?? meet(above, key);
       if (isJson(value) && !isEmpty(value)) {
-        if (name.leads) visit(value, name, values, below);
+        if (name.whole >= 0 && below[name.whole] === undefined && isShallow(value))
+          below[name.whole] = { attributes: value, shared: true };
+        else if (name.leads) visit(value, name, values, below);
         continue;
       }
       // Where two ways lead to one name the first counts.
       if (name.slot >= 0 && values[name.slot] === undefined) values[name.slot] = value;
       for (const { prefix, key } of name.keys) {
         const found = below[prefix];
-        if (found === undefined) below[prefix] = { keys: [key], values: [value] };
-        else {
-          found.keys.push(key);
-          found.values.push(value);
-        }
+        const own = found === undefined || found.shared ? { ...found?.attributes } : found.attributes;
+        if (own !== found?.attributes) below[prefix] = { attributes: own, shared: false };
+        add(own, key, value);
       }
     }
   }
@@ -120,8 +136,7 @@ export function createTable(): Table {
       return { slot: slotOf(name), above };
     },
     list(name) {
-      const inside = `${name}.`;
-      return { slot: slotOf(name), below: prefix(inside, [], (text) => text.slice(inside.length)) };
+      return { slot: slotOf(name), below: prefix(`${name}.`) };
     },
     prefix,
     read(document) {
@@ -152,21 +167,8 @@ const nothing: readonly Json[] = [];
 export function listAt({ values, below }: Fields, { slot, below: inside }: ListPlace): readonly Json[] {
   const list = values[slot];
   if (Array.isArray(list)) return list.filter(isJson);
-  if (below[inside] === undefined) return nothing;
-  const own: Record<string, Value> = {};
-  addBelow(own, { values, below }, inside);
-  return [own];
-}
-
-/** Adds what lies below a prefix to attributes that lack it. */
-export function addBelow(to: Record<string, Value>, { below }: Fields, prefix: number): void {
-  const found = below[prefix];
-  if (found === undefined) return;
-  const { keys, values } = found;
-  for (let at = 0; at < keys.length; at++) {
-    const [key, value] = [keys[at], values[at]];
-    if (key !== undefined && value !== undefined) add(to, key, value);
-  }
+  const own = below[inside];
+  return own === undefined ? nothing : [own.attributes];
 }
 
 /** Adds an attribute where its key is not there yet. */
@@ -176,4 +178,12 @@ export function add(to: Record<string, Value>, key: string, value: Value): void 
   if (key === "__proto__")
     Object.defineProperty(to, key, { value, enumerable: true, configurable: true, writable: true });
   else to[key] = value;
+}
+
+function isShallow(object: Json): object is Record<string, Value> {
+  for (const key in object) {
+    const value = object[key];
+    if (isJson(value) && !isEmpty(value)) return false;
+  }
+  return true;
 }

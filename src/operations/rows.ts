@@ -57,6 +57,12 @@ export function summaryRow(row: TraceSummary): Members {
   };
 }
 
+const none: readonly never[] = [];
+
+function column<T, V extends Value | Attributes>(list: readonly T[], of: (one: T) => V): readonly V[] {
+  return list.length === 0 ? none : list.map(of);
+}
+
 /** Clients read the keys of events and links literally, dots included, and their arrays in step with each other. */
 export function spanRow({ span, names, subtraceRoot }: ArrangedSpan): Members {
   const { events, links } = span;
@@ -82,13 +88,13 @@ export function spanRow({ span, names, subtraceRoot }: ArrangedSpan): Members {
     status_message: span.status_message ?? "",
     resource_attributes: span.resource_attributes,
     span_attributes: span.span_attributes,
-    "events.timestamp": events.map(({ time }) => printInstant(time)),
-    "events.name": events.map(({ name }) => name),
-    "events.attributes": events.map(({ attributes }) => attributes),
-    "links.trace_id": links.map(({ trace_id }) => trace_id),
-    "links.span_id": links.map(({ span_id }) => span_id),
-    "links.trace_state": links.map(({ trace_state }) => trace_state),
-    "links.attributes": links.map(({ attributes }) => attributes),
+    "events.timestamp": column(events, ({ time }) => printInstant(time)),
+    "events.name": column(events, ({ name }) => name),
+    "events.attributes": column(events, ({ attributes }) => attributes),
+    "links.trace_id": column(links, ({ trace_id }) => trace_id),
+    "links.span_id": column(links, ({ span_id }) => span_id),
+    "links.trace_state": column(links, ({ trace_state }) => trace_state),
+    "links.attributes": column(links, ({ attributes }) => attributes),
     subtrace_root: subtraceRoot,
   };
 }

@@ -95,30 +95,29 @@ export interface Family {
 }
 
 export function createFamily(spans: Iterable<Span> = []): Family {
-  /** By span id, which hardly ever two have. */
-  const held = new Map<string, Span[]>();
+  /** By span id the first that has it, and others that do, of which there are hardly any. */
+  const held = new Map<string, Span>();
+  const others = new Map<string, Span>();
   const entries = new Map<Span, Span | undefined>();
 
   function add(added: Iterable<Span>): void {
     entries.clear();
     for (const span of added) {
-      const same = held.get(span.span_id);
-      if (same === undefined) {
-        held.set(span.span_id, [span]);
-        continue;
-      }
-      const at = same.findIndex((other) => isOf(other, span));
-      const other = same[at];
+      const first = held.get(span.span_id);
+      const [known, key] =
+        first === undefined || isOf(first, span) ? [held, span.span_id] : [others, keyOf(span, span.span_id)];
+      const other = known.get(key);
       // Some tracers give both sides of a call one id: what is below it belongs to the side that was called.
-      if (other === undefined) same.push(span);
-      else if (isNearer(span, other)) same[at] = span;
+      if (other === undefined || isNearer(span, other)) known.set(key, span);
     }
   }
 
   function parentOf(span: Span): Span | undefined {
     const { parent_span_id } = span;
     if (parent_span_id === undefined) return undefined;
-    return held.get(parent_span_id)?.find((other) => isOf(other, span));
+    const first = held.get(parent_span_id);
+    if (first === undefined || isOf(first, span)) return first;
+    return others.get(keyOf(span, parent_span_id));
   }
 
   function entryOf(span: Span): Span | undefined {
@@ -140,6 +139,10 @@ export function createFamily(spans: Iterable<Span> = []): Family {
 
   add(spans);
   return { add, parentOf, entryOf };
+}
+
+function keyOf({ site_id, trace_id }: Span, span: string): string {
+  return `${site_id} ${trace_id} ${span}`;
 }
 
 /** Whether both are of one trace as one site has it. */

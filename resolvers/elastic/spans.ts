@@ -225,6 +225,8 @@ function createSpanReader(documents: Documents): SpanReader {
         );
       case "span":
         return together([...parts(of.spans)].map((ids) => () => read(namedBy(ids))));
+      case "id":
+        return together([...parts(of.spanIds)].map((ids) => () => read(withId(ids))));
       case "caller":
         return together([...parts(of.spans)].map((ids) => () => read(calledBy(ids))));
       case "parent":
@@ -413,6 +415,14 @@ function namedBy(ids: readonly SpanId[]): Wanted {
     condition: ({ group, form }) =>
       every([holdsId(group, form.span_id, spanIds), holdsId(group, form.trace_id, traceIds)]),
     accepts: (span) => sought.has(spanKey(span)),
+  };
+}
+
+function withId(spanIds: readonly string[]): Wanted {
+  const sought = new Set(spanIds);
+  return {
+    condition: ({ group, form }) => holdsId(group, form.span_id, spanIds),
+    accepts: ({ span_id }) => sought.has(span_id),
   };
 }
 

@@ -88,7 +88,7 @@ async function findActions(
       ? await reader.crowds?.({ sources: query.sources, least: npoThreshold, budget: query.budget }, signal)
       : undefined;
   let proved: ReadonlySet<string>;
-  if (parents !== undefined) proved = await proveByParents(reader, query, parents, groups.size, signal);
+  if (parents !== undefined) proved = await proveByParents(reader, query, parents, signal);
   else {
     if (counted) {
       for await (const batch of reader.scan(scanOf(query), signal)) {
@@ -119,6 +119,8 @@ function isRequested(query: ActionsQuery, span: Span): boolean {
 const fewRequests = 5_000;
 /** Traces that are searched for an N+1 at once: an action that is proved to have one needs no more of them. */
 const npoChunk = 500;
+/** Parents of an action whose children are read first; most that have many children have them of one statement. */
+const firstParents = 8;
 
 interface TracesOfActions {
   readonly add: (action: string, entry: Span) => void;
@@ -163,28 +165,40 @@ async function proveByTraces(
   return proved;
 }
 
-/** The same, from the only spans that can have so many children: first a few, which prove most of what there is. */
+/**
+ * The same, from the only spans that can have so many children. Whose requests they belong to is looked up first, so that
+ * of an action a few parents' children are read, and more only while it is not proved.
+ */
 async function proveByParents(
   reader: SpanReader,
   query: ActionsQuery,
   parents: readonly string[],
-  actions: number,
   signal: AbortSignal,
 ): Promise<ReadonlySet<string>> {
   const { sources, range, budget } = query;
+  const find = (by: "id" | "parent", spanIds: readonly string[]) =>
+    collect(reader.find({ sources, of: { by, spanIds }, bare: true, budget }, signal));
+  const spans = await find("id", parents);
+  const family = await climb(reader, sources, spans, budget, signal);
+  const actionOf = (span: Span): string | undefined => {
+    const entry = family.entryOf(span);
+    if (entry === undefined || entry.end < range.from || entry.end > range.to) return undefined;
+    return isRequested(query, entry) ? actionKey(namesOf(entry)) : undefined;
+  };
+  const waiting = new Map<string, Set<string>>();
+  for (const span of spans) {
+    const action = actionOf(span);
+    if (action !== undefined) waiting.set(action, (waiting.get(action) ?? new Set()).add(span.span_id));
+  }
   const proved = new Set<string>();
-  for (let start = 0, size = 100; start < parents.length && proved.size < actions; ) {
-    const spanIds = parents.slice(start, start + size);
-    const children = reader.find({ sources, of: { by: "parent", spanIds }, bare: true, budget }, signal);
-    const found = findNPlusOnes(await collect(children));
-    const family = await climb(reader, sources, found, budget, signal);
-    for (const span of found) {
-      const entry = family.entryOf(span);
-      if (entry === undefined || entry.end < range.from || entry.end > range.to) continue;
-      if (isRequested(query, entry)) proved.add(actionKey(namesOf(entry)));
+  for (let start = 0, size = firstParents; waiting.size > 0; start += size, size *= 4) {
+    const spanIds = [...waiting.values()].flatMap((ids) => [...ids].slice(start, start + size));
+    for (const span of findNPlusOnes(await find("parent", [...new Set(spanIds)]))) {
+      const action = actionOf(span);
+      if (action !== undefined) proved.add(action);
     }
-    start += size;
-    size = Math.min(size * 4, npoChunk * 4);
+    for (const [action, ids] of waiting)
+      if (proved.has(action) || ids.size <= start + size) waiting.delete(action);
   }
   return proved;
 }

@@ -88,7 +88,7 @@ async function findActions(
       ? await reader.crowds?.({ sources: query.sources, least: npoThreshold, budget: query.budget }, signal)
       : undefined;
   let proved: ReadonlySet<string>;
-  if (parents !== undefined) proved = await proveByParents(reader, query, parents, signal);
+  if (parents !== undefined) proved = await proveByParents(reader, query, parents, groups.size, signal);
   else {
     if (counted) {
       for await (const batch of reader.scan(scanOf(query), signal)) {
@@ -121,6 +121,8 @@ const fewRequests = 5_000;
 const npoChunk = 500;
 /** Parents of an action whose children are read first; most that have many children have them of one statement. */
 const firstParents = 8;
+/** Parents that are looked up at once. */
+const mostParents = 4_000;
 
 interface TracesOfActions {
   readonly add: (action: string, entry: Span) => void;
@@ -166,39 +168,43 @@ async function proveByTraces(
 }
 
 /**
- * The same, from the only spans that can have so many children. Whose requests they belong to is looked up first, so that
- * of an action a few parents' children are read, and more only while it is not proved.
+ * The same, from the only spans that can have so many children: first a few, which prove most of what there is. Whose
+ * requests they belong to is looked up before their children are, so that of an action that is proved none are read.
  */
 async function proveByParents(
   reader: SpanReader,
   query: ActionsQuery,
   parents: readonly string[],
+  actions: number,
   signal: AbortSignal,
 ): Promise<ReadonlySet<string>> {
   const { sources, range, budget } = query;
+  const proved = new Set<string>();
   const find = (by: "id" | "parent", spanIds: readonly string[]) =>
     collect(reader.find({ sources, of: { by, spanIds }, bare: true, budget }, signal));
-  const spans = await find("id", parents);
-  const family = await climb(reader, sources, spans, budget, signal);
-  const actionOf = (span: Span): string | undefined => {
-    const entry = family.entryOf(span);
-    if (entry === undefined || entry.end < range.from || entry.end > range.to) return undefined;
-    return isRequested(query, entry) ? actionKey(namesOf(entry)) : undefined;
-  };
-  const waiting = new Map<string, Set<string>>();
-  for (const span of spans) {
-    const action = actionOf(span);
-    if (action !== undefined) waiting.set(action, (waiting.get(action) ?? new Set()).add(span.span_id));
-  }
-  const proved = new Set<string>();
-  for (let start = 0, size = firstParents; waiting.size > 0; start += size, size *= 4) {
-    const spanIds = [...waiting.values()].flatMap((ids) => [...ids].slice(start, start + size));
-    for (const span of findNPlusOnes(await find("parent", [...new Set(spanIds)]))) {
-      const action = actionOf(span);
-      if (action !== undefined) proved.add(action);
+  for (let start = 0, size = 100; start < parents.length && proved.size < actions; ) {
+    const spans = await find("id", parents.slice(start, start + size));
+    const family = await climb(reader, sources, spans, budget, signal);
+    const actionOf = (span: Span): string | undefined => {
+      const entry = family.entryOf(span);
+      if (entry === undefined || entry.end < range.from || entry.end > range.to) return undefined;
+      return isRequested(query, entry) ? actionKey(namesOf(entry)) : undefined;
+    };
+    const open = Map.groupBy(spans, actionOf);
+    open.delete(undefined);
+    for (let from = 0, few = firstParents; ; from += few, few *= 4) {
+      for (const [action = "", own] of open)
+        if (proved.has(action) || own.length <= from) open.delete(action);
+      if (open.size === 0) break;
+      const asked = [...open.values()].flatMap((own) => own.slice(from, from + few));
+      const children = await find("parent", [...new Set(asked.map(({ span_id }) => span_id))]);
+      for (const span of findNPlusOnes(children)) {
+        const action = actionOf(span);
+        if (action !== undefined) proved.add(action);
+      }
     }
-    for (const [action, ids] of waiting)
-      if (proved.has(action) || ids.size <= start + size) waiting.delete(action);
+    start += size;
+    size = Math.min(size * 16, mostParents);
   }
   return proved;
 }

@@ -165,7 +165,7 @@ async function serve(yaml: readonly string[], preload: Preload = {}): Promise<Se
     [
       `listen: 127.0.0.1:${port}`,
       `tokens: [{ user: bench, sha256: "${hash}", sites: [bench] }]`,
-      "limits: { rate: 1000000 }",
+      "limits: { rate: 1000000, token_requests: 64, token_streams: 32 }",
       ...yaml,
       "",
     ].join("\n"),

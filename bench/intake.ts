@@ -32,7 +32,7 @@ export async function intake(quick: boolean, folder: string, lines: Lines): Prom
     file,
     `listen: 127.0.0.1:${port}
 intake: { spool: intake.db, key_rate: 1000000, address_rate: 1000000 }
-limits: { rate: 1000000 }
+limits: { rate: 1000000, token_requests: 64, token_streams: 32 }
 tokens: [{ user: bench, sha256: "${hashToken(token)}", sites: "*" }]
 backends:
   sink: { kind: elastic, url: "${sinkUrl}" }

@@ -32,7 +32,7 @@ export async function isolation(quick: boolean, folder: string): Promise<readonl
   writeFileSync(
     file,
     `listen: 127.0.0.1:${port}
-limits: { rate: 1000000 }
+limits: { rate: 1000000, token_requests: 64, token_streams: 32 }
 tokens: [{ user: bench, sha256: "${hashToken(token)}", sites: "*" }]
 backends:
 ${names.map((name) => `  ${name}: { kind: elastic, url: "${sources.get(name)?.url}" }`).join("\n")}

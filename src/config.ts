@@ -166,8 +166,9 @@ export const defaults = freeze({
     deadline: minute / 2,
     requests: 64,
     streams: 32,
-    tokenRequests: 64,
-    tokenStreams: 32,
+    // Half of all, so that no token takes every place.
+    tokenRequests: 32,
+    tokenStreams: 16,
     points: 5_000_000,
     spans: 50_000,
     lookBack: day,

@@ -29,6 +29,8 @@ export interface Recorder {
   readonly sent: (request: SentRequest) => void;
   /** So many documents were read, each counted once, and so many of them are rows where the store tells. */
   readonly read: (part: { source?: string; documents: number; kept?: number }) => void;
+  /** The same of a source of metrics: so many series came with so many samples in all. */
+  readonly sampled: (part: { backend: string; series: number; samples: number }) => void;
 }
 
 const recorders = new AsyncLocalStorage<Recorder>();

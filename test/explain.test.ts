@@ -53,10 +53,27 @@ describe("?explain=true", () => {
     const rows = (await ask("tracing/traces/performance", listing)).body as unknown[];
     expect((await ask("tracing/traces/performance?explain=true", listing)).body).toMatchObject({
       means: 'tag.plan=pro AND "checkout"',
+      filters: [],
+      leaves: [
+        { leaf: "tag.plan=pro", by: "documents", why: expect.stringContaining("a tag is that of") },
+        { leaf: '"checkout"', by: "documents", why: expect.stringContaining("a bare word") },
+      ],
       sources: [{ site_id: "demo-shop", backend: "memory" }, { site_id: "demo-shop" }],
       answer: { rows: rows.length },
       read: [{ documents: expect.any(Number) }],
     });
+    const narrowed = { ...listing, query: "namespace!=web", namespace: "web", duration: 5, digests: ["x"] };
+    const filtersOf = async (body: object) => {
+      const told = (await ask("tracing/traces/errors?explain=true", body)).body;
+      const { filters, leaves } = told as Record<"filters" | "leaves", Record<"filter" | "by", string>[]>;
+      expect(leaves).toMatchObject([{ leaf: "namespace!=web", by: "documents" }]);
+      return filters.map(({ filter, by }) => `${filter} ${by}`);
+    };
+    expect(await filtersOf(narrowed)).toEqual([
+      "namespace candidates",
+      "duration candidates",
+      "digests documents",
+    ]);
     const range = { from: "2026-01-15T11:00:00Z", to: "2026-01-15T11:30:00Z" };
     const select = [{ name: "transaction_duration", tags: { action: "*" }, field: "P95" }];
     const series = { site_id: "demo-shop", ...range, select };

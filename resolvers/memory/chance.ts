@@ -23,5 +23,7 @@ export function createRandom(key: string): Random {
 
 /** So many lower-case hex digits. */
 export function hex(random: Random, digits: number): string {
-  return Array.from({ length: digits }, () => Math.floor(random() * 16).toString(16)).join("");
+  let text = "";
+  while (text.length < digits) text += Math.floor(random() * 16).toString(16);
+  return text;
 }

@@ -192,9 +192,9 @@ function print(value: Json): string {
   if (typeof value !== "object" || value === null) return JSON.stringify(value);
   if (isSpelled(value)) return value[spelling];
   if (isList(value)) return `[${value.map(print).join(",")}]`;
-  return `{${Object.entries(value)
-    .map(([key, inner]) => `${JSON.stringify(key)}:${print(inner)}`)
-    .join(",")}}`;
+  let members = "";
+  for (const [key, inner] of Object.entries(value)) members += `,${JSON.stringify(key)}:${print(inner)}`;
+  return `{${members.slice(1)}}`;
 }
 
 function isSpelled(value: object): value is Spelled {

@@ -2,7 +2,7 @@
 // alone, so two instances with one seed and one clock hold the same.
 import * as z from "zod";
 import type { Backend, BackendKind, Match, PartReport, SourceReport } from "../../src/store.ts";
-import { fromMillis, type Instant, toMillis } from "../../src/time.ts";
+import { fromMillis, type Instant, type TimeRange, toMillis } from "../../src/time.ts";
 import { clusterMatch, observeCluster } from "./cluster.ts";
 import { generate, indices } from "./generate.ts";
 import { createMemoryKubernetes, type Observation } from "./kubernetes.ts";
@@ -35,24 +35,20 @@ export const memory: BackendKind<MemorySettings> = {
     const logs = createMemoryLogs();
     const spans = createMemorySpans();
     const reports = createMemoryReports(spans);
-    let made = (io.now() - history) as Instant;
-    const catchUp = () => {
-      const now = io.now();
-      if (now < made) return;
-      // After a machine has slept, what would be forgotten at once is not made.
-      if (now - made > keep) made = (now - keep) as Instant;
+    // Neither is made before somebody asks for it: a start does not wait, and most who ask want one of the two.
+    const writeLines = growing(io.now, ({ from, to, forgotten }) => {
       for (const index of indices) {
-        logs.add(index, generate(seed, index, { from: made, to: now }));
-        logs.forget(index, (now - keep) as Instant);
+        logs.add(index, generate(seed, index, { from, to }));
+        logs.forget(index, forgotten);
       }
+    });
+    const writeSpans = growing(io.now, ({ from, to, forgotten }) => {
       for (const index of traceIndices) {
-        spans.add(index, generateSpans(seed, index, { from: made, to: now }));
-        spans.forget(index, (now - keep) as Instant);
+        spans.add(index, generateSpans(seed, index, { from, to }));
+        spans.forget(index, forgotten);
       }
-      reports.forget((now - keep) as Instant);
-      made = now;
-    };
-    catchUp();
+      reports.forget(forgotten);
+    });
     const metrics = createMemoryMetrics(name);
     const measurements = createMeasurements(seed, metrics);
     // Nothing is measured before somebody asks: most of what is served are logs.
@@ -61,15 +57,18 @@ export const memory: BackendKind<MemorySettings> = {
       const now = toMillis(io.now());
       return time > now || time < now - clusterHistory ? undefined : observeCluster(seed, match, time);
     });
-    const timer = setInterval(catchUp, catchUpEvery).unref();
+    const timer = setInterval(() => {
+      writeLines();
+      writeSpans();
+    }, catchUpEvery).unref();
     return {
       name,
       kind: "memory",
       stores: {
-        logs: whenAsked(logs, catchUp),
+        logs: whenAsked(logs, writeLines),
         metrics: whenAsked(metrics, measure),
         kubernetes,
-        traces: whenAsked(spans, catchUp),
+        traces: whenAsked(spans, writeSpans),
         reports,
       },
       probe: async () => ({ product: "memory", version: "generated" }),
@@ -80,11 +79,11 @@ export const memory: BackendKind<MemorySettings> = {
           problems: [],
         }),
         logs: async ({ index, where }) => {
-          catchUp();
+          writeLines();
           return report([index], where, logs);
         },
         traces: async ({ index, where }) => {
-          catchUp();
+          writeSpans();
           return report(index.split(","), where, spans);
         },
         metrics: async (match) => {
@@ -97,6 +96,22 @@ export const memory: BackendKind<MemorySettings> = {
     };
   },
 };
+
+/** Makes what is owed since it was last called, and at first since `history`; what is older than `keep` may be forgotten. */
+function growing(
+  now: () => Instant,
+  make: (range: TimeRange & { readonly forgotten: Instant }) => void,
+): () => void {
+  let made = (now() - history) as Instant;
+  return () => {
+    const to = now();
+    if (to < made) return;
+    const forgotten = (to - keep) as Instant;
+    // After a machine has slept, what would be forgotten at once is not made.
+    make({ from: made > forgotten ? made : forgotten, to, forgotten });
+    made = to;
+  };
+}
 
 /** A store whose data are made up to now whenever it is used. */
 function whenAsked<Store extends object>(store: Store, catchUp: () => void): Store {

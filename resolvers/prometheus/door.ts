@@ -6,6 +6,7 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 import type { Agent, Dispatcher } from "undici";
 import { z } from "zod";
 import { BackendError, type Failure } from "../../src/errors.ts";
+import { recording } from "../../src/explain.ts";
 import type { BackendInfo, IO } from "../../src/store.ts";
 import type { Millis } from "../../src/time.ts";
 import { passedOn } from "../../src/traced.ts";
@@ -200,13 +201,14 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
     signal: AbortSignal,
   ): Promise<T> {
     const request = queryRequest(expression, moments, settings.timeout);
+    const begin = counting(backend, fold);
     const parse = async (limited: AbortSignal): Promise<T> => {
-      const { series, result } = fold();
+      const { series, result } = begin();
       readResult((await readJson(resultData, request, limited)).result, series);
       return result();
     };
     const scan = async (limited: AbortSignal): Promise<T> => {
-      const { series, result } = fold();
+      const { series, result } = begin();
       const scanner = createScanner(series);
       await stream(request, limited, scanner.push);
       resultData.parse(unwrap(JSON.parse(scanner.end())));
@@ -305,6 +307,27 @@ async function beginning(body: AsyncIterable<Buffer>): Promise<string> {
     if (text.length > 4_096) break;
   }
   return text;
+}
+
+/** The same folds; of those that come to a result, who explains the request is told how much they took. */
+function counting<T>(backend: string, fold: () => Fold<T>): () => Fold<T> {
+  const recorder = recording();
+  if (recorder === undefined) return fold;
+  return () => {
+    const { series: take, result } = fold();
+    let [series, samples] = [0, 0];
+    return {
+      series(one) {
+        series += 1;
+        samples += one.times.length + one.histograms.length;
+        take(one);
+      },
+      result() {
+        recorder.sampled({ backend, series, samples });
+        return result();
+      },
+    };
+  };
 }
 
 /** Everything that is kept. Without a start VictoriaMetrics looks at the last five minutes, and with 0 as well. */

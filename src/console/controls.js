@@ -89,6 +89,27 @@ function placeOf(error, query) {
   return slug === "log_query_too_complex" ? { start: 0, end: query.length, message } : undefined;
 }
 
+/**
+ * What a view is searched by: what is sought first, a button, and whatever else narrows it.
+ * @param {() => void} submit
+ * @param {Element} sought
+ * @param {...Element} others
+ */
+export function searchForm(submit, sought, ...others) {
+  const form = element(
+    "form",
+    { class: "toolbar", role: "search" },
+    sought,
+    element("button", { type: "submit", class: "primary" }, "Search"),
+    ...others,
+  );
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    submit();
+  });
+  return form;
+}
+
 /** @type {readonly (readonly [string, string])[]} */
 const choices = [
   ["15m", "Last 15 minutes"],

@@ -1,7 +1,7 @@
 // The cluster as it was at the last snapshot of the range: its nodes, and its pods with what ails them.
 import { boundsOf, podStates, printAddress } from "./address.js";
 import { ask, isAborted, post } from "./api.js";
-import { rangePicker, shareBar } from "./controls.js";
+import { rangePicker, searchForm, shareBar } from "./controls.js";
 import { element, field, foreign, replace, select } from "./dom.js";
 import { age, bytes, cores, counted, longTime } from "./format.js";
 import { printTerm } from "./query.js";
@@ -69,18 +69,12 @@ export function kubernetesView({ go, keep }) {
   const told = element("p", { class: "told", role: "status" });
   const nodes = element("section", { class: "section" });
   const pods = element("section", { class: "section" });
-  const form = element(
-    "form",
-    { class: "toolbar", role: "search" },
+  const form = searchForm(
+    () => change({}),
     field("Pods", query, "wide"),
-    element("button", { type: "submit", class: "primary" }, "Search"),
     field("State", only, "short"),
     range.root,
   );
-  form.addEventListener("submit", (event) => {
-    event.preventDefault();
-    change({});
-  });
   const root = element("div", {}, form, element("div", { class: "bar" }, told, share.root), nodes, pods);
 
   /** @param {State} now @param {AbortSignal} signal */

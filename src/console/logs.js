@@ -1,7 +1,7 @@
 // The logs: a query, the lines that it finds page by page, and new ones as they come.
 import { boundsOf } from "./address.js";
 import { ask, askEvents, Failure, isAborted, post } from "./api.js";
-import { queryBox, rangePicker, shareBar } from "./controls.js";
+import { queryBox, rangePicker, searchForm, shareBar } from "./controls.js";
 import { button, element, field, foreign, replace, select } from "./dom.js";
 import { startFeed } from "./feed.js";
 import { counted, longTime, stretch } from "./format.js";
@@ -66,11 +66,9 @@ export function logsView({ go, keep }) {
   const told = element("p", { class: "told", role: "status" });
   const list = element("ol", { class: "lines", "aria-label": "Log lines" });
   const foot = element("div");
-  const form = element(
-    "form",
-    { class: "toolbar", role: "search" },
+  const form = searchForm(
+    () => change({}),
     query.root,
-    element("button", { type: "submit", class: "primary" }, "Search"),
     element(
       "div",
       { class: "field" },
@@ -81,10 +79,6 @@ export function logsView({ go, keep }) {
     field("Order", order),
     live,
   );
-  form.addEventListener("submit", (event) => {
-    event.preventDefault();
-    change({});
-  });
   const root = element("div", {}, form, element("div", { class: "bar" }, told, share.root), list, foot);
 
   /** @param {State} now @param {AbortSignal} signal @param {import("./api.js").Site} site */

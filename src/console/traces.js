@@ -1,7 +1,7 @@
 // The listing of traces: requests and errors, as filters choose them.
 import { boundsOf, printAddress } from "./address.js";
 import { ask, post } from "./api.js";
-import { queryBox, rangePicker, shareBar } from "./controls.js";
+import { queryBox, rangePicker, searchForm, shareBar } from "./controls.js";
 import { button, element, field, foreign, replace, select, unseen } from "./dom.js";
 import { startFeed } from "./feed.js";
 import { counted, duration, longTime, shortTime, stretch } from "./format.js";
@@ -77,11 +77,9 @@ export function tracesView({ go }) {
     body,
   );
   const foot = element("div");
-  const form = element(
-    "form",
-    { class: "toolbar", role: "search" },
+  const form = searchForm(
+    () => change({}),
     query.root,
-    element("button", { type: "submit", class: "primary" }, "Search"),
     field("Kind", kind),
     field("Namespace", namespace, "short"),
     field("Action", action, "medium"),
@@ -89,10 +87,6 @@ export function tracesView({ go }) {
     range.root,
     field("Order", order),
   );
-  form.addEventListener("submit", (event) => {
-    event.preventDefault();
-    change({});
-  });
   const root = element("div", {}, form, element("div", { class: "bar" }, told, share.root), table, foot);
 
   /** What stands in the boxes, searched for or not. */

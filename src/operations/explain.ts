@@ -14,7 +14,7 @@ export type Meaning = Readonly<Record<string, unknown>>;
 
 export interface Explanation extends Meaning {
   readonly answer: { readonly rows: number } | { readonly failed: Failed["body"]; readonly status: number };
-  readonly read: readonly ReadPart[];
+  readonly read: readonly (ReadPart | SampledPart)[];
   /** In the order in which they were begun. */
   readonly requests: readonly ToldRequest[];
   /** Beyond those that are shown. */
@@ -27,6 +27,12 @@ export interface ReadPart {
   readonly source_id?: string;
   readonly documents: number;
   readonly kept?: number;
+}
+
+export interface SampledPart {
+  readonly backend: string;
+  readonly series: number;
+  readonly samples: number;
 }
 
 export interface ToldRequest {
@@ -75,7 +81,7 @@ async function tell(
   const now = moving.now();
   const context = { ...moving, now: () => now };
   const began = performance.now();
-  const { recorder, requests, read } = createLedger();
+  const { recorder, requests, read, sampled } = createLedger();
   return record(recorder, async () => {
     // A query that cannot be parsed is answered as ever; what fails later is part of the explanation.
     const meaning = await explain(context);
@@ -89,7 +95,7 @@ async function tell(
     return {
       ...meaning,
       answer,
-      read: [...read.values()],
+      read: [...read.values(), ...sampled.values()],
       requests: sent.slice(0, mostShown).map((request) => told(request, began)),
       more_requests: Math.max(0, sent.length - mostShown),
       time: {
@@ -104,6 +110,7 @@ async function tell(
 function createLedger() {
   const requests: SentRequest[] = [];
   const read = new Map<string | undefined, ReadPart>();
+  const sampled = new Map<string, SampledPart>();
   const recorder: Recorder = {
     sent: (request) => void requests.push(request),
     read({ source, documents, kept }) {
@@ -114,8 +121,16 @@ function createLedger() {
         ...(kept !== undefined && { kept: (before?.kept ?? 0) + kept }),
       });
     },
+    sampled({ backend, series, samples }) {
+      const before = sampled.get(backend) ?? { series: 0, samples: 0 };
+      sampled.set(backend, {
+        backend,
+        series: before.series + series,
+        samples: before.samples + samples,
+      });
+    },
   };
-  return { recorder, requests, read };
+  return { recorder, requests, read, sampled };
 }
 
 /** How many rows the answer has; one value is one row. */

@@ -2,10 +2,11 @@
 // several backends. The merge is a law: sites may lie anywhere, and the answer is that of one store which held all.
 import * as z from "zod";
 import { Refused } from "../errors.ts";
+import { leavesOf } from "../logql/ast.ts";
 import type { Span, TraceSummary } from "../model.ts";
 import type { Budget, SpanSource } from "../reader.ts";
 import type { Site, SpanPart } from "../sites.ts";
-import type { ListingQuery, SpanStore, TraceFilter } from "../store.ts";
+import type { ListingQuery, SpanStore, TraceField, TraceFilter } from "../store.ts";
 import {
   allTime,
   endOfMilli,
@@ -284,6 +285,12 @@ export function explainListing(
     means: printTraceQuery(filter.query),
     candidates,
     ...{ by, order, per_page: perPage, document_limit: context.limits.documents },
+    filters: explainFilters(filter),
+    leaves: leavesOf(filter.query).map((leaf) => ({
+      leaf: printTraceQuery(leaf),
+      by: "documents",
+      why: whyVerified[leaf.field.kind],
+    })),
     sources: rangesOf(request, context).flatMap(({ ids, range }) =>
       partsOf(ids, context).map(({ backend, source: { site, index, profile } }) => {
         return { site_id: site, backend, index, profile, range: toldRange(range) };
@@ -294,6 +301,29 @@ export function explainListing(
       ...(by === "duration" ? ["by duration all requests of the range are looked at"] : []),
     ],
   };
+}
+
+/** A trace's row is one of its requests, chosen among all that the filters accept: no index knows which. */
+const whyVerified: Readonly<Record<TraceField["kind"], string>> = {
+  tag: "a tag is that of the trace's row, and attributes of several names may be one tag",
+  row: "the field is that of the trace's row, and is made of several fields of its span",
+  any: "a bare word may be in the action or in any tag of the trace's row",
+};
+
+/** Which of a listing's own filters make a source send less, as `src/tracing/listing.ts` narrows what it reads. */
+function explainFilters({ namespace, action, minDuration, digests }: TraceFilter) {
+  const narrowing = {
+    by: "candidates",
+    why: "the index narrows what is read where the field is mapped; rows are verified",
+  };
+  const ofDigests = { by: "documents", why: "a digest is made of several fields, or of an error's" };
+  const asked = [
+    { filter: "namespace", value: namespace, told: narrowing },
+    { filter: "action_name", value: action, told: narrowing },
+    { filter: "duration", value: minDuration, told: narrowing },
+    { filter: "digests", value: digests, told: ofDigests },
+  ];
+  return asked.flatMap(({ filter, value, told }) => (value === undefined ? [] : [{ filter, ...told }]));
 }
 
 /** More rows than this on one millisecond or duration are no page (contract, "Listings and pages"). */

@@ -3,7 +3,8 @@
 //
 // Lines become visible later than their own time: shippers gather, indices refresh. Every reading therefore begins
 // again before the last one: each second a little, so that nearly all lines show at once, and every quarter of the
-// lateness as far back as a line may still come.
+// lateness as far back as a line may still come. What is refused for all together is asked for query by query, so that
+// only those are told whose own it is.
 import { BackendError, Unprocessable } from "../errors.ts";
 import type { Filter } from "../logql/ast.ts";
 import { matcher } from "../logql/matches.ts";
@@ -32,7 +33,7 @@ export interface Listener {
   readonly closed: (closed: Instant) => void;
   /** A reading failed; the next try is in so many milliseconds. */
   readonly failed: (error: unknown, rest: Millis) => void;
-  /** No reading will succeed. */
+  /** No reading of its query will succeed; nothing more is given. */
   readonly refused: (error: Unprocessable) => void;
 }
 
@@ -132,6 +133,33 @@ export function createPoller(reading: Reading): Poller {
 
   async function run(signal: AbortSignal): Promise<void> {
     const seen = createSeen(reading.seenLimit);
+    /** Lines that were about to be given are then among those remembered, and nobody can go on. */
+    let full = false;
+    const isNew = (line: LogLine): boolean => {
+      try {
+        return seen.add(line);
+      } catch (error) {
+        full = true;
+        throw error;
+      }
+    };
+    const read = async (filter: Filter, range: TimeRange): Promise<void> => {
+      for await (const batch of readLines(reading, filter, range, signal)) give(batch.filter(isNew));
+    };
+    const readAll = async (range: TimeRange): Promise<void> => {
+      try {
+        await read(union(), range);
+      } catch (error) {
+        if (full || !(error instanceof Unprocessable) || audiences.size < 2) throw error;
+        for (const [key, audience] of [...audiences]) {
+          await read(audience.filter, range).catch((own: unknown) => {
+            if (full || !(own instanceof Unprocessable)) throw own;
+            refuse(key, audience, own);
+          });
+        }
+        if (audiences.size === 0) throw error;
+      }
+    };
     /** When the last reading that went back all the way began, and the last of any kind. */
     let whole = now();
     let last = whole;
@@ -145,9 +173,7 @@ export function createPoller(reading: Reading): Poller {
         : later((last - fromMillis(recent)) as Instant, (whole - lateness) as Instant);
       try {
         const range = { from: from as Instant, to: begun };
-        for await (const batch of readLines(reading, union(), range, signal)) {
-          give(batch.filter(seen.add));
-        }
+        await readAll(range);
         last = begun;
         settle();
         if (far) {
@@ -175,6 +201,14 @@ export function createPoller(reading: Reading): Poller {
         await pause(rest, signal);
       }
     }
+  }
+
+  function refuse(key: string, audience: Audience, error: Unprocessable): void {
+    const told = [...audience.listeners];
+    // Whoever comes now with the same query begins anew.
+    audience.listeners.clear();
+    if (audiences.get(key) === audience) audiences.delete(key);
+    for (const listener of told) listener.refused(error);
   }
 
   /** What any listener wants. */

@@ -315,7 +315,7 @@ describe("traces", () => {
     await page.getByText("exception.type").waitFor();
     expect(await page.locator(".waterfall > li[data-failed]").count()).toBeGreaterThan(0);
 
-    await page.locator(".waterfall summary").first().click();
+    await page.locator(".waterfall details:not([open]) > summary").first().click();
     await expect.poll(() => state().get("open")).toMatch(/^[0-9a-f]{16}$/);
     await page.reload();
     await page.locator(".waterfall details[open] .opened").first().waitFor();

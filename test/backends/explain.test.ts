@@ -43,6 +43,7 @@ onServers((server) => {
     const counts = { documents: 0, kept: 0 };
     const recorder = {
       sent: () => {},
+      sampled: () => {},
       read: (part: { documents: number; kept?: number }) => {
         counts.documents += part.documents;
         counts.kept += part.kept ?? 0;

@@ -5,6 +5,7 @@ import { elastic } from "#resolvers/elastic/elastic.ts";
 import { prometheus } from "#resolvers/prometheus/prometheus.ts";
 import { createAuthenticator, hashToken } from "#src/auth.ts";
 import { defaults } from "#src/config.ts";
+import type { Span } from "#src/model.ts";
 import { operations } from "#src/operations/index.ts";
 import { checkVisual } from "#src/operations/visuals.ts";
 import { createServer } from "#src/server.ts";
@@ -21,6 +22,7 @@ import { type FaultProxy, openProxy } from "../support/proxy.ts";
 import { createSearch, type ProductName } from "../support/search.ts";
 import { createPrometheus } from "../support/series.ts";
 import { otel } from "../support/shippers.ts";
+import { span } from "../tracing/build.ts";
 
 // ---- What the sources hold ------------------------------------------------------------------------------------
 
@@ -55,6 +57,50 @@ const shipped = Map.groupBy(
 const spanIndices = Object.entries(otel.indices("shop")).map(([name, definition]) => {
   const documents = (shipped.get(name) ?? []).map(({ document }) => JSON.parse(document));
   return [name, { mappings: (definition as { mappings: object }).mappings, documents }] as const;
+});
+
+/** Many requests of a busy site, whose attributes are mapped, so that their figures are counted by the index. */
+const mallSpans = Array.from({ length: 5_100 }, (_, n): readonly Span[] => {
+  const trace_id = n.toString(16).padStart(32, "a");
+  const resource_attributes = { "service.name": "mall-web", "service.version": n % 3 === 0 ? "r1" : "r2" };
+  const request = span({
+    ...{ site_id: "mall", trace_id, span_id: n.toString(16).padStart(16, "b"), span_kind: "server" },
+    ...{ from: n * 100, to: n * 100 + (n % 90) + 1 },
+    resource_attributes,
+    status_code: n % 10 === 0 ? "ERROR" : "OK",
+    span_attributes: { "appsignal.namespace": "web", "appsignal.action_name": `Shelf#${n % 4}` },
+  });
+  // One action asks its database again and again, in a few of its requests.
+  const statements = Array.from({ length: n % 500 === 2 ? 20 : 0 }, (_, at) =>
+    span({
+      ...{ site_id: "mall", trace_id, span_id: (n * 100 + at).toString(16).padStart(16, "c") },
+      ...{ parent_span_id: request.span_id, span_kind: "client", from: n * 100, to: n * 100 + 1 },
+      ...{ span_name: "query", resource_attributes },
+      span_attributes: { "db.system.name": "postgresql", "db.query.text": `select ${at}` },
+    }),
+  );
+  return [request, ...statements];
+}).flat();
+const mapped = ["appsignal.namespace", "appsignal.action_name", "db.system.name", "db.query.text"];
+const mallIndices = Object.entries(otel.indices("mall")).map(([name, definition]) => {
+  const { mappings } = definition as { mappings: { properties: Record<string, object> } };
+  const attributes = {
+    ...mappings.properties.attributes,
+    properties: Object.fromEntries(mapped.map((key) => [key, { type: "keyword" }])),
+  };
+  const resource = {
+    properties: {
+      attributes: {
+        ...{ type: "passthrough", dynamic: true, priority: 40 },
+        properties: { "service.name": keyword, "service.version": keyword },
+      },
+    },
+  };
+  const documents = otel
+    .write("mall", mallSpans)
+    .flatMap(({ index, document }) => (index === name ? [JSON.parse(document)] : []));
+  const properties = { ...mappings.properties, attributes, resource };
+  return [name, { mappings: { ...mappings, properties }, documents }] as const;
 });
 
 function gauges() {
@@ -100,6 +146,7 @@ const listed = {
   group_by: [{ Tag: "host" }],
 };
 const page = { per_page: 5, cursor: "Time" };
+const counted = { ...hour, site_id: "mall" };
 
 function rest(source: Question["source"], questions: Readonly<Record<string, object>>): readonly Question[] {
   return Object.entries(questions).map(([name, body]) => {
@@ -110,6 +157,18 @@ function rest(source: Question["source"], questions: Readonly<Record<string, obj
 function graphql(source: Question["source"], name: string, query: string): Question {
   return { name: `GraphQL, ${name}`, source, method: "POST", path: "/graphql", body: { query } };
 }
+
+/** Whose answers come from aggregations, or are cut where the source says. */
+export const countedQuestions: Readonly<Record<string, object>> = {
+  "tracing/actions, counted": counted,
+  "tracing/slow_events, counted": { ...counted, to: iso(base + 60_000) },
+  "deploys/stats, counted": { ...counted, revision: "r1" },
+  "tracing/traces/performance, cut by length": {
+    ...hour,
+    site_ids: ["mall"],
+    pagination: { per_page: 5, cursor: "Duration" },
+  },
+};
 
 export const questions: readonly Question[] = [
   ...rest("documents", {
@@ -132,6 +191,7 @@ export const questions: readonly Question[] = [
       digest: "evt_WyJzaG9wLXdlYiIsImNsaWVudCIsInF1ZXJ5IiwibENOd0ktN282UUxTbWdveHlJdmlEaSJd",
     },
     "deploys/stats": { ...around, site_id, revision: "r1" },
+    ...countedQuestions,
   }),
   graphql(
     "documents",
@@ -173,18 +233,21 @@ export const sourceNames: readonly SourceName[] = ["Elasticsearch", "OpenSearch"
 
 export interface Sources {
   readonly proxies: Readonly<Record<SourceName, FaultProxy>>;
+  /** What a source was asked to count, and where to cut. */
+  readonly counts: (source: SourceName) => readonly string[];
   readonly close: () => Promise<void>;
 }
 
-export async function openSources(): Promise<Sources> {
+/** Without aggregations, a source of documents refuses to count, and has to be read. */
+export async function openSources(options: { readonly aggregates?: boolean } = {}): Promise<Sources> {
   const indices = {
     "logs-app": { mappings: logMappings, documents: logDocuments },
-    ...Object.fromEntries(spanIndices),
+    ...Object.fromEntries([...spanIndices, ...mallIndices]),
   };
   const series = [...gauges(), ...expose(model, { cluster: "c" })];
   const fakes = {
-    Elasticsearch: await openFake(createSearch(indices, "Elasticsearch").reply),
-    OpenSearch: await openFake(createSearch(indices, "OpenSearch").reply),
+    Elasticsearch: await openFake(createSearch(indices, "Elasticsearch", options).reply),
+    OpenSearch: await openFake(createSearch(indices, "OpenSearch", options).reply),
     Prometheus: await openFake(createPrometheus(series, { g: "gauge" })),
   };
   const proxies = {
@@ -194,6 +257,12 @@ export async function openSources(): Promise<Sources> {
   };
   return {
     proxies,
+    counts: (source) =>
+      fakes[source].asked.flatMap(({ path, body }) => {
+        if (!path.includes("/_search") || body === "") return [];
+        const { aggs = {}, _source } = JSON.parse(body);
+        return _source === false ? ["milestone"] : Object.keys(aggs);
+      }),
     close: async () => {
       await Promise.all(Object.values(proxies).map((proxy) => proxy.close()));
       await Promise.all(Object.values(fakes).map((fake) => fake.close()));
@@ -216,7 +285,11 @@ export interface Program {
 }
 
 /** With nothing remembered of either source. */
-export async function startProgram({ proxies }: Sources, product: ProductName): Promise<Program> {
+export async function startProgram(
+  { proxies }: Sources,
+  product: ProductName,
+  answer_bytes = 1_048_576,
+): Promise<Program> {
   let log = "";
   const telemetry = createTelemetry({
     level: "debug",
@@ -231,7 +304,7 @@ export async function startProgram({ proxies }: Sources, product: ProductName): 
     cache: telemetry.cache,
     readText: () => "",
   };
-  const settings = { answer_bytes: 1_048_576 };
+  const settings = { answer_bytes };
   const backends = new Map<string, Backend>([
     ["elk", elastic.create("elk", elastic.parseConfig({ ...settings, url: proxies[product].url }), io)],
     [
@@ -253,6 +326,10 @@ export async function startProgram({ proxies }: Sources, product: ProductName): 
           metrics: { backend: "prom", match: { site: "shop" } },
           kubernetes: { backend: "prom", match: { cluster: "c" } },
         },
+        mall: {
+          retention: 366 * 86_400_000,
+          traces: { backend: "elk", index: otel.pattern("mall"), profile: "otel" },
+        },
       },
     },
     backends,
@@ -260,7 +337,10 @@ export async function startProgram({ proxies }: Sources, product: ProductName): 
   const published = [readVisual(JSON.stringify(visual), "visual.yaml", checkVisual)];
   const server = createServer({
     operations,
-    authenticate: createAuthenticator([{ user: "ana", sha256: hashToken(token), sites: ["shop"] }], now),
+    authenticate: createAuthenticator(
+      [{ user: "ana", sha256: hashToken(token), sites: ["shop", "mall"] }],
+      now,
+    ),
     sites,
     limits: defaults.limits,
     telemetry,

@@ -138,44 +138,46 @@ test.each(reading.filter((_, n) => long || n % 6 === 0).map((route) => [route.pa
     const triple = { ...drawTriple(drawn, route), token: "token-of-north" };
     // The first time is another: what is kept for each token is made then.
     for (const id of ["south", missing]) await ask(triple, [id]);
-    const [foreign, absent] = [
-      await profile(() => ask(triple, ["south"])),
-      await profile(() => ask(triple, [missing])),
-    ];
+    const [foreign, absent] = await counting(async (callsOf) => [
+      await profile(callsOf, () => ask(triple, ["south"])),
+      await profile(callsOf, () => ask(triple, [missing])),
+    ]);
     expect(foreign.size).toBeGreaterThan(10);
     expect(foreign).toEqual(absent);
   },
 );
 
+type Calls = ReadonlyMap<string, number>;
+type CallsOf = (run: () => Promise<unknown>) => Promise<Calls>;
+
 /** How often each function of the program is called. V8 may count a call twice while it optimises, so the least counts. */
-async function profile(run: () => Promise<unknown>): Promise<ReadonlyMap<string, number>> {
-  const [first = new Map(), ...others] = [
-    await countCalls(run),
-    await countCalls(run),
-    await countCalls(run),
-  ];
+async function profile(callsOf: CallsOf, run: () => Promise<unknown>): Promise<Calls> {
+  const [first = new Map(), ...others] = [await callsOf(run), await callsOf(run), await callsOf(run)];
   return new Map(
     [...first].map(([name, count]) => [name, Math.min(count, ...others.map((one) => one.get(name) ?? 0))]),
   );
 }
 
-async function countCalls(run: () => Promise<unknown>): Promise<ReadonlyMap<string, number>> {
+/** To begin to count costs more than what is counted. */
+async function counting<T>(work: (callsOf: CallsOf) => Promise<T>): Promise<T> {
   const session = new Session();
   session.connect();
   await session.post("Profiler.enable");
   await session.post("Profiler.startPreciseCoverage", { callCount: true, detailed: false });
   try {
-    await run();
-    const { result } = await session.post("Profiler.takePreciseCoverage");
-    const counts = result
-      .filter(({ url }) => /\/(src|resolvers)\//.test(url) && !url.includes("node_modules"))
-      .flatMap(({ url, functions }) =>
-        functions.map(({ functionName, ranges: [range] }): [string, number] => [
-          `${url} ${functionName} ${range?.startOffset}`,
-          range?.count ?? 0,
-        ]),
-      );
-    return new Map(counts.filter(([, count]) => count > 0));
+    return await work(async (run) => {
+      await run();
+      const { result } = await session.post("Profiler.takePreciseCoverage");
+      const counts = result
+        .filter(({ url }) => /\/(src|resolvers)\//.test(url) && !url.includes("node_modules"))
+        .flatMap(({ url, functions }) =>
+          functions.map(({ functionName, ranges: [range] }): [string, number] => [
+            `${url} ${functionName} ${range?.startOffset}`,
+            range?.count ?? 0,
+          ]),
+        );
+      return new Map(counts.filter(([, count]) => count > 0));
+    });
   } finally {
     session.disconnect();
   }

@@ -59,6 +59,8 @@ interface Rule {
   readonly named: boolean;
   /** Of a local minute, in minutes since 1970. */
   readonly matches: (local: number) => boolean;
+  /** Whether any minute of this one's local day may match. */
+  readonly matchesDay: (local: number) => boolean;
 }
 
 const aliases: Readonly<Record<string, string>> = {
@@ -142,13 +144,13 @@ function read(expression: string): Rule {
     known.set(number, result);
     return result;
   };
+  const matchesDay = (local: number) => dayMatches(Math.floor(local / 1_440));
   return {
+    matchesDay,
     seconds: [...field(second, 0, 59).values].sort((a, b) => a - b),
     named: [second, minutes, hours].every((part) => !/[*?/]/.test(part)),
     matches: (local) =>
-      goodMinutes[local % 60] === 1 &&
-      goodHours[Math.floor(local / 60) % 24] === 1 &&
-      dayMatches(Math.floor(local / 1_440)),
+      goodMinutes[local % 60] === 1 && goodHours[Math.floor(local / 60) % 24] === 1 && matchesDay(local),
   };
 }
 
@@ -161,6 +163,18 @@ function expected({ start, local }: Walk, rule: Rule, from: number): string[] {
   let highest = (local[0] ?? 0) - 1;
   for (let index = 0; index < local.length && found.length < 5; index += 1) {
     const here = local[index] ?? 0;
+    const dayLater = index + 1_439;
+    // Goes over a day at once whose clock does not jump and that touches no day of the rule.
+    if (
+      here === highest + 1 &&
+      local[dayLater] === here + 1_439 &&
+      !rule.matchesDay(here) &&
+      !rule.matchesDay(here + 1_439)
+    ) {
+      highest = here + 1_439;
+      index = dayLater;
+      continue;
+    }
     const time = start + index * minute;
     // Skipped: what was named for a time that the clock passed over happens right after it.
     if (rule.named) {

@@ -81,8 +81,8 @@ const strikes = {
   "429 with Retry-After": (strike) => fail(strike, 429, { "retry-after": "7" }),
   "503": (strike) => fail(strike, 503),
   "an error with status 200": (strike) => fail(strike, 200),
-  "a part with status 200": ({ answer, response }) => {
-    const part = inPart(answer);
+  "a part with status 200": ({ answer, response, chance }) => {
+    const part = inPart(answer, chance);
     if (part === undefined) return false;
     send(response, { ...answer, body: Buffer.from(JSON.stringify(part)) });
     return true;
@@ -248,16 +248,33 @@ function fail({ answer, response }: Strike, status: number, headers: Record<stri
   send(response, { status, headers: { ...answer.headers, ...headers }, body });
 }
 
-/** Half of what was found, with the sign by which the source says so. */
-function inPart({ body, status }: Answer): object | undefined {
+/** Half of what was found, or of what was counted, with a sign by which the source says so. */
+function inPart({ body, status }: Answer, chance: () => number): object | undefined {
   if (status !== 200) return undefined;
   const value = JSON.parse(body.toString());
+  const half = <T>(all: readonly T[]) => all.slice(0, Math.floor(all.length / 2));
   if (value._shards !== undefined) {
-    const hits = value.hits.hits.slice(0, Math.floor(value.hits.hits.length / 2));
+    const { hits, aggregations, _scroll_id } = value;
     const shards = { ...value._shards, failed: 1, failures: [{ reason: secret }] };
-    return { ...value, _shards: shards, hits: { ...value.hits, hits } };
+    const signs: object[] = [{ _shards: shards }, { timed_out: true }];
+    // Nothing for whole aggregations of OpenSearch 3 and further parts of a scroll of Elasticsearch 7, which say so too.
+    if (aggregations === undefined && _scroll_id === undefined) signs.push({ terminated_early: true });
+    return {
+      ...value,
+      hits: { ...hits, hits: half(hits.hits) },
+      ...(aggregations && { aggregations: mapBuckets(aggregations, half) }),
+      ...signs[Math.floor(chance() * signs.length)],
+    };
   }
   if (value.data?.result === undefined) return undefined;
-  const result = value.data.result.slice(0, Math.floor(value.data.result.length / 2));
-  return { ...value, warnings: [secret], data: { ...value.data, result } };
+  return { ...value, warnings: [secret], data: { ...value.data, result: half(value.data.result) } };
+}
+
+function mapBuckets(aggregations: object, map: (buckets: readonly unknown[]) => readonly unknown[]): object {
+  return Object.fromEntries(
+    Object.entries(aggregations).map(([name, one]) => [
+      name,
+      Array.isArray(one.buckets) ? { ...one, buckets: map(one.buckets) } : one,
+    ]),
+  );
 }

@@ -1,6 +1,7 @@
-// A small Elasticsearch or OpenSearch in memory: mappings, `_search` and scrolls, for the few clauses that Readout sends. It answers
-// truthfully or not at all: a clause that it does not know is an error of the test.
+// A small Elasticsearch or OpenSearch in memory: mappings, `_search` with aggregations, and scrolls, for the few clauses that
+// Readout sends. It answers truthfully or not at all: a clause that it does not know is an error of the test.
 import type { IncomingMessage, ServerResponse } from "node:http";
+import { aggregate } from "./aggregate.ts";
 import { sendJson } from "./fake.ts";
 
 export interface HeldIndex {
@@ -55,57 +56,78 @@ function readNumber(text: string): number {
   return /^[\d.]+$/.test(text) ? Math.floor(Number(text)) : Date.parse(text.replace(/(\.\d{3})\d+/, "$1"));
 }
 
-function holds(query: Json, index: string, document: Json): boolean {
+type Test = (index: string, document: Json) => boolean;
+
+/** Once for all documents: a clause takes longer to understand than to decide. */
+function compile(query: Json): Test {
   const [[clause, body] = ["", undefined]] = Object.entries(query);
-  const inner = (one: unknown): boolean => holds(one as Json, index, document);
   const list = (value: unknown): unknown[] => (value === undefined ? [] : [value].flat());
+  const compileAll = (value: unknown) => list(value).map((one) => compile(one as Json));
   const [[name, wanted] = ["", undefined]] = Object.entries(Object(body));
-  const values = name === "_index" ? [index] : fieldValues(document, name);
+  const some =
+    (test: (value: unknown) => boolean): Test =>
+    (index, document) =>
+      name === "_index" ? test(index) : fieldValues(document, name).some(test);
   switch (clause) {
     case "match_all":
-      return true;
+      return () => true;
     case "match_none":
-      return false;
+      return () => false;
     case "bool": {
       const { filter, should, must_not } = body as Json;
-      return (
-        list(filter).every(inner) &&
-        !list(must_not).some(inner) &&
-        (should === undefined || list(should).some(inner))
-      );
+      const [needed, refused, enough] = [filter, must_not, should].map(compileAll);
+      return (index, document) => {
+        const holds = (test: Test) => test(index, document);
+        return (
+          needed?.every(holds) === true &&
+          refused?.some(holds) === false &&
+          (should === undefined || enough?.some(holds) === true)
+        );
+      };
     }
     case "exists":
-      return fieldValues(document, String(wanted)).length > 0;
-    case "nested": {
-      const { query: within } = body as Json;
-      return inner(within);
+      return (_, document) => fieldValues(document, String(wanted)).length > 0;
+    case "nested":
+      return compile((body as { readonly query: Json }).query);
+    case "terms": {
+      const sought = new Set(list(wanted).map(String));
+      return some((value) => sought.has(String(value)));
     }
-    case "terms":
-      return values.some((value) => list(wanted).map(String).includes(String(value)));
     case "term": {
       const { value: sought, case_insensitive: caseless } = isObject(wanted)
         ? wanted
         : { value: wanted, case_insensitive: false };
       const fold = (value: unknown) => (caseless ? String(value).toLowerCase() : String(value));
-      return values.some((value) => fold(value) === fold(sought));
+      return some((value) => fold(value) === fold(sought));
     }
     case "range": {
       const { gte, gt, lte, lt, ...rest } = wanted as Json;
       const unknown = Object.keys(rest).filter((key) => key !== "format");
       if (unknown.length > 0) throw new Error(`a range with ${unknown}`);
-      return values.map(comparable).some((value) => {
-        return (
-          (gte === undefined || value >= comparable(gte)) &&
-          (gt === undefined || value > comparable(gt)) &&
-          (lte === undefined || value <= comparable(lte)) &&
-          (lt === undefined || value < comparable(lt))
-        );
+      const bound = (value: unknown, ofNone: number) => (value === undefined ? ofNone : comparable(value));
+      const [least, most] = [bound(gte, -Infinity), bound(lte, Infinity)];
+      const [above, below] = [bound(gt, -Infinity), bound(lt, Infinity)];
+      return some((value) => {
+        const number = comparable(value);
+        return number >= least && number > above && number <= most && number < below;
       });
     }
     default:
       throw new Error(`an unknown clause: ${JSON.stringify(query)}`);
   }
 }
+
+/** What an aggregation sees of a document. */
+const indexed = {
+  values: ({ index, document }: Found, name: string) => {
+    const values = name === "_index" ? [index] : fieldValues(document, name);
+    return values.map((value) => (typeof value === "number" ? value : String(value)));
+  },
+  compile: (query: Json) => {
+    const holds = compile(query);
+    return ({ index, document }: Found) => holds(index, document);
+  },
+};
 
 interface Found {
   readonly index: string;
@@ -123,12 +145,19 @@ interface Scroll {
 
 export type ProductName = "Elasticsearch" | "OpenSearch";
 
-export function createSearch(indices: Readonly<Record<string, HeldIndex>>, product: ProductName) {
+export function createSearch(
+  indices: Readonly<Record<string, HeldIndex>>,
+  product: ProductName,
+  /** Without them a search that aggregates is refused. */
+  { aggregates = true }: { readonly aggregates?: boolean } = {},
+) {
   const send = product === "Elasticsearch" ? sendJson : sendPlain;
   const version =
     product === "Elasticsearch" ? { number: "8.19.8" } : { number: "2.19.0", distribution: "opensearch" };
 
   const scrolls = new Map<string, Scroll>();
+  /** Nothing changes here, and tests ask the same again and again. */
+  const answers = new Map<string, object>();
   let scrollId = 0;
 
   function matching(pattern: string): [string, HeldIndex][] {
@@ -154,13 +183,17 @@ export function createSearch(indices: Readonly<Record<string, HeldIndex>>, produ
   }
 
   function search(pattern: string, body: Json, scrolled: boolean): object {
-    const { query, size = 10, from = 0, sort = ["_doc"], track_total_hits: counted, ...rest } = body;
+    const { query, size = 10, from = 0, sort = ["_doc"], track_total_hits: counted, aggs, ...others } = body;
+    const { _source: sources, ...rest } = others;
+    if (sources !== undefined && sources !== false) throw new Error(`_source: ${sources}`);
+    if (aggs !== undefined && !aggregates) throw new Error("no aggregations");
     if (Object.keys(rest).length > 0) throw new Error(`a search with ${Object.keys(rest)}`);
     const keys = sort as (string | Record<string, { readonly order: string }>)[];
     const within = matching(pattern);
+    const holds = compile((query ?? { match_all: {} }) as Json);
     const found = within.flatMap(([index, { documents }]) =>
       documents.flatMap((document, at): Found[] => {
-        if (query !== undefined && !holds(query as Json, index, document)) return [];
+        if (!holds(index, document)) return [];
         const sorts = keys.map((key) => {
           if (key === "_doc") return at;
           const [name = ""] = Object.keys(key);
@@ -176,7 +209,10 @@ export function createSearch(indices: Readonly<Record<string, HeldIndex>>, produ
     const overCount = typeof counted === "number" && found.length > counted;
     const end = Number(from) + Number(size);
     const answer = found.slice(Number(from), end);
-    if (!scrolled) return page(answer, overCount ? undefined : total, within.length);
+    if (!scrolled) {
+      const whole = page(answer, overCount ? undefined : total, within.length);
+      return aggs === undefined ? whole : { ...whole, aggregations: aggregate(aggs as Json, found, indexed) };
+    }
     const id = `scroll-${scrollId++}`;
     scrolls.set(id, {
       rest: found.slice(end),
@@ -204,7 +240,10 @@ export function createSearch(indices: Readonly<Record<string, HeldIndex>>, produ
       send(response, { succeeded: true });
     } else if (pathname === "/_search/scroll") send(response, scroll(String(body.scroll_id)));
     else if (pathname.endsWith("/_search")) {
-      send(response, search(pattern, body, searchParams.has("scroll")));
+      const scrolled = searchParams.has("scroll");
+      const answer = (scrolled ? undefined : answers.get(pattern + text)) ?? search(pattern, body, scrolled);
+      if (!scrolled) answers.set(pattern + text, answer);
+      send(response, answer);
     } else {
       const settings = { index: { number_of_shards: "1", version: { created: "8190899" } } };
       const told = matching(pattern).map(([name, { mappings }]) => [

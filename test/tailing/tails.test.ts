@@ -129,6 +129,81 @@ describe("a source that fails", () => {
     });
   });
 
+  /** A store that refuses every query in which `severity` is compared, as one that cannot be narrowed. */
+  const choosy = (store: LogStore): LogStore => ({
+    async *lines(query, signal) {
+      if (JSON.stringify(query.filter).includes("severity"))
+        throw new Refused("result_too_large", "too many", { limit: 7 });
+      yield* store.lines(query, signal);
+    },
+  });
+
+  test("for one query ends only those who ask it, and loses nothing for the others", async () => {
+    const refusing = { now: false };
+    const { open, add, clock, readings } = createSubject({
+      store: (store) => {
+        const strict = choosy(store);
+        return { lines: (query, signal) => (refusing.now ? strict : store).lines(query, signal) };
+      },
+    });
+    const [all, some, own, twin] = [
+      await open({ query: "message:line" }),
+      await open({ query: "message:other" }),
+      await open({ query: "severity=error" }),
+      await open({ query: "severity=error" }),
+    ];
+    refusing.now = true;
+    add("a", 500, "line other");
+    await clock.advance(1_000);
+    for (const client of [own, twin]) {
+      expect(client.events.at(-1)).toMatchObject({
+        event: "end",
+        data: { reason: "refused", error: "result_too_large" },
+      });
+      expect([client.state(), client.over()]).toEqual(["ended", false]);
+    }
+    const before = readings();
+    add("b", 1_500, "line");
+    add("c", 1_600, "other");
+    await clock.advance(2_000);
+    expect(all.lines()).toEqual(["a", "b"]);
+    expect(some.lines()).toEqual(["a", "c"]);
+    expect(all.text() + some.text()).not.toMatch(/event: (retry|end)/);
+    // Together again.
+    expect(readings() - before).toBe(2);
+  });
+
+  test("of one that comes is its answer or its end, and nothing to those who are there", async () => {
+    const { open, add, clock } = createSubject({ store: choosy });
+    const there = await open({ query: "message:line" });
+    const late = await open({ query: "severity=error" }).catch((error: unknown) => error);
+    await clock.advance(1_000);
+    if (late instanceof Error) expect(late).toBeInstanceOf(Refused);
+    else expect(late).toMatchObject({ events: [{ event: "end", data: { reason: "refused" } }] });
+    // It has left no trace: the next one is told as well.
+    await expect(open({ query: "severity=error", from: -60_000 })).rejects.toBeInstanceOf(Refused);
+    add("a", 1_500, "line");
+    await clock.advance(2_000);
+    expect([there.lines(), there.state()]).toEqual([["a"], "open"]);
+  });
+
+  test("for each query ends all of them", async () => {
+    const refusing = { now: false };
+    const { open, clock, readings } = createSubject({
+      store: (store) => {
+        const strict = choosy(store);
+        return { lines: (query, signal) => (refusing.now ? strict : store).lines(query, signal) };
+      },
+    });
+    const clients = [await open({ query: "severity=error" }), await open({ query: "severity=warn" })];
+    refusing.now = true;
+    await clock.advance(1_000);
+    for (const { events } of clients) expect(events.at(-1)?.data).toMatchObject({ reason: "refused" });
+    const before = readings();
+    await clock.advance(5_000);
+    expect(readings()).toBe(before);
+  });
+
   test("hangs only as long as the deadline", async () => {
     const { open } = createSubject({
       limits: { deadline: 20 },

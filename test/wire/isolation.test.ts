@@ -29,7 +29,7 @@ function serve(stores: Readonly<Record<string, LogStore>>, requests: number) {
     operations,
     authenticate: createAuthenticator([{ user: "ana", sha256: hashToken(token), sites: "*" }], now),
     sites: new Map(sites),
-    limits: { ...defaults.limits, requests },
+    limits: { ...defaults.limits, requests, tokenRequests: requests },
     telemetry: createTelemetry({ write: () => {} }),
     now,
     graphql: () => Promise.reject(new Error("not asked for")),

@@ -169,11 +169,11 @@ test("SIGHUP under load: no request fails", { timeout: 90_000 }, async () => {
   const { child, told, ended, listening } = readout("serve", "--config", file);
   const address = await listening;
   const agent = new Agent({ keepAlive: true });
-  const outcomes: Outcome[] = [];
+  const outcomes: (Outcome & { readonly perPage: number })[] = [];
   let asking = true;
   const load = [5, 5, 5, 2_000].map(async (perPage) => {
     while (asking) {
-      outcomes.push(await ask(address, { perPage, agent }));
+      outcomes.push({ ...(await ask(address, { perPage, agent })), perPage });
       await sleep(20);
     }
   });
@@ -187,7 +187,10 @@ test("SIGHUP under load: no request fails", { timeout: 90_000 }, async () => {
   agent.destroy();
   expect(outcomes.length).toBeGreaterThan(8);
   expect(outcomes.filter(({ status, whole }) => status !== 200 || !whole)).toEqual([]);
-  for (const { body } of outcomes) expect([5, 2_000]).toContain(JSON.parse(body).length);
+  // More where the page ends in a burst: a page holds whole milliseconds.
+  for (const { body, perPage } of outcomes) {
+    expect(JSON.parse(body).length).toBeGreaterThanOrEqual(perPage);
+  }
   child.kill("SIGTERM");
   expect(await ended).toBe(0);
 });

@@ -1,11 +1,18 @@
-// The program as a person starts it: what it prints, and how it ends.
+// The program as a person starts it: what it prints, and how it ends. What a command refuses before it serves is asked of
+// the command itself, which costs no process.
+import { readFileSync } from "node:fs";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { kinds } from "#resolvers/index.ts";
 import { hashToken } from "#src/auth.ts";
+import * as demo from "#src/cli/demo.ts";
+import * as serve from "#src/cli/serve.ts";
+import { now } from "#src/time.ts";
 import { endAll, readout, start } from "../support/program.ts";
+import { createShell } from "../support/shell.ts";
 
 let folder: string;
 beforeAll(async () => {
@@ -19,6 +26,24 @@ async function configure(text: string): Promise<string> {
   await writeFile(file, text);
   return file;
 }
+
+/** A command that ends by itself: its exit code, and what it said to standard error. */
+async function refused(command: typeof demo | typeof serve, ...args: string[]) {
+  const shell = {
+    ...createShell({ now: now(), kinds: [...kinds.values()] }),
+    readText: (path: string) => readFileSync(path, "utf8"),
+  };
+  const code = await command.run(args, shell);
+  return { code, err: shell.complained() };
+}
+async function takePort() {
+  const taken = createServer().listen(0, "127.0.0.1");
+  await new Promise((resolve) => taken.once("listening", resolve));
+  const address = taken.address();
+  return { taken, port: typeof address === "object" && address !== null ? address.port : 0 };
+}
+
+const dead = '{ kind: elastic, url: "http://127.0.0.1:9" }';
 const site = (backend: string, source: string): string => `
 listen: 127.0.0.1:0
 tokens:
@@ -53,20 +78,17 @@ describe("demo", () => {
   });
 
   test("says when the port is taken", async () => {
-    const taken = createServer().listen(0, "127.0.0.1");
-    await new Promise((resolve) => taken.once("listening", resolve));
-    const address = taken.address();
-    const port = typeof address === "object" && address !== null ? address.port : 0;
-    const { told, ended } = readout("demo", "--port", String(port));
-    expect(await ended).toBe(1);
-    expect(told.err).toBe(`http://127.0.0.1:${port} is in use; choose another port with --port\n`);
+    const { taken, port } = await takePort();
+    const { code, err } = await refused(demo, "--port", String(port));
+    expect(code).toBe(1);
+    expect(err).toBe(`http://127.0.0.1:${port} is in use; choose another port with --port\n`);
     taken.close();
   });
 });
 
 describe("serve", () => {
   test("a dead backend does not stop the start, and shows in /readyz", async () => {
-    const file = await configure(site('{ kind: elastic, url: "http://127.0.0.1:9" }', '{ index: "logs-*" }'));
+    const file = await configure(site(dead, '{ index: "logs-*" }'));
     const { child, ended, listening } = readout("serve", "--config", file);
     const address = await listening;
     const answer = await fetch(`${address}/api/v2/auth?token=t`);
@@ -81,36 +103,33 @@ describe("serve", () => {
 
   test("a wall that does not hold refuses the start", async () => {
     const file = await configure(site("{ kind: memory }", "{ index: demo-shop-app, where: a=b }"));
-    const { told, ended } = readout("serve", "--config", file);
-    expect(await ended).toBe(1);
-    expect(told.err).toContain("sites.shop.logs.sources.app: where:");
+    const { code, err } = await refused(serve, "--config", file);
+    expect(code).toBe(1);
+    expect(err).toContain("sites.shop.logs.sources.app: where:");
   });
 
   test("says which of its ports is taken", async () => {
-    const taken = createServer().listen(0, "127.0.0.1");
-    await new Promise((resolve) => taken.once("listening", resolve));
-    const address = taken.address();
-    const port = typeof address === "object" && address !== null ? address.port : 0;
+    const { taken, port } = await takePort();
     const spool = `intake: { listen: "127.0.0.1:${port}", spool: taken.db }`;
-    const file = await configure(`${site("{ kind: memory }", "{ index: demo-shop-app }")}${spool}\n`);
-    const { told, ended } = readout("serve", "--config", file);
-    expect(await ended).toBe(1);
-    expect(told.err).toContain(`http://127.0.0.1:${port} is in use; set another \`listen\` in ${file}\n`);
+    const file = await configure(`${site(dead, "{ index: logs }")}${spool}\n`);
+    const { code, err } = await refused(serve, "--config", file);
+    expect(code).toBe(1);
+    expect(err).toContain(`http://127.0.0.1:${port} is in use; set another \`listen\` in ${file}\n`);
     taken.close();
   });
 
   test("a wrong file is told with its path", async () => {
     const file = await configure("sites: { shop: 1 }\n");
-    const { told, ended } = readout("serve", "--config", file);
-    expect(await ended).toBe(1);
-    expect(told.err).toContain(`${file}:1: sites.shop: `);
-    expect(await readout("serve", "--config", join(folder, "none.yaml")).ended).toBe(1);
+    const { code, err } = await refused(serve, "--config", file);
+    expect(code).toBe(1);
+    expect(err).toContain(`${file}:1: sites.shop: `);
+    expect(await refused(serve, "--config", join(folder, "none.yaml"))).toMatchObject({ code: 1 });
   });
 });
 
 describe("a changed file", () => {
-  const two = (token: string, source = "{ index: demo-shop-app }", listen = "127.0.0.1:0"): string =>
-    site("{ kind: memory }", source).replace(hashToken("t"), hashToken(token)).replace("127.0.0.1:0", listen);
+  const two = (token: string, listen = "127.0.0.1:0"): string =>
+    site(dead, "{ index: logs }").replace(hashToken("t"), hashToken(token)).replace("127.0.0.1:0", listen);
   const statusOf = async (address: string, token: string) =>
     (await fetch(`${address}/api/v2/auth?token=${token}`)).status;
 
@@ -127,7 +146,10 @@ describe("a changed file", () => {
 
     for (const [wrong, reason] of [
       ["sites: { shop: 1 }\n", "sites.shop: "],
-      [two("other", "{ index: demo-shop-app, where: a=b }"), "sites.shop.logs.sources.app: where:"],
+      [
+        site("{ kind: memory }", "{ index: demo-shop-app, where: a=b }"),
+        "sites.shop.logs.sources.app: where:",
+      ],
       ["{", "not reloaded"],
     ] as const) {
       const before = told.err.length;
@@ -136,7 +158,7 @@ describe("a changed file", () => {
       expect(await statusOf(address, "new")).toBe(200);
     }
 
-    await writeFile(file, two("newer", undefined, "127.0.0.1:1"));
+    await writeFile(file, two("newer", "127.0.0.1:1"));
     await expect.poll(() => statusOf(address, "newer")).toBe(200);
     await expect.poll(() => told.err).toContain("a change of listen needs a restart");
     child.kill("SIGTERM");
@@ -177,11 +199,19 @@ describe("a changed file", () => {
 });
 
 test("wrong arguments are exit code 2, and help is 0", async () => {
-  for (const args of [[], ["nope"], ["demo", "--nope"], ["demo", "--port", "99999"], ["serve", "x"]]) {
+  for (const args of [[], ["nope"], ["demo", "--nope"]]) {
     const { told, ended } = readout(...args);
     expect(await ended, args.join(" ")).toBe(2);
     expect(told.err).toContain("Usage: readout");
     expect(told.out).toBe("");
+  }
+  for (const [command, ...args] of [
+    [demo, "--port", "99999"],
+    [serve, "x"],
+  ] as const) {
+    const { code, err } = await refused(command, ...args);
+    expect(code, args.join(" ")).toBe(2);
+    expect(err).toContain("Usage: readout");
   }
   for (const args of [["--help"], ["serve", "--help"], ["token", "new", "-h"]]) {
     const { told, ended } = readout(...args);

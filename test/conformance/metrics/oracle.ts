@@ -131,7 +131,11 @@ function valuesOf(series: readonly RawSeries[], query: SeriesQuery, metricBegan:
       ),
     };
   });
-  return Array.from({ length: count }, (_, n) => valueIn(n, members, query.measure));
+  // Elsewhere there is nothing to compute a value from, and centuries of days are mostly elsewhere.
+  const touched = new Set(members.flatMap(({ values, growth }) => [...values.keys(), ...growth.keys()]));
+  return Array.from({ length: count }, (_, n) =>
+    touched.has(n) ? valueIn(n, members, query.measure) : Number.NaN,
+  );
 }
 
 function valueIn(bucket: number, members: readonly Member[], measure: Measure): number {

@@ -147,7 +147,11 @@ afterEach(async () => {
 function ledger() {
   const sent: SentRequest[] = [];
   const read: object[] = [];
-  const recorder: Recorder = { sent: (one) => void sent.push(one), read: (part) => void read.push(part) };
+  const recorder: Recorder = {
+    sent: (one) => void sent.push(one),
+    read: (part) => void read.push(part),
+    sampled: () => {},
+  };
   return { recorder, sent, read };
 }
 

@@ -3,6 +3,7 @@ import type { ServerResponse } from "node:http";
 import { gzipSync } from "node:zlib";
 import { afterEach, describe, expect, test } from "vitest";
 import type { Failure } from "#src/errors.ts";
+import { record } from "#src/explain.ts";
 import type { Backend, SeriesQuery } from "#src/store.ts";
 import { sendJson } from "../../support/fake.ts";
 import {
@@ -48,6 +49,20 @@ const error = (errorType: string, text: string) => ({ status: "error", errorType
 test("an answer that is whole is taken", async () => {
   await serve(main((r) => sendJson(r, whole)));
   expect(await read()).toEqual([{ tags: { host: "x" }, values: Float64Array.of(1, Number.NaN, 3.5) }]);
+});
+
+test("whoever explains a request is told how many series and samples came, each once", async () => {
+  const sampled: object[] = [];
+  const recorder = {
+    sent: () => {},
+    read: () => {},
+    sampled: (part: { series: number }) => void (part.series > 0 && sampled.push(part)),
+  };
+  const others = Array.from({ length: 3 }, (_, n) => ({ ...one, metric: { host: `${n}` } }));
+  // In a form that is read twice: scanned as far as it goes, and then parsed.
+  await serve(main((r) => sendJson(r, JSON.stringify(matrix(others), null, 1))));
+  await record(recorder, () => read());
+  expect(sampled).toEqual([{ backend: "prom", series: 3, samples: 6 }]);
 });
 
 describe("a source that fails", () => {

@@ -1,0 +1,123 @@
+// The aggregations that Readout sends, evaluated over whole documents: composite and terms with counts, stats and ranges
+// in them, and filters that count values. Any other is an error of the test.
+type Json = { readonly [key: string]: unknown };
+type Scalar = string | number | null;
+
+export interface Reading<Document> {
+  /** All values of a field, as the index of its mapping has them. */
+  readonly values: (document: Document, field: string) => readonly (string | number)[];
+  readonly compile: (query: Json) => (document: Document) => boolean;
+}
+
+/** `aggregations` of an answer, over the documents that the query found. */
+export function aggregate<Document>(
+  aggregations: Json,
+  documents: readonly Document[],
+  reading: Reading<Document>,
+): Json {
+  return Object.fromEntries(
+    Object.entries(aggregations).map(([name, asked]) => [name, evaluate(asked as Json, documents, reading)]),
+  );
+}
+
+function evaluate<Document>(asked: Json, documents: readonly Document[], reading: Reading<Document>): Json {
+  const { aggs: inner = {}, ...rest } = asked;
+  const [[kind, body] = ["", {}], ...others] = Object.entries(rest);
+  if (others.length > 0) throw new Error(`an aggregation of two kinds: ${JSON.stringify(asked)}`);
+  const within = (some: readonly Document[]) => aggregate(inner as Json, some, reading);
+  const options = body as Json;
+  const field = String(options.field);
+  const valuesOf = (document: Document) => reading.values(document, field);
+  switch (kind) {
+    case "filter": {
+      const found = documents.filter(reading.compile(options));
+      return { doc_count: found.length, ...within(found) };
+    }
+    case "value_count":
+      return { value: documents.flatMap(valuesOf).length };
+    case "stats": {
+      const all = documents.flatMap(valuesOf).map(Number);
+      return { count: all.length, sum: all.reduce((a, b) => a + b, 0) };
+    }
+    case "range": {
+      const { ranges } = options as { readonly ranges: readonly { from: number; to: number }[] };
+      const held = documents.map((document) => ({ document, numbers: valuesOf(document).map(Number) }));
+      const buckets = ranges.map(({ from, to }) => {
+        const found = held.flatMap(({ document, numbers }) =>
+          numbers.some((number) => number >= from && number < to) ? [document] : [],
+        );
+        return { from, to, doc_count: found.length, ...within(found) };
+      });
+      return { buckets };
+    }
+    case "terms": {
+      const { size, min_doc_count: least } = options as { size: number; min_doc_count: number };
+      const found = groupsOf(documents, (document) => valuesOf(document).map((value) => [value]))
+        .filter(({ members }) => members.length >= least)
+        .sort((a, b) => b.members.length - a.members.length);
+      const buckets = found
+        .slice(0, size)
+        .map(({ key: [key], members }) => ({ key, doc_count: members.length, ...within(members) }));
+      return { doc_count_error_upper_bound: 0, sum_other_doc_count: 0, buckets };
+    }
+    case "composite": {
+      const { size, sources, after } = options as { size: number; sources: readonly Json[]; after?: Json };
+      const columns = sources.map((source) => {
+        const [[name, { terms }] = ["", { terms: { field: "" } }]] = Object.entries(
+          source as Record<string, { readonly terms: { field: string; missing_bucket?: boolean } }>,
+        );
+        return { name, ...terms };
+      });
+      const keysOf = (document: Document) =>
+        columns.reduce<readonly (readonly Scalar[])[]>(
+          (keys, { field, missing_bucket }) => {
+            const own = new Set<Scalar>(reading.values(document, field));
+            if (own.size === 0 && missing_bucket === true) own.add(null);
+            return keys.flatMap((key) => [...own].map((value) => [...key, value]));
+          },
+          [[]],
+        );
+      const last = after && columns.map(({ name }) => after[name] as Scalar);
+      const buckets = groupsOf(documents, keysOf)
+        .filter(({ key }) => last === undefined || compareKeys(key, last) > 0)
+        .sort((a, b) => compareKeys(a.key, b.key))
+        .slice(0, size)
+        .map(({ key, members }) => ({
+          key: Object.fromEntries(columns.map(({ name }, at) => [name, key[at]])),
+          doc_count: members.length,
+          ...within(members),
+        }));
+      const end = buckets.at(-1)?.key;
+      return { ...(end === undefined ? {} : { after_key: end }), buckets };
+    }
+    default:
+      throw new Error(`an unknown aggregation: ${JSON.stringify(asked)}`);
+  }
+}
+
+function groupsOf<Document>(
+  documents: readonly Document[],
+  keysOf: (document: Document) => readonly (readonly Scalar[])[],
+) {
+  const groups = new Map<string, { readonly key: readonly Scalar[]; readonly members: Document[] }>();
+  for (const document of documents) {
+    for (const key of keysOf(document)) {
+      const text = JSON.stringify(key);
+      const group = groups.get(text) ?? { key, members: [] };
+      group.members.push(document);
+      groups.set(text, group);
+    }
+  }
+  return [...groups.values()];
+}
+
+/** Without a value first, then upwards. */
+function compareKeys(a: readonly Scalar[], b: readonly Scalar[]): number {
+  for (const [at, one] of a.entries()) {
+    const other = b[at] ?? null;
+    if (one === other) continue;
+    if (one === null || other === null) return one === null ? -1 : 1;
+    return one < other ? -1 : 1;
+  }
+  return 0;
+}

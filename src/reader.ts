@@ -145,6 +145,8 @@ export interface SpanLookup {
     | { readonly by: "trace"; readonly traceIds: readonly string[]; readonly select: SpanSelection }
     /** These spans. */
     | { readonly by: "span"; readonly spans: readonly SpanId[] }
+    /** The spans with these ids, in any trace. */
+    | { readonly by: "id"; readonly spanIds: readonly string[] }
     /**
      * Those that these spans called: entries of the same trace that name one of them as parent, and entries of any
      * trace with a link to one of them.

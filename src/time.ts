@@ -96,7 +96,14 @@ export function printNanos(instant: Instant): string {
 
 /** UTC with as many fraction digits as the instant needs, and at least three. */
 export function printInstant(instant: Instant): string {
-  return printNanos(instant).replace(/(\.\d{3}\d*?)0*Z$/, "$1Z");
+  const millis = toMillis(instant);
+  const text = printMillis(millis);
+  const rest = Number(instant - fromMillis(millis));
+  if (rest === 0) return text;
+  const digits = String(rest + 1e6).slice(1);
+  let length = digits.length;
+  while (digits[length - 1] === "0") length -= 1;
+  return `${text.slice(0, -1)}${digits.slice(0, length)}Z`;
 }
 
 /** The last nanosecond of a bound's own millisecond when it was given to the millisecond or coarser. */

@@ -12,10 +12,10 @@ import type { Catalog } from "./catalog.ts";
 import type { Door } from "./door.ts";
 import { limits } from "./filter.ts";
 import { parseExact } from "./flat.ts";
-import type { Answer, Hit } from "./hits.ts";
 import { type EventForm, type Layout, type Placed, placeForms, type SpanForm } from "./layout.ts";
 import type { Knowledge } from "./mapping.ts";
 import { isOfForm, timelessness } from "./narrow.ts";
+import { type ParsedAnswer, type ParsedHit, wholeParsed } from "./parsed.ts";
 import {
   any,
   encodePattern,
@@ -27,20 +27,12 @@ import {
   searchOptions,
   weigh,
 } from "./query.ts";
-import {
-  changing,
-  isStale,
-  nothingPicked,
-  refuseWall,
-  searchWhole,
-  settle,
-  unsupported,
-  wholeAnswer,
-} from "./search.ts";
+import { changing, isStale, refuseWall, sendSearch, settle, unsupported } from "./search.ts";
 import { compileWhere, hasUnmapped, parseWhere } from "./where.ts";
 
 export interface Found<Form> {
-  /** Unique among all indices of the backend. */
+  readonly index: string;
+  /** Unique in its index. */
   readonly id: string;
   readonly document: Value;
   readonly form: Form;
@@ -91,8 +83,6 @@ const sizes = { first: 5_000, scrolled: 1_000, parsed: 250 } as const;
 const attempts = 3;
 /** How soon a server lets new documents be found: mappings that may be behind need not be newer. */
 const searchable: Millis = 1_000;
-
-/** Documents are parsed whole, so nothing of them is picked out. */
 
 export interface Plan {
   readonly knowledge: Knowledge;
@@ -171,8 +161,8 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
     for (const placed of growing) gather(parts, isOfForm(placed), placed.group.indices);
     const query = any([...parts.values()].map((part) => every([inIndices(part.indices), part.query])));
     const counted = { size: 0, track_total_hits: true, query };
-    const answer = await searchWhole(backend, door, source.index, counted, signal);
-    return totalOf(answer) > 0;
+    const bytes = await sendSearch(door, source.index, counted, signal);
+    return totalOf(await wholeParsed(backend, bytes)) > 0;
   }
 
   function wallOf({ where }: SpanSource): Filter | undefined {
@@ -230,19 +220,18 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
     options: Record<string, string>,
     signal: AbortSignal,
     fixed?: Plan,
-  ): Promise<{ readonly answer: Answer; readonly plan: Plan }> {
+  ): Promise<{ readonly answer: ParsedAnswer; readonly plan: Plan }> {
     for (let attempt = 1; ; attempt++) {
       const plan = fixed ?? (await planSearch(source, signal));
       const query = compile(source, plan, formsOf(plan.layout), condition);
       const body = { size, track_total_hits: true, query, sort: ["_doc"] };
       const last = attempt === attempts && fixed === undefined;
-      const answer = await searchWhole(backend, door, source.index, body, signal, options).catch(
-        (error: unknown) => {
-          // An index that the mapping did not know may also refuse what was compiled without it.
-          if (last || !(error instanceof BackendError) || error.failure !== "rejected") throw error;
-          return undefined;
-        },
-      );
+      const bytes = await sendSearch(door, source.index, body, signal, options).catch((error: unknown) => {
+        // An index that the mapping did not know may also refuse what was compiled without it.
+        if (last || !(error instanceof BackendError) || error.failure !== "rejected") throw error;
+        return undefined;
+      });
+      const answer = bytes && (await wholeParsed(backend, bytes));
       if (answer !== undefined && !isStale(plan.knowledge, answer, catalog.accepted(source.index))) {
         return { answer, plan };
       }
@@ -279,7 +268,7 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
     const promised = totalOf(answer);
     if (promised > total) budget.spend(promised - total);
     let got = 0;
-    let pending: Promise<Answer> | undefined;
+    let pending: Promise<ParsedAnswer> | undefined;
     try {
       while (answer.hits.length > 0) {
         got += answer.hits.length;
@@ -300,11 +289,11 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
     }
   }
 
-  async function next({ scrollId }: Answer, signal: AbortSignal): Promise<Answer> {
+  async function next({ scrollId }: ParsedAnswer, signal: AbortSignal): Promise<ParsedAnswer> {
     if (scrollId === undefined) throw new BackendError(backend, "malformed", "a scroll without an id");
     const body = JSON.stringify({ scroll: "1m", scroll_id: scrollId });
     const bytes = await door.send({ method: "POST", path: "/_search/scroll", body }, signal);
-    return wholeAnswer(backend, bytes, nothingPicked, true);
+    return wholeParsed(backend, bytes, true);
   }
 
   /** Frees the scroll at the source; nobody waits for it, and the source forgets it by itself within a minute. */
@@ -315,7 +304,7 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
       .catch(() => undefined);
   }
 
-  function totalOf({ total }: Answer): number {
+  function totalOf({ total }: ParsedAnswer): number {
     if (total === undefined) throw new BackendError(backend, "malformed", "a search without its exact total");
     return total;
   }
@@ -325,23 +314,25 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
     source: SpanSource,
     { layout }: Plan,
     formsOf: (layout: Layout) => readonly Placed<Form>[],
-    hits: readonly Hit[],
+    hits: readonly ParsedHit[],
   ): AsyncGenerator<readonly Found<Form>[]> {
     const forms = formsByIndex(formsOf(layout));
     for (let at = 0; at < hits.length; at += sizes.parsed) {
       if (at > 0) await turn();
-      const found = hits.slice(at, at + sizes.parsed).flatMap((hit) => {
+      const found: Found<Form>[] = [];
+      for (const hit of hits.slice(at, at + sizes.parsed)) {
+        const own = forms.get(hit.index);
+        if (own === undefined) continue;
         const document = parse(source, hit);
-        const id = `${hit.index}/${hit.id}`;
-        return (forms.get(hit.index) ?? []).map((form) => ({ id, document, form }));
-      });
+        for (const form of own) found.push({ index: hit.index, id: hit.id, document, form });
+      }
       if (found.length > 0) yield found;
     }
   }
 
-  function parse(source: SpanSource, hit: Hit): Value {
+  function parse(source: SpanSource, hit: ParsedHit): Value {
     try {
-      return parseExact(hit.source);
+      return hit.text === undefined ? hit.document : parseExact(hit.text);
     } catch (cause) {
       const reason = `document ${hit.id} of ${hit.index} (${source.index}) is not JSON`;
       throw new BackendError(backend, "malformed", reason, cause);

@@ -4,8 +4,12 @@ import type { Value } from "../../src/model.ts";
 
 export type Flat = ReadonlyMap<string, Value>;
 
-/** Whether a text may hold an integer that a double cannot: anything shorter needs no second look. */
-const longInteger = /(?<![\d.])(?:\d{17}|9\d{15})/;
+const longInteger = /[-:,[\s](?:\d{17}|9\d{15})|^(?:\d{17}|9\d{15})/;
+
+/** Whether a JSON text may hold an integer that a double cannot: anything shorter needs no second look. */
+export function mayHoldLongInteger(text: string): boolean {
+  return longInteger.test(text);
+}
 
 type Reviver = (key: string, value: unknown, context: { readonly source?: string }) => unknown;
 const exactly: Reviver = (_, value, { source }) =>
@@ -15,12 +19,12 @@ const exactly: Reviver = (_, value, { source }) =>
 
 /** A JSON text as its value, integers beyond 2^53 as bigints. @throws {SyntaxError} */
 export function parseExact(text: string): Value {
-  return longInteger.test(text)
+  return mayHoldLongInteger(text)
     ? JSON.parse(text, exactly as Parameters<typeof JSON.parse>[1])
     : JSON.parse(text);
 }
 
-type Json = { readonly [key: string]: Value };
+export type Json = { readonly [key: string]: Value };
 
 export function isJson(value: Value | undefined): value is Json {
   return typeof value === "object" && value !== null && !Array.isArray(value);
@@ -42,7 +46,7 @@ export function flatten(document: Json): Flat {
   return flat;
 }
 
-function isEmpty(value: Json): boolean {
+export function isEmpty(value: Json): boolean {
   for (const _ in value) return false;
   return true;
 }
@@ -58,13 +62,4 @@ export function lookUp(flat: Flat, name: string): Value | undefined {
     return first === undefined ? undefined : lookUp(flatten(first), name.slice(dot + 1));
   }
   return undefined;
-}
-
-/** The objects of a list that stands at a name; a list of one may be written without its brackets. */
-export function listAt(flat: Flat, name: string): readonly Json[] {
-  const list = flat.get(name);
-  if (Array.isArray(list)) return list.filter(isJson);
-  const own: Record<string, Value> = {};
-  for (const [key, value] of flat) if (key.startsWith(`${name}.`)) own[key.slice(name.length + 1)] = value;
-  return isEmpty(own) ? [] : [own];
 }

@@ -16,7 +16,7 @@ import { candidates } from "./tallies.ts";
 
 const listed = 10_000;
 /** Terms that each shard sends: with fewer parents than this on a shard none is left out. */
-const listedByShard = 50_000;
+const listedByShard = { least: 50_000, ofAll: 1_000_000 } as const;
 
 const terms = z.object({
   doc_count_error_upper_bound: z.number(),
@@ -69,7 +69,7 @@ export async function findCrowds(
         const page = pages.parse(await ask("parents", forms, condition, { parents: { composite } }));
         budget.spend(Math.ceil(page.buckets.length / 100));
         for (const { key, doc_count } of page.buckets) if (doc_count >= atLeast) add(key.parent);
-        if (page.after_key === undefined || page.buckets.length === 0) return;
+        if (page.after_key === undefined || page.buckets.length < listed) return;
         after = page.after_key;
       }
     }
@@ -77,23 +77,28 @@ export async function findCrowds(
       if (field === undefined) return undefined;
       const unsure: Condition<SpanForm> = (placed) => every([isStatement(placed), not(namesParent(placed))]);
       const options = { track_total_hits: true };
-      if ((await documents.aggregate(source, plan, forms, unsure, options, signal)).total > 0)
+      const isSure = forms.every((placed) => unsure(placed, source) === none);
+      if (!isSure && (await documents.aggregate(source, plan, forms, unsure, options, signal)).total > 0)
         return undefined;
       const condition: Condition<SpanForm> = (placed) => isStatement(placed);
       const several: Condition<SpanForm> = (placed) =>
         every([isStatement(placed), not(surelyCountsOne(placed))]);
       if (forms.some((placed) => several(placed, source) !== none)) await addAll(field, forms, several, 1);
-      // A count may lack what shards left out of their lists, which the bound of the error says.
-      const missing = least - 2;
-      const parents = {
-        terms: { field, size: listed, shard_size: listedByShard, min_doc_count: least - missing },
+      const { shards } = plan.knowledge;
+      const shard_size = Math.max(listedByShard.least, Math.floor(listedByShard.ofAll / Math.max(1, shards)));
+      const list = async (min_doc_count: number) => {
+        const parents = { terms: { field, size: listed, shard_size, min_doc_count } };
+        return terms.parse(await ask("parents", forms, condition, { parents }));
       };
-      const list = terms.parse(await ask("parents", forms, condition, { parents }));
-      const last = list.buckets.at(-1)?.doc_count ?? 0;
-      const error = list.doc_count_error_upper_bound;
-      if (error > missing || (list.buckets.length === listed && last + error >= least)) {
+      // A count may lack what shards left out of their lists, which the bound of the error says.
+      let answer = await list(least);
+      const error = answer.doc_count_error_upper_bound;
+      if (error > 0 && error < least - 1) answer = await list(least - error);
+      const last = answer.buckets.at(-1)?.doc_count ?? 0;
+      const isCut = answer.buckets.length === listed && last + error >= least;
+      if (isCut || answer.doc_count_error_upper_bound > error || error >= least - 1) {
         await addAll(field, forms, condition, least);
-      } else for (const { key, doc_count } of list.buckets) if (doc_count + error >= least) add(key);
+      } else for (const { key } of answer.buckets) add(key);
     }
     return [...found];
   });

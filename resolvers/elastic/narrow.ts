@@ -12,6 +12,7 @@ import {
   type TimeRange,
 } from "../../src/time.ts";
 import { unnamed } from "../../src/tracing/request.ts";
+import { spellings } from "./attributes.ts";
 import {
   type AttributeSources,
   type EventForm,
@@ -24,7 +25,6 @@ import {
 import { findField, type IndexedField, type IndexGroup, mapsWhatComes } from "./mapping.ts";
 import { all, any, every, none, not, type Query } from "./query.ts";
 import { max, min, nanosEra, timeRange } from "./search.ts";
-import { spellings } from "./span.ts";
 
 /** Below what the servers take in one list of terms, and small enough to be read by people. */
 export const idsOfOneSearch = 1_000;

@@ -30,15 +30,30 @@ export async function wholeAnswer(
   try {
     answer = cutAnswer(bytes, firstSegments);
   } catch (cause) {
-    const reason = `an answer of ${bytes.length} bytes that is none of _search`;
-    throw new BackendError(backend, "malformed", reason, cause);
+    throw unreadable(backend, bytes, cause);
   }
-  if (answer.timedOut || (answer.terminatedEarly && !counted) || answer.shards.failed > 0) {
-    const reason = `timed out: ${answer.timedOut}, terminated early: ${answer.terminatedEarly}, failed shards: ${answer.shards.failed} of ${answer.shards.total}`;
-    throw new BackendError(backend, "partial", reason);
-  }
+  requireWhole(backend, answer, counted);
   return answer;
 }
+
+export function unreadable(backend: string, bytes: Buffer, cause: unknown): BackendError {
+  const reason = `an answer of ${bytes.length} bytes that is none of _search`;
+  return new BackendError(backend, "malformed", reason, cause);
+}
+
+/** @throws {BackendError} */
+export function requireWhole(
+  backend: string,
+  { timedOut, terminatedEarly, shards }: Omit<Answer, "hits">,
+  counted: boolean,
+): void {
+  if (!timedOut && (!terminatedEarly || counted) && shards.failed === 0) return;
+  const reason = `timed out: ${timedOut}, terminated early: ${terminatedEarly}, failed shards: ${shards.failed} of ${shards.total}`;
+  throw new BackendError(backend, "partial", reason);
+}
+
+/** What of an answer tells which indices it reached. */
+type Reached = Pick<Answer, "shards"> & { readonly hits: readonly { readonly index: string }[] };
 
 export const nothingPicked = { firstSegments: new Set<string>() };
 
@@ -51,14 +66,24 @@ export async function searchWhole(
   signal: AbortSignal,
   options: Readonly<Record<string, string>> = {},
 ): Promise<Answer> {
+  return wholeAnswer(backend, await sendSearch(door, pattern, body, signal, options), nothingPicked);
+}
+
+/** The bytes that a search is answered with, whole or not. @throws {BackendError} */
+export function sendSearch(
+  door: Door,
+  pattern: string,
+  body: object,
+  signal: AbortSignal,
+  options: Readonly<Record<string, string>> = {},
+): Promise<Buffer> {
   const path = `/${encodePattern(pattern)}/_search`;
   const query = { ...searchOptions, ...options };
-  const bytes = await door.send({ method: "POST", path, query, body: JSON.stringify(body) }, signal);
-  return wholeAnswer(backend, bytes, nothingPicked);
+  return door.send({ method: "POST", path, query, body: JSON.stringify(body) }, signal);
 }
 
 /** A search that reached an index we do not know may have been compiled, sorted or walled wrongly for it. */
-export function isStale(knowledge: Knowledge, answer: Answer, accepted: number | undefined): boolean {
+export function isStale(knowledge: Knowledge, answer: Reached, accepted: number | undefined): boolean {
   if (knowledge.opaque) return false;
   const { total } = answer.shards;
   const grown = total !== knowledge.shards && total !== accepted;
@@ -96,7 +121,7 @@ export function settle(
   backend: string,
   pattern: string,
   knowledge: Knowledge,
-  { shards, hits }: Answer,
+  { shards, hits }: Reached,
   catalog: { accept(pattern: string, shards: number): void },
 ): void {
   const problem = shardProblem(pattern, knowledge, shards.total);

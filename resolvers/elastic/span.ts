@@ -1,5 +1,5 @@
 // A document as a span or as an event of one, as its form says. Numbers are exact, ids are in one spelling, times keep all
-// their digits.
+// their digits. What a form says is compiled once for each site: thousands of documents are read by it at a time.
 import {
   type Attributes,
   reportMark,
@@ -14,21 +14,15 @@ import {
 import type { SpanSource } from "../../src/reader.ts";
 import { type Instant, nanosPerMilli, parseInstant } from "../../src/time.ts";
 import { readNames } from "../../src/tracing/source.ts";
-import { type Flat, flatten, isJson, listAt, lookUp } from "./flat.ts";
-import {
-  type AttributeSource,
-  type AttributeSources,
-  type EventForm,
-  nanosOf,
-  type Rule,
-  type SpanForm,
-  type Unit,
-} from "./layout.ts";
+import { type AttributeReader, compileAttributes, without } from "./attributes.ts";
+import { isJson, type Json } from "./flat.ts";
+import { type EventForm, nanosOf, type Rule, type SpanForm, type Unit } from "./layout.ts";
+import { createTable, type Fields, listAt, type Place, type Table, valueAt } from "./table.ts";
 
 /** 32 or 16 lower-case hex digits, with the zeros on the left that a source may leave out. */
 export function normaliseId(text: string, digits: 16 | 32): string {
   const lower = text.toLowerCase();
-  return /^[0-9a-f]*$/.test(lower) ? lower.padStart(digits, "0") : lower;
+  return lower.length >= digits || !/^[0-9a-f]*$/.test(lower) ? lower : lower.padStart(digits, "0");
 }
 
 /**
@@ -36,58 +30,104 @@ export function normaliseId(text: string, digits: 16 | 32): string {
  * Events that lie in documents of their own are not in it.
  */
 export function readSpan(document: Value, form: SpanForm, source: SpanSource): Span | undefined {
-  if (!isJson(document)) return undefined;
-  const flat = flatten(document);
-  if (!form.present.every((name) => lookUp(flat, name) !== undefined)) return undefined;
-  const spanAttributes = readAttributes(flat, form.span_attributes, source);
-  const resourceAttributes = readAttributes(flat, form.resource_attributes, source);
-  const scope: Scope = { flat, span_attributes: spanAttributes, resource_attributes: resourceAttributes };
-  const text = (names: readonly string[] | undefined) => firstText(scope, names);
+  return isJson(document) ? spanReaderOf(form, source)(document) : undefined;
+}
 
-  const traceId = text(form.trace_id);
-  const spanId = text(form.span_id);
-  const begun = readTime(lookUp(flat, form.start.field), form.start.unit);
-  if (traceId === undefined || spanId === undefined || begun === undefined) return undefined;
-  const end = readEnd(flat, form, begun);
-  if (end === undefined) return undefined;
-  const start = form.end === undefined ? begun : ((end - (readLength(flat, form) ?? end - begun)) as Instant);
-  const count = readCount(flat, form.count);
-  const sum = count > 1 && form.sum ? readTime(lookUp(flat, form.sum.field), form.sum.unit) : undefined;
+/** By the site, whose settings tell the keys of attributes, and the form. */
+const spanReaders = new WeakMap<SpanSource, Map<SpanForm, (document: Json) => Span | undefined>>();
 
-  const parent = text(form.parent) ?? referredParent(flat, form, normaliseId(traceId, 32));
-  const parentId = parent === undefined ? undefined : normaliseId(parent, 16);
-  const hasParent = parentId !== undefined && !/^0*$/.test(parentId);
-  const kind = readKind(scope, form.kind);
-  const calls = kind === "client" || kind === "producer";
-  return {
-    site_id: source.site,
-    trace_id: normaliseId(traceId, 32),
-    span_id: normaliseId(spanId, 16),
-    parent_span_id: hasParent ? parentId : undefined,
-    trace_state: text(form.trace_state),
-    start,
-    end,
-    service_name: text(form.service) ?? "",
-    span_name: text(form.name) ?? "",
-    span_kind: kind,
-    scope_name: text(form.scope_name),
-    scope_version: text(form.scope_version),
-    revision: text(form.revision),
-    status_code: readStatus(scope, form.status),
-    status_message: text(form.status_message),
-    resource_attributes: without(resourceAttributes, form.resource_attributes.omit),
-    span_attributes: without(spanAttributes, form.span_attributes.omit),
-    events: readEvents(flat, form),
-    links: readLinks(flat, form, normaliseId(traceId, 32), hasParent ? parentId : undefined),
-    entry:
-      form.entry === "always" ||
-      (form.entry === undefined && (!hasParent || kind === "server" || kind === "consumer")),
-    ...readNames(spanAttributes, source),
-    count,
-    ...(sum === undefined || sum < 0n || sum === end - start ? {} : { sum }),
-    statement: text(form.statement),
-    peer: calls ? text(form.peer) : undefined,
-    report: isReport(spanAttributes),
+function spanReaderOf(form: SpanForm, source: SpanSource): (document: Json) => Span | undefined {
+  const known = spanReaders.get(source)?.get(form);
+  if (known !== undefined) return known;
+  const made = compileSpan(form, source);
+  spanReaders.set(source, (spanReaders.get(source) ?? new Map()).set(form, made));
+  return made;
+}
+
+function compileSpan(form: SpanForm, source: SpanSource): (document: Json) => Span | undefined {
+  const table = createTable();
+  const names = (asked: readonly string[] | undefined) =>
+    (asked ?? []).map((name) => nameIn(table, name, spanParts));
+  const time = (at: SpanForm["end"]) => at && { place: table.place(at.field), unit: at.unit };
+  const present = form.present.map((name) => table.place(name));
+  const readSpanAttributes = compileAttributes(table, form.span_attributes, source);
+  const readResourceAttributes = compileAttributes(table, form.resource_attributes, source);
+  const [traceIds, spanIds, parents] = [names(form.trace_id), names(form.span_id), names(form.parent)];
+  const [starts, ends, lengths] = [time(form.start), time(form.end), time(form.duration)];
+  const counts = form.count === undefined ? undefined : table.place(form.count);
+  const sums = time(form.sum);
+  const [kinds, statuses] = [rulesIn(table, form.kind, spanParts), rulesIn(table, form.status, spanParts)];
+  const [services, titles, revisions] = [names(form.service), names(form.name), names(form.revision)];
+  const [scopeNames, scopeVersions] = [names(form.scope_name), names(form.scope_version)];
+  const [states, messages] = [names(form.trace_state), names(form.status_message)];
+  const [statements, peers] = [names(form.statement), names(form.peer)];
+  const referredParent = compileReference(table, form);
+  const readEvents = compileEvents(table, form);
+  const readLinks = compileLinks(table, form);
+
+  return (document) => {
+    const fields = table.read(document);
+    for (const place of present) if (valueAt(fields, place) === undefined) return undefined;
+    const spanAttributes = readSpanAttributes(fields);
+    const resourceAttributes = readResourceAttributes(fields);
+    const scope: Scope = {
+      fields,
+      span_attributes: spanAttributes,
+      resource_attributes: resourceAttributes,
+      event_attributes: undefined,
+    };
+    const traceId = firstText(scope, traceIds);
+    const spanId = firstText(scope, spanIds);
+    const begun = starts && readTime(valueAt(fields, starts.place), starts.unit);
+    if (traceId === undefined || spanId === undefined || begun === undefined) return undefined;
+    const length = lengths && readLength(valueAt(fields, lengths.place), lengths.unit);
+    // A span without a duration, or with a negative one, ends when it starts.
+    const end = ends
+      ? readTime(valueAt(fields, ends.place), ends.unit)
+      : ((begun + (length ?? 0n)) as Instant);
+    if (end === undefined) return undefined;
+    const start = ends === undefined ? begun : ((end - (length ?? end - begun)) as Instant);
+    const count = counts === undefined ? 1 : readCount(valueAt(fields, counts));
+    const sum = count > 1 && sums ? readTime(valueAt(fields, sums.place), sums.unit) : undefined;
+
+    const trace_id = normaliseId(traceId, 32);
+    const parent = firstText(scope, parents) ?? referredParent?.(fields, trace_id);
+    const parentId = parent === undefined || /^0*$/.test(parent) ? undefined : normaliseId(parent, 16);
+    const kind = kindOf(applyRules(scope, kinds));
+    const calls = kind === "client" || kind === "producer";
+    const { namespace, action, tags } = readNames(spanAttributes, source);
+    return {
+      site_id: source.site,
+      trace_id,
+      span_id: normaliseId(spanId, 16),
+      parent_span_id: parentId,
+      trace_state: firstText(scope, states),
+      start,
+      end,
+      service_name: firstText(scope, services) ?? "",
+      span_name: firstText(scope, titles) ?? "",
+      span_kind: kind,
+      scope_name: firstText(scope, scopeNames),
+      scope_version: firstText(scope, scopeVersions),
+      revision: firstText(scope, revisions),
+      status_code: statusOf(applyRules(scope, statuses)),
+      status_message: firstText(scope, messages),
+      resource_attributes: without(resourceAttributes, form.resource_attributes.omit),
+      span_attributes: without(spanAttributes, form.span_attributes.omit),
+      events: readEvents?.(fields) ?? [],
+      links: readLinks?.(fields, trace_id, parentId) ?? [],
+      entry:
+        form.entry === "always" ||
+        (form.entry === undefined && (parentId === undefined || kind === "server" || kind === "consumer")),
+      namespace,
+      action,
+      tags,
+      count,
+      sum: sum === undefined || sum < 0n || sum === end - start ? undefined : sum,
+      statement: firstText(scope, statements),
+      peer: calls ? firstText(scope, peers) : undefined,
+      report: isReport(spanAttributes),
+    };
   };
 }
 
@@ -101,55 +141,67 @@ export interface LooseEvent {
 /** The event that a document of its own holds; undefined where it lacks ids or a time. */
 export function readEvent(document: Value, form: EventForm): LooseEvent | undefined {
   if (!isJson(document)) return undefined;
-  const flat = flatten(document);
-  if (!form.present.every((name) => lookUp(flat, name) !== undefined)) return undefined;
-  const traceId = firstText({ flat }, form.trace_id);
-  const time = readTime(lookUp(flat, form.time.field), form.time.unit);
-  const spans = form.span
-    .flatMap((name) => firstText({ flat }, [name]) ?? [])
-    .map((id) => normaliseId(id, 16));
-  if (traceId === undefined || time === undefined || spans.length === 0) return undefined;
-  const found = readAttributes(flat, form.event_attributes);
-  const name = applyRules({ flat, event_attributes: found }, form.name) ?? "";
-  const event = { time, name, attributes: without(found, form.event_attributes.omit) };
-  return { trace_id: normaliseId(traceId, 32), spans, event };
+  const read = eventReaders.get(form) ?? compileEvent(form);
+  eventReaders.set(form, read);
+  return read(document);
+}
+
+const eventReaders = new WeakMap<EventForm, (document: Json) => LooseEvent | undefined>();
+
+function compileEvent(form: EventForm): (document: Json) => LooseEvent | undefined {
+  const table = createTable();
+  const present = form.present.map((name) => table.place(name));
+  const traceIds = form.trace_id.map((name) => nameIn(table, name));
+  const spanIds = form.span.map((name) => nameIn(table, name));
+  const readOne = compileOneEvent(table, form);
+  return (document) => {
+    const fields = table.read(document);
+    if (!present.every((place) => valueAt(fields, place) !== undefined)) return undefined;
+    const scope: Scope = { ...noAttributes, fields };
+    const traceId = firstText(scope, traceIds);
+    const spans = spanIds.flatMap((name) => firstText(scope, [name]) ?? []).map((id) => normaliseId(id, 16));
+    const event = readOne(fields);
+    if (traceId === undefined || event === undefined || spans.length === 0) return undefined;
+    return { trace_id: normaliseId(traceId, 32), spans, event };
+  };
 }
 
 // ---- values -------------------------------------------------------------------------------------------------
 
 /** What a name can lead to: the document, or its attributes once they are read. */
 interface Scope {
-  readonly flat: Flat;
-  readonly span_attributes?: Attributes;
-  readonly resource_attributes?: Attributes;
-  readonly event_attributes?: Attributes;
+  readonly fields: Fields;
+  readonly span_attributes: Attributes | undefined;
+  readonly resource_attributes: Attributes | undefined;
+  readonly event_attributes: Attributes | undefined;
 }
-const attributeParts = ["span_attributes", "resource_attributes", "event_attributes"] as const;
+const noAttributes = {
+  span_attributes: undefined,
+  resource_attributes: undefined,
+  event_attributes: undefined,
+};
+const spanParts: readonly Part[] = ["span_attributes", "resource_attributes"];
 
-/** A profile's names, cut once: where they lead, and the key there. */
-const routes = new Map<
-  string,
-  { readonly part: (typeof attributeParts)[number]; readonly key: string } | null
->();
+/** A profile's name: a place in the document, or a key of attributes that were read. */
+type Name = { readonly place: Place } | { readonly part: Part; readonly key: string };
+type Part = "span_attributes" | "resource_attributes" | "event_attributes";
 
-function routeOf(name: string) {
-  const known = routes.get(name);
-  if (known !== undefined) return known;
-  const part = attributeParts.find((candidate) => name.startsWith(`${candidate}.`));
-  const route = part === undefined ? null : { part, key: name.slice(part.length + 1) };
-  routes.set(name, route);
-  return route;
+/** `read` are the attributes that a scope will have. */
+function nameIn(table: Table, name: string, read: readonly Part[] = []): Name {
+  const part = read.find((candidate) => name.startsWith(`${candidate}.`));
+  return part === undefined ? { place: table.place(name) } : { part, key: name.slice(part.length + 1) };
 }
 
-function valueAt(scope: Scope, name: string): Value | undefined {
-  const route = routeOf(name);
-  const attributes = route === null ? undefined : scope[route.part];
-  if (route === null || attributes === undefined) return lookUp(scope.flat, name);
-  return Object.hasOwn(attributes, route.key) ? (attributes[route.key] ?? undefined) : undefined;
+function valueIn(scope: Scope, name: Name): Value | undefined {
+  if ("place" in name) return valueAt(scope.fields, name.place);
+  const attributes = scope[name.part];
+  if (attributes === undefined || !Object.hasOwn(attributes, name.key)) return undefined;
+  return attributes[name.key] ?? undefined;
 }
 
 /** A scalar as text; of an array the first that is something, as an index has it. Empty text is nothing. */
 function textOf(value: Value | undefined): string | undefined {
+  if (typeof value === "string") return value === "" ? undefined : value;
   if (Array.isArray(value)) {
     for (const element of value) {
       const text = textOf(element);
@@ -157,21 +209,30 @@ function textOf(value: Value | undefined): string | undefined {
     }
     return undefined;
   }
-  if (value === undefined || value === null || value === "" || isJson(value)) return undefined;
-  return String(value);
+  return value === undefined || value === null || isJson(value) ? undefined : String(value);
 }
 
-function firstText(scope: Scope, names: readonly string[] | undefined): string | undefined {
-  for (const name of names ?? []) {
-    const text = textOf(valueAt(scope, name));
+function firstText(scope: Scope, names: readonly Name[]): string | undefined {
+  for (const name of names) {
+    const text = textOf(valueIn(scope, name));
     if (text !== undefined) return text;
   }
   return undefined;
 }
 
-function applyRules(scope: Scope, rules: readonly Rule[]): string | undefined {
-  for (const { field, values, value } of rules) {
-    const found = field === undefined ? "" : textOf(valueAt(scope, field));
+interface CompiledRule extends Pick<Rule, "values" | "value"> {
+  readonly name: Name | undefined;
+}
+
+function rulesIn(table: Table, rules: readonly Rule[], read: readonly Part[]): readonly CompiledRule[] {
+  return rules.map(({ field, values, value }) => {
+    return { name: field === undefined ? undefined : nameIn(table, field, read), values, value };
+  });
+}
+
+function applyRules(scope: Scope, rules: readonly CompiledRule[]): string | undefined {
+  for (const { name, values, value } of rules) {
+    const found = name === undefined ? "" : textOf(valueIn(scope, name));
     if (found === undefined) continue;
     if (value !== undefined) return value;
     if (values === undefined) return found;
@@ -180,34 +241,35 @@ function applyRules(scope: Scope, rules: readonly Rule[]): string | undefined {
   return undefined;
 }
 
-/** OpenTelemetry's numbers for kinds; 0 is unspecified. */
-const kindNumbers = ["internal", ...spanKinds] as const;
+/** `Server`, `SPAN_KIND_SERVER`, `server` and OpenTelemetry's number 2 are one kind. Unknown and absent is internal. */
+const kindSpellings: ReadonlyMap<string, SpanKind> = new Map(
+  spanKinds.flatMap((kind, at) =>
+    [kind, String(at + 1)].flatMap((text) =>
+      [text, `span_kind_${text}`].map((word) => [word, kind] as const),
+    ),
+  ),
+);
 
-/** `Server`, `SPAN_KIND_SERVER`, `server` and 2 are one kind. Unknown and absent is internal. */
-function readKind(scope: Scope, rules: readonly Rule[]): SpanKind {
-  const text =
-    applyRules(scope, rules)
-      ?.toLowerCase()
-      .replace(/^span_kind_/, "") ?? "";
-  return (
-    spanKinds.find((kind) => kind === text) ?? kindNumbers[/^\d$/.test(text) ? Number(text) : 0] ?? "internal"
-  );
+function kindOf(text: string | undefined): SpanKind {
+  return kindSpellings.get(text?.toLowerCase() ?? "") ?? "internal";
 }
-
-const statuses: Readonly<Record<string, StatusCode>> = { ok: "OK", "1": "OK", error: "ERROR", "2": "ERROR" };
 
 /** `Error`, `STATUS_CODE_ERROR`, `ERROR` and 2 are one status. */
-function readStatus(scope: Scope, rules: readonly Rule[]): StatusCode {
-  const text =
-    applyRules(scope, rules)
-      ?.toLowerCase()
-      .replace(/^status_code_/, "") ?? "";
-  return (Object.hasOwn(statuses, text) && statuses[text]) || "UNSET";
+const statusSpellings: ReadonlyMap<string, StatusCode> = new Map(
+  (["OK", "ERROR"] as const).flatMap((status, at) =>
+    [status.toLowerCase(), String(at + 1)].flatMap((text) =>
+      [text, `status_code_${text}`].map((word) => [word, status] as const),
+    ),
+  ),
+);
+
+function statusOf(text: string | undefined): StatusCode {
+  return statusSpellings.get(text?.toLowerCase() ?? "") ?? "UNSET";
 }
 
-function readCount(flat: Flat, name: string | undefined): number {
-  const count = name === undefined ? undefined : Number(textOf(lookUp(flat, name)) ?? Number.NaN);
-  return count !== undefined && Number.isSafeInteger(count) && count > 1 ? count : 1;
+function readCount(value: Value | undefined): number {
+  const count = Number(textOf(value) ?? Number.NaN);
+  return Number.isSafeInteger(count) && count > 1 ? count : 1;
 }
 
 function isReport(attributes: Attributes): boolean {
@@ -217,16 +279,19 @@ function isReport(attributes: Attributes): boolean {
 
 // ---- times --------------------------------------------------------------------------------------------------
 
+const epoch = /^-?\d+(?:\.\d{1,6})?$/;
+
 function readTime(value: Value | undefined, unit: Unit): Instant | undefined {
   if (unit !== "date") return readNanos(value, nanosOf[unit]) as Instant | undefined;
   if (typeof value === "number" || typeof value === "bigint")
     return readNanos(value, nanosPerMilli) as Instant;
   const text = textOf(value);
   if (text === undefined) return undefined;
+  if (!epoch.test(text)) return parseInstant(text);
+  const point = text.indexOf(".");
+  const millis = BigInt(point < 0 ? text : text.slice(0, point)) * nanosPerMilli;
   // The part after the point is a number of nanoseconds, not a fraction: `.5` is 5 ns.
-  const epoch = /^(-?\d+)(?:\.(\d{1,6}))?$/.exec(text);
-  if (epoch !== null) return (BigInt(epoch[1] ?? 0) * nanosPerMilli + BigInt(epoch[2] ?? 0)) as Instant;
-  return parseInstant(text);
+  return (point < 0 ? millis : millis + BigInt(text.slice(point + 1))) as Instant;
 }
 
 /** A number of units, also as text, as nanoseconds. Micro- and nanoseconds are whole, as an index keeps them. */
@@ -244,119 +309,38 @@ function readNanos(value: Value | undefined, unit: bigint): bigint | undefined {
   return text.includes(".") ? readNanos(Number(text), unit) : BigInt(text) * unit;
 }
 
-/** A span without a duration, or with a negative one, ends when it starts. */
-function readEnd(flat: Flat, form: SpanForm, start: Instant): Instant | undefined {
-  if (form.end !== undefined) return readTime(lookUp(flat, form.end.field), form.end.unit);
-  return (start + (readLength(flat, form) ?? 0n)) as Instant;
-}
-
-function readLength(flat: Flat, { duration }: SpanForm): bigint | undefined {
-  const length = duration && readTime(lookUp(flat, duration.field), duration.unit);
+function readLength(value: Value | undefined, unit: Unit): bigint | undefined {
+  const length = readTime(value, unit);
   return length === undefined || length >= 0n ? length : 0n;
-}
-
-// ---- attributes ---------------------------------------------------------------------------------------------
-
-function readAttributes(flat: Flat, { from }: AttributeSources, site?: SpanSource): Attributes {
-  const found = new Map<string, Value>();
-  for (const source of from) addAttributes(found, flat, source, site);
-  return Object.fromEntries(found);
-}
-
-function addAttributes(
-  found: Map<string, Value>,
-  flat: Flat,
-  source: AttributeSource,
-  site: SpanSource | undefined,
-): void {
-  const add = (key: string, value: Value) => {
-    if (!found.has(key)) found.set(key, value);
-  };
-  if ("prefix" in source) {
-    const { prefix, dot, spelling, known, keep, except } = source;
-    for (const [name, value] of flat) {
-      if (!name.startsWith(prefix) || except.some((other) => name.startsWith(other))) continue;
-      const key = keep ? name : name.slice(prefix.length);
-      if (spelling !== undefined && site !== undefined) add(unspell(key, { spelling, known }, site), value);
-      else add(dot === undefined ? key : key.replaceAll(dot, "."), value);
-    }
-  } else if ("pairs" in source) {
-    for (const { key, type, value } of listAt(flat, source.pairs)) {
-      if (typeof key === "string" && value !== undefined) add(key, typed(value, type));
-    }
-  } else {
-    for (const [key, names] of Object.entries(source.named)) {
-      for (const name of names) {
-        const value = lookUp(flat, name);
-        if (value === undefined) continue;
-        add(key, value);
-        break;
-      }
-    }
-  }
-}
-
-/** The value that a text stands for by the type beside it. */
-function typed(value: Value, type: Value | undefined): Value {
-  if (typeof value !== "string" || typeof type !== "string") return value;
-  switch (type.toLowerCase()) {
-    case "bool":
-      return value === "true" ? true : value === "false" ? false : value;
-    case "int64": {
-      if (!/^-?\d{1,19}$/.test(value)) return value;
-      return Number.isSafeInteger(Number(value)) ? Number(value) : BigInt(value);
-    }
-    case "float64":
-      return value.trim() !== "" && Number.isFinite(Number(value)) ? Number(value) : value;
-    default:
-      return value;
-  }
-}
-
-function without(attributes: Attributes, omit: readonly string[]): Attributes {
-  if (!omit.some((key) => Object.hasOwn(attributes, key))) return attributes;
-  return Object.fromEntries(Object.entries(attributes).filter(([key]) => !omit.includes(key)));
-}
-
-/** What label keys of APM cannot have in them. */
-const lost = /[.*"]/g;
-
-/** A configured key as the layout may spell it: as it is, or with what its sources put for characters that they lose. */
-export function spellings(key: string, { from }: AttributeSources): readonly string[] {
-  const spelled = from.flatMap((source) =>
-    "prefix" in source && source.spelling !== undefined ? [key.replace(lost, source.spelling)] : [],
-  );
-  return [...new Set([key, ...spelled])];
-}
-
-/** The key that an attribute has for the application, for one whose characters a layout does not keep. */
-function unspell(
-  key: string,
-  source: { readonly spelling: string; readonly known: readonly string[] },
-  site: SpanSource,
-): string {
-  const spelled = (name: string) => name.replace(lost, source.spelling);
-  const own = [site.namespaceAttribute, site.actionAttribute, ...source.known].find(
-    (name) => spelled(name) === key,
-  );
-  if (own !== undefined) return own;
-  const prefix = site.tagPrefixes.find((name) => key.startsWith(spelled(name)));
-  return prefix === undefined ? key : prefix + key.slice(prefix.length);
 }
 
 // ---- events, links, references --------------------------------------------------------------------------------
 
-function readEvents(flat: Flat, { events }: SpanForm): readonly SpanEvent[] {
-  if (events === undefined) return [];
-  const found = listAt(flat, events.at).flatMap((object): SpanEvent[] => {
-    const own = flatten(object);
-    const time = readTime(lookUp(own, events.time.field), events.time.unit);
-    if (time === undefined) return [];
-    const attributes = readAttributes(own, events.event_attributes);
-    const name = applyRules({ flat: own, event_attributes: attributes }, events.name) ?? "";
-    return [{ time, name, attributes: without(attributes, events.event_attributes.omit) }];
-  });
-  return sortEvents(found);
+function compileEvents(
+  table: Table,
+  { events }: SpanForm,
+): ((fields: Fields) => readonly SpanEvent[]) | undefined {
+  if (events === undefined) return undefined;
+  const list = table.list(events.at);
+  const own = createTable();
+  const readOne = compileOneEvent(own, events);
+  return (fields) => sortEvents(listAt(fields, list).flatMap((object) => readOne(own.read(object)) ?? []));
+}
+
+function compileOneEvent(
+  table: Table,
+  form: Pick<EventForm, "time" | "name" | "event_attributes">,
+): (fields: Fields) => SpanEvent | undefined {
+  const place = table.place(form.time.field);
+  const rules = rulesIn(table, form.name, ["event_attributes"]);
+  const attributesOf = compileAttributes(table, form.event_attributes, undefined);
+  return (fields) => {
+    const time = readTime(valueAt(fields, place), form.time.unit);
+    if (time === undefined) return undefined;
+    const attributes = attributesOf(fields);
+    const name = applyRules({ ...noAttributes, fields, event_attributes: attributes }, rules) ?? "";
+    return { time, name, attributes: without(attributes, form.event_attributes.omit) };
+  };
 }
 
 /** By time; the document's order where that is equal. */
@@ -364,53 +348,68 @@ export function sortEvents(events: readonly SpanEvent[]): readonly SpanEvent[] {
   return events.toSorted((a, b) => (a.time < b.time ? -1 : a.time > b.time ? 1 : 0));
 }
 
-function readLinks(
-  flat: Flat,
+function compileLinks(
+  table: Table,
   form: SpanForm,
-  trace: string,
-  parent: string | undefined,
-): readonly SpanLink[] {
+): ((fields: Fields, trace: string, parent: string | undefined) => readonly SpanLink[]) | undefined {
   const { links } = form;
-  if (links === undefined) return [];
-  return listAt(flat, links.at).flatMap((object): SpanLink[] => {
-    const own = flatten(object);
-    const traceId = firstText({ flat: own }, [links.trace_id]);
-    const spanId = firstText({ flat: own }, [links.span_id]);
-    if (traceId === undefined || spanId === undefined) return [];
-    const id = normaliseId(spanId, 16);
-    const linked = normaliseId(traceId, 32);
-    const isOwn = id === parent && linked === trace;
-    if (isOwn && links.at === form.parent_reference?.at && isParent(own, form)) return [];
-    return [
-      {
-        trace_id: linked,
-        span_id: id,
-        trace_state:
-          firstText({ flat: own }, links.trace_state === undefined ? [] : [links.trace_state]) ?? "",
-        attributes: links.attributes === undefined ? {} : readAttributes(own, links.attributes),
-      },
-    ];
-  });
+  if (links === undefined) return undefined;
+  const list = table.list(links.at);
+  const own = createTable();
+  const [traceIds, spanIds] = [[nameIn(own, links.trace_id)], [nameIn(own, links.span_id)]];
+  const states = links.trace_state === undefined ? [] : [nameIn(own, links.trace_state)];
+  const attributesOf: AttributeReader =
+    links.attributes === undefined ? () => ({}) : compileAttributes(own, links.attributes, undefined);
+  const isParent = links.at === form.parent_reference?.at ? compileParentRule(own, form) : () => false;
+  return (fields, trace, parent) =>
+    listAt(fields, list).flatMap((object): readonly SpanLink[] => {
+      const scope: Scope = { ...noAttributes, fields: own.read(object) };
+      const traceId = firstText(scope, traceIds);
+      const spanId = firstText(scope, spanIds);
+      if (traceId === undefined || spanId === undefined) return [];
+      const [trace_id, span_id] = [normaliseId(traceId, 32), normaliseId(spanId, 16)];
+      if (span_id === parent && trace_id === trace && isParent(scope)) return [];
+      return [
+        {
+          trace_id,
+          span_id,
+          trace_state: firstText(scope, states) ?? "",
+          attributes: attributesOf(scope.fields),
+        },
+      ];
+    });
 }
 
-function isParent(reference: Flat, { parent_reference: rule }: SpanForm): boolean {
-  return (
-    rule !== undefined &&
-    Object.entries(rule.where).every(([name, value]) => textOf(lookUp(reference, name)) === value)
-  );
+/** Whether a reference is one to a parent. */
+function compileParentRule(table: Table, { parent_reference: rule }: SpanForm): (scope: Scope) => boolean {
+  if (rule === undefined) return () => false;
+  const wanted = Object.entries(rule.where).map(([name, text]) => ({ place: table.place(name), text }));
+  return ({ fields }) => wanted.every(({ place, text }) => textOf(valueAt(fields, place)) === text);
 }
 
 /** The first reference of the kind that names a span: of the same trace, else of any. */
-function referredParent(flat: Flat, form: SpanForm, trace: string): string | undefined {
+function compileReference(
+  table: Table,
+  form: SpanForm,
+): ((fields: Fields, trace: string) => string | undefined) | undefined {
   const rule = form.parent_reference;
   if (rule === undefined) return undefined;
-  let elsewhere: string | undefined;
-  for (const reference of listAt(flat, rule.at).map(flatten)) {
-    const id = isParent(reference, form) ? textOf(lookUp(reference, rule.span_id)) : undefined;
-    if (id === undefined || /^0*$/.test(id)) continue;
-    const referred = textOf(lookUp(reference, rule.trace_id));
-    if (referred === undefined || normaliseId(referred, 32) === trace) return id;
-    elsewhere ??= id;
-  }
-  return elsewhere;
+  const list = table.list(rule.at);
+  const own = createTable();
+  const isParent = compileParentRule(own, form);
+  const [spanIds, traceIds] = [own.place(rule.span_id), own.place(rule.trace_id)];
+  return (fields, trace) => {
+    let elsewhere: string | undefined;
+    for (const object of listAt(fields, list)) {
+      const reference = own.read(object);
+      const id = isParent({ ...noAttributes, fields: reference })
+        ? textOf(valueAt(reference, spanIds))
+        : undefined;
+      if (id === undefined || /^0*$/.test(id)) continue;
+      const referred = textOf(valueAt(reference, traceIds));
+      if (referred === undefined || normaliseId(referred, 32) === trace) return id;
+      elsewhere ??= id;
+    }
+    return elsewhere;
+  };
 }

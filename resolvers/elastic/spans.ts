@@ -50,8 +50,12 @@ interface Reading {
   readonly sources: readonly SpanSource[];
   readonly budget: Budget;
   readonly signal: AbortSignal;
-  /** Spans that were given already. */
-  readonly given: Set<string>;
+  readonly given: Given;
+}
+/** Spans that were given already: by span id the first of each, and the keys of all others. */
+interface Given {
+  readonly first: Map<string, Span>;
+  readonly keys: Set<string>;
 }
 type StoredEvent = LooseEvent & { readonly id: string };
 interface Wanted {
@@ -92,7 +96,7 @@ function createSpanReader(documents: Documents): SpanReader {
     const limited = AbortSignal.any([signal, leaving.signal]);
     const sites = [...Map.groupBy(sources, ({ site }) => site).values()];
     const readings = sites.map((own): Reading => {
-      return { sources: own, budget, signal: limited, given: new Set() };
+      return { sources: own, budget, signal: limited, given: nothingGiven() };
     });
     try {
       yield* together(readings.map((reading) => () => read(reading)));
@@ -221,6 +225,8 @@ function createSpanReader(documents: Documents): SpanReader {
         );
       case "span":
         return together([...parts(of.spans)].map((ids) => () => read(namedBy(ids))));
+      case "id":
+        return together([...parts(of.spanIds)].map((ids) => () => read(withId(ids))));
       case "caller":
         return together([...parts(of.spans)].map((ids) => () => read(calledBy(ids))));
       case "parent":
@@ -283,14 +289,12 @@ function createSpanReader(documents: Documents): SpanReader {
   ): AsyncGenerator<readonly Span[]> {
     for (const source of sources) {
       for await (const batch of documents.spans(source, condition, budget, signal, plan)) {
-        const spans = batch.flatMap(({ id, document, form }) => {
+        const spans: Span[] = [];
+        for (const { index, id, document, form } of batch) {
           const span = readSpan(document, form, source);
-          if (span === undefined || !accepts(span)) return [];
-          const key = byDocument ? id : identityOf(span);
-          if (given.has(key)) return [];
-          given.add(key);
-          return [span];
-        });
+          if (span === undefined || !accepts(span)) continue;
+          if (byDocument ? isNew(given, `${index}/${id}`) : isNewSpan(given, span)) spans.push(span);
+        }
         if (spans.length > 0) yield spans;
       }
     }
@@ -311,7 +315,8 @@ function createSpanReader(documents: Documents): SpanReader {
     const given = new Set<string>();
     for (const source of sources) {
       for await (const batch of documents.events(source, condition, budget, signal)) {
-        for (const { id, document, form } of batch) {
+        for (const { index, id: own, document, form } of batch) {
+          const id = `${index}/${own}`;
           const event = given.has(id) ? undefined : readEvent(document, form);
           if (event === undefined) continue;
           given.add(id);
@@ -346,6 +351,7 @@ function createSpanReader(documents: Documents): SpanReader {
     given: readonly StoredEvent[] | undefined,
   ): Promise<readonly Span[]> {
     const events = given ?? (await eventsOfSpans(spans, reading));
+    if (events.length === 0) return spans;
     const here = new Map(spans.map((span) => [spanKey(span), span]));
     const found: { readonly id: string; readonly event: SpanEvent; readonly keys: readonly string[] }[] = [];
     const elsewhere = new Map<string, SpanId>();
@@ -362,7 +368,7 @@ function createSpanReader(documents: Documents): SpanReader {
     if (found.length === 0) return spans;
     const existing = new Set<string>();
     for (const part of parts([...elsewhere.values()])) {
-      for await (const batch of bareSpans(namedBy(part), { ...reading, given: new Set() })) {
+      for await (const batch of bareSpans(namedBy(part), { ...reading, given: nothingGiven() })) {
         for (const span of batch) existing.add(spanKey(span));
       }
     }
@@ -380,9 +386,26 @@ function createSpanReader(documents: Documents): SpanReader {
 
 const isException: Condition<EventForm> = (placed) => isNamed(placed, "exception");
 
-/** Tells a span from others; both sides of a call may have one id, and an exporter may send a document twice. */
-function identityOf({ trace_id, span_id, span_kind, start }: Span): string {
-  return `${trace_id}${span_id}${span_kind}${start}`;
+function nothingGiven(): Given {
+  return { first: new Map(), keys: new Set() };
+}
+
+function isNew({ keys }: Given, key: string): boolean {
+  if (keys.has(key)) return false;
+  keys.add(key);
+  return true;
+}
+
+/** Both sides of a call may have one id, and an exporter may send a document twice. */
+function isNewSpan(given: Given, span: Span): boolean {
+  const { trace_id, span_id, span_kind, start } = span;
+  const first = given.first.get(span_id);
+  if (first === undefined) {
+    given.first.set(span_id, span);
+    return true;
+  }
+  if (first.trace_id === trace_id && first.span_kind === span_kind && first.start === start) return false;
+  return isNew(given, `${trace_id}${span_id}${span_kind}${start}`);
 }
 
 function namedBy(ids: readonly SpanId[]): Wanted {
@@ -392,6 +415,14 @@ function namedBy(ids: readonly SpanId[]): Wanted {
     condition: ({ group, form }) =>
       every([holdsId(group, form.span_id, spanIds), holdsId(group, form.trace_id, traceIds)]),
     accepts: (span) => sought.has(spanKey(span)),
+  };
+}
+
+function withId(spanIds: readonly string[]): Wanted {
+  const sought = new Set(spanIds);
+  return {
+    condition: ({ group, form }) => holdsId(group, form.span_id, spanIds),
+    accepts: ({ span_id }) => sought.has(span_id),
   };
 }
 

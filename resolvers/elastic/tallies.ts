@@ -202,11 +202,12 @@ async function count(
     every([candidates(placed, query, source), block.sure.get(placed) ?? none]);
   const tallies: SpanTally[] = [];
   const doubtful: Query[] = [];
+  const size = query.by === "deploy" ? pageSizes.lengths : pageSizes.plain;
   let total: number | undefined;
   let grouped = 0;
   let groups = 0;
   for (let after: unknown; ; ) {
-    const body = pageOf(query, block, fields, after);
+    const body = pageOf(query, block, fields, size, after);
     let answer: Aggregated;
     try {
       answer = await documents.aggregate(source, plan, [...block.sure.keys()], condition, body, signal);
@@ -228,7 +229,8 @@ async function count(
       if (doubt.length > 0) doubtful.push(...doubt);
       else tallies.push(...tallyBucket(block, bucket, query, source));
     }
-    if (after_key === undefined || buckets.length === 0) break;
+    // A page that is not full is the last.
+    if (after_key === undefined || buckets.length < size) break;
     if (after === undefined && grouped < buckets.length * leastGathered && grouped < total) return undefined;
     after = after_key;
   }
@@ -238,11 +240,16 @@ async function count(
   return { block, tallies, doubtful };
 }
 
-function pageOf(query: TallyQuery, block: Block, fields: readonly string[], after: unknown): object {
+function pageOf(
+  query: TallyQuery,
+  block: Block,
+  fields: readonly string[],
+  size: number,
+  after: unknown,
+): object {
   const { form, length, side } = block;
   const sources = fields.map((field, at) => ({ [`c${at}`]: { terms: { field, missing_bucket: true } } }));
   const withLengths = query.by === "deploy";
-  const size = withLengths ? pageSizes.lengths : pageSizes.plain;
   const lengths = { lengths: { range: { field: length.field, ranges: rangesOf(form) } } };
   const once = [(form.end ?? form.start).field, ...(side === "root" ? form.parent : [])].map((field, at) => [
     `single${at}`,

@@ -87,6 +87,11 @@ export function createMemorySpans(): MemorySpans {
         const accepts = (span: StoredSpan): boolean => isCalledBy(span, callers);
         return select(sources, (index) => indices.get(index) ?? [], accepts, budget, signal);
       }
+      if (of.by === "id") {
+        const ids = new Set(of.spanIds);
+        const accepts = ({ span_id }: StoredSpan): boolean => ids.has(span_id);
+        return select(sources, (index) => indices.get(index) ?? [], accepts, budget, signal);
+      }
       if (of.by === "parent") {
         const parents = new Set(of.spanIds);
         const accepts = (span: StoredSpan): boolean =>
@@ -145,7 +150,7 @@ function isCalledBy(span: StoredSpan, callers: ReadonlySet<string>): boolean {
   );
 }
 
-function lookupOf(of: Exclude<SpanLookup["of"], { by: "caller" | "parent" }>): {
+function lookupOf(of: Exclude<SpanLookup["of"], { by: "id" | "caller" | "parent" }>): {
   readonly traceIds: Iterable<string>;
   readonly accepts: (span: StoredSpan) => boolean;
 } {

@@ -9,7 +9,7 @@ import { actionDigest, eventDigest, hashStatement } from "../tracing/digest.ts";
 import { order } from "../tracing/request.ts";
 import type { Context, Operation } from "./operation.ts";
 import { checkRange, from, integer, optional, siteId, to, word } from "./request.ts";
-import { printRows, printSlowEvent } from "./rows.ts";
+import { printRows, slowEventRow } from "./rows.ts";
 import { actionEdgeRows, actionRow, siteEdgeRows, slowEvent, slowEventAction } from "./span-rows.ts";
 import { budgetOf, rangeOf, withoutTraces } from "./traces.ts";
 
@@ -76,17 +76,15 @@ export const actions: Operation<z.output<typeof actionsBody>, never> = {
     const rows = checkRows(found, context).toSorted(
       (a, b) => order(a.namespace, b.namespace) || order(a.action, b.action),
     );
-    yield* printRows(rows, (row) =>
-      JSON.stringify({
-        namespace: row.namespace,
-        action: row.action,
-        digest: actionDigest(row),
-        mean: row.mean,
-        throughput: row.count,
-        error_rate: errorRate(row),
-        has_npo: row.has_npo,
-      }),
-    );
+    yield* printRows(rows, (row) => ({
+      namespace: row.namespace,
+      action: row.action,
+      digest: actionDigest(row),
+      mean: row.mean,
+      throughput: row.count,
+      error_rate: errorRate(row),
+      has_npo: row.has_npo,
+    }));
   },
 };
 
@@ -252,7 +250,7 @@ export const slowEvents: Operation<z.output<typeof slowEventsBody>, never> = {
     const found = await store.slowEvents({ ...scope, kind, wanted, excluded, limit }, context.signal);
     const rows = found.map(withDigest);
     rows.sort((a, b) => order(b.impact, a.impact) || order(a.digest, b.digest));
-    yield* printRows(rows, printSlowEvent);
+    yield* printRows(rows, slowEventRow);
   },
 };
 
@@ -287,8 +285,12 @@ export const slowEventActions: Operation<z.output<typeof slowEventActionsBody>, 
       (a, b) =>
         order(b.count, a.count) || order(a.namespace, b.namespace) || order(a.action_name, b.action_name),
     );
-    yield* printRows(rows, ({ action_name, namespace, count, trace_id, start_time }) =>
-      JSON.stringify({ action_name, namespace, count, trace_id, start_time: printInstant(start_time) }),
-    );
+    yield* printRows(rows, ({ action_name, namespace, count, trace_id, start_time }) => ({
+      action_name,
+      namespace,
+      count,
+      trace_id,
+      start_time: printInstant(start_time),
+    }));
   },
 };

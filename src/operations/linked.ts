@@ -23,7 +23,7 @@ import { withDigest } from "./analytics.ts";
 import { readRows } from "./conduct.ts";
 import { printLine } from "./logs.ts";
 import type { Context, Prepared } from "./operation.ts";
-import { printSlowEvent, printSpan, printSummary } from "./rows.ts";
+import { joinRows, type Members, slowEventRow, spanRow, summaryRow } from "./rows.ts";
 import { budgetOf, mostTied, readTraces } from "./traces.ts";
 
 /** A row as it is answered. */
@@ -36,13 +36,7 @@ export function linkedSpans(site: string, traceIds: readonly string[]): Prepared
     if (traces === undefined && reports === undefined) return traceIds.map(() => null);
     const spans = await readTraces([site], [...new Set(traceIds)], budgetOf(context), context);
     const byTrace = Map.groupBy(spans, (span: Span) => span.trace_id);
-    return traceIds.map((id) =>
-      readRows(
-        arrange(byTrace.get(id) ?? [])
-          .map(printSpan)
-          .join(","),
-      ),
-    );
+    return traceIds.map((id) => readRows(joinRows(arrange(byTrace.get(id) ?? []).map(spanRow))));
   });
 }
 
@@ -58,7 +52,7 @@ export function linkedRequests(
     const [first, ...others] = [...new Set(digests)];
     if (traces === undefined || first === undefined) return digests.map(() => null);
     const filter = { digests: [first, ...others] as const, query: parseTraceQuery("") };
-    const found = new Map<string, string[]>([first, ...others].map((digest) => [digest, []]));
+    const found = new Map<string, Members[]>([first, ...others].map((digest) => [digest, []]));
     let open = found.size;
     const listing: ListingQuery = {
       sources: [traces.source],
@@ -71,12 +65,12 @@ export function linkedRequests(
       for (const row of batch) {
         const rows = found.get(actionDigest({ namespace: row.namespace, action: row.action_name }));
         if (rows === undefined || rows.length >= limit) continue;
-        rows.push(printSummary(row));
+        rows.push(summaryRow(row));
         if (rows.length === limit) open -= 1;
       }
       if (open === 0) break;
     }
-    return digests.map((digest) => readRows((found.get(digest) ?? []).join(",")));
+    return digests.map((digest) => readRows(joinRows(found.get(digest) ?? [])));
   });
 }
 
@@ -94,7 +88,7 @@ export function linkedSlowEvents(
     const found = await findSlowEventsOfActions(traces.store, query, limit, context.signal);
     return actions.map((action) =>
       readRows(
-        (found.get(actionKey(action)) ?? []).map((event) => printSlowEvent(withDigest(event))).join(","),
+        joinRows((found.get(actionKey(action)) ?? []).map((event) => slowEventRow(withDigest(event)))),
       ),
     );
   });

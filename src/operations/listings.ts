@@ -2,7 +2,7 @@
 import * as z from "zod";
 import type { ListingQuery } from "../store.ts";
 import type { Context, Operation, Rows } from "./operation.ts";
-import { printRows, printSummary } from "./rows.ts";
+import { printRows, summaryRow } from "./rows.ts";
 import { traceSummary } from "./span-rows.ts";
 import { budgetOf, explainListing, listingBody, listPage, pageOf } from "./traces.ts";
 
@@ -44,5 +44,5 @@ async function* list(
   context: Context,
 ): AsyncGenerator<Rows> {
   const rows = await listPage(request, candidates, pageOf(request), budgetOf(context), context);
-  yield* printRows(rows, printSummary);
+  yield* printRows(rows, summaryRow);
 }

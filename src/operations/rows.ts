@@ -1,6 +1,6 @@
 // Rows of the tracing routes as JSON text, their keys in the specification's order. What a source does not have is the
 // empty text.
-import type { Attributes, SlowEvent, SpanEvent, SpanLink, TraceSummary, Value } from "../model.ts";
+import type { Attributes, SlowEvent, TraceSummary, Value } from "../model.ts";
 import { printInstant, printMillis, toMillis } from "../time.ts";
 import type { ArrangedSpan } from "../tracing/arrange.ts";
 import { durationOf, toFloatMillis } from "../tracing/request.ts";
@@ -9,22 +9,26 @@ import type { Rows } from "./operation.ts";
 /** Rows of one `Rows`: small enough that writing one never holds the event loop up. */
 const chunk = 500;
 
-export function* printRows<T>(rows: readonly T[], print: (row: T) => string): Generator<Rows> {
+export function* printRows<T>(rows: readonly T[], rowOf: (row: T) => Members): Generator<Rows> {
   for (let start = 0; start < rows.length; start += chunk) {
     const part = rows.slice(start, start + chunk);
-    yield { count: part.length, text: part.map(print).join(",") };
+    yield { count: part.length, text: joinRows(part.map(rowOf)) };
   }
 }
 
 type Json = Value | readonly Attributes[];
-type Members = Readonly<Record<string, Json>>;
+export type Members = Readonly<Record<string, Json>>;
 
-/** JSON.stringify is many times faster, and knows no bigint: it is only tried. */
-function printObject(members: Members): string {
+/** The rows as JSON, joined by commas. JSON.stringify is many times faster, and knows no bigint: it is only tried. */
+export function joinRows(rows: readonly Members[]): string {
+  return tryJson(rows)?.slice(1, -1) ?? rows.map((row) => tryJson(row) ?? printJson(row)).join(",");
+}
+
+function tryJson(value: Members | readonly Members[]): string | undefined {
   try {
-    return JSON.stringify(members);
+    return JSON.stringify(value);
   } catch {
-    return printJson(members);
+    return undefined;
   }
 }
 
@@ -42,8 +46,8 @@ function isList(value: object): value is readonly Value[] {
   return Array.isArray(value);
 }
 
-export function printSummary(row: TraceSummary): string {
-  return printObject({
+export function summaryRow(row: TraceSummary): Members {
+  return {
     trace_id: row.trace_id,
     span_id: row.span_id,
     site_id: row.site_id,
@@ -54,11 +58,19 @@ export function printSummary(row: TraceSummary): string {
     duration: toFloatMillis(row.duration),
     tags: row.tags,
     has_npo: row.has_npo,
-  });
+  };
 }
 
-export function printSpan({ span, names, subtraceRoot }: ArrangedSpan): string {
-  return printObject({
+const none: readonly never[] = [];
+
+function column<T, V extends Value | Attributes>(list: readonly T[], of: (one: T) => V): readonly V[] {
+  return list.length === 0 ? none : list.map(of);
+}
+
+/** Clients read the keys of events and links literally, dots included, and their arrays in step with each other. */
+export function spanRow({ span, names, subtraceRoot }: ArrangedSpan): Members {
+  const { events, links } = span;
+  return {
     start_time: printInstant(span.start),
     end_time: printInstant(span.end),
     duration: toFloatMillis(durationOf(span)),
@@ -80,35 +92,22 @@ export function printSpan({ span, names, subtraceRoot }: ArrangedSpan): string {
     status_message: span.status_message ?? "",
     resource_attributes: span.resource_attributes,
     span_attributes: span.span_attributes,
-    ...eventColumns(span.events),
-    ...linkColumns(span.links),
+    "events.timestamp": column(events, ({ time }) => printInstant(time)),
+    "events.name": column(events, ({ name }) => name),
+    "events.attributes": column(events, ({ attributes }) => attributes),
+    "links.trace_id": column(links, ({ trace_id }) => trace_id),
+    "links.span_id": column(links, ({ span_id }) => span_id),
+    "links.trace_state": column(links, ({ trace_state }) => trace_state),
+    "links.attributes": column(links, ({ attributes }) => attributes),
     subtrace_root: subtraceRoot,
-  });
-}
-
-// Clients read these keys literally, dots included, and the arrays in step with each other.
-function eventColumns(events: readonly SpanEvent[]): Record<string, Json> {
-  return {
-    "events.timestamp": events.map(({ time }) => printInstant(time)),
-    "events.name": events.map(({ name }) => name),
-    "events.attributes": events.map(({ attributes }) => attributes),
   };
 }
 
-function linkColumns(links: readonly SpanLink[]): Record<string, Json> {
-  return {
-    "links.trace_id": links.map(({ trace_id }) => trace_id),
-    "links.span_id": links.map(({ span_id }) => span_id),
-    "links.trace_state": links.map(({ trace_state }) => trace_state),
-    "links.attributes": links.map(({ attributes }) => attributes),
-  };
-}
-
-export function printSlowEvent(event: SlowEvent & { readonly digest: string }): string {
+export function slowEventRow(event: SlowEvent & { readonly digest: string }): Members {
   const { digest, count, mean, impact, attributes, service, kind, name, statement } = event;
-  return printObject({
+  return {
     ...{ digest, count, mean, impact, attributes },
     // Ours: a digest tells a reader nothing.
     ...{ service, span_kind: kind, span_name: name, statement: statement ?? "" },
-  });
+  };
 }

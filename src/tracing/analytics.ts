@@ -119,6 +119,10 @@ function isRequested(query: ActionsQuery, span: Span): boolean {
 const fewRequests = 5_000;
 /** Traces that are searched for an N+1 at once: an action that is proved to have one needs no more of them. */
 const npoChunk = 500;
+/** Parents of an action whose children are read first; most that have many children have them of one statement. */
+const firstParents = 8;
+/** Parents that are looked up at once. */
+const mostParents = 4_000;
 
 interface TracesOfActions {
   readonly add: (action: string, entry: Span) => void;
@@ -163,7 +167,10 @@ async function proveByTraces(
   return proved;
 }
 
-/** The same, from the only spans that can have so many children: first a few, which prove most of what there is. */
+/**
+ * The same, from the only spans that can have so many children: first a few, which prove most of what there is. Whose
+ * requests they belong to is looked up before their children are, so that of an action that is proved none are read.
+ */
 async function proveByParents(
   reader: SpanReader,
   query: ActionsQuery,
@@ -173,18 +180,31 @@ async function proveByParents(
 ): Promise<ReadonlySet<string>> {
   const { sources, range, budget } = query;
   const proved = new Set<string>();
+  const find = (by: "id" | "parent", spanIds: readonly string[]) =>
+    collect(reader.find({ sources, of: { by, spanIds }, bare: true, budget }, signal));
   for (let start = 0, size = 100; start < parents.length && proved.size < actions; ) {
-    const spanIds = parents.slice(start, start + size);
-    const children = reader.find({ sources, of: { by: "parent", spanIds }, bare: true, budget }, signal);
-    const found = findNPlusOnes(await collect(children));
-    const family = await climb(reader, sources, found, budget, signal);
-    for (const span of found) {
+    const spans = await find("id", parents.slice(start, start + size));
+    const family = await climb(reader, sources, spans, budget, signal);
+    const actionOf = (span: Span): string | undefined => {
       const entry = family.entryOf(span);
-      if (entry === undefined || entry.end < range.from || entry.end > range.to) continue;
-      if (isRequested(query, entry)) proved.add(actionKey(namesOf(entry)));
+      if (entry === undefined || entry.end < range.from || entry.end > range.to) return undefined;
+      return isRequested(query, entry) ? actionKey(namesOf(entry)) : undefined;
+    };
+    const open = Map.groupBy(spans, actionOf);
+    open.delete(undefined);
+    for (let from = 0, few = firstParents; ; from += few, few *= 4) {
+      for (const [action = "", own] of open)
+        if (proved.has(action) || own.length <= from) open.delete(action);
+      if (open.size === 0) break;
+      const asked = [...open.values()].flatMap((own) => own.slice(from, from + few));
+      const children = await find("parent", [...new Set(asked.map(({ span_id }) => span_id))]);
+      for (const span of findNPlusOnes(children)) {
+        const action = actionOf(span);
+        if (action !== undefined) proved.add(action);
+      }
     }
     start += size;
-    size = Math.min(size * 4, npoChunk * 4);
+    size = Math.min(size * 16, mostParents);
   }
   return proved;
 }

@@ -2,15 +2,7 @@
 import type { Span } from "../model.ts";
 import { actionDigest } from "./digest.ts";
 import { exceptionsOf } from "./exception.ts";
-import {
-  compareSpans,
-  createFamily,
-  incidentDigest,
-  isRoot,
-  type Names,
-  namesOf,
-  spanKey,
-} from "./request.ts";
+import { compareSpans, createFamily, incidentDigest, isRoot, type Names, namesOf } from "./request.ts";
 
 export interface ArrangedSpan {
   /** Every exception event carries its digest. */
@@ -23,23 +15,32 @@ export interface ArrangedSpan {
 /** By start and span id, behind the first: the span that is named where it is there, else a root, else the earliest. */
 export function arrange(
   spans: readonly Span[],
-  named?: Pick<Span, "site_id" | "span_id">,
+  wanted?: Pick<Span, "site_id" | "span_id">,
 ): readonly ArrangedSpan[] {
   const family = createFamily(spans);
-  const services = new Map(spans.map((span) => [spanKey(span), span.service_name]));
+  const services = new Map(spans.map(({ span_id, service_name }) => [span_id, service_name]));
+  const named = new Map<Span, ArrangedSpan["names"]>();
+  const namesBy = (entry: Span) => {
+    const known = named.get(entry);
+    if (known !== undefined) return known;
+    const names = namesOf(entry);
+    const made = { ...names, digest: actionDigest(names) };
+    named.set(entry, made);
+    return made;
+  };
   const sorted = spans.toSorted(compareSpans);
   const first =
-    sorted.find(({ site_id, span_id }) => span_id === named?.span_id && site_id === named.site_id) ??
+    sorted.find(({ site_id, span_id }) => span_id === wanted?.span_id && site_id === wanted.site_id) ??
     sorted.find(isRoot);
   const ordered = first === undefined ? sorted : [first, ...sorted.filter((span) => span !== first)];
   return ordered.map((span) => {
-    const { trace_id, parent_span_id: span_id, span_kind, service_name } = span;
+    const { parent_span_id, span_kind, service_name } = span;
     const entry = family.entryOf(span);
-    const names = entry && namesOf(entry);
-    const above = span_id === undefined ? undefined : services.get(spanKey({ trace_id, span_id }));
+    const names = entry && namesBy(entry);
+    const above = parent_span_id === undefined ? undefined : services.get(parent_span_id);
     return {
-      span: withDigests(span, names ?? namesOf(span)),
-      names: names && { ...names, digest: actionDigest(names) },
+      span: span.events.length === 0 ? span : withDigests(span, names ?? namesOf(span)),
+      names,
       subtraceRoot: above !== service_name || span_kind === "server" || span_kind === "consumer",
     };
   });

@@ -54,14 +54,14 @@ export const npoThreshold = 5;
 
 /**
  * One span of each N+1 among the spans: at least five client spans of one parent with the same normalised statement;
- * a compressed span counts as its count.
+ * a compressed span counts as its count. An entry is a request of its own, and no query of what is above it.
  */
 export function findNPlusOnes(spans: Iterable<Span>): readonly Span[] {
   const normalise = createNormaliser();
   const groups = new Map<string, { readonly span: Span; count: number }>();
   for (const span of spans) {
-    const { site_id, trace_id, parent_span_id, span_kind, statement } = span;
-    if (span_kind !== "client" || statement === undefined || parent_span_id === undefined) continue;
+    const { site_id, trace_id, parent_span_id, span_kind, statement, entry } = span;
+    if (entry || span_kind !== "client" || statement === undefined || parent_span_id === undefined) continue;
     const key = `${site_id} ${trace_id} ${parent_span_id} ${normalise(statement)}`;
     const group = groups.get(key);
     if (group === undefined) groups.set(key, { span, count: span.count });

@@ -95,36 +95,59 @@ export interface Family {
 }
 
 export function createFamily(spans: Iterable<Span> = []): Family {
+  /** By span id the first that has it, and others that do, of which there are hardly any. */
   const held = new Map<string, Span>();
-  const key = (site: string, trace: string, span: string) => `${site} ${trace} ${span}`;
+  const others = new Map<string, Span>();
+  const entries = new Map<Span, Span | undefined>();
 
   function add(added: Iterable<Span>): void {
+    entries.clear();
     for (const span of added) {
-      const id = key(span.site_id, span.trace_id, span.span_id);
-      const other = held.get(id);
+      const first = held.get(span.span_id);
+      const [known, key] =
+        first === undefined || isOf(first, span) ? [held, span.span_id] : [others, keyOf(span, span.span_id)];
+      const other = known.get(key);
       // Some tracers give both sides of a call one id: what is below it belongs to the side that was called.
-      if (other === undefined || isNearer(span, other)) held.set(id, span);
+      if (other === undefined || isNearer(span, other)) known.set(key, span);
     }
   }
 
-  function parentOf({ site_id, trace_id, parent_span_id }: Span): Span | undefined {
-    return parent_span_id === undefined ? undefined : held.get(key(site_id, trace_id, parent_span_id));
+  function parentOf(span: Span): Span | undefined {
+    const { parent_span_id } = span;
+    if (parent_span_id === undefined) return undefined;
+    const first = held.get(parent_span_id);
+    if (first === undefined || isOf(first, span)) return first;
+    return others.get(keyOf(span, parent_span_id));
   }
 
   function entryOf(span: Span): Span | undefined {
-    const passed = new Set<Span>();
+    const passed: Span[] = [];
     let at: Span | undefined = span;
     while (at !== undefined && !at.entry) {
-      // A document may name itself, or its child, as its parent.
-      if (passed.has(at)) return undefined;
-      passed.add(at);
+      if (entries.has(at)) {
+        at = entries.get(at);
+        break;
+      }
+      // None, until one is found: a document may name itself, or its child, as its parent.
+      entries.set(at, undefined);
+      passed.push(at);
       at = parentOf(at);
     }
+    if (at !== undefined) for (const below of passed) entries.set(below, at);
     return at;
   }
 
   add(spans);
   return { add, parentOf, entryOf };
+}
+
+function keyOf({ site_id, trace_id }: Span, span: string): string {
+  return `${site_id} ${trace_id} ${span}`;
+}
+
+/** Whether both are of one trace as one site has it. */
+function isOf(a: Span, b: Span): boolean {
+  return a.site_id === b.site_id && a.trace_id === b.trace_id;
 }
 
 function isNearer(span: Span, other: Span): boolean {

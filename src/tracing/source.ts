@@ -36,12 +36,14 @@ function isList(value: Value | undefined): value is readonly Value[] {
 
 /** Of two keys that name one tag the first prefix wins. */
 function readTags(attributes: Attributes, prefixes: readonly string[]): Attributes {
-  const tags = new Map<string, Attributes[string]>();
+  const tags = new Map<string, Value>();
   for (const prefix of prefixes) {
-    for (const [key, value] of Object.entries(attributes)) {
+    for (const key of Object.keys(attributes)) {
+      if (!key.startsWith(prefix)) continue;
       const name = key.slice(prefix.length);
-      if (key.startsWith(prefix) && name !== "" && !tags.has(name)) tags.set(name, value);
+      const value = attributes[key];
+      if (name !== "" && value !== undefined && !tags.has(name)) tags.set(name, value);
     }
   }
-  return Object.fromEntries(tags);
+  return tags.size === 0 ? {} : Object.fromEntries(tags);
 }

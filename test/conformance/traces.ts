@@ -179,6 +179,7 @@ export function isSelected(selection: SpanSelection, span: Span): boolean {
 
 export function isSought(of: SpanLookup["of"], span: Span): boolean {
   if (of.by === "trace") return of.traceIds.includes(span.trace_id) && isSelected(of.select, span);
+  if (of.by === "id") return of.spanIds.includes(span.span_id);
   if (of.by === "parent") {
     return of.spanIds.some((id) => id === span.parent_span_id) && isSelected("statements", span);
   }

@@ -235,13 +235,14 @@ export function spanStoreSuite(subject: TracingSubject, rounds = 2): void {
         },
       );
 
-      test("find: by trace, span and caller", async () => {
+      test("find: by trace, span, id and caller", async () => {
         const some = spans.filter((_, n) => n % 7 === 0);
         const traceIds = [...new Set(some.map(({ trace_id }) => trace_id))];
         const lookups: readonly SpanLookup["of"][] = [
           { by: "trace", traceIds, select: "all" },
           { by: "trace", traceIds, select: "exceptions" },
           { by: "span", spans: some },
+          { by: "id", spanIds: [...new Set(some.map(({ span_id }) => span_id))] },
           { by: "caller", spans },
         ];
         for (const of of lookups) {

@@ -150,7 +150,7 @@ describe("N+1 of very many requests", () => {
       ["Even", true],
       ["Odd", false],
     ]);
-    expect(reader.asked).toEqual(["find parent", "find span"]);
+    expect(reader.asked).toEqual(["find id", "find parent"]);
   });
 
   test("a source that cannot name them has all traces looked at", async () => {

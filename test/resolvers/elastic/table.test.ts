@@ -1,0 +1,128 @@
+// What a compiled table finds in a document is what the document's flat form has; an answer parsed at once is the answer cut.
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import { flatten, isJson, type Json, lookUp, parseExact } from "#resolvers/elastic/flat.ts";
+import { cutAnswer } from "#resolvers/elastic/hits.ts";
+import { parseAnswer } from "#resolvers/elastic/parsed.ts";
+import { createTable, listAt, valueAt } from "#resolvers/elastic/table.ts";
+import type { Value } from "#src/model.ts";
+
+const segment = fc.constantFrom("a", "b", "c", "__proto__", "1");
+const name = fc.array(segment, { minLength: 1, maxLength: 3 }).map((path) => path.join("."));
+const key = fc.oneof({ weight: 4, arbitrary: segment }, name);
+const { document } = fc.letrec<{ document: Json; value: Value }>((tie) => ({
+  value: fc.oneof(
+    { maxDepth: 3 },
+    fc.constantFrom("", "x", 1, null, true),
+    fc.array(tie("value"), { maxLength: 2 }),
+    tie("document"),
+  ),
+  document: fc
+    .uniqueArray(fc.tuple(key, tie("value")), { selector: ([key]) => key, maxLength: 4 })
+    .map((members): Json => Object.fromEntries(members)),
+}));
+const documents = fc.array(document, { minLength: 1, maxLength: 3 });
+
+test("names, and what lies below prefixes, are those of the flat form", () => {
+  fc.assert(
+    fc.property(
+      documents,
+      fc.array(name, { maxLength: 3 }),
+      fc.uniqueArray(name, { maxLength: 3 }),
+      (read, names, prefixes) => {
+        const table = createTable();
+        const places = names.map((name) => table.place(name));
+        const numbers = prefixes.map((prefix) => table.prefix(`${prefix}.`));
+        const excepted = table.prefix("a.", ["a.b"], (name) => name.toUpperCase());
+        for (const document of read) {
+          const flat = flatten(document);
+          const fields = table.read(document);
+          expect(places.map((place) => valueAt(fields, place))).toEqual(
+            names.map((name) => lookUp(flat, name)),
+          );
+          for (const [at, prefix] of prefixes.entries()) {
+            const wanted = [...flat].flatMap(([name, value]) =>
+              name.startsWith(`${prefix}.`) ? [[name.slice(prefix.length + 1), value] as const] : [],
+            );
+            expect(Object.entries(fields.below[numbers[at] ?? -1]?.attributes ?? {}).sort()).toEqual(
+              wanted.sort(),
+            );
+          }
+          const kept = [...flat.keys()].filter((name) => name.startsWith("a.") && !name.startsWith("a.b"));
+          expect(Object.keys(fields.below[excepted]?.attributes ?? {}).sort()).toEqual(
+            kept.map((name) => name.toUpperCase()).sort(),
+          );
+        }
+      },
+    ),
+    { numRuns: 2_000 },
+  );
+});
+
+test("a list may be one object, its names nested or dotted", () => {
+  const table = createTable();
+  const place = table.list("of.links");
+  const listed = (text: string) => {
+    const document = parseExact(text);
+    return isJson(document) ? listAt(table.read(document), place) : undefined;
+  };
+  const one = [{ id: "1", "at.time": 2 }];
+  expect(listed('{"of":{"links":[{"id":"1","at.time":2},"no object"]}}')).toEqual(one);
+  expect(listed('{"of":{"links":{"id":"1","at":{"time":2}}}}')).toEqual(one);
+  expect(listed('{"of.links.id":"1","of":{"links.at":{"time":2}}}')).toEqual(one);
+  expect(listed('{"of":{"links":{}}}')).toEqual([]);
+});
+
+test("names are read rightly however many there are", () => {
+  const table = createTable();
+  const place = table.place("many.5");
+  const prefix = table.prefix("many.");
+  for (const step of [1, 5]) {
+    const many = Object.fromEntries(Array.from({ length: 12_000 }, (_, at) => [String(at * step), at]));
+    const fields = table.read({ many: { ...many, inner: { x: 1 } } });
+    expect(valueAt(fields, place)).toBe(5 / step);
+    expect(Object.keys(fields.below[prefix]?.attributes ?? {})).toHaveLength(12_001);
+  }
+});
+
+test("an answer parsed at once is the answer cut, integers exact", () => {
+  const value = fc.oneof(
+    fc.string(),
+    fc.double({ noNaN: true, noDefaultInfinity: true }),
+    fc.bigInt(),
+    fc.boolean(),
+  );
+  const print = (one: unknown) => (typeof one === "bigint" ? String(one) : JSON.stringify(one));
+  fc.assert(
+    fc.property(
+      fc.array(fc.array(value, { maxLength: 3 }), { maxLength: 4 }),
+      fc.boolean(),
+      (hits, counted) => {
+        const text = `{"took":1,"timed_out":false,"_shards":{"total":3,"failed":1},"hits":{"total":{"value":7,"relation":"${
+          counted ? "eq" : "gte"
+        }"},"hits":[${hits.map((values, at) => `{"_index":"i","_id":"${at}","_source":{"v":[${values.map(print)}]}}`)}]}}`;
+        const bytes = Buffer.from(text);
+        const { hits: cut, ...head } = cutAnswer(bytes, new Set());
+        const { hits: parsed, ...own } = parseAnswer(bytes);
+        expect(own).toEqual(head);
+        expect(
+          parsed.map(({ index, id, document, text }) => [
+            index,
+            id,
+            text === undefined ? document : parseExact(text),
+          ]),
+        ).toEqual(cut.map(({ index, id, source }) => [index, id, parseExact(source)]));
+      },
+    ),
+  );
+});
+
+test.each([
+  "{}",
+  "[]",
+  "null",
+  '{"hits":{"hits":[]}}',
+  '{"_shards":{"total":1,"failed":0},"hits":{"hits":[{}]}}',
+])("%s is no answer", (text) => {
+  expect(() => parseAnswer(Buffer.from(text))).toThrow(SyntaxError);
+});

@@ -126,9 +126,12 @@ export function createLogStore(backend: string, door: Door, catalog: Catalog): L
     spent: Spent,
     signal: AbortSignal,
   ): AsyncGenerator<readonly LogLine[]> {
+    // Not AbortSignal.any, which alone costs a tenth of a small request.
     const leaving = new AbortController();
-    const limited = AbortSignal.any([signal, leaving.signal]);
-    const reader = createReader(backend, door, catalog, source, part, parts, query, spent, limited);
+    const leave = () => leaving.abort(signal.reason);
+    if (signal.aborted) leave();
+    else signal.addEventListener("abort", leave, { once: true });
+    const reader = createReader(backend, door, catalog, source, part, parts, query, spent, leaving.signal);
     let pending: Promise<Page> | undefined = reader.read(query.range.from, query.range.to);
     try {
       while (pending !== undefined) {
@@ -142,7 +145,8 @@ export function createLogStore(backend: string, door: Door, catalog: Catalog): L
         if (next !== undefined) pending ??= reader.read(next.from, next.to);
       }
     } finally {
-      leaving.abort(new Error("no more lines wanted"));
+      signal.removeEventListener("abort", leave);
+      if (pending !== undefined) leaving.abort(new Error("no more lines wanted"));
     }
   }
 }

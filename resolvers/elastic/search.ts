@@ -5,7 +5,7 @@ import type { Filter } from "../../src/logql/ast.ts";
 import { type Instant, printNanos } from "../../src/time.ts";
 import type { Door } from "./door.ts";
 import { guard } from "./filter.ts";
-import { type Answer, cutAnswer } from "./hits.ts";
+import { type Answer, cutAnswer, type Names, namesOf } from "./hits.ts";
 import type { Knowledge } from "./mapping.ts";
 import { all, encodePattern, type Query, searchOptions } from "./query.ts";
 import { compileWhere, WhereError } from "./where.ts";
@@ -28,13 +28,13 @@ export const nanosEra = { from: 0n as Instant, to: 9_223_372_036_854_775_807n as
 export async function wholeAnswer(
   backend: string,
   bytes: Buffer,
-  { firstSegments }: { readonly firstSegments: ReadonlySet<string> },
+  { picked }: { readonly picked: Names },
   counted = false,
 ): Promise<Answer> {
   await turn();
   let answer: Answer;
   try {
-    answer = cutAnswer(bytes, firstSegments);
+    answer = cutAnswer(bytes, picked);
   } catch (cause) {
     const reason = `an answer of ${bytes.length} bytes that is none of _search`;
     throw new BackendError(backend, "malformed", reason, cause);
@@ -46,7 +46,7 @@ export async function wholeAnswer(
   return answer;
 }
 
-export const nothingPicked = { firstSegments: new Set<string>() };
+export const nothingPicked = { picked: namesOf([]) };
 
 /** The complete answer of a search whose documents are read whole or not at all. @throws {BackendError} */
 export async function searchWhole(

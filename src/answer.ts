@@ -26,6 +26,9 @@ export function respond(error: unknown): Answer {
   return { status, headers: { ...jsonType, ...headers }, body: JSON.stringify(body) };
 }
 
+/** What may wait to be sent of a stream: its next piece is printed while the client takes the one before. */
+const heldBytes = 256 * 1_024;
+
 /** Resolves when the answer is handed over or broken off. */
 export async function write(
   answer: Answer,
@@ -62,7 +65,8 @@ export async function write(
       if (response.destroyed) return await leave();
       if (!response.headersSent) response.writeHead(answer.status, headers);
       // Even a client that keeps up must not keep the event loop: others are waiting for it.
-      const more = response.write(chunk.value, encodingOf(chunk.value));
+      const more =
+        response.write(chunk.value, encodingOf(chunk.value)) || response.writableLength < heldBytes;
       await (more ? nextTurn() : drained(response, signal));
     }
     response.end();

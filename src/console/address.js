@@ -164,7 +164,7 @@ export const views = {
     range: range("1h"),
     order: word("newest", "slowest"),
   },
-  trace: { site, id: text, span: text },
+  trace: { site, id: text, span: text, open: text },
   metrics: {
     site,
     name: text,
@@ -174,7 +174,7 @@ export const views = {
     resolution: word(...resolutions),
     range: range("1h"),
   },
-  kubernetes: { site, query: text, state: word(...podStates), range: range("15m") },
+  kubernetes: { site, query: text, state: word(...podStates), range: range("15m"), pod: text },
 };
 
 /** @typedef {keyof typeof views} ViewName */

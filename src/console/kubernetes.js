@@ -48,11 +48,11 @@ containers { name status exit_code reason }`;
 const figuresMillis = 5 * 60_000;
 
 /** @param {import("./app.js").Shell<"kubernetes">} shell */
-export function kubernetesView({ go }) {
+export function kubernetesView({ go, keep }) {
   /** @type {State | undefined} */
   let state;
   const change = (/** @type {Partial<State>} */ part) => {
-    if (state !== undefined) go({ ...state, query: query.value, ...part });
+    if (state !== undefined) go({ ...state, query: query.value, pod: "", ...part });
   };
   const query = element("input", {
     type: "search",
@@ -117,7 +117,7 @@ export function kubernetesView({ go }) {
         `${counted(shown.length, "pod")}${failed > 0 ? `, ${failed} failed` : ""}, as last seen up to ${longTime(bounds.to)}`,
       );
       showNodes(nodeRows);
-      showPods(shown, figures, now);
+      showPods(shown, figures, now, signal);
     } catch (error) {
       if (!isAborted(error))
         replace(
@@ -152,12 +152,22 @@ export function kubernetesView({ go }) {
     );
   }
 
-  /** @param {readonly PodRow[]} rows @param {readonly (PodRow & NodeRow)[]} figures by time @param {State} now */
-  function showPods(rows, figures, now) {
-    const key = (/** @type {PodRow} */ row) => `${row.pod_namespace}/${row.pod_name}`;
-    const byPod = new Map(figures.map((row) => [key(row), row]));
+  /**
+   * @param {readonly PodRow[]} rows
+   * @param {readonly (PodRow & NodeRow)[]} figures by time
+   * @param {State} now
+   * @param {AbortSignal} signal
+   */
+  function showPods(rows, figures, now, signal) {
+    const byPod = new Map(figures.map((row) => [keyOfPod(row), row]));
+    /** The pod that was opened last is in the address. @param {string} pod @param {boolean} isOpen */
+    const toggled = (pod, isOpen) => {
+      if (signal.aborted || isOpen === (state?.pod === pod)) return;
+      state = { ...now, pod: isOpen ? pod : "" };
+      keep(state);
+    };
     const sorted = rows.toSorted(
-      (a, b) => urgency.indexOf(a.state) - urgency.indexOf(b.state) || (key(a) < key(b) ? -1 : 1),
+      (a, b) => urgency.indexOf(a.state) - urgency.indexOf(b.state) || (keyOfPod(a) < keyOfPod(b) ? -1 : 1),
     );
     replace(
       pods,
@@ -168,9 +178,9 @@ export function kubernetesView({ go }) {
             "Pods",
             ["Pod", "State", "Restarts", "Up for", "CPU, cores", "Memory", "Node"],
             sorted.map((pod) => {
-              const figure = byPod.get(key(pod));
+              const figure = byPod.get(keyOfPod(pod));
               return [
-                podName(pod, now),
+                podName(pod, now, toggled),
                 badge(pod.state),
                 String(pod.pod_restart_count),
                 age(pod.pod_uptime_seconds),
@@ -181,6 +191,8 @@ export function kubernetesView({ go }) {
             }),
           ),
     );
+    const opened = [...pods.querySelectorAll("button")].find((name) => name.dataset.key === now.pod);
+    opened?.click();
   }
 
   return { root, show, focus: () => query.focus() };
@@ -193,11 +205,16 @@ function disk({ fs_used_bytes: used, fs_capacity_bytes: capacity }) {
   return `${part} % of ${bytes(capacity)}`;
 }
 
+/** @param {PodRow} pod */
+function keyOfPod({ pod_namespace, pod_name }) {
+  return `${pod_namespace}/${pod_name}`;
+}
+
 /**
  * The name, whose button shows and hides a row below with what else is known.
- * @param {PodRow} pod @param {State} now
+ * @param {PodRow} pod @param {State} now @param {(key: string, isOpen: boolean) => void} toggled
  */
-function podName(pod, now) {
+function podName(pod, now, toggled) {
   const reasons = pod.containers
     .map(({ reason }) => reason)
     .filter((reason) => reason !== "" && reason !== "Completed");
@@ -205,7 +222,7 @@ function podName(pod, now) {
   let below;
   const name = element(
     "button",
-    { type: "button", class: "expander", "aria-expanded": "false" },
+    { type: "button", class: "expander", "aria-expanded": "false", "data-key": keyOfPod(pod) },
     foreign(pod.pod_name),
   );
   name.addEventListener("click", () => {
@@ -216,6 +233,7 @@ function podName(pod, now) {
       : element("tr", { class: "below" }, element("td", { colspan: 7 }, openedPod(pod, now)));
     if (below !== undefined) name.closest("tr")?.after(below);
     name.setAttribute("aria-expanded", String(!isOpen));
+    toggled(keyOfPod(pod), !isOpen);
   });
   return element(
     "div",

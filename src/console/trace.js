@@ -30,7 +30,8 @@ span_attributes
 events_name
 events_attributes`;
 
-export function traceView() {
+/** @param {import("./app.js").Shell<"trace">} shell */
+export function traceView({ keep }) {
   const share = shareBar();
   const told = element("p", { class: "told", role: "status" });
   const head = element("div", { class: "trace-head" });
@@ -64,7 +65,7 @@ export function traceView() {
         );
         return;
       }
-      showSpans(found, now.span);
+      showSpans(found, now, signal);
       if (site.sources.length > 0) await showLogs(found, now, site, signal);
     } catch (error) {
       if (!isAborted(error))
@@ -75,8 +76,19 @@ export function traceView() {
     }
   }
 
-  /** @param {readonly Span[]} found @param {string} marked */
-  function showSpans(found, marked) {
+  /**
+   * @param {readonly Span[]} found
+   * @param {import("./address.js").StateOf<"trace">} now
+   * @param {AbortSignal} signal
+   */
+  function showSpans(found, now, signal) {
+    let open = now.open;
+    /** The span that was opened last is in the address. @param {string} id @param {boolean} isOpen */
+    const toggled = (id, isOpen) => {
+      if (signal.aborted || isOpen === (open === id)) return;
+      open = isOpen ? id : "";
+      keep({ ...now, open });
+    };
     const { rows, length } = layOut(found, normaliseStatement);
     const [first] = found;
     const failed = rows.filter((row) => row.failed).length;
@@ -120,7 +132,9 @@ export function traceView() {
       element(
         "ol",
         { class: "waterfall", "aria-label": "Spans" },
-        rows.slice(0, mostDrawn).map((row) => spanItem(row, names.indexOf(row.span.service_name), marked)),
+        rows
+          .slice(0, mostDrawn)
+          .map((row) => spanItem(row, names.indexOf(row.span.service_name), { ...now, toggled })),
       ),
     );
     spans.querySelector("[data-marked]")?.scrollIntoView({ block: "nearest" });
@@ -178,8 +192,18 @@ export function traceView() {
   return { root, show };
 }
 
-/** @param {Row} row @param {number} service its place among the services @param {string} marked */
-function spanItem({ span, depth, offset, width, failed, repeated }, service, marked) {
+/**
+ * @param {Row} row
+ * @param {number} service its place among the services
+ * @param {{
+ *   readonly span: string, readonly open: string, readonly toggled: (id: string, isOpen: boolean) => void,
+ * }} options `span` is the id of the one to mark, `open` of the one to open
+ */
+function spanItem(
+  { span, depth, offset, width, failed, repeated },
+  service,
+  { span: marked, open, toggled },
+) {
   const bar = element("span", { class: "bar-fill", "data-service": service % 8 });
   bar.style.marginInlineStart = `${(offset * 100).toFixed(3)}%`;
   bar.style.inlineSize = `max(2px, ${(width * 100).toFixed(3)}%)`;
@@ -203,6 +227,7 @@ function spanItem({ span, depth, offset, width, failed, repeated }, service, mar
   const details = element("details", {}, summary);
   details.addEventListener("toggle", () => {
     if (details.open && details.childElementCount === 1) details.append(openedSpan(span));
+    toggled(span.span_id, details.open);
   });
   const item = element(
     "li",
@@ -213,7 +238,8 @@ function spanItem({ span, depth, offset, width, failed, repeated }, service, mar
     },
     details,
   );
-  if (failed && span.span_id === marked) details.open = true;
+  if (span.span_id === open ? open !== "" : failed && open === "" && span.span_id === marked)
+    details.open = true;
   return item;
 }
 

@@ -314,6 +314,11 @@ describe("traces", () => {
     await page.locator(`a[href*="${error?.trace_id}"]`).first().click();
     await page.getByText("exception.type").waitFor();
     expect(await page.locator(".waterfall > li[data-failed]").count()).toBeGreaterThan(0);
+
+    await page.locator(".waterfall summary").first().click();
+    await expect.poll(() => state().get("open")).toMatch(/^[0-9a-f]{16}$/);
+    await page.reload();
+    await page.locator(".waterfall details[open] .opened").first().waitFor();
     expect(complaints).toEqual([]);
   });
 });
@@ -361,6 +366,11 @@ describe("the cluster", () => {
     await expect.poll(() => page.locator(".section").getByText("Running", { exact: true }).count()).toBe(0);
     await page.locator(".expander").first().click();
     await page.getByRole("link", { name: "Its log lines" }).waitFor();
+    expect(state().get("pod")).toContain("/");
+    await page.reload();
+    await page.getByRole("link", { name: "Its log lines" }).waitFor();
+    await page.locator(".expander").first().click();
+    await expect.poll(() => state().has("pod")).toBe(false);
     expect(complaints).toEqual([]);
   });
 });

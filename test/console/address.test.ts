@@ -46,7 +46,7 @@ const states: Readonly<Record<ViewName, fc.Arbitrary<object>>> = {
     range,
     order: fc.constantFrom("newest", "slowest"),
   }),
-  trace: fc.record({ site: text, id: text, span: text }),
+  trace: fc.record({ site: text, id: text, span: text, open: text }),
   metrics: fc.record({
     site: text,
     name: text,
@@ -59,7 +59,7 @@ const states: Readonly<Record<ViewName, fc.Arbitrary<object>>> = {
     resolution: fc.constantFrom(...resolutions),
     range,
   }),
-  kubernetes: fc.record({ site: text, query: text, state: fc.constantFrom(...podStates), range }),
+  kubernetes: fc.record({ site: text, query: text, state: fc.constantFrom(...podStates), range, pod: text }),
 };
 
 test.each(Object.entries(states))(

@@ -39,7 +39,7 @@ import { hasUnmapped, parseWhere } from "./where.ts";
  * the same, and many large pages at once then hold a third more memory. Whoever wants more than a page reads on and
  * on, and there a search more or less is what costs.
  */
-const batch = { least: 100, most: 256, burst: 1_000, beyondPages: 1_024 } as const;
+const batch = { least: 100, most: 256, burst: 1_000, beyondPages: 512 } as const;
 const largestPage = 10_000;
 
 /** How far a server lets a search skip, by default. */

@@ -1,7 +1,8 @@
 // Cuts an answer of `_search` into its hits without parsing the documents. A number in `_source` has to reach the
 // client as the source spells it (`200.0`, integers beyond 2^53), which a parsed value no longer knows; and a
 // slice costs a third of parsing and printing it again. What is looked at are the bytes, and what is sliced is the same as
-// latin1, one character a byte; only the slices that hold a byte over 0x7f are decoded as UTF-8.
+// latin1, one character a byte; only the slices that hold a byte over 0x7f are decoded as UTF-8. The few values that a
+// line needs are picked in the same pass; a document in which they lie in no plain way has to be parsed for them.
 import { isAscii } from "node:buffer";
 
 export interface Hit {
@@ -11,8 +12,55 @@ export interface Hit {
   readonly sort: string | undefined;
   /** The document's JSON text. */
   readonly source: string;
-  /** The document reduced to the members that were asked for, as JSON text: enough to read a few names. */
-  readonly picked: string;
+  /**
+   * The scalars that the document has at the names that were asked for, as texts, a number's as it is spelled. Undefined
+   * where only parsing tells them: a list, an escaped key or a name in two spellings may be among them.
+   */
+  readonly picked: Picked | undefined;
+}
+
+/** By name. */
+export type Picked = Map<string, string>;
+
+/** Names to be picked, as keys of an object. A name is a path whose dots may be nesting or part of a key. */
+export interface Names {
+  /** By the length of the key in bytes. */
+  readonly keys: readonly (readonly Key[] | undefined)[];
+}
+interface Key {
+  readonly bytes: Buffer;
+  /** The whole name that ends here. */
+  readonly name: string | undefined;
+  /** What is wanted of an object that lies here. */
+  readonly within: Names | undefined;
+}
+
+export function namesOf(names: Iterable<string>): Names {
+  return keysBelow("", [...new Set(names)]);
+}
+
+/** What is wanted of the object at a prefix, which is empty or ends in a dot. */
+function keysBelow(prefix: string, names: readonly string[]): Names {
+  const texts = new Set<string>();
+  for (const name of names) {
+    const rest = name.slice(prefix.length);
+    for (let dot = rest.indexOf("."); dot >= 0; dot = rest.indexOf(".", dot + 1))
+      texts.add(rest.slice(0, dot));
+    texts.add(rest);
+  }
+  const keys: Key[][] = [];
+  for (const text of texts) {
+    const bytes = Buffer.from(text);
+    const name = prefix + text;
+    const below = names.filter((other) => other.startsWith(`${name}.`));
+    const key = {
+      bytes,
+      name: names.includes(name) ? name : undefined,
+      within: below.length === 0 ? undefined : keysBelow(`${name}.`, below),
+    };
+    keys[bytes.length] = [...(keys[bytes.length] ?? []), key];
+  }
+  return { keys };
 }
 
 /** The parts of an answer that decide whether it is whole, and its hits in the answer's order. */
@@ -35,30 +83,18 @@ const closeBracket = 0x5d;
 const comma = 0x2c;
 const colon = 0x3a;
 
-/**
- * `wanted` are first segments of names: `log` picks the members `log` and `log.level`.
- * @throws {SyntaxError} when the bytes are not an answer of `_search`
- */
-export function cutAnswer(bytes: Buffer, wanted: ReadonlySet<string>): Answer {
+/** @throws {SyntaxError} when the bytes are not an answer of `_search` */
+export function cutAnswer(bytes: Buffer, wanted: Names): Answer {
   const latin1 = bytes.toString("latin1");
   const ascii = isAscii(bytes);
   const decode = (slice: string): string => (ascii ? slice : decodeUtf8(slice));
-  /** What keys that may be wanted begin with, as they are or escaped: most others need no slice to be told from them. */
-  const initials = new Set([backslash, ...Array.from(wanted, (name) => Buffer.from(name).at(0))]);
   let at = 0;
 
   function fail(): never {
     throw new SyntaxError(`not an answer of _search near byte ${at}`);
   }
-  function skipSpace(): void {
-    for (;;) {
-      const byte = bytes[at];
-      if (byte !== 0x20 && byte !== 0x0a && byte !== 0x0d && byte !== 0x09) return;
-      at++;
-    }
-  }
   function expect(byte: number): void {
-    skipSpace();
+    at = pastSpace(bytes, at);
     if (bytes[at] !== byte) fail();
     at++;
   }
@@ -68,13 +104,13 @@ export function cutAnswer(bytes: Buffer, wanted: ReadonlySet<string>): Answer {
     if (at > bytes.length) fail();
   }
   function skipValue(): void {
-    skipSpace();
+    at = pastSpace(bytes, at);
     const end = endOfValue(bytes, at);
     if (end === at || end > bytes.length) fail();
     at = end;
   }
   function slice(): string {
-    skipSpace();
+    at = pastSpace(bytes, at);
     const start = at;
     skipValue();
     return latin1.slice(start, at);
@@ -85,20 +121,21 @@ export function cutAnswer(bytes: Buffer, wanted: ReadonlySet<string>): Answer {
    */
   function eachMember(member: (start: number, end: number) => void): void {
     expect(openBrace);
-    skipSpace();
+    at = pastSpace(bytes, at);
     if (bytes[at] === closeBrace) {
       at++;
       return;
     }
     for (;;) {
-      skipSpace();
+      at = pastSpace(bytes, at);
       if (bytes[at] !== quote) fail();
       const start = at + 1;
       skipString();
       const end = at - 1;
       expect(colon);
+      at = pastSpace(bytes, at);
       member(start, end);
-      skipSpace();
+      at = pastSpace(bytes, at);
       const next = bytes[at++];
       if (next === closeBrace) return;
       if (next !== comma) fail();
@@ -106,22 +143,25 @@ export function cutAnswer(bytes: Buffer, wanted: ReadonlySet<string>): Answer {
   }
   function eachElement(element: () => void): void {
     expect(openBracket);
-    skipSpace();
+    at = pastSpace(bytes, at);
     if (bytes[at] === closeBracket) {
       at++;
       return;
     }
     for (;;) {
       element();
-      skipSpace();
+      at = pastSpace(bytes, at);
       const next = bytes[at++];
       if (next === closeBracket) return;
       if (next !== comma) fail();
     }
   }
-  function text(): string {
-    const json = slice();
-    if (json.charCodeAt(0) === quote && !json.includes("\\")) return decode(json.slice(1, -1));
+  function is(key: string, start: number, end: number): boolean {
+    return end - start === key.length && latin1.startsWith(key, start);
+  }
+  /** The string of a JSON text. */
+  function unquote(json: string): string {
+    if (json.charCodeAt(0) === quote && !special.test(json)) return decode(json.slice(1, -1));
     const value: unknown = JSON.parse(decode(json));
     return typeof value === "string" ? value : fail();
   }
@@ -131,44 +171,77 @@ export function cutAnswer(bytes: Buffer, wanted: ReadonlySet<string>): Answer {
   let hits: Hit[] | undefined;
   let total: number | undefined;
 
-  /** The members of the document at `at` that are wanted, which are parsed by the caller. */
-  function pick(): string {
-    let picked = "";
-    skipSpace();
-    eachMember((start, end) => {
-      const value = at;
-      skipValue();
-      if (!initials.has(bytes[start])) return;
-      const key = latin1.slice(start, end);
-      const dot = key.indexOf(".");
-      // An escaped key is taken unread: parsing will tell its name.
-      if (wanted.has(decode(dot < 0 ? key : key.slice(0, dot))) || key.includes("\\")) {
-        picked += `${picked === "" ? "" : ","}"${key}":${latin1.slice(value, at)}`;
+  let picked: Map<string, string> | undefined;
+
+  /**
+   * The end of the object at `start`, whose wanted values come into `picked`, which is given up where only parsing tells
+   * them. It sees every byte of every document, hence its own loop.
+   */
+  function pick(start: number, { keys }: Names): number {
+    if (bytes[start] !== openBrace) fail();
+    let here = pastSpace(bytes, start + 1);
+    if (bytes[here] === closeBrace) return here + 1;
+    for (;;) {
+      if (bytes[here] !== quote) fail();
+      const begin = here + 1;
+      const end = endOfString(bytes, here) - 1;
+      here = pastSpace(bytes, end + 1);
+      if (bytes[here] !== colon) fail();
+      here = pastSpace(bytes, here + 1);
+      const key = keyAt(bytes, begin, keys[end - begin]);
+      if (key?.within !== undefined && bytes[here] === openBrace) here = pick(here, key.within);
+      else {
+        const value = here;
+        here = endOfValue(bytes, value);
+        if (here === value || here > bytes.length) fail();
+        if (key !== undefined) take(key.name, value, here);
+        else if (hasEscape(bytes, begin, end)) picked = undefined;
       }
-    });
-    return decode(`{${picked}}`);
+      here = pastSpace(bytes, here);
+      const next = bytes[here];
+      if (next === closeBrace) return here + 1;
+      if (next !== comma) fail();
+      here = pastSpace(bytes, here + 1);
+    }
+  }
+  function take(name: string | undefined, start: number, end: number): void {
+    const first = bytes[start];
+    // An array stands for its elements, which may be objects.
+    if (first === openBracket) picked = undefined;
+    if (picked === undefined || name === undefined || first === openBrace) return;
+    const json = latin1.slice(start, end);
+    if (json === "null") return;
+    if (picked.has(name) || (first !== quote && !scalar.test(json))) picked = undefined;
+    else picked.set(name, first === quote ? unquote(json) : json);
+  }
+
+  let index: string | undefined;
+  let indexJson = "";
+  let id: string | undefined;
+  let sort: string | undefined;
+  let source: string | undefined;
+  function readSort(): void {
+    sort = slice();
+  }
+  function readMember(start: number, end: number): void {
+    if (is("_source", start, end)) {
+      const begin = at;
+      picked = new Map();
+      if (wanted.keys.length === 0) skipValue();
+      else at = pick(at, wanted);
+      source = decode(latin1.slice(begin, at));
+    } else if (is("_id", start, end)) id = unquote(slice());
+    else if (is("_index", start, end)) {
+      const json = slice();
+      // Most hits are of the same index as the one before.
+      if (json !== indexJson || index === undefined) index = unquote(json);
+      indexJson = json;
+    } else if (is("sort", start, end)) eachElement(readSort);
+    else skipValue();
   }
   function readHit(): void {
-    let index: string | undefined;
-    let id: string | undefined;
-    let sort: string | undefined;
-    let source: string | undefined;
-    let picked = "";
-    eachMember((start, end) => {
-      const key = latin1.slice(start, end);
-      if (key === "_index") index = text();
-      else if (key === "_id") id = text();
-      else if (key === "_source") {
-        skipSpace();
-        const start = at;
-        picked = pick();
-        source = decode(latin1.slice(start, at));
-      } else if (key === "sort") {
-        eachElement(() => {
-          sort = slice();
-        });
-      } else skipValue();
-    });
+    index = id = sort = source = undefined;
+    eachMember(readMember);
     if (index === undefined || id === undefined || source === undefined) fail();
     hits?.push({ index, id, sort, source, picked });
   }
@@ -177,7 +250,7 @@ export function cutAnswer(bytes: Buffer, wanted: ReadonlySet<string>): Answer {
     const key = latin1.slice(start, end);
     if (key === "timed_out") answer.timedOut = slice() === "true";
     else if (key === "terminated_early") answer.terminatedEarly = slice() === "true";
-    else if (key === "_scroll_id") answer.scrollId = text();
+    else if (key === "_scroll_id") answer.scrollId = unquote(slice());
     else if (key === "_shards") {
       const value = JSON.parse(decode(slice())) as { total?: unknown; failed?: unknown };
       if (typeof value.total !== "number" || typeof value.failed !== "number") fail();
@@ -194,9 +267,36 @@ export function cutAnswer(bytes: Buffer, wanted: ReadonlySet<string>): Answer {
       });
     } else skipValue();
   });
-  skipSpace();
+  at = pastSpace(bytes, at);
   if (at !== bytes.length || shards === undefined || hits === undefined) fail();
   return { ...answer, shards, total, hits };
+}
+
+/** Which of the keys stands at `start`; they have its length. */
+function keyAt(bytes: Buffer, start: number, keys: readonly Key[] | undefined): Key | undefined {
+  if (keys === undefined) return undefined;
+  for (const key of keys) {
+    const text = key.bytes;
+    let at = 0;
+    while (at < text.length && bytes[start + at] === text[at]) at++;
+    if (at === text.length) return key;
+  }
+  return undefined;
+}
+
+/** Only parsing tells what such a key is. */
+function hasEscape(bytes: Buffer, start: number, end: number): boolean {
+  for (let at = start; at < end; at++) if (bytes[at] === backslash) return true;
+  return false;
+}
+
+function pastSpace(bytes: Buffer, start: number): number {
+  let at = start;
+  for (;;) {
+    const byte = bytes[at];
+    if (byte !== 0x20 && byte !== 0x0a && byte !== 0x0d && byte !== 0x09) return at;
+    at++;
+  }
 }
 
 // The two loops that see every byte keep to locals, which halves what they cost.
@@ -239,6 +339,10 @@ function endOfValue(bytes: Buffer, start: number): number {
   }
   return at;
 }
+
+// biome-ignore lint/suspicious/noControlCharactersInRegex: what only parsing tells, or refuses
+const special = /[\\\x00-\x1f]/;
+const scalar = /^(?:true|false|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?)$/;
 
 // biome-ignore lint/suspicious/noControlCharactersInRegex: it looks for bytes, not for text
 const beyondAscii = /[^\x00-\x7f]/;

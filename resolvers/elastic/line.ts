@@ -4,7 +4,7 @@ import { numberPattern } from "../../src/logql/ast.ts";
 import { type LogLine, type Severity, severityOf } from "../../src/model.ts";
 import type { Instant } from "../../src/time.ts";
 import { readBody, structuredMessage } from "./body.ts";
-import type { Hit } from "./hits.ts";
+import type { Hit, Picked } from "./hits.ts";
 import { firstText, type LogProfile, type SeverityRule, textsAt } from "./profile.ts";
 import { isObject, type Json, parseSpelled } from "./spelled.ts";
 
@@ -17,7 +17,7 @@ export function readLine(
   profile: LogProfile,
 ): LogLine {
   const whole = profile.json === "source";
-  const document = parseDocument(backend, hit, whole ? hit.picked : hit.source);
+  const document = (whole ? hit.picked : undefined) ?? parseDocument(backend, hit, hit.source);
   return {
     // `_id` is unique in one index only, and a source is a pattern of many.
     id: `${hit.index}/${hit.id}`,
@@ -27,19 +27,19 @@ export function readLine(
     message: readMessage(document, profile),
     hostname: firstText(document, profile.hostname),
     group: firstText(document, profile.group),
-    json: whole ? hit.source : readBody(document, profile),
+    json: whole || document instanceof Map ? hit.source : readBody(document, profile),
   };
 }
 
-function readMessage(document: Json, profile: LogProfile): string | undefined {
+function readMessage(document: Json | Picked, profile: LogProfile): string | undefined {
   const text = firstText(document, profile.message);
   if (text !== undefined) return profile.chomp ? text.replace(/\r?\n$/, "") : text;
-  const structured = structuredMessage(document, profile);
+  const structured = document instanceof Map ? undefined : structuredMessage(document, profile);
   return structured === undefined ? undefined : JSON.stringify(structured);
 }
 
 /** The first that a rule recognises, of any value that its field has. */
-function readSeverity(document: Json, rules: readonly SeverityRule[]): Severity {
+function readSeverity(document: Json | Picked, rules: readonly SeverityRule[]): Severity {
   for (const rule of rules) {
     for (const text of textsAt(document, rule.field)) {
       const severity = severityBy(rule, text);

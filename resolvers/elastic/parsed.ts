@@ -5,7 +5,7 @@ import type { Value } from "../../src/model.ts";
 import { turn } from "../http.ts";
 import { isJson, mayHoldLongInteger } from "./flat.ts";
 import { type Answer, cutAnswer } from "./hits.ts";
-import { requireWhole, unreadable } from "./search.ts";
+import { nothingPicked, requireWhole, unreadable } from "./search.ts";
 
 export interface ParsedHit {
   readonly index: string;
@@ -36,7 +36,7 @@ export async function wholeParsed(backend: string, bytes: Buffer, counted = fals
 export function parseAnswer(bytes: Buffer): ParsedAnswer {
   const text = bytes.length > mostAtOnce ? undefined : bytes.toString();
   if (text !== undefined && !mayHoldLongInteger(text)) return readAnswer(JSON.parse(text));
-  const { hits, ...rest } = cutAnswer(bytes, new Set());
+  const { hits, ...rest } = cutAnswer(bytes, nothingPicked.picked);
   return {
     ...rest,
     hits: hits.map(({ index, id, source: text }) => ({ index, id, document: null, text })),

@@ -5,6 +5,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { parse } from "yaml";
 import { z } from "zod";
 import { severities } from "../../src/model.ts";
+import { type Names, namesOf, type Picked } from "./hits.ts";
 import { type Json, textOf } from "./spelled.ts";
 
 const name = z.string().min(1);
@@ -75,8 +76,8 @@ const schema = z.object({
 
 export type LogProfile = z.infer<typeof schema>["logs"] & {
   readonly name: string;
-  /** The keys of a document under which what is read of it can stand; its whole text is answered beside. */
-  readonly firstSegments: ReadonlySet<string>;
+  /** What is read of a document whose whole text is answered beside. */
+  readonly picked: Names;
 };
 
 /** @throws {ZodError} @throws {YAMLParseError} */
@@ -86,7 +87,7 @@ export function readProfile(text: string): LogProfile {
   const fields = [...severity, ...logs.message, ...logs.hostname, ...logs.group];
   // A body that is put together needs the whole document, not parts of it.
   const read = logs.json === "source" ? fields : [];
-  return { name, ...logs, firstSegments: new Set(read.map((field) => field.split(".", 1)[0] ?? field)) };
+  return { name, ...logs, picked: namesOf(read) };
 }
 
 const folder = new URL("profiles/logs/", import.meta.url);
@@ -132,17 +133,21 @@ export function textAt(document: Json, name: string): string | undefined {
 }
 
 /** The text of the first scalar at the first of the names that has one. */
-export function firstText(document: Json, names: readonly string[]): string | undefined {
+export function firstText(document: Json | Picked, names: readonly string[]): string | undefined {
   for (const name of names) {
-    const text = textAt(document, name);
+    const text = document instanceof Map ? document.get(name) : textAt(document, name);
     if (text !== undefined) return text;
   }
   return undefined;
 }
 
 /** The texts of all scalars at a dotted name, in the document's order. */
-export function textsAt(document: Json, name: string): readonly string[] {
+export function textsAt(document: Json | Picked, name: string): readonly string[] {
   const texts: string[] = [];
+  if (document instanceof Map) {
+    const text = document.get(name);
+    return text === undefined ? texts : [text];
+  }
   for (const keys of splits(name)) visit(document, keys, 0, (text) => texts.push(text) === 0);
   return texts;
 }

@@ -6,7 +6,7 @@ import { type Instant, printNanos } from "../../src/time.ts";
 import { turn } from "../http.ts";
 import type { Door } from "./door.ts";
 import { guard } from "./filter.ts";
-import { type Answer, cutAnswer } from "./hits.ts";
+import { type Answer, cutAnswer, type Names, namesOf } from "./hits.ts";
 import type { Knowledge } from "./mapping.ts";
 import { all, encodePattern, type Query, searchOptions } from "./query.ts";
 import { compileWhere, WhereError } from "./where.ts";
@@ -22,13 +22,13 @@ export const nanosEra = { from: 0n as Instant, to: 9_223_372_036_854_775_807n as
 export async function wholeAnswer(
   backend: string,
   bytes: Buffer,
-  { firstSegments }: { readonly firstSegments: ReadonlySet<string> },
+  { picked }: { readonly picked: Names },
   counted = false,
 ): Promise<Answer> {
   await turn();
   let answer: Answer;
   try {
-    answer = cutAnswer(bytes, firstSegments);
+    answer = cutAnswer(bytes, picked);
   } catch (cause) {
     throw unreadable(backend, bytes, cause);
   }
@@ -55,7 +55,7 @@ export function requireWhole(
 /** What of an answer tells which indices it reached. */
 type Reached = Pick<Answer, "shards"> & { readonly hits: readonly { readonly index: string }[] };
 
-export const nothingPicked = { firstSegments: new Set<string>() };
+export const nothingPicked = { picked: namesOf([]) };
 
 /** The complete answer of a search whose documents are read whole or not at all. @throws {BackendError} */
 export async function searchWhole(

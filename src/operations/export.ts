@@ -66,8 +66,8 @@ async function* withHeader(pieces: AsyncIterable<Rows>): AsyncGenerator<Rows> {
 
 /** The most that every server counts. */
 const mostCounted = 2_000_000_000;
-/** Of a piece: printing one never holds the event loop up. */
-const linesOfPiece = 500;
+/** Of a piece: printing one never holds the event loop up, and two can be on their way. */
+const linesOfPiece = 250;
 
 async function* readAll(
   request: LinesRequest,

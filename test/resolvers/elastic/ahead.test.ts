@@ -1,0 +1,116 @@
+// Reading on and on, as exports do: the next batch is asked for before the one that came is looked at.
+import { afterEach, expect, test } from "vitest";
+import { z } from "zod";
+import { elastic } from "#resolvers/elastic/elastic.ts";
+import { parse } from "#src/logql/parse.ts";
+import type { LogLine } from "#src/model.ts";
+import type { LogQuery } from "#src/store.ts";
+import { fromMillis, parseInstant, toMillis } from "#src/time.ts";
+import { testIO } from "../../support/cluster.ts";
+import { type Fake, openFake, type Reply, sendJson } from "../../support/fake.ts";
+
+const index = {
+  "logs-1": {
+    mappings: { properties: { "@timestamp": { type: "date" }, message: { type: "text" } } },
+    settings: { index: { number_of_shards: "1", version: { created: "8190899" } } },
+  },
+};
+
+/** What a search asks for, as far as it is of interest here. */
+const range = z.object({ "@timestamp": z.object({ gte: z.string(), lte: z.string() }) });
+const search = z.object({
+  size: z.number(),
+  query: z.object({ bool: z.object({ filter: z.array(z.looseObject({ range: range.optional() })) }) }),
+  sort: z.tuple([z.object({ "@timestamp": z.looseObject({ order: z.enum(["asc", "desc"]) }) })]),
+});
+
+/** Lines at these milliseconds, their ids counting up. */
+function find(times: readonly number[], body: string): string {
+  const { size, query, sort } = search.parse(JSON.parse(body));
+  const bounds = query.bool.filter.find((one) => one.range !== undefined)?.range?.["@timestamp"];
+  const millis = (text: string | undefined) => toMillis(parseInstant(text ?? "") ?? fromMillis(0));
+  const { order } = sort[0]["@timestamp"];
+  const found = times
+    .map((at, n) => ({ at, id: `l${n}` }))
+    .filter(({ at }) => at >= millis(bounds?.gte) && at <= millis(bounds?.lte))
+    .sort((a, b) => (order === "asc" ? a.at - b.at : b.at - a.at))
+    .slice(0, size)
+    .map(({ at, id }) => ({ _index: "logs-1", _id: id, _source: { message: id }, sort: [at] }));
+  return JSON.stringify({ timed_out: false, _shards: { total: 1, failed: 0 }, hits: { hits: found } });
+}
+
+let fake: Fake | undefined;
+afterEach(async () => {
+  await fake?.close();
+  fake = undefined;
+});
+
+/** `reply` answers the nth search, from 0 on. */
+async function serve(reply: (n: number, ...asked: Parameters<Reply>) => void): Promise<Fake> {
+  let searches = 0;
+  fake = await openFake((response, request, body) => {
+    if (request.url === "/") sendJson(response, { version: { number: "8.19.8" } });
+    else if (request.url?.includes("/_search")) reply(searches++, response, request, body);
+    else sendJson(response, index);
+  });
+  return fake;
+}
+
+async function* read(url: string, order: "asc" | "desc"): AsyncGenerator<readonly LogLine[]> {
+  const backend = elastic.create("elk", elastic.parseConfig({ url, timeout: "60s" }), testIO);
+  const query: LogQuery = {
+    sources: [{ id: "app", index: "logs-*", profile: "ecs" }],
+    range: { from: fromMillis(0), to: fromMillis(1_000_000) },
+    filter: parse(""),
+    order,
+    wanted: 2_000_000_000,
+    documentLimit: 1_000_000,
+    tieLimit: 1_000_000,
+  };
+  try {
+    yield* backend.stores.logs?.lines(query, AbortSignal.timeout(60_000)) ?? [];
+  } finally {
+    await backend.close();
+  }
+}
+
+const searchesOf = ({ asked }: Fake) => asked.filter(({ path }) => path.includes("/_search"));
+const times = Array.from({ length: 5_000 }, (_, n) => Math.floor(n / (1 + (n % 7))));
+
+test.each(["asc", "desc"] as const)(
+  "every line comes once, and nothing is asked for twice, %s",
+  async (order) => {
+    const source = await serve((_, response, __, body) => sendJson(response, find(times, body)));
+    const lines: LogLine[] = [];
+    for await (const batch of read(source.url, order)) lines.push(...batch);
+    const sorted = times
+      .map((at, n) => ({ at, id: `logs-1/l${n}` }))
+      .sort((a, b) => (a.at - b.at || (a.id < b.id ? -1 : 1)) * (order === "asc" ? 1 : -1));
+    expect(lines.map(({ id }) => id)).toEqual(sorted.map(({ id }) => id));
+    const bodies = searchesOf(source).map(({ body }) => body);
+    expect(new Set(bodies).size).toBe(bodies.length);
+  },
+);
+
+test("whoever leaves ends what was asked for ahead", async () => {
+  const source = await serve((n, response, _, body) => {
+    if (n < 2) sendJson(response, find(times, body));
+  });
+  const lines = read(source.url, "asc");
+  await lines.next();
+  // The second is cut without being asked for, and the third is asked for before that.
+  await expect.poll(() => searchesOf(source).length).toBe(3);
+  await lines.return(undefined);
+  await expect.poll(() => source.left).toBe(1);
+});
+
+test("what fails ahead is met in its turn", async () => {
+  const source = await serve((n, response, _, body) => {
+    if (n === 0) sendJson(response, find(times, body));
+    else sendJson(response, {}, 403);
+  });
+  const lines = read(source.url, "asc");
+  const { value } = await lines.next();
+  expect(value?.length).toBeGreaterThan(500);
+  await expect(lines.next()).rejects.toMatchObject({ failure: "denied" });
+});

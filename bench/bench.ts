@@ -30,6 +30,7 @@ import {
   freePort,
   memoryMegabytes,
   pinned,
+  program,
   type Subject,
   start,
 } from "./subject.ts";
@@ -173,7 +174,7 @@ async function serve(yaml: readonly string[], preload: Preload = {}): Promise<Se
   const url = `http://127.0.0.1:${port}`;
   const begin = performance.now();
   const subject = start({
-    arguments: [...(preload.flags ?? []), join(here, "../src/main.ts"), "serve", "--config", config],
+    arguments: [...(preload.flags ?? []), ...program, "serve", "--config", config],
     environment: preload.environment ?? {},
     core: 1,
     log,
@@ -560,6 +561,7 @@ const machine = {
   kernel: release(),
   node: process.version,
   pinned,
+  program,
   load_before: Number(loadBefore.toFixed(2)),
 };
 console.log(

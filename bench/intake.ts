@@ -7,7 +7,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { hashToken } from "../src/auth.ts";
 import { createAgent, send } from "./client.ts";
 import { type Figure, quantile } from "./figures.ts";
-import { announcement, cpuMillis, freePort, memoryMegabytes, start } from "./subject.ts";
+import { announcement, cpuMillis, freePort, memoryMegabytes, program, start } from "./subject.ts";
 
 const perSecond = 2_000;
 const token = "bench";
@@ -43,9 +43,8 @@ sites:
     logs: { backend: canned, sources: { app: { index: logs-bench, profile: ecs } } }
 `,
   );
-  const main = join(import.meta.dirname, "..", "src", "main.ts");
   const subject = start({
-    arguments: [main, "serve", "--config", file],
+    arguments: [...program, "serve", "--config", file],
     core: 1,
     log: join(folder, "intake.log"),
   });

@@ -9,7 +9,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { hashToken } from "../src/auth.ts";
 import { createAgent, send } from "./client.ts";
 import { type Figure, quantile, summarise } from "./figures.ts";
-import { freePort, start } from "./subject.ts";
+import { freePort, program, start } from "./subject.ts";
 
 const token = "bench";
 const healthy = ["a", "b", "c"] as const;
@@ -40,9 +40,8 @@ sites:
 ${names.map((name) => `  ${name}: { logs: { backend: ${name}, sources: { app: { index: app } } } }`).join("\n")}
 `,
   );
-  const main = join(import.meta.dirname, "..", "src", "main.ts");
   const log = join(folder, "isolation.log");
-  const subject = start({ arguments: [main, "serve", "--config", file], core: 1, log });
+  const subject = start({ arguments: [...program, "serve", "--config", file], core: 1, log });
   const base = `http://127.0.0.1:${port}`;
   const agent = createAgent();
   const call = (site: string, query = "") =>

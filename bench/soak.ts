@@ -14,7 +14,7 @@ import { serverNames, start as startServer } from "../test/servers/servers.ts";
 import { type FaultProxy, faultKinds, openProxy } from "../test/support/proxy.ts";
 import { type Call, createAgent, send } from "./client.ts";
 import { type Figure, met, printTable, quantile } from "./figures.ts";
-import { freePort, memoryMegabytes, start } from "./subject.ts";
+import { freePort, memoryMegabytes, program, start } from "./subject.ts";
 
 const token = "soak";
 /** Part of the peak that is asked for, and how long the peak is looked for. */
@@ -191,8 +191,11 @@ sites:
     metrics: { backend: metrics }
 `,
   );
-  const main = join(import.meta.dirname, "..", "src", "main.ts");
-  const subject = start({ arguments: [main, "serve", "--config", file], core: 1, log: join(folder, "log") });
+  const subject = start({
+    arguments: [...program, "serve", "--config", file],
+    core: 1,
+    log: join(folder, "log"),
+  });
   ends.push(() => subject.stop());
   let ended = false;
   void subject.ended.then(() => {

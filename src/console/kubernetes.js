@@ -1,5 +1,5 @@
 // The cluster as it was at the last snapshot of the range: its nodes, and its pods with what ails them.
-import { boundsOf, podStates, printAddress } from "./address.js";
+import { boundsOf, lastOpened, podStates, printAddress } from "./address.js";
 import { ask, isAborted, post } from "./api.js";
 import { rangePicker, searchForm, shareBar } from "./controls.js";
 import { element, field, foreign, replace, select } from "./dom.js";
@@ -154,12 +154,7 @@ export function kubernetesView({ go, keep }) {
    */
   function showPods(rows, figures, now, signal) {
     const byPod = new Map(figures.map((row) => [keyOfPod(row), row]));
-    /** The pod that was opened last is in the address. @param {string} pod @param {boolean} isOpen */
-    const toggled = (pod, isOpen) => {
-      if (signal.aborted || isOpen === (state?.pod === pod)) return;
-      state = { ...now, pod: isOpen ? pod : "" };
-      keep(state);
-    };
+    const toggled = lastOpened(now.pod, signal, (pod) => keep({ ...now, pod }));
     const sorted = rows.toSorted(
       (a, b) => urgency.indexOf(a.state) - urgency.indexOf(b.state) || (keyOfPod(a) < keyOfPod(b) ? -1 : 1),
     );

@@ -1,5 +1,5 @@
 // The logs: a query, the lines that it finds page by page, and new ones as they come.
-import { boundsOf } from "./address.js";
+import { boundsOf, lastOpened } from "./address.js";
 import { ask, askEvents, Failure, isAborted, post } from "./api.js";
 import { queryBox, rangePicker, searchForm, shareBar } from "./controls.js";
 import { button, element, field, foreign, replace, select } from "./dom.js";
@@ -122,12 +122,7 @@ export function logsView({ go, keep }) {
 
     const options = {
       site: now.site,
-      /** The line that was opened last is in the address. @param {string} key @param {boolean} isOpen */
-      toggled(key, isOpen) {
-        if (signal.aborted || isOpen === (state?.line === key)) return;
-        state = { ...now, line: isOpen ? key : "" };
-        keep(state);
-      },
+      toggled: lastOpened(now.line, signal, (line) => keep({ ...now, line })),
       narrow: (/** @type {string} */ term) => change({ query: narrow(now.query, term) }),
     };
     const itemOf = (/** @type {Line} */ line) =>

@@ -1,5 +1,5 @@
 // One trace: its spans over time, and the log lines that carry its id.
-import { printAddress } from "./address.js";
+import { lastOpened, printAddress } from "./address.js";
 import { ask, isAborted, post } from "./api.js";
 import { shareBar } from "./controls.js";
 import { button, element, foreign, replace } from "./dom.js";
@@ -82,13 +82,7 @@ export function traceView({ keep }) {
    * @param {AbortSignal} signal
    */
   function showSpans(found, now, signal) {
-    let open = now.open;
-    /** The span that was opened last is in the address. @param {string} id @param {boolean} isOpen */
-    const toggled = (id, isOpen) => {
-      if (signal.aborted || isOpen === (open === id)) return;
-      open = isOpen ? id : "";
-      keep({ ...now, open });
-    };
+    const toggled = lastOpened(now.open, signal, (open) => keep({ ...now, open }));
     const { rows, length } = layOut(found, normaliseStatement);
     const [first] = found;
     const failed = rows.filter((row) => row.failed).length;

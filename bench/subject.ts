@@ -32,6 +32,7 @@ export interface Start {
 /** What `npm run readout` hands to node: the program, with the room that it leaves for young objects. */
 export const program = [
   "--max-semi-space-size=16",
+  "--v8-pool-size=2",
   join(import.meta.dirname, "..", "src", "main.ts"),
 ] as const;
 

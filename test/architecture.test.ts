@@ -255,6 +255,18 @@ describe("the outside world", () => {
     expect(reading.filter((file) => !allowed.includes(file))).toEqual([]);
   });
 
+  // V8 takes them at its start only, so they cannot stand in one place.
+  test("whoever starts the program gives node the flags of the first line of main.ts", () => {
+    const read = (file: string) => readFileSync(join(root, file), "utf8");
+    const flags = read("src/main.ts").split("\n", 1).join().match(/--\S+/g) ?? [];
+    expect(flags).not.toEqual([]);
+    const { start, readout } = JSON.parse(read("package.json")).scripts;
+    const subjects = ["bench/subject.ts", "test/support/program.ts"].map(read);
+    for (const text of [start, readout, read("Dockerfile"), ...subjects]) {
+      expect(flags.filter((flag) => !text.includes(flag))).toEqual([]);
+    }
+  });
+
   test("no file is longer than 600 lines", () => {
     const long = files.filter((file) => readFileSync(join(root, file), "utf8").split("\n").length > 601);
     expect(long).toEqual([]);

@@ -27,7 +27,16 @@ import {
   searchOptions,
   weigh,
 } from "./query.ts";
-import { changing, isStale, refuseWall, sendSearch, settle, unsupported } from "./search.ts";
+import {
+  changing,
+  isStale,
+  refuseClosed,
+  refuseRemote,
+  refuseWall,
+  sendSearch,
+  settle,
+  unsupported,
+} from "./search.ts";
 import { compileWhere, hasUnmapped, parseWhere } from "./where.ts";
 
 export interface Found<Form> {
@@ -116,6 +125,7 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
   const probed = new WeakMap<AbortSignal, Map<Layout, Millis>>();
 
   async function planSearch(source: SpanSource, signal: AbortSignal): Promise<Plan> {
+    refuseRemote(backend, source.index);
     const wall = wallOf(source);
     const known = await catalog.knowledge(source.index, wall !== undefined, signal);
     const plan = await placed(source, known, signal);
@@ -132,6 +142,7 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
 
   async function placed(source: SpanSource, knowledge: Knowledge, signal: AbortSignal): Promise<Plan> {
     if (knowledge.opaque) throw unsupported(backend, "spans in an index whose mapping may not be read");
+    refuseClosed(backend, knowledge);
     const known = layouts.get(knowledge) ?? new Map<string, Layout>();
     layouts.set(knowledge, known);
     const layout =

@@ -4,13 +4,20 @@ import type { LogSource, SourceReport } from "../../src/store.ts";
 import { fromMillis, type Instant } from "../../src/time.ts";
 import type { Catalog } from "./catalog.ts";
 import type { Door } from "./door.ts";
-import { findField, type IndexGroup, isIndexedAsItComes, type Knowledge, nameGroup } from "./mapping.ts";
+import {
+  findField,
+  type IndexGroup,
+  isIndexedAsItComes,
+  type Knowledge,
+  nameGroup,
+  opaqueKnowledge,
+} from "./mapping.ts";
 import type { Part } from "./parts.ts";
 import { shownBy } from "./parts.ts";
 import type { Product } from "./product.ts";
 import type { LogProfile } from "./profile.ts";
 import { all, any, every, inIndices, isRemote, not, type Query } from "./query.ts";
-import { findShardProblem, searchWhole } from "./search.ts";
+import { findShardProblem, listed, searchWhole, unreachableProblems } from "./search.ts";
 import { compileWhere, parseWhere, WhereError } from "./where.ts";
 
 /** @throws {BackendError} */
@@ -24,8 +31,8 @@ export async function reportLogs(
   const limitations: string[] = [];
   const problems: string[] = [];
   if (isRemote(source.index)) {
-    const problem = `${source.index} names a remote cluster, whose answers may lack a cluster silently; make it a backend of its own`;
-    return { profile: source.profile, limitations, problems: [problem] };
+    problems.push(...unreachableProblems(source.index, opaqueKnowledge));
+    return { profile: source.profile, limitations, problems };
   }
   const product = await door.product(signal);
   const knowledge = await catalog.refresh(source.index, signal);
@@ -38,11 +45,7 @@ export async function reportLogs(
   } else if (knowledge.indices.size === 0) {
     problems.push(`no open index matches ${source.index}`);
   }
-  if (knowledge.closed.length > 0) {
-    problems.push(
-      `${listed(knowledge.closed)}: closed, so its lines cannot be read; open it, or leave it out of the pattern (${source.index},-${knowledge.closed[0]})`,
-    );
-  }
+  problems.push(...unreachableProblems(source.index, knowledge));
   if (source.profile === "auto") {
     for (const { profile, groups } of parts) {
       const strange = groups.filter((group) => shownBy(group, [profile]).length === 0);
@@ -97,11 +100,6 @@ export async function reportLogs(
     limitations,
     problems,
   };
-}
-
-function listed(names: readonly string[]): string {
-  const more = names.length - 5;
-  return `${names.slice(0, 5).join(", ")}${more > 0 ? ` and ${more} more` : ""}`;
 }
 
 function groupNames(groups: readonly IndexGroup[]): string {

@@ -18,7 +18,7 @@ import type { Knowledge } from "./mapping.ts";
 import { limitTies, merge, sortLines, tooManyTies } from "./order.ts";
 import { isPartedAlike, keyOf, type Part } from "./parts.ts";
 import type { LogProfile } from "./profile.ts";
-import { all, any, encodePattern, every, inIndices, isRemote, not, searchOptions, weigh } from "./query.ts";
+import { all, any, encodePattern, every, inIndices, not, searchOptions, weigh } from "./query.ts";
 import {
   changing,
   compileWall,
@@ -26,6 +26,8 @@ import {
   max,
   min,
   nanosEra,
+  refuseClosed,
+  refuseRemote,
   refuseWall,
   settle,
   timeRange,
@@ -85,7 +87,7 @@ export function createLogStore(backend: string, door: Door, catalog: Catalog): L
   };
 
   async function partsOf(source: LogSource, signal: AbortSignal): Promise<readonly Part[]> {
-    if (isRemote(source.index)) throw unsupported(backend, "indices of a remote cluster");
+    refuseRemote(backend, source.index);
     const knowledge = await catalog.knowledge(source.index, source.where !== undefined, signal);
     return catalog.parts(source, knowledge, signal);
   }
@@ -462,7 +464,7 @@ function createReader(
 
   /** Compiled once for each state of the mappings, not for each batch. */
   async function compilePlan(whole: Knowledge): Promise<Plan> {
-    if (whole.closed.length > 0) throw unsupported(backend, "a pattern with closed indices");
+    refuseClosed(backend, whole);
     const renewed = await catalog.parts(source, whole, signal);
     const own = renewed.find((candidate) => keyOf(candidate) === keyOf(part));
     if (own === undefined || !isPartedAlike(parts, renewed)) throw new Reparted();

@@ -8,10 +8,10 @@ import type { Catalog } from "./catalog.ts";
 import type { Door } from "./door.ts";
 import { parseExact } from "./flat.ts";
 import { type Layout, type Placed, placeForms, type SpanForm } from "./layout.ts";
-import { findField, type Knowledge, nameGroup } from "./mapping.ts";
+import { findField, type Knowledge, nameGroup, opaqueKnowledge } from "./mapping.ts";
 import { holdsId, isOfForm, timelessness } from "./narrow.ts";
-import { all, any, every, inIndices, none, not } from "./query.ts";
-import { findShardProblem, searchWhole } from "./search.ts";
+import { all, any, every, inIndices, isRemote, none, not } from "./query.ts";
+import { findShardProblem, searchWhole, unreachableProblems } from "./search.ts";
 import { readSpan } from "./span.ts";
 import { compileWhere, parseWhere, WhereError } from "./where.ts";
 
@@ -23,6 +23,10 @@ export async function reportSpans(
   catalog: Catalog,
   signal: AbortSignal,
 ): Promise<SourceReport> {
+  if (isRemote(source.index)) {
+    const problems = unreachableProblems(source.index, opaqueKnowledge);
+    return { profile: source.profile, limitations: [], problems };
+  }
   const product = await door.product(signal);
   const knowledge = await catalog.refresh(source.index, signal);
   const layout = placeForms(knowledge, catalog.spanProfiles(source), product);
@@ -35,6 +39,7 @@ export async function reportSpans(
   } else if (indices === 0) problems.push(`no open index matches ${source.index}`);
   else if (layout.spans.length === 0)
     problems.push(`no index of ${source.index} holds spans of a known layout`);
+  problems.push(...unreachableProblems(source.index, knowledge));
   if (layout.profiles.length > 1) {
     for (const { name } of layout.profiles) {
       const own = [

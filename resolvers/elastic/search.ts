@@ -8,7 +8,7 @@ import type { Door } from "./door.ts";
 import { guard } from "./filter.ts";
 import { type Answer, cutAnswer, type Names, namesOf } from "./hits.ts";
 import type { Knowledge } from "./mapping.ts";
-import { all, encodePattern, type Query, searchOptions } from "./query.ts";
+import { all, encodePattern, isRemote, type Query, searchOptions } from "./query.ts";
 import { compileWhere, WhereError } from "./where.ts";
 
 /** What a `date_nanos` field can hold. */
@@ -142,6 +142,31 @@ export function unsupported(backend: string, feature: string): Refused<"not_supp
     backend,
     feature,
   });
+}
+
+/** Indices that a search leaves out without a word. @throws {Refused} */
+export function refuseRemote(backend: string, pattern: string): void {
+  if (isRemote(pattern)) throw unsupported(backend, "indices of a remote cluster");
+}
+export function refuseClosed(backend: string, { closed }: Knowledge): void {
+  if (closed.length > 0) throw unsupported(backend, "a pattern with closed indices");
+}
+/** Both for `readout check`. */
+export function unreachableProblems(pattern: string, { closed }: Knowledge): readonly string[] {
+  if (isRemote(pattern)) {
+    return [
+      `${pattern} names a remote cluster, whose answers may lack a cluster silently; make it a backend of its own`,
+    ];
+  }
+  if (closed.length === 0) return [];
+  return [
+    `${listed(closed)}: closed, so nothing of it can be read; open it, or leave it out of the pattern (${pattern},-${closed[0]})`,
+  ];
+}
+
+export function listed(names: readonly string[]): string {
+  const more = names.length - 5;
+  return `${names.slice(0, 5).join(", ")}${more > 0 ? ` and ${more} more` : ""}`;
 }
 
 export function timeRange(field: string, from: Instant, to: Instant, nanos: boolean): Query {

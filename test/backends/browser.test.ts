@@ -6,8 +6,8 @@ import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { type Browser, chromium, type Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { program } from "../support/program.ts";
 
-const main = new URL("../../src/main.ts", import.meta.url).pathname;
 let demo: ChildProcess;
 let intake: string;
 let site: Server;
@@ -16,7 +16,7 @@ let page: Page;
 const told: string[] = [];
 
 beforeAll(async () => {
-  demo = spawn(process.execPath, [main, "demo", "--port", "0", "--token", "t"], {
+  demo = spawn(process.execPath, [...program, "demo", "--port", "0", "--token", "t"], {
     stdio: ["ignore", "pipe", "inherit"],
   });
   let out = "";

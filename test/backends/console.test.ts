@@ -6,8 +6,8 @@ import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { type Browser, type BrowserContext, chromium, type Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { program } from "../support/program.ts";
 
-const main = new URL("../../src/main.ts", import.meta.url).pathname;
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const token = "a-token-that-must-not-leak";
 let demo: ChildProcess;
@@ -19,7 +19,7 @@ let page: Page;
 let complaints: string[];
 
 beforeAll(async () => {
-  demo = spawn(process.execPath, [main, "demo", "--port", "0", "--token", token], {
+  demo = spawn(process.execPath, [...program, "demo", "--port", "0", "--token", token], {
     stdio: ["ignore", "pipe", "inherit"],
   });
   let out = "";

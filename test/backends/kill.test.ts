@@ -7,9 +7,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type Fake, openFake, sendJson } from "../support/fake.ts";
+import { program } from "../support/program.ts";
 import { reportBody } from "../support/reports.ts";
 
-const main = new URL("../../src/main.ts", import.meta.url).pathname;
 const kills = 20;
 const writers = 4;
 
@@ -121,7 +121,7 @@ sites: { shop: { frontend: { keys: [k], backend: elk, index: reports } } }
 });
 
 function start(file: string): ChildProcess {
-  return spawn(process.execPath, [main, "serve", "--config", file], { stdio: "ignore" });
+  return spawn(process.execPath, [...program, "serve", "--config", file], { stdio: "ignore" });
 }
 
 async function freePort(): Promise<number> {

@@ -367,6 +367,32 @@ onServers((server) => {
     );
   });
 
+  test("a closed index is refused and told, and read again once it is open; a remote cluster always", async () => {
+    const shipper = server.product === "elasticsearch" ? apm : dataPrepper;
+    await empty(shipper);
+    await write(shipper, [make({})]);
+    const beside = `${prefix}-old`;
+    await cluster.createIndex(beside, {});
+    const both = source(shipper, { index: `${shipper.pattern(prefix)},${beside}` });
+    const refusal = { slug: "not_supported_by_backend" };
+    expect(await scan(both)).toHaveLength(1);
+    await cluster.request("POST", `/${beside}/_close`);
+    await expect(scan(both)).rejects.toMatchObject(refusal);
+    await expect(find(both, { by: "trace", traceIds: [trace], select: "all" })).rejects.toMatchObject(
+      refusal,
+    );
+    const asked = { sources: [both] as const, partners: [], range, budget: plenty(), namespaces: [] };
+    await expect(cluster.traces.actions(asked, never)).rejects.toMatchObject(refusal);
+    expect((await cluster.inspectTraces(both, never)).problems.join()).toContain(`${beside}: closed`);
+    await cluster.request("POST", `/${beside}/_open?wait_for_active_shards=1`);
+    expect(await cluster.inspectTraces(both, never)).toMatchObject({ problems: [] });
+    expect(await scan(both)).toHaveLength(1);
+
+    const remote = source(shipper, { index: `${shipper.pattern(prefix)},other:spans-*` });
+    await expect(scan(remote)).rejects.toMatchObject(refusal);
+    expect((await cluster.inspectTraces(remote, never)).problems.join()).toContain("remote");
+  });
+
   test("what an operator is told", async () => {
     const shipper = server.product === "elasticsearch" ? apm : dataPrepper;
     await empty(shipper);

@@ -1,7 +1,12 @@
 // The program as a person starts it, in a process of its own. Whoever starts one ends it: `endAll` after each test.
 import { type ChildProcess, spawn } from "node:child_process";
 
-const main = new URL("../../src/main.ts", import.meta.url).pathname;
+/** As `npm run readout` starts it. */
+export const program = [
+  "--max-semi-space-size=16",
+  "--v8-pool-size=2",
+  new URL("../../src/main.ts", import.meta.url).pathname,
+] as const;
 const children: ChildProcess[] = [];
 
 export function start(command: string, args: readonly string[]) {
@@ -26,7 +31,7 @@ export function start(command: string, args: readonly string[]) {
   return { child, told, ended, listening };
 }
 
-export const readout = (...args: string[]) => start(process.execPath, [main, ...args]);
+export const readout = (...args: string[]) => start(process.execPath, [...program, ...args]);
 
 export function endAll(): void {
   for (const child of children.splice(0)) child.kill("SIGKILL");

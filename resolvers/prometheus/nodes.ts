@@ -11,6 +11,7 @@ import {
   type NodeSource,
   nodeDisks,
   nodeFigures,
+  nodeInterfaces,
   nodeNetwork,
 } from "./figures.ts";
 import { metricName } from "./promql.ts";
@@ -93,8 +94,8 @@ export function nodeRows(
       memory_page_faults: figure("memory_page_faults", tracks, index),
       memory_major_page_faults: figure("memory_major_page_faults", tracks, index),
       ...diskOf(tracks, index),
-      network_rx_bytes: traffic(nodeNetwork.network_rx_bytes, tracks, index),
-      network_tx_bytes: traffic(nodeNetwork.network_tx_bytes, tracks, index),
+      network_rx_bytes: traffic(nodeNetwork.network_rx_bytes, nodeInterfaces, tracks, index),
+      network_tx_bytes: traffic(nodeNetwork.network_tx_bytes, nodeInterfaces, tracks, index),
       phase: phaseOf(answers.ready, name, index),
     });
   }
@@ -201,11 +202,12 @@ export function diskCapacities(
 // ---- Network ------------------------------------------------------------------------------------------------
 
 /**
- * Bytes since the snapshot before, of the first source that tells any: of the interface `eth0` where there is one, as
- * the kubelet reports it, else of all. Counters of what did not exist then count from 0 if `fresh`.
+ * Bytes since the snapshot before, of the first source that tells any, on all interfaces of the first kind that it
+ * tells of. Counters of what did not exist then count from 0 if `fresh`.
  */
 export function traffic(
   sources: readonly NetworkSource[],
+  kinds: readonly RegExp[],
   tracks: ReadonlyMap<string, readonly Track[]>,
   index: number,
   fresh = false,
@@ -216,8 +218,9 @@ export function traffic(
     );
     if (told.length === 0) continue;
     const byInterface = Map.groupBy(told, interfaceOf);
-    const chosen = byInterface.has("eth0") ? [byInterface.get("eth0") ?? []] : [...byInterface.values()];
-    return chosen.reduce((sum, twins) => {
+    const kind = kinds.find((pattern) => [...byInterface.keys()].some((name) => pattern.test(name)));
+    const chosen = [...byInterface].filter(([name]) => kind?.test(name));
+    return chosen.reduce((sum, [, twins]) => {
       const before = greatest(twins, index - 1) ?? (fresh ? 0 : undefined);
       return sum + Math.round(growth(before, greatest(twins, index) ?? 0));
     }, 0);

@@ -50,9 +50,18 @@ const plain = { namespace: "namespace", pod: "pod" };
 const prefixed = { namespace: "pod_namespace", pod: "pod_name" };
 const otel = { namespace: "k8s_namespace_name", pod: "k8s_pod_name" };
 
-/** Interfaces of the host's own plumbing: their traffic is counted once more at the real one. */
-const virtualInterfaces =
-  "lo|veth.*|cni.*|docker.*|flannel.*|cali.*|br-.*|tunl.*|vxlan.*|kube-.*|nodelocaldns";
+/** What names of virtual interfaces begin with: bridges, tunnels and the nodes' ends of pods' wires. */
+const virtualPrefixes = [
+  ...["antrea", "azv", "br-", "cali", "cbr", "cilium", "cni", "docker", "dummy", "eni", "erspan", "flannel"],
+  ...["genev", "gke", "gre", "ifb", "ip6gre", "ip6tnl", "ip6_vti", "ip_vti", "ipvl", "kube-", "lxc", "lxdbr"],
+  ...["macvtap", "nodelocaldns", "ovn", "ovs", "podman", "sit", "tap", "tun", "veth", "virbr", "vlan"],
+  ...["vxlan", "weave", "wg", "wireguard"],
+];
+/**
+ * Interfaces of the host's own plumbing, and VLANs: their traffic is counted once more at the real one. No pattern fits
+ * a path, since the node exporter calls disks devices as well.
+ */
+const virtualInterfaces = `lo|(?:${virtualPrefixes.join("|")})[^/]*|[^/]+\\.[0-9]+`;
 
 const newest = (wall: Wall, matchers: readonly Matcher[]): Expression =>
   call("last_over_time", samples(wall, matchers));

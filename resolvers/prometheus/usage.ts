@@ -8,6 +8,7 @@ import {
   type PodFigure,
   type PodSource,
   podFigures,
+  podInterfaces,
   podNetwork,
   podSources,
 } from "./figures.ts";
@@ -166,5 +167,5 @@ function podTraffic(name: NetworkFigure, usage: Usage, pod: Present, index: numb
   );
   // What began since the snapshot before, or too shortly before it to have been measured, counts from 0.
   const fresh = (pod.start ?? 0) * 1_000 > pod.row.timestamp - step - freshness;
-  return traffic(podNetwork[name], own, index, fresh);
+  return traffic(podNetwork[name], podInterfaces, own, index, fresh);
 }

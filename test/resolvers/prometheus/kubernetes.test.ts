@@ -406,6 +406,41 @@ describe("nodes", () => {
     await expect(rows.next()).rejects.toMatchObject({ slug: "result_too_large" });
   });
 
+  // Of the interfaces each carries ten times as much as the one before; the first ones are the node's network.
+  test.each<[where: string, network: readonly string[], others: string]>([
+    ["Cilium", ["ens5"], "lo cilium_net cilium_host cilium_vxlan lxc_health lxc9a8b7c6d5e4f"],
+    ["the CNI of AWS", ["ens5", "ens6"], "lo eni1a2b3c4d5e6 dummy0 pod-id-link0 vlan.eth.1"],
+    ["Azure", ["eth0"], "lo enP5s1 azv1a2b3c4d5e6 docker0"],
+    ["GKE", ["eth0"], "lo gke52e5a4b9 docker0"],
+    ["Calico", ["enp3s0f1"], "lo cali1a2b3c4d5e6 tunl0 vxlan.calico wireguard.cali kube-ipvs0 nodelocaldns"],
+    ["Flannel", ["eno1"], "lo cni0 flannel.1 veth1a2b3c4d kube-bridge"],
+    ["OVN", ["enp1s0"], "lo br-ex br-int ovs-system ovn-k8s-mp0 genev_sys_6081 1a2b3c4d5e6f7_3"],
+    [
+      "Antrea and Weave",
+      ["eth1", "eth2"],
+      "lo antrea-gw0 antrea-tun0 weave vethwe-bridge vxlan-6784 datapath",
+    ],
+    ["a bond", ["bond0"], "lo ens1 ens2 bond0.100 vlan200 cali1a2b3c4d5e6"],
+    ["a bond of eth0", ["bond0", "bond1"], "lo eth0 eth1 bond0.100"],
+    ["virtual machines", ["eno1np0"], "lo virbr0 tap0 tun0 wg0 ip6tnl0 sit0 br0 vnet3"],
+    ["wireless", ["wlan0"], "lo cni0 veth1a2b3c4d docker0 br-1a2b3c4d5e6f eth0.7"],
+  ])("have each byte of their network once with %s", async (_, network, others) => {
+    const all = [...network, ...others.split(" ")];
+    const expected = network.reduce((sum, __, position) => sum + 60 * 10 ** position, 0);
+    for (const [metric, label, own] of [
+      ["container_network_receive_bytes_total", "interface", { node: "n1", id: "/" }],
+      ["node_network_receive_bytes_total", "device", { instance: "n1:9100" }],
+    ] as const) {
+      const series = written((write, time, age) => {
+        write(time, "kube_node_info", { node: "n1", internal_ip: "n1" }, 1);
+        for (const [position, name] of all.entries()) {
+          write(time, metric, { ...own, [label]: name }, age * 10 ** position);
+        }
+      });
+      expect((await readNodes(series)).map((row) => row.network_rx_bytes)).toEqual([expected]);
+    }
+  });
+
   test("a renamed machine's figures go to its newest name", async () => {
     const series = written((write, time, age) => {
       write(time, "node_uname_info", { ...uname, nodename: time < base - 30_000 ? "zulu" : "alpha" }, 1);

@@ -32,6 +32,8 @@ import {
 
 /** A sample is a snapshot's when it is less old than this. Two scrapes of a minute fit in. */
 export const freshness: Millis = 120_000;
+/** How old the sample before it may be, of which it grew: with a scrape of a minute that failed, and late ones. */
+const rateReach: Millis = 300_000;
 
 /** Which pods are asked about; empty is all. */
 export interface PodScope {
@@ -64,11 +66,12 @@ const virtualPrefixes = [
 const virtualInterfaces = `lo|(?:${virtualPrefixes.join("|")})[^/]*|[^/]+\\.[0-9]+`;
 
 const newest = (wall: Wall, matchers: readonly Matcher[]): Expression =>
-  call("last_over_time", samples(wall, matchers));
+  call("last_over_time", samples(wall, matchers, freshness));
 /** Growth per second between the two newest samples: no extrapolation, and the same on every version. */
-const rate = (wall: Wall, matchers: readonly Matcher[]): Expression => call("irate", samples(wall, matchers));
-const samples = ({ match, edge }: Wall, matchers: readonly Matcher[]): Expression =>
-  window(select(match, matchers), edge, { from: freshness - 1, to: 0 });
+const rate = (wall: Wall, matchers: readonly Matcher[]): Expression =>
+  binary(call("irate", samples(wall, matchers, rateReach)), "and", newest(wall, matchers));
+const samples = ({ match, edge }: Wall, matchers: readonly Matcher[], reach: Millis): Expression =>
+  window(select(match, matchers), edge, { from: reach - 1, to: 0 });
 /** When the newest sample was taken, of series that go on: a series that its exporter ended is not among them. */
 const taken = ({ match }: Wall, matchers: readonly Matcher[]): Expression =>
   call("timestamp", select(match, matchers));

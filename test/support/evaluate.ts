@@ -44,6 +44,7 @@ export function evaluateOver(series: readonly WrittenSeries[], edge: Edge) {
         const left = evaluate(expression.left, times);
         const { operator, right } = expression;
         if (operator === "or") return unite(left, evaluate(right, times));
+        if (operator === "and") return intersect(left, evaluate(right, times));
         if (operator !== ">" || right.kind !== "number") throw new Error("not evaluated here");
         return left.map(({ labels, values }) => ({
           labels,
@@ -145,16 +146,26 @@ function unique(rows: readonly Row[]): readonly Row[] {
 
 /** What is on the right counts only where nothing on the left has its labels; the metric's name is none of them. */
 function unite(left: readonly Row[], right: readonly Row[]): readonly Row[] {
-  const keys = Map.groupBy(left, ({ labels: { __name__: _, ...labels } }) => keyOf(labels));
-  return [
-    ...left,
-    ...right.map(({ labels, values }) => {
-      const { __name__: _, ...rest } = labels;
-      const twins = keys.get(keyOf(rest)) ?? [];
-      const taken = (at: number): boolean => twins.some((twin) => !Number.isNaN(twin.values[at]));
-      return { labels, values: values.map((value, at) => (taken(at) ? Number.NaN : value)) };
-    }),
-  ];
+  return [...left, ...keepWhere(right, left, false)];
+}
+
+/** What is on the left counts only where something on the right has its labels. */
+function intersect(left: readonly Row[], right: readonly Row[]): readonly Row[] {
+  return keepWhere(left, right, true);
+}
+
+function keepWhere(rows: readonly Row[], others: readonly Row[], there: boolean): readonly Row[] {
+  const twinsOf = Map.groupBy(others, namelessKeyOf);
+  return rows.map((row) => {
+    const twins = twinsOf.get(namelessKeyOf(row)) ?? [];
+    const has = (at: number): boolean => twins.some(({ values }) => !Number.isNaN(values[at]));
+    const values = row.values.map((value, at) => (has(at) === there ? value : Number.NaN));
+    return { labels: row.labels, values };
+  });
+}
+
+function namelessKeyOf({ labels: { __name__: _, ...labels } }: Row): string {
+  return keyOf(labels);
 }
 
 function pick(labels: Labels, names: readonly string[]): Labels {

@@ -228,6 +228,48 @@ describe("a pod's figures", () => {
   });
 });
 
+describe("cpu per second", () => {
+  // Seconds before the snapshot.
+  test.each<[when: string, scrapes: readonly number[], shown: boolean]>([
+    ["every 15 s", [45, 30, 15, 0], true],
+    ["every minute", [170, 110, 50], true],
+    ["every minute, the last but one failed", [179, 59], true],
+    ["every minute, the newest failed", [219, 159, 99], true],
+    ["every minute, with jitter", [240, 181.234, 119.999], true],
+    ["after a long gap", [299.999, 0], true],
+    ["after too long a gap", [300, 0], false],
+    ["and no more", [240, 180, 120], false],
+    ["for the first time", [10], false],
+  ])("is the growth between two scrapes %s, as fresh as other figures", async (_, scrapes, shown) => {
+    // Faster with time, so that each pair of samples has a growth of its own.
+    const counter = (ago: number): number => (1_000 - ago) ** 2 / 16;
+    const [last = 0, before = 0] = scrapes.toReversed();
+    const perSecond = shown ? (counter(last) - counter(before)) / (before - last) : 0;
+    const expected = Math.round(perSecond * 1e9);
+    for (const [metric, labels] of [
+      ["container_cpu_usage_seconds_total", { ...key, id: cgroup }],
+      ["container_cpu_usage_seconds_total", { ...key, id: `${cgroup}/b`, container: "app", image: "i" }],
+      ["pod_cpu_usage_seconds_total", { ...key, node: "n1" }],
+      ["container_cpu_usage_seconds_total", { node: "n1", id: "/" }],
+      ["node_cpu_usage_seconds_total", { node: "n1" }],
+      ["node_cpu_seconds_total", { instance: "n1", cpu: "0", mode: "user" }],
+    ] as const) {
+      const { write, series } = collectSeries({ cluster: "c" });
+      write(base, "kube_node_info", { node: "n1", internal_ip: "n1" }, 1);
+      exists(write, base);
+      for (const ago of scrapes) {
+        const time = base - Math.round(ago * 1_000);
+        write(time, metric, labels, counter(ago));
+        if (metric.startsWith("container_")) write(time, "container_memory_rss", labels, 1_000);
+      }
+      const rows = "namespace" in labels ? await readPods(series()) : await readNodes(series());
+      expect(rows.map((row) => Math.abs(row.cpu_usage_nano_cores - expected) <= 1)).toEqual([true]);
+      const fresh = last < 120 && metric.startsWith("container_");
+      expect(rows).toMatchObject([{ memory_rss_bytes: fresh ? 1_000 : 0 }]);
+    }
+  });
+});
+
 describe("a pod's network", () => {
   const traffic = (
     interfaces: readonly string[],

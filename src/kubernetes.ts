@@ -27,10 +27,7 @@ export function podState(phase: PodPhase, containers: readonly Container[]): Pod
   return containers.some(({ status }) => status === "Waiting") ? "Pending" : phase;
 }
 
-/**
- * What a counter grew by since the snapshot before: from 0 where it restarted in between, and 0 where nothing was
- * known of it then.
- */
+/** What a counter grew by since it was looked at before: from 0 where it fell, and 0 where nothing was known of it. */
 export function growth(before: number | undefined, now: number): number {
   if (before === undefined) return 0;
   return now < before ? now : now - before;

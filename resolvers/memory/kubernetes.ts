@@ -14,7 +14,7 @@ import type { NodesRow, PodOverviewRow, PodsRow } from "../../src/model.ts";
 import type { KubernetesStore, Match, SnapshotQuery } from "../../src/store.ts";
 import type { Millis } from "../../src/time.ts";
 
-/** Every node and pod that exists at a moment. Network figures are counters here. */
+/** Every node and pod that exists at a moment. Network figures are counters here, which go on over restarts. */
 export interface Observation {
   readonly nodes: readonly Omit<NodesRow, "timestamp">[];
   readonly pods: readonly ObservedPod[];

@@ -15,6 +15,7 @@ import type {
 import type { Millis } from "../../src/time.ts";
 import type { Fold } from "./answer.ts";
 import type { Door, Moments } from "./door.ts";
+import { readRestarted, successions } from "./network.ts";
 import { nodeRows } from "./nodes.ts";
 import { overviewRows, presentPods } from "./pods.ts";
 import type { Expression } from "./promql.ts";
@@ -77,9 +78,10 @@ async function* joinNodes(
 ): AsyncGenerator<readonly NodesRow[]> {
   for (const slice of parts) {
     const moments = withBefore(slice);
-    const answers = await askAll(source, askNodes(wall), moments, signal);
+    const answers = await askAll(source, askNodes(wall, moments.step), moments, signal);
+    const restarted = await readRestarted(source, wall, "nodes", answers.restarts, moments, signal);
     for (let index = 1; index < moments.count; index += 1) {
-      const rows = nodeRows(answers, moments, index);
+      const rows = nodeRows(answers, restarted, moments, index);
       yield* turn(node === undefined ? rows : rows.filter(({ node_name }) => node_name === node), signal);
     }
   }
@@ -114,11 +116,13 @@ async function* readPods(
   if (sum > query.rowLimit) throw tooLarge(query.rowLimit, sum);
   for (const slice of slices(query.snapshots, sizes, sliceRows)) {
     const moments = withBefore(slice);
-    const questions = { ...askState(wall, scope), ...askFigures(wall, scope) };
+    const questions = { ...askState(wall, scope), ...askFigures(wall, scope, moments.step) };
     const answers = await askAll(source, questions, moments, signal);
+    const restarts = [...answers.restarts, ...successions(answers.podInterfaces, moments)];
+    const restarted = await readRestarted(source, wall, "pods", restarts, moments, signal);
     const present = presentPods(answers, moments);
     await nextTurn();
-    const rows = podRows(answers, moments);
+    const rows = podRows(answers, restarted, moments);
     for (let index = 1; index < moments.count; index += 1) {
       yield* turn(rows(present(index), index).filter(accepts), signal);
     }

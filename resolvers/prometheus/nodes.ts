@@ -1,12 +1,11 @@
 // Joins what Prometheus tells of nodes into rows, without asking anything. Three parties name a node differently: the
 // cluster (`node`), the machine itself (`node_uname_info`) and the scraper (`instance`); the cluster's names win.
-import { compareNodes, growth } from "../../src/kubernetes.ts";
+import { compareNodes } from "../../src/kubernetes.ts";
 import type { Buckets, NodesRow } from "../../src/model.ts";
 import type { Labels } from "./answer.ts";
 import {
   type DiskSource,
   metrics,
-  type NetworkSource,
   type NodeFigure,
   type NodeSource,
   nodeDisks,
@@ -14,6 +13,7 @@ import {
   nodeInterfaces,
   nodeNetwork,
 } from "./figures.ts";
+import { type Restarted, traffic } from "./network.ts";
 import { metricName } from "./promql.ts";
 import { exporterCpu, type NodeQuestion, resourceCpu } from "./questions.ts";
 import { type Answers, at, greatest, has, listOf, newest, type Track } from "./tracks.ts";
@@ -59,10 +59,13 @@ type NodeTracks = Map<string, Track[]>;
 /** The rows of one snapshot; the one before it is at `index - 1`. */
 export function nodeRows(
   answers: Answers<NodeQuestion>,
+  restarted: Restarted,
   { start, step }: Buckets,
   index: number,
 ): NodesRow[] {
   const naming = nameNodes(answers, index);
+  const restartedOf = Map.groupBy(restarted.get(index) ?? [], ({ labels }) => naming.find(labels));
+  const since = start + (index - 1) * step;
   const nodes = new Map<string, NodeTracks>();
   const keep = (track: Track, metric = track.labels[metricName] ?? ""): void => {
     if (!has(track, index)) return;
@@ -84,6 +87,7 @@ export function nodeRows(
   const rows: NodesRow[] = [];
   for (const [name, tracks] of nodes) {
     if (known !== undefined && !known.has(name)) continue;
+    const interfaces = { tracks, index, since, restarted: restartedOf.get(name) ?? [], began: false };
     rows.push({
       timestamp: start + index * step,
       node_name: name,
@@ -94,8 +98,8 @@ export function nodeRows(
       memory_page_faults: figure("memory_page_faults", tracks, index),
       memory_major_page_faults: figure("memory_major_page_faults", tracks, index),
       ...diskOf(tracks, index),
-      network_rx_bytes: traffic(nodeNetwork.network_rx_bytes, nodeInterfaces, tracks, index),
-      network_tx_bytes: traffic(nodeNetwork.network_tx_bytes, nodeInterfaces, tracks, index),
+      network_rx_bytes: traffic(nodeNetwork.network_rx_bytes, nodeInterfaces, interfaces),
+      network_tx_bytes: traffic(nodeNetwork.network_tx_bytes, nodeInterfaces, interfaces),
       phase: phaseOf(answers.ready, name, index),
     });
   }
@@ -198,34 +202,3 @@ export function diskCapacities(
   const byNode = Map.groupBy(disks, ({ labels }) => naming.find(labels) ?? "");
   return new Map([...byNode].map(([node, tracks]) => [node, at(largestDisk(tracks, index), index) ?? 0]));
 }
-
-// ---- Network ------------------------------------------------------------------------------------------------
-
-/**
- * Bytes since the snapshot before, of the first source that tells any, on all interfaces of the first kind that it
- * tells of. Counters of what did not exist then count from 0 if `fresh`.
- */
-export function traffic(
-  sources: readonly NetworkSource[],
-  kinds: readonly RegExp[],
-  tracks: ReadonlyMap<string, readonly Track[]>,
-  index: number,
-  fresh = false,
-): number {
-  for (const { metric, direction } of sources) {
-    const told = (tracks.get(metric) ?? []).filter(
-      (track) => has(track, index) && (direction === undefined || track.labels.direction === direction),
-    );
-    if (told.length === 0) continue;
-    const byInterface = Map.groupBy(told, interfaceOf);
-    const kind = kinds.find((pattern) => [...byInterface.keys()].some((name) => pattern.test(name)));
-    const chosen = [...byInterface].filter(([name]) => kind?.test(name));
-    return chosen.reduce((sum, [, twins]) => {
-      const before = greatest(twins, index - 1) ?? (fresh ? 0 : undefined);
-      return sum + Math.round(growth(before, greatest(twins, index) ?? 0));
-    }, 0);
-  }
-  return 0;
-}
-
-const interfaceOf = ({ labels }: Track): string => labels.interface ?? labels.device ?? "";

@@ -70,6 +70,17 @@ export function evaluateOver(series: readonly WrittenSeries[], edge: Edge) {
     const reach = edge === "closed" ? length + 1 : length;
     if (name === "last_over_time")
       return each(select(of), times, reach, offset, ([last]) => last?.[1] ?? Number.NaN);
+    if (name === "resets") {
+      const counts = select(of).map(({ labels, samples }) => ({
+        labels,
+        values: Float64Array.from(times, (time) => {
+          const held = samples.filter(([at]) => at > time - offset - reach && at <= time - offset);
+          const falls = held.filter(([, value], index) => value < (held[index - 1]?.[1] ?? value));
+          return held.length === 0 ? Number.NaN : falls.length;
+        }),
+      }));
+      return unique(counts);
+    }
     if (name !== "irate") throw new Error(`not evaluated here: ${name}`);
     const rates = each(select(of), times, reach, offset, ([last, before]) => {
       if (last === undefined || before === undefined) return Number.NaN;
@@ -92,6 +103,17 @@ export function evaluateOver(series: readonly WrittenSeries[], edge: Edge) {
         "at" in moments ? { start: moments.at, end: moments.at, step: 1 } : moments;
       const times = Array.from({ length: (end - start) / step + 1 }, (_, index) => start + index * step);
       const { series: take, result } = fold();
+      if (expression.kind === "window") {
+        const { of, length, offset } = expression;
+        const to = end - offset;
+        const from = to - (edge === "closed" ? length + 1 : length);
+        for (const { labels, samples } of select(of)) {
+          const held = samples.filter(([time]) => time > from && time <= to);
+          const column = (part: 0 | 1): Float64Array => Float64Array.from(held, (sample) => sample[part]);
+          if (held.length > 0) take({ labels, times: column(0), values: column(1), histograms: [] });
+        }
+        return result();
+      }
       for (const { labels, values } of evaluate(expression, times)) {
         const held = times.flatMap((time, at) =>
           Number.isNaN(values[at]) ? [] : [[time, values[at] ?? 0] as const],

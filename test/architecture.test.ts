@@ -17,7 +17,7 @@ const allowed: readonly (readonly [file: string, imports: readonly string[]])[] 
     ["src/model.ts", "src/time.ts", "src/errors.ts", "src/logql/ast.ts", "type src/reader.ts"],
   ],
   ["src/{metrics,samples}.ts", ["src/model.ts", "src/time.ts"]],
-  ["src/kubernetes.ts", ["src/model.ts", "type src/store.ts"]],
+  ["src/kubernetes.ts", ["src/model.ts", "type src/{store,time}.ts"]],
   [
     "src/tracing/*",
     ["src/{model,time,errors,store,reader,explain}.ts", "src/logql/{ast,parse,print,scan}.ts"],

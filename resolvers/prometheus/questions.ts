@@ -87,15 +87,14 @@ function scoped({ namespaces, pods }: PodScope, labels: typeof plain = plain): r
   ];
 }
 
-/** How many pods each moment has, of one name once. */
-export function countPods(wall: Wall, scope: PodScope): Expression {
-  const infos = newest(wall, [named("kube_pod_info"), ...scoped(scope)]);
-  return aggregate("count", [], aggregate("group", [plain.namespace, plain.pod], infos));
+/** How many pods each moment has, of one name once; with a longer reach also those that are gone so long. */
+export function countPods(wall: Wall, scope: PodScope, reach = freshness): Expression {
+  return aggregate("count", [], listPods(wall, scope, reach));
 }
 
 /** Which pods each moment has. */
-export function listPods(wall: Wall, scope: PodScope): Expression {
-  const infos = newest(wall, [named("kube_pod_info"), ...scoped(scope)]);
+export function listPods(wall: Wall, scope: PodScope, reach = freshness): Expression {
+  const infos = call("last_over_time", samples(wall, [named("kube_pod_info"), ...scoped(scope)], reach));
   return aggregate("group", [plain.namespace, plain.pod], infos);
 }
 

@@ -538,9 +538,21 @@ export function upTimes({ finished, gone }: ModelPod, { life }: ModelContainer):
   });
 }
 
-export function expectOverview(cluster: ModelCluster, snapshots: Buckets, scrape: Scrape): PodOverviewRow[] {
+export interface OverviewRange {
+  readonly from: number;
+  readonly to: number;
+}
+
+/** At every full minute of the range, and at its end. */
+export function expectOverview(
+  cluster: ModelCluster,
+  range: OverviewRange,
+  scrape: Scrape,
+): PodOverviewRow[] {
   const rows = new Map<string, PodOverviewRow>();
-  for (const time of moments(snapshots)) {
+  const times: number[] = [];
+  for (let time = range.from; time <= range.to; time += 1_000) if (time % minute === 0) times.push(time);
+  for (const time of new Set([...times, range.to])) {
     for (const { each, last } of present(cluster, scrape, time)) {
       rows.delete(key(each));
       rows.set(key(each), {
@@ -551,7 +563,7 @@ export function expectOverview(cluster: ModelCluster, snapshots: Buckets, scrape
       });
     }
   }
-  // Insertion order is that of the last snapshot, then namespace and name.
+  // Insertion order is that of the last moment, then namespace and name.
   return [...rows.values()];
 }
 

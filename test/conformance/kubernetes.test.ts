@@ -37,7 +37,7 @@ kubernetesStoreSuite({
 /** The rows of a moment, with what the network has carried until then for its deltas. */
 function observe(cluster: ModelCluster, time: number): Observation {
   const now = { start: time, step: 60_000, count: 1 };
-  const overview = expectOverview(cluster, now, observed);
+  const overview = expectOverview(cluster, { from: time, to: time }, observed);
   return {
     nodes: expectNodes(cluster, now, observed).map(({ timestamp: _, ...row }) => {
       const node = cluster.nodes.find(({ name }) => name === row.node_name);

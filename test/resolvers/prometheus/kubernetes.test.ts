@@ -1,5 +1,6 @@
 // What the model cluster does not show: other exporters than kube-state-metrics and cAdvisor with all of its levels,
 // exporters that disagree, and how much is asked.
+import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { inspectCluster } from "#resolvers/prometheus/coverage.ts";
 import type { Moments } from "#resolvers/prometheus/door.ts";
@@ -37,6 +38,7 @@ const exists = (write: Write, time: number): void => write(time, "kube_pod_info"
 
 const snapshots = { start: base, step: minute, count: 1 };
 const scope = { match: { cluster: "c" }, snapshots, rowLimit: 1_000 };
+const ended = { match: scope.match, from: base, to: base, rowLimit: 1_000 };
 async function collect<Row>(batches: AsyncIterable<readonly Row[]>): Promise<Row[]> {
   const rows: Row[] = [];
   for await (const batch of batches) rows.push(...batch);
@@ -51,7 +53,7 @@ const readOverview = (
   series: readonly WrittenSeries[],
   over: Partial<OverviewFilter> = {},
 ): Promise<PodOverviewRow[]> =>
-  collect(storeOver(series).overview({ ...scope, namespaces: [], text: "", ...over }, never));
+  collect(storeOver(series).overview({ ...ended, namespaces: [], text: "", ...over }, never));
 
 describe("a pod's figures", () => {
   test("are 0 where nothing but kube-state-metrics is there", async () => {
@@ -704,6 +706,42 @@ describe("exporters that disagree", () => {
   });
 });
 
+describe("the overview", () => {
+  test("has each pod of any range once, at the last minute that has it, however long both are", async () => {
+    const second = 1_000;
+    const lives = fc.array(fc.tuple(fc.nat(5 * 86_400), fc.oneof(fc.nat(300), fc.nat(90_000))), {
+      minLength: 1,
+      maxLength: 40,
+    });
+    const length = fc.oneof(fc.nat(90), fc.nat(20_000), fc.nat(5 * 86_400));
+    const law = fc.asyncProperty(lives, fc.nat(5 * 86_400_000), length, async (pods, late, seconds) => {
+      const { write, series } = collectSeries({ cluster: "c" });
+      const to = base + late;
+      const from = to - seconds * second;
+      const moments = new Set([to]);
+      for (let time = Math.ceil(from / minute) * minute; time <= to; time += minute) moments.add(time);
+      const expected: [number, string][] = [];
+      for (const [number, [start, age]] of pods.entries()) {
+        const pod = `p-${String(number).padStart(2, "0")}`;
+        const samples: number[] = [];
+        for (let time = base + start * second; time <= base + (start + age) * second; time += minute) {
+          samples.push(time);
+          write(time, "kube_pod_info", { ...info, pod }, 1);
+        }
+        const [first = 0, end = 0] = [samples[0], samples.at(-1)];
+        // Scraped every minute without a gap: it is seen from its first sample until two minutes after its last.
+        const seen = [...moments].filter((time) => time >= first && time < end + 2 * minute);
+        if (seen.length > 0) expected.push([Math.max(...seen), pod]);
+      }
+      const query = { ...ended, from, to, namespaces: [], text: "" };
+      const rows = await collect(storeOver(series()).overview(query, never));
+      const byTime = expected.sort(([a, p], [b, q]) => a - b || (p < q ? -1 : 1));
+      expect(rows.map(({ timestamp, pod_name }) => [timestamp, pod_name])).toEqual(byTime);
+    });
+    await fc.assert(law, { numRuns: 60 });
+  });
+});
+
 describe("what is asked", () => {
   interface Asked {
     readonly expression: Expression;
@@ -746,7 +784,7 @@ describe("what is asked", () => {
     const query = { ...scope, match, snapshots: { ...snapshots, count: 30 } };
     await collect(store.nodes(query, never));
     await collect(store.pods({ ...query, namespaces: ["shop"], nodes: [], pod: "web-0" }, never));
-    await collect(store.overview({ ...query, namespaces: [], text: "" }, never));
+    await collect(store.overview({ ...ended, match, namespaces: [], text: "" }, never));
     await inspectCluster(source, match, base, never);
     const sent = asked.flatMap(({ expression }) => selectors(expression));
     expect(sent.length).toBeGreaterThan(50);
@@ -780,6 +818,7 @@ describe("what is asked", () => {
     const store = createKubernetesStore(source);
     const long = { start: base - 25_000 * minute, step: minute, count: 30_000 };
     const query = { ...scope, snapshots: long };
+    const whole = { ...ended, from: long.start, to: long.start + 29_999 * minute };
     const name = ({ timestamp, pod_name: pod }: PodsRow | PodOverviewRow) => [
       (timestamp - base) / minute,
       pod,
@@ -792,7 +831,7 @@ describe("what is asked", () => {
       [0, "last"],
       [1, "last"],
     ]);
-    expect((await collect(store.overview({ ...query, namespaces: [], text: "" }, never))).map(name)).toEqual([
+    expect((await collect(store.overview({ ...whole, namespaces: [], text: "" }, never))).map(name)).toEqual([
       [-23_999, "first"],
       [-12_000, "second"],
       [1, "last"],

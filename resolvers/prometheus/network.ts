@@ -12,10 +12,10 @@ import { askInterfaces, interfaceKeys, type Owner, type Wall } from "./questions
 import { inTurns, valuesOfLabel } from "./reader.ts";
 import { at, has, type Track } from "./tracks.ts";
 
-/** By snapshot, the samples of interfaces that restarted since the one before, and of those that made that one. */
+/** By snapshot, the raw samples of interfaces that restarted since the one before, from when that one was fresh. */
 export type Restarted = ReadonlyMap<number, readonly SampleSeries[]>;
 
-/** `restarts` have labels that name an interface, and a value at the snapshots that need its samples: not the first. */
+/** `restarts` have labels that name an interface, and a value at the snapshots that need its samples. */
 export async function readRestarted(
   source: Pick<Door, "query">,
   wall: Wall,
@@ -24,7 +24,8 @@ export async function readRestarted(
   { start, step, count }: Buckets,
   signal: AbortSignal,
 ): Promise<Restarted> {
-  const wanted = Array.from({ length: count }, (_, index) => index).flatMap((index) => {
+  // The first moment is there for the growth since it alone.
+  const wanted = Array.from({ length: count - 1 }, (_, before) => before + 1).flatMap((index) => {
     const interfaces = restarts.filter((track) => has(track, index)).map(({ labels }) => labels);
     const parts = Array.from({ length: Math.ceil(interfaces.length / valuesOfLabel) }, (_, part) =>
       interfaces.slice(part * valuesOfLabel, (part + 1) * valuesOfLabel),

@@ -110,8 +110,8 @@ function createSpanReader(documents: Documents): SpanReader {
   async function* scanSite(query: SpanScan, reading: Reading): AsyncGenerator<readonly Span[]> {
     const { range, select, narrow } = query;
     const isInRange = ({ end }: Span): boolean => end >= range.from && end <= range.to;
-    const ending: Condition<SpanForm> = (placed, { actionAttribute }) => {
-      const narrowed = narrow === undefined ? [] : [isNarrowed(placed, narrow, actionAttribute)];
+    const ending: Condition<SpanForm> = (placed, source) => {
+      const narrowed = narrow === undefined ? [] : [isNarrowed(placed, narrow, source)];
       return every([endsWithin(placed, range), ...narrowed]);
     };
     if (select === "exceptions") {

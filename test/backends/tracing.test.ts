@@ -40,6 +40,7 @@ const apmLacks: Lacks = {
   linkState: "links are two ids",
   events: "only exceptions are kept",
   booleans: "labels are texts",
+  unset: "an outcome that is not known is stored as a success",
 };
 const jaegerLacks: Lacks = {
   ...uncompressed,

@@ -58,6 +58,11 @@ export const parts = {
     events: span.events.filter(({ name }) => name === "exception"),
   }),
   count: (span: ModelSpan): ModelSpan => ({ ...span, count: 1 }),
+  /** That a span has no status. */
+  unset: (span: ModelSpan): ModelSpan => ({
+    ...span,
+    status: span.status === "UNSET" ? "OK" : span.status,
+  }),
   /** Attributes that are true or false. */
   booleans: (span: ModelSpan): ModelSpan => ({
     ...span,
@@ -257,6 +262,7 @@ export function makeTraces(seed: number, count: number): readonly ModelSpan[] {
       revision: pick(["r1", "r2"]),
       attributes: {
         ...tags,
+        ...(kind === "server" ? { "http.request.method": "GET" } : {}),
         ...(action === "" ? {} : { "appsignal.action_name": action }),
         ...(chance(0.1) ? { "appsignal.namespace": "admin" } : {}),
       },
@@ -303,6 +309,7 @@ export function makeTraces(seed: number, count: number): readonly ModelSpan[] {
             name: "POST /reserve",
           },
           ...{ start: taken, end: later(taken, length()), revision: "s1" },
+          attributes: { "http.request.method": "POST" },
           events: chance(0.2) ? [exception(taken)] : [],
         });
         spans.push(request);
@@ -337,6 +344,7 @@ export function makeTraces(seed: number, count: number): readonly ModelSpan[] {
       const worker = make({
         ...{ trace: linked ? hex(32) : trace, service: "shop-worker", kind: "consumer", name: "MailJob" },
         ...{ start: taken, end: later(taken, length()), revision: "r2" },
+        attributes: { "messaging.destination.name": "mails" },
         ...(linked ? {} : { parent: send.id }),
         links: linked ? [{ trace_id: trace, span_id: send.id, trace_state: "", attributes: {} }] : [],
       });

@@ -9,13 +9,19 @@ import { normaliseId } from "#resolvers/elastic/span.ts";
 import { fromMillis, type Instant, parseInstant } from "#src/time.ts";
 import { apm, dataPrepper, jaeger, otel, type Shipper } from "../../support/shippers.ts";
 
-function placed(shipper: Shipper, over: object = {}): Placed<SpanForm> {
+function placed(shipper: Shipper, over: object = {}, entry?: SpanForm["entry"]): Placed<SpanForm> {
   const [definition] = Object.values(shipper.indices("p"));
   const { mappings } = definition as { mappings: { properties: object } };
   const properties = { ...mappings.properties, ...over };
-  const knowledge = readKnowledge({ index: { mappings: { ...mappings, properties } } });
+  const knowledge = readKnowledge({
+    index: {
+      mappings: { ...mappings, properties },
+      settings: { index: { version: { created: "8190099" } } },
+    },
+  });
   const product = { name: "Elasticsearch", version: "8", listsIgnored: true } as const;
-  const [first] = placeForms(knowledge, [...spanProfiles.values()], product).spans;
+  const { spans } = placeForms(knowledge, [...spanProfiles.values()], product);
+  const first = entry === undefined ? spans[0] : spans.find(({ form }) => form.entry === entry);
   if (first === undefined) throw new Error(`${shipper.name} is not recognised`);
   return first;
 }
@@ -138,6 +144,14 @@ describe("what an index cannot answer for narrows nothing", () => {
     expect(isSelected(placed(otel, { kind: text }), "calls")).toBe(all);
     expect(isNarrowed(placed(jaeger, { operationName: text }), { name: "GET" }, settings)).toBe(all);
     expect(isNarrowed(placed(jaeger), { name: "GET" }, settings)).not.toBe(all);
+  });
+
+  test("a kind that an attribute tells", () => {
+    const spans = placed(apm, { "labels.db_system_name": { type: "keyword" } }, "never");
+    expect(JSON.stringify(isSelected(spans, "calls"))).toContain(
+      '{"exists":{"field":"labels.db_system_name"}}',
+    );
+    expect(JSON.stringify(isSelected(spans, "calls"))).not.toContain("span_attributes");
   });
 
   test("values beyond ignore_above, and keywords with a normalizer", () => {

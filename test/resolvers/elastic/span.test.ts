@@ -4,9 +4,10 @@ import { describe, expect, test } from "vitest";
 import { flatten, isJson, parseExact } from "#resolvers/elastic/flat.ts";
 import { readSpanProfile, spanProfiles } from "#resolvers/elastic/layout.ts";
 import { type LooseEvent, readEvent, readSpan } from "#resolvers/elastic/span.ts";
-import type { Span } from "#src/model.ts";
+import type { Span, SpanKind } from "#src/model.ts";
 import { spanSourceOf } from "#src/sites.ts";
 import { type Instant, parseInstant } from "#src/time.ts";
+import { namesOf } from "#src/tracing/request.ts";
 
 const source = spanSourceOf("shop", { index: "spans", profile: "auto" });
 
@@ -146,8 +147,67 @@ describe("apm", () => {
       },
       resource_attributes: { "service.name": "shop", "service.version": "1", "host.name": "h1" },
     });
-    expect(read("apm", text("messaging"))?.span_kind).toBe("consumer");
-    expect(read("apm", text("scheduled"))?.span_kind).toBe("internal");
+  });
+
+  test.each<[SpanKind, object, object, object?]>([
+    // What came as OTLP: the server of a request or a message, and all that is neither.
+    ["server", { type: "request" }, {}],
+    ["consumer", { type: "messaging" }, {}],
+    ["consumer", { type: "messaging" }, { messaging_operation_type: "process" }],
+    ["producer", { type: "messaging" }, { messaging_operation: "publish" }],
+    ["internal", { type: "unknown" }, {}],
+    // Agents of Elastic: pages, jobs of any name, and OpenTelemetry's kind where they bridge it.
+    ["server", { type: "page-load" }, {}],
+    ["server", { type: "user-interaction" }, {}],
+    ["internal", { type: "Sidekiq" }, {}],
+    ["internal", { type: "celery" }, {}],
+    ["internal", { type: "scheduled" }, {}],
+    ["consumer", { type: "job" }, { messaging_system: "rabbitmq" }],
+    ["internal", {}, {}],
+    ["client", { type: "unknown" }, {}, { kind: "CLIENT" }],
+    ["server", { type: "custom" }, {}, { kind: "SERVER" }],
+  ])("a transaction is of kind %s: %j, labels %j", (kind, type, labels, span = {}) => {
+    const transaction = { id: spanId, name: "it", duration: { us: 1 }, ...type };
+    const found = read(
+      "apm",
+      `{${common},"transaction":${JSON.stringify(transaction)},"labels":${JSON.stringify(labels)},"span":${JSON.stringify(span)}}`,
+    );
+    expect(found).toMatchObject({ span_kind: kind, entry: true });
+    const namespace = kind === "server" ? "web" : "background";
+    expect(found && namesOf(found).namespace).toBe(namespace);
+  });
+
+  test.each([
+    [{ span: { type: "db" }, labels: { db_query_text: "SELECT 1" } }, "client", "SELECT 1"],
+    [
+      { span: { type: "unknown" }, labels: { db_system_name: "mysql", db_statement: "SELECT 2" } },
+      "client",
+      "SELECT 2",
+    ],
+    [{ span: { type: "db", db: { statement: "SELECT 3" } } }, "client", "SELECT 3"],
+    [{ span: { type: "external" }, service: { target: { type: "http" } } }, "client", undefined],
+    [{ span: { type: "unknown" }, destination: { address: "pay.example" } }, "client", undefined],
+    [
+      { span: { type: "app", subtype: "internal" }, destination: { address: "pay.example" } },
+      "internal",
+      undefined,
+    ],
+    [
+      { span: { type: "messaging", action: "send" }, service: { target: { name: "mails" } } },
+      "producer",
+      undefined,
+    ],
+    [{ span: { type: "app" }, labels: { db_collection_name: "users" } }, "internal", undefined],
+  ])("a span without a kind: %j", (parts, kind, statement) => {
+    const span = { id: spanId, name: "it", duration: { us: 1 }, ...parts.span };
+    const document = {
+      timestamp: { us: 1 },
+      trace: { id: traceId },
+      parent: { id: parentId },
+      ...parts,
+      span,
+    };
+    expect(read("apm", JSON.stringify(document))).toMatchObject({ span_kind: kind, statement, entry: false });
   });
 
   test("a compressed span calls its destination", () => {

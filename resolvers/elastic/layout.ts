@@ -144,6 +144,8 @@ export type SpanForm = z.infer<typeof spanForm>;
 const eventForm = z.strictObject({
   holds: z.literal("event"),
   present: names,
+  /** Whether these lie in indices without spans: spans may have what tells them. */
+  apart: z.boolean().default(false),
   trace_id: names,
   /** The span that it belongs to: the first of these that is a span of the trace. */
   span: names,
@@ -233,10 +235,12 @@ export function placeForms(
       !fits(form) &&
       form.present.every((name) => findField(group, name) !== undefined || mapsWhatComes(group, name));
     const profile = candidates.find((candidate) => [...candidate.spans, ...candidate.events].some(fits));
+    const isElsewhere = (form: SpanForm | EventForm) =>
+      form.holds === "event" && form.apart && profile?.spans.some(fits) === true;
     const listsIgnored = product.listsIgnored && group.createdSince715;
     for (const { name, spans, events } of profile === undefined ? candidates : [profile]) {
       for (const form of [...spans, ...events])
-        if (mayFit(form)) growing.push({ profile: name, group, form, listsIgnored });
+        if (mayFit(form) && !isElsewhere(form)) growing.push({ profile: name, group, form, listsIgnored });
     }
     if (profile === undefined) {
       strange.push(group);
@@ -246,7 +250,7 @@ export function placeForms(
     for (const form of profile.spans)
       if (fits(form)) spans.push({ profile: profile.name, group, form, listsIgnored });
     for (const form of profile.events)
-      if (fits(form)) events.push({ profile: profile.name, group, form, listsIgnored });
+      if (fits(form) && !isElsewhere(form)) events.push({ profile: profile.name, group, form, listsIgnored });
   }
   return { profiles: [...found], spans, events, strange, growing };
 }

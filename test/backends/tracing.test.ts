@@ -13,6 +13,7 @@ import {
   jaeger,
   jaegerFields,
   otel,
+  otelOlder,
   type Shipper,
   ss4o,
   ss4oBare,
@@ -59,6 +60,12 @@ const pairs: readonly Pair[] = [
   {
     shipper: otel,
     servers: ["es8", "es9"],
+    lacks: uncompressed,
+    service: "resource.attributes.service.name",
+  },
+  {
+    shipper: otelOlder,
+    servers: ["es8"],
     lacks: uncompressed,
     service: "resource.attributes.service.name",
   },

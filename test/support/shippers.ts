@@ -151,6 +151,27 @@ export const otel: Shipper = {
     }),
 };
 
+/** Before there was a field for the names of events: an attribute has them. */
+export const otelOlder: Shipper = {
+  name: "otel, older template",
+  profile: "otel",
+  pattern: otel.pattern,
+  indices: (prefix) => ({
+    ...otel.indices(prefix),
+    [`${prefix}-logs-generic.otel-default`]: otelMappings({
+      severity_text: keyword,
+      severity_number: { type: "byte" },
+      body: { properties: { text: { type: "text" } } },
+    }),
+  }),
+  write: (prefix, spans) =>
+    otel.write(prefix, spans).map(({ index, document }, at) => ({
+      index,
+      // Newer collectors write to older templates as well.
+      document: at % 2 === 0 ? document : document.replace(/"event_name":"[^"]*",/, ""),
+    })),
+};
+
 // ---- apm: Elastic APM server, with data that came as OTLP ---------------------------------------------------
 
 const apmProperties = {

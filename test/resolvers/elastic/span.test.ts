@@ -2,12 +2,21 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { flatten, isJson, parseExact } from "#resolvers/elastic/flat.ts";
-import { readSpanProfile, spanProfiles } from "#resolvers/elastic/layout.ts";
+import {
+  type EventForm,
+  type Placed,
+  placeForms,
+  readSpanProfile,
+  type SpanForm,
+  spanProfiles,
+} from "#resolvers/elastic/layout.ts";
+import { readKnowledge } from "#resolvers/elastic/mapping.ts";
 import { type LooseEvent, readEvent, readSpan } from "#resolvers/elastic/span.ts";
 import type { Span, SpanKind } from "#src/model.ts";
 import { spanSourceOf } from "#src/sites.ts";
 import { type Instant, parseInstant } from "#src/time.ts";
 import { namesOf } from "#src/tracing/request.ts";
+import { otel, otelOlder, type Shipper } from "../../support/shippers.ts";
 
 const source = spanSourceOf("shop", { index: "spans", profile: "auto" });
 
@@ -106,7 +115,34 @@ describe("otel", () => {
         attributes: { "exception.type": "IOError" },
       },
     });
-    expect(readLoose("otel", event.replace('"event_name":"exception",', ""))).toBeUndefined();
+    // The attribute tells it as well, for collectors that have nothing else.
+    const older = event.replace('"event_name":"exception",', "");
+    expect(readLoose("otel", older)).toEqual(readLoose("otel", event));
+    expect(readLoose("otel", older.replace('"event.name":"exception",', ""))).toBeUndefined();
+  });
+
+  test("events lie where no spans do, by the attribute alone: a span may have it", () => {
+    const names = (shipper: Shipper, over: object = {}) => {
+      const indices = Object.entries(shipper.indices("p")).map(([index, definition]) => {
+        const { mappings } = definition as { mappings: { properties: object } };
+        return [index, { mappings: { ...mappings, properties: { ...mappings.properties, ...over } } }];
+      });
+      const knowledge = readKnowledge(Object.fromEntries(indices));
+      const product = { name: "Elasticsearch", version: "8", listsIgnored: true } as const;
+      const { events, growing } = placeForms(knowledge, [profileOf("otel")], product);
+      const told = (placed: readonly Placed<EventForm | SpanForm>[]) =>
+        placed.map(({ group, form }) => `${group.indices.join()}: ${form.present[0]}`);
+      return { events: told(events), growing: told(growing) };
+    };
+    const logs = "p-logs-generic.otel-default";
+    const eventName = { "attributes.event.name": { type: "keyword" } };
+    expect(names(otel, eventName)).toEqual({
+      events: [`${logs}: event_name`, `${logs}: attributes.event.name`],
+      growing: [],
+    });
+    expect(names(otelOlder, eventName)).toEqual({ events: [`${logs}: attributes.event.name`], growing: [] });
+    // Before the first event.
+    expect(names(otelOlder)).toEqual({ events: [], growing: [`${logs}: attributes.event.name`] });
   });
 
   test("a report of a browser", () => {

@@ -86,11 +86,13 @@ const links = z.strictObject({
 const peerNames = [
   "peer.service",
   "server.address",
+  "net.peer.name",
   "db.system.name",
   "db.system",
   "db.namespace",
   "db.name",
   "messaging.destination.name",
+  "messaging.destination",
 ].map((key) => `span_attributes.${key}`);
 const statementNames = ["db.query.text", "db.statement", "sql.query"].map((key) => `span_attributes.${key}`);
 

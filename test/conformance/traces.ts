@@ -93,11 +93,13 @@ function cut(time: Instant): Instant {
 const peers = [
   "peer.service",
   "server.address",
+  "net.peer.name",
   "db.system.name",
   "db.system",
   "db.namespace",
   "db.name",
   "messaging.destination.name",
+  "messaging.destination",
 ];
 
 /** What a store must read. */
@@ -294,7 +296,9 @@ export function makeTraces(seed: number, count: number): readonly ModelSpan[] {
       const call = make({
         ...{ trace, service, kind: "client", parent: middle.id, name: "POST" },
         ...{ start: begun, end: later(begun, length()) },
-        attributes: { "server.address": pick(["stock.internal", "pay.example"]) },
+        attributes: {
+          [n % 4 === 0 ? "net.peer.name" : "server.address"]: pick(["stock.internal", "pay.example"]),
+        },
       });
       spans.push(call);
       if (chance(0.7)) {

@@ -264,6 +264,7 @@ const apmTransactionFields: Readonly<Record<string, ApmField>> = {
   "messaging.system": { at: [], tells: "messaging", label: true },
   "messaging.operation.type": { at: [], tells: "messaging", label: true },
   "server.address": { at: [] },
+  "net.peer.name": { at: [["client", "domain"]] },
 };
 const apmSpanFields: Readonly<Record<string, ApmField>> = {
   ...apmHttp,
@@ -294,6 +295,7 @@ const apmSpanFields: Readonly<Record<string, ApmField>> = {
   "messaging.system": { at: [["span", "subtype"]], tells: "messaging" },
   "messaging.operation.type": { at: [["span", "action"]], tells: "messaging" },
   "server.address": { at: [["destination", "address"]] },
+  "net.peer.name": { at: [["destination", "address"]] },
   "peer.service": {
     at: [
       ["span", "destination", "service", "resource"],

@@ -317,6 +317,19 @@ test("data-prepper: the older template spells dots as @ and lays keys flat", () 
   });
 });
 
+test.each([
+  [{ "net.peer.name": "db.internal", "db.system": "mysql" }, "db.internal"],
+  [{ "net.peer.name": "old.internal", "server.address": "new.internal" }, "new.internal"],
+  [{ "messaging.destination": "mails", "messaging.system": "rabbitmq" }, "mails"],
+  [{ "messaging.destination": "old", "messaging.destination.name": "new" }, "new"],
+  [{ "messaging.destination": "mails", "net.peer.name": "broker", "peer.service": "queue" }, "queue"],
+  [{ "http.route": "/a" }, undefined],
+])("a peer by newer and older conventions: %j", (attributes, peer) => {
+  const ids = { trace_id: traceId, span_id: spanId, parent_span_id: parentId };
+  const call = { ...ids, "@timestamp": "1705314600000.0", duration: 1, kind: "Client", attributes };
+  expect(read("otel", JSON.stringify(call))?.peer).toBe(peer);
+});
+
 describe("jaeger", () => {
   const text = `{"traceID":"${traceId.slice(2)}","spanID":"f067aa0ba902b7","references":[{"refType":"CHILD_OF","traceID":"${traceId.slice(2)}","spanID":"a1"},
       {"refType":"FOLLOWS_FROM","traceID":"${traceId}","spanID":"b2"}],"operationName":"GET /a","startTime":1705314600123456,"startTimeMillis":1705314600123,"duration":12000,

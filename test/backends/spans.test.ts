@@ -415,6 +415,29 @@ onServers((server) => {
     expect(beside.limitations.join()).toContain("not shown: 1");
   });
 
+  if (here(otel)) {
+    test("otel: an exception belongs to the called one of two spans with one id", async () => {
+      const event = { name: "exception", time: at(5), attributes: { "exception.type": "E" } };
+      const call = make({ parent: id(1), kind: "client" });
+      const called = make({ parent: id(1), kind: "server", start: at(1), end: at(9), events: [event] });
+      for (const written of [
+        [call, called],
+        [called, call],
+      ]) {
+        await empty(otel);
+        await write(otel, written);
+        for (const spans of [
+          await find(source(otel), { by: "trace", traceIds: [trace], select: "all" }),
+          await scan(source(otel)),
+          await scan(source(otel), "exceptions"),
+        ]) {
+          const failed = spans.filter(({ events }) => events.length > 0);
+          expect(failed.map(({ span_kind }) => span_kind)).toEqual(["server"]);
+        }
+      }
+    });
+  }
+
   if (here(apm)) {
     test("apm: an exception belongs to the nearest span that there is; without any, to none", async () => {
       await empty(apm);

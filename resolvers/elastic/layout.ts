@@ -54,7 +54,10 @@ const attributes = z.strictObject({
 });
 export type AttributeSources = z.infer<typeof attributes>;
 
-/** Rules in order: the value of `field` by `values`, or as the field spells it; `value` where the field is there at all. */
+/**
+ * Rules in order: the value of `field` by `values`, or as the field spells it; `value` where the field is there at all.
+ * With `omit`, the attribute that it looks at is left out where it says no more than what came out.
+ */
 function rules<T extends z.ZodType<string>>(target: T) {
   return z
     .array(
@@ -62,6 +65,7 @@ function rules<T extends z.ZodType<string>>(target: T) {
         field: name.optional(),
         values: z.record(z.string(), target).optional(),
         value: target.optional(),
+        omit: z.boolean().default(false),
       }),
     )
     .min(1)
@@ -71,6 +75,7 @@ export interface Rule {
   readonly field?: string | undefined;
   readonly values?: Readonly<Record<string, string>> | undefined;
   readonly value?: string | undefined;
+  readonly omit?: boolean | undefined;
 }
 
 const events = z.strictObject({ at: name, time, name: rules(name), event_attributes: attributes });

@@ -331,6 +331,25 @@ test.each([
 });
 
 describe("jaeger", () => {
+  test.each([
+    // The exporter's, which says what the status says.
+    ["ERROR", undefined, { error: true }, undefined],
+    ["ERROR", undefined, { error: "true" }, undefined],
+    ["ERROR", "ERROR", { error: true }, undefined],
+    // The application's.
+    ["OK", "OK", { error: true }, true],
+    ["ERROR", "ERROR", { error: "timeout" }, "timeout"],
+    ["UNSET", undefined, { error: "timeout" }, "timeout"],
+    ["UNSET", undefined, { error: false }, false],
+    ["UNSET", undefined, {}, undefined],
+  ])("status %s of %s and %j leaves the tag %s", (status, code, tag, left) => {
+    const ids = { traceID: traceId, spanID: spanId, startTime: 1, duration: 1 };
+    const document = { ...ids, tag: { ...tag, "otel@status_code": code } };
+    const found = read("jaeger", JSON.stringify(document));
+    expect(found?.status_code).toBe(status);
+    expect(found?.span_attributes).toEqual(left === undefined ? {} : { error: left });
+  });
+
   const text = `{"traceID":"${traceId.slice(2)}","spanID":"f067aa0ba902b7","references":[{"refType":"CHILD_OF","traceID":"${traceId.slice(2)}","spanID":"a1"},
       {"refType":"FOLLOWS_FROM","traceID":"${traceId}","spanID":"b2"}],"operationName":"GET /a","startTime":1705314600123456,"startTimeMillis":1705314600123,"duration":12000,
     "tags":[{"key":"http.status_code","type":"int64","value":"500"},{"key":"big","type":"int64","value":"9007199254740993"},{"key":"ratio","type":"float64","value":"0.5"},
@@ -366,6 +385,7 @@ describe("jaeger", () => {
       links: [{ trace_id: traceId, span_id: "00000000000000b2", trace_state: "", attributes: {} }],
     });
     expect(Object.keys(read("jaeger", text)?.span_attributes ?? {})).not.toContain("span.kind");
+    expect(Object.keys(read("jaeger", text)?.span_attributes ?? {})).not.toContain("error");
   });
 
   test("a parent in another trace is a link as well; one in the own trace goes before it", () => {

@@ -159,6 +159,8 @@ const eventForm = z.strictObject({
   time,
   name: rules(name),
   event_attributes: attributes,
+  /** A flag that is false where the span was not kept, so that the event has no place; for `readout check`. */
+  sampled: name.optional(),
 });
 export type EventForm = z.infer<typeof eventForm>;
 

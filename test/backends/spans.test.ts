@@ -413,6 +413,26 @@ onServers((server) => {
     ]);
     const beside = await cluster.inspectTraces(source(shipper), never);
     expect(beside.limitations.join()).toContain("not shown: 1");
+    if (shipper !== apm) return;
+    const event = { name: "exception", time: at(5), attributes: { "exception.type": "E" } };
+    const failed = [make({ id: id(2), events: [event] }), make({ id: id(3), events: [event] })].map(toSpan);
+    const errors = shipper.write(prefix, failed).filter(({ index }) => index.includes("error"));
+    const told = async () =>
+      (await cluster.inspectTraces(source(shipper), never)).limitations.filter((text) =>
+        text.includes("were not sampled"),
+      );
+    await cluster.write(
+      errors[0]?.index ?? "",
+      errors.map(({ document }) => [undefined, document]),
+    );
+    expect(await told()).toEqual([]);
+    await cluster.write(
+      errors[0]?.index ?? "",
+      errors.map(({ document }) => [undefined, document.replace('"sampled":true', '"sampled":false')]),
+    );
+    expect(await told()).toEqual([
+      "errors of requests that were not sampled, shown only where these are kept: 2",
+    ]);
   });
 
   if (here(otel)) {

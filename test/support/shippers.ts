@@ -194,6 +194,7 @@ const apmProperties = {
       id: shortKeyword(1024),
       name: shortKeyword(1024),
       type: shortKeyword(1024),
+      sampled: { type: "boolean" },
       duration: { properties: { us: { type: "long" } } },
     },
   },

@@ -63,12 +63,6 @@ const pairs: readonly Pair[] = [
     lacks: uncompressed,
     service: "resource.attributes.service.name",
   },
-  {
-    shipper: otelOlder,
-    servers: ["es8"],
-    lacks: uncompressed,
-    service: "resource.attributes.service.name",
-  },
   { shipper: apm, servers: ["es8", "es9"], lacks: apmLacks, reads: text, service: "service.name" },
   { shipper: apm7, servers: ["es7"], lacks: apmLacks, reads: text, service: "service.name" },
   { shipper: dataPrepper, servers: ["os2", "os3"], lacks: uncompressed, service: "serviceName" },
@@ -101,6 +95,12 @@ const pairs: readonly Pair[] = [
     lacks: jaegerLacks,
     reads: maybeTooLong,
     service: "process.serviceName",
+  },
+  {
+    shipper: otelOlder,
+    servers: ["es8"],
+    lacks: uncompressed,
+    service: "resource.attributes.service.name",
   },
 ];
 

@@ -54,23 +54,23 @@ const attributes = z.strictObject({
 });
 export type AttributeSources = z.infer<typeof attributes>;
 
-/**
- * Rules in order: the value of `field` by `values`, or as the field spells it; `value` where the field is there at all.
- * With `omit`, the attribute that it looks at is left out where it says no more than what came out.
- */
-function rules<T extends z.ZodType<string>>(target: T) {
-  return z
-    .array(
-      z.strictObject({
-        field: name.optional(),
-        values: z.record(z.string(), target).optional(),
-        value: target.optional(),
-        omit: z.boolean().default(false),
-      }),
-    )
-    .min(1)
-    .readonly();
+/** The value of `field` by `values`, or as the field spells it; `value` where the field is there at all. */
+function rule<T extends z.ZodType<string>>(target: T) {
+  return z.strictObject({
+    field: name.optional(),
+    values: z.record(z.string(), target).optional(),
+    value: target.optional(),
+  });
 }
+/** In order: the first that gives something counts. */
+function rules<T extends z.ZodType<string>>(target: T) {
+  return z.array(rule(target)).min(1).readonly();
+}
+/** With `omit`, the attribute that it looks at is left out where it says no more than the status that came out. */
+const statusRules = z
+  .array(rule(z.enum(["OK", "ERROR", "UNSET"])).extend({ omit: z.boolean().default(false) }))
+  .min(1)
+  .readonly();
 export interface Rule {
   readonly field?: string | undefined;
   readonly values?: Readonly<Record<string, string>> | undefined;
@@ -123,7 +123,7 @@ const spanForm = z
     duration: time.optional(),
     name: names,
     kind: rules(z.enum(spanKinds)),
-    status: rules(z.enum(["OK", "ERROR", "UNSET"])),
+    status: statusRules,
     status_message: names.optional(),
     service: names,
     scope_name: names.optional(),

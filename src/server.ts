@@ -246,7 +246,7 @@ export function createServer(options: ServerOptions): Server {
         throw overloaded("streams", `${streams} streamed answers are under way`);
       }
       const own = streamsOf.get(principal) ?? 0;
-      if (principal !== anybody && own >= limits.tokenStreams) {
+      if (own >= limits.tokenStreams) {
         abandon(rows);
         throw new TooMany(1, "token_streams");
       }

@@ -74,6 +74,9 @@ interface Trail {
   user: string | undefined;
 }
 
+/** Tells of a request's end. */
+type Finish = (status: number, cut: boolean, error?: unknown) => void;
+
 /** What stands around and between the batches of an answer. */
 interface Form {
   readonly opening: string;
@@ -119,13 +122,13 @@ export function createServer(options: ServerOptions): Server {
   const streamsOf = new Map<Principal, number>();
   let findPage: FindPage | undefined;
 
-  /** Never throws. */
+  /** Never throws. Of what is only admitted nothing has been told: its caller finishes it. */
   async function answer(exchange: Exchange): Promise<Answer | Admission> {
     const started = performance.now();
     const trail: Trail = { operation: "none", route: undefined, user: undefined };
     const { id, method } = exchange;
     const step = currentStep();
-    const finish = (status: number, cut: boolean, error?: unknown) => {
+    const finish: Finish = (status, cut, error) => {
       const duration = performance.now() - started;
       const limit = limitOf(error);
       if (limit !== undefined) telemetry.limited(limit);
@@ -140,8 +143,10 @@ export function createServer(options: ServerOptions): Server {
       if (page !== undefined) return page;
       if (exchange.path === "/graphql" && (exchange.method === "GET" || exchange.method === "POST")) {
         trail.operation = "graphql";
+        trail.route = "/graphql";
         const principal = epoch.authenticate(readToken(exchange.headers, exchange.search));
-        return { principal, epoch };
+        trail.user = principal.user;
+        return { principal, epoch, finish };
       }
       const own =
         exchange.method === "GET" || exchange.method === "HEAD" ? await ownPage(exchange.path) : undefined;
@@ -189,7 +194,7 @@ export function createServer(options: ServerOptions): Server {
     exchange: Exchange,
     { endpoint, parameters }: Route,
     trail: Trail,
-    finish: (status: number, cut: boolean, error?: unknown) => void,
+    finish: Finish,
   ): Promise<Answer> {
     const chosen = chooseRepresentation(exchange.headers.get("accept"), endpoint.representations);
     trail.operation = chosen?.name ?? endpoint.name;
@@ -269,7 +274,7 @@ export function createServer(options: ServerOptions): Server {
     rows: AsyncIterator<Rows>,
     work: Work,
     principal: Principal,
-    finish: (status: number, cut: boolean, error?: unknown) => void,
+    finish: Finish,
   ): AsyncGenerator<string, void, void> {
     let complete = false;
     let failure: unknown;
@@ -307,8 +312,8 @@ export function createServer(options: ServerOptions): Server {
   interface Asked extends Admission {
     readonly exchange: Exchange;
     readonly work: Work;
-    readonly started: number;
-    readonly step: Step | undefined;
+    /** Why nothing of it was run. */
+    readonly failure?: unknown;
   }
   const asked = new WeakMap<object, Asked>();
 
@@ -319,7 +324,7 @@ export function createServer(options: ServerOptions): Server {
       const answered = await answer(exchange);
       if ("principal" in answered) {
         const work = answered.epoch.conductor.join(exchange.gone);
-        const known = { ...answered, exchange, work, started: performance.now(), step: currentStep() };
+        const known = { ...answered, exchange, work };
         asked.set(serverContext, known);
         serverContext.readout = openSession?.(known);
         if (exchange.method !== "POST") return;
@@ -327,8 +332,9 @@ export function createServer(options: ServerOptions): Server {
           const { method, headers, signal } = request;
           const body = await work.wait(readText(exchange));
           setRequest(new fetchAPI.Request(request.url, { method, headers, signal, body }));
-        } catch (error) {
-          endResponse(toResponse(respond(error), exchange, fetchAPI));
+        } catch (failure) {
+          asked.set(serverContext, { ...known, failure });
+          endResponse(toResponse(respond(failure), exchange, fetchAPI));
         }
         return;
       }
@@ -343,16 +349,11 @@ export function createServer(options: ServerOptions): Server {
     onResponse({ response, serverContext }) {
       const known = asked.get(serverContext);
       if (known === undefined) return;
-      const { exchange, principal, work, started, step } = known;
+      const { exchange, work, finish, failure } = known;
       const cut = exchange.gone.aborted;
       work.end();
       response.headers.set("X-Request-Id", exchange.id);
-      const duration = performance.now() - started;
-      const { id, method } = exchange;
-      const { status } = response;
-      const { user } = principal;
-      const told = { id, method, operation: "graphql", route: "/graphql", user };
-      telemetry.finished({ ...told, status, cut, duration, step });
+      finish(response.status, cut, failure);
     },
   };
 
@@ -376,6 +377,7 @@ export function createServer(options: ServerOptions): Server {
     return createGateway<NodeContext>({
       unified,
       plugins: [rest],
+      limited: () => telemetry.limited("graphql"),
       warn: (told, err) => telemetry.log({ level: "warn", message: told, err }),
     });
   }
@@ -409,7 +411,10 @@ export function createServer(options: ServerOptions): Server {
       const answered = await answer(exchange);
       if (!("principal" in answered)) return write(answered, exchange, res, draining);
       host = await findGateway();
-      if (host === undefined) return write(unavailable, exchange, res, draining);
+      if (host === undefined) {
+        answered.finish(unavailable.status, false);
+        return write(unavailable, exchange, res, draining);
+      }
     }
     await host(req, res);
   }
@@ -427,7 +432,10 @@ export function createServer(options: ServerOptions): Server {
       const answered = await answer(exchange);
       if (!("principal" in answered)) return toResponse(answered, exchange, globalThis);
       host = await findGateway();
-      if (host === undefined) return toResponse(unavailable, exchange, globalThis);
+      if (host === undefined) {
+        answered.finish(unavailable.status, false);
+        return toResponse(unavailable, exchange, globalThis);
+      }
     }
     return host.fetch(url, init);
   }
@@ -510,6 +518,7 @@ interface Epoch {
 interface Admission {
   readonly principal: Principal;
   readonly epoch: Epoch;
+  readonly finish: Finish;
 }
 
 interface NodeContext extends Partial<Connection> {

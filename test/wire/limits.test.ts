@@ -110,6 +110,52 @@ describe("of all", () => {
   });
 });
 
+describe("of GraphQL", () => {
+  const asking = (body: string): RequestInit => ({
+    method: "POST",
+    headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
+    body,
+  });
+  const nested = (levels: number, leaves: string) =>
+    `{ logs_lines(site_id: "shop", source_ids: ["app"], query: "", pagination: { per_page: 1, order: ASC }) { ${"trace { log_lines { ".repeat(levels)} ${leaves} ${"} } ".repeat(levels)} } }`;
+
+  test.each([
+    ["tokens", `{ viewer { ${"id ".repeat(3_000)} } }`, /Token limit/],
+    ["aliases", `{ ${"abcdefghijklmnop".replaceAll(/./g, "$&: __typename ")} }`, /Aliases limit/],
+    ["directives", `{ viewer { id ${"@include(if: true) ".repeat(10)} } }`, /Directives limit/],
+    ["depth", nested(7, "id"), /depth limit/i],
+    ["cost", nested(5, "id ".repeat(500)), /Cost limit/],
+  ])("the %s of a query, as often as they are asked for", async (_, query, message) => {
+    const { server, limited } = createSubject();
+    for (const asked of [1, 2]) {
+      const answer = await server.fetch(`${origin}/graphql`, asking(JSON.stringify({ query })));
+      expect(await answer.json()).toMatchObject({ errors: [{ message: expect.stringMatching(message) }] });
+      expect(await limited()).toEqual({ graphql: asked });
+    }
+    const plain = await server.fetch(`${origin}/graphql`, asking('{"query":"{ __typename nope }"}'));
+    expect(await plain.json()).toHaveProperty("errors");
+    expect(await limited()).toEqual({ graphql: 2 });
+  });
+
+  test("the body", async () => {
+    const { server, limited, requests } = createSubject();
+    const answer = await server.fetch(`${origin}/graphql`, asking(" ".repeat(1_048_577)));
+    expect(answer.status).toBe(422);
+    expect(await limited()).toEqual({ body: 1 });
+    expect(await requests()).toEqual({ "graphql 422": 1 });
+  });
+
+  test("what its schema cannot be loaded for is counted and logged as every request is", async () => {
+    const { server, logged, requests } = createSubject({
+      graphql: () => Promise.reject(new Error("no mesh")),
+    });
+    const answer = await server.fetch(`${origin}/graphql`, asking('{"query":"{ __typename }"}'));
+    expect(answer.status).toBe(500);
+    expect(await requests()).toEqual({ "graphql 500": 1 });
+    expect(logged()).toMatch(/"operation":"graphql","status":500,"ms":[\d.]+,"user":"ana"/);
+  });
+});
+
 describe("of a connection", () => {
   const open: { close: (grace: number) => Promise<void> }[] = [];
   afterEach(async () => {

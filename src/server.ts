@@ -3,7 +3,6 @@
 // until then the plug-in stands alone. On a real connection it writes to node's response itself, because only there
 // can an answer that breaks off after its first byte be made visible: the socket is destroyed, the array never closed.
 import { createServer as createHttpServer, type IncomingMessage, type ServerResponse } from "node:http";
-import { setTimeout as sleep } from "node:timers/promises";
 import type { Plugin } from "graphql-yoga";
 import { type Answer, chunksOf, jsonType, respond, toResponse, type Whole, write } from "./answer.ts";
 import { type Authenticate, type Principal, readToken } from "./auth.ts";
@@ -111,7 +110,7 @@ export function createServer(options: ServerOptions): Server {
       limits: served.limits,
       places: tailPlaces,
       now,
-      pause: (length, signal) => sleep(length, undefined, { signal }).catch(() => {}),
+      pause,
       log: telemetry.log,
     }),
   });
@@ -483,6 +482,19 @@ export function createServer(options: ServerOptions): Server {
         });
       }),
   };
+}
+
+function pause(length: Millis, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const over = () => {
+      clearTimeout(timer);
+      signal.removeEventListener("abort", over);
+      resolve();
+    };
+    const timer = setTimeout(over, length);
+    if (signal.aborted) over();
+    else signal.addEventListener("abort", over);
+  });
 }
 
 function oneText(header: string | readonly string[] | undefined): string | null {

@@ -46,7 +46,8 @@ export type LimitName =
   | "url"
   | "head"
   | "body"
-  | "reading_time";
+  | "reading_time"
+  | "connections";
 
 /** The token is missing, wrong or expired: 401. */
 export class Unauthorized extends Error {

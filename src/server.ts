@@ -43,6 +43,8 @@ export interface ServerOptions extends Served {
   /** One line of text for each backend, for `/readyz`. */
   readonly backends?: () => readonly string[];
   readonly visuals?: Visuals | undefined;
+  /** Connections open at once, instead of the program's own. */
+  readonly connections?: number | undefined;
   /** Instead of the program's own, in milliseconds. */
   readonly readingTime?: {
     readonly headersTimeout: Millis;
@@ -87,6 +89,8 @@ const printed: Form = { opening: "", separator: "", closing: "" };
 
 /** Path and query. Of all headers together node takes 16 KiB. */
 const urlLimit = 8_192;
+/** More than all places and tails together; each that is idle costs a few kilobytes. */
+const mostConnections = 5_000;
 /** How long a client has for its headers, and for the whole of its request: less than a request's deadline. */
 const readingTime = { headersTimeout: 10_000, requestTimeout: 20_000, connectionsCheckingInterval: 5_000 };
 function whole({ opening, separator, closing }: Form, texts: readonly string[]): readonly string[] {
@@ -450,6 +454,8 @@ export function createServer(options: ServerOptions): Server {
       });
     },
   );
+  http.maxConnections = options.connections ?? mostConnections;
+  http.on("drop", () => telemetry.limited("connections"));
   keepAnswers(http, intake, (code) => {
     if (code === "HPE_HEADER_OVERFLOW") telemetry.limited("head");
     if (code === "ERR_HTTP_REQUEST_TIMEOUT") telemetry.limited("reading_time");

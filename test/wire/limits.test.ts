@@ -184,6 +184,38 @@ describe("of a connection", () => {
     expect(await subject.limited()).toEqual({ head: 1 });
   });
 
+  test("how many there are: the next is closed, and its place comes back", async () => {
+    const subject = createSubject({ connections: 1 });
+    const { port } = await subject.server.listen({ host: "127.0.0.1", port: 0 });
+    open.push(subject.server);
+    const ask = () => {
+      const socket = connect(port, "127.0.0.1").on("error", () => {});
+      let received = "";
+      socket.setEncoding("utf8").on("data", (chunk) => {
+        received += chunk;
+      });
+      socket.write("GET /livez HTTP/1.1\r\nHost: x\r\n\r\n");
+      const closed = new Promise((resolve) => socket.on("close", resolve));
+      return { socket, closed, received: () => received };
+    };
+    const first = ask();
+    await expect.poll(first.received).toContain("ok\n");
+    const second = ask();
+    await second.closed;
+    expect(second.received()).toBe("");
+    expect(await subject.limited()).toEqual({ connections: 1 });
+    first.socket.destroy();
+    await first.closed;
+    await expect
+      .poll(async () => {
+        const { socket, received } = ask();
+        await new Promise((resolve) => setTimeout(resolve, 20));
+        socket.destroy();
+        return received();
+      })
+      .toContain("ok\n");
+  });
+
   test.each([
     ["headers", "GET /livez HTTP/1.1\r\nHo"],
     [

@@ -37,6 +37,7 @@ export function createSubject(
     rate?: Rate;
     readingTime?: ServerOptions["readingTime"];
     graphql?: ServerOptions["graphql"];
+    connections?: number;
   } = {},
 ): Subject {
   const logs = createMemoryLogs();
@@ -84,6 +85,7 @@ export function createSubject(
     }),
     now,
     ...(over.readingTime && { readingTime: over.readingTime }),
+    connections: over.connections,
     backends: () => ["memory: ok"],
   });
   const post = (body: unknown, init: RequestInit = {}) =>

@@ -13,11 +13,13 @@ import {
   call,
   type Expression,
   equal,
+  metadataLabels,
   metricName,
   present,
   printSelector,
   type Selector,
   select,
+  typeLabel,
   window,
 } from "./promql.ts";
 
@@ -58,7 +60,7 @@ export function tagged(match: Match, metric: string, shape: Shape): Selector {
 }
 
 /** Labels of the source's own, which no metric has as tags. */
-const ownLabels: readonly string[] = [metricName, "le", "quantile"];
+const ownLabels: readonly string[] = [...metadataLabels, "le", "quantile"];
 
 export function isTag(match: Match, label: string): boolean {
   return !ownLabels.includes(label) && !Object.hasOwn(match, label);
@@ -140,6 +142,8 @@ export function createFamilies(door: Door, io: IO): Families {
     // What ended long ago has still a type; the longer looks find nothing where the short one would have.
     for (const length of [hour, day, 30 * day, 3_650 * day]) {
       const samples = window(selector, "closed", { from: length, to: 0 });
+      const labelled = majority(await labelledTypes(samples, now));
+      if (labelled !== undefined) return labelled;
       const [histograms, restarts, changes, least] = await Promise.all([
         countHistograms(samples, now),
         look(aggregate("sum", [], call("resets", samples)), now),
@@ -152,6 +156,13 @@ export function createFamilies(door: Door, io: IO): Families {
       return restarts === 0 && (changes ?? 0) > 0 && least >= 0 ? "counter" : "gauge";
     }
     return /_(total|count|sum|bucket)$/.test(metric) ? "counter" : "gauge";
+  }
+
+  /** What targets said, where the source has it in a label. */
+  async function labelledTypes(samples: Expression, at: Millis): Promise<readonly string[]> {
+    const types = aggregate("group", [typeLabel], call("last_over_time", samples));
+    const found = await door.query(types, { at }, collect, never);
+    return found.flatMap(({ labels }) => labels[typeLabel] ?? []);
   }
 
   /** What targets said, of the name itself or, as OpenMetrics has it, without `_total`. */

@@ -34,7 +34,7 @@ import {
   present,
   type Selector,
 } from "./promql.ts";
-import { createReader, type GridSeries, keyOf, labelOf, type Reader, tooLarge } from "./reader.ts";
+import { createReader, type GridSeries, keyOf, labelOf, type Reader, tooLarge, twins } from "./reader.ts";
 import { complete, readBuckets, type Surveyed, survey, type Thinned, type ThinQuery, thin } from "./thin.ts";
 
 type SampleMeasure = Extract<Measure, { of: "samples" }>;
@@ -60,6 +60,15 @@ export function createMetricStore(backend: string, door: Door, families: Familie
   const sizes = new LRUCache<string, number>({ max: 10_000, ttl: sizeAge });
 
   async function series(query: SeriesQuery, signal: AbortSignal): Promise<readonly Series[]> {
+    try {
+      return await answered(query, signal);
+    } catch (error) {
+      const same = error instanceof BackendError && /same labelset/.test(error.message);
+      throw same ? twins(backend) : error;
+    }
+  }
+
+  async function answered(query: SeriesQuery, signal: AbortSignal): Promise<readonly Series[]> {
     const shape = await families.shape(query.match, query.metric, signal);
     const patterns = Object.entries(query.tags);
     if (shape === undefined || !patterns.every(([key, pattern]) => canMatch(query, key, pattern))) return [];

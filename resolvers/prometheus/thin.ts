@@ -10,6 +10,7 @@ import type { Labels } from "./answer.ts";
 import { aggregate, binary, call, type Expression, number, type Selector } from "./promql.ts";
 import {
   asGrid,
+  byKey,
   type GridSeries,
   inTurns,
   keyOf,
@@ -73,6 +74,7 @@ export async function survey(reader: Reader, query: ThinQuery): Promise<readonly
     lookBack === undefined ? [] : lastOf(reader, selector, start, Math.min(reach, lookBack)),
   ]);
   await turn();
+  byKey(reader.backend, lasts);
   const oddByKey = new Map(odds.map(({ labels, values }) => [keyOf(labels), values]));
   const baseByKey = new Map(bases);
   return lasts.map(({ labels, values }): Surveyed => {
@@ -147,8 +149,13 @@ async function lastOf(
     length === 1
       ? await reader.raw(selector, start - 1, start, Number.POSITIVE_INFINITY)
       : await reader.instant(call("last_over_time", reader.window(selector, { from: length, to: 1 })), start);
-  return found.flatMap(({ labels, values: [value = Number.NaN] }) =>
-    Number.isFinite(value) ? [[keyOf(labels), value] as const] : [],
+  return [...byKey(reader.backend, found)].flatMap(
+    ([
+      key,
+      {
+        values: [value = Number.NaN],
+      },
+    ]) => (Number.isFinite(value) ? [[key, value] as const] : []),
   );
 }
 
@@ -329,7 +336,7 @@ export async function birthsOf(
   );
   const past = async (labels: readonly Labels[]) => {
     const samples = reader.window(narrowTo(selector, labels), { from: start, to: 1 });
-    return reader.instant(call("count_over_time", samples), start);
+    return reader.instant(call("last_over_time", samples), start);
   };
   const ever = beginsTime(start) ? [] : (await inTurns(parts, past)).flat();
   const held = new Set(ever.map(({ labels }) => keyOf(labels)));

@@ -317,7 +317,14 @@ export function labelOf(labels: Labels, label: string): string {
 }
 
 /** Of so many series each label is narrowed, whatever it is. */
-export const valuesOfLabel = 100;
+const valuesOfLabel = 100;
+
+/** In parts of which each can be narrowed to wholly. */
+export function chunksOf<T>(items: readonly T[]): readonly (readonly T[])[] {
+  return Array.from({ length: Math.ceil(items.length / valuesOfLabel) }, (_, part) =>
+    items.slice(part * valuesOfLabel, (part + 1) * valuesOfLabel),
+  );
+}
 
 /**
  * The selector narrowed towards these series: it may find others still, which the caller has to sort out, but never

@@ -11,13 +11,13 @@ import { aggregate, binary, call, type Expression, number, type Selector } from 
 import {
   asGrid,
   byKey,
+  chunksOf,
   type GridSeries,
   inTurns,
   keyOf,
   narrowTo,
   type RawSeries,
   type Reader,
-  valuesOfLabel,
 } from "./reader.ts";
 
 export interface ThinQuery {
@@ -328,26 +328,31 @@ export async function birthsOf(
   { selector, metric, buckets: { start, step, count }, lookBack = 0, limit }: ThinQuery,
   series: readonly { readonly labels: Labels }[],
   othersHeld: boolean,
-): Promise<{ readonly held: ReadonlySet<string>; readonly born: ReadonlySet<string> }> {
-  if (series.length === 0) return { held: new Set(), born: new Set() };
+): Promise<Births> {
+  if (series.length === 0) return { held: new Set(), born: new Set(), lived: othersHeld };
   // All of the past is looked through: few series at a time, so that the selector finds hardly any others.
-  const parts = Array.from({ length: Math.ceil(series.length / valuesOfLabel) }, (_, part) =>
-    series.slice(part * valuesOfLabel, (part + 1) * valuesOfLabel).map(({ labels }) => labels),
-  );
   const past = async (labels: readonly Labels[]) => {
     const samples = reader.window(narrowTo(selector, labels), { from: start, to: 1 });
     return reader.instant(call("last_over_time", samples), start);
   };
+  const parts = chunksOf(series.map(({ labels }) => labels));
   const ever = beginsTime(start) ? [] : (await inTurns(parts, past)).flat();
   const held = new Set(ever.map(({ labels }) => keyOf(labels)));
   const born = new Set(series.map(({ labels }) => keyOf(labels)).filter((key) => !held.has(key)));
   if (born.size === 0 || othersHeld || held.size > 0 || (await lived(reader, metric, start, lookBack))) {
-    return { held, born };
+    return { held, born, lived: true };
   }
   const first = await firstTime(reader, metric, start, start + step * count, limit);
   const own = first === undefined ? [] : await reader.raw(metric, first, first + 1, limit);
   for (const { labels } of own) born.delete(keyOf(labels));
-  return { held, born };
+  return { held, born, lived: false };
+}
+
+export interface Births {
+  readonly held: ReadonlySet<string>;
+  readonly born: ReadonlySet<string>;
+  /** The metric had samples before. */
+  readonly lived: boolean;
 }
 
 /** Nothing is older than 1970; and there is no window of no length, nor of one millisecond for a closed edge. */

@@ -36,7 +36,7 @@ import {
   type Selector,
 } from "./promql.ts";
 import { createReader, type GridSeries, keyOf, labelOf, type Reader, tooLarge, twins } from "./reader.ts";
-import { complete, readBuckets, type Surveyed, survey, type Thinned, type ThinQuery, thin } from "./thin.ts";
+import { readBuckets, survey, type Thinned, type ThinQuery, thin, thinTogether, totalKey } from "./thin.ts";
 
 type SampleMeasure = Extract<Measure, { of: "samples" }>;
 type ObservationMeasure = Extract<Measure, { of: "observations" }>;
@@ -393,14 +393,7 @@ async function classicHistograms(plan: Plan, measure: ObservationMeasure): Promi
       observations: { count, sum: none, buckets: [] },
     }));
   }
-  const [counted, others] = await Promise.all([survey(reader, counting), survey(reader, other)]);
-  // A restart that the count shows is one of all parts, so that all are read raw where the count is.
-  const restarts = new Map(counted.map(({ labels, suspects }) => [keyOf(labels), suspects]));
-  for (const series of others) suspect(series, restarts.get(totalKey(series.labels)));
-  const [counts, parts] = await Promise.all([
-    complete(reader, counting, counted),
-    complete(reader, other, others),
-  ]);
+  const [counts = [], parts = []] = await thinTogether(reader, [counting, other]);
   const partsOf = Map.groupBy(parts, ({ labels }) => totalKey(labels));
   return counts.map(({ labels, samples: count }) => {
     const own = partsOf.get(keyOf(labels)) ?? [];
@@ -450,18 +443,6 @@ const none: CounterSamples = { times: new Float64Array(), values: new Float64Arr
 function withBounds(query: ThinQuery): ThinQuery {
   const bounds = [present("le")];
   return { ...query, selector: narrow(query.selector, bounds), metric: narrow(query.metric, bounds) };
-}
-
-function suspect(series: Surveyed, buckets: ReadonlySet<number> | undefined): void {
-  for (const bucket of buckets ?? []) {
-    if (!Number.isNaN(series.last[bucket])) series.suspects.add(bucket);
-  }
-}
-
-/** The key of the histogram that a series of buckets belongs to. */
-function totalKey(labels: Labels): string {
-  const { le: _, ...rest } = labels;
-  return keyOf(rest);
 }
 
 function bounded(count: CounterSamples, parts: readonly Thinned[]): Observations {

@@ -278,8 +278,9 @@ async function firstSamples(
 
 // ---- Suspects ----------------------------------------------------------------------------------------------------
 
-/** Parts that a wide bucket is surveyed in before raw samples are read, widest first. */
-const finer: readonly Millis[] = [86_400_000, 3_600_000, 300_000];
+const [hour, day]: readonly [Millis, Millis] = [3_600_000, 86_400_000];
+/** Parts that a wide bucket is surveyed in before raw samples are read, widest first: some dozens or hundreds of them. */
+const finer: readonly Millis[] = [365 * day, 30 * day, day, hour, 300_000];
 /** So little is read raw at once, were there a sample in each second. */
 const fewSamples = 50_000;
 

@@ -13,16 +13,22 @@ import {
   call,
   type Expression,
   equal,
+  metadataLabels,
   metricName,
+  oneOf,
   present,
   printSelector,
   type Selector,
   select,
+  typeLabel,
   window,
 } from "./promql.ts";
 
-/** How a metric is stored. The parts of `histogram` are `_bucket`, `_count`, `_sum`; a `summary` may have no quantiles. */
-export type Shape = "gauge" | "counter" | "histogram" | "native" | "summary";
+/**
+ * How a metric is stored. The parts of `histogram` are `_bucket`, `_count`, `_sum`; of `both` some series have these
+ * parts and some, maybe others and maybe at other times, are native. A `summary` may have no quantiles.
+ */
+export type Shape = "gauge" | "counter" | "histogram" | "native" | "both" | "summary";
 
 export interface Families {
   /** Sorted. @throws {BackendError} */
@@ -44,6 +50,7 @@ export const typeOf: Readonly<Record<Shape, MetricType>> = {
   counter: "counter",
   histogram: "measurement",
   native: "measurement",
+  both: "measurement",
   summary: "measurement",
 };
 
@@ -52,20 +59,21 @@ export function part(match: Match, name: string): Selector {
   return select(match, [equal(metricName, name)]);
 }
 
-/** The series that carry a family's tags, each once. */
+/** The series that carry a family's tags. */
 export function tagged(match: Match, metric: string, shape: Shape): Selector {
+  if (shape === "both") return select(match, [oneOf(metricName, [metric, `${metric}_count`])]);
   return part(match, shape === "histogram" || shape === "summary" ? `${metric}_count` : metric);
 }
 
 /** Labels of the source's own, which no metric has as tags. */
-const ownLabels: readonly string[] = [metricName, "le", "quantile"];
+const ownLabels: readonly string[] = [...metadataLabels, "le", "quantile"];
 
 export function isTag(match: Match, label: string): boolean {
   return !ownLabels.includes(label) && !Object.hasOwn(match, label);
 }
 
 /** Families of a wall; a `plain` one is a single name, whose type its samples or its targets tell. */
-type Listing = ReadonlyMap<string, "plain" | "histogram" | "summary">;
+type Listing = ReadonlyMap<string, "plain" | "histogram" | "both" | "summary">;
 
 const minute: Millis = 60_000;
 const hour: Millis = 60 * minute;
@@ -141,6 +149,8 @@ export function createFamilies(door: Door, io: IO): Families {
     const hidden = await door.hidesRestarts(never);
     for (const length of [hour, day, 30 * day, 3_650 * day]) {
       const samples = window(selector, "closed", { from: length, to: 0 });
+      const labelled = majority(await labelledTypes(samples, now));
+      if (labelled !== undefined) return labelled;
       const [histograms, restarts, changes, least] = await Promise.all([
         countHistograms(samples, now),
         look(hidden ? lost(samples) : aggregate("sum", [], call("resets", samples)), now),
@@ -153,6 +163,13 @@ export function createFamilies(door: Door, io: IO): Families {
       return (restarts ?? 0) <= 0 && (changes ?? 0) > 0 && least >= 0 ? "counter" : "gauge";
     }
     return /_(total|count|sum|bucket)$/.test(metric) ? "counter" : "gauge";
+  }
+
+  /** What targets said, where the source has it in a label. */
+  async function labelledTypes(samples: Expression, at: Millis): Promise<readonly string[]> {
+    const types = aggregate("group", [typeLabel], call("last_over_time", samples));
+    const found = await door.query(types, { at }, collect, never);
+    return found.flatMap(({ labels }) => labels[typeLabel] ?? []);
   }
 
   /** What targets said, of the name itself or, as OpenMetrics has it, without `_total`. */
@@ -173,6 +190,7 @@ export function createFamilies(door: Door, io: IO): Families {
       gauge: "gauges",
       counter: "counters",
       histogram: "histograms",
+      both: "histograms",
       summary: "summaries",
     } as const;
     for (const [metric, kind] of listing) {
@@ -255,7 +273,7 @@ function keyOfWall(match: Match): string {
 
 /**
  * The families behind the names. A family is one only where it is whole: `x_count` without `x_sum` is a metric of its
- * own. A summary that exports no quantiles has nothing but the two.
+ * own. A summary that exports no quantiles has nothing but the two, and a histogram may have native samples by its name.
  */
 export function fold(
   names: ReadonlySet<string>,
@@ -263,13 +281,14 @@ export function fold(
   withQuantiles: ReadonlySet<string>,
 ): Listing {
   const parts = new Set<string>();
-  const families = new Map<string, "histogram" | "summary">();
+  const families = new Map<string, "histogram" | "both" | "summary">();
   for (const name of names) {
     if (!name.endsWith("_count")) continue;
     const family = name.slice(0, -"_count".length);
     const [bucket, sum] = [`${family}_bucket`, `${family}_sum`];
     if (family === "" || !names.has(sum)) continue;
-    if (withBounds.has(bucket)) families.set(family, "histogram");
+    const alone = !names.has(family) || withQuantiles.has(family);
+    if (withBounds.has(bucket)) families.set(family, alone ? "histogram" : "both");
     else if (withQuantiles.has(family) || !names.has(family)) families.set(family, "summary");
     else continue;
     for (const one of [family, name, sum]) parts.add(one);

@@ -4,7 +4,7 @@
 
 import { LRUCache } from "lru-cache";
 import { BackendError, Refused } from "../../src/errors.ts";
-import type { Measure, Series } from "../../src/model.ts";
+import type { Buckets, Measure, Series } from "../../src/model.ts";
 import {
   type CounterSamples,
   combineCumulative,
@@ -20,7 +20,8 @@ import { turn } from "../http.ts";
 import type { Labels } from "./answer.ts";
 import type { Door } from "./door.ts";
 import { type Families, isTag, part, type Shape, typeOf } from "./families.ts";
-import { readNative } from "./native.ts";
+import { boundOf, boundsBeside, type ClassicParts, classicForm, unevenOf } from "./forms.ts";
+import { commonBounds, type Growth, growths, nativeForm, observationsOf } from "./native.ts";
 import {
   aggregate,
   binary,
@@ -34,8 +35,8 @@ import {
   present,
   type Selector,
 } from "./promql.ts";
-import { createReader, type GridSeries, keyOf, labelOf, type Reader, tooLarge } from "./reader.ts";
-import { complete, readBuckets, type Surveyed, survey, type Thinned, type ThinQuery, thin } from "./thin.ts";
+import { createReader, type GridSeries, keyOf, labelOf, type Reader, tooLarge, twins } from "./reader.ts";
+import { readBuckets, survey, type Thinned, type ThinQuery, thin, thinTogether, totalKey } from "./thin.ts";
 
 type SampleMeasure = Extract<Measure, { of: "samples" }>;
 type ObservationMeasure = Extract<Measure, { of: "observations" }>;
@@ -60,6 +61,15 @@ export function createMetricStore(backend: string, door: Door, families: Familie
   const sizes = new LRUCache<string, number>({ max: 10_000, ttl: sizeAge });
 
   async function series(query: SeriesQuery, signal: AbortSignal): Promise<readonly Series[]> {
+    try {
+      return await answered(query, signal);
+    } catch (error) {
+      const same = error instanceof BackendError && /same labelset/.test(error.message);
+      throw same ? twins(backend) : error;
+    }
+  }
+
+  async function answered(query: SeriesQuery, signal: AbortSignal): Promise<readonly Series[]> {
     const shape = await families.shape(query.match, query.metric, signal);
     const patterns = Object.entries(query.tags);
     if (shape === undefined || !patterns.every(([key, pattern]) => canMatch(query, key, pattern))) return [];
@@ -134,6 +144,7 @@ async function answer(shape: Shape, plan: Plan): Promise<readonly Series[]> {
     }
     case "observations":
       if (shape === "native") return native(plan, measure);
+      if (shape === "both") return both(plan, measure);
       if (measure.combine === "count") return increments(plan, `${plan.query.metric}_count`);
       return shape === "summary" && measure.combine !== "mean"
         ? summary(plan, measure)
@@ -354,37 +365,77 @@ async function cumulativeMean(
 
 // ---- Measurements ------------------------------------------------------------------------------------------------
 
+/** One histogram or summary as the measure needs it. */
+interface Observed {
+  readonly labels: Labels;
+  readonly observations: Observations;
+}
+
 /** Classic histograms, and the mean of a summary. */
 async function histogram(plan: Plan, measure: ObservationMeasure): Promise<readonly Series[]> {
-  const { query, reader } = plan;
-  const mean = measure.combine === "mean";
-  const counting = thinQuery(plan, `${query.metric}_count`, {});
-  const other = mean
-    ? thinQuery(plan, `${query.metric}_sum`, { falls: false })
-    : withBounds(thinQuery(plan, `${query.metric}_bucket`, {}));
-  const [counted, others] = await Promise.all([survey(reader, counting), survey(reader, other)]);
-  // A restart that the count shows is one of all parts, so that all are read raw where the count is.
-  const restarts = new Map(counted.map(({ labels, suspects }) => [keyOf(labels), suspects]));
-  for (const series of others) suspect(series, restarts.get(totalKey(series.labels)));
-  const [counts, parts] = await Promise.all([
-    complete(reader, counting, counted),
-    complete(reader, other, others),
-  ]);
-  const partsOf = Map.groupBy(parts, ({ labels }) => totalKey(labels));
-  const observed = counts.map(({ labels, samples: count }) => {
-    const own = partsOf.get(keyOf(labels)) ?? [];
-    return {
-      labels,
-      observations: mean ? { count, sum: own[0]?.samples ?? none, buckets: [] } : bounded(count, own),
-    };
-  });
-  return grouped(plan, observed, (group) =>
+  return grouped(plan, await classicHistograms(plan, measure), (group) =>
     combineObservations(
       group.map(({ observations }) => observations),
       measure,
-      query.buckets,
+      plan.query.buckets,
     ),
   );
+}
+
+async function classicHistograms(plan: Plan, measure: ObservationMeasure): Promise<readonly Observed[]> {
+  const { reader } = plan;
+  const { count: counting, sum, bucket } = classicParts(plan, measure);
+  const other = sum ?? bucket;
+  if (other === undefined) {
+    const counts = await thin(reader, counting);
+    return counts.map(({ labels, samples: count }) => ({
+      labels,
+      observations: { count, sum: none, buckets: [] },
+    }));
+  }
+  const [counts = [], parts = []] = await thinTogether(reader, [counting, other]);
+  const partsOf = Map.groupBy(parts, ({ labels }) => totalKey(labels));
+  return counts.map(({ labels, samples: count }) => {
+    const own = partsOf.get(keyOf(labels)) ?? [];
+    return {
+      labels,
+      observations: sum ? { count, sum: own[0]?.samples ?? none, buckets: [] } : bounded(count, own),
+    };
+  });
+}
+
+function classicParts(plan: Plan, { combine }: ObservationMeasure): ClassicParts {
+  const { metric } = plan.query;
+  const count = thinQuery(plan, `${metric}_count`, {});
+  if (combine === "count") return { count };
+  if (combine === "mean") return { count, sum: thinQuery(plan, `${metric}_sum`, { falls: false }) };
+  return { count, bucket: withBounds(thinQuery(plan, `${metric}_bucket`, {})) };
+}
+
+/** Classic histograms that the native ones beside them tell nothing new of, and all others from both forms. */
+async function both(plan: Plan, measure: ObservationMeasure): Promise<readonly Series[]> {
+  const { query, reader, backend } = plan;
+  const classic = classicParts(plan, measure);
+  const ofNative = thinQuery(plan, query.metric, {});
+  const { uneven, others } = await unevenOf(reader, classic.count, ofNative);
+  const forms = [classicForm(reader, classic), nativeForm(reader, ofNative, classic.bucket !== undefined)];
+  const [observed, grown] = await Promise.all([
+    others ? classicHistograms(plan, measure) : [],
+    uneven.size > 0 ? growths(reader, forms, classic.count, [...uneven.values()]) : [],
+  ]);
+  const even = observed.filter(({ labels }) => !uneven.has(keyOf(labels)));
+  const members: readonly (Observed | Growth)[] = [...even, ...grown];
+  return grouped(plan, members, (group) => {
+    const classics = group.flatMap((one) => ("observations" in one ? one.observations : []));
+    const natives = group.flatMap((one) => ("observations" in one ? [] : one));
+    const bounds = classic.bucket === undefined ? [] : boundsBeside(classics, natives, query.buckets);
+    if (bounds === undefined) {
+      const feature = `${measure.combine} over classic and native buckets together`;
+      throw refused(backend, `${feature}; a range before or after the change, or count and mean, can be had`);
+    }
+    const counted = natives.map((growth) => observationsOf(growth, bounds, query.buckets));
+    return combineObservations([...classics, ...counted], measure, query.buckets);
+  });
 }
 
 const none: CounterSamples = { times: new Float64Array(), values: new Float64Array(), birth: "own" };
@@ -394,28 +445,12 @@ function withBounds(query: ThinQuery): ThinQuery {
   return { ...query, selector: narrow(query.selector, bounds), metric: narrow(query.metric, bounds) };
 }
 
-function suspect(series: Surveyed, buckets: ReadonlySet<number> | undefined): void {
-  for (const bucket of buckets ?? []) {
-    if (!Number.isNaN(series.last[bucket])) series.suspects.add(bucket);
-  }
-}
-
-/** The key of the histogram that a series of buckets belongs to. */
-function totalKey(labels: Labels): string {
-  const { le: _, ...rest } = labels;
-  return keyOf(rest);
-}
-
 function bounded(count: CounterSamples, parts: readonly Thinned[]): Observations {
   const buckets = parts
     .map(({ labels, samples }) => ({ bound: boundOf(labelOf(labels, "le")), samples }))
     .filter(({ bound }) => !Number.isNaN(bound))
     .sort((a, b) => a.bound - b.bound);
   return { count, sum: none, buckets };
-}
-
-function boundOf(text: string): number {
-  return /^\+?Inf$/i.test(text) ? Number.POSITIVE_INFINITY : text === "" ? Number.NaN : Number(text);
 }
 
 /** A quantile that clients computed cannot be merged: it is answered where it is exported and stands alone. */
@@ -442,12 +477,18 @@ async function summary(plan: Plan, measure: ObservationMeasure): Promise<readonl
 }
 
 async function native(plan: Plan, measure: ObservationMeasure): Promise<readonly Series[]> {
-  const found = await readNative(plan.reader, thinQuery(plan, plan.query.metric, {}));
-  return grouped(plan, found, (group) =>
-    combineObservations(
-      group.map(({ observations }) => observations),
-      measure,
-      plan.query.buckets,
-    ),
-  );
+  const query = thinQuery(plan, plan.query.metric, {});
+  const bucketed = measure.combine !== "count" && measure.combine !== "mean";
+  const found = await growths(plan.reader, [nativeForm(plan.reader, query, bucketed)], query);
+  return grouped(plan, found, (group) => combineGrowths(group, measure, query.buckets));
+}
+
+function combineGrowths(
+  group: readonly Growth[],
+  measure: ObservationMeasure,
+  buckets: Buckets,
+): Float64Array {
+  const bounds = commonBounds(group);
+  const observations = group.map((growth) => observationsOf(growth, bounds, buckets));
+  return combineObservations(observations, measure, buckets);
 }

@@ -1,77 +1,386 @@
-// Native histograms, read raw and turned into cumulative counts by bound, so that they are answered by the same
-// definition as classic ones. Their sparse bounds are brought to those that cut no bucket of any sample: a histogram
-// that was made coarser on its way would else seem to restart.
+// Histograms whose samples are whole: native ones, and classic ones read raw beside them where a metric has changed from
+// one form to the other. They are read in slices of time, and each slice is folded into what has grown in each bucket of
+// the answer, so that memory does not depend on the range. Bounds are brought to those that cut no bucket of any sample:
+// a histogram that was made coarser on its way would else seem to restart.
+import type { Buckets } from "../../src/model.ts";
 import type { CounterSamples, Observations } from "../../src/samples.ts";
 import type { Millis } from "../../src/time.ts";
-import type { HistogramSample, Labels } from "./answer.ts";
-import { keyOf, narrowTo, type Reader } from "./reader.ts";
+import { turn } from "../http.ts";
+import type { HistogramBucket, HistogramSample, Labels } from "./answer.ts";
+import { aggregate, call, type Selector } from "./promql.ts";
+import { chunksOf, inTurns, keyOf, narrowTo, type Reader, tooLarge } from "./reader.ts";
 import { birthsOf, type ThinQuery } from "./thin.ts";
 
-/** A histogram has some hundred buckets, so that fewer of them may be read than numbers. */
-const histogramLimit = 50_000;
-/** Where the histogram before the buckets is looked for at first. */
-const near: Millis = 300_000;
+/** One way in which a source keeps a histogram. */
+export interface Form {
+  readonly query: ThinQuery;
+  /** From `from` until before `to`, by time; of all, or of these and maybe others. */
+  readonly read: (
+    labels: readonly Labels[] | undefined,
+    from: Millis,
+    to: Millis,
+  ) => Promise<readonly HistogramSeries[]>;
+}
+export interface HistogramSeries {
+  readonly labels: Labels;
+  readonly histograms: readonly HistogramSample[];
+  /** Where a classic one counts, finite. */
+  readonly bounds?: readonly number[];
+}
 
-export async function readNative(
+/** What one histogram has grown by in each bucket; NaN where the bucket has none of its samples. */
+export interface Growth {
+  readonly labels: Labels;
+  readonly count: Float64Array;
+  readonly sum: Float64Array;
+  /** By bound, ascending; only of those bounds that cut none of `spans` it is meant. */
+  readonly below: ReadonlyMap<number, Float64Array>;
+  /** Every bucket that some sample had. */
+  readonly spans: readonly Span[];
+  /** The bounds of its classic samples. */
+  readonly kept: readonly number[];
+}
+type Span = Pick<HistogramBucket, "lower" | "upper">;
+
+/** Histograms that are held at once; one has some hundred buckets. */
+const slice = 5_000;
+const near: Millis = 300_000;
+/** In how many parts of the look-back the last sample is looked for. */
+const cells = 500;
+
+/** Without their buckets where a measure needs none. */
+export function nativeForm(reader: Reader, query: ThinQuery, bucketed: boolean): Form {
+  return {
+    query,
+    async read(labels, from, to) {
+      const selector = labels === undefined ? query.selector : narrowTo(query.selector, labels);
+      const found = await reader.raw(selector, from, to, query.limit);
+      return found.flatMap(({ labels, histograms }) => {
+        const kept = bucketed ? histograms : histograms.map((one) => ({ ...one, buckets: [] }));
+        return kept.length > 0 ? [{ labels, histograms: kept }] : [];
+      });
+    },
+  };
+}
+
+/**
+ * The growth of each histogram, whichever of the forms its samples have: together they are the samples of one counter,
+ * and where two are of one time the first form's counts. With `labels`, of these alone.
+ */
+export async function growths(
   reader: Reader,
-  query: ThinQuery,
-): Promise<readonly { readonly labels: Labels; readonly observations: Observations }[]> {
-  const { selector, buckets, lookBack = 0 } = query;
-  const { start } = buckets;
-  const end = start + buckets.step * buckets.count;
-  const raw = await reader.raw(selector, start, end, histogramLimit);
-  const series = raw.filter(({ histograms }) => histograms.length > 0);
-  if (series.length === 0) return [];
-  const bases = new Map<string, HistogramSample>();
-  let open = series;
-  // Raw again: `last_over_time` of a histogram is 0 in 2.x.
-  for (const length of [Math.min(near, lookBack), lookBack]) {
-    if (open.length === 0) break;
-    const of = narrowTo(
-      selector,
-      open.map(({ labels }) => labels),
-    );
-    for (const { labels, histograms } of await reader.raw(of, start - length, start, histogramLimit)) {
-      const last = histograms.at(-1);
-      if (last !== undefined) bases.set(keyOf(labels), last);
+  forms: readonly Form[],
+  { buckets, lookBack = 0, limit }: ThinQuery,
+  labels?: readonly Labels[],
+): Promise<readonly Growth[]> {
+  const { start, step, count } = buckets;
+  const end = start + step * count;
+  const wanted = labels && new Set(labels.map(keyOf));
+  const narrowed = ({ query: { selector } }: Form) => (labels ? narrowTo(selector, labels) : selector);
+  const sizes = await Promise.all(forms.map((form) => countSamples(reader, narrowed(form), start, end)));
+  const size = sizes.reduce((all, one) => all + one, 0);
+  if (size > limit) throw tooLarge(limit, size);
+  const folds = new Map<string, GrowthFold>();
+  for (const [from, to] of slicesOf(start, end, Math.ceil(size / slice))) {
+    const read = await Promise.all(forms.map((form) => form.read(labels, from, to)));
+    for (const [key, series] of Map.groupBy(read.flat(), (one) => keyOf(one.labels))) {
+      if (wanted?.has(key) === false) continue;
+      const fold = folds.get(key) ?? createFold(series[0]?.labels ?? {}, buckets);
+      folds.set(key, fold);
+      for (const { bounds } of series) fold.keep(bounds);
+      for (const histogram of merged(series.map(({ histograms }) => histograms))) fold.add(histogram);
     }
-    open = series.filter(({ labels }) => !bases.has(keyOf(labels)));
+    const held = count * [...folds.values()].reduce((all, fold) => all + 2 + fold.bounds(), 0);
+    if (held > limit) throw tooLarge(limit, held);
+    await turn();
   }
-  const { born } = await birthsOf(reader, query, open, open.length < series.length);
-  return series.map(({ labels, histograms }) => {
-    const key = keyOf(labels);
-    const base = bases.get(key);
-    const all = base === undefined ? histograms : [base, ...histograms];
-    return { labels, observations: observe(all, born.has(key) ? "zero" : "own") };
+  const living = [...folds].filter(([, { first }]) => first() !== undefined).map(([, fold]) => fold);
+  const bases = await lastBefore(reader, forms, living, start, lookBack);
+  const open = living.filter(({ labels }) => !bases.has(keyOf(labels)));
+  const born = await bornOf(reader, forms, open, open.length < living.length);
+  return living.map((fold) => {
+    const key = keyOf(fold.labels);
+    const base = bases.get(key) ?? (born.has(key) ? nothing : undefined);
+    fold.keep(base?.bounds);
+    return fold.result(base?.last);
   });
 }
 
-function observe(histograms: readonly HistogramSample[], birth: CounterSamples["birth"]): Observations {
-  const part = (read: (histogram: HistogramSample) => number): CounterSamples => {
-    const kept = histograms.filter((histogram) => Number.isFinite(read(histogram)));
-    return {
-      times: Float64Array.from(kept, ({ time }) => time),
-      values: Float64Array.from(kept, read),
-      birth,
-    };
-  };
-  const bounds = boundsOf(histograms).map((bound) => ({
-    bound,
-    samples: part(({ buckets }) =>
-      buckets.reduce((sum, { upper, count }) => (upper <= bound ? sum + count : sum), 0),
-    ),
-  }));
-  const count = part((histogram) => histogram.count);
-  const all = { bound: Number.POSITIVE_INFINITY, samples: count };
-  return { count, sum: part(({ sum }) => sum), buckets: [...bounds, all] };
+const nothing: Base = { last: { time: 0, count: 0, sum: 0, buckets: [] } };
+
+async function countSamples(reader: Reader, selector: Selector, from: Millis, to: Millis): Promise<number> {
+  if (to - from < 2) return 0;
+  const samples = reader.window(selector, { from: to - from, to: 1 });
+  const [found] = await reader.instant(aggregate("sum", [], call("count_over_time", samples)), to);
+  return found?.values[0] ?? 0;
 }
 
-/** The finite bounds of all buckets that lie inside no other bucket, ascending. */
-function boundsOf(histograms: readonly HistogramSample[]): readonly number[] {
-  const all = histograms.flatMap(({ buckets }) => buckets);
-  const bounds = new Set(all.flatMap(({ lower, upper }) => [lower, upper]).filter(Number.isFinite));
-  const spans = new Map(all.map(({ lower, upper }) => [`${lower} ${upper}`, { lower, upper }]));
-  return [...bounds]
-    .filter((bound) => ![...spans.values()].some(({ lower, upper }) => lower < bound && bound < upper))
-    .sort((a, b) => a - b);
+function slicesOf(start: Millis, end: Millis, parts: number): readonly (readonly [Millis, Millis])[] {
+  const length = Math.max(1, Math.ceil((end - start) / Math.max(1, parts)));
+  const count = Math.ceil((end - start) / length);
+  return Array.from({ length: count }, (_, part) => {
+    const from = start + part * length;
+    return [from, Math.min(end, from + length)] as const;
+  });
+}
+
+/** By time; of those of one time the first list's. */
+function merged(lists: readonly (readonly HistogramSample[])[]): readonly HistogramSample[] {
+  const [only] = lists;
+  if (only !== undefined && lists.length === 1) return only;
+  const byTime = new Map(lists.toReversed().flatMap((list) => list.map((one) => [one.time, one] as const)));
+  return [...byTime.values()].sort((a, b) => a.time - b.time);
+}
+
+// ---- Before the buckets ------------------------------------------------------------------------------------------
+
+interface Base {
+  readonly last: HistogramSample;
+  readonly bounds?: readonly number[] | undefined;
+}
+
+/** The last histogram of each within the look-back, of the form that has the later one. */
+async function lastBefore(
+  reader: Reader,
+  forms: readonly Form[],
+  series: readonly { readonly labels: Labels }[],
+  start: Millis,
+  lookBack: Millis,
+): Promise<ReadonlyMap<string, Base>> {
+  const found = new Map<string, Base>();
+  const take = (key: string, { histograms, bounds }: HistogramSeries): void => {
+    const last = histograms.filter(({ time }) => time >= start - lookBack).at(-1);
+    const held = found.get(key)?.last.time ?? Number.NEGATIVE_INFINITY;
+    if (last !== undefined && last.time > held) found.set(key, { last, bounds });
+  };
+  const parts = chunksOf(series.map(({ labels }) => labels));
+  const read = async (form: Form, labels: readonly Labels[], from: Millis, to: Millis) => {
+    const keys = new Set(labels.map(keyOf));
+    for (const one of await form.read(labels, from, to)) {
+      const key = keyOf(one.labels);
+      if (keys.has(key)) take(key, one);
+    }
+  };
+  for (const form of forms) {
+    await inTurns(parts, (labels) => read(form, labels, start - Math.min(near, lookBack), start));
+  }
+  const open = series.filter(({ labels }) => !found.has(keyOf(labels)));
+  if (lookBack <= near || open.length === 0) return found;
+  // Where it was last seen, so that no more than that is read: few series end in many different moments.
+  const step = Math.ceil(lookBack / cells);
+  const grid: Buckets = { start: start - step * cells, step, count: cells };
+  const lasts = await inTurns(
+    forms.flatMap((form) =>
+      chunksOf(open.map(({ labels }) => labels)).map((labels) => ({ form, labels, keys: labels.map(keyOf) })),
+    ),
+    async ({ form, labels, keys }) => {
+      const samples = reader.window(narrowTo(form.query.selector, labels), { from: step, to: 1 });
+      const counts = await reader.grid(call("count_over_time", samples), grid, Number.POSITIVE_INFINITY);
+      return counts.flatMap(({ labels, values }) => {
+        const cell = values.findLastIndex((value) => !Number.isNaN(value));
+        return keys.includes(keyOf(labels)) ? [{ form, labels, cell }] : [];
+      });
+    },
+  );
+  for (const form of forms) {
+    const own = lasts.flat().filter((last) => last.form === form);
+    const byCell = [...Map.groupBy(own, ({ cell }) => cell)];
+    await inTurns(byCell, async ([cell, ended]) => {
+      const from = grid.start + cell * step;
+      for (const labels of chunksOf(ended.map((one) => one.labels))) {
+        await read(form, labels, from, from + step);
+      }
+    });
+  }
+  return found;
+}
+
+/** New is what no form has held before; where the metric was there in one form, it has not begun in another. */
+async function bornOf(
+  reader: Reader,
+  forms: readonly Form[],
+  open: readonly { readonly labels: Labels }[],
+  othersHeld: boolean,
+): Promise<ReadonlySet<string>> {
+  const ask = (others: boolean) => inTurns(forms, ({ query }) => birthsOf(reader, query, open, others));
+  const first = await ask(othersHeld);
+  const births = first.length > 1 && first.some(({ lived }) => lived) ? await ask(true) : first;
+  const [born = new Set<string>(), ...others] = births.map((one) => one.born);
+  return new Set([...born].filter((key) => others.every((other) => other.has(key))));
+}
+
+// ---- Folding -----------------------------------------------------------------------------------------------------
+
+interface GrowthFold {
+  readonly labels: Labels;
+  readonly add: (histogram: HistogramSample) => void;
+  readonly keep: (bounds: readonly number[] | undefined) => void;
+  readonly first: () => HistogramSample | undefined;
+  /** How many there are so far. */
+  readonly bounds: () => number;
+  /** With the growth of the first one since `base`, where it has grown at all. */
+  readonly result: (base: HistogramSample | undefined) => Growth;
+}
+
+function createFold(labels: Labels, { start, step, count: length }: Buckets): GrowthFold {
+  const count = new Float64Array(length).fill(Number.NaN);
+  const sum = new Float64Array(length).fill(Number.NaN);
+  const spans = new Map<string, Span>();
+  const kept = new Set<number>();
+  let bounds: readonly number[] = [];
+  let below = new Map<number, Float64Array>();
+  let first: HistogramSample | undefined;
+  let before: HistogramSample | undefined;
+  let beforeCounts: readonly number[] = [];
+  /** The last sum that is a number, and whether a restart came after it. */
+  let lastSum: number | undefined;
+  let restartedSince = false;
+  let firstSum: { readonly bucket: number; readonly value: number; readonly restarted: boolean } | undefined;
+
+  function see({ buckets }: HistogramSample): void {
+    const fresh = new Set<number>();
+    for (const { lower, upper } of buckets) {
+      const key = `${lower} ${upper}`;
+      if (spans.has(key)) continue;
+      spans.set(key, { lower, upper });
+      for (const bound of [lower, upper]) if (Number.isFinite(bound) && !below.has(bound)) fresh.add(bound);
+    }
+    if (fresh.size === 0) return;
+    // Below a bound that cuts no bucket there was so far what was below the next lower one.
+    const next = [...bounds, ...fresh].sort((a, b) => a - b);
+    let held: Float64Array | undefined;
+    below = new Map(
+      next.map((bound) => {
+        const own = below.get(bound);
+        held = own ?? held?.slice() ?? new Float64Array(length);
+        return [bound, held];
+      }),
+    );
+    bounds = next;
+    beforeCounts = before === undefined ? [] : countsOf(before, bounds);
+  }
+
+  function grow(histogram: HistogramSample): void {
+    const bucket = Math.floor((histogram.time - start) / step);
+    const counts = countsOf(histogram, bounds);
+    const restarted = before !== undefined && histogram.count < before.count;
+    const since = (value: number, previous: number | undefined) =>
+      before === undefined ? 0 : restarted || value < (previous ?? 0) ? value : value - (previous ?? 0);
+    count[bucket] = (count[bucket] || 0) + since(histogram.count, before?.count);
+    for (const [index, bound] of bounds.entries()) {
+      const grown = below.get(bound);
+      if (grown !== undefined)
+        grown[bucket] = (grown[bucket] ?? 0) + since(counts[index] ?? 0, beforeCounts[index]);
+    }
+    restartedSince ||= restarted;
+    if (Number.isFinite(histogram.sum)) {
+      const grown = lastSum === undefined ? 0 : restartedSince ? histogram.sum : histogram.sum - lastSum;
+      if (lastSum === undefined && firstSum === undefined)
+        firstSum = { bucket, value: histogram.sum, restarted: restartedSince };
+      sum[bucket] = (sum[bucket] || 0) + grown;
+      lastSum = histogram.sum;
+      restartedSince = false;
+    }
+    before = histogram;
+    beforeCounts = counts;
+  }
+
+  return {
+    labels,
+    first: () => first,
+    bounds: () => bounds.length,
+    keep(bounds = []) {
+      for (const bound of bounds) kept.add(bound);
+    },
+    add(histogram) {
+      if (!Number.isFinite(histogram.count)) return;
+      first ??= histogram;
+      see(histogram);
+      grow(histogram);
+    },
+    result(base) {
+      if (first !== undefined && base !== undefined) {
+        see(base);
+        const bucket = Math.floor((first.time - start) / step);
+        const restarted = first.count < base.count;
+        const since = (value: number, previous: number) =>
+          restarted || value < previous ? value : value - previous;
+        count[bucket] = (count[bucket] ?? 0) + since(first.count, base.count);
+        const [firstCounts, baseCounts] = [countsOf(first, bounds), countsOf(base, bounds)];
+        for (const [index, bound] of bounds.entries()) {
+          const grown = below.get(bound);
+          if (grown !== undefined)
+            grown[bucket] = (grown[bucket] ?? 0) + since(firstCounts[index] ?? 0, baseCounts[index] ?? 0);
+        }
+        if (firstSum !== undefined && Number.isFinite(base.sum)) {
+          const { bucket, value } = firstSum;
+          sum[bucket] = (sum[bucket] ?? 0) + (restarted || firstSum.restarted ? value : value - base.sum);
+        }
+      }
+      for (const grown of below.values())
+        for (let bucket = 0; bucket < length; bucket++)
+          if (Number.isNaN(count[bucket])) grown[bucket] = Number.NaN;
+      return { labels, count, sum, below, spans: [...spans.values()], kept: [...kept] };
+    },
+  };
+}
+
+/** How many observations of a histogram are at most each bound, which are ascending. */
+function countsOf({ buckets }: HistogramSample, bounds: readonly number[]): readonly number[] {
+  const ordered = buckets.toSorted((a, b) => a.upper - b.upper);
+  let next = 0;
+  let sum = 0;
+  return bounds.map((bound) => {
+    for (; next < ordered.length && (ordered[next]?.upper ?? 0) <= bound; next++)
+      sum += ordered[next]?.count ?? 0;
+    return sum;
+  });
+}
+
+// ---- Groups ------------------------------------------------------------------------------------------------------
+
+export function isCut(bound: number, spans: readonly Span[]): boolean {
+  return spans.some(({ lower, upper }) => lower < bound && bound < upper);
+}
+
+/** The bounds at which all of a group can be counted. */
+export function commonBounds(group: readonly Growth[]): readonly number[] {
+  const spans = distinct(group.flatMap((one) => one.spans));
+  const bounds = [...new Set(group.flatMap(({ below }) => [...below.keys()]))].sort((a, b) => a - b);
+  return bounds.filter((bound) => !isCut(bound, spans));
+}
+
+function distinct(spans: readonly Span[]): readonly Span[] {
+  return [...new Map(spans.map((span) => [`${span.lower} ${span.upper}`, span])).values()];
+}
+
+/** With its buckets counted at these bounds, which cut none of its own. */
+export function observationsOf(
+  { count, sum, below }: Growth,
+  bounds: readonly number[],
+  buckets: Buckets,
+): Observations {
+  const own = [...below];
+  const none = count.map((value) => (Number.isNaN(value) ? Number.NaN : 0));
+  const parts = bounds.map((bound) => {
+    const [, grown] = own.findLast(([one]) => one <= bound) ?? [];
+    return { bound, samples: running(grown ?? none, buckets) };
+  });
+  const total = running(count, buckets);
+  const all = { bound: Number.POSITIVE_INFINITY, samples: total };
+  return { count: total, sum: running(sum, buckets), buckets: [...parts, all] };
+}
+
+/** A counter that has grown by so much in each bucket. */
+function running(grown: Float64Array, { start, step }: Buckets): CounterSamples {
+  const held = [...grown.entries()].filter(([, value]) => !Number.isNaN(value));
+  let value = 0;
+  return {
+    times: Float64Array.from(held, ([bucket]) => start + bucket * step),
+    values: Float64Array.from(held, ([, by]) => {
+      value += by;
+      return value;
+    }),
+    birth: "zero",
+  };
 }

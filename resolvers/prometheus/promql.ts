@@ -57,6 +57,13 @@ export function narrow(selector: Selector, matchers: readonly Matcher[]): Select
 }
 
 export const metricName = "__name__";
+export const typeLabel = "__type__";
+
+/**
+ * What a series is called and what its target said of it: the last two with `type-and-unit-labels` of version 3. They
+ * tell no series apart, since most functions drop them and `last_over_time` and raw samples have them.
+ */
+export const metadataLabels: readonly string[] = [metricName, typeLabel, "__unit__"];
 
 export function equal(label: string, value: string): Matcher {
   return { label, operator: "=", value };

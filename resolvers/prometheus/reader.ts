@@ -12,7 +12,7 @@ import {
   call,
   type Edge,
   type Expression,
-  metricName,
+  metadataLabels,
   narrow,
   oneOf,
   print,
@@ -33,6 +33,7 @@ export interface RawSeries extends Samples {
 }
 
 export interface Reader {
+  readonly backend: string;
   /** The expression at the end of each bucket; series × buckets are limited. @throws {Refused | BackendError} */
   grid(expression: Expression, buckets: Buckets, limit: number): Promise<readonly GridSeries[]>;
   /** The expression at one time. @throws {BackendError} */
@@ -77,6 +78,28 @@ export function tooLarge(limit: number, wanted?: number): Refused {
       ...(wanted !== undefined && { wanted }),
     },
   );
+}
+
+/**
+ * By key. @throws {Refused} where there are two of one, as after a target has said another type or unit: the one goes on
+ * where the other has ended, but a function that drops these labels cannot be asked about both.
+ */
+export function byKey<T extends { readonly labels: Labels }>(
+  backend: string,
+  found: readonly T[],
+): ReadonlyMap<string, T> {
+  const map = new Map(found.map((series) => [keyOf(series.labels), series]));
+  if (map.size < found.length) throw twins(backend);
+  return map;
+}
+
+export function twins(backend: string): Refused<"not_supported_by_backend"> {
+  const feature = "series that differ in __type__ or __unit__ alone";
+  const advice = "choose a range in which each series has one type and unit";
+  return new Refused("not_supported_by_backend", `The source cannot tell ${feature} apart: ${advice}`, {
+    backend,
+    feature,
+  });
 }
 
 /** `sizes` remembers between readers how many series an expression had. */
@@ -171,6 +194,7 @@ export function createReader(
   }
 
   return {
+    backend,
     grid,
     instant,
     raw,
@@ -278,11 +302,11 @@ export async function inTurns<T, R>(
   return results;
 }
 
-/** What tells series of one metric apart. Functions drop the name. */
+/** What tells series of one metric apart. */
 export function keyOf(labels: Labels): string {
   return JSON.stringify(
     Object.entries(labels)
-      .filter(([label]) => label !== metricName)
+      .filter(([label]) => !metadataLabels.includes(label))
       .sort(([a], [b]) => (a < b ? -1 : 1)),
   );
 }
@@ -293,7 +317,14 @@ export function labelOf(labels: Labels, label: string): string {
 }
 
 /** Of so many series each label is narrowed, whatever it is. */
-export const valuesOfLabel = 100;
+const valuesOfLabel = 100;
+
+/** In parts of which each can be narrowed to wholly. */
+export function chunksOf<T>(items: readonly T[]): readonly (readonly T[])[] {
+  return Array.from({ length: Math.ceil(items.length / valuesOfLabel) }, (_, part) =>
+    items.slice(part * valuesOfLabel, (part + 1) * valuesOfLabel),
+  );
+}
 
 /**
  * The selector narrowed towards these series: it may find others still, which the caller has to sort out, but never
@@ -301,7 +332,7 @@ export const valuesOfLabel = 100;
  */
 export function narrowTo(selector: Selector, series: readonly Labels[]): Selector {
   const keys = new Set(series.flatMap((labels) => Object.keys(labels)));
-  keys.delete(metricName);
+  for (const label of metadataLabels) keys.delete(label);
   const matchers = [...keys].flatMap((key) => {
     const values = new Set(series.map((labels) => labelOf(labels, key)));
     return values.size > valuesOfLabel ? [] : [oneOf(key, [...values])];

@@ -3,20 +3,21 @@
 // read, and the raw samples of the few buckets that hold a restart, or a sample that is not a number. What comes out
 // are samples, of which `src/samples.ts` makes the answer: births, restarts and sums are defined there alone.
 import type { Buckets } from "../../src/model.ts";
-import { type CounterSamples, finite } from "../../src/samples.ts";
+import { type CounterSamples, finite, type Samples } from "../../src/samples.ts";
 import type { Millis } from "../../src/time.ts";
 import { turn } from "../http.ts";
 import type { Labels } from "./answer.ts";
 import { aggregate, binary, call, type Expression, number, type Selector } from "./promql.ts";
 import {
   asGrid,
+  byKey,
+  chunksOf,
   type GridSeries,
   inTurns,
   keyOf,
   narrowTo,
   type RawSeries,
   type Reader,
-  valuesOfLabel,
 } from "./reader.ts";
 
 export interface ThinQuery {
@@ -58,14 +59,33 @@ function reachOf({ step }: Buckets): Millis {
 }
 
 export async function thin(reader: Reader, query: ThinQuery): Promise<readonly Thinned[]> {
-  return complete(reader, query, await survey(reader, query));
+  const [found = []] = await thinTogether(reader, [query]);
+  return found;
+}
+
+/** The parts of histograms, in the same buckets; the first one's restarts are those of the others with its labels. */
+export async function thinTogether(
+  reader: Reader,
+  queries: readonly ThinQuery[],
+): Promise<readonly (readonly Thinned[])[]> {
+  const surveys = await Promise.all(queries.map((query) => survey(reader, query)));
+  await Promise.all(
+    queries.map(async (query, at) => {
+      if (query.lookBack !== undefined) await findBirths(reader, query, query.lookBack, surveys[at] ?? []);
+    }),
+  );
+  return complete(reader, queries, surveys);
 }
 
 /** Reads the last sample of each bucket and series, and where that is not enough to know. */
 export async function survey(reader: Reader, query: ThinQuery): Promise<readonly Surveyed[]> {
+  await reader.estimate(query.selector, undefined, query.buckets, query.limit);
+  return overview(reader, query);
+}
+
+async function overview(reader: Reader, query: ThinQuery): Promise<readonly Surveyed[]> {
   const { selector, buckets, lookBack, falls, limit } = query;
   const { start, step } = buckets;
-  await reader.estimate(selector, undefined, buckets, limit);
   const reach = reachOf(buckets);
   const [lasts, odds, bases] = await Promise.all([
     lastValues(reader, selector, buckets, limit),
@@ -73,6 +93,7 @@ export async function survey(reader: Reader, query: ThinQuery): Promise<readonly
     lookBack === undefined ? [] : lastOf(reader, selector, start, Math.min(reach, lookBack)),
   ]);
   await turn();
+  byKey(reader.backend, lasts);
   const oddByKey = new Map(odds.map(({ labels, values }) => [keyOf(labels), values]));
   const baseByKey = new Map(bases);
   return lasts.map(({ labels, values }): Surveyed => {
@@ -147,75 +168,103 @@ async function lastOf(
     length === 1
       ? await reader.raw(selector, start - 1, start, Number.POSITIVE_INFINITY)
       : await reader.instant(call("last_over_time", reader.window(selector, { from: length, to: 1 })), start);
-  return found.flatMap(({ labels, values: [value = Number.NaN] }) =>
-    Number.isFinite(value) ? [[keyOf(labels), value] as const] : [],
+  return [...byKey(reader.backend, found)].flatMap(
+    ([
+      key,
+      {
+        values: [value = Number.NaN],
+      },
+    ]) => (Number.isFinite(value) ? [[key, value] as const] : []),
   );
 }
 
-/** Reads what the survey left open and puts the samples together. */
-export async function complete(
+/** Reads what the surveys left open and puts the samples together. */
+async function complete(
   reader: Reader,
-  query: ThinQuery,
-  surveyed: readonly Surveyed[],
-): Promise<readonly Thinned[]> {
-  const { selector, buckets, lookBack, firsts, falls, limit } = query;
-  const { start, step } = buckets;
-  if (lookBack !== undefined) await findBirths(reader, query, lookBack, surveyed);
-  for (const { gaps, suspects, base, birth } of falls ? [] : surveyed) {
-    // The first sample of what may fall is not its least.
-    if (base === undefined && birth === "own") for (const bucket of gaps) suspects.add(bucket);
-    gaps.clear();
+  queries: readonly ThinQuery[],
+  surveys: readonly (readonly Surveyed[])[],
+): Promise<readonly (readonly Thinned[])[]> {
+  const [counted = [], ...others] = surveys;
+  // A restart that the count shows is one of all parts, so that all are looked at closely where the count is.
+  const restarts = new Map(counted.map(({ labels, suspects }) => [keyOf(labels), suspects]));
+  for (const { labels, last, suspects } of others.flat()) {
+    for (const bucket of restarts.get(totalKey(labels)) ?? [])
+      if (!Number.isNaN(last[bucket])) suspects.add(bucket);
   }
-  // A bucket of one millisecond has one sample, which is its first.
-  const gapped = step === 1 ? [] : surveyed.filter(({ gaps }) => firsts || gaps.size > 0);
-  const [firstByKey, rawByKey] = await Promise.all([
-    gapped.length === 0 ? new Map<string, Float64Array>() : firstSamples(reader, query, gapped),
-    readSuspects(reader, selector, surveyed, buckets, limit),
+  for (const [at, surveyed] of surveys.entries()) {
+    for (const { gaps, suspects, base, birth } of queries[at]?.falls ? [] : surveyed) {
+      // The first sample of what may fall is not its least.
+      if (base === undefined && birth === "own") for (const bucket of gaps) suspects.add(bucket);
+      gaps.clear();
+    }
+  }
+  const [firsts, close] = await Promise.all([
+    Promise.all(queries.map((query, at) => firstSamples(reader, query, surveys[at] ?? []))),
+    lookClosely(reader, queries, surveys),
   ]);
   await turn();
-  return surveyed.map(({ labels, last, suspects, gaps, base, birth }): Thinned => {
-    const key = keyOf(labels);
-    const raw = rawByKey.get(key);
-    const first = firstByKey.get(key);
-    const times: Millis[] = [];
-    const values: number[] = [];
-    if (base !== undefined) {
-      times.push(start - 1);
-      values.push(base);
-    }
-    let next = 0;
-    for (let bucket = 0; bucket < last.length; bucket++) {
-      const value = last[bucket] ?? Number.NaN;
-      if (Number.isNaN(value)) continue;
-      const from = start + bucket * step;
-      if (suspects.has(bucket)) {
-        while (raw !== undefined && next < raw.times.length && (raw.times[next] ?? 0) < from) next++;
-        for (; raw !== undefined && next < raw.times.length; next++) {
-          const time = raw.times[next] ?? 0;
-          if (time >= from + step) break;
-          times.push(time);
-          values.push(raw.values[next] ?? Number.NaN);
-        }
-        continue;
-      }
-      const earliest = firsts || gaps.has(bucket) ? first?.[bucket] : undefined;
-      if (earliest !== undefined && Number.isFinite(earliest)) {
-        times.push(from);
-        values.push(earliest);
-      }
-      times.push(from + step - 1);
-      values.push(value);
-    }
-    return { labels, samples: { times: Float64Array.from(times), values: Float64Array.from(values), birth } };
+  return queries.map((query, at) => {
+    const [firstByKey, closeByKey] = [firsts[at], close[at]];
+    return (surveys[at] ?? []).map((series) => {
+      const key = keyOf(series.labels);
+      return assembled(query, series, firstByKey?.get(key), closeByKey?.get(key));
+    });
   });
+}
+
+function assembled(
+  { buckets: { start, step }, firsts }: ThinQuery,
+  { labels, last, suspects, gaps, base, birth }: Surveyed,
+  first: Float64Array | undefined,
+  close: Samples | undefined,
+): Thinned {
+  const times: Millis[] = [];
+  const values: number[] = [];
+  if (base !== undefined) {
+    times.push(start - 1);
+    values.push(base);
+  }
+  let next = 0;
+  for (let bucket = 0; bucket < last.length; bucket++) {
+    const value = last[bucket] ?? Number.NaN;
+    if (Number.isNaN(value)) continue;
+    const from = start + bucket * step;
+    if (suspects.has(bucket)) {
+      while (close !== undefined && next < close.times.length && (close.times[next] ?? 0) < from) next++;
+      for (; close !== undefined && next < close.times.length; next++) {
+        const time = close.times[next] ?? 0;
+        if (time >= from + step) break;
+        times.push(time);
+        values.push(close.values[next] ?? Number.NaN);
+      }
+      continue;
+    }
+    const earliest = firsts || gaps.has(bucket) ? first?.[bucket] : undefined;
+    if (earliest !== undefined && Number.isFinite(earliest)) {
+      times.push(from);
+      values.push(earliest);
+    }
+    times.push(from + step - 1);
+    values.push(value);
+  }
+  return { labels, samples: { times: Float64Array.from(times), values: Float64Array.from(values), birth } };
+}
+
+/** The key of the histogram that a series of buckets belongs to. */
+export function totalKey(labels: Labels): string {
+  const { le: _, ...rest } = labels;
+  return keyOf(rest);
 }
 
 /** Without a restart in the bucket, its first sample is its least; `first_over_time` is not everywhere. */
 async function firstSamples(
   reader: Reader,
   { selector, buckets, firsts }: ThinQuery,
-  series: readonly Surveyed[],
+  surveyed: readonly Surveyed[],
 ): Promise<ReadonlyMap<string, Float64Array>> {
+  // A bucket of one millisecond has one sample, which is its first.
+  const series = buckets.step === 1 ? [] : surveyed.filter(({ gaps }) => firsts || gaps.size > 0);
+  if (series.length === 0) return new Map();
   const of = firsts
     ? selector
     : narrowTo(
@@ -227,43 +276,160 @@ async function firstSamples(
   return new Map(found.map(({ labels, values }) => [keyOf(labels), values]));
 }
 
-async function readSuspects(
+// ---- Suspects ----------------------------------------------------------------------------------------------------
+
+const [hour, day]: readonly [Millis, Millis] = [3_600_000, 86_400_000];
+/** Parts that a wide bucket is surveyed in before raw samples are read, widest first: some dozens or hundreds of them. */
+const finer: readonly Millis[] = [365 * day, 30 * day, day, hour, 300_000];
+/** So little is read raw at once, were there a sample in each second. */
+const fewSamples = 50_000;
+
+type Suspect = { readonly bucket: number; readonly labels: Labels };
+
+/**
+ * The samples of the suspect buckets, by query and series. A restart spoils a moment of a bucket and not all of it: a
+ * wide one is surveyed anew in parts, and so are the suspect ones of these, until what is left can be read raw.
+ */
+async function lookClosely(
   reader: Reader,
-  selector: Selector,
-  surveyed: readonly Surveyed[],
-  buckets: Buckets,
-  limit: number,
-): Promise<ReadonlyMap<string, RawSeries>> {
-  const wanted = surveyed.flatMap(({ labels, suspects }) =>
-    [...suspects].map((bucket) => ({ bucket, labels })),
+  queries: readonly ThinQuery[],
+  surveys: readonly (readonly Surveyed[])[],
+): Promise<readonly ReadonlyMap<string, Samples>[]> {
+  const [{ buckets } = { buckets: { start: 0, step: 1, count: 0 } }] = queries;
+  const { start, step, count } = buckets;
+  const wanted = surveys.flatMap((surveyed, query) =>
+    surveyed.flatMap(({ labels, suspects }) => [...suspects].map((bucket) => ({ bucket, labels, query }))),
   );
-  const found = await readBuckets(reader, selector, wanted, buckets, limit);
-  return new Map(found.map((series) => [keyOf(series.labels), series]));
+  const part = finer.find((length) => length * 3 <= step);
+  const fitting = part !== undefined && step % part === 0;
+  // Parts that do not fit would reach into the next bucket.
+  const runs = part === undefined || fitting ? runsOf(wanted, count) : runsOf(wanted, 0);
+  const found = await inTurns(runs, async ({ from, to, members }) => {
+    const [first, end] = [start + from * step, start + (to + 1) * step];
+    const labels = queries.map((_, query) => [
+      ...new Set(members.filter((one) => one.query === query).map((one) => one.labels)),
+    ]);
+    if (part === undefined || (labels.flat().length * (end - first)) / 1_000 <= fewSamples) {
+      return Promise.all(
+        queries.map((query, at) => {
+          return rawOf(reader, query, labels[at] ?? [], surveys[at]?.length ?? 0, first, end);
+        }),
+      );
+    }
+    // What the parts leave over at the end is a bucket of its own.
+    const whole = Math.floor((end - first) / part);
+    const rest = first + whole * part;
+    const grids = [{ start: first, step: part, count: whole }];
+    if (rest < end) grids.push({ start: rest, step: end - rest, count: 1 });
+    const pieces = await inTurns(grids, (grid) => partsOf(reader, queries, labels, grid));
+    return queries.map((_, at) => pieces.flatMap((piece) => piece[at] ?? []));
+  });
+  return queries.map((_, at) => {
+    const pieces = Map.groupBy(
+      found.flatMap((one) => one[at] ?? []),
+      ({ labels }) => keyOf(labels),
+    );
+    return new Map([...pieces].map(([key, list]) => [key, joined(list.map(({ samples }) => samples))]));
+  });
+}
+
+/**
+ * Of `count` buckets those that lie close are read together, so that there are never more than some dozens of requests;
+ * each by itself where that is 0.
+ */
+function runsOf<T extends Suspect>(
+  wanted: readonly T[],
+  count: number,
+): readonly { readonly from: number; readonly to: number; readonly members: readonly T[] }[] {
+  const apart = count === 0 ? 0 : 1 + Math.floor(count / 32);
+  const runs: { from: number; to: number; readonly members: T[] }[] = [];
+  for (const one of wanted.toSorted((a, b) => a.bucket - b.bucket)) {
+    const { bucket } = one;
+    const run = runs.at(-1);
+    if (run === undefined || bucket - run.to > apart) runs.push({ from: bucket, to: bucket, members: [one] });
+    else {
+      run.to = bucket;
+      run.members.push(one);
+    }
+  }
+  return runs;
+}
+
+type Piece = { readonly labels: Labels; readonly samples: Samples };
+
+/** In how many parts a few series of many are asked for, so that others need not be read. */
+const fewParts = 16;
+
+/** Of these series alone, out of `all`. */
+async function rawOf(
+  reader: Reader,
+  { selector, limit }: ThinQuery,
+  labels: readonly Labels[],
+  all: number,
+  from: Millis,
+  to: Millis,
+): Promise<readonly Piece[]> {
+  if (labels.length === 0) return [];
+  const chunks = labels.length * 4 > all ? [labels] : chunksOf(labels);
+  const parts = await inTurns(chunks.length > fewParts ? [labels] : chunks, async (some) => {
+    const keys = new Set(some.map(keyOf));
+    const found = await reader.raw(narrowTo(selector, some), from, to, limit);
+    return found.flatMap((series) =>
+      keys.has(keyOf(series.labels)) ? [{ labels: series.labels, samples: finite(series) }] : [],
+    );
+  });
+  return parts.flat();
+}
+
+/** The samples of the series within a finer grid, whose first one counts whatever came before. */
+async function partsOf(
+  reader: Reader,
+  queries: readonly ThinQuery[],
+  labels: readonly (readonly Labels[])[],
+  buckets: Buckets,
+): Promise<readonly (readonly Piece[])[]> {
+  const inner = queries.map(
+    (query, at): ThinQuery => ({
+      ...query,
+      selector: narrowTo(query.selector, labels[at] ?? []),
+      buckets,
+      lookBack: 0,
+    }),
+  );
+  const surveys = await Promise.all(
+    inner.map(async (query, at) => {
+      const own = new Set(labels[at]?.map(keyOf));
+      if (own.size === 0) return [];
+      return (await overview(reader, query)).filter((series) => own.has(keyOf(series.labels)));
+    }),
+  );
+  return complete(reader, inner, surveys);
+}
+
+function joined(pieces: readonly Samples[]): Samples {
+  const [only] = pieces;
+  if (only !== undefined && pieces.length === 1) return only;
+  return {
+    times: Float64Array.from(pieces.flatMap(({ times }) => [...times])),
+    values: Float64Array.from(pieces.flatMap(({ values }) => [...values])),
+  };
 }
 
 /** The finite raw samples of some series in some buckets, and maybe of others near by. Each series comes once. */
 export async function readBuckets(
   reader: Reader,
   selector: Selector,
-  wanted: readonly { readonly bucket: number; readonly labels: Labels }[],
+  wanted: readonly Suspect[],
   { start, step, count }: Buckets,
   limit: number,
 ): Promise<readonly RawSeries[]> {
-  // Buckets that lie close are read together, so that there are never more than some dozens of requests.
-  const apart = 1 + Math.floor(count / 32);
-  const runs: { from: number; to: number; readonly labels: Labels[] }[] = [];
-  for (const { bucket, labels } of wanted.toSorted((a, b) => a.bucket - b.bucket)) {
-    const run = runs.at(-1);
-    if (run === undefined || bucket - run.to > apart)
-      runs.push({ from: bucket, to: bucket, labels: [labels] });
-    else {
-      run.to = bucket;
-      run.labels.push(labels);
-    }
-  }
-  const read = await inTurns(runs, ({ from, to, labels }) =>
-    reader.raw(narrowTo(selector, labels), start + from * step, start + (to + 1) * step, limit),
-  );
+  const read = await inTurns(runsOf(wanted, count), ({ from, to, members }) => {
+    const of = narrowTo(
+      selector,
+      members.map(({ labels }) => labels),
+    );
+    return reader.raw(of, start + from * step, start + (to + 1) * step, limit);
+  });
   const pieces = Map.groupBy(read.flat(), ({ labels }) => keyOf(labels));
   return [...pieces.values()].flatMap((parts) => {
     const [first] = parts;
@@ -321,26 +487,31 @@ export async function birthsOf(
   { selector, metric, buckets: { start, step, count }, lookBack = 0, limit }: ThinQuery,
   series: readonly { readonly labels: Labels }[],
   othersHeld: boolean,
-): Promise<{ readonly held: ReadonlySet<string>; readonly born: ReadonlySet<string> }> {
-  if (series.length === 0) return { held: new Set(), born: new Set() };
+): Promise<Births> {
+  if (series.length === 0) return { held: new Set(), born: new Set(), lived: othersHeld };
   // All of the past is looked through: few series at a time, so that the selector finds hardly any others.
-  const parts = Array.from({ length: Math.ceil(series.length / valuesOfLabel) }, (_, part) =>
-    series.slice(part * valuesOfLabel, (part + 1) * valuesOfLabel).map(({ labels }) => labels),
-  );
   const past = async (labels: readonly Labels[]) => {
     const samples = reader.window(narrowTo(selector, labels), { from: start, to: 1 });
-    return reader.instant(call("count_over_time", samples), start);
+    return reader.instant(call("last_over_time", samples), start);
   };
+  const parts = chunksOf(series.map(({ labels }) => labels));
   const ever = beginsTime(start) ? [] : (await inTurns(parts, past)).flat();
   const held = new Set(ever.map(({ labels }) => keyOf(labels)));
   const born = new Set(series.map(({ labels }) => keyOf(labels)).filter((key) => !held.has(key)));
   if (born.size === 0 || othersHeld || held.size > 0 || (await lived(reader, metric, start, lookBack))) {
-    return { held, born };
+    return { held, born, lived: true };
   }
   const first = await firstTime(reader, metric, start, start + step * count, limit);
   const own = first === undefined ? [] : await reader.raw(metric, first, first + 1, limit);
   for (const { labels } of own) born.delete(keyOf(labels));
-  return { held, born };
+  return { held, born, lived: false };
+}
+
+export interface Births {
+  readonly held: ReadonlySet<string>;
+  readonly born: ReadonlySet<string>;
+  /** The metric had samples before. */
+  readonly lived: boolean;
 }
 
 /** Nothing is older than 1970; and there is no window of no length, nor of one millisecond for a closed edge. */

@@ -1,7 +1,7 @@
 // An answer of Prometheus laid over the snapshots that were asked for.
 import type { Buckets } from "../../src/model.ts";
 import { type Fold, type Labels, Surprise } from "./answer.ts";
-import { metricName } from "./promql.ts";
+import { keyOf } from "./reader.ts";
 
 /** One series: its value at each snapshot, NaN where it has none. */
 export interface Track {
@@ -67,17 +67,14 @@ export function listOf<Key, Item>(map: Map<Key, Item[]>, key: Key): Item[] {
 export function newest(tracks: readonly Track[], taken: readonly Track[], index: number): Track | undefined {
   const fresh = tracks.filter((track) => has(track, index));
   if (fresh.length < 2) return fresh[0];
-  const times = new Map(taken.map((track) => [keyOf(track), at(track, index) ?? 0]));
-  const rank = (track: Track): readonly [number, string] => [times.get(keyOf(track)) ?? 0, keyOf(track)];
+  const times = new Map(taken.map((track) => [keyOf(track.labels), at(track, index) ?? 0]));
+  const rank = (track: Track): readonly [number, string] => [
+    times.get(keyOf(track.labels)) ?? 0,
+    keyOf(track.labels),
+  ];
   return fresh.reduce((best, track) => {
     const [time, key] = rank(track);
     const [bestTime, bestKey] = rank(best);
     return time > bestTime || (time === bestTime && key > bestKey) ? track : best;
   });
-}
-
-/** Labels as text, without the metric's name, which functions drop. */
-function keyOf({ labels }: Track): string {
-  const { [metricName]: _, ...rest } = labels;
-  return JSON.stringify(Object.entries(rest).sort(([a], [b]) => (a < b ? -1 : 1)));
 }

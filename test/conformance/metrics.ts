@@ -36,7 +36,7 @@ const types: Readonly<Record<RawFamily["kind"], (metric: string) => MetricType>>
   unknown: (metric) => (/_(total|count|sum|bucket)$/.test(metric) ? "counter" : "gauge"),
 };
 
-const measures: Readonly<Record<MetricType, readonly Measure[]>> = {
+export const measures: Readonly<Record<MetricType, readonly Measure[]>> = {
   gauge: [
     ...(["first", "last", "mean", "sum", "min", "max", "count"] as const).map(
       (combine): Measure => ({ of: "samples", combine }),
@@ -356,7 +356,7 @@ const own = (tags: Record<string, string>): Record<string, string> =>
   Object.fromEntries(Object.entries(tags));
 
 /** The first difference in words, with the query that shows it. */
-function difference(
+export function difference(
   found: readonly Series[],
   expected: readonly Expected[],
   query: SeriesQuery,

@@ -38,11 +38,15 @@ export interface RunningPrometheus {
 
 const startMillis = 60_000;
 
-/** Starts a server that holds these samples and no others. @throws {Error} with the last lines of its log */
+/**
+ * Starts a server that holds these samples and no others, with `features` beside native histograms.
+ * @throws {Error} with the last lines of its log
+ */
 export async function startPrometheus(
   name: PrometheusName,
   openMetrics: string,
   signal?: AbortSignal,
+  features: readonly string[] = [],
 ): Promise<RunningPrometheus> {
   const { program, promtool } = await findPrometheus(name, signal);
   const folder = await mkdtemp(join(tmpdir(), `readout-${name}-`));
@@ -62,7 +66,7 @@ export async function startPrometheus(
       "--storage.tsdb.retention.time=100y",
       `--web.listen-address=127.0.0.1:${port}`,
       "--web.enable-remote-write-receiver",
-      "--enable-feature=native-histograms",
+      `--enable-feature=${["native-histograms", ...features].join()}`,
     ];
     daemon = await launch({ program, args }, folder);
     await becomeReady(url, basename(folder), daemon, signal);

@@ -12,12 +12,12 @@ import { askCoverage, type CoverageQuestion } from "./questions.ts";
 type Counts = ReadonlyMap<string, number>;
 
 export async function inspectCluster(
-  source: Pick<Door, "query" | "edge">,
+  source: Pick<Door, "query" | "habits">,
   match: Match,
   now: Millis,
   signal: AbortSignal,
 ): Promise<PartReport> {
-  const questions = askCoverage({ match, edge: await source.edge(signal) });
+  const questions = askCoverage({ match, edge: (await source.habits(signal)).edge });
   const count = (question: CoverageQuestion): Promise<Counts> =>
     source.query(questions[question], { at: now }, countByName, signal);
   const [cluster, machines, pods, containers, roots] = await Promise.all([

@@ -45,19 +45,20 @@ export interface Door {
   metadata(metric: string, signal: AbortSignal): Promise<readonly string[]>;
   /** Of all metrics, of every wall. @throws {BackendError} */
   allMetadata(signal: AbortSignal): Promise<ReadonlyMap<string, readonly string[]>>;
-  /** How ranges are cut at their left; asked anew on every fresh connection, so that an upgrade is noticed. */
-  edge(signal: AbortSignal): Promise<Edge>;
-  /**
-   * Whether restarts of a counter stay hidden from `resets`: Thanos adds them up on their way to it, as to `increase` and
-   * `rate`, so that it counts none (seen on 0.36).
-   */
-  hidesRestarts(signal: AbortSignal): Promise<boolean>;
+  /** Asked anew on every fresh connection, so that an upgrade is noticed. */
+  habits(signal: AbortSignal): Promise<Habits>;
   probe(signal: AbortSignal): Promise<BackendInfo>;
   close(): Promise<void>;
 }
 
-interface Habits {
+/** In what sources differ that speak the same language. */
+export interface Habits {
+  /** How ranges are cut at their left. */
   readonly edge: Edge;
+  /**
+   * Restarts of a counter stay hidden from `resets`: Thanos adds them up on their way to it, as to `increase` and `rate`,
+   * so that it counts none (seen on 0.36).
+   */
   readonly hidesRestarts: boolean;
 }
 
@@ -294,8 +295,7 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
 
   return {
     query,
-    edge: async (signal) => (await habits(signal)).edge,
-    hidesRestarts: async (signal) => (await habits(signal)).hidesRestarts,
+    habits,
     series: (selector, signal) => {
       const form = new URLSearchParams({ "match[]": printSelector(selector), ...ever });
       return ask(labelSets, { method: "POST", path: "/api/v1/series", form }, signal);

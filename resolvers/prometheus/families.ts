@@ -146,14 +146,14 @@ export function createFamilies(door: Door, io: IO): Families {
     const now = toMillis(io.now());
     const selector = part(match, metric);
     // What ended long ago has still a type; the longer looks find nothing where the short one would have.
-    const hidden = await door.hidesRestarts(never);
+    const { hidesRestarts } = await door.habits(never);
     for (const length of [hour, day, 30 * day, 3_650 * day]) {
       const samples = window(selector, "closed", { from: length, to: 0 });
       const labelled = majority(await labelledTypes(samples, now));
       if (labelled !== undefined) return labelled;
       const [histograms, restarts, changes, least] = await Promise.all([
         countHistograms(samples, now),
-        look(hidden ? lost(samples) : aggregate("sum", [], call("resets", samples)), now),
+        look(hidesRestarts ? lost(samples) : aggregate("sum", [], call("resets", samples)), now),
         look(aggregate("max", [], call("changes", samples)), now),
         look(aggregate("min", [], call("min_over_time", samples)), now),
       ]);
@@ -180,10 +180,10 @@ export function createFamilies(door: Door, io: IO): Families {
   }
 
   async function inspect(match: Match, signal: AbortSignal): Promise<PartReport> {
-    const [listing, told, edge] = await Promise.all([
+    const [listing, told, { edge }] = await Promise.all([
       listings.read(keyOfWall(match), signal, 0),
       door.allMetadata(signal),
-      door.edge(signal),
+      door.habits(signal),
     ]);
     const counts = { gauges: 0, counters: 0, histograms: 0, summaries: 0, "of unknown type": 0 };
     const kinds = {

@@ -36,7 +36,7 @@ import {
 import { type Answers, layOver, type Track } from "./tracks.ts";
 import { podRows } from "./usage.ts";
 
-export type Source = Pick<Door, "query" | "edge">;
+export type Source = Pick<Door, "query" | "habits">;
 
 /** Snapshots of one request; a source answers at most 11,000. */
 const chunkSnapshots = 10_000;
@@ -65,7 +65,7 @@ async function* readNodes(
   signal: AbortSignal,
 ): AsyncGenerator<readonly NodesRow[]> {
   const { match, snapshots, rowLimit, node } = query;
-  const wall = { match, edge: await source.edge(signal) };
+  const wall = { match, edge: (await source.habits(signal)).edge };
   const { largest, sum } = await countMoments(source, countNodes(wall), query, signal);
   const least = total(node === undefined ? largest : largest.map((size) => Math.min(size, 1)));
   if (least > rowLimit) throw tooLarge(rowLimit, least);
@@ -111,7 +111,7 @@ async function* readPods(
   query: SnapshotQuery & PodFilter,
   signal: AbortSignal,
 ): AsyncGenerator<readonly PodsRow[]> {
-  const wall = { match: query.match, edge: await source.edge(signal) };
+  const wall = { match: query.match, edge: (await source.habits(signal)).edge };
   const scope: PodScope = {
     namespaces: query.namespaces.length > mostNames ? [] : query.namespaces,
     pods: query.pod === undefined ? [] : [query.pod],
@@ -143,7 +143,7 @@ async function* readOverview(
   query: OverviewQuery & OverviewFilter,
   signal: AbortSignal,
 ): AsyncGenerator<readonly PodOverviewRow[]> {
-  const wall = { match: query.match, edge: await source.edge(signal) };
+  const wall = { match: query.match, edge: (await source.habits(signal)).edge };
   const namespaces = query.namespaces.length > mostNames ? [] : query.namespaces;
   const scope: PodScope = { namespaces, pods: [] };
   const accepts = overviewFilter(query);

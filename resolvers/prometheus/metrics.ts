@@ -75,15 +75,15 @@ export function createMetricStore(backend: string, door: Door, families: Familie
     if (shape === undefined || !patterns.every(([key, pattern]) => canMatch(query, key, pattern))) return [];
     // An upgrade of the source may come between asking how it cuts ranges and its answer.
     for (let tries = 1; ; tries++) {
-      const edge = await door.edge(signal);
+      const habits = await door.habits(signal);
       // Version 2 can neither write nor hold such names, or only some of its last releases can.
-      const quoted = edge === "closed" && patterns.find(([key]) => !isPlainLabel(key));
+      const quoted = habits.edge === "closed" && patterns.find(([key]) => !isPlainLabel(key));
       if (quoted) throw refused(backend, `the tag ${quoted[0]}, whose name needs quotes`);
       const ending = new AbortController();
       try {
-        const reader = createReader(backend, door, edge, sizes, AbortSignal.any([signal, ending.signal]));
+        const reader = createReader(backend, door, habits, sizes, AbortSignal.any([signal, ending.signal]));
         const result = await answer(shape, planOf(backend, query, reader));
-        if ((await door.edge(signal)) === edge) return result;
+        if ((await door.habits(signal)).edge === habits.edge) return result;
         if (tries === 3) {
           const detail =
             "how it cuts ranges changed during each of three answers: are there several versions?";

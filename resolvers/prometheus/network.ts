@@ -9,7 +9,7 @@ import type { Door } from "./door.ts";
 import type { NetworkSource } from "./figures.ts";
 import { metricName } from "./promql.ts";
 import { askInterfaces, interfaceKeys, type Owner, type Wall } from "./questions.ts";
-import { inTurns, valuesOfLabel } from "./reader.ts";
+import { chunksOf, inTurns } from "./reader.ts";
 import { at, has, type Track } from "./tracks.ts";
 
 /** By snapshot, the raw samples of interfaces that restarted since the one before, from when that one was fresh. */
@@ -27,10 +27,7 @@ export async function readRestarted(
   // The first moment is there for the growth since it alone.
   const wanted = Array.from({ length: count - 1 }, (_, before) => before + 1).flatMap((index) => {
     const interfaces = restarts.filter((track) => has(track, index)).map(({ labels }) => labels);
-    const parts = Array.from({ length: Math.ceil(interfaces.length / valuesOfLabel) }, (_, part) =>
-      interfaces.slice(part * valuesOfLabel, (part + 1) * valuesOfLabel),
-    );
-    return parts.flatMap((part) => {
+    return chunksOf(interfaces).flatMap((part) => {
       const keys = new Set(part.map((labels) => keyOf(owner, labels)));
       return askInterfaces(wall, owner, part, step).map((samples) => ({ index, keys, samples }));
     });

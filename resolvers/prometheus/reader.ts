@@ -6,11 +6,10 @@ import type { Buckets } from "../../src/model.ts";
 import { firstAtOrAfter, type Samples } from "../../src/samples.ts";
 import { allTime, type Millis, toMillis } from "../../src/time.ts";
 import { collect, type Fold, type HistogramSample, type Labels, type SampleSeries } from "./answer.ts";
-import type { Door, Moments } from "./door.ts";
+import type { Door, Habits, Moments } from "./door.ts";
 import {
   aggregate,
   call,
-  type Edge,
   type Expression,
   metadataLabels,
   narrow,
@@ -33,6 +32,8 @@ export interface RawSeries extends Samples {
 }
 
 export interface Reader {
+  /** As `Habits`'. */
+  readonly hidesRestarts: boolean;
   readonly backend: string;
   /** The expression at the end of each bucket; series × buckets are limited. @throws {Refused | BackendError} */
   grid(expression: Expression, buckets: Buckets, limit: number): Promise<readonly GridSeries[]>;
@@ -106,7 +107,7 @@ export function twins(backend: string): Refused<"not_supported_by_backend"> {
 export function createReader(
   backend: string,
   door: Door,
-  edge: Edge,
+  { edge, hidesRestarts }: Habits,
   sizes: { get(key: string): number | undefined; set(key: string, size: number): void },
   signal: AbortSignal,
 ): Reader {
@@ -195,6 +196,7 @@ export function createReader(
 
   return {
     backend,
+    hidesRestarts,
     grid,
     instant,
     raw,

@@ -87,9 +87,11 @@ async function overview(reader: Reader, query: ThinQuery): Promise<readonly Surv
   const { selector, buckets, lookBack, falls, limit } = query;
   const { start, step } = buckets;
   const reach = reachOf(buckets);
+  // Any bucket may hold a restart that the source does not show.
+  const hidden = falls && reader.hidesRestarts;
   const [lasts, odds, bases] = await Promise.all([
     lastValues(reader, selector, buckets, limit),
-    reader.grid(oddity(reader, selector, buckets, falls), buckets, limit),
+    hidden ? [] : reader.grid(oddity(reader, selector, buckets, falls), buckets, limit),
     lookBack === undefined ? [] : lastOf(reader, selector, start, Math.min(reach, lookBack)),
   ]);
   await turn();
@@ -110,7 +112,8 @@ async function overview(reader: Reader, query: ThinQuery): Promise<readonly Surv
       if (Number.isNaN(value)) continue;
       const at = start + bucket * step;
       const uncovered = before === undefined ? lookBack !== undefined : falls && at - beforeAt > reach;
-      if (!Number.isFinite(value) || !Number.isNaN(odd?.[bucket] ?? Number.NaN)) suspects.add(bucket);
+      if (hidden || !Number.isFinite(value) || !Number.isNaN(odd?.[bucket] ?? Number.NaN))
+        suspects.add(bucket);
       else if (falls && before !== undefined && value < before) suspects.add(bucket);
       else if (uncovered) gaps.add(bucket);
       before = value;
@@ -300,7 +303,7 @@ async function lookClosely(
   const wanted = surveys.flatMap((surveyed, query) =>
     surveyed.flatMap(({ labels, suspects }) => [...suspects].map((bucket) => ({ bucket, labels, query }))),
   );
-  const part = finer.find((length) => length * 3 <= step);
+  const part = reader.hidesRestarts ? undefined : finer.find((length) => length * 3 <= step);
   const fitting = part !== undefined && step % part === 0;
   // Parts that do not fit would reach into the next bucket.
   const runs = part === undefined || fitting ? runsOf(wanted, count) : runsOf(wanted, 0);

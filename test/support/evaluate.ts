@@ -91,7 +91,7 @@ export function evaluateOver(series: readonly WrittenSeries[], edge: Edge) {
 
   return {
     select,
-    edge: async () => edge,
+    habits: async () => ({ edge, hidesRestarts: false }),
     async query<T>(
       expression: Expression,
       moments: Moments,

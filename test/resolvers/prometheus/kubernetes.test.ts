@@ -753,7 +753,7 @@ describe("what is asked", () => {
     return {
       asked,
       source: {
-        edge: source.edge,
+        habits: source.habits,
         query: (expression, moments, fold, signal) => {
           asked.push({ expression, moments });
           return source.query(expression, moments, fold, signal);
@@ -873,7 +873,7 @@ describe("what is asked", () => {
     let asked = 0;
     let ended = 0;
     const flaky: Source = {
-      edge: source.edge,
+      habits: source.habits,
       query: (expression, moments, fold, signal) => {
         asked += 1;
         if (asked === 1) return source.query(expression, moments, fold, signal);

@@ -129,9 +129,11 @@ export interface SpanScan {
 export interface SpanNarrowing {
   readonly service?: string | undefined;
   readonly revision?: string | undefined;
-  /** As `namesOf` of `src/tracing/request.ts` names an entry; only with `entries`. */
+  /** Any of these, as `namesOf` of `src/tracing/request.ts` names the span itself. */
   readonly namespaces?: readonly string[] | undefined;
-  readonly action?: string | undefined;
+  readonly actions?: readonly string[] | undefined;
+  /** All of these: the text is the tag's value, or one of its values. */
+  readonly tags?: readonly { readonly name: string; readonly value: string }[] | undefined;
   readonly kind?: SpanKind | undefined;
   readonly name?: string | undefined;
   /** Nanoseconds, inclusive, as `maxDuration`. */

@@ -26,16 +26,8 @@ import { type Condition, createDocuments, type Documents, Outdated, type Plan } 
 import type { Door } from "./door.ts";
 import { findCrowds, findMilestone } from "./hints.ts";
 import type { EventForm, SpanForm } from "./layout.ts";
-import {
-  endsWithin,
-  holdsId,
-  idsOfOneSearch,
-  isCalledBy,
-  isChildOf,
-  isNamed,
-  isNarrowed,
-  isSelected,
-} from "./narrow.ts";
+import { endsWithin, holdsId, idsOfOneSearch, isCalledBy, isChildOf, isNamed, isSelected } from "./narrow.ts";
+import { isNarrowed } from "./narrowing.ts";
 import { every } from "./query.ts";
 import { type LooseEvent, readEvent, readSpan, sortEvents } from "./span.ts";
 import { candidates, tallySpans } from "./tallies.ts";
@@ -110,8 +102,8 @@ function createSpanReader(documents: Documents): SpanReader {
   async function* scanSite(query: SpanScan, reading: Reading): AsyncGenerator<readonly Span[]> {
     const { range, select, narrow } = query;
     const isInRange = ({ end }: Span): boolean => end >= range.from && end <= range.to;
-    const ending: Condition<SpanForm> = (placed, { actionAttribute }) => {
-      const narrowed = narrow === undefined ? [] : [isNarrowed(placed, narrow, actionAttribute)];
+    const ending: Condition<SpanForm> = (placed, source) => {
+      const narrowed = narrow === undefined ? [] : [isNarrowed(placed, narrow, source)];
       return every([endsWithin(placed, range), ...narrowed]);
     };
     if (select === "exceptions") {

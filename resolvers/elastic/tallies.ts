@@ -10,7 +10,8 @@ import { selects } from "../../src/tracing/selection.ts";
 import { tallyOf } from "../../src/tracing/tally.ts";
 import { type Aggregated, type Condition, type Documents, Outdated, type Plan } from "./documents.ts";
 import type { Placed, SpanForm } from "./layout.ts";
-import { classes, endsWithin, isNarrowed, isOfKind, isSelected, lengthUnits } from "./narrow.ts";
+import { classes, endsWithin, isOfKind, isSelected, lengthUnits } from "./narrow.ts";
+import { isNarrowed } from "./narrowing.ts";
 import { all, any, every, none, not, type Query } from "./query.ts";
 import { readSpan } from "./span.ts";
 import {
@@ -74,11 +75,11 @@ export async function* tallySpans(
 export function candidates(
   placed: Placed<SpanForm>,
   { range, narrow, select }: Pick<TallyQuery, "range" | "narrow" | "select">,
-  { actionAttribute }: SpanSource,
+  source: SpanSource,
 ): Query {
   return every([
     endsWithin(placed, range),
-    narrow === undefined ? all : isNarrowed(placed, narrow, actionAttribute),
+    narrow === undefined ? all : isNarrowed(placed, narrow, source),
     isSelected(placed, select),
   ]);
 }

@@ -21,6 +21,7 @@ import {
 import { createBudget } from "../tracing/budget.ts";
 import { canonicalTraceId, parseTraceQuery, printTraceQuery } from "../tracing/filter.ts";
 import { compareRows, tieOf, tooManyTied } from "../tracing/listing.ts";
+import { namesOfDigests, requiredLeaves } from "../tracing/narrowing.ts";
 import { toldRange } from "./explain.ts";
 import type { Context } from "./operation.ts";
 import { checkRange, from, integer, optional, order, type RequestTime, time, to, word } from "./request.ts";
@@ -280,17 +281,18 @@ export function explainListing(
 ) {
   const { by, order, perPage } = pageOf(request);
   const filter = filterOf(request);
+  const required = requiredLeaves(filter.query);
   return {
     query: request.query ?? "",
     means: printTraceQuery(filter.query),
     candidates,
     ...{ by, order, per_page: perPage, document_limit: context.limits.documents },
     filters: explainFilters(filter),
-    leaves: leavesOf(filter.query).map((leaf) => ({
-      leaf: printTraceQuery(leaf),
-      by: "documents",
-      why: whyVerified[leaf.field.kind],
-    })),
+    leaves: leavesOf(filter.query).map((leaf) => {
+      const isRequired = required.includes(leaf);
+      const why = isRequired ? whyNarrowed(leaf.field) : whyVerified[leaf.field.kind];
+      return { leaf: printTraceQuery(leaf), by: isRequired ? "candidates" : "documents", why };
+    }),
     sources: rangesOf(request, context).flatMap(({ ids, range }) =>
       partsOf(ids, context).map(({ backend, source: { site, index, profile } }) => {
         return { site_id: site, backend, index, profile, range: toldRange(range) };
@@ -310,13 +312,27 @@ const whyVerified: Readonly<Record<TraceField["kind"], string>> = {
   any: "a bare word may be in the action or in any tag of the trace's row",
 };
 
-/** Which of a listing's own filters make a source send less, as `src/tracing/listing.ts` narrows what it reads. */
+/** Of a leaf without which there is no row. */
+function whyNarrowed(field: TraceField): string {
+  if (field.kind === "row" && (field.name === "trace_id" || field.name === "span_id"))
+    return "only the trace that it names is read; rows are verified";
+  return narrowing.why;
+}
+
+const narrowing = {
+  by: "candidates",
+  why: "the index narrows what is read where the field is mapped; rows are verified",
+};
+
+/** Which of a listing's own filters make a source send less, as `src/tracing/narrowing.ts` says. */
 function explainFilters({ namespace, action, minDuration, digests }: TraceFilter) {
-  const narrowing = {
-    by: "candidates",
-    why: "the index narrows what is read where the field is mapped; rows are verified",
-  };
-  const ofDigests = { by: "documents", why: "a digest is made of several fields, or of an error's" };
+  const ofDigests =
+    namesOfDigests(digests) === undefined
+      ? { by: "documents", why: "a digest that exceptions carry themselves does not tell whose they are" }
+      : {
+          by: "candidates",
+          why: "a digest of ours tells the action, by which the index narrows; rows are verified",
+        };
   const asked = [
     { filter: "namespace", value: namespace, told: narrowing },
     { filter: "action_name", value: action, told: narrowing },

@@ -107,7 +107,11 @@ async function findActions(
 }
 
 function scanOf({ sources, range, namespaces, revision, action, budget }: ActionsQuery): SpanScan {
-  const narrow = { revision, action, namespaces: namespaces.length === 0 ? undefined : namespaces };
+  const narrow = {
+    revision,
+    actions: action === undefined ? undefined : [action],
+    namespaces: namespaces.length === 0 ? undefined : namespaces,
+  };
   return { sources, range, select: "entries", narrow, budget };
 }
 

@@ -8,6 +8,7 @@ import { allTime, floorToMilli, type Instant, nanosPerMilli, type TimeRange } fr
 import { type Exception, exceptionsOf } from "./exception.ts";
 import { acceptsRow, type Row } from "./filter.ts";
 import { climb, collect, entryKey, findEntriesWithNpo } from "./lookup.ts";
+import { narrowingOf, spanNamed, traceNamed } from "./narrowing.ts";
 import { compareRequests, isRequest, namesOf, order, rowOf } from "./request.ts";
 
 interface Candidate {
@@ -17,6 +18,13 @@ interface Candidate {
   readonly entry: Span | undefined;
   /** The first exception that the filters accept; of errors. */
   readonly exception?: Exception;
+}
+
+/** A query with what its filters say for sure. */
+interface Listing extends ListingQuery {
+  /** The only traces of which there can be rows; absent where any may be. */
+  readonly traceIds?: readonly string[] | undefined;
+  readonly narrow: SpanNarrowing;
 }
 
 /** Which of two candidates stands for their trace. */
@@ -34,7 +42,9 @@ export async function* listSummaries(
   query: ListingQuery,
   signal: AbortSignal,
 ): AsyncGenerator<readonly TraceSummary[]> {
-  for await (const candidates of readInOrder(reader, query, signal)) {
+  const narrow = narrowingOf(query.filter);
+  const traceIds = await findTracesNamed(reader, query, signal);
+  for await (const candidates of readInOrder(reader, { ...query, narrow, traceIds }, signal)) {
     const sorted = candidates
       .filter(({ row }) => isBeyond(query, row))
       .sort((a, b) => compareRows(query, a.row, b.row));
@@ -50,6 +60,20 @@ export async function* listSummaries(
   }
 }
 
+/** The traces that the filters name, by their ids or by a span's; undefined where they name none. */
+async function findTracesNamed(
+  reader: SpanReader,
+  { sources, filter, budget }: ListingQuery,
+  signal: AbortSignal,
+): Promise<readonly string[] | undefined> {
+  const traceId = traceNamed(filter);
+  if (traceId !== undefined) return [traceId];
+  const spanId = spanNamed(filter);
+  if (spanId === undefined) return undefined;
+  const of = { by: "id", spanIds: [spanId] } as const;
+  return traceIdsOf(await collect(reader.find({ sources, of, bare: true, budget }, signal)));
+}
+
 // ---- Windows ------------------------------------------------------------------------------------------------
 // By time a page is found in the first part of its range, so the range is read window by window, each as large as the
 // ones before say that it must be. Only a window's own rows are read in full, and what competes with them for
@@ -63,15 +87,15 @@ const windowShare = 25;
 /** The rows of the listing, chosen, in groups that follow each other in its order. */
 async function* readInOrder(
   reader: SpanReader,
-  query: ListingQuery,
+  query: Listing,
   signal: AbortSignal,
 ): AsyncGenerator<Candidate[]> {
-  const { by, order: direction, candidates, filter } = query;
-  if (by === "duration" && candidates === "requests" && filter.traceId === undefined) {
+  const { by, order: direction, candidates, traceIds } = query;
+  if (by === "duration" && candidates === "requests" && traceIds === undefined) {
     yield* readByLength(reader, query, signal);
     return;
   }
-  if (by === "duration" || filter.traceId !== undefined) {
+  if (by === "duration" || traceIds !== undefined) {
     yield await readRows(reader, query, query.range, signal);
     return;
   }
@@ -110,7 +134,7 @@ const mostFromSource = 10_000;
 /** By duration a window is a part of all lengths, cut where the source says that enough requests lie before it. */
 async function* readByLength(
   reader: SpanReader,
-  query: ListingQuery,
+  query: Listing,
   signal: AbortSignal,
 ): AsyncGenerator<Candidate[]> {
   const { order: direction, beyond, filter, sources, range, budget } = query;
@@ -118,7 +142,7 @@ async function* readByLength(
   if (beyond !== undefined) rest = direction === "asc" ? longerThan(rest, beyond) : shorterThan(rest, beyond);
   for (let nth = Math.min(Math.max(2 * query.wanted, 100), mostFromSource); ; ) {
     if (rest.most !== undefined && rest.most < rest.least) return;
-    const narrow = { ...narrowingOf(query), minDuration: rest.least, maxDuration: rest.most };
+    const narrow = { ...query.narrow, minDuration: rest.least, maxDuration: rest.most };
     const scan = {
       sources,
       range,
@@ -197,7 +221,7 @@ function windowOf({ from, to }: TimeRange, size: bigint, direction: "asc" | "des
 /** The chosen rows that end in a window of the query's range. */
 async function readRows(
   reader: SpanReader,
-  query: ListingQuery,
+  query: Listing,
   window: TimeRange,
   signal: AbortSignal,
 ): Promise<Candidate[]> {
@@ -223,7 +247,7 @@ async function readRows(
 /** The rows of errors in a part of the range, from all exceptions that the sources hold. */
 async function readAllErrors(
   reader: SpanReader,
-  query: ListingQuery,
+  query: Listing,
   part: TimeRange,
   signal: AbortSignal,
 ): Promise<Candidate[]> {
@@ -244,29 +268,21 @@ function choose(candidates: readonly Candidate[]): readonly Candidate[] {
   return [...chosen.values()];
 }
 
-function narrowingOf({ filter }: ListingQuery): SpanNarrowing {
-  return {
-    namespaces: filter.namespace === undefined ? undefined : [filter.namespace],
-    action: filter.action,
-    minDuration: filter.minDuration,
-  };
-}
-
-/** The entries of the window, or of the one trace that is asked for. */
+/** The entries of the window, or of the traces that are asked for. */
 async function readEntries(
   reader: SpanReader,
-  query: ListingQuery,
+  query: Listing,
   range: TimeRange,
   signal: AbortSignal,
   lengths?: Lengths,
 ): Promise<Span[]> {
-  const { sources, filter, budget } = query;
-  if (filter.traceId !== undefined) {
-    const of = { by: "trace", traceIds: [filter.traceId], select: "entries" } as const;
+  const { sources, traceIds, budget } = query;
+  if (traceIds !== undefined) {
+    const of = { by: "trace", traceIds, select: "entries" } as const;
     return collect(reader.find({ sources, of, budget }, signal));
   }
   const narrow = {
-    ...narrowingOf(query),
+    ...query.narrow,
     ...(lengths && { minDuration: lengths.least, maxDuration: lengths.most }),
   };
   return collect(reader.scan({ sources, range, select: "entries", narrow, budget }, signal));
@@ -275,7 +291,7 @@ async function readEntries(
 /** All entries of the traces that have an accepted one here: another of them may be its trace's row. */
 async function withRivals(
   reader: SpanReader,
-  query: ListingQuery,
+  query: Listing,
   entries: readonly Span[],
   signal: AbortSignal,
 ): Promise<readonly Span[]> {
@@ -291,7 +307,7 @@ async function withRivals(
 
 async function findRequests(
   reader: SpanReader,
-  query: ListingQuery,
+  query: Listing,
   entries: readonly Span[],
   signal: AbortSignal,
 ): Promise<readonly Candidate[]> {
@@ -335,19 +351,19 @@ async function errorDigestsOf(
  */
 async function tracesWithErrors(
   reader: SpanReader,
-  { sources, filter, budget }: ListingQuery,
+  { sources, traceIds, narrow, budget }: Listing,
   range: TimeRange,
   entries: readonly Span[],
   signal: AbortSignal,
 ): Promise<readonly string[]> {
-  if (filter.traceId !== undefined) return [filter.traceId];
-  const own = await collect(reader.scan({ sources, range, select: "exceptions", budget }, signal));
+  if (traceIds !== undefined) return traceIds;
+  const own = await collect(reader.scan({ sources, range, select: "exceptions", narrow, budget }, signal));
   return traceIdsOf([...entries, ...own]);
 }
 
 async function findErrors(
   reader: SpanReader,
-  query: ListingQuery,
+  query: Listing,
   traceIds: readonly string[],
   signal: AbortSignal,
 ): Promise<readonly Candidate[]> {

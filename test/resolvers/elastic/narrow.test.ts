@@ -3,9 +3,11 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { type Placed, placeForms, type SpanForm, spanProfiles } from "#resolvers/elastic/layout.ts";
 import { readKnowledge } from "#resolvers/elastic/mapping.ts";
-import { endsWithin, idSpellings, isNarrowed, isSelected } from "#resolvers/elastic/narrow.ts";
+import { endsWithin, idSpellings, isSelected } from "#resolvers/elastic/narrow.ts";
+import { isNarrowed } from "#resolvers/elastic/narrowing.ts";
 import { all, none, type Query } from "#resolvers/elastic/query.ts";
 import { normaliseId } from "#resolvers/elastic/span.ts";
+import { spanSourceOf } from "#src/sites.ts";
 import { fromMillis, type Instant, parseInstant } from "#src/time.ts";
 import { apm, dataPrepper, jaeger, otel, type Shipper } from "../../support/shippers.ts";
 
@@ -13,12 +15,19 @@ function placed(shipper: Shipper, over: object = {}): Placed<SpanForm> {
   const [definition] = Object.values(shipper.indices("p"));
   const { mappings } = definition as { mappings: { properties: object } };
   const properties = { ...mappings.properties, ...over };
-  const knowledge = readKnowledge({ index: { mappings: { ...mappings, properties } } });
+  const knowledge = readKnowledge({
+    index: {
+      mappings: { ...mappings, properties },
+      settings: { index: { version: { created: "8190899" } } },
+    },
+  });
   const product = { name: "Elasticsearch", version: "8", listsIgnored: true } as const;
   const [first] = placeForms(knowledge, [...spanProfiles.values()], product).spans;
   if (first === undefined) throw new Error(`${shipper.name} is not recognised`);
   return first;
 }
+
+const site = spanSourceOf("shop", { index: "x", profile: "auto" });
 
 type Fields = Readonly<Record<string, bigint>>;
 
@@ -127,53 +136,110 @@ test("ids are asked for in every spelling that is read as them", () => {
   );
 });
 
-describe("what an index cannot answer for narrows nothing", () => {
+describe("what an index cannot answer for is only whether it has anything", () => {
   const text = { type: "text" };
+  const named = { exists: { field: "operationName" } };
 
   test("names that are text without a keyword", () => {
     expect(isSelected(placed(otel, { kind: text }), "calls")).toBe(all);
-    expect(isNarrowed(placed(jaeger, { operationName: text }), { name: "GET" }, "a")).toBe(all);
-    expect(isNarrowed(placed(jaeger), { name: "GET" }, "a")).not.toBe(all);
+    expect(isNarrowed(placed(jaeger, { operationName: text }), { name: "GET" }, site)).toEqual(named);
+    expect(isNarrowed(placed(jaeger), { name: "GET" }, site)).toEqual({ terms: { operationName: ["GET"] } });
   });
 
   test("values beyond ignore_above, and keywords with a normalizer", () => {
-    expect(isNarrowed(placed(jaeger), { name: "x".repeat(257) }, "a")).toBe(all);
+    expect(isNarrowed(placed(jaeger), { name: "x".repeat(257) }, site)).toEqual({
+      bool: { should: [named, { term: { _ignored: "operationName" } }], minimum_should_match: 1 },
+    });
     const folded = { type: "keyword", normalizer: "lowercase" };
-    expect(isNarrowed(placed(jaeger, { operationName: folded }), { name: "GET" }, "a")).toBe(all);
+    expect(isNarrowed(placed(jaeger, { operationName: folded }), { name: "GET" }, site)).toEqual(named);
   });
 
   test("numbers that a field does not hold as they are spelled", () => {
     const revision = (type: object, value: string) =>
-      isNarrowed(
-        placed(dataPrepper, { "resource.attributes.service.version": type }),
-        { revision: value },
-        "a",
+      JSON.stringify(
+        isNarrowed(
+          placed(dataPrepper, { "resource.attributes.service.version": type }),
+          { revision: value },
+          site,
+        ),
       );
     const double = { type: "double" };
-    expect(revision(double, "20260115")).not.toBe(all);
-    for (const value of ["1.5", "1.50", "1e3", "20240101123456789"])
-      expect(revision(double, value)).toBe(all);
-    expect(revision({ type: "integer" }, "99999999999")).toBe(all);
-    expect(revision({ type: "long", ignore_malformed: true }, "v1")).toBe(all);
+    const present = '{"exists":{"field":"resource.attributes.service.version"}}';
+    expect(revision(double, "20260115")).toContain(
+      '{"terms":{"resource.attributes.service.version":["20260115"]}}',
+    );
+    for (const value of ["1.5", "1.50", "1e3", "20240101123456789", "0"])
+      expect(revision(double, value)).toContain(present);
+    expect(revision({ type: "integer" }, "99999999999")).toContain(present);
+    expect(revision({ type: "long", ignore_malformed: true }, "v1")).toContain(present);
   });
 
   test("an entry without a name has the action that is made for it", () => {
-    expect(isNarrowed(placed(dataPrepper), { action: "unknown" }, "a")).toBe(all);
+    expect(isNarrowed(placed(dataPrepper), { actions: ["unknown"] }, site)).toBe(all);
   });
 
   test("a length or time that the field's type cannot be asked for", () => {
-    const text = JSON.stringify(isNarrowed(placed(jaeger), { minDuration: 10n ** 40n }, "a"));
+    const text = JSON.stringify(isNarrowed(placed(jaeger), { minDuration: 10n ** 40n }, site));
     expect(text).toBe('{"range":{"duration":{"gte":"9223372036854775807"}}}');
     const short = placed(jaeger, { duration: { type: "integer" } });
-    expect(isNarrowed(short, { minDuration: 10n ** 40n }, "a")).toBe(all);
+    expect(isNarrowed(short, { minDuration: 10n ** 40n }, site)).toBe(all);
     const query = endsWithin(short, { from: fromMillis(base), to: fromMillis(base + 1) });
     expect(JSON.stringify(query)).not.toContain('"duration"');
   });
 
   test("an action may be the attribute's or the span's name", () => {
-    const query = JSON.stringify(isNarrowed(placed(dataPrepper), { action: "A#b" }, "appsignal.action_name"));
+    const query = JSON.stringify(isNarrowed(placed(dataPrepper), { actions: ["A#b"] }, site));
     expect(query).toContain('"name":["A#b"]');
     // Not mapped yet: whatever the next document makes of it.
     expect(query).toContain('{"exists":{"field":"attributes.appsignal.action_name"}}');
   });
+});
+
+describe("a tag is looked for wherever the layout may have it", () => {
+  const tagged = (shipper: Shipper, name: string, value: string, over: object = {}) =>
+    JSON.stringify(isNarrowed(placed(shipper, over), { tags: [{ name, value }] }, site));
+
+  test("as a keyword under its dotted name", () => {
+    const field = "attributes.appsignal.tag.region";
+    const own = { [field]: { type: "keyword", ignore_above: 8 } };
+    expect(tagged(otel, "region", "eu", own)).toBe(`{"terms":{"${field}":["eu"]}}`);
+    // Too long to be in the index: where anything was left out, or is there.
+    expect(tagged(otel, "region", "eu-central-1", own)).toContain(`{"term":{"_ignored":"${field}"}}`);
+    // Numbers that are read as they are printed: 5.0 is 5.
+    expect(tagged(otel, "region", "5", own)).toContain('"regexp"');
+    expect(tagged(otel, "region", "\ud800", own)).not.toContain("d800");
+  });
+
+  test("in lists of pairs, whose numbers have a type beside them", () => {
+    expect(tagged(jaeger, "region", "eu")).toContain('"tags.value":["eu"]');
+    const number = tagged(jaeger, "region", "5");
+    expect(number).toContain('"tags.key":["appsignal.tag.region"]');
+    expect(number).not.toContain("tags.value");
+  });
+
+  test("as labels, whose prefix alone is spelled anew, and as numbers", () => {
+    const text = tagged(apm, "a.b", "eu");
+    for (const name of [
+      "labels.appsignal_tag_a.b",
+      "labels.appsignal_tag_a_b",
+      "numeric_labels.appsignal_tag_a.b",
+    ])
+      expect(text).toContain(`"${name}"`);
+  });
+
+  test("with dots that the older template spells otherwise, each by itself", () => {
+    const text = tagged(dataPrepper, "a.b", "eu");
+    for (const name of ["appsignal@tag@a@b", "appsignal@tag.a.b", "appsignal.tag.a.b", "appsignal.tag@a@b"])
+      expect(text).toContain(`"span.attributes.${name}"`);
+    expect(tagged(dataPrepper, "a.b.c.d.e.f.g", "eu")).toBe(JSON.stringify(all));
+  });
+});
+
+test("a namespace is an attribute's, or the one of the kind", () => {
+  const own = { "attributes.appsignal.namespace": { type: "keyword" } };
+  const asked = (...namespaces: string[]) =>
+    JSON.stringify(isNarrowed(placed(otel, own), { namespaces }, site));
+  expect(asked("admin")).toBe('{"terms":{"attributes.appsignal.namespace":["admin"]}}');
+  expect(asked("web")).toContain('"server"');
+  expect(asked("web", "background")).toBe(JSON.stringify(all));
 });

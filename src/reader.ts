@@ -124,6 +124,8 @@ export interface SpanScan {
   readonly select: SpanSelection;
   /** Lets a store read less: it may leave out spans that do not satisfy all of it, and need not. */
   readonly narrow?: SpanNarrowing | undefined;
+  /** Nobody looks at the events, as of a lookup; not with `exceptions`. */
+  readonly bare?: boolean | undefined;
   readonly budget: Budget;
 }
 export interface SpanNarrowing {
@@ -156,7 +158,7 @@ export interface SpanLookup {
     | { readonly by: "caller"; readonly spans: readonly SpanId[] }
     /** The spans of kind client with a statement that name one of these as their parent, in any trace. */
     | { readonly by: "parent"; readonly spanIds: readonly string[] };
-  /** Nobody looks at the events: a store may leave out those that its layout keeps apart. */
+  /** Nobody looks at the events: a store may leave out those that its layout keeps apart. Not with `exceptions`. */
   readonly bare?: boolean | undefined;
   readonly budget: Budget;
 }

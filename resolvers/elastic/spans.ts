@@ -100,7 +100,7 @@ function createSpanReader(documents: Documents): SpanReader {
   // ---- scan ---------------------------------------------------------------------------------------------------
 
   async function* scanSite(query: SpanScan, reading: Reading): AsyncGenerator<readonly Span[]> {
-    const { range, select, narrow } = query;
+    const { range, select, narrow, bare } = query;
     const isInRange = ({ end }: Span): boolean => end >= range.from && end <= range.to;
     const ending: Condition<SpanForm> = (placed, source) => {
       const narrowed = narrow === undefined ? [] : [isNarrowed(placed, narrow, source)];
@@ -112,7 +112,8 @@ function createSpanReader(documents: Documents): SpanReader {
     }
     const condition: Condition<SpanForm> = (placed, source) => candidates(placed, query, source);
     const accepts = (span: Span): boolean => isInRange(span) && selects(select, span);
-    yield* wholeSpans({ condition, accepts, byDocument: true }, reading);
+    const wanted: Wanted = { condition, accepts, byDocument: true };
+    yield* bare ? bareSpans(wanted, reading) : wholeSpans(wanted, reading);
   }
 
   async function* tallySite(query: TallyQuery, reading: Reading): AsyncGenerator<readonly SpanTally[]> {
@@ -120,7 +121,7 @@ function createSpanReader(documents: Documents): SpanReader {
     const [source, ...others] = sources;
     // Several sources may hold the same documents, which only those who read them can tell.
     if (source === undefined || others.length > 0) {
-      for await (const batch of scanSite(query, reading)) yield batch.map(tallyOf);
+      for await (const batch of scanSite({ ...query, bare: true }, reading)) yield batch.map(tallyOf);
       return;
     }
     const { from, to } = query.range;
@@ -139,7 +140,7 @@ function createSpanReader(documents: Documents): SpanReader {
       // that never fit their mappings can be read at all, reading decides.
       const isTooLong = error instanceof Refused && error.slug === "not_supported_by_backend";
       if (given || !(isTooLong || error instanceof Outdated)) throw error;
-      for await (const batch of scanSite(query, reading)) yield batch.map(tallyOf);
+      for await (const batch of scanSite({ ...query, bare: true }, reading)) yield batch.map(tallyOf);
     }
   }
 

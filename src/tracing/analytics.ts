@@ -112,7 +112,7 @@ function scanOf({ sources, range, namespaces, revision, action, budget }: Action
     actions: action === undefined ? undefined : [action],
     namespaces: namespaces.length === 0 ? undefined : namespaces,
   };
-  return { sources, range, select: "entries", narrow, budget };
+  return { sources, range, select: "entries", narrow, bare: true, budget };
 }
 
 function isRequested(query: ActionsQuery, span: Span): boolean {
@@ -233,7 +233,7 @@ async function findRevision(
   const namespaces = new Set<string>();
   const ends: Instant[] = [];
   let counted = false;
-  const scan = { sources, range, select: "entries", narrow: { revision }, budget } as const;
+  const scan = { sources, range, select: "entries", narrow: { revision }, bare: true, budget } as const;
   const isOne = (span: Span): boolean => isRequest(span) && span.revision === revision;
   for await (const batch of tally(reader, { ...scan, by: "deploy" }, signal)) {
     for (const one of batch) {

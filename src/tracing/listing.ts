@@ -279,13 +279,13 @@ async function readEntries(
   const { sources, traceIds, budget } = query;
   if (traceIds !== undefined) {
     const of = { by: "trace", traceIds, select: "entries" } as const;
-    return collect(reader.find({ sources, of, budget }, signal));
+    return collect(reader.find({ sources, of, bare: true, budget }, signal));
   }
   const narrow = {
     ...query.narrow,
     ...(lengths && { minDuration: lengths.least, maxDuration: lengths.most }),
   };
-  return collect(reader.scan({ sources, range, select: "entries", narrow, budget }, signal));
+  return collect(reader.scan({ sources, range, select: "entries", narrow, bare: true, budget }, signal));
 }
 
 /** All entries of the traces that have an accepted one here: another of them may be its trace's row. */
@@ -302,7 +302,7 @@ async function withRivals(
     traceIds: traceIdsOf(candidates.map(({ row }) => row)),
     select: "entries",
   } as const;
-  return of.traceIds.length === 0 ? [] : collect(reader.find({ sources, of, budget }, signal));
+  return of.traceIds.length === 0 ? [] : collect(reader.find({ sources, of, bare: true, budget }, signal));
 }
 
 async function findRequests(

@@ -134,7 +134,7 @@ onServers((server) => {
       expect(sought.size).toBeGreaterThan(15);
       for (const text of sought) {
         const [name = "", ...value] = text.split(" ");
-        const leaf = parseTraceQuery(`tag.${name}="${value.join(" ")}"`);
+        const leaf = parseTraceQuery(`tag.${name}=${JSON.stringify(value.join(" "))}`);
         const query: ListingQuery = {
           ...{ sources: [source(shipper)], candidates: "requests", range, filter: { query: leaf } },
           ...{ by: "time", order: "asc", wanted: 100, tieLimit: 100, budget: plenty(), beyond: undefined },

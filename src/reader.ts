@@ -27,7 +27,7 @@ export interface SpanId {
 /**
  * How much one request may still read, over all its calls and backends. A store spends a document (a span, an event or
  * error that its layout keeps apart, or a group of spans that the source has counted) for each that the source sends,
- * as early as it knows their number.
+ * as early as it knows their number; a hundred ids alone are as one.
  */
 export interface Budget {
   readonly limit: number;
@@ -72,6 +72,8 @@ export interface SpanReader {
    * order asked for. A hint, by which nothing is decided; undefined where there are not so many, or nobody knows.
    */
   milestone?(query: MilestoneQuery, signal: AbortSignal): Promise<bigint | undefined>;
+  /** About how many spans a scan would read: a hint, by which nothing is decided. Undefined where nobody knows. */
+  count?(query: SpanScan, signal: AbortSignal): Promise<number | undefined>;
 }
 
 export interface TallyQuery extends SpanScan {

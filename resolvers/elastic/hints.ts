@@ -2,7 +2,7 @@
 // can be cut. Both are asked of the index alone, and both err on one side only.
 import { z } from "zod";
 import { BackendError } from "../../src/errors.ts";
-import type { CrowdQuery, MilestoneQuery, SpanSource } from "../../src/reader.ts";
+import type { CrowdQuery, MilestoneQuery, SpanScan, SpanSource } from "../../src/reader.ts";
 import { type Condition, type Documents, Outdated, type Plan } from "./documents.ts";
 import { nanosOf, type Placed, type SpanForm } from "./layout.ts";
 import { findField } from "./mapping.ts";
@@ -17,6 +17,9 @@ import { candidates } from "./tallies.ts";
 const listed = 10_000;
 /** Terms that each shard sends: with fewer parents than this on a shard none is left out. */
 const listedByShard = { least: 50_000, ofAll: 1_000_000 } as const;
+
+/** So many ids count as one document: see `Budget`. */
+const idsOfOne = 100;
 
 const terms = z.object({
   doc_count_error_upper_bound: z.number(),
@@ -53,10 +56,7 @@ export async function findCrowds(
       );
       return answer.aggregations[field];
     };
-    const add = (id: string): void => {
-      budget.spend(1);
-      found.add(normaliseId(id, 16));
-    };
+    const add = (id: string): void => void found.add(normaliseId(id, 16));
     async function addAll(
       field: string,
       forms: readonly Placed<SpanForm>[],
@@ -67,7 +67,7 @@ export async function findCrowds(
       for (let after: object | undefined; ; ) {
         const composite = { size: listed, sources, ...(after === undefined ? {} : { after }) };
         const page = pages.parse(await ask("parents", forms, condition, { parents: { composite } }));
-        budget.spend(Math.ceil(page.buckets.length / 100));
+        budget.spend(Math.ceil(page.buckets.length / idsOfOne));
         for (const { key, doc_count } of page.buckets) if (doc_count >= atLeast) add(key.parent);
         if (page.after_key === undefined || page.buckets.length < listed) return;
         after = page.after_key;
@@ -98,7 +98,10 @@ export async function findCrowds(
       const isCut = answer.buckets.length === listed && last + error >= least;
       if (isCut || answer.doc_count_error_upper_bound > error || error >= least - 1) {
         await addAll(field, forms, condition, least);
-      } else for (const { key } of answer.buckets) add(key);
+      } else {
+        budget.spend(Math.ceil(answer.buckets.length / idsOfOne));
+        for (const { key } of answer.buckets) add(key);
+      }
     }
     return [...found];
   });
@@ -165,6 +168,16 @@ export async function findMilestone(
       undefined,
     );
   });
+}
+
+/** `SpanReader.count` over one source. */
+export function countCandidates(
+  documents: Documents,
+  source: SpanSource,
+  query: SpanScan,
+  signal: AbortSignal,
+): Promise<number | undefined> {
+  return asked(() => documents.countSpans(source, (placed) => candidates(placed, query, source), signal));
 }
 
 /** What a server refuses, or what changes while it is asked, is not known. */

@@ -24,7 +24,7 @@ import { tallyOf } from "../../src/tracing/tally.ts";
 import type { Catalog } from "./catalog.ts";
 import { type Condition, createDocuments, type Documents, Outdated, type Plan } from "./documents.ts";
 import type { Door } from "./door.ts";
-import { findCrowds, findMilestone } from "./hints.ts";
+import { countCandidates, findCrowds, findMilestone } from "./hints.ts";
 import type { EventForm, SpanForm } from "./layout.ts";
 import { endsWithin, holdsId, idsOfOneSearch, isCalledBy, isChildOf, isNamed, isSelected } from "./narrow.ts";
 import { isNarrowed } from "./narrowing.ts";
@@ -74,6 +74,12 @@ function createSpanReader(documents: Documents): SpanReader {
       );
       const known = found.filter((value) => value !== undefined).sort((a, b) => (a < b ? -1 : a > b ? 1 : 0));
       return query.order === "asc" ? known[0] : known.at(-1);
+    },
+    count: async (query, signal) => {
+      const found = await Promise.all(
+        query.sources.map((source) => countCandidates(documents, source, query, signal)),
+      );
+      return found.reduce((sum, one) => (sum === undefined || one === undefined ? undefined : sum + one), 0);
     },
     find: (query, signal) => eachSite(query, signal, (reading) => findInSite(query, reading)),
   };

@@ -2,9 +2,10 @@
 // anything is cut; the range is read in windows, of time or of lengths, so that a page costs what it shows.
 import { Refused } from "../errors.ts";
 import type { Span, TraceSummary } from "../model.ts";
-import type { Budget, SpanNarrowing, SpanReader } from "../reader.ts";
+import type { SpanNarrowing, SpanReader } from "../reader.ts";
 import type { ListingQuery } from "../store.ts";
 import { allTime, floorToMilli, type Instant, nanosPerMilli, type TimeRange } from "../time.ts";
+import { watch } from "./budget.ts";
 import { type Exception, exceptionsOf } from "./exception.ts";
 import { acceptsRow, type Row } from "./filter.ts";
 import { climb, collect, entryKey, findEntriesWithNpo } from "./lookup.ts";
@@ -184,15 +185,6 @@ function isWithin(length: bigint, { least, most }: Lengths): boolean {
 /** Whether a window leaves out nothing that the filter accepts. */
 function isAll({ least, most }: Lengths, { minDuration = 0n }: ListingQuery["filter"]): boolean {
   return least <= minDuration && most === undefined;
-}
-
-function watch(budget: Budget): { readonly budget: Budget; readonly spent: () => number } {
-  let spent = 0;
-  const spend = (documents: number): void => {
-    spent += documents;
-    budget.spend(documents);
-  };
-  return { budget: { limit: budget.limit, spend }, spent: () => spent };
 }
 
 /** What of the range lies beyond the position; undefined when nothing does. */

@@ -3,6 +3,7 @@
 import { expect, test } from "vitest";
 import type { Span } from "#src/model.ts";
 import type { SpanReader } from "#src/reader.ts";
+import type { ListingQuery } from "#src/store.ts";
 import { fromMillis } from "#src/time.ts";
 import { analyticsOver } from "#src/tracing/analytics.ts";
 import { eventDigest } from "#src/tracing/digest.ts";
@@ -56,10 +57,11 @@ test("only exceptions and whole traces are read with their events", async () => 
     expect(await analytics(own)).toEqual(await analytics(defined));
   }
   expect(whole).toEqual([]);
-  const listing = {
+  const listing: Omit<ListingQuery, "candidates"> = {
     ...asked(),
-    ...{ filter: { query: { kind: "all" as const } }, by: "time", order: "desc", wanted: 10, tieLimit: 100 },
-  } as const;
+    ...{ filter: { query: { kind: "all" } }, by: "time", order: "desc", wanted: 10, tieLimit: 100 },
+    beyond: undefined,
+  };
   for (const candidates of ["requests", "errors"] as const) {
     for await (const rows of own.summaries({ ...listing, candidates }, signal)) expect(rows).not.toEqual([]);
   }

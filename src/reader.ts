@@ -72,6 +72,11 @@ export interface SpanReader {
    * order asked for. A hint, by which nothing is decided; undefined where there are not so many, or nobody knows.
    */
   milestone?(query: MilestoneQuery, signal: AbortSignal): Promise<bigint | undefined>;
+  /**
+   * Ids of the traces that may have an exception, whenever it was: of all that do, and of others. Undefined where the
+   * source cannot tell by less than its spans.
+   */
+  failedTraces?(query: FailedTracesQuery, signal: AbortSignal): Promise<readonly string[] | undefined>;
   /** About how many spans a scan would read: a hint, by which nothing is decided. Undefined where nobody knows. */
   count?(query: SpanScan, signal: AbortSignal): Promise<number | undefined>;
 }
@@ -101,6 +106,11 @@ export interface CrowdQuery {
   readonly sources: SpanSources;
   /** Spans that stand for several count as that many. */
   readonly least: number;
+  readonly budget: Budget;
+}
+export interface FailedTracesQuery {
+  readonly sources: SpanSources;
+  readonly errors?: SpanNarrowing["errors"];
   readonly budget: Budget;
 }
 export interface MilestoneQuery extends SpanScan {
@@ -138,6 +148,10 @@ export interface SpanNarrowing {
   readonly actions?: readonly string[] | undefined;
   /** All of these: the text is the tag's value, or one of its values. */
   readonly tags?: readonly { readonly name: string; readonly value: string }[] | undefined;
+  /** Any of these exceptions: with this digest of its own, or of this type; only with `exceptions`. */
+  readonly errors?:
+    | readonly { readonly digest: string; readonly exception?: string | undefined }[]
+    | undefined;
   readonly kind?: SpanKind | undefined;
   readonly name?: string | undefined;
   /** Nanoseconds, inclusive, as `maxDuration`. */
@@ -160,6 +174,8 @@ export interface SpanLookup {
     | { readonly by: "caller"; readonly spans: readonly SpanId[] }
     /** The spans of kind client with a statement that name one of these as their parent, in any trace. */
     | { readonly by: "parent"; readonly spanIds: readonly string[] };
+  /** Lets a store leave out spans that no scan with these would have; not with `exceptions`. */
+  readonly within?: Pick<SpanScan, "range" | "narrow"> | undefined;
   /** Nobody looks at the events: a store may leave out those that its layout keeps apart. Not with `exceptions`. */
   readonly bare?: boolean | undefined;
   readonly budget: Budget;

@@ -1,11 +1,12 @@
 // What the hints of a scan allow to leave out, as upper bounds like those of `narrow.ts`. A value is a text here whatever a
 // document has it as, so a number is looked for in every spelling that is read as it.
 import type { SpanNarrowing, SpanSource } from "../../src/reader.ts";
-import { unnamed } from "../../src/tracing/request.ts";
+import { incidentDigest, unnamed } from "../../src/tracing/request.ts";
 import { lost } from "./attributes.ts";
 import {
   type AttributeSource,
   type AttributeSources,
+  type EventForm,
   nanosOf,
   type Placed,
   type SpanForm,
@@ -17,7 +18,9 @@ import {
   holds,
   holdsAttribute,
   holdsPair,
+  isNamed,
   isOfKind,
+  isSelected,
   isWide,
   keyword,
   placesOf,
@@ -113,6 +116,46 @@ function namesOf(
   return rest
     .reduce((begun, part) => begun.flatMap((own) => [`${own}.${part}`, own + dot + part]), [first])
     .map((own) => prefix + own);
+}
+
+// ---- Errors ---------------------------------------------------------------------------------------------------
+
+type Errors = SpanNarrowing["errors"];
+
+/** Spans whose own document may tell of an exception, of any of these errors where some are named. */
+export function tellsOf(placed: Placed<SpanForm>, errors: Errors): Query {
+  const { group, form } = placed;
+  if (form.events === undefined) return none;
+  const { at, event_attributes } = form.events;
+  return every([isSelected(placed, "exceptions"), isAnyOf(group, `${at}.`, event_attributes, errors)]);
+}
+
+/** The same of events in documents of their own. */
+export function isError(placed: Placed<EventForm>, errors: Errors): Query {
+  const { group, form } = placed;
+  return every([isNamed(placed, "exception"), isAnyOf(group, "", form.event_attributes, errors)]);
+}
+
+/** A digest and a type are texts, and nothing else. */
+function isAnyOf(group: IndexGroup, at: string, attributes: AttributeSources, errors: Errors): Query {
+  if (errors === undefined) return all;
+  const holdsText = (key: string, text: string): Query =>
+    any(
+      placesOf(attributes, key).map((place) => {
+        if (!isSearchable(text)) return all;
+        return "pairs" in place
+          ? holdsPair(group, at + place.pairs, key, [text], false)
+          : holds(group, at + place.name, [text]);
+      }),
+    );
+  return any(
+    errors.map(({ digest, exception }) =>
+      any([
+        holdsText(incidentDigest, digest),
+        exception === undefined ? none : holdsText("exception.type", exception),
+      ]),
+    ),
+  );
 }
 
 // ---- Texts ----------------------------------------------------------------------------------------------------

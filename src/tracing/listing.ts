@@ -90,14 +90,21 @@ async function* readInOrder(
   reader: SpanReader,
   query: Listing,
   signal: AbortSignal,
-): AsyncGenerator<Candidate[]> {
+): AsyncGenerator<readonly Candidate[]> {
   const { by, order: direction, candidates, traceIds } = query;
   if (by === "duration" && candidates === "requests" && traceIds === undefined) {
     yield* readByLength(reader, query, signal);
     return;
   }
   if (by === "duration" || traceIds !== undefined) {
-    yield await readRows(reader, query, query.range, signal);
+    const { sources, range, narrow } = query;
+    const failed =
+      traceIds === undefined
+        ? await reader.failedTraces?.({ sources, errors: narrow.errors, budget: query.budget }, signal)
+        : undefined;
+    yield failed === undefined
+      ? await readRows(reader, query, range, signal)
+      : await readErrorsOf(reader, query, failed, range, signal);
     return;
   }
   const { budget, spent } = watch(query.budget);
@@ -137,7 +144,7 @@ async function* readByLength(
   reader: SpanReader,
   query: Listing,
   signal: AbortSignal,
-): AsyncGenerator<Candidate[]> {
+): AsyncGenerator<readonly Candidate[]> {
   const { order: direction, beyond, filter, sources, range, budget } = query;
   let rest: Lengths = { least: filter.minDuration ?? 0n, most: undefined };
   if (beyond !== undefined) rest = direction === "asc" ? longerThan(rest, beyond) : shorterThan(rest, beyond);
@@ -216,7 +223,7 @@ async function readRows(
   query: Listing,
   window: TimeRange,
   signal: AbortSignal,
-): Promise<Candidate[]> {
+): Promise<readonly Candidate[]> {
   const entries = await readEntries(reader, query, window, signal);
   const isWhole = window.from <= query.range.from && window.to >= query.range.to;
   const candidates =
@@ -233,20 +240,46 @@ async function readRows(
           isWhole ? entries : await withRivals(reader, query, entries, signal),
           signal,
         );
-  return choose(candidates).filter(({ row: { time } }) => time >= window.from && time <= window.to);
+  return chooseWithin(candidates, window);
 }
 
-/** The rows of errors in a part of the range, from all exceptions that the sources hold. */
+/**
+ * The rows of errors in a part of the range: from the entries there of the traces that failed at any time, or from all
+ * exceptions where the source cannot list these.
+ */
 async function readAllErrors(
   reader: SpanReader,
   query: Listing,
   part: TimeRange,
   signal: AbortSignal,
-): Promise<Candidate[]> {
-  const { sources, budget } = query;
-  const spans = await collect(reader.scan({ sources, range: allTime, select: "exceptions", budget }, signal));
-  const candidates = await acceptErrors(reader, query, spans, signal);
-  return choose(candidates).filter(({ row: { time } }) => time >= part.from && time <= part.to);
+): Promise<readonly Candidate[]> {
+  const { sources, narrow, budget } = query;
+  const { errors } = narrow;
+  const failed = await reader.failedTraces?.({ sources, errors, budget }, signal);
+  if (failed !== undefined) return readErrorsOf(reader, query, failed, part, signal);
+  const scan = { sources, range: allTime, select: "exceptions", narrow: { errors }, budget } as const;
+  const spans = await collect(reader.scan(scan, signal));
+  return chooseWithin(await acceptErrors(reader, query, spans, signal), part);
+}
+
+async function readErrorsOf(
+  reader: SpanReader,
+  query: Listing,
+  failed: readonly string[],
+  part: TimeRange,
+  signal: AbortSignal,
+): Promise<readonly Candidate[]> {
+  const { sources, narrow, budget } = query;
+  const of = { by: "trace", traceIds: failed, select: "entries" } as const;
+  const within = { range: part, narrow };
+  const entries = await collect(reader.find({ sources, of, within, bare: true, budget }, signal));
+  const here = entries.filter(({ end }) => end >= part.from && end <= part.to);
+  const traceIds = await tracesWithErrors(reader, query, part, here, signal);
+  return chooseWithin(await findErrors(reader, query, traceIds, signal), part);
+}
+
+function chooseWithin(candidates: readonly Candidate[], { from, to }: TimeRange): readonly Candidate[] {
+  return choose(candidates).filter(({ row: { time } }) => time >= from && time <= to);
 }
 
 /** One of each site and trace. */

@@ -4,6 +4,7 @@ import type { Compare, Filter } from "../logql/ast.ts";
 import type { SpanNarrowing } from "../reader.ts";
 import type { TraceField, TraceFilter } from "../store.ts";
 import { type Digest, decodeDigest } from "./digest.ts";
+import { unknownException } from "./exception.ts";
 import { canonicalSpanId, canonicalTraceId } from "./filter.ts";
 import type { Names } from "./request.ts";
 
@@ -41,7 +42,19 @@ export function narrowingOf({ namespace, action, minDuration, digests, query }: 
     revision: textOf(leaves, "revision"),
     tags: leaves.flatMap(({ field, value }) => (field.kind === "tag" ? [{ name: field.name, value }] : [])),
     minDuration,
+    errors: errorsOf(digests),
   };
+}
+
+/** The exceptions that rows of errors tell of; undefined where any may be. */
+function errorsOf(digests: TraceFilter["digests"]): SpanNarrowing["errors"] {
+  const errors = digests?.flatMap((digest) => {
+    const key = decodeDigest(digest);
+    // An exception without a type has the name of none.
+    if (key?.of === "action" || (key?.of === "error" && key.exception === unknownException)) return [];
+    return [{ digest, exception: key?.of === "error" ? key.exception : undefined }];
+  });
+  return errors?.length === digests?.length ? errors : undefined;
 }
 
 /** The trace that all rows are of. */

@@ -4,6 +4,7 @@ import { describe, expect, test } from "vitest";
 import type { Span } from "#src/model.ts";
 import type { SpanLookup, SpanNarrowing, SpanReader } from "#src/reader.ts";
 import type { ListingQuery, TraceFilter } from "#src/store.ts";
+import { createBudget } from "#src/tracing/budget.ts";
 import { actionDigest, errorDigest, eventDigest } from "#src/tracing/digest.ts";
 import { parseTraceQuery } from "#src/tracing/filter.ts";
 import { listSummaries } from "#src/tracing/listing.ts";
@@ -31,10 +32,20 @@ describe("a source may leave out", () => {
     });
   });
 
+  test("other exceptions than the digests stand for or are", () => {
+    const [timeout, untyped] = [errorDigest("Timeout", job), errorDigest("unknown", job)];
+    expect(narrowed(filter({ digests: [timeout, "incident-7"] }))).toEqual({
+      errors: [{ digest: timeout, exception: "Timeout" }, { digest: "incident-7" }],
+    });
+    for (const other of [untyped, actionDigest(job)])
+      expect(narrowed(filter({ digests: [timeout, other] }))).not.toHaveProperty("errors");
+  });
+
   test("nothing, where one of the digests is the source's own, or a slow event's", () => {
     const event = eventDigest({ service: "web", kind: "client", name: "query", statement: undefined });
     for (const other of ["incident-7", event, "act_broken"]) {
-      expect(narrowed(filter({ digests: [actionDigest(cart), other] }))).toEqual({});
+      const { errors: _, ...entries } = narrowed(filter({ digests: [actionDigest(cart), other] }));
+      expect(entries).toEqual({});
     }
   });
 
@@ -147,6 +158,62 @@ describe("a listing", () => {
       expect(await foundBy("incident-7")).toBe(1);
     }
   });
+});
+
+test("few errors among many requests are read, and no others of the retention", async () => {
+  const day = 10_000;
+  // One failed request a second, for longer than the range; and in the range many without an exception.
+  const failed = Array.from({ length: 1_000 }, (_, n) => {
+    const [trace_id, span_id] = [hex(n + 1, 32), hex(n + 1, 16)];
+    const to = 90_000 - n * 1_000;
+    const root = span({ trace_id, span_id, span_kind: "server", from: to - 1, to });
+    // Asynchronous: it ends after the range.
+    return [
+      root,
+      {
+        ...root,
+        span_id: hex(n + day, 16),
+        parent_span_id: span_id,
+        span_kind: "internal",
+        entry: false,
+        end: at(to + 5_000),
+        events: [exception(to, "Timeout")],
+      } as const,
+    ];
+  }).flat();
+  const healthy = Array.from({ length: 4_000 }, (_, n) =>
+    span({ trace_id: hex(n + day, 32), span_id: hex(n + 2 * day, 16), span_kind: "server", to: n * 25 }),
+  );
+  const all = [...failed, ...healthy];
+  const reader = readerOver(all);
+  const traceIds = [...new Set(failed.map(({ trace_id }) => trace_id))];
+  const sparing: SpanReader = {
+    scan: reader.scan,
+    find: ({ within, budget, ...query }, signal) => {
+      const { from, to } = within?.range ?? range;
+      const kept = readerOver(within === undefined ? all : all.filter(({ end }) => end >= from && end <= to));
+      return kept.find({ ...query, budget }, signal);
+    },
+    failedTraces: async () => traceIds,
+  };
+  const ask = async (from: SpanReader, limit: number): Promise<number> => {
+    const query: ListingQuery = {
+      ...{ sources: [source("shop")], candidates: "errors", filter: filter({}), by: "time" },
+      ...{
+        range: { from: at(0), to: at(100_000) },
+        order: "desc",
+        wanted: 100,
+        tieLimit: 100,
+        budget: createBudget(limit),
+      },
+    };
+    let rows = 0;
+    for await (const batch of listSummaries(from, query, signal)) rows += batch.length;
+    return rows;
+  };
+  expect(await ask(reader, 100_000)).toBe(91);
+  await expect(ask(reader, 1_500)).rejects.toMatchObject({ slug: "result_too_large" });
+  expect(await ask(sparing, 1_500)).toBe(91);
 });
 
 test("a span's end decides, also where its trace is named", async () => {

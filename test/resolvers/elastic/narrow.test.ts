@@ -4,7 +4,7 @@ import { describe, expect, test } from "vitest";
 import { type Placed, placeForms, type SpanForm, spanProfiles } from "#resolvers/elastic/layout.ts";
 import { readKnowledge } from "#resolvers/elastic/mapping.ts";
 import { endsWithin, idSpellings, isSelected } from "#resolvers/elastic/narrow.ts";
-import { isNarrowed } from "#resolvers/elastic/narrowing.ts";
+import { isError, isNarrowed, tellsOf } from "#resolvers/elastic/narrowing.ts";
 import { all, none, type Query } from "#resolvers/elastic/query.ts";
 import { normaliseId } from "#resolvers/elastic/span.ts";
 import { spanSourceOf } from "#src/sites.ts";
@@ -232,6 +232,35 @@ describe("a tag is looked for wherever the layout may have it", () => {
     for (const name of ["appsignal@tag@a@b", "appsignal@tag.a.b", "appsignal.tag.a.b", "appsignal.tag@a@b"])
       expect(text).toContain(`"span.attributes.${name}"`);
     expect(tagged(dataPrepper, "a.b.c.d.e.f.g", "eu")).toBe(JSON.stringify(all));
+  });
+});
+
+describe("errors are looked for by their own digest and by their type", () => {
+  const errors = [{ digest: "incident-7" }, { digest: "err_x", exception: "Timeout" }];
+
+  test("in the span's own document", () => {
+    expect(tellsOf(placed(otel), errors)).toBe(none);
+    const pairs = JSON.stringify(tellsOf(placed(jaeger), errors));
+    for (const text of [
+      '"logs.fields.key":["appsignal.incident_digest"]',
+      '"logs.fields.value":["incident-7"]',
+    ])
+      expect(pairs).toContain(text);
+    expect(pairs).toContain('"logs.fields.value":["Timeout"]');
+    expect(tellsOf(placed(jaeger), undefined)).toEqual(isSelected(placed(jaeger), "exceptions"));
+  });
+
+  test("in documents of their own", () => {
+    const product = { name: "Elasticsearch", version: "8", listsIgnored: true } as const;
+    const found = Object.values(apm.indices("p")).flatMap(
+      (own) => placeForms(readKnowledge({ index: own }), [...spanProfiles.values()], product).events,
+    );
+    const [event] = found;
+    if (event === undefined) throw new Error("no events");
+    const text = JSON.stringify(isError(event, errors));
+    expect(text).toContain("error.exception.type");
+    expect(text).toContain("labels.appsignal_incident_digest");
+    expect(JSON.stringify(isError(event, undefined))).not.toContain("error.exception.type");
   });
 });
 

@@ -300,7 +300,7 @@ export function explainListing(
     ),
     notes: [
       "requests are chosen on the documents; the index narrows what is read as far as it surely can",
-      ...(by === "duration" ? ["by duration all requests of the range are looked at"] : []),
+      ...(by === "duration" ? ["by duration the whole range may have to be looked at"] : []),
     ],
   };
 }

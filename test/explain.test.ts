@@ -74,11 +74,20 @@ describe("?explain=true", () => {
     expect(await filtersOf(narrowed)).toEqual([
       "namespace candidates",
       "duration candidates",
-      "digests documents",
+      "digests candidates",
     ]);
+    const background = { ...narrowed, namespace: "background" };
+    expect(await filtersOf(background)).toContain("namespace documents");
+    const requests = (await ask("tracing/traces/performance?explain=true", narrowed)).body;
+    expect(requests).toMatchObject({
+      filters: expect.arrayContaining([expect.objectContaining({ filter: "digests", by: "documents" })]),
+    });
     const digest = actionDigest({ namespace: "web", action: "A" });
     expect(await filtersOf({ ...narrowed, digests: [digest] })).toContain("digests candidates");
-    const either = { ...listing, query: "tag.a=1 (tag.b=2 OR trace_id=3) trace_id=4 tag.c!=5" };
+    const either = {
+      ...listing,
+      query: "tag.a=1 (tag.b=2 OR trace_id=3) trace_id=4 tag.c!=5 namespace=background",
+    };
     const { leaves } = (await ask("tracing/traces/performance?explain=true", either)).body as {
       leaves: Record<"leaf" | "by" | "why", string>[];
     };
@@ -88,6 +97,7 @@ describe("?explain=true", () => {
       "trace_id=3 documents",
       "trace_id=4 candidates",
       "tag.c!=5 documents",
+      "namespace=background documents",
     ]);
     expect(leaves[3]?.why).toContain("only the trace that it names");
     const range = { from: "2026-01-15T11:00:00Z", to: "2026-01-15T11:30:00Z" };

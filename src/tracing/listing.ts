@@ -97,14 +97,10 @@ async function* readInOrder(
     return;
   }
   if (by === "duration" || traceIds !== undefined) {
-    const { sources, range, narrow } = query;
-    const failed =
-      traceIds === undefined
-        ? await reader.failedTraces?.({ sources, errors: narrow.errors, budget: query.budget }, signal)
-        : undefined;
+    const failed = traceIds === undefined ? await listFailed(reader, query, signal) : undefined;
     yield failed === undefined
-      ? await readRows(reader, query, range, signal)
-      : await readErrorsOf(reader, query, failed, range, signal);
+      ? await readRows(reader, query, query.range, signal)
+      : await readErrorsOf(reader, query, failed, query.range, signal);
     return;
   }
   const { budget, spent } = watch(query.budget);
@@ -213,6 +209,21 @@ function windowOf({ from, to }: TimeRange, size: bigint, direction: "asc" | "des
   }
   const start = floorToMilli((to - size) as Instant);
   return { from: start > from ? start : from, to };
+}
+
+/** So many requests are read sooner than failed traces of all times are listed. */
+const fewRequests = 10_000;
+
+/** The traces that failed, where they are known and the range's requests are not few. */
+async function listFailed(
+  reader: SpanReader,
+  { sources, range, narrow, budget }: Listing,
+  signal: AbortSignal,
+): Promise<readonly string[] | undefined> {
+  if (reader.failedTraces === undefined) return undefined;
+  const requests = await reader.count?.({ sources, range, select: "entries", narrow, budget }, signal);
+  if (requests !== undefined && requests <= fewRequests) return undefined;
+  return reader.failedTraces({ sources, errors: narrow.errors, budget }, signal);
 }
 
 // ---- Candidates ---------------------------------------------------------------------------------------------

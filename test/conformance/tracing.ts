@@ -253,6 +253,33 @@ export function spanStoreSuite(subject: TracingSubject, rounds = 2): void {
         }
       });
 
+      test("failed traces: all that have an exception, of those of a type or digest, and listings made of them", async () => {
+        const { store } = running;
+        if (store.failedTraces === undefined) return;
+        const failing = (accepts: (attributes: Span["span_attributes"]) => boolean): readonly string[] =>
+          spans
+            .filter(({ events }) => events.some((event) => isException(event) && accepts(event.attributes)))
+            .map(({ trace_id }) => trace_id);
+        const ask = (errors?: readonly { readonly digest: string; readonly exception?: string }[]) =>
+          store.failedTraces?.({ sources: all(), errors, budget: plenty() }, never());
+        expect(await ask()).toEqual(expect.arrayContaining([...failing(() => true)]));
+        const chosen = failing((own) => {
+          return own["exception.type"] === "Timeout" || own["appsignal.incident_digest"] === "digest-1";
+        });
+        const found = await ask([{ digest: "digest-1" }, { digest: "unknown", exception: "Timeout" }]);
+        expect(found).toEqual(expect.arrayContaining([...chosen]));
+        // Nobody knows that the range's requests are few.
+        const unknowing = analyticsOver({ ...store, count: async () => undefined });
+        for (const [name, { filter = listingOf(all()).filter }] of listings(spans)) {
+          const query: ListingQuery = {
+            ...{ ...listingOf(all()), filter, candidates: "errors", by: "duration", range: narrow },
+          };
+          const rows = await rowsOf(unknowing.summaries(query, never()));
+          const wanted = await rowsOf(expected.summaries({ ...query, budget: plenty() }, never()));
+          expect([name, rows]).toEqual([name, wanted]);
+        }
+      });
+
       test.each(listings(spans))("listing %s", async (_, over) => {
         for (const sources of [all(), [running.sources.shop]] as const) {
           const query = { ...listingOf(sources), ...over };

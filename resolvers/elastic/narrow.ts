@@ -237,7 +237,8 @@ function follows(
   texts: readonly string[],
   targets: ReadonlySet<string>,
 ): Query {
-  if (value !== undefined) return !targets.has(value) ? none : field === undefined ? all : has(placed, field);
+  if (value !== undefined)
+    return !targets.has(value) ? none : field === undefined ? all : hasAt(placed, field);
   if (field === undefined) return all;
   const spelled =
     values === undefined

@@ -11,7 +11,7 @@ import { spanSourceOf } from "#src/sites.ts";
 import { fromMillis, type Instant, parseInstant } from "#src/time.ts";
 import { apm, dataPrepper, jaeger, otel, type Shipper } from "../../support/shippers.ts";
 
-function placed(shipper: Shipper, over: object = {}): Placed<SpanForm> {
+function placed(shipper: Shipper, over: object = {}, entry?: SpanForm["entry"]): Placed<SpanForm> {
   const [definition] = Object.values(shipper.indices("p"));
   const { mappings } = definition as { mappings: { properties: object } };
   const properties = { ...mappings.properties, ...over };
@@ -22,7 +22,8 @@ function placed(shipper: Shipper, over: object = {}): Placed<SpanForm> {
     },
   });
   const product = { name: "Elasticsearch", version: "8", listsIgnored: true } as const;
-  const [first] = placeForms(knowledge, [...spanProfiles.values()], product).spans;
+  const { spans } = placeForms(knowledge, [...spanProfiles.values()], product);
+  const first = entry === undefined ? spans[0] : spans.find(({ form }) => form.entry === entry);
   if (first === undefined) throw new Error(`${shipper.name} is not recognised`);
   return first;
 }
@@ -146,6 +147,14 @@ describe("what an index cannot answer for is only whether it has anything", () =
     expect(isNarrowed(placed(jaeger), { name: "GET" }, site)).toEqual({ terms: { operationName: ["GET"] } });
   });
 
+  test("a kind that an attribute tells", () => {
+    const spans = placed(apm, { "labels.db_system_name": { type: "keyword" } }, "never");
+    expect(JSON.stringify(isSelected(spans, "calls"))).toContain(
+      '{"exists":{"field":"labels.db_system_name"}}',
+    );
+    expect(JSON.stringify(isSelected(spans, "calls"))).not.toContain("span_attributes");
+  });
+
   test("values beyond ignore_above, and keywords with a normalizer", () => {
     expect(isNarrowed(placed(jaeger), { name: "x".repeat(257) }, site)).toEqual({
       bool: { should: [named, { term: { _ignored: "operationName" } }], minimum_should_match: 1 },
@@ -192,6 +201,25 @@ describe("what an index cannot answer for is only whether it has anything", () =
     expect(query).toContain('"name":["A#b"]');
     // Not mapped yet: whatever the next document makes of it.
     expect(query).toContain('{"exists":{"field":"attributes.appsignal.action_name"}}');
+  });
+
+  test("a namespace may be the attribute's or the kind's", () => {
+    const namespaceField = "attributes.appsignal.namespace";
+    const narrowed = (namespaces: readonly string[], type: object = { type: "keyword" }) =>
+      isNarrowed(placed(dataPrepper, { [namespaceField]: type }), { namespaces }, site);
+    const named = (...names: string[]) => ({ terms: { [namespaceField]: names } });
+    expect(JSON.stringify(narrowed(["admin", "shop"]))).toContain(JSON.stringify(named("admin", "shop")));
+    expect(JSON.stringify(narrowed(["admin"]))).not.toContain("server");
+    // The attribute may be there and say so, whatever the kind.
+    const web = JSON.stringify(narrowed(["web"]));
+    expect(web).toContain(JSON.stringify(named("web")));
+    expect(web).toContain('"value":"span_kind_server"');
+    // Every kind but one.
+    expect(narrowed(["background"])).toBe(all);
+    expect(narrowed(["admin", "background"])).toBe(all);
+    expect(narrowed(["admin"], text)).toBe(all);
+    expect(narrowed(["x".repeat(9)], { type: "keyword", ignore_above: 8 })).toBe(all);
+    expect(narrowed(["admin"], { type: "keyword", normalizer: "lowercase" })).toBe(all);
   });
 });
 

@@ -86,6 +86,35 @@ function* requestSpans(n: number, requests: number): Generator<Document> {
   }
 }
 
+/** Of thirty days, of which one is asked for: five queries under each request, of which only one action's are alike. */
+const various = { days: 30, queries: 5, actions: 20 } as const;
+
+function* variousSpans(n: number, requests: number): Generator<Document> {
+  const trace = `e${hex(n + 1, 31)}`;
+  const id = (at: number): string => hex(2 ** 44 + n * (various.queries + 1) + at, 16);
+  const at = begun - (n / requests) * various.days * 24 * hour;
+  const action = n % various.actions;
+  yield {
+    ...{ trace, id: id(0), name: `GET /${action}`, kind: "Server", at, micros: 20_000 },
+    attributes: { "appsignal.action_name": `Various${action}#show` },
+  };
+  for (let query = 0; query < various.queries; query++) {
+    const table = action === 0 ? "items" : `table${query}`;
+    yield {
+      ...{
+        trace,
+        id: id(1 + query),
+        parent: id(0),
+        name: "query",
+        kind: "Client",
+        at: at + query,
+        micros: 200,
+      },
+      attributes: { "db.system.name": "mysql", "db.query.text": `SELECT * FROM ${table} WHERE id = ?` },
+    };
+  }
+}
+
 function* largeTraceSpans(): Generator<Document> {
   const id = (n: number): string => hex(2 ** 40 + n, 16);
   for (let n = 0; n < largeSpans; n++) {
@@ -99,7 +128,7 @@ function* largeTraceSpans(): Generator<Document> {
   }
 }
 
-async function fill(url: string, requests: number): Promise<void> {
+async function fill(url: string, prefix: string, documents: Iterable<Document>): Promise<void> {
   const ask = async (
     method: string,
     path: string,
@@ -111,8 +140,8 @@ async function fill(url: string, requests: number): Promise<void> {
     if (!answer.ok || text.includes('"errors":true'))
       throw new Error(`${method} ${path}: ${text.slice(0, 500)}`);
   };
-  const [index = "", logs = ""] = Object.keys(otel.indices("bench"));
-  for (const [name, definition] of Object.entries(otel.indices("bench"))) {
+  const [index = "", logs = ""] = Object.keys(otel.indices(prefix));
+  for (const [name, definition] of Object.entries(otel.indices(prefix))) {
     await ask("PUT", `/${name}`, JSON.stringify(definition));
   }
   await ask("PUT", `/${index},${logs}/_settings`, JSON.stringify({ index: { refresh_interval: "-1" } }));
@@ -121,15 +150,22 @@ async function fill(url: string, requests: number): Promise<void> {
     await ask("POST", `/${index}/_bulk`, `${lines.join("\n")}\n`, "application/x-ndjson");
     lines = [];
   };
-  for (let n = -1; n < requests; n++) {
-    for (const document of n < 0 ? largeTraceSpans() : requestSpans(n, requests)) {
-      lines.push('{"create":{}}', print(document));
-      if (lines.length >= 10_000) await flush();
-    }
+  for (const document of documents) {
+    lines.push('{"create":{}}', print(document));
+    if (lines.length >= 10_000) await flush();
   }
   if (lines.length > 0) await flush();
   await ask("POST", `/${index},${logs}/_refresh`, "");
   await ask("POST", `/${index}/_forcemerge?max_num_segments=1`, "");
+}
+
+function* benchSpans(requests: number): Generator<Document> {
+  yield* largeTraceSpans();
+  for (let n = 0; n < requests; n++) yield* requestSpans(n, requests);
+}
+
+function* spansOfDays(requests: number): Generator<Document> {
+  for (let n = 0; n < requests; n++) yield* variousSpans(n, requests);
 }
 
 /** What the columns of actions take at the least, in order: `next` makes a request of what the one before answered. */
@@ -194,10 +230,16 @@ export async function tracing(bench: Bench): Promise<readonly Figure[]> {
   const requests = spans / spansOfRequest;
   const source = await startServer("es8");
   try {
-    await fill(source.url, requests);
+    await fill(source.url, "bench", benchSpans(requests));
+    // So many that all their spans are more than one request may read.
+    const perDay = quick ? 200 : 6_000;
+    await fill(source.url, "days", spansOfDays(perDay * various.days));
     const server = await bench.serve([
       `backends: { es: { kind: elastic, url: "${source.url}", timeout: 60s } }`,
-      `sites: { bench: { traces: { backend: es, index: "${otel.pattern("bench")}", profile: otel } } }`,
+      "sites:",
+      ...["bench", "days"].map(
+        (site) => `  ${site}: { traces: { backend: es, index: "${otel.pattern(site)}", profile: otel } }`,
+      ),
     ]);
     const log = join(folder, "tracing-yardstick.log");
     const yardstick = start({
@@ -241,9 +283,12 @@ export async function tracing(bench: Bench): Promise<readonly Figure[]> {
       ...{ url: `${server.url}/api/v2/tracing/actions`, method: "POST", token },
       body: JSON.stringify({ site_id: "bench", ...range }),
     };
+    const day = { from: new Date(begun - 24 * hour).toISOString(), to: new Date(begun).toISOString() };
+    const dayCall: Call = { ...actionsCall, body: JSON.stringify({ site_id: "days", ...day }) };
     const timed = async (call: Call): Promise<number> => (await send(agent, call)).millis;
     await verify(agent, trace(server.url), actionsCall, requests);
     await verifyRaw(source.url);
+    await verifyDay(agent, dayCall);
     /** Ours may be answered from the server's cache of answers, which the raw requests go without. */
     const uncached = async (): Promise<number> => {
       await fetch(`${source.url}/_cache/clear?request=true`, { method: "POST" });
@@ -259,6 +304,9 @@ export async function tracing(bench: Bench): Promise<readonly Figure[]> {
       ours: uncached,
       direct: () => raw(rawRequests),
     });
+    const daily = await takeTurns({ ...bench, rounds: Math.min(bench.rounds, 5) }, 1, {
+      ours: () => timed(dayCall),
+    });
     const cpuBefore = cpuMillis(server.subject.pid);
     await uncached();
     const cpu = cpuMillis(server.subject.pid) - cpuBefore;
@@ -272,6 +320,7 @@ export async function tracing(bench: Bench): Promise<readonly Figure[]> {
       ratio(`${title}, ours / documents read directly: p50`, large.ours, large.direct),
       ...latencies(counted, wide),
       ratio(`${counted}, ours / raw requests: p50`, wide.ours, wide.direct, floors.actions),
+      ...latencies(`actions of a day of ${various.days}, several queries each`, daily),
       { name: `${counted}, ours: CPU`, unit: "ms", value: cpu },
     ];
   } finally {
@@ -291,6 +340,14 @@ async function verify(agent: Agent, trace: Call, actionsCall: Call, requests: nu
   if (rows.length !== actions || loops.length !== actions / 20 || sum > requests || sum < requests * 0.99) {
     throw new Error(`actions: ${rows.length} rows of ${sum} requests, ${loops.length} with an N+1`);
   }
+}
+
+async function verifyDay(agent: Agent, call: Call): Promise<void> {
+  const { body } = await send(agent, call, true);
+  const rows: { has_npo: boolean; action: string }[] = JSON.parse(body);
+  const loops = rows.filter(({ has_npo }) => has_npo).map(({ action }) => action);
+  if (rows.length !== various.actions || loops.join() !== "Various0#show")
+    throw new Error(`actions of a day: ${body.slice(0, 500)}`);
 }
 
 /** The list of parents is whole. */

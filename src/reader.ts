@@ -27,7 +27,7 @@ export interface SpanId {
 /**
  * How much one request may still read, over all its calls and backends. A store spends a document (a span, an event or
  * error that its layout keeps apart, or a group of spans that the source has counted) for each that the source sends,
- * as early as it knows their number.
+ * as early as it knows their number; a hundred ids alone are as one.
  */
 export interface Budget {
   readonly limit: number;
@@ -72,6 +72,13 @@ export interface SpanReader {
    * order asked for. A hint, by which nothing is decided; undefined where there are not so many, or nobody knows.
    */
   milestone?(query: MilestoneQuery, signal: AbortSignal): Promise<bigint | undefined>;
+  /**
+   * Ids of the traces that may have an exception, whenever it was: of all that do, and of others. Undefined where the
+   * source cannot tell by less than its spans.
+   */
+  failedTraces?(query: FailedTracesQuery, signal: AbortSignal): Promise<readonly string[] | undefined>;
+  /** About how many spans a scan would read: a hint, by which nothing is decided. Undefined where nobody knows. */
+  count?(query: SpanScan, signal: AbortSignal): Promise<number | undefined>;
 }
 
 export interface TallyQuery extends SpanScan {
@@ -101,6 +108,11 @@ export interface CrowdQuery {
   readonly least: number;
   readonly budget: Budget;
 }
+export interface FailedTracesQuery {
+  readonly sources: SpanSources;
+  readonly errors?: SpanNarrowing["errors"];
+  readonly budget: Budget;
+}
 export interface MilestoneQuery extends SpanScan {
   readonly by: "time" | "duration";
   readonly order: "asc" | "desc";
@@ -124,14 +136,22 @@ export interface SpanScan {
   readonly select: SpanSelection;
   /** Lets a store read less: it may leave out spans that do not satisfy all of it, and need not. */
   readonly narrow?: SpanNarrowing | undefined;
+  /** Nobody looks at the events, as of a lookup; not with `exceptions`. */
+  readonly bare?: boolean | undefined;
   readonly budget: Budget;
 }
 export interface SpanNarrowing {
   readonly service?: string | undefined;
   readonly revision?: string | undefined;
-  /** As `namesOf` of `src/tracing/request.ts` names an entry; only with `entries`. */
+  /** Any of these, as `namesOf` of `src/tracing/request.ts` names the span itself. */
   readonly namespaces?: readonly string[] | undefined;
-  readonly action?: string | undefined;
+  readonly actions?: readonly string[] | undefined;
+  /** All of these: the text is the tag's value, or one of its values. */
+  readonly tags?: readonly { readonly name: string; readonly value: string }[] | undefined;
+  /** Any of these exceptions: with this digest of its own, or of this type; only with `exceptions`. */
+  readonly errors?:
+    | readonly { readonly digest: string; readonly exception?: string | undefined }[]
+    | undefined;
   readonly kind?: SpanKind | undefined;
   readonly name?: string | undefined;
   /** Nanoseconds, inclusive, as `maxDuration`. */
@@ -154,7 +174,9 @@ export interface SpanLookup {
     | { readonly by: "caller"; readonly spans: readonly SpanId[] }
     /** The spans of kind client with a statement that name one of these as their parent, in any trace. */
     | { readonly by: "parent"; readonly spanIds: readonly string[] };
-  /** Nobody looks at the events: a store may leave out those that its layout keeps apart. */
+  /** Lets a store leave out spans that no scan with these would have; not with `exceptions`. */
+  readonly within?: Pick<SpanScan, "range" | "narrow"> | undefined;
+  /** Nobody looks at the events: a store may leave out those that its layout keeps apart. Not with `exceptions`. */
   readonly bare?: boolean | undefined;
   readonly budget: Budget;
 }

@@ -1,4 +1,5 @@
 // `?explain=true` over the demo's server, and `readout explain` on a configuration of its own.
+
 import { afterAll, describe, expect, test } from "vitest";
 import { elastic as elasticKind } from "#resolvers/elastic/elastic.ts";
 import { memory } from "#resolvers/memory/memory.ts";
@@ -7,6 +8,7 @@ import { BackendError } from "#src/errors.ts";
 import { operations } from "#src/operations/index.ts";
 import type { BackendKind } from "#src/store.ts";
 import { fromMillis } from "#src/time.ts";
+import { actionDigest } from "#src/tracing/digest.ts";
 import { parseTraceQuery, printTraceQuery } from "#src/tracing/filter.ts";
 import { clock, createDemo } from "./support/demo.ts";
 import { createShell } from "./support/shell.ts";
@@ -55,7 +57,7 @@ describe("?explain=true", () => {
       means: 'tag.plan=pro AND "checkout"',
       filters: [],
       leaves: [
-        { leaf: "tag.plan=pro", by: "documents", why: expect.stringContaining("a tag is that of") },
+        { leaf: "tag.plan=pro", by: "candidates", why: expect.stringContaining("the index narrows") },
         { leaf: '"checkout"', by: "documents", why: expect.stringContaining("a bare word") },
       ],
       sources: [{ site_id: "demo-shop", backend: "memory" }, { site_id: "demo-shop" }],
@@ -72,9 +74,32 @@ describe("?explain=true", () => {
     expect(await filtersOf(narrowed)).toEqual([
       "namespace candidates",
       "duration candidates",
-      "digests documents",
+      "digests candidates",
     ]);
-    expect(await filtersOf({ ...narrowed, namespace: "background" })).toContain("namespace documents");
+    const background = { ...narrowed, namespace: "background" };
+    expect(await filtersOf(background)).toContain("namespace documents");
+    const requests = (await ask("tracing/traces/performance?explain=true", narrowed)).body;
+    expect(requests).toMatchObject({
+      filters: expect.arrayContaining([expect.objectContaining({ filter: "digests", by: "documents" })]),
+    });
+    const digest = actionDigest({ namespace: "web", action: "A" });
+    expect(await filtersOf({ ...narrowed, digests: [digest] })).toContain("digests candidates");
+    const either = {
+      ...listing,
+      query: "tag.a=1 (tag.b=2 OR trace_id=3) trace_id=4 tag.c!=5 namespace=background",
+    };
+    const { leaves } = (await ask("tracing/traces/performance?explain=true", either)).body as {
+      leaves: Record<"leaf" | "by" | "why", string>[];
+    };
+    expect(leaves.map(({ leaf, by }) => `${leaf} ${by}`)).toEqual([
+      "tag.a=1 candidates",
+      "tag.b=2 documents",
+      "trace_id=3 documents",
+      "trace_id=4 candidates",
+      "tag.c!=5 documents",
+      "namespace=background documents",
+    ]);
+    expect(leaves[3]?.why).toContain("only the trace that it names");
     const range = { from: "2026-01-15T11:00:00Z", to: "2026-01-15T11:30:00Z" };
     const select = [{ name: "transaction_duration", tags: { action: "*" }, field: "P95" }];
     const series = { site_id: "demo-shop", ...range, select };

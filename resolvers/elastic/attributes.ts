@@ -95,7 +95,7 @@ export function without(attributes: Attributes, omit: readonly string[]): Attrib
 }
 
 /** What label keys of APM cannot have in them. */
-const lost = /[.*"]/g;
+export const lost = /[.*"]/g;
 
 /** A configured key as the layout may spell it: as it is, or with what its sources put for characters that they lose. */
 export function spellings(key: string, { from }: AttributeSources): readonly string[] {

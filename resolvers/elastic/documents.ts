@@ -74,11 +74,11 @@ export interface Documents {
   plan(source: SpanSource, signal: AbortSignal): Promise<Plan>;
   renew(source: SpanSource, signal: AbortSignal): Promise<void>;
   /** Aggregations over the documents of some of the plan's forms. @throws {Outdated} @throws {BackendError} */
-  aggregate(
+  aggregate<Form extends SpanForm | EventForm>(
     source: SpanSource,
     plan: Plan,
-    forms: readonly Placed<SpanForm>[],
-    condition: Condition<SpanForm>,
+    forms: readonly Placed<Form>[],
+    condition: Condition<Form>,
     body: object,
     signal: AbortSignal,
   ): Promise<Aggregated>;
@@ -350,11 +350,11 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
     }
   }
 
-  async function aggregate(
+  async function aggregate<Form extends SpanForm | EventForm>(
     source: SpanSource,
     plan: Plan,
-    forms: readonly Placed<SpanForm>[],
-    condition: Condition<SpanForm>,
+    forms: readonly Placed<Form>[],
+    condition: Condition<Form>,
     body: object,
     signal: AbortSignal,
   ): Promise<Aggregated> {

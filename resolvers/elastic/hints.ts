@@ -2,11 +2,22 @@
 // can be cut. Both are asked of the index alone, and both err on one side only.
 import { z } from "zod";
 import { BackendError } from "../../src/errors.ts";
-import type { CrowdQuery, MilestoneQuery, SpanSource } from "../../src/reader.ts";
+import type {
+  Budget,
+  CrowdQuery,
+  FailedTracesQuery,
+  MilestoneQuery,
+  SpanId,
+  SpanScan,
+  SpanSource,
+} from "../../src/reader.ts";
+import { spanKey } from "../../src/tracing/request.ts";
 import { type Condition, type Documents, Outdated, type Plan } from "./documents.ts";
-import { nanosOf, type Placed, type SpanForm } from "./layout.ts";
+import { idsOfOne, listIds } from "./ids.ts";
+import { type EventForm, nanosOf, type Placed, type SpanForm } from "./layout.ts";
 import { findField } from "./mapping.ts";
 import { isSelected, refersToParent } from "./narrow.ts";
+import { isError, tellsOf } from "./narrowing.ts";
 import { every, none, not } from "./query.ts";
 import { normaliseId } from "./span.ts";
 import { columnOf, surelyCountsOne } from "./sure.ts";
@@ -53,10 +64,7 @@ export async function findCrowds(
       );
       return answer.aggregations[field];
     };
-    const add = (id: string): void => {
-      budget.spend(1);
-      found.add(normaliseId(id, 16));
-    };
+    const add = (id: string): void => void found.add(normaliseId(id, 16));
     async function addAll(
       field: string,
       forms: readonly Placed<SpanForm>[],
@@ -67,7 +75,7 @@ export async function findCrowds(
       for (let after: object | undefined; ; ) {
         const composite = { size: listed, sources, ...(after === undefined ? {} : { after }) };
         const page = pages.parse(await ask("parents", forms, condition, { parents: { composite } }));
-        budget.spend(Math.ceil(page.buckets.length / 100));
+        budget.spend(Math.ceil(page.buckets.length / idsOfOne));
         for (const { key, doc_count } of page.buckets) if (doc_count >= atLeast) add(key.parent);
         if (page.after_key === undefined || page.buckets.length < listed) return;
         after = page.after_key;
@@ -98,7 +106,10 @@ export async function findCrowds(
       const isCut = answer.buckets.length === listed && last + error >= least;
       if (isCut || answer.doc_count_error_upper_bound > error || error >= least - 1) {
         await addAll(field, forms, condition, least);
-      } else for (const { key } of answer.buckets) add(key);
+      } else {
+        budget.spend(Math.ceil(answer.buckets.length / idsOfOne));
+        for (const { key } of answer.buckets) add(key);
+      }
     }
     return [...found];
   });
@@ -165,6 +176,84 @@ export async function findMilestone(
       undefined,
     );
   });
+}
+
+// ---- Exceptions -----------------------------------------------------------------------------------------------
+
+/** `SpanReader.failedTraces` over one source. */
+export async function findFailedTraces(
+  documents: Documents,
+  source: SpanSource,
+  { errors, budget }: FailedTracesQuery,
+  signal: AbortSignal,
+): Promise<readonly string[] | undefined> {
+  return asked(async () => {
+    const plan = await documents.plan(source, signal);
+    const { spans, events } = plan.layout;
+    const namesOf = ({ trace_id }: SpanForm | EventForm) => trace_id;
+    const telling: Condition<SpanForm> = (placed) => tellsOf(placed, errors);
+    const lists = [
+      await listIds(documents, source, plan, spans, telling, namesOf, budget, signal),
+      await listIds(
+        documents,
+        source,
+        plan,
+        events,
+        (placed) => isError(placed, errors),
+        namesOf,
+        budget,
+        signal,
+      ),
+    ];
+    if (lists.includes(undefined)) return undefined;
+    const ids = lists.flatMap((list) => list?.flat() ?? []).filter((id) => id !== undefined);
+    return [...new Set(ids.map((id) => normaliseId(id, 32)))];
+  });
+}
+
+/** The spans that documents of events may belong to; undefined where the index cannot list them. */
+export async function findSpansOfEvents(
+  documents: Documents,
+  source: SpanSource,
+  condition: Condition<EventForm>,
+  budget: Budget,
+  signal: AbortSignal,
+): Promise<readonly SpanId[] | undefined> {
+  return asked(async () => {
+    const plan = await documents.plan(source, signal);
+    const found: SpanId[] = [];
+    const ids = new Set<string>();
+    for (const placed of plan.layout.events) {
+      const { trace_id: traces, span: spans } = placed.form;
+      const namesOf = () => [...traces, ...spans];
+      const list = await listIds(documents, source, plan, [placed], condition, namesOf, budget, signal);
+      if (list === undefined) return undefined;
+      for (const values of list) {
+        for (const trace of values.slice(0, traces.length)) {
+          for (const span of values.slice(traces.length)) {
+            if (trace === undefined || span === undefined) continue;
+            const id = { trace_id: normaliseId(trace, 32), span_id: normaliseId(span, 16) };
+            const key = spanKey(id);
+            if (!ids.has(key)) found.push(id);
+            ids.add(key);
+          }
+        }
+      }
+    }
+    return found;
+  });
+}
+
+// ---- Counts ---------------------------------------------------------------------------------------------------
+
+/** `SpanReader.count` over one source. */
+export function countCandidates(
+  documents: Documents,
+  source: SpanSource,
+  query: SpanScan,
+  signal: AbortSignal,
+): Promise<number | undefined> {
+  return asked(() => documents.countSpans(source, (placed) => candidates(placed, query, source), signal));
 }
 
 /** What a server refuses, or what changes while it is asked, is not known. */

@@ -2,7 +2,7 @@
 // for, and often others, since the reader looks at each document again. A name that an index cannot answer for narrows
 // nothing.
 import type { SpanKind } from "../../src/model.ts";
-import type { SpanNarrowing, SpanSelection, SpanSource } from "../../src/reader.ts";
+import type { SpanSelection } from "../../src/reader.ts";
 import {
   endOfMilli,
   floorToMilli,
@@ -11,7 +11,6 @@ import {
   nanosPerMilli,
   type TimeRange,
 } from "../../src/time.ts";
-import { unnamed } from "../../src/tracing/request.ts";
 import { spellings } from "./attributes.ts";
 import {
   type AttributeSources,
@@ -59,9 +58,8 @@ const digits: ReadonlyMap<string, number> = new Map([
 export function isWide({ type }: IndexedField): boolean {
   return digits.get(type) === 15;
 }
-const greatestLong = 2n ** 63n - 1n;
 
-function within(field: IndexedField, query: Query): Query {
+export function within(field: IndexedField, query: Query): Query {
   return field.nested === undefined ? query : { nested: { path: field.nested, query } };
 }
 
@@ -282,7 +280,7 @@ export function placesOf(
 }
 
 /** Documents that may have any of these texts under a key of their attributes. */
-function holdsAttribute(
+export function holdsAttribute(
   group: IndexGroup,
   attributes: AttributeSources,
   key: string,
@@ -312,13 +310,13 @@ function hasAt(placed: Placed<SpanForm>, name: string): Query {
   return has(placed, name);
 }
 
-function hasPair(group: IndexGroup, list: string, key: string): Query {
+export function hasPair(group: IndexGroup, list: string, key: string): Query {
   if (findField(group, list) === undefined) return unmapped(group, list);
   return holds(group, `${list}.key`, [key]);
 }
 
 /** A `{ key, value }` of a list, which only a nested list keeps together. */
-function holdsPair(
+export function holdsPair(
   group: IndexGroup,
   list: string,
   key: string,
@@ -432,47 +430,4 @@ export function isChildOf({ group, form }: Placed<SpanForm>, spanIds: readonly s
   const rule = form.parent_reference;
   const referring = rule === undefined ? none : holdsId(group, [`${rule.at}.${rule.span_id}`], spanIds);
   return any([holdsId(group, form.parent, spanIds), referring]);
-}
-
-/** What a scan's hints allow to leave out. */
-export function isNarrowed(
-  placed: Placed<SpanForm>,
-  narrow: SpanNarrowing,
-  { actionAttribute, namespaceAttribute }: Pick<SpanSource, "actionAttribute" | "namespaceAttribute">,
-): Query {
-  const { group, form } = placed;
-  const { service, revision, namespaces, action, kind, name, minDuration, maxDuration } = narrow;
-  const at = (names: readonly string[], value: string | undefined): Query =>
-    value === undefined || value === "" ? all : any(names.map((own) => holdsAt(placed, own, [value])));
-  return every([
-    at(form.service, service),
-    at(form.revision, revision),
-    at(form.name, name),
-    kind === undefined ? all : isOfKind(placed, [kind]),
-    namespaces === undefined
-      ? all
-      : any([
-          // Without the attribute the kind tells: see `namesOf` of `src/tracing/request.ts`.
-          namespaces.includes("background") ? all : none,
-          namespaces.includes("web") ? isOfKind(placed, ["server"]) : none,
-          holdsAttribute(group, form.span_attributes, namespaceAttribute, namespaces),
-        ]),
-    // An entry without a name has nothing to be found by.
-    action === undefined || action === "" || action === unnamed
-      ? all
-      : any([at(form.name, action), holdsAttribute(group, form.span_attributes, actionAttribute, [action])]),
-    minDuration === undefined && maxDuration === undefined ? all : lasts(placed, minDuration, maxDuration),
-  ]);
-}
-
-/** Bounds in whole units, rounded outwards. A length that is no length lasts for nothing. */
-function lasts({ group, form: { duration } }: Placed<SpanForm>, least = 0n, most = greatestLong): Query {
-  const field = duration && findField(group, duration.field);
-  if (duration === undefined || field === undefined || duration.unit === "date") return all;
-  if (!field.indexed || field.ignoreMalformed || !isWide(field)) return all;
-  const unit = nanosOf[duration.unit];
-  const asked = (length: bigint) => String(length < greatestLong ? length : greatestLong);
-  const longer = { range: { [duration.field]: { gte: asked(least / unit) } } };
-  const shorter = not({ range: { [duration.field]: { gt: asked((most + unit - 1n) / unit) } } });
-  return every([least > 0n ? longer : all, most < greatestLong ? shorter : all]);
 }

@@ -7,6 +7,7 @@ import type {
   Budget,
   SpanId,
   SpanLookup,
+  SpanNarrowing,
   SpanReader,
   SpanScan,
   SpanSelection,
@@ -24,18 +25,10 @@ import { tallyOf } from "../../src/tracing/tally.ts";
 import type { Catalog } from "./catalog.ts";
 import { type Condition, createDocuments, type Documents, Outdated, type Plan } from "./documents.ts";
 import type { Door } from "./door.ts";
-import { findCrowds, findMilestone } from "./hints.ts";
+import { countCandidates, findCrowds, findFailedTraces, findMilestone, findSpansOfEvents } from "./hints.ts";
 import type { EventForm, SpanForm } from "./layout.ts";
-import {
-  endsWithin,
-  holdsId,
-  idsOfOneSearch,
-  isCalledBy,
-  isChildOf,
-  isNamed,
-  isNarrowed,
-  isSelected,
-} from "./narrow.ts";
+import { endsWithin, holdsId, idsOfOneSearch, isCalledBy, isChildOf, isNamed, isSelected } from "./narrow.ts";
+import { isError, isNarrowed, tellsOf } from "./narrowing.ts";
 import { every } from "./query.ts";
 import { type LooseEvent, readEvent, readSpan, sortEvents } from "./span.ts";
 import { candidates, tallySpans } from "./tallies.ts";
@@ -83,6 +76,18 @@ function createSpanReader(documents: Documents): SpanReader {
       const known = found.filter((value) => value !== undefined).sort((a, b) => (a < b ? -1 : a > b ? 1 : 0));
       return query.order === "asc" ? known[0] : known.at(-1);
     },
+    failedTraces: async (query, signal) => {
+      const found = await Promise.all(
+        query.sources.map((source) => findFailedTraces(documents, source, query, signal)),
+      );
+      return found.includes(undefined) ? undefined : [...new Set(found.flatMap((ids) => ids ?? []))];
+    },
+    count: async (query, signal) => {
+      const found = await Promise.all(
+        query.sources.map((source) => countCandidates(documents, source, query, signal)),
+      );
+      return found.reduce((sum, one) => (sum === undefined || one === undefined ? undefined : sum + one), 0);
+    },
     find: (query, signal) => eachSite(query, signal, (reading) => findInSite(query, reading)),
   };
 
@@ -108,19 +113,24 @@ function createSpanReader(documents: Documents): SpanReader {
   // ---- scan ---------------------------------------------------------------------------------------------------
 
   async function* scanSite(query: SpanScan, reading: Reading): AsyncGenerator<readonly Span[]> {
-    const { range, select, narrow } = query;
+    const { range, select, narrow, bare } = query;
     const isInRange = ({ end }: Span): boolean => end >= range.from && end <= range.to;
     const ending: Condition<SpanForm> = (placed, source) => {
       const narrowed = narrow === undefined ? [] : [isNarrowed(placed, narrow, source)];
       return every([endsWithin(placed, range), ...narrowed]);
     };
     if (select === "exceptions") {
-      yield* scanExceptions({ condition: ending, accepts: isInRange, byDocument: true }, reading);
+      yield* scanExceptions(
+        { condition: ending, accepts: isInRange, byDocument: true },
+        narrow?.errors,
+        reading,
+      );
       return;
     }
     const condition: Condition<SpanForm> = (placed, source) => candidates(placed, query, source);
     const accepts = (span: Span): boolean => isInRange(span) && selects(select, span);
-    yield* wholeSpans({ condition, accepts, byDocument: true }, reading);
+    const wanted: Wanted = { condition, accepts, byDocument: true };
+    yield* bare ? bareSpans(wanted, reading) : wholeSpans(wanted, reading);
   }
 
   async function* tallySite(query: TallyQuery, reading: Reading): AsyncGenerator<readonly SpanTally[]> {
@@ -128,7 +138,7 @@ function createSpanReader(documents: Documents): SpanReader {
     const [source, ...others] = sources;
     // Several sources may hold the same documents, which only those who read them can tell.
     if (source === undefined || others.length > 0) {
-      for await (const batch of scanSite(query, reading)) yield batch.map(tallyOf);
+      for await (const batch of scanSite({ ...query, bare: true }, reading)) yield batch.map(tallyOf);
       return;
     }
     const { from, to } = query.range;
@@ -147,19 +157,25 @@ function createSpanReader(documents: Documents): SpanReader {
       // that never fit their mappings can be read at all, reading decides.
       const isTooLong = error instanceof Refused && error.slug === "not_supported_by_backend";
       if (given || !(isTooLong || error instanceof Outdated)) throw error;
-      for await (const batch of scanSite(query, reading)) yield batch.map(tallyOf);
+      for await (const batch of scanSite({ ...query, bare: true }, reading)) yield batch.map(tallyOf);
     }
   }
 
   /**
    * An exception in a document of its own has a time, but its span's end may be any: either all such documents lead to
-   * their spans, or all spans of the range to theirs, whichever are fewer.
+   * their spans, or all spans of the range to theirs, whichever are fewer. Of the documents their ids are enough, where
+   * an index can list them.
    */
-  async function* scanExceptions(wanted: Wanted, reading: Reading): AsyncGenerator<readonly Span[]> {
+  async function* scanExceptions(
+    wanted: Wanted,
+    errors: SpanNarrowing["errors"],
+    reading: Reading,
+  ): AsyncGenerator<readonly Span[]> {
     if (!(await hasLooseEvents(reading))) {
-      yield* exceptional(wanted, reading);
+      yield* exceptional(wanted, errors, reading);
       return;
     }
+    const isException: Condition<EventForm> = (placed) => isError(placed, errors);
     const { sources, signal } = reading;
     const counts = sources.map(async (source) => [
       await documents.countEvents(source, isException, signal),
@@ -169,33 +185,56 @@ function createSpanReader(documents: Documents): SpanReader {
       ([a = 0, b = 0], [c = 0, d = 0]) => [a + c, b + d],
       [0, 0],
     );
-    if (spans <= loose) {
+    const ids = spans * fewOfListed <= loose ? undefined : await listSpansOfEvents(isException, reading);
+    if (ids === undefined && spans <= loose) {
       for await (const batch of wholeSpans(wanted, reading)) yield* nonEmpty(batch.filter(hasException));
       return;
     }
-    yield* exceptional(wanted, reading);
-    yield* spansOfEvents(isException, wanted, reading);
+    yield* exceptional(wanted, errors, reading);
+    yield* spansOfEvents(ids ?? (await spansOfLoose(isException, reading)), wanted, reading);
+  }
+
+  /** Undefined where an index cannot list them. */
+  async function listSpansOfEvents(
+    condition: Condition<EventForm>,
+    { sources, budget, signal }: Reading,
+  ): Promise<readonly SpanId[] | undefined> {
+    const ids = new Map<string, SpanId>();
+    for (const source of sources) {
+      const found = await findSpansOfEvents(documents, source, condition, budget, signal);
+      if (found === undefined) return undefined;
+      for (const id of found) ids.set(spanKey(id), id);
+    }
+    return [...ids.values()];
   }
 
   /** Spans whose own document tells of an exception. */
-  async function* exceptional(wanted: Wanted, reading: Reading): AsyncGenerator<readonly Span[]> {
+  async function* exceptional(
+    wanted: Wanted,
+    errors: SpanNarrowing["errors"],
+    reading: Reading,
+  ): AsyncGenerator<readonly Span[]> {
     const condition: Condition<SpanForm> = (placed, source) =>
-      every([wanted.condition(placed, source), isSelected(placed, "exceptions")]);
+      every([wanted.condition(placed, source), tellsOf(placed, errors)]);
     for await (const batch of wholeSpans({ ...wanted, condition }, reading)) {
       yield* nonEmpty(batch.filter(hasException));
     }
   }
 
-  /** Spans to which exceptions in documents of their own belong. */
-  async function* spansOfEvents(
-    condition: Condition<EventForm>,
-    wanted: Wanted,
-    reading: Reading,
-  ): AsyncGenerator<readonly Span[]> {
+  async function spansOfLoose(condition: Condition<EventForm>, reading: Reading): Promise<readonly SpanId[]> {
     const ids = new Map<string, SpanId>();
     for await (const { trace_id, spans } of looseEvents(condition, reading)) {
       for (const span_id of spans) ids.set(spanKey({ trace_id, span_id }), { trace_id, span_id });
     }
+    return [...ids.values()];
+  }
+
+  /** Those of these spans to which exceptions in documents of their own belong. */
+  async function* spansOfEvents(
+    ids: readonly SpanId[],
+    wanted: Wanted,
+    reading: Reading,
+  ): AsyncGenerator<readonly Span[]> {
     const read = (part: readonly SpanId[]) => {
       const named = namedBy(part);
       return wholeSpans(
@@ -208,20 +247,20 @@ function createSpanReader(documents: Documents): SpanReader {
         reading,
       );
     };
-    for await (const batch of together([...parts([...ids.values()])].map((part) => () => read(part)))) {
+    for await (const batch of together([...parts(ids)].map((part) => () => read(part)))) {
       yield* nonEmpty(batch.filter(hasException));
     }
   }
 
   // ---- find ---------------------------------------------------------------------------------------------------
 
-  function findInSite({ of, bare }: SpanLookup, reading: Reading): AsyncGenerator<readonly Span[]> {
+  function findInSite({ of, within, bare }: SpanLookup, reading: Reading): AsyncGenerator<readonly Span[]> {
     const { by } = of;
     const read = (wanted: Wanted) => (bare ? bareSpans(wanted, reading) : wholeSpans(wanted, reading));
     switch (by) {
       case "trace":
         return together(
-          [...parts(of.traceIds)].map((ids) => () => findTraces(ids, of.select, reading, read)),
+          [...parts(of.traceIds)].map((ids) => () => findTraces(ids, of.select, within, reading, read)),
         );
       case "span":
         return together([...parts(of.spans)].map((ids) => () => read(namedBy(ids))));
@@ -239,6 +278,7 @@ function createSpanReader(documents: Documents): SpanReader {
   async function* findTraces(
     ids: readonly string[],
     select: SpanSelection,
+    within: SpanLookup["within"],
     reading: Reading,
     read: (wanted: Wanted) => AsyncGenerator<readonly Span[]>,
   ): AsyncGenerator<readonly Span[]> {
@@ -248,15 +288,21 @@ function createSpanReader(documents: Documents): SpanReader {
       accepts: ({ trace_id }) => sought.has(trace_id),
     };
     if (select === "exceptions") {
-      yield* exceptional(inTrace, reading);
+      yield* exceptional(inTrace, undefined, reading);
       if (!(await hasLooseEvents(reading))) return;
       const events: Condition<EventForm> = (placed) =>
         every([isNamed(placed, "exception"), holdsId(placed.group, placed.form.trace_id, ids)]);
-      yield* spansOfEvents(events, inTrace, reading);
+      yield* spansOfEvents(await spansOfLoose(events, reading), inTrace, reading);
       return;
     }
     const wanted: Wanted = {
-      condition: (placed, source) => every([inTrace.condition(placed, source), isSelected(placed, select)]),
+      condition: (placed, source) => {
+        const hinted =
+          within === undefined
+            ? isSelected(placed, select)
+            : candidates(placed, { ...within, select }, source);
+        return every([inTrace.condition(placed, source), hinted]);
+      },
       accepts: (span) => inTrace.accepts(span) && selects(select, span),
     };
     yield* read(select === "all" ? { ...wanted, whole: ids } : wanted);
@@ -388,7 +434,8 @@ function createSpanReader(documents: Documents): SpanReader {
   }
 }
 
-const isException: Condition<EventForm> = (placed) => isNamed(placed, "exception");
+/** Listing ids takes less of the budget than reading so many spans for each, but longer for a few. */
+const fewOfListed = 10;
 
 function nothingGiven(): Given {
   return { first: new Map(), keys: new Set() };

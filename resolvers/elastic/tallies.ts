@@ -10,7 +10,8 @@ import { selects } from "../../src/tracing/selection.ts";
 import { tallyOf } from "../../src/tracing/tally.ts";
 import { type Aggregated, type Condition, type Documents, Outdated, type Plan } from "./documents.ts";
 import type { Placed, SpanForm } from "./layout.ts";
-import { classes, endsWithin, isNarrowed, isOfKind, isSelected, lengthUnits } from "./narrow.ts";
+import { classes, endsWithin, isOfKind, isSelected, lengthUnits } from "./narrow.ts";
+import { isNarrowed } from "./narrowing.ts";
 import { all, any, every, none, not, type Query } from "./query.ts";
 import { readSpan } from "./span.ts";
 import {

@@ -2,7 +2,7 @@
 // several backends. The merge is a law: sites may lie anywhere, and the answer is that of one store which held all.
 import * as z from "zod";
 import { Refused } from "../errors.ts";
-import { leavesOf } from "../logql/ast.ts";
+import { type Compare, leavesOf } from "../logql/ast.ts";
 import type { Span, TraceSummary } from "../model.ts";
 import type { Budget, SpanSource } from "../reader.ts";
 import type { Site, SpanPart } from "../sites.ts";
@@ -21,6 +21,7 @@ import {
 import { createBudget } from "../tracing/budget.ts";
 import { canonicalTraceId, parseTraceQuery, printTraceQuery } from "../tracing/filter.ts";
 import { compareRows, tieOf, tooManyTied } from "../tracing/listing.ts";
+import { namesOfDigests, narrowingOf, requiredLeaves } from "../tracing/narrowing.ts";
 import { toldRange } from "./explain.ts";
 import type { Context } from "./operation.ts";
 import { checkRange, from, integer, optional, order, type RequestTime, time, to, word } from "./request.ts";
@@ -280,17 +281,18 @@ export function explainListing(
 ) {
   const { by, order, perPage } = pageOf(request);
   const filter = filterOf(request);
+  const required = requiredLeaves(filter.query);
   return {
     query: request.query ?? "",
     means: printTraceQuery(filter.query),
     candidates,
     ...{ by, order, per_page: perPage, document_limit: context.limits.documents },
-    filters: explainFilters(filter),
-    leaves: leavesOf(filter.query).map((leaf) => ({
-      leaf: printTraceQuery(leaf),
-      by: "documents",
-      why: whyVerified[leaf.field.kind],
-    })),
+    filters: explainFilters(filter, candidates),
+    leaves: leavesOf(filter.query).map((leaf) => {
+      const isRequired = required.includes(leaf) && !isAnyNamespace(leaf);
+      const why = isRequired ? whyNarrowed(leaf.field) : whyVerified[leaf.field.kind];
+      return { leaf: printTraceQuery(leaf), by: isRequired ? "candidates" : "documents", why };
+    }),
     sources: rangesOf(request, context).flatMap(({ ids, range }) =>
       partsOf(ids, context).map(({ backend, source: { site, index, profile } }) => {
         return { site_id: site, backend, index, profile, range: toldRange(range) };
@@ -298,7 +300,7 @@ export function explainListing(
     ),
     notes: [
       "requests are chosen on the documents; the index narrows what is read as far as it surely can",
-      ...(by === "duration" ? ["by duration all requests of the range are looked at"] : []),
+      ...(by === "duration" ? ["by duration the whole range may have to be looked at"] : []),
     ],
   };
 }
@@ -310,16 +312,41 @@ const whyVerified: Readonly<Record<TraceField["kind"], string>> = {
   any: "a bare word may be in the action or in any tag of the trace's row",
 };
 
-/** Which of a listing's own filters make a source send less, as `src/tracing/listing.ts` narrows what it reads. */
-function explainFilters({ namespace, action, minDuration, digests }: TraceFilter) {
-  const narrowing = {
-    by: "candidates",
-    why: "the index narrows what is read where the field is mapped; rows are verified",
-  };
-  const ofBackground = { by: "documents", why: "any request but that of a server may be in the background" };
-  const ofDigests = { by: "documents", why: "a digest is made of several fields, or of an error's" };
+/** Of a leaf without which there is no row. */
+function whyNarrowed(field: TraceField): string {
+  if (field.kind === "row" && (field.name === "trace_id" || field.name === "span_id"))
+    return "only the trace that it names is read; rows are verified";
+  return narrowing.why;
+}
+
+/** What no attribute names is of this namespace too, and no index knows what an entry lacks in every form. */
+const anyNamespace = "background";
+
+function isAnyNamespace({ field, value }: Compare<TraceField>): boolean {
+  return field.kind === "row" && field.name === "namespace" && value === anyNamespace;
+}
+
+const narrowing = {
+  by: "candidates",
+  why: "the index narrows what is read where the field is mapped; rows are verified",
+};
+
+/** Which of a listing's own filters make a source send less, as `src/tracing/narrowing.ts` says. */
+function explainFilters(filter: TraceFilter, candidates: ListingQuery["candidates"]) {
+  const { namespace, action, minDuration, digests } = filter;
+  const { errors } = narrowingOf(filter);
+  const ofDigests =
+    candidates === "errors" && errors !== undefined
+      ? { by: "candidates", why: "the index narrows which exceptions are read; rows are verified" }
+      : namesOfDigests(digests) === undefined
+        ? { by: "documents", why: "a digest that exceptions carry themselves does not tell whose they are" }
+        : {
+            by: "candidates",
+            why: "a digest of ours tells the action, by which the index narrows; rows are verified",
+          };
+  const ofBackground = { by: "documents", why: "entries of most kinds that no attribute names are of it" };
   const asked = [
-    { filter: "namespace", value: namespace, told: namespace === "background" ? ofBackground : narrowing },
+    { filter: "namespace", value: namespace, told: namespace === anyNamespace ? ofBackground : narrowing },
     { filter: "action_name", value: action, told: narrowing },
     { filter: "duration", value: minDuration, told: narrowing },
     { filter: "digests", value: digests, told: ofDigests },

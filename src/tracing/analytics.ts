@@ -4,6 +4,7 @@ import type { ActionRow, RevisionStats, Span, TraceLocation } from "../model.ts"
 import type { SpanReader, SpanScan } from "../reader.ts";
 import type { ActionsQuery, LocateQuery, RevisionQuery, SpanAnalytics } from "../store.ts";
 import type { Instant, TimeRange } from "../time.ts";
+import { ShareSpent, shareOf, watch } from "./budget.ts";
 import { findActionEdges, findSiteEdges } from "./edges.ts";
 import { findSlowEventActions, findSlowEvents } from "./events.ts";
 import { exceptionsOf } from "./exception.ts";
@@ -62,11 +63,13 @@ interface ActionGroup {
 
 async function findActions(
   reader: SpanReader,
-  query: ActionsQuery,
+  asked: ActionsQuery,
   signal: AbortSignal,
 ): Promise<readonly ActionRow[]> {
   const groups = new Map<string, ActionGroup>();
   const traces = createTracesOfActions();
+  const { budget, spent } = watch(asked.budget);
+  const query = { ...asked, budget };
   let requests = 0;
   let counted = false;
   for await (const batch of tally(reader, { ...scanOf(query), by: "request" }, signal)) {
@@ -83,19 +86,17 @@ async function findActions(
       else counted = true;
     }
   }
-  const parents =
-    counted && requests > fewRequests
-      ? await reader.crowds?.({ sources: query.sources, least: npoThreshold, budget: query.budget }, signal)
-      : undefined;
-  let proved: ReadonlySet<string>;
-  if (parents !== undefined) proved = await proveByParents(reader, query, parents, groups.size, signal);
-  else {
+  const proved = new Set<string>();
+  const found = { proved, actions: groups.size, requests };
+  const isProved =
+    counted && requests > fewRequests && (await proveFromCrowds(reader, query, found, spent, signal));
+  if (!isProved) {
     if (counted) {
       for await (const batch of reader.scan(scanOf(query), signal)) {
         for (const span of batch) if (isRequested(query, span)) traces.add(actionKey(namesOf(span)), span);
       }
     }
-    proved = await proveByTraces(reader, query, traces, signal);
+    await proveByTraces(reader, query, traces, proved, signal);
   }
   return [...groups].map(([key, { names, figures }]) => ({
     ...names,
@@ -107,8 +108,12 @@ async function findActions(
 }
 
 function scanOf({ sources, range, namespaces, revision, action, budget }: ActionsQuery): SpanScan {
-  const narrow = { revision, action, namespaces: namespaces.length === 0 ? undefined : namespaces };
-  return { sources, range, select: "entries", narrow, budget };
+  const narrow = {
+    revision,
+    actions: action === undefined ? undefined : [action],
+    namespaces: namespaces.length === 0 ? undefined : namespaces,
+  };
+  return { sources, range, select: "entries", narrow, bare: true, budget };
 }
 
 function isRequested(query: ActionsQuery, span: Span): boolean {
@@ -123,6 +128,46 @@ const npoChunk = 500;
 const firstParents = 8;
 /** Parents that are looked up at once. */
 const mostParents = 4_000;
+
+/** What of a guess may be missing. */
+const allowance = 1.25;
+
+/** What is known of the actions; those that are proved to have an N+1 are added. */
+interface Found {
+  readonly proved: Set<string>;
+  readonly actions: number;
+  readonly requests: number;
+}
+
+/**
+ * Proves the actions with an N+1 from the only spans that may have so many children, whenever these were; false where
+ * nobody knows them, or where reading the traces of the requests is the cheaper way. As long as that way is open, so
+ * much of the budget is left for it.
+ */
+async function proveFromCrowds(
+  reader: SpanReader,
+  query: ActionsQuery,
+  found: Found,
+  spent: () => number,
+  signal: AbortSignal,
+): Promise<boolean> {
+  const { sources, range, budget } = query;
+  const crowds = await reader.crowds?.({ sources, least: npoThreshold, budget }, signal);
+  if (crowds === undefined) return false;
+  const statements = await reader.count?.({ sources, range, select: "statements", budget }, signal);
+  const left = budget.limit - spent();
+  const ofTraces = statements === undefined ? left : (found.requests + statements) * allowance;
+  // Parents are looked up one by one, and so are the requests above them.
+  if (ofTraces < left && crowds.length > found.requests) return false;
+  const own = ofTraces < left ? shareOf(budget, left - ofTraces) : budget;
+  try {
+    await proveByParents(reader, { ...query, budget: own }, crowds, found, signal);
+    return true;
+  } catch (error) {
+    if (error instanceof ShareSpent) return false;
+    throw error;
+  }
+}
 
 interface TracesOfActions {
   readonly add: (action: string, entry: Span) => void;
@@ -150,9 +195,9 @@ async function proveByTraces(
   reader: SpanReader,
   { sources, budget }: ActionsQuery,
   traces: TracesOfActions,
+  proved: Set<string>,
   signal: AbortSignal,
-): Promise<ReadonlySet<string>> {
-  const proved = new Set<string>();
+): Promise<void> {
   const isOpen = (traceId: string): boolean =>
     [...traces.actionsOf(traceId)].some((action) => !proved.has(action));
   const traceIds = traces.traceIds();
@@ -164,7 +209,6 @@ async function proveByTraces(
       if (action !== undefined) proved.add(action);
     }
   }
-  return proved;
 }
 
 /**
@@ -175,11 +219,10 @@ async function proveByParents(
   reader: SpanReader,
   query: ActionsQuery,
   parents: readonly string[],
-  actions: number,
+  { proved, actions }: Found,
   signal: AbortSignal,
-): Promise<ReadonlySet<string>> {
+): Promise<void> {
   const { sources, range, budget } = query;
-  const proved = new Set<string>();
   const find = (by: "id" | "parent", spanIds: readonly string[]) =>
     collect(reader.find({ sources, of: { by, spanIds }, bare: true, budget }, signal));
   for (let start = 0, size = 100; start < parents.length && proved.size < actions; ) {
@@ -206,7 +249,6 @@ async function proveByParents(
     start += size;
     size = Math.min(size * 16, mostParents);
   }
-  return proved;
 }
 
 function isAsked({ namespaces, action }: ActionsQuery, names: Names): boolean {
@@ -229,7 +271,7 @@ async function findRevision(
   const namespaces = new Set<string>();
   const ends: Instant[] = [];
   let counted = false;
-  const scan = { sources, range, select: "entries", narrow: { revision }, budget } as const;
+  const scan = { sources, range, select: "entries", narrow: { revision }, bare: true, budget } as const;
   const isOne = (span: Span): boolean => isRequest(span) && span.revision === revision;
   for await (const batch of tally(reader, { ...scan, by: "deploy" }, signal)) {
     for (const one of batch) {

@@ -102,7 +102,7 @@ async function findCalls(reader: SpanReader, query: EdgesQuery, signal: AbortSig
   const { sources, partners, range, budget } = query;
   const site = sources[0].site;
   const scanned = await collect(
-    reader.scan({ sources: everywhere(query), range, select: "calls", budget }, signal),
+    reader.scan({ sources: everywhere(query), range, select: "calls", bare: true, budget }, signal),
   );
   const callers = once(scanned, site);
   const own = callers.filter(({ site_id }) => site_id === site);
@@ -115,7 +115,7 @@ async function findCalls(reader: SpanReader, query: EdgesQuery, signal: AbortSig
       ids.set(spanKey(id), id);
     }
     const of = { by: "caller", spans: [...ids.values()] } as const;
-    const callees = await collect(reader.find({ sources: among, of, budget }, signal));
+    const callees = await collect(reader.find({ sources: among, of, bare: true, budget }, signal));
     return once(callees.filter(isRequest), site);
   };
   const calleesOfOwn = await called(own, everywhere(query));

@@ -41,7 +41,9 @@ export async function findSlowEventsOfActions(
   limit: number,
   signal: AbortSignal,
 ): Promise<ReadonlyMap<string, readonly SlowEvent[]>> {
-  const spans = await collect(reader.scan({ sources, range, select: "children", budget }, signal));
+  const spans = await collect(
+    reader.scan({ sources, range, select: "children", bare: true, budget }, signal),
+  );
   const family = await climb(reader, sources, spans, budget, signal);
   const total = spans.reduce((sum, span) => sum + timeOf(span), 0n);
   const byAction = new Map<string, Events>();
@@ -124,7 +126,8 @@ export async function findSlowEventActions(
   const { service, kind, name } = key;
   const normalise = createNormaliser();
   const spans: Span[] = [];
-  const scan = { sources, range, select: "children", narrow: { service, kind, name }, budget } as const;
+  const narrow = { service, kind, name };
+  const scan = { sources, range, select: "children", narrow, bare: true, budget } as const;
   for await (const batch of reader.scan(scan, signal)) {
     for (const span of batch) if (eventDigest(eventKeyOf(span, normalise)) === digest) spans.push(span);
   }

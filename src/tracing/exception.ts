@@ -10,6 +10,9 @@ export interface Exception {
   readonly digest: string;
 }
 
+/** The name of an exception without a type. */
+export const unknownException = "unknown";
+
 export function hasException({ events }: Pick<Span, "events">): boolean {
   return events.some(({ name }) => name === "exception");
 }
@@ -19,7 +22,7 @@ export function exceptionsOf(span: Span, names: Names): readonly Exception[] {
   return span.events.flatMap(({ time, name: event, attributes }) => {
     if (event !== "exception") return [];
     const type = attributes["exception.type"];
-    const name = typeof type === "string" && type !== "" ? type : "unknown";
+    const name = typeof type === "string" && type !== "" ? type : unknownException;
     const given = attributes[incidentDigest];
     const digest = typeof given === "string" && given !== "" ? given : errorDigest(name, names);
     return [{ time, name, digest }];

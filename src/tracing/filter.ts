@@ -6,7 +6,7 @@ import { printAs, printValue, quoteValue } from "../logql/print.ts";
 import { escapeKey, invalid, unescapeKey } from "../logql/scan.ts";
 import type { TraceSummary, Value } from "../model.ts";
 import { type TraceField, type TraceFilter, traceFields } from "../store.ts";
-import { actionDigest } from "./digest.ts";
+import { actionDigest, decodeDigest } from "./digest.ts";
 
 export type Row = Omit<TraceSummary, "has_npo">;
 
@@ -47,7 +47,7 @@ export function canonicalTraceId(id: string): string {
   return /^[0-9a-f]{1,32}$/.test(lower) ? lower.padStart(32, "0") : lower;
 }
 
-function canonicalSpanId(id: string): string {
+export function canonicalSpanId(id: string): string {
   const lower = id.toLowerCase();
   return /^[0-9a-f]{1,16}$/.test(lower) ? lower.padStart(16, "0") : lower;
 }
@@ -64,9 +64,21 @@ export function acceptsRow(filter: TraceFilter, row: Row, digests: readonly stri
   if (minDuration !== undefined && row.duration < minDuration) return false;
   if (filter.digests !== undefined) {
     const own = actionDigest({ namespace: row.namespace, action: row.action_name });
-    if (!filter.digests.some((digest) => digest === own || digests.includes(digest))) return false;
+    const holds = (digest: string): boolean =>
+      digest === own || (digests.includes(digest) && isOfRow(digest, row));
+    if (!filter.digests.some(holds)) return false;
   }
   return matchesTrace(filter.query, row);
+}
+
+/**
+ * A digest of ours finds what it stands for and nothing else, so that a source can be asked for that: an exception may
+ * carry any text as its digest, also what is an action's, or another request's error.
+ */
+function isOfRow(digest: string, { namespace, action_name }: Row): boolean {
+  const key = decodeDigest(digest);
+  if (key?.of !== "error") return key?.of !== "action";
+  return key.namespace === namespace && key.action === action_name;
 }
 
 /** Whether a row satisfies the query. A field that it lacks satisfies only `!=` and `!:`. */

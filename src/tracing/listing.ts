@@ -2,12 +2,14 @@
 // anything is cut; the range is read in windows, of time or of lengths, so that a page costs what it shows.
 import { Refused } from "../errors.ts";
 import type { Span, TraceSummary } from "../model.ts";
-import type { Budget, SpanNarrowing, SpanReader } from "../reader.ts";
+import type { SpanNarrowing, SpanReader } from "../reader.ts";
 import type { ListingQuery } from "../store.ts";
 import { allTime, floorToMilli, type Instant, nanosPerMilli, type TimeRange } from "../time.ts";
+import { watch } from "./budget.ts";
 import { type Exception, exceptionsOf } from "./exception.ts";
 import { acceptsRow, type Row } from "./filter.ts";
 import { climb, collect, entryKey, findEntriesWithNpo } from "./lookup.ts";
+import { narrowingOf, spanNamed, traceNamed } from "./narrowing.ts";
 import { compareRequests, isRequest, namesOf, order, rowOf } from "./request.ts";
 
 interface Candidate {
@@ -17,6 +19,13 @@ interface Candidate {
   readonly entry: Span | undefined;
   /** The first exception that the filters accept; of errors. */
   readonly exception?: Exception;
+}
+
+/** A query with what its filters say for sure. */
+interface Listing extends ListingQuery {
+  /** The only traces of which there can be rows; absent where any may be. */
+  readonly traceIds?: readonly string[] | undefined;
+  readonly narrow: SpanNarrowing;
 }
 
 /** Which of two candidates stands for their trace. */
@@ -34,7 +43,9 @@ export async function* listSummaries(
   query: ListingQuery,
   signal: AbortSignal,
 ): AsyncGenerator<readonly TraceSummary[]> {
-  for await (const candidates of readInOrder(reader, query, signal)) {
+  const narrow = narrowingOf(query.filter);
+  const traceIds = await findTracesNamed(reader, query, signal);
+  for await (const candidates of readInOrder(reader, { ...query, narrow, traceIds }, signal)) {
     const sorted = candidates
       .filter(({ row }) => isBeyond(query, row))
       .sort((a, b) => compareRows(query, a.row, b.row));
@@ -50,6 +61,20 @@ export async function* listSummaries(
   }
 }
 
+/** The traces that the filters name, by their ids or by a span's; undefined where they name none. */
+async function findTracesNamed(
+  reader: SpanReader,
+  { sources, filter, budget }: ListingQuery,
+  signal: AbortSignal,
+): Promise<readonly string[] | undefined> {
+  const traceId = traceNamed(filter);
+  if (traceId !== undefined) return [traceId];
+  const spanId = spanNamed(filter);
+  if (spanId === undefined) return undefined;
+  const of = { by: "id", spanIds: [spanId] } as const;
+  return traceIdsOf(await collect(reader.find({ sources, of, bare: true, budget }, signal)));
+}
+
 // ---- Windows ------------------------------------------------------------------------------------------------
 // By time a page is found in the first part of its range, so the range is read window by window, each as large as the
 // ones before say that it must be. Only a window's own rows are read in full, and what competes with them for
@@ -63,16 +88,19 @@ const windowShare = 25;
 /** The rows of the listing, chosen, in groups that follow each other in its order. */
 async function* readInOrder(
   reader: SpanReader,
-  query: ListingQuery,
+  query: Listing,
   signal: AbortSignal,
-): AsyncGenerator<Candidate[]> {
-  const { by, order: direction, candidates, filter } = query;
-  if (by === "duration" && candidates === "requests" && filter.traceId === undefined) {
+): AsyncGenerator<readonly Candidate[]> {
+  const { by, order: direction, candidates, traceIds } = query;
+  if (by === "duration" && candidates === "requests" && traceIds === undefined) {
     yield* readByLength(reader, query, signal);
     return;
   }
-  if (by === "duration" || filter.traceId !== undefined) {
-    yield await readRows(reader, query, query.range, signal);
+  if (by === "duration" || traceIds !== undefined) {
+    const failed = traceIds === undefined ? await listFailed(reader, query, signal) : undefined;
+    yield failed === undefined
+      ? await readRows(reader, query, query.range, signal)
+      : await readErrorsOf(reader, query, failed, query.range, signal);
     return;
   }
   const { budget, spent } = watch(query.budget);
@@ -110,15 +138,15 @@ const mostFromSource = 10_000;
 /** By duration a window is a part of all lengths, cut where the source says that enough requests lie before it. */
 async function* readByLength(
   reader: SpanReader,
-  query: ListingQuery,
+  query: Listing,
   signal: AbortSignal,
-): AsyncGenerator<Candidate[]> {
+): AsyncGenerator<readonly Candidate[]> {
   const { order: direction, beyond, filter, sources, range, budget } = query;
   let rest: Lengths = { least: filter.minDuration ?? 0n, most: undefined };
   if (beyond !== undefined) rest = direction === "asc" ? longerThan(rest, beyond) : shorterThan(rest, beyond);
   for (let nth = Math.min(Math.max(2 * query.wanted, 100), mostFromSource); ; ) {
     if (rest.most !== undefined && rest.most < rest.least) return;
-    const narrow = { ...narrowingOf(query), minDuration: rest.least, maxDuration: rest.most };
+    const narrow = { ...query.narrow, minDuration: rest.least, maxDuration: rest.most };
     const scan = {
       sources,
       range,
@@ -162,15 +190,6 @@ function isAll({ least, most }: Lengths, { minDuration = 0n }: ListingQuery["fil
   return least <= minDuration && most === undefined;
 }
 
-function watch(budget: Budget): { readonly budget: Budget; readonly spent: () => number } {
-  let spent = 0;
-  const spend = (documents: number): void => {
-    spent += documents;
-    budget.spend(documents);
-  };
-  return { budget: { limit: budget.limit, spend }, spent: () => spent };
-}
-
 /** What of the range lies beyond the position; undefined when nothing does. */
 function restOf({ range: { from, to }, beyond, order: direction }: ListingQuery): TimeRange | undefined {
   const rest: TimeRange =
@@ -192,15 +211,30 @@ function windowOf({ from, to }: TimeRange, size: bigint, direction: "asc" | "des
   return { from: start > from ? start : from, to };
 }
 
+/** So many requests are read sooner than failed traces of all times are listed. */
+const fewRequests = 10_000;
+
+/** The traces that failed, where they are known and the range's requests are not few. */
+async function listFailed(
+  reader: SpanReader,
+  { sources, range, narrow, budget }: Listing,
+  signal: AbortSignal,
+): Promise<readonly string[] | undefined> {
+  if (reader.failedTraces === undefined) return undefined;
+  const requests = await reader.count?.({ sources, range, select: "entries", narrow, budget }, signal);
+  if (requests !== undefined && requests <= fewRequests) return undefined;
+  return reader.failedTraces({ sources, errors: narrow.errors, budget }, signal);
+}
+
 // ---- Candidates ---------------------------------------------------------------------------------------------
 
 /** The chosen rows that end in a window of the query's range. */
 async function readRows(
   reader: SpanReader,
-  query: ListingQuery,
+  query: Listing,
   window: TimeRange,
   signal: AbortSignal,
-): Promise<Candidate[]> {
+): Promise<readonly Candidate[]> {
   const entries = await readEntries(reader, query, window, signal);
   const isWhole = window.from <= query.range.from && window.to >= query.range.to;
   const candidates =
@@ -217,20 +251,46 @@ async function readRows(
           isWhole ? entries : await withRivals(reader, query, entries, signal),
           signal,
         );
-  return choose(candidates).filter(({ row: { time } }) => time >= window.from && time <= window.to);
+  return chooseWithin(candidates, window);
 }
 
-/** The rows of errors in a part of the range, from all exceptions that the sources hold. */
+/**
+ * The rows of errors in a part of the range: from the entries there of the traces that failed at any time, or from all
+ * exceptions where the source cannot list these.
+ */
 async function readAllErrors(
   reader: SpanReader,
-  query: ListingQuery,
+  query: Listing,
   part: TimeRange,
   signal: AbortSignal,
-): Promise<Candidate[]> {
-  const { sources, budget } = query;
-  const spans = await collect(reader.scan({ sources, range: allTime, select: "exceptions", budget }, signal));
-  const candidates = await acceptErrors(reader, query, spans, signal);
-  return choose(candidates).filter(({ row: { time } }) => time >= part.from && time <= part.to);
+): Promise<readonly Candidate[]> {
+  const { sources, narrow, budget } = query;
+  const { errors } = narrow;
+  const failed = await reader.failedTraces?.({ sources, errors, budget }, signal);
+  if (failed !== undefined) return readErrorsOf(reader, query, failed, part, signal);
+  const scan = { sources, range: allTime, select: "exceptions", narrow: { errors }, budget } as const;
+  const spans = await collect(reader.scan(scan, signal));
+  return chooseWithin(await acceptErrors(reader, query, spans, signal), part);
+}
+
+async function readErrorsOf(
+  reader: SpanReader,
+  query: Listing,
+  failed: readonly string[],
+  part: TimeRange,
+  signal: AbortSignal,
+): Promise<readonly Candidate[]> {
+  const { sources, narrow, budget } = query;
+  const of = { by: "trace", traceIds: failed, select: "entries" } as const;
+  const within = { range: part, narrow };
+  const entries = await collect(reader.find({ sources, of, within, bare: true, budget }, signal));
+  const here = entries.filter(({ end }) => end >= part.from && end <= part.to);
+  const traceIds = await tracesWithErrors(reader, query, part, here, signal);
+  return chooseWithin(await findErrors(reader, query, traceIds, signal), part);
+}
+
+function chooseWithin(candidates: readonly Candidate[], { from, to }: TimeRange): readonly Candidate[] {
+  return choose(candidates).filter(({ row: { time } }) => time >= from && time <= to);
 }
 
 /** One of each site and trace. */
@@ -244,38 +304,30 @@ function choose(candidates: readonly Candidate[]): readonly Candidate[] {
   return [...chosen.values()];
 }
 
-function narrowingOf({ filter }: ListingQuery): SpanNarrowing {
-  return {
-    namespaces: filter.namespace === undefined ? undefined : [filter.namespace],
-    action: filter.action,
-    minDuration: filter.minDuration,
-  };
-}
-
-/** The entries of the window, or of the one trace that is asked for. */
+/** The entries of the window, or of the traces that are asked for. */
 async function readEntries(
   reader: SpanReader,
-  query: ListingQuery,
+  query: Listing,
   range: TimeRange,
   signal: AbortSignal,
   lengths?: Lengths,
 ): Promise<Span[]> {
-  const { sources, filter, budget } = query;
-  if (filter.traceId !== undefined) {
-    const of = { by: "trace", traceIds: [filter.traceId], select: "entries" } as const;
-    return collect(reader.find({ sources, of, budget }, signal));
+  const { sources, traceIds, budget } = query;
+  if (traceIds !== undefined) {
+    const of = { by: "trace", traceIds, select: "entries" } as const;
+    return collect(reader.find({ sources, of, bare: true, budget }, signal));
   }
   const narrow = {
-    ...narrowingOf(query),
+    ...query.narrow,
     ...(lengths && { minDuration: lengths.least, maxDuration: lengths.most }),
   };
-  return collect(reader.scan({ sources, range, select: "entries", narrow, budget }, signal));
+  return collect(reader.scan({ sources, range, select: "entries", narrow, bare: true, budget }, signal));
 }
 
 /** All entries of the traces that have an accepted one here: another of them may be its trace's row. */
 async function withRivals(
   reader: SpanReader,
-  query: ListingQuery,
+  query: Listing,
   entries: readonly Span[],
   signal: AbortSignal,
 ): Promise<readonly Span[]> {
@@ -286,12 +338,12 @@ async function withRivals(
     traceIds: traceIdsOf(candidates.map(({ row }) => row)),
     select: "entries",
   } as const;
-  return of.traceIds.length === 0 ? [] : collect(reader.find({ sources, of, budget }, signal));
+  return of.traceIds.length === 0 ? [] : collect(reader.find({ sources, of, bare: true, budget }, signal));
 }
 
 async function findRequests(
   reader: SpanReader,
-  query: ListingQuery,
+  query: Listing,
   entries: readonly Span[],
   signal: AbortSignal,
 ): Promise<readonly Candidate[]> {
@@ -335,19 +387,19 @@ async function errorDigestsOf(
  */
 async function tracesWithErrors(
   reader: SpanReader,
-  { sources, filter, budget }: ListingQuery,
+  { sources, traceIds, narrow, budget }: Listing,
   range: TimeRange,
   entries: readonly Span[],
   signal: AbortSignal,
 ): Promise<readonly string[]> {
-  if (filter.traceId !== undefined) return [filter.traceId];
-  const own = await collect(reader.scan({ sources, range, select: "exceptions", budget }, signal));
+  if (traceIds !== undefined) return traceIds;
+  const own = await collect(reader.scan({ sources, range, select: "exceptions", narrow, budget }, signal));
   return traceIdsOf([...entries, ...own]);
 }
 
 async function findErrors(
   reader: SpanReader,
-  query: ListingQuery,
+  query: Listing,
   traceIds: readonly string[],
   signal: AbortSignal,
 ): Promise<readonly Candidate[]> {

@@ -12,7 +12,7 @@ export async function findSeriesOfActions(
   signal: AbortSignal,
 ): Promise<ReadonlyMap<string, ReadonlyMap<Millis, Figures>>> {
   const series = new Map<string, Map<Millis, Figures>>();
-  for await (const batch of reader.scan({ ...scan, select: "entries" }, signal)) {
+  for await (const batch of reader.scan({ ...scan, select: "entries", bare: true }, signal)) {
     for (const span of batch) {
       if (!isRequest(span)) continue;
       const key = actionKey(namesOf(span));

@@ -15,5 +15,5 @@ export async function* tally(
   signal: AbortSignal,
 ): AsyncGenerator<readonly SpanTally[]> {
   if (reader.tally !== undefined) yield* reader.tally(query, signal);
-  else for await (const batch of reader.scan(query, signal)) yield batch.map(tallyOf);
+  else for await (const batch of reader.scan({ ...query, bare: true }, signal)) yield batch.map(tallyOf);
 }

@@ -5,9 +5,11 @@ import { spanProfiles } from "#resolvers/elastic/layout.ts";
 import type { Span } from "#src/model.ts";
 import type { SpanLookup, SpanSelection, SpanSource } from "#src/reader.ts";
 import { spanSourceOf } from "#src/sites.ts";
+import type { ListingQuery } from "#src/store.ts";
 import { fromMillis, type Instant } from "#src/time.ts";
 import { analyticsOver } from "#src/tracing/analytics.ts";
 import { createBudget } from "#src/tracing/budget.ts";
+import { parseTraceQuery } from "#src/tracing/filter.ts";
 import { type ModelSpan, toSpan } from "../conformance/traces.ts";
 import { type Cluster, openCluster } from "../support/cluster.ts";
 import { apm, dataPrepper, jaeger, jaegerFields, otel, type Shipper, ss4oBare } from "../support/shippers.ts";
@@ -98,6 +100,53 @@ onServers((server) => {
     if (server.product === "opensearch") return shipper === dataPrepper || shipper === ss4oBare;
     return shipper === apm || (shipper === otel && !server.version.startsWith("7"));
   };
+
+  test.each(walls.filter(([shipper]) => here(shipper)))(
+    "a tag is found however the index has it: $name",
+    async (shipper) => {
+      const texts = ["eu", "EU", "Ä b", "5", "05", "5.0", "1e3", "true", "0", "-0", "x".repeat(2_000)];
+      const numbers = [5, 0.5, 1_000, -7, 0, 12_345_678_901];
+      const lists = [
+        ["eu", "us"],
+        ["a", "5"],
+      ];
+      // A field is mapped by what comes first.
+      const tags = [
+        ...[...texts, ...lists, ...numbers, true].map((value) => ({ "some.key": value })),
+        ...numbers.toReversed().map((value) => ({ size: value })),
+      ];
+      await empty(shipper);
+      await write(
+        shipper,
+        tags.map((tag, n) => {
+          const [[name, value] = ["", ""]] = Object.entries(tag);
+          return make({
+            ...{ trace: (n + 1).toString(16).padStart(32, "0"), id: id(n + 1) },
+            attributes: { [`appsignal.tag.${name}`]: value, "appsignal.tag.other": "x" },
+          });
+        }),
+      );
+      const spans = await scan(source(shipper), "entries");
+      expect(spans).toHaveLength(tags.length);
+      const textsOf = ({ tags }: Span): readonly string[] =>
+        Object.entries(tags).flatMap(([name, value]) => [value].flat().map((one) => `${name} ${one}`));
+      const sought = new Set(spans.flatMap(textsOf));
+      expect(sought.size).toBeGreaterThan(15);
+      for (const text of sought) {
+        const [name = "", ...value] = text.split(" ");
+        const leaf = parseTraceQuery(`tag.${name}=${JSON.stringify(value.join(" "))}`);
+        const query: ListingQuery = {
+          ...{ sources: [source(shipper)], candidates: "requests", range, filter: { query: leaf } },
+          ...{ by: "time", order: "asc", wanted: 100, tieLimit: 100, budget: plenty(), beyond: undefined },
+        };
+        const found: string[] = [];
+        for await (const rows of cluster.traces.summaries(query, never))
+          found.push(...rows.map(({ span_id }) => span_id));
+        const wanted = spans.filter((span) => textsOf(span).includes(text)).map(({ span_id }) => span_id);
+        expect([text, found.sort()]).toEqual([text, wanted.sort()]);
+      }
+    },
+  );
 
   test.each(walls.filter(([shipper]) => here(shipper)))(
     "another tenant in the same index and trace is never seen: $name",

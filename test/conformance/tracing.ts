@@ -8,9 +8,10 @@ import type { ListingQuery, SpanAnalytics, SpanStore } from "#src/store.ts";
 import { fromMillis, type Instant, type TimeRange } from "#src/time.ts";
 import { analyticsOver } from "#src/tracing/analytics.ts";
 import { createBudget } from "#src/tracing/budget.ts";
-import { actionDigest, eventDigest, hashStatement } from "#src/tracing/digest.ts";
+import { actionDigest, errorDigest, eventDigest, hashStatement } from "#src/tracing/digest.ts";
 import { parseTraceQuery } from "#src/tracing/filter.ts";
 import { compareRows, tieOf } from "#src/tracing/listing.ts";
+import { namesOf } from "#src/tracing/request.ts";
 import {
   isSelected,
   isSought,
@@ -254,6 +255,33 @@ export function spanStoreSuite(subject: TracingSubject, rounds = 2): void {
         }
       });
 
+      test("failed traces: all that have an exception, of those of a type or digest, and listings made of them", async () => {
+        const { store } = running;
+        if (store.failedTraces === undefined) return;
+        const failing = (accepts: (attributes: Span["span_attributes"]) => boolean): readonly string[] =>
+          spans
+            .filter(({ events }) => events.some((event) => isException(event) && accepts(event.attributes)))
+            .map(({ trace_id }) => trace_id);
+        const ask = (errors?: readonly { readonly digest: string; readonly exception?: string }[]) =>
+          store.failedTraces?.({ sources: all(), errors, budget: plenty() }, never());
+        expect(await ask()).toEqual(expect.arrayContaining([...failing(() => true)]));
+        const chosen = failing((own) => {
+          return own["exception.type"] === "Timeout" || own["appsignal.incident_digest"] === "digest-1";
+        });
+        const found = await ask([{ digest: "digest-1" }, { digest: "unknown", exception: "Timeout" }]);
+        expect(found).toEqual(expect.arrayContaining([...chosen]));
+        // Nobody knows that the range's requests are few.
+        const unknowing = analyticsOver({ ...store, count: async () => undefined });
+        for (const [name, { filter = listingOf(all()).filter }] of listings(spans)) {
+          const query: ListingQuery = {
+            ...{ ...listingOf(all()), filter, candidates: "errors", by: "duration", range: narrow },
+          };
+          const rows = await rowsOf(unknowing.summaries(query, never()));
+          const wanted = await rowsOf(expected.summaries({ ...query, budget: plenty() }, never()));
+          expect([name, rows]).toEqual([name, wanted]);
+        }
+      });
+
       test.each(listings(spans))("listing %s", async (_, over) => {
         for (const sources of [all(), [running.sources.shop]] as const) {
           const query = { ...listingOf(sources), ...over };
@@ -444,6 +472,23 @@ function listings(spans: readonly Span[]): readonly (readonly [string, Partial<L
   const all = { kind: "all" } as const;
   const failed = spans.find(({ entry, events }) => entry && events.length > 0)?.trace_id;
   const digest = actionDigest({ namespace: "web", action: "Cart#show" });
+  /** A root with the only exception of its trace. */
+  const broken = spans.find(
+    ({ trace_id, parent_span_id, events }) =>
+      parent_span_id === undefined &&
+      events.some(isException) &&
+      spans.filter((span) => span.trace_id === trace_id && span.events.some(isException)).length === 1,
+  );
+  const unnumbered = spans.flatMap((span) =>
+    span.entry
+      ? span.events.flatMap(({ name, attributes }) =>
+          name === "exception" && attributes["appsignal.incident_digest"] === undefined
+            ? [errorDigest(String(attributes["exception.type"]), namesOf(span))]
+            : [],
+        )
+      : [],
+  );
+  const [derived = ""] = unnumbered;
   const filters: readonly (readonly [string, ListingQuery["filter"]])[] = [
     ["of all", { query: all }],
     ["of a namespace", { namespace: "web", query: all }],
@@ -454,6 +499,11 @@ function listings(spans: readonly Span[]): readonly (readonly [string, Partial<L
     ["of an action's digest", { digests: [digest], query: all }],
     ["of an error's digest", { digests: ["digest-1", "unknown"], query: all }],
     ["of a tag", { query: parseTraceQuery("tag.region=eu") }],
+    ["of a required tag and revision", { query: parseTraceQuery("revision=r1 tag.region=us") }],
+    ["of required names", { query: parseTraceQuery('namespace=web action_name="Cart#show"') }],
+    ["of a trace in the query", { query: parseTraceQuery(`trace_id=${failed} namespace!=x`) }],
+    ["of a span", { query: parseTraceQuery(`span_id=${broken?.span_id}`) }],
+    ["of the digest of an error of ours", { digests: [derived], query: all }],
     ["of other tags", { query: parseTraceQuery("tag.region!=eu revision:r") }],
     ["of either", { query: parseTraceQuery("revision=r1 OR (namespace=admin action_name!:Cart)") }],
     ["of a word", { query: parseTraceQuery("Cart") }],
@@ -468,6 +518,8 @@ function listings(spans: readonly Span[]): readonly (readonly [string, Partial<L
     ],
   ]);
 }
+
+const isException = ({ name }: { readonly name: string }): boolean => name === "exception";
 
 interface Asked {
   readonly sources: SpanSources;

@@ -129,10 +129,10 @@ test("what is counted at the source is what is read where it refuses to count", 
     await program.close();
   }
   await reading.close();
-  // Both ways were gone: groups, those with lengths, parents with many children, and a cut.
+  // Both ways were gone: groups, those with lengths, parents with many children, ids of what failed, and a cut.
   for (const product of ["Elasticsearch", "OpenSearch"] as const) {
     expect(new Set(sources.counts(product))).toEqual(
-      new Set(["groups", "single0", "single1", "parents", "milestone"]),
+      new Set(["groups", "single0", "single1", "parents", "ids", "milestone"]),
     );
   }
 });

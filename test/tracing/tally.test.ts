@@ -5,6 +5,7 @@ import { describe, expect, test } from "vitest";
 import type { Span } from "#src/model.ts";
 import type { SpanReader, SpanTally } from "#src/reader.ts";
 import { analyticsOver } from "#src/tracing/analytics.ts";
+import { createBudget } from "#src/tracing/budget.ts";
 import { timeOf } from "#src/tracing/request.ts";
 import { readerOver } from "../conformance/traces.ts";
 import { at, budget, range, signal, source, span } from "./build.ts";
@@ -151,6 +152,48 @@ describe("N+1 of very many requests", () => {
       ["Odd", false],
     ]);
     expect(reader.asked).toEqual(["find id", "find parent"]);
+  });
+
+  describe("with several queries each, of which none is like another", () => {
+    const requests = Array.from({ length: 6_000 }, (_, n) => root(n, n % 2 === 0 ? "Even" : "Odd"));
+    const various = (n: number) => queries(n, 5, (query) => `SELECT ${"a".repeat(query + 1)}`);
+    const here = [
+      ...requests,
+      ...Array.from({ length: 1_000 }, (_, n) => various(n)).flat(),
+      ...queries(1, 5, () => "SELECT 1"),
+    ];
+    const actions = async (crowds: readonly string[], others: readonly Span[], limit: number) => {
+      const reader = counting([...here, ...others], 100_000);
+      const own = { ...reader, crowds: async () => crowds, count: async () => 5_005 };
+      const rows = await analyticsOver(own).actions({ ...asked, budget: createBudget(limit) }, signal);
+      return { npo: rows.filter(({ has_npo }) => has_npo).map(({ action }) => action), asked: reader.asked };
+    };
+
+    test("parents of other times are not read where the range's own traces are fewer", async () => {
+      const old = Array.from({ length: 30_000 }, (_, n) => {
+        return { ...root(10_000 + n, "Even"), end: (range.to + 1n) as Span["end"] };
+      });
+      const crowds = [
+        ...old.map(({ span_id }) => span_id),
+        ...Array.from({ length: 1_000 }, (_, n) => `r${n}`),
+      ];
+      // 6,000 requests are counted and then read, with 5,005 queries.
+      const { npo, asked } = await actions(crowds, old, 22_000);
+      expect(npo).toEqual(["Odd"]);
+      expect(asked).not.toContain("find id");
+    });
+
+    test("what the parents would cost is left where the traces still can be read, and no more", async () => {
+      const crowds = Array.from({ length: 1_000 }, (_, n) => `r${n}`);
+      const parents = await actions(crowds, [], 30_000);
+      expect(parents).toMatchObject({ npo: ["Odd"], asked: expect.not.arrayContaining(["find trace"]) });
+      const traces = await actions(crowds, [], 22_000);
+      expect(traces).toMatchObject({
+        npo: ["Odd"],
+        asked: expect.arrayContaining(["find id", "find trace"]),
+      });
+      await expect(actions(crowds, [], 7_000)).rejects.toMatchObject({ slug: "result_too_large" });
+    });
   });
 
   test("a source that cannot name them has all traces looked at", async () => {

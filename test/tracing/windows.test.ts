@@ -2,12 +2,14 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import type { Span, TraceSummary } from "#src/model.ts";
-import type { Budget } from "#src/reader.ts";
+import type { Budget, SpanLookup, SpanNarrowing, SpanReader } from "#src/reader.ts";
 import type { ListingQuery, TraceFilter } from "#src/store.ts";
 import { floorToMilli, fromMillis, type Instant } from "#src/time.ts";
 import { createBudget } from "#src/tracing/budget.ts";
+import { actionDigest, errorDigest } from "#src/tracing/digest.ts";
 import { parseTraceQuery } from "#src/tracing/filter.ts";
 import { compareRows, listSummaries } from "#src/tracing/listing.ts";
+import { namesOf } from "#src/tracing/request.ts";
 import { makeTraces, midnight, readerOver, toSpan } from "../conformance/traces.ts";
 import { signal, source } from "./build.ts";
 
@@ -24,10 +26,68 @@ function stretched(seed: number): readonly Span[] {
   });
 }
 
+/** A source that leaves out all that it may, and lists the traces that failed, with others among them. */
+function sparing(spans: readonly Span[]): SpanReader {
+  const reader = readerOver(spans);
+  const isWanted = (span: Span, { range, narrow }: NonNullable<SpanLookup["within"]>): boolean => {
+    const { namespace, action } = namesOf(span);
+    const { namespaces, actions, tags = [], revision, errors, minDuration = 0n, maxDuration } = narrow ?? {};
+    const length = span.end > span.start ? span.end - span.start : 0n;
+    return (
+      span.end >= range.from &&
+      span.end <= range.to &&
+      namespaces?.includes(namespace) !== false &&
+      actions?.includes(action) !== false &&
+      tags.every(({ name, value }) => String(span.tags[name]) === value) &&
+      (revision === undefined || span.revision === revision) &&
+      length >= minDuration &&
+      (maxDuration === undefined || length <= maxDuration) &&
+      (errors === undefined || failed(span, errors))
+    );
+  };
+  const failed = (span: Span, errors: NonNullable<SpanNarrowing["errors"]>): boolean =>
+    span.events.some(
+      ({ name, attributes }) =>
+        name === "exception" &&
+        errors.some(
+          ({ digest, exception }) =>
+            attributes["appsignal.incident_digest"] === digest || attributes["exception.type"] === exception,
+        ),
+    );
+  async function* kept(batches: AsyncIterable<readonly Span[]>, accepts: (span: Span) => boolean) {
+    for await (const batch of batches) {
+      const left = batch.filter(accepts);
+      if (left.length > 0) yield left;
+    }
+  }
+  return {
+    scan: (query, signal) => {
+      const { errors, ...others } = query.narrow ?? {};
+      const narrow = query.select === "exceptions" ? query.narrow : others;
+      return kept(reader.scan(query, signal), (span) => isWanted(span, { range: query.range, narrow }));
+    },
+    find: (query, signal) => {
+      const { range, narrow } = query.within ?? {};
+      const { errors, ...others } = narrow ?? {};
+      return kept(
+        reader.find(query, signal),
+        (span) => range === undefined || isWanted(span, { range, narrow: others }),
+      );
+    },
+    failedTraces: async ({ errors }) => [
+      "unknown",
+      ...spans
+        .filter((span) => (errors ? failed(span, errors) : span.events.length > 0))
+        .map(({ trace_id }) => trace_id),
+    ],
+  };
+}
+
 async function list(
   spans: readonly Span[],
   over: Partial<ListingQuery>,
   budget: Budget = createBudget(1_000_000),
+  reader: SpanReader = readerOver(spans),
 ): Promise<TraceSummary[]> {
   const query: ListingQuery = {
     sources: [source("shop"), source("stock"), source("blog")],
@@ -42,7 +102,7 @@ async function list(
     ...over,
   };
   const rows: TraceSummary[] = [];
-  for await (const batch of listSummaries(readerOver(spans), query, signal)) rows.push(...batch);
+  for await (const batch of listSummaries(reader, query, signal)) rows.push(...batch);
   return rows;
 }
 
@@ -51,6 +111,20 @@ const filters: readonly TraceFilter[] = [
   { namespace: "background", query: { kind: "all" } },
   { digests: ["digest-1"], query: { kind: "all" } },
   { query: parseTraceQuery("tag.region=eu OR stock") },
+  { query: parseTraceQuery("tag.region=eu") },
+  { query: parseTraceQuery("revision=r1 tag.region!=us OR revision=r2") },
+  { digests: [actionDigest({ namespace: "web", action: "Cart#show" })], query: { kind: "all" } },
+  {
+    digests: [
+      errorDigest("Timeout", { namespace: "web", action: "Cart#show" }),
+      errorDigest("KeyError", { namespace: "web", action: "GET /cart" }),
+    ],
+    query: { kind: "all" },
+  },
+  {
+    digests: ["digest-1", errorDigest("Timeout", { namespace: "web", action: "Cart#pay" })],
+    query: { kind: "all" },
+  },
 ];
 
 describe("windows", () => {
@@ -74,6 +148,23 @@ describe("windows", () => {
       },
     );
     await fc.assert(law, { numRuns: 150 });
+  });
+
+  test("do not depend on what a source leaves out, nor on which failed traces it lists", async () => {
+    const law = fc.asyncProperty(
+      fc.nat(1_000),
+      fc.constantFrom("requests" as const, "errors" as const),
+      fc.constantFrom("time" as const, "duration" as const),
+      fc.constantFrom(...filters),
+      fc.constantFrom(600, 1_000_000),
+      async (seed, candidates, by, filter, limit) => {
+        const spans = stretched(seed);
+        const over = { candidates, by, filter, range: { from: center, to: range.to } };
+        const found = await list(spans, over, limitedShare(limit), sparing(spans));
+        expect(found).toEqual(await list(spans, over));
+      },
+    );
+    await fc.assert(law, { numRuns: 200 });
   });
 
   test("part no millisecond", async () => {

@@ -3,9 +3,11 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { type Placed, placeForms, type SpanForm, spanProfiles } from "#resolvers/elastic/layout.ts";
 import { readKnowledge } from "#resolvers/elastic/mapping.ts";
-import { endsWithin, idSpellings, isNarrowed, isSelected } from "#resolvers/elastic/narrow.ts";
+import { endsWithin, idSpellings, isSelected } from "#resolvers/elastic/narrow.ts";
+import { isError, isNarrowed, tellsOf } from "#resolvers/elastic/narrowing.ts";
 import { all, none, type Query } from "#resolvers/elastic/query.ts";
 import { normaliseId } from "#resolvers/elastic/span.ts";
+import { spanSourceOf } from "#src/sites.ts";
 import { fromMillis, type Instant, parseInstant } from "#src/time.ts";
 import { apm, dataPrepper, jaeger, otel, type Shipper } from "../../support/shippers.ts";
 
@@ -16,7 +18,7 @@ function placed(shipper: Shipper, over: object = {}, entry?: SpanForm["entry"]):
   const knowledge = readKnowledge({
     index: {
       mappings: { ...mappings, properties },
-      settings: { index: { version: { created: "8190099" } } },
+      settings: { index: { version: { created: "8190899" } } },
     },
   });
   const product = { name: "Elasticsearch", version: "8", listsIgnored: true } as const;
@@ -25,6 +27,8 @@ function placed(shipper: Shipper, over: object = {}, entry?: SpanForm["entry"]):
   if (first === undefined) throw new Error(`${shipper.name} is not recognised`);
   return first;
 }
+
+const site = spanSourceOf("shop", { index: "x", profile: "auto" });
 
 type Fields = Readonly<Record<string, bigint>>;
 
@@ -133,17 +137,14 @@ test("ids are asked for in every spelling that is read as them", () => {
   );
 });
 
-describe("what an index cannot answer for narrows nothing", () => {
+describe("what an index cannot answer for is only whether it has anything", () => {
   const text = { type: "text" };
-  const settings = {
-    actionAttribute: "appsignal.action_name",
-    namespaceAttribute: "appsignal.namespace",
-  };
+  const named = { exists: { field: "operationName" } };
 
   test("names that are text without a keyword", () => {
     expect(isSelected(placed(otel, { kind: text }), "calls")).toBe(all);
-    expect(isNarrowed(placed(jaeger, { operationName: text }), { name: "GET" }, settings)).toBe(all);
-    expect(isNarrowed(placed(jaeger), { name: "GET" }, settings)).not.toBe(all);
+    expect(isNarrowed(placed(jaeger, { operationName: text }), { name: "GET" }, site)).toEqual(named);
+    expect(isNarrowed(placed(jaeger), { name: "GET" }, site)).toEqual({ terms: { operationName: ["GET"] } });
   });
 
   test("a kind that an attribute tells", () => {
@@ -155,41 +156,48 @@ describe("what an index cannot answer for narrows nothing", () => {
   });
 
   test("values beyond ignore_above, and keywords with a normalizer", () => {
-    expect(isNarrowed(placed(jaeger), { name: "x".repeat(257) }, settings)).toBe(all);
+    expect(isNarrowed(placed(jaeger), { name: "x".repeat(257) }, site)).toEqual({
+      bool: { should: [named, { term: { _ignored: "operationName" } }], minimum_should_match: 1 },
+    });
     const folded = { type: "keyword", normalizer: "lowercase" };
-    expect(isNarrowed(placed(jaeger, { operationName: folded }), { name: "GET" }, settings)).toBe(all);
+    expect(isNarrowed(placed(jaeger, { operationName: folded }), { name: "GET" }, site)).toEqual(named);
   });
 
   test("numbers that a field does not hold as they are spelled", () => {
     const revision = (type: object, value: string) =>
-      isNarrowed(
-        placed(dataPrepper, { "resource.attributes.service.version": type }),
-        { revision: value },
-        settings,
+      JSON.stringify(
+        isNarrowed(
+          placed(dataPrepper, { "resource.attributes.service.version": type }),
+          { revision: value },
+          site,
+        ),
       );
     const double = { type: "double" };
-    expect(revision(double, "20260115")).not.toBe(all);
-    for (const value of ["1.5", "1.50", "1e3", "20240101123456789"])
-      expect(revision(double, value)).toBe(all);
-    expect(revision({ type: "integer" }, "99999999999")).toBe(all);
-    expect(revision({ type: "long", ignore_malformed: true }, "v1")).toBe(all);
+    const present = '{"exists":{"field":"resource.attributes.service.version"}}';
+    expect(revision(double, "20260115")).toContain(
+      '{"terms":{"resource.attributes.service.version":["20260115"]}}',
+    );
+    for (const value of ["1.5", "1.50", "1e3", "20240101123456789", "0"])
+      expect(revision(double, value)).toContain(present);
+    expect(revision({ type: "integer" }, "99999999999")).toContain(present);
+    expect(revision({ type: "long", ignore_malformed: true }, "v1")).toContain(present);
   });
 
   test("an entry without a name has the action that is made for it", () => {
-    expect(isNarrowed(placed(dataPrepper), { action: "unknown" }, settings)).toBe(all);
+    expect(isNarrowed(placed(dataPrepper), { actions: ["unknown"] }, site)).toBe(all);
   });
 
   test("a length or time that the field's type cannot be asked for", () => {
-    const text = JSON.stringify(isNarrowed(placed(jaeger), { minDuration: 10n ** 40n }, settings));
+    const text = JSON.stringify(isNarrowed(placed(jaeger), { minDuration: 10n ** 40n }, site));
     expect(text).toBe('{"range":{"duration":{"gte":"9223372036854775807"}}}');
     const short = placed(jaeger, { duration: { type: "integer" } });
-    expect(isNarrowed(short, { minDuration: 10n ** 40n }, settings)).toBe(all);
+    expect(isNarrowed(short, { minDuration: 10n ** 40n }, site)).toBe(all);
     const query = endsWithin(short, { from: fromMillis(base), to: fromMillis(base + 1) });
     expect(JSON.stringify(query)).not.toContain('"duration"');
   });
 
   test("an action may be the attribute's or the span's name", () => {
-    const query = JSON.stringify(isNarrowed(placed(dataPrepper), { action: "A#b" }, settings));
+    const query = JSON.stringify(isNarrowed(placed(dataPrepper), { actions: ["A#b"] }, site));
     expect(query).toContain('"name":["A#b"]');
     // Not mapped yet: whatever the next document makes of it.
     expect(query).toContain('{"exists":{"field":"attributes.appsignal.action_name"}}');
@@ -198,7 +206,7 @@ describe("what an index cannot answer for narrows nothing", () => {
   test("a namespace may be the attribute's or the kind's", () => {
     const namespaceField = "attributes.appsignal.namespace";
     const narrowed = (namespaces: readonly string[], type: object = { type: "keyword" }) =>
-      isNarrowed(placed(dataPrepper, { [namespaceField]: type }), { namespaces }, settings);
+      isNarrowed(placed(dataPrepper, { [namespaceField]: type }), { namespaces }, site);
     const named = (...names: string[]) => ({ terms: { [namespaceField]: names } });
     expect(JSON.stringify(narrowed(["admin", "shop"]))).toContain(JSON.stringify(named("admin", "shop")));
     expect(JSON.stringify(narrowed(["admin"]))).not.toContain("server");
@@ -213,4 +221,82 @@ describe("what an index cannot answer for narrows nothing", () => {
     expect(narrowed(["x".repeat(9)], { type: "keyword", ignore_above: 8 })).toBe(all);
     expect(narrowed(["admin"], { type: "keyword", normalizer: "lowercase" })).toBe(all);
   });
+});
+
+describe("a tag is looked for wherever the layout may have it", () => {
+  const tagged = (shipper: Shipper, name: string, value: string, over: object = {}) =>
+    JSON.stringify(isNarrowed(placed(shipper, over), { tags: [{ name, value }] }, site));
+
+  test("as a keyword under its dotted name", () => {
+    const field = "attributes.appsignal.tag.region";
+    const own = { [field]: { type: "keyword", ignore_above: 8 } };
+    expect(tagged(otel, "region", "eu", own)).toBe(`{"terms":{"${field}":["eu"]}}`);
+    // Too long to be in the index: where anything was left out, or is there.
+    expect(tagged(otel, "region", "eu-central-1", own)).toContain(`{"term":{"_ignored":"${field}"}}`);
+    // Numbers that are read as they are printed: 5.0 is 5.
+    expect(tagged(otel, "region", "5", own)).toContain('"regexp"');
+    expect(tagged(otel, "region", "\ud800", own)).not.toContain("d800");
+  });
+
+  test("in lists of pairs, whose numbers have a type beside them", () => {
+    expect(tagged(jaeger, "region", "eu")).toContain('"tags.value":["eu"]');
+    const number = tagged(jaeger, "region", "5");
+    expect(number).toContain('"tags.key":["appsignal.tag.region"]');
+    expect(number).not.toContain("tags.value");
+  });
+
+  test("as labels, whose prefix alone is spelled anew, and as numbers", () => {
+    const text = tagged(apm, "a.b", "eu");
+    for (const name of [
+      "labels.appsignal_tag_a.b",
+      "labels.appsignal_tag_a_b",
+      "numeric_labels.appsignal_tag_a.b",
+    ])
+      expect(text).toContain(`"${name}"`);
+  });
+
+  test("with dots that the older template spells otherwise, each by itself", () => {
+    const text = tagged(dataPrepper, "a.b", "eu");
+    for (const name of ["appsignal@tag@a@b", "appsignal@tag.a.b", "appsignal.tag.a.b", "appsignal.tag@a@b"])
+      expect(text).toContain(`"span.attributes.${name}"`);
+    expect(tagged(dataPrepper, "a.b.c.d.e.f.g", "eu")).toBe(JSON.stringify(all));
+  });
+});
+
+describe("errors are looked for by their own digest and by their type", () => {
+  const errors = [{ digest: "incident-7" }, { digest: "err_x", exception: "Timeout" }];
+
+  test("in the span's own document", () => {
+    expect(tellsOf(placed(otel), errors)).toBe(none);
+    const pairs = JSON.stringify(tellsOf(placed(jaeger), errors));
+    for (const text of [
+      '"logs.fields.key":["appsignal.incident_digest"]',
+      '"logs.fields.value":["incident-7"]',
+    ])
+      expect(pairs).toContain(text);
+    expect(pairs).toContain('"logs.fields.value":["Timeout"]');
+    expect(tellsOf(placed(jaeger), undefined)).toEqual(isSelected(placed(jaeger), "exceptions"));
+  });
+
+  test("in documents of their own", () => {
+    const product = { name: "Elasticsearch", version: "8", listsIgnored: true } as const;
+    const found = Object.values(apm.indices("p")).flatMap(
+      (own) => placeForms(readKnowledge({ index: own }), [...spanProfiles.values()], product).events,
+    );
+    const [event] = found;
+    if (event === undefined) throw new Error("no events");
+    const text = JSON.stringify(isError(event, errors));
+    expect(text).toContain("error.exception.type");
+    expect(text).toContain("labels.appsignal_incident_digest");
+    expect(JSON.stringify(isError(event, undefined))).not.toContain("error.exception.type");
+  });
+});
+
+test("a namespace is an attribute's, or the one of the kind", () => {
+  const own = { "attributes.appsignal.namespace": { type: "keyword" } };
+  const asked = (...namespaces: string[]) =>
+    JSON.stringify(isNarrowed(placed(otel, own), { namespaces }, site));
+  expect(asked("admin")).toBe('{"terms":{"attributes.appsignal.namespace":["admin"]}}');
+  expect(asked("web")).toContain('"server"');
+  expect(asked("web", "background")).toBe(JSON.stringify(all));
 });

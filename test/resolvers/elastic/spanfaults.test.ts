@@ -9,7 +9,7 @@ import { fromMillis } from "#src/time.ts";
 import { createBudget } from "#src/tracing/budget.ts";
 import { testIO } from "../../support/cluster.ts";
 import { type Fake, openFake, type Reply, sendJson } from "../../support/fake.ts";
-import { jaeger } from "../../support/shippers.ts";
+import { jaeger, otel } from "../../support/shippers.ts";
 
 const [[name = "", definition] = []] = Object.entries(jaeger.indices("x"));
 const settings = { index: { number_of_shards: "1", version: { created: "8190899" } } };
@@ -141,6 +141,39 @@ test("an index whose documents have names that its mapping lacked is read by its
     },
   );
   expect(await read(url)).toHaveLength(1);
+});
+
+test("events in documents of their own are looked for only where somebody looks at them", async () => {
+  const [index = ""] = Object.keys(otel.indices("x"));
+  const document = { "@timestamp": "1.0", trace_id: "1", span_id: "2", kind: "Server", duration: 5 };
+  const spanHit = { _index: index, _id: "1", _source: document };
+  const both = Object.fromEntries(
+    Object.entries(otel.indices("x")).map(([own, definition]) => [own, { ...definition, settings }]),
+  );
+  const url = await serve(
+    (response, _, body) => {
+      const isEvents = body.includes("event_name") && !body.includes('"duration"');
+      const probe = JSON.parse(body).size === 0;
+      sendJson(
+        response,
+        answer(isEvents || probe ? [] : [spanHit], isEvents || probe ? 0 : 1, {
+          _shards: { total: 2, failed: 0 },
+        }),
+      );
+    },
+    (response) => sendJson(response, both),
+  );
+  await using(url, async (store) => {
+    const range = { from: fromMillis(0), to: fromMillis(1_000_000) };
+    const sources = [source()] as const;
+    for (const bare of [true, false]) {
+      const before = fake?.asked.length ?? 0;
+      const query = { sources, range, select: "entries", bare, budget: createBudget(100) } as const;
+      for await (const _ of store.scan(query, AbortSignal.timeout(60_000)));
+      const searches = (fake?.asked ?? []).slice(before).filter(({ body }) => body.includes("event_name"));
+      expect(searches.length > 0).toBe(!bare);
+    }
+  });
 });
 
 test("every search carries the wall, and says that parts are errors", async () => {

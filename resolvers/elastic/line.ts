@@ -39,7 +39,7 @@ function readMessage(document: Json | Picked, profile: LogProfile): string | und
 }
 
 /** The first that a rule recognises, of any value that its field has. */
-function readSeverity(document: Json | Picked, rules: readonly SeverityRule[]): Severity {
+export function readSeverity(document: Json | Picked, rules: readonly SeverityRule[]): Severity {
   for (const rule of rules) {
     for (const text of textsAt(document, rule.field)) {
       const severity = severityBy(rule, text);

@@ -196,7 +196,10 @@ function best(documents: readonly Json[], among: readonly LogProfile[]): readonl
 function legible(document: Json, profile: LogProfile) {
   const { message, severity, hostname, group } = profile;
   return {
-    message: firstText(document, message) !== undefined || structuredMessage(document, profile) !== undefined,
+    // An object at `log` is what ECS has there as well, so that it tells nothing.
+    message:
+      firstText(document, message) !== undefined ||
+      (profile.json !== "source" && structuredMessage(document, profile) !== undefined),
     severity: readSeverity(document, severity) !== "unknown",
     fields: [hostname, group].filter((names) => firstText(document, names) !== undefined).length,
   };

@@ -391,6 +391,33 @@ onServers((server) => {
     });
   });
 
+  test("a structured body of Fluent Bit without text has its compact JSON as the message", async () => {
+    await cluster.createIndex("layout-structured", {});
+    const documents = ['{"msg":"hi there","n":1.50}', "{}", "[]", "null"].map(
+      (log, turn): [string, string] => [
+        `${turn}`,
+        `{"@timestamp":"${at(turn)}","kubernetes":{"pod_name":"p","host":"h"},"log":${log}}`,
+      ],
+    );
+    // Each its own request, so that the first objects are what maps the name.
+    for (const document of documents.toReversed()) await cluster.write("layout-structured", [document]);
+    const lines = await read(source("layout-structured"));
+    expect(lines.map(({ message }) => message)).toEqual([
+      '{"msg":"hi there","n":1.50}',
+      "{}",
+      undefined,
+      undefined,
+    ]);
+    for (const [text, ids] of [
+      ['message:"hi there"', ["0"]],
+      ["message:{", ["0", "1"]],
+      ["message!:{", ["2", "3"]],
+      ["log.n=1.50", ["0"]],
+    ] as const) {
+      expect({ text, ids: idsOf(await read(source("layout-structured"), text)) }).toEqual({ text, ids });
+    }
+  });
+
   describe("indices that come, go and are hidden", () => {
     const documents = (from: number, count: number): (readonly [string, string])[] =>
       Array.from({ length: count }, (_, n) => [

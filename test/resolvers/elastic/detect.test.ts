@@ -202,6 +202,22 @@ describe("Fluent Bit and Fluentd", () => {
   });
 });
 
+test("a structured body of Fluent Bit without text has its compact JSON as the message", async () => {
+  const documents = [
+    { kubernetes: { pod_name: "p", host: "h" }, log: { msg: "hi there", n: 1 } },
+    { kubernetes: { pod_name: "p", host: "h" }, log: { msg: "hidden" }, message: "by its text" },
+    { kubernetes: { pod_name: "p", host: "h" }, log: [] },
+  ];
+  const { read } = await open({ "logs-1": held(documents) });
+  const [structured = "", text] = ['{"msg":"hi there","n":1}', "by its text"];
+  expect((await read()).map(({ message }) => message)).toEqual([structured, text, undefined]);
+  expect((await read('message:"hi there"')).map(({ message }) => message)).toEqual([structured]);
+  expect((await read('log.msg="hi there" message!:hidden')).map(({ message }) => message)).toEqual([
+    structured,
+  ]);
+  expect(await read("message:hidden")).toEqual([]);
+});
+
 describe("several indices", () => {
   const tagged = { "@log_name": "app", log: "boom", level: "error" };
 

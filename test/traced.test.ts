@@ -4,7 +4,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import * as z from "zod";
 import { hashToken } from "#src/auth.ts";
 import { createExporter } from "#src/otlp.ts";
@@ -65,15 +65,17 @@ function spansOf(collector: Fake) {
 const plain = (attributes: readonly z.output<typeof attribute>[]) =>
   Object.fromEntries(attributes.map(({ key, value }) => [key, Object.values(value)[0] ?? ""]));
 
-describe("of the program", () => {
+describe.concurrent("of the program", () => {
   let folder: string;
   beforeAll(async () => {
     folder = await mkdtemp(join(tmpdir(), "readout-traced-"));
   });
-  afterEach(endAll);
-  afterAll(() => rm(folder, { recursive: true }));
+  afterAll(async () => {
+    endAll();
+    await rm(folder, { recursive: true });
+  });
 
-  test("a client's trace goes on to Elasticsearch, OpenSearch and Prometheus", async () => {
+  test("a client's trace goes on to Elasticsearch, OpenSearch and Prometheus", async ({ expect }) => {
     const collector = await openFake((response) => sendJson(response, {}));
     const heard: { by: string; path: string; traceparent: unknown; tracestate: unknown }[] = [];
     const hear = (by: string, { url: path = "", headers }: Pick<IncomingMessage, "url" | "headers">) =>
@@ -192,7 +194,7 @@ sites:
   });
 });
 
-describe("an exporter", () => {
+describe.concurrent("an exporter", () => {
   function open(url: string) {
     const counts = { sent: 0, dropped: 0 };
     const logged: string[] = [];
@@ -213,7 +215,9 @@ describe("an exporter", () => {
     return { exporter, counts, logged, end };
   }
 
-  test("that gets no answer holds a bounded number of steps, counts what it drops and says so once", async () => {
+  test("that gets no answer holds a bounded number of steps, counts what it drops and says so once", async ({
+    expect,
+  }) => {
     const silent: ServerResponse[] = [];
     const collector = await openFake((response) => void silent.push(response));
     const { exporter, counts, end, logged } = open(collector.url);
@@ -226,7 +230,7 @@ describe("an exporter", () => {
     await collector.close();
   });
 
-  test("goes on when its collector is back", async () => {
+  test("goes on when its collector is back", async ({ expect }) => {
     let up = false;
     const collector = await openFake((response) => sendJson(response, {}, up ? 200 : 503));
     const { exporter, counts, end, logged } = open(collector.url);
@@ -240,7 +244,7 @@ describe("an exporter", () => {
     await collector.close();
   });
 
-  test("keeps to what is a trace context, and begins a trace of its own else", async () => {
+  test("keeps to what is a trace context, and begins a trace of its own else", async ({ expect }) => {
     const collector = await openFake((response) => sendJson(response, {}));
     const { exporter, end } = open(collector.url);
     const own = /^00-(?!0af7651916cd43dd)[0-9a-f]{32}-[0-9a-f]{16}-01$/;

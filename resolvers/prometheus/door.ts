@@ -47,8 +47,18 @@ export interface Door {
   allMetadata(signal: AbortSignal): Promise<ReadonlyMap<string, readonly string[]>>;
   /** How ranges are cut at their left; asked anew on every fresh connection, so that an upgrade is noticed. */
   edge(signal: AbortSignal): Promise<Edge>;
+  /**
+   * Whether restarts of a counter stay hidden from `resets`: Thanos adds them up on their way to it, as to `increase` and
+   * `rate`, so that it counts none (seen on 0.36).
+   */
+  hidesRestarts(signal: AbortSignal): Promise<boolean>;
   probe(signal: AbortSignal): Promise<BackendInfo>;
   close(): Promise<void>;
+}
+
+interface Habits {
+  readonly edge: Edge;
+  readonly hidesRestarts: boolean;
 }
 
 export interface DoorSettings extends GuardSettings {
@@ -227,15 +237,15 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
     });
   }
 
-  let known: { readonly edge: Promise<Edge>; readonly since: number; connections: number } | undefined;
+  let known: { readonly habits: Promise<Habits>; readonly since: number; connections: number } | undefined;
 
-  function edge(signal: AbortSignal): Promise<Edge> {
+  function habits(signal: AbortSignal): Promise<Habits> {
     const now = performance.now();
     if (known === undefined || known.connections !== connections || now - known.since > edgeAge) {
       // Not this caller's signal: others wait for the same answer. The guard's own deadline bounds it.
-      const entry = { edge: askEdge(new AbortController().signal), since: now, connections };
+      const entry = { habits: askHabits(new AbortController().signal), since: now, connections };
       known = entry;
-      entry.edge.then(
+      entry.habits.then(
         // The connection that it opened itself is no news.
         () => {
           entry.connections = connections;
@@ -245,17 +255,26 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
         },
       );
     }
-    return orAborted(known.edge, signal);
+    return orAborted(known.habits, signal);
   }
 
-  async function askEdge(signal: AbortSignal): Promise<Edge> {
-    // Ones at every full minute: a closed range of a minute holds two of them.
-    const form = new URLSearchParams({ query: "count_over_time(vector(1)[1m:1m])", time: "1700000040" });
+  async function askHabits(signal: AbortSignal): Promise<Habits> {
+    // Thanos alone reads this parameter, and refuses what it cannot read, also behind a proxy that shows nothing else of it.
+    const unread = await optional(countOnes({ dedup: "neither" }, signal));
+    const found = unread ?? (await countOnes({}, signal));
+    // 3.0.0 opened the ranges, and 3.0.1 the subqueries.
+    const edge = found === "2" && (await version(signal)) !== "3.0.0" ? "closed" : "open";
+    return { edge, hidesRestarts: unread === undefined };
+  }
+
+  /** Ones at every full minute: a closed range of a minute holds two of them. */
+  async function countOnes(parameters: Record<string, string>, signal: AbortSignal): Promise<string> {
+    const query = "count_over_time(vector(1)[1m:1m])";
+    const form = new URLSearchParams({ query, time: "1700000040", ...parameters });
     const { result } = await ask(resultData, { method: "POST", path: "/api/v1/query", form }, signal);
     const found = ones.safeParse(result).data?.[0].value[1];
     if (found === undefined) throw new BackendError(backend, "malformed", "no count of ones");
-    // 3.0.0 opened the ranges, and 3.0.1 the subqueries.
-    return found === "2" && (await version(signal)) !== "3.0.0" ? "closed" : "open";
+    return found;
   }
 
   async function version(signal: AbortSignal): Promise<string> {
@@ -275,7 +294,8 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
 
   return {
     query,
-    edge,
+    edge: async (signal) => (await habits(signal)).edge,
+    hidesRestarts: async (signal) => (await habits(signal)).hidesRestarts,
     series: (selector, signal) => {
       const form = new URLSearchParams({ "match[]": printSelector(selector), ...ever });
       return ask(labelSets, { method: "POST", path: "/api/v1/series", form }, signal);
@@ -291,8 +311,8 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
     },
     allMetadata: (signal) => metadata("", signal),
     async probe(signal) {
-      await edge(signal);
-      return { product: "Prometheus", version: await version(signal) };
+      const { hidesRestarts } = await habits(signal);
+      return { product: hidesRestarts ? "Thanos" : "Prometheus", version: await version(signal) };
     },
     close: async () => (await opened)?.destroy(),
   };

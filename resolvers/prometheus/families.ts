@@ -138,18 +138,19 @@ export function createFamilies(door: Door, io: IO): Families {
     const now = toMillis(io.now());
     const selector = part(match, metric);
     // What ended long ago has still a type; the longer looks find nothing where the short one would have.
+    const hidden = await door.hidesRestarts(never);
     for (const length of [hour, day, 30 * day, 3_650 * day]) {
       const samples = window(selector, "closed", { from: length, to: 0 });
       const [histograms, restarts, changes, least] = await Promise.all([
         countHistograms(samples, now),
-        look(aggregate("sum", [], call("resets", samples)), now),
+        look(hidden ? lost(samples) : aggregate("sum", [], call("resets", samples)), now),
         look(aggregate("max", [], call("changes", samples)), now),
         look(aggregate("min", [], call("min_over_time", samples)), now),
       ]);
       if (histograms !== undefined) return "native";
       if (least === undefined) continue;
       if (/_(total|count|sum|bucket)$/.test(metric)) return "counter";
-      return restarts === 0 && (changes ?? 0) > 0 && least >= 0 ? "counter" : "gauge";
+      return (restarts ?? 0) <= 0 && (changes ?? 0) > 0 && least >= 0 ? "counter" : "gauge";
     }
     return /_(total|count|sum|bucket)$/.test(metric) ? "counter" : "gauge";
   }
@@ -229,6 +230,11 @@ export function createFamilies(door: Door, io: IO): Families {
       return tags.read(JSON.stringify([keyOfWall(match), metric, known]), signal);
     },
   };
+}
+
+/** Above zero where restarts were added up: what a change of value is not, an increase is. */
+function lost(samples: Expression): Expression {
+  return aggregate("max", [], binary(call("increase", samples), "-", call("delta", samples)));
 }
 
 /** What most of them said. A histogram by a plain name may be a native one, which its samples show. */

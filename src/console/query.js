@@ -70,8 +70,24 @@ function printValue(value) {
  * @param {string} query @param {string} term
  */
 export function narrow(query, term) {
-  const rest = query.trim();
+  const rest = trim(query);
   if (rest === "" || rest === term) return term;
   // OR binds less than the space that joins; the same letters elsewhere only cost needless parentheses.
   return /\bOR\b/.test(rest) ? `(${rest}) ${term}` : `${rest} ${term}`;
+}
+
+/**
+ * Without the white space of the language around it; other kinds, which `String.trim` takes too, are part of a value.
+ * @param {string} query
+ */
+function trim(query) {
+  let [from, to] = [0, query.length];
+  while (from < to && isSpace(query[from])) from += 1;
+  while (from < to && isSpace(query[to - 1])) to -= 1;
+  return query.slice(from, to);
+}
+
+/** @param {string | undefined} char */
+function isSpace(char) {
+  return char === " " || char === "\t" || char === "\n" || char === "\r";
 }

@@ -99,6 +99,11 @@ test("a narrowed query means what it meant, and the term", () => {
   );
 });
 
+test("a value that ends in white space of another kind keeps it", () => {
+  expect(narrow("a=\u00a0", "b=c")).toBe("a=\u00a0 b=c");
+  expect(narrow(" a=b\t", "a=b")).toBe("a=b");
+});
+
 test("the same term twice is one", () => {
   expect(narrow("a=b", "a=b")).toBe("a=b");
   expect(print(parse(narrow("a=b OR c=d", "e=f")))).toBe("(a=b OR c=d) AND e=f");

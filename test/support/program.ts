@@ -1,4 +1,4 @@
-// The program as a person starts it, in a process of its own. Whoever starts one ends it: `endAll` after each test.
+// The program as a person starts it, in a process of its own. Whoever starts one ends it: `endAll` after the tests.
 import { type ChildProcess, spawn } from "node:child_process";
 
 /** As `npm run readout` starts it. */

@@ -52,7 +52,7 @@ export async function openRecorder(target: string): Promise<Recorder> {
 
 const harmless: readonly string[] = [
   ...["time", "start", "end", "step", "timeout"],
-  ...["partial_response", "max_source_resolution", "nocache"],
+  ...["partial_response", "max_source_resolution", "nocache", "dedup"],
 ];
 
 export function note(

@@ -5,7 +5,7 @@ import { Agent, request } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, test } from "vitest";
 import { hashToken } from "#src/auth.ts";
 import { openFake, sendJson } from "../support/fake.ts";
 import { endAll, readout } from "../support/program.ts";
@@ -16,8 +16,10 @@ let folder: string;
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), "readout-operation-"));
 });
-afterEach(endAll);
-afterAll(() => rm(folder, { recursive: true }));
+afterAll(async () => {
+  endAll();
+  await rm(folder, { recursive: true });
+});
 
 const tokens = `tokens: [{ user: ana, sha256: "${hashToken("t")}", sites: "*" }]`;
 const generated = `
@@ -91,9 +93,9 @@ function ask(
   });
 }
 
-test("a secret is exchanged under load, in its file alone, also by the turn of a link", {
+test.concurrent("a secret is exchanged under load, in its file alone, also by the turn of a link", {
   timeout: 30_000,
-}, async () => {
+}, async ({ expect }) => {
   let valid = ["Bearer first"];
   const seen = new Set<string>();
   const source = await openFakePrometheus({
@@ -163,7 +165,7 @@ sites: { shop: { metrics: { backend: prom } } }
   await source.close();
 });
 
-test("SIGHUP under load: no request fails", { timeout: 90_000 }, async () => {
+test.concurrent("SIGHUP under load: no request fails", { timeout: 90_000 }, async ({ expect }) => {
   const file = join(folder, "hangup.yaml");
   await writeFile(file, generated);
   const { child, told, ended, listening } = readout("serve", "--config", file);

@@ -5,7 +5,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, test } from "vitest";
 import { kinds } from "#resolvers/index.ts";
 import { hashToken } from "#src/auth.ts";
 import * as demo from "#src/cli/demo.ts";
@@ -18,8 +18,10 @@ let folder: string;
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), "readout-"));
 });
-afterEach(endAll);
-afterAll(() => rm(folder, { recursive: true }));
+afterAll(async () => {
+  endAll();
+  await rm(folder, { recursive: true });
+});
 
 async function configure(text: string): Promise<string> {
   const file = join(folder, `${Math.random()}.yaml`);
@@ -54,8 +56,9 @@ sites:
   shop: { logs: { backend: one, sources: { app: ${source} } } }
 `;
 
-describe("demo", () => {
-  test("prints a curl line that returns lines when pasted, and SIGTERM ends it well", async () => {
+// Each waits most of the time, for a process or for the next look at a file.
+describe.concurrent("demo", () => {
+  test("prints a curl line that returns lines when pasted, and SIGTERM ends it well", async ({ expect }) => {
     const { child, told, ended, listening } = readout("demo", "--port", "0", "--token", "it's-a-token");
     await listening;
     await expect.poll(() => told.out).toContain("Ctrl-C");
@@ -78,7 +81,7 @@ describe("demo", () => {
     expect(told.err).toBe("");
   });
 
-  test("says when the port is taken", async () => {
+  test("says when the port is taken", async ({ expect }) => {
     const { taken, port } = await takePort();
     const { code, err } = await refused(demo, "--port", String(port));
     expect(code).toBe(1);
@@ -87,8 +90,8 @@ describe("demo", () => {
   });
 });
 
-describe("serve", () => {
-  test("a dead backend does not stop the start, and shows in /readyz", async () => {
+describe.concurrent("serve", () => {
+  test("a dead backend does not stop the start, and shows in /readyz", async ({ expect }) => {
     const file = await configure(site(dead, '{ index: "logs-*" }'));
     const { child, ended, listening } = readout("serve", "--config", file);
     const address = await listening;
@@ -102,14 +105,14 @@ describe("serve", () => {
     expect(await ended).toBe(0);
   });
 
-  test("a wall that does not hold refuses the start", async () => {
+  test("a wall that does not hold refuses the start", async ({ expect }) => {
     const file = await configure(site("{ kind: memory }", "{ index: demo-shop-app, where: a=b }"));
     const { code, err } = await refused(serve, "--config", file);
     expect(code).toBe(1);
     expect(err).toContain("sites.shop.logs.sources.app: where:");
   });
 
-  test("says which of its ports is taken", async () => {
+  test("says which of its ports is taken", async ({ expect }) => {
     const { taken, port } = await takePort();
     const spool = `intake: { listen: "127.0.0.1:${port}", spool: taken.db }`;
     const file = await configure(`${site(dead, "{ index: logs }")}${spool}\n`);
@@ -119,7 +122,7 @@ describe("serve", () => {
     taken.close();
   });
 
-  test("a wrong file is told with its path", async () => {
+  test("a wrong file is told with its path", async ({ expect }) => {
     const file = await configure("sites: { shop: 1 }\n");
     const { code, err } = await refused(serve, "--config", file);
     expect(code).toBe(1);
@@ -128,13 +131,15 @@ describe("serve", () => {
   });
 });
 
-describe("a changed file", () => {
+describe.concurrent("a changed file", () => {
   const two = (token: string, listen = "127.0.0.1:0"): string =>
     site(dead, "{ index: logs }").replace(hashToken("t"), hashToken(token)).replace("127.0.0.1:0", listen);
   const statusOf = async (address: string, token: string) =>
     (await fetch(`${address}/api/v2/auth?token=${token}`)).status;
 
-  test("is served after SIGHUP and by itself; a wrong one changes nothing and is told", async () => {
+  test("is served after SIGHUP and by itself; a wrong one changes nothing and is told", async ({
+    expect,
+  }) => {
     const file = await configure(two("old"));
     const { child, told, ended, listening } = readout("serve", "--config", file);
     const address = await listening;
@@ -166,7 +171,9 @@ describe("a changed file", () => {
     expect(await ended).toBe(0);
   });
 
-  test("an intake that is no longer in it goes on until the restart, into the new backends", async () => {
+  test("an intake that is no longer in it goes on until the restart, into the new backends", async ({
+    expect,
+  }) => {
     const text = site("{ kind: memory }", "{ index: demo-shop-app }").replace(
       "shop: {",
       "shop: { frontend: { keys: [k], backend: one, index: reports },",
@@ -199,7 +206,7 @@ describe("a changed file", () => {
   });
 });
 
-test("wrong arguments are exit code 2, and help is 0", async () => {
+test.concurrent("wrong arguments are exit code 2, and help is 0", async ({ expect }) => {
   for (const args of [[], ["nope"], ["demo", "--nope"]]) {
     const { told, ended } = readout(...args);
     expect(await ended, args.join(" ")).toBe(2);

@@ -78,7 +78,7 @@ const chosen = choose(options.subjects, subjectNames);
 const sizes = options.sizes?.split(",").map(Number) ?? [10, 100, 1_000, 10_000];
 const rounds = options.quick ? 5 : 25;
 
-/** Issue 3, section 8: the most that each figure may be. */
+/** The most that each figure may be (README, "What it promises"). */
 const floors = {
   ratio: new Map([
     [100, 1.15],
@@ -117,7 +117,7 @@ interface Source {
   readonly to: string;
 }
 
-/** `ascii` favours the yardstick, so the floors are held to it; `unicode` takes more memory, so the load uses it. */
+/** The floors are held to `ascii`, with the ratios on `unicode` told beside; that takes more memory, so the load uses it. */
 async function startSource(text: "ascii" | "unicode"): Promise<Source> {
   const log = join(folder, `source-${started++}.log`);
   const subject = start({ arguments: [join(here, "source.ts"), text], core: 0, log });

@@ -15,7 +15,7 @@ export interface Bench {
   readonly range: { readonly from: string; readonly to: string };
 }
 
-/** Issue 7, section 1: the most that a request may take of its REST route, and the memory with Mesh loaded. */
+/** README, "What it promises": the most that a request may take of its REST route, and the memory with Mesh loaded. */
 const floors = {
   ratio: new Map([
     [10, 1.85],

@@ -12,7 +12,7 @@ import { announcement, cpuMillis, freePort, memoryMegabytes, program, start } fr
 const perSecond = 2_000;
 const token = "bench";
 
-/** Issue 6, section 5. */
+/** The most that each figure may be (README, "What it promises"). */
 const floors = { millisPerSecond: 1_020, p99Millis: 20, peakMegabytes: 250, slowdown: 1.5 };
 
 /** Lines to read, and the range that they lie in. */

@@ -17,7 +17,7 @@ const healthy = ["a", "b", "c"] as const;
 const rates = { healthy: 45, troubled: 15 };
 const aborts = 1_000;
 
-/** Issue 9, section 2. */
+/** The most that each figure may be (README, "What it promises"). */
 const floors = { slowdown: 1.2, abortMillis: 250 };
 
 export async function isolation(quick: boolean, folder: string): Promise<readonly Figure[]> {

@@ -18,7 +18,7 @@ export interface Bench {
   readonly readStall: (pid: number, file: string) => Promise<number>;
 }
 
-/** Issue 4, section 5. */
+/** The most that each figure may be (README, "What it promises"). */
 const floors = { wallRatio: 2.5, slope: 1.1, namesMillis: 0.5, stallMillis: 100 };
 
 const minute = 60_000;

@@ -16,7 +16,7 @@ export interface Bench {
   readonly serve: (yaml: readonly string[]) => Promise<{ subject: Subject; url: string }>;
 }
 
-/** Issue 8: an export at most so many times the raw scroll; a million lines; 500 tails on two cores. */
+/** README, "What it promises": an export at most so many times the raw scroll; a million lines; 500 tails on two cores. */
 const floors = { scrollRatio: 1.5, exportMegabytes: 300, tailsCpuPercent: 100, delayMillis: 3_000 };
 
 const index = "bench-lines";

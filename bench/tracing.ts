@@ -19,7 +19,7 @@ export interface Bench {
   readonly serve: (yaml: readonly string[]) => Promise<{ subject: Subject; url: string }>;
 }
 
-/** Issue 5, section 6. */
+/** The most that each figure may be (README, "What it promises"). */
 const floors = { trace: 1.25, actions: 1.3 };
 
 const begun = Date.UTC(2026, 0, 15, 11);

@@ -1,5 +1,6 @@
 // How a backend behind HTTP is reached: the settings that all such kinds share, and what their clients make of them.
 import { z } from "zod";
+import { readNumeral } from "../src/numeral.ts";
 import type { IO } from "../src/store.ts";
 import { durationPattern } from "../src/time.ts";
 
@@ -18,7 +19,7 @@ export function connection(timeout: `${number}s`) {
       .optional(),
     headers: z.record(z.string(), z.string()).default({}),
     timeout: z.string().regex(durationPattern, `expected a duration such as ${timeout}`).default(timeout),
-    answer_bytes: z.int().min(1_048_576).default(268_435_456),
+    answer_bytes: z.preprocess(readNumeral, z.int().min(1_048_576)).default(268_435_456),
   };
 }
 

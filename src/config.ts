@@ -6,6 +6,7 @@ import { isIPv4, isIPv6 } from "node:net";
 import { z } from "zod";
 import { ConfigError } from "./errors.ts";
 import { explain, type Report, redact, reportIssue, suggest } from "./issues.ts";
+import { readNumeral } from "./numeral.ts";
 import { type Millis, parseDuration, parseInstant } from "./time.ts";
 import {
   inFileOrder,
@@ -349,10 +350,9 @@ const duration = (most: Millis) =>
     },
     `expected a duration such as 250ms, 10s or 30d, at most ${most / day}d`,
   );
-// Text of digits as well: what ${NAME} puts in is always text.
 const count = (least: number, message = `expected a whole number from ${least} up`) =>
   z.preprocess(
-    (value) => (typeof value === "string" && /^\d{1,15}$/.test(value) ? Number(value) : value),
+    readNumeral,
     z.int({ error: (issue) => (issue.input == null ? undefined : message) }).min(least, message),
   );
 
@@ -424,7 +424,7 @@ const site = strict({
 const { limits: most } = defaults;
 const limits = strict({
   rows: count(1).default(most.rows),
-  // Upwards only: a client's cursor may have been issued under the default (contract.md, Paging).
+  // Upwards only: a client's cursor may have been issued under the default (README, "Log lines", Paging).
   millisecond: count(most.millisecond, `can only be raised: expected ${most.millisecond} or more`).default(
     most.millisecond,
   ),
@@ -448,13 +448,18 @@ const tail = strict({
   per_token: count(1).default(most.tail.perToken),
 });
 
+const expectedRatio = "expected a number from 0 to 1";
 const otlp = strict({
   url: z.url({ protocol: /^https?$/, error: "expected an http:// or https:// address" }),
   headers: z.record(z.string(), text).default({}),
   ratio: z
-    .number({ error: (issue) => (issue.input == null ? undefined : "expected a number from 0 to 1") })
-    .min(0, "expected a number from 0 to 1")
-    .max(1, "expected a number from 0 to 1")
+    .preprocess(
+      readNumeral,
+      z
+        .number({ error: (issue) => (issue.input == null ? undefined : expectedRatio) })
+        .min(0, expectedRatio)
+        .max(1, expectedRatio),
+    )
     .default(defaults.otlp.ratio),
   service: text.default(defaults.otlp.service),
 });

@@ -1,5 +1,6 @@
 // Every failure a caller can meet, as a closed table. A slug fixes the shape of its `details`; stores never
-// mention a status; exactly one function (`src/server.ts`) turns an error into a response.
+// mention a status; exactly one function (`describeFailure` of
+// `src/operations/failure.ts`) turns an error into a status and a body.
 
 /** Each 422 slug a client can branch on, with the shape of its `details`. */
 export interface Slugs {
@@ -41,10 +42,12 @@ export type LimitName =
   | "deadline"
   | "result"
   | "query"
+  | "graphql"
   | "url"
   | "head"
   | "body"
-  | "reading_time";
+  | "reading_time"
+  | "connections";
 
 /** The token is missing, wrong or expired: 401. */
 export class Unauthorized extends Error {

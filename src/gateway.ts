@@ -23,13 +23,17 @@ import type { Session } from "./session.ts";
 /** A browser sends none of these to another origin without asking first, so a request with one is no forgery. */
 const deliberate = ["authorization", "x-requested-with", "x-graphql-yoga-csrf", "apollo-require-preflight"];
 
+/** What a bound has refused. The same error is thrown again for a document that Yoga remembers as wrong. */
+const overBounds = new WeakSet<object>();
+const onReject = [(_: unknown, error: GraphQLError) => void overBounds.add(error)];
+
 /** More than the longest chain of links with an introspection fragment beside it; the armor's own for the rest. */
 const bounds = {
-  costLimit: { maxCost: 5_000 },
-  maxAliases: { n: 15, allowList: [] },
-  maxDepth: { n: 12 },
-  maxDirectives: { n: 9 },
-  maxTokens: { n: 2_000 },
+  costLimit: { maxCost: 5_000, onReject },
+  maxAliases: { n: 15, allowList: [], onReject },
+  maxDepth: { n: 12, onReject },
+  maxDirectives: { n: 9, onReject },
+  maxTokens: { n: 2_000, onReject },
   blockFieldSuggestion: { mask: "" },
 };
 
@@ -37,12 +41,15 @@ export interface GatewayOptions<ServerContext extends object> {
   readonly unified: Unified;
   /** Come first, before anything of GraphQL. */
   readonly plugins: readonly Plugin<object, ServerContext>[];
+  /** Told of each query that one of the bounds has refused. */
+  readonly limited: () => void;
   readonly warn: (told: string, error?: unknown) => void;
 }
 
 export function createGateway<ServerContext extends object>({
   unified,
   plugins,
+  limited,
   warn,
 }: GatewayOptions<ServerContext>) {
   const told = (...parts: readonly unknown[]) => warn(parts.map(String).join(" "));
@@ -54,7 +61,7 @@ export function createGateway<ServerContext extends object>({
       ...unified.plugins,
       EnvelopArmorPlugin(bounds),
       unified.stitched ? {} : compile(warn),
-      closeErrors(warn),
+      closeErrors(warn, limited),
     ],
     schema: unified.schema,
     maskedErrors: false,
@@ -170,7 +177,10 @@ function failField({ status, headers, body }: Failed): GraphQLError {
 }
 
 /** Lets out the errors of our table and what a client can mend in its query; the rest is logged and says nothing. */
-function closeErrors(warn: GatewayOptions<object>["warn"]): Plugin {
+function closeErrors(
+  warn: GatewayOptions<object>["warn"],
+  limited: GatewayOptions<object>["limited"],
+): Plugin {
   const close = (error: GraphQLError): GraphQLError => {
     const { message, path, originalError, extensions = {} } = error;
     if (Object.getOwnPropertySymbols(extensions).includes(ours)) return retell(error, message, extensions);
@@ -185,6 +195,7 @@ function closeErrors(warn: GatewayOptions<object>["warn"]): Plugin {
   return {
     onResultProcess({ result, setResult }) {
       if (!isSingle(result) || result.errors === undefined) return;
+      if (result.errors.some((error) => overBounds.has(error))) limited();
       setResult({ ...result, errors: result.errors.map(close) });
     },
   };

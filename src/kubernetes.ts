@@ -1,7 +1,8 @@
 // What every Kubernetes store must agree on, whatever it reads: which state a pod is in, how a counter grew between
-// two snapshots, what a filter accepts and how rows are ordered.
-import type { Container, NodesRow, PodOverviewRow, PodPhase, PodState, PodsRow } from "./model.ts";
+// two snapshots, when pods are looked for, what a filter accepts and how rows are ordered.
+import type { Buckets, Container, NodesRow, PodOverviewRow, PodPhase, PodState, PodsRow } from "./model.ts";
 import type { OverviewFilter, PodFilter } from "./store.ts";
+import type { Millis } from "./time.ts";
 
 /** Reasons of a waiting container that do not pass by themselves. */
 const failing: ReadonlySet<string> = new Set([
@@ -27,13 +28,19 @@ export function podState(phase: PodPhase, containers: readonly Container[]): Pod
   return containers.some(({ status }) => status === "Waiting") ? "Pending" : phase;
 }
 
-/**
- * What a counter grew by since the snapshot before: from 0 where it restarted in between, and 0 where nothing was
- * known of it then.
- */
+/** What a counter grew by since it was looked at before: from 0 where it fell, and 0 where nothing was known of it. */
 export function growth(before: number | undefined, now: number): number {
   if (before === undefined) return 0;
   return now < before ? now : now - before;
+}
+
+export const minute: Millis = 60_000;
+
+/** The full minutes from `from` to `to`; undefined when there is none. */
+export function minutesOf({ from, to }: { readonly from: Millis; readonly to: Millis }): Buckets | undefined {
+  const start = Math.ceil(from / minute) * minute;
+  const count = Math.floor((to - start) / minute) + 1;
+  return count > 0 ? { start, step: minute, count } : undefined;
 }
 
 /** The order of the contract: by time, namespace and name; texts by UTF-16 code unit. */

@@ -46,7 +46,6 @@ export function buildOpenApi(endpoints: readonly Endpoint[]): Json {
       summary: "The monitoring data read API (V2)",
       version: manifest.version,
       description: introduction,
-      license: { name: manifest.license, identifier: manifest.license },
     },
     servers: [{ url: "/", description: "This server." }],
     tags: [...new Set([...endpoints.map(tagOf), "intake"])].map((name) => ({ name })),

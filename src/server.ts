@@ -3,7 +3,6 @@
 // until then the plug-in stands alone. On a real connection it writes to node's response itself, because only there
 // can an answer that breaks off after its first byte be made visible: the socket is destroyed, the array never closed.
 import { createServer as createHttpServer, type IncomingMessage, type ServerResponse } from "node:http";
-import { setTimeout as sleep } from "node:timers/promises";
 import type { Plugin } from "graphql-yoga";
 import { type Answer, chunksOf, jsonType, respond, toResponse, type Whole, write } from "./answer.ts";
 import { type Authenticate, type Principal, readToken } from "./auth.ts";
@@ -44,6 +43,8 @@ export interface ServerOptions extends Served {
   /** One line of text for each backend, for `/readyz`. */
   readonly backends?: () => readonly string[];
   readonly visuals?: Visuals | undefined;
+  /** Connections open at once, instead of the program's own. */
+  readonly connections?: number | undefined;
   /** Instead of the program's own, in milliseconds. */
   readonly readingTime?: {
     readonly headersTimeout: Millis;
@@ -74,6 +75,9 @@ interface Trail {
   user: string | undefined;
 }
 
+/** Tells of a request's end. */
+type Finish = (status: number, cut: boolean, error?: unknown) => void;
+
 /** What stands around and between the batches of an answer. */
 interface Form {
   readonly opening: string;
@@ -85,6 +89,8 @@ const printed: Form = { opening: "", separator: "", closing: "" };
 
 /** Path and query. Of all headers together node takes 16 KiB. */
 const urlLimit = 8_192;
+/** More than all places and tails together; each that is idle costs a few kilobytes. */
+const mostConnections = 5_000;
 /** How long a client has for its headers, and for the whole of its request: less than a request's deadline. */
 const readingTime = { headersTimeout: 10_000, requestTimeout: 20_000, connectionsCheckingInterval: 5_000 };
 function whole({ opening, separator, closing }: Form, texts: readonly string[]): readonly string[] {
@@ -108,7 +114,7 @@ export function createServer(options: ServerOptions): Server {
       limits: served.limits,
       places: tailPlaces,
       now,
-      pause: (length, signal) => sleep(length, undefined, { signal }).catch(() => {}),
+      pause,
       log: telemetry.log,
     }),
   });
@@ -119,13 +125,13 @@ export function createServer(options: ServerOptions): Server {
   const streamsOf = new Map<Principal, number>();
   let findPage: FindPage | undefined;
 
-  /** Never throws. */
+  /** Never throws. Of what is only admitted nothing has been told: its caller finishes it. */
   async function answer(exchange: Exchange): Promise<Answer | Admission> {
     const started = performance.now();
     const trail: Trail = { operation: "none", route: undefined, user: undefined };
     const { id, method } = exchange;
     const step = currentStep();
-    const finish = (status: number, cut: boolean, error?: unknown) => {
+    const finish: Finish = (status, cut, error) => {
       const duration = performance.now() - started;
       const limit = limitOf(error);
       if (limit !== undefined) telemetry.limited(limit);
@@ -140,8 +146,10 @@ export function createServer(options: ServerOptions): Server {
       if (page !== undefined) return page;
       if (exchange.path === "/graphql" && (exchange.method === "GET" || exchange.method === "POST")) {
         trail.operation = "graphql";
+        trail.route = "/graphql";
         const principal = epoch.authenticate(readToken(exchange.headers, exchange.search));
-        return { principal, epoch };
+        trail.user = principal.user;
+        return { principal, epoch, finish };
       }
       const own =
         exchange.method === "GET" || exchange.method === "HEAD" ? await ownPage(exchange.path) : undefined;
@@ -189,7 +197,7 @@ export function createServer(options: ServerOptions): Server {
     exchange: Exchange,
     { endpoint, parameters }: Route,
     trail: Trail,
-    finish: (status: number, cut: boolean, error?: unknown) => void,
+    finish: Finish,
   ): Promise<Answer> {
     const chosen = chooseRepresentation(exchange.headers.get("accept"), endpoint.representations);
     trail.operation = chosen?.name ?? endpoint.name;
@@ -246,7 +254,7 @@ export function createServer(options: ServerOptions): Server {
         throw overloaded("streams", `${streams} streamed answers are under way`);
       }
       const own = streamsOf.get(principal) ?? 0;
-      if (principal !== anybody && own >= limits.tokenStreams) {
+      if (own >= limits.tokenStreams) {
         abandon(rows);
         throw new TooMany(1, "token_streams");
       }
@@ -269,7 +277,7 @@ export function createServer(options: ServerOptions): Server {
     rows: AsyncIterator<Rows>,
     work: Work,
     principal: Principal,
-    finish: (status: number, cut: boolean, error?: unknown) => void,
+    finish: Finish,
   ): AsyncGenerator<string, void, void> {
     let complete = false;
     let failure: unknown;
@@ -307,8 +315,8 @@ export function createServer(options: ServerOptions): Server {
   interface Asked extends Admission {
     readonly exchange: Exchange;
     readonly work: Work;
-    readonly started: number;
-    readonly step: Step | undefined;
+    /** Why nothing of it was run. */
+    readonly failure?: unknown;
   }
   const asked = new WeakMap<object, Asked>();
 
@@ -319,7 +327,7 @@ export function createServer(options: ServerOptions): Server {
       const answered = await answer(exchange);
       if ("principal" in answered) {
         const work = answered.epoch.conductor.join(exchange.gone);
-        const known = { ...answered, exchange, work, started: performance.now(), step: currentStep() };
+        const known = { ...answered, exchange, work };
         asked.set(serverContext, known);
         serverContext.readout = openSession?.(known);
         if (exchange.method !== "POST") return;
@@ -327,8 +335,9 @@ export function createServer(options: ServerOptions): Server {
           const { method, headers, signal } = request;
           const body = await work.wait(readText(exchange));
           setRequest(new fetchAPI.Request(request.url, { method, headers, signal, body }));
-        } catch (error) {
-          endResponse(toResponse(respond(error), exchange, fetchAPI));
+        } catch (failure) {
+          asked.set(serverContext, { ...known, failure });
+          endResponse(toResponse(respond(failure), exchange, fetchAPI));
         }
         return;
       }
@@ -343,16 +352,11 @@ export function createServer(options: ServerOptions): Server {
     onResponse({ response, serverContext }) {
       const known = asked.get(serverContext);
       if (known === undefined) return;
-      const { exchange, principal, work, started, step } = known;
+      const { exchange, work, finish, failure } = known;
       const cut = exchange.gone.aborted;
       work.end();
       response.headers.set("X-Request-Id", exchange.id);
-      const duration = performance.now() - started;
-      const { id, method } = exchange;
-      const { status } = response;
-      const { user } = principal;
-      const told = { id, method, operation: "graphql", route: "/graphql", user };
-      telemetry.finished({ ...told, status, cut, duration, step });
+      finish(response.status, cut, failure);
     },
   };
 
@@ -376,6 +380,7 @@ export function createServer(options: ServerOptions): Server {
     return createGateway<NodeContext>({
       unified,
       plugins: [rest],
+      limited: () => telemetry.limited("graphql"),
       warn: (told, err) => telemetry.log({ level: "warn", message: told, err }),
     });
   }
@@ -409,7 +414,10 @@ export function createServer(options: ServerOptions): Server {
       const answered = await answer(exchange);
       if (!("principal" in answered)) return write(answered, exchange, res, draining);
       host = await findGateway();
-      if (host === undefined) return write(unavailable, exchange, res, draining);
+      if (host === undefined) {
+        answered.finish(unavailable.status, false);
+        return write(unavailable, exchange, res, draining);
+      }
     }
     await host(req, res);
   }
@@ -427,7 +435,10 @@ export function createServer(options: ServerOptions): Server {
       const answered = await answer(exchange);
       if (!("principal" in answered)) return toResponse(answered, exchange, globalThis);
       host = await findGateway();
-      if (host === undefined) return toResponse(unavailable, exchange, globalThis);
+      if (host === undefined) {
+        answered.finish(unavailable.status, false);
+        return toResponse(unavailable, exchange, globalThis);
+      }
     }
     return host.fetch(url, init);
   }
@@ -445,6 +456,8 @@ export function createServer(options: ServerOptions): Server {
       });
     },
   );
+  http.maxConnections = options.connections ?? mostConnections;
+  http.on("drop", () => telemetry.limited("connections"));
   keepAnswers(http, intake, (code) => {
     if (code === "HPE_HEADER_OVERFLOW") telemetry.limited("head");
     if (code === "ERR_HTTP_REQUEST_TIMEOUT") telemetry.limited("reading_time");
@@ -477,6 +490,19 @@ export function createServer(options: ServerOptions): Server {
         });
       }),
   };
+}
+
+function pause(length: Millis, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const over = () => {
+      clearTimeout(timer);
+      signal.removeEventListener("abort", over);
+      resolve();
+    };
+    const timer = setTimeout(over, length);
+    if (signal.aborted) over();
+    else signal.addEventListener("abort", over);
+  });
 }
 
 function oneText(header: string | readonly string[] | undefined): string | null {
@@ -512,6 +538,7 @@ interface Epoch {
 interface Admission {
   readonly principal: Principal;
   readonly epoch: Epoch;
+  readonly finish: Finish;
 }
 
 interface NodeContext extends Partial<Connection> {

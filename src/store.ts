@@ -180,9 +180,9 @@ export interface KubernetesStore {
   nodes(query: SnapshotQuery & NodeFilter, signal: AbortSignal): AsyncIterable<readonly NodesRow[]>;
   /** A row per pod at each snapshot: of pods that replaced each other under one name, the newest. Errors as `nodes`. */
   pods(query: SnapshotQuery & PodFilter, signal: AbortSignal): AsyncIterable<readonly PodsRow[]>;
-  /** One row per pod seen within the snapshots, as it was at the last of them. Errors as `nodes`. */
+  /** One row per pod that is seen, as it was when it was seen last. Errors as `nodes`. */
   overview(
-    query: SnapshotQuery & OverviewFilter,
+    query: OverviewQuery & OverviewFilter,
     signal: AbortSignal,
   ): AsyncIterable<readonly PodOverviewRow[]>;
 }
@@ -191,6 +191,13 @@ export interface KubernetesStore {
 export interface SnapshotQuery {
   readonly match: Match;
   readonly snapshots: Buckets;
+  readonly rowLimit: number;
+}
+/** Pods are looked for at each full minute from `from` to `to`, and at `to`. */
+export interface OverviewQuery {
+  readonly match: Match;
+  readonly from: Millis;
+  readonly to: Millis;
   readonly rowLimit: number;
 }
 /** Absent or empty filters let everything pass. */

@@ -1,4 +1,4 @@
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, test } from "vitest";
@@ -265,9 +265,6 @@ test("a Mesh configuration is looked at, and one that is not there is a problem"
   expect(missing.out).toContain("GraphQL by /m/mesh.yaml\n  PROBLEM /m/mesh.yaml: cannot be read (ENOENT)\n");
   expect(missing.code).toBe(1);
   expect(await looked({ "/m/mesh.yaml": "sources: 1" })).toMatchObject({ code: 1 });
-  const own = await looked({ "/m/mesh.yaml": readFileSync(".meshrc.yaml", "utf8") });
-  expect(own.out).toContain("GraphQL by /m/mesh.yaml\n\n0 problems");
-  expect(own.code).toBe(0);
 });
 
 test("what a problem kept from looking for is not called empty", async () => {

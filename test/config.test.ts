@@ -2,6 +2,7 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { z } from "zod";
+import { kinds as realKinds } from "../resolvers/index.ts";
 import { hashToken } from "../src/auth.ts";
 import { type Config, defaults, parseConfig } from "../src/config.ts";
 import { ConfigError } from "../src/errors.ts";
@@ -54,7 +55,7 @@ const hash = "9F86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
 const minimal = "backends: {}\nsites: {}\n";
 const withBackend = (entry: string) => `backends:\n  elk: ${entry}\nsites: {}\n`;
 
-test("the example of design.md", () => {
+test("every part of a file", () => {
   const config = parse(`
 listen: 0.0.0.0:9000
 intake:
@@ -433,6 +434,32 @@ test("the configuration of docker-compose.yml is valid, and its documented token
   const { listen, tokens } = parse(readFileSync("deploy/readout.compose.yaml", "utf8"));
   expect(listen).toEqual({ host: "0.0.0.0", port: 8080 });
   expect(tokens.map(({ sha256 }) => sha256)).toEqual([hashToken("rdt_compose")]);
+});
+
+test("numbers may come from the environment, everywhere", () => {
+  const text = `
+backends:
+  elk: { kind: elastic, url: "http://127.0.0.1:9200", answer_bytes: "\${BYTES}" }
+  prom: { kind: prometheus, url: "http://127.0.0.1:9090", answer_bytes: "\${BYTES}" }
+  made: { kind: memory, seed: "\${SEED}" }
+sites: {}
+otlp: { url: "http://127.0.0.1:4318", ratio: "\${RATIO}" }
+limits: { rows: "\${SEED}" }
+`;
+  const read = (env: Readonly<Record<string, string>>) =>
+    parseConfig(text, "r.yaml", { kinds: realKinds, env, readText });
+  const { backends, otlp, limits } = read({ BYTES: "2000000", SEED: "7", RATIO: "0.25" });
+  expect(Object.values(backends).map(({ settings }) => settings)).toEqual([
+    expect.objectContaining({ answer_bytes: 2_000_000 }),
+    expect.objectContaining({ answer_bytes: 2_000_000 }),
+    { seed: 7 },
+  ]);
+  expect([otlp?.ratio, limits.rows]).toEqual([0.25, 7]);
+  for (const wrong of ["1.5", "-1", "0x10", "many", "1e3"]) {
+    const message = read.bind(undefined, { BYTES: wrong, SEED: wrong, RATIO: wrong });
+    expect(message).toThrow(/elk\.answer_bytes.*prom\.answer_bytes.*made\.seed.*otlp\.ratio.*limits\.rows/s);
+    expect(message).not.toThrow(wrong);
+  }
 });
 
 describe("front-end reports", () => {

@@ -62,6 +62,21 @@ test("delivers what was there before and what comes later, in order, and forgets
   await expect.poll(() => metric('readout_intake_delivered_total{site="shop"}')).toBe(5);
 });
 
+test("a clock that goes back between append and delivery loses nothing and reorders nothing", async () => {
+  const spooler = memorySpooler();
+  const { store, held } = source();
+  // As the wall clock said when each came: an hour back, a day ahead, before 1970.
+  const clocks = [3_600_000, 0, 86_400_000, -5_000, 7_200_000];
+  for (const [number, received] of clocks.entries()) {
+    const body = reportBody(number);
+    expect(await spooler.append({ site: "shop", index: "reports", received, body })).toBe(true);
+  }
+  start(sitesWith({ shop: { keys: ["k"], store } }), spooler);
+  await expect.poll(() => held.size).toBe(clocks.length);
+  expect([...held.values()]).toEqual(messages(clocks.length));
+  await expect.poll(async () => (await spooler.level()).reports).toBe(0);
+});
+
 test("a source that is away gets everything once it is back, and never loses its turn", async () => {
   const spooler = memorySpooler();
   const away = source((call) => {

@@ -74,6 +74,7 @@ describe("?explain=true", () => {
       "duration candidates",
       "digests documents",
     ]);
+    expect(await filtersOf({ ...narrowed, namespace: "background" })).toContain("namespace documents");
     const range = { from: "2026-01-15T11:00:00Z", to: "2026-01-15T11:30:00Z" };
     const select = [{ name: "transaction_duration", tags: { action: "*" }, field: "P95" }];
     const series = { site_id: "demo-shop", ...range, select };

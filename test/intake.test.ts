@@ -139,6 +139,23 @@ describe("the limit of a body", () => {
     expect([await count("kept"), await count("too_large")]).toEqual([1, 1]);
   });
 
+  test("a clock that goes back changes neither what is kept nor its order, and slows no rate", async () => {
+    const days = [21, 19, 22].map((day) => fromMillis(Date.UTC(2026, 10, day, 12)));
+    let asked = 0;
+    const { post, spooler, count } = await open(
+      { now: () => days[asked++] ?? fromMillis(0) },
+      { keyRate: 1 },
+    );
+    for (const number of [1, 2, 3])
+      expect(await post("/errors?api_key=key", reportBody(number))).toMatchObject(ok);
+    expect(await count("kept")).toBe(3);
+    expect(await spooler.next("shop", 10, 1e6)).toMatchObject([
+      { body: reportBody(1), index: "reports-2026.11.21" },
+      { body: reportBody(2), index: "reports-2026.11.19" },
+      { body: reportBody(3), index: "reports-2026.11.22" },
+    ]);
+  });
+
   test("the largest bodies are read to their end before the answer, and any size is answered", async () => {
     const { post, count } = await open();
     expect((await post("/errors", Buffer.alloc(5_000_000))).status).toBe(413);

@@ -54,23 +54,28 @@ const attributes = z.strictObject({
 });
 export type AttributeSources = z.infer<typeof attributes>;
 
-/** Rules in order: the value of `field` by `values`, or as the field spells it; `value` where the field is there at all. */
-function rules<T extends z.ZodType<string>>(target: T) {
-  return z
-    .array(
-      z.strictObject({
-        field: name.optional(),
-        values: z.record(z.string(), target).optional(),
-        value: target.optional(),
-      }),
-    )
-    .min(1)
-    .readonly();
+/** The value of `field` by `values`, or as the field spells it; `value` where the field is there at all. */
+function rule<T extends z.ZodType<string>>(target: T) {
+  return z.strictObject({
+    field: name.optional(),
+    values: z.record(z.string(), target).optional(),
+    value: target.optional(),
+  });
 }
+/** In order: the first that gives something counts. */
+function rules<T extends z.ZodType<string>>(target: T) {
+  return z.array(rule(target)).min(1).readonly();
+}
+/** With `omit`, the attribute that it looks at is left out where it says no more than the status that came out. */
+const statusRules = z
+  .array(rule(z.enum(["OK", "ERROR", "UNSET"])).extend({ omit: z.boolean().default(false) }))
+  .min(1)
+  .readonly();
 export interface Rule {
   readonly field?: string | undefined;
   readonly values?: Readonly<Record<string, string>> | undefined;
   readonly value?: string | undefined;
+  readonly omit?: boolean | undefined;
 }
 
 const events = z.strictObject({ at: name, time, name: rules(name), event_attributes: attributes });
@@ -86,11 +91,13 @@ const links = z.strictObject({
 const peerNames = [
   "peer.service",
   "server.address",
+  "net.peer.name",
   "db.system.name",
   "db.system",
   "db.namespace",
   "db.name",
   "messaging.destination.name",
+  "messaging.destination",
 ].map((key) => `span_attributes.${key}`);
 const statementNames = ["db.query.text", "db.statement", "sql.query"].map((key) => `span_attributes.${key}`);
 
@@ -116,7 +123,7 @@ const spanForm = z
     duration: time.optional(),
     name: names,
     kind: rules(z.enum(spanKinds)),
-    status: rules(z.enum(["OK", "ERROR", "UNSET"])),
+    status: statusRules,
     status_message: names.optional(),
     service: names,
     scope_name: names.optional(),
@@ -144,12 +151,16 @@ export type SpanForm = z.infer<typeof spanForm>;
 const eventForm = z.strictObject({
   holds: z.literal("event"),
   present: names,
+  /** Whether these lie in indices without spans: spans may have what tells them. */
+  apart: z.boolean().default(false),
   trace_id: names,
   /** The span that it belongs to: the first of these that is a span of the trace. */
   span: names,
   time,
   name: rules(name),
   event_attributes: attributes,
+  /** A flag that is false where the span was not kept, so that the event has no place; for `readout check`. */
+  sampled: name.optional(),
 });
 export type EventForm = z.infer<typeof eventForm>;
 
@@ -233,10 +244,12 @@ export function placeForms(
       !fits(form) &&
       form.present.every((name) => findField(group, name) !== undefined || mapsWhatComes(group, name));
     const profile = candidates.find((candidate) => [...candidate.spans, ...candidate.events].some(fits));
+    const isElsewhere = (form: SpanForm | EventForm) =>
+      form.holds === "event" && form.apart && profile?.spans.some(fits) === true;
     const listsIgnored = product.listsIgnored && group.createdSince715;
     for (const { name, spans, events } of profile === undefined ? candidates : [profile]) {
       for (const form of [...spans, ...events])
-        if (mayFit(form)) growing.push({ profile: name, group, form, listsIgnored });
+        if (mayFit(form) && !isElsewhere(form)) growing.push({ profile: name, group, form, listsIgnored });
     }
     if (profile === undefined) {
       strange.push(group);
@@ -246,7 +259,7 @@ export function placeForms(
     for (const form of profile.spans)
       if (fits(form)) spans.push({ profile: profile.name, group, form, listsIgnored });
     for (const form of profile.events)
-      if (fits(form)) events.push({ profile: profile.name, group, form, listsIgnored });
+      if (fits(form) && !isElsewhere(form)) events.push({ profile: profile.name, group, form, listsIgnored });
   }
   return { profiles: [...found], spans, events, strange, growing };
 }

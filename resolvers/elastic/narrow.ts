@@ -2,7 +2,7 @@
 // for, and often others, since the reader looks at each document again. A name that an index cannot answer for narrows
 // nothing.
 import type { SpanKind } from "../../src/model.ts";
-import type { SpanNarrowing, SpanSelection } from "../../src/reader.ts";
+import type { SpanNarrowing, SpanSelection, SpanSource } from "../../src/reader.ts";
 import {
   endOfMilli,
   floorToMilli,
@@ -239,7 +239,8 @@ function follows(
   texts: readonly string[],
   targets: ReadonlySet<string>,
 ): Query {
-  if (value !== undefined) return !targets.has(value) ? none : field === undefined ? all : has(placed, field);
+  if (value !== undefined)
+    return !targets.has(value) ? none : field === undefined ? all : hasAt(placed, field);
   if (field === undefined) return all;
   const spelled =
     values === undefined
@@ -434,9 +435,13 @@ export function isChildOf({ group, form }: Placed<SpanForm>, spanIds: readonly s
 }
 
 /** What a scan's hints allow to leave out. */
-export function isNarrowed(placed: Placed<SpanForm>, narrow: SpanNarrowing, actionAttribute: string): Query {
+export function isNarrowed(
+  placed: Placed<SpanForm>,
+  narrow: SpanNarrowing,
+  { actionAttribute, namespaceAttribute }: Pick<SpanSource, "actionAttribute" | "namespaceAttribute">,
+): Query {
   const { group, form } = placed;
-  const { service, revision, action, kind, name, minDuration, maxDuration } = narrow;
+  const { service, revision, namespaces, action, kind, name, minDuration, maxDuration } = narrow;
   const at = (names: readonly string[], value: string | undefined): Query =>
     value === undefined || value === "" ? all : any(names.map((own) => holdsAt(placed, own, [value])));
   return every([
@@ -444,6 +449,14 @@ export function isNarrowed(placed: Placed<SpanForm>, narrow: SpanNarrowing, acti
     at(form.revision, revision),
     at(form.name, name),
     kind === undefined ? all : isOfKind(placed, [kind]),
+    namespaces === undefined
+      ? all
+      : any([
+          // Without the attribute the kind tells: see `namesOf` of `src/tracing/request.ts`.
+          namespaces.includes("background") ? all : none,
+          namespaces.includes("web") ? isOfKind(placed, ["server"]) : none,
+          holdsAttribute(group, form.span_attributes, namespaceAttribute, namespaces),
+        ]),
     // An entry without a name has nothing to be found by.
     action === undefined || action === "" || action === unnamed
       ? all

@@ -74,6 +74,7 @@ export async function reportSpans(
   if (unread !== undefined) problems.push(unread);
   if (problems.length === 0) {
     limitations.push(...(await findStrangers(backend, source, layout, door, signal)));
+    limitations.push(...(await findUnsampled(backend, source, layout, door, signal)));
   }
   const newest =
     problems.length > 0
@@ -141,6 +142,32 @@ async function findStrangers(
   ];
 }
 const mostCounted = 10_000;
+
+/** Events that say themselves that their span was not kept. */
+async function findUnsampled(
+  backend: string,
+  { index, where }: SpanSource,
+  { events }: Layout,
+  door: Door,
+  signal: AbortSignal,
+): Promise<string[]> {
+  const wall = where === undefined ? undefined : parseWhere(where);
+  const unsampled = any(
+    events.map((placed) => {
+      const { group, form } = placed;
+      if (form.sampled === undefined || findField(group, form.sampled)?.indexed !== true) return none;
+      const walled = wall === undefined ? all : compileWhere(wall, group);
+      const isUnsampled = { term: { [form.sampled]: "false" } };
+      return every([inIndices(group.indices), isOfForm(placed), walled, isUnsampled]);
+    }),
+  );
+  if (unsampled === none) return [];
+  const body = { size: 0, track_total_hits: mostCounted, query: unsampled };
+  const { total = `over ${mostCounted}` } = await searchWhole(backend, door, index, body, signal);
+  return total === 0
+    ? []
+    : [`errors of requests that were not sampled, shown only where these are kept: ${total}`];
+}
 
 /** The end of the span that started last. */
 async function newestSpan(

@@ -57,6 +57,8 @@ function compileSpan(form: SpanForm, source: SpanSource): (document: Json) => Sp
   const counts = form.count === undefined ? undefined : table.place(form.count);
   const sums = time(form.sum);
   const [kinds, statuses] = [rulesIn(table, form.kind, spanParts), rulesIn(table, form.status, spanParts)];
+  const omittingRules = statuses.filter(({ omit }) => omit);
+  const { omit: omitted } = form.span_attributes;
   const [services, titles, revisions] = [names(form.service), names(form.name), names(form.revision)];
   const [scopeNames, scopeVersions] = [names(form.scope_name), names(form.scope_version)];
   const [states, messages] = [names(form.trace_state), names(form.status_message)];
@@ -96,6 +98,11 @@ function compileSpan(form: SpanForm, source: SpanSource): (document: Json) => Sp
     const kind = kindOf(applyRules(scope, kinds));
     const calls = kind === "client" || kind === "producer";
     const { namespace, action, tags } = readNames(spanAttributes, source);
+    const status = statusOf(applyRules(scope, statuses));
+    const told = omittingRules.filter((rule) => {
+      const said = applyRule(scope, rule);
+      return said !== undefined && statusOf(said) === status;
+    });
     return {
       site_id: source.site,
       trace_id,
@@ -110,10 +117,10 @@ function compileSpan(form: SpanForm, source: SpanSource): (document: Json) => Sp
       scope_name: firstText(scope, scopeNames),
       scope_version: firstText(scope, scopeVersions),
       revision: firstText(scope, revisions),
-      status_code: statusOf(applyRules(scope, statuses)),
+      status_code: status,
       status_message: firstText(scope, messages),
       resource_attributes: without(resourceAttributes, form.resource_attributes.omit),
-      span_attributes: without(spanAttributes, form.span_attributes.omit),
+      span_attributes: without(spanAttributes, told.length === 0 ? omitted : [...omitted, ...keysOf(told)]),
       events: readEvents?.(fields) ?? [],
       links: readLinks?.(fields, trace_id, parentId) ?? [],
       entry:
@@ -220,25 +227,35 @@ function firstText(scope: Scope, names: readonly Name[]): string | undefined {
   return undefined;
 }
 
-interface CompiledRule extends Pick<Rule, "values" | "value"> {
+interface CompiledRule extends Pick<Rule, "values" | "value" | "omit"> {
   readonly name: Name | undefined;
 }
 
 function rulesIn(table: Table, rules: readonly Rule[], read: readonly Part[]): readonly CompiledRule[] {
-  return rules.map(({ field, values, value }) => {
-    return { name: field === undefined ? undefined : nameIn(table, field, read), values, value };
+  return rules.map(({ field, values, value, omit }) => {
+    return { name: field === undefined ? undefined : nameIn(table, field, read), values, value, omit };
   });
 }
 
+/** The attributes that rules look at. */
+function keysOf(rules: readonly CompiledRule[]): readonly string[] {
+  return rules.flatMap(({ name }) => (name !== undefined && "key" in name ? [name.key] : []));
+}
+
 function applyRules(scope: Scope, rules: readonly CompiledRule[]): string | undefined {
-  for (const { name, values, value } of rules) {
-    const found = name === undefined ? "" : textOf(valueIn(scope, name));
-    if (found === undefined) continue;
-    if (value !== undefined) return value;
-    if (values === undefined) return found;
-    if (Object.hasOwn(values, found)) return values[found];
+  for (const rule of rules) {
+    const found = applyRule(scope, rule);
+    if (found !== undefined) return found;
   }
   return undefined;
+}
+
+function applyRule(scope: Scope, { name, values, value }: CompiledRule): string | undefined {
+  const found = name === undefined ? "" : textOf(valueIn(scope, name));
+  if (found === undefined) return undefined;
+  if (value !== undefined) return value;
+  if (values === undefined) return found;
+  return Object.hasOwn(values, found) ? values[found] : undefined;
 }
 
 /** `Server`, `SPAN_KIND_SERVER`, `server` and OpenTelemetry's number 2 are one kind. Unknown and absent is internal. */

@@ -18,7 +18,7 @@ import type {
 import type { SpanStore } from "../../src/store.ts";
 import { analyticsOver } from "../../src/tracing/analytics.ts";
 import { hasException } from "../../src/tracing/exception.ts";
-import { spanKey } from "../../src/tracing/request.ts";
+import { isNearer, spanKey } from "../../src/tracing/request.ts";
 import { selects } from "../../src/tracing/selection.ts";
 import { tallyOf } from "../../src/tracing/tally.ts";
 import type { Catalog } from "./catalog.ts";
@@ -110,8 +110,8 @@ function createSpanReader(documents: Documents): SpanReader {
   async function* scanSite(query: SpanScan, reading: Reading): AsyncGenerator<readonly Span[]> {
     const { range, select, narrow } = query;
     const isInRange = ({ end }: Span): boolean => end >= range.from && end <= range.to;
-    const ending: Condition<SpanForm> = (placed, { actionAttribute }) => {
-      const narrowed = narrow === undefined ? [] : [isNarrowed(placed, narrow, actionAttribute)];
+    const ending: Condition<SpanForm> = (placed, source) => {
+      const narrowed = narrow === undefined ? [] : [isNarrowed(placed, narrow, source)];
       return every([endsWithin(placed, range), ...narrowed]);
     };
     if (select === "exceptions") {
@@ -352,7 +352,11 @@ function createSpanReader(documents: Documents): SpanReader {
   ): Promise<readonly Span[]> {
     const events = given ?? (await eventsOfSpans(spans, reading));
     if (events.length === 0) return spans;
-    const here = new Map(spans.map((span) => [spanKey(span), span]));
+    const here = new Map<string, Span>();
+    for (const span of spans) {
+      const other = here.get(spanKey(span));
+      if (other === undefined || isNearer(span, other)) here.set(spanKey(span), span);
+    }
     const found: { readonly id: string; readonly event: SpanEvent; readonly keys: readonly string[] }[] = [];
     const elsewhere = new Map<string, SpanId>();
     for (const { id, trace_id, spans: ids, event } of events) {

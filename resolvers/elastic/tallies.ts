@@ -74,11 +74,11 @@ export async function* tallySpans(
 export function candidates(
   placed: Placed<SpanForm>,
   { range, narrow, select }: Pick<TallyQuery, "range" | "narrow" | "select">,
-  { actionAttribute }: SpanSource,
+  source: SpanSource,
 ): Query {
   return every([
     endsWithin(placed, range),
-    narrow === undefined ? all : isNarrowed(placed, narrow, actionAttribute),
+    narrow === undefined ? all : isNarrowed(placed, narrow, source),
     isSelected(placed, select),
   ]);
 }

@@ -6,6 +6,7 @@ import {
   compareNodes,
   comparePods,
   growth,
+  minutesOf,
   overviewFilter,
   podFilter,
   podState,
@@ -14,7 +15,7 @@ import type { NodesRow, PodOverviewRow, PodsRow } from "../../src/model.ts";
 import type { KubernetesStore, Match, SnapshotQuery } from "../../src/store.ts";
 import type { Millis } from "../../src/time.ts";
 
-/** Every node and pod that exists at a moment. Network figures are counters here. */
+/** Every node and pod that exists at a moment. Network figures are counters here, which go on over restarts. */
 export interface Observation {
   readonly nodes: readonly Omit<NodesRow, "timestamp">[];
   readonly pods: readonly ObservedPod[];
@@ -101,9 +102,12 @@ export function createMemoryKubernetes(observe: Observe): KubernetesStore {
     overview: async function* (query, signal) {
       const observed: Observed = (time) => observe(query.match, time);
       const last = new Map<string, PodOverviewRow>();
-      for await (const time of moments(query, signal)) {
+      const look = (time: Millis): void => {
         for (const row of overviewAt(observed, time)) last.set(`${row.pod_namespace}/${row.pod_name}`, row);
-      }
+      };
+      const minutes = minutesOf(query);
+      if (minutes !== undefined) for await (const time of moments({ snapshots: minutes }, signal)) look(time);
+      look(query.to);
       const rows = [...last.values()].filter(overviewFilter(query)).sort(comparePods);
       checkLimit(rows.length, query);
       if (rows.length > 0) yield rows;
@@ -138,7 +142,10 @@ async function* readSnapshots<Row>(
 }
 
 /** The snapshots' times; between them others get their turn, and an abort is noticed. */
-async function* moments({ snapshots }: SnapshotQuery, signal: AbortSignal): AsyncGenerator<Millis> {
+async function* moments(
+  { snapshots }: Pick<SnapshotQuery, "snapshots">,
+  signal: AbortSignal,
+): AsyncGenerator<Millis> {
   signal.throwIfAborted();
   for (let index = 0; index < snapshots.count; index += 1) {
     yield snapshots.start + index * snapshots.step;
@@ -148,7 +155,7 @@ async function* moments({ snapshots }: SnapshotQuery, signal: AbortSignal): Asyn
 }
 const stride = 16;
 
-function checkLimit(count: number, { rowLimit }: SnapshotQuery): void {
+function checkLimit(count: number, { rowLimit }: Pick<SnapshotQuery, "rowLimit">): void {
   if (count <= rowLimit) return;
   const message = `The answer has more than ${rowLimit} rows; narrow the range or the filters`;
   throw new Refused("result_too_large", message, { limit: rowLimit });

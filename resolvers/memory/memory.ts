@@ -1,6 +1,7 @@
 // The embedded backend: generated data that grow while the program runs. Lines depend on the seed and the time
 // alone, so two instances with one seed and one clock hold the same.
 import * as z from "zod";
+import { readNumeral } from "../../src/numeral.ts";
 import type { Backend, BackendKind, Match, PartReport, SourceReport } from "../../src/store.ts";
 import { fromMillis, type Instant, type TimeRange, toMillis } from "../../src/time.ts";
 import { clusterMatch, observeCluster } from "./cluster.ts";
@@ -15,7 +16,7 @@ import { generateSpans, traceIndices } from "./traces.ts";
 
 const settings = z.strictObject({
   /** The same seed gives the same lines at the same times. */
-  seed: z.int().default(1),
+  seed: z.preprocess(readNumeral, z.int()).default(1),
 });
 export type MemorySettings = z.output<typeof settings>;
 

@@ -95,6 +95,17 @@ export interface NetworkSource {
   readonly metric: string;
   readonly direction?: "receive" | "transmit";
 }
+/**
+ * Which interfaces are a pod's or node's network, of those that are not virtual: all of the first kind that it has. The
+ * kubelet reports `eth0`. What a bond carries is counted once more at its slaves, whatever these are called.
+ */
+export const podInterfaces: readonly RegExp[] = [/^eth0$/, /^/];
+export const nodeInterfaces: readonly RegExp[] = [
+  /^(?:bond|team)\d+$/,
+  /^eth0$/,
+  /^(?:en[Popsx]\w+|eth\d+)$/,
+  /^/,
+];
 export type NetworkFigure = "network_rx_bytes" | "network_tx_bytes";
 export const podNetwork: Readonly<Record<NetworkFigure, readonly NetworkSource[]>> = {
   network_rx_bytes: [

@@ -3,18 +3,20 @@
 // read in slices of bounded size, each with the snapshot before it for the deltas.
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { Refused } from "../../src/errors.ts";
-import { comparePods, overviewFilter, podFilter } from "../../src/kubernetes.ts";
+import { comparePods, minute, minutesOf, overviewFilter, podFilter } from "../../src/kubernetes.ts";
 import type { Buckets, NodesRow, PodOverviewRow, PodsRow } from "../../src/model.ts";
 import type {
   KubernetesStore,
   NodeFilter,
   OverviewFilter,
+  OverviewQuery,
   PodFilter,
   SnapshotQuery,
 } from "../../src/store.ts";
 import type { Millis } from "../../src/time.ts";
 import type { Fold } from "./answer.ts";
 import type { Door, Moments } from "./door.ts";
+import { readRestarted, successions } from "./network.ts";
 import { nodeRows } from "./nodes.ts";
 import { overviewRows, presentPods } from "./pods.ts";
 import type { Expression } from "./promql.ts";
@@ -25,6 +27,7 @@ import {
   askState,
   countNodes,
   countPods,
+  freshness,
   listPods,
   type PodScope,
   type Questions,
@@ -42,6 +45,9 @@ const sliceRows = 5_000;
 const listedPods = 100_000;
 /** Questions of one answer that are under way together: the source has others to serve. */
 const askedAtOnce = 6;
+/** Windows that a range is looked through by, and pods × minutes that are read together. */
+const mostTiles = 200;
+const groupedMoments = 100_000;
 /** Names that are sent as a filter; with more the filter is applied to what comes back. */
 const mostNames = 250;
 
@@ -77,9 +83,10 @@ async function* joinNodes(
 ): AsyncGenerator<readonly NodesRow[]> {
   for (const slice of parts) {
     const moments = withBefore(slice);
-    const answers = await askAll(source, askNodes(wall), moments, signal);
+    const answers = await askAll(source, askNodes(wall, moments.step), moments, signal);
+    const restarted = await readRestarted(source, wall, "nodes", answers.restarts, moments, signal);
     for (let index = 1; index < moments.count; index += 1) {
-      const rows = nodeRows(answers, moments, index);
+      const rows = nodeRows(answers, restarted, moments, index);
       yield* turn(node === undefined ? rows : rows.filter(({ node_name }) => node_name === node), signal);
     }
   }
@@ -114,11 +121,13 @@ async function* readPods(
   if (sum > query.rowLimit) throw tooLarge(query.rowLimit, sum);
   for (const slice of slices(query.snapshots, sizes, sliceRows)) {
     const moments = withBefore(slice);
-    const questions = { ...askState(wall, scope), ...askFigures(wall, scope) };
+    const questions = { ...askState(wall, scope), ...askFigures(wall, scope, moments.step) };
     const answers = await askAll(source, questions, moments, signal);
+    const restarts = [...answers.restarts, ...successions(answers.podInterfaces, moments)];
+    const restarted = await readRestarted(source, wall, "pods", restarts, moments, signal);
     const present = presentPods(answers, moments);
     await nextTurn();
-    const rows = podRows(answers, moments);
+    const rows = podRows(answers, restarted, moments);
     for (let index = 1; index < moments.count; index += 1) {
       yield* turn(rows(present(index), index).filter(accepts), signal);
     }
@@ -126,108 +135,151 @@ async function* readPods(
 }
 
 /**
- * Each pod at its last snapshot. Which snapshot that is, is found first, for names alone; then pods are read in the
- * order of their rows, all that are still there at the very last snapshot in one go.
+ * Each pod when it was seen last. When that was is found first, for names alone; then pods are read in the order of
+ * their rows, all that are there at the end in one go.
  */
 async function* readOverview(
   source: Source,
-  query: SnapshotQuery & OverviewFilter,
+  query: OverviewQuery & OverviewFilter,
   signal: AbortSignal,
 ): AsyncGenerator<readonly PodOverviewRow[]> {
   const wall = { match: query.match, edge: await source.edge(signal) };
   const namespaces = query.namespaces.length > mostNames ? [] : query.namespaces;
   const scope: PodScope = { namespaces, pods: [] };
   const accepts = overviewFilter(query);
-  const seen = await findLast(source, wall, scope, query, signal);
-  if (seen.length > query.rowLimit) throw tooLarge(query.rowLimit, seen.length);
-  const { start, step, count } = query.snapshots;
-  const end = start + (count - 1) * step;
-  const gone = seen.filter(({ last }) => last < end);
-  const groups: Group[] = [...groupGone(gone, step)];
-  if (gone.length < seen.length) groups.push({ scope, pods: seen.slice(gone.length) });
-  for (const { scope: whole, pods } of groups) {
-    const names: PodScope = whole ?? {
-      namespaces: [...new Set(pods.map(({ namespace }) => namespace))],
-      pods: [...new Set(pods.map(({ name }) => name))],
-    };
-    const first = pods[0]?.last ?? end;
-    const moments = { start: first, step, count: ((pods.at(-1)?.last ?? end) - first) / step + 1 };
-    const answers = await askAll(
-      source,
-      { ...askState(wall, names), ...askIdentity(wall, names) },
-      moments,
-      signal,
-    );
-    const present = presentPods(answers, moments);
+  const end: Buckets = { start: query.to, step: minute, count: 1 };
+  const present = await listSeen(source, wall, scope, end, freshness, signal);
+  const gone = (await findGone(source, wall, scope, query, signal)).filter(({ key }) => !present.has(key));
+  const seen = present.size + gone.length;
+  if (seen > query.rowLimit) throw tooLarge(query.rowLimit, seen);
+  const parts = [...groups(gone)].map((pods) => ({ scope: scopeOf(pods), minutes: spanOf(pods), pods }));
+  if (present.size > 0) parts.push({ scope, minutes: end, pods: [...present.values()] });
+  for (const { scope, minutes, pods } of parts) {
+    const questions = { ...askState(wall, scope), ...askIdentity(wall, scope) };
+    const answers = await askAll(source, questions, minutes, signal);
+    const presentAt = presentPods(answers, minutes);
     const rowsOf = overviewRows(answers);
-    const lastOf = new Map(pods.map(({ namespace, name, last }) => [`${namespace}/${name}`, last]));
-    for (let index = 0; index < moments.count; index += 1) {
-      const time = first + index * step;
-      const ending = present(index).filter(
-        ({ namespace, name }) => lastOf.get(`${namespace}/${name}`) === time,
-      );
+    const lastOf = new Map(pods.map(({ key, last }) => [key, last]));
+    for (let index = 0; index < minutes.count; index += 1) {
+      const time = minutes.start + index * minutes.step;
+      const ending = presentAt(index).filter((pod) => lastOf.get(`${pod.namespace}/${pod.name}`) === time);
       yield* turn(rowsOf(ending, index).filter(accepts).sort(comparePods), signal);
     }
   }
 }
-/** Pods that are read together: all of a scope, or these by name. */
-interface Group {
-  readonly scope: PodScope | undefined;
-  readonly pods: readonly Seen[];
-}
 
-/** Pods whose last snapshots lie close enough for one request. */
-function* groupGone(gone: readonly Seen[], step: Millis): Generator<Group> {
-  let pods: Seen[] = [];
-  for (const pod of gone) {
-    const span = pods[0] === undefined ? 0 : (pod.last - pods[0].last) / step;
-    if (pods.length === mostNames || span >= chunkSnapshots) {
-      yield { scope: undefined, pods };
-      pods = [];
-    }
-    pods.push(pod);
-  }
-  if (pods.length > 0) yield { scope: undefined, pods };
-}
-
+/** A pod, with the first and the last of the minutes of which one is the last that has it. */
 interface Seen {
+  readonly key: string;
   readonly namespace: string;
   readonly name: string;
+  readonly first: Millis;
   readonly last: Millis;
 }
 
-/** Every pod with the last snapshot that it is in, in the order of rows. */
-async function findLast(
+/**
+ * Every pod that some full minute of the range has, with the last one, in the order of rows. It is found in two steps,
+ * so that long ranges are not listed minute by minute: by windows that tile the range, then minute by minute in those.
+ */
+async function findGone(
   source: Source,
   wall: Wall,
   scope: PodScope,
-  query: SnapshotQuery,
+  range: OverviewQuery,
   signal: AbortSignal,
 ): Promise<readonly Seen[]> {
-  const { largest: sizes } = await countMoments(source, [countPods(wall, scope)], query, signal);
-  const pods = new Map<string, Seen>();
-  for (const slice of slices(query.snapshots, sizes, listedPods)) {
-    const fold = (): Fold<readonly Seen[]> => {
-      const found: Seen[] = [];
-      return {
-        series: ({ labels: { namespace = "", pod: name = "" }, times }) => {
-          const last = times.at(-1);
-          if (last !== undefined) found.push({ namespace, name, last });
-        },
-        result: () => found,
-      };
-    };
-    for (const pod of await source.query(listPods(wall, scope), momentsOf(slice), fold, signal)) {
-      pods.set(`${pod.namespace}/${pod.name}`, pod);
+  const minutes = minutesOf(range);
+  if (minutes === undefined) return [];
+  const end = minutes.start + (minutes.count - 1) * minute;
+  const step = Math.ceil(minutes.count / mostTiles) * minute;
+  const tiled = Math.floor(end / step) * step;
+  const start = Math.ceil(minutes.start / step) * step;
+  const tiles = { start, step, count: (tiled - start) / step + 1 };
+  const list = (window: Buckets, length: Millis): Promise<ReadonlyMap<string, Seen>> =>
+    listSeen(source, wall, scope, window, freshness + length - minute, signal);
+  const found = new Map<string, Seen>();
+  if (tiles.count > 0) {
+    const count = countPods(wall, scope, freshness + step - minute);
+    const { largest } = await countMoments(source, [count], { snapshots: tiles }, signal);
+    for (const slice of slices(tiles, largest, listedPods)) {
+      for (const [key, pod] of await list(slice, step)) {
+        found.set(key, { ...pod, first: Math.max(minutes.start, pod.last - step + minute) });
+      }
     }
   }
-  return [...pods.values()].sort((a, b) =>
-    comparePods(
-      { timestamp: a.last, pod_namespace: a.namespace, pod_name: a.name },
-      { timestamp: b.last, pod_namespace: b.namespace, pod_name: b.name },
-    ),
+  // What the grid of tiles leaves of the range's end.
+  const rest = end - Math.max(tiled, minutes.start - minute);
+  if (rest > 0) {
+    for (const [key, pod] of await list({ start: end, step: minute, count: 1 }, rest)) {
+      found.set(key, { ...pod, first: end - rest + minute });
+    }
+  }
+  const pods = [...found.values()].sort(compareSeen);
+  if (step === minute) return pods;
+  const exact = new Map<string, Seen>();
+  for (const group of groups(pods)) {
+    const keys = new Set(group.map(({ key }) => key));
+    const listed = await listSeen(source, wall, scopeOf(group), spanOf(group), freshness, signal);
+    for (const [key, pod] of listed) if (keys.has(key)) exact.set(key, pod);
+  }
+  return [...exact.values()].sort(compareSeen);
+}
+
+function compareSeen(a: Seen, b: Seen): number {
+  return comparePods(
+    { timestamp: a.last, pod_namespace: a.namespace, pod_name: a.name },
+    { timestamp: b.last, pod_namespace: b.namespace, pod_name: b.name },
   );
 }
+
+/** The pods of some moments, with the last moment that has each. */
+function listSeen(
+  source: Source,
+  wall: Wall,
+  scope: PodScope,
+  moments: Buckets,
+  reach: Millis,
+  signal: AbortSignal,
+): Promise<ReadonlyMap<string, Seen>> {
+  const fold = (): Fold<ReadonlyMap<string, Seen>> => {
+    const found = new Map<string, Seen>();
+    return {
+      series: ({ labels: { namespace = "", pod: name = "" }, times }) => {
+        const last = times.at(-1);
+        const key = `${namespace}/${name}`;
+        if (last !== undefined) found.set(key, { key, namespace, name, first: last, last });
+      },
+      result: () => found,
+    };
+  };
+  return source.query(listPods(wall, scope, reach), momentsOf(moments), fold, signal);
+}
+
+/** Pods, in order, whose minutes lie close enough for one request. */
+function* groups(pods: readonly Seen[]): Generator<readonly Seen[]> {
+  let group: Seen[] = [];
+  for (const pod of pods) {
+    const { count } = spanOf([...group.slice(0, 1), pod]);
+    const full = group.length === mostNames || (group.length + 1) * count > groupedMoments;
+    if (group.length > 0 && (full || count > chunkSnapshots)) {
+      yield group;
+      group = [];
+    }
+    group.push(pod);
+  }
+  if (group.length > 0) yield group;
+}
+
+/** From the first minute of the first pod to the last one of the last. */
+function spanOf(pods: readonly Seen[]): Buckets {
+  const start = pods[0]?.first ?? 0;
+  return { start, step: minute, count: ((pods.at(-1)?.last ?? start) - start) / minute + 1 };
+}
+
+const scopeOf = (pods: readonly Seen[]): PodScope => ({
+  namespaces: [...new Set(pods.map(({ namespace }) => namespace))],
+  pods: [...new Set(pods.map(({ name }) => name))],
+});
 
 // ---- Asking -------------------------------------------------------------------------------------------------
 
@@ -269,7 +321,7 @@ function momentsOf({ start, step, count }: Buckets): Moments {
 async function countMoments(
   source: Source,
   counts: readonly Expression[],
-  { snapshots: { start, step, count } }: SnapshotQuery,
+  { snapshots: { start, step, count } }: Pick<SnapshotQuery, "snapshots">,
   signal: AbortSignal,
 ): Promise<{ readonly largest: Float64Array; readonly sum: number }> {
   const largest = new Float64Array(count);

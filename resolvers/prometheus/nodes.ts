@@ -1,18 +1,19 @@
 // Joins what Prometheus tells of nodes into rows, without asking anything. Three parties name a node differently: the
 // cluster (`node`), the machine itself (`node_uname_info`) and the scraper (`instance`); the cluster's names win.
-import { compareNodes, growth } from "../../src/kubernetes.ts";
+import { compareNodes } from "../../src/kubernetes.ts";
 import type { Buckets, NodesRow } from "../../src/model.ts";
 import type { Labels } from "./answer.ts";
 import {
   type DiskSource,
   metrics,
-  type NetworkSource,
   type NodeFigure,
   type NodeSource,
   nodeDisks,
   nodeFigures,
+  nodeInterfaces,
   nodeNetwork,
 } from "./figures.ts";
+import { type Restarted, traffic } from "./network.ts";
 import { metricName } from "./promql.ts";
 import { exporterCpu, type NodeQuestion, resourceCpu } from "./questions.ts";
 import { type Answers, at, greatest, has, listOf, newest, type Track } from "./tracks.ts";
@@ -58,10 +59,13 @@ type NodeTracks = Map<string, Track[]>;
 /** The rows of one snapshot; the one before it is at `index - 1`. */
 export function nodeRows(
   answers: Answers<NodeQuestion>,
+  restarted: Restarted,
   { start, step }: Buckets,
   index: number,
 ): NodesRow[] {
   const naming = nameNodes(answers, index);
+  const restartedOf = Map.groupBy(restarted.get(index) ?? [], ({ labels }) => naming.find(labels));
+  const since = start + (index - 1) * step;
   const nodes = new Map<string, NodeTracks>();
   const keep = (track: Track, metric = track.labels[metricName] ?? ""): void => {
     if (!has(track, index)) return;
@@ -83,6 +87,7 @@ export function nodeRows(
   const rows: NodesRow[] = [];
   for (const [name, tracks] of nodes) {
     if (known !== undefined && !known.has(name)) continue;
+    const interfaces = { tracks, index, since, restarted: restartedOf.get(name) ?? [], began: false };
     rows.push({
       timestamp: start + index * step,
       node_name: name,
@@ -93,8 +98,8 @@ export function nodeRows(
       memory_page_faults: figure("memory_page_faults", tracks, index),
       memory_major_page_faults: figure("memory_major_page_faults", tracks, index),
       ...diskOf(tracks, index),
-      network_rx_bytes: traffic(nodeNetwork.network_rx_bytes, tracks, index),
-      network_tx_bytes: traffic(nodeNetwork.network_tx_bytes, tracks, index),
+      network_rx_bytes: traffic(nodeNetwork.network_rx_bytes, nodeInterfaces, interfaces),
+      network_tx_bytes: traffic(nodeNetwork.network_tx_bytes, nodeInterfaces, interfaces),
       phase: phaseOf(answers.ready, name, index),
     });
   }
@@ -197,32 +202,3 @@ export function diskCapacities(
   const byNode = Map.groupBy(disks, ({ labels }) => naming.find(labels) ?? "");
   return new Map([...byNode].map(([node, tracks]) => [node, at(largestDisk(tracks, index), index) ?? 0]));
 }
-
-// ---- Network ------------------------------------------------------------------------------------------------
-
-/**
- * Bytes since the snapshot before, of the first source that tells any: of the interface `eth0` where there is one, as
- * the kubelet reports it, else of all. Counters of what did not exist then count from 0 if `fresh`.
- */
-export function traffic(
-  sources: readonly NetworkSource[],
-  tracks: ReadonlyMap<string, readonly Track[]>,
-  index: number,
-  fresh = false,
-): number {
-  for (const { metric, direction } of sources) {
-    const told = (tracks.get(metric) ?? []).filter(
-      (track) => has(track, index) && (direction === undefined || track.labels.direction === direction),
-    );
-    if (told.length === 0) continue;
-    const byInterface = Map.groupBy(told, interfaceOf);
-    const chosen = byInterface.has("eth0") ? [byInterface.get("eth0") ?? []] : [...byInterface.values()];
-    return chosen.reduce((sum, twins) => {
-      const before = greatest(twins, index - 1) ?? (fresh ? 0 : undefined);
-      return sum + Math.round(growth(before, greatest(twins, index) ?? 0));
-    }, 0);
-  }
-  return 0;
-}
-
-const interfaceOf = ({ labels }: Track): string => labels.interface ?? labels.device ?? "";

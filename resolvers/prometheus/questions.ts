@@ -27,11 +27,14 @@ import {
   oneOf,
   present,
   select,
+  type Window,
   window,
 } from "./promql.ts";
 
 /** A sample is a snapshot's when it is less old than this. Two scrapes of a minute fit in. */
 export const freshness: Millis = 120_000;
+/** How old the sample before it may be, of which it grew: with a scrape of a minute that failed, and late ones. */
+const rateReach: Millis = 300_000;
 
 /** Which pods are asked about; empty is all. */
 export interface PodScope {
@@ -50,16 +53,26 @@ const plain = { namespace: "namespace", pod: "pod" };
 const prefixed = { namespace: "pod_namespace", pod: "pod_name" };
 const otel = { namespace: "k8s_namespace_name", pod: "k8s_pod_name" };
 
-/** Interfaces of the host's own plumbing: their traffic is counted once more at the real one. */
-const virtualInterfaces =
-  "lo|veth.*|cni.*|docker.*|flannel.*|cali.*|br-.*|tunl.*|vxlan.*|kube-.*|nodelocaldns";
+/** What names of virtual interfaces begin with: bridges, tunnels and the nodes' ends of pods' wires. */
+const virtualPrefixes = [
+  ...["antrea", "azv", "br-", "cali", "cbr", "cilium", "cni", "docker", "dummy", "eni", "erspan", "flannel"],
+  ...["genev", "gke", "gre", "ifb", "ip6gre", "ip6tnl", "ip6_vti", "ip_vti", "ipvl", "kube-", "lxc", "lxdbr"],
+  ...["macvtap", "nodelocaldns", "ovn", "ovs", "podman", "sit", "tap", "tun", "veth", "virbr", "vlan"],
+  ...["vxlan", "weave", "wg", "wireguard"],
+];
+/**
+ * Interfaces of the host's own plumbing, and VLANs: their traffic is counted once more at the real one. No pattern fits
+ * a path, since the node exporter calls disks devices as well.
+ */
+const virtualInterfaces = `lo|(?:${virtualPrefixes.join("|")})[^/]*|[^/]+\\.[0-9]+`;
 
 const newest = (wall: Wall, matchers: readonly Matcher[]): Expression =>
-  call("last_over_time", samples(wall, matchers));
+  call("last_over_time", samples(wall, matchers, freshness));
 /** Growth per second between the two newest samples: no extrapolation, and the same on every version. */
-const rate = (wall: Wall, matchers: readonly Matcher[]): Expression => call("irate", samples(wall, matchers));
-const samples = ({ match, edge }: Wall, matchers: readonly Matcher[]): Expression =>
-  window(select(match, matchers), edge, { from: freshness - 1, to: 0 });
+const rate = (wall: Wall, matchers: readonly Matcher[]): Expression =>
+  binary(call("irate", samples(wall, matchers, rateReach)), "and", newest(wall, matchers));
+const samples = ({ match, edge }: Wall, matchers: readonly Matcher[], reach: Millis): Window =>
+  window(select(match, matchers), edge, { from: reach - 1, to: 0 });
 /** When the newest sample was taken, of series that go on: a series that its exporter ended is not among them. */
 const taken = ({ match }: Wall, matchers: readonly Matcher[]): Expression =>
   call("timestamp", select(match, matchers));
@@ -74,15 +87,14 @@ function scoped({ namespaces, pods }: PodScope, labels: typeof plain = plain): r
   ];
 }
 
-/** How many pods each moment has, of one name once. */
-export function countPods(wall: Wall, scope: PodScope): Expression {
-  const infos = newest(wall, [named("kube_pod_info"), ...scoped(scope)]);
-  return aggregate("count", [], aggregate("group", [plain.namespace, plain.pod], infos));
+/** How many pods each moment has, of one name once; with a longer reach also those that are gone so long. */
+export function countPods(wall: Wall, scope: PodScope, reach = freshness): Expression {
+  return aggregate("count", [], listPods(wall, scope, reach));
 }
 
 /** Which pods each moment has. */
-export function listPods(wall: Wall, scope: PodScope): Expression {
-  const infos = newest(wall, [named("kube_pod_info"), ...scoped(scope)]);
+export function listPods(wall: Wall, scope: PodScope, reach = freshness): Expression {
+  const infos = call("last_over_time", samples(wall, [named("kube_pod_info"), ...scoped(scope)], reach));
   return aggregate("group", [plain.namespace, plain.pod], infos);
 }
 
@@ -154,6 +166,46 @@ const root = equal("id", "/");
 const cgroup = [equal("container", ""), equal("image", ""), hierarchy, faults, allCpus];
 const inside = [{ label: "container", operator: "!~", value: "POD|" } as const, itself, faults, allCpus];
 const real: Matcher = { label: "interface", operator: "!~", value: virtualInterfaces };
+const realDevice: Matcher = { ...real, label: "device" };
+
+/** Whose interfaces. */
+export type Owner = "pods" | "nodes";
+/** Labels that name an interface, whoever tells of it. */
+export const interfaceKeys: Readonly<Record<Owner, readonly string[]>> = {
+  pods: [plain.namespace, plain.pod, otel.namespace, otel.pod, "interface"],
+  nodes: ["node", "instance", "k8s_node_name", "interface", "device"],
+};
+/** The counters of one metric from the snapshot before on, and what was fresh at that. */
+function counters(wall: Wall, owner: Owner, metric: string, more: readonly Matcher[], step: Millis): Window {
+  const machine = metric.startsWith("node_");
+  const level = owner === "nodes" && metric.startsWith("container_") ? [root] : [];
+  return samples(wall, [named(metric), machine ? realDevice : real, ...level, ...more], step + freshness);
+}
+/** Which interfaces have counters that fell since the snapshot before. */
+function askRestarts(wall: Wall, owner: Owner, step: Millis, scope?: PodScope): Expression {
+  const network = owner === "pods" ? podNetwork : nodeNetwork;
+  const fell = networkNames(network).map((metric) => {
+    const pods = scope === undefined ? [] : scoped(scope, ofOtel(metric) ? otel : plain);
+    return set(call("resets", counters(wall, owner, metric, pods, step)));
+  });
+  return max(
+    interfaceKeys[owner],
+    fell.reduce((either, or) => binary(either, "or", or)),
+  );
+}
+/** The samples of some interfaces, and maybe of others, one expression for each metric. */
+export function askInterfaces(
+  wall: Wall,
+  owner: Owner,
+  interfaces: readonly Readonly<Record<string, string>>[],
+  step: Millis,
+): readonly Expression[] {
+  const narrowed = interfaceKeys[owner].map((label) =>
+    oneOf(label, [...new Set(interfaces.map((labels) => labels[label] ?? ""))]),
+  );
+  const network = owner === "pods" ? podNetwork : nodeNetwork;
+  return networkNames(network).map((metric) => counters(wall, owner, metric, narrowed, step));
+}
 
 const networkNames = (network: typeof podNetwork): readonly string[] =>
   unique(Object.values(network).flatMap((sources) => sources.map(({ metric }) => metric)));
@@ -164,10 +216,11 @@ export type FigureQuestion =
   | "podInterfaces"
   | "otelValues"
   | "otelInterfaces"
+  | "restarts"
   | "ephemeral"
   | "disks"
   | "addresses";
-export function askFigures(wall: Wall, scope: PodScope): Questions<FigureQuestion> {
+export function askFigures(wall: Wall, scope: PodScope, step: Millis): Questions<FigureQuestion> {
   const pods = scoped(scope);
   const values = (level: PodSource["level"]): readonly string[] =>
     podSources
@@ -205,6 +258,7 @@ export function askFigures(wall: Wall, scope: PodScope): Questions<FigureQuestio
       [metricName, otel.namespace, otel.pod, "k8s_pod_uid", "interface", "direction"],
       newest(wall, [named(...networkNames(podNetwork).filter(ofOtel)), real, ...scoped(scope, otel)]),
     ),
+    restarts: askRestarts(wall, "pods", step, scope),
     // An exporter that keeps its own spelling has labels of its own pod beside it.
     ephemeral: binary(ephemeral(prefixed, []), "or", ephemeral(plain, [equal(prefixed.pod, "")])),
     disks: max([metricName, "node", "instance", "device"], newest(wall, [named(metrics.diskLimit), root])),
@@ -225,8 +279,9 @@ export type NodeQuestion =
   | "resourceRates"
   | "exporters"
   | "exporterRates"
-  | "otel";
-export function askNodes(wall: Wall): Questions<NodeQuestion> {
+  | "otel"
+  | "restarts";
+export function askNodes(wall: Wall, step: Millis): Questions<NodeQuestion> {
   const own = ["node", "instance"];
   const told = nodeMetrics();
   return {
@@ -253,7 +308,7 @@ export function askNodes(wall: Wall): Questions<NodeQuestion> {
       newest(wall, [
         named(...told.filter((name) => name.startsWith("node_") && !rated.has(name))),
         oneOf("mountpoint", ["/", ""]),
-        { label: "device", operator: "!~", value: virtualInterfaces },
+        realDevice,
       ]),
     ),
     exporterRates: aggregate(
@@ -268,6 +323,7 @@ export function askNodes(wall: Wall): Questions<NodeQuestion> {
       [metricName, "k8s_node_name", "interface", "direction"],
       newest(wall, [named(...told.filter(ofOtel)), real]),
     ),
+    restarts: askRestarts(wall, "nodes", step),
   };
 }
 function nodeMetrics(): readonly string[] {

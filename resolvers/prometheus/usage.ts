@@ -2,25 +2,30 @@
 // from the path of its cgroup, and a container that restarts leaves its old cgroup's samples behind for as long as they
 // are fresh; other sources know names alone.
 import type { Buckets, PodsRow } from "../../src/model.ts";
+import type { Labels, SampleSeries } from "./answer.ts";
 import {
   metrics,
   type NetworkFigure,
   type PodFigure,
   type PodSource,
   podFigures,
+  podInterfaces,
   podNetwork,
   podSources,
 } from "./figures.ts";
-import { diskCapacities, nameNodes, traffic } from "./nodes.ts";
+import { type Restarted, traffic } from "./network.ts";
+import { diskCapacities, nameNodes } from "./nodes.ts";
 import type { Present } from "./pods.ts";
 import { metricName } from "./promql.ts";
 import { exported, type FigureQuestion, freshness, resourceCpu } from "./questions.ts";
 import { type Answers, at, greatest, has, listOf, type Track } from "./tracks.ts";
 
 /** A series of a pod, with what tells whose it is. */
-interface Measured extends Track {
+interface Owned {
+  readonly labels: Labels;
   readonly uid: string | undefined;
 }
+type Measured = Track & Owned;
 /** What is measured of all pods that had one name. */
 interface Usage {
   readonly figures: Map<PodSource, Measured[]>;
@@ -37,13 +42,12 @@ const sourcesByKey = new Map(
 /** The rows of present pods; the snapshot before is at `index - 1`. */
 export function podRows(
   answers: Answers<FigureQuestion>,
+  restarted: Restarted,
   { step }: Buckets,
 ): (pods: readonly Present[], index: number) => PodsRow[] {
   const usages = new Map<string, Usage>();
-  const usageOf = ({ labels }: Track): Usage => {
-    const namespace = labels.pod_namespace ?? labels.k8s_namespace_name ?? labels.namespace ?? "";
-    const name = labels.pod_name ?? labels.k8s_pod_name ?? labels.pod ?? "";
-    const key = `${namespace}/${name}`;
+  const usageOf = (track: Track): Usage => {
+    const key = podKey(track);
     const usage = usages.get(key) ?? { figures: new Map(), interfaces: new Map() };
     usages.set(key, usage);
     return usage;
@@ -55,7 +59,7 @@ export function podRows(
     metric = track.labels[metricName] ?? "",
   ): void => {
     const source = sourcesByKey.get(sourceKey(of, level, metric, track.labels.failure_type));
-    if (source !== undefined) listOf(usageOf(track).figures, source).push(measured(track));
+    if (source !== undefined) listOf(usageOf(track).figures, source).push(owned(track));
   };
   for (const track of [...answers.podValues, ...answers.otelValues]) keep(track, "value", "pod");
   for (const track of answers.podRates) keep(track, "rate", "pod", metrics.cpu);
@@ -69,7 +73,7 @@ export function podRows(
   }
   const startById = new Map(starts.map((track) => [track.labels.id, track]));
   for (const track of [...answers.podInterfaces, ...answers.otelInterfaces]) {
-    listOf(usageOf(track).interfaces, track.labels[metricName] ?? "").push(measured(track));
+    listOf(usageOf(track).interfaces, track.labels[metricName] ?? "").push(owned(track));
   }
 
   const figure = (name: PodFigure, usage: Usage | undefined, pod: Present, index: number): number => {
@@ -85,10 +89,13 @@ export function podRows(
   return (pods, index) => {
     const naming = nameNodes({ addresses: answers.addresses, unames: [], uttered: [] }, index);
     const capacities = diskCapacities(answers.disks, naming, index);
+    const restartedOf = Map.groupBy((restarted.get(index) ?? []).map(owned), podKey);
     return pods.map((pod): PodsRow => {
-      const usage = usages.get(`${pod.namespace}/${pod.name}`);
+      const key = `${pod.namespace}/${pod.name}`;
+      const usage = usages.get(key);
+      const own = (restartedOf.get(key) ?? []).filter((series) => belongs(series, pod));
       const network = (name: NetworkFigure): number =>
-        usage === undefined ? 0 : podTraffic(name, usage, pod, index, step);
+        usage === undefined ? 0 : podTraffic(name, usage, own, pod, index, step);
       const capacity = figure("ephemeral_storage_capacity_bytes", usage, pod, index);
       return {
         timestamp: pod.row.timestamp,
@@ -123,14 +130,19 @@ export function podRows(
 // no uid, so that nothing can be told from it.
 const uidInPath = /pod([0-9a-f]{8}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{12})/;
 
-function measured({ labels, values }: Track): Measured {
-  const path = uidInPath.exec(labels.id ?? "")?.[1]?.replaceAll("_", "-");
-  return { labels, values, uid: path ?? labels.k8s_pod_uid };
+function owned<Series extends { readonly labels: Labels }>(series: Series): Series & Owned {
+  const { id = "", k8s_pod_uid: told } = series.labels;
+  return { ...series, uid: uidInPath.exec(id)?.[1]?.replaceAll("_", "-") ?? told };
 }
 
-function belongs({ uid, labels: { node } }: Measured, pod: Present): boolean {
+function belongs({ uid, labels: { node } }: Owned, pod: Present): boolean {
   if (uid !== undefined) return uid === pod.uid;
   return node === undefined || pod.node === "" || node === pod.node;
+}
+
+function podKey({ labels }: { readonly labels: Labels }): string {
+  const namespace = labels.pod_namespace ?? labels.k8s_namespace_name ?? labels.namespace ?? "";
+  return `${namespace}/${labels.pod_name ?? labels.k8s_pod_name ?? labels.pod ?? ""}`;
 }
 
 /** One value for each container: of its cgroups the one that started last, or what knows no cgroups. */
@@ -156,15 +168,23 @@ function sumContainers(
 }
 
 /** A pod on its node's own network has no traffic of its own. */
-function podTraffic(name: NetworkFigure, usage: Usage, pod: Present, index: number, step: number): number {
+function podTraffic(
+  name: NetworkFigure,
+  usage: Usage,
+  restarted: readonly SampleSeries[],
+  pod: Present,
+  index: number,
+  step: number,
+): number {
   if (pod.hostNetwork) return 0;
-  const own = new Map(
+  const tracks = new Map(
     podNetwork[name].map(({ metric }) => [
       metric,
       (usage.interfaces.get(metric) ?? []).filter((track) => belongs(track, pod)),
     ]),
   );
+  const since = pod.row.timestamp - step;
   // What began since the snapshot before, or too shortly before it to have been measured, counts from 0.
-  const fresh = (pod.start ?? 0) * 1_000 > pod.row.timestamp - step - freshness;
-  return traffic(podNetwork[name], own, index, fresh);
+  const began = (pod.start ?? 0) * 1_000 > since - freshness;
+  return traffic(podNetwork[name], podInterfaces, { tracks, index, since, restarted, began });
 }

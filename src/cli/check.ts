@@ -3,20 +3,21 @@
 // fail is.
 import { performance } from "node:perf_hooks";
 import { type Config, parts, type SiteConfig } from "../config.ts";
-import { BackendError, ConfigError } from "../errors.ts";
+import { BackendError } from "../errors.ts";
 import { openGallery } from "../gallery.ts";
 import { checkVisual } from "../operations/visuals.ts";
 import type { Backend, BackendInfo } from "../store.ts";
 import { type Instant, type Millis, nanosPerMilli } from "../time.ts";
 import { describeError, openBackend } from "./backends.ts";
 import { openFile } from "./file.ts";
-import { checkMeshrc } from "./graphql.ts";
+import { findMeshProblems } from "./graphql.ts";
 import { type Question, questionsFor, type Report } from "./inspect.ts";
 import { exitCodes, type Shell } from "./shell.ts";
 
 export const usage = `Usage: readout check [--config readout.yaml]
 
-Validates the file, asks each backend what it is, and says per site what will work and what will not.
+Validates the file, asks each backend what it is, and says per site what will work and what will not. A \`mesh\` of your
+own is loaded, and its sources are read.
 Exit code 0: all works (limitations included); 1: the file is wrong, or a backend or an index does not answer;
 2: wrong arguments.
 `;
@@ -32,12 +33,10 @@ export async function run(args: readonly string[], shell: Shell, deadline = pati
   const opened = openFile("check", usage, args, shell);
   if (typeof opened === "number") return opened;
   const { file, config } = opened;
-  const findings = await Promise.all(
-    Object.keys(config.backends).map((name) => ask(name, config, file, shell, deadline)),
-  );
+  const asked = Object.keys(config.backends).map((name) => ask(name, config, file, shell, deadline));
+  const [mesh, ...findings] = await Promise.all([lookAtMesh(config, shell, deadline), ...asked]);
   shell.signal.throwIfAborted();
   const shown = await lookAtVisuals(config);
-  const mesh = lookAtMesh(config, shell);
   const { text, problems } = describe(file, config, findings, shown, mesh, shell.now());
   shell.out(text);
   return problems === 0 ? exitCodes.done : exitCodes.failed;
@@ -78,16 +77,21 @@ async function lookAtVisuals({ visuals: folder, limits }: Config): Promise<Shown
   return { published: gallery.published(), problems };
 }
 
-/** What is wrong with the Mesh configuration of one's own, as far as the file alone tells. */
-function lookAtMesh({ mesh }: Config, shell: Shell): readonly string[] {
+/** What is wrong with the Mesh configuration of one's own, or with one of its sources. */
+async function lookAtMesh({ mesh }: Config, shell: Shell, deadline: Millis): Promise<readonly string[]> {
   if (mesh === undefined) return [];
-  try {
-    checkMeshrc(mesh, shell);
-    return [];
-  } catch (error) {
-    if (!(error instanceof ConfigError)) throw error;
-    return error.message.split("\n");
-  }
+  const { signal, end } = startPatience(deadline, shell);
+  const looked = await attempt(() => findMeshProblems(mesh, shell), signal);
+  end();
+  return "value" in looked ? looked.value : [looked.failure];
+}
+
+/** A signal that ends with the shell's, or after `deadline`. */
+function startPatience(deadline: Millis, shell: Shell) {
+  const timer = new AbortController();
+  const late = () => timer.abort(new Error(`no answer within ${printDuration(deadline)}`));
+  const timeout = setTimeout(late, deadline);
+  return { signal: AbortSignal.any([shell.signal, timer.signal]), end: () => clearTimeout(timeout) };
 }
 
 /** Asks one backend who it is, then about everything that lies in it. Never rejects. */
@@ -98,12 +102,7 @@ async function ask(
   shell: Shell,
   deadline: Millis,
 ): Promise<Finding> {
-  const timer = new AbortController();
-  const timeout = setTimeout(
-    () => timer.abort(new Error(`no answer within ${printDuration(deadline)}`)),
-    deadline,
-  );
-  const signal = AbortSignal.any([shell.signal, timer.signal]);
+  const { signal, end } = startPatience(deadline, shell);
   let backend: Backend | undefined;
   try {
     const created = connect(name, config, file, shell);
@@ -122,7 +121,7 @@ async function ask(
     );
     return { name, info, roundTrip, serves: new Set(Object.keys(connected.inspections)), told };
   } finally {
-    clearTimeout(timeout);
+    end();
     // What was found stands, whether or not the connections can be closed.
     await backend?.close().catch(() => undefined);
   }

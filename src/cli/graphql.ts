@@ -7,6 +7,7 @@ import { ConfigError, failureCode } from "../errors.ts";
 import type { Unified } from "../mesh.ts";
 import { parseMeshrc } from "../meshrc.ts";
 import { redact, type Telemetry } from "../telemetry.ts";
+import { describeError } from "./backends.ts";
 import type { Shell } from "./shell.ts";
 
 /** What /graphql serves where the configuration names no other file. */
@@ -17,11 +18,28 @@ export interface GraphqlPart {
   readonly load: () => Promise<Unified>;
   /** For an operator, in one line. */
   readonly state: () => string;
+  /** The file holds something else than what is served, which stays until a restart. */
+  readonly outdated: () => boolean;
 }
 
-/** @throws {ConfigError} the file cannot be read, or is wrong as far as Mesh need not be asked */
-export function checkMeshrc(file: string, shell: Shell): void {
-  parseMeshrc(read(file, shell), file);
+/** What keeps the file from being served, each in a line. Reads its sources once. */
+export async function findMeshProblems(file: string, shell: Shell): Promise<readonly string[]> {
+  try {
+    const text = read(file, shell);
+    parseMeshrc(text, file);
+    await loadFrom(file, text, shell, () => {});
+    return [];
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    return error.message.split("\n").map(describeError);
+  }
+}
+
+function loadFrom(file: string, text: string, shell: Shell, log: Telemetry["log"]): Promise<Unified> {
+  return shell.loading(async () => {
+    const { loadMesh } = await import("../mesh.ts");
+    return loadMesh({ file, text, log });
+  });
 }
 
 function read(file: string, shell: Shell): string {
@@ -34,26 +52,26 @@ function read(file: string, shell: Shell): string {
 
 /** A file that is no Mesh configuration is logged at once; what only its sources can tell, when it is loaded. */
 export function prepareGraphql(
-  { mesh: file = ownMeshrc }: Config,
+  { mesh: file = ownMeshrc }: Pick<Config, "mesh">,
   shell: Shell,
   telemetry: Telemetry,
 ): GraphqlPart {
   let state = "not asked for yet";
+  let served: string | undefined;
   const tell = (error: unknown) => {
     state = redact(error instanceof Error ? error.message : String(error)).replaceAll("\n", "; ");
   };
   try {
-    checkMeshrc(file, shell);
+    parseMeshrc(read(file, shell), file);
   } catch (error) {
     tell(error);
     telemetry.log({ level: "error", message: "GraphQL cannot be served", reason: state });
   }
   const load = async (): Promise<Unified> => {
     try {
-      const unified = await shell.loading(async () => {
-        const { loadMesh } = await import("../mesh.ts");
-        return loadMesh({ file, text: read(file, shell), log: telemetry.log });
-      });
+      const text = read(file, shell);
+      const unified = await loadFrom(file, text, shell, telemetry.log);
+      served = text;
       state = "ready";
       return unified;
     } catch (error) {
@@ -61,5 +79,13 @@ export function prepareGraphql(
       throw error;
     }
   };
-  return { load, state: () => state };
+  const outdated = () => {
+    if (served === undefined) return false;
+    try {
+      return read(file, shell) !== served;
+    } catch {
+      return true;
+    }
+  };
+  return { load, state: () => state, outdated };
 }

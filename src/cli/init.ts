@@ -288,7 +288,7 @@ function describe({ sites, notes, token: { user } }: Draft, out: string, token: 
     "",
     `  ${token}`,
     "",
-    "Next: read the file, then `readout serve`. What `readout check` says of it:",
+    "Next: read the file, then `npx readout serve`. What `npx readout check` says of it:",
     "",
     "",
   ].join("\n");

@@ -27,7 +27,8 @@ export const usage = `Usage: readout serve [--config readout.yaml]
 Serves the read API. Prints its address when it answers; the request log goes to standard error.
 SIGTERM or Ctrl-C: no new connections, requests under way finish, exit code 0.
 SIGHUP, or a change of the file or of one that it names (secrets, certificates, layouts): reads them all again; a wrong
-one changes nothing. \`listen\`, \`intake.listen\` and the spool need a restart.
+one changes nothing. \`listen\`, \`mesh\` (also its content, once GraphQL has been asked for), \`intake.listen\` and the
+spool need a restart.
 `;
 
 /** How long requests under way may take when the server is told to end. */
@@ -184,10 +185,11 @@ export async function serve(config: Config, shell: Shell, serving: Serving): Pro
     const reload = oneAtATime(async () => {
       const next = await connectAgain(() => connect(again.read()), telemetry, signal);
       if (next === undefined) return;
-      for (const [what, bound] of bindings) {
-        if (isDeepStrictEqual(bound(next.config), bound(config))) continue;
+      const changed = ([, bound]: Binding) => !isDeepStrictEqual(bound(next.config), bound(config));
+      const kept = new Set(bindings.filter(changed).map(([what]) => what));
+      if (graphql.outdated()) kept.add("mesh");
+      for (const what of kept)
         telemetry.log({ level: "warn", message: `a change of ${what} needs a restart` });
-      }
       replace(next);
       telemetry.log({ level: "info", message: "reloaded", file: serving.file });
     });
@@ -236,8 +238,10 @@ function watchingReads(shell: Shell) {
   return { reading, watch };
 }
 
+type Binding = readonly [what: string, bound: (config: Config) => unknown];
+
 /** What a running program cannot let go of. */
-const bindings: readonly (readonly [string, (config: Config) => unknown])[] = [
+const bindings: readonly Binding[] = [
   ["listen", ({ listen }) => listen],
   ["mesh", ({ mesh }) => mesh],
   ["intake's address or spool", ({ intake }) => intake && [intake.listen, intake.spool, intake.spoolBytes]],

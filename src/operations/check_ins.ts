@@ -166,9 +166,20 @@ function justBefore(instant: Instant): Date {
 
 function describe(expression: string): string {
   try {
-    return describeCron(expression.trim().toLowerCase(), { use24HourTimeFormat: true });
+    return describeCron(respell(expression.trim()), { use24HourTimeFormat: true });
   } catch {
-    // It has no words for `+5` (and on Friday) and `5#L`, which croner takes.
+    // It has no words for `+5` (and on Friday) and `1W,15W`, which croner takes.
     return expression.trim();
   }
+}
+
+/** What croner takes in any spelling, in the one that cronstrue knows: aliases small, all else in capitals. */
+function respell(expression: string): string {
+  if (expression.startsWith("@")) return expression.toLowerCase();
+  return expression
+    .toUpperCase()
+    .replace(/\s+/g, " ")
+    .replace(/\b0+(?=\d)/g, "")
+    .replaceAll("?", "*")
+    .replaceAll("#L", "L");
 }

@@ -25,7 +25,7 @@ export interface Conductor {
   /**
    * One JSON value, or rows in batches.
    * @throws {NotFound} a site that does not exist or may not be seen
-   * @throws {TooMany} the token has as many requests under way as it may
+   * @throws {TooMany} the token, or all without one, have as many requests under way as it may
    * @throws {LimitReached} `overloaded` when places are scarce and a source of these sites has its share of them
    */
   readonly start: <Result>(prepared: Prepared<Result>, principal: Principal, work: Work) => Result;
@@ -38,7 +38,10 @@ export interface Conductor {
   ) => Promise<unknown>;
 }
 
-/** Asks for what is published: a public operation answers nothing else, of whatever site. */
+/**
+ * Asks for what is published: a public operation answers nothing else, of whatever site. All who ask are one token to
+ * the bounds on what a token has under way, since nothing tells them apart.
+ */
 export const anybody: Principal = { user: "", maySee: () => true };
 
 /** How many rows may still be collected for one request, over all of its operations. */
@@ -84,7 +87,7 @@ export function createConductor({
 
   /** A source in trouble holds its requests for long. It gets all places only as long as nobody else wants them. */
   function hold(work: Work, principal: Principal, backends: readonly string[]): void {
-    if (principal !== anybody && (shares.get(principal) ?? 0) >= limits.tokenRequests) {
+    if ((shares.get(principal) ?? 0) >= limits.tokenRequests) {
       throw new TooMany(1, "token_requests");
     }
     const full = backends.find((backend) => (shares.get(backend) ?? 0) >= share);
@@ -130,8 +133,9 @@ export function createConductor({
 
   const start: Conductor["start"] = (prepared, principal, work) => {
     const seen = visible(principal);
-    for (const site of prepared.sites) if (!seen.has(site)) throw new NotFound();
-    hold(work, principal, backendsOf(prepared, seen));
+    const asked = prepared.sites(visuals);
+    for (const site of asked) if (!seen.has(site)) throw new NotFound();
+    hold(work, principal, backendsOf(prepared.name, asked, seen));
     return prepared.run({ user: principal.user, sites: seen, visuals, limits, now, signal: work.signal });
   };
 
@@ -176,12 +180,13 @@ const partOf: Readonly<Record<string, "logs" | "traces" | "metrics" | "kubernete
   tracing: "traces",
   deploys: "traces",
   metrics: "metrics",
+  saved_visuals: "metrics",
   kubernetes: "kubernetes",
 };
 
-function backendsOf(prepared: Pick<Prepared, "name" | "sites">, sites: Sites): readonly string[] {
-  const part = partOf[prepared.name.split(".", 1)[0] ?? ""];
-  const backends = prepared.sites.flatMap((site) => (part && sites.get(site)?.[part]?.backend) ?? []);
+function backendsOf(operation: string, asked: readonly string[], sites: Sites): readonly string[] {
+  const part = partOf[operation.split(".", 1)[0] ?? ""];
+  const backends = asked.flatMap((site) => (part && sites.get(site)?.[part]?.backend) ?? []);
   return [...new Set(backends)];
 }
 

@@ -102,37 +102,47 @@ export const podsOverview: Operation<OverviewRequest, never> = {
   path: "/api/v2/kubernetes/pods/overview",
   access: "token",
   summary: "Pods seen in a range",
-  description: "One row for each pod, as it was at the last snapshot that has it.",
+  description:
+    "One row for each pod that was there at any time of the range, as it was at `to`, else at the last full minute that has it.",
   request: overviewBody,
   answer: z.array(podOverviewRow),
   sites: (request) => [request.site_id],
-  run: (request, context) => {
+  run: async function* (request, context) {
     const { namespaces, query: text = "" } = request;
-    return answer(request, context, (store, query) =>
-      store.overview({ ...query, namespaces, text }, context.signal),
-    );
+    const { store, match } = partOf(request, context);
+    const from = toMillis((request.from.instant + 999_999n) as Instant);
+    const to = toMillis(request.to.instant);
+    checkSnapshots(Math.ceil((to - from) / minute));
+    const query = { match, from, to, rowLimit: context.limits.rows, namespaces, text };
+    yield* print(store.overview(query, context.signal));
   },
 };
 
 async function* answer<Row extends { readonly timestamp: Millis }>(
   request: Range & { readonly site_id: string },
-  { sites, limits }: Context,
+  context: Context,
   read: (store: KubernetesStore, query: SnapshotQuery) => AsyncIterable<readonly Row[]>,
 ): AsyncGenerator<Rows> {
-  const part = sites.get(request.site_id)?.kubernetes;
-  if (part === undefined) {
-    throw new Refused("not_supported_by_backend", "The site has no Kubernetes part", {
-      backend: null,
-      feature: "kubernetes",
-    });
-  }
+  const { store, match } = partOf(request, context);
   const snapshots = snapshotsOf(request);
   if (snapshots === undefined) return;
-  if (snapshots.count > mostSnapshots) {
-    const message = `The range has more than ${mostSnapshots} snapshots; narrow it`;
-    throw new Refused("result_too_large", message, { limit: mostSnapshots, wanted: snapshots.count });
-  }
-  yield* print(read(part.store, { match: part.match, snapshots, rowLimit: limits.rows }));
+  checkSnapshots(snapshots.count);
+  yield* print(read(store, { match, snapshots, rowLimit: context.limits.rows }));
+}
+
+function partOf({ site_id }: { readonly site_id: string }, { sites }: Context) {
+  const part = sites.get(site_id)?.kubernetes;
+  if (part !== undefined) return part;
+  throw new Refused("not_supported_by_backend", "The site has no Kubernetes part", {
+    backend: null,
+    feature: "kubernetes",
+  });
+}
+
+function checkSnapshots(count: number): void {
+  if (count <= mostSnapshots) return;
+  const message = `The range has more than ${mostSnapshots} snapshots; narrow it`;
+  throw new Refused("result_too_large", message, { limit: mostSnapshots, wanted: count });
 }
 
 const minute: Millis = 60_000;
@@ -145,7 +155,7 @@ const intervals: readonly (readonly [length: Millis, interval: Millis])[] = [
   [48 * hour, 15 * minute],
 ];
 
-/** A century of hours: over this, not even counting rows is begun. */
+/** A century of hours, two years of minutes: over this, not even counting rows is begun. */
 const mostSnapshots = 1_000_000;
 
 /** The multiples of the interval within the range; undefined when it holds none, as `12:00:10` to `12:00:50` does. */

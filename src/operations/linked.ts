@@ -295,7 +295,7 @@ export function shift(moment: Instant, millis: Millis): Instant {
 }
 
 function prepare(name: string, site: string, run: (context: Context) => Promise<unknown>): Prepared {
-  return { name, sites: [site], run };
+  return { name, sites: () => [site], run };
 }
 
 function tooManyRows(limit: number) {

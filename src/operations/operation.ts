@@ -29,8 +29,8 @@ export interface Operation<Input, Output> {
   readonly answer: z.ZodType;
   /** Of an answer that is no JSON; `answer` is then its text. */
   readonly mediaType?: string;
-  /** The sites that the request touches; each is authorised before `run`. */
-  readonly sites: (input: Input) => readonly string[];
+  /** The sites that the request touches; each is authorised before `run`. Only a public one asks what is published. */
+  readonly sites: (input: Input, visuals: Visuals | undefined) => readonly string[];
   /**
    * One JSON value, or the rows of a JSON array in batches, or an object that holds many rows as its text. A batch is
    * the JSON text of its rows, already joined by commas, with how many they are.
@@ -104,7 +104,7 @@ export interface Represented extends Pick<Representation<unknown>, "name" | "med
 export interface Prepared<Result = Promise<unknown> | AsyncIterable<Rows> | Printed> {
   /** The operation's, or of a link the family alone. */
   readonly name: string;
-  readonly sites: readonly string[];
+  readonly sites: (visuals: Visuals | undefined) => readonly string[];
   readonly run: (context: Context) => Result;
   readonly explain?: (context: Context) => Promise<Readonly<Record<string, unknown>>>;
 }
@@ -119,7 +119,7 @@ export function endpoint<Input, Output>(
       const input = parseRequest(described.request, raw);
       return {
         name: described.name,
-        sites: sites(input),
+        sites: (visuals) => sites(input, visuals),
         run: (context) => run(input, context),
         ...(explain && { explain: (context: Context) => explain(input, context) }),
       };

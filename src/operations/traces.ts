@@ -324,9 +324,10 @@ function explainFilters({ namespace, action, minDuration, digests }: TraceFilter
     by: "candidates",
     why: "the index narrows what is read where the field is mapped; rows are verified",
   };
+  const ofBackground = { by: "documents", why: "any request but that of a server may be in the background" };
   const ofDigests = { by: "documents", why: "a digest is made of several fields, or of an error's" };
   const asked = [
-    { filter: "namespace", value: namespace, told: narrowing },
+    { filter: "namespace", value: namespace, told: namespace === "background" ? ofBackground : narrowing },
     { filter: "action_name", value: action, told: narrowing },
     { filter: "duration", value: minDuration, told: narrowing },
     { filter: "digests", value: digests, told: ofDigests },

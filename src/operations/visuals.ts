@@ -4,7 +4,7 @@ import * as z from "zod";
 import { type Issue, NotFound, Refused, Unprocessable } from "../errors.ts";
 import type { Instant } from "../time.ts";
 import { nanosPerMilli, printInstant } from "../time.ts";
-import type { Answer, AnswerRow, AnswerSeries, Visual } from "../visual.ts";
+import type { Answer, AnswerRow, AnswerSeries, Visual, Visuals } from "../visual.ts";
 import { type Cell, printCsv } from "./csv.ts";
 import { visualAnswer } from "./metric-rows.ts";
 import { list, timeseries } from "./metrics.ts";
@@ -42,7 +42,7 @@ export const savedVisual: Operation<Path, VisualAnswer> = {
   description: "What is published is decided by the visual's file; anything else is a 404.",
   request: path,
   answer: visualAnswer,
-  sites: () => [],
+  sites: sitesOf,
   async run({ id }, context) {
     const visual = findVisual(id, context);
     const { title, description, type } = visual;
@@ -61,7 +61,7 @@ export const savedVisualCsv: Operation<Path, never> = {
   request: path,
   answer: z.string().meta({ description: "The table.", examples: ["timestamp,cpu\r\n"] }),
   mediaType: "text/csv",
-  sites: () => [],
+  sites: sitesOf,
   run({ id }, context): Printed {
     const visual = findVisual(id, context);
     return {
@@ -74,10 +74,16 @@ export const savedVisualCsv: Operation<Path, never> = {
   },
 };
 
-/** @throws {NotFound} also for a visual whose site is no longer configured */
-function findVisual(id: string, { visuals, sites }: Context): Visual {
+/** One that is no longer configured is refused before anything runs, as what does not exist. */
+function sitesOf({ id }: Path, visuals: Visuals | undefined): readonly string[] {
   const visual = visuals?.find(id);
-  if (visual === undefined || !sites.has(visual.site)) throw new NotFound();
+  return visual === undefined ? [] : [visual.site];
+}
+
+/** @throws {NotFound} */
+function findVisual(id: string, { visuals }: Context): Visual {
+  const visual = visuals?.find(id);
+  if (visual === undefined) throw new NotFound();
   return visual;
 }
 

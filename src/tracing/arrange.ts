@@ -1,8 +1,16 @@
 // The spans of a trace as they are answered: in order, each with what only the whole trace can tell.
 import type { Span } from "../model.ts";
 import { actionDigest } from "./digest.ts";
-import { exceptionsOf } from "./exception.ts";
-import { compareSpans, createFamily, incidentDigest, isRoot, type Names, namesOf } from "./request.ts";
+import { exceptionsOf, hasException } from "./exception.ts";
+import {
+  compareSpans,
+  createFamily,
+  incidentDigest,
+  isNearer,
+  isRoot,
+  type Names,
+  namesOf,
+} from "./request.ts";
 
 export interface ArrangedSpan {
   /** Every exception event carries its digest. */
@@ -12,36 +20,47 @@ export interface ArrangedSpan {
   readonly subtraceRoot: boolean;
 }
 
-/** By start and span id, behind the first: the span that is named where it is there, else a root, else the earliest. */
+/**
+ * By start and span id, behind the first: the span of the named error where it is there, else a root, else the earliest.
+ */
 export function arrange(
   spans: readonly Span[],
-  wanted?: Pick<Span, "site_id" | "span_id">,
+  error?: Pick<Span, "site_id" | "span_id">,
 ): readonly ArrangedSpan[] {
   const family = createFamily(spans);
-  const services = new Map(spans.map(({ span_id, service_name }) => [span_id, service_name]));
-  const named = new Map<Span, ArrangedSpan["names"]>();
+  /** For parents in other sites: who has an id, whatever the order that they come in. */
+  const anywhere = new Map<string, Span>();
+  for (const span of spans) {
+    const other = anywhere.get(span.span_id);
+    if (other === undefined || isNearer(span, other)) anywhere.set(span.span_id, span);
+  }
+  const made = new Map<Span, ArrangedSpan["names"]>();
   const namesBy = (entry: Span) => {
-    const known = named.get(entry);
+    const known = made.get(entry);
     if (known !== undefined) return known;
     const names = namesOf(entry);
-    const made = { ...names, digest: actionDigest(names) };
-    named.set(entry, made);
-    return made;
+    const own = { ...names, digest: actionDigest(names) };
+    made.set(entry, own);
+    return own;
   };
   const sorted = spans.toSorted(compareSpans);
-  const first =
-    sorted.find(({ site_id, span_id }) => span_id === wanted?.span_id && site_id === wanted.site_id) ??
-    sorted.find(isRoot);
+  const named = sorted.filter(
+    ({ site_id, span_id }) => span_id === error?.span_id && site_id === error.site_id,
+  );
+  // Both sides of a call may have one id, and one of them the exception.
+  const first = named.find(hasException) ?? named[0] ?? sorted.find(isRoot);
   const ordered = first === undefined ? sorted : [first, ...sorted.filter((span) => span !== first)];
   return ordered.map((span) => {
     const { parent_span_id, span_kind, service_name } = span;
     const entry = family.entryOf(span);
     const names = entry && namesBy(entry);
-    const above = parent_span_id === undefined ? undefined : services.get(parent_span_id);
+    const parent =
+      parent_span_id === undefined ? undefined : (family.parentOf(span) ?? anywhere.get(parent_span_id));
     return {
       span: span.events.length === 0 ? span : withDigests(span, names ?? namesOf(span)),
       names,
-      subtraceRoot: above !== service_name || span_kind === "server" || span_kind === "consumer",
+      subtraceRoot:
+        parent?.service_name !== service_name || span_kind === "server" || span_kind === "consumer",
     };
   });
 }

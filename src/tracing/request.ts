@@ -150,6 +150,7 @@ function isOf(a: Span, b: Span): boolean {
   return a.site_id === b.site_id && a.trace_id === b.trace_id;
 }
 
-function isNearer(span: Span, other: Span): boolean {
+/** Of two spans with one id, whether this is the one that children and exceptions belong to: the side that was called. */
+export function isNearer(span: Span, other: Span): boolean {
   return span.entry === other.entry ? compareSpans(span, other) < 0 : span.entry;
 }

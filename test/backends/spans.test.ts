@@ -413,7 +413,50 @@ onServers((server) => {
     ]);
     const beside = await cluster.inspectTraces(source(shipper), never);
     expect(beside.limitations.join()).toContain("not shown: 1");
+    if (shipper !== apm) return;
+    const event = { name: "exception", time: at(5), attributes: { "exception.type": "E" } };
+    const failed = [make({ id: id(2), events: [event] }), make({ id: id(3), events: [event] })].map(toSpan);
+    const errors = shipper.write(prefix, failed).filter(({ index }) => index.includes("error"));
+    const told = async () =>
+      (await cluster.inspectTraces(source(shipper), never)).limitations.filter((text) =>
+        text.includes("were not sampled"),
+      );
+    await cluster.write(
+      errors[0]?.index ?? "",
+      errors.map(({ document }) => [undefined, document]),
+    );
+    expect(await told()).toEqual([]);
+    await cluster.write(
+      errors[0]?.index ?? "",
+      errors.map(({ document }) => [undefined, document.replace('"sampled":true', '"sampled":false')]),
+    );
+    expect(await told()).toEqual([
+      "errors of requests that were not sampled, shown only where these are kept: 2",
+    ]);
   });
+
+  if (here(otel)) {
+    test("otel: an exception belongs to the called one of two spans with one id", async () => {
+      const event = { name: "exception", time: at(5), attributes: { "exception.type": "E" } };
+      const call = make({ parent: id(1), kind: "client" });
+      const called = make({ parent: id(1), kind: "server", start: at(1), end: at(9), events: [event] });
+      for (const written of [
+        [call, called],
+        [called, call],
+      ]) {
+        await empty(otel);
+        await write(otel, written);
+        for (const spans of [
+          await find(source(otel), { by: "trace", traceIds: [trace], select: "all" }),
+          await scan(source(otel)),
+          await scan(source(otel), "exceptions"),
+        ]) {
+          const failed = spans.filter(({ events }) => events.length > 0);
+          expect(failed.map(({ span_kind }) => span_kind)).toEqual(["server"]);
+        }
+      }
+    });
+  }
 
   if (here(apm)) {
     test("apm: an exception belongs to the nearest span that there is; without any, to none", async () => {

@@ -13,6 +13,7 @@ import {
   jaeger,
   jaegerFields,
   otel,
+  otelOlder,
   type Shipper,
   ss4o,
   ss4oBare,
@@ -40,6 +41,7 @@ const apmLacks: Lacks = {
   linkState: "links are two ids",
   events: "only exceptions are kept",
   booleans: "labels are texts",
+  unset: "an outcome that is not known is stored as a success",
 };
 const jaegerLacks: Lacks = {
   ...uncompressed,
@@ -93,6 +95,12 @@ const pairs: readonly Pair[] = [
     lacks: jaegerLacks,
     reads: maybeTooLong,
     service: "process.serviceName",
+  },
+  {
+    shipper: otelOlder,
+    servers: ["es8"],
+    lacks: uncompressed,
+    service: "resource.attributes.service.name",
   },
 ];
 

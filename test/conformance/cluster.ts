@@ -388,13 +388,8 @@ export function expectNodes({ nodes }: ModelCluster, snapshots: Buckets, scrape:
         if (last === undefined) return [];
         const now = measureNode(node, last);
         const earlier = scrapeAt(scrape, time - snapshots.step, from, gone);
-        const before = earlier === undefined ? undefined : measureNode(node, earlier);
         const since = (figure: "received" | "sent"): number =>
-          before === undefined
-            ? 0
-            : now[figure] < before[figure]
-              ? now[figure]
-              : now[figure] - before[figure];
+          earlier === undefined ? 0 : grown((at) => measureNode(node, at)[figure], scrape, earlier, last);
         const ready = valueAt(node.ready, last);
         return [
           {
@@ -422,7 +417,22 @@ export function expectNodes({ nodes }: ModelCluster, snapshots: Buckets, scrape:
   );
 }
 
-/** In nano: between the two newest fresh scrapes; a counter that went back grew by what it then showed. */
+/** Over every scrape after one until another; a counter that went back grew by what it then showed. */
+export function grown(
+  counter: (time: number) => number,
+  { every }: Scrape,
+  from: number,
+  to: number,
+): number {
+  let sum = 0;
+  for (let time = from + every; time <= to; time += every) {
+    const [now, then] = [counter(time), counter(time - every)];
+    sum += now < then ? now : now - then;
+  }
+  return sum;
+}
+
+/** In nano: between the two newest scrapes. */
 function rate(
   counter: (time: number) => number,
   scrape: Scrape,
@@ -434,8 +444,7 @@ function rate(
   if (last === undefined) return 0;
   const before = last - scrape.every;
   if (before < from || time - before >= scrape.reach) return 0;
-  const [now, then] = [counter(last), counter(before)];
-  return Math.round(((now < then ? now : now - then) / (scrape.every / 1_000)) * 1e9);
+  return Math.round((grown(counter, scrape, before, last) / (scrape.every / 1_000)) * 1e9);
 }
 
 /** Pods that are known at a time, with when each was last looked at; of one name the newest. */
@@ -529,9 +538,21 @@ export function upTimes({ finished, gone }: ModelPod, { life }: ModelContainer):
   });
 }
 
-export function expectOverview(cluster: ModelCluster, snapshots: Buckets, scrape: Scrape): PodOverviewRow[] {
+export interface OverviewRange {
+  readonly from: number;
+  readonly to: number;
+}
+
+/** At every full minute of the range, and at its end. */
+export function expectOverview(
+  cluster: ModelCluster,
+  range: OverviewRange,
+  scrape: Scrape,
+): PodOverviewRow[] {
   const rows = new Map<string, PodOverviewRow>();
-  for (const time of moments(snapshots)) {
+  const times: number[] = [];
+  for (let time = range.from; time <= range.to; time += 1_000) if (time % minute === 0) times.push(time);
+  for (const time of new Set([...times, range.to])) {
     for (const { each, last } of present(cluster, scrape, time)) {
       rows.delete(key(each));
       rows.set(key(each), {
@@ -542,7 +563,7 @@ export function expectOverview(cluster: ModelCluster, snapshots: Buckets, scrape
       });
     }
   }
-  // Insertion order is that of the last snapshot, then namespace and name.
+  // Insertion order is that of the last moment, then namespace and name.
   return [...rows.values()];
 }
 

@@ -65,7 +65,10 @@ function makeRequests(count: number): readonly ModelSpan[] {
       ...common,
       ...{ trace, id: root, name: "GET /", kind: "server" as const, revision: "r1" },
       ...{ start, end: at(10_000 + n) },
-      attributes: { "appsignal.action_name": n % 3 === 0 ? "Loop#show" : "Plain#show" },
+      attributes: {
+        "http.request.method": "GET",
+        "appsignal.action_name": n % 3 === 0 ? "Loop#show" : "Plain#show",
+      },
     };
     return [request, ...children];
   }).flat();

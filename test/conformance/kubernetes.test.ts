@@ -7,6 +7,7 @@ import {
   expectNodes,
   expectOverview,
   expectPods,
+  grown,
   type ModelCluster,
   measureNode,
   model,
@@ -33,16 +34,17 @@ kubernetesStoreSuite({
   }),
 });
 
-/** The rows of a moment, with the network's counters for its deltas. */
+/** The rows of a moment, with what the network has carried until then for its deltas. */
 function observe(cluster: ModelCluster, time: number): Observation {
   const now = { start: time, step: 60_000, count: 1 };
-  const overview = expectOverview(cluster, now, observed);
+  const overview = expectOverview(cluster, { from: time, to: time }, observed);
   return {
     nodes: expectNodes(cluster, now, observed).map(({ timestamp: _, ...row }) => {
       const node = cluster.nodes.find(({ name }) => name === row.node_name);
       if (node === undefined) throw new Error(row.node_name);
-      const { received: network_rx_bytes, sent: network_tx_bytes } = measureNode(node, time);
-      return { ...row, network_rx_bytes, network_tx_bytes };
+      const carried = (figure: "received" | "sent"): number =>
+        grown((at) => measureNode(node, at)[figure], observed, node.from, time);
+      return { ...row, network_rx_bytes: carried("received"), network_tx_bytes: carried("sent") };
     }),
     pods: expectPods(cluster, now, observed).map(({ timestamp: _, state: __, ...row }, position) => {
       const { pod_uuid = "", labels = {}, owner_references = [] } = overview[position] ?? {};

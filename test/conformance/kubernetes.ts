@@ -12,6 +12,7 @@ import {
   minute,
   model,
   neighbour,
+  type OverviewRange,
   type Scrape,
 } from "./cluster.ts";
 
@@ -28,6 +29,10 @@ export interface Running {
 }
 
 const whole: Buckets = { start: base, step: minute, count: 43 };
+const rangeOf = ({ start, step, count }: Buckets): OverviewRange => ({
+  from: start,
+  to: start + (count - 1) * step,
+});
 const unfiltered = { namespaces: [], nodes: [] } as const;
 
 export function kubernetesStoreSuite({ name, scrape, start }: Subject): void {
@@ -53,8 +58,11 @@ export function kubernetesStoreSuite({ name, scrape, start }: Subject): void {
       collect(running.store.nodes({ ...scope(options), node }, never()));
     const pods = (options: Options = {}, filter: Partial<PodFilter> = {}) =>
       collect(running.store.pods({ ...scope(options), ...unfiltered, ...filter }, never()));
-    const overview = (options: Options = {}, filter: Partial<OverviewFilter> = {}) =>
-      collect(running.store.overview({ ...scope(options), namespaces: [], text: "", ...filter }, never()));
+    const overview = (options: Options = {}, filter: Partial<OverviewFilter> = {}) => {
+      const { wall = running.walls.model, snapshots = whole, rowLimit = 100_000 } = options;
+      const query = { match: wall, ...rangeOf(snapshots), rowLimit, namespaces: [], text: "", ...filter };
+      return collect(running.store.overview(query, never()));
+    };
 
     describe.each<[string, Buckets]>([
       ["minutes", whole],
@@ -69,8 +77,24 @@ export function kubernetesStoreSuite({ name, scrape, start }: Subject): void {
         expect(await pods({ snapshots })).toEqual(expectPods(model, snapshots, scrape));
       });
       test("of the overview", async () => {
-        expect(await overview({ snapshots })).toEqual(expectOverview(model, snapshots, scrape));
+        expect(await overview({ snapshots })).toEqual(expectOverview(model, rangeOf(snapshots), scrape));
       });
+    });
+
+    test.each<[string, OverviewRange]>([
+      ["hours, of which pods lived some minutes", { from: base - 1_000 * minute, to: base + 200 * minute }],
+      ["days", { from: base - 9_000 * minute, to: base + 4_000 * minute + 31_000 }],
+      ["a part of a minute", { from: base + 12 * minute + 10_000, to: base + 12 * minute + 50_000 }],
+      ["one instant", { from: base + 12 * minute + 10_001, to: base + 12 * minute + 10_001 }],
+      ["minutes with parts of others", { from: base + 30_000, to: base + 21 * minute + 17_000 }],
+      ["a pod's last minutes", { from: base + 20 * minute, to: base + 24 * minute + 59_999 }],
+      ["what began within the last minute", { from: base - minute, to: base + minute + 30_000 }],
+    ])("the overview of %s misses no pod", async (_, { from, to }) => {
+      const { store, walls } = running;
+      const query = { match: walls.model, from, to, rowLimit: 100_000, namespaces: [], text: "" };
+      const rows = expectOverview(model, { from, to }, scrape);
+      expect(rows.length).toBeGreaterThan(5);
+      expect(await collect(store.overview(query, never()))).toEqual(rows);
     });
 
     test("nothing before and long after there was something", async () => {
@@ -139,7 +163,7 @@ export function kubernetesStoreSuite({ name, scrape, start }: Subject): void {
 
     test("text and namespaces must both hold", async () => {
       const found = await overview({}, { namespaces: ["shop"], text: "app=" });
-      const rows = expectOverview(model, whole, scrape).filter(
+      const rows = expectOverview(model, rangeOf(whole), scrape).filter(
         ({ pod_namespace, labels }) => pod_namespace === "shop" && labels.app !== undefined,
       );
       expect(rows.length).toBeGreaterThan(3);
@@ -150,7 +174,7 @@ export function kubernetesStoreSuite({ name, scrape, start }: Subject): void {
       const wall = running.walls.neighbour;
       expect(await pods({ wall })).toEqual(expectPods(neighbour, whole, scrape));
       expect(await nodes({ wall })).toEqual(expectNodes(neighbour, whole, scrape));
-      expect(await overview({ wall })).toEqual(expectOverview(neighbour, whole, scrape));
+      expect(await overview({ wall })).toEqual(expectOverview(neighbour, rangeOf(whole), scrape));
     });
 
     test("behind an unknown wall there is nothing", async () => {
@@ -169,7 +193,7 @@ export function kubernetesStoreSuite({ name, scrape, start }: Subject): void {
       const limits = [
         [nodes, expectNodes(model, whole, scrape).length],
         [pods, expectPods(model, whole, scrape).length],
-        [overview, expectOverview(model, whole, scrape).length],
+        [overview, expectOverview(model, rangeOf(whole), scrape).length],
       ] as const;
       for (const [read, rowLimit] of limits) {
         expect(await read({ rowLimit })).toHaveLength(rowLimit);

@@ -58,6 +58,11 @@ export const parts = {
     events: span.events.filter(({ name }) => name === "exception"),
   }),
   count: (span: ModelSpan): ModelSpan => ({ ...span, count: 1 }),
+  /** That a span has no status. */
+  unset: (span: ModelSpan): ModelSpan => ({
+    ...span,
+    status: span.status === "UNSET" ? "OK" : span.status,
+  }),
   /** Attributes that are true or false. */
   booleans: (span: ModelSpan): ModelSpan => ({
     ...span,
@@ -88,11 +93,13 @@ function cut(time: Instant): Instant {
 const peers = [
   "peer.service",
   "server.address",
+  "net.peer.name",
   "db.system.name",
   "db.system",
   "db.namespace",
   "db.name",
   "messaging.destination.name",
+  "messaging.destination",
 ];
 
 /** What a store must read. */
@@ -257,6 +264,7 @@ export function makeTraces(seed: number, count: number): readonly ModelSpan[] {
       revision: pick(["r1", "r2"]),
       attributes: {
         ...tags,
+        ...(kind === "server" ? { "http.request.method": "GET" } : {}),
         ...(action === "" ? {} : { "appsignal.action_name": action }),
         ...(chance(0.1) ? { "appsignal.namespace": "admin" } : {}),
       },
@@ -288,7 +296,9 @@ export function makeTraces(seed: number, count: number): readonly ModelSpan[] {
       const call = make({
         ...{ trace, service, kind: "client", parent: middle.id, name: "POST" },
         ...{ start: begun, end: later(begun, length()) },
-        attributes: { "server.address": pick(["stock.internal", "pay.example"]) },
+        attributes: {
+          [n % 4 === 0 ? "net.peer.name" : "server.address"]: pick(["stock.internal", "pay.example"]),
+        },
       });
       spans.push(call);
       if (chance(0.7)) {
@@ -303,6 +313,7 @@ export function makeTraces(seed: number, count: number): readonly ModelSpan[] {
             name: "POST /reserve",
           },
           ...{ start: taken, end: later(taken, length()), revision: "s1" },
+          attributes: { "http.request.method": "POST" },
           events: chance(0.2) ? [exception(taken)] : [],
         });
         spans.push(request);
@@ -337,6 +348,7 @@ export function makeTraces(seed: number, count: number): readonly ModelSpan[] {
       const worker = make({
         ...{ trace: linked ? hex(32) : trace, service: "shop-worker", kind: "consumer", name: "MailJob" },
         ...{ start: taken, end: later(taken, length()), revision: "r2" },
+        attributes: { "messaging.destination.name": "mails" },
         ...(linked ? {} : { parent: send.id }),
         links: linked ? [{ trace_id: trace, span_id: send.id, trace_state: "", attributes: {} }] : [],
       });

@@ -55,7 +55,7 @@ const plain: ModelSpan = {
   start: at(0),
   end: at(10),
   status: "OK",
-  attributes: {},
+  attributes: { "http.request.method": "GET" },
   resource: {},
   events: [],
   links: [],
@@ -93,6 +93,7 @@ export function spanStoreSuite(subject: TracingSubject, rounds = 2): void {
         state: "vendor=1",
         scope: { name: "lib", version: "1.2" },
         attributes: {
+          "http.request.method": "GET",
           "http.route": "/cart",
           "http.request.body.size": 12,
           ratio: 0.5,
@@ -119,6 +120,7 @@ export function spanStoreSuite(subject: TracingSubject, rounds = 2): void {
         parent: plain.id,
         kind: "client",
         name: "query",
+        status: "UNSET",
         attributes: { "db.system.name": "mysql", "db.query.text": "SELECT 1" },
         count: 6,
       };

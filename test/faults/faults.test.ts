@@ -22,7 +22,10 @@ import {
 
 const { SEED, SEEDS } = process.env;
 const seeds = Array.from({ length: Number(SEEDS ?? 1) }, (_, n) => Number(SEED ?? 1) + n);
-const parts = SEED === undefined && SEEDS === undefined ? 4 : 1;
+const hermetic = SEED === undefined && SEEDS === undefined;
+/** To one of how many questions a kind is put: other forms of the same reading come more seldom. */
+const shareOf = ({ accept, form }: Question): number =>
+  !hermetic ? 1 : accept === undefined && form === undefined ? 4 : 9;
 
 /** What may become of a request whose source fails so; one that is only slow may take until the deadline, and no less. */
 const outcomes: Readonly<Record<FaultKind, readonly Failure[]>> = {
@@ -141,10 +144,10 @@ const turns = async (count: number): Promise<void> => {
 /** What is unpacked is not seen on the wire, and nothing about it waits. */
 const clockless: readonly FaultKind[] = ["bad gzip", "gzip bomb"];
 
-/** Lets the clock go to the next timer whenever nothing more happens without; tells how far it went. */
+/** Lets the clock, if it moves, go to the next timer whenever nothing more happens without; tells how far it went. */
 async function settle<T>(
   promise: Promise<T>,
-  kind?: FaultKind,
+  moves: () => boolean = () => true,
 ): Promise<{ readonly result: T; readonly elapsed: number }> {
   const started = performance.now();
   let over = false;
@@ -157,12 +160,12 @@ async function settle<T>(
     const before = activity();
     await turns(40);
     const idle = !over && activity() === before;
-    if (idle && (kind === undefined || !clockless.includes(kind))) vi.advanceTimersToNextTimer();
+    if (idle && moves()) vi.advanceTimersToNextTimer();
   }
   return { result: await settled, elapsed: performance.now() - started };
 }
 
-/** The one sentence, by REST or GraphQL; undefined where the answer is none of a failure. */
+/** The one sentence, by REST or GraphQL, or of what an explanation ran; undefined where the answer is none of a failure. */
 function sentenceOf({ status, body }: Reply): string | undefined {
   const value = JSON.parse(body);
   const error = value.errors?.[0];
@@ -171,7 +174,7 @@ function sentenceOf({ status, body }: Reply): string | undefined {
     expect(Object.values(value.data ?? {}).every((one) => one === null)).toBe(true);
     return error.message;
   }
-  if (status === 200) return undefined;
+  if (status === 200) return value.answer?.failed?.error;
   expect(status).toBe(500);
   expect(Object.keys(value)).toEqual(["error"]);
   return value.error;
@@ -185,6 +188,43 @@ async function close(program: Program): Promise<void> {
   }
 }
 
+/** What of an answer is the same each time: an explanation tells what was sent, and how long it took. */
+function comparable({ form }: Question, { status, body }: Reply): string {
+  if (form !== "explanation" || status !== 200) return body;
+  const { requests: _, more_requests, time, ...same } = JSON.parse(body);
+  return JSON.stringify(same);
+}
+
+/** The events of a tail, with their data. */
+function eventsOf(body: string): readonly (readonly [event: string, data: string])[] {
+  return [...body.matchAll(/^event: (\w+)$[\s\S]*?^data: (.*)$/gm)].map(([, event = "", data = ""]) => [
+    event,
+    data,
+  ]);
+}
+const ofKind = (events: ReturnType<typeof eventsOf>, kind: string) =>
+  events.filter(([event]) => event === kind).map(([, data]) => data);
+
+/** A tail whose source fails says so and goes on: each line once, in order, and all of them where it ends. */
+function checkTail(reply: Reply, expected: Reply, sentences: readonly string[], context: string): void {
+  const events = eventsOf(reply.body);
+  const lines = ofKind(events, "line");
+  const wanted = ofKind(eventsOf(expected.body), "line");
+  for (const data of ofKind(events, "retry")) expect(sentences, context).toContain(JSON.parse(data).error);
+  const told = events.map(([event]) => event).filter((event) => event !== "line");
+  // A failure is over before anything else comes.
+  expect(told.join(" "), context).toMatch(/^((retry )+resumed )*(end|retry)$/);
+  for (const [n, [event]] of events.entries()) {
+    if (event === "line") expect(events[n - 1]?.[0], context).not.toBe("retry");
+  }
+  if (told.at(-1) === "retry") {
+    expect(wanted.slice(0, lines.length), context).toEqual(lines);
+    return;
+  }
+  expect(ofKind(events, "end"), context).toEqual(['{"reason":"complete"}']);
+  expect(lines, context).toEqual(wanted);
+}
+
 /** One question while the source fails from some request on, or at this one alone. */
 async function trial(kind: FaultKind, { question, source, ...of }: Case, seed: number): Promise<void> {
   const { reply: expected, asked } = of;
@@ -195,9 +235,21 @@ async function trial(kind: FaultKind, { question, source, ...of }: Case, seed: n
   proxy.plan((n) => ((lasting ? n >= from : n === from) ? { kind, chance: random } : undefined));
   const program = await of.program();
   try {
-    const { result: reply, elapsed } = await settle(program.ask(question), kind);
+    // Who follows a source that goes on failing leaves when it is told so.
+    let waits = false;
+    const told = (text: string) => {
+      waits ||= question.form === "tail" && text.includes("event: retry");
+      return waits && lasting;
+    };
+    const moves = () => waits || !clockless.includes(kind);
+    const { result: reply, elapsed } = await settle(program.ask(question, told), moves);
     const context = `${kind} of ${source} at ${question.name}, seed ${seed}: ${lasting ? "from" : "at"} request ${from} of ${asked}`;
     expect(reply.body, context).not.toContain(secret);
+    const sentences = outcomes[kind].map((failure) => failures[failure]);
+    if (question.form === "tail" && reply.status === 200) {
+      checkTail(reply, expected, sentences, context);
+      return;
+    }
     expect(elapsed, context).toBeLessThanOrEqual(defaults.limits.deadline);
     if (!reply.complete) {
       // What came before the cut is the beginning of the answer, and not the whole of it.
@@ -208,28 +260,27 @@ async function trial(kind: FaultKind, { question, source, ...of }: Case, seed: n
       expect(kind === "latency" || kind === "bandwidth", context).toBe(false);
       return;
     }
-    const sentence = reply.status === 200 && reply.body === expected.body ? undefined : sentenceOf(reply);
+    const same = comparable(question, expected);
+    const sentence = comparable(question, reply) === same ? undefined : sentenceOf(reply);
     if (sentence === undefined) {
-      expect(reply.body, context).toBe(expected.body);
+      expect(comparable(question, reply), context).toBe(same);
       return;
     }
     expect(proxy.seen.struck + (proxy.seen.asked === 0 ? 1 : 0), context).toBeGreaterThan(0);
-    expect(
-      outcomes[kind].map((failure) => failures[failure]),
-      `${context}\n${program.logged()}`,
-    ).toContain(sentence);
+    expect(sentences, `${context}\n${program.logged()}`).toContain(sentence);
     if (kind === "latency" || kind === "bandwidth") {
       expect(elapsed, context).toBe(defaults.limits.deadline);
     }
-    if (sentence === failures.overloaded && question.path !== "/graphql") {
+    if (sentence === failures.overloaded && reply.status === 500 && question.path !== "/graphql") {
       const seconds = kind === "429 with Retry-After" ? "7" : "1";
       expect(reply.headers["retry-after"], context).toBe(seconds);
     }
   } finally {
     await close(program);
     proxy.plan(() => undefined);
-    // The pause before a second try that others wait for as well, and a cache that keeps the time for a moment.
-    await vi.advanceTimersByTimeAsync(250);
+    // The pause before a second try that others wait for as well, a cache that keeps the time for a moment, and the second
+    // after which tails are looked at again.
+    await vi.advanceTimersByTimeAsync(1_000);
     // What is unpacked beside the event loop takes its own time.
     for (let n = 0; n < 1_000 && vi.getTimerCount() > 0; n++) await turns(10);
     expect(vi.getTimerCount()).toBe(0);
@@ -244,10 +295,56 @@ describe.each(seeds)("seed %i", (seed) => {
       // Both products share all but their clients: a seed puts each question to one of them.
       const turn = questions.indexOf(one.question) + seed;
       if (one.source === (turn % 2 === 0 ? "OpenSearch" : "Elasticsearch")) continue;
-      if ((questions.indexOf(one.question) + faultKinds.indexOf(kind)) % parts !== 0) continue;
+      if ((questions.indexOf(one.question) + faultKinds.indexOf(kind)) % shareOf(one.question) !== 0)
+        continue;
       await trial(kind, one, seed).catch((error: unknown) => failed.push(error));
     }
     if (failed.length > 0) throw new AggregateError(failed, failed.map(String).join("\n"));
+  });
+});
+
+describe("what has begun to be sent when its source fails", () => {
+  const failing = async (
+    name: string,
+    source: SourceName,
+    broken: (asked: number) => (n: number) => boolean,
+  ) => {
+    const one = cases.find((found) => found.source === source && found.question.name === name);
+    if (one === undefined) throw new Error("never asked");
+    const strikes = broken(one.asked);
+    sources.proxies[source].plan((n) => (strikes(n) ? { kind: "reset", chance: () => 0 } : undefined));
+    const program = await one.program();
+    try {
+      return { reply: (await settle(program.ask(one.question))).result, whole: one.reply };
+    } finally {
+      await close(program);
+      await vi.advanceTimersByTimeAsync(1_000);
+    }
+  };
+
+  test.each(["logs/lines, as NDJSON", "logs/lines, as CSV"])(
+    "%s: the rest is cut off, visibly",
+    async (name) => {
+      const { reply, whole } = await failing(name, "Elasticsearch", (asked) => (n) => n >= asked - 3);
+      expect(reply).toMatchObject({ status: 200, complete: false });
+      expect(reply.body.length).toBeGreaterThan(0);
+      expect(whole.body.startsWith(reply.body)).toBe(true);
+    },
+  );
+
+  test("a tail says so, and goes on when the source answers again", async () => {
+    const name = "logs/lines, followed";
+    // Broken connections are tried once more, unseen.
+    const { reply, whole } = await failing(
+      name,
+      "Elasticsearch",
+      (asked) => (n) => n === asked - 1 || n === asked,
+    );
+    expect(reply).toMatchObject({ status: 200, complete: true });
+    const told = eventsOf(reply.body).map(([event]) => event);
+    expect(told.filter((event) => event !== "line")).toEqual(["retry", "resumed", "end"]);
+    expect(told[0]).toBe("line");
+    checkTail(reply, whole, [failures.unreachable], name);
   });
 });
 

@@ -120,12 +120,16 @@ export interface Question {
   readonly method: "GET" | "POST";
   readonly path: string;
   readonly body?: object;
+  readonly accept?: string;
+  /** What the answer is, where it is not the same each time it is given. */
+  readonly form?: "explanation" | "tail";
 }
 
 const iso = (millis: number): string => new Date(millis).toISOString();
 const broken = spans.find(({ site_id, events }) => site_id === "shop" && events.length > 0);
 const trace_id = broken?.trace_id ?? "";
 const around = { from: iso(midnight - 60_000), to: iso(midnight + 60_000) };
+const aroundLines = { from: iso(base), to: iso(base + 10_000) };
 const hour = { from: iso(base), to: iso(base + 1_800_000) };
 const site_id = "shop";
 const site_ids = ["shop"];
@@ -153,6 +157,9 @@ function rest(source: Question["source"], questions: Readonly<Record<string, obj
     const path = `/api/v2/${name.split(",")[0]}`;
     return { name, source, method: "POST", path, body };
   });
+}
+function logs(name: string, form: Omit<Question, "name" | "source" | "method" | "path"> & { path?: string }) {
+  return { name, source: "documents", method: "POST", path: "/api/v2/logs/lines", ...form } as const;
 }
 function graphql(source: Question["source"], name: string, query: string): Question {
   return { name: `GraphQL, ${name}`, source, method: "POST", path: "/graphql", body: { query } };
@@ -221,6 +228,21 @@ export const questions: readonly Question[] = [
     "a timeseries",
     `{ metrics_timeseries(site_id: "shop", from: "${hour.from}", to: "${hour.to}", resolution: MINUTELY, select: [{ name: "g", field: gauge, tags: { host: "*" } }]) { series { id data { timestamp value } } } }`,
   ),
+  logs("logs/lines, as NDJSON", { body: lines(aroundLines, 1), accept: "application/x-ndjson" }),
+  logs("logs/lines, as CSV", { body: lines(aroundLines, 1), accept: "text/csv" }),
+  logs("logs/lines, followed", {
+    ...{ body: lines({ ...aroundLines, query: "severity=error" }, 1), accept: "text/event-stream" },
+    form: "tail",
+  }),
+  logs("logs/lines, explained", {
+    ...{ body: lines({ query: "severity=error n>=100" }, 60), path: "/api/v2/logs/lines?explain=true" },
+    form: "explanation",
+  }),
+  {
+    ...{ name: "metrics/timeseries, explained", source: "series", method: "POST", form: "explanation" },
+    path: "/api/v2/metrics/timeseries?explain=true",
+    body: { ...hour, site_id, resolution: "MINUTELY", select },
+  },
 ];
 
 // ---- The program ------------------------------------------------------------------------------------------------
@@ -279,7 +301,8 @@ export interface Reply {
 }
 
 export interface Program {
-  readonly ask: (question: Question, signal?: AbortSignal) => Promise<Reply>;
+  /** Leaves as soon as `enough` says so of the text that has come. */
+  readonly ask: (question: Question, enough?: (text: string) => boolean) => Promise<Reply>;
   readonly logged: () => string;
   readonly close: () => Promise<void>;
 }
@@ -357,7 +380,7 @@ export async function startProgram(
   });
   const { port } = await server.listen({ host: "127.0.0.1", port: 0 });
   return {
-    ask: (question, signal) => ask(port, question, signal),
+    ask: (question, enough) => ask(port, question, enough),
     logged: () => log,
     close: async () => {
       await server.close(0);
@@ -366,9 +389,13 @@ export async function startProgram(
   };
 }
 
-function ask(port: number, { method, path, body }: Question, signal?: AbortSignal): Promise<Reply> {
+function ask(
+  port: number,
+  { method, path, body, accept = "*/*" }: Question,
+  enough: (text: string) => boolean = () => false,
+): Promise<Reply> {
   return new Promise((resolve, reject) => {
-    const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
+    const headers = { authorization: `Bearer ${token}`, "content-type": "application/json", accept };
     const options = {
       host: "127.0.0.1",
       port,
@@ -376,7 +403,6 @@ function ask(port: number, { method, path, body }: Question, signal?: AbortSigna
       path,
       headers,
       agent: false,
-      ...(signal && { signal }),
     };
     let answered = false;
     const asked = httpRequest(options, async (response) => {
@@ -384,7 +410,10 @@ function ask(port: number, { method, path, body }: Question, signal?: AbortSigna
       let text = "";
       const { statusCode = 0, headers } = response;
       try {
-        for await (const chunk of response.setEncoding("utf8")) text += chunk;
+        for await (const chunk of response.setEncoding("utf8")) {
+          text += chunk;
+          if (enough(text)) break;
+        }
       } catch {
         // A cut: what `complete` tells.
       }

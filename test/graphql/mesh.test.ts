@@ -1,10 +1,15 @@
-// `.meshrc.yaml`: what Mesh makes of it with our source alone, with a second one beside it, and when it is wrong.
+// `.meshrc.yaml`: what Mesh makes of it with our source alone, with a second one beside it, and when it is wrong; what
+// `check` and a reload say of one's own.
 
 import { readFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { run as check } from "#src/cli/check.ts";
+import { prepareGraphql } from "#src/cli/graphql.ts";
 import { loadMesh } from "#src/mesh.ts";
 import { createDemo } from "../support/demo.ts";
+import { watchedTelemetry } from "../support/reports.ts";
+import { createShell, instant } from "../support/shell.ts";
 
 const own = new URL("../../.meshrc.yaml", import.meta.url).pathname;
 const quiet = { log: () => {} };
@@ -123,6 +128,47 @@ describe("a source beside ours", { timeout: 30_000 }, () => {
     ]);
     expect(demo.logged()).toContain("a GraphQL field failed");
     await demo.close();
+  });
+});
+
+describe("a file that `mesh` names", { timeout: 60_000 }, () => {
+  const now = instant("2026-06-01T00:00:00Z");
+  const config = "backends: {}\nsites: {}\nmesh: mesh.yaml\n";
+  const checked = async (mesh: string) => {
+    const shell = createShell({ now, files: { "readout.yaml": config, "mesh.yaml": mesh } });
+    return { code: await check([], shell, 60_000), out: shell.printed() };
+  };
+
+  test.each([
+    ["additionalTypeDefs: 'extend type Nope { a: Int }'", /PROBLEM mesh\.yaml: .*Nope/],
+    ["- { name: gone, handler: { openapi: { source: 'http://127.0.0.1:9/' } } }", /PROBLEM .* source gone: /],
+    ["- { name: x, handler: { nosuch: {} } }", /PROBLEM mesh\.yaml: .*nosuch/],
+  ])("is loaded by `check`, which tells of %s", async (wrong, problem) => {
+    const base = "sources:\n  - { name: telemetry, handler: { graphql: {} } }\n";
+    const { code, out } = await checked(`${base}${wrong.startsWith("-") ? "  " : ""}${wrong}\n`);
+    expect(out).toMatch(problem);
+    expect(out).toMatch(/^1 problem, /m);
+    expect(code).toBe(1);
+  });
+
+  test("is none of a problem where its sources answer", async () => {
+    const { code, out } = await checked(beside());
+    expect(out).toContain("GraphQL by mesh.yaml\n\n0 problems");
+    expect(code).toBe(0);
+  });
+
+  test("is told to be another one only when what it held is served", async () => {
+    const files: Record<string, string> = { "mesh.yaml": await readFile(own, "utf8") };
+    const { telemetry } = watchedTelemetry();
+    const { outdated, load } = prepareGraphql({ mesh: "mesh.yaml" }, createShell({ now, files }), telemetry);
+    files["mesh.yaml"] += "# one\n";
+    expect(outdated()).toBe(false);
+    await load();
+    expect(outdated()).toBe(false);
+    files["mesh.yaml"] += "# two\n";
+    expect(outdated()).toBe(true);
+    delete files["mesh.yaml"];
+    expect(outdated()).toBe(true);
   });
 });
 

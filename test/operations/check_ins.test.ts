@@ -256,6 +256,33 @@ describe("the answer", () => {
     );
   });
 
+  test.each([
+    ["0 0 L * *", "At 00:00, on the last day of the month"],
+    ["0 0 1,L * *", "At 00:00, on day 1 and the last day of the month"],
+    ["0 0 LW * *", "At 00:00, on the last weekday of the month"],
+    ["0 0 15W * *", "At 00:00, on the weekday nearest day 15 of the month"],
+    ["0 0 * * 5L", "At 00:00, on the last Friday of the month"],
+    ["0 0 * * FRIL", "At 00:00, on the last Friday of the month"],
+    ["0 0 * * 5#L", "At 00:00, on the last Friday of the month"],
+    ["0 0 * * SUN#L", "At 00:00, on the last Sunday of the month"],
+    ["0 0 * * MON#3", "At 00:00, on the third Monday of the month"],
+    ["0 0 1W,15W * *", "0 0 1W,15W * *"],
+  ])("%s is described as it runs, in any case", async (expression, wanted) => {
+    expect((await ask({ expression })).description).toBe(wanted);
+    const small = expression.toLowerCase();
+    expect((await ask({ expression: small })).description).toBe(wanted === expression ? small : wanted);
+  });
+
+  test("every schedule has words, and the same ones however it is spelt", async () => {
+    const describedAs = async (expression: string) => (await ask({ expression })).description;
+    for (const expression of expressions) {
+      const description = await describedAs(expression);
+      expect(description).not.toBe(expression.trim());
+      expect(await describedAs(expression.toLowerCase())).toBe(description);
+      expect(await describedAs(expression.toUpperCase())).toBe(description);
+    }
+  });
+
   test("an occurrence at `from` itself counts, one a nanosecond before does not", async () => {
     const first = async (from: string) => (await ask({ cron: "0 0 * * *", from })).next_occurrences[0];
     expect(await first("2026-06-01T00:00:00Z")).toBe("2026-06-01T00:00:00.000Z");

@@ -156,6 +156,25 @@ describe("snapshots", () => {
     expect(asked).toEqual([]);
   });
 
+  test("the overview of a part of a minute, and of one instant, asks the store all the same", async () => {
+    const { store, asked } = remembering();
+    for (const [from, to] of [
+      ["2026-01-15T10:00:00.001Z", "2026-01-15T10:00:59.999Z"],
+      ["2026-01-15T10:00:10.5Z", "2026-01-15T10:00:10.500000001Z"],
+    ]) {
+      const body = parseRequest(podsOverview.request, { ...range, from, to });
+      await collect(podsOverview.run(body, contextOf(store)));
+    }
+    expect(asked).toMatchObject([
+      { from: at("2026-01-15T10:00:00.001Z"), to: at("2026-01-15T10:00:59.999Z") },
+      { from: at("2026-01-15T10:00:10.500Z"), to: at("2026-01-15T10:00:10.500Z") },
+    ]);
+    const years = { ...range, from: "2020-01-01T00:00:00Z" };
+    const refused = collect(podsOverview.run(parseRequest(podsOverview.request, years), contextOf(store)));
+    await expect(refused).rejects.toMatchObject({ slug: "result_too_large", details: { limit: 1_000_000 } });
+    expect(asked).toHaveLength(2);
+  });
+
   test("a range of more than a million is refused without asking the store", async () => {
     const { store, asked } = remembering();
     const years = (to: string) => parseRequest(nodes.request, { ...range, from: "1900-01-01T00:00:00Z", to });
@@ -199,10 +218,14 @@ describe("answers", () => {
       podsOverview.run(parseRequest(podsOverview.request, { ...range, query: "Web" }), contextOf(store)),
     );
     const snapshots = { start: Date.parse(range.from), step: minute, count: 31 };
-    const scope = { match: { cluster: "c" }, snapshots, rowLimit: 77 };
+    const scope = { match: { cluster: "c" }, rowLimit: 77 };
     expect(asked).toEqual([
-      { ...scope, namespaces: ["a"], pod: "p", nodes: ["n"], state: "Running" },
-      { ...scope, namespaces: [], text: "Web" },
+      { ...scope, snapshots, namespaces: ["a"], pod: "p", nodes: ["n"], state: "Running" },
+      {
+        ...scope,
+        ...{ from: Date.parse(range.from), to: Date.parse(range.to) },
+        ...{ namespaces: [], text: "Web" },
+      },
     ]);
   });
 

@@ -44,6 +44,7 @@ export function evaluateOver(series: readonly WrittenSeries[], edge: Edge) {
         const left = evaluate(expression.left, times);
         const { operator, right } = expression;
         if (operator === "or") return unite(left, evaluate(right, times));
+        if (operator === "and") return intersect(left, evaluate(right, times));
         if (operator !== ">" || right.kind !== "number") throw new Error("not evaluated here");
         return left.map(({ labels, values }) => ({
           labels,
@@ -69,6 +70,17 @@ export function evaluateOver(series: readonly WrittenSeries[], edge: Edge) {
     const reach = edge === "closed" ? length + 1 : length;
     if (name === "last_over_time")
       return each(select(of), times, reach, offset, ([last]) => last?.[1] ?? Number.NaN);
+    if (name === "resets") {
+      const counts = select(of).map(({ labels, samples }) => ({
+        labels,
+        values: Float64Array.from(times, (time) => {
+          const held = samples.filter(([at]) => at > time - offset - reach && at <= time - offset);
+          const falls = held.filter(([, value], index) => value < (held[index - 1]?.[1] ?? value));
+          return held.length === 0 ? Number.NaN : falls.length;
+        }),
+      }));
+      return unique(counts);
+    }
     if (name !== "irate") throw new Error(`not evaluated here: ${name}`);
     const rates = each(select(of), times, reach, offset, ([last, before]) => {
       if (last === undefined || before === undefined) return Number.NaN;
@@ -91,6 +103,17 @@ export function evaluateOver(series: readonly WrittenSeries[], edge: Edge) {
         "at" in moments ? { start: moments.at, end: moments.at, step: 1 } : moments;
       const times = Array.from({ length: (end - start) / step + 1 }, (_, index) => start + index * step);
       const { series: take, result } = fold();
+      if (expression.kind === "window") {
+        const { of, length, offset } = expression;
+        const to = end - offset;
+        const from = to - (edge === "closed" ? length + 1 : length);
+        for (const { labels, samples } of select(of)) {
+          const held = samples.filter(([time]) => time > from && time <= to);
+          const column = (part: 0 | 1): Float64Array => Float64Array.from(held, (sample) => sample[part]);
+          if (held.length > 0) take({ labels, times: column(0), values: column(1), histograms: [] });
+        }
+        return result();
+      }
       for (const { labels, values } of evaluate(expression, times)) {
         const held = times.flatMap((time, at) =>
           Number.isNaN(values[at]) ? [] : [[time, values[at] ?? 0] as const],
@@ -145,16 +168,26 @@ function unique(rows: readonly Row[]): readonly Row[] {
 
 /** What is on the right counts only where nothing on the left has its labels; the metric's name is none of them. */
 function unite(left: readonly Row[], right: readonly Row[]): readonly Row[] {
-  const keys = Map.groupBy(left, ({ labels: { __name__: _, ...labels } }) => keyOf(labels));
-  return [
-    ...left,
-    ...right.map(({ labels, values }) => {
-      const { __name__: _, ...rest } = labels;
-      const twins = keys.get(keyOf(rest)) ?? [];
-      const taken = (at: number): boolean => twins.some((twin) => !Number.isNaN(twin.values[at]));
-      return { labels, values: values.map((value, at) => (taken(at) ? Number.NaN : value)) };
-    }),
-  ];
+  return [...left, ...keepWhere(right, left, false)];
+}
+
+/** What is on the left counts only where something on the right has its labels. */
+function intersect(left: readonly Row[], right: readonly Row[]): readonly Row[] {
+  return keepWhere(left, right, true);
+}
+
+function keepWhere(rows: readonly Row[], others: readonly Row[], there: boolean): readonly Row[] {
+  const twinsOf = Map.groupBy(others, namelessKeyOf);
+  return rows.map((row) => {
+    const twins = twinsOf.get(namelessKeyOf(row)) ?? [];
+    const has = (at: number): boolean => twins.some(({ values }) => !Number.isNaN(values[at]));
+    const values = row.values.map((value, at) => (has(at) === there ? value : Number.NaN));
+    return { labels: row.labels, values };
+  });
+}
+
+function namelessKeyOf({ labels: { __name__: _, ...labels } }: Row): string {
+  return keyOf(labels);
 }
 
 function pick(labels: Labels, names: readonly string[]): Labels {

@@ -45,7 +45,7 @@ export function collectSeries(more: Labels): {
   };
 }
 
-export const scrape = { every: 15_000, offset: 7_000, fresh: 120_000, reach: 120_000 } as const;
+export const scrape = { every: 15_000, offset: 7_000, fresh: 120_000, reach: 300_000 } as const;
 
 /** Each time at which something is scraped. */
 export function* scrapes(): Generator<number> {

@@ -151,7 +151,28 @@ export const otel: Shipper = {
     }),
 };
 
-// ---- apm: Elastic APM server, with data of OpenTelemetry agents ---------------------------------------------------
+/** Before there was a field for the names of events: an attribute has them. */
+export const otelOlder: Shipper = {
+  name: "otel, older template",
+  profile: "otel",
+  pattern: otel.pattern,
+  indices: (prefix) => ({
+    ...otel.indices(prefix),
+    [`${prefix}-logs-generic.otel-default`]: otelMappings({
+      severity_text: keyword,
+      severity_number: { type: "byte" },
+      body: { properties: { text: { type: "text" } } },
+    }),
+  }),
+  write: (prefix, spans) =>
+    otel.write(prefix, spans).map(({ index, document }, at) => ({
+      index,
+      // Newer collectors write to older templates as well.
+      document: at % 2 === 0 ? document : document.replace(/"event_name":"[^"]*",/, ""),
+    })),
+};
+
+// ---- apm: Elastic APM server, with data that came as OTLP ---------------------------------------------------
 
 const apmProperties = {
   "@timestamp": { type: "date" },
@@ -160,6 +181,7 @@ const apmProperties = {
   trace: { properties: { id: shortKeyword(1024) } },
   parent: { properties: { id: shortKeyword(1024) } },
   event: { properties: { outcome: shortKeyword(1024) } },
+  destination: { properties: { address: shortKeyword(1024) } },
   service: {
     properties: {
       name: shortKeyword(1024),
@@ -172,6 +194,7 @@ const apmProperties = {
       id: shortKeyword(1024),
       name: shortKeyword(1024),
       type: shortKeyword(1024),
+      sampled: { type: "boolean" },
       duration: { properties: { us: { type: "long" } } },
     },
   },
@@ -180,6 +203,10 @@ const apmProperties = {
       id: shortKeyword(1024),
       name: shortKeyword(1024),
       kind: shortKeyword(1024),
+      type: shortKeyword(1024),
+      subtype: shortKeyword(1024),
+      action: shortKeyword(1024),
+      destination: { properties: { service: { properties: { resource: shortKeyword(1024) } } } },
       duration: { properties: { us: { type: "long" } } },
       composite: {
         properties: { count: { type: "long" }, sum: { properties: { us: { type: "long" } } } },
@@ -217,14 +244,87 @@ const apmDefinition = {
   },
 };
 
-/** What APM has fields of its own for; the rest are labels. */
-const apmFields: Readonly<Record<string, readonly string[]>> = {
-  "http.request.method": ["http", "request", "method"],
-  "http.response.status_code": ["http", "response", "status_code"],
-  "url.full": ["url", "full"],
-  "db.query.text": ["span", "db", "statement"],
-  "peer.service": ["span", "destination", "service", "resource"],
+/** Where an attribute is kept that is no label, and the kind of work that it tells. */
+interface ApmField {
+  readonly at: readonly (readonly string[])[];
+  readonly tells?: "http" | "rpc" | "messaging" | "db";
+  /** It is a label as well. */
+  readonly label?: boolean;
+}
+const apmHttp: Readonly<Record<string, ApmField>> = {
+  "http.request.method": { at: [["http", "request", "method"]], tells: "http" },
+  "http.response.status_code": { at: [["http", "response", "status_code"]], tells: "http" },
+  "url.full": { at: [["url", "full"]], tells: "http" },
+  "rpc.system": { at: [], tells: "rpc" },
+  "rpc.service": { at: [] },
+  "rpc.method": { at: [] },
 };
+const apmTransactionFields: Readonly<Record<string, ApmField>> = {
+  ...apmHttp,
+  "messaging.destination.name": { at: [["transaction", "message", "queue", "name"]], tells: "messaging" },
+  "messaging.system": { at: [], tells: "messaging", label: true },
+  "messaging.operation.type": { at: [], tells: "messaging", label: true },
+  "server.address": { at: [] },
+  "net.peer.name": { at: [["client", "domain"]] },
+};
+const apmSpanFields: Readonly<Record<string, ApmField>> = {
+  ...apmHttp,
+  "db.query.text": { at: [["span", "db", "statement"]], tells: "db" },
+  "db.namespace": {
+    at: [
+      ["span", "db", "instance"],
+      ["service", "target", "name"],
+    ],
+    tells: "db",
+  },
+  "db.system": {
+    at: [
+      ["span", "subtype"],
+      ["span", "db", "type"],
+      ["span", "destination", "service", "resource"],
+      ["service", "target", "type"],
+    ],
+    tells: "db",
+  },
+  "messaging.destination.name": {
+    at: [
+      ["span", "message", "queue", "name"],
+      ["service", "target", "name"],
+    ],
+    tells: "messaging",
+  },
+  "messaging.system": { at: [["span", "subtype"]], tells: "messaging" },
+  "messaging.operation.type": { at: [["span", "action"]], tells: "messaging" },
+  "server.address": { at: [["destination", "address"]] },
+  "net.peer.name": { at: [["destination", "address"]] },
+  "peer.service": {
+    at: [
+      ["span", "destination", "service", "resource"],
+      ["service", "target", "name"],
+    ],
+  },
+};
+
+/** A kind is kept only as far as the type and the action of what is done tell it. */
+function apmType(span: ShippedSpan, tells: ReadonlySet<ApmField["tells"]>): object {
+  if (span.entry) {
+    const asks = tells.has("http") || tells.has("rpc");
+    return {
+      transaction: { type: tells.has("messaging") ? "messaging" : asks ? "request" : "unknown" },
+    };
+  }
+  const target = (type: string) => ({ service: { target: { type } } });
+  if (tells.has("db")) return { span: { type: "db" }, ...target("db") };
+  if (tells.has("messaging")) {
+    const action = span.span_kind === "producer" ? "send" : undefined;
+    return { span: { type: "messaging", action }, ...target("messaging") };
+  }
+  if (tells.has("rpc")) return { span: { type: "external" }, ...target("external") };
+  if (tells.has("http")) return { span: { type: "external", subtype: "http" }, ...target("http") };
+  return {
+    span: span.span_kind === "internal" ? { type: "app", subtype: "internal" } : { type: "unknown" },
+  };
+}
 
 function apmLabels(attributes: Attributes): { labels: Attributes; numeric_labels: Attributes } {
   const labels: Record<string, Value> = {};
@@ -237,18 +337,20 @@ function apmLabels(attributes: Attributes): { labels: Attributes; numeric_labels
   return { labels, numeric_labels: numbers };
 }
 
-function merge(
-  target: Record<string, unknown>,
-  [key = "", ...rest]: readonly string[],
-  value: unknown,
-): void {
-  if (rest.length === 0) {
-    target[key] = value;
-    return;
+/** What is there already stays. */
+function mergeInto(target: Record<string, unknown>, from: object): void {
+  for (const [key, value] of Object.entries(from)) {
+    const own = target[key];
+    if (typeof own === "object" && own !== null && typeof value === "object" && value !== null) {
+      const inner = { ...own };
+      mergeInto(inner, value);
+      target[key] = inner;
+    } else target[key] ??= value;
   }
-  const inner = { ...(target[key] as Record<string, unknown> | undefined) };
-  merge(inner, rest, value);
-  target[key] = inner;
+}
+
+function nest(path: readonly string[], value: unknown): object {
+  return path.reduceRight<unknown>((inner, key) => ({ [key]: inner }), value) as object;
 }
 
 function apmDocuments(span: ShippedSpan): readonly { readonly event: string; readonly document: string }[] {
@@ -265,16 +367,20 @@ function apmDocuments(span: ShippedSpan): readonly { readonly event: string; rea
     host: host === undefined ? undefined : { name: host, hostname: host },
     agent: { name: "otlp" },
   };
-  const known = Object.entries(span.span_attributes).filter(([key]) => Object.hasOwn(apmFields, key));
-  const rest = Object.fromEntries(
-    Object.entries({ ...others, ...span.span_attributes }).filter(([key]) => !Object.hasOwn(apmFields, key)),
-  );
+  const fields = span.entry ? apmTransactionFields : apmSpanFields;
+  const own = Object.entries(span.span_attributes).flatMap(([key, value]) => {
+    const field = Object.hasOwn(fields, key) ? fields[key] : undefined;
+    return field === undefined ? [] : [{ key, value, field }];
+  });
+  const kept = new Set(own.filter(({ field }) => !field.label).map(({ key }) => key));
+  const labels = Object.entries({ ...others, ...span.span_attributes }).filter(([key]) => !kept.has(key));
   const links = span.links.map(({ trace_id, span_id }) => ({
     trace: { id: trace_id },
     span: { id: span_id },
   }));
   const duration = { us: micros(span.end) - micros(span.start) };
-  const outcome = { OK: "success", ERROR: "failure", UNSET: "unknown" }[span.status_code];
+  // What has no status is taken for a success.
+  const outcome = span.status_code === "ERROR" ? "failure" : "success";
   const document: Record<string, unknown> = {
     ...common,
     "@timestamp": printMillis(toMillis(span.start)),
@@ -282,43 +388,29 @@ function apmDocuments(span: ShippedSpan): readonly { readonly event: string; rea
     processor: { event: span.entry ? "transaction" : "span", name: "transaction" },
     parent: span.parent_span_id === undefined ? undefined : { id: span.parent_span_id },
     event: { outcome },
-    ...apmLabels(rest),
+    ...apmLabels(Object.fromEntries(labels)),
     ...(span.entry
       ? {
-          transaction: { id: span.span_id, name: span.span_name, type: "request", duration },
-          span: {
-            id: span.span_id,
-            kind: span.span_kind.toUpperCase(),
-            ...(links.length > 0 ? { links } : {}),
-          },
+          transaction: { id: span.span_id, name: span.span_name, sampled: true, duration },
+          span: { id: span.span_id },
         }
-      : {
-          span: {
-            id: span.span_id,
-            name: span.span_name,
-            type: "app",
-            kind: span.span_kind.toUpperCase(),
-            duration,
-            ...(links.length > 0 ? { links } : {}),
-            ...(span.count > 1 ? { composite: { count: span.count, sum: duration } } : {}),
-          },
-        }),
-    ...(span.scope_name === undefined
-      ? {}
-      : {
-          service: {
-            ...common.service,
-            framework: { name: span.scope_name, version: span.scope_version },
-          },
-        }),
+      : { span: { id: span.span_id, name: span.span_name, duration } }),
   };
-  for (const [key, value] of known) merge(document, apmFields[key] ?? [], value);
+  if (links.length > 0) mergeInto(document, { span: { links } });
+  // Elastic's own agents compress; nothing else here is theirs.
+  if (span.count > 1) mergeInto(document, { span: { composite: { count: span.count, sum: duration } } });
+  if (span.scope_name !== undefined) {
+    mergeInto(document, { service: { framework: { name: span.scope_name, version: span.scope_version } } });
+  }
+  for (const { value, field } of own) for (const path of field.at) mergeInto(document, nest(path, value));
+  mergeInto(document, apmType(span, new Set(own.map(({ field }) => field.tells))));
   const errors = span.events.filter(isException).map((event, at) => ({
     ...common,
     "@timestamp": printMillis(toMillis(event.time)),
     timestamp: { us: micros(event.time) },
     processor: { event: "error", name: "error" },
     parent: { id: span.span_id },
+    ...(span.entry ? { transaction: { id: span.span_id, sampled: true }, span: { id: span.span_id } } : {}),
     error: {
       id: `${span.span_id}${at}`.padStart(32, "0"),
       grouping_key: String(event.attributes["exception.type"]),

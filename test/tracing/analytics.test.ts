@@ -585,6 +585,34 @@ describe("a trace arranged", () => {
     ]);
   });
 
+  test("both sides of a call under one id: the called one is the parent, and who failed comes first", () => {
+    const call = span({ span_id: "c", parent_span_id: "z", span_kind: "client", from: 6 });
+    const called = {
+      ...call,
+      ...({ span_kind: "server", service_name: "stock", entry: true, start: at(7) } as const),
+      events: [exception(8, "Oops")],
+    };
+    const below = span({ span_id: "d", parent_span_id: "c", service_name: "stock", from: 8 });
+    // In another site, and below both of this one.
+    const abroad = { ...below, site_id: "stock", span_id: "e" };
+    const spans = [root, call, called, below, abroad];
+    const orders = [spans, spans.toReversed(), [called, call, below, abroad, root]];
+    for (const order of orders) {
+      const rows = arrange(order, called).map(({ span, subtraceRoot }) => [
+        span.span_id,
+        span.span_kind,
+        subtraceRoot,
+      ]);
+      expect(rows).toEqual([
+        ["c", "server", true],
+        ["z", "server", true],
+        ["c", "client", false],
+        ["d", "internal", false],
+        ["e", "internal", false],
+      ]);
+    }
+  });
+
   test("every exception has its digest, and keeps one of its own", () => {
     const events = [
       exception(6, "Oops"),

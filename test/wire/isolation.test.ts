@@ -2,21 +2,31 @@
 import { afterEach, describe, expect, test } from "vitest";
 import { elastic } from "#resolvers/elastic/elastic.ts";
 import { createMemoryLogs } from "#resolvers/memory/logs.ts";
+import { createMemoryMetrics } from "#resolvers/memory/metrics.ts";
 import { createAuthenticator, hashToken } from "#src/auth.ts";
 import { defaults } from "#src/config.ts";
 import { operations } from "#src/operations/index.ts";
+import { checkVisual } from "#src/operations/visuals.ts";
 import { createServer } from "#src/server.ts";
 import type { Site } from "#src/sites.ts";
-import type { Backend, LogStore } from "#src/store.ts";
+import type { Backend, LogStore, MetricStore } from "#src/store.ts";
 import { createTelemetry } from "#src/telemetry.ts";
 import { fromMillis } from "#src/time.ts";
+import { createFinder, readVisual } from "#src/visual.ts";
 import { testIO } from "../support/cluster.ts";
 import { type Fake, openFake, sendJson } from "../support/fake.ts";
 import { linesBody, linesPath } from "./subject.ts";
 
 const token = "ana";
 
-function serve(stores: Readonly<Record<string, LogStore>>, requests: number) {
+const published = "AAAAAAAAAAAAAAAAAAAAAA";
+
+/** A site for each store of log lines; what is published is of `metrics`, in the first one. */
+function serve(
+  stores: Readonly<Record<string, LogStore>>,
+  requests: number,
+  { metrics, tokenRequests = requests }: { metrics?: MetricStore; tokenRequests?: number } = {},
+) {
   const sites = Object.entries(stores).map(([id, store]): [string, Site] => {
     const sources = new Map([["app", { id: "app", index: "app", profile: "ecs" }]]);
     return [
@@ -24,12 +34,25 @@ function serve(stores: Readonly<Record<string, LogStore>>, requests: number) {
       { id, retention: 86_400_000, counterDefault: "cumulative", logs: { backend: id, store, sources } },
     ];
   });
+  const [first] = sites;
+  if (metrics !== undefined && first !== undefined) {
+    first[1] = { ...first[1], metrics: { backend: "prom", store: metrics, match: {} } };
+  }
+  const visual = readVisual(
+    JSON.stringify({
+      ...{ id: published, title: "CPU", type: "line", site: sites[0]?.[0], range: "1h" },
+      select: [{ name: "cpu", tags: {}, field: "gauge" }],
+    }),
+    "visual.yaml",
+    checkVisual,
+  );
   const now = () => fromMillis(Date.UTC(2026, 0, 15, 11));
   const server = createServer({
     operations,
+    visuals: { find: createFinder([visual]), share: (_, compute) => compute(new AbortController().signal) },
     authenticate: createAuthenticator([{ user: "ana", sha256: hashToken(token), sites: "*" }], now),
     sites: new Map(sites),
-    limits: { ...defaults.limits, requests, tokenRequests: requests },
+    limits: { ...defaults.limits, requests, tokenRequests },
     telemetry: createTelemetry({ write: () => {} }),
     now,
     graphql: () => Promise.reject(new Error("not asked for")),
@@ -41,7 +64,10 @@ function serve(stores: Readonly<Record<string, LogStore>>, requests: number) {
       body: JSON.stringify(linesBody({ site_id: site })),
       ...(signal && { signal }),
     });
-  return { ask, server };
+  /** Without a token. */
+  const look = (form: "" | "/csv" = "") =>
+    server.fetch(`http://readout/api/v2/saved_visuals/${published}${form}`);
+  return { ask, look, server };
 }
 
 /** Answers when it is told to. */
@@ -89,6 +115,55 @@ describe("places", () => {
     slow.end();
     const statuses = (await Promise.all(waiting)).map(({ status }) => status);
     expect(statuses.filter((status) => status === 200)).toHaveLength(40);
+  });
+});
+
+describe("places of those who come without a token", () => {
+  /** Answers when it is told to: that it knows no such metric. */
+  function silentMetrics() {
+    const over = Promise.withResolvers<undefined>();
+    let asked = 0;
+    const type: MetricStore["type"] = () => {
+      asked += 1;
+      return over.promise;
+    };
+    return {
+      store: { ...createMemoryMetrics("prom"), type },
+      end: () => over.resolve(undefined),
+      asked: () => asked,
+    };
+  }
+  const count = (statuses: readonly number[]) => {
+    const counts: Record<number, number> = {};
+    for (const status of statuses) counts[status] = (counts[status] ?? 0) + 1;
+    return counts;
+  };
+
+  test("together they have those of one token, in both forms", async () => {
+    const metrics = silentMetrics();
+    const { ask, look } = serve({ shop: createMemoryLogs() }, 40, {
+      metrics: metrics.store,
+      tokenRequests: 20,
+    });
+    const waiting = Array.from({ length: 40 }, (_, n) => look(n % 2 === 0 ? "" : "/csv"));
+    await expect.poll(metrics.asked).toBe(20);
+    const refused = await look();
+    expect([refused.status, refused.headers.get("retry-after")]).toEqual([429, "1"]);
+    expect((await ask("shop")).status).toBe(200);
+    metrics.end();
+    expect(count((await Promise.all(waiting)).map(({ status }) => status))).toEqual({ 200: 20, 429: 20 });
+    expect((await look("/csv")).status).toBe(200);
+  });
+
+  test("and of the source of their visuals no more than its share, where they may have as many as there are", async () => {
+    const metrics = silentMetrics();
+    const { ask, look } = serve({ shop: createMemoryLogs() }, 40, { metrics: metrics.store });
+    const waiting = Array.from({ length: 40 }, () => look());
+    // From three quarters of all places on it has no more than its share, a half.
+    await expect.poll(metrics.asked).toBe(30);
+    expect((await ask("shop")).status).toBe(200);
+    metrics.end();
+    expect(count((await Promise.all(waiting)).map(({ status }) => status))).toEqual({ 200: 30, 500: 10 });
   });
 });
 

@@ -110,6 +110,52 @@ describe("of all", () => {
   });
 });
 
+describe("of GraphQL", () => {
+  const asking = (body: string): RequestInit => ({
+    method: "POST",
+    headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
+    body,
+  });
+  const nested = (levels: number, leaves: string) =>
+    `{ logs_lines(site_id: "shop", source_ids: ["app"], query: "", pagination: { per_page: 1, order: ASC }) { ${"trace { log_lines { ".repeat(levels)} ${leaves} ${"} } ".repeat(levels)} } }`;
+
+  test.each([
+    ["tokens", `{ viewer { ${"id ".repeat(3_000)} } }`, /Token limit/],
+    ["aliases", `{ ${"abcdefghijklmnop".replaceAll(/./g, "$&: __typename ")} }`, /Aliases limit/],
+    ["directives", `{ viewer { id ${"@include(if: true) ".repeat(10)} } }`, /Directives limit/],
+    ["depth", nested(7, "id"), /depth limit/i],
+    ["cost", nested(5, "id ".repeat(500)), /Cost limit/],
+  ])("the %s of a query, as often as they are asked for", async (_, query, message) => {
+    const { server, limited } = createSubject();
+    for (const asked of [1, 2]) {
+      const answer = await server.fetch(`${origin}/graphql`, asking(JSON.stringify({ query })));
+      expect(await answer.json()).toMatchObject({ errors: [{ message: expect.stringMatching(message) }] });
+      expect(await limited()).toEqual({ graphql: asked });
+    }
+    const plain = await server.fetch(`${origin}/graphql`, asking('{"query":"{ __typename nope }"}'));
+    expect(await plain.json()).toHaveProperty("errors");
+    expect(await limited()).toEqual({ graphql: 2 });
+  });
+
+  test("the body", async () => {
+    const { server, limited, requests } = createSubject();
+    const answer = await server.fetch(`${origin}/graphql`, asking(" ".repeat(1_048_577)));
+    expect(answer.status).toBe(422);
+    expect(await limited()).toEqual({ body: 1 });
+    expect(await requests()).toEqual({ "graphql 422": 1 });
+  });
+
+  test("what its schema cannot be loaded for is counted and logged as every request is", async () => {
+    const { server, logged, requests } = createSubject({
+      graphql: () => Promise.reject(new Error("no mesh")),
+    });
+    const answer = await server.fetch(`${origin}/graphql`, asking('{"query":"{ __typename }"}'));
+    expect(answer.status).toBe(500);
+    expect(await requests()).toEqual({ "graphql 500": 1 });
+    expect(logged()).toMatch(/"operation":"graphql","status":500,"ms":[\d.]+,"user":"ana"/);
+  });
+});
+
 describe("of a connection", () => {
   const open: { close: (grace: number) => Promise<void> }[] = [];
   afterEach(async () => {
@@ -136,6 +182,38 @@ describe("of a connection", () => {
     const head = `GET /livez HTTP/1.1\r\nHost: x\r\nX-Long: ${"x".repeat(20_000)}\r\n\r\n`;
     expect(await say(subject, head)).toMatch(/^HTTP\/1\.1 431 /);
     expect(await subject.limited()).toEqual({ head: 1 });
+  });
+
+  test("how many there are: the next is closed, and its place comes back", async () => {
+    const subject = createSubject({ connections: 1 });
+    const { port } = await subject.server.listen({ host: "127.0.0.1", port: 0 });
+    open.push(subject.server);
+    const ask = () => {
+      const socket = connect(port, "127.0.0.1").on("error", () => {});
+      let received = "";
+      socket.setEncoding("utf8").on("data", (chunk) => {
+        received += chunk;
+      });
+      socket.write("GET /livez HTTP/1.1\r\nHost: x\r\n\r\n");
+      const closed = new Promise((resolve) => socket.on("close", resolve));
+      return { socket, closed, received: () => received };
+    };
+    const first = ask();
+    await expect.poll(first.received).toContain("ok\n");
+    const second = ask();
+    await second.closed;
+    expect(second.received()).toBe("");
+    expect(await subject.limited()).toEqual({ connections: 1 });
+    first.socket.destroy();
+    await first.closed;
+    await expect
+      .poll(async () => {
+        const { socket, received } = ask();
+        await new Promise((resolve) => setTimeout(resolve, 20));
+        socket.destroy();
+        return received();
+      })
+      .toContain("ok\n");
   });
 
   test.each([

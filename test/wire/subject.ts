@@ -21,6 +21,8 @@ export interface Subject {
   readonly logs: MemoryLogs;
   /** What `/metrics` says of each limit that has bitten. */
   readonly limited: () => Promise<Readonly<Record<string, number>>>;
+  /** What it says of the requests that are over, by operation and status. */
+  readonly requests: () => Promise<Readonly<Record<string, number>>>;
   /** Everything that was logged. */
   readonly logged: () => string;
   /** POST /api/v2/logs/lines with ana's token. */
@@ -34,6 +36,8 @@ export function createSubject(
     lines?: number;
     rate?: Rate;
     readingTime?: ServerOptions["readingTime"];
+    graphql?: ServerOptions["graphql"];
+    connections?: number;
   } = {},
 ): Subject {
   const logs = createMemoryLogs();
@@ -54,11 +58,13 @@ export function createSubject(
   let log = "";
   const now = () => fromMillis(base + 60_000);
   const server = createServer({
-    graphql: async () => ({
-      schema: (await import("#src/graphql.ts")).schema,
-      plugins: [],
-      stitched: false,
-    }),
+    graphql:
+      over.graphql ??
+      (async () => ({
+        schema: (await import("#src/graphql.ts")).schema,
+        plugins: [],
+        stitched: false,
+      })),
     operations,
     authenticate: createAuthenticator(
       [
@@ -79,6 +85,7 @@ export function createSubject(
     }),
     now,
     ...(over.readingTime && { readingTime: over.readingTime }),
+    connections: over.connections,
     backends: () => ["memory: ok"],
   });
   const post = (body: unknown, init: RequestInit = {}) =>
@@ -88,12 +95,20 @@ export function createSubject(
       body: typeof body === "string" || body instanceof Uint8Array ? body : JSON.stringify(body),
       ...init,
     } as RequestInit);
+  const measured = async () => (await server.fetch("http://readout/metrics")).text();
   const limited = async () => {
-    const text = await (await server.fetch("http://readout/metrics")).text();
-    const counted = text.matchAll(/^readout_limited_total\{limit="(\w+)"\} (\d+)$/gm);
+    const counted = (await measured()).matchAll(/^readout_limited_total\{limit="(\w+)"\} (\d+)$/gm);
     return Object.fromEntries([...counted].map(([, limit = "", count]) => [limit, Number(count)]));
   };
-  return { server, limited, logs, logged: () => log, post };
+  const requests = async () => {
+    const counted = (await measured()).matchAll(
+      /^readout_requests_total\{operation="([\w.]+)",status="(\w+)"\} (\d+)$/gm,
+    );
+    return Object.fromEntries(
+      [...counted].map(([, operation, status, count]) => [`${operation} ${status}`, Number(count)]),
+    );
+  };
+  return { server, limited, requests, logs, logged: () => log, post };
 }
 
 export const linesPath = "/api/v2/logs/lines";

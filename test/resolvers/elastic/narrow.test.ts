@@ -9,13 +9,19 @@ import { normaliseId } from "#resolvers/elastic/span.ts";
 import { fromMillis, type Instant, parseInstant } from "#src/time.ts";
 import { apm, dataPrepper, jaeger, otel, type Shipper } from "../../support/shippers.ts";
 
-function placed(shipper: Shipper, over: object = {}): Placed<SpanForm> {
+function placed(shipper: Shipper, over: object = {}, entry?: SpanForm["entry"]): Placed<SpanForm> {
   const [definition] = Object.values(shipper.indices("p"));
   const { mappings } = definition as { mappings: { properties: object } };
   const properties = { ...mappings.properties, ...over };
-  const knowledge = readKnowledge({ index: { mappings: { ...mappings, properties } } });
+  const knowledge = readKnowledge({
+    index: {
+      mappings: { ...mappings, properties },
+      settings: { index: { version: { created: "8190099" } } },
+    },
+  });
   const product = { name: "Elasticsearch", version: "8", listsIgnored: true } as const;
-  const [first] = placeForms(knowledge, [...spanProfiles.values()], product).spans;
+  const { spans } = placeForms(knowledge, [...spanProfiles.values()], product);
+  const first = entry === undefined ? spans[0] : spans.find(({ form }) => form.entry === entry);
   if (first === undefined) throw new Error(`${shipper.name} is not recognised`);
   return first;
 }
@@ -129,17 +135,29 @@ test("ids are asked for in every spelling that is read as them", () => {
 
 describe("what an index cannot answer for narrows nothing", () => {
   const text = { type: "text" };
+  const settings = {
+    actionAttribute: "appsignal.action_name",
+    namespaceAttribute: "appsignal.namespace",
+  };
 
   test("names that are text without a keyword", () => {
     expect(isSelected(placed(otel, { kind: text }), "calls")).toBe(all);
-    expect(isNarrowed(placed(jaeger, { operationName: text }), { name: "GET" }, "a")).toBe(all);
-    expect(isNarrowed(placed(jaeger), { name: "GET" }, "a")).not.toBe(all);
+    expect(isNarrowed(placed(jaeger, { operationName: text }), { name: "GET" }, settings)).toBe(all);
+    expect(isNarrowed(placed(jaeger), { name: "GET" }, settings)).not.toBe(all);
+  });
+
+  test("a kind that an attribute tells", () => {
+    const spans = placed(apm, { "labels.db_system_name": { type: "keyword" } }, "never");
+    expect(JSON.stringify(isSelected(spans, "calls"))).toContain(
+      '{"exists":{"field":"labels.db_system_name"}}',
+    );
+    expect(JSON.stringify(isSelected(spans, "calls"))).not.toContain("span_attributes");
   });
 
   test("values beyond ignore_above, and keywords with a normalizer", () => {
-    expect(isNarrowed(placed(jaeger), { name: "x".repeat(257) }, "a")).toBe(all);
+    expect(isNarrowed(placed(jaeger), { name: "x".repeat(257) }, settings)).toBe(all);
     const folded = { type: "keyword", normalizer: "lowercase" };
-    expect(isNarrowed(placed(jaeger, { operationName: folded }), { name: "GET" }, "a")).toBe(all);
+    expect(isNarrowed(placed(jaeger, { operationName: folded }), { name: "GET" }, settings)).toBe(all);
   });
 
   test("numbers that a field does not hold as they are spelled", () => {
@@ -147,7 +165,7 @@ describe("what an index cannot answer for narrows nothing", () => {
       isNarrowed(
         placed(dataPrepper, { "resource.attributes.service.version": type }),
         { revision: value },
-        "a",
+        settings,
       );
     const double = { type: "double" };
     expect(revision(double, "20260115")).not.toBe(all);
@@ -158,22 +176,41 @@ describe("what an index cannot answer for narrows nothing", () => {
   });
 
   test("an entry without a name has the action that is made for it", () => {
-    expect(isNarrowed(placed(dataPrepper), { action: "unknown" }, "a")).toBe(all);
+    expect(isNarrowed(placed(dataPrepper), { action: "unknown" }, settings)).toBe(all);
   });
 
   test("a length or time that the field's type cannot be asked for", () => {
-    const text = JSON.stringify(isNarrowed(placed(jaeger), { minDuration: 10n ** 40n }, "a"));
+    const text = JSON.stringify(isNarrowed(placed(jaeger), { minDuration: 10n ** 40n }, settings));
     expect(text).toBe('{"range":{"duration":{"gte":"9223372036854775807"}}}');
     const short = placed(jaeger, { duration: { type: "integer" } });
-    expect(isNarrowed(short, { minDuration: 10n ** 40n }, "a")).toBe(all);
+    expect(isNarrowed(short, { minDuration: 10n ** 40n }, settings)).toBe(all);
     const query = endsWithin(short, { from: fromMillis(base), to: fromMillis(base + 1) });
     expect(JSON.stringify(query)).not.toContain('"duration"');
   });
 
   test("an action may be the attribute's or the span's name", () => {
-    const query = JSON.stringify(isNarrowed(placed(dataPrepper), { action: "A#b" }, "appsignal.action_name"));
+    const query = JSON.stringify(isNarrowed(placed(dataPrepper), { action: "A#b" }, settings));
     expect(query).toContain('"name":["A#b"]');
     // Not mapped yet: whatever the next document makes of it.
     expect(query).toContain('{"exists":{"field":"attributes.appsignal.action_name"}}');
+  });
+
+  test("a namespace may be the attribute's or the kind's", () => {
+    const namespaceField = "attributes.appsignal.namespace";
+    const narrowed = (namespaces: readonly string[], type: object = { type: "keyword" }) =>
+      isNarrowed(placed(dataPrepper, { [namespaceField]: type }), { namespaces }, settings);
+    const named = (...names: string[]) => ({ terms: { [namespaceField]: names } });
+    expect(JSON.stringify(narrowed(["admin", "shop"]))).toContain(JSON.stringify(named("admin", "shop")));
+    expect(JSON.stringify(narrowed(["admin"]))).not.toContain("server");
+    // The attribute may be there and say so, whatever the kind.
+    const web = JSON.stringify(narrowed(["web"]));
+    expect(web).toContain(JSON.stringify(named("web")));
+    expect(web).toContain('"value":"span_kind_server"');
+    // Every kind but one.
+    expect(narrowed(["background"])).toBe(all);
+    expect(narrowed(["admin", "background"])).toBe(all);
+    expect(narrowed(["admin"], text)).toBe(all);
+    expect(narrowed(["x".repeat(9)], { type: "keyword", ignore_above: 8 })).toBe(all);
+    expect(narrowed(["admin"], { type: "keyword", normalizer: "lowercase" })).toBe(all);
   });
 });

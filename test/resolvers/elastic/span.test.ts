@@ -2,11 +2,21 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { flatten, isJson, parseExact } from "#resolvers/elastic/flat.ts";
-import { readSpanProfile, spanProfiles } from "#resolvers/elastic/layout.ts";
+import {
+  type EventForm,
+  type Placed,
+  placeForms,
+  readSpanProfile,
+  type SpanForm,
+  spanProfiles,
+} from "#resolvers/elastic/layout.ts";
+import { readKnowledge } from "#resolvers/elastic/mapping.ts";
 import { type LooseEvent, readEvent, readSpan } from "#resolvers/elastic/span.ts";
-import type { Span } from "#src/model.ts";
+import type { Span, SpanKind } from "#src/model.ts";
 import { spanSourceOf } from "#src/sites.ts";
 import { type Instant, parseInstant } from "#src/time.ts";
+import { namesOf } from "#src/tracing/request.ts";
+import { otel, otelOlder, type Shipper } from "../../support/shippers.ts";
 
 const source = spanSourceOf("shop", { index: "spans", profile: "auto" });
 
@@ -105,7 +115,34 @@ describe("otel", () => {
         attributes: { "exception.type": "IOError" },
       },
     });
-    expect(readLoose("otel", event.replace('"event_name":"exception",', ""))).toBeUndefined();
+    // The attribute tells it as well, for collectors that have nothing else.
+    const older = event.replace('"event_name":"exception",', "");
+    expect(readLoose("otel", older)).toEqual(readLoose("otel", event));
+    expect(readLoose("otel", older.replace('"event.name":"exception",', ""))).toBeUndefined();
+  });
+
+  test("events lie where no spans do, by the attribute alone: a span may have it", () => {
+    const names = (shipper: Shipper, over: object = {}) => {
+      const indices = Object.entries(shipper.indices("p")).map(([index, definition]) => {
+        const { mappings } = definition as { mappings: { properties: object } };
+        return [index, { mappings: { ...mappings, properties: { ...mappings.properties, ...over } } }];
+      });
+      const knowledge = readKnowledge(Object.fromEntries(indices));
+      const product = { name: "Elasticsearch", version: "8", listsIgnored: true } as const;
+      const { events, growing } = placeForms(knowledge, [profileOf("otel")], product);
+      const told = (placed: readonly Placed<EventForm | SpanForm>[]) =>
+        placed.map(({ group, form }) => `${group.indices.join()}: ${form.present[0]}`);
+      return { events: told(events), growing: told(growing) };
+    };
+    const logs = "p-logs-generic.otel-default";
+    const eventName = { "attributes.event.name": { type: "keyword" } };
+    expect(names(otel, eventName)).toEqual({
+      events: [`${logs}: event_name`, `${logs}: attributes.event.name`],
+      growing: [],
+    });
+    expect(names(otelOlder, eventName)).toEqual({ events: [`${logs}: attributes.event.name`], growing: [] });
+    // Before the first event.
+    expect(names(otelOlder)).toEqual({ events: [], growing: [`${logs}: attributes.event.name`] });
   });
 
   test("a report of a browser", () => {
@@ -146,8 +183,67 @@ describe("apm", () => {
       },
       resource_attributes: { "service.name": "shop", "service.version": "1", "host.name": "h1" },
     });
-    expect(read("apm", text("messaging"))?.span_kind).toBe("consumer");
-    expect(read("apm", text("scheduled"))?.span_kind).toBe("internal");
+  });
+
+  test.each<[SpanKind, object, object, object?]>([
+    // What came as OTLP: the server of a request or a message, and all that is neither.
+    ["server", { type: "request" }, {}],
+    ["consumer", { type: "messaging" }, {}],
+    ["consumer", { type: "messaging" }, { messaging_operation_type: "process" }],
+    ["producer", { type: "messaging" }, { messaging_operation: "publish" }],
+    ["internal", { type: "unknown" }, {}],
+    // Agents of Elastic: pages, jobs of any name, and OpenTelemetry's kind where they bridge it.
+    ["server", { type: "page-load" }, {}],
+    ["server", { type: "user-interaction" }, {}],
+    ["internal", { type: "Sidekiq" }, {}],
+    ["internal", { type: "celery" }, {}],
+    ["internal", { type: "scheduled" }, {}],
+    ["consumer", { type: "job" }, { messaging_system: "rabbitmq" }],
+    ["internal", {}, {}],
+    ["client", { type: "unknown" }, {}, { kind: "CLIENT" }],
+    ["server", { type: "custom" }, {}, { kind: "SERVER" }],
+  ])("a transaction is of kind %s: %j, labels %j", (kind, type, labels, span = {}) => {
+    const transaction = { id: spanId, name: "it", duration: { us: 1 }, ...type };
+    const found = read(
+      "apm",
+      `{${common},"transaction":${JSON.stringify(transaction)},"labels":${JSON.stringify(labels)},"span":${JSON.stringify(span)}}`,
+    );
+    expect(found).toMatchObject({ span_kind: kind, entry: true });
+    const namespace = kind === "server" ? "web" : "background";
+    expect(found && namesOf(found).namespace).toBe(namespace);
+  });
+
+  test.each([
+    [{ span: { type: "db" }, labels: { db_query_text: "SELECT 1" } }, "client", "SELECT 1"],
+    [
+      { span: { type: "unknown" }, labels: { db_system_name: "mysql", db_statement: "SELECT 2" } },
+      "client",
+      "SELECT 2",
+    ],
+    [{ span: { type: "db", db: { statement: "SELECT 3" } } }, "client", "SELECT 3"],
+    [{ span: { type: "external" }, service: { target: { type: "http" } } }, "client", undefined],
+    [{ span: { type: "unknown" }, destination: { address: "pay.example" } }, "client", undefined],
+    [
+      { span: { type: "app", subtype: "internal" }, destination: { address: "pay.example" } },
+      "internal",
+      undefined,
+    ],
+    [
+      { span: { type: "messaging", action: "send" }, service: { target: { name: "mails" } } },
+      "producer",
+      undefined,
+    ],
+    [{ span: { type: "app" }, labels: { db_collection_name: "users" } }, "internal", undefined],
+  ])("a span without a kind: %j", (parts, kind, statement) => {
+    const span = { id: spanId, name: "it", duration: { us: 1 }, ...parts.span };
+    const document = {
+      timestamp: { us: 1 },
+      trace: { id: traceId },
+      parent: { id: parentId },
+      ...parts,
+      span,
+    };
+    expect(read("apm", JSON.stringify(document))).toMatchObject({ span_kind: kind, statement, entry: false });
   });
 
   test("a compressed span calls its destination", () => {
@@ -221,7 +317,39 @@ test("data-prepper: the older template spells dots as @ and lays keys flat", () 
   });
 });
 
+test.each([
+  [{ "net.peer.name": "db.internal", "db.system": "mysql" }, "db.internal"],
+  [{ "net.peer.name": "old.internal", "server.address": "new.internal" }, "new.internal"],
+  [{ "messaging.destination": "mails", "messaging.system": "rabbitmq" }, "mails"],
+  [{ "messaging.destination": "old", "messaging.destination.name": "new" }, "new"],
+  [{ "messaging.destination": "mails", "net.peer.name": "broker", "peer.service": "queue" }, "queue"],
+  [{ "http.route": "/a" }, undefined],
+])("a peer by newer and older conventions: %j", (attributes, peer) => {
+  const ids = { trace_id: traceId, span_id: spanId, parent_span_id: parentId };
+  const call = { ...ids, "@timestamp": "1705314600000.0", duration: 1, kind: "Client", attributes };
+  expect(read("otel", JSON.stringify(call))?.peer).toBe(peer);
+});
+
 describe("jaeger", () => {
+  test.each([
+    // The exporter's, which says what the status says.
+    ["ERROR", undefined, { error: true }, undefined],
+    ["ERROR", undefined, { error: "true" }, undefined],
+    ["ERROR", "ERROR", { error: true }, undefined],
+    // The application's.
+    ["OK", "OK", { error: true }, true],
+    ["ERROR", "ERROR", { error: "timeout" }, "timeout"],
+    ["UNSET", undefined, { error: "timeout" }, "timeout"],
+    ["UNSET", undefined, { error: false }, false],
+    ["UNSET", undefined, {}, undefined],
+  ])("status %s of %s and %j leaves the tag %s", (status, code, tag, left) => {
+    const ids = { traceID: traceId, spanID: spanId, startTime: 1, duration: 1 };
+    const document = { ...ids, tag: { ...tag, "otel@status_code": code } };
+    const found = read("jaeger", JSON.stringify(document));
+    expect(found?.status_code).toBe(status);
+    expect(found?.span_attributes).toEqual(left === undefined ? {} : { error: left });
+  });
+
   const text = `{"traceID":"${traceId.slice(2)}","spanID":"f067aa0ba902b7","references":[{"refType":"CHILD_OF","traceID":"${traceId.slice(2)}","spanID":"a1"},
       {"refType":"FOLLOWS_FROM","traceID":"${traceId}","spanID":"b2"}],"operationName":"GET /a","startTime":1705314600123456,"startTimeMillis":1705314600123,"duration":12000,
     "tags":[{"key":"http.status_code","type":"int64","value":"500"},{"key":"big","type":"int64","value":"9007199254740993"},{"key":"ratio","type":"float64","value":"0.5"},
@@ -257,6 +385,7 @@ describe("jaeger", () => {
       links: [{ trace_id: traceId, span_id: "00000000000000b2", trace_state: "", attributes: {} }],
     });
     expect(Object.keys(read("jaeger", text)?.span_attributes ?? {})).not.toContain("span.kind");
+    expect(Object.keys(read("jaeger", text)?.span_attributes ?? {})).not.toContain("error");
   });
 
   test("a parent in another trace is a link as well; one in the own trace goes before it", () => {

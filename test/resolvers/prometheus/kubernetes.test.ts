@@ -1,5 +1,6 @@
 // What the model cluster does not show: other exporters than kube-state-metrics and cAdvisor with all of its levels,
 // exporters that disagree, and how much is asked.
+import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { inspectCluster } from "#resolvers/prometheus/coverage.ts";
 import type { Moments } from "#resolvers/prometheus/door.ts";
@@ -37,6 +38,7 @@ const exists = (write: Write, time: number): void => write(time, "kube_pod_info"
 
 const snapshots = { start: base, step: minute, count: 1 };
 const scope = { match: { cluster: "c" }, snapshots, rowLimit: 1_000 };
+const ended = { match: scope.match, from: base, to: base, rowLimit: 1_000 };
 async function collect<Row>(batches: AsyncIterable<readonly Row[]>): Promise<Row[]> {
   const rows: Row[] = [];
   for await (const batch of batches) rows.push(...batch);
@@ -51,7 +53,7 @@ const readOverview = (
   series: readonly WrittenSeries[],
   over: Partial<OverviewFilter> = {},
 ): Promise<PodOverviewRow[]> =>
-  collect(storeOver(series).overview({ ...scope, namespaces: [], text: "", ...over }, never));
+  collect(storeOver(series).overview({ ...ended, namespaces: [], text: "", ...over }, never));
 
 describe("a pod's figures", () => {
   test("are 0 where nothing but kube-state-metrics is there", async () => {
@@ -228,6 +230,48 @@ describe("a pod's figures", () => {
   });
 });
 
+describe("cpu per second", () => {
+  // Seconds before the snapshot.
+  test.each<[when: string, scrapes: readonly number[], shown: boolean]>([
+    ["every 15 s", [45, 30, 15, 0], true],
+    ["every minute", [170, 110, 50], true],
+    ["every minute, the last but one failed", [179, 59], true],
+    ["every minute, the newest failed", [219, 159, 99], true],
+    ["every minute, with jitter", [240, 181.234, 119.999], true],
+    ["after a long gap", [299.999, 0], true],
+    ["after too long a gap", [300, 0], false],
+    ["and no more", [240, 180, 120], false],
+    ["for the first time", [10], false],
+  ])("is the growth between two scrapes %s, as fresh as other figures", async (_, scrapes, shown) => {
+    // Faster with time, so that each pair of samples has a growth of its own.
+    const counter = (ago: number): number => (1_000 - ago) ** 2 / 16;
+    const [last = 0, before = 0] = scrapes.toReversed();
+    const perSecond = shown ? (counter(last) - counter(before)) / (before - last) : 0;
+    const expected = Math.round(perSecond * 1e9);
+    for (const [metric, labels] of [
+      ["container_cpu_usage_seconds_total", { ...key, id: cgroup }],
+      ["container_cpu_usage_seconds_total", { ...key, id: `${cgroup}/b`, container: "app", image: "i" }],
+      ["pod_cpu_usage_seconds_total", { ...key, node: "n1" }],
+      ["container_cpu_usage_seconds_total", { node: "n1", id: "/" }],
+      ["node_cpu_usage_seconds_total", { node: "n1" }],
+      ["node_cpu_seconds_total", { instance: "n1", cpu: "0", mode: "user" }],
+    ] as const) {
+      const { write, series } = collectSeries({ cluster: "c" });
+      write(base, "kube_node_info", { node: "n1", internal_ip: "n1" }, 1);
+      exists(write, base);
+      for (const ago of scrapes) {
+        const time = base - Math.round(ago * 1_000);
+        write(time, metric, labels, counter(ago));
+        if (metric.startsWith("container_")) write(time, "container_memory_rss", labels, 1_000);
+      }
+      const rows = "namespace" in labels ? await readPods(series()) : await readNodes(series());
+      expect(rows.map((row) => Math.abs(row.cpu_usage_nano_cores - expected) <= 1)).toEqual([true]);
+      const fresh = last < 120 && metric.startsWith("container_");
+      expect(rows).toMatchObject([{ memory_rss_bytes: fresh ? 1_000 : 0 }]);
+    }
+  });
+});
+
 describe("a pod's network", () => {
   const traffic = (
     interfaces: readonly string[],
@@ -252,7 +296,7 @@ describe("a pod's network", () => {
   });
 
   test("counts from 0 after a restart of the counter, and of the pod", async () => {
-    expect(await received(traffic(["eth0"], base - 600_000, (age) => age % 590))).toBe(10);
+    expect(await received(traffic(["eth0"], base - 600_000, (age) => age % 590))).toBe(585 - 540 + 10);
     expect(await received(traffic(["eth0"], base - 30_000))).toBe(600);
   });
 
@@ -263,6 +307,129 @@ describe("a pod's network", () => {
         : series,
     );
     expect(await received(late)).toBe(0);
+  });
+});
+
+describe("network over an hour in which counters restart", () => {
+  const hour = 60 * minute;
+  const gigabyte = 1e9;
+  /** Seconds after the earlier snapshot, and what the counter then shows. */
+  type Samples = readonly (readonly [time: number, value: number])[];
+  const hourly = (
+    each: (write: Write, time: number) => void,
+    counters: readonly [string, Labels, Samples][],
+  ) => {
+    const { write, series } = collectSeries({ cluster: "c" });
+    for (let time = base - hour - minute; time <= base; time += 30_000) each(write, time);
+    for (const [metric, labels, samples] of counters) {
+      for (const [time, value] of samples) write(base - hour + time * 1_000, metric, labels, value);
+    }
+    return storeOver(series());
+  };
+  const query = { ...scope, snapshots: { start: base, step: hour, count: 1 } };
+  /** Of counters one after the other, each of which begins at 0. */
+  function grownBy(counters: readonly Samples[]): number {
+    let [sum, last] = [0, 0];
+    for (const [position, samples] of counters.entries()) {
+      if (position > 0) last = 0;
+      for (const [time, value] of samples) {
+        if (time > 0) sum += value < last ? value : value - last;
+        last = value;
+      }
+    }
+    return sum;
+  }
+  /** Grows from a value at a time to one at another, told every 30 seconds. */
+  function growing(
+    from: readonly [time: number, value: number],
+    to: readonly [time: number, value: number],
+  ): Samples {
+    const slope = (to[1] - from[1]) / (to[0] - from[0]);
+    const count = Math.floor((to[0] - from[0]) / 30) + 1;
+    return Array.from({ length: count }, (_, at) => [from[0] + at * 30, from[1] + at * 30 * slope] as const);
+  }
+  const quiet = growing([-60, 5 * gigabyte], [3_600, 8 * gigabyte]);
+  const rebooted = [
+    ...growing([-60, 5 * gigabyte], [300, 5.25 * gigabyte]),
+    ...growing([420, 0.5 * gigabyte], [3_600, 6.5 * gigabyte]),
+  ];
+  const twice = [...rebooted.slice(0, 60), ...growing([2_400, 7], [3_600, 9 * gigabyte])];
+
+  test.each<[string, Samples]>([
+    ["does not restart", quiet],
+    ["restarts and passes what it showed", rebooted],
+    ["restarts twice", twice],
+  ])("is what a node's counter grew by when it %s", async (_, samples) => {
+    const twin = samples.map(([time, value]) => [time + 5, value] as const);
+    for (const [metric, labels] of [
+      ["container_network_receive_bytes_total", { node: "n1", id: "/", interface: "eth0" }],
+      ["node_network_receive_bytes_total", { instance: "n1:9100", device: "ens5" }],
+      ["k8s_node_network_io_bytes_total", { k8s_node_name: "n1", interface: "eth0", direction: "receive" }],
+    ] as const) {
+      const store = hourly(
+        (write, time) => write(time, "kube_node_info", { node: "n1", internal_ip: "n1" }, 1),
+        [
+          [metric, { ...labels, job: "a" }, samples],
+          [metric, { ...labels, job: "b" }, twin.filter(([time]) => time <= 3_600)],
+          // Another node, and a pod whose cgroup nobody names, have nothing to do with it.
+          ["node_network_receive_bytes_total", { instance: "n2:9100", device: "ens5" }, twice],
+          ["container_network_receive_bytes_total", { ...key, node: "n1", interface: "eth0" }, twice],
+        ],
+      );
+      const rows = await collect(store.nodes(query, never));
+      expect(rows.map(({ network_rx_bytes }) => network_rx_bytes)).toEqual([Math.round(grownBy([samples]))]);
+    }
+  });
+
+  const before = growing([-60, 5 * gigabyte], [600, 7 * gigabyte]);
+  const between = growing([700, 100], [1_500, 3 * gigabyte]);
+  const after = growing([1_600, 200], [3_600, 8 * gigabyte]);
+  const sandbox = (name: string): Labels => ({ ...key, node: "n1", id: `${cgroup}/${name}`, image: "pause" });
+  test.each<[string, readonly (readonly [Labels, Samples])[]]>([
+    ["one sandbox", [[sandbox("a"), quiet]]],
+    [
+      "a sandbox made anew",
+      [
+        [sandbox("a"), before],
+        [sandbox("b"), after],
+      ],
+    ],
+    [
+      "a sandbox made anew twice",
+      [
+        [sandbox("a"), before],
+        [sandbox("b"), between],
+        [sandbox("c"), after],
+      ],
+    ],
+    ["sandboxes whose cgroup is not told", [[key, [...before, ...between, ...after]]]],
+    [
+      "OpenTelemetry's figures",
+      [
+        [
+          { k8s_namespace_name: "shop", k8s_pod_name: "web-0", k8s_pod_uid: uid, direction: "receive" },
+          rebooted,
+        ],
+      ],
+    ],
+  ])("is what a pod's counters grew by with %s", async (_, counters) => {
+    const series = counters.map(([labels, samples]): [string, Labels, Samples] => [
+      "direction" in labels ? "k8s_pod_network_io_bytes_total" : "container_network_receive_bytes_total",
+      { ...labels, interface: "eth0" },
+      samples,
+    ]);
+    const store = hourly(exists, [
+      ...series,
+      // One that had the name before.
+      [
+        "container_network_receive_bytes_total",
+        { ...key, id: `/kubepods/pod${other}/x`, interface: "eth0" },
+        before,
+      ],
+    ]);
+    const rows = await collect(store.pods({ ...query, namespaces: [], nodes: [] }, never));
+    const expected = Math.round(grownBy(counters.map(([, samples]) => samples)));
+    expect(rows.map(({ network_rx_bytes }) => network_rx_bytes)).toEqual([expected]);
   });
 });
 
@@ -406,6 +573,41 @@ describe("nodes", () => {
     await expect(rows.next()).rejects.toMatchObject({ slug: "result_too_large" });
   });
 
+  // Of the interfaces each carries ten times as much as the one before; the first ones are the node's network.
+  test.each<[where: string, network: readonly string[], others: string]>([
+    ["Cilium", ["ens5"], "lo cilium_net cilium_host cilium_vxlan lxc_health lxc9a8b7c6d5e4f"],
+    ["the CNI of AWS", ["ens5", "ens6"], "lo eni1a2b3c4d5e6 dummy0 pod-id-link0 vlan.eth.1"],
+    ["Azure", ["eth0"], "lo enP5s1 azv1a2b3c4d5e6 docker0"],
+    ["GKE", ["eth0"], "lo gke52e5a4b9 docker0"],
+    ["Calico", ["enp3s0f1"], "lo cali1a2b3c4d5e6 tunl0 vxlan.calico wireguard.cali kube-ipvs0 nodelocaldns"],
+    ["Flannel", ["eno1"], "lo cni0 flannel.1 veth1a2b3c4d kube-bridge"],
+    ["OVN", ["enp1s0"], "lo br-ex br-int ovs-system ovn-k8s-mp0 genev_sys_6081 1a2b3c4d5e6f7_3"],
+    [
+      "Antrea and Weave",
+      ["eth1", "eth2"],
+      "lo antrea-gw0 antrea-tun0 weave vethwe-bridge vxlan-6784 datapath",
+    ],
+    ["a bond", ["bond0"], "lo ens1 ens2 bond0.100 vlan200 cali1a2b3c4d5e6"],
+    ["a bond of eth0", ["bond0", "bond1"], "lo eth0 eth1 bond0.100"],
+    ["virtual machines", ["eno1np0"], "lo virbr0 tap0 tun0 wg0 ip6tnl0 sit0 br0 vnet3"],
+    ["wireless", ["wlan0"], "lo cni0 veth1a2b3c4d docker0 br-1a2b3c4d5e6f eth0.7"],
+  ])("have each byte of their network once with %s", async (_, network, others) => {
+    const all = [...network, ...others.split(" ")];
+    const expected = network.reduce((sum, __, position) => sum + 60 * 10 ** position, 0);
+    for (const [metric, label, own] of [
+      ["container_network_receive_bytes_total", "interface", { node: "n1", id: "/" }],
+      ["node_network_receive_bytes_total", "device", { instance: "n1:9100" }],
+    ] as const) {
+      const series = written((write, time, age) => {
+        write(time, "kube_node_info", { node: "n1", internal_ip: "n1" }, 1);
+        for (const [position, name] of all.entries()) {
+          write(time, metric, { ...own, [label]: name }, age * 10 ** position);
+        }
+      });
+      expect((await readNodes(series)).map((row) => row.network_rx_bytes)).toEqual([expected]);
+    }
+  });
+
   test("a renamed machine's figures go to its newest name", async () => {
     const series = written((write, time, age) => {
       write(time, "node_uname_info", { ...uname, nodename: time < base - 30_000 ? "zulu" : "alpha" }, 1);
@@ -504,6 +706,42 @@ describe("exporters that disagree", () => {
   });
 });
 
+describe("the overview", () => {
+  test("has each pod of any range once, at the last minute that has it, however long both are", async () => {
+    const second = 1_000;
+    const lives = fc.array(fc.tuple(fc.nat(5 * 86_400), fc.oneof(fc.nat(300), fc.nat(90_000))), {
+      minLength: 1,
+      maxLength: 40,
+    });
+    const length = fc.oneof(fc.nat(90), fc.nat(20_000), fc.nat(5 * 86_400));
+    const law = fc.asyncProperty(lives, fc.nat(5 * 86_400_000), length, async (pods, late, seconds) => {
+      const { write, series } = collectSeries({ cluster: "c" });
+      const to = base + late;
+      const from = to - seconds * second;
+      const moments = new Set([to]);
+      for (let time = Math.ceil(from / minute) * minute; time <= to; time += minute) moments.add(time);
+      const expected: [number, string][] = [];
+      for (const [number, [start, age]] of pods.entries()) {
+        const pod = `p-${String(number).padStart(2, "0")}`;
+        const samples: number[] = [];
+        for (let time = base + start * second; time <= base + (start + age) * second; time += minute) {
+          samples.push(time);
+          write(time, "kube_pod_info", { ...info, pod }, 1);
+        }
+        const [first = 0, end = 0] = [samples[0], samples.at(-1)];
+        // Scraped every minute without a gap: it is seen from its first sample until two minutes after its last.
+        const seen = [...moments].filter((time) => time >= first && time < end + 2 * minute);
+        if (seen.length > 0) expected.push([Math.max(...seen), pod]);
+      }
+      const query = { ...ended, from, to, namespaces: [], text: "" };
+      const rows = await collect(storeOver(series()).overview(query, never));
+      const byTime = expected.sort(([a, p], [b, q]) => a - b || (p < q ? -1 : 1));
+      expect(rows.map(({ timestamp, pod_name }) => [timestamp, pod_name])).toEqual(byTime);
+    });
+    await fc.assert(law, { numRuns: 60 });
+  });
+});
+
 describe("what is asked", () => {
   interface Asked {
     readonly expression: Expression;
@@ -546,7 +784,7 @@ describe("what is asked", () => {
     const query = { ...scope, match, snapshots: { ...snapshots, count: 30 } };
     await collect(store.nodes(query, never));
     await collect(store.pods({ ...query, namespaces: ["shop"], nodes: [], pod: "web-0" }, never));
-    await collect(store.overview({ ...query, namespaces: [], text: "" }, never));
+    await collect(store.overview({ ...ended, match, namespaces: [], text: "" }, never));
     await inspectCluster(source, match, base, never);
     const sent = asked.flatMap(({ expression }) => selectors(expression));
     expect(sent.length).toBeGreaterThan(50);
@@ -580,6 +818,7 @@ describe("what is asked", () => {
     const store = createKubernetesStore(source);
     const long = { start: base - 25_000 * minute, step: minute, count: 30_000 };
     const query = { ...scope, snapshots: long };
+    const whole = { ...ended, from: long.start, to: long.start + 29_999 * minute };
     const name = ({ timestamp, pod_name: pod }: PodsRow | PodOverviewRow) => [
       (timestamp - base) / minute,
       pod,
@@ -592,7 +831,7 @@ describe("what is asked", () => {
       [0, "last"],
       [1, "last"],
     ]);
-    expect((await collect(store.overview({ ...query, namespaces: [], text: "" }, never))).map(name)).toEqual([
+    expect((await collect(store.overview({ ...whole, namespaces: [], text: "" }, never))).map(name)).toEqual([
       [-23_999, "first"],
       [-12_000, "second"],
       [1, "last"],

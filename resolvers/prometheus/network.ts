@@ -1,0 +1,156 @@
+// What interfaces carried between two snapshots. Where no counter restarted in between, that is the difference of two
+// values. Where one did, what it had counted before would be lost: the raw samples of that interface are read, and
+// every growth between two of them counts. Restarts are rare, so hardly anything is read twice.
+import { growth } from "../../src/kubernetes.ts";
+import type { Buckets } from "../../src/model.ts";
+import type { Millis } from "../../src/time.ts";
+import { collect, type Labels, type SampleSeries } from "./answer.ts";
+import type { Door } from "./door.ts";
+import type { NetworkSource } from "./figures.ts";
+import { metricName } from "./promql.ts";
+import { askInterfaces, interfaceKeys, type Owner, type Wall } from "./questions.ts";
+import { inTurns, valuesOfLabel } from "./reader.ts";
+import { at, has, type Track } from "./tracks.ts";
+
+/** By snapshot, the raw samples of interfaces that restarted since the one before, from when that one was fresh. */
+export type Restarted = ReadonlyMap<number, readonly SampleSeries[]>;
+
+/** `restarts` have labels that name an interface, and a value at the snapshots that need its samples. */
+export async function readRestarted(
+  source: Pick<Door, "query">,
+  wall: Wall,
+  owner: Owner,
+  restarts: readonly Track[],
+  { start, step, count }: Buckets,
+  signal: AbortSignal,
+): Promise<Restarted> {
+  // The first moment is there for the growth since it alone.
+  const wanted = Array.from({ length: count - 1 }, (_, before) => before + 1).flatMap((index) => {
+    const interfaces = restarts.filter((track) => has(track, index)).map(({ labels }) => labels);
+    const parts = Array.from({ length: Math.ceil(interfaces.length / valuesOfLabel) }, (_, part) =>
+      interfaces.slice(part * valuesOfLabel, (part + 1) * valuesOfLabel),
+    );
+    return parts.flatMap((part) => {
+      const keys = new Set(part.map((labels) => keyOf(owner, labels)));
+      return askInterfaces(wall, owner, part, step).map((samples) => ({ index, keys, samples }));
+    });
+  });
+  const found = await inTurns(wanted, async ({ index, keys, samples }) => {
+    const series = await source.query(samples, { at: start + index * step }, collect, signal);
+    return { index, series: series.filter(({ labels }) => keys.has(keyOf(owner, labels))) };
+  });
+  const byIndex = Map.groupBy(found, ({ index }) => index);
+  return new Map([...byIndex].map(([index, parts]) => [index, parts.flatMap(({ series }) => series)]));
+}
+
+const keyOf = (owner: Owner, labels: Labels): string =>
+  JSON.stringify(interfaceKeys[owner].map((label) => labels[label] ?? ""));
+
+/**
+ * Where a pod's interface is told of under a cgroup that it did not have at the snapshot before: its sandbox was made
+ * anew.
+ */
+export function successions(interfaces: readonly Track[], { count }: Buckets): readonly Track[] {
+  const groups = Map.groupBy(interfaces, ({ labels }) => keyOf("pods", labels));
+  return [...groups.values()].flatMap((tracks): Track[] => {
+    const [first] = tracks;
+    if (first === undefined || tracks.every(({ labels }) => labels.id === first.labels.id)) return [];
+    const values = new Float64Array(count).fill(Number.NaN);
+    for (let index = 1; index < count; index += 1) {
+      const known = tracks.some((track) => has(track, index - 1));
+      if (known && tracks.some((track) => has(track, index) && !has(track, index - 1))) values[index] = 1;
+    }
+    return [{ labels: first.labels, values }];
+  });
+}
+
+/** The interfaces of one node or pod at one snapshot. */
+export interface Interfaces {
+  /** By metric. */
+  readonly tracks: ReadonlyMap<string, readonly Track[]>;
+  readonly index: number;
+  /** When the snapshot before was. */
+  readonly since: Millis;
+  /** Samples of what restarted since. */
+  readonly restarted: readonly SampleSeries[];
+  /** Counters of what was not known then count from 0. */
+  readonly began: boolean;
+}
+
+/**
+ * Bytes since the snapshot before, of the first source that tells any, on all interfaces of the first kind that it
+ * tells of.
+ */
+export function traffic(
+  sources: readonly NetworkSource[],
+  kinds: readonly RegExp[],
+  { tracks, index, since, restarted, began }: Interfaces,
+): number {
+  for (const { metric, direction } of sources) {
+    const directed = ({ labels }: { readonly labels: Labels }): boolean =>
+      direction === undefined || labels.direction === direction;
+    const byInterface = Map.groupBy((tracks.get(metric) ?? []).filter(directed), interfaceOf);
+    const told = [...byInterface].filter(([, twins]) => twins.some((track) => has(track, index)));
+    if (told.length === 0) continue;
+    const kind = kinds.find((pattern) => told.some(([name]) => pattern.test(name)));
+    const samples = restarted.filter((series) => series.labels[metricName] === metric && directed(series));
+    const samplesOf = Map.groupBy(samples, interfaceOf);
+    return told
+      .filter(([name]) => kind?.test(name))
+      .reduce((sum, [name, twins]) => {
+        const ends = twins.map((track) => ({
+          labels: track.labels,
+          before: at(track, index - 1),
+          growth: (before: number | undefined) => growth(before, at(track, index) ?? before ?? 0),
+        }));
+        const counted = (samplesOf.get(name) ?? []).map((series) => countFrom(series, since));
+        return sum + Math.round(total(counted, began) ?? total(ends, began) ?? 0);
+      }, 0);
+  }
+  return 0;
+}
+
+const interfaceOf = ({ labels }: { readonly labels: Labels }): string =>
+  labels.interface ?? labels.device ?? "";
+
+/** One counter between two snapshots. */
+interface Counter {
+  readonly labels: Labels;
+  /** What it showed at the earlier one. */
+  readonly before: number | undefined;
+  readonly growth: (before: number | undefined) => number;
+}
+
+function countFrom({ labels, times, values }: SampleSeries, since: Millis): Counter {
+  const finite = [...values.entries()].filter(([, value]) => Number.isFinite(value));
+  const isEarlier = ([position]: readonly [number, number]): boolean => (times[position] ?? 0) <= since;
+  const later = finite.filter((sample) => !isEarlier(sample)).map(([, value]) => value);
+  return {
+    labels,
+    before: finite.findLast(isEarlier)?.[1],
+    growth: (before) => {
+      let [last, sum] = [before, 0];
+      for (const value of later) {
+        sum += growth(last, value);
+        last = value;
+      }
+      return sum;
+    },
+  };
+}
+
+/**
+ * What counters of one interface grew by together; undefined where nothing was known before. Those of one cgroup are
+ * twins, of which the greatest growth counts. Another cgroup has counters of its own, which began at 0.
+ */
+function total(counters: readonly Counter[], began: boolean): number | undefined {
+  const known = counters.filter(({ before }) => before !== undefined);
+  if (known.length === 0 && !(began && counters.length > 0)) return undefined;
+  let sum = 0;
+  for (const twins of Map.groupBy(counters, ({ labels }) => labels.id).values()) {
+    const older = twins.filter(({ before }) => before !== undefined);
+    const grown = older.length > 0 ? older : twins;
+    sum += Math.max(...grown.map(({ before, growth }) => growth(before ?? 0)));
+  }
+  return sum;
+}

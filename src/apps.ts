@@ -17,14 +17,21 @@ export const typeDefs = /* GraphQL */ `
   type App {
     "The site's id, the \`site_id\` of every query."
     id: String!
+    "As the configuration names it, else its id."
     name: String!
-    "Always null: a site has no environment apart from its name."
+    "As the configuration says; null where it does not."
     environment: String
+    "Always null: a site is configured, not created."
+    createdAt: String
+    "Always null, as \`createdAt\`."
+    updatedAt: String
     logs: AppLogs
   }
   "The logs of a site."
   type AppLogs {
     sources: [AppLogSource!]
+    "The source of that id; null when there is none."
+    source(id: String!): AppLogSource
   }
   "A log source of a site."
   type AppLogSource {
@@ -35,10 +42,14 @@ export const typeDefs = /* GraphQL */ `
     type: String
     "Always \`JSON\`: what the structured body of a line is."
     fmt: String
+    "Always null: nothing is sent to a source here, so that none has a key."
+    key: String
   }
   "The user of a token."
   type Viewer {
     id: String!
+    "Always null: a token has no address."
+    email: String
     name: String!
     organizations: [Organization!]
     apps: [App!]
@@ -60,6 +71,7 @@ export const resolvers: Resolvers = {
     },
     viewer: (_, __, { readout }) => ({
       id: readout.user,
+      email: null,
       name: readout.user,
       organizations: [organizationOf("readout", readout.sites)],
       apps: readout.sites.map(appOf),
@@ -67,18 +79,21 @@ export const resolvers: Resolvers = {
     organization: (_, { slug }: { readonly slug: string }, { readout }) =>
       organizationOf(slug, readout.sites),
   },
+  AppLogs: {
+    source: ({ sources }: ReturnType<typeof logsOf>, { id }: { readonly id: string }) =>
+      sources.find((source) => source.id === id) ?? null,
+  },
 };
 
 function organizationOf(slug: string, sites: readonly Site[]) {
   return { id: slug, slug, name: slug, apps: sites.map(appOf) };
 }
 
-function appOf({ id, logs }: Site) {
-  const sources = [...(logs?.sources.keys() ?? [])];
-  return {
-    id,
-    name: id,
-    environment: null,
-    logs: { sources: sources.map((source) => ({ id: source, name: source, type: "custom", fmt: "JSON" })) },
-  };
+function appOf({ id, name = id, environment, logs }: Site) {
+  return { id, name, environment: environment ?? null, createdAt: null, updatedAt: null, logs: logsOf(logs) };
+}
+
+function logsOf(logs: Site["logs"]) {
+  const ids = [...(logs?.sources.keys() ?? [])];
+  return { sources: ids.map((id) => ({ id, name: id, type: "custom", fmt: "JSON", key: null })) };
 }

@@ -72,6 +72,9 @@ export interface BackendEntry {
   readonly settings: unknown;
 }
 export interface SiteConfig {
+  /** By which clients of the GraphQL interface tell it from others. */
+  readonly name?: string | undefined;
+  readonly environment?: string | undefined;
   readonly retention: Millis;
   /** What a counter without aggregation answers. */
   readonly counterDefault?: "cumulative" | "increment" | undefined;
@@ -386,6 +389,8 @@ const lines = { index: text, profile: text.default(defaults.profile), where: tex
 const metrics = strict({ backend: text, match: z.record(z.string(), text).default({}) });
 
 const site = strict({
+  name: text.optional(),
+  environment: text.optional(),
   retention: duration(36_500 * day).default(defaults.retention),
   counter_default: z
     .enum(["cumulative", "increment"], {

@@ -95,7 +95,10 @@ export async function readJson(exchange: Exchange): Promise<unknown> {
     return JSON.parse(text);
   } catch (error) {
     const told = error instanceof SyntaxError ? error.message : "";
-    const position = /Unexpected end/.test(told) ? text.length : /at position (\d+)/.exec(told)?.[1];
+    // V8 quotes the body, but only before this.
+    const position = /^Unexpected end of JSON input$/.test(told)
+      ? text.length
+      : / at position (\d+)(?: \(line \d+ column \d+\))?$/.exec(told)?.[1];
     const where = position === undefined ? "" : ` at position ${position}`;
     const message = text.trim() === "" ? "A JSON body is required" : `The body is not JSON${where}`;
     throw new Unprocessable(

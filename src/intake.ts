@@ -1,8 +1,10 @@
 // The front-end error intake. It answers 200 to whatever is posted, as its contract wants, so what becomes of a report
 // shows in the metrics alone: each one that is not kept is counted by its reason. It works on node's own request and
 // response, beside Yoga, because browsers need its answers on every origin and it has to bear any of them.
+import { randomUUID } from "node:crypto";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { isIPv6, type Socket } from "node:net";
+import type { Duplex } from "node:stream";
 import type { IntakeConfig } from "./config.ts";
 import { burstSeconds, createRate } from "./rate.ts";
 import { readReport } from "./report.ts";
@@ -58,7 +60,7 @@ export function createIntake(options: IntakeOptions): Intake {
     if (closing) response.setHeader("Connection", "close");
     if (request.method === "OPTIONS") answerPreflight(request, response);
     else if (request.method === "POST") track(take(request, response, search), request.socket);
-    else send(response, 404, '{"error":"Not found"}');
+    else send(response, 404, notFound);
     return true;
   }
 
@@ -203,6 +205,7 @@ function send(response: ServerResponse, status: number, body: string): void {
   response.writeHead(status, {
     "Content-Type": "application/json; charset=utf-8",
     "Content-Length": Buffer.byteLength(body),
+    "X-Request-Id": randomUUID(),
   });
   response.end(body);
 }
@@ -247,20 +250,59 @@ const mostConnections = 2_000;
 
 /** A server of the intake alone: anything else is 404. */
 export function createIntakeServer(intake: Intake): Server {
-  const server = createServer({ keepAliveTimeout: 65_000, requestTimeout: 60_000 }, (request, response) => {
-    if (!intake.takes(request, response)) send(response, 404, '{"error":"Not found"}');
+  const options = { keepAliveTimeout: 65_000, requestTimeout: 60_000, requireHostHeader: false };
+  const server = createServer(options, (request, response) => {
+    if (refuseHostless(request, response)) return;
+    if (!intake.takes(request, response)) send(response, 404, notFound);
   });
   server.maxConnections = mostConnections;
   keepAnswers(server, intake);
   return server;
 }
 
-const statusLines: Readonly<Record<string, string>> = {
-  HPE_HEADER_OVERFLOW: "431 Request Header Fields Too Large",
-  ERR_HTTP_REQUEST_TIMEOUT: "408 Request Timeout",
+const notFound = '{"error":"Not found"}';
+
+/** A server with `requireHostHeader` says so with an empty body. @returns whether it was one */
+export function refuseHostless(request: IncomingMessage, response: ServerResponse): boolean {
+  if (request.headers.host !== undefined || request.httpVersion !== "1.1") return false;
+  response.setHeader("Connection", "close");
+  send(response, 400, '{"error":"A Host header is required"}');
+  return true;
+}
+
+/** What node cannot read as a request, by its code. */
+const unreadable: Readonly<Record<string, readonly [status: string, body: string]>> = {
+  HPE_HEADER_OVERFLOW: ["431 Request Header Fields Too Large", '{"error":"The headers are too large"}'],
+  ERR_HTTP_REQUEST_TIMEOUT: ["408 Request Timeout", '{"error":"The request did not come in time"}'],
 };
+const malformed = ["400 Bad Request", '{"error":"The request is not HTTP"}'] as const;
+
+/** A method that node does not know is one that no route has; what is no HTTP at all is told by the same code. */
+function answerTo({ code = "", rawPacket }: Unread): readonly [status: string, body: string] {
+  const line = /^[\w!#$%&'*+.^`|~-]{1,100} \S{1,8192} HTTP\/1\.[01]\r$/m;
+  if (code === "HPE_INVALID_METHOD" && line.test(rawPacket?.toString("latin1") ?? ""))
+    return ["404 Not Found", notFound];
+  return unreadable[code] ?? malformed;
+}
+interface Unread extends NodeJS.ErrnoException {
+  /** What came with what cannot be read. */
+  readonly rawPacket?: Buffer;
+}
+
+function answerRaw(socket: Duplex, [status, body]: readonly [status: string, body: string]): void {
+  const head = [
+    `HTTP/1.1 ${status}`,
+    "Content-Type: application/json; charset=utf-8",
+    `Content-Length: ${body.length}`,
+    `X-Request-Id: ${randomUUID()}`,
+    "Connection: close",
+  ];
+  socket.end(`${head.join("\r\n")}\r\n\r\n${body}`);
+}
 
 /**
+ * What node answers by itself, or not at all, gets the body of an answer of ours.
+ *
  * Some senders count the characters of a body instead of its bytes: what they send too much is no next request, and
  * node would break off the answer to the first with a 400. Here that answer is finished before the connection ends.
  */
@@ -269,18 +311,23 @@ export function keepAnswers(
   intake: Intake | undefined,
   failed: (code: string | undefined) => void = () => {},
 ): void {
-  server.on("clientError", (error: NodeJS.ErrnoException, socket: Socket) => {
+  server.on("clientError", (error: Unread, socket: Socket) => {
     failed(error.code);
     const answer = intake?.answering(socket);
     if (answer !== undefined) {
       void answer.finally(() => socket.destroySoon());
     } else if (socket.writable && error.code !== "ECONNRESET") {
-      // As node does by itself.
-      socket.end(
-        `HTTP/1.1 ${statusLines[error.code ?? ""] ?? "400 Bad Request"}\r\nConnection: close\r\n\r\n`,
-      );
+      answerRaw(socket, answerTo(error));
     } else {
       socket.destroy();
     }
   });
+  // A tunnel is no route either. Its socket is ours alone from here on.
+  server.on("connect", (_, socket) => {
+    socket.on("error", () => socket.destroy());
+    socket.once("finish", () => socket.destroy());
+    answerRaw(socket, ["404 Not Found", notFound]);
+  });
+  // No expectation but `100-continue` has a meaning, so that others may be ignored (RFC 9110, 10.1.1).
+  server.on("checkExpectation", (request, response) => void server.emit("request", request, response));
 }

@@ -9,7 +9,7 @@ import { type Authenticate, type Principal, readToken } from "./auth.ts";
 import type { Address, Limits } from "./config.ts";
 import { NotFound, TooMany, Unprocessable } from "./errors.ts";
 import { type Connection, type Exchange, exchangeOf, readJson, readText } from "./exchange.ts";
-import { type Intake, keepAnswers } from "./intake.ts";
+import { type Intake, keepAnswers, refuseHostless } from "./intake.ts";
 import type { Unified } from "./mesh.ts";
 import { chooseRepresentation } from "./operations/accept.ts";
 import { anybody, type Conductor, createConductor, overloaded } from "./operations/conduct.ts";
@@ -444,8 +444,10 @@ export function createServer(options: ServerOptions): Server {
   }
 
   const http = createHttpServer(
-    { keepAliveTimeout: 65_000, ...(options.readingTime ?? readingTime) },
+    // Refused by ourselves, with a body.
+    { keepAliveTimeout: 65_000, requireHostHeader: false, ...(options.readingTime ?? readingTime) },
     (request, response) => {
+      if (refuseHostless(request, response)) return;
       const { traceparent, tracestate } = request.headers;
       const step = begin?.(oneText(traceparent), oneText(tracestate));
       within(step, () => listen(request, response)).catch((error: unknown) => {

@@ -17,6 +17,9 @@ import type { Millis } from "./time.ts";
 /** A part is absent where the configuration has none, or its backend has no store for it. */
 export interface Site {
   readonly id: string;
+  /** For people and for clients that look sites up by them; nothing is read by them. */
+  readonly name?: string | undefined;
+  readonly environment?: string | undefined;
   readonly retention: Millis;
   /** What a counter answers without an aggregation. */
   readonly counterDefault: "cumulative" | "increment";
@@ -57,7 +60,17 @@ export function connectSites(config: Config, backends: ReadonlyMap<string, Backe
 
 function connectSite(
   id: string,
-  { retention, counterDefault = "cumulative", logs, traces, frontend, metrics, kubernetes }: SiteConfig,
+  {
+    name,
+    environment,
+    retention,
+    counterDefault = "cumulative",
+    logs,
+    traces,
+    frontend,
+    metrics,
+    kubernetes,
+  }: SiteConfig,
   find: <K extends keyof Stores>(kind: K, backend: string | undefined) => Stores[K] | undefined,
 ): Site {
   const logStore = find("logs", logs?.backend);
@@ -68,6 +81,8 @@ function connectSite(
   const kubernetesStore = find("kubernetes", kubernetes?.backend);
   return {
     id,
+    name,
+    environment,
     retention,
     counterDefault,
     ...(logs && logStore && { logs: { backend: logs.backend, store: logStore, sources: sourcesOf(logs) } }),

@@ -73,6 +73,8 @@ backends:
   prom: { kind: prometheus, url: "http://127.0.0.1:9090" }
 sites:
   shop:
+    name: My shop
+    environment: production
     retention: 7d
     counter_default: increment
     logs:
@@ -116,6 +118,8 @@ tail: { lateness: 90s, open: 8, per_token: 9 }
     },
     sites: {
       shop: {
+        name: "My shop",
+        environment: "production",
         retention: 7 * 86_400_000,
         counterDefault: "increment",
         logs: {

@@ -75,7 +75,7 @@ async function search(arenas: readonly Arena[], first: number, end: number): Pro
     for (const { target, cluster } of arenas) {
       for (const subject of subjectsOn(target)) {
         if (isOver()) break;
-        const label = `${target.name} ${subject.layout}`;
+        const label = `${target.name} ${subject.name}`;
         const { queries, script } = await round(cluster, subject, seed);
         counts.set(label, (counts.get(label) ?? 0) + queries);
         if (script === undefined) continue;
@@ -98,7 +98,7 @@ class Unlike extends Error {}
 /** One corpus and many queries; where one of them differs, the smallest documents and query for which it does. */
 async function round(
   cluster: Cluster,
-  { layout, shrinking: documents }: Subject,
+  { name, layout, shrinking: documents }: Subject,
   seed: number,
 ): Promise<{ readonly queries: number; readonly script: string | undefined }> {
   let queries = 0;
@@ -110,7 +110,7 @@ async function round(
     fc.array(query, { minLength: 1, maxLength: each, size: "max" }),
     async (load, texts) => {
       // New names: the store may remember a mapping by the old ones.
-      const prefix = `search-${layout}-${seed}-${loads++}`;
+      const prefix = `search-${name}-${seed}-${loads++}`;
       try {
         const written = await load(cluster, prefix);
         const everything = await read(cluster, layout, prefix, "");

@@ -77,7 +77,9 @@ describe("answers", () => {
     ["a site that cannot be written", "/errors?api_key=no-store", reportBody(1), "no_target"],
   ])("%s: 200 {} at once, counted", async (_, path, body, result) => {
     const { post, count, spooler } = await open();
-    expect(await post(path, body)).toMatchObject(ok);
+    const answer = await post(path, body);
+    expect(answer).toMatchObject(ok);
+    expect(answer.headers["x-request-id"]).toMatch(/^[\w-]{36}$/);
     expect(await count(result)).toBe(1);
     expect((await spooler.level()).reports).toBe(result === "kept" ? 1 : 0);
   });

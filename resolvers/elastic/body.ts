@@ -41,8 +41,11 @@ export function readBody(document: Json, profile: LogProfile): string {
 
 /** The message of a record that has no text for it: keys and values, or a list of them. */
 export function structuredMessage(document: Json, profile: LogProfile): unknown {
-  if (profile.json === "source" || firstText(document, profile.message) !== undefined) return undefined;
-  for (const source of profile.json.from) {
+  if (firstText(document, profile.message) !== undefined) return undefined;
+  const { json, structured = [] } = profile;
+  // An index maps the key of an object with the first one, even of an empty one; of a list, only with its first value.
+  if (json === "source") return structured.map((key) => document[key]).find(isObject);
+  for (const source of json.from) {
     if (!("structured" in source)) continue;
     const value = firstValue(document, source.structured);
     if (typeof value === "object") return value;

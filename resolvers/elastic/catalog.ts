@@ -7,10 +7,11 @@ import type { SpanSource } from "../../src/reader.ts";
 import type { IO, LogSource } from "../../src/store.ts";
 import type { Millis } from "../../src/time.ts";
 import { orAborted } from "../http.ts";
+import { type Detection, detectLayouts, type Guess, type Told } from "./detect.ts";
 import type { Door } from "./door.ts";
 import { readSpanProfile, type SpanProfile, spanProfiles } from "./layout.ts";
-import { type IndexGroup, type Knowledge, opaqueKnowledge, readKnowledge } from "./mapping.ts";
-import { type Part, partBy, sampleLayout, shownBy } from "./parts.ts";
+import { type Knowledge, opaqueKnowledge, readKnowledge } from "./mapping.ts";
+import { type Part, partBy } from "./parts.ts";
 import { type LogProfile, profiles, readProfile } from "./profile.ts";
 import { encodePattern, mappingOptions } from "./query.ts";
 
@@ -27,6 +28,8 @@ export interface Catalog {
   accepted(pattern: string): number | undefined;
   /** The layout of each index of a source, as parts that are read alike; `auto` may look at a few documents. */
   parts(source: LogSource, knowledge: Knowledge, signal: AbortSignal): Promise<readonly Part[]>;
+  /** What `auto` could only guess of these, each with the reason. */
+  guesses(source: LogSource, knowledge: Knowledge, signal: AbortSignal): Promise<readonly Guess[]>;
   /** The layouts that the documents of a source may have; which of them has which index, its mapping tells. */
   spanProfiles(source: SpanSource): readonly SpanProfile[];
 }
@@ -37,15 +40,14 @@ const served: Millis = 300_000;
 const servedToWalls: Millis = 5_000;
 /** How long a failure is repeated to others instead of asking a source in trouble again. */
 const backOff: Millis = 1_000;
-const sampledAtOnce = 8;
 
 export function createCatalog(backend: string, door: Door, io: IO): Catalog {
   const failures = new Map<string, { readonly at: number; readonly error: unknown }>();
   const own = new Map<string, LogProfile>();
   const ownOfSpans = new Map<string, SpanProfile>();
   const accepted = new Map<string, number>();
-  const detected = new WeakMap<Knowledge, readonly Part[]>();
-  const samples = new LRUCache<string, LogProfile | "unknown">({ max: 1_000 });
+  const detected = new WeakMap<Knowledge, Detection>();
+  const samples = new LRUCache<string, Told>({ max: 1_000 });
   const cache = new LRUCache<string, Knowledge>({
     max: 1_000,
     ttl: fresh,
@@ -71,7 +73,8 @@ export function createCatalog(backend: string, door: Door, io: IO): Catalog {
   async function load(pattern: string): Promise<Knowledge> {
     const answer = await readMappings(pattern);
     await Promise.all(unseen(pattern, answer).map(mayRead));
-    if (answer === undefined) return opaqueKnowledge;
+    // A copy, because what is told of a pattern is remembered by it.
+    if (answer === undefined) return { ...opaqueKnowledge };
     try {
       return readKnowledge(answer);
     } catch (error) {
@@ -124,39 +127,20 @@ export function createCatalog(backend: string, door: Door, io: IO): Catalog {
     return loaded;
   }
 
-  /** Not settled while an index could still show its layout by its first documents. */
-  async function detectParts(
-    pattern: string,
+  async function layoutsOf(
+    { profile: name, index }: LogSource,
     knowledge: Knowledge,
     signal: AbortSignal,
-  ): Promise<{ readonly parts: readonly Part[]; readonly settled: boolean }> {
-    const candidates = [...profiles.values()];
-    const found = new Map<IndexGroup, LogProfile>();
-    let settled = true;
-    async function look(group: IndexGroup): Promise<void> {
-      const shown = shownBy(group, candidates);
-      const [first] = shown;
-      if (first !== undefined && shown.length === 1) return void found.set(group, first);
-      const among = first === undefined ? candidates : shown;
-      const key = JSON.stringify([pattern, group.indices, among.map(({ name }) => name)]);
-      const told = samples.get(key) ?? (await sampleLayout(backend, door, pattern, group, among, signal));
-      if (told === undefined) settled = false;
-      else samples.set(key, told);
-      const profile = told === undefined || told === "unknown" ? first : told;
-      if (profile !== undefined) found.set(group, profile);
+  ): Promise<Detection> {
+    if (name !== "auto") {
+      const profile = profileOf(name);
+      return { parts: partBy(() => profile, knowledge, profile), settled: true, guesses: [] };
     }
-    if (knowledge.opaque) {
-      const told = await sampleLayout(backend, door, pattern, undefined, candidates, signal);
-      const profile = told === undefined || told === "unknown" ? fallback() : told;
-      return { parts: partBy(fallback, knowledge, profile), settled: told !== undefined };
-    }
-    for (let at = 0; at < knowledge.groups.length; at += sampledAtOnce) {
-      await Promise.all(knowledge.groups.slice(at, at + sampledAtOnce).map(look));
-    }
-    // An index that shows nothing is read as the others are, where these agree.
-    const [common, ...others] = new Set(found.values());
-    const rest = common !== undefined && others.length === 0 ? common : fallback();
-    return { parts: partBy((group) => found.get(group) ?? rest, knowledge, rest), settled };
+    const known = detected.get(knowledge);
+    if (known !== undefined) return known;
+    const detection = await detectLayouts(backend, door, index, knowledge, samples, signal);
+    if (detection.settled) detected.set(knowledge, detection);
+    return detection;
   }
 
   return {
@@ -164,17 +148,8 @@ export function createCatalog(backend: string, door: Door, io: IO): Catalog {
     refresh: (pattern, signal) => fetch(pattern, signal, 0),
     accept: (pattern, shards) => void accepted.set(pattern, shards),
     accepted: (pattern) => accepted.get(pattern),
-    async parts(source, knowledge, signal) {
-      if (source.profile !== "auto") {
-        const profile = profileOf(source.profile);
-        return partBy(() => profile, knowledge, profile);
-      }
-      const known = detected.get(knowledge);
-      if (known !== undefined) return known;
-      const { parts, settled } = await detectParts(source.index, knowledge, signal);
-      if (settled) detected.set(knowledge, parts);
-      return parts;
-    },
+    parts: async (source, knowledge, signal) => (await layoutsOf(source, knowledge, signal)).parts,
+    guesses: async (source, knowledge, signal) => (await layoutsOf(source, knowledge, signal)).guesses,
     spanProfiles({ profile }) {
       if (profile === "auto") return [...spanProfiles.values()];
       const known = spanProfiles.get(profile) ?? ownOfSpans.get(profile);
@@ -209,12 +184,6 @@ function unseen(pattern: string, answer: unknown): string[] {
             index === part || index.startsWith(`.ds-${part}-`) || Object.hasOwn(told?.aliases ?? {}, part),
         ),
     );
-}
-
-function fallback(): LogProfile {
-  const ecs = profiles.get("ecs");
-  if (ecs === undefined) throw new Error("the built-in profile ecs is missing");
-  return ecs;
 }
 
 /** @throws {ConfigError} */

@@ -24,22 +24,24 @@ export function readLine(
     time,
     source_id: sourceId,
     severity: readSeverity(document, profile.severity),
-    message: readMessage(document, profile),
+    message: readMessage(document, profile, () => parseDocument(backend, hit, hit.source)),
     hostname: firstText(document, profile.hostname),
     group: firstText(document, profile.group),
     json: whole || document instanceof Map ? hit.source : readBody(document, profile),
   };
 }
 
-function readMessage(document: Json | Picked, profile: LogProfile): string | undefined {
+/** `whole` parses the document where only its text is at hand. */
+function readMessage(document: Json | Picked, profile: LogProfile, whole: () => Json): string | undefined {
   const text = firstText(document, profile.message);
   if (text !== undefined) return profile.chomp ? text.replace(/\r?\n$/, "") : text;
-  const structured = document instanceof Map ? undefined : structuredMessage(document, profile);
+  if (profile.json === "source" && profile.structured === undefined) return undefined;
+  const structured = structuredMessage(document instanceof Map ? whole() : document, profile);
   return structured === undefined ? undefined : JSON.stringify(structured);
 }
 
 /** The first that a rule recognises, of any value that its field has. */
-function readSeverity(document: Json | Picked, rules: readonly SeverityRule[]): Severity {
+export function readSeverity(document: Json | Picked, rules: readonly SeverityRule[]): Severity {
   for (const rule of rules) {
     for (const text of textsAt(document, rule.field)) {
       const severity = severityBy(rule, text);

@@ -13,7 +13,6 @@ import {
   opaqueKnowledge,
 } from "./mapping.ts";
 import type { Part } from "./parts.ts";
-import { shownBy } from "./parts.ts";
 import type { Product } from "./product.ts";
 import type { LogProfile } from "./profile.ts";
 import { all, any, every, inIndices, isRemote, not, type Query } from "./query.ts";
@@ -46,16 +45,8 @@ export async function reportLogs(
     problems.push(`no open index matches ${source.index}`);
   }
   problems.push(...unreachableProblems(source.index, knowledge));
-  if (source.profile === "auto") {
-    for (const { profile, groups } of parts) {
-      const strange = groups.filter((group) => shownBy(group, [profile]).length === 0);
-      if (strange.length > 0) {
-        const where =
-          parts.length === 1 && strange.length === groups.length ? "" : `${groupNames(strange)}: `;
-        limitations.push(`${where}no known layout is recognised; read as ${profile.name}`);
-      }
-    }
-  }
+  for (const { indices, reason } of await catalog.guesses(source, knowledge, signal))
+    limitations.push(`${indices}: no known layout is recognised; ${reason}`);
   if (parts.length > 1) {
     for (const { profile, groups } of parts)
       limitations.push(`${groupNames(groups)}: read as ${profile.name}`);

@@ -56,6 +56,8 @@ const schema = z.object({
     /** `date` or `date_nanos` fields: lines are sorted and bounded by the first that an index maps. */
     time: names,
     message: names,
+    /** Of a body that is the whole document: keys of it under which an object may stand in place of a text. */
+    structured: names.optional(),
     /** One line end at the end of a message is no part of it. */
     chomp: z.boolean().default(false),
     /** The first rule counts that a document has a severity by. */

@@ -5,11 +5,12 @@ import { BackendError } from "../../src/errors.ts";
 import type { SpanSource } from "../../src/reader.ts";
 import type { FoundSource, LogSource, SourceReport, Survey } from "../../src/store.ts";
 import type { Catalog } from "./catalog.ts";
+import { shownBy } from "./detect.ts";
 import type { Door } from "./door.ts";
 import { type Layout, placeForms, spanProfiles } from "./layout.ts";
 import { findField, type IndexGroup, type Knowledge } from "./mapping.ts";
 import { isOfForm } from "./narrow.ts";
-import { type Part, shownBy } from "./parts.ts";
+import type { Part } from "./parts.ts";
 import { collapse, type Pattern } from "./patterns.ts";
 import { any, encodePattern, every, inIndices, not, searchOptions } from "./query.ts";
 import { reportSpans } from "./report.ts";
@@ -159,7 +160,12 @@ async function describeLines(
     groups.some((group) => shownBy(group, [profile]).length > 0),
   );
   const [first] = known;
-  if (first === undefined) return { note: "no known layout of lines or spans" };
+  if (first === undefined) {
+    const [guess] = await surroundings.catalog.guesses(source, knowledge, surroundings.signal);
+    return {
+      note: `no known layout of lines or spans${guess === undefined ? "" : `; a source of it is ${guess.reason}`}`,
+    };
+  }
   const hasMessage = ({ profile, groups }: Part) =>
     groups.some((group) => profile.message.some((name) => findField(group, name) !== undefined));
   if (!known.some(hasMessage)) {

@@ -8,13 +8,13 @@ import { printInstant } from "../time.ts";
 import { actionDigest, eventDigest, hashStatement } from "../tracing/digest.ts";
 import { order } from "../tracing/request.ts";
 import type { Context, Operation } from "./operation.ts";
-import { checkRange, from, integer, optional, siteId, to, word } from "./request.ts";
+import { checkRange, from, integer, optional, siteId, texts, to, word } from "./request.ts";
 import { printRows, slowEventRow } from "./rows.ts";
 import { actionEdgeRows, actionRow, siteEdgeRows, slowEvent, slowEventAction } from "./span-rows.ts";
 import { budgetOf, rangeOf, withoutTraces } from "./traces.ts";
 
 const span = { site_id: siteId, from, to };
-const attributeNames = optional(z.array(z.string()));
+const attributeNames = optional(texts());
 /** An hour of the demo's first day. */
 const anHour = { site_id: "demo-shop", from: "2026-01-31T12:00:00Z", to: "2026-01-31T13:00:00Z" };
 
@@ -47,7 +47,7 @@ function checkRows<T>(rows: readonly T[], { limits: { rows: limit } }: Context):
 const actionsBody = z
   .object({
     ...span,
-    namespaces: optional(z.array(z.string())).meta({
+    namespaces: optional(texts()).meta({
       description: "Any of them; absent or empty is all.",
       examples: [["web"]],
     }),

@@ -86,7 +86,7 @@ export const slugs: {
     }),
   },
   invalid_request: {
-    when: "A field is missing, of the wrong type or out of range. All issues at once.",
+    when: "A field is missing, of the wrong type or out of range. All issues at once, up to a hundred.",
     details: z.object({
       issues: z
         .array(

@@ -8,11 +8,11 @@ import type { KubernetesStore, SnapshotQuery } from "../store.ts";
 import { fromMillis, type Instant, type Millis, printMillis, toMillis } from "../time.ts";
 import { nodesRow, podOverviewRow, podsRow } from "./kubernetes-rows.ts";
 import type { Context, Operation, Rows } from "./operation.ts";
-import { checkRange, from, optional, type RequestTime, siteId, to, word } from "./request.ts";
+import { checkRange, from, optional, type RequestTime, siteId, texts, to, word } from "./request.ts";
 
 /** An empty text filters as little as an absent one. */
 const name = optional(z.string()).transform((text) => (text === "" ? undefined : text));
-const names = optional(z.array(z.string())).transform((list) => list ?? []);
+const names = optional(texts()).transform((list) => list ?? []);
 /** zod shows nothing of what is preprocessed; the wire takes what rows have. */
 const state = z
   .preprocess((value) => (value === "" ? undefined : value), optional(word(...podPhases)))

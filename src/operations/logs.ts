@@ -30,10 +30,12 @@ import {
   from,
   integer,
   invalidRequest,
+  mostIssues,
   optional,
   order,
   type RequestTime,
   siteId,
+  texts,
   time,
   to,
 } from "./request.ts";
@@ -65,13 +67,10 @@ const pagination = z
 const body = z
   .object({
     site_id: siteId,
-    source_ids: z
-      .array(z.string())
-      .min(1)
-      .meta({
-        description: "The log sources to search; duplicates are ignored.",
-        examples: [["app", "nginx"]],
-      }),
+    source_ids: texts(1).meta({
+      description: "The log sources to search; duplicates are ignored.",
+      examples: [["app", "nginx"]],
+    }),
     query: z.string().meta({
       description: "A filter in the log query language; empty for all lines.",
       examples: ["severity=error OR (severity=warn AND message:timeout)"],
@@ -206,13 +205,15 @@ function selectSources(
   known: ReadonlyMap<string, LogSource>,
   ids: readonly string[],
 ): readonly [LogSource, ...LogSource[]] {
-  const unknown = ids.flatMap((id, index) =>
-    known.has(id)
-      ? []
-      : [{ path: `source_ids.${index}`, message: `the site has no log source ${JSON.stringify(id)}` }],
-  );
+  const unknown = [...ids.keys()].filter((index) => !known.has(ids[index] ?? ""));
   const [first, ...rest] = [...new Set(ids)].flatMap((id) => known.get(id) ?? []);
-  if (unknown.length > 0 || first === undefined) throw invalidRequest(unknown);
+  if (unknown.length > 0 || first === undefined) {
+    const issues = unknown.slice(0, mostIssues).map((index) => ({
+      path: `source_ids.${index}`,
+      message: `the site has no log source ${JSON.stringify(ids[index]?.slice(0, 200))}`,
+    }));
+    throw invalidRequest(issues, unknown.length);
+  }
   return [first, ...rest];
 }
 

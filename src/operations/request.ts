@@ -37,13 +37,57 @@ export const siteId = z.string().meta({
 export const from = time.meta({ description: "Range start, inclusive.", examples: ["2026-01-31T12:00:00Z"] });
 export const to = time.meta({ description: "Range end, inclusive.", examples: ["2026-01-31T13:00:00Z"] });
 
-/** `from` after `to` is an error, also where only one digit below the millisecond makes it so. */
-export function checkRange({
-  value: { from, to },
-  issues,
-}: z.core.ParsePayload<{ from?: RequestTime | undefined; to?: RequestTime | undefined }>): void {
-  if (from === undefined || to === undefined || from.instant <= inclusiveEnd(to.text, to.instant)) return;
-  issues.push({ code: "custom", path: ["from"], message: "is later than to", input: from.text });
+const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
+  typeof value === "object" && value !== null;
+const isTime = (value: unknown): boolean => isObject(value) && "instant" in value;
+
+/**
+ * `from` after `to` is an error, also where only one digit below the millisecond makes it so. Told beside whatever else is
+ * wrong, as soon as these two could be read.
+ */
+export const checkRange = z.refine<{ from?: RequestTime | undefined; to?: RequestTime | undefined }>(
+  ({ from, to }) =>
+    from === undefined || to === undefined || from.instant <= inclusiveEnd(to.text, to.instant),
+  {
+    path: ["from"],
+    message: "is later than to",
+    when: ({ value }) => isObject(value) && isTime(value.from) && isTime(value.to),
+  },
+);
+
+/**
+ * Of what is wrong with the members of a value that is read by hand: the first, as many as can be told, and how many there
+ * are in all.
+ */
+export function addIssues(
+  context: z.RefinementCtx,
+  first: readonly { readonly at: string | number; readonly message: string }[],
+  count: number,
+): void {
+  const last = first.length - 1;
+  for (const [index, { at, message }] of first.entries()) {
+    const params = index === last ? { untold: count - first.length } : {};
+    context.addIssue({ code: "custom", path: [at], message, params });
+  }
+}
+
+/** A list of texts, read by hand: half a million numbers fit into a body, and zod would make an issue of each. */
+export function texts(least: 0 | 1 = 0) {
+  return z
+    .array(z.unknown())
+    .min(least)
+    .transform((values, context): readonly string[] => {
+      const read = values.filter((value) => typeof value === "string");
+      const count = values.length - read.length;
+      const first: { at: number; message: string }[] = [];
+      for (let at = 0; first.length < Math.min(count, mostIssues); at += 1) {
+        const value = values[at];
+        if (typeof value !== "string") first.push({ at, message: expectedText(value) });
+      }
+      addIssues(context, first, count);
+      return read;
+    })
+    .meta({ items: { type: "string" } });
 }
 
 /** One of the words, in any case, as the specification spells it. */
@@ -73,16 +117,31 @@ export function integer(least: number, most: number) {
     .meta({ type: "integer", minimum: least, maximum: most });
 }
 
-/** @throws {Unprocessable} `invalid_request` with every issue of the body */
+/** More would make the answer many times as large as the request. */
+export const mostIssues = 100;
+
+/** @throws {Unprocessable} `invalid_request` with the issues of the body, all at once */
 export function parseRequest<T extends z.ZodType>(schema: T, raw: unknown): z.output<T> {
   const result = schema.safeParse(raw, { error: describe });
   if (result.success) return result.data;
-  throw invalidRequest(result.error.issues.map(({ path, message }) => ({ path: path.join("."), message })));
+  const { issues } = result.error;
+  let count = issues.length;
+  for (const issue of issues) if (issue.code === "custom") count += Number(issue.params?.untold ?? 0);
+  const told = issues.slice(0, mostIssues);
+  throw invalidRequest(
+    told.map(({ path, message }) => ({ path: path.join("."), message })),
+    count,
+  );
 }
 
-export function invalidRequest(issues: readonly Issue[]): Unprocessable<"invalid_request"> {
+/** The first of `count` issues. */
+export function invalidRequest(all: readonly Issue[], count = all.length): Unprocessable<"invalid_request"> {
+  const issues = all.slice(0, mostIssues);
   const told = issues.map(({ path, message }) => (path === "" ? message : `${path}: ${message}`));
-  return new Unprocessable("invalid_request", `The request is not valid: ${told.join("; ")}`, { issues });
+  const more = count > issues.length ? `; and ${count - issues.length} more` : "";
+  return new Unprocessable("invalid_request", `The request is not valid: ${told.join("; ")}${more}`, {
+    issues,
+  });
 }
 
 const articles: Readonly<Record<string, string>> = {
@@ -92,6 +151,10 @@ const articles: Readonly<Record<string, string>> = {
   array: "an array",
   object: "an object",
 };
+
+function expectedText(value: unknown): string {
+  return value === null ? "is required: expected a string" : "expected a string";
+}
 
 function describe(issue: z.core.$ZodRawIssue): string | undefined {
   if (issue.code === "invalid_type") {

@@ -3,7 +3,17 @@
 import * as z from "zod";
 import { aggregations, fields, type Resolution, resolutions } from "../metrics.ts";
 import { inclusiveEnd, type TimeRange } from "../time.ts";
-import { checkRange, from, optional, type RequestTime, siteId, to, word } from "./request.ts";
+import {
+  addIssues,
+  checkRange,
+  from,
+  mostIssues,
+  optional,
+  type RequestTime,
+  siteId,
+  to,
+  word,
+} from "./request.ts";
 
 const mostSelectors = 1_000;
 const tooMany = `expected at most ${mostSelectors}`;
@@ -57,8 +67,12 @@ const tags = z
       return z.NEVER;
     }
     const entries: [string, string][] = [];
-    const report = (key: string, message: string) =>
-      context.addIssue({ code: "custom", path: [key], message });
+    const first: { at: string; message: string }[] = [];
+    let count = 0;
+    const report = (at: string, message: string) => {
+      count += 1;
+      if (count <= mostIssues) first.push({ at, message });
+    };
     for (const [key, pattern] of Object.entries(value)) {
       if (pattern === null) continue;
       if (typeof pattern !== "string") report(key, "expected a string");
@@ -67,6 +81,7 @@ const tags = z
         report(key, `expected at most ${mostWildcards} wildcards`);
       else entries.push([key, pattern]);
     }
+    addIssues(context, first, count);
     return Object.fromEntries(entries);
   })
   .meta({
@@ -165,11 +180,13 @@ export const listBody = z
       .min(1)
       .max(mostSelectors, tooMany)
       .meta({ description: "What is asked for." }),
-    group_by: z.array(grouping).meta({ description: "What makes a row.", examples: [[{ Tag: "hostname" }]] }),
+    group_by: z
+      .array(grouping)
+      .max(mostSelectors, tooMany)
+      .meta({ description: "What makes a row.", examples: [[{ Tag: "hostname" }]] }),
   })
-  .check((payload) => {
-    checkRange(payload);
-    const { value, issues } = payload;
+  .check(checkRange)
+  .check(({ value, issues }) => {
     const seen = new Map<string, number>();
     for (const [index, { id }] of value.select.entries()) {
       const first = seen.get(id);

@@ -24,17 +24,25 @@ import { compareRows, tieOf, tooManyTied } from "../tracing/listing.ts";
 import { namesOfDigests, narrowingOf, requiredLeaves } from "../tracing/narrowing.ts";
 import { toldRange } from "./explain.ts";
 import type { Context } from "./operation.ts";
-import { checkRange, from, integer, optional, order, type RequestTime, time, to, word } from "./request.ts";
+import {
+  checkRange,
+  from,
+  integer,
+  optional,
+  order,
+  type RequestTime,
+  texts,
+  time,
+  to,
+  word,
+} from "./request.ts";
 
 // ---- The body -----------------------------------------------------------------------------------------------
 
-export const siteIds = z
-  .array(z.string())
-  .min(1)
-  .meta({
-    description: "The sites to query; one that the token may not see makes the whole request a 404.",
-    examples: [["demo-shop"]],
-  });
+export const siteIds = texts(1).meta({
+  description: "The sites to query; one that the token may not see makes the whole request a 404.",
+  examples: [["demo-shop"]],
+});
 export const traceId = z
   .string()
   .transform(canonicalTraceId)
@@ -87,7 +95,7 @@ const pagination = z
   .meta({ id: "TracePagination", description: "Which page of a listing of traces." });
 const fields = {
   site_ids: siteIds,
-  digests: optional(z.array(z.string())).meta({
+  digests: optional(texts()).meta({
     description: "Digests of actions or errors, any of them; an empty list filters nothing.",
     examples: [[]],
   }),

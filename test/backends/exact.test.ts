@@ -22,18 +22,18 @@ onServers((server) => {
   // The layouts beside `ecs` differ in few ways from each other: a round of each is a look, the long run is `test:exact`.
   const subjects = subjectsOn(server).map((subject) => ({
     ...subject,
-    own: subject.layout === "ecs" ? rounds : Math.ceil(rounds / 4),
+    own: subject.name === "ecs" ? rounds : Math.ceil(rounds / 4),
   }));
   test.each(subjects)(
-    "$layout: a query finds exactly what matches keeps of a full scan",
+    "$name: a query finds exactly what matches keeps of a full scan",
     { timeout: 900_000 },
-    async ({ layout, documents, own }) => {
+    async ({ name, layout, documents, own }) => {
       const seed = Number(process.env.SEED ?? 20_240_115);
       const corpora = fc.sample(documents, { seed, numRuns: own });
       const queries = fc.sample(query, { seed, numRuns: own * each });
       for (const [round, load] of corpora.entries()) {
         // New names: the store may remember a mapping by the old ones.
-        const prefix = `exact-${layout}-${round}`;
+        const prefix = `exact-${name}-${round}`;
         const written = await load(cluster, prefix);
         const everything = await read(cluster, layout, prefix, "");
         expect(everything).toHaveLength(written);

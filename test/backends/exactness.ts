@@ -28,6 +28,8 @@ export interface Target {
 export type Load = (cluster: Cluster, prefix: string) => Promise<number>;
 /** A layout with random documents. */
 export interface Subject {
+  /** Its own, for titles and the names of its indices. */
+  readonly name: string;
   readonly layout: string;
   /** Enough documents for a round, and any number of them, for shrinking. */
   readonly documents: fc.Arbitrary<Load>;
@@ -58,7 +60,11 @@ export function subjectsOn(target: Target): readonly Subject[] {
       : name === "es7"
         ? [shippers.fluentBitLogs]
         : [shippers.otelLogs, shippers.fluentBitLogs];
-  return [ecs(target), ...[...own, shippers.logstashLogs].map(shipped)];
+  return [
+    ecs(target),
+    ...[...own, shippers.logstashLogs].map((shipper) => shipped(shipper.profile, shipper)),
+    ...(product === "elasticsearch" ? [shipped("logstash-ecs", shippers.logstashEcsLogs)] : []),
+  ];
 }
 
 /** Two indices that map the same names differently, and documents for each. */
@@ -73,11 +79,11 @@ function ecs({ product, version }: Target): Subject {
       if (dynamic.length > 0) await cluster.write(`${prefix}-b`, stamped(dynamic));
       return mapped.length + dynamic.length;
     };
-  return { layout: "ecs", documents: corpus.map(load), shrinking: shrinkingCorpus.map(load) };
+  return { name: "ecs", layout: "ecs", documents: corpus.map(load), shrinking: shrinkingCorpus.map(load) };
 }
 
 /** The shipper's own mapping, and where it would be taken too, one where everything is mapped as it comes. */
-function shipped(shipper: shippers.LogShipper): Subject {
+function shipped(name: string, shipper: shippers.LogShipper): Subject {
   const definitions = shipper.profile === "otel" ? [shipper.definition] : [shipper.definition, plain];
   const load =
     (lines: readonly shippers.Shippable[]): Load =>
@@ -96,6 +102,7 @@ function shipped(shipper: shippers.LogShipper): Subject {
       return lines.length;
     };
   return {
+    name,
     layout: shipper.profile,
     documents: drawnLines(30).map(load),
     shrinking: drawnLines(0).map(load),

@@ -29,7 +29,7 @@ function shippersOn({ name, product }: NamedServer): readonly shippers.LogShippe
     const flat = name === "os3" ? shippers.ss4oLogsFlat : shippers.ss4oLogsDynamic;
     return [...anywhere, flat, shippers.dataPrepperLogs];
   }
-  return name === "es7" ? anywhere : [...anywhere, shippers.otelLogs];
+  return name === "es7" ? anywhere : [...anywhere, shippers.logstashEcsLogs, shippers.otelLogs];
 }
 
 onServers((server) => {
@@ -323,8 +323,9 @@ onServers((server) => {
     test("check names each", async () => {
       const report = await cluster.inspect(source(pattern), signal());
       expect(report.problems).toEqual([]);
-      expect(report.profile.split(", ").toSorted()).toEqual(mixed.map(({ profile }) => profile).toSorted());
-      expect(report.limitations.filter((text) => text.includes("read as"))).toHaveLength(mixed.length);
+      const profiles = [...new Set(mixed.map(({ profile }) => profile))];
+      expect(report.profile.split(", ").toSorted()).toEqual(profiles.toSorted());
+      expect(report.limitations.filter((text) => text.includes("read as"))).toHaveLength(profiles.length);
     });
 
     test("a layout that appears while lines are read is read as its own", async () => {
@@ -366,6 +367,55 @@ onServers((server) => {
         ["error", "nginx"],
       ]);
     });
+  });
+
+  describe("documents that show no layout", () => {
+    const documents = [
+      { log: "tail without a parser\n", level: "error" },
+      { message: "no tag key", level: "error" },
+      { container_id: "c", container_name: "/web", source: "stderr", log: "by Docker" },
+      { "@version": "1", message: "by syslog", log: { syslog: { severity: { code: 3 } } } },
+    ];
+    test("lose neither message nor severity, each in an index of its own", async () => {
+      for (const [turn, document] of documents.entries()) {
+        const index = `layout-shown-${turn}`;
+        await cluster.createIndex(index, {});
+        await cluster.write(index, [["a", JSON.stringify({ "@timestamp": at(turn), ...document })]]);
+        expect((await read(source(index), "severity=error")).map(({ message }) => message)).toEqual([
+          (document.message ?? String(document.log)).trim(),
+        ]);
+      }
+      const all = await read(source("layout-shown-*"));
+      expect(all.map(({ severity }) => severity)).toEqual(documents.map(() => "error"));
+      expect(idsOf(await read(source("layout-shown-*"), "message:by severity=error"))).toHaveLength(2);
+    });
+  });
+
+  test("a structured body of Fluent Bit without text has its compact JSON as the message", async () => {
+    await cluster.createIndex("layout-structured", {});
+    const documents = ['{"msg":"hi there","n":1.50}', "{}", "[]", "null"].map(
+      (log, turn): [string, string] => [
+        `${turn}`,
+        `{"@timestamp":"${at(turn)}","kubernetes":{"pod_name":"p","host":"h"},"log":${log}}`,
+      ],
+    );
+    // Each its own request, so that the first objects are what maps the name.
+    for (const document of documents.toReversed()) await cluster.write("layout-structured", [document]);
+    const lines = await read(source("layout-structured"));
+    expect(lines.map(({ message }) => message)).toEqual([
+      '{"msg":"hi there","n":1.50}',
+      "{}",
+      undefined,
+      undefined,
+    ]);
+    for (const [text, ids] of [
+      ['message:"hi there"', ["0"]],
+      ["message:{", ["0", "1"]],
+      ["message!:{", ["2", "3"]],
+      ["log.n=1.50", ["0"]],
+    ] as const) {
+      expect({ text, ids: idsOf(await read(source("layout-structured"), text)) }).toEqual({ text, ids });
+    }
   });
 
   describe("indices that come, go and are hidden", () => {

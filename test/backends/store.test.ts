@@ -8,6 +8,7 @@ import {
   dataPrepperLogs,
   fluentBitLogs,
   type LogShipper,
+  logstashEcsLogs,
   logstashLogs,
   otelLogs,
   ss4oLogsDynamic,
@@ -66,6 +67,7 @@ const pairs: readonly Pair[] = [
     servers: ["es8"],
     excuses: { ...dated, "script keys": rooted("hostname"), "script fields": rooted("host") },
   },
+  { name: "logstash with ecs", shipper: logstashEcsLogs, servers: ["es8", "es9"], excuses: dated },
 ];
 
 onServers((server) => {

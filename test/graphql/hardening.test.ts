@@ -237,25 +237,48 @@ describe("errors say what a client can mend, and nothing else", () => {
 test("existing clients' questions about apps validate and are answered", async () => {
   const { data, errors } = await demo.graphql(
     `query ($id: String!, $slug: String!) {
-      app(id: $id) { id name environment logs { sources { id name type fmt } } }
-      viewer { id apps { id } }
+      app(id: $id) {
+        id name environment createdAt updatedAt
+        logs { sources { id name type fmt key } source(id: "nginx") { id name type fmt key } other: source(id: "x") { id } }
+      }
+      viewer { id email name apps { id } }
       organization(slug: $slug) { slug apps { id name environment } }
       none: app(id: "nope") { id }
     }`,
     { id: "demo-blog", slug: "acme" },
   );
   expect(errors).toBeUndefined();
-  const source = (id: string) => ({ id, name: id, type: "custom", fmt: "JSON" });
+  const source = (id: string) => ({ id, name: id, type: "custom", fmt: "JSON", key: null });
   const sources = ["app", "nginx", "worker"].map(source);
   expect(data).toEqual({
-    app: { id: "demo-blog", name: "demo-blog", environment: null, logs: { sources } },
-    viewer: { id: "demo", apps: [{ id: "demo-shop" }, { id: "demo-blog" }] },
+    app: {
+      ...{ id: "demo-blog", name: "demo-blog", environment: null, createdAt: null, updatedAt: null },
+      logs: { sources, source: source("nginx"), other: null },
+    },
+    viewer: { id: "demo", email: null, name: "demo", apps: [{ id: "demo-shop" }, { id: "demo-blog" }] },
     organization: {
       slug: "acme",
       apps: ["demo-shop", "demo-blog"].map((id) => ({ id, name: id, environment: null })),
     },
     none: null,
   });
+});
+
+test("a site's name and environment are those of its configuration", async () => {
+  const named = await createDemo({
+    graphql,
+    site: (site) => (site.id === "demo-blog" ? { ...site, name: "Blog", environment: "production" } : site),
+  });
+  const { data } = await named.graphql("{ viewer { apps { id name environment } } }");
+  expect(data).toEqual({
+    viewer: {
+      apps: [
+        { id: "demo-shop", name: "demo-shop", environment: null },
+        { id: "demo-blog", name: "Blog", environment: "production" },
+      ],
+    },
+  });
+  await named.close();
 });
 
 test("two operations in one document are two queries, also when compiled", async () => {

@@ -281,6 +281,49 @@ export const fluentdLogs: LogShipper = {
   },
 };
 
+/** Logstash 8 at its defaults: a line of its syslog input, whose group is the file that relayed it. */
+export const logstashEcsLogs: LogShipper = {
+  profile: "ecs",
+  index: (prefix) => `${prefix}-logs-generic-default`,
+  definition: {
+    settings,
+    mappings: {
+      dynamic_templates: [
+        {
+          message: {
+            path_match: "message",
+            match_mapping_type: "string",
+            mapping: { type: "text" },
+          },
+        },
+        { texts: { match_mapping_type: "string", mapping: keyword(1024) } },
+      ],
+      properties: { "@timestamp": { type: "date" }, "@version": keyword() },
+    },
+  },
+  document({ time, severity, message, hostname, group, json }) {
+    const code = syslogCodes[severity?.toLowerCase() ?? ""];
+    const record = {
+      "@timestamp": time,
+      "@version": "1",
+      ...(message === undefined ? {} : { message, event: { original: message } }),
+      host: { hostname },
+      log: { syslog: { severity: { name: severity, code } }, file: { path: group } },
+    };
+    return print(record, json);
+  },
+};
+const syslogCodes: Readonly<Record<string, number>> = {
+  fatal: 0,
+  alert: 1,
+  critical: 2,
+  error: 3,
+  warn: 4,
+  notice: 5,
+  info: 6,
+  debug: 7,
+};
+
 export const logstashLogs: LogShipper = {
   profile: "logstash",
   index: (prefix) => `${prefix}-logstash-2026.01.15`,

@@ -217,6 +217,41 @@ describe("of a connection", () => {
   });
 
   test.each([
+    ["CONNECT /api/v2/auth HTTP/1.1\r\nHost: x", 404, "Not found"],
+    ["FOO /api/v2/auth HTTP/1.1\r\nHost: x", 404, "Not found"],
+    ["TRACK / HTTP/1.0", 404, "Not found"],
+    ["GET /nowhere HTTP/1.1\r\nHost: x\r\nConnection: close\r\nExpect: foo", 404, "Not found"],
+    ["GET /api/v2/auth HTTP/1.1\r\nHost: x\r\nConnection: close\r\nExpect: foo", 401, "Unauthorized"],
+    ["GET /api/v2/auth HTTP/1.1", 400, "A Host header is required"],
+    ["GET /api/v2/auth HTTP/1.0", 401, "Unauthorized"],
+    ["\u0016\u0003\u0001 no HTTP", 400, "The request is not HTTP"],
+    ["GET  HTTP/1.1", 400, "The request is not HTTP"],
+  ])("what node would answer by itself has a body of ours: %j", async (head, status, error) => {
+    const received = await say(createSubject(), `${head}\r\n\r\n`);
+    const [headers = "", body] = received.split("\r\n\r\n");
+    expect([Number(/^HTTP\/1\.1 (\d+) /.exec(headers)?.[1]), JSON.parse(body ?? "")]).toEqual([
+      status,
+      { error },
+    ]);
+    expect(headers).toMatch(/\r\nContent-Type: application\/json; charset=utf-8(?:\r\n|$)/i);
+    expect(headers).toMatch(/\r\nX-Request-Id: \S+/i);
+  });
+
+  test("a client that asks for a tunnel and leaves harms nobody", async () => {
+    const { server } = createSubject();
+    const { port } = await server.listen({ host: "127.0.0.1", port: 0 });
+    open.push(server);
+    for (let turn = 0; turn < 20; turn += 1) {
+      const socket = connect(port, "127.0.0.1", () => {
+        socket.write("CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n");
+        socket.resetAndDestroy();
+      });
+      await new Promise((resolve) => socket.on("close", resolve));
+    }
+    expect((await fetch(`http://127.0.0.1:${port}/livez`)).status).toBe(200);
+  });
+
+  test.each([
     ["headers", "GET /livez HTTP/1.1\r\nHo"],
     [
       "body",

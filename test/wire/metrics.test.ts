@@ -126,6 +126,13 @@ const issues = async (route: "timeseries" | "list", asked: unknown) => {
 };
 
 describe("timeseries", () => {
+  test("a range the wrong way round is told beside all else that is wrong", async () => {
+    const wrong = { from: "2026-01-15T11:00:00Z", to: "2026-01-15T10:00:00Z", limit: 0 };
+    const over = { ...body([{ name: "m", tags: {}, field: "p_90", id: 5 }], { group_by: ["x"] }), ...wrong };
+    expect((await issues("timeseries", over)).sort()).toEqual(["from", "limit"]);
+    expect((await issues("list", over)).sort()).toEqual(["from", "group_by.0", "limit", "select.0.id"]);
+  });
+
   test("the whole body", async () => {
     const { text } = await post(
       "timeseries",

@@ -194,6 +194,66 @@ describe("bodies", () => {
     if (position !== undefined) expect(details).toEqual({ position });
   });
 
+  test.each(["at position 99", "nope at position 7", '[x "at position 3 (line 1 column 4)"]'])(
+    "%j tells no position of its own",
+    async (body) => {
+      expect(await refused(body)).toEqual({ slug: "invalid_json", details: {} });
+    },
+  );
+
+  test("of what is wrong in great number the first hundred issues are told, and how many more there are", async () => {
+    const many = <T>(value: T) => Array.from({ length: 150_000 }, () => value);
+    const path = (field: string) => Array.from({ length: 100 }, (_, at) => `${field}.${at}`);
+    const tags = Object.fromEntries(Array.from({ length: 50_000 }, (_, at) => [`t${at}`, 1]));
+    const range = { from: "2026-01-15T10:00:00Z", to: "2026-01-15T11:00:00Z" };
+    const series = { site_id: "shop", ...range, select: [{ name: "m", field: "count", tags }] };
+    const asked: readonly (readonly [string, string, unknown, number])[] = [
+      ["logs/lines", "source_ids", linesBody({ source_ids: many(1) }), 150_000],
+      ["logs/lines", "source_ids", linesBody({ source_ids: many("x") }), 150_000],
+      ["tracing/locator", "site_ids", { site_ids: many(null), trace_id: "1" }, 150_000],
+      ["metrics/timeseries", "select.0.tags", series, 50_000],
+    ];
+    for (const [route, field, body, count] of asked) {
+      const time = startProcessorTime();
+      const answer = await server.fetch(`${origin}/api/v2/${route}`, {
+        method: "POST",
+        headers: bearer(token),
+        body: JSON.stringify(body),
+      });
+      const { message, details } = (await answer.json()) as {
+        message: string;
+        details: { issues: { path: string }[] };
+      };
+      const told = details.issues.map((issue) => issue.path);
+      expect(told).toEqual(
+        field === "select.0.tags"
+          ? Object.keys(tags)
+              .slice(0, 100)
+              .map((key) => `${field}.${key}`)
+          : path(field),
+      );
+      expect(message).toMatch(new RegExp(`; and ${count - 100} more$`));
+      expect(time(), route).toBeLessThan(400);
+    }
+    expect(await issues(linesBody({ source_ids: ["app", 1, "app", null] }))).toEqual([
+      "source_ids.1",
+      "source_ids.3",
+    ]);
+  });
+
+  test("a range the wrong way round is told beside all else that is wrong", async () => {
+    const range = { from: "2026-01-15T11:00:00Z", to: "2026-01-15T10:00:00Z" };
+    const pagination = { per_page: 0, order: "up" };
+    expect((await issues(linesBody({ ...range, source_ids: [1], pagination }))).sort()).toEqual([
+      "from",
+      "pagination.order",
+      "pagination.per_page",
+      "source_ids.0",
+    ]);
+    expect(await issues(linesBody({ ...range, to: "later" }))).toEqual(["to"]);
+    expect(await issues(linesBody({ ...range, to: 5, from: null }))).toEqual(["to"]);
+  });
+
   test("no UTF-8", async () => {
     expect((await refused(new Uint8Array([0x22, 0xff, 0x22]))).slug).toBe("invalid_json");
   });

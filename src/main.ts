@@ -1,7 +1,8 @@
 #!/usr/bin/env -S node --max-semi-space-size=16 --v8-pool-size=2
 // The composition root: arguments, environment, signals and exit code. No other file touches `process`, so that
 // every command can be run by a test.
-import { readFileSync, type Stats, unwatchFile, watchFile } from "node:fs";
+import { readFileSync, type Stats, statSync } from "node:fs";
+import { stat } from "node:fs/promises";
 import { enableCompileCache } from "node:module";
 import { fileURLToPath } from "node:url";
 import { setFlagsFromString } from "node:v8";
@@ -67,11 +68,29 @@ const world: Omit<Shell, "kinds"> = {
 
 /** Looks from time to time instead of watching: what is mounted from elsewhere changes by a link being turned. */
 function onChange(path: string, changed: () => void, signal: AbortSignal): void {
-  const compare = (now: Stats, before: Stats): void => {
-    if (now.mtimeMs !== before.mtimeMs || now.ino !== before.ino || now.size !== before.size) changed();
+  // At once, because who asks reads the file next: `watchFile` would take for the first state what it is a moment later.
+  let seen = stampNow(path);
+  const look = async () => {
+    const found = await stat(path).then(stampOf, () => stampOf());
+    if (signal.aborted) return;
+    if (found !== seen) changed();
+    seen = found;
+    wait();
   };
-  watchFile(path, { interval: 1_000, persistent: false }, compare);
-  signal.addEventListener("abort", () => unwatchFile(path, compare));
+  const wait = () => setTimeout(() => void look(), 1_000).unref();
+  wait();
+}
+
+function stampNow(path: string): string {
+  try {
+    return stampOf(statSync(path));
+  } catch {
+    return stampOf();
+  }
+}
+
+function stampOf(found?: Stats): string {
+  return found === undefined ? "missing" : `${found.mtimeMs} ${found.ino} ${found.size}`;
 }
 
 function onHangup(asked: () => void, signal: AbortSignal): void {

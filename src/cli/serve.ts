@@ -221,19 +221,24 @@ export async function serve(config: Config, shell: Shell, serving: Serving): Pro
  */
 function watchingReads(shell: Shell) {
   const paths = new Set<string>();
-  let attend = (_: string): void => {};
+  let missed = false;
+  let tell = (): void => {
+    missed = true;
+  };
   const reading: Shell = {
     ...shell,
     readText(path) {
       // Before it is read, and also where it cannot be: a file that is missing may come.
-      if (!paths.has(path)) attend(path);
+      if (!paths.has(path)) shell.onChange(path, () => tell(), shell.signal);
       paths.add(path);
       return shell.readText(path);
     },
   };
   const watch = (changed: () => void, signal: AbortSignal) => {
-    attend = (path) => shell.onChange(path, changed, signal);
-    for (const path of paths) attend(path);
+    tell = () => {
+      if (!signal.aborted) changed();
+    };
+    if (missed) tell();
   };
   return { reading, watch };
 }

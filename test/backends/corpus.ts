@@ -10,6 +10,12 @@ export interface Corpus {
 
 export function mappedDefinition(product: "elasticsearch" | "opensearch", version: string): object {
   const flattened = product === "elasticsearch" ? "flattened" : "flat_object";
+  // Modules that the Elasticsearches of the tests lack: there these names are not mapped.
+  const modules = {
+    wild: { type: "wildcard" },
+    plain: { type: "match_only_text" },
+    same: { type: "constant_keyword", value: "foo" },
+  };
   return {
     settings: {
       number_of_shards: 2,
@@ -43,6 +49,7 @@ export function mappedDefinition(product: "elasticsearch" | "opensearch", versio
         origin: { type: "keyword", copy_to: "copied" },
         filled: { type: "keyword", null_value: "none" },
         other: { type: "alias", path: "k" },
+        ...(product === "opensearch" && modules),
       },
     },
   };
@@ -161,6 +168,9 @@ const mapped = fields({
   origin: quoted,
   copied: quoted,
   filled: maybe(quoted),
+  wild: many(quoted),
+  plain: many(quoted),
+  same: fc.constant('"foo"'),
   unknown: fc.oneof(quoted, number),
 });
 const dynamic = fields({
@@ -242,6 +252,9 @@ const names = [
   "origin",
   "filled",
   "other",
+  "wild",
+  "plain",
+  "same",
   "unknown",
   "items.sku",
   "items.0.sku",

@@ -240,7 +240,11 @@ const apmDefinition = {
   settings,
   mappings: {
     properties: apmProperties,
-    dynamic_templates: [{ texts: { match_mapping_type: "string", mapping: shortKeyword(1024) } }],
+    dynamic_templates: [
+      // One type for whole and broken numbers, as the server's template has it; `scaled_float` is not on the tests' servers.
+      { numbers: { path_match: "numeric_labels.*", mapping: { type: "double" } } },
+      { texts: { match_mapping_type: "string", mapping: shortKeyword(1024) } },
+    ],
   },
 };
 

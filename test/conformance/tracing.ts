@@ -272,7 +272,9 @@ export function spanStoreSuite(subject: TracingSubject, rounds = 2): void {
         expect(found).toEqual(expect.arrayContaining([...chosen]));
         // Nobody knows that the range's requests are few.
         const unknowing = analyticsOver({ ...store, count: async () => undefined });
-        for (const [name, { filter = listingOf(all()).filter }] of listings(spans)) {
+        // A fifth of the filters: all of them go through a source like this in `tracing/windows.test.ts`.
+        const some = listings(spans).filter((_, at) => at % 5 === 0);
+        for (const [name, { filter = listingOf(all()).filter }] of some) {
           const query: ListingQuery = {
             ...{ ...listingOf(all()), filter, candidates: "errors", by: "duration", range: narrow },
           };

@@ -29,7 +29,8 @@ test("any digits, and those beside the middle of two doubles", () => {
     }),
     { numRuns: 20_000 },
   );
-  expect(open).toBeLessThan(200);
+  // Some one in a hundred of these, which are drawn to be hard; twice as many would tell of a bound that is too wide.
+  expect(open).toBeLessThan(400);
 });
 
 test("the digits of every double that is printed with a point are enough to know it", () => {

@@ -7,7 +7,7 @@ import type { HistogramSample, Labels } from "./answer.ts";
 import { commonBounds, type Form, type Growth, type HistogramSeries, isCut } from "./native.ts";
 import { call, type Selector } from "./promql.ts";
 import { keyOf, labelOf, narrowTo, type RawSeries, type Reader } from "./reader.ts";
-import type { ThinQuery } from "./thin.ts";
+import { type ThinQuery, totalKey } from "./thin.ts";
 
 /** The parts of a classic histogram that a measure needs beside its count. */
 export interface ClassicParts {
@@ -93,7 +93,7 @@ export function classicForm(reader: Reader, { count, sum, bucket }: ClassicParts
       };
       const [counts, sums, parts] = await Promise.all([read(count), read(sum), read(bucket)]);
       const sumOf = new Map(sums.map((series) => [keyOf(series.labels), series]));
-      const partsOf = Map.groupBy(parts, ({ labels: { le: _, ...rest } }) => keyOf(rest));
+      const partsOf = Map.groupBy(parts, ({ labels }) => totalKey(labels));
       return counts.map((series): HistogramSeries => {
         const key = keyOf(series.labels);
         const own = (partsOf.get(key) ?? [])

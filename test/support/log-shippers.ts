@@ -281,6 +281,11 @@ export const fluentdLogs: LogShipper = {
   },
 };
 
+/** The dynamic template of the message, as all of Logstash's templates have it. */
+const messageAs = (mapping: object) => ({
+  message: { path_match: "message", match_mapping_type: "string", mapping },
+});
+
 /** Logstash 8 at its defaults: a line of its syslog input, whose group is the file that relayed it. */
 export const logstashEcsLogs: LogShipper = {
   profile: "ecs",
@@ -289,13 +294,7 @@ export const logstashEcsLogs: LogShipper = {
     settings,
     mappings: {
       dynamic_templates: [
-        {
-          message: {
-            path_match: "message",
-            match_mapping_type: "string",
-            mapping: { type: "text" },
-          },
-        },
+        messageAs({ type: "text" }),
         { texts: { match_mapping_type: "string", mapping: keyword(1024) } },
       ],
       properties: { "@timestamp": { type: "date" }, "@version": keyword() },
@@ -331,13 +330,7 @@ export const logstashLogs: LogShipper = {
     settings,
     mappings: {
       dynamic_templates: [
-        {
-          message: {
-            path_match: "message",
-            match_mapping_type: "string",
-            mapping: { type: "text", norms: false },
-          },
-        },
+        messageAs({ type: "text", norms: false }),
         {
           texts: {
             match: "*",

@@ -51,10 +51,22 @@ export interface Scanner {
 
 const opening = '"result":[';
 const frameLimit = 1 << 20;
+/** So many points are kept together, unless one series has more. */
+const pointsOfArray = 16_384;
 
-const [quoteByte, backslash, comma, colon] = [0x22, 0x5c, 0x2c, 0x3a];
-const [openBracket, closeBracket, openBrace, closeBrace] = [0x5b, 0x5d, 0x7b, 0x7d];
-const [zero, dot, minus] = [0x30, 0x2e, 0x2d];
+const quoteByte = 0x22;
+const backslash = 0x5c;
+const comma = 0x2c;
+const colon = 0x3a;
+const openBracket = 0x5b;
+const closeBracket = 0x5d;
+const openBrace = 0x7b;
+const closeBrace = 0x7d;
+const zero = 0x30;
+const dot = 0x2e;
+const minus = 0x2d;
+/** A head of as many digits as it may have is no less. */
+const fullHead = 10 ** (headDigits - 1);
 
 type State = "head" | "element" | "labels" | "field" | "points" | "histograms" | "tail";
 
@@ -66,9 +78,12 @@ export function createScanner(series: (series: SampleSeries) => void): Scanner {
   let frame = "";
   let elements = 0;
   let labels: Labels = {};
+  // Shared by many series, each of which is a part: the points of a short series cost less than an array of its own.
   let times = new Float64Array(1_024);
   let values = new Float64Array(1_024);
-  let count = 0;
+  /** Where the series begins, and where its next point goes. */
+  let first = 0;
+  let next = 0;
   let histograms: HistogramSample[] = [];
   /** Whether the field is a list of points, as in a matrix, or one point, as in a vector. */
   let list = true;
@@ -118,7 +133,7 @@ export function createScanner(series: (series: SampleSeries) => void): Scanner {
       if (end < 0) return false;
       labels = readLabels(JSON.parse(data.toString("utf8", start, end)));
       at = end;
-      count = 0;
+      first = next;
       histograms = [];
       state = "field";
       return true;
@@ -126,7 +141,12 @@ export function createScanner(series: (series: SampleSeries) => void): Scanner {
     field() {
       if (data[at] === closeBrace) {
         at++;
-        series({ labels, times: times.slice(0, count), values: values.slice(0, count), histograms });
+        series({
+          labels,
+          times: times.subarray(first, next),
+          values: values.subarray(first, next),
+          histograms,
+        });
         state = "element";
         return true;
       }
@@ -185,14 +205,21 @@ export function createScanner(series: (series: SampleSeries) => void): Scanner {
     if (middle < 0 || !follows(bytes, middle, quoteByte)) return -1;
     const end = readNumber(bytes, middle + 1, quoteByte, parsed);
     if (end < 0 || !follows(bytes, end, closeBracket)) return -1;
-    if (count === times.length) {
-      times = grown(times);
-      values = grown(values);
-    }
-    times[count] = time;
-    values[count] = parsed[0] ?? 0;
-    count++;
+    if (next === times.length) makeRoom();
+    times[next] = time;
+    values[next] = parsed[0] ?? 0;
+    next++;
     return end + 1;
+  }
+
+  /** Begins new arrays with the points of this series; those before it have theirs. */
+  function makeRoom(): void {
+    const held = next - first;
+    const length = Math.max(2 * held, Math.min(2 * times.length, pointsOfArray));
+    times = moved(times.subarray(first), length);
+    values = moved(values.subarray(first), length);
+    first = 0;
+    next = held;
   }
 
   /** Whether the list ends here; else what separates its elements is taken. */
@@ -251,24 +278,26 @@ function readNumber(bytes: Buffer, start: number, stop: number, parsed: Float64A
   const first = start < end && bytes[start] === minus ? start + 1 : start;
   let at = first;
   let point = -1;
-  // The first significant digits, those that follow, and how many there are. Both are small integers.
+  // The first significant digits, and those that follow: both are small integers.
   let head = 0;
+  for (; at < end && head < fullHead; at++) {
+    const digit = (bytes[at] ?? 0) - zero;
+    if (digit >= 0 && digit <= 9) head = head * 10 + digit;
+    else if (digit === dot - zero && point < 0) point = at;
+    else break;
+  }
+  const rest = at;
   let tail = 0;
-  let digits = 0;
   for (; at < end; at++) {
     const digit = (bytes[at] ?? 0) - zero;
-    if (digit >= 0 && digit <= 9) {
-      if (digits < headDigits) {
-        head = head * 10 + digit;
-        if (head > 0) digits++;
-      } else if (digits++ < headDigits + tailDigits) tail = tail * 10 + digit;
-    } else if (digit === dot - zero && point < 0) point = at;
+    if (digit >= 0 && digit <= 9) tail = tail * 10 + digit;
+    else if (digit === dot - zero && point < 0) point = at;
     else break;
   }
   const length = at - first - (point < 0 ? 0 : 1);
-  if (at < end && bytes[at] === stop && length > 0 && digits <= headDigits + tailDigits) {
-    const decimals = point < 0 ? 0 : at - point - 1;
-    const size = nearest(head, tail, digits < headDigits ? 0 : digits - headDigits, decimals);
+  const tailLength = at - rest - (point < rest ? 0 : 1);
+  if (at < end && bytes[at] === stop && length > 0 && tailLength <= tailDigits) {
+    const size = nearest(head, tail, tailLength, point < 0 ? 0 : at - point - 1);
     if (!Number.isNaN(size)) {
       parsed[0] = first > start ? -size : size;
       return at + 1;
@@ -280,10 +309,10 @@ function readNumber(bytes: Buffer, start: number, stop: number, parsed: Float64A
   return found + 1;
 }
 
-function grown(array: Float64Array<ArrayBuffer>): Float64Array<ArrayBuffer> {
-  const next = new Float64Array(array.length * 2);
-  next.set(array);
-  return next;
+function moved(part: Float64Array, length: number): Float64Array<ArrayBuffer> {
+  const array = new Float64Array(length);
+  array.set(part);
+  return array;
 }
 
 function readLabels(value: unknown): Labels {

@@ -3,7 +3,7 @@
 // several times what reading all the rest of an answer does.
 
 /** Powers of ten that a double holds exactly. */
-const powers = Array.from({ length: 23 }, (_, exponent) => 10 ** exponent);
+const powers = Float64Array.from({ length: 23 }, (_, exponent) => 10 ** exponent);
 
 /** Digits of a decimal's head, and of its tail at most: then head × 10^tail digits is exact. */
 export const headDigits = 9;
@@ -25,8 +25,10 @@ export function nearest(head: number, tail: number, tailLength: number, decimals
   // whole - quotient × scale, exactly: the product as two doubles (Veltkamp, Dekker), and no remainder of a division
   // needs more than one.
   const product = quotient * scale;
-  const [quotientHigh, scaleHigh] = [upperHalf(quotient), upperHalf(scale)];
-  const [quotientLow, scaleLow] = [quotient - quotientHigh, scale - scaleHigh];
+  const quotientHigh = upperHalf(quotient);
+  const quotientLow = quotient - quotientHigh;
+  const scaleHigh = upperHalf(scale);
+  const scaleLow = scale - scaleHigh;
   const rounded =
     quotientLow * scaleLow -
     (product - quotientHigh * scaleHigh - quotientLow * scaleHigh - quotientHigh * scaleLow);

@@ -73,6 +73,22 @@ describe("the scanner", () => {
     );
   });
 
+  test("series of all lengths stay as they were read while those after them are read", () => {
+    const lengths = [1_023, 2, 61, 5_000, 0, 12_000, 16_384, 1, 40_000, 3];
+    const result = lengths.map((length, host) => ({
+      metric: { host: String(host) },
+      values: Array.from({ length }, (_, at) => [1_700_000_000 + at, String(host * 100_000 + at)]),
+    }));
+    const bytes = Buffer.from(JSON.stringify({ status: "success", data: { resultType: "matrix", result } }));
+    const cuts = Array.from({ length: Math.floor(bytes.length / 65_536) }, (_, cut) => (cut + 1) * 65_536);
+    const { series } = scan(bytes, cuts);
+    expect(series.map(({ times }) => times.length)).toEqual(lengths);
+    for (const [host, { times, values }] of series.entries()) {
+      expect(times.every((time, at) => time === (1_700_000_000 + at) * 1_000)).toBe(true);
+      expect(values.every((value, at) => value === host * 100_000 + at)).toBe(true);
+    }
+  });
+
   test("byte by byte", () => {
     const bytes = Buffer.from(
       '{"status":"success","data":{"resultType":"matrix","result":[{"metric":{"a":"é\\"]}"},"values":[[1700000000.001,"1.5"],[1700000001,"NaN"]]}]}}\n',

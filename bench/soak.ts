@@ -279,7 +279,6 @@ async function soak(
       pending.add(sent);
     }
     if (now >= samples.length * second) samples.push(look(running, now));
-    console.log("S", samples.length, look(running, now).megabytes);
     await sleep(2);
   }
   for (const proxy of proxies) proxy.plan(() => undefined);

@@ -12,7 +12,8 @@ interface Row {
 }
 type Sample = readonly [time: number, value: number];
 
-export function evaluateOver(series: readonly WrittenSeries[], edge: Edge) {
+/** With `hidesRestarts` as Thanos, which tells `resets` and its like of none. */
+export function evaluateOver(series: readonly WrittenSeries[], edge: Edge, hidesRestarts = false) {
   const byName = Map.groupBy(series, ({ labels }) => labels.__name__ ?? "");
 
   function select(selector: Selector): readonly WrittenSeries[] {
@@ -76,7 +77,7 @@ export function evaluateOver(series: readonly WrittenSeries[], edge: Edge) {
         values: Float64Array.from(times, (time) => {
           const held = samples.filter(([at]) => at > time - offset - reach && at <= time - offset);
           const falls = held.filter(([, value], index) => value < (held[index - 1]?.[1] ?? value));
-          return held.length === 0 ? Number.NaN : falls.length;
+          return held.length === 0 ? Number.NaN : hidesRestarts ? 0 : falls.length;
         }),
       }));
       return unique(counts);
@@ -91,7 +92,7 @@ export function evaluateOver(series: readonly WrittenSeries[], edge: Edge) {
 
   return {
     select,
-    habits: async () => ({ edge, hidesRestarts: false }),
+    habits: async () => ({ edge, hidesRestarts }),
     async query<T>(
       expression: Expression,
       moments: Moments,

@@ -11,7 +11,7 @@ import { testIO } from "../../support/cluster.ts";
 import type { Fake } from "../../support/fake.ts";
 import { openFakeThanos } from "../../support/thanos.ts";
 
-const signal = AbortSignal.timeout(60_000);
+const signal = AbortSignal.timeout(300_000);
 const wanted = ["requests_total", "deploys_total", "jobs_count", "latency_seconds", "balance"];
 // The evaluation takes NaN for no sample.
 const families = rawFamilies(false)
@@ -20,7 +20,7 @@ const families = rawFamilies(false)
 const series = families.flatMap(({ metric, series }) =>
   series.map(({ suffix, labels, samples }) => ({
     labels: { ...labels, __name__: `${metric}${suffix}` },
-    samples,
+    samples: [...samples],
   })),
 );
 

@@ -96,7 +96,7 @@ export function classicForm(reader: Reader, { count, sum, bucket }: ClassicParts
       const partsOf = Map.groupBy(parts, ({ labels }) => totalKey(labels));
       return counts.map((series): HistogramSeries => {
         const key = keyOf(series.labels);
-        const own = byBound(partsOf.get(key) ?? []).map(({ bound, parts }) => ({
+        const own = byBound(partsOf.get(key) ?? [], (part) => part).map(({ bound, parts }) => ({
           bound,
           at: reading(parts),
         }));
@@ -144,10 +144,11 @@ function reading(parts: readonly RawSeries[]): (time: number) => number | undefi
  * The buckets of a classic histogram by bound. A whole one may have been spelt in two ways (`1`, `1.0`), one after the
  * other, by the time of their first samples.
  */
-export function byBound<T extends { readonly labels: Labels } & ({ readonly samples: Samples } | Samples)>(
+export function byBound<T extends { readonly labels: Labels }>(
   series: readonly T[],
+  samplesOf: (one: T) => Samples,
 ): readonly { readonly bound: number; readonly parts: readonly T[] }[] {
-  const first = (one: T): number => ("samples" in one ? one.samples : one).times[0] ?? 0;
+  const first = (one: T): number => samplesOf(one).times[0] ?? 0;
   return [...Map.groupBy(series, ({ labels }) => boundOf(labelOf(labels, "le")))]
     .filter(([bound]) => !Number.isNaN(bound))
     .sort(([a], [b]) => a - b)

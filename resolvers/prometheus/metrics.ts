@@ -449,7 +449,10 @@ function withBounds(query: ThinQuery): ThinQuery {
 }
 
 function bounded(count: CounterSamples, series: readonly Thinned[], { start }: Buckets): Observations {
-  const buckets = byBound(series).map(({ bound, parts }) => ({ bound, samples: successive(parts, start) }));
+  const buckets = byBound(series, ({ samples }) => samples).map(({ bound, parts }) => ({
+    bound,
+    samples: successive(parts, start),
+  }));
   return { count, sum: none, buckets };
 }
 

@@ -2,7 +2,7 @@
 // may be scraped at once, and then the classic ones tell all; or a target has changed from one form to the other, and
 // then the samples of both are those of one counter, which does not begin anew with its form.
 import type { Buckets } from "../../src/model.ts";
-import type { Observations } from "../../src/samples.ts";
+import type { Observations, Samples } from "../../src/samples.ts";
 import type { HistogramSample, Labels } from "./answer.ts";
 import { commonBounds, type Form, type Growth, type HistogramSeries, isCut } from "./native.ts";
 import { call, type Selector } from "./promql.ts";
@@ -96,11 +96,12 @@ export function classicForm(reader: Reader, { count, sum, bucket }: ClassicParts
       const partsOf = Map.groupBy(parts, ({ labels }) => totalKey(labels));
       return counts.map((series): HistogramSeries => {
         const key = keyOf(series.labels);
-        const own = (partsOf.get(key) ?? [])
-          .map((part) => ({ bound: boundOf(labelOf(part.labels, "le")), at: reading(part) }))
-          .filter(({ bound }) => !Number.isNaN(bound))
-          .sort((a, b) => a.bound - b.bound);
-        const summed = reading(sumOf.get(key));
+        const own = byBound(partsOf.get(key) ?? [], (part) => part).map(({ bound, parts }) => ({
+          bound,
+          at: reading(parts),
+        }));
+        const sum = sumOf.get(key);
+        const summed = reading(sum === undefined ? [] : [sum]);
         const histograms = [...series.times.entries()].map(([index, time]): HistogramSample => {
           let [lower, counted] = [Number.NEGATIVE_INFINITY, 0];
           const buckets = own.map(({ bound: upper, at }) => {
@@ -124,15 +125,36 @@ export function classicForm(reader: Reader, { count, sum, bucket }: ClassicParts
   };
 }
 
-/** The value at a time, or the last one before it; to be asked in the order of times. */
-function reading(series: RawSeries | undefined): (time: number) => number | undefined {
-  let next = 0;
+/** The value at a time, or the last one before it, of series that follow each other; to be asked in the order of times. */
+function reading(parts: readonly RawSeries[]): (time: number) => number | undefined {
+  const nexts = parts.map(() => 0);
   return (time) => {
-    while (series !== undefined && (series.times[next] ?? Number.POSITIVE_INFINITY) <= time) next++;
-    return series?.values[next - 1];
+    let value: number | undefined;
+    for (const [index, { times, values }] of parts.entries()) {
+      let next = nexts[index] ?? 0;
+      while ((times[next] ?? Number.POSITIVE_INFINITY) <= time) next++;
+      nexts[index] = next;
+      value = values[next - 1] ?? value;
+    }
+    return value;
   };
 }
 
-export function boundOf(text: string): number {
+/**
+ * The buckets of a classic histogram by bound. A whole one may have been spelt in two ways (`1`, `1.0`), one after the
+ * other, by the time of their first samples.
+ */
+export function byBound<T extends { readonly labels: Labels }>(
+  series: readonly T[],
+  samplesOf: (one: T) => Samples,
+): readonly { readonly bound: number; readonly parts: readonly T[] }[] {
+  const first = (one: T): number => samplesOf(one).times[0] ?? 0;
+  return [...Map.groupBy(series, ({ labels }) => boundOf(labelOf(labels, "le")))]
+    .filter(([bound]) => !Number.isNaN(bound))
+    .sort(([a], [b]) => a - b)
+    .map(([bound, parts]) => ({ bound, parts: parts.toSorted((a, b) => first(a) - first(b)) }));
+}
+
+function boundOf(text: string): number {
   return /^\+?Inf$/i.test(text) ? Number.POSITIVE_INFINITY : text === "" ? Number.NaN : Number(text);
 }

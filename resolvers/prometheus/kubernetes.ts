@@ -7,6 +7,7 @@ import { comparePods, minute, minutesOf, overviewFilter, podFilter } from "../..
 import type { Buckets, NodesRow, PodOverviewRow, PodsRow } from "../../src/model.ts";
 import type {
   KubernetesStore,
+  Match,
   NodeFilter,
   OverviewFilter,
   OverviewQuery,
@@ -15,8 +16,8 @@ import type {
 } from "../../src/store.ts";
 import type { Millis } from "../../src/time.ts";
 import type { Fold } from "./answer.ts";
-import type { Door, Moments } from "./door.ts";
-import { readRestarted, successions } from "./network.ts";
+import type { Door, Habits, Moments } from "./door.ts";
+import { isInterface, readRestarted, successions } from "./network.ts";
 import { nodeRows } from "./nodes.ts";
 import { overviewRows, presentPods } from "./pods.ts";
 import type { Expression } from "./promql.ts";
@@ -65,7 +66,7 @@ async function* readNodes(
   signal: AbortSignal,
 ): AsyncGenerator<readonly NodesRow[]> {
   const { match, snapshots, rowLimit, node } = query;
-  const wall = { match, edge: (await source.habits(signal)).edge };
+  const wall = await wallOf(source, match, signal);
   const { largest, sum } = await countMoments(source, countNodes(wall), query, signal);
   const least = total(node === undefined ? largest : largest.map((size) => Math.min(size, 1)));
   if (least > rowLimit) throw tooLarge(rowLimit, least);
@@ -74,9 +75,15 @@ async function* readNodes(
   yield* node === undefined && sum > rowLimit ? heldWithin(rows, rowLimit) : rows;
 }
 
+type WallOf = Wall & Pick<Habits, "hidesRestarts">;
+
+async function wallOf(source: Source, match: Match, signal: AbortSignal): Promise<WallOf> {
+  return { match, ...(await source.habits(signal)) };
+}
+
 async function* joinNodes(
   source: Source,
-  wall: Wall,
+  wall: WallOf,
   { node }: NodeFilter,
   parts: Iterable<Buckets>,
   signal: AbortSignal,
@@ -84,7 +91,9 @@ async function* joinNodes(
   for (const slice of parts) {
     const moments = withBefore(slice);
     const answers = await askAll(source, askNodes(wall, moments.step), moments, signal);
-    const restarted = await readRestarted(source, wall, "nodes", answers.restarts, moments, signal);
+    const { restarts, roots, exporters, otel } = answers;
+    const read = wall.hidesRestarts ? [...roots, ...exporters, ...otel].filter(isInterface) : restarts;
+    const restarted = await readRestarted(source, wall, "nodes", read, moments, signal);
     for (let index = 1; index < moments.count; index += 1) {
       const rows = nodeRows(answers, restarted, moments, index);
       yield* turn(node === undefined ? rows : rows.filter(({ node_name }) => node_name === node), signal);
@@ -111,7 +120,7 @@ async function* readPods(
   query: SnapshotQuery & PodFilter,
   signal: AbortSignal,
 ): AsyncGenerator<readonly PodsRow[]> {
-  const wall = { match: query.match, edge: (await source.habits(signal)).edge };
+  const wall = await wallOf(source, query.match, signal);
   const scope: PodScope = {
     namespaces: query.namespaces.length > mostNames ? [] : query.namespaces,
     pods: query.pod === undefined ? [] : [query.pod],
@@ -123,8 +132,11 @@ async function* readPods(
     const moments = withBefore(slice);
     const questions = { ...askState(wall, scope), ...askFigures(wall, scope, moments.step) };
     const answers = await askAll(source, questions, moments, signal);
-    const restarts = [...answers.restarts, ...successions(answers.podInterfaces, moments)];
-    const restarted = await readRestarted(source, wall, "pods", restarts, moments, signal);
+    const { restarts, podInterfaces, otelInterfaces } = answers;
+    const read = wall.hidesRestarts
+      ? [...podInterfaces, ...otelInterfaces]
+      : [...restarts, ...successions(podInterfaces, moments)];
+    const restarted = await readRestarted(source, wall, "pods", read, moments, signal);
     const present = presentPods(answers, moments);
     await nextTurn();
     const rows = podRows(answers, restarted, moments);
@@ -143,7 +155,7 @@ async function* readOverview(
   query: OverviewQuery & OverviewFilter,
   signal: AbortSignal,
 ): AsyncGenerator<readonly PodOverviewRow[]> {
-  const wall = { match: query.match, edge: (await source.habits(signal)).edge };
+  const wall = await wallOf(source, query.match, signal);
   const namespaces = query.namespaces.length > mostNames ? [] : query.namespaces;
   const scope: PodScope = { namespaces, pods: [] };
   const accepts = overviewFilter(query);

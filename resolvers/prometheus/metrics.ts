@@ -6,6 +6,7 @@ import { LRUCache } from "lru-cache";
 import { BackendError, Refused } from "../../src/errors.ts";
 import type { Buckets, Measure, Series } from "../../src/model.ts";
 import {
+  between,
   type CounterSamples,
   combineCumulative,
   combineIncrements,
@@ -20,7 +21,7 @@ import { turn } from "../http.ts";
 import type { Labels } from "./answer.ts";
 import type { Door } from "./door.ts";
 import { type Families, isTag, part, type Shape, typeOf } from "./families.ts";
-import { boundOf, boundsBeside, type ClassicParts, classicForm, unevenOf } from "./forms.ts";
+import { boundsBeside, byBound, type ClassicParts, classicForm, unevenOf } from "./forms.ts";
 import { commonBounds, type Growth, growths, nativeForm, observationsOf } from "./native.ts";
 import {
   aggregate,
@@ -399,7 +400,9 @@ async function classicHistograms(plan: Plan, measure: ObservationMeasure): Promi
     const own = partsOf.get(keyOf(labels)) ?? [];
     return {
       labels,
-      observations: sum ? { count, sum: own[0]?.samples ?? none, buckets: [] } : bounded(count, own),
+      observations: sum
+        ? { count, sum: own[0]?.samples ?? none, buckets: [] }
+        : bounded(count, own, plan.query.buckets),
     };
   });
 }
@@ -445,12 +448,22 @@ function withBounds(query: ThinQuery): ThinQuery {
   return { ...query, selector: narrow(query.selector, bounds), metric: narrow(query.metric, bounds) };
 }
 
-function bounded(count: CounterSamples, parts: readonly Thinned[]): Observations {
-  const buckets = parts
-    .map(({ labels, samples }) => ({ bound: boundOf(labelOf(labels, "le")), samples }))
-    .filter(({ bound }) => !Number.isNaN(bound))
-    .sort((a, b) => a.bound - b.bound);
+function bounded(count: CounterSamples, series: readonly Thinned[], { start }: Buckets): Observations {
+  const buckets = byBound(series, ({ samples }) => samples).map(({ bound, parts }) => ({
+    bound,
+    samples: successive(parts, start),
+  }));
   return { count, sum: none, buckets };
+}
+
+/** One counter whose series follow each other: what was before the range is the first one's alone. */
+function successive(parts: readonly Thinned[], start: Millis): CounterSamples {
+  const [first = none, ...others] = parts.map(({ samples }) => samples);
+  if (others.length === 0) return first;
+  const later = others.map((samples) => between(samples, start, Number.POSITIVE_INFINITY));
+  const column = (of: "times" | "values"): Float64Array =>
+    Float64Array.from([first, ...later].flatMap((samples) => [...samples[of]]));
+  return { times: column("times"), values: column("values"), birth: first.birth };
 }
 
 /** A quantile that clients computed cannot be merged: it is answered where it is exported and stands alone. */

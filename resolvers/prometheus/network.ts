@@ -1,19 +1,32 @@
 // What interfaces carried between two snapshots. Where no counter restarted in between, that is the difference of two
 // values. Where one did, what it had counted before would be lost: the raw samples of that interface are read, and
-// every growth between two of them counts. Restarts are rare, so hardly anything is read twice.
+// every growth between two of them counts. Restarts are rare, so hardly anything is read twice; of a source that hides
+// them all interfaces are read raw.
 import { growth } from "../../src/kubernetes.ts";
 import type { Buckets } from "../../src/model.ts";
+import { firstAtOrAfter } from "../../src/samples.ts";
 import type { Millis } from "../../src/time.ts";
 import { collect, type Labels, type SampleSeries } from "./answer.ts";
 import type { Door } from "./door.ts";
-import type { NetworkSource } from "./figures.ts";
+import { type NetworkSource, nodeNetwork, podNetwork } from "./figures.ts";
 import { metricName } from "./promql.ts";
-import { askInterfaces, interfaceKeys, type Owner, type Wall } from "./questions.ts";
+import { askInterfaces, freshness, interfaceKeys, type Owner, type Wall } from "./questions.ts";
 import { chunksOf, inTurns } from "./reader.ts";
 import { at, has, type Track } from "./tracks.ts";
 
 /** By snapshot, the raw samples of interfaces that restarted since the one before, from when that one was fresh. */
 export type Restarted = ReadonlyMap<number, readonly SampleSeries[]>;
+
+/** Interfaces × snapshots that are read together. */
+const readAtOnce = 2_000;
+
+/** Snapshots in a row, from `first` on, each with the interfaces of which it needs the samples. */
+interface Run {
+  readonly first: number;
+  readonly keys: ReadonlySet<string>[];
+  /** By key. */
+  readonly interfaces: Map<string, Labels>;
+}
 
 /** `restarts` have labels that name an interface, and a value at the snapshots that need its samples. */
 export async function readRestarted(
@@ -24,20 +37,63 @@ export async function readRestarted(
   { start, step, count }: Buckets,
   signal: AbortSignal,
 ): Promise<Restarted> {
-  // The first moment is there for the growth since it alone.
-  const wanted = Array.from({ length: count - 1 }, (_, before) => before + 1).flatMap((index) => {
-    const interfaces = restarts.filter((track) => has(track, index)).map(({ labels }) => labels);
-    return chunksOf(interfaces).flatMap((part) => {
-      const keys = new Set(part.map((labels) => keyOf(owner, labels)));
-      return askInterfaces(wall, owner, part, step).map((samples) => ({ index, keys, samples }));
+  const wanted = runsOf(owner, restarts, count).flatMap((run) =>
+    chunksOf([...run.interfaces.values()]).flatMap((part) =>
+      askInterfaces(wall, owner, part, run.keys.length * step).map((samples) => ({ run, samples })),
+    ),
+  );
+  const found = await inTurns(wanted, async ({ run: { first, keys }, samples }) => {
+    const at = start + (first + keys.length - 1) * step;
+    const series = await source.query(samples, { at }, collect, signal);
+    return keys.map((keysAt, offset) => {
+      const index = first + offset;
+      const needed = series.filter(({ labels }) => keysAt.has(keyOf(owner, labels)));
+      return { index, series: needed.map((one) => newestOf(one, start + index * step, step)) };
     });
   });
-  const found = await inTurns(wanted, async ({ index, keys, samples }) => {
-    const series = await source.query(samples, { at: start + index * step }, collect, signal);
-    return { index, series: series.filter(({ labels }) => keys.has(keyOf(owner, labels))) };
-  });
-  const byIndex = Map.groupBy(found, ({ index }) => index);
+  const byIndex = Map.groupBy(found.flat(), ({ index }) => index);
   return new Map([...byIndex].map(([index, parts]) => [index, parts.flatMap(({ series }) => series)]));
+}
+
+function runsOf(owner: Owner, restarts: readonly Track[], count: number): readonly Run[] {
+  const runs: Run[] = [];
+  // The first moment is there for the growth since it alone.
+  for (let index = 1; index < count; index += 1) {
+    const labels = restarts.filter((track) => has(track, index)).map((track) => track.labels);
+    const own = new Map(labels.map((one) => [keyOf(owner, one), one]));
+    if (own.size === 0) continue;
+    const last = runs.at(-1);
+    const together = new Map([...(last?.interfaces ?? []), ...own]);
+    const joins = last !== undefined && last.first + last.keys.length === index;
+    if (joins && together.size * (last.keys.length + 1) <= readAtOnce) {
+      last.keys.push(new Set(own.keys()));
+      for (const [key, one] of own) last.interfaces.set(key, one);
+    } else runs.push({ first: index, keys: [new Set(own.keys())], interfaces: own });
+  }
+  return runs;
+}
+
+/** The samples from when the snapshot before `time` was fresh. */
+function newestOf(
+  { labels, times, values, histograms }: SampleSeries,
+  time: Millis,
+  step: Millis,
+): SampleSeries {
+  const from = firstAtOrAfter(times, time - step - freshness + 1);
+  const end = firstAtOrAfter(times, time + 1);
+  return { labels, times: times.subarray(from, end), values: values.subarray(from, end), histograms };
+}
+
+const networkMetrics: ReadonlySet<string | undefined> = new Set(
+  [podNetwork, nodeNetwork].flatMap((network) =>
+    Object.values(network)
+      .flat()
+      .map(({ metric }) => metric),
+  ),
+);
+/** Whether this is the counter of an interface. */
+export function isInterface({ labels }: Track): boolean {
+  return networkMetrics.has(labels[metricName]);
 }
 
 const keyOf = (owner: Owner, labels: Labels): string =>

@@ -193,18 +193,21 @@ function askRestarts(wall: Wall, owner: Owner, step: Millis, scope?: PodScope): 
     fell.reduce((either, or) => binary(either, "or", or)),
   );
 }
-/** The samples of some interfaces, and maybe of others, one expression for each metric. */
+/**
+ * The samples of some interfaces, and maybe of others, one expression for each metric: of the length before, and of the
+ * time before that in which a snapshot at its beginning was fresh.
+ */
 export function askInterfaces(
   wall: Wall,
   owner: Owner,
   interfaces: readonly Readonly<Record<string, string>>[],
-  step: Millis,
+  length: Millis,
 ): readonly Expression[] {
   const narrowed = interfaceKeys[owner].map((label) =>
     oneOf(label, [...new Set(interfaces.map((labels) => labels[label] ?? ""))]),
   );
   const network = owner === "pods" ? podNetwork : nodeNetwork;
-  return networkNames(network).map((metric) => counters(wall, owner, metric, narrowed, step));
+  return networkNames(network).map((metric) => counters(wall, owner, metric, narrowed, length));
 }
 
 const networkNames = (network: typeof podNetwork): readonly string[] =>

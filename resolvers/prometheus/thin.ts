@@ -103,7 +103,7 @@ async function overview(reader: Reader, query: ThinQuery): Promise<readonly Surv
     const odd = oddByKey.get(key);
     const suspects = new Set<number>();
     const gaps = new Set<number>();
-    const base = baseByKey.get(key);
+    const base = baseByKey.get(key) ?? baseByKey.get(otherKey(labels));
     let before = base;
     // The time that the sample before has at the least.
     let beforeAt = start - reach;
@@ -251,6 +251,24 @@ function assembled(
     values.push(value);
   }
   return { labels, samples: { times: Float64Array.from(times), values: Float64Array.from(values), birth } };
+}
+
+/**
+ * The other spelling of a whole bound: what was `le="1"` is `le="1.0"` from the day on that its Prometheus became version 3.
+ * The series goes on under the new one.
+ */
+function respelt(labels: Labels): Labels {
+  const { le = "" } = labels;
+  if (/^-?\d+$/.test(le)) return { ...labels, le: `${le}.0` };
+  return /^-?\d+\.0$/.test(le) ? { ...labels, le: le.slice(0, -2) } : labels;
+}
+const otherKey = (labels: Labels): string => keyOf(respelt(labels));
+/** With the other spelling of those that have one. */
+function spellings(series: readonly { readonly labels: Labels }[]): readonly Labels[] {
+  return series.flatMap(({ labels }) => {
+    const other = respelt(labels);
+    return other === labels ? [labels] : [labels, other];
+  });
 }
 
 /** The key of the histogram that a series of buckets belongs to. */
@@ -456,12 +474,9 @@ async function findBirths(
   const { selector, buckets } = query;
   const open = surveyed.filter(({ base }) => base === undefined);
   if (open.length === 0) return;
-  const of = narrowTo(
-    selector,
-    open.map(({ labels }) => labels),
-  );
+  const of = narrowTo(selector, spellings(open));
   const far = new Map(await lastOf(reader, of, buckets.start, lookBack));
-  for (const series of open) series.base = far.get(keyOf(series.labels));
+  for (const series of open) series.base = far.get(keyOf(series.labels)) ?? far.get(otherKey(series.labels));
   const unknown = open.filter(({ base }) => base === undefined);
   const { held, born } = await birthsOf(reader, query, unknown, unknown.length < surveyed.length);
   for (const series of unknown) if (born.has(keyOf(series.labels))) series.birth = "zero";
@@ -497,9 +512,9 @@ export async function birthsOf(
     const samples = reader.window(narrowTo(selector, labels), { from: start, to: 1 });
     return reader.instant(call("last_over_time", samples), start);
   };
-  const parts = chunksOf(series.map(({ labels }) => labels));
+  const parts = chunksOf(spellings(series));
   const ever = beginsTime(start) ? [] : (await inTurns(parts, past)).flat();
-  const held = new Set(ever.map(({ labels }) => keyOf(labels)));
+  const held = new Set(spellings(ever).map(keyOf));
   const born = new Set(series.map(({ labels }) => keyOf(labels)).filter((key) => !held.has(key)));
   if (born.size === 0 || othersHeld || held.size > 0 || (await lived(reader, metric, start, lookBack))) {
     return { held, born, lived: true };

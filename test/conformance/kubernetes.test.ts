@@ -62,11 +62,14 @@ function observe(cluster: ModelCluster, time: number): Observation {
   };
 }
 
-kubernetesStoreSuite({
-  name: "Prometheus, evaluated here",
-  scrape,
-  start: async () => {
-    const series = [...expose(model, walls.model), ...expose(neighbour, walls.neighbour)];
-    return { walls, store: createKubernetesStore(evaluateOver(series, "open")), stop: async () => {} };
-  },
-});
+for (const hidesRestarts of [false, true]) {
+  kubernetesStoreSuite({
+    name: `${hidesRestarts ? "Thanos" : "Prometheus"}, evaluated here`,
+    scrape,
+    start: async () => {
+      const series = [...expose(model, walls.model), ...expose(neighbour, walls.neighbour)];
+      const source = evaluateOver(series, "open", hidesRestarts);
+      return { walls, store: createKubernetesStore(source), stop: async () => {} };
+    },
+  });
+}

@@ -1,5 +1,5 @@
-// The few forms of PromQL that the Kubernetes store sends, evaluated over written series, so that its suite runs without
-// a server. Whatever else it sends is an error here. An expression is evaluated for all moments at once.
+// The few forms of PromQL that the Kubernetes store sends, and the metric store to a source that hides restarts, evaluated
+// over written series, so that tests run without a server. Whatever else they send is an error here. An expression is evaluated for all moments at once.
 import type { Fold } from "#resolvers/prometheus/answer.ts";
 import type { Moments } from "#resolvers/prometheus/door.ts";
 import type { Edge, Expression, Matcher, Selector } from "#resolvers/prometheus/promql.ts";
@@ -12,7 +12,8 @@ interface Row {
 }
 type Sample = readonly [time: number, value: number];
 
-export function evaluateOver(series: readonly WrittenSeries[], edge: Edge) {
+/** With `hidesRestarts` as Thanos, which tells `resets` and its like of none. */
+export function evaluateOver(series: readonly WrittenSeries[], edge: Edge, hidesRestarts = false) {
   const byName = Map.groupBy(series, ({ labels }) => labels.__name__ ?? "");
 
   function select(selector: Selector): readonly WrittenSeries[] {
@@ -41,15 +42,20 @@ export function evaluateOver(series: readonly WrittenSeries[], edge: Edge) {
         }));
       }
       case "binary": {
-        const left = evaluate(expression.left, times);
-        const { operator, right } = expression;
+        const { operator, left: first, right } = expression;
+        if (operator === "*" && first.kind === "number") {
+          return mapped(evaluate(right, times), (value) => first.value * value);
+        }
+        const left = evaluate(first, times);
         if (operator === "or") return unite(left, evaluate(right, times));
         if (operator === "and") return intersect(left, evaluate(right, times));
-        if (operator !== ">" || right.kind !== "number") throw new Error("not evaluated here");
-        return left.map(({ labels, values }) => ({
-          labels,
-          values: values.map((value) => (value > right.value ? value : Number.NaN)),
-        }));
+        if (operator === "-") return subtract(left, evaluate(right, times));
+        if (right.kind !== "number" || (operator !== ">" && operator !== "!=")) {
+          throw new Error("not evaluated here");
+        }
+        const holds = (value: number): boolean =>
+          operator === ">" ? value > right.value : value !== right.value;
+        return mapped(left, (value) => (holds(value) ? value : Number.NaN));
       }
       default:
         throw new Error(`not evaluated here: ${expression.kind}`);
@@ -64,22 +70,25 @@ export function evaluateOver(series: readonly WrittenSeries[], edge: Edge) {
     if (name === "timestamp" && argument?.kind === "selector") {
       return unique(each(select(argument), times, 300_000, 0, ([last]) => (last?.[0] ?? Number.NaN) / 1_000));
     }
+    // Written series have no histograms.
+    if (name === "histogram_count") return [];
     if (argument?.kind !== "window") throw new Error(`not evaluated here: ${name}`);
     const { of, length, offset } = argument;
     // In whole milliseconds a closed range of one length is an open one that is a millisecond longer.
     const reach = edge === "closed" ? length + 1 : length;
     if (name === "last_over_time")
       return each(select(of), times, reach, offset, ([last]) => last?.[1] ?? Number.NaN);
-    if (name === "resets") {
-      const counts = select(of).map(({ labels, samples }) => ({
+    const overTime = overTimes(hidesRestarts)[name];
+    if (overTime !== undefined) {
+      const rows = select(of).map(({ labels, samples }) => ({
         labels,
         values: Float64Array.from(times, (time) => {
-          const held = samples.filter(([at]) => at > time - offset - reach && at <= time - offset);
-          const falls = held.filter(([, value], index) => value < (held[index - 1]?.[1] ?? value));
-          return held.length === 0 ? Number.NaN : falls.length;
+          const end = time - offset;
+          const held = samples.filter(([at]) => at > end - reach && at <= end);
+          return held.length === 0 ? Number.NaN : overTime(held.map(([, value]) => value));
         }),
       }));
-      return unique(counts);
+      return unique(rows);
     }
     if (name !== "irate") throw new Error(`not evaluated here: ${name}`);
     const rates = each(select(of), times, reach, offset, ([last, before]) => {
@@ -91,7 +100,7 @@ export function evaluateOver(series: readonly WrittenSeries[], edge: Edge) {
 
   return {
     select,
-    habits: async () => ({ edge, hidesRestarts: false }),
+    habits: async () => ({ edge, hidesRestarts }),
     async query<T>(
       expression: Expression,
       moments: Moments,
@@ -125,6 +134,31 @@ export function evaluateOver(series: readonly WrittenSeries[], edge: Edge) {
       return result();
     },
   };
+}
+
+/** Of the values in a window. Where restarts are hidden, functions of counters are given what has been added up. */
+function overTimes(hidesRestarts: boolean): Readonly<Record<string, (values: readonly number[]) => number>> {
+  const ofCounter = (values: readonly number[]): readonly number[] =>
+    hidesRestarts ? addedUp(values) : values;
+  const sum = (values: readonly number[]): number => values.reduce((all, value) => all + value, 0);
+  return {
+    count_over_time: (values) => values.length,
+    min_over_time: (values) => Math.min(...values),
+    sum_over_time: sum,
+    changes: (values) => values.filter((value, at) => at > 0 && value !== values[at - 1]).length,
+    delta: (values) => (values.at(-1) ?? 0) - (values[0] ?? 0),
+    increase: (values) => (addedUp(values).at(-1) ?? 0) - (values[0] ?? 0),
+    resets: (values) => ofCounter(values).filter((value, at, all) => value < (all[at - 1] ?? value)).length,
+  };
+}
+
+function addedUp(values: readonly number[]): readonly number[] {
+  let lost = 0;
+  return values.map((value, at) => {
+    const before = values[at - 1] ?? value;
+    if (value < before) lost += before;
+    return value + lost;
+  });
 }
 
 /** For each series and moment, from the newest two samples of `(time - offset - reach, time - offset]`. */
@@ -169,6 +203,18 @@ function unique(rows: readonly Row[]): readonly Row[] {
 /** What is on the right counts only where nothing on the left has its labels; the metric's name is none of them. */
 function unite(left: readonly Row[], right: readonly Row[]): readonly Row[] {
   return [...left, ...keepWhere(right, left, false)];
+}
+
+function mapped(rows: readonly Row[], change: (value: number) => number): readonly Row[] {
+  return rows.map(({ labels, values }) => ({ labels, values: values.map(change) }));
+}
+
+function subtract(left: readonly Row[], right: readonly Row[]): readonly Row[] {
+  const rightOf = new Map(right.map((row) => [namelessKeyOf(row), row.values]));
+  return left.map((row) => {
+    const other = rightOf.get(namelessKeyOf(row));
+    return { labels: row.labels, values: row.values.map((value, at) => value - (other?.[at] ?? Number.NaN)) };
+  });
 }
 
 /** What is on the left counts only where something on the right has its labels. */

@@ -310,7 +310,10 @@ describe("a pod's network", () => {
   });
 });
 
-describe("network over an hour in which counters restart", () => {
+describe.each([
+  ["shows", false],
+  ["hides", true],
+])("network over an hour in which counters restart, of a source that %s it", (_, hidesRestarts) => {
   const hour = 60 * minute;
   const gigabyte = 1e9;
   /** Seconds after the earlier snapshot, and what the counter then shows. */
@@ -324,7 +327,7 @@ describe("network over an hour in which counters restart", () => {
     for (const [metric, labels, samples] of counters) {
       for (const [time, value] of samples) write(base - hour + time * 1_000, metric, labels, value);
     }
-    return storeOver(series());
+    return createKubernetesStore(evaluateOver(series(), "open", hidesRestarts));
   };
   const query = { ...scope, snapshots: { start: base, step: hour, count: 1 } };
   /** Of counters one after the other, each of which begins at 0. */

@@ -1,0 +1,69 @@
+// Thanos hides the restarts of counters from every function that would show them. It is told from others by a parameter
+// that it alone reads, and then every bucket of a counter is computed from raw samples.
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { prometheus } from "#resolvers/prometheus/prometheus.ts";
+import type { Measure } from "#src/model.ts";
+import type { Backend, SeriesQuery } from "#src/store.ts";
+import { expectedSeries } from "../../conformance/metrics/oracle.ts";
+import { base, hour, minute, rawFamilies } from "../../conformance/metrics/raw.ts";
+import { difference } from "../../conformance/metrics.ts";
+import { testIO } from "../../support/cluster.ts";
+import type { Fake } from "../../support/fake.ts";
+import { openFakeThanos } from "../../support/thanos.ts";
+
+const signal = AbortSignal.timeout(300_000);
+const wanted = ["requests_total", "deploys_total", "jobs_count", "latency_seconds", "balance"];
+// The evaluation takes NaN for no sample.
+const families = rawFamilies(false)
+  .filter(({ metric }) => wanted.includes(metric))
+  .map((one) => ({ ...one, series: one.series.filter(({ labels }) => labels.host !== "not a number") }));
+const series = families.flatMap(({ metric, series }) =>
+  series.map(({ suffix, labels, samples }) => ({
+    labels: { ...labels, __name__: `${metric}${suffix}` },
+    samples: [...samples],
+  })),
+);
+
+let thanos: Fake;
+let backend: Backend;
+beforeAll(async () => {
+  thanos = await openFakeThanos(series);
+  backend = prometheus.create("prom", prometheus.parseConfig({ url: thanos.url }), testIO);
+});
+afterAll(async () => {
+  await backend?.close();
+  await thanos?.close();
+});
+
+test("is told by a parameter that it cannot read, and by no other product", async () => {
+  expect(await backend.probe(signal)).toEqual({ product: "Thanos", version: "unknown" });
+  expect(thanos.asked.filter(({ body }) => body.includes("dedup=neither"))).toHaveLength(1);
+});
+
+const quantile: Measure = { of: "observations", combine: "quantile", quantile: 0.9 };
+const mean: Measure = { of: "observations", combine: "mean" };
+describe.each<[string, SeriesQuery["tags"], readonly Measure[]]>([
+  ["requests_total", { host: "*" }, [{ of: "increment" }, { of: "cumulative", combine: "last" }]],
+  ["requests_total", {}, [{ of: "increment" }, { of: "cumulative", combine: "first" }]],
+  ["deploys_total", { region: "*" }, [{ of: "increment" }]],
+  ["jobs_count", {}, [{ of: "increment" }]],
+  ["latency_seconds", { route: "*" }, [{ of: "observations", combine: "count" }, mean, quantile]],
+  ["balance", {}, [mean, quantile]],
+])("%s %j", (metric, tags, measures) => {
+  test.each([
+    ["minutes", { start: base, step: minute, count: 61 }],
+    ["hours", { start: base - hour, step: hour, count: 4 }],
+    ["one window", { start: base + 3_210, step: 100 * minute + 1, count: 1 }],
+  ])("is exact over %s, with restarts in and between buckets", async (_, buckets) => {
+    for (const measure of measures) {
+      const query: SeriesQuery = {
+        match: { tenant: "shop" },
+        ...{ metric, tags, measure, buckets },
+        lookBack: 24 * hour,
+        pointLimit: 100_000,
+      };
+      const found = (await backend.stores.metrics?.series(query, signal)) ?? [];
+      expect(difference(found, expectedSeries(families, "shop", query), query)).toBeUndefined();
+    }
+  });
+});

@@ -6,7 +6,7 @@ import { matches } from "#src/logql/matches.ts";
 import { parse } from "#src/logql/parse.ts";
 import type { LogLine } from "#src/model.ts";
 import { fromMillis } from "#src/time.ts";
-import { readScript } from "../logql/script.ts";
+import { lineOf, readScript } from "../logql/script.ts";
 import type { Cluster } from "../support/cluster.ts";
 import { documentOf, templateOf } from "../support/filebeat.ts";
 import * as shippers from "../support/log-shippers.ts";
@@ -203,6 +203,20 @@ export function printScript(layout: string, lines: readonly LogLine[], text: str
 }
 
 const scriptId = (id: string): string => id.replace(/^.*-(\w+)\//, "$1-");
+
+/** Whether `matches` finds what the script says: not where the query names what a layout writes beside the body. */
+export function isTrue(script: string): boolean {
+  let lines: readonly LogLine[] = [];
+  for (const step of readScript("found", script).steps) {
+    if (step.kind === "load") lines = step.lines.map(lineOf);
+    else if (step.kind === "eval") {
+      const filter = parse(step.query);
+      const ids = lines.filter((line) => matches(filter, line)).map(({ id }) => id);
+      if (ids.sort().join(" ") !== step.ids.join(" ")) return false;
+    }
+  }
+  return true;
+}
 
 /**
  * Whether a script, loaded as the suite of stores loads it, is answered otherwise than it says, or not at all. What a

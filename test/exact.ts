@@ -4,11 +4,15 @@
 // ends with 1. ADDRESSES=es8=http://… uses servers that run already, as for test:backends.
 import { parseArgs } from "node:util";
 import fc from "fast-check";
+import type { LogLine } from "#src/model.ts";
 import {
+  type Difference,
   difference,
+  isTrue,
   printScript,
   query,
   read,
+  reproduces,
   type Subject,
   subjectsOn,
   type Target,
@@ -93,45 +97,60 @@ async function search(arenas: readonly Arena[], first: number, end: number): Pro
 }
 
 /** What was found is not what should be; anything else that is thrown, such as a refused query, is told by its message. */
-class Unlike extends Error {}
+class Unlike extends Error {
+  override readonly name = "Unlike";
+}
+
+/** The smallest corpus and query so far for which the law does not hold. */
+interface Finding {
+  readonly query: string;
+  readonly lines: readonly LogLine[];
+  /** The lines that alone were answered wrongly; none where all of them matter. */
+  readonly wrong: readonly LogLine[];
+  readonly notes: readonly string[];
+}
 
 /** One corpus and many queries; where one of them differs, the smallest documents and query for which it does. */
 async function round(
   cluster: Cluster,
-  { name, layout, shrinking: documents }: Subject,
+  { name, layout, shipper, shrinking: documents }: Subject,
   seed: number,
 ): Promise<{ readonly queries: number; readonly script: string | undefined }> {
   let queries = 0;
   let loads = 0;
   let isShrinking = false;
-  let smallest: string | undefined;
+  let smallest: Finding | undefined;
   const law = fc.asyncProperty(
     documents,
     fc.array(query, { minLength: 1, maxLength: each, size: "max" }),
     async (load, texts) => {
       // New names: the store may remember a mapping by the old ones.
       const prefix = `search-${name}-${seed}-${loads++}`;
+      let everything: readonly LogLine[] = [];
+      let asked = "";
       try {
         const written = await load(cluster, prefix);
-        const everything = await read(cluster, layout, prefix, "");
+        everything = await read(cluster, layout, prefix, "");
         if (everything.length !== written) {
-          smallest = `# a scan finds ${everything.length} of ${written} documents\n${printScript(layout, everything, "")}`;
+          const notes = [`a scan finds ${everything.length} of ${written} documents`];
+          smallest = { query: "", lines: everything, wrong: [], notes };
           throw new Unlike();
         }
         for (const text of texts) {
+          asked = text;
           const found = await difference(cluster, layout, prefix, everything, text);
           if (!isShrinking) queries += 1;
           if (found === undefined) continue;
-          const lines = [
-            ...found.missing.map((line) => `# missing: ${line}`),
-            ...found.extra.map((line) => `# extra: ${line}`),
-          ];
-          smallest = [...lines, printScript(layout, everything, text)].join("\n");
+          const wrong = [...found.missing, ...found.extra];
+          smallest = { query: text, lines: everything, wrong, notes: notesOf(found) };
           throw new Unlike();
         }
       } catch (error) {
         isShrinking = true;
-        if (!(error instanceof Unlike)) smallest = `# ${error instanceof Error ? error.message : error}`;
+        if (!(error instanceof Unlike)) {
+          const notes = [error instanceof Error ? error.message : String(error)];
+          smallest = { query: asked, lines: everything, wrong: [], notes };
+        }
         throw error;
       } finally {
         await cluster.remove(`${prefix}-*`);
@@ -139,7 +158,41 @@ async function round(
     },
   );
   await fc.check(law, { seed, numRuns: 1, interruptAfterTimeLimit: shrinking });
-  return { queries, script: smallest };
+  if (smallest === undefined) return { queries, script: undefined };
+  const script = await print(cluster, layout, shipper, smallest, `search-${name}-${seed}-script`);
+  return { queries, script };
+}
+
+function notesOf({ missing, extra, isOrdered }: Difference): readonly string[] {
+  const shown = ({ id, message, json }: LogLine): string => `${id} ${JSON.stringify(message)} ${json}`;
+  return [
+    ...missing.map((line) => `missing: ${shown(line)}`),
+    ...extra.map((line) => `extra: ${shown(line)}`),
+    ...(isOrdered ? [] : ["the lines are right, and their order is not"]),
+  ];
+}
+
+/** The lines that were answered wrongly where these alone are, as a script, answered wrongly again; else all of them. */
+async function print(
+  cluster: Cluster,
+  layout: string,
+  shipper: Subject["shipper"],
+  { query, lines, wrong, notes }: Finding,
+  prefix: string,
+): Promise<string> {
+  const comments = notes.map((note) => `# ${note.replaceAll("\n", " ")}`);
+  for (const [at, some] of [wrong.slice(0, 1), wrong, lines].entries()) {
+    if (some.length === 0) continue;
+    const script = printScript(layout, some, query);
+    if (!isTrue(script)) continue;
+    if (await reproduces(cluster, shipper, script, `${prefix}-${at}`))
+      return [...comments, script].join("\n");
+  }
+  const reason =
+    "A script does not show this: it needs the indices that were searched, or names of the layout itself (test/backends/exactness.ts).";
+  return [...comments, `# ${reason}`, printScript(layout, wrong.length > 0 ? wrong : lines, query)].join(
+    "\n",
+  );
 }
 
 process.exitCode = await main(process.argv.slice(2));

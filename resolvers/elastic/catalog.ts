@@ -46,7 +46,8 @@ export function createCatalog(backend: string, door: Door, io: IO): Catalog {
   const own = new Map<string, LogProfile>();
   const ownOfSpans = new Map<string, SpanProfile>();
   const accepted = new Map<string, number>();
-  const detected = new WeakMap<Knowledge, Detection>();
+  /** By the source's wall. */
+  const detected = new WeakMap<Knowledge, Map<string | undefined, Detection>>();
   const samples = new LRUCache<string, Told>({ max: 1_000 });
   const cache = new LRUCache<string, Knowledge>({
     max: 1_000,
@@ -127,19 +128,17 @@ export function createCatalog(backend: string, door: Door, io: IO): Catalog {
     return loaded;
   }
 
-  async function layoutsOf(
-    { profile: name, index }: LogSource,
-    knowledge: Knowledge,
-    signal: AbortSignal,
-  ): Promise<Detection> {
+  async function layoutsOf(source: LogSource, knowledge: Knowledge, signal: AbortSignal): Promise<Detection> {
+    const { profile: name, where } = source;
     if (name !== "auto") {
       const profile = profileOf(name);
       return { parts: partBy(() => profile, knowledge, profile), settled: true, guesses: [] };
     }
-    const known = detected.get(knowledge);
+    const byWall = detected.get(knowledge) ?? new Map<string | undefined, Detection>();
+    const known = byWall.get(where);
     if (known !== undefined) return known;
-    const detection = await detectLayouts(backend, door, index, knowledge, samples, signal);
-    if (detection.settled) detected.set(knowledge, detection);
+    const detection = await detectLayouts(backend, door, source, knowledge, samples, signal);
+    if (detection.settled) detected.set(knowledge, byWall.set(where, detection));
     return detection;
   }
 

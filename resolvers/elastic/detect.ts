@@ -1,18 +1,21 @@
 // `profile: auto`: the layout of each index. A mapping tells it where it shows one layout, and that one's message; else
 // twenty documents do. Where these show none, they are read by the layout by which most of them can be read, because a line
 // without its message and severity is found by nothing that is asked for. That is a guess: `check` says so with the
-// reason, and it is made again as documents come.
+// reason, and it is made again as documents come. Layouts whose time the index lacks do not come into question, since by
+// them no document is in any range. Behind a wall only its own documents tell: a mapping shows what others wrote as well.
 import type { LRUCache } from "lru-cache";
 import { BackendError } from "../../src/errors.ts";
+import type { LogSource } from "../../src/store.ts";
 import { structuredMessage, valueAt } from "./body.ts";
 import type { Door } from "./door.ts";
 import { parseDocument, readSeverity } from "./line.ts";
 import { findField, type IndexGroup, type Knowledge, nameGroup } from "./mapping.ts";
-import { type Part, partBy } from "./parts.ts";
+import { type Part, partBy, timeIn } from "./parts.ts";
 import { firstText, type LogProfile, profiles } from "./profile.ts";
-import { all, inIndices } from "./query.ts";
+import { all, every, inIndices, type Query } from "./query.ts";
 import { listed, searchWhole } from "./search.ts";
 import type { Json } from "./spelled.ts";
+import { compileWhere, parseWhere, WhereError } from "./where.ts";
 
 export interface Detection {
   readonly parts: readonly Part[];
@@ -56,7 +59,7 @@ const guessedFor = 300_000;
 export async function detectLayouts(
   backend: string,
   door: Door,
-  pattern: string,
+  { index: pattern, where }: Pick<LogSource, "index" | "where">,
   knowledge: Knowledge,
   known: LRUCache<string, Told>,
   signal: AbortSignal,
@@ -66,16 +69,19 @@ export async function detectLayouts(
   let settled = true;
 
   async function look(group: IndexGroup): Promise<void> {
-    const shown = shownBy(group, candidates);
+    const timely = candidates.filter((profile) => timeIn(group, profile) !== undefined);
+    const able = timely.length > 0 ? timely : candidates;
+    const shown = shownBy(group, able);
     const [first] = shown;
-    if (first !== undefined && shown.length === 1 && mapsMessage(group, first)) {
+    if (where === undefined && first !== undefined && shown.length === 1 && mapsMessage(group, first)) {
       found.set(group, first);
       return;
     }
     // Those that the mapping shows stand first, so that they are taken where the documents tell no difference.
-    const among = [...shown, ...candidates.filter((profile) => !shown.includes(profile))];
-    const key = JSON.stringify([pattern, group.indices, shown.map(({ name }) => name)]);
-    const told = known.get(key) ?? (await readSample(backend, door, pattern, group, among, signal));
+    const among = [...shown, ...able.filter((profile) => !shown.includes(profile))];
+    const key = JSON.stringify([pattern, where, group.indices, among.map(({ name }) => name)]);
+    const own = every([inIndices(group.indices), wallOf(where, group)]);
+    const told = known.get(key) ?? (await readSample(backend, door, pattern, own, among, signal));
     if (told.documents === 0) settled = false;
     // The documents of a young index are few, and say little of those to come.
     else if (told.documents === sampled)
@@ -86,7 +92,7 @@ export async function detectLayouts(
   }
 
   if (knowledge.opaque) {
-    const told = await readSample(backend, door, pattern, undefined, candidates, signal);
+    const told = await readSample(backend, door, pattern, all, candidates, signal);
     const profile = told.shown ?? told.guessed[0]?.profile ?? fallback;
     const guesses = told.shown === undefined ? [{ indices: pattern, reason: reasonFor(profile, told) }] : [];
     return { parts: partBy(() => profile, knowledge, profile), settled: told.documents > 0, guesses };
@@ -115,6 +121,17 @@ export async function detectLayouts(
   };
 }
 
+/** What of an index lies within the wall; a wall that it cannot keep is refused by whoever reads, and tells nothing here. */
+function wallOf(where: string | undefined, group: IndexGroup): Query {
+  if (where === undefined) return all;
+  try {
+    return compileWhere(parseWhere(where), group);
+  } catch (error) {
+    if (error instanceof WhereError) return all;
+    throw error;
+  }
+}
+
 /** The profiles that a mapping shows. An alias is in no document, so it shows nothing. */
 export function shownBy(group: IndexGroup, among: readonly LogProfile[]): readonly LogProfile[] {
   return among.filter(({ detect }) => detect.some((names) => names.every((name) => isMapped(group, name))));
@@ -129,16 +146,15 @@ function isMapped(group: IndexGroup, name: string): boolean {
   return field !== undefined && field.aliasOf === undefined;
 }
 
-/** What the first documents tell, of one group or of the whole pattern. @throws {BackendError} */
+/** What the first documents that a query finds tell. @throws {BackendError} */
 async function readSample(
   backend: string,
   door: Door,
   pattern: string,
-  group: IndexGroup | undefined,
+  query: Query,
   among: readonly LogProfile[],
   signal: AbortSignal,
 ): Promise<Told> {
-  const query = group === undefined ? all : inIndices(group.indices);
   const body = { size: sampled, track_total_hits: false, query, sort: ["_doc"] };
   const { hits } = await searchWhole(backend, door, pattern, body, signal);
   const documents = hits.flatMap((hit) => {

@@ -11,6 +11,7 @@ import {
   everything,
   exactly,
   isCertain,
+  isNumeric,
   longest,
   type Scope,
   withIgnored,
@@ -138,11 +139,28 @@ function compilePositive(field: Field, operator: Operator, value: string, scope:
 }
 
 function compileMessage(operator: Operator, value: string, scope: Scope): Bounds {
-  const { message, chomp, json } = scope.profile;
+  const { message, chomp, json, structured = [] } = scope.profile;
   const values = chomp && operator === "=" ? [value, `${value}\n`, `${value}\r\n`] : [value];
   // Where there is no text, keys and values make the message, printed as JSON: only the document knows it.
-  const printed = json !== "source" && json.from.some((part) => "structured" in part);
-  return atMost(compileChain(message, operator, values, scope, printed ? all : none));
+  const printed =
+    json === "source"
+      ? any(structured.map((name) => holdsObject(name, scope)))
+      : json.from.some((part) => "structured" in part)
+        ? all
+        : none;
+  return atMost(compileChain(message, operator, values, scope, printed));
+}
+
+/** Documents that may have an object at a name, an empty one too, which `exists` does not find. */
+function holdsObject(name: string, scope: Scope): Query {
+  if (hasBelow(scope.group, name)) return isScalar(scope.group, name) ? none : all;
+  return isIndexedAsItComes(scope.group, name) ? comes(name, scope) : all;
+}
+
+/** A server refuses an object for such a field. */
+function isScalar({ fields }: IndexGroup, name: string): boolean {
+  const field = fields.get(name);
+  return field?.indexed === true && (isText(field) || field.type === "keyword") && !field.ignoreMalformed;
 }
 
 /**
@@ -164,10 +182,14 @@ function compileChain(
   return upper;
 }
 
-/** `exists` misses what is not in the index, so this is wider than "the document lacks it". */
+/**
+ * `exists` misses what is not in the index, so this is wider than "the document lacks it". It finds an object as well, which
+ * is no text.
+ */
 function lacks(name: string, { group }: Scope): Query {
   const field = findField(group, name);
-  return field?.indexed && !field.invented && field.nested === undefined
+  const isValue = field !== undefined && !/^(?:object|passthrough|flattened|flat_object)$/.test(field.type);
+  return isValue && field.indexed && !field.invented && field.nested === undefined
     ? not({ exists: { field: name } })
     : all;
 }
@@ -218,6 +240,8 @@ function tells(rule: SeverityRule, wanted: readonly Severity[], scope: Scope): Q
   const field = findField(scope.group, name);
   if (field === undefined || !field.indexed || field.invented || field.nested !== undefined) return all;
   if (rule.values === undefined && steps === undefined) {
+    // A word is no number; what is malformed is kept out of the index.
+    if (isNumeric(field)) return withIgnored(field, none, scope)?.upper ?? all;
     return any(wanted.flatMap((severity) => [...spellingsOf(severity)]).map((word) => spelled(field, word)));
   }
   const texts = Object.keys(values).filter((text) => wanted.some((severity) => severity === values[text]));
@@ -267,8 +291,11 @@ function spelled(field: IndexedField, spelling: string): Query {
   if (field.type === "keyword")
     return { term: { [field.name]: { value: spelling, case_insensitive: true } } };
   // The standard analyzer lower-cases, and a severity is one word to it.
-  if (field.type === "text" || field.type === "match_only_text") return { term: { [field.name]: spelling } };
-  return all;
+  return isText(field) ? { term: { [field.name]: spelling } } : all;
+}
+
+function isText({ type }: IndexedField): boolean {
+  return type === "text" || type === "match_only_text";
 }
 
 // ---- bodies in parts -----------------------------------------------------------------------------------------

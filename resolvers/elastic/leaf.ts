@@ -243,6 +243,10 @@ const numberTypes: Readonly<Record<string, number>> = {
   scaled_float: 9e15,
 };
 
+export function isNumeric({ type }: IndexedField): boolean {
+  return Object.hasOwn(numberTypes, type);
+}
+
 /**
  * The index rounds (floats), truncates ("5.7" in an integer field is 5) and reads `2e2` as 200, so a range is
  * widened by more than any of these can move a value.

@@ -4,10 +4,12 @@ import type { LogSource, SourceReport } from "../../src/store.ts";
 import { fromMillis, type Instant } from "../../src/time.ts";
 import type { Catalog } from "./catalog.ts";
 import type { Door } from "./door.ts";
+import { isNumeric } from "./leaf.ts";
 import {
   findField,
   type IndexGroup,
   isIndexedAsItComes,
+  isUnsortable,
   type Knowledge,
   nameGroup,
   opaqueKnowledge,
@@ -117,6 +119,8 @@ function describeGroup(
     limitations.push(`${where}: ${timeName} is not mapped; its documents are never in a range`);
   else if (time.type !== "date" && time.type !== "date_nanos") {
     problems.push(`${where}: ${timeName} is of type ${time.type}, not date or date_nanos`);
+  } else if (isUnsortable(group, timeName)) {
+    problems.push(`${where}: ${timeName} has no doc_values, so lines cannot be sorted by it`);
   }
   const severity = profile.severity.map(({ field }) => field);
   for (const [part, names] of Object.entries({ ...lineFields(profile), severity })) {
@@ -135,6 +139,17 @@ function describeGroup(
         `${where}: ${field.name} drops values over ${field.ignoreAbove} characters and ${product.name} does not list them; ${part}: (contains) reads every line of the range`,
       );
     }
+  }
+  const told = profile.severity.filter(({ field }) => findField(group, field) !== undefined);
+  const silent = told.filter(({ field: name, at_least }) => {
+    const field = findField(group, name);
+    return at_least === undefined && field !== undefined && isNumeric(field);
+  });
+  if (told.length > 0 && silent.length === told.length) {
+    const names = silent.map(({ field }) => field);
+    limitations.push(
+      `${where}: ${listed(names)} holds numbers, which say nothing of the severity in the layout ${profile.name}; a profile of your own can (at_least)`,
+    );
   }
   const blind = unsearchable(group);
   if (blind.length > 0) {

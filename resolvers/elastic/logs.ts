@@ -14,7 +14,7 @@ import { explainSource } from "./explain.ts";
 import { compileFilter, limits, unnarrowed } from "./filter.ts";
 import type { Answer, Hit } from "./hits.ts";
 import { readLine } from "./line.ts";
-import type { Knowledge } from "./mapping.ts";
+import { isUnsortable, type Knowledge } from "./mapping.ts";
 import { limitTies, merge, sortLines, tooManyTies } from "./order.ts";
 import { isPartedAlike, keyOf, type Part } from "./parts.ts";
 import type { LogProfile } from "./profile.ts";
@@ -493,6 +493,9 @@ function createReader(
       );
     }
     if (types.size > 0) throw unsupported(backend, `lines whose ${time} is of type ${[...types].join(", ")}`);
+    if (groups.some((group) => isUnsortable(group, time))) {
+      throw unsupported(backend, `lines whose ${time} has no doc_values`);
+    }
     const sort = {
       [time]: {
         order: query.order,

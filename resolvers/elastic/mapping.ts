@@ -10,6 +10,8 @@ export interface IndexedField {
   readonly indexed: boolean;
   /** Kept by column as well, so that the index can group by it. */
   readonly docValues: boolean;
+  /** Made by the search itself. */
+  readonly runtime: boolean;
   /** The deepest `nested` object that holds the field. */
   readonly nested: string | undefined;
   /** UTF-16 code units; longer values are in the document but not in the index. */
@@ -183,10 +185,13 @@ function readFields(mappings: Json, defaults: Defaults): ReadonlyMap<string, Ind
   }
 
   visit(mappings.properties, "", undefined, mappings.enabled !== false);
-  // A runtime field of the mapping shadows the indexed field of its name for every search.
-  const runtime = isObject(mappings.runtime) ? Object.keys(mappings.runtime) : [];
-  for (const name of runtime) {
+  // A runtime field of the mapping shadows the indexed field of its name for every search. What it holds is made when it is
+  // asked for, by a script or in another type, so that a document may have a value here that no search of it finds.
+  for (const [name, value] of Object.entries(isObject(mappings.runtime) ? mappings.runtime : {})) {
     for (const key of [...fields.keys()]) if (key === name || key.startsWith(`${name}.`)) fields.delete(key);
+    if (!isObject(value)) continue;
+    const field = readField(name, String(value.type), value, undefined, false, defaults);
+    fields.set(name, { ...field, docValues: false, runtime: true });
   }
   for (const name of invented) {
     const field = fields.get(name);
@@ -222,6 +227,7 @@ function readField(
     type,
     indexed: enabled && value.enabled !== false && value.index !== false,
     docValues: value.doc_values !== false,
+    runtime: false,
     nested: type === "nested" ? name : nested,
     ignoreAbove: Number(value.ignore_above ?? defaults.ignoreAbove),
     ignoreMalformed: String(value.ignore_malformed ?? defaults.ignoreMalformed) === "true",
@@ -253,6 +259,12 @@ export function findField(group: IndexGroup, name: string): IndexedField | undef
     return { ...parent, name, root: parent.name, multi: [] };
   }
   return undefined;
+}
+
+/** Whether a server refuses to sort by the field. */
+export function isUnsortable({ fields }: IndexGroup, name: string): boolean {
+  const field = fields.get(name);
+  return field !== undefined && !field.docValues && !field.runtime;
 }
 
 /** Whether a name that the mapping lacks is in no document: it would have been mapped when the first one came. */

@@ -26,7 +26,7 @@ export function partBy(
   const parts = new Map<string, Part & { readonly groups: IndexGroup[] }>();
   for (const group of groups) {
     const profile = profileOf(group);
-    const part = { profile, time: timeIn(group, profile), groups: [group] };
+    const part = { profile, time: timeIn(group, profile) ?? firstTime(profile), groups: [group] };
     const known = parts.get(keyOf(part));
     if (known === undefined) parts.set(keyOf(part), part);
     else known.groups.push(group);
@@ -34,10 +34,13 @@ export function partBy(
   return parts.size > 0 ? [...parts.values()] : [{ profile: opaque, time: firstTime(opaque), groups: [] }];
 }
 
-/** The first of the profile's time fields that the index maps as a time; the first one where it maps none. */
-function timeIn({ fields }: IndexGroup, profile: LogProfile): string {
-  const isTime = (name: string): boolean => /^date(?:_nanos)?$/.test(fields.get(name)?.type ?? "");
-  return profile.time.find(isTime) ?? firstTime(profile);
+/** The first of the profile's time fields that the index maps as a time, by its own name; undefined where it maps none. */
+export function timeIn({ fields }: IndexGroup, { time }: LogProfile): string | undefined {
+  for (const name of time) {
+    const own = fields.get(name)?.aliasOf ?? name;
+    if (/^date(?:_nanos)?$/.test(fields.get(own)?.type ?? "")) return own;
+  }
+  return undefined;
 }
 
 function firstTime({ time: [first = "@timestamp"] }: LogProfile): string {

@@ -8,7 +8,7 @@ import type { Door } from "./door.ts";
 import { guard } from "./filter.ts";
 import { type Answer, cutAnswer, type Names, namesOf } from "./hits.ts";
 import type { Knowledge } from "./mapping.ts";
-import { all, encodePattern, isRemote, type Query, searchOptions } from "./query.ts";
+import { all, encodePattern, isRemote, none, type Query, searchOptions } from "./query.ts";
 import { compileWhere, WhereError } from "./where.ts";
 
 /** What a `date_nanos` field can hold. */
@@ -170,6 +170,8 @@ export function listed(names: readonly string[]): string {
 }
 
 export function timeRange(field: string, from: Instant, to: Instant, nanos: boolean): Query {
+  // A server refuses a bound that a `date_nanos` cannot hold.
+  if (nanos && (to < nanosEra.from || from > nanosEra.to)) return none;
   const gte = printNanos(nanos ? max(from, nanosEra.from) : from);
   const lte = printNanos(nanos ? min(to, nanosEra.to) : to);
   return { range: { [field]: { gte, lte, format: "strict_date_optional_time_nanos" } } };

@@ -23,7 +23,14 @@ const ecs: shippers.LogShipper = {
   definition: filebeat,
   document: documentOf,
 };
-const anywhere = [ecs, shippers.fluentBitLogs, shippers.fluentdLogs, shippers.logstashLogs];
+const anywhere = [
+  ecs,
+  shippers.fluentBitLogs,
+  shippers.fluentdLogs,
+  shippers.logstashLogs,
+  shippers.otelNoneLogs,
+  shippers.vectorLogs,
+];
 function shippersOn({ name, product }: NamedServer): readonly shippers.LogShipper[] {
   if (product === "opensearch") {
     const flat = name === "os3" ? shippers.ss4oLogsFlat : shippers.ss4oLogsDynamic;

@@ -286,6 +286,43 @@ const messageAs = (mapping: object) => ({
   message: { path_match: "message", match_mapping_type: "string", mapping },
 });
 
+/** The collector's elasticsearch exporter in its `none` mode. */
+export const otelNoneLogs: LogShipper = {
+  profile: "otel-none",
+  index: (prefix) => `${prefix}-logs-generic-default`,
+  definition: { settings },
+  document({ time, severity, message, hostname, group, json }) {
+    const record = print({
+      "@timestamp": time,
+      TraceFlags: 0,
+      SeverityText: severity,
+      SeverityNumber: numberOf(severity) ?? 0,
+      Body: message,
+      Resource: { service: { name: group }, host: { name: hostname } },
+      Scope: {},
+    });
+    return withMember(record, "Attributes", json);
+  },
+};
+
+/** Vector's elasticsearch sink: a line of its file source, parsed by a transform. */
+export const vectorLogs: LogShipper = {
+  profile: "plain",
+  index: (prefix) => `${prefix}-vector-2026.01.15`,
+  definition: { settings },
+  document({ time, severity, message, hostname, group, json }) {
+    const record = {
+      timestamp: time,
+      source_type: "file",
+      message,
+      level: severity,
+      host: hostname,
+      file: group,
+    };
+    return print(record, json);
+  },
+};
+
 /** Logstash 8 at its defaults: a line of its syslog input, whose group is the file that relayed it. */
 export const logstashEcsLogs: LogShipper = {
   profile: "ecs",

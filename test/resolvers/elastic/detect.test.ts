@@ -4,6 +4,7 @@ import { afterEach, describe, expect, test } from "vitest";
 import { elastic } from "#resolvers/elastic/elastic.ts";
 import { parse } from "#src/logql/parse.ts";
 import type { LogLine } from "#src/model.ts";
+import type { LogSource } from "#src/store.ts";
 import { fromMillis } from "#src/time.ts";
 import { testIO } from "../../support/cluster.ts";
 import { type Fake, openFake } from "../../support/fake.ts";
@@ -40,6 +41,9 @@ const held = (documents: readonly Json[], mappings = mapped(documents)): HeldInd
   },
 });
 
+const propertiesOf = ({ mappings }: Pick<HeldIndex, "mappings">): object =>
+  (mappings as { readonly properties: object }).properties;
+
 const opened: { close(): Promise<void> }[] = [];
 afterEach(async () => {
   for (const one of opened.splice(0).reverse()) await one.close();
@@ -58,15 +62,16 @@ async function open(indices: Readonly<Record<string, HeldIndex>>) {
     hold(indices: Readonly<Record<string, HeldIndex>>) {
       search = createSearch(indices, "Elasticsearch");
     },
-    async read(text = ""): Promise<LogLine[]> {
+    async read(text = "", over: Partial<LogSource> = {}): Promise<LogLine[]> {
       const limits = { wanted: 100, documentLimit: 1_000, tieLimit: 1_000 };
-      const query = { sources: [source], range, filter: parse(text), order: "asc", ...limits } as const;
+      const sources = [{ ...source, ...over }] as const;
+      const query = { sources, range, filter: parse(text), order: "asc", ...limits } as const;
       const lines: LogLine[] = [];
       for await (const batch of backend.stores.logs?.lines(query, signal()) ?? []) lines.push(...batch);
       return lines;
     },
-    async report() {
-      const report = await backend.inspections.logs?.(source, signal());
+    async report(over: Partial<LogSource> = {}) {
+      const report = await backend.inspections.logs?.({ ...source, ...over }, signal());
       if (report === undefined) throw new Error("no inspection of logs");
       return { ...report, guesses: report.limitations.filter((text) => text.includes("no known layout")) };
     },
@@ -144,7 +149,7 @@ describe("Logstash", () => {
     const { read, report } = await open({
       "logs-1": held([...plain, { ...logstash, log: { file: { path: "/a" } } }]),
     });
-    expect((await report()).profile).toBe("logstash");
+    expect((await report()).profile).toBe("ecs");
     expect(await read("severity=error")).toHaveLength(12);
   });
 });
@@ -161,7 +166,7 @@ describe("Fluent Bit and Fluentd", () => {
 
   test.each<readonly [string, Json, string, object]>([
     ["tail without a parser", { log: "boom\n" }, "fluent-bit", { message: "boom", severity: "unknown" }],
-    ["no tag key", { message: "boom", level: "error" }, "fluent-bit", { message: "boom", severity: "error" }],
+    ["no tag key", { message: "boom", level: "error" }, "ecs", { message: "boom", severity: "error" }],
     ["msg", { msg: "boom", level: "warn", host: "h" }, "fluent-bit", { message: "boom", severity: "warn" }],
     ["a severity of Logstash", { message: "boom", loglevel: "ERROR" }, "logstash", { severity: "error" }],
     ["a message and no more", { message: "boom" }, "ecs", { message: "boom" }],
@@ -202,6 +207,135 @@ describe("Fluent Bit and Fluentd", () => {
   });
 });
 
+describe("JSON of applications", () => {
+  const time = { type: "date" };
+  /** Without a field `@timestamp`. */
+  const timed = (field: string, document: Json): HeldIndex => ({
+    documents: [document],
+    mappings: { properties: { ...propertiesOf({ mappings: mapped([document]) }), [field]: time } },
+  });
+  const first = async (index: HeldIndex) => {
+    const { read, report } = await open({ "logs-1": index });
+    const [line] = await read();
+    const { severity, message, hostname, group } = line ?? {};
+    return { profile: (await report()).profile, line: { severity, message, hostname, group } };
+  };
+
+  test.each<readonly [string, string, Json, string, object]>([
+    [
+      "Vector's",
+      "timestamp",
+      { timestamp: at, message: "m", host: "h", source_type: "file", file: "/a" },
+      "plain",
+      { severity: "unknown", message: "m", hostname: "h", group: "/a" },
+    ],
+    ["Zerolog's", "time", { time: at, level: "WARN", msg: "m" }, "plain", { severity: "warn", message: "m" }],
+    [
+      "another",
+      "timestamp",
+      { timestamp: at, message: "m", severity: "ERROR", service: "s", "host.name": "h" },
+      "plain",
+      { severity: "error", message: "m", hostname: "h", group: "s" },
+    ],
+    [
+      "pino's",
+      "time",
+      { time: 1_768_471_200_000, level: 50, pid: 1, hostname: "h", msg: "m", name: "n" },
+      "pino",
+      { severity: "error", message: "m", hostname: "h", group: "n" },
+    ],
+    [
+      "Graylog's",
+      "timestamp",
+      { timestamp: at, message: "m", source: "h", level: 4, facility: "f", gl2_message_id: "1" },
+      "graylog",
+      { severity: "warn", message: "m", hostname: "h", group: "f" },
+    ],
+  ])("%s time is found", async (_, field, document, profile, line) => {
+    expect(await first(timed(field, document))).toMatchObject({ profile, line });
+  });
+
+  test("a time that is an alias of another field is that field", async () => {
+    const index = timed("ts", { ts: at, message: "m", level: "error" });
+    const properties = { ...propertiesOf(index), "@timestamp": { type: "alias", path: "ts" } };
+    const { read, report } = await open({ "logs-1": { ...index, mappings: { properties } } });
+    expect(await report()).toMatchObject({ profile: "ecs", problems: [] });
+    expect(await read("severity=error")).toHaveLength(1);
+  });
+
+  test("a level beside fields of ecs is a severity", async () => {
+    expect(await told({ message: "m", level: "error", host: { name: "h" } })).toEqual({
+      profile: "ecs",
+      guesses: [],
+      line: { severity: "error", message: "m", hostname: "h", group: undefined },
+    });
+    expect((await told({ message: "m", level: "error", log: { level: "info" } })).line.severity).toBe("info");
+  });
+
+  test("an object as the message is its compact JSON", async () => {
+    const document = { message: { text: "hi", n: 1 }, log: { level: "info" }, host: { name: "h" } };
+    const { read } = await open({ "logs-1": held([document]) });
+    expect((await read('message:"hi"')).map(({ message }) => message)).toEqual(['{"text":"hi","n":1}']);
+  });
+
+  test("numbers as levels that no rule reads are named by check", async () => {
+    const { report } = await open({ "logs-1": held([{ ecs: { version: "8" }, message: "m", level: 30 }]) });
+    expect((await report()).limitations).toContain(
+      "logs-1: level holds numbers, which say nothing of the severity in the layout ecs; a profile of your own can (at_least)",
+    );
+  });
+
+  test("a time that cannot be sorted by is a problem", async () => {
+    const index = held([{ message: "m", log: { level: "info" } }]);
+    const properties = { ...propertiesOf(index), "@timestamp": { type: "date", doc_values: false } };
+    const { read, report } = await open({ "logs-1": { ...index, mappings: { properties } } });
+    expect((await report()).problems).toEqual([
+      "logs-1: @timestamp has no doc_values, so lines cannot be sorted by it",
+    ]);
+    await expect(read()).rejects.toMatchObject({ slug: "not_supported_by_backend" });
+  });
+});
+
+describe("OpenTelemetry's modes without a schema", () => {
+  const record = {
+    Body: "boom",
+    SeverityNumber: 17,
+    TraceFlags: 0,
+    TraceId: "4bf9",
+    Resource: { service: { name: "shop" }, host: { name: "h" } },
+    Scope: { name: "io" },
+  };
+  const line = { severity: "error", message: "boom", hostname: "h", group: "shop" };
+
+  test("none: attributes are the body", async () => {
+    const document = { ...record, Attributes: { http: { method: "GET" }, n: 5 } };
+    expect(await told(document)).toEqual({ profile: "otel-none", guesses: [], line });
+    const { read } = await open({ "logs-1": held([document]) });
+    const [found] = await read("http.method=GET n>4 resource.host.name=h trace_id=4bf9 severity=error");
+    expect(JSON.parse(found?.json ?? "")).toEqual({
+      ...document.Attributes,
+      resource: record.Resource,
+      scope: record.Scope,
+      trace_id: "4bf9",
+      "@timestamp": at,
+    });
+  });
+
+  test("none: a body of keys and values is the message and part of the body", async () => {
+    const document = { ...record, Body: { a: 1, b: "x" }, Attributes: { n: 5 } };
+    const { read } = await open({ "logs-1": held([document]) });
+    expect((await read("b=x n=5 message:a")).map(({ message }) => message)).toEqual(['{"a":1,"b":"x"}']);
+  });
+
+  test("raw: attributes stand beside the record", async () => {
+    const document = { ...record, SeverityNumber: 13, http: { method: "GET" } };
+    const expected = { ...line, severity: "warn" };
+    expect(await told(document)).toEqual({ profile: "otel-raw", guesses: [], line: expected });
+    const { read } = await open({ "logs-1": held([document]) });
+    expect(await read("http.method=GET Scope.name=io")).toHaveLength(1);
+  });
+});
+
 test("a structured body of Fluent Bit without text has its compact JSON as the message", async () => {
   const documents = [
     { kubernetes: { pod_name: "p", host: "h" }, log: { msg: "hi there", n: 1 } },
@@ -232,6 +366,27 @@ describe("several indices", () => {
     const ecs = { ecs: { version: "8" }, message: "m", log: { level: "info" } };
     const { read } = await open({ "logs-1": held([ecs]), "logs-2": held([{ log: "boom" }]) });
     expect((await read()).map(({ message }) => message)).toEqual(["m", "boom"]);
+  });
+});
+
+describe("a wall within an index", () => {
+  const theirs = Array.from({ length: 20 }, () => ({
+    tenant: "a",
+    ecs: { version: "8" },
+    message: "m",
+    log: { level: "info" },
+  }));
+  const own = { tenant: "b", kubernetes: { pod_name: "p", host: "n" }, severity: "error", msg: "boom" };
+
+  test("only the documents within it tell their layout", async () => {
+    const { read, report } = await open({ "logs-1": held([...theirs, own]) });
+    expect((await report()).profile).toBe("ecs");
+    const within = { where: 'tenant="b"' };
+    expect((await report(within)).profile).toBe("fluent-bit");
+    expect((await read("severity=error hostname=n", within)).map(({ message }) => message)).toEqual(["boom"]);
+    // What is remembered of one source is not taken for the other.
+    expect((await report({ where: 'tenant="a"' })).profile).toBe("ecs");
+    expect(await read("severity=info", { where: 'tenant="a"' })).toHaveLength(20);
   });
 });
 

@@ -4,9 +4,11 @@ import { describe, expect, test } from "vitest";
 import { compileBounds, compileFilter } from "#resolvers/elastic/filter.ts";
 import { readKnowledge } from "#resolvers/elastic/mapping.ts";
 import { describeProduct } from "#resolvers/elastic/product.ts";
-import { profiles } from "#resolvers/elastic/profile.ts";
+import { type LogProfile, profiles, readProfile } from "#resolvers/elastic/profile.ts";
 import { all, none, type Query } from "#resolvers/elastic/query.ts";
+import { timeRange } from "#resolvers/elastic/search.ts";
 import { parse } from "#src/logql/parse.ts";
+import { parseInstant } from "#src/time.ts";
 
 /** By the name of the field. */
 const types: Readonly<Record<string, object>> = {
@@ -142,4 +144,62 @@ describe.each(products)("%s", (name, version, created) => {
       }
     }
   });
+});
+
+describe("what an index may not hold as its documents do", () => {
+  const product = describeProduct("Elasticsearch", "8.19.8");
+  function upper(profile: LogProfile, mappings: object, query: string): string {
+    const settings = { index: { number_of_shards: "1", version: { created: "8190899" } } };
+    const [group] = readKnowledge({ "logs-1": { mappings, settings } }).groups;
+    if (group === undefined) throw new Error("no group");
+    return print(compileBounds(parse(query), group, profile, product).upper);
+  }
+
+  test.each(["message:boom", "severity=error", "hostname=h", "log.level=error"])(
+    "a runtime field hides its name: %s",
+    (query) => {
+      const names = ["message", "log.level", "host.name"];
+      const runtime = Object.fromEntries(names.map((name) => [name, { type: "long" }]));
+      expect(upper(ecs, { runtime }, query)).toBe("ALL");
+    },
+  );
+
+  test("an object that stands for the message is no value of another name", () => {
+    const profile = readProfile(
+      "{ name: own, logs: { time: at, message: [text, msg], structured: payload, severity: [lvl], hostname: h, group: g, json: source, detect: [lvl] } }",
+    );
+    const payload = { properties: { a: { type: "long" } } };
+    expect(upper(profile, { properties: { payload } }, "message:a")).toBe("ALL");
+    // Not yet in any document.
+    expect(upper(profile, {}, "message:a")).toContain('{"exists":{"field":"payload"}}');
+    expect(upper(profile, { properties: { payload: { type: "text" } } }, "message:a")).not.toContain(
+      "payload",
+    );
+  });
+
+  test("an object at the name of the message is no text", () => {
+    const profile = readProfile(
+      "{ name: own, logs: { time: at, message: Body, severity: [lvl], hostname: h, group: g, json: { from: [{ structured: Body }] }, detect: [lvl] } }",
+    );
+    const Body = { properties: { a: { type: "keyword" } } };
+    expect(upper(profile, { properties: { Body } }, "a=x")).toBe(
+      '{"bool":{"should":[{"term":{"Body.a":"x"}},{"term":{"_ignored":"Body.a"}}],"minimum_should_match":1}}',
+    );
+  });
+
+  test("a word is no number", () => {
+    const log = { properties: { level: { type: "long" } } };
+    expect(upper(ecs, { dynamic: "false", properties: { log } }, "severity=error")).toBe("ALL");
+    expect(upper(ecs, { properties: { log, level: { type: "long" } } }, "severity=error")).not.toBe("ALL");
+  });
+});
+
+test("a range that no date_nanos can reach finds nothing, and is not refused", () => {
+  const before = [parseInstant("1960-01-01T00:00:00Z"), parseInstant("1965-01-01T00:00:00Z")] as const;
+  const after = [parseInstant("2300-01-01T00:00:00Z"), parseInstant("2301-01-01T00:00:00Z")] as const;
+  for (const [from, to] of [before, after]) {
+    if (from === undefined || to === undefined) throw new Error("no instant");
+    expect(timeRange("at", from, to, true)).toBe(none);
+    expect(timeRange("at", from, to, false)).not.toBe(none);
+  }
 });

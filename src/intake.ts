@@ -54,12 +54,12 @@ export function createIntake(options: IntakeOptions): Intake {
   const underWay = new Map<Promise<void>, Socket>();
 
   function takes(request: IncomingMessage, response: ServerResponse): boolean {
-    const [path, search = ""] = (request.url ?? "").split("?", 2);
+    const [path, ...queries] = (request.url ?? "").split("?");
     if (path !== "/errors" && path !== "/collect") return false;
     allowOrigin(request, response);
     if (closing) response.setHeader("Connection", "close");
     if (request.method === "OPTIONS") answerPreflight(request, response);
-    else if (request.method === "POST") track(take(request, response, search), request.socket);
+    else if (request.method === "POST") track(take(request, response, keyIn(queries)), request.socket);
     else send(response, 404, notFound);
     return true;
   }
@@ -71,11 +71,11 @@ export function createIntake(options: IntakeOptions): Intake {
       .finally(() => underWay.delete(work));
   }
 
-  async function take(request: IncomingMessage, response: ServerResponse, search: string): Promise<void> {
+  async function take(request: IncomingMessage, response: ServerResponse, key: string): Promise<void> {
     const body = await readBody(request);
     if (body === "incomplete") response.destroy();
     if (body === "too_large") send(response, 413, '{"error":"Payload too large"}');
-    const drop = typeof body === "string" ? body : await keep(request, search, body);
+    const drop = typeof body === "string" ? body : await keep(request, key, body);
     if (drop === undefined) telemetry.intake.kept();
     else telemetry.intake.dropped(drop);
     if (!response.writableEnded) send(response, 200, "{}");
@@ -123,11 +123,10 @@ export function createIntake(options: IntakeOptions): Intake {
   }
 
   /** Undefined once the report is on the disk, else why it is not. Takes over what `readBody` holds. */
-  async function keep(request: IncomingMessage, search: string, bytes: Buffer): Promise<Drop | undefined> {
+  async function keep(request: IncomingMessage, key: string, bytes: Buffer): Promise<Drop | undefined> {
     try {
       const { siteOfKey, keyRate, addressRate, proxies } = rules;
       if (!addressRate(addressOf(request, proxies))) return "address_rate";
-      const key = new URLSearchParams(search).get("api_key") ?? "";
       const site = siteOfKey.get(key);
       if (site === undefined) return "unknown_key";
       if (!keyRate(key)) return "key_rate";
@@ -190,6 +189,9 @@ function allowOrigin({ headers }: IncomingMessage, response: ServerResponse): vo
 }
 
 function answerPreflight({ headers }: IncomingMessage, response: ServerResponse): void {
+  // Browsers that ask before a public page may reach an address of a private network.
+  if (headers["access-control-request-private-network"] === "true")
+    response.setHeader("Access-Control-Allow-Private-Network", "true");
   response.writeHead(204, {
     "Access-Control-Allow-Methods": "POST, OPTIONS",
     "Access-Control-Allow-Headers": headers["access-control-request-headers"] ?? "content-type",
@@ -211,6 +213,11 @@ function send(response: ServerResponse, status: number, body: string): void {
 }
 
 // ---- Requests -----------------------------------------------------------------------------------------------
+
+/** The first `api_key`. Senders that add theirs to an address which has a query already write a second `?`. */
+function keyIn(queries: readonly string[]): string {
+  return new URLSearchParams(queries.join("&")).get("api_key") ?? "";
+}
 
 const utf8 = new TextDecoder("utf-8", { fatal: true });
 

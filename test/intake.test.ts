@@ -67,6 +67,8 @@ describe("answers", () => {
     ["a report", "/errors?api_key=key", reportBody(1), "kept"],
     ["by the other name", "/collect?api_key=key&version=1.6.0", reportBody(1), "kept"],
     ["an encoded key", "/errors?api_key=a%20b%26c", reportBody(1), "kept"],
+    ["a key twice: the first", "/errors?api_key=key&api_key=no", reportBody(1), "kept"],
+    ["a key added to an address with a query", "/errors?from=web?api_key=key", reportBody(1), "kept"],
     ["no key", "/errors", reportBody(1), "unknown_key"],
     ["an empty key", "/errors?api_key=", reportBody(1), "unknown_key"],
     ["a key that nobody has", "/errors?api_key=KEY", reportBody(1), "unknown_key"],
@@ -205,6 +207,20 @@ describe("other origins", () => {
       },
     });
   });
+
+  test.each([["true"], [undefined]])(
+    "a private network is granted where a preflight asks: %s",
+    async (asks) => {
+      const { port } = await open();
+      const headers = {
+        origin: "https://shop.example",
+        "access-control-request-method": "POST",
+        ...(asks === undefined ? {} : { "access-control-request-private-network": asks }),
+      };
+      const answer = await exchange({ port, path: "/errors", method: "OPTIONS", headers });
+      expect(answer.headers["access-control-allow-private-network"]).toBe(asks);
+    },
+  );
 
   test("without an origin none is named, and caches are told", async () => {
     const { post } = await open();

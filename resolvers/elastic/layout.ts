@@ -173,6 +173,8 @@ const schema = z.object({
       .readonly(),
     /** What the layout cannot carry, for `readout check`. */
     lacks: z.array(z.string()).readonly().default([]),
+    /** A pattern of indices that hold the spans of others a second time. */
+    copies: z.string().optional(),
   }),
 });
 
@@ -181,6 +183,7 @@ export interface SpanProfile {
   readonly spans: readonly SpanForm[];
   readonly events: readonly EventForm[];
   readonly lacks: readonly string[];
+  readonly copies?: string | undefined;
 }
 
 /** @throws {ZodError} @throws {YAMLParseError} */
@@ -191,6 +194,7 @@ export function readSpanProfile(text: string): SpanProfile {
     spans: traces.documents.filter((form) => form.holds === "span"),
     events: traces.documents.filter((form) => form.holds === "event"),
     lacks: traces.lacks,
+    copies: traces.copies,
   };
 }
 

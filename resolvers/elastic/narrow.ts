@@ -136,7 +136,30 @@ export function holdsId(group: IndexGroup, names: readonly string[], ids: readon
 // ---- times ----------------------------------------------------------------------------------------------------
 
 /** The years 1 to 9999, which are all that servers read in one spelling. */
-export const calendar = { from: fromMillis(-62_135_596_800_000), to: fromMillis(253_402_300_799_999) };
+const calendar = { from: fromMillis(-62_135_596_800_000), to: fromMillis(253_402_300_799_999) };
+
+/** Documents with a time at the name within the bounds, as an index holds it; undefined where that cannot be asked. */
+export function timeBetween(
+  group: IndexGroup,
+  name: string,
+  unit: Unit,
+  from: Instant | undefined,
+  to: Instant,
+): Query | undefined {
+  const field = findField(group, name);
+  if (field === undefined || !field.indexed || field.ignoreMalformed || field.nested !== undefined)
+    return undefined;
+  const dates = field.type === "date" || field.type === "date_nanos";
+  if (!dates && (!isWide(field) || unit === "date")) return undefined;
+  const era = field.type === "date_nanos" || unit === "ns" ? nanosEra : calendar;
+  const bounds = { from: max(from ?? era.from, era.from), to: min(to, era.to) };
+  if (bounds.from > bounds.to) return none;
+  if (dates) return timeRange(name, bounds.from, bounds.to, field.type === "date_nanos");
+  const scale = nanosOf[unit];
+  const [gte, lte] = [(bounds.from + scale - 1n) / scale, bounds.to / scale];
+  // As texts: a number of nanoseconds is beyond 2^53.
+  return { range: { [name]: { gte: String(gte), lte: String(lte) } } };
+}
 
 /** Bounds rounded outwards to whole milliseconds: what an index holds of a time is not finer. Undefined: no bound. */
 function timeBounds(
@@ -146,19 +169,8 @@ function timeBounds(
   from: Instant | undefined,
   to: Instant,
 ): Query {
-  const field = findField(group, name);
-  if (field === undefined || !field.indexed || field.ignoreMalformed || field.nested !== undefined)
-    return all;
-  const dates = field.type === "date" || field.type === "date_nanos";
-  if (!dates && (!isWide(field) || unit === "date")) return all;
-  const era = field.type === "date_nanos" || unit === "ns" ? nanosEra : calendar;
-  const last = endOfMilli(to);
-  if (last < era.from || (from ?? era.from) > era.to) return none;
-  const bounds = { from: max(floorToMilli(from ?? era.from), era.from), to: min(last, era.to) };
-  if (dates) return timeRange(name, bounds.from, bounds.to, field.type === "date_nanos");
-  const scale = nanosOf[unit];
-  // As texts: a number of nanoseconds is beyond 2^53.
-  return { range: { [name]: { gte: String(bounds.from / scale), lte: String(bounds.to / scale) } } };
+  const since = from === undefined ? undefined : floorToMilli(from);
+  return timeBetween(group, name, unit, since, endOfMilli(to)) ?? all;
 }
 
 /** How many units of a length are a millisecond. */

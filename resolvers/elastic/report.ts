@@ -7,10 +7,11 @@ import type { Instant } from "../../src/time.ts";
 import type { Catalog } from "./catalog.ts";
 import type { Door } from "./door.ts";
 import { parseExact } from "./flat.ts";
-import { type Layout, type Placed, placeForms, type SpanForm } from "./layout.ts";
+import { type EventForm, type Layout, type Placed, placeForms, type SpanForm } from "./layout.ts";
 import { findField, type Knowledge, nameGroup, opaqueKnowledge } from "./mapping.ts";
-import { holdsId, isOfForm, timelessness } from "./narrow.ts";
-import { all, any, every, inIndices, isRemote, none, not } from "./query.ts";
+import { has, holdsId, isOfForm, timelessness } from "./narrow.ts";
+import { covers } from "./patterns.ts";
+import { all, any, every, inIndices, isRemote, none, not, type Query } from "./query.ts";
 import { findShardProblem, searchWhole, unreachableProblems } from "./search.ts";
 import { readSpan } from "./span.ts";
 import { compileWhere, parseWhere, WhereError } from "./where.ts";
@@ -50,7 +51,12 @@ export async function reportSpans(
       if (own.length > 0) limitations.push(`${own.join(", ")}: read as ${name}`);
     }
   }
-  for (const { name, lacks, events } of layout.profiles) {
+  for (const { name, lacks, events, copies } of layout.profiles) {
+    const held = copiesIn(copies, knowledge);
+    if (held.length > 0) {
+      const advice = `let the pattern end in ,-${copies}`;
+      limitations.push(`${held.join(", ")}: copies of other spans, which figures count again; ${advice}`);
+    }
     limitations.push(...lacks.map((lack) => `${name}: ${lack}`));
     if (events.length > 0 && !layout.events.some((placed) => placed.profile === name)) {
       limitations.push(
@@ -87,6 +93,11 @@ export async function reportSpans(
     limitations: [...new Set(limitations)],
     problems: [...new Set(problems)],
   };
+}
+
+/** The indices that hold the spans of others a second time. */
+export function copiesIn(copies: string | undefined, { indices }: Knowledge): readonly string[] {
+  return copies === undefined ? [] : [...indices.keys()].filter((name) => covers(copies, name)).sort();
 }
 
 function describe(placed: Placed<SpanForm>, limitations: string[], problems: string[]): void {
@@ -143,7 +154,7 @@ async function findStrangers(
 }
 const mostCounted = 10_000;
 
-/** Events that say themselves that their span was not kept. */
+/** Errors in documents of their own that may have no span: of requests that were not sampled, and outside of all. */
 async function findUnsampled(
   backend: string,
   { index, where }: SpanSource,
@@ -152,21 +163,39 @@ async function findUnsampled(
   signal: AbortSignal,
 ): Promise<string[]> {
   const wall = where === undefined ? undefined : parseWhere(where);
-  const unsampled = any(
-    events.map((placed) => {
-      const { group, form } = placed;
-      if (form.sampled === undefined || findField(group, form.sampled)?.indexed !== true) return none;
-      const walled = wall === undefined ? all : compileWhere(wall, group);
-      const isUnsampled = { term: { [form.sampled]: "false" } };
-      return every([inIndices(group.indices), isOfForm(placed), walled, isUnsampled]);
-    }),
-  );
-  if (unsampled === none) return [];
-  const body = { size: 0, track_total_hits: mostCounted, query: unsampled };
-  const { total = `over ${mostCounted}` } = await searchWhole(backend, door, index, body, signal);
-  return total === 0
-    ? []
-    : [`errors of requests that were not sampled, shown only where these are kept: ${total}`];
+  const count = async (is: (placed: Placed<EventForm>) => Query): Promise<number | string> => {
+    const query = any(
+      events.map((placed) => {
+        const { group } = placed;
+        return every([
+          inIndices(group.indices),
+          wall === undefined ? all : compileWhere(wall, group),
+          is(placed),
+        ]);
+      }),
+    );
+    if (query === none) return 0;
+    const body = { size: 0, track_total_hits: mostCounted, query };
+    return (await searchWhole(backend, door, index, body, signal)).total ?? `over ${mostCounted}`;
+  };
+  const unsampled = await count((placed) => {
+    const { group, form } = placed;
+    if (form.sampled === undefined || findField(group, form.sampled)?.indexed !== true) return none;
+    return every([isOfForm(placed), { term: { [form.sampled]: "false" } }]);
+  });
+  const outside = await count((placed) => {
+    const { form } = placed;
+    if (form.sampled === undefined) return none;
+    const others = form.present.filter((name) => !form.trace_id.includes(name));
+    const traced = any(form.trace_id.map((name) => has(placed, name)));
+    return every([...others.map((name) => has(placed, name)), not(traced)]);
+  });
+  return [
+    ...(unsampled === 0
+      ? []
+      : [`errors of requests that were not sampled, shown only where these are kept: ${unsampled}`]),
+    ...(outside === 0 ? [] : [`errors outside of any trace, not shown: ${outside}`]),
+  ];
 }
 
 /** The end of the span that started last. */

@@ -2,29 +2,20 @@
 // these is one of those asked for, and the index groups it as the reader would; all others have to be read. A name that
 // an index cannot vouch for is sure for no document.
 import { endOfMilli, floorToMilli, type Instant, nanosPerMilli, type TimeRange } from "../../src/time.ts";
-import {
-  type AttributeSources,
-  nanosOf,
-  type Placed,
-  type Rule,
-  type SpanForm,
-  type Unit,
-} from "./layout.ts";
+import type { AttributeSources, Placed, Rule, SpanForm, Unit } from "./layout.ts";
 import { findField, type IndexedField, type IndexGroup } from "./mapping.ts";
 import {
-  calendar,
   classes,
   has,
-  isWide,
   keyword,
   lengthUnits,
   placesOf,
   refersToParent,
+  timeBetween,
   unmapped,
   zeros,
 } from "./narrow.ts";
 import { all, any, every, none, not, type Query } from "./query.ts";
-import { max, min, nanosEra, timeRange } from "./search.ts";
 
 export type Group = Pick<Placed<SpanForm>, "group" | "listsIgnored">;
 
@@ -121,28 +112,13 @@ export function isSurelyOfForm({ group, form }: Placed<SpanForm>): Query {
 }
 
 /** Bounds rounded inwards: an index may hold a time to the millisecond only. */
-function timeWithin(
-  group: IndexGroup,
-  name: string,
-  unit: Unit,
-  from: Instant | undefined,
-  to: Instant,
-): Query {
+function timeWithin(group: IndexGroup, name: string, unit: Unit, from: Instant, to: Instant): Query {
   const field = findField(group, name);
-  if (field === undefined || !field.indexed || field.ignoreMalformed || field.nested !== undefined)
+  if (field === undefined || field.invented || field.aliasOf !== undefined || field.root !== undefined)
     return none;
-  if (field.invented || field.aliasOf !== undefined || field.root !== undefined) return none;
-  const dates = field.type === "date" || field.type === "date_nanos";
-  if (!dates && (!isWide(field) || unit === "date")) return none;
-  const era = dates && field.type === "date" ? calendar : nanosEra;
-  const first = from === undefined ? era.from : endOfMilli((from - 1n) as Instant) + 1n;
-  const last = floorToMilli((to + 1n) as Instant) - 1n;
-  const bounds = { from: max(first as Instant, era.from), to: min(last as Instant, era.to) };
-  if (bounds.from > bounds.to) return none;
-  if (dates) return timeRange(name, bounds.from, bounds.to, field.type === "date_nanos");
-  const scale = nanosOf[unit];
-  const [gte, lte] = [(bounds.from + scale - 1n) / scale, bounds.to / scale];
-  return { range: { [name]: { gte: String(gte), lte: String(lte) } } };
+  const first = (endOfMilli((from - 1n) as Instant) + 1n) as Instant;
+  const last = (floorToMilli((to + 1n) as Instant) - 1n) as Instant;
+  return timeBetween(group, name, unit, first, last) ?? none;
 }
 
 /** A length that an index can add up as the reader would: whole numbers of microseconds or nanoseconds. */

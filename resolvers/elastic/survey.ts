@@ -13,7 +13,7 @@ import { isOfForm } from "./narrow.ts";
 import type { Part } from "./parts.ts";
 import { collapse, type Pattern } from "./patterns.ts";
 import { any, encodePattern, every, inIndices, not, searchOptions } from "./query.ts";
-import { reportSpans } from "./report.ts";
+import { copiesIn, reportSpans } from "./report.ts";
 import { searchWhole } from "./search.ts";
 
 export interface Surroundings {
@@ -106,6 +106,9 @@ async function look(pattern: Pattern, surroundings: Surroundings): Promise<Found
     };
   }
   const layout = placeForms(knowledge, [...spanProfiles.values()], await door.product(signal));
+  const copied = layout.profiles.flatMap(({ copies }) => copiesIn(copies, knowledge));
+  if (copied.length > 0 && copied.length === knowledge.indices.size)
+    return { note: "copies of spans that other indices hold" };
   const holdsTraces = layout.spans.length > 0 || layout.events.length > 0;
   const traces = holdsTraces ? await describeSpans(pattern, layout, knowledge, surroundings) : {};
   if (layout.spans.length > 0) return traces;

@@ -9,6 +9,7 @@ import {
   type ExecutionResult,
   GraphQLError,
   type GraphQLErrorExtensions,
+  type GraphQLFormattedError,
 } from "graphql";
 import { compileQuery, isCompiledQuery } from "graphql-jit";
 import { createYoga, type Plugin } from "graphql-yoga";
@@ -57,6 +58,7 @@ export function createGateway<ServerContext extends object>({
     plugins: [
       ...plugins,
       onlyJson,
+      noPersisted,
       useCSRFPrevention({ requestHeaders: deliberate }),
       ...unified.plugins,
       EnvelopArmorPlugin(bounds),
@@ -78,13 +80,40 @@ export function createGateway<ServerContext extends object>({
 
 /** Forms and plain text can be sent by any page without asking; nothing that we serve needs them. */
 const onlyJson: Plugin = {
-  onRequestParse({ request, endResponse, fetchAPI }) {
-    if (request.method !== "POST") return;
+  onRequestParse({ request, url, endResponse, fetchAPI }) {
+    if (request.method !== "POST") {
+      for (const name of ["variables", "extensions"]) checkJson(name, url.searchParams.get(name));
+      return;
+    }
     const type = request.headers.get("content-type")?.split(";")[0]?.trim().toLowerCase();
     if (type === "application/json" || type === "application/graphql+json") return;
     const body = JSON.stringify({ errors: [{ message: "Send the query as application/json" }] });
     const headers = { "Content-Type": "application/json; charset=utf-8", Accept: "application/json" };
     endResponse(new fetchAPI.Response(body, { status: 415, headers }));
+  },
+};
+
+/** Yoga would tell it as a failure of ours. */
+function checkJson(name: string, text: string | null): void {
+  if (text === null || text === "") return;
+  try {
+    JSON.parse(text);
+  } catch {
+    throw new GraphQLError(`The parameter ${name} is not JSON`, { extensions: badRequest });
+  }
+}
+
+/** What is wrong with the request itself: 400, and where plain JSON is asked for, 200, as GraphQL over HTTP has it. */
+const badRequest = { http: { spec: true, status: 400 } };
+
+/**
+ * Clients that know queries by a hash (automatic persisted queries) send it alone first. This answer has them send the
+ * query, now and from then on; any other is a failure to them.
+ */
+const noPersisted: Plugin = {
+  onParams({ params: { query, extensions } }) {
+    if (query || extensions?.persistedQuery === undefined) return;
+    throw new GraphQLError("PersistedQueryNotSupported", { extensions: badRequest });
   },
 };
 
@@ -186,8 +215,8 @@ function closeErrors(
     if (Object.getOwnPropertySymbols(extensions).includes(ours)) return retell(error, message, extensions);
     // Without a path nothing was run: the query, its variables, or the request around them is wrong.
     if (path === undefined && (originalError === undefined || originalError instanceof GraphQLError)) {
-      const { http } = extensions;
-      return retell(error, message.replace(/ Did you mean .*\?$/, ""), http === undefined ? {} : { http });
+      const { http = badRequest.http } = extensions;
+      return retell(error, message.replace(/ Did you mean .*\?$/, ""), { http });
     }
     warn("a GraphQL field failed", originalError ?? error);
     return retell(error, "Internal server error", { status: 500 });
@@ -196,7 +225,10 @@ function closeErrors(
     onResultProcess({ result, setResult }) {
       if (!isSingle(result) || result.errors === undefined) return;
       if (result.errors.some((error) => overBounds.has(error))) limited();
-      setResult({ ...result, errors: result.errors.map(close) });
+      const errors = result.errors.map(close);
+      // Yoga prints errors without the places that are not those of nodes.
+      const stringify = (printed: object) => JSON.stringify({ ...printed, errors: errors.map(format) });
+      setResult({ ...result, errors, stringify });
     },
   };
 }
@@ -209,6 +241,12 @@ function retell(
 ): GraphQLError {
   const error = new GraphQLError(message, { ...(path && { path }), extensions });
   return Object.defineProperty(error, "locations", { value: locations, enumerable: locations !== undefined });
+}
+
+/** What is sent of an error: all but what says how. */
+function format(error: GraphQLError): GraphQLFormattedError {
+  const { extensions: { http: _, ...extensions } = {}, ...told } = error.toJSON();
+  return Object.keys(extensions).length === 0 ? told : { ...told, extensions };
 }
 
 function isSingle(result: object): result is ExecutionResult {

@@ -8,6 +8,7 @@ import { createRequire } from "node:module";
 import { promisify } from "node:util";
 import { gzip } from "node:zlib";
 import { buildOpenApi } from "./openapi.ts";
+import { allowsCoding } from "./operations/accept.ts";
 import type { Endpoint } from "./operations/operation.ts";
 
 export interface Page {
@@ -125,7 +126,7 @@ export function createPages(operations: readonly Endpoint[]): FindPage {
   return async (path, headers) => {
     const known = Object.hasOwn(pages, path) ? pages[path] : undefined;
     if (known === undefined) return undefined;
-    const zipped = /\bgzip\b/.test(headers.get("accept-encoding") ?? "");
+    const zipped = allowsCoding(headers.get("accept-encoding"), "gzip");
     const key = `${path} ${zipped}`;
     const page = loaded.get(key) ?? readPage(known, zipped);
     loaded.set(key, page);

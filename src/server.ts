@@ -149,7 +149,8 @@ export function createServer(options: ServerOptions): Server {
         trail.route = "/graphql";
         const principal = epoch.authenticate(readToken(exchange.headers, exchange.search));
         trail.user = principal.user;
-        return { principal, epoch, finish };
+        // From here on a reload waits for it, though the schema may still have to be loaded.
+        return { exchange, principal, epoch, work: epoch.conductor.join(exchange.gone), finish };
       }
       const own =
         exchange.method === "GET" || exchange.method === "HEAD" ? await ownPage(exchange.path) : undefined;
@@ -313,8 +314,6 @@ export function createServer(options: ServerOptions): Server {
 
   /** A GraphQL request under way, by the context that Yoga hands around with it. */
   interface Asked extends Admission {
-    readonly exchange: Exchange;
-    readonly work: Work;
     /** Why nothing of it was run. */
     readonly failure?: unknown;
   }
@@ -322,21 +321,21 @@ export function createServer(options: ServerOptions): Server {
 
   const rest: Plugin<object, NodeContext> = {
     async onRequest({ request, serverContext, fetchAPI, endResponse, setRequest }) {
-      const { req, res } = serverContext;
-      const exchange = exchangeOf(req !== undefined && res !== undefined ? { req, res } : request);
-      const answered = await answer(exchange);
+      const { req, res, admitted } = serverContext;
+      const exchange =
+        admitted?.exchange ?? exchangeOf(req !== undefined && res !== undefined ? { req, res } : request);
+      const answered = admitted ?? (await answer(exchange));
       if ("principal" in answered) {
-        const work = answered.epoch.conductor.join(exchange.gone);
-        const known = { ...answered, exchange, work };
-        asked.set(serverContext, known);
-        serverContext.readout = openSession?.(known);
+        const { work } = answered;
+        asked.set(serverContext, answered);
+        serverContext.readout = openSession?.(answered);
         if (exchange.method !== "POST") return;
         try {
           const { method, headers, signal } = request;
           const body = await work.wait(readText(exchange));
           setRequest(new fetchAPI.Request(request.url, { method, headers, signal, body }));
         } catch (failure) {
-          asked.set(serverContext, { ...known, failure });
+          asked.set(serverContext, { ...answered, failure });
           endResponse(toResponse(respond(failure), exchange, fetchAPI));
         }
         return;
@@ -401,6 +400,25 @@ export function createServer(options: ServerOptions): Server {
     return gateway;
   }
 
+  /** While there is no gateway: the answer, or a gateway to finish the request, which is admitted only once. */
+  async function answerFirst(exchange: Exchange): Promise<Answer | { host: Gateway; admitted: Admission }> {
+    const admitted = await answer(exchange);
+    if ("status" in admitted) return admitted;
+    const { work, finish } = admitted;
+    let answered = unavailable;
+    let failure: unknown;
+    try {
+      const host = await work.wait(findGateway());
+      if (host !== undefined) return { host, admitted };
+    } catch (error) {
+      failure = error;
+      answered = respond(error);
+    }
+    work.end();
+    finish(answered.status, exchange.gone.aborted, failure);
+    return answered;
+  }
+
   async function listen(req: IncomingMessage, res: ServerResponse): Promise<void> {
     // What becomes of a report goes on long after its request.
     if (intake !== undefined && within(undefined, () => intake.takes(req, res))) return;
@@ -408,18 +426,11 @@ export function createServer(options: ServerOptions): Server {
     if (!URL.canParse(`http://${req.headers.host}`)) req.headers.host = "localhost";
     const target = req.url?.replace(/^https?:\/\/[^/?#]*/i, "") ?? "";
     req.url = target.startsWith("/") ? target : `/${target}`;
-    let host = gateway;
-    if (host === undefined) {
-      const exchange = exchangeOf({ req, res });
-      const answered = await answer(exchange);
-      if (!("principal" in answered)) return write(answered, exchange, res, draining);
-      host = await findGateway();
-      if (host === undefined) {
-        answered.finish(unavailable.status, false);
-        return write(unavailable, exchange, res, draining);
-      }
-    }
-    await host(req, res);
+    if (gateway !== undefined) return gateway(req, res);
+    const exchange = exchangeOf({ req, res });
+    const answered = await answerFirst(exchange);
+    if ("status" in answered) return write(answered, exchange, res, draining);
+    await answered.host(req, res, { admitted: answered.admitted });
   }
 
   function fetch(url: string, init: RequestInit = {}): Promise<Response> {
@@ -429,18 +440,11 @@ export function createServer(options: ServerOptions): Server {
   }
 
   async function fetchWithin(url: string, init: RequestInit): Promise<Response> {
-    let host = gateway;
-    if (host === undefined) {
-      const exchange = exchangeOf(new Request(url, init));
-      const answered = await answer(exchange);
-      if (!("principal" in answered)) return toResponse(answered, exchange, globalThis);
-      host = await findGateway();
-      if (host === undefined) {
-        answered.finish(unavailable.status, false);
-        return toResponse(unavailable, exchange, globalThis);
-      }
-    }
-    return host.fetch(url, init);
+    if (gateway !== undefined) return gateway.fetch(url, init);
+    const exchange = exchangeOf(new Request(url, init));
+    const answered = await answerFirst(exchange);
+    if ("status" in answered) return toResponse(answered, exchange, globalThis);
+    return answered.host.fetch(url, init, { admitted: answered.admitted });
   }
 
   const http = createHttpServer(
@@ -536,11 +540,15 @@ interface Epoch {
 }
 /** A GraphQL request that may be answered, and with what. */
 interface Admission {
+  readonly exchange: Exchange;
   readonly principal: Principal;
   readonly epoch: Epoch;
+  readonly work: Work;
   readonly finish: Finish;
 }
 
 interface NodeContext extends Partial<Connection> {
   readout?: Session | undefined;
+  /** Told before this request came to Yoga. */
+  readonly admitted?: Admission;
 }

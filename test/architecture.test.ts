@@ -71,7 +71,7 @@ const allowed: readonly (readonly [file: string, imports: readonly string[]])[] 
   ["src/graphql.ts", ["src/operations/*", "src/links.ts", "type src/session.ts"]],
   ["src/intake-document.ts", ["src/operations/describe.ts"]],
   ["src/openapi.ts", ["src/operations/*", "src/intake-document.ts"]],
-  ["src/pages.ts", ["src/openapi.ts", "type src/operations/*"]],
+  ["src/pages.ts", ["src/openapi.ts", "src/operations/accept.ts", "type src/operations/*"]],
   // Browsers load these from their own folder and from nowhere else.
   ["src/console/*", []],
   ["src/meshrc.ts", ["src/errors.ts", "src/yaml.ts"]],

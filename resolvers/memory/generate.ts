@@ -57,7 +57,7 @@ export function generate(seed: number, index: string, { from, to }: TimeRange): 
     for (const [position, millis] of times.sort((a, b) => a - b).entries()) {
       const { body, ...fields } = stream.make(random, site, request);
       const time = (fromMillis(slot * second + millis) + BigInt(Math.floor(random() * 1_000_000))) as Instant;
-      lines.push({ id: `${slot.toString(36)}-${position}`, time, ...fields, json: print(body) });
+      lines.push({ id: `${index}/${slot.toString(36)}-${position}`, time, ...fields, json: print(body) });
     }
   }
   return lines;

@@ -7,13 +7,23 @@ export function chooseRepresentation(
   accept: string | null,
   offered: readonly Represented[],
 ): Represented | undefined {
-  const weights = new Map((accept ?? "").split(",").map(readRange));
+  const weights = readWeights(accept);
   const weigh = (type: string) => weights.get(type) ?? 0;
   const json = weigh("application/json");
   const any = Math.max(weigh("application/*"), weigh("*/*"));
   return offered
     .filter(({ mediaType }) => weigh(mediaType) > json && weigh(mediaType) >= any)
     .toSorted((a, b) => weigh(b.mediaType) - weigh(a.mediaType))[0];
+}
+
+/** Whether a body may be sent in this coding, by `Accept-Encoding` (RFC 9110, section 12.5.3). */
+export function allowsCoding(accept: string | null, coding: string): boolean {
+  const weights = readWeights(accept);
+  return (weights.get(coding) ?? weights.get("*") ?? 0) > 0;
+}
+
+function readWeights(accept: string | null): ReadonlyMap<string, number> {
+  return new Map((accept ?? "").split(",").map(readRange));
 }
 
 /** Weight 0 for what cannot be read. */

@@ -140,6 +140,90 @@ describe("errors say what a client can mend, and nothing else", () => {
     const plain = await demo.graphql("{ viewer { id } }");
     expect(Object.keys(plain)).toEqual(["status", "data"]);
   });
+  test.each([
+    ["a query that cannot be parsed", { query: "{\n  viewer {" }, [{ line: 2, column: 11 }]],
+    ["a field that is not there", { query: "{\n  viewr { id } }" }, [{ line: 2, column: 3 }]],
+    [
+      "a variable that is missing",
+      { query: "query ($id: String!) { site(id: $id) { id } }" },
+      [{ line: 1, column: 8 }],
+    ],
+    [
+      "a variable of the wrong type",
+      { query: "query ($id: String!) { site(id: $id) { id } }", variables: { id: 1 } },
+      [{ line: 1, column: 8 }],
+    ],
+    ["an operation that there is none of", { query: "subscription { lines }" }, [{ line: 1, column: 1 }]],
+    ["a query that is missing", {}, undefined],
+  ])(
+    "%s is told where it stands, as a wrong request to those who ask for GraphQL's own type",
+    async (_, asked, locations) => {
+      for (const [accept, status] of [
+        ["application/json", 200],
+        ["application/graphql-response+json", 400],
+      ] as const) {
+        const answer = await demo.server.fetch(url, {
+          method: "POST",
+          headers: { ...bearer, ...json, accept },
+          body: JSON.stringify(asked),
+        });
+        expect([answer.status, answer.headers.get("content-type")]).toEqual([
+          status,
+          `${accept}; charset=utf-8`,
+        ]);
+        const { errors, ...rest } = await answer.json();
+        expect(rest).toEqual({});
+        expect(errors).toEqual([{ message: expect.any(String), ...(locations && { locations }) }]);
+      }
+    },
+  );
+  test("a field that fails is told where it stands, and does not change the status", async () => {
+    const query = '{ auth { message }\n  metrics_names(site_id: "nope") }';
+    for (const accept of ["application/json", "application/graphql-response+json"]) {
+      const answer = await demo.server.fetch(url, {
+        method: "POST",
+        headers: { ...bearer, ...json, accept },
+        body: JSON.stringify({ query }),
+      });
+      expect(answer.status).toBe(200);
+      expect((await answer.json()).errors).toEqual([
+        {
+          message: "Not found",
+          locations: [{ line: 2, column: 3 }],
+          path: ["metrics_names"],
+          extensions: { status: 404 },
+        },
+      ]);
+    }
+  });
+  test.each(["variables", "extensions"])(
+    "%s of a GET that are no JSON are the client's mistake",
+    async (name) => {
+      const query = encodeURIComponent("{ viewer { id } }");
+      const logged = demo.logged().length;
+      const answer = await demo.server.fetch(`${url}?query=${query}&${name}=%7Ba`, {
+        headers: { ...bearer, accept: "application/graphql-response+json" },
+      });
+      expect(answer.status).toBe(400);
+      expect(await answer.json()).toEqual({ errors: [{ message: `The parameter ${name} is not JSON` }] });
+      expect(demo.logged().slice(logged)).not.toContain("failed");
+    },
+  );
+  test("a client that knows the query by its hash is told to send it", async () => {
+    const extensions = { persistedQuery: { version: 1, sha256Hash: "0".repeat(64) } };
+    const ask = async (body: object) => {
+      const init = { method: "POST", headers: { ...bearer, ...json }, body: JSON.stringify(body) };
+      return (await demo.server.fetch(url, init)).json();
+    };
+    expect(await ask({ extensions })).toEqual({ errors: [{ message: "PersistedQueryNotSupported" }] });
+    const parameters = new URLSearchParams({ extensions: JSON.stringify(extensions) });
+    const byGet = await demo.server.fetch(`${url}?${parameters}`, { headers: bearer });
+    expect(await byGet.json()).toEqual({ errors: [{ message: "PersistedQueryNotSupported" }] });
+    const query = "{ auth { message } }";
+    expect(await ask({ query, extensions })).toEqual({
+      data: { auth: { message: "Authenticated as demo" } },
+    });
+  });
   test("a body over 1 MiB", async () => {
     const { status } = await demo.graphql(`{ viewer { id } } # ${"x".repeat(1_048_576)}`);
     expect(status).toBe(422);

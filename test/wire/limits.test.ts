@@ -1,7 +1,9 @@
 // Each limit of the server: what it answers, that room comes back, and that it is counted where an operator looks.
 import { connect } from "node:net";
 import { afterEach, describe, expect, test } from "vitest";
+import { defaults } from "#src/config.ts";
 import { failures } from "#src/errors.ts";
+import { anybody } from "#src/operations/conduct.ts";
 import type { LogStore } from "#src/store.ts";
 import { createSubject, linesBody, linesPath, otherToken, token } from "./subject.ts";
 
@@ -143,6 +145,74 @@ describe("of GraphQL", () => {
     expect(answer.status).toBe(422);
     expect(await limited()).toEqual({ body: 1 });
     expect(await requests()).toEqual({ "graphql 422": 1 });
+  });
+
+  test.each(["fetch", "a connection"])(
+    "a request that comes before the schema by %s is one request to its token's rate, and to the metrics",
+    async (way) => {
+      let allowed = 0;
+      const rate = () => {
+        allowed += 1;
+        return true;
+      };
+      const { server, requests } = createSubject({ rate });
+      const { port } = await server.listen({ host: "127.0.0.1", port: 0 });
+      const ask = () => {
+        const query = asking('{"query":"{ __typename }"}');
+        if (way === "fetch") return server.fetch(`${origin}/graphql`, query);
+        return fetch(`http://127.0.0.1:${port}/graphql`, query);
+      };
+      for (const asked of [1, 2]) {
+        expect(await (await ask()).json()).toEqual({ data: { __typename: "Query" } });
+        expect(allowed).toBe(asked);
+        expect(await requests()).toEqual({ "graphql 200": asked });
+      }
+      await server.close(0);
+    },
+  );
+
+  test("a schema that takes longer than a request may is waited for no longer, and loaded all the same", async () => {
+    const loaded = Promise.withResolvers<void>();
+    const { server, limited, requests } = createSubject({
+      limits: { deadline: 50 },
+      graphql: async () => {
+        await loaded.promise;
+        return { schema: (await import("#src/graphql.ts")).schema, plugins: [], stitched: false };
+      },
+    });
+    const ask = () => server.fetch(`${origin}/graphql`, asking('{"query":"{ __typename }"}'));
+    expect((await ask()).status).toBe(500);
+    expect(await limited()).toEqual({ deadline: 1 });
+    expect(await requests()).toEqual({ "graphql 500": 1 });
+    loaded.resolve();
+    await expect.poll(async () => (await ask()).status, { timeout: 20_000 }).toBe(200);
+  });
+
+  test("a reload waits for a request that waits for the schema", async () => {
+    const begun = Promise.withResolvers<void>();
+    const loading = Promise.withResolvers<void>();
+    const { server } = createSubject({
+      graphql: async () => {
+        begun.resolve();
+        await loading.promise;
+        return { schema: (await import("#src/graphql.ts")).schema, plugins: [], stitched: false };
+      },
+    });
+    const query =
+      '{ logs_lines(site_id: "shop", source_ids: ["app"], query: "", pagination: { per_page: 9, order: ASC }) { id } }';
+    const asked = server.fetch(`${origin}/graphql`, asking(JSON.stringify({ query })));
+    await begun.promise;
+    let over = false;
+    const replaced = server
+      .replace({ authenticate: () => anybody, sites: new Map(), limits: defaults.limits })
+      .then(() => {
+        over = true;
+      });
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    expect(over).toBe(false);
+    loading.resolve();
+    expect((await (await asked).json()).data.logs_lines).toHaveLength(5);
+    await replaced;
   });
 
   test("what its schema cannot be loaded for is counted and logged as every request is", async () => {

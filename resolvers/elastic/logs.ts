@@ -16,6 +16,7 @@ import type { Answer, Hit } from "./hits.ts";
 import { readLine } from "./line.ts";
 import { isUnsortable, type Knowledge } from "./mapping.ts";
 import { limitTies, merge, sortLines, tooManyTies } from "./order.ts";
+import { createPace, type Pace } from "./pace.ts";
 import { isPartedAlike, keyOf, type Part } from "./parts.ts";
 import type { LogProfile } from "./profile.ts";
 import { all, any, encodePattern, every, inIndices, not, searchOptions, weigh } from "./query.ts";
@@ -38,10 +39,9 @@ import { hasUnmapped, parseWhere } from "./where.ts";
 
 /**
  * Hits of one search: large enough to be cheap, small enough not to stall other requests while it is cut. Twice as many cost
- * the same, and many large pages at once then hold a third more memory. Whoever wants more than a page reads on and
- * on, and there a search more or less is what costs.
+ * the same, and many large pages at once then hold a third more memory. Whoever wants more than a page has a pace.
  */
-const batch = { least: 100, most: 256, burst: 1_000, beyondPages: 512 } as const;
+const batch = { least: 100, most: 256, burst: 1_000 } as const;
 const largestPage = 10_000;
 
 /** How far a server lets a search skip, by default. */
@@ -77,8 +77,9 @@ export function createLogStore(backend: string, door: Door, catalog: Catalog): L
           ),
         ),
       );
-      // A reader's last search may go beyond the page.
-      const room = Math.min(documentLimit, tieLimit) - mostOf(query) * readers.length;
+      const limit = Math.min(documentLimit, tieLimit);
+      // A reader's last search may go beyond the page. Where more is wanted than any limit lets through, all is read.
+      const room = query.wanted > limit ? limit : limit - batch.most * readers.length;
       const counts = await Promise.all(readers.map((reader) => reader.foretell(room)));
       return counts.reduce((sum, count) => sum + count, 0) <= room;
     },
@@ -134,17 +135,17 @@ export function createLogStore(backend: string, door: Door, catalog: Catalog): L
     if (signal.aborted) leave();
     else signal.addEventListener("abort", leave, { once: true });
     const reader = createReader(backend, door, catalog, source, part, parts, query, spent, leaving.signal);
-    let pending: Promise<Page> | undefined = reader.read(query.range.from, query.range.to);
+    let pending: Promise<Page> | undefined = reader.read(query.range);
     try {
       while (pending !== undefined) {
         const page: Page = await pending;
         // The next search runs while the caller works on this batch, but only if it will surely be wanted.
         const next = page.rest;
-        pending = next && reader.wants() ? reader.read(next.from, next.to) : undefined;
+        pending = next && reader.wants() ? reader.read(next) : undefined;
         // It may fail while the caller is busy; it is met when its turn comes.
         pending?.catch(() => undefined);
         if (page.lines.length > 0) yield page.lines;
-        if (next !== undefined) pending ??= reader.read(next.from, next.to);
+        if (next !== undefined) pending ??= reader.read(next);
       }
     } finally {
       signal.removeEventListener("abort", leave);
@@ -178,11 +179,9 @@ function beyond(
   return rest.from > rest.to ? undefined : rest;
 }
 
-/** Each source has a search of its own under way, and what all of them hold together is to stay the same. */
-function mostOf({ wanted, sources }: LogQuery): number {
-  return wanted <= largestPage
-    ? batch.most
-    : Math.max(batch.most, Math.floor(batch.beyondPages / sources.length));
+/** Whoever wants more than a page reads on and on. */
+function paceOf({ wanted, order, sources }: LogQuery): Pace | undefined {
+  return wanted > largestPage ? createPace(order, sources.length) : undefined;
 }
 
 interface Page {
@@ -205,7 +204,8 @@ function createReader(
   const path = `/${encodePattern(source.index)}/_search`;
   const recorder = recording();
   const holds = matcher(query.filter);
-  const most = mostOf(query);
+  const pace = paceOf(query);
+  const most = pace?.most ?? batch.most;
   const wall =
     source.where === undefined ? undefined : refuseWall(backend, () => parseWhere(source.where ?? ""));
   let kept = 0;
@@ -218,6 +218,7 @@ function createReader(
    * search is held back, so what is missing is parted evenly: no search runs for the last two lines.
    */
   function nextSize(): number {
+    if (pace !== undefined) return pace.size;
     const missing = Math.max(1, Math.ceil((query.wanted + 1 - kept) / keptOfRead));
     const searches = Math.ceil(missing / (most - 1));
     const size = Math.ceil(missing / searches) + (kept === 0 && searches === 1 ? 0 : 1);
@@ -244,12 +245,13 @@ function createReader(
     rejection = error;
   }
 
-  /** The lines of `[from, to]` that one search completes. */
-  async function read(from: Instant, to: Instant, size = nextSize()): Promise<Page> {
+  /** The lines of what is left that one search completes. */
+  async function read(left: TimeRange, size = nextSize()): Promise<Page> {
+    const asked = pace?.first(left) ?? left;
     for (let attempt = 0; ; attempt++) {
       const plan = await planSearch();
       const { knowledge } = plan;
-      const answer = await searchOn(plan, from, to, size).catch(unlessRejected);
+      const answer = await searchOn(plan, asked, left, size).catch(unlessRejected);
       if (answer === undefined && attempt === 0) {
         // An index that the mapping did not know may also refuse what was compiled without it.
         await catalog.refresh(source.index, signal);
@@ -266,21 +268,27 @@ function createReader(
         settle(backend, source.index, knowledge, answer, catalog);
       }
       begun = true;
-      return completed(plan, answer, from, to, size);
+      return completed(plan, answer, asked, left, size);
     }
   }
 
   async function completed(
     plan: Plan,
     answer: Answer,
-    from: Instant,
-    to: Instant,
+    { from, to }: TimeRange,
+    left: TimeRange,
     size: number,
   ): Promise<Page> {
     const instants = answer.hits.map((hit) => plan.instantOf(hit));
     if (answer.hits.length < size) {
+      pace?.ranDry();
       count(answer.hits.length);
-      return { lines: keep(plan, answer.hits, instants, from, to), rest: undefined };
+      const lines = keep(plan, answer.hits, instants, from, to);
+      kept += lines.length;
+      return {
+        lines,
+        rest: beyond(floorToMilli(query.order === "asc" ? to : from), left, query.order, false),
+      };
     }
     const last = floorToMilli(instants.at(-1) ?? from);
     let cut = instants.length - 1;
@@ -290,16 +298,16 @@ function createReader(
       const lines = keep(plan, answer.hits.slice(0, cut), instants.slice(0, cut), from, to);
       kept += lines.length;
       keptOfRead = Math.max(0.02, (lines.length + 1) / (cut + 1));
-      return { lines, rest: beyond(last, { from, to }, query.order, true) };
+      return { lines, rest: beyond(last, left, query.order, true) };
     }
-    if (size < most) return read(from, to, most);
+    if (size < most) return read(left, most);
     const lines = await readBurst(plan, last, from, to);
     if (lines === undefined) {
       requireAll(plan.knowledge, await catalog.refresh(source.index, signal));
-      return read(from, to);
+      return read(left);
     }
     kept += lines.length;
-    return { lines, rest: beyond(last, { from, to }, query.order, false) };
+    return { lines, rest: beyond(last, left, query.order, false) };
   }
 
   /**
@@ -370,21 +378,26 @@ function createReader(
    * The search of a batch. One of many asks for the next batch before it is cut, so that the source never waits for us:
    * what is asked then is a guess, of which only the answer to the very question that comes is used.
    */
-  async function searchOn(plan: Plan, from: Instant, to: Instant, size: number): Promise<Answer> {
-    const printed = (range: TimeRange) => JSON.stringify({ ...plan.body(range.from, range.to), size });
-    const body = printed({ from, to });
-    const asked = ahead?.body === body ? ahead.bytes : ask(body);
+  async function searchOn(plan: Plan, asked: TimeRange, left: TimeRange, size: number): Promise<Answer> {
+    const printed = ({ from, to }: TimeRange, size: number) =>
+      JSON.stringify({ ...plan.body(from, to), size });
+    const body = printed(asked, size);
+    const answering = ahead?.body === body ? ahead.bytes : ask(body);
     ahead = undefined;
-    const bytes = await asked;
-    const last = query.wanted > largestPage ? lastSort(bytes) : undefined;
-    if (last !== undefined) {
-      const rest = beyond(floorToMilli(instantOf(last, plan.nanos)), { from, to }, query.order, true);
-      const guess = rest && printed(rest);
+    const bytes = await answering;
+    const last = pace && lastSort(bytes);
+    if (pace !== undefined && last !== undefined) {
+      const milli = floorToMilli(instantOf(last, plan.nanos));
+      pace.reached(asked, milli);
+      const rest = beyond(milli, left, query.order, true);
+      const guess = rest && printed(pace.first(rest), pace.size);
       if (guess !== undefined && guess !== body) ahead = { body: guess, bytes: ask(guess) };
       // It may fail while this batch is cut; it is met when its turn comes.
       ahead?.bytes.catch(() => undefined);
     }
-    return wholeAnswer(backend, bytes, plan.profile);
+    const answer = await wholeAnswer(backend, bytes, plan.profile);
+    pace?.weighed(bytes.length, answer.hits.length);
+    return answer;
   }
 
   /**
@@ -525,7 +538,7 @@ function createReader(
   }
 
   return {
-    read: (from: Instant, to: Instant) => read(from, to),
+    read: (left: TimeRange) => read(left),
     wants: () => kept < query.wanted,
     asksAhead: () => ahead !== undefined,
     foretell,

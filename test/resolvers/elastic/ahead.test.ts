@@ -1,4 +1,6 @@
-// Reading on and on, as exports do: the next batch is asked for before the one that came is looked at.
+// Reading on and on, as exports do: the next batch is asked for before the one that came is looked at, no more of the
+// range than it will come from, and no more of it than weighs so much.
+import fc from "fast-check";
 import { afterEach, expect, test } from "vitest";
 import { z } from "zod";
 import { elastic } from "#resolvers/elastic/elastic.ts";
@@ -24,18 +26,29 @@ const search = z.object({
   sort: z.tuple([z.object({ "@timestamp": z.looseObject({ order: z.enum(["asc", "desc"]) }) })]),
 });
 
-/** Lines at these milliseconds, their ids counting up. */
-function find(times: readonly number[], body: string): string {
+interface Asked {
+  readonly size: number;
+  readonly order: "asc" | "desc";
+  /** Inclusive milliseconds. */
+  readonly from: number;
+  readonly to: number;
+}
+function readSearch(body: string): Asked {
   const { size, query, sort } = search.parse(JSON.parse(body));
   const bounds = query.bool.filter.find((one) => one.range !== undefined)?.range?.["@timestamp"];
   const millis = (text: string | undefined) => toMillis(parseInstant(text ?? "") ?? fromMillis(0));
-  const { order } = sort[0]["@timestamp"];
+  return { size, order: sort[0]["@timestamp"].order, from: millis(bounds?.gte), to: millis(bounds?.lte) };
+}
+
+/** Lines at these milliseconds, their ids counting up. */
+function find(times: readonly number[], body: string, text = ""): string {
+  const { size, order, from, to } = readSearch(body);
   const found = times
     .map((at, n) => ({ at, id: `l${n}` }))
-    .filter(({ at }) => at >= millis(bounds?.gte) && at <= millis(bounds?.lte))
+    .filter(({ at }) => at >= from && at <= to)
     .sort((a, b) => (order === "asc" ? a.at - b.at : b.at - a.at))
     .slice(0, size)
-    .map(({ at, id }) => ({ _index: "logs-1", _id: id, _source: { message: id }, sort: [at] }));
+    .map(({ at, id }) => ({ _index: "logs-1", _id: id, _source: { message: id + text }, sort: [at] }));
   return JSON.stringify({ timed_out: false, _shards: { total: 1, failed: 0 }, hits: { hits: found } });
 }
 
@@ -74,6 +87,20 @@ async function* read(url: string, order: "asc" | "desc"): AsyncGenerator<readonl
   }
 }
 
+/** Ids in the order that is answered. */
+function inOrder(times: readonly number[], order: "asc" | "desc"): readonly string[] {
+  return times
+    .map((at, n) => ({ at, id: `logs-1/l${n}` }))
+    .sort((a, b) => (a.at - b.at || (a.id < b.id ? -1 : 1)) * (order === "asc" ? 1 : -1))
+    .map(({ id }) => id);
+}
+
+async function readIds(url: string, order: "asc" | "desc"): Promise<readonly string[]> {
+  const ids: string[] = [];
+  for await (const batch of read(url, order)) ids.push(...batch.map(({ id }) => id));
+  return ids;
+}
+
 const searchesOf = ({ asked }: Fake) => asked.filter(({ path }) => path.includes("/_search"));
 const times = Array.from({ length: 5_000 }, (_, n) => Math.floor(n / (1 + (n % 7))));
 
@@ -81,16 +108,72 @@ test.each(["asc", "desc"] as const)(
   "every line comes once, and nothing is asked for twice, %s",
   async (order) => {
     const source = await serve((_, response, __, body) => sendJson(response, find(times, body)));
-    const lines: LogLine[] = [];
-    for await (const batch of read(source.url, order)) lines.push(...batch);
-    const sorted = times
-      .map((at, n) => ({ at, id: `logs-1/l${n}` }))
-      .sort((a, b) => (a.at - b.at || (a.id < b.id ? -1 : 1)) * (order === "asc" ? 1 : -1));
-    expect(lines.map(({ id }) => id)).toEqual(sorted.map(({ id }) => id));
+    expect(await readIds(source.url, order)).toEqual(inOrder(times, order));
     const bodies = searchesOf(source).map(({ body }) => body);
     expect(new Set(bodies).size).toBe(bodies.length);
   },
 );
+
+test("lines that come in bursts with long gaps between them, and many in a millisecond", async () => {
+  const bursts = fc.array(
+    fc.record({
+      gap: fc.oneof(fc.integer({ min: 0, max: 20 }), fc.integer({ min: 1_000, max: 100_000 })),
+      lines: fc.oneof(fc.integer({ min: 1, max: 30 }), fc.integer({ min: 200, max: 1_500 })),
+      /** Lines of one millisecond. */
+      tied: fc.oneof(fc.constant(1), fc.integer({ min: 2, max: 400 })),
+    }),
+    { maxLength: 8 },
+  );
+  await fc.assert(
+    fc.asyncProperty(bursts, fc.constantFrom("asc", "desc"), async (drawn, order) => {
+      let now = 0;
+      const times = drawn.flatMap(({ gap, lines, tied }) => {
+        const begin = now + gap;
+        now = begin + Math.floor((lines - 1) / tied);
+        return Array.from({ length: lines }, (_, n) => begin + Math.floor(n / tied));
+      });
+      const source = await serve((_, response, __, body) => sendJson(response, find(times, body)));
+      try {
+        expect(await readIds(source.url, order)).toEqual(inOrder(times, order));
+      } finally {
+        await source.close();
+      }
+    }),
+    { numRuns: 15 },
+  );
+});
+
+test.each(["asc", "desc"] as const)(
+  "what lies in the ranges that are searched grows as the lines do, not as their square, %s",
+  async (order) => {
+    const times = Array.from({ length: 20_000 }, (_, n) => n * 7);
+    const source = await serve((_, response, __, body) => sendJson(response, find(times, body)));
+    expect(await readIds(source.url, order)).toHaveLength(times.length);
+    const [, ...later] = searchesOf(source).map(({ body }) => readSearch(body));
+    const within = later.map(({ from, to }) => times.filter((at) => at >= from && at <= to).length);
+    // Without an end the twenty searches would have gone over half of all lines each.
+    expect(later.length).toBeGreaterThan(15);
+    expect(within.reduce((sum, count) => sum + count)).toBeLessThan(times.length * 9);
+  },
+);
+
+test.each([
+  ["a megabyte of large lines", 2_000, 1_200, 700, 900],
+  ["a thousand small ones", 3_000, 20, 1_024, 1_024],
+  ["a hundred of the largest", 1_300, 12_000, 100, 100],
+])("a search asks for about %s", async (_, count, characters, least, most) => {
+  const text = "x".repeat(characters);
+  const times = Array.from({ length: count }, (_, n) => n);
+  const source = await serve((_, response, __, body) => sendJson(response, find(times, body, text)));
+  expect(await readIds(source.url, "asc")).toHaveLength(times.length);
+  // What the first weighs is known when the second has been asked for.
+  const [, , ...later] = searchesOf(source).map(({ body }) => readSearch(body));
+  expect(later.length).toBeGreaterThan(0);
+  for (const { size } of later) {
+    expect(size).toBeGreaterThanOrEqual(least);
+    expect(size).toBeLessThanOrEqual(most);
+  }
+});
 
 test("whoever leaves ends what was asked for ahead", async () => {
   const source = await serve((n, response, _, body) => {

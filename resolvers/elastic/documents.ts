@@ -2,7 +2,7 @@
 // wall, reaches only indices whose mapping is known, and is whole or an error. Document order and a scroll bring each
 // document once on every server; how many there are is known, and spent from the budget, before the first is read.
 import { z } from "zod";
-import { BackendError } from "../../src/errors.ts";
+import { BackendError, Refused } from "../../src/errors.ts";
 import type { Filter } from "../../src/logql/ast.ts";
 import type { Value } from "../../src/model.ts";
 import type { Budget, SpanSource } from "../../src/reader.ts";
@@ -276,14 +276,17 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
       // Asked at the same time: hardly ever is anything behind. But a scroll that nobody reads would stay open.
       const pending =
         fixed !== undefined || renewed !== undefined ? undefined : isBehind(source, plan, signal);
-      if (options.scroll !== undefined && (await pending)) {
+      // It may fail before anybody waits for it; it is met when it is waited for.
+      pending?.catch(() => undefined);
+      const query = refusable(() => compile(source, plan, formsOf(plan.layout), condition));
+      if ((options.scroll !== undefined || query instanceof Refused) && (await pending)) {
         renewed = await renewedPlan(source, signal);
         continue;
       }
+      if (query instanceof Refused) throw query;
       renewed = undefined;
-      const query = compile(source, plan, formsOf(plan.layout), condition);
       const body = { size, track_total_hits: true, query, sort: ["_doc"] };
-      const last = attempt === attempts && fixed === undefined;
+      const last = attempt >= attempts && fixed === undefined;
       const search = sendSearch(door, source.index, body, signal, options).catch((error: unknown) => {
         // An index that the mapping did not know may also refuse what was compiled without it.
         if (last || !(error instanceof BackendError) || error.failure !== "rejected") throw error;
@@ -474,6 +477,16 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
     countSpans: (source, condition, signal) => count(source, spansOf, condition, signal),
     countEvents: (source, condition, signal) => count(source, eventsOf, condition, signal),
   };
+}
+
+/** What mappings refuse that are behind, newer ones may allow. */
+function refusable<T>(make: () => T): T | Refused {
+  try {
+    return make();
+  } catch (error) {
+    if (error instanceof Refused) return error;
+    throw error;
+  }
 }
 
 /** By their query's text. */

@@ -7,6 +7,7 @@ export interface Call {
   readonly method: "GET" | "POST";
   readonly body?: string;
   readonly token?: string;
+  readonly accept?: string;
 }
 export interface Sent {
   readonly millis: number;
@@ -29,6 +30,7 @@ export function send(agent: Agent, call: Call, keep = false): Promise<Sent> {
       headers["content-length"] = Buffer.byteLength(call.body);
     }
     if (call.token !== undefined) headers.authorization = `Bearer ${call.token}`;
+    if (call.accept !== undefined) headers.accept = call.accept;
     const outgoing = request(call.url, { method: call.method, agent, headers }, (response) => {
       const kept: Buffer[] = [];
       let bytes = 0;

@@ -1,6 +1,6 @@
 // Hours in front of real servers: mixed traffic at 70 % of what the program can do, and for ten seconds of each minute
-// sources whose answers are spoiled at random. Memory and descriptors must not grow, and no request may fail but in the
-// wake of a fault.
+// sources whose answers are spoiled at random. Memory and descriptors must not grow, no request may fail but in the
+// wake of a fault, and each error report that was taken in is in its source at the end, once.
 //   npm run soak -- --minutes 60 --servers es8,prom2 [--record]     exit code 1 when a bound is broken
 import { appendFileSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { request } from "node:http";
@@ -14,12 +14,14 @@ import { serverNames, start as startServer } from "../test/servers/servers.ts";
 import { type FaultProxy, faultKinds, openProxy } from "../test/support/proxy.ts";
 import { type Call, createAgent, send } from "./client.ts";
 import { type Figure, met, printTable, quantile } from "./figures.ts";
+import { soakMix, token } from "./soak-mix.ts";
 import { freePort, memoryMegabytes, program, start } from "./subject.ts";
 
-const token = "soak";
 /** Part of the peak that is asked for, and how long the peak is looked for. */
 const load = 0.7;
 const calibration = 15;
+/** Times that each question is asked before: a source that has just started is slow. */
+const warming = 5;
 const second = 1_000;
 const minute = 60 * second;
 /** From and to of the faults within each minute, and how long after them requests may still fail: the deadline of what
@@ -42,80 +44,9 @@ const minutes = Number(values.minutes);
 const wanted = values.servers.split(",");
 const elasticName = serverNames.find((name) => wanted.includes(name));
 const prometheusName = prometheusNames.find((name) => wanted.includes(name));
-if (!(minutes >= 2) || elasticName === undefined || prometheusName === undefined || wanted.length !== 2) {
-  console.error("usage: soak --minutes N (from 2 up) --servers ELASTIC,PROMETHEUS, such as es8,prom2");
+if (!(minutes >= 1) || elasticName === undefined || prometheusName === undefined || wanted.length !== 2) {
+  console.error("usage: soak --minutes N (from 1 up) --servers ELASTIC,PROMETHEUS, such as es8,prom2");
   process.exit(2);
-}
-
-// ---- What the sources hold --------------------------------------------------------------------------------------
-
-const documents = 20_000;
-const hosts = 20;
-const began = Date.now();
-const from = began - 60 * minute;
-
-async function seed(url: string): Promise<void> {
-  const post = async (method: string, path: string, body: string) => {
-    const headers = { "content-type": path.includes("_bulk") ? "application/x-ndjson" : "application/json" };
-    const answer = await fetch(`${url}${path}`, { method, headers, body });
-    const text = await answer.text();
-    if (!answer.ok || text.includes('"errors":true')) throw new Error(`${path}: ${text.slice(0, 500)}`);
-  };
-  const keyword = { type: "keyword" };
-  const properties = {
-    "@timestamp": { type: "date" },
-    message: { type: "text" },
-    log: { properties: { level: keyword } },
-    host: { properties: { name: keyword } },
-  };
-  const settings = { number_of_replicas: 0 };
-  await post("PUT", "/soak-app", JSON.stringify({ settings, mappings: { properties } }));
-  for (let at = 0; at < documents; at += 5_000) {
-    const lines = Array.from({ length: 5_000 }, (_, offset) => {
-      const n = at + offset;
-      const document = {
-        "@timestamp": new Date(from + (n * 60 * minute) / documents).toISOString(),
-        ...{ message: `request ${n} was answered`, log: { level: n % 10 === 0 ? "error" : "info" } },
-        host: { name: `web-${n % hosts}` },
-      };
-      return `{"create":{}}\n${JSON.stringify(document)}\n`;
-    });
-    await post("POST", "/soak-app/_bulk?refresh=true", lines.join(""));
-  }
-}
-
-function openMetrics(): string {
-  const lines = ["# TYPE soak_load gauge"];
-  for (let host = 0; host < hosts; host += 1) {
-    for (let time = from; time <= began; time += 15 * second)
-      lines.push(`soak_load{host="web-${host}"} ${(time / second + host) % 97} ${time / second}`);
-  }
-  return `${lines.join("\n")}\n# EOF\n`;
-}
-
-// ---- What is asked ----------------------------------------------------------------------------------------------
-
-function calls(base: string): readonly Call[] {
-  const range = { from: new Date(from).toISOString(), to: new Date(began).toISOString() };
-  const post = (path: string, body: object): Call => ({
-    ...{ url: `${base}${path}`, method: "POST", token, body: JSON.stringify(body) },
-  });
-  const page = (query: string, per_page: number) =>
-    post("/api/v2/logs/lines", {
-      ...{ site_id: "shop", source_ids: ["app"], query, use_expressions: true, ...range },
-      pagination: { per_page, order: "DESC", cursor: { time: null } },
-    });
-  const select = [{ name: "soak_load", field: "gauge", tags: { host: "*" } }];
-  return [
-    page("", 100),
-    page("", 100),
-    page("severity=error", 50),
-    page('host.name="web-7"', 200),
-    page("", 5_000),
-    post("/api/v2/metrics/timeseries", { site_id: "shop", ...range, resolution: "MINUTELY", select }),
-    { url: `${base}/api/v2/metrics/names/shop`, method: "GET", token },
-    post("/graphql", { query: `{ auth { message } }` }),
-  ];
 }
 
 /** A client that follows lines, and comes back when it is sent away. */
@@ -161,6 +92,8 @@ function slope(values: readonly number[]): number {
 
 // ---- The run ----------------------------------------------------------------------------------------------------
 
+const began = Date.now();
+const mix = soakMix(began);
 const folder = mkdtempSync(join(tmpdir(), "readout-soak-"));
 const ends: (() => Promise<unknown> | undefined)[] = [];
 const interrupted = new AbortController();
@@ -169,9 +102,9 @@ process.once("SIGINT", () => interrupted.abort());
 async function run(elastic: typeof elasticName & string, prometheus: typeof prometheusName & string) {
   const search = await startServer(elastic);
   ends.push(() => search.stop());
-  const series = await startPrometheus(prometheus, openMetrics());
+  const series = await startPrometheus(prometheus, mix.series);
   ends.push(() => series.stop());
-  await seed(search.url);
+  await mix.fill(search.url);
   const proxies = await Promise.all([search, series].map(({ url }) => openProxy(url)));
   for (const proxy of proxies) ends.push(() => proxy.close());
   const port = await freePort();
@@ -181,19 +114,17 @@ async function run(elastic: typeof elasticName & string, prometheus: typeof prom
     file,
     `listen: 127.0.0.1:${port}
 limits: { ${many}, deadline: 12s }
+intake: { spool: spool.db, key_rate: 1000000, address_rate: 1000000 }
 tokens: [{ user: soak, sha256: "${hashToken(token)}", sites: "*" }]
 backends:
-  logs: { kind: elastic, url: "${proxies[0]?.url}", timeout: 5s }
-  metrics: { kind: prometheus, url: "${proxies[1]?.url}", timeout: 5s }
+  logs: { kind: elastic, url: "${proxies[0]?.url}", timeout: 10s }
+  metrics: { kind: prometheus, url: "${proxies[1]?.url}", timeout: 10s }
 sites:
-  shop:
-    logs: { backend: logs, sources: { app: { index: soak-app, profile: ecs } } }
-    metrics: { backend: metrics }
+  shop:${mix.site}
 `,
   );
   const subject = start({
     arguments: [...program, "serve", "--config", file],
-    core: 1,
     log: join(folder, "log"),
   });
   ends.push(() => subject.stop());
@@ -203,21 +134,29 @@ sites:
   });
   const base = `http://127.0.0.1:${port}`;
   const agent = createAgent();
-  const mix = calls(base);
-  const pick = (n: number): Call => mix[n % mix.length] ?? mix[0] ?? { url: base, method: "GET" };
+  const calls = mix.calls(base);
+  let reported = 0;
+  // Two of each round are reports.
+  const ask = async (n: number) => {
+    const call = calls[n % (calls.length + 2)];
+    if (call !== undefined) return send(agent, call);
+    const sent = await send(agent, mix.report(base, n));
+    reported += 1;
+    return sent;
+  };
   await answers(base);
-  for (const call of mix) await send(agent, call);
+  for (let round = 0; round < warming; round += 1) {
+    for (const call of calls) await send(agent, call);
+  }
   const tails = new AbortController();
-  for (let n = 0; n < 8; n += 1) follow(pick(0), tails.signal);
+  for (let n = 0; n < 8; n += 1) follow(calls[0], tails.signal);
 
-  const peak = await findPeak((n) => send(agent, pick(n)));
-  const { failed, asked, times, samples, injected } = await soak(
-    (n) => send(agent, pick(n)),
-    peak * load,
-    proxies,
-    () => (ended ? undefined : subject.pid),
+  const peak = await findPeak(ask);
+  const { failed, asked, times, samples, injected } = await soak(ask, peak * load, proxies, () =>
+    ended ? undefined : subject.pid,
   );
   tails.abort();
+  const delivered = ended ? 0 : await settled(() => mix.delivered(search.url), reported);
   agent.destroy();
 
   const warm = Math.min(10, Math.floor(minutes / 3)) * minute;
@@ -236,6 +175,8 @@ sites:
     { name: "answers spoiled", value: injected, unit: "" },
     { name: "failed in their wake", value: failed.injected, unit: "requests" },
     { name: "failed otherwise", value: failed.others.length, unit: "requests", floor: 0 },
+    { name: "reports taken in", value: reported, unit: "" },
+    { name: "of them not delivered once", value: Math.abs(reported - delivered), unit: "", floor: 0 },
     { name: "RSS", value: samples.at(-1)?.megabytes ?? Number.NaN, unit: "MB" },
     {
       ...{ name: "RSS growth", value: slope(memory) * 10, unit: "MB/10 min", note },
@@ -261,6 +202,16 @@ async function answers(base: string): Promise<void> {
   throw new Error("the program does not answer");
 }
 
+/** What `count` says once it is `wanted`, or after half a minute. */
+async function settled(count: () => Promise<number>, wanted: number): Promise<number> {
+  let counted = await count();
+  for (let tries = 0; tries < 60 && counted !== wanted; tries += 1) {
+    await sleep(second / 2);
+    counted = await count();
+  }
+  return counted;
+}
+
 /** Requests a second of eight clients, each of whom asks again at once. */
 async function findPeak(ask: (n: number) => Promise<unknown>): Promise<number> {
   let done = 0;
@@ -268,8 +219,11 @@ async function findPeak(ask: (n: number) => Promise<unknown>): Promise<number> {
   const end = performance.now() + calibration * second;
   const client = async () => {
     while (performance.now() < end) {
-      await ask(asked++);
-      done += 1;
+      // So much at once may be refused.
+      await ask(asked++).then(
+        () => (done += 1),
+        () => undefined,
+      );
     }
   };
   await Promise.all(Array.from({ length: 8 }, client));

@@ -1,4 +1,5 @@
-// Programs under measurement: started on a core of their own, read from the outside through /proc, ended cleanly.
+// Programs under measurement: started on a core of their own where they are compared, read from the outside through
+// /proc, ended cleanly.
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { closeSync, openSync, readdirSync, readFileSync } from "node:fs";
 import { type AddressInfo, createServer } from "node:net";
@@ -23,7 +24,8 @@ process.on("exit", () => {
 
 export interface Start {
   readonly arguments: readonly string[];
-  readonly core: 0 | 1;
+  /** All of them where there is none. */
+  readonly core?: 0 | 1;
   readonly environment?: Readonly<Record<string, string>>;
   /** The file for what it prints. */
   readonly log: string;
@@ -36,13 +38,20 @@ export const program = [
   join(import.meta.dirname, "..", "src", "main.ts"),
 ] as const;
 
+/** And what the image and the first line of `main.ts` set beside. */
+const surroundings = { MALLOC_ARENA_MAX: "2" };
+
 /** Starts `node` with these arguments; its output goes to the log file, as a service's would. */
 export function start({ arguments: args, core, environment, log }: Start): Subject {
-  const command = [...(pinned ? ["taskset", "-c", String(core)] : []), process.execPath, ...args];
+  const command = [
+    ...(pinned && core !== undefined ? ["taskset", "-c", String(core)] : []),
+    process.execPath,
+    ...args,
+  ];
   const output = openSync(log, "a");
   const child = spawn(command[0] ?? "", command.slice(1), {
     stdio: ["ignore", output, output],
-    env: { ...process.env, ...environment },
+    env: { ...process.env, ...surroundings, ...environment },
   });
   closeSync(output);
   running.add(child);

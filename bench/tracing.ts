@@ -22,7 +22,8 @@ export interface Bench {
 /** The most that each figure may be (README, "What it promises"). */
 const floors = { trace: 1.25, actions: 1.3 };
 
-const begun = Date.UTC(2026, 0, 15, 11);
+export const spansBegun = Date.UTC(2026, 0, 15, 11);
+
 const hour = 3_600_000;
 const largeTrace = "f".repeat(32);
 const largeSpans = 5_000;
@@ -55,10 +56,10 @@ function print({ trace, id, parent, name, kind, at, micros, failed, attributes }
   });
 }
 
-function* requestSpans(n: number, requests: number): Generator<Document> {
+export function* requestSpans(n: number, requests: number): Generator<Document> {
   const trace = hex(n + 1, 32);
   const id = (at: number): string => hex(n * spansOfRequest + at + 1, 16);
-  const at = begun + (n / requests) * hour;
+  const at = spansBegun + (n / requests) * hour;
   const action = (n * 7) % actions;
   const micros = 5_000 + ((n * 7_919) % 200_000);
   yield {
@@ -92,7 +93,7 @@ const various = { days: 30, queries: 5, actions: 20 } as const;
 function* variousSpans(n: number, requests: number): Generator<Document> {
   const trace = `e${hex(n + 1, 31)}`;
   const id = (at: number): string => hex(2 ** 44 + n * (various.queries + 1) + at, 16);
-  const at = begun - (n / requests) * various.days * 24 * hour;
+  const at = spansBegun - (n / requests) * various.days * 24 * hour;
   const action = n % various.actions;
   yield {
     ...{ trace, id: id(0), name: `GET /${action}`, kind: "Server", at, micros: 20_000 },
@@ -121,14 +122,14 @@ function* largeTraceSpans(): Generator<Document> {
     yield {
       ...{ trace: largeTrace, id: id(n), name: n === 0 ? "GET /large" : `step ${n % 40}` },
       // Long before the hour of the actions.
-      ...{ kind: n === 0 ? "Server" : "Internal", at: begun - 10 * hour + n / 10, micros: 900 },
+      ...{ kind: n === 0 ? "Server" : "Internal", at: spansBegun - 10 * hour + n / 10, micros: 900 },
       ...(n === 0 ? {} : { parent: id(Math.floor((n - 1) / 8)) }),
       attributes: { "code.function.name": `Step${n % 40}#run`, "http.route": "/large", size: n },
     };
   }
 }
 
-async function fill(url: string, prefix: string, documents: Iterable<Document>): Promise<void> {
+export async function fill(url: string, prefix: string, documents: Iterable<Document>): Promise<void> {
   const ask = async (
     method: string,
     path: string,
@@ -182,7 +183,7 @@ const rawRequests: Raw = [
     size: 0,
     track_total_hits: true,
     query: kept(
-      { range: { "@timestamp": { gte: begun, lte: begun + hour, format: "epoch_millis" } } },
+      { range: { "@timestamp": { gte: spansBegun, lte: spansBegun + hour, format: "epoch_millis" } } },
       { bool: { must_not: [{ exists: { field: "parent_span_id" } }] } },
     ),
     aggs: {
@@ -278,12 +279,15 @@ export async function tracing(bench: Bench): Promise<readonly Figure[]> {
         sort: ["_doc"],
       }),
     ];
-    const range = { from: new Date(begun).toISOString(), to: new Date(begun + hour).toISOString() };
+    const range = { from: new Date(spansBegun).toISOString(), to: new Date(spansBegun + hour).toISOString() };
     const actionsCall: Call = {
       ...{ url: `${server.url}/api/v2/tracing/actions`, method: "POST", token },
       body: JSON.stringify({ site_id: "bench", ...range }),
     };
-    const day = { from: new Date(begun - 24 * hour).toISOString(), to: new Date(begun).toISOString() };
+    const day = {
+      from: new Date(spansBegun - 24 * hour).toISOString(),
+      to: new Date(spansBegun).toISOString(),
+    };
     const dayCall: Call = { ...actionsCall, body: JSON.stringify({ site_id: "days", ...day }) };
     const timed = async (call: Call): Promise<number> => (await send(agent, call)).millis;
     await verify(agent, trace(server.url), actionsCall, requests);

@@ -166,7 +166,7 @@ async function serve(yaml: readonly string[], preload: Preload = {}): Promise<Se
     config,
     [
       `listen: 127.0.0.1:${port}`,
-      `tokens: [{ user: bench, sha256: "${hash}", sites: [bench] }]`,
+      `tokens: [{ user: bench, sha256: "${hash}", sites: "*" }]`,
       "limits: { rate: 1000000, token_requests: 64, token_streams: 32 }",
       ...yaml,
       "",

@@ -96,9 +96,13 @@ export function printNanos(instant: Instant): string {
 
 /** UTC with as many fraction digits as the instant needs, and at least three. */
 export function printInstant(instant: Instant): string {
-  const millis = toMillis(instant);
-  const text = printMillis(millis);
-  const rest = Number(instant - fromMillis(millis));
+  let millis = instant / nanosPerMilli;
+  let rest = Number(instant - millis * nanosPerMilli);
+  if (rest < 0) {
+    millis -= 1n;
+    rest += 1e6;
+  }
+  const text = printMillis(Number(millis));
   if (rest === 0) return text;
   const digits = String(rest + 1e6).slice(1);
   let length = digits.length;

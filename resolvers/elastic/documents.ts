@@ -2,7 +2,7 @@
 // wall, reaches only indices whose mapping is known, and is whole or an error. Document order and a scroll bring each
 // document once on every server; how many there are is known, and spent from the budget, before the first is read.
 import { z } from "zod";
-import { BackendError } from "../../src/errors.ts";
+import { BackendError, Refused } from "../../src/errors.ts";
 import type { Filter } from "../../src/logql/ast.ts";
 import type { Value } from "../../src/model.ts";
 import type { Budget, SpanSource } from "../../src/reader.ts";
@@ -52,13 +52,13 @@ export type Condition<Form> = (placed: Placed<Form>, source: SpanSource) => Quer
 export interface Documents {
   /** @throws {Refused} `not_supported_by_backend` where the source cannot be read exactly */
   layout(source: SpanSource, signal: AbortSignal): Promise<Layout>;
-  /** @throws {Refused} @throws {BackendError} */
+  /** `many` are more than one answer holds, as far as is known. @throws {Refused} @throws {BackendError} */
   spans(
     source: SpanSource,
     condition: Condition<SpanForm>,
     budget: Budget,
     signal: AbortSignal,
-    plan?: Plan,
+    options?: { readonly plan?: Plan | undefined; readonly many?: boolean | undefined },
   ): AsyncIterable<readonly Found<SpanForm>[]>;
   /** The same of events that lie in documents of their own. */
   events(
@@ -67,6 +67,16 @@ export interface Documents {
     budget: Budget,
     signal: AbortSignal,
   ): AsyncIterable<readonly Found<EventForm>[]>;
+  /** Both by one search; undefined, and nothing spent, where they are more than one answer holds. */
+  few(
+    source: SpanSource,
+    spans: Condition<SpanForm>,
+    events: Condition<EventForm>,
+    budget: Budget,
+    signal: AbortSignal,
+  ): Promise<AsyncIterable<readonly Found<SpanForm | EventForm>[]> | undefined>;
+  /** A signal of the same reading that may end earlier: what is known for the one holds for the other. */
+  within(signal: AbortSignal, earlier: AbortSignal): AbortSignal;
   /**
    * What the mappings of a source say now. What is asked with one plan is about the same documents: whoever meets
    * indices that it does not know throws `Outdated`, before anything was read.
@@ -123,21 +133,48 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
   const refreshed = new WeakMap<Knowledge, Millis>();
   /** When the layouts of a reading were last found not to have grown. */
   const probed = new WeakMap<AbortSignal, Map<Layout, Millis>>();
+  /** The signal of the reading that another was made of. */
+  const readings = new WeakMap<AbortSignal, AbortSignal>();
+
+  function within(signal: AbortSignal, earlier: AbortSignal): AbortSignal {
+    const both = AbortSignal.any([signal, earlier]);
+    readings.set(both, readingOf(signal));
+    return both;
+  }
+
+  function readingOf(signal: AbortSignal): AbortSignal {
+    return readings.get(signal) ?? signal;
+  }
 
   async function planSearch(source: SpanSource, signal: AbortSignal): Promise<Plan> {
+    const plan = await knownPlan(source, signal);
+    return (await isBehind(source, plan, signal)) ? renewedPlan(source, signal) : plan;
+  }
+
+  async function knownPlan(source: SpanSource, signal: AbortSignal): Promise<Plan> {
     refuseRemote(backend, source.index);
-    const wall = wallOf(source);
-    const known = await catalog.knowledge(source.index, wall !== undefined, signal);
-    const plan = await placed(source, known, signal);
-    const groups = [...plan.layout.spans, ...plan.layout.events].map(({ group }) => group);
-    if (!(await hasGrownFor(source, plan.layout, signal))) {
-      if (wall === undefined || !hasUnmapped(wall, groups)) return plan;
-      const since = refreshed.get(known);
-      if (since !== undefined && performance.now() - since < searchable) return plan;
-    }
+    const known = await catalog.knowledge(source.index, wallOf(source) !== undefined, signal);
+    return placed(source, known, signal);
+  }
+
+  async function renewedPlan(source: SpanSource, signal: AbortSignal): Promise<Plan> {
     const renewed = await catalog.refresh(source.index, signal);
     refreshed.set(renewed, performance.now());
     return placed(source, renewed, signal);
+  }
+
+  /** Whether there may be documents that these mappings do not tell of. */
+  async function isBehind(
+    source: SpanSource,
+    { knowledge, layout }: Plan,
+    signal: AbortSignal,
+  ): Promise<boolean> {
+    if (await hasGrownFor(source, layout, signal)) return true;
+    const wall = wallOf(source);
+    const groups = [...layout.spans, ...layout.events].map(({ group }) => group);
+    if (wall === undefined || !hasUnmapped(wall, groups)) return false;
+    const since = refreshed.get(knowledge);
+    return since === undefined || performance.now() - since >= searchable;
   }
 
   async function placed(source: SpanSource, knowledge: Knowledge, signal: AbortSignal): Promise<Plan> {
@@ -154,11 +191,12 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
 
   /** Asked once for all searches of one reading, which has one signal, while what was found can be no older. */
   async function hasGrownFor(source: SpanSource, layout: Layout, signal: AbortSignal): Promise<boolean> {
-    const known = probed.get(signal)?.get(layout);
+    const reading = readingOf(signal);
+    const known = probed.get(reading)?.get(layout);
     if (known !== undefined && performance.now() - known < searchable) return false;
     const asked = performance.now();
     if (await hasGrown(source, layout, signal)) return true;
-    probed.set(signal, (probed.get(signal) ?? new Map()).set(layout, asked));
+    probed.set(reading, (probed.get(reading) ?? new Map()).set(layout, asked));
     return false;
   }
 
@@ -232,16 +270,33 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
     signal: AbortSignal,
     fixed?: Plan,
   ): Promise<{ readonly answer: ParsedAnswer; readonly plan: Plan }> {
+    let renewed: Plan | undefined;
     for (let attempt = 1; ; attempt++) {
-      const plan = fixed ?? (await planSearch(source, signal));
-      const query = compile(source, plan, formsOf(plan.layout), condition);
+      const plan: Plan = fixed ?? renewed ?? (await knownPlan(source, signal));
+      // Asked at the same time: hardly ever is anything behind. But a scroll that nobody reads would stay open.
+      const pending =
+        fixed !== undefined || renewed !== undefined ? undefined : isBehind(source, plan, signal);
+      // It may fail before anybody waits for it; it is met when it is waited for.
+      pending?.catch(() => undefined);
+      const query = refusable(() => compile(source, plan, formsOf(plan.layout), condition));
+      if ((options.scroll !== undefined || query instanceof Refused) && (await pending)) {
+        renewed = await renewedPlan(source, signal);
+        continue;
+      }
+      if (query instanceof Refused) throw query;
+      renewed = undefined;
       const body = { size, track_total_hits: true, query, sort: ["_doc"] };
-      const last = attempt === attempts && fixed === undefined;
-      const bytes = await sendSearch(door, source.index, body, signal, options).catch((error: unknown) => {
+      const last = attempt >= attempts && fixed === undefined;
+      const search = sendSearch(door, source.index, body, signal, options).catch((error: unknown) => {
         // An index that the mapping did not know may also refuse what was compiled without it.
         if (last || !(error instanceof BackendError) || error.failure !== "rejected") throw error;
         return undefined;
       });
+      const [bytes, behind] = await Promise.all([search, pending]);
+      if (behind) {
+        renewed = await renewedPlan(source, signal);
+        continue;
+      }
       const answer = bytes && (await wholeParsed(backend, bytes));
       if (answer !== undefined && !isStale(plan.knowledge, answer, catalog.accepted(source.index))) {
         return { answer, plan };
@@ -263,17 +318,20 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
     condition: Condition<Form>,
     budget: Budget,
     signal: AbortSignal,
-    fixed?: Plan,
+    { plan: fixed, many }: { readonly plan?: Plan | undefined; readonly many?: boolean | undefined } = {},
   ): AsyncGenerator<readonly Found<Form>[]> {
-    const first = await begin(source, formsOf, condition, sizes.first, {}, signal, fixed);
-    const total = totalOf(first.answer);
-    budget.spend(total);
-    if (total <= first.answer.hits.length) {
-      yield* parsed(source, first.plan, formsOf, first.answer.hits);
-      return;
+    let total = 0;
+    if (!many) {
+      const first = await begin(source, formsOf, condition, sizes.first, {}, signal, fixed);
+      total = totalOf(first.answer);
+      budget.spend(total);
+      if (total <= first.answer.hits.length) {
+        yield* parsed(source, first.plan, formsOf, first.answer.hits);
+        return;
+      }
     }
     const leaving = new AbortController();
-    const limited = AbortSignal.any([signal, leaving.signal]);
+    const limited = within(signal, leaving.signal);
     const whole = { scroll: "1m" };
     let { answer, plan } = await begin(source, formsOf, condition, sizes.scrolled, whole, limited, fixed);
     const promised = totalOf(answer);
@@ -298,6 +356,26 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
       leaving.abort(new Error("no more documents wanted"));
       if (answer.scrollId !== undefined) release(answer.scrollId);
     }
+  }
+
+  async function few(
+    source: SpanSource,
+    spans: Condition<SpanForm>,
+    events: Condition<EventForm>,
+    budget: Budget,
+    signal: AbortSignal,
+  ): Promise<AsyncIterable<readonly Found<SpanForm | EventForm>[]> | undefined> {
+    const formsOf = ({ spans, events }: Layout): readonly Placed<SpanForm | EventForm>[] => [
+      ...spans,
+      ...events,
+    ];
+    const condition: Condition<SpanForm | EventForm> = ({ form, ...placed }, own) =>
+      form.holds === "span" ? spans({ ...placed, form }, own) : events({ ...placed, form }, own);
+    const { answer, plan } = await begin(source, formsOf, condition, sizes.first, {}, signal);
+    const total = totalOf(answer);
+    if (total > answer.hits.length) return undefined;
+    budget.spend(total);
+    return parsed(source, plan, formsOf, answer.hits);
   }
 
   async function next({ scrollId }: ParsedAnswer, signal: AbortSignal): Promise<ParsedAnswer> {
@@ -391,12 +469,24 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
     plan: planSearch,
     renew: async (source, signal) => void (await catalog.refresh(source.index, signal)),
     aggregate,
-    spans: (source, condition, budget, signal, plan) =>
-      read(source, spansOf, condition, budget, signal, plan),
+    few,
+    within,
+    spans: (source, condition, budget, signal, options) =>
+      read(source, spansOf, condition, budget, signal, options),
     events: (source, condition, budget, signal) => read(source, eventsOf, condition, budget, signal),
     countSpans: (source, condition, signal) => count(source, spansOf, condition, signal),
     countEvents: (source, condition, signal) => count(source, eventsOf, condition, signal),
   };
+}
+
+/** What mappings refuse that are behind, newer ones may allow. */
+function refusable<T>(make: () => T): T | Refused {
+  try {
+    return make();
+  } catch (error) {
+    if (error instanceof Refused) return error;
+    throw error;
+  }
 }
 
 /** By their query's text. */

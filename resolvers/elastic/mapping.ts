@@ -50,6 +50,8 @@ export interface Knowledge {
   readonly indices: ReadonlySet<string>;
   /** Primary shards of all indices: a search that reaches another number has met an index we do not know. */
   readonly shards: number;
+  /** The same of each index. */
+  readonly shardsOf: ReadonlyMap<string, number>;
   /** Closed indices, which no search reaches. They are in none of the above. */
   readonly closed: readonly string[];
   /** An alias sends searches to some of the shards only. */
@@ -61,6 +63,7 @@ export const opaqueKnowledge: Knowledge = {
   groups: [],
   indices: new Set(),
   shards: 0,
+  shardsOf: new Map(),
   closed: [],
   routed: false,
 };
@@ -89,7 +92,7 @@ export function readKnowledge(answer: unknown): Knowledge {
   const groups = new Map<string, IndexGroup & { readonly indices: string[] }>();
   const indices = new Set<string>();
   const closed: string[] = [];
-  let shards = 0;
+  const shardsOf = new Map<string, number>();
   let routed = false;
   for (const [index, { aliases, mappings, settings }] of Object.entries(parsed)) {
     const own = settings.index;
@@ -99,7 +102,7 @@ export function readKnowledge(answer: unknown): Knowledge {
       continue;
     }
     indices.add(index);
-    shards += Number(own.number_of_shards ?? 1);
+    shardsOf.set(index, Number(own.number_of_shards ?? 1));
     routed ||= Object.values(aliases).some((alias) => alias.search_routing !== undefined);
     const mapping = isObject(own.mapping) ? own.mapping : {};
     const created = Number(
@@ -136,7 +139,8 @@ export function readKnowledge(answer: unknown): Knowledge {
     opaque: false,
     groups: [...groups.values()],
     indices,
-    shards,
+    shards: [...shardsOf.values()].reduce((sum, shards) => sum + shards, 0),
+    shardsOf,
     closed,
     routed,
   };

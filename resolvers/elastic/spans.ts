@@ -23,9 +23,10 @@ import { isNearer, spanKey } from "../../src/tracing/request.ts";
 import { selects } from "../../src/tracing/selection.ts";
 import { tallyOf } from "../../src/tracing/tally.ts";
 import type { Catalog } from "./catalog.ts";
+import { findCrowds } from "./crowds.ts";
 import { type Condition, createDocuments, type Documents, Outdated, type Plan } from "./documents.ts";
 import type { Door } from "./door.ts";
-import { countCandidates, findCrowds, findFailedTraces, findMilestone, findSpansOfEvents } from "./hints.ts";
+import { countCandidates, findFailedTraces, findMilestone, findSpansOfEvents } from "./hints.ts";
 import type { EventForm, SpanForm } from "./layout.ts";
 import { endsWithin, holdsId, idsOfOneSearch, isCalledBy, isChildOf, isNamed, isSelected } from "./narrow.ts";
 import { isError, isNarrowed, tellsOf } from "./narrowing.ts";
@@ -59,6 +60,8 @@ interface Wanted {
   readonly byDocument?: boolean;
   /** Set where all spans of these traces are wanted: their events can be read at the same time. */
   readonly whole?: readonly string[];
+  /** More than one answer holds, as far as is known. */
+  readonly many?: boolean;
 }
 
 function createSpanReader(documents: Documents): SpanReader {
@@ -98,7 +101,7 @@ function createSpanReader(documents: Documents): SpanReader {
   ): AsyncGenerator<T> {
     signal.throwIfAborted();
     const leaving = new AbortController();
-    const limited = AbortSignal.any([signal, leaving.signal]);
+    const limited = documents.within(signal, leaving.signal);
     const sites = [...Map.groupBy(sources, ({ site }) => site).values()];
     const readings = sites.map((own): Reading => {
       return { sources: own, budget, signal: limited, given: nothingGiven() };
@@ -310,7 +313,13 @@ function createSpanReader(documents: Documents): SpanReader {
 
   // ---- spans and their events ---------------------------------------------------------------------------------
 
-  async function* wholeSpans(wanted: Wanted, reading: Reading): AsyncGenerator<readonly Span[]> {
+  async function* wholeSpans(asked: Wanted, reading: Reading): AsyncGenerator<readonly Span[]> {
+    const few = asked.whole === undefined ? undefined : await fewTraces(asked, asked.whole, reading);
+    if (few !== undefined) {
+      yield* nonEmpty(few);
+      return;
+    }
+    const wanted = { ...asked, many: asked.whole !== undefined && reading.sources.length === 1 };
     const loose = await hasLooseEvents(reading);
     const events = loose && wanted.whole !== undefined ? eventsOfTraces(wanted.whole, reading) : undefined;
     // It may fail before the spans are there; it is met when they are.
@@ -328,13 +337,44 @@ function createSpanReader(documents: Documents): SpanReader {
     if (held.length > 0) yield await withLooseEvents(held, reading, await events);
   }
 
+  /** Traces that one answer holds whole, their events included; undefined where it does not. */
+  async function fewTraces(
+    { condition, accepts }: Wanted,
+    ids: readonly string[],
+    reading: Reading,
+  ): Promise<readonly Span[] | undefined> {
+    const { sources, budget, signal, given } = reading;
+    const [source, ...others] = sources;
+    // Several sources may hold the same documents: which, is told while they are read one after another.
+    if (source === undefined || others.length > 0) return undefined;
+    const [inTraces, isSought] = eventsIn(ids);
+    const found = await documents.few(source, condition, inTraces, budget, signal);
+    if (found === undefined) return undefined;
+    const spans: Span[] = [];
+    /** By id: a document may have the form of several events. */
+    const events = new Map<string, StoredEvent>();
+    for await (const batch of found) {
+      for (const { index, id, document, form } of batch) {
+        if (form.holds === "span") {
+          const span = readSpan(document, form, source);
+          if (span !== undefined && accepts(span) && isNewSpan(given, span)) spans.push(span);
+        } else {
+          const key = `${index}/${id}`;
+          const event = events.has(key) ? undefined : readEvent(document, form);
+          if (event !== undefined && isSought(event)) events.set(key, { ...event, id: key });
+        }
+      }
+    }
+    return withLooseEvents(spans, reading, [...events.values()]);
+  }
+
   async function* bareSpans(
-    { condition, accepts, byDocument }: Wanted,
+    { condition, accepts, byDocument, many }: Wanted,
     { sources, budget, signal, given }: Reading,
     plan?: Plan,
   ): AsyncGenerator<readonly Span[]> {
     for (const source of sources) {
-      for await (const batch of documents.spans(source, condition, budget, signal, plan)) {
+      for await (const batch of documents.spans(source, condition, budget, signal, { plan, many })) {
         const spans: Span[] = [];
         for (const { index, id, document, form } of batch) {
           const span = readSpan(document, form, source);
@@ -373,11 +413,9 @@ function createSpanReader(documents: Documents): SpanReader {
   }
 
   async function eventsOfTraces(ids: readonly string[], reading: Reading): Promise<readonly StoredEvent[]> {
-    const sought = new Set(ids);
+    const [inTraces, isSought] = eventsIn(ids);
     const found: StoredEvent[] = [];
-    const inTraces: Condition<EventForm> = ({ group, form }) => holdsId(group, form.trace_id, ids);
-    for await (const event of looseEvents(inTraces, reading))
-      if (sought.has(event.trace_id)) found.push(event);
+    for await (const event of looseEvents(inTraces, reading)) if (isSought(event)) found.push(event);
     return found;
   }
 
@@ -432,6 +470,11 @@ function createSpanReader(documents: Documents): SpanReader {
       return { ...span, events: sortEvents([...span.events, ...own.map(({ event }) => event)]) };
     });
   }
+}
+
+function eventsIn(ids: readonly string[]): readonly [Condition<EventForm>, (event: LooseEvent) => boolean] {
+  const sought = new Set(ids);
+  return [({ group, form }) => holdsId(group, form.trace_id, ids), ({ trace_id }) => sought.has(trace_id)];
 }
 
 /** Listing ids takes less of the budget than reading so many spans for each, but longer for a few. */

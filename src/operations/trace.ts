@@ -7,7 +7,7 @@ import { arrange } from "../tracing/arrange.ts";
 import { incidentNumber } from "../tracing/digest.ts";
 import { order } from "../tracing/request.ts";
 import type { Context, Operation, Rows } from "./operation.ts";
-import { printRows, spanRow } from "./rows.ts";
+import { printSpans } from "./rows.ts";
 import { span, traceLocation } from "./span-rows.ts";
 import {
   budgetOf,
@@ -40,7 +40,7 @@ export const trace: Operation<LookupRequest, never> = {
   sites: (request) => request.site_ids,
   run: async function* ({ site_ids, trace_id }, context) {
     const spans = await readTrace(site_ids, trace_id, budgetOf(context), context);
-    yield* printRows(arrange(spans), spanRow);
+    yield* printSpans(arrange(spans));
   },
 };
 
@@ -83,7 +83,7 @@ async function* show(
   const [row] = await listPage(request, candidates, { ...pageOf(request), perPage: 1 }, budget, context);
   if (row === undefined) return;
   const spans = await readTrace(request.site_ids, row.trace_id, budget, context);
-  yield* printRows(arrange(spans, candidates === "errors" ? row : undefined), spanRow);
+  yield* printSpans(arrange(spans, candidates === "errors" ? row : undefined));
 }
 
 interface Location {

@@ -28,12 +28,12 @@ export function arrange(
   error?: Pick<Span, "site_id" | "span_id">,
 ): readonly ArrangedSpan[] {
   const family = createFamily(spans);
+  let byId: ReadonlyMap<string, Span> | undefined;
   /** For parents in other sites: who has an id, whatever the order that they come in. */
-  const anywhere = new Map<string, Span>();
-  for (const span of spans) {
-    const other = anywhere.get(span.span_id);
-    if (other === undefined || isNearer(span, other)) anywhere.set(span.span_id, span);
-  }
+  const anywhere = (id: string): Span | undefined => {
+    byId ??= nearestById(spans);
+    return byId.get(id);
+  };
   const made = new Map<Span, ArrangedSpan["names"]>();
   const namesBy = (entry: Span) => {
     const known = made.get(entry);
@@ -55,7 +55,7 @@ export function arrange(
     const entry = family.entryOf(span);
     const names = entry && namesBy(entry);
     const parent =
-      parent_span_id === undefined ? undefined : (family.parentOf(span) ?? anywhere.get(parent_span_id));
+      parent_span_id === undefined ? undefined : (family.parentOf(span) ?? anywhere(parent_span_id));
     return {
       span: span.events.length === 0 ? span : withDigests(span, names ?? namesOf(span)),
       names,
@@ -63,6 +63,15 @@ export function arrange(
         parent?.service_name !== service_name || span_kind === "server" || span_kind === "consumer",
     };
   });
+}
+
+function nearestById(spans: readonly Span[]): ReadonlyMap<string, Span> {
+  const nearest = new Map<string, Span>();
+  for (const span of spans) {
+    const other = nearest.get(span.span_id);
+    if (other === undefined || isNearer(span, other)) nearest.set(span.span_id, span);
+  }
+  return nearest;
 }
 
 function withDigests(span: Span, names: Names): Span {

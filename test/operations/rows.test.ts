@@ -1,0 +1,67 @@
+// Rows that are printed in parts are those that are printed whole.
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import { joinRows, printSpans, spanRow } from "#src/operations/rows.ts";
+import type { ArrangedSpan } from "#src/tracing/arrange.ts";
+import { at, span } from "../tracing/build.ts";
+
+const few = (...texts: string[]) => fc.constantFrom(...texts);
+const text = fc.oneof(
+  few("", "web", '"', "\\", "é", "\ud800", "\u0000", "\u2028", "a\nb"),
+  fc.string({ unit: "binary" }),
+);
+const attributes = fc.dictionary(
+  fc.oneof(few("__proto__", "a.b", '"'), fc.string()),
+  fc.oneof(text, fc.integer(), fc.bigInt(), fc.constant(null), fc.array(text)),
+  { noNullPrototype: true, maxKeys: 3 },
+);
+const names = [
+  undefined,
+  { namespace: "web", action: "A#b", digest: "act_1" },
+  { namespace: 'w"', action: "é", digest: "act_2" },
+];
+const event = fc.record({ time: fc.nat(1_000).map(at), name: text, attributes });
+const link = fc.record({ trace_id: text, span_id: text, trace_state: text, attributes });
+const arranged: fc.Arbitrary<ArrangedSpan> = fc
+  .record({
+    names: fc.constantFrom(...names),
+    subtraceRoot: fc.boolean(),
+    own: fc.record({
+      ...{ trace_id: text, span_id: text, parent_span_id: fc.option(text, { nil: undefined }) },
+      ...{
+        from: fc.double({ min: -1e6, max: 1e6, noNaN: true }),
+        to: fc.double({ min: 0, max: 1e6, noNaN: true }),
+      },
+      ...{ site_id: few("shop", "blog"), service_name: few("web", "é"), span_name: few("a", "b", '"') },
+      ...{
+        trace_state: fc.option(text, { nil: undefined }),
+        revision: fc.option(few("r1"), { nil: undefined }),
+      },
+      ...{
+        scope_name: fc.option(few("s"), { nil: undefined }),
+        scope_version: fc.option(few("1"), { nil: undefined }),
+      },
+      span_kind: fc.constantFrom("client" as const, "server" as const),
+      status_code: fc.constantFrom("OK" as const, "ERROR" as const),
+      status_message: fc.option(few("m"), { nil: undefined }),
+      ...{ resource_attributes: attributes, span_attributes: attributes },
+      ...{ events: fc.array(event, { maxLength: 2 }), links: fc.array(link, { maxLength: 2 }) },
+    }),
+  })
+  .map(({ own, ...rest }) => ({ ...rest, span: span(own) }));
+
+test("spans printed in parts are their rows", () => {
+  fc.assert(
+    fc.property(fc.array(arranged, { maxLength: 12 }), (spans) => {
+      const printed = [...printSpans(spans)].map(({ text }) => text).join(",");
+      expect(printed).toBe(joinRows(spans.map(spanRow)));
+    }),
+  );
+});
+
+test("a trace is printed in pieces, each with its rows counted", () => {
+  const one = { span: span(), names: undefined, subtraceRoot: true };
+  const pieces = [...printSpans(Array.from({ length: 1_001 }, () => one))];
+  expect(pieces.map(({ count }) => count)).toEqual([500, 500, 1]);
+  expect(JSON.parse(`[${pieces.map(({ text }) => text).join(",")}]`)).toHaveLength(1_001);
+});

@@ -175,18 +175,21 @@ async function listAlike(
     every([isStatement(placed), not(every(columns(placed).map(({ sure }) => sure)))]);
   const isSure = forms.every((placed) => unsure(placed, source) === none);
   const size = mostStatements.count;
-  const lists = fields.map((field, at) => [`f${at}`, { terms: { field, size } }]);
+  const lists = fields.map((field, at) => [`statements${at}`, { terms: { field, size, min_doc_count: 1 } }]);
   const [doubtful, listed] = await Promise.all([
     isSure ? undefined : ask(unsure, { track_total_hits: true }),
     ask(isStatement, { track_total_hits: true, aggs: Object.fromEntries(lists) }),
   ]);
   if ((doubtful?.total ?? 0) > 0 || listed.total > mostCounted) return undefined;
   const known = fields.flatMap((field, at) => {
-    const list = statements.parse(listed.aggregations[`f${at}`]);
+    const list = statements.parse(listed.aggregations[`statements${at}`]);
     const isWhole = list.doc_count_error_upper_bound === 0 && list.sum_other_doc_count === 0;
     return [{ field, isWhole, buckets: list.buckets }];
   });
   if (known.some(({ isWhole }) => !isWhole)) return undefined;
+  // Each has at least one.
+  const counted = known.flatMap(({ buckets }) => buckets).reduce((sum, { doc_count }) => sum + doc_count, 0);
+  if (counted < listed.total) return undefined;
   const texts = known.flatMap(({ buckets }) => buckets.map(({ key }) => key));
   // A number may be spelled otherwise in the document.
   if (texts.some((text) => typeof text !== "string" || /^-?\d|^(?:true|false)$/.test(text))) return undefined;
@@ -196,14 +199,14 @@ async function listAlike(
   const limit = Math.floor(mostGroups / heaps.length);
   const most = { size: limit, shard_size: limit, min_doc_count: share, shard_min_doc_count: share };
   const aggs = heaps.map((heap, at) => [
-    `h${at}`,
+    `heap${at}`,
     { filter: heap, aggs: { parents: { terms: { field: parentField, ...most } } } },
   ]);
   const { aggregations } = await ask(isStatement, {
     track_total_hits: false,
     aggs: Object.fromEntries(aggs),
   });
-  const found = heaps.map((_, at) => heaped.parse(aggregations[`h${at}`]).parents.buckets);
+  const found = heaps.map((_, at) => heaped.parse(aggregations[`heap${at}`]).parents.buckets);
   // A list that is not full lacks nobody: all that a shard sent is in it.
   if (found.some((buckets) => buckets.length >= limit)) return undefined;
   return [...new Set(found.flatMap((buckets) => buckets.map(({ key }) => key)))];

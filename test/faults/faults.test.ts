@@ -131,9 +131,9 @@ test("what is counted at the source is what is read where it refuses to count", 
   await reading.close();
   // Both ways were gone: groups, those with lengths, parents with many children, ids of what failed, and a cut.
   for (const product of ["Elasticsearch", "OpenSearch"] as const) {
-    expect(new Set(sources.counts(product))).toEqual(
-      new Set(["groups", "single0", "single1", "parents", "ids", "milestone"]),
-    );
+    const asked = sources.counts(product);
+    for (const name of ["groups", "single0", "single1", "statements0", "heap0", "ids", "milestone"])
+      expect(asked).toContain(name);
   }
 });
 

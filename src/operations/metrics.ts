@@ -236,11 +236,19 @@ async function ask<S extends Selector>(
   { limits, signal }: Context,
 ): Promise<readonly Answered<S>[]> {
   const metrics = [...new Set(select.map(({ name }) => name))];
-  const found = await parallel(metrics, width, (metric, signal) => store.type(match, metric, signal), signal);
+  const found = await parallel(
+    metrics,
+    width,
+    async (metric, signal) => {
+      const type = await store.type(match, metric, signal);
+      return { type, guessed: type !== undefined && (await store.isGuess?.(match, metric, signal)) === true };
+    },
+    signal,
+  );
   const types = new Map(metrics.map((metric, index) => [metric, found[index]]));
   const planned = select.flatMap((selector) => {
-    const type = types.get(selector.name);
-    return type === undefined ? [] : [{ selector, plan: planFor(selector, type, counterDefault) }];
+    const { type, guessed = false } = types.get(selector.name) ?? {};
+    return type === undefined ? [] : [{ selector, plan: planFor(selector, type, guessed, counterDefault) }];
   });
   let left = limits.points;
   return parallel(
@@ -261,13 +269,18 @@ async function ask<S extends Selector>(
   );
 }
 
-/** @throws {Unprocessable} `invalid_field` */
+/** Where the type is a guess, the field knows better. @throws {Unprocessable} `invalid_field` */
 function planFor(
   { name, field, aggregation }: Selector,
   type: MetricType,
+  guessed: boolean,
   counterDefault: Site["counterDefault"],
 ): Plan {
-  const plan = planOf(type, field, aggregation, counterDefault);
+  const plan =
+    planOf(type, field, aggregation, counterDefault) ??
+    (guessed
+      ? planOf(type === "gauge" ? "counter" : "gauge", field, aggregation, counterDefault)
+      : undefined);
   if (plan !== undefined) return plan;
   const allowed = allowedFields(type);
   const message = `The ${type} ${JSON.stringify(name)} has no field ${field}, but ${allowed.join(", ")}`;

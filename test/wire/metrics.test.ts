@@ -726,6 +726,29 @@ describe("queries of real dashboards, on the generated sites", { timeout: 60_000
   });
 });
 
+test("where the type is a guess, the field decides", async () => {
+  const other = { gauge: "counter", counter: "gauge" } as const;
+  const guessing: MetricStore = {
+    ...store,
+    type: async (match, metric, signal) => {
+      const type = await store.type(match, metric, signal);
+      return type === "gauge" || type === "counter" ? other[type] : type;
+    },
+    isGuess: async () => true,
+  };
+  const guessed = serve(guessing, { tenant: "a" });
+  const asked = [
+    selector({ tags: { host: "*" } }),
+    selector({ tags: { host: "a" }, field: "mean" }),
+    selector({ name: "hits", field: "counter", aggregation: "sum" }),
+  ];
+  const { body: answer } = await guessed.post("timeseries", body(asked));
+  expect(answer.series).toEqual(await series(asked));
+  expect(answer.series).toHaveLength(4);
+  const nonsense = await guessed.post("timeseries", body([selector({ field: "speed" })]));
+  expect(nonsense.status).toBe(422);
+});
+
 test("the same seed and time give the same samples, however often somebody asks", {
   timeout: 60_000,
 }, async () => {

@@ -40,6 +40,29 @@ test("is told by a parameter that it cannot read, and by no other product", asyn
   expect(thanos.asked.filter(({ body }) => body.includes("dedup=neither"))).toHaveLength(1);
 });
 
+test("a type that neither a target nor a name tells is a guess, and measures of the other type are answered", async () => {
+  const samples = Array.from({ length: 60 }, (_, at): [number, number] => [base + at * minute, 5 + at]);
+  const depth = { labels: { __name__: "depth", tenant: "shop" }, samples };
+  const source = await openFakeThanos([depth, ...series]);
+  const guessing = prometheus.create("prom", prometheus.parseConfig({ url: source.url }), testIO);
+  const { metrics } = guessing.stores;
+  const match = { tenant: "shop" };
+  expect(await metrics?.type(match, "depth", signal)).toBe("counter");
+  expect(await metrics?.isGuess?.(match, "depth", signal)).toBe(true);
+  for (const told of ["requests_total", "latency_seconds", "none"]) {
+    expect(await metrics?.isGuess?.(match, told, signal)).toBe(false);
+  }
+  const buckets = { start: base + 10 * minute, step: 10 * minute, count: 5 };
+  const query = { match, metric: "depth", tags: {}, buckets, lookBack: hour, pointLimit: 1_000 };
+  const ask = (measure: Measure) => metrics?.series({ ...query, measure }, signal);
+  expect((await ask({ of: "samples", combine: "last" }))?.map(({ values }) => [...values])).toEqual([
+    [24, 34, 44, 54, 64],
+  ]);
+  expect((await ask({ of: "increment" }))?.map(({ values }) => [...values])).toEqual([[10, 10, 10, 10, 10]]);
+  await guessing.close();
+  await source.close();
+});
+
 const quantile: Measure = { of: "observations", combine: "quantile", quantile: 0.9 };
 const mean: Measure = { of: "observations", combine: "mean" };
 describe.each<[string, SeriesQuery["tags"], readonly Measure[]]>([

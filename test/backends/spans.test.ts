@@ -89,10 +89,13 @@ onServers((server) => {
     for await (const batch of batches) spans.push(...batch);
     return spans;
   }
+  // A signal each, as each request has: what is asked with one may be answered by mappings of a moment ago.
   const find = (from: SpanSource, of: SpanLookup["of"]) =>
-    collect(cluster.traces.find({ sources: [from], of, budget: plenty() }, never));
-  const scan = (from: SpanSource, select: SpanSelection = "all", over = range) =>
-    collect(cluster.traces.scan({ sources: [from], range: over, select, budget: plenty() }, never));
+    collect(cluster.traces.find({ sources: [from], of, budget: plenty() }, new AbortController().signal));
+  const scan = (from: SpanSource, select: SpanSelection = "all", over = range) => {
+    const query = { sources: [from], range: over, select, budget: plenty() } as const;
+    return collect(cluster.traces.scan(query, new AbortController().signal));
+  };
 
   /** Layouts that such a server has in the field. */
   const here = (shipper: Shipper): boolean => {

@@ -44,8 +44,8 @@ sites:
 `,
   );
   const subject = start({
-    // The spool has a thread of its own.
     arguments: [...program, "serve", "--config", file],
+    core: 1,
     log: join(folder, "intake.log"),
   });
   const base = `http://127.0.0.1:${port}`;

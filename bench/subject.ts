@@ -38,9 +38,6 @@ export const program = [
   join(import.meta.dirname, "..", "src", "main.ts"),
 ] as const;
 
-/** And what the image and the first line of `main.ts` set beside. */
-const surroundings = { MALLOC_ARENA_MAX: "2" };
-
 /** Starts `node` with these arguments; its output goes to the log file, as a service's would. */
 export function start({ arguments: args, core, environment, log }: Start): Subject {
   const command = [
@@ -51,7 +48,7 @@ export function start({ arguments: args, core, environment, log }: Start): Subje
   const output = openSync(log, "a");
   const child = spawn(command[0] ?? "", command.slice(1), {
     stdio: ["ignore", output, output],
-    env: { ...process.env, ...surroundings, ...environment },
+    env: { ...process.env, ...environment },
   });
   closeSync(output);
   running.add(child);

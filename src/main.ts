@@ -1,4 +1,4 @@
-#!/usr/bin/env -S MALLOC_ARENA_MAX=2 node --max-semi-space-size=16 --v8-pool-size=2
+#!/usr/bin/env -S node --max-semi-space-size=16 --v8-pool-size=2
 // The composition root: arguments, environment, signals and exit code. No other file touches `process`, so that
 // every command can be run by a test.
 import { readFileSync, type Stats, statSync } from "node:fs";

@@ -64,8 +64,7 @@ export interface SpanReader {
   tally?(query: TallyQuery, signal: AbortSignal): AsyncIterable<readonly SpanTally[]>;
   /**
    * Ids of spans that may have so many children of `statements` with one normalised statement, whenever they were: all
-   * that do, and others.
-   * Undefined where the source cannot tell.
+   * that do, and others. Undefined where the source cannot tell.
    */
   crowds?(query: CrowdQuery, signal: AbortSignal): Promise<readonly string[] | undefined>;
   /**

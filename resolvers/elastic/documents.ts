@@ -52,13 +52,13 @@ export type Condition<Form> = (placed: Placed<Form>, source: SpanSource) => Quer
 export interface Documents {
   /** @throws {Refused} `not_supported_by_backend` where the source cannot be read exactly */
   layout(source: SpanSource, signal: AbortSignal): Promise<Layout>;
-  /** `many` are more than one answer holds, as far as is known. @throws {Refused} @throws {BackendError} */
+  /** @throws {Refused} @throws {BackendError} */
   spans(
     source: SpanSource,
     condition: Condition<SpanForm>,
     budget: Budget,
     signal: AbortSignal,
-    options?: { readonly plan?: Plan | undefined; readonly many?: boolean | undefined },
+    options?: ReadOptions,
   ): AsyncIterable<readonly Found<SpanForm>[]>;
   /** The same of events that lie in documents of their own. */
   events(
@@ -102,6 +102,12 @@ const sizes = { first: 5_000, scrolled: 1_000, parsed: 250 } as const;
 const attempts = 3;
 /** How soon a server lets new documents be found: mappings that may be behind need not be newer. */
 const searchable: Millis = 1_000;
+
+interface ReadOptions {
+  readonly plan?: Plan | undefined;
+  /** More than one answer holds, as far as is known: no search is spent to find out. */
+  readonly many?: boolean | undefined;
+}
 
 export interface Plan {
   readonly knowledge: Knowledge;
@@ -318,7 +324,7 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
     condition: Condition<Form>,
     budget: Budget,
     signal: AbortSignal,
-    { plan: fixed, many }: { readonly plan?: Plan | undefined; readonly many?: boolean | undefined } = {},
+    { plan: fixed, many }: ReadOptions = {},
   ): AsyncGenerator<readonly Found<Form>[]> {
     let total = 0;
     if (!many) {

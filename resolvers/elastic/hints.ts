@@ -1,3 +1,5 @@
+// What an index tells about spans beside the spans themselves: where a scan can be cut, which traces failed, how much there
+// is to read. All is asked of the index alone, and errs on one side only.
 import { BackendError } from "../../src/errors.ts";
 import type {
   Budget,

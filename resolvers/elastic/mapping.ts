@@ -271,6 +271,12 @@ export function isUnsortable({ fields }: IndexGroup, name: string): boolean {
   return field !== undefined && !field.docValues && !field.runtime;
 }
 
+/** Whether a field is kept by column alone. */
+export function isUnindexed({ fields }: IndexGroup, name: string): boolean {
+  const field = fields.get(name);
+  return field !== undefined && !field.indexed && !field.runtime;
+}
+
 /** Whether a name that the mapping lacks is in no document: it would have been mapped when the first one came. */
 export function mapsWhatComes(group: IndexGroup, name: string): boolean {
   let dynamic = group.dynamic;

@@ -33,8 +33,7 @@ export function numberClock(field: string, unit: bigint): Clock {
     range(from, to) {
       const gte = max(-floorDivide(-from, unit), longs.from);
       const lte = min(floorDivide(to, unit), longs.to);
-      // As texts: numbers of JSON end at 2^53.
-      return gte > lte ? none : { range: { [field]: { gte: String(gte), lte: String(lte) } } };
+      return gte > lte ? none : { range: { [field]: { gte: bound(gte), lte: bound(lte) } } };
     },
     sort: (order) => ({ [field]: { order, unmapped_type: "long" } }),
     instantOf: (sort) => (BigInt(sort) * unit) as Instant,
@@ -57,6 +56,12 @@ export function timeRange(field: string, from: Instant, to: Instant, nanos: bool
   const gte = printNanos(nanos ? max(from, nanosEra.from) : from);
   const lte = printNanos(nanos ? min(to, nanosEra.to) : to);
   return { range: { [field]: { gte, lte, format } } };
+}
+
+/** A number where JSON has it: a text is read by the format of a date that another index has at the name. */
+function bound(value: bigint): number | string {
+  const number = Number(value);
+  return Number.isSafeInteger(number) ? number : String(value);
 }
 
 function floorDivide(dividend: bigint, divisor: bigint): bigint {

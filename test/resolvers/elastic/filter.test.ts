@@ -221,7 +221,7 @@ test("a range over numbers of a unit holds those whose instant lies in it, and n
         const value = near ? from / unit + (any % 3n) : any;
         if (BigInt.asIntN(64, value) !== value) return;
         const clock = numberClock("at", unit);
-        const { range } = clock.range(from, to) as { range?: { at: { gte: string; lte: string } } };
+        const { range } = clock.range(from, to) as { range?: { at: { gte: number | string; lte: number | string } } };
         const [gte, lte] = range === undefined ? [1n, 0n] : [BigInt(range.at.gte), BigInt(range.at.lte)];
         expect(BigInt.asIntN(64, gte) === gte && BigInt.asIntN(64, lte) === lte).toBe(true);
         const at = clock.instantOf(String(value));
@@ -229,4 +229,18 @@ test("a range over numbers of a unit holds those whose instant lies in it, and n
       },
     ),
   );
+});
+
+test("where another index has dates at the name, no range is asked whose bound is no date", () => {
+  const index = (type: string) => ({ mappings: { properties: { n: { type } } }, settings: {} });
+  const upper = (other: string, query: string) => {
+    const [group] = readKnowledge({ a: index("double"), b: index(other) }).groups;
+    if (group === undefined || ecs === undefined) throw new Error("no group");
+    return print(compileBounds(parse(query), group, ecs, describeProduct("Elasticsearch", "8.19.8")).upper);
+  };
+  for (const query of ["n<-5", "n>-5", "n=2e22", "n<10000000000000000000"]) {
+    expect(upper("double", query)).toContain("range");
+    for (const type of ["date", "date_nanos"]) expect(upper(type, query)).toContain("exists");
+  }
+  expect(upper("date_nanos", "n>5")).toContain("range");
 });

@@ -12,6 +12,7 @@ import {
   type TimeRange,
 } from "../../src/time.ts";
 import { spellings } from "./attributes.ts";
+import { max, min, nanosEra, timeRange } from "./clock.ts";
 import {
   type AttributeSources,
   type EventForm,
@@ -23,7 +24,6 @@ import {
 } from "./layout.ts";
 import { findField, type IndexedField, type IndexGroup, mapsWhatComes } from "./mapping.ts";
 import { all, any, every, none, not, type Query } from "./query.ts";
-import { max, min, nanosEra, timeRange } from "./search.ts";
 
 /** Below what the servers take in one list of terms, and small enough to be read by people. */
 export const idsOfOneSearch = 1_000;

@@ -11,6 +11,7 @@ import {
   spanProfiles,
 } from "#resolvers/elastic/layout.ts";
 import { readKnowledge } from "#resolvers/elastic/mapping.ts";
+import { describeProduct } from "#resolvers/elastic/product.ts";
 import { type LooseEvent, readEvent, readSpan } from "#resolvers/elastic/span.ts";
 import type { Span, SpanKind } from "#src/model.ts";
 import { spanSourceOf } from "#src/sites.ts";
@@ -128,7 +129,7 @@ describe("otel", () => {
         return [index, { mappings: { ...mappings, properties: { ...mappings.properties, ...over } } }];
       });
       const knowledge = readKnowledge(Object.fromEntries(indices));
-      const product = { name: "Elasticsearch", version: "8", listsIgnored: true } as const;
+      const product = describeProduct("Elasticsearch", "8.19.8");
       const { events, growing } = placeForms(knowledge, [profileOf("otel")], product);
       const told = (placed: readonly Placed<EventForm | SpanForm>[]) =>
         placed.map(({ group, form }) => `${group.indices.join()}: ${form.present[0]}`);

@@ -125,7 +125,7 @@ export interface Span {
   readonly statement?: string | undefined;
   /** Who is called, by the span's own attributes. */
   readonly peer?: string | undefined;
-  /** An error report of a browser: never a request. */
+  /** An error that has no span but this: a browser's report, or one whose request was not kept. Never a request. */
   readonly report: boolean;
 }
 export interface SpanEvent {

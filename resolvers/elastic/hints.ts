@@ -12,9 +12,11 @@ import type {
 import { spanKey } from "../../src/tracing/request.ts";
 import { type Condition, type Documents, Outdated } from "./documents.ts";
 import { listIds } from "./ids.ts";
-import { type EventForm, nanosOf, type SpanForm } from "./layout.ts";
+import { type EventForm, nanosOf, type Placed, type SpanForm, tracesOfEvent } from "./layout.ts";
 import { findField } from "./mapping.ts";
+import { isUnnamed } from "./narrow.ts";
 import { isError, tellsOf } from "./narrowing.ts";
+import { every } from "./query.ts";
 import { normaliseId } from "./span.ts";
 import { candidates } from "./tallies.ts";
 
@@ -70,21 +72,22 @@ export async function findFailedTraces(
   return asked(async () => {
     const plan = await documents.plan(source, signal);
     const { spans, events } = plan.layout;
-    const namesOf = ({ trace_id }: SpanForm | EventForm) => trace_id;
     const telling: Condition<SpanForm> = (placed) => tellsOf(placed, errors);
-    const lists = [
-      await listIds(documents, source, plan, spans, telling, namesOf, budget, signal),
-      await listIds(
-        documents,
-        source,
-        plan,
-        events,
-        (placed) => isError(placed, errors),
-        namesOf,
-        budget,
-        signal,
-      ),
-    ];
+    const isListed: Condition<EventForm> = (placed) => isError(placed, errors);
+    // By themselves: a trace has few, and without one each has its own.
+    const isUntraced: Condition<EventForm> = (placed) =>
+      every([isUnnamed(placed, placed.form.trace_id), isError(placed, errors)]);
+    const list = <Form extends SpanForm | EventForm>(
+      forms: readonly Placed<Form>[],
+      condition: Condition<Form>,
+      namesOf: (form: Form) => readonly string[],
+    ) => listIds(documents, source, plan, forms, condition, namesOf, budget, signal);
+    const alone = events.filter(({ form }) => form.alone !== undefined);
+    const lists = await Promise.all([
+      list(spans, telling, ({ trace_id }) => trace_id),
+      list(events, isListed, ({ trace_id }) => trace_id),
+      list(alone, isUntraced, (form) => tracesOfEvent(form).filter((name) => !form.trace_id.includes(name))),
+    ]);
     if (lists.includes(undefined)) return undefined;
     const ids = lists.flatMap((list) => list?.flat() ?? []).filter((id) => id !== undefined);
     return [...new Set(ids.map((id) => normaliseId(id, 32)))];

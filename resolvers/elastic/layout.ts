@@ -159,10 +159,15 @@ const eventForm = z.strictObject({
   time,
   name: rules(name),
   event_attributes: attributes,
-  /** A flag that is false where the span was not kept, so that the event has no place; for `readout check`. */
-  sampled: name.optional(),
+  /** What the document is where there is no such span: one of its own, which is no request. */
+  alone: spanForm.optional(),
 });
 export type EventForm = z.infer<typeof eventForm>;
+
+/** Where an event names its trace, or what stands for one where it has none. */
+export function tracesOfEvent({ trace_id, alone }: EventForm): readonly string[] {
+  return alone?.trace_id ?? trace_id;
+}
 
 const schema = z.object({
   name,

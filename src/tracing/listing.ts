@@ -72,7 +72,7 @@ async function findTracesNamed(
   const spanId = spanNamed(filter);
   if (spanId === undefined) return undefined;
   const of = { by: "id", spanIds: [spanId] } as const;
-  return traceIdsOf(await collect(reader.find({ sources, of, bare: true, budget }, signal)));
+  return traceIdsOf(await collect(reader.find({ sources, of, budget }, signal)));
 }
 
 // ---- Windows ------------------------------------------------------------------------------------------------

@@ -423,12 +423,17 @@ function compileLinks(
 
 /** Whether a reference is one to a parent. */
 function compileParentRule(table: Table, { parent_reference: rule }: SpanForm): (scope: Scope) => boolean {
-  if (rule === undefined) return () => false;
-  const wanted = Object.entries(rule.where).map(([name, text]) => ({ place: table.place(name), text }));
+  return rule === undefined ? () => false : compileReferenceRule(table, rule.where);
+}
+
+function compileReferenceRule(
+  table: Table,
+  texts: Readonly<Record<string, string>>,
+): (scope: Scope) => boolean {
+  const wanted = Object.entries(texts).map(([name, text]) => ({ place: table.place(name), text }));
   return ({ fields }) => wanted.every(({ place, text }) => textOf(valueAt(fields, place)) === text);
 }
 
-/** The first reference of the kind that names a span: of the same trace, else of any. */
 function compileReference(
   table: Table,
   form: SpanForm,
@@ -437,20 +442,24 @@ function compileReference(
   if (rule === undefined) return undefined;
   const list = table.list(rule.at);
   const own = createTable();
-  const isParent = compileParentRule(own, form);
+  const isParent = compileReferenceRule(own, rule.where);
+  const isOther = rule.otherwise === undefined ? () => false : compileReferenceRule(own, rule.otherwise);
   const [spanIds, traceIds] = [own.place(rule.span_id), own.place(rule.trace_id)];
   return (fields, trace) => {
+    let other: string | undefined;
     let elsewhere: string | undefined;
     for (const object of listAt(fields, list)) {
       const reference = own.read(object);
-      const id = isParent({ ...noAttributes, fields: reference })
-        ? textOf(valueAt(reference, spanIds))
-        : undefined;
+      const scope = { ...noAttributes, fields: reference };
+      const id = textOf(valueAt(reference, spanIds));
       if (id === undefined || /^0*$/.test(id)) continue;
       const referred = textOf(valueAt(reference, traceIds));
-      if (referred === undefined || normaliseId(referred, 32) === trace) return id;
-      elsewhere ??= id;
+      const isHere = referred === undefined || normaliseId(referred, 32) === trace;
+      if (isParent(scope)) {
+        if (isHere) return id;
+        elsewhere ??= id;
+      } else if (isHere && isOther(scope)) other ??= id;
     }
-    return elsewhere;
+    return other ?? elsewhere;
   };
 }

@@ -89,7 +89,7 @@ export interface Span {
   readonly site_id: string;
   /** 32 lower-case hex digits, zeros on the left where the source leaves them out. */
   readonly trace_id: string;
-  /** 16 lower-case hex digits. */
+  /** 16 lower-case hex digits; of an error by itself as many as its id has. */
   readonly span_id: string;
   /** Absent on a root. */
   readonly parent_span_id?: string | undefined;

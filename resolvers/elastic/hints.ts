@@ -19,6 +19,7 @@ import { isError, tellsOf } from "./narrowing.ts";
 import { every } from "./query.ts";
 import { normaliseId } from "./span.ts";
 import { candidates } from "./tallies.ts";
+import { type Placement, placementOf } from "./wanted.ts";
 
 // ---- Milestones -----------------------------------------------------------------------------------------------
 
@@ -121,6 +122,35 @@ export async function findSpansOfEvents(
             ids.add(key);
           }
         }
+      }
+    }
+    return found;
+  });
+}
+
+/** Where events belong that may be spans of their own; undefined where the index cannot list their ids. */
+export async function findPlacements(
+  documents: Documents,
+  source: SpanSource,
+  condition: Condition<EventForm>,
+  budget: Budget,
+  signal: AbortSignal,
+): Promise<readonly Placement[] | undefined> {
+  return asked(async () => {
+    const plan = await documents.plan(source, signal);
+    const found: Placement[] = [];
+    for (const placed of plan.layout.events) {
+      const { form } = placed;
+      const own = form.alone?.span_id ?? [];
+      const names = [...new Set([...tracesOfEvent(form), ...form.span, ...own])];
+      const list = await listIds(documents, source, plan, [placed], condition, () => names, budget, signal);
+      if (list === undefined) return undefined;
+      for (const values of list) {
+        const idsAt = (asked: readonly string[], digits: 16 | 32) =>
+          asked.flatMap((name) => values[names.indexOf(name)] ?? []).map((id) => normaliseId(id, digits));
+        const [trace_id] = idsAt(tracesOfEvent(form), 32);
+        const spans = idsAt(form.trace_id, 32).length === 0 ? [] : idsAt(form.span, 16);
+        if (trace_id !== undefined) found.push(placementOf({ trace_id, spans, alone: idsAt(own, 16)[0] }));
       }
     }
     return found;

@@ -28,7 +28,14 @@ import type { Catalog } from "./catalog.ts";
 import { findCrowds } from "./crowds.ts";
 import { type Condition, createDocuments, type Documents, Outdated, type Plan } from "./documents.ts";
 import type { Door } from "./door.ts";
-import { countCandidates, findFailedTraces, findMilestone, findSpansOfEvents } from "./hints.ts";
+import { type Given, isNew, isNewSpan, nothingGiven } from "./given.ts";
+import {
+  countCandidates,
+  findFailedTraces,
+  findMilestone,
+  findPlacements,
+  findSpansOfEvents,
+} from "./hints.ts";
 import type { EventForm, SpanForm } from "./layout.ts";
 import { endsWithin, holdsId, idsOfOneSearch, isNamed, isSelected, timeBounds } from "./narrow.ts";
 import { isError, isNarrowed, tellsOf } from "./narrowing.ts";
@@ -65,11 +72,6 @@ interface Reading {
   readonly budget: Budget;
   readonly signal: AbortSignal;
   readonly given: Given;
-}
-/** Spans that were given already: by span id the first of each, and the keys of all others. */
-interface Given {
-  readonly first: Map<string, Span>;
-  readonly keys: Set<string>;
 }
 type StoredEvent = LooseEvent & { readonly id: string };
 function createSpanReader(documents: Documents): SpanReader {
@@ -263,11 +265,23 @@ function createSpanReader(documents: Documents): SpanReader {
 
   // ---- events whose spans are not kept ------------------------------------------------------------------------
 
-  /** Where events belong, so that each costs little. */
   async function placesOf(condition: Condition<EventForm>, reading: Reading): Promise<readonly Placement[]> {
     const places: Placement[] = [];
     for await (const event of looseEvents(condition, reading)) places.push(placementOf(event));
     return places;
+  }
+
+  /** By ids alone, where every index can list them. */
+  async function listPlaces(
+    condition: Condition<EventForm>,
+    reading: Reading,
+  ): Promise<readonly Placement[]> {
+    const { sources, budget, signal } = reading;
+    const found = await Promise.all(
+      sources.map((source) => findPlacements(documents, source, condition, budget, signal)),
+    );
+    if (found.includes(undefined)) return placesOf(condition, reading);
+    return found.flatMap((places) => places ?? []);
   }
 
   /** Events that satisfy a condition and are spans of their own, because none of theirs is there. */
@@ -278,7 +292,7 @@ function createSpanReader(documents: Documents): SpanReader {
     if (!(await hasEvents(reading, ({ alone }) => alone !== undefined))) return;
     const own: Condition<EventForm> = (placed, source) =>
       placed.form.alone === undefined ? none : condition(placed, source);
-    const places = await placesOf(own, reading);
+    const places = await listPlaces(own, reading);
     const met = new Set<string>();
     const ids = distinctIds(places.flatMap(({ spans }) => spans));
     const named = [...parts(ids)].map(
@@ -562,28 +576,6 @@ function createSpanReader(documents: Documents): SpanReader {
 
 /** Listing ids takes less of the budget than reading so many spans for each, but longer for a few. */
 const fewOfListed = 10;
-
-function nothingGiven(): Given {
-  return { first: new Map(), keys: new Set() };
-}
-
-function isNew({ keys }: Given, key: string): boolean {
-  if (keys.has(key)) return false;
-  keys.add(key);
-  return true;
-}
-
-/** Both sides of a call may have one id, and an exporter may send a document twice. */
-function isNewSpan(given: Given, span: Span): boolean {
-  const { trace_id, span_id, span_kind, start } = span;
-  const first = given.first.get(span_id);
-  if (first === undefined) {
-    given.first.set(span_id, span);
-    return true;
-  }
-  if (first.trace_id === trace_id && first.span_kind === span_kind && first.start === start) return false;
-  return isNew(given, `${trace_id}${span_id}${span_kind}${start}`);
-}
 
 async function* nothing(): AsyncGenerator<never> {}
 

@@ -116,7 +116,7 @@ export interface Placement {
   readonly alone: SpanId | undefined;
 }
 
-export function placementOf({ trace_id, spans, alone }: LooseEvent): Placement {
+export function placementOf({ trace_id, spans, alone }: Omit<LooseEvent, "event">): Placement {
   return {
     spans: spans.map((span_id) => ({ trace_id, span_id })),
     alone: alone === undefined ? undefined : { trace_id, span_id: alone },

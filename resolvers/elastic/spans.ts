@@ -74,6 +74,7 @@ interface Reading {
   readonly given: Given;
 }
 type StoredEvent = LooseEvent & { readonly id: string };
+
 function createSpanReader(documents: Documents): SpanReader {
   return {
     scan: (query, signal) => eachSite(query, signal, (reading) => scanSite(query, reading)),
@@ -436,7 +437,7 @@ function createSpanReader(documents: Documents): SpanReader {
   ): Promise<readonly Span[] | undefined> {
     const { sources, budget, signal, given } = reading;
     const [source, ...others] = sources;
-    // Several sources may hold the same documents: which, is told while they are read one after another.
+    // Several sources may hold the same documents: which, is told while they are read.
     if (source === undefined || others.length > 0) return undefined;
     const [inTraces, isSought] = eventsIn(ids);
     const found = await documents.few(source, condition, inTraces, budget, signal);

@@ -91,7 +91,7 @@ function combine(values: readonly number[], measure: SampleMeasure): number {
     case "mean":
     case "first":
     case "last":
-      return total(values) / values.length;
+      return averageOf(values);
     case "quantile":
       return quantileOf(
         values.toSorted((a, b) => a - b),
@@ -105,6 +105,13 @@ function combine(values: readonly number[], measure: SampleMeasure): number {
 const least = (values: readonly number[]): number => values.reduce((a, b) => (b < a ? b : a));
 const greatest = (values: readonly number[]): number => values.reduce((a, b) => (b > a ? b : a));
 const total = (values: readonly number[]): number => values.reduce((sum, value) => sum + value, 0);
+
+/** Also where their sum passes what a number holds. */
+function averageOf(values: readonly number[]): number {
+  const mean = total(values) / values.length;
+  if (Number.isFinite(mean)) return mean;
+  return values.reduce((sum, value) => sum + value / values.length, 0);
+}
 
 /** Between the two order statistics around the rank, in proportion. `sorted` is ascending and not empty. */
 function quantileOf(sorted: readonly number[], quantile: number): number {

@@ -60,6 +60,23 @@ describe("gauges", () => {
     ]).toEqual([95, none, none, none]);
   });
 
+  test("the mean of samples is finite where their sum is not", () => {
+    const huge = Number.MAX_VALUE;
+    const two = series([
+      [100, huge],
+      [101, huge],
+      [110, -huge],
+    ]);
+    for (const combine of ["mean", "last"] as const) {
+      expect([...combineSamples([two, two], { of: "samples", combine }, buckets)]).toEqual([
+        huge,
+        -huge,
+        none,
+        none,
+      ]);
+    }
+  });
+
   test("NaN and infinite samples are left out before", () => {
     const { times, values } = finite(
       series([

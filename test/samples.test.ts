@@ -60,7 +60,7 @@ describe("gauges", () => {
     ]).toEqual([95, none, none, none]);
   });
 
-  test("the mean of samples is finite where their sum is not", () => {
+  test("what passes a number's range on the way is no less finite", () => {
     const huge = Number.MAX_VALUE;
     const two = series([
       [100, huge],
@@ -75,6 +75,8 @@ describe("gauges", () => {
         none,
       ]);
     }
+    const swinging = series([100, 101, 102, 103].map((time, n) => [time, n < 2 ? huge : -huge] as const));
+    expect(combineSamples([swinging], { of: "samples", combine: "sum" }, buckets)[0]).toBe(0);
   });
 
   test("NaN and infinite samples are left out before", () => {

@@ -105,11 +105,11 @@ function combine(values: readonly number[], measure: SampleMeasure): number {
 const least = (values: readonly number[]): number => values.reduce((a, b) => (b < a ? b : a));
 const greatest = (values: readonly number[]): number => values.reduce((a, b) => (b > a ? b : a));
 // On the way a sum may pass what a number holds, though the result does not.
-function total(values: readonly number[]): number {
+export function total(values: readonly number[]): number {
   const sum = values.reduce((sum, value) => sum + value, 0);
   return Number.isFinite(sum) ? sum : mean(values) * values.length;
 }
-function mean(values: readonly number[]): number {
+export function mean(values: readonly number[]): number {
   const sum = values.reduce((sum, value) => sum + value, 0);
   if (Number.isFinite(sum)) return sum / values.length;
   return values.reduce((sum, value) => sum + value / values.length, 0);

@@ -169,6 +169,14 @@ describe("the store's look-ups", () => {
     expect(types).toEqual(["gauge", "counter", "counter", "counter", "gauge", "gauge", "gauge", undefined]);
   });
 
+  test("where nothing is found, the report says of what", async () => {
+    await serve({ metrics: {} });
+    const problems = async (match: Readonly<Record<string, string>>) =>
+      (await backend?.inspections.metrics?.(match, signal))?.problems;
+    expect(await problems({})).toEqual(["there are no series"]);
+    expect(await problems({ site: "a" })).toEqual(['no series has the labels {site="a"}']);
+  });
+
   test("a source without metadata and build information will do", async () => {
     const store = await serve({
       metrics: { work_total: "unknown" },

@@ -17,9 +17,8 @@ import { type Figure, met, printTable, quantile } from "./figures.ts";
 import { soakMix, token } from "./soak-mix.ts";
 import { freePort, memoryMegabytes, program, start } from "./subject.ts";
 
-/** Part of the peak that is asked for, and how long the peak is looked for. */
+/** Part of the peak that is asked for. */
 const load = 0.7;
-const calibration = 15;
 /** Times that each question is asked before: a source that has just started is slow. */
 const warming = 5;
 const second = 1_000;
@@ -41,6 +40,11 @@ const { values } = parseArgs({
   },
 });
 const minutes = Number(values.minutes);
+/**
+ * How long the peak is looked for. That is the warm-up too: memory goes to its height under the most that it will meet,
+ * and what still grows at less load grows for another reason.
+ */
+const calibration = Math.max(15 * second, Math.min(10, minutes / 6) * minute);
 const wanted = values.servers.split(",");
 const elasticName = serverNames.find((name) => wanted.includes(name));
 const prometheusName = prometheusNames.find((name) => wanted.includes(name));
@@ -159,11 +163,9 @@ sites:
   const delivered = ended ? 0 : await settled(() => mix.delivered(search.url), reported);
   agent.destroy();
 
-  const warm = Math.min(10, Math.floor(minutes / 3)) * minute;
-  const judged = samples.filter(({ at }) => at >= warm);
-  const memory = troughs(judged, ({ megabytes }) => megabytes);
-  const open = troughs(judged, ({ descriptors }) => descriptors);
-  const long = minutes - warm / minute >= judgedMinutes;
+  const memory = troughs(samples, ({ megabytes }) => megabytes);
+  const open = troughs(samples, ({ descriptors }) => descriptors);
+  const long = minutes >= judgedMinutes;
   const note = long ? undefined : "too short to judge";
   const bound = (floor: number) => (long ? floor : undefined);
   const figures: Figure[] = [
@@ -216,7 +218,7 @@ async function settled(count: () => Promise<number>, wanted: number): Promise<nu
 async function findPeak(ask: (n: number) => Promise<unknown>): Promise<number> {
   let done = 0;
   let asked = 0;
-  const end = performance.now() + calibration * second;
+  const end = performance.now() + calibration;
   const client = async () => {
     while (performance.now() < end) {
       // So much at once may be refused.
@@ -227,7 +229,7 @@ async function findPeak(ask: (n: number) => Promise<unknown>): Promise<number> {
     }
   };
   await Promise.all(Array.from({ length: 8 }, client));
-  return done / calibration;
+  return (done * second) / calibration;
 }
 
 async function soak(

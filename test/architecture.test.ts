@@ -263,7 +263,7 @@ describe("the outside world", () => {
     expect(flags).not.toEqual([]);
     const { start, readout } = JSON.parse(read("package.json")).scripts;
     const subjects = ["bench/subject.ts", "test/support/program.ts"].map(read);
-    for (const text of [start, readout, read("Dockerfile"), ...subjects]) {
+    for (const text of [start, readout, read("Dockerfile"), read("deploy/readout.service"), ...subjects]) {
       expect(flags.filter((flag) => !text.includes(flag))).toEqual([]);
     }
   });

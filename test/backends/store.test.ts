@@ -12,12 +12,10 @@ import {
   logstashEcsLogs,
   logstashLogs,
   otelLogs,
-  otelNoneLogs,
   otelRawLogs,
   pinoLogs,
   ss4oLogsDynamic,
   ss4oLogsFlat,
-  vectorLogs,
 } from "../support/log-shippers.ts";
 import { type NamedServer, onServers, type ServerName } from "./named.ts";
 
@@ -73,7 +71,6 @@ const pairs: readonly Pair[] = [
     excuses: { ...dated, "script keys": rooted("hostname"), "script fields": rooted("host") },
   },
   { name: "logstash with ecs", shipper: logstashEcsLogs, servers: ["es8", "es9"], excuses: dated },
-  { name: "otel-none", shipper: otelNoneLogs, servers: ["es7"], excuses: dated },
   { name: "otel-raw", shipper: otelRawLogs, servers: ["es8"], excuses: dated },
   { name: "graylog", shipper: graylogLogs, servers: ["os2"], excuses: dated },
   {
@@ -81,12 +78,6 @@ const pairs: readonly Pair[] = [
     shipper: pinoLogs,
     servers: ["es8"],
     excuses: { ...dated, "script keys": rooted("hostname") },
-  },
-  {
-    name: "plain",
-    shipper: vectorLogs,
-    servers: ["os3"],
-    excuses: { ...dated, "script keys": rooted("hostname"), "script fields": rooted("host") },
   },
 ];
 

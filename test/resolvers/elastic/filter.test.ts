@@ -221,7 +221,9 @@ test("a range over numbers of a unit holds those whose instant lies in it, and n
         const value = near ? from / unit + (any % 3n) : any;
         if (BigInt.asIntN(64, value) !== value) return;
         const clock = numberClock("at", unit);
-        const { range } = clock.range(from, to) as { range?: { at: { gte: number | string; lte: number | string } } };
+        const { range } = clock.range(from, to) as {
+          range?: { at: { gte: number | string; lte: number | string } };
+        };
         const [gte, lte] = range === undefined ? [1n, 0n] : [BigInt(range.at.gte), BigInt(range.at.lte)];
         expect(BigInt.asIntN(64, gte) === gte && BigInt.asIntN(64, lte) === lte).toBe(true);
         const at = clock.instantOf(String(value));

@@ -12,6 +12,7 @@ import {
   logstashEcsLogs,
   logstashLogs,
   otelLogs,
+  otelNoneLogs,
   otelRawLogs,
   pinoLogs,
   ss4oLogsDynamic,
@@ -71,6 +72,7 @@ const pairs: readonly Pair[] = [
     excuses: { ...dated, "script keys": rooted("hostname"), "script fields": rooted("host") },
   },
   { name: "logstash with ecs", shipper: logstashEcsLogs, servers: ["es8", "es9"], excuses: dated },
+  { name: "otel-none", shipper: otelNoneLogs, servers: ["es7"], excuses: dated },
   { name: "otel-raw", shipper: otelRawLogs, servers: ["es8"], excuses: dated },
   { name: "graylog", shipper: graylogLogs, servers: ["os2"], excuses: dated },
   {

@@ -17,7 +17,6 @@ import {
   pinoLogs,
   ss4oLogsDynamic,
   ss4oLogsFlat,
-  vectorLogs,
 } from "../support/log-shippers.ts";
 import { type NamedServer, onServers, type ServerName } from "./named.ts";
 
@@ -81,12 +80,6 @@ const pairs: readonly Pair[] = [
     shipper: pinoLogs,
     servers: ["es8"],
     excuses: { ...dated, "script keys": rooted("hostname") },
-  },
-  {
-    name: "plain",
-    shipper: vectorLogs,
-    servers: ["os3"],
-    excuses: { ...dated, "script keys": rooted("hostname"), "script fields": rooted("host") },
   },
 ];
 

@@ -160,7 +160,14 @@ async function medianOf(agent: Agent, call: Call, requests: number): Promise<num
   return median(times);
 }
 
-/** The steepest growth of CPU time from one size to the next: 1 where twice as much costs twice as much. */
+/** So many small requests are measured as one, of which each by itself costs as little as what else goes on. */
+const mostTogether = 100;
+
+/**
+ * The steepest growth of CPU time from one size to the next: 1 where twice as much costs twice as much. Sizes are measured
+ * by turns, each in as many requests as make up one of the greatest, so that neither what the compiler has yet to learn nor
+ * a busy machine falls on one of them alone.
+ */
 async function growth(
   { agent, rounds }: Bench,
   { subject }: { subject: Subject },
@@ -168,18 +175,21 @@ async function growth(
   steps: readonly number[],
   callOf: (step: number) => Call,
 ): Promise<readonly Figure[]> {
-  const costs: number[] = [];
-  for (const step of steps) {
-    const call = callOf(step);
-    for (let warm = 0; warm < 3; warm++) await send(agent, call);
-    const millis: number[] = [];
-    for (let round = 0; round < Math.ceil(rounds / 2); round++) {
+  const greatest = steps.at(-1) ?? 1;
+  const sizes = steps.map((step) => ({
+    call: callOf(step),
+    requests: Math.min(mostTogether, Math.ceil(greatest / step)),
+    millis: [] as number[],
+  }));
+  const warmUps = 3;
+  for (let round = 0; round < warmUps + Math.ceil(rounds / 2); round++) {
+    for (const { call, requests, millis } of sizes) {
       const before = cpuMillis(subject.pid);
-      await send(agent, call);
-      millis.push(cpuMillis(subject.pid) - before);
+      for (let sent = 0; sent < requests; sent++) await send(agent, call);
+      if (round >= warmUps) millis.push((cpuMillis(subject.pid) - before) / requests);
     }
-    costs.push(median(millis));
   }
+  const costs = sizes.map(({ millis }) => median(millis));
   const slopes = steps.slice(1).map((step, at) => {
     const [less, more] = [costs[at] ?? Number.NaN, costs[at + 1] ?? Number.NaN];
     return Math.log(more / less) / Math.log(step / (steps[at] ?? Number.NaN));

@@ -70,7 +70,7 @@ function requestId(headers: Exchange["headers"], search: string): string {
 }
 
 /** @throws {Unprocessable} `invalid_request` past the limit, `invalid_json` for what is no UTF-8 */
-export async function readText({ body }: Exchange): Promise<string> {
+export async function readText({ body, headers }: Exchange): Promise<string> {
   const chunks: Uint8Array[] = [];
   let bytes = 0;
   for await (const chunk of body ?? []) {
@@ -84,7 +84,10 @@ export async function readText({ body }: Exchange): Promise<string> {
   try {
     return new TextDecoder("utf-8", { fatal: true }).decode(Buffer.concat(chunks));
   } catch {
-    throw new Unprocessable("invalid_json", "The body is not UTF-8", {});
+    // Asked only here: there are clients that call UTF-8 a coding.
+    const coding = headers.get("content-encoding");
+    const message = coding === null ? "The body is not UTF-8" : "The body is compressed, which is not taken";
+    throw new Unprocessable("invalid_json", message, {});
   }
 }
 

@@ -50,9 +50,13 @@ function importParts(logger: Logger): typeof defaultImportFn {
 /** Reads every source once. @throws {ConfigError} what is wrong with the file or a source, for an operator to read */
 export async function loadMesh({ file, text, log }: MeshOptions): Promise<Unified> {
   const written = parseMeshrc(text, file);
-  const sources = written.sources.map((source) =>
-    source.name === ownSource ? { ...source, handler: { [ownHandler]: {} } } : source,
-  );
+  // Ours comes last: of a field that several sources have, the last one's answers. No source of a reader's may take the
+  // place of those that ask what a token may see.
+  const isOwn = ({ name }: { readonly name: string }) => name === ownSource;
+  const sources = [
+    ...written.sources.filter((source) => !isOwn(source)),
+    ...written.sources.filter(isOwn).map((source) => ({ ...source, handler: { [ownHandler]: {} } })),
+  ];
   const told: string[] = [];
   const logger = createLogger(log, told);
   try {

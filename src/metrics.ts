@@ -2,6 +2,7 @@
 // tag pattern accepts. `samples.ts` says what a measure is. Everything here is decided without asking a source, so
 // all stores agree on it.
 import type { Buckets, Measure, MetricType } from "./model.ts";
+import { mean, total } from "./samples.ts";
 import { allTime, fromMillis, type Millis, type TimeRange, toMillis } from "./time.ts";
 
 // ---- Fields and aggregations --------------------------------------------------------------------------------
@@ -97,14 +98,14 @@ export function planOf(
 
 /** One value of the values of buckets, in their order; NaN is a bucket without one, and the answer where all are. */
 export function combineBuckets(combine: Aggregation, values: Float64Array): number {
-  const found = values.filter((value) => !Number.isNaN(value));
+  const found = [...values].filter((value) => !Number.isNaN(value));
   const [first] = found;
   if (first === undefined) return Number.NaN;
   switch (combine) {
     case "sum":
-      return found.reduce((sum, value) => sum + value, 0);
+      return total(found);
     case "avg":
-      return found.reduce((sum, value) => sum + value, 0) / found.length;
+      return mean(found);
     case "min":
       return found.reduce((least, value) => Math.min(least, value));
     case "max":

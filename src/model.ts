@@ -89,7 +89,7 @@ export interface Span {
   readonly site_id: string;
   /** 32 lower-case hex digits, zeros on the left where the source leaves them out. */
   readonly trace_id: string;
-  /** 16 lower-case hex digits. */
+  /** 16 lower-case hex digits; of an error by itself as many as its id has. */
   readonly span_id: string;
   /** Absent on a root. */
   readonly parent_span_id?: string | undefined;
@@ -125,7 +125,7 @@ export interface Span {
   readonly statement?: string | undefined;
   /** Who is called, by the span's own attributes. */
   readonly peer?: string | undefined;
-  /** An error report of a browser: never a request. */
+  /** An error that has no span but this: a browser's report, or one whose request was not kept. Never a request. */
   readonly report: boolean;
 }
 export interface SpanEvent {

@@ -166,10 +166,12 @@ async function readPage({ type, load, policy: own, fresh }: Source, zipped: bool
 
 /**
  * Whether a GET of /graphql is a person's who opens it, and not a client's query. GraphiQL itself keeps what is typed in
- * the address, as `query`; a page that a browser opens could not send the header that a query by GET needs.
+ * the address, as `query`; a page that a browser opens could not send the header that a query by GET needs. Java's
+ * HttpURLConnection names `text/html` too, so a token tells its queries.
  */
 export function wantsGraphiql(headers: Pick<Headers, "get">): boolean {
-  return /\btext\/html\b/.test(headers.get("accept") ?? "");
+  const isOpened = /\btext\/html\b/.test(headers.get("accept") ?? "");
+  return isOpened && !/^bearer\b/i.test(headers.get("authorization") ?? "");
 }
 
 const docsPage = `<!doctype html>

@@ -122,7 +122,7 @@ export interface MilestoneQuery extends SpanScan {
 
 /**
  * - `all`
- * - `entries`: `Span.entry`, reports included.
+ * - `entries`: `Span.entry`, but no reports.
  * - `children`: all but entries.
  * - `calls`: of kind client or producer, entries or not.
  * - `exceptions`: with an event named `exception`.
@@ -136,7 +136,7 @@ export interface SpanScan {
   readonly select: SpanSelection;
   /** Lets a store read less: it may leave out spans that do not satisfy all of it, and need not. */
   readonly narrow?: SpanNarrowing | undefined;
-  /** Nobody looks at the events, as of a lookup; not with `exceptions`. */
+  /** As of a lookup; not with `exceptions`. */
   readonly bare?: boolean | undefined;
   readonly budget: Budget;
 }
@@ -168,15 +168,18 @@ export interface SpanLookup {
     /** The spans with these ids, in any trace. */
     | { readonly by: "id"; readonly spanIds: readonly string[] }
     /**
-     * Those that these spans called: entries of the same trace that name one of them as parent, and entries of any
-     * trace with a link to one of them.
+     * Those that these spans called: entries (no reports) of the same trace that name one of them as parent, and
+     * entries of any trace with a link to one of them.
      */
     | { readonly by: "caller"; readonly spans: readonly SpanId[] }
     /** The spans of kind client with a statement that name one of these as their parent, in any trace. */
     | { readonly by: "parent"; readonly spanIds: readonly string[] };
   /** Lets a store leave out spans that no scan with these would have; not with `exceptions`. */
   readonly within?: Pick<SpanScan, "range" | "narrow"> | undefined;
-  /** Nobody looks at the events: a store may leave out those that its layout keeps apart. Not with `exceptions`. */
+  /**
+   * Nobody looks at the events, nor for reports: a store may leave out those that its layout keeps apart. Not with
+   * `exceptions`.
+   */
   readonly bare?: boolean | undefined;
   readonly budget: Budget;
 }

@@ -91,7 +91,7 @@ function combine(values: readonly number[], measure: SampleMeasure): number {
     case "mean":
     case "first":
     case "last":
-      return total(values) / values.length;
+      return mean(values);
     case "quantile":
       return quantileOf(
         values.toSorted((a, b) => a - b),
@@ -104,7 +104,16 @@ function combine(values: readonly number[], measure: SampleMeasure): number {
 // Not `Math.min(...values)`: a window may hold more values than a call can take.
 const least = (values: readonly number[]): number => values.reduce((a, b) => (b < a ? b : a));
 const greatest = (values: readonly number[]): number => values.reduce((a, b) => (b > a ? b : a));
-const total = (values: readonly number[]): number => values.reduce((sum, value) => sum + value, 0);
+// On the way a sum may pass what a number holds, though the result does not.
+export function total(values: readonly number[]): number {
+  const sum = values.reduce((sum, value) => sum + value, 0);
+  return Number.isFinite(sum) ? sum : mean(values) * values.length;
+}
+export function mean(values: readonly number[]): number {
+  const sum = values.reduce((sum, value) => sum + value, 0);
+  if (Number.isFinite(sum)) return sum / values.length;
+  return values.reduce((sum, value) => sum + value / values.length, 0);
+}
 
 /** Between the two order statistics around the rank, in proportion. `sorted` is ascending and not empty. */
 function quantileOf(sorted: readonly number[], quantile: number): number {
@@ -241,7 +250,7 @@ function combineRunning(values: readonly number[], combine: CumulativeMeasure["c
     case "max":
       return greatest(values);
     case "mean":
-      return total(values) / values.length;
+      return mean(values);
   }
   return combine satisfies never;
 }

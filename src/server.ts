@@ -228,7 +228,8 @@ export function createServer(options: ServerOptions): Server {
         work.end();
         const follow = {
           principal,
-          resume: exchange.headers.get("last-event-id") ?? undefined,
+          // Empty is none, as it is to an EventSource.
+          resume: exchange.headers.get("last-event-id") || undefined,
           gone: exchange.gone,
           over: (cut: boolean) => {
             telemetry.tails.closed();

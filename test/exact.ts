@@ -14,6 +14,7 @@ import {
   read,
   reproduces,
   type Subject,
+  spellings,
   subjectsOn,
   type Target,
 } from "./backends/exactness.ts";
@@ -181,9 +182,9 @@ async function print(
   prefix: string,
 ): Promise<string> {
   const comments = notes.map((note) => `# ${note.replaceAll("\n", " ")}`);
-  for (const [at, some] of [wrong.slice(0, 1), wrong, lines].entries()) {
-    if (some.length === 0) continue;
-    const script = printScript(layout, some, query);
+  const tries = [wrong.slice(0, 1), wrong, lines].filter((some) => some.length > 0);
+  const scripts = tries.flatMap((some) => spellings.map((spell) => printScript(layout, some, query, spell)));
+  for (const [at, script] of [...new Set(scripts)].entries()) {
     if (!isTrue(script)) continue;
     if (await reproduces(cluster, shipper, script, `${prefix}-${at}`))
       return [...comments, script].join("\n");

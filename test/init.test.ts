@@ -120,6 +120,26 @@ describe("a proposal", () => {
     expect(draft({ traces: traces.slice(2) }).config.sites.main?.traces).toBeUndefined();
   });
 
+  test.each([
+    ["otel", ["traces-generic.otel-prod"], "logs-generic.otel-prod,traces-generic.otel-prod"],
+    ["otel", ["traces-*.otel-*"], "logs-*.otel-*,traces-*.otel-*"],
+    [
+      "apm",
+      ["traces-apm-default", "traces-apm.rum-default"],
+      "logs-apm.error-default,traces-apm-default,traces-apm.rum-default",
+    ],
+    ["otel", ["spans"], "spans"],
+    ["jaeger", ["traces-x-prod"], "traces-x-prod"],
+  ])(
+    "where nothing has failed yet, %s spans of %s are proposed with the place of their events",
+    (profile, indices, index) => {
+      const traces = indices.map((name): FoundSource => ({ ...lines(name, { profile }), holds: "spans" }));
+      const { config, text } = draft({ traces });
+      expect(config.sites.main?.traces).toMatchObject({ index, profile });
+      expect(text.includes("none was found yet")).toBe(index !== indices.join());
+    },
+  );
+
   test("clusters that no site is named after have sites of their own", () => {
     const cluster = (name: string) => ({ match: { cluster: name }, report: fine("pods") });
     const labels = new Map([["cluster", ["a", "b", "main"]]]);

@@ -116,6 +116,10 @@ describe("combining buckets", () => {
     expect(combineBuckets(combine, Float64Array.of(Number.NaN))).toBeNaN();
     expect(combineBuckets(combine, new Float64Array())).toBeNaN();
   });
+
+  test("a mean is one also where the sum passes what a number holds", () => {
+    expect(combineBuckets("avg", Float64Array.of(Number.MAX_VALUE, Number.MAX_VALUE))).toBe(Number.MAX_VALUE);
+  });
 });
 
 describe("buckets", () => {

@@ -6,7 +6,7 @@ import { describeOperations, type JsonSchema } from "#src/operations/describe.ts
 import { slugs } from "#src/operations/failure.ts";
 import { operations } from "#src/operations/index.ts";
 import { readReport } from "#src/report.ts";
-import { createDemo } from "./support/demo.ts";
+import { createDemo, token } from "./support/demo.ts";
 
 const demo = await createDemo();
 afterAll(() => demo.close());
@@ -197,6 +197,10 @@ describe("pages", () => {
     expect((await open(query, { accept: "*/*" })).status).toBe(401);
     // GraphiQL writes what is typed into its address, which then has to open again.
     expect((await open(query)).headers.get("content-type")).toBe("text/html; charset=utf-8");
+    // What Java's HttpURLConnection accepts where nothing else is said.
+    const accept = "text/html, image/gif, image/jpeg, *; q=.2, */*; q=.2";
+    const asked = await open(query, { accept, authorization: `Bearer ${token}` });
+    expect([asked.status, await asked.json()]).toMatchObject([200, { data: { viewer: {} } }]);
   });
 
   test.each(["/docs/", "/docs/nope", "/docs/../package.json", "/graphql/nope", "/docs/index.html"])(

@@ -60,6 +60,25 @@ describe("gauges", () => {
     ]).toEqual([95, none, none, none]);
   });
 
+  test("what passes a number's range on the way is no less finite", () => {
+    const huge = Number.MAX_VALUE;
+    const two = series([
+      [100, huge],
+      [101, huge],
+      [110, -huge],
+    ]);
+    for (const combine of ["mean", "last"] as const) {
+      expect([...combineSamples([two, two], { of: "samples", combine }, buckets)]).toEqual([
+        huge,
+        -huge,
+        none,
+        none,
+      ]);
+    }
+    const swinging = series([100, 101, 102, 103].map((time, n) => [time, n < 2 ? huge : -huge] as const));
+    expect(combineSamples([swinging], { of: "samples", combine: "sum" }, buckets)[0]).toBe(0);
+  });
+
   test("NaN and infinite samples are left out before", () => {
     const { times, values } = finite(
       series([

@@ -7,10 +7,10 @@ import type { Condition, Documents, Plan } from "./documents.ts";
 import { asked } from "./hints.ts";
 import { idsOfOne } from "./ids.ts";
 import type { Placed, SpanForm } from "./layout.ts";
-import { isSelected, refersToParent } from "./narrow.ts";
+import { isSelected } from "./narrow.ts";
 import { any, every, none, not, type Query } from "./query.ts";
 import { normaliseId } from "./span.ts";
-import { columnOf, columnsOf, surelyCountsOne } from "./sure.ts";
+import { columnOf, columnsOf, mayRefer, surelyCountsOne } from "./sure.ts";
 
 const listed = 10_000;
 /** Terms that each shard sends: with fewer parents than this on a shard none is left out. */
@@ -128,7 +128,7 @@ function namesParent(placed: Placed<SpanForm>) {
   const column = columnOf(placed, name);
   const present = { exists: { field: column.field } };
   if (form.parent_reference === undefined) return column.sure;
-  return every([column.sure, not(every([not(present), refersToParent(group, form.parent_reference)]))]);
+  return every([column.sure, not(every([not(present), mayRefer(group, form.parent_reference)]))]);
 }
 
 // ---- By statement ---------------------------------------------------------------------------------------------

@@ -69,8 +69,7 @@ export async function detectLayouts(
   let settled = true;
 
   async function look(group: IndexGroup): Promise<void> {
-    const timely = candidates.filter((profile) => timeIn(group, profile) !== undefined);
-    const able = timely.length > 0 ? timely : candidates;
+    const able = timelyIn(group);
     const shown = shownBy(group, able);
     const [first] = shown;
     if (where === undefined && first !== undefined && shown.length === 1 && mapsMessage(group, first)) {
@@ -119,6 +118,18 @@ export async function detectLayouts(
     settled,
     guesses: [...guesses].map(([reason, groups]) => ({ indices: listed(groups.map(nameGroup)), reason })),
   };
+}
+
+/**
+ * The layouts whose time the index has; all where it has none. A number may be anything, so it counts for a layout that the
+ * mapping shows, or where there is no date.
+ */
+function timelyIn(group: IndexGroup): readonly LogProfile[] {
+  const timely = candidates.filter((profile) => timeIn(group, profile) !== undefined);
+  const sure = timely.filter(
+    (profile) => timeIn(group, profile)?.unit === undefined || shownBy(group, [profile]).length > 0,
+  );
+  return [sure, timely, candidates].find(({ length }) => length > 0) ?? candidates;
 }
 
 /** What of an index lies within the wall; a wall that it cannot keep is refused by whoever reads, and tells nothing here. */

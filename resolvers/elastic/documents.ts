@@ -59,14 +59,14 @@ export interface Documents {
     budget: Budget,
     signal: AbortSignal,
     options?: ReadOptions,
-  ): AsyncIterable<readonly Found<SpanForm>[]>;
+  ): AsyncGenerator<readonly Found<SpanForm>[]>;
   /** The same of events that lie in documents of their own. */
   events(
     source: SpanSource,
     condition: Condition<EventForm>,
     budget: Budget,
     signal: AbortSignal,
-  ): AsyncIterable<readonly Found<EventForm>[]>;
+  ): AsyncGenerator<readonly Found<EventForm>[]>;
   /** Both by one search; undefined, and nothing spent, where they are more than one answer holds. */
   few(
     source: SpanSource,

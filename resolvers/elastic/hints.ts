@@ -12,11 +12,14 @@ import type {
 import { spanKey } from "../../src/tracing/request.ts";
 import { type Condition, type Documents, Outdated } from "./documents.ts";
 import { listIds } from "./ids.ts";
-import { type EventForm, nanosOf, type SpanForm } from "./layout.ts";
+import { type EventForm, nanosOf, type Placed, type SpanForm, tracesOfEvent } from "./layout.ts";
 import { findField } from "./mapping.ts";
+import { isUnnamed } from "./narrow.ts";
 import { isError, tellsOf } from "./narrowing.ts";
+import { every } from "./query.ts";
 import { normaliseId } from "./span.ts";
 import { candidates } from "./tallies.ts";
+import { type Placement, placementOf } from "./wanted.ts";
 
 // ---- Milestones -----------------------------------------------------------------------------------------------
 
@@ -70,21 +73,22 @@ export async function findFailedTraces(
   return asked(async () => {
     const plan = await documents.plan(source, signal);
     const { spans, events } = plan.layout;
-    const namesOf = ({ trace_id }: SpanForm | EventForm) => trace_id;
     const telling: Condition<SpanForm> = (placed) => tellsOf(placed, errors);
-    const lists = [
-      await listIds(documents, source, plan, spans, telling, namesOf, budget, signal),
-      await listIds(
-        documents,
-        source,
-        plan,
-        events,
-        (placed) => isError(placed, errors),
-        namesOf,
-        budget,
-        signal,
-      ),
-    ];
+    const isListed: Condition<EventForm> = (placed) => isError(placed, errors);
+    // By themselves: a trace has few, and without one each has its own.
+    const isUntraced: Condition<EventForm> = (placed) =>
+      every([isUnnamed(placed, placed.form.trace_id), isError(placed, errors)]);
+    const list = <Form extends SpanForm | EventForm>(
+      forms: readonly Placed<Form>[],
+      condition: Condition<Form>,
+      namesOf: (form: Form) => readonly string[],
+    ) => listIds(documents, source, plan, forms, condition, namesOf, budget, signal);
+    const alone = events.filter(({ form }) => form.alone !== undefined);
+    const lists = await Promise.all([
+      list(spans, telling, ({ trace_id }) => trace_id),
+      list(events, isListed, ({ trace_id }) => trace_id),
+      list(alone, isUntraced, (form) => tracesOfEvent(form).filter((name) => !form.trace_id.includes(name))),
+    ]);
     if (lists.includes(undefined)) return undefined;
     const ids = lists.flatMap((list) => list?.flat() ?? []).filter((id) => id !== undefined);
     return [...new Set(ids.map((id) => normaliseId(id, 32)))];
@@ -118,6 +122,35 @@ export async function findSpansOfEvents(
             ids.add(key);
           }
         }
+      }
+    }
+    return found;
+  });
+}
+
+/** Where events belong that may be spans of their own; undefined where the index cannot list their ids. */
+export async function findPlacements(
+  documents: Documents,
+  source: SpanSource,
+  condition: Condition<EventForm>,
+  budget: Budget,
+  signal: AbortSignal,
+): Promise<readonly Placement[] | undefined> {
+  return asked(async () => {
+    const plan = await documents.plan(source, signal);
+    const found: Placement[] = [];
+    for (const placed of plan.layout.events) {
+      const { form } = placed;
+      const own = form.alone?.span_id ?? [];
+      const names = [...new Set([...tracesOfEvent(form), ...form.span, ...own])];
+      const list = await listIds(documents, source, plan, [placed], condition, () => names, budget, signal);
+      if (list === undefined) return undefined;
+      for (const values of list) {
+        const idsAt = (asked: readonly string[], digits: 16 | 32) =>
+          asked.flatMap((name) => values[names.indexOf(name)] ?? []).map((id) => normaliseId(id, digits));
+        const [trace_id] = idsAt(tracesOfEvent(form), 32);
+        const spans = idsAt(form.trace_id, 32).length === 0 ? [] : idsAt(form.span, 16);
+        if (trace_id !== undefined) found.push(placementOf({ trace_id, spans, alone: idsAt(own, 16)[0] }));
       }
     }
     return found;

@@ -101,6 +101,8 @@ const peerNames = [
 ].map((key) => `span_attributes.${key}`);
 const statementNames = ["db.query.text", "db.statement", "sql.query"].map((key) => `span_attributes.${key}`);
 
+const texts = z.record(z.string(), z.string());
+
 const spanForm = z
   .strictObject({
     holds: z.literal("span"),
@@ -110,11 +112,11 @@ const spanForm = z
     span_id: names,
     parent: names,
     /**
-     * Where a document may name its parent in a list of references only. One into another trace counts when there is
-     * none into its own, and is a link as well.
+     * Where a document may name its parent in a list of references only: the first of `where` into its own trace, else
+     * of `otherwise` into it, else of `where` into another. The latter two are links as well.
      */
     parent_reference: z
-      .strictObject({ at: name, where: z.record(z.string(), z.string()), trace_id: name, span_id: name })
+      .strictObject({ at: name, where: texts, otherwise: texts.optional(), trace_id: name, span_id: name })
       .optional(),
     trace_state: names.optional(),
     /** Where there are an end and a duration, a span begins that long before its end, and this counts without them. */
@@ -159,10 +161,15 @@ const eventForm = z.strictObject({
   time,
   name: rules(name),
   event_attributes: attributes,
-  /** A flag that is false where the span was not kept, so that the event has no place; for `readout check`. */
-  sampled: name.optional(),
+  /** What the document is where there is no such span: one of its own, which is no request. */
+  alone: spanForm.optional(),
 });
 export type EventForm = z.infer<typeof eventForm>;
+
+/** Where an event names its trace, or what stands for one where it has none. */
+export function tracesOfEvent({ trace_id, alone }: EventForm): readonly string[] {
+  return alone?.trace_id ?? trace_id;
+}
 
 const schema = z.object({
   name,

@@ -1,6 +1,7 @@
 // One name of an index: what a comparison with it may find, by the type of field and the operator. See `filter.ts` for what
 // the two bounds are.
 import { numberPattern, type Operator } from "../../src/logql/ast.ts";
+import { nanosEra } from "./clock.ts";
 import { findField, type IndexedField, type IndexGroup } from "./mapping.ts";
 import type { Product } from "./product.ts";
 import type { LogProfile } from "./profile.ts";
@@ -272,7 +273,17 @@ function inRange(
     range.lte = bound;
   }
   if (range.gte === undefined && range.lte === undefined) return exists(field, scope);
+  const isAnyDate = [range.gte, range.lte].every((bound) => bound === undefined || isMilli(bound));
+  if (scope.group.dated.has(field.name) && !isAnyDate) return exists(field, scope);
   return withIgnored(field, { range: { [field.name]: range } }, scope);
+}
+
+/**
+ * Whether a date of any type can be so many milliseconds. A server reads the bounds of a range by each index's own type before
+ * it leaves the index out, and refuses the search where one is no date.
+ */
+function isMilli(bound: number): boolean {
+  return bound >= 0 && bound <= Number(nanosEra.to / 1_000_000n);
 }
 
 function widen(value: number, direction: 1 | -1): number {

@@ -3,12 +3,14 @@
 import type { LogSource, SourceReport } from "../../src/store.ts";
 import { fromMillis, type Instant } from "../../src/time.ts";
 import type { Catalog } from "./catalog.ts";
+import { numberClock } from "./clock.ts";
 import type { Door } from "./door.ts";
 import { isNumeric } from "./leaf.ts";
 import {
   findField,
   type IndexGroup,
   isIndexedAsItComes,
+  isUnindexed,
   isUnsortable,
   type Knowledge,
   nameGroup,
@@ -101,7 +103,7 @@ function groupNames(groups: readonly IndexGroup[]): string {
 
 function describeGroup(
   group: IndexGroup,
-  { profile, time: timeName }: Part,
+  { profile, time: timeName, unit }: Part,
   product: Product,
   limitations: string[],
   problems: string[],
@@ -117,10 +119,14 @@ function describeGroup(
   const time = group.fields.get(timeName);
   if (time === undefined)
     limitations.push(`${where}: ${timeName} is not mapped; its documents are never in a range`);
-  else if (time.type !== "date" && time.type !== "date_nanos") {
+  else if (unit === undefined && time.type !== "date" && time.type !== "date_nanos") {
     problems.push(`${where}: ${timeName} is of type ${time.type}, not date or date_nanos`);
   } else if (isUnsortable(group, timeName)) {
     problems.push(`${where}: ${timeName} has no doc_values, so lines cannot be sorted by it`);
+  } else if (isUnindexed(group, timeName) && !product.searchesColumns) {
+    problems.push(
+      `${where}: ${timeName} is not indexed, and ${product.name} ${product.version} finds nothing by it`,
+    );
   }
   const severity = profile.severity.map(({ field }) => field);
   for (const [part, names] of Object.entries({ ...lineFields(profile), severity })) {
@@ -151,7 +157,8 @@ function describeGroup(
       `${where}: ${listed(names)} holds numbers, which say nothing of the severity in the layout ${profile.name}; a profile of your own can (at_least)`,
     );
   }
-  const blind = unsearchable(group);
+  // The time is bounded by its column.
+  const blind = unsearchable(group).filter((name) => name !== timeName);
   if (blind.length > 0) {
     limitations.push(
       `${where}: ${listed(blind)} cannot be searched; filters on them read every line of the range`,
@@ -191,7 +198,7 @@ function wallOf({ where }: LogSource, { groups }: Part): Query {
 async function newestLine(
   backend: string,
   source: LogSource,
-  { time, groups }: Part,
+  { time, unit, groups }: Part,
   wall: Query,
   door: Door,
   signal: AbortSignal,
@@ -201,11 +208,16 @@ async function newestLine(
     size: 1,
     track_total_hits: false,
     query: every([{ exists: { field: time } }, own, wall]),
-    sort: [{ [time]: { order: "desc", unmapped_type: "date", numeric_type: "date" } }],
+    sort: [
+      {
+        [time]: { order: "desc", unmapped_type: "date", ...(unit === undefined && { numeric_type: "date" }) },
+      },
+    ],
   };
   const answer = await searchWhole(backend, door, source.index, body, signal);
   const sort = answer.hits[0]?.sort;
-  return sort === undefined ? undefined : fromMillis(Number(sort));
+  if (sort === undefined) return undefined;
+  return unit === undefined ? fromMillis(Number(sort)) : numberClock(time, unit).instantOf(sort);
 }
 
 async function countUntimed(

@@ -7,31 +7,29 @@ import { recording } from "../../src/explain.ts";
 import { matcher } from "../../src/logql/matches.ts";
 import type { LogLine } from "../../src/model.ts";
 import type { LogQuery, LogSource, LogStore } from "../../src/store.ts";
-import { floorToMilli, fromMillis, type Instant, nanosPerMilli, type TimeRange } from "../../src/time.ts";
+import { floorToMilli, type Instant, nanosPerMilli, type TimeRange } from "../../src/time.ts";
 import type { Catalog } from "./catalog.ts";
+import { type Clock, dateClock, max, min, nanosEra, numberClock, outsideNanosEra } from "./clock.ts";
 import type { Door } from "./door.ts";
 import { explainSource } from "./explain.ts";
 import { compileFilter, limits, unnarrowed } from "./filter.ts";
 import type { Answer, Hit } from "./hits.ts";
 import { readLine } from "./line.ts";
-import { isUnsortable, type Knowledge } from "./mapping.ts";
+import { isUnindexed, isUnsortable, type Knowledge } from "./mapping.ts";
 import { limitTies, merge, sortLines, tooManyTies } from "./order.ts";
 import { createPace, type Pace } from "./pace.ts";
-import { isPartedAlike, keyOf, type Part } from "./parts.ts";
+import { isNumberedElsewhere, isPartedAlike, keyOf, type Part } from "./parts.ts";
 import type { LogProfile } from "./profile.ts";
-import { all, any, encodePattern, every, inIndices, not, searchOptions, weigh } from "./query.ts";
+import { all, any, encodePattern, every, inIndices, not, type Query, searchOptions, weigh } from "./query.ts";
 import {
   changing,
   compileWall,
   isStale,
-  max,
-  min,
-  nanosEra,
   refuseClosed,
   refuseRemote,
   refuseWall,
+  searchWhole,
   settle,
-  timeRange,
   unsupported,
   wholeAnswer,
 } from "./search.ts";
@@ -387,7 +385,7 @@ function createReader(
     const bytes = await answering;
     const last = pace && lastSort(bytes);
     if (pace !== undefined && last !== undefined) {
-      const milli = floorToMilli(instantOf(last, plan.nanos));
+      const milli = floorToMilli(plan.clock.instantOf(last));
       pace.reached(asked, milli);
       const rest = beyond(milli, left, query.order, true);
       const guess = rest && printed(pace.first(rest), pace.size);
@@ -481,7 +479,7 @@ function createReader(
     const renewed = await catalog.parts(source, whole, signal);
     const own = renewed.find((candidate) => keyOf(candidate) === keyOf(part));
     if (own === undefined || !isPartedAlike(parts, renewed)) throw new Reparted();
-    const { profile, time, groups } = own;
+    const { profile, groups } = own;
     const knowledge: Knowledge = { ...whole, groups };
     const product = await door.product(signal);
     const filtered = compileFilter(query.filter, knowledge, profile, product);
@@ -496,45 +494,63 @@ function createReader(
       renewed.length === 1
         ? all
         : any([inIndices(groups.flatMap(({ indices }) => indices)), not(inIndices([...whole.indices]))]);
-    const types = new Set(groups.flatMap((group) => group.fields.get(time)?.type ?? []));
-    const millis = types.delete("date");
-    const nanos = knowledge.opaque || types.delete("date_nanos");
-    if (millis && nanos && (query.range.from < nanosEra.from || query.range.to > nanosEra.to)) {
-      throw unsupported(
-        backend,
-        "times before 1970 or after 2262 where some indices map the time as date_nanos",
-      );
-    }
-    if (types.size > 0) throw unsupported(backend, `lines whose ${time} is of type ${[...types].join(", ")}`);
-    if (groups.some((group) => isUnsortable(group, time))) {
-      throw unsupported(backend, `lines whose ${time} has no doc_values`);
-    }
-    const sort = {
-      [time]: {
-        order: query.order,
-        unmapped_type: "date",
-        ...(nanos ? { numeric_type: "date_nanos" } : {}),
-      },
-    };
+    const isNumbered = isNumberedElsewhere(own, renewed);
+    const clock = await clockOf(own, knowledge.opaque, within, isNumbered);
+    const sort = clock.sort(query.order);
+    // A range of dates cannot be asked of numbers, so each is asked where it belongs, and none of what is not known.
+    const ownIndices = inIndices(groups.flatMap(({ indices }) => indices));
+    const bounded = (range: Query): readonly Query[] =>
+      isNumbered
+        ? [any([every([ownIndices, range]), not(inIndices([...whole.indices]))])]
+        : [range, ...(within === all ? [] : [within])];
     return {
       knowledge: whole,
       profile,
       unnarrowed: () => unnarrowed(query.filter, knowledge, profile, product),
-      nanos,
-      instantOf: (hit) => sortedInstant(backend, hit, nanos),
+      clock,
+      instantOf: (hit) => sortedInstant(backend, hit, clock),
       body: (from, to, scrolled = false) => ({
         // A scroll refuses to go without its total.
         ...(scrolled ? {} : { track_total_hits: false }),
-        query: {
-          bool: {
-            filter: [timeRange(time, from, to, nanos), ...(within === all ? [] : [within]), narrowed],
-          },
-        },
+        query: { bool: { filter: [...bounded(clock.range(from, to)), narrowed] } },
         // Equal times make OpenSearch 2 lose hits of a scroll that is sorted by them alone (seen on 2.19); document
         // order loses none, and the time still comes along as the last sort value.
         sort: scrolled ? ["_doc", sort] : [sort],
       }),
     };
+  }
+
+  /** By what the part's lines are bounded and sorted. @throws {Refused} where that is not exact */
+  async function clockOf(
+    { time, unit, groups }: Part,
+    opaque: boolean,
+    within: Query,
+    isNumbered: boolean,
+  ): Promise<Clock> {
+    if (groups.some((group) => isUnsortable(group, time))) {
+      throw unsupported(backend, `lines whose ${time} has no doc_values`);
+    }
+    const { searchesColumns } = await door.product(signal);
+    if (!searchesColumns && groups.some((group) => isUnindexed(group, time))) {
+      throw unsupported(backend, `lines whose ${time} is not indexed, on this version`);
+    }
+    if (unit !== undefined) return numberClock(time, unit);
+    const types = new Set(groups.flatMap((group) => group.fields.get(time)?.type ?? []));
+    const millis = types.delete("date") || opaque;
+    const nanos = types.delete("date_nanos") || opaque;
+    if (types.size > 0) throw unsupported(backend, `lines whose ${time} is of type ${[...types].join(", ")}`);
+    if (nanos && isNumbered)
+      throw unsupported(backend, `lines whose ${time} is date_nanos here and long there`);
+    const { from, to } = query.range;
+    if (millis && nanos && (from < nanosEra.from || to > nanosEra.to)) {
+      // Such a range can be asked only as far as nanoseconds reach, which is all of it where nothing lies beyond.
+      const beyond = any(outsideNanosEra(time));
+      const body = { size: 1, track_total_hits: false, query: every([within, beyond]) };
+      const { hits } = await searchWhole(backend, door, source.index, body, signal);
+      const feature = "times before 1970 or after 2262 where some indices map the time as date_nanos";
+      if (hits.length > 0) throw unsupported(backend, feature);
+    }
+    return dateClock(time, nanos);
   }
 
   return {
@@ -555,21 +571,16 @@ interface Plan {
   readonly profile: LogProfile;
   /** The fields of the filter by which the index cannot narrow. */
   readonly unnarrowed: () => readonly string[];
-  /** Whether times are sorted as nanoseconds. */
-  readonly nanos: boolean;
+  readonly clock: Clock;
   readonly instantOf: (hit: Hit) => Instant;
   readonly body: (from: Instant, to: Instant, scrolled?: boolean) => object;
 }
 
-function sortedInstant(backend: string, hit: Hit, nanos: boolean): Instant {
+function sortedInstant(backend: string, hit: Hit, clock: Clock): Instant {
   if (hit.sort === undefined || !/^-?\d+$/.test(hit.sort)) {
     throw new BackendError(backend, "malformed", `a hit of ${hit.index} without a time to sort by`);
   }
-  return instantOf(hit.sort, nanos);
-}
-
-function instantOf(sort: string, nanos: boolean): Instant {
-  return nanos ? (BigInt(sort) as Instant) : fromMillis(Number(sort));
+  return clock.instantOf(hit.sort);
 }
 
 /** The sort value with which an answer ends, as all products print it, where it has one. */

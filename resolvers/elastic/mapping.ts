@@ -39,6 +39,8 @@ export interface IndexGroup {
   readonly dynamic: string;
   /** Fields beyond the limit of a mapping stay out of it; the document's `_ignored` lists them. */
   readonly dropsBeyondLimit: boolean;
+  /** Names that some index of the pattern maps as a date. */
+  readonly dated: ReadonlySet<string>;
   /** Whether documents come back as they were sent; `synthetic` ones are rebuilt from the index. */
   readonly source: "whole" | "synthetic" | "cut";
 }
@@ -91,6 +93,7 @@ export function readKnowledge(answer: unknown): Knowledge {
   const parsed = answerSchema.parse(answer);
   const groups = new Map<string, IndexGroup & { readonly indices: string[] }>();
   const indices = new Set<string>();
+  const dated = new Set<string>();
   const closed: string[] = [];
   const shardsOf = new Map<string, number>();
   let routed = false;
@@ -125,15 +128,21 @@ export function readKnowledge(answer: unknown): Knowledge {
     const key = JSON.stringify([mappings, defaults, createdSince715, dropsBeyondLimit, source]);
     const group = groups.get(key);
     if (group !== undefined) group.indices.push(index);
-    else
+    else {
+      const fields = readFields(mappings, defaults);
+      for (const { name, type, aliasOf } of fields.values()) {
+        if (isDate(type) || isDate(fields.get(aliasOf ?? "")?.type)) dated.add(name);
+      }
       groups.set(key, {
         indices: [index],
-        fields: readFields(mappings, defaults),
+        fields,
+        dated,
         createdSince715,
         dynamic,
         dropsBeyondLimit,
         source,
       });
+    }
   }
   return {
     opaque: false,
@@ -144,6 +153,10 @@ export function readKnowledge(answer: unknown): Knowledge {
     closed,
     routed,
   };
+}
+
+function isDate(type: string | undefined): boolean {
+  return type === "date" || type === "date_nanos";
 }
 
 function readSourceMode(mappings: Json, settings: Json): IndexGroup["source"] {
@@ -269,6 +282,12 @@ export function findField(group: IndexGroup, name: string): IndexedField | undef
 export function isUnsortable({ fields }: IndexGroup, name: string): boolean {
   const field = fields.get(name);
   return field !== undefined && !field.docValues && !field.runtime;
+}
+
+/** Whether a field is kept by column alone. */
+export function isUnindexed({ fields }: IndexGroup, name: string): boolean {
+  const field = fields.get(name);
+  return field !== undefined && !field.indexed && !field.runtime;
 }
 
 /** Whether a name that the mapping lacks is in no document: it would have been mapped when the first one came. */

@@ -12,6 +12,7 @@ import {
   type TimeRange,
 } from "../../src/time.ts";
 import { spellings } from "./attributes.ts";
+import { max, min, nanosEra, timeRange } from "./clock.ts";
 import {
   type AttributeSources,
   type EventForm,
@@ -23,7 +24,6 @@ import {
 } from "./layout.ts";
 import { findField, type IndexedField, type IndexGroup, mapsWhatComes } from "./mapping.ts";
 import { all, any, every, none, not, type Query } from "./query.ts";
-import { max, min, nanosEra, timeRange } from "./search.ts";
 
 /** Below what the servers take in one list of terms, and small enough to be read by people. */
 export const idsOfOneSearch = 1_000;
@@ -118,6 +118,11 @@ function lacks(group: IndexGroup, name: string): Query {
   return not(within(field, { exists: { field: name } }));
 }
 
+/** Documents that may lack all of these names. */
+export function isUnnamed({ group }: Pick<Placed<unknown>, "group">, names: readonly string[]): Query {
+  return every(names.map((name) => lacks(group, name)));
+}
+
 /** An id as sources spell it: with all its zeros, with none, and as the lower half of a trace id. */
 export function idSpellings(id: string): readonly string[] {
   const bare = id.replace(/^0+/, "");
@@ -162,7 +167,7 @@ export function timeBetween(
 }
 
 /** Bounds rounded outwards to whole milliseconds: what an index holds of a time is not finer. Undefined: no bound. */
-function timeBounds(
+export function timeBounds(
   group: IndexGroup,
   name: string,
   unit: Unit,

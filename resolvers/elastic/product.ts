@@ -8,8 +8,17 @@ export interface Product {
    * Elasticsearch does so for keywords in indices created by 7.15 and later; OpenSearch drops them silently.
    */
   readonly listsIgnored: boolean;
+  /**
+   * A `date` that is kept by column alone can be bounded: from Elasticsearch 8.1 and OpenSearch 2.14 on. Before, a range
+   * finds nothing without a word (seen on 7.17).
+   */
+  readonly searchesColumns: boolean;
 }
 
 export function describeProduct(name: Product["name"], version: string): Product {
-  return { name, version, listsIgnored: name === "Elasticsearch" };
+  const isElasticsearch = name === "Elasticsearch";
+  const [major = 0, minor = 0] = version.split(".").map(Number);
+  const [since, sinceMinor] = isElasticsearch ? [8, 1] : [2, 14];
+  const searchesColumns = major > since || (major === since && minor >= sinceMinor);
+  return { name, version, listsIgnored: isElasticsearch, searchesColumns };
 }

@@ -14,6 +14,17 @@ const names = z
   .union([name, z.array(name).min(1)])
   .transform((either): readonly string[] => (typeof either === "string" ? [either] : either));
 
+/** What one of each is, in nanoseconds. */
+const units = { s: 1_000_000_000n, ms: 1_000_000n, us: 1_000n, ns: 1n };
+/** A `date` or `date_nanos` field; by its unit also a `long` one, which counts from 1970 on. */
+const timeField = z.union([
+  name.transform((field) => ({ field, unit: undefined })),
+  z.strictObject({
+    field: name,
+    unit: z.enum(["s", "ms", "us", "ns"]).transform((unit): bigint | undefined => units[unit]),
+  }),
+]);
+
 /**
  * What a field's value says of the severity: its text in any case, or by `values`, or a number by `at_least`, whose
  * greatest key that is no greater than the number counts.
@@ -31,6 +42,12 @@ const severityRule = z.strictObject({
     .optional(),
 });
 export type SeverityRule = z.infer<typeof severityRule>;
+
+export interface TimeField {
+  readonly field: string;
+  /** Nanoseconds of one. */
+  readonly unit: bigint | undefined;
+}
 
 const bodySource = z.union([
   /** What lies below a prefix. `dot` is how keys spell their dots. `except` are prefixes that are left out. */
@@ -53,8 +70,10 @@ export type BodySource = z.infer<typeof bodySource>;
 const schema = z.object({
   name,
   logs: z.strictObject({
-    /** `date` or `date_nanos` fields: lines are sorted and bounded by the first that an index maps. */
-    time: names,
+    /** Lines are sorted and bounded by the first that an index maps as a time. */
+    time: z
+      .union([timeField.transform((field) => [field]), z.array(timeField).min(1)])
+      .transform((fields): readonly TimeField[] => fields),
     message: names,
     /** Of a body that is the whole document: keys of it under which an object may stand in place of a text. */
     structured: names.optional(),

@@ -7,11 +7,11 @@ import type { Instant } from "../../src/time.ts";
 import type { Catalog } from "./catalog.ts";
 import type { Door } from "./door.ts";
 import { parseExact } from "./flat.ts";
-import { type EventForm, type Layout, type Placed, placeForms, type SpanForm } from "./layout.ts";
+import { type Layout, type Placed, placeForms, type SpanForm } from "./layout.ts";
 import { findField, type Knowledge, nameGroup, opaqueKnowledge } from "./mapping.ts";
-import { has, holdsId, isOfForm, timelessness } from "./narrow.ts";
+import { holdsId, isOfForm, timelessness } from "./narrow.ts";
 import { covers } from "./patterns.ts";
-import { all, any, every, inIndices, isRemote, none, not, type Query } from "./query.ts";
+import { all, any, every, inIndices, isRemote, none, not } from "./query.ts";
 import { findShardProblem, searchWhole, unreachableProblems } from "./search.ts";
 import { readSpan } from "./span.ts";
 import { compileWhere, parseWhere, WhereError } from "./where.ts";
@@ -78,10 +78,8 @@ export async function reportSpans(
   }
   const unread = await findShardProblem(backend, source.index, knowledge, door, signal);
   if (unread !== undefined) problems.push(unread);
-  if (problems.length === 0) {
+  if (problems.length === 0)
     limitations.push(...(await findStrangers(backend, source, layout, door, signal)));
-    limitations.push(...(await findUnsampled(backend, source, layout, door, signal)));
-  }
   const newest =
     problems.length > 0
       ? undefined
@@ -153,50 +151,6 @@ async function findStrangers(
   ];
 }
 const mostCounted = 10_000;
-
-/** Errors in documents of their own that may have no span: of requests that were not sampled, and outside of all. */
-async function findUnsampled(
-  backend: string,
-  { index, where }: SpanSource,
-  { events }: Layout,
-  door: Door,
-  signal: AbortSignal,
-): Promise<string[]> {
-  const wall = where === undefined ? undefined : parseWhere(where);
-  const count = async (is: (placed: Placed<EventForm>) => Query): Promise<number | string> => {
-    const query = any(
-      events.map((placed) => {
-        const { group } = placed;
-        return every([
-          inIndices(group.indices),
-          wall === undefined ? all : compileWhere(wall, group),
-          is(placed),
-        ]);
-      }),
-    );
-    if (query === none) return 0;
-    const body = { size: 0, track_total_hits: mostCounted, query };
-    return (await searchWhole(backend, door, index, body, signal)).total ?? `over ${mostCounted}`;
-  };
-  const unsampled = await count((placed) => {
-    const { group, form } = placed;
-    if (form.sampled === undefined || findField(group, form.sampled)?.indexed !== true) return none;
-    return every([isOfForm(placed), { term: { [form.sampled]: "false" } }]);
-  });
-  const outside = await count((placed) => {
-    const { form } = placed;
-    if (form.sampled === undefined) return none;
-    const others = form.present.filter((name) => !form.trace_id.includes(name));
-    const traced = any(form.trace_id.map((name) => has(placed, name)));
-    return every([...others.map((name) => has(placed, name)), not(traced)]);
-  });
-  return [
-    ...(unsampled === 0
-      ? []
-      : [`errors of requests that were not sampled, shown only where these are kept: ${unsampled}`]),
-    ...(outside === 0 ? [] : [`errors outside of any trace, not shown: ${outside}`]),
-  ];
-}
 
 /** The end of the span that started last. */
 async function newestSpan(

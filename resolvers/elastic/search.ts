@@ -2,17 +2,13 @@
 // compiled with fit the indices that it reached, and the wall stands in it.
 import { BackendError, Refused } from "../../src/errors.ts";
 import type { Filter } from "../../src/logql/ast.ts";
-import { type Instant, printNanos } from "../../src/time.ts";
 import { turn } from "../http.ts";
 import type { Door } from "./door.ts";
 import { guard } from "./filter.ts";
 import { type Answer, cutAnswer, type Names, namesOf } from "./hits.ts";
 import type { Knowledge } from "./mapping.ts";
-import { all, encodePattern, isRemote, none, type Query, searchOptions } from "./query.ts";
+import { all, encodePattern, isRemote, type Query, searchOptions } from "./query.ts";
 import { compileWhere, WhereError } from "./where.ts";
-
-/** What a `date_nanos` field can hold. */
-export const nanosEra = { from: 0n as Instant, to: 9_223_372_036_854_775_807n as Instant };
 
 /**
  * The answer of a search when it is complete. `counted` parts of a scroll may stop early: Elasticsearch 7 says so of each
@@ -169,14 +165,6 @@ export function listed(names: readonly string[]): string {
   return `${names.slice(0, 5).join(", ")}${more > 0 ? ` and ${more} more` : ""}`;
 }
 
-export function timeRange(field: string, from: Instant, to: Instant, nanos: boolean): Query {
-  // A server refuses a bound that a `date_nanos` cannot hold.
-  if (nanos && (to < nanosEra.from || from > nanosEra.to)) return none;
-  const gte = printNanos(nanos ? max(from, nanosEra.from) : from);
-  const lte = printNanos(nanos ? min(to, nanosEra.to) : to);
-  return { range: { [field]: { gte, lte, format: "strict_date_optional_time_nanos" } } };
-}
-
 /** The wall on each index that is known, and everything of others: see `guard`. @throws {Refused} */
 export function compileWall(backend: string, wall: Filter | undefined, knowledge: Knowledge): Query {
   if (wall === undefined) return all;
@@ -200,11 +188,4 @@ export function refuseWall<T>(backend: string, make: () => T): T {
     if (error instanceof WhereError) throw unsupported(backend, "the where of this source");
     throw error;
   }
-}
-
-export function max(a: Instant, b: Instant): Instant {
-  return a > b ? a : b;
-}
-export function min(a: Instant, b: Instant): Instant {
-  return a < b ? a : b;
 }

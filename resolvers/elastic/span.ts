@@ -16,7 +16,7 @@ import { type Instant, nanosPerMilli, parseInstant } from "../../src/time.ts";
 import { readNames } from "../../src/tracing/source.ts";
 import { type AttributeReader, compileAttributes, without } from "./attributes.ts";
 import { isJson, type Json } from "./flat.ts";
-import { type EventForm, nanosOf, type Rule, type SpanForm, type Unit } from "./layout.ts";
+import { type EventForm, nanosOf, type Rule, type SpanForm, tracesOfEvent, type Unit } from "./layout.ts";
 import { createTable, type Fields, listAt, type Place, type Table, valueAt } from "./table.ts";
 
 /** 32 or 16 lower-case hex digits, with the zeros on the left that a source may leave out. */
@@ -140,8 +140,10 @@ function compileSpan(form: SpanForm, source: SpanSource): (document: Json) => Sp
 
 export interface LooseEvent {
   readonly trace_id: string;
-  /** Ids of the spans that it may belong to, the nearest first. */
+  /** Ids of the spans that it may belong to, the nearest first; none outside of any trace. */
   readonly spans: readonly string[];
+  /** Its id as a span of its own, where its layout has such. */
+  readonly alone?: string | undefined;
   readonly event: SpanEvent;
 }
 
@@ -158,19 +160,41 @@ const eventReaders = new WeakMap<EventForm, (document: Json) => LooseEvent | und
 function compileEvent(form: EventForm): (document: Json) => LooseEvent | undefined {
   const table = createTable();
   const present = form.present.map((name) => table.place(name));
-  const traceIds = form.trace_id.map((name) => nameIn(table, name));
-  const spanIds = form.span.map((name) => nameIn(table, name));
+  const names = (asked: readonly string[]) => asked.map((name) => nameIn(table, name));
+  const [traceIds, ownTraceIds, spanIds] = [
+    names(form.trace_id),
+    names(tracesOfEvent(form)),
+    names(form.span),
+  ];
+  const aloneIds = names(form.alone?.span_id ?? []);
   const readOne = compileOneEvent(table, form);
   return (document) => {
     const fields = table.read(document);
     if (!present.every((place) => valueAt(fields, place) !== undefined)) return undefined;
     const scope: Scope = { ...noAttributes, fields };
-    const traceId = firstText(scope, traceIds);
-    const spans = spanIds.flatMap((name) => firstText(scope, [name]) ?? []).map((id) => normaliseId(id, 16));
+    const traceId = firstText(scope, ownTraceIds);
+    const isTraced = firstText(scope, traceIds) !== undefined;
+    const ids = isTraced ? spanIds.flatMap((name) => firstText(scope, [name]) ?? []) : [];
     const event = readOne(fields);
-    if (traceId === undefined || event === undefined || spans.length === 0) return undefined;
-    return { trace_id: normaliseId(traceId, 32), spans, event };
+    if (traceId === undefined || event === undefined) return undefined;
+    if (ids.length === 0 && form.alone === undefined) return undefined;
+    const spans = [...new Set(ids.map((id) => normaliseId(id, 16)))];
+    const alone = firstText(scope, aloneIds);
+    return {
+      trace_id: normaliseId(traceId, 32),
+      spans,
+      alone: alone === undefined ? undefined : normaliseId(alone, 16),
+      event,
+    };
   };
+}
+
+/** The span that the document of an event is by itself; undefined where its layout has no such, or it lacks something. */
+export function readAlone(document: Value, form: EventForm, source: SpanSource): Span | undefined {
+  if (form.alone === undefined) return undefined;
+  const event = readEvent(document, form)?.event;
+  const span = readSpan(document, form.alone, source);
+  return event && span && { ...span, events: [event], report: true };
 }
 
 // ---- values -------------------------------------------------------------------------------------------------
@@ -399,12 +423,17 @@ function compileLinks(
 
 /** Whether a reference is one to a parent. */
 function compileParentRule(table: Table, { parent_reference: rule }: SpanForm): (scope: Scope) => boolean {
-  if (rule === undefined) return () => false;
-  const wanted = Object.entries(rule.where).map(([name, text]) => ({ place: table.place(name), text }));
+  return rule === undefined ? () => false : compileReferenceRule(table, rule.where);
+}
+
+function compileReferenceRule(
+  table: Table,
+  texts: Readonly<Record<string, string>>,
+): (scope: Scope) => boolean {
+  const wanted = Object.entries(texts).map(([name, text]) => ({ place: table.place(name), text }));
   return ({ fields }) => wanted.every(({ place, text }) => textOf(valueAt(fields, place)) === text);
 }
 
-/** The first reference of the kind that names a span: of the same trace, else of any. */
 function compileReference(
   table: Table,
   form: SpanForm,
@@ -413,20 +442,24 @@ function compileReference(
   if (rule === undefined) return undefined;
   const list = table.list(rule.at);
   const own = createTable();
-  const isParent = compileParentRule(own, form);
+  const isParent = compileReferenceRule(own, rule.where);
+  const isOther = rule.otherwise === undefined ? () => false : compileReferenceRule(own, rule.otherwise);
   const [spanIds, traceIds] = [own.place(rule.span_id), own.place(rule.trace_id)];
   return (fields, trace) => {
+    let other: string | undefined;
     let elsewhere: string | undefined;
     for (const object of listAt(fields, list)) {
       const reference = own.read(object);
-      const id = isParent({ ...noAttributes, fields: reference })
-        ? textOf(valueAt(reference, spanIds))
-        : undefined;
+      const scope = { ...noAttributes, fields: reference };
+      const id = textOf(valueAt(reference, spanIds));
       if (id === undefined || /^0*$/.test(id)) continue;
       const referred = textOf(valueAt(reference, traceIds));
-      if (referred === undefined || normaliseId(referred, 32) === trace) return id;
-      elsewhere ??= id;
+      const isHere = referred === undefined || normaliseId(referred, 32) === trace;
+      if (isParent(scope)) {
+        if (isHere) return id;
+        elsewhere ??= id;
+      } else if (isHere && isOther(scope)) other ??= id;
     }
-    return elsewhere;
+    return other ?? elsewhere;
   };
 }

@@ -17,8 +17,10 @@ import type {
   TallyQuery,
 } from "../../src/reader.ts";
 import type { SpanStore } from "../../src/store.ts";
+import type { TimeRange } from "../../src/time.ts";
 import { analyticsOver } from "../../src/tracing/analytics.ts";
 import { hasException } from "../../src/tracing/exception.ts";
+import { collect } from "../../src/tracing/lookup.ts";
 import { isNearer, spanKey } from "../../src/tracing/request.ts";
 import { selects } from "../../src/tracing/selection.ts";
 import { tallyOf } from "../../src/tracing/tally.ts";
@@ -26,13 +28,38 @@ import type { Catalog } from "./catalog.ts";
 import { findCrowds } from "./crowds.ts";
 import { type Condition, createDocuments, type Documents, Outdated, type Plan } from "./documents.ts";
 import type { Door } from "./door.ts";
-import { countCandidates, findFailedTraces, findMilestone, findSpansOfEvents } from "./hints.ts";
+import { type Given, isNew, isNewSpan, nothingGiven } from "./given.ts";
+import {
+  countCandidates,
+  findFailedTraces,
+  findMilestone,
+  findPlacements,
+  findSpansOfEvents,
+} from "./hints.ts";
 import type { EventForm, SpanForm } from "./layout.ts";
-import { endsWithin, holdsId, idsOfOneSearch, isCalledBy, isChildOf, isNamed, isSelected } from "./narrow.ts";
+import { endsWithin, holdsId, idsOfOneSearch, isNamed, isSelected, timeBounds } from "./narrow.ts";
 import { isError, isNarrowed, tellsOf } from "./narrowing.ts";
-import { every } from "./query.ts";
-import { type LooseEvent, readEvent, readSpan, sortEvents } from "./span.ts";
+import { every, none } from "./query.ts";
+import { type LooseEvent, readAlone, readEvent, readSpan, sortEvents } from "./span.ts";
 import { candidates, tallySpans } from "./tallies.ts";
+import { together } from "./together.ts";
+import {
+  aloneBy,
+  aloneWithId,
+  calledBy,
+  childrenOf,
+  distinctIds,
+  eventsIn,
+  lost,
+  namedBy,
+  type Placement,
+  parts,
+  partsOf,
+  placementOf,
+  type Wanted,
+  type WantedAlone,
+  withId,
+} from "./wanted.ts";
 
 export function createSpanStore(backend: string, door: Door, catalog: Catalog): SpanStore {
   const reader = createSpanReader(createDocuments(backend, door, catalog));
@@ -46,23 +73,7 @@ interface Reading {
   readonly signal: AbortSignal;
   readonly given: Given;
 }
-/** Spans that were given already: by span id the first of each, and the keys of all others. */
-interface Given {
-  readonly first: Map<string, Span>;
-  readonly keys: Set<string>;
-}
 type StoredEvent = LooseEvent & { readonly id: string };
-interface Wanted {
-  readonly condition: Condition<SpanForm>;
-  /** Decided without the events of other documents. */
-  readonly accepts: (span: Span) => boolean;
-  /** Whether spans are told apart by their documents, and not by what they are. */
-  readonly byDocument?: boolean;
-  /** Set where all spans of these traces are wanted: their events can be read at the same time. */
-  readonly whole?: readonly string[];
-  /** More than one answer holds, as far as is known. */
-  readonly many?: boolean;
-}
 
 function createSpanReader(documents: Documents): SpanReader {
   return {
@@ -123,17 +134,18 @@ function createSpanReader(documents: Documents): SpanReader {
       return every([endsWithin(placed, range), ...narrowed]);
     };
     if (select === "exceptions") {
-      yield* scanExceptions(
-        { condition: ending, accepts: isInRange, byDocument: true },
-        narrow?.errors,
-        reading,
-      );
+      const failed: Wanted = { condition: ending, accepts: isInRange, byDocument: true };
+      yield* together([
+        () => scanExceptions(failed, narrow?.errors, reading),
+        () => scanAlone(range, narrow?.errors, reading),
+      ]);
       return;
     }
     const condition: Condition<SpanForm> = (placed, source) => candidates(placed, query, source);
     const accepts = (span: Span): boolean => isInRange(span) && selects(select, span);
     const wanted: Wanted = { condition, accepts, byDocument: true };
     yield* bare ? bareSpans(wanted, reading) : wholeSpans(wanted, reading);
+    if (select === "all" && !bare) yield* scanAlone(range, undefined, reading);
   }
 
   async function* tallySite(query: TallyQuery, reading: Reading): AsyncGenerator<readonly SpanTally[]> {
@@ -180,14 +192,13 @@ function createSpanReader(documents: Documents): SpanReader {
     }
     const isException: Condition<EventForm> = (placed) => isError(placed, errors);
     const { sources, signal } = reading;
-    const counts = sources.map(async (source) => [
-      await documents.countEvents(source, isException, signal),
-      await documents.countSpans(source, wanted.condition, signal),
-    ]);
-    const [loose = 0, spans = 0] = (await Promise.all(counts)).reduce(
-      ([a = 0, b = 0], [c = 0, d = 0]) => [a + c, b + d],
-      [0, 0],
+    const counts = sources.map((source) =>
+      Promise.all([
+        documents.countEvents(source, isException, signal),
+        documents.countSpans(source, wanted.condition, signal),
+      ]),
     );
+    const [loose, spans] = (await Promise.all(counts)).reduce(([a, b], [c, d]) => [a + c, b + d], [0, 0]);
     const ids = spans * fewOfListed <= loose ? undefined : await listSpansOfEvents(isException, reading);
     if (ids === undefined && spans <= loose) {
       for await (const batch of wholeSpans(wanted, reading)) yield* nonEmpty(batch.filter(hasException));
@@ -202,13 +213,11 @@ function createSpanReader(documents: Documents): SpanReader {
     condition: Condition<EventForm>,
     { sources, budget, signal }: Reading,
   ): Promise<readonly SpanId[] | undefined> {
-    const ids = new Map<string, SpanId>();
-    for (const source of sources) {
-      const found = await findSpansOfEvents(documents, source, condition, budget, signal);
-      if (found === undefined) return undefined;
-      for (const id of found) ids.set(spanKey(id), id);
-    }
-    return [...ids.values()];
+    const found = await Promise.all(
+      sources.map((source) => findSpansOfEvents(documents, source, condition, budget, signal)),
+    );
+    if (found.includes(undefined)) return undefined;
+    return distinctIds(found.flatMap((ids) => ids ?? []));
   }
 
   /** Spans whose own document tells of an exception. */
@@ -225,18 +234,17 @@ function createSpanReader(documents: Documents): SpanReader {
   }
 
   async function spansOfLoose(condition: Condition<EventForm>, reading: Reading): Promise<readonly SpanId[]> {
-    const ids = new Map<string, SpanId>();
-    for await (const { trace_id, spans } of looseEvents(condition, reading)) {
-      for (const span_id of spans) ids.set(spanKey({ trace_id, span_id }), { trace_id, span_id });
-    }
-    return [...ids.values()];
+    const found: SpanId[] = [];
+    for await (const event of looseEvents(condition, reading)) found.push(...placementOf(event).spans);
+    return distinctIds(found);
   }
 
-  /** Those of these spans to which exceptions in documents of their own belong. */
+  /** Those of these spans to which exceptions in documents of their own belong; `met` is told of all that there are. */
   async function* spansOfEvents(
     ids: readonly SpanId[],
     wanted: Wanted,
     reading: Reading,
+    met = new Set<string>(),
   ): AsyncGenerator<readonly Span[]> {
     const read = (part: readonly SpanId[]) => {
       const named = namedBy(part);
@@ -251,7 +259,79 @@ function createSpanReader(documents: Documents): SpanReader {
       );
     };
     for await (const batch of together([...parts(ids)].map((part) => () => read(part)))) {
+      for (const span of batch) met.add(spanKey(span));
       yield* nonEmpty(batch.filter(hasException));
+    }
+  }
+
+  // ---- events whose spans are not kept ------------------------------------------------------------------------
+
+  async function placesOf(condition: Condition<EventForm>, reading: Reading): Promise<readonly Placement[]> {
+    const places: Placement[] = [];
+    for await (const event of looseEvents(condition, reading)) places.push(placementOf(event));
+    return places;
+  }
+
+  /** By ids alone, where every index can list them. */
+  async function listPlaces(
+    condition: Condition<EventForm>,
+    reading: Reading,
+  ): Promise<readonly Placement[]> {
+    const { sources, budget, signal } = reading;
+    const found = await Promise.all(
+      sources.map((source) => findPlacements(documents, source, condition, budget, signal)),
+    );
+    if (found.includes(undefined)) return placesOf(condition, reading);
+    return found.flatMap((places) => places ?? []);
+  }
+
+  /** Events that satisfy a condition and are spans of their own, because none of theirs is there. */
+  async function* findAlone(
+    { condition, accepts }: WantedAlone,
+    reading: Reading,
+  ): AsyncGenerator<readonly Span[]> {
+    if (!(await hasEvents(reading, ({ alone }) => alone !== undefined))) return;
+    const own: Condition<EventForm> = (placed, source) =>
+      placed.form.alone === undefined ? none : condition(placed, source);
+    const places = await listPlaces(own, reading);
+    const met = new Set<string>();
+    const ids = distinctIds(places.flatMap(({ spans }) => spans));
+    const named = [...parts(ids)].map(
+      (part) => () => bareSpans(namedBy(part), { ...reading, given: nothingGiven() }),
+    );
+    for await (const batch of together(named)) for (const span of batch) met.add(spanKey(span));
+    yield* spansAlone(lost(places, met), reading, accepts);
+  }
+
+  function scanAlone(
+    range: TimeRange,
+    errors: SpanNarrowing["errors"],
+    reading: Reading,
+  ): AsyncGenerator<readonly Span[]> {
+    const condition: Condition<EventForm> = (placed) => {
+      const { field, unit } = placed.form.time;
+      return every([isError(placed, errors), timeBounds(placed.group, field, unit, range.from, range.to)]);
+    };
+    return findAlone({ condition, accepts: ({ end }) => end >= range.from && end <= range.to }, reading);
+  }
+
+  async function* spansAlone(
+    ids: readonly SpanId[],
+    { sources, budget, signal, given }: Reading,
+    accepts: WantedAlone["accepts"] = () => true,
+  ): AsyncGenerator<readonly Span[]> {
+    for (const part of parts(ids)) {
+      const { condition, accepts: isSought } = aloneBy(part);
+      const read = (source: SpanSource) =>
+        async function* (): AsyncGenerator<readonly Span[]> {
+          for await (const batch of documents.events(source, condition, budget, signal)) {
+            const spans = batch.flatMap(({ document, form }) => readAlone(document, form, source) ?? []);
+            yield* nonEmpty(
+              spans.filter((span) => isSought(span) && accepts(span) && isNewSpan(given, span)),
+            );
+          }
+        };
+      yield* together(sources.map(read));
     }
   }
 
@@ -260,15 +340,20 @@ function createSpanReader(documents: Documents): SpanReader {
   function findInSite({ of, within, bare }: SpanLookup, reading: Reading): AsyncGenerator<readonly Span[]> {
     const { by } = of;
     const read = (wanted: Wanted) => (bare ? bareSpans(wanted, reading) : wholeSpans(wanted, reading));
+    const alone = (wanted: WantedAlone) => (bare ? nothing() : findAlone(wanted, reading));
     switch (by) {
       case "trace":
         return together(
           [...parts(of.traceIds)].map((ids) => () => findTraces(ids, of.select, within, reading, read)),
         );
       case "span":
-        return together([...parts(of.spans)].map((ids) => () => read(namedBy(ids))));
+        return together(
+          [...parts(of.spans)].flatMap((ids) => [() => read(namedBy(ids)), () => alone(aloneBy(ids))]),
+        );
       case "id":
-        return together([...parts(of.spanIds)].map((ids) => () => read(withId(ids))));
+        return together(
+          [...parts(of.spanIds)].flatMap((ids) => [() => read(withId(ids)), () => alone(aloneWithId(ids))]),
+        );
       case "caller":
         return together([...parts(of.spans)].map((ids) => () => read(calledBy(ids))));
       case "parent":
@@ -293,9 +378,13 @@ function createSpanReader(documents: Documents): SpanReader {
     if (select === "exceptions") {
       yield* exceptional(inTrace, undefined, reading);
       if (!(await hasLooseEvents(reading))) return;
-      const events: Condition<EventForm> = (placed) =>
-        every([isNamed(placed, "exception"), holdsId(placed.group, placed.form.trace_id, ids)]);
-      yield* spansOfEvents(await spansOfLoose(events, reading), inTrace, reading);
+      const [inTraces] = eventsIn(ids);
+      const isException: Condition<EventForm> = (placed, source) =>
+        every([isNamed(placed, "exception"), inTraces(placed, source)]);
+      const places = await placesOf(isException, reading);
+      const met = new Set<string>();
+      yield* spansOfEvents(distinctIds(places.flatMap(({ spans }) => spans)), inTrace, reading, met);
+      yield* spansAlone(lost(places, met), reading);
       return;
     }
     const wanted: Wanted = {
@@ -325,16 +414,19 @@ function createSpanReader(documents: Documents): SpanReader {
     // It may fail before the spans are there; it is met when they are.
     events?.catch(() => undefined);
     let held: Span[] = [];
+    const met = new Set<string>();
     for await (const batch of bareSpans(wanted, reading)) {
       if (!loose) yield batch;
       else {
         held.push(...batch);
+        if (events !== undefined) for (const span of batch) met.add(spanKey(span));
         if (held.length < idsOfOneSearch) continue;
         yield await withLooseEvents(held, reading, await events);
         held = [];
       }
     }
     if (held.length > 0) yield await withLooseEvents(held, reading, await events);
+    if (events !== undefined) yield* spansAlone(lost((await events).map(placementOf), met), reading);
   }
 
   /** Traces that one answer holds whole, their events included; undefined where it does not. */
@@ -345,7 +437,7 @@ function createSpanReader(documents: Documents): SpanReader {
   ): Promise<readonly Span[] | undefined> {
     const { sources, budget, signal, given } = reading;
     const [source, ...others] = sources;
-    // Several sources may hold the same documents: which, is told while they are read one after another.
+    // Several sources may hold the same documents: which, is told while they are read.
     if (source === undefined || others.length > 0) return undefined;
     const [inTraces, isSought] = eventsIn(ids);
     const found = await documents.few(source, condition, inTraces, budget, signal);
@@ -365,7 +457,10 @@ function createSpanReader(documents: Documents): SpanReader {
         }
       }
     }
-    return withLooseEvents(spans, reading, [...events.values()]);
+    const own = [...events.values()];
+    const met = new Set(spans.map(spanKey));
+    const alone = await collect(spansAlone(lost(own.map(placementOf), met), reading));
+    return [...(await withLooseEvents(spans, reading, own)), ...alone];
   }
 
   async function* bareSpans(
@@ -373,24 +468,33 @@ function createSpanReader(documents: Documents): SpanReader {
     { sources, budget, signal, given }: Reading,
     plan?: Plan,
   ): AsyncGenerator<readonly Span[]> {
-    for (const source of sources) {
-      for await (const batch of documents.spans(source, condition, budget, signal, { plan, many })) {
-        const spans: Span[] = [];
-        for (const { index, id, document, form } of batch) {
-          const span = readSpan(document, form, source);
-          if (span === undefined || !accepts(span)) continue;
-          if (byDocument ? isNew(given, `${index}/${id}`) : isNewSpan(given, span)) spans.push(span);
-        }
-        if (spans.length > 0) yield spans;
-      }
-    }
+    const found = sources.map(
+      (source) =>
+        async function* (): AsyncGenerator<readonly Span[]> {
+          for await (const batch of documents.spans(source, condition, budget, signal, { plan, many })) {
+            const spans: Span[] = [];
+            for (const { index, id, document, form } of batch) {
+              const span = readSpan(document, form, source);
+              if (span === undefined || !accepts(span)) continue;
+              if (byDocument ? isNew(given, `${index}/${id}`) : isNewSpan(given, span)) spans.push(span);
+            }
+            if (spans.length > 0) yield spans;
+          }
+        },
+    );
+    yield* together(found);
   }
 
-  async function hasLooseEvents({ sources, signal }: Omit<Reading, "given">): Promise<boolean> {
-    for (const source of sources) {
-      if ((await documents.layout(source, signal)).events.length > 0) return true;
-    }
-    return false;
+  async function hasEvents(
+    { sources, signal }: Omit<Reading, "given">,
+    which: (form: EventForm) => boolean,
+  ): Promise<boolean> {
+    const layouts = await Promise.all(sources.map((source) => documents.layout(source, signal)));
+    return layouts.some(({ events }) => events.some(({ form }) => which(form)));
+  }
+
+  function hasLooseEvents(reading: Omit<Reading, "given">): Promise<boolean> {
+    return hasEvents(reading, () => true);
   }
 
   /** Each once, also where two sources hold its document. */
@@ -399,15 +503,14 @@ function createSpanReader(documents: Documents): SpanReader {
     { sources, budget, signal }: Omit<Reading, "given">,
   ): AsyncGenerator<StoredEvent> {
     const given = new Set<string>();
-    for (const source of sources) {
-      for await (const batch of documents.events(source, condition, budget, signal)) {
-        for (const { index, id: own, document, form } of batch) {
-          const id = `${index}/${own}`;
-          const event = given.has(id) ? undefined : readEvent(document, form);
-          if (event === undefined) continue;
-          given.add(id);
-          yield { ...event, id };
-        }
+    const found = sources.map((source) => () => documents.events(source, condition, budget, signal));
+    for await (const batch of together(found)) {
+      for (const { index, id: own, document, form } of batch) {
+        const id = `${index}/${own}`;
+        const event = given.has(id) ? undefined : readEvent(document, form);
+        if (event === undefined) continue;
+        given.add(id);
+        yield { ...event, id };
       }
     }
   }
@@ -472,117 +575,10 @@ function createSpanReader(documents: Documents): SpanReader {
   }
 }
 
-function eventsIn(ids: readonly string[]): readonly [Condition<EventForm>, (event: LooseEvent) => boolean] {
-  const sought = new Set(ids);
-  return [({ group, form }) => holdsId(group, form.trace_id, ids), ({ trace_id }) => sought.has(trace_id)];
-}
-
 /** Listing ids takes less of the budget than reading so many spans for each, but longer for a few. */
 const fewOfListed = 10;
 
-function nothingGiven(): Given {
-  return { first: new Map(), keys: new Set() };
-}
-
-function isNew({ keys }: Given, key: string): boolean {
-  if (keys.has(key)) return false;
-  keys.add(key);
-  return true;
-}
-
-/** Both sides of a call may have one id, and an exporter may send a document twice. */
-function isNewSpan(given: Given, span: Span): boolean {
-  const { trace_id, span_id, span_kind, start } = span;
-  const first = given.first.get(span_id);
-  if (first === undefined) {
-    given.first.set(span_id, span);
-    return true;
-  }
-  if (first.trace_id === trace_id && first.span_kind === span_kind && first.start === start) return false;
-  return isNew(given, `${trace_id}${span_id}${span_kind}${start}`);
-}
-
-function namedBy(ids: readonly SpanId[]): Wanted {
-  const sought = new Set(ids.map(spanKey));
-  const [traceIds, spanIds] = partsOf(ids);
-  return {
-    condition: ({ group, form }) =>
-      every([holdsId(group, form.span_id, spanIds), holdsId(group, form.trace_id, traceIds)]),
-    accepts: (span) => sought.has(spanKey(span)),
-  };
-}
-
-function withId(spanIds: readonly string[]): Wanted {
-  const sought = new Set(spanIds);
-  return {
-    condition: ({ group, form }) => holdsId(group, form.span_id, spanIds),
-    accepts: ({ span_id }) => sought.has(span_id),
-  };
-}
-
-function calledBy(ids: readonly SpanId[]): Wanted {
-  const callers = new Set(ids.map(spanKey));
-  const [traceIds, spanIds] = partsOf(ids);
-  return {
-    condition: (placed) => every([isSelected(placed, "entries"), isCalledBy(placed, traceIds, spanIds)]),
-    accepts: ({ entry, trace_id, parent_span_id: span_id, links }) =>
-      entry &&
-      ((span_id !== undefined && callers.has(spanKey({ trace_id, span_id }))) ||
-        links.some((link) => callers.has(spanKey(link)))),
-  };
-}
-
-function childrenOf(spanIds: readonly string[]): Wanted {
-  const parents = new Set(spanIds);
-  return {
-    condition: (placed) => every([isSelected(placed, "statements"), isChildOf(placed, spanIds)]),
-    accepts: (span) =>
-      span.parent_span_id !== undefined && parents.has(span.parent_span_id) && selects("statements", span),
-  };
-}
-
-function partsOf(ids: readonly SpanId[]): readonly [readonly string[], readonly string[]] {
-  return [[...new Set(ids.map(({ trace_id }) => trace_id))], [...new Set(ids.map(({ span_id }) => span_id))]];
-}
-
-/** Sites, and parts of a long list of ids, that are read at once. */
-const abreast = 4;
-
-/** What all of them give, as it comes. */
-async function* together<T>(starts: readonly (() => AsyncGenerator<T>)[]): AsyncGenerator<T> {
-  type Step = { readonly of: AsyncGenerator<T>; readonly result: IteratorResult<T> };
-  const waiting = [...starts];
-  const steps = new Map<AsyncGenerator<T>, Promise<Step>>();
-  const advance = (of: AsyncGenerator<T>) => {
-    const step = of.next().then((result) => ({ of, result }));
-    // One that fails while another is waited for is met in the race.
-    step.catch(() => undefined);
-    steps.set(of, step);
-  };
-  try {
-    for (;;) {
-      while (steps.size < abreast) {
-        const start = waiting.shift();
-        if (start === undefined) break;
-        advance(start());
-      }
-      if (steps.size === 0) return;
-      const { of, result } = await Promise.race(steps.values());
-      if (result.done === true) steps.delete(of);
-      else {
-        yield result.value;
-        advance(of);
-      }
-    }
-  } finally {
-    // Each frees what it holds at the source; one that still waits does so once its signal has stopped it.
-    for (const of of steps.keys()) of.return(undefined).catch(() => undefined);
-  }
-}
-
-function* parts<T>(ids: readonly T[]): Generator<readonly T[]> {
-  for (let at = 0; at < ids.length; at += idsOfOneSearch) yield ids.slice(at, at + idsOfOneSearch);
-}
+async function* nothing(): AsyncGenerator<never> {}
 
 function* nonEmpty<T>(batch: readonly T[]): Generator<readonly T[]> {
   if (batch.length > 0) yield batch;

@@ -168,14 +168,15 @@ export function isSurelyRoot({ group, form, listsIgnored }: Placed<SpanForm>): Q
     const absent = drops(exact) && !listsIgnored ? none : not(has({ group, listsIgnored }, name));
     return any([absent, { term: { [name]: "" } }]);
   });
-  const rule = form.parent_reference;
-  const refers =
-    rule === undefined
-      ? none
-      : findField(group, rule.at)?.type === "nested"
-        ? { nested: { path: rule.at, query: all } }
-        : unmapped(group, rule.at);
-  return every([...lacking, not(refers)]);
+  return every([...lacking, not(mayRefer(group, form.parent_reference))]);
+}
+
+/** Documents that may have a reference to a parent. */
+export function mayRefer(group: IndexGroup, rule: SpanForm["parent_reference"]): Query {
+  if (rule === undefined) return none;
+  return findField(group, rule.at)?.type === "nested"
+    ? { nested: { path: rule.at, query: all } }
+    : unmapped(group, rule.at);
 }
 
 /** Documents that surely have a parent. */

@@ -142,8 +142,8 @@ function indicesOf(sources: SpanSources): readonly (readonly [SpanSource, string
 }
 
 function isCalledBy(span: StoredSpan, callers: ReadonlySet<string>): boolean {
-  const { trace_id, parent_span_id: span_id, entry, links } = span;
-  if (!entry) return false;
+  const { trace_id, parent_span_id: span_id, entry, report, links } = span;
+  if (!entry || report) return false;
   return (
     (span_id !== undefined && callers.has(spanKey({ trace_id, span_id }))) ||
     links.some((link) => callers.has(spanKey(link)))

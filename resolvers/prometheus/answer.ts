@@ -18,6 +18,7 @@ export interface HistogramSample {
   readonly time: number;
   readonly count: number;
   readonly sum: number;
+  /** By upper bound. */
   readonly buckets: readonly HistogramBucket[];
 }
 export interface HistogramBucket {
@@ -381,10 +382,12 @@ function readHistograms(value: unknown): readonly HistogramSample[] {
       time: Math.round(seconds * 1_000),
       count: parseNumber(count),
       sum: parseNumber(sum),
-      buckets: buckets.map(([, lower, upper, held]) => ({
-        lower: parseNumber(lower),
-        upper: parseNumber(upper),
-        count: parseNumber(held),
-      })),
+      buckets: buckets
+        .map(([, lower, upper, held]) => ({
+          lower: parseNumber(lower),
+          upper: parseNumber(upper),
+          count: parseNumber(held),
+        }))
+        .sort((a, b) => a.upper - b.upper),
     }));
 }

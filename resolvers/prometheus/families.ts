@@ -227,7 +227,7 @@ export function createFamilies(door: Door, io: IO): Families {
             ]),
         ...(edge === "open" ? [] : ["tags whose names need quotes cannot be asked for"]),
       ],
-      problems: listing.size > 0 ? [] : [`no series has the labels ${printSelector(select(match, []))}`],
+      problems: listing.size > 0 ? [] : [noSeries(match)],
     };
   }
 
@@ -313,6 +313,11 @@ export function fold(
   }
   const all = [...names].filter((name) => !parts.has(name)).map((name) => [name, "plain"] as const);
   return new Map([...families, ...all].sort(([a], [b]) => (a < b ? -1 : 1)));
+}
+
+function noSeries(match: Match): string {
+  if (Object.keys(match).length === 0) return "there are no series";
+  return `no series has the labels ${printSelector(select(match, []))}`;
 }
 
 function combinations(match: Match, series: readonly Labels[]): readonly (readonly string[])[] {

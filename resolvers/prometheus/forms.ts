@@ -2,11 +2,12 @@
 // may be scraped at once, and then the classic ones tell all; or a target has changed from one form to the other, and
 // then the samples of both are those of one counter, which does not begin anew with its form.
 import type { Buckets } from "../../src/model.ts";
-import type { Observations, Samples } from "../../src/samples.ts";
+import { between, firstAtOrAfter, type Observations, type Samples } from "../../src/samples.ts";
+import type { Millis } from "../../src/time.ts";
 import type { HistogramSample, Labels } from "./answer.ts";
 import { commonBounds, type Form, type Growth, type HistogramSeries, isCut } from "./native.ts";
 import { call, type Selector } from "./promql.ts";
-import { keyOf, labelOf, narrowTo, type RawSeries, type Reader } from "./reader.ts";
+import { keyOf, labelOf, narrowTo, numberIn, type RawSeries, type Reader } from "./reader.ts";
 import { type ThinQuery, totalKey } from "./thin.ts";
 
 /** The parts of a classic histogram that a measure needs beside its count. */
@@ -15,6 +16,8 @@ export interface ClassicParts {
   readonly sum?: ThinQuery;
   readonly bucket?: ThinQuery;
 }
+
+const none: Samples = { times: new Float64Array(), values: new Float64Array() };
 
 /**
  * The histograms of which the native form tells what the classic one does not, in the buckets or as the last sample
@@ -96,12 +99,12 @@ export function classicForm(reader: Reader, { count, sum, bucket }: ClassicParts
       const partsOf = Map.groupBy(parts, ({ labels }) => totalKey(labels));
       return counts.map((series): HistogramSeries => {
         const key = keyOf(series.labels);
-        const own = byBound(partsOf.get(key) ?? [], (part) => part).map(({ bound, parts }) => ({
+        const own = byBound(partsOf.get(key) ?? []).map(({ bound, parts }) => ({
           bound,
-          at: reading(parts),
+          at: reading(succession(parts, from) ?? none),
         }));
         const sum = sumOf.get(key);
-        const summed = reading(sum === undefined ? [] : [sum]);
+        const summed = reading(sum ?? none);
         const histograms = [...series.times.entries()].map(([index, time]): HistogramSample => {
           let [lower, counted] = [Number.NEGATIVE_INFINITY, 0];
           const buckets = own.map(({ bound: upper, at }) => {
@@ -125,36 +128,42 @@ export function classicForm(reader: Reader, { count, sum, bucket }: ClassicParts
   };
 }
 
-/** The value at a time, or the last one before it, of series that follow each other; to be asked in the order of times. */
-function reading(parts: readonly RawSeries[]): (time: number) => number | undefined {
-  const nexts = parts.map(() => 0);
+/** The value at a time, or the last one before it; to be asked in the order of times. */
+function reading({ times, values }: Samples): (time: number) => number | undefined {
+  let next = 0;
   return (time) => {
-    let value: number | undefined;
-    for (const [index, { times, values }] of parts.entries()) {
-      let next = nexts[index] ?? 0;
-      while ((times[next] ?? Number.POSITIVE_INFINITY) <= time) next++;
-      nexts[index] = next;
-      value = values[next - 1] ?? value;
-    }
-    return value;
+    while ((times[next] ?? Number.POSITIVE_INFINITY) <= time) next++;
+    return values[next - 1];
   };
 }
 
-/**
- * The buckets of a classic histogram by bound. A whole one may have been spelt in two ways (`1`, `1.0`), one after the
- * other, by the time of their first samples.
- */
+/** The buckets of a classic histogram by bound. A whole one may have been spelt in two ways (`1`, `1.0`). */
 export function byBound<T extends { readonly labels: Labels }>(
   series: readonly T[],
-  samplesOf: (one: T) => Samples,
 ): readonly { readonly bound: number; readonly parts: readonly T[] }[] {
-  const first = (one: T): number => samplesOf(one).times[0] ?? 0;
-  return [...Map.groupBy(series, ({ labels }) => boundOf(labelOf(labels, "le")))]
+  return [...Map.groupBy(series, ({ labels }) => numberIn(labelOf(labels, "le")))]
     .filter(([bound]) => !Number.isNaN(bound))
     .sort(([a], [b]) => a - b)
-    .map(([bound, parts]) => ({ bound, parts: parts.toSorted((a, b) => first(a) - first(b)) }));
+    .map(([bound, parts]) => ({ bound, parts }));
 }
 
-function boundOf(text: string): number {
-  return /^\+?Inf$/i.test(text) ? Number.POSITIVE_INFINITY : text === "" ? Number.NaN : Number(text);
+/**
+ * The samples of one series that goes on under other spellings, and maybe returns to the first. What was before `start` is
+ * of the one alone that begins what follows.
+ */
+export function succession<S extends Samples>(spellings: readonly S[], start: Millis): S | undefined {
+  const begins = ({ times }: Samples): Millis =>
+    times[firstAtOrAfter(times, start)] ?? Number.POSITIVE_INFINITY;
+  const [first, ...others] = spellings.toSorted((a, b) => begins(a) - begins(b));
+  if (first === undefined || others.length === 0) return first;
+  const later = others.map((samples) => between(samples, start, Number.POSITIVE_INFINITY));
+  const all = [first, ...later].flatMap(({ times, values }) =>
+    [...times].map((time, at) => [time, values[at] ?? Number.NaN] as const),
+  );
+  all.sort(([a], [b]) => a - b);
+  return {
+    ...first,
+    times: Float64Array.from(all, ([time]) => time),
+    values: Float64Array.from(all, ([, value]) => value),
+  };
 }

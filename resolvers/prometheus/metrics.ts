@@ -6,7 +6,6 @@ import { LRUCache } from "lru-cache";
 import { BackendError, Refused } from "../../src/errors.ts";
 import type { Buckets, Measure, Series } from "../../src/model.ts";
 import {
-  between,
   type CounterSamples,
   combineCumulative,
   combineIncrements,
@@ -21,7 +20,7 @@ import { turn } from "../http.ts";
 import type { Labels } from "./answer.ts";
 import type { Door } from "./door.ts";
 import { type Families, isTag, part, type Shape, typeOf } from "./families.ts";
-import { boundsBeside, byBound, type ClassicParts, classicForm, unevenOf } from "./forms.ts";
+import { boundsBeside, byBound, type ClassicParts, classicForm, succession, unevenOf } from "./forms.ts";
 import { commonBounds, type Growth, growths, nativeForm, observationsOf } from "./native.ts";
 import {
   aggregate,
@@ -36,7 +35,17 @@ import {
   present,
   type Selector,
 } from "./promql.ts";
-import { createReader, type GridSeries, keyOf, labelOf, type Reader, tooLarge, twins } from "./reader.ts";
+import {
+  createReader,
+  type GridSeries,
+  keyOf,
+  labelOf,
+  numberIn,
+  numberKey,
+  type Reader,
+  tooLarge,
+  twins,
+} from "./reader.ts";
 import { readBuckets, survey, type Thinned, type ThinQuery, thin, thinTogether, totalKey } from "./thin.ts";
 
 type SampleMeasure = Extract<Measure, { of: "samples" }>;
@@ -422,10 +431,12 @@ async function both(plan: Plan, measure: ObservationMeasure): Promise<readonly S
   const classic = classicParts(plan, measure);
   const ofNative = thinQuery(plan, query.metric, {});
   const { uneven, others } = await unevenOf(reader, classic.count, ofNative);
-  const forms = [classicForm(reader, classic), nativeForm(reader, ofNative, classic.bucket !== undefined)];
+  const forms = [classicForm(reader, classic), nativeForm(reader, ofNative)];
   const [observed, grown] = await Promise.all([
     others ? classicHistograms(plan, measure) : [],
-    uneven.size > 0 ? growths(reader, forms, classic.count, [...uneven.values()]) : [],
+    uneven.size > 0
+      ? growths(reader, forms, classic.count, classic.bucket !== undefined, [...uneven.values()])
+      : [],
   ]);
   const even = observed.filter(({ labels }) => !uneven.has(keyOf(labels)));
   const members: readonly (Observed | Growth)[] = [...even, ...grown];
@@ -450,21 +461,15 @@ function withBounds(query: ThinQuery): ThinQuery {
 }
 
 function bounded(count: CounterSamples, series: readonly Thinned[], { start }: Buckets): Observations {
-  const buckets = byBound(series, ({ samples }) => samples).map(({ bound, parts }) => ({
+  const buckets = byBound(series).map(({ bound, parts }) => ({
     bound,
-    samples: successive(parts, start),
+    samples:
+      succession(
+        parts.map(({ samples }) => samples),
+        start,
+      ) ?? none,
   }));
   return { count, sum: none, buckets };
-}
-
-/** One counter whose series follow each other: what was before the range is the first one's alone. */
-function successive(parts: readonly Thinned[], start: Millis): CounterSamples {
-  const [first = none, ...others] = parts.map(({ samples }) => samples);
-  if (others.length === 0) return first;
-  const later = others.map((samples) => between(samples, start, Number.POSITIVE_INFINITY));
-  const column = (of: "times" | "values"): Float64Array =>
-    Float64Array.from([first, ...later].flatMap((samples) => [...samples[of]]));
-  return { times: column("times"), values: column("values"), birth: first.birth };
 }
 
 /** A quantile that clients computed cannot be merged: it is answered where it is exported and stands alone. */
@@ -477,23 +482,26 @@ async function summary(plan: Plan, measure: ObservationMeasure): Promise<readonl
     thin(reader, { ...exported, selector: narrow(exported.selector, [present("quantile")]) }),
     survey(reader, thinQuery(plan, `${query.metric}_count`, plain)),
   ]);
-  const fitting = found.filter(({ labels }) => Number(labelOf(labels, "quantile")) === quantile);
+  const fitting = found.filter(({ labels }) => numberIn(labelOf(labels, "quantile")) === quantile);
   const having = new Set(fitting.map(({ labels }) => groupKey(plan, labels)));
   if ([...found, ...counts].some(({ labels }) => !having.has(groupKey(plan, labels)))) {
     throw refused(plan.backend, `the quantile ${quantile} of a summary that does not export it`);
   }
   return grouped(plan, fitting, (group) => {
-    const [only] = group;
-    if (only === undefined || group.length > 1)
+    if (new Set(group.map(({ labels }) => numberKey(labels))).size > 1)
       throw refused(plan.backend, "a quantile of several summaries");
-    return combineSamples([only.samples], { of: "samples", combine: "last" }, query.buckets);
+    const samples = succession(
+      group.map(({ samples }) => samples),
+      query.buckets.start,
+    );
+    return combineSamples([samples ?? none], { of: "samples", combine: "last" }, query.buckets);
   });
 }
 
 async function native(plan: Plan, measure: ObservationMeasure): Promise<readonly Series[]> {
   const query = thinQuery(plan, plan.query.metric, {});
   const bucketed = measure.combine !== "count" && measure.combine !== "mean";
-  const found = await growths(plan.reader, [nativeForm(plan.reader, query, bucketed)], query);
+  const found = await growths(plan.reader, [nativeForm(plan.reader, query)], query, bucketed);
   return grouped(plan, found, (group) => combineGrowths(group, measure, query.buckets));
 }
 

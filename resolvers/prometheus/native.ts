@@ -48,29 +48,27 @@ const near: Millis = 300_000;
 /** In how many parts of the look-back the last sample is looked for. */
 const cells = 500;
 
-/** Without their buckets where a measure needs none. */
-export function nativeForm(reader: Reader, query: ThinQuery, bucketed: boolean): Form {
+export function nativeForm(reader: Reader, query: ThinQuery): Form {
   return {
     query,
     async read(labels, from, to) {
       const selector = labels === undefined ? query.selector : narrowTo(query.selector, labels);
       const found = await reader.raw(selector, from, to, query.limit);
-      return found.flatMap(({ labels, histograms }) => {
-        const kept = bucketed ? histograms : histograms.map((one) => ({ ...one, buckets: [] }));
-        return kept.length > 0 ? [{ labels, histograms: kept }] : [];
-      });
+      return found.filter(({ histograms }) => histograms.length > 0);
     },
   };
 }
 
 /**
  * The growth of each histogram, whichever of the forms its samples have: together they are the samples of one counter,
- * and where two are of one time the first form's counts. With `labels`, of these alone.
+ * and where two are of one time the first form's counts. What has grown below bounds is told if `bucketed`. With
+ * `labels`, of these alone.
  */
 export async function growths(
   reader: Reader,
   forms: readonly Form[],
   { buckets, lookBack = 0, limit }: ThinQuery,
+  bucketed: boolean,
   labels?: readonly Labels[],
 ): Promise<readonly Growth[]> {
   const { start, step, count } = buckets;
@@ -85,7 +83,7 @@ export async function growths(
     const read = await Promise.all(forms.map((form) => form.read(labels, from, to)));
     for (const [key, series] of Map.groupBy(read.flat(), (one) => keyOf(one.labels))) {
       if (wanted?.has(key) === false) continue;
-      const fold = folds.get(key) ?? createFold(series[0]?.labels ?? {}, buckets);
+      const fold = folds.get(key) ?? createFold(series[0]?.labels ?? {}, buckets, bucketed);
       folds.set(key, fold);
       for (const { bounds } of series) fold.keep(bounds);
       for (const histogram of merged(series.map(({ histograms }) => histograms))) fold.add(histogram);
@@ -222,7 +220,7 @@ interface GrowthFold {
   readonly result: (base: HistogramSample | undefined) => Growth;
 }
 
-function createFold(labels: Labels, { start, step, count: length }: Buckets): GrowthFold {
+function createFold(labels: Labels, { start, step, count: length }: Buckets, bucketed: boolean): GrowthFold {
   const count = new Float64Array(length).fill(Number.NaN);
   const sum = new Float64Array(length).fill(Number.NaN);
   const spans = new Map<string, Span>();
@@ -238,6 +236,7 @@ function createFold(labels: Labels, { start, step, count: length }: Buckets): Gr
   let firstSum: { readonly bucket: number; readonly value: number; readonly restarted: boolean } | undefined;
 
   function see({ buckets }: HistogramSample): void {
+    if (!bucketed) return;
     const fresh = new Set<number>();
     for (const { lower, upper } of buckets) {
       const key = `${lower} ${upper}`;
@@ -263,9 +262,9 @@ function createFold(labels: Labels, { start, step, count: length }: Buckets): Gr
   function grow(histogram: HistogramSample): void {
     const bucket = Math.floor((histogram.time - start) / step);
     const counts = countsOf(histogram, bounds);
-    const restarted = before !== undefined && histogram.count < before.count;
+    const restarted = before !== undefined && hasRestarted(before, histogram);
     const since = (value: number, previous: number | undefined) =>
-      before === undefined ? 0 : restarted || value < (previous ?? 0) ? value : value - (previous ?? 0);
+      before === undefined ? 0 : restarted ? value : value - (previous ?? 0);
     count[bucket] = (count[bucket] || 0) + since(histogram.count, before?.count);
     for (const [index, bound] of bounds.entries()) {
       const grown = below.get(bound);
@@ -302,9 +301,8 @@ function createFold(labels: Labels, { start, step, count: length }: Buckets): Gr
       if (first !== undefined && base !== undefined) {
         see(base);
         const bucket = Math.floor((first.time - start) / step);
-        const restarted = first.count < base.count;
-        const since = (value: number, previous: number) =>
-          restarted || value < previous ? value : value - previous;
+        const restarted = hasRestarted(base, first);
+        const since = (value: number, previous: number) => (restarted ? value : value - previous);
         count[bucket] = (count[bucket] ?? 0) + since(first.count, base.count);
         const [firstCounts, baseCounts] = [countsOf(first, bounds), countsOf(base, bounds)];
         for (const [index, bound] of bounds.entries()) {
@@ -325,14 +323,41 @@ function createFold(labels: Labels, { start, step, count: length }: Buckets): Gr
   };
 }
 
+const infinity = Number.POSITIVE_INFINITY;
+
+/**
+ * Whether less has been observed than before, in all or between two bounds that cut no bucket of either: a process that
+ * began anew may have overtaken the old one in most buckets. Where one has no buckets, the count alone tells.
+ */
+function hasRestarted(
+  { count: countBefore, buckets: before }: HistogramSample,
+  { count, buckets }: HistogramSample,
+): boolean {
+  if (count < countBefore) return true;
+  if (before.length === 0 || buckets.length === 0) return false;
+  let [past, now, least, counted] = [0, 0, 0, 0];
+  while (past < before.length || now < buckets.length) {
+    const bound = Math.min(before[past]?.upper ?? infinity, buckets[now]?.upper ?? infinity);
+    for (; past < before.length && (before[past]?.upper ?? 0) <= bound; past++)
+      least += before[past]?.count ?? 0;
+    for (; now < buckets.length && (buckets[now]?.upper ?? 0) <= bound; now++)
+      counted += buckets[now]?.count ?? 0;
+    const cut = (before[past]?.lower ?? infinity) < bound || (buckets[now]?.lower ?? infinity) < bound;
+    if (cut) continue;
+    if (counted < least) return true;
+    least = 0;
+    counted = 0;
+  }
+  return false;
+}
+
 /** How many observations of a histogram are at most each bound, which are ascending. */
 function countsOf({ buckets }: HistogramSample, bounds: readonly number[]): readonly number[] {
-  const ordered = buckets.toSorted((a, b) => a.upper - b.upper);
   let next = 0;
   let sum = 0;
   return bounds.map((bound) => {
-    for (; next < ordered.length && (ordered[next]?.upper ?? 0) <= bound; next++)
-      sum += ordered[next]?.count ?? 0;
+    for (; next < buckets.length && (buckets[next]?.upper ?? 0) <= bound; next++)
+      sum += buckets[next]?.count ?? 0;
     return sum;
   });
 }

@@ -318,6 +318,18 @@ export function labelOf(labels: Labels, label: string): string {
   return (Object.hasOwn(labels, label) && labels[label]) || "";
 }
 
+/** A bound or a quantile, which may be spelt in several ways; NaN where it is none. */
+export function numberIn(text: string): number {
+  return /^\+?Inf$/i.test(text) ? Number.POSITIVE_INFINITY : text === "" ? Number.NaN : Number(text);
+}
+
+/** What the series of one bound or quantile have in common, however it is spelt. */
+export function numberKey(labels: Labels): string {
+  const numbers = ["le", "quantile"].filter((label) => Object.hasOwn(labels, label));
+  const spelt = numbers.map((label) => [label, String(numberIn(labelOf(labels, label)))]);
+  return keyOf({ ...labels, ...Object.fromEntries(spelt) });
+}
+
 /** Of so many series each label is narrowed, whatever it is. */
 const valuesOfLabel = 100;
 

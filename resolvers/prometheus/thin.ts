@@ -16,6 +16,7 @@ import {
   inTurns,
   keyOf,
   narrowTo,
+  numberKey,
   type RawSeries,
   type Reader,
 } from "./reader.ts";
@@ -98,7 +99,7 @@ async function overview(reader: Reader, query: ThinQuery): Promise<readonly Surv
   byKey(reader.backend, lasts);
   const oddByKey = new Map(odds.map(({ labels, values }) => [keyOf(labels), values]));
   const baseByKey = new Map(bases);
-  return lasts.map(({ labels, values }): Surveyed => {
+  const surveyed = lasts.map(({ labels, values }): Surveyed => {
     const key = keyOf(labels);
     const odd = oddByKey.get(key);
     const suspects = new Set<number>();
@@ -121,6 +122,21 @@ async function overview(reader: Reader, query: ThinQuery): Promise<readonly Surv
     }
     return { labels, last: values, suspects, gaps, base, birth: "own" };
   });
+  suspectSuccessions(surveyed);
+  return surveyed;
+}
+
+/** Where a bucket has samples under two spellings of one number, only these tell which of them came later. */
+function suspectSuccessions(surveyed: readonly Surveyed[]): void {
+  const numbered = surveyed.filter(({ labels }) => "le" in labels || "quantile" in labels);
+  for (const twins of Map.groupBy(numbered, ({ labels }) => numberKey(labels)).values()) {
+    if (twins.length === 1) continue;
+    const [one] = twins;
+    for (let bucket = 0; bucket < (one?.last.length ?? 0); bucket++) {
+      const sampled = twins.filter(({ last }) => !Number.isNaN(last[bucket]));
+      if (sampled.length > 1) for (const { suspects } of sampled) suspects.add(bucket);
+    }
+  }
 }
 
 /**

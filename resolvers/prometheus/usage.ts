@@ -126,17 +126,21 @@ export function podRows(
 
 // ---- Whose it is --------------------------------------------------------------------------------------------
 
-// A cgroup's path names its pod as `pod<uid>`, with `_` for `-` under systemd. Static pods have a hash there, which is
-// no uid, so that nothing can be told from it.
-const uidInPath = /pod([0-9a-f]{8}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{12})/;
+// A cgroup's path names its pod as `pod<uid>`, with `_` for `-` under systemd. Static pods have a hash there, and so tells
+// the kubelet of them, which is no uid, so that nothing can be told from it.
+const uidPattern = "([0-9a-f]{8}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{12})";
+const uidInPath = new RegExp(`pod${uidPattern}`);
+const uidTold = new RegExp(`^${uidPattern}$`);
 
 function owned<Series extends { readonly labels: Labels }>(series: Series): Series & Owned {
-  const { id = "", k8s_pod_uid: told } = series.labels;
-  return { ...series, uid: uidInPath.exec(id)?.[1]?.replaceAll("_", "-") ?? told };
+  const { id = "", k8s_pod_uid: told = "" } = series.labels;
+  const found = uidInPath.exec(id) ?? uidTold.exec(told);
+  return { ...series, uid: found?.[1]?.replaceAll("_", "-") };
 }
 
+/** Where kube-state-metrics tells no uids, which some drop, the name and the node decide. */
 function belongs({ uid, labels: { node } }: Owned, pod: Present): boolean {
-  if (uid !== undefined) return uid === pod.uid;
+  if (uid !== undefined && pod.uid !== "") return uid === pod.uid;
   return node === undefined || pod.node === "" || node === pod.node;
 }
 

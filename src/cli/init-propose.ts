@@ -114,19 +114,32 @@ function proposeTraces(
   if (spans.length === 0) return undefined;
   const [only] = profiles;
   const profile = profiles.size === 1 && only !== undefined ? oneProfile(only) : "auto";
+  const indices = used.map(({ index }) => index);
+  const awaited = [...new Set(spans.flatMap(eventsOf))].filter((index) => !indices.includes(index));
   return {
     backend,
-    index: used
-      .map(({ index }) => index)
-      .sort(byReach)
-      .join(","),
+    index: [...indices, ...awaited].sort(byReach).join(","),
     profile,
-    reasons: used.map((source) =>
-      source.holds === "events"
-        ? `${source.index}: events of spans, ${source.profile} by their mapping`
-        : `${source.index}: ${describe(source, "span", now)}`,
-    ),
+    reasons: [
+      ...used.map((source) =>
+        source.holds === "events"
+          ? `${source.index}: events of spans, ${source.profile} by their mapping`
+          : `${source.index}: ${describe(source, "span", now)}`,
+      ),
+      ...awaited.map((index) => `${index}: where events of these spans come; none was found yet`),
+    ],
   };
+}
+
+/**
+ * The data stream that is given the events of a data stream's spans. Without it in the file a stack in which nothing has
+ * failed so far would never show an error.
+ */
+function eventsOf({ profile, index }: FoundSource): readonly string[] {
+  const [, dataset, namespace] = /^traces-([^-,]+)-([^-,]+)$/.exec(index) ?? [];
+  if (dataset === undefined) return [];
+  if (profile === "otel") return [`logs-${dataset}-${namespace}`];
+  return profile === "apm" ? [`logs-apm.error-${namespace}`] : [];
 }
 
 /** A pattern may hold several layouts, which are told by their mappings each time. */

@@ -94,6 +94,7 @@ export async function serve(config: Config, shell: Shell, serving: Serving): Pro
     const states = new Map([...backends.keys()].map((name) => [name, "not asked yet"]));
     return { config, backends, states, described: new Set(), left: new AbortController() };
   };
+  const rateOf = rememberRate();
   const servedBy = ({ config, backends }: Connection): Served => ({
     authenticate: createAuthenticator(config.tokens, now, rateOf(config)),
     sites: connectSites(config, backends),
@@ -252,9 +253,16 @@ const bindings: readonly Binding[] = [
   ["intake's address or spool", ({ intake }) => intake && [intake.listen, intake.spool, intake.spoolBytes]],
 ];
 
-/** How fast one token may ask. */
-function rateOf({ limits: { rate } }: Config): Rate {
-  return createRate(rate, rate * burstSeconds, () => performance.now());
+/** How fast one token may ask. What it has used up outlives a reload that does not change that. */
+function rememberRate(): (config: Config) => Rate {
+  let known: { readonly perSecond: number; readonly rate: Rate } | undefined;
+  return ({ limits: { rate: perSecond } }) => {
+    if (known?.perSecond !== perSecond) {
+      const rate = createRate(perSecond, perSecond * burstSeconds, () => performance.now());
+      known = { perSecond, rate };
+    }
+    return known.rate;
+  };
 }
 
 function printAddress(host: string, port: number): string {

@@ -34,8 +34,7 @@ async function locate(
 ): Promise<TraceLocation> {
   const find = (select: "entries" | "exceptions") =>
     collect(reader.find({ sources, of: { by: "trace", traceIds: [traceId], select }, budget }, signal));
-  const entries = await find("entries");
-  const spans = await find("exceptions");
+  const [entries, spans] = await Promise.all([find("entries"), find("exceptions")]);
   const family = await climb(reader, sources, spans, budget, signal);
   const performance = entries.filter(isRequest).map((span) => {
     const { namespace, action: action_name } = namesOf(span);

@@ -72,7 +72,7 @@ async function findTracesNamed(
   const spanId = spanNamed(filter);
   if (spanId === undefined) return undefined;
   const of = { by: "id", spanIds: [spanId] } as const;
-  return traceIdsOf(await collect(reader.find({ sources, of, bare: true, budget }, signal)));
+  return traceIdsOf(await collect(reader.find({ sources, of, budget }, signal)));
 }
 
 // ---- Windows ------------------------------------------------------------------------------------------------
@@ -235,23 +235,15 @@ async function readRows(
   window: TimeRange,
   signal: AbortSignal,
 ): Promise<readonly Candidate[]> {
-  const entries = await readEntries(reader, query, window, signal);
+  const reading = readEntries(reader, query, window, signal);
+  if (query.candidates === "errors") {
+    const traceIds = await tracesWithErrors(reader, query, window, reading, signal);
+    return chooseWithin(await findErrors(reader, query, traceIds, signal), window);
+  }
+  const entries = await reading;
   const isWhole = window.from <= query.range.from && window.to >= query.range.to;
-  const candidates =
-    query.candidates === "errors"
-      ? await findErrors(
-          reader,
-          query,
-          await tracesWithErrors(reader, query, window, entries, signal),
-          signal,
-        )
-      : await findRequests(
-          reader,
-          query,
-          isWhole ? entries : await withRivals(reader, query, entries, signal),
-          signal,
-        );
-  return chooseWithin(candidates, window);
+  const all = isWhole ? entries : await withRivals(reader, query, entries, signal);
+  return chooseWithin(await findRequests(reader, query, all, signal), window);
 }
 
 /**
@@ -283,8 +275,8 @@ async function readErrorsOf(
   const { sources, narrow, budget } = query;
   const of = { by: "trace", traceIds: failed, select: "entries" } as const;
   const within = { range: part, narrow };
-  const entries = await collect(reader.find({ sources, of, within, bare: true, budget }, signal));
-  const here = entries.filter(({ end }) => end >= part.from && end <= part.to);
+  const entries = collect(reader.find({ sources, of, within, bare: true, budget }, signal));
+  const here = entries.then((found) => found.filter(({ end }) => end >= part.from && end <= part.to));
   const traceIds = await tracesWithErrors(reader, query, part, here, signal);
   return chooseWithin(await findErrors(reader, query, traceIds, signal), part);
 }
@@ -389,12 +381,12 @@ async function tracesWithErrors(
   reader: SpanReader,
   { sources, traceIds, narrow, budget }: Listing,
   range: TimeRange,
-  entries: readonly Span[],
+  entries: Promise<readonly Span[]>,
   signal: AbortSignal,
 ): Promise<readonly string[]> {
-  if (traceIds !== undefined) return traceIds;
-  const own = await collect(reader.scan({ sources, range, select: "exceptions", narrow, budget }, signal));
-  return traceIdsOf([...entries, ...own]);
+  const own = { sources, range, select: "exceptions", narrow, budget } as const;
+  const found = await Promise.all([entries, traceIds ? [] : collect(reader.scan(own, signal))]);
+  return traceIds ?? traceIdsOf(found.flat());
 }
 
 async function findErrors(

@@ -11,7 +11,7 @@ export interface Names {
   readonly action: string;
 }
 
-/** A request is an entry that a browser did not report. */
+/** A request is an entry that is no error's own. */
 export function isRequest(span: Span): boolean {
   return span.entry && !span.report;
 }

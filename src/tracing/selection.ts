@@ -6,13 +6,13 @@ import { hasException } from "./exception.ts";
 /** Whether the span, with all its events, is of the selection. */
 export function selects(
   select: SpanSelection,
-  span: Pick<Span, "entry" | "span_kind" | "statement" | "events">,
+  span: Pick<Span, "entry" | "report" | "span_kind" | "statement" | "events">,
 ): boolean {
   switch (select) {
     case "all":
       return true;
     case "entries":
-      return span.entry;
+      return span.entry && !span.report;
     case "children":
       return !span.entry;
     case "calls":

@@ -299,13 +299,27 @@ const part = fc.oneof(
   },
   { weight: 2, arbitrary: number },
 );
+const severityPart = fc.constantFrom(
+  "error",
+  "warn",
+  "info",
+  "critical",
+  "fatal",
+  "debug",
+  "err",
+  "unknown",
+  "o",
+);
+const textOperator = fc.constantFrom("=", "!=", ":", "!:");
+const compared = (name: fc.Arbitrary<string>, value: fc.Arbitrary<string>) =>
+  fc
+    .tuple(name, textOperator, value)
+    .map(([name, operator, value]) => `${name}${operator}"${value.replace(/["\\]/g, "\\$&")}"`);
 const leaf = fc.oneof(
-  {
-    weight: 5,
-    arbitrary: fc
-      .tuple(fc.constantFrom(...names), fc.constantFrom("=", "!=", ":", "!:"), part)
-      .map(([name, operator, value]) => `${name}${operator}"${value.replace(/["\\]/g, "\\$&")}"`),
-  },
+  { weight: 5, arbitrary: compared(fc.constantFrom(...names), part) },
+  // What every layout has, and most queries name.
+  { weight: 1, arbitrary: compared(fc.constantFrom("message", "hostname", "group"), part) },
+  { weight: 1, arbitrary: compared(fc.constant("severity"), severityPart) },
   {
     weight: 2,
     arbitrary: fc

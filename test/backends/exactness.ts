@@ -4,7 +4,7 @@ import type fc from "fast-check";
 import { parseSpelled } from "#resolvers/elastic/spelled.ts";
 import { matches } from "#src/logql/matches.ts";
 import { parse } from "#src/logql/parse.ts";
-import type { LogLine } from "#src/model.ts";
+import { type LogLine, type Severity, spellingsOf } from "#src/model.ts";
 import { fromMillis } from "#src/time.ts";
 import { lineOf, readScript } from "../logql/script.ts";
 import type { Cluster } from "../support/cluster.ts";
@@ -178,12 +178,24 @@ export { query };
 /** Names that a layout writes beside the body, which a script has fields of its own for. */
 const written = ["@timestamp", "@version", "message", "log", "level", "host", "event", "kubernetes", "type"];
 
+/** How the source of a line may have spelled its severity, which its answer no longer tells. */
+export const spellings: readonly ((severity: Severity) => string)[] = [
+  (severity) => severity,
+  (severity) => severity.toUpperCase(),
+  ...[1, 2, 3].map((at) => (severity: Severity) => [...spellingsOf(severity)][at] ?? severity),
+];
+
 /** A script of the query language that holds these lines and says what `matches` does, for `test/logql/cases`. */
-export function printScript(layout: string, lines: readonly LogLine[], text: string): string {
+export function printScript(
+  layout: string,
+  lines: readonly LogLine[],
+  text: string,
+  spell: (severity: Severity) => string = (severity) => severity,
+): string {
   const rows = lines.map(({ id, severity, message, hostname, group, json }) => {
     const body = Object.entries(parseSpelled(json) as object).filter(([key]) => !written.includes(key));
     const line = {
-      severity: severity === "unknown" ? undefined : severity,
+      severity: severity === "unknown" ? undefined : spell(severity),
       message,
       hostname,
       group,

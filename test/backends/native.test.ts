@@ -33,6 +33,7 @@ function target(
   { from = -20 * minute, to = hour, step = 15 * second, form = (_: number): Scrape["form"] => "native" },
   restarts: readonly number[] = [],
   bounds: readonly number[] = [0.25, 0.5, 1, 2, 4, 8, 16],
+  burst: readonly number[] = [],
 ): Target {
   const length = Math.ceil((to - from) / step);
   const scrapes = Array.from({ length }, (_, n): Scrape => {
@@ -41,7 +42,13 @@ function target(
       { length: (n * 5 + host.length) % 4 },
       (_, i) => ((n * 7 + i * 13) % 60) / 4 + 0.3,
     );
-    return { time, observed, restarted: restarts.includes(n), form: form(time - base) };
+    const restarted = restarts.includes(n);
+    return {
+      time,
+      observed: restarted ? [...observed, ...burst] : observed,
+      restarted,
+      form: form(time - base),
+    };
   });
   return { metric, host, bounds, scrapes };
 }
@@ -100,6 +107,15 @@ const targets: readonly Target[] = [
     form: switches(-2 * hour),
     to: -7 * hour,
   }),
+  // A new process has observed more than the one before as soon as it is scraped, but nothing so great.
+  target(
+    "overtaken",
+    "plain",
+    {},
+    [100, 170],
+    [],
+    Array.from({ length: 500 }, (_, i) => (i % 20) / 4 + 0.3),
+  ),
   // Bounds that no native bucket ends at.
   target("cut", "plain", { form: switches(17 * minute) }, [], [0.3, 3, 5]),
   // 69,120 histograms, more than could once be read.
@@ -223,7 +239,7 @@ describe.each(namedPrometheus())("native histograms on $name", ({ name }) => {
       const store = backend.stores.metrics;
       expect(await store?.type({ site: "a" }, "moved", signal)).toBe("measurement");
       expect(await store?.tagKeys({ site: "a" }, "moved", signal)).toEqual([["host"]]);
-      expect(await store?.names({ site: "a" }, signal)).toEqual(["cut", "many", "moved"]);
+      expect(await store?.names({ site: "a" }, signal)).toEqual(["cut", "many", "moved", "overtaken"]);
     });
 
     test.each([
@@ -250,6 +266,15 @@ describe.each(namedPrometheus())("native histograms on $name", ({ name }) => {
       await verify("cut", count, { start: base, step: hour, count: 1 }, {});
       await verify("cut", mean, { start: base, step: minute, count: 60 }, {});
     });
+  });
+
+  test.each([
+    ["count", count],
+    ["mean", mean],
+    ["90th percentile", p90],
+  ] as const)("a restart after which all but some buckets are fuller than before: %s", async (_, measure) => {
+    for (const buckets of grids)
+      for (const tags of [{ host: "*" }, {}] as const) await verify("overtaken", measure, buckets, tags);
   });
 
   test("a day of twelve series, in slices", { timeout: 150_000 }, async () => {

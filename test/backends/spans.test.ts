@@ -22,6 +22,7 @@ const never = new AbortController().signal;
 const plenty = () => createBudget(1_000_000);
 const trace = "00000000000000000af7651916cd43dd";
 const id = (n: number): string => n.toString(16).padStart(16, "0");
+type Json = Readonly<Record<string, unknown>>;
 
 function make(over: Partial<ModelSpan>): ModelSpan {
   return {
@@ -469,26 +470,6 @@ onServers((server) => {
     ]);
     const beside = await cluster.inspectTraces(source(shipper), never);
     expect(beside.limitations.join()).toContain("not shown: 1");
-    if (shipper !== apm) return;
-    const event = { name: "exception", time: at(5), attributes: { "exception.type": "E" } };
-    const failed = [make({ id: id(2), events: [event] }), make({ id: id(3), events: [event] })].map(toSpan);
-    const errors = shipper.write(prefix, failed).filter(({ index }) => index.includes("error"));
-    const told = async () =>
-      (await cluster.inspectTraces(source(shipper), never)).limitations.filter((text) =>
-        text.includes("were not sampled"),
-      );
-    await cluster.write(
-      errors[0]?.index ?? "",
-      errors.map(({ document }) => [undefined, document]),
-    );
-    expect(await told()).toEqual([]);
-    await cluster.write(
-      errors[0]?.index ?? "",
-      errors.map(({ document }) => [undefined, document.replace('"sampled":true', '"sampled":false')]),
-    );
-    expect(await told()).toEqual([
-      "errors of requests that were not sampled, shown only where these are kept: 2",
-    ]);
   });
 
   if (here(otel)) {
@@ -515,10 +496,11 @@ onServers((server) => {
   }
 
   if (here(apm)) {
-    test("apm: an exception belongs to the nearest span that there is; without any, to none", async () => {
+    test("apm: an exception belongs to the nearest span that there is; without any, to itself", async () => {
       await empty(apm);
       const request = make({});
       const child = make({ id: id(2), parent: request.id, kind: "client", name: "query" });
+      const lone = "e5".padStart(32, "0");
       await write(apm, [request, child]);
       const error = (parent: string, n: number) =>
         JSON.stringify({
@@ -532,31 +514,44 @@ onServers((server) => {
         });
       const lost = JSON.stringify({
         ...(JSON.parse(error(id(7), 4)) as object),
-        transaction: { id: id(8) },
+        transaction: { id: id(8), name: "POST /pay", type: "request", sampled: false },
       });
+      const { trace: _, parent: __, transaction: ___, ...outside } = JSON.parse(error(id(7), 5)) as Json;
       const [, errors = ""] = Object.keys(apm.indices(prefix));
       await cluster.write(errors, [
         [undefined, error(child.id, 1)],
         [undefined, error(request.id, 2)],
         [undefined, error(id(9), 3)],
         [undefined, lost],
+        [undefined, JSON.stringify(outside)],
       ]);
       const types = (span: Span | undefined) =>
         span?.events.map(({ attributes }) => attributes["exception.type"]);
       for (const spans of [
-        await find(source(apm), { by: "trace", traceIds: [trace], select: "exceptions" }),
+        await find(source(apm), { by: "trace", traceIds: [trace, lone], select: "exceptions" }),
+        await find(source(apm), { by: "trace", traceIds: [trace, lone], select: "all" }),
         await scan(source(apm), "exceptions"),
         await scan(source(apm)),
         // One at a time: who has the event must not depend on what is read together.
         [
           ...(await find(source(apm), { by: "span", spans: [{ trace_id: trace, span_id: request.id }] })),
           ...(await find(source(apm), { by: "span", spans: [{ trace_id: trace, span_id: child.id }] })),
+          ...(await find(source(apm), { by: "id", spanIds: ["00000000000000e4", "00000000000000e5"] })),
         ],
       ]) {
         expect(types(spans.find(({ span_id }) => span_id === request.id))).toEqual(["E2", "E3"]);
         expect(types(spans.find(({ span_id }) => span_id === child.id))).toEqual(["E1"]);
-        expect(spans).toHaveLength(2);
+        const alone = spans.filter(({ report }) => report);
+        expect(alone.flatMap(types)).toEqual(expect.arrayContaining(["E4", "E5"]));
+        expect(alone.map(({ trace_id, span_name }) => `${trace_id} ${span_name}`).sort()).toEqual(
+          [`${trace} POST /pay`, `${lone} E5`].sort(),
+        );
+        expect(spans).toHaveLength(4);
       }
+      const requests = await scan(source(apm), "entries");
+      expect(requests.map(({ span_id }) => span_id)).toEqual([request.id]);
+      const failed = { sources: [source(apm)] as const, budget: plenty() };
+      expect((await cluster.traces.failedTraces?.(failed, never))?.toSorted()).toEqual([lone, trace].sort());
     });
   }
 });

@@ -7,10 +7,14 @@ import { documentOf, templateOf } from "../support/filebeat.ts";
 import {
   dataPrepperLogs,
   fluentBitLogs,
+  graylogLogs,
   type LogShipper,
   logstashEcsLogs,
   logstashLogs,
   otelLogs,
+  otelNoneLogs,
+  otelRawLogs,
+  pinoLogs,
   ss4oLogsDynamic,
   ss4oLogsFlat,
 } from "../support/log-shippers.ts";
@@ -68,6 +72,15 @@ const pairs: readonly Pair[] = [
     excuses: { ...dated, "script keys": rooted("hostname"), "script fields": rooted("host") },
   },
   { name: "logstash with ecs", shipper: logstashEcsLogs, servers: ["es8", "es9"], excuses: dated },
+  { name: "otel-none", shipper: otelNoneLogs, servers: ["es7"], excuses: dated },
+  { name: "otel-raw", shipper: otelRawLogs, servers: ["es8"], excuses: dated },
+  { name: "graylog", shipper: graylogLogs, servers: ["os2"], excuses: dated },
+  {
+    name: "pino",
+    shipper: pinoLogs,
+    servers: ["es8"],
+    excuses: { ...dated, "script keys": rooted("hostname") },
+  },
 ];
 
 onServers((server) => {

@@ -153,6 +153,27 @@ onServers((server) => {
     else expect(found).toBeInstanceOf(Refused);
   });
 
+  test("numbers that are no date where another index has dates are asked for all the same", async () => {
+    const mapped = (type: string) => ({
+      mappings: { properties: { "@timestamp": { type: "date" }, n: { type } } },
+    });
+    for (const type of ["long", "double", "date_nanos", "date"])
+      await cluster.createIndex(`trap-dated-${type}`, mapped(type));
+    await write("trap-dated-long", { a: '{"n":-3}', b: '{"n":9100000000000000}' });
+    await write("trap-dated-double", { c: '{"n":2e22}' });
+    await write("trap-dated-date", { d: '{"n":"2026-01-15"}' });
+    for (const [query, ids] of [
+      ["n<0", ["a"]],
+      ["n>-1", ["b", "c"]],
+      ["n>9000000000000000", ["b", "c"]],
+      ["n=2e22", ["c"]],
+      ["n>=5 n<10000000000000000000", ["b"]],
+    ] as const) {
+      const found = await find(query, { index: "trap-dated-*" });
+      expect({ query, ids: found.toSorted() }).toEqual({ query, ids });
+    }
+  });
+
   test("times that one of two indices cannot hold are refused, not left out", async () => {
     await cluster.createIndex("trap-era-a", { mappings: { properties: { "@timestamp": { type: "date" } } } });
     await write("trap-era-a", { old: '{"k":"old"}' }, "1965-01-01T00:00:00.000Z");

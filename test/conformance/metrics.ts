@@ -105,11 +105,7 @@ export function metricStoreSuite(subject: MetricSubject): void {
     });
     /** Asks, and compares with the oracle. */
     async function verify(over: Partial<SeriesQuery> & Pick<SeriesQuery, "metric">, tenant: Tenant = "shop") {
-      const query = queryOf(over, tenant);
-      const found = await running.store.series(query, signal);
-      const expected = expectedSeries(families, tenant, query);
-      expect(difference(found, expected, query)).toBeUndefined();
-      return found;
+      return verifySeries(running.store, families, queryOf(over, tenant), signal, tenant);
     }
     const held = families.filter(({ metric }) => selections[metric] !== undefined);
 
@@ -355,8 +351,22 @@ const grid = (from: number, to: number, resolution: Resolution): Buckets =>
 const own = (tags: Record<string, string>): Record<string, string> =>
   Object.fromEntries(Object.entries(tags));
 
+/** Asks, and compares with what the raw samples make of it. */
+export async function verifySeries(
+  store: MetricStore | undefined,
+  families: readonly RawFamily[],
+  query: SeriesQuery,
+  signal: AbortSignal,
+  tenant: Tenant = "shop",
+): Promise<readonly Series[]> {
+  const found = (await store?.series(query, signal)) ?? [];
+  const expected = expectedSeries(families, tenant, query);
+  expect(difference(found, expected, query)).toBeUndefined();
+  return found;
+}
+
 /** The first difference in words, with the query that shows it. */
-export function difference(
+function difference(
   found: readonly Series[],
   expected: readonly Expected[],
   query: SeriesQuery,

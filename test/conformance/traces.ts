@@ -175,7 +175,7 @@ export function isSelected(selection: SpanSelection, span: Span): boolean {
   const isCall = span.span_kind === "client" || span.span_kind === "producer";
   const tests: Readonly<Record<SpanSelection, boolean>> = {
     all: true,
-    entries: span.entry,
+    entries: span.entry && !span.report,
     children: !span.entry,
     calls: isCall,
     exceptions: span.events.some(({ name }) => name === "exception"),
@@ -194,7 +194,7 @@ export function isSought(of: SpanLookup["of"], span: Span): boolean {
     if (of.by === "span") return span.trace_id === trace_id && span.span_id === span_id;
     const isChild = span.trace_id === trace_id && span.parent_span_id === span_id;
     const links = span.links.some((link) => link.trace_id === trace_id && link.span_id === span_id);
-    return span.entry && (isChild || links);
+    return span.entry && !span.report && (isChild || links);
   });
 }
 

@@ -23,6 +23,7 @@ const service = createServer((request, response) => {
   const site = /^\/oncall\/([^/]+)$/.exec(request.url ?? "")?.[1];
   response.setHeader("content-type", "application/json");
   if (request.url === "/openapi.json") response.end(JSON.stringify(document));
+  else if (request.url === "/viewer") response.end('{"id":"a stranger"}');
   else if (site === "demo-shop") response.end('{"person":"Ana","since":"2026-01-12"}');
   else response.writeHead(500).end('{"error":"secret of the other service"}');
 });
@@ -37,6 +38,21 @@ beforeAll(async () => {
     info: { title: "On call", version: "1" },
     servers: [{ url: `http://127.0.0.1:${port}` }],
     paths: {
+      "/viewer": {
+        get: {
+          operationId: "viewer",
+          responses: {
+            200: {
+              description: "Called as a field of ours",
+              content: {
+                "application/json": {
+                  schema: { type: "object", title: "Stranger", properties: { id: { type: "string" } } },
+                },
+              },
+            },
+          },
+        },
+      },
       "/oncall/{site}": {
         get: {
           operationId: "onCall",
@@ -116,6 +132,21 @@ describe("a source beside ours", { timeout: 30_000 }, () => {
     const { errors } = await through.graphql(refused);
     expect(errors?.[0]?.extensions).toEqual((await without.graphql(refused)).errors?.[0]?.extensions);
     await Promise.all([through.close(), without.close()]);
+  });
+
+  test("takes no field of ours, wherever it stands in the file", async () => {
+    const [sources = "", rest = ""] = beside().split("additionalTypeDefs");
+    const [head, first, second] = sources.split(/(?= {2}- name: )/);
+    for (const text of [`${head}${first}${second}`, `${head}${second}${first}`]) {
+      const unified = await loadMesh({ file: own, text: `${text}additionalTypeDefs${rest}`, ...quiet });
+      const demo = await createDemo({ graphql: async () => unified });
+      expect(await demo.graphql("{ viewer { id } }")).toEqual({
+        status: 200,
+        data: { viewer: { id: "demo" } },
+      });
+      await demo.close();
+    }
+    expect(calls).not.toContain("/viewer");
   });
 
   test("its errors say nothing of it", async () => {

@@ -49,7 +49,10 @@ export function evaluateOver(series: readonly WrittenSeries[], edge: Edge, hides
         const left = evaluate(first, times);
         if (operator === "or") return unite(left, evaluate(right, times));
         if (operator === "and") return intersect(left, evaluate(right, times));
-        if (operator === "-") return subtract(left, evaluate(right, times));
+        if (operator === "-" || operator === "+") {
+          const sign = operator === "-" ? -1 : 1;
+          return add(left, evaluate(right, times), sign);
+        }
         if (right.kind !== "number" || (operator !== ">" && operator !== "!=")) {
           throw new Error("not evaluated here");
         }
@@ -209,11 +212,14 @@ function mapped(rows: readonly Row[], change: (value: number) => number): readon
   return rows.map(({ labels, values }) => ({ labels, values: values.map(change) }));
 }
 
-function subtract(left: readonly Row[], right: readonly Row[]): readonly Row[] {
+function add(left: readonly Row[], right: readonly Row[], sign: 1 | -1): readonly Row[] {
   const rightOf = new Map(right.map((row) => [namelessKeyOf(row), row.values]));
   return left.map((row) => {
     const other = rightOf.get(namelessKeyOf(row));
-    return { labels: row.labels, values: row.values.map((value, at) => value - (other?.[at] ?? Number.NaN)) };
+    return {
+      labels: row.labels,
+      values: row.values.map((value, at) => value + sign * (other?.[at] ?? Number.NaN)),
+    };
   });
 }
 

@@ -1,6 +1,7 @@
 // Log lines in the form in which each shipper writes them, and the mappings that it installs, as far as the test servers
 // have the field types. Bodies are spliced in as text: their numbers must arrive as they are spelled.
-import { parseInstant, toMillis } from "#src/time.ts";
+import { severityOf } from "#src/model.ts";
+import { parseInstant, printMillis, toMillis } from "#src/time.ts";
 import type { LoadedLine } from "../logql/script.ts";
 
 export type Shippable = Omit<LoadedLine, "id">;
@@ -286,22 +287,82 @@ const messageAs = (mapping: object) => ({
   message: { path_match: "message", match_mapping_type: "string", mapping },
 });
 
-/** The collector's elasticsearch exporter in its `none` mode. */
+/** The record's own fields, as the collector's elasticsearch exporter writes them without a schema. */
+const collected = ({ time, severity, message, hostname, group }: Shippable) => ({
+  "@timestamp": time,
+  TraceFlags: 0,
+  SeverityText: severity,
+  SeverityNumber: numberOf(severity) ?? 0,
+  Body: message,
+  Resource: { service: { name: group }, host: { name: hostname } },
+  Scope: {},
+});
+
+/** The exporter in its `none` mode. */
 export const otelNoneLogs: LogShipper = {
   profile: "otel-none",
   index: (prefix) => `${prefix}-logs-generic-default`,
   definition: { settings },
+  document: (line) => withMember(print(collected(line)), "Attributes", line.json),
+};
+
+/** The exporter in its `raw` mode: attributes stand beside the record's own fields. */
+export const otelRawLogs: LogShipper = {
+  ...otelNoneLogs,
+  profile: "otel-raw",
+  document: (line) => print(collected(line), line.json),
+};
+
+/** Lines of pino with labels as levels, sent as they are: the time is a number, which nothing maps as a date. */
+export const pinoLogs: LogShipper = {
+  profile: "pino",
+  index: (prefix) => `${prefix}-pino`,
+  definition: { settings },
   document({ time, severity, message, hostname, group, json }) {
-    const record = print({
-      "@timestamp": time,
-      TraceFlags: 0,
-      SeverityText: severity,
-      SeverityNumber: numberOf(severity) ?? 0,
-      Body: message,
-      Resource: { service: { name: group }, host: { name: hostname } },
-      Scope: {},
-    });
-    return withMember(record, "Attributes", json);
+    const millis = toMillis(nanosOf(time) as Parameters<typeof toMillis>[0]);
+    return print({ level: severity, time: millis, pid: 7, hostname, name: group, msg: message }, json);
+  },
+};
+
+/** Graylog's index template, and a message of its GELF input. */
+export const graylogLogs: LogShipper = {
+  profile: "graylog",
+  index: (prefix) => `${prefix}-graylog_0`,
+  definition: {
+    settings: {
+      ...settings,
+      analysis: { analyzer: { analyzer_keyword: { tokenizer: "keyword", filter: "lowercase" } } },
+    },
+    mappings: {
+      dynamic_templates: [
+        { internal_fields: { match: "gl2_*", match_mapping_type: "string", mapping: keyword() } },
+        { store_generic: { match_mapping_type: "string", mapping: keyword() } },
+      ],
+      properties: {
+        message: { type: "text", analyzer: "standard" },
+        full_message: { type: "text", analyzer: "standard" },
+        source: { type: "text", analyzer: "analyzer_keyword", fielddata: true },
+        streams: keyword(),
+        timestamp: { type: "date", format: "uuuu-MM-dd HH:mm:ss.SSS" },
+        gl2_accounted_message_size: { type: "long" },
+        gl2_receive_timestamp: { type: "date", format: "uuuu-MM-dd HH:mm:ss.SSS" },
+      },
+    },
+  },
+  document({ time, severity, message, hostname, group, json }) {
+    const millis = toMillis(nanosOf(time) as Parameters<typeof toMillis>[0]);
+    const timestamp = printMillis(millis).replace("T", " ").slice(0, -1);
+    const record = {
+      gl2_message_id: "01",
+      gl2_source_input: "in-1",
+      streams: ["000000000000000000000001"],
+      timestamp,
+      message,
+      source: hostname,
+      facility: group,
+      level: syslogCodes[severityOf(severity)],
+    };
+    return print(record, json);
   },
 };
 

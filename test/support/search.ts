@@ -53,7 +53,7 @@ function comparable(value: unknown): number {
 }
 
 function readNumber(text: string): number {
-  return /^[\d.]+$/.test(text) ? Math.floor(Number(text)) : Date.parse(text.replace(/(\.\d{3})\d+/, "$1"));
+  return /^-?[\d.]+$/.test(text) ? Math.floor(Number(text)) : Date.parse(text.replace(/(\.\d{3})\d+/, "$1"));
 }
 
 type Test = (index: string, document: Json) => boolean;

@@ -1,5 +1,5 @@
-// A fake Thanos on loopback, over written series. It refuses the parameters that Thanos alone reads and cannot read, adds up
-// the restarts of counters on their way to `resets` and its like, and has no metadata.
+// A fake source on loopback, over written series, without metadata: a Prometheus, or a Thanos, which refuses the parameters
+// that it alone reads and cannot read, and adds up the restarts of counters on their way to `resets` and its like.
 import type { SampleSeries } from "#resolvers/prometheus/answer.ts";
 import type { Moments } from "#resolvers/prometheus/door.ts";
 import type { Expression, Matcher, Selector } from "#resolvers/prometheus/promql.ts";
@@ -10,8 +10,12 @@ import { selectorsOf } from "./promql.ts";
 
 const never = new AbortController().signal;
 
-export async function openFakeThanos(series: readonly WrittenSeries[]): Promise<Fake> {
-  const held = evaluateOver(series, "open", true);
+export const openFakeThanos = (series: readonly WrittenSeries[]): Promise<Fake> => openOver(series, true);
+/** One that holds samples; `openFakePrometheus` answers what a test tells it to. */
+export const openFakeServer = (series: readonly WrittenSeries[]): Promise<Fake> => openOver(series, false);
+
+async function openOver(series: readonly WrittenSeries[], isThanos: boolean): Promise<Fake> {
+  const held = evaluateOver(series, "open", isThanos);
   async function answer(path: string, form: URLSearchParams): Promise<unknown> {
     if (path.endsWith("/label/__name__/values")) {
       const found = held.select(selectorIn(form.get("match[]") ?? ""));
@@ -39,7 +43,7 @@ export async function openFakeThanos(series: readonly WrittenSeries[]): Promise<
     const { pathname, searchParams } = new URL(request.url ?? "", "http://source");
     const form = body === "" ? searchParams : new URLSearchParams(body);
     const dedup = form.get("dedup");
-    if (dedup !== null && !/^(?:true|false)$/.test(dedup)) {
+    if (isThanos && dedup !== null && !/^(?:true|false)$/.test(dedup)) {
       const error = `'dedup' parameter: strconv.ParseBool: parsing "${dedup}": invalid syntax`;
       sendJson(response, { status: "error", errorType: "bad_data", error }, 400);
     } else if (/\/(?:query|query_range|series|values)$/.test(pathname)) {

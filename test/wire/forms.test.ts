@@ -238,8 +238,9 @@ describe("tails", () => {
     ]);
   });
 
-  test("a wrong Last-Event-ID is refused", async () => {
+  test("a wrong Last-Event-ID is refused, and an empty one is none", async () => {
     const { port } = await start();
+    expect((await ask(port, tail, linesBody(), { "last-event-id": "" })).statusCode).toBe(200);
     const answer = await ask(port, tail, linesBody(), { "last-event-id": "nonsense" });
     expect([answer.statusCode, JSON.parse(await whole(answer)).details.issues[0].path]).toEqual([
       422,

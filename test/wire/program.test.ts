@@ -171,6 +171,27 @@ describe.concurrent("a changed file", () => {
     expect(await ended).toBe(0);
   });
 
+  test("what a token has used of its rate stays used", async ({ expect }) => {
+    const text = `${two("eager")}limits: { rate: 1 }\n`;
+    const file = await configure(text);
+    const { child, told, ended, listening } = readout("serve", "--config", file);
+    const address = await listening;
+    const started = performance.now();
+    let answered = 0;
+    const askUntilRefused = async () => {
+      while ((await statusOf(address, "eager")) === 200) answered += 1;
+    };
+    await askUntilRefused();
+    await writeFile(file, `${text}# changed\n`);
+    child.kill("SIGHUP");
+    await expect.poll(() => told.err).toContain('"reloaded"');
+    await askUntilRefused();
+    // Ten at once, and one more each second.
+    expect(answered).toBeLessThanOrEqual(11 + (performance.now() - started) / 1_000);
+    child.kill("SIGTERM");
+    expect(await ended).toBe(0);
+  });
+
   test("an intake that is no longer in it goes on until the restart, into the new backends", async ({
     expect,
   }) => {

@@ -1,4 +1,5 @@
 // Requests to exact statuses, headers and bodies, good and bad, through the same plug-in that a connection uses.
+import { gzipSync } from "node:zlib";
 import { describe, expect, test } from "vitest";
 import { BackendError, type Failure, failures } from "#src/errors.ts";
 import type { LogStore } from "#src/store.ts";
@@ -256,6 +257,22 @@ describe("bodies", () => {
 
   test("no UTF-8", async () => {
     expect((await refused(new Uint8Array([0x22, 0xff, 0x22]))).slug).toBe("invalid_json");
+  });
+
+  test("a compressed body is told as one, and what only says that it has a coding is read", async () => {
+    const send = (body: string | Uint8Array<ArrayBuffer>, coding: string) =>
+      server.fetch(`${origin}${linesPath}`, {
+        method: "POST",
+        headers: { ...bearer(token), "content-encoding": coding },
+        body,
+      });
+    const text = JSON.stringify(linesBody());
+    const zipped = await send(Uint8Array.from(gzipSync(text)), "gzip");
+    expect([zipped.status, await zipped.json()]).toEqual([
+      422,
+      { error: "invalid_json", message: "The body is compressed, which is not taken", details: {} },
+    ]);
+    expect((await send(text, "utf-8")).status).toBe(200);
   });
 
   test("no body at all", async () => {

@@ -191,6 +191,22 @@ test("without the right to read mappings every document is verified", async () =
   expect(sent).toContain('"date_nanos"');
 });
 
+test("without the right to read mappings times that nanoseconds cannot hold are refused, where there are any", async () => {
+  let outside: readonly object[] = [];
+  const { url, asked } = await serve(
+    (response, _request, body) =>
+      sendJson(response, answer(body.includes('"lt"') ? outside : [{ ...hit("a", 1), sort: [1_000_000] }])),
+    (response) => sendJson(response, {}, 403),
+  );
+  const range = { from: fromMillis(-1), to: fromMillis(2) };
+  expect(await read(url, { range, wanted: 5 })).toMatchObject([{ id: "logs-1/a" }]);
+  outside = [hit("old", -1)];
+  await expect(read(url, { range, wanted: 5 })).rejects.toMatchObject({ slug: "not_supported_by_backend" });
+  const looked = asked.filter(({ body }) => body.includes('"lt"')).length;
+  expect(await read(url, { range: { ...range, from: fromMillis(0) }, wanted: 5 })).toHaveLength(1);
+  expect(asked.filter(({ body }) => body.includes('"lt"'))).toHaveLength(looked);
+});
+
 test("documents of an index that the mapping did not know are compiled for again", async () => {
   let grown = false;
   const { url } = await serve(

@@ -1,14 +1,15 @@
 // What each type of field and each operator compile to, on both products. The golden file is the table; that its bounds
 // hold is proved on real servers (test/backends/bounds.test.ts), so a change of it asks for a run of those.
+import fc from "fast-check";
 import { describe, expect, test } from "vitest";
+import { numberClock, timeRange } from "#resolvers/elastic/clock.ts";
 import { compileBounds, compileFilter } from "#resolvers/elastic/filter.ts";
 import { readKnowledge } from "#resolvers/elastic/mapping.ts";
 import { describeProduct } from "#resolvers/elastic/product.ts";
 import { type LogProfile, profiles, readProfile } from "#resolvers/elastic/profile.ts";
 import { all, none, type Query } from "#resolvers/elastic/query.ts";
-import { timeRange } from "#resolvers/elastic/search.ts";
 import { parse } from "#src/logql/parse.ts";
-import { parseInstant } from "#src/time.ts";
+import { type Instant, parseInstant } from "#src/time.ts";
 
 /** By the name of the field. */
 const types: Readonly<Record<string, object>> = {
@@ -202,4 +203,46 @@ test("a range that no date_nanos can reach finds nothing, and is not refused", (
     expect(timeRange("at", from, to, true)).toBe(none);
     expect(timeRange("at", from, to, false)).not.toBe(none);
   }
+});
+
+test("a range over numbers of a unit holds those whose instant lies in it, and no bound that a long cannot hold", () => {
+  const instant = fc.bigInt({ min: -(10n ** 20n), max: 10n ** 21n }).map((at) => at as Instant);
+  const unit = fc.constantFrom(1n, 1_000n, 1_000_000n, 1_000_000_000n);
+  const long = fc.bigInt({ min: -(2n ** 63n), max: 2n ** 63n - 1n });
+  fc.assert(
+    fc.property(
+      instant,
+      fc.bigInt({ min: 0n, max: 10n ** 10n }),
+      unit,
+      long,
+      fc.boolean(),
+      (from, length, unit, any, near) => {
+        const to = (from + length) as Instant;
+        const value = near ? from / unit + (any % 3n) : any;
+        if (BigInt.asIntN(64, value) !== value) return;
+        const clock = numberClock("at", unit);
+        const { range } = clock.range(from, to) as {
+          range?: { at: { gte: number | string; lte: number | string } };
+        };
+        const [gte, lte] = range === undefined ? [1n, 0n] : [BigInt(range.at.gte), BigInt(range.at.lte)];
+        expect(BigInt.asIntN(64, gte) === gte && BigInt.asIntN(64, lte) === lte).toBe(true);
+        const at = clock.instantOf(String(value));
+        expect(value >= gte && value <= lte).toBe(at >= from && at <= to);
+      },
+    ),
+  );
+});
+
+test("where another index has dates at the name, no range is asked whose bound is no date", () => {
+  const index = (type: string) => ({ mappings: { properties: { n: { type } } }, settings: {} });
+  const upper = (other: string, query: string) => {
+    const [group] = readKnowledge({ a: index("double"), b: index(other) }).groups;
+    if (group === undefined || ecs === undefined) throw new Error("no group");
+    return print(compileBounds(parse(query), group, ecs, describeProduct("Elasticsearch", "8.19.8")).upper);
+  };
+  for (const query of ["n<-5", "n>-5", "n=2e22", "n<10000000000000000000"]) {
+    expect(upper("double", query)).toContain("range");
+    for (const type of ["date", "date_nanos"]) expect(upper(type, query)).toContain("exists");
+  }
+  expect(upper("date_nanos", "n>5")).toContain("range");
 });

@@ -5,6 +5,7 @@ import { type Placed, placeForms, type SpanForm, spanProfiles } from "#resolvers
 import { readKnowledge } from "#resolvers/elastic/mapping.ts";
 import { endsWithin, idSpellings, isSelected } from "#resolvers/elastic/narrow.ts";
 import { isError, isNarrowed, tellsOf } from "#resolvers/elastic/narrowing.ts";
+import { describeProduct } from "#resolvers/elastic/product.ts";
 import { all, none, type Query } from "#resolvers/elastic/query.ts";
 import { normaliseId } from "#resolvers/elastic/span.ts";
 import { spanSourceOf } from "#src/sites.ts";
@@ -21,7 +22,7 @@ function placed(shipper: Shipper, over: object = {}, entry?: SpanForm["entry"]):
       settings: { index: { version: { created: "8190899" } } },
     },
   });
-  const product = { name: "Elasticsearch", version: "8", listsIgnored: true } as const;
+  const product = describeProduct("Elasticsearch", "8.19.8");
   const { spans } = placeForms(knowledge, [...spanProfiles.values()], product);
   const first = entry === undefined ? spans[0] : spans.find(({ form }) => form.entry === entry);
   if (first === undefined) throw new Error(`${shipper.name} is not recognised`);
@@ -279,7 +280,7 @@ describe("errors are looked for by their own digest and by their type", () => {
   });
 
   test("in documents of their own", () => {
-    const product = { name: "Elasticsearch", version: "8", listsIgnored: true } as const;
+    const product = describeProduct("Elasticsearch", "8.19.8");
     const found = Object.values(apm.indices("p")).flatMap(
       (own) => placeForms(readKnowledge({ index: own }), [...spanProfiles.values()], product).events,
     );

@@ -11,6 +11,7 @@ import {
   spanProfiles,
 } from "#resolvers/elastic/layout.ts";
 import { readKnowledge } from "#resolvers/elastic/mapping.ts";
+import { describeProduct } from "#resolvers/elastic/product.ts";
 import { type LooseEvent, readEvent, readSpan } from "#resolvers/elastic/span.ts";
 import type { Span, SpanKind } from "#src/model.ts";
 import { spanSourceOf } from "#src/sites.ts";
@@ -128,7 +129,7 @@ describe("otel", () => {
         return [index, { mappings: { ...mappings, properties: { ...mappings.properties, ...over } } }];
       });
       const knowledge = readKnowledge(Object.fromEntries(indices));
-      const product = { name: "Elasticsearch", version: "8", listsIgnored: true } as const;
+      const product = describeProduct("Elasticsearch", "8.19.8");
       const { events, growing } = placeForms(knowledge, [profileOf("otel")], product);
       const told = (placed: readonly Placed<EventForm | SpanForm>[]) =>
         placed.map(({ group, form }) => `${group.indices.join()}: ${form.present[0]}`);
@@ -404,6 +405,23 @@ describe("jaeger", () => {
     expect(read("jaeger", both)?.parent_span_id).toBe("00000000000000c3");
     expect(read("jaeger", both)?.links).toHaveLength(2);
     expect(read("jaeger", both)?.links).toContainEqual(link);
+  });
+
+  test("what it follows from in its own trace is the parent of a span that is no child, and a link", () => {
+    const own = traceId.slice(2);
+    const reference = (refType: string, traceID: string, spanID: string) => ({ refType, traceID, spanID });
+    const referring = (...references: object[]) =>
+      read("jaeger", JSON.stringify({ traceID: own, spanID: "1", startTime: 1, duration: 1, references }));
+    const follows = reference("FOLLOWS_FROM", own, "b2");
+    const foreign = reference("CHILD_OF", "f".repeat(32), "c3");
+    expect(referring(follows)).toMatchObject({ parent_span_id: "00000000000000b2", entry: false });
+    expect(referring(follows)?.links).toMatchObject([{ span_id: "00000000000000b2" }]);
+    expect(referring(foreign, follows)?.parent_span_id).toBe("00000000000000b2");
+    expect(referring(follows, reference("CHILD_OF", own, "d4"))?.parent_span_id).toBe("00000000000000d4");
+    expect(referring(reference("FOLLOWS_FROM", "f".repeat(32), "b2"))).toMatchObject({
+      parent_span_id: undefined,
+      entry: true,
+    });
   });
 
   test("a parent in a field of its own", () => {

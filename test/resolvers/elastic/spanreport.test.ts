@@ -1,13 +1,12 @@
 // What `check` and `init` tell of indices of spans, over a small search server in memory: copies that would be counted
-// twice, and errors that no span can show.
+// twice.
 import { afterEach, expect, test } from "vitest";
 import { elastic } from "#resolvers/elastic/elastic.ts";
 import { spanSourceOf } from "#src/sites.ts";
-import { fromMillis } from "#src/time.ts";
 import { testIO } from "../../support/cluster.ts";
 import { openFake } from "../../support/fake.ts";
 import { createSearch, type HeldIndex } from "../../support/search.ts";
-import { apm, jaegerFields, type Shipper } from "../../support/shippers.ts";
+import { jaegerFields, type Shipper } from "../../support/shippers.ts";
 import { span } from "../../tracing/build.ts";
 
 const opened: { close(): Promise<void> }[] = [];
@@ -60,31 +59,4 @@ test("archived spans are copies: check says what leaves them out, and init does 
   const found = await survey(name, "x-jaeger-span-archive");
   expect(found?.traces.map(({ index }) => index)).toEqual([name]);
   expect(found?.notes).toEqual(["x-jaeger-span-archive: copies of spans that other indices hold"]);
-});
-
-test("errors that no span shows are counted: of requests that were not sampled, and outside of any trace", async () => {
-  const us = Number(fromMillis(1) / 1_000n);
-  const error = (n: number, more: object) => {
-    return {
-      ...{ "@timestamp": "2026-01-15T10:00:00.000Z", timestamp: { us }, processor: { event: "error" } },
-      ...{ service: { name: "shop" }, error: { id: `e${n}`, exception: [{ type: "E" }] }, ...more },
-    };
-  };
-  const transaction = { id: "c".repeat(16), sampled: false };
-  const unsampled = error(0, { trace: { id: "d".repeat(32) }, transaction, parent: { id: transaction.id } });
-  const errors = [unsampled, error(1, {}), error(2, {}), error(3, { service: { name: "blog" } })];
-  const { limitations } = await open(written(apm, { "x-logs-apm.error-default": errors }));
-  const index = apm.pattern("x");
-  const counts = async (where?: string) =>
-    (await limitations(index, where === undefined ? {} : { where })).filter((text) =>
-      /^errors .*: \d+$/.test(text),
-    );
-  expect(await counts()).toEqual([
-    "errors of requests that were not sampled, shown only where these are kept: 1",
-    "errors outside of any trace, not shown: 3",
-  ]);
-  expect(await counts('service.name="shop"')).toEqual([
-    "errors of requests that were not sampled, shown only where these are kept: 1",
-    "errors outside of any trace, not shown: 2",
-  ]);
 });

@@ -84,6 +84,30 @@ describe("a pod's figures", () => {
     ]);
   });
 
+  test("are found by its name and node where kube-state-metrics is told to drop uids", async () => {
+    const series = written((write, time) => {
+      const { uid: _, ...dropped } = info;
+      write(time, "kube_pod_info", dropped, 1);
+      write(time, "container_memory_rss", { ...key, node: "n1", id: cgroup }, 40);
+      write(time, "container_memory_rss", { ...key, node: "n2", id: `/kubepods/pod${other}` }, 9_000);
+      write(time, "container_memory_working_set_bytes", { ...key, id: cgroup }, 50);
+    });
+    const row = { memory_rss_bytes: 40, memory_working_set_bytes: 50 };
+    expect(await readPods(series)).toMatchObject([row]);
+  });
+
+  test("of a static pod are told under its hash, by its cgroup and by the kubelet", async () => {
+    const hash = "0123456789abcdef0123456789abcdef";
+    const named = { k8s_namespace_name: "shop", k8s_pod_name: "web-0", k8s_pod_uid: hash };
+    const series = written((write, time) => {
+      exists(write, time);
+      write(time, "container_memory_rss", { ...key, node: "n1", id: `/kubepods/burstable/pod${hash}` }, 40);
+      write(time, "k8s_pod_memory_working_set_bytes", named, 50);
+    });
+    const row = { memory_rss_bytes: 40, memory_working_set_bytes: 50 };
+    expect(await readPods(series)).toMatchObject([row]);
+  });
+
   test("are the sum of its containers where its own cgroup is not told, each by its newest cgroup", async () => {
     const series = written((write, time, age) => {
       exists(write, time);

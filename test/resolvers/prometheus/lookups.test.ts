@@ -1,6 +1,6 @@
 // What is remembered of a source: names, types and tags. Warm look-ups send nothing, and a source in trouble is left alone.
 import { setTimeout as delay } from "node:timers/promises";
-import { afterEach, describe, expect, test } from "vitest";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { fold } from "#resolvers/prometheus/families.ts";
 import { createMemo, type Memo } from "#resolvers/prometheus/memo.ts";
 import type { Backend, MetricStore } from "#src/store.ts";
@@ -8,7 +8,11 @@ import { testIO } from "../../support/cluster.ts";
 import { sendJson } from "../../support/fake.ts";
 import { type FakePrometheus, type Knowledge, matrix, openFakePrometheus } from "../../support/prometheus.ts";
 
-const signal = AbortSignal.timeout(60_000);
+let signal: AbortSignal;
+beforeEach(() => {
+  // Of each test: the file may be loaded long before it.
+  signal = AbortSignal.timeout(60_000);
+});
 
 describe("a memo", () => {
   let loads = 0;
@@ -163,6 +167,14 @@ describe("the store's look-ups", () => {
       ),
     );
     expect(types).toEqual(["gauge", "counter", "counter", "counter", "gauge", "gauge", "gauge", undefined]);
+  });
+
+  test("where nothing is found, the report says of what", async () => {
+    await serve({ metrics: {} });
+    const problems = async (match: Readonly<Record<string, string>>) =>
+      (await backend?.inspections.metrics?.(match, signal))?.problems;
+    expect(await problems({})).toEqual(["there are no series"]);
+    expect(await problems({ site: "a" })).toEqual(['no series has the labels {site="a"}']);
   });
 
   test("a source without metadata and build information will do", async () => {

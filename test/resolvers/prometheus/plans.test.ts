@@ -1,6 +1,6 @@
 // The requests as sent, for every measure of every shape, to servers of both kinds of edge; and the wall in each of them.
 import fc from "fast-check";
-import { afterEach, describe, expect, test } from "vitest";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { windowOf } from "#src/metrics.ts";
 import type { Measure } from "#src/model.ts";
 import type { Backend, SeriesQuery } from "#src/store.ts";
@@ -9,7 +9,11 @@ import { sendJson } from "../../support/fake.ts";
 import { type FakePrometheus, matrix, openFakePrometheus, seriesQuery } from "../../support/prometheus.ts";
 import { note } from "../../support/recorder.ts";
 
-const signal = AbortSignal.timeout(60_000);
+let signal: AbortSignal;
+beforeEach(() => {
+  // Of each test: the file may be loaded long before it.
+  signal = AbortSignal.timeout(60_000);
+});
 const metrics = {
   g: "gauge",
   c_total: "counter",

@@ -1,5 +1,5 @@
 // Gauges whose groups seem to be one series each are not aggregated at the source; where that was wrong, they are.
-import { afterEach, expect, test } from "vitest";
+import { afterEach, beforeEach, expect, test } from "vitest";
 import type { Measure } from "#src/model.ts";
 import type { Backend } from "#src/store.ts";
 import { sendJson } from "../../support/fake.ts";
@@ -7,7 +7,11 @@ import { type FakePrometheus, matrix, openFakePrometheus, seriesQuery } from "..
 
 const { buckets } = seriesQuery();
 const at = (bucket: number) => (buckets.start + (bucket + 1) * buckets.step) / 1_000;
-const signal = AbortSignal.timeout(60_000);
+let signal: AbortSignal;
+beforeEach(() => {
+  // Of each test: the file may be loaded long before it.
+  signal = AbortSignal.timeout(60_000);
+});
 
 let fake: FakePrometheus | undefined;
 let backend: Backend | undefined;

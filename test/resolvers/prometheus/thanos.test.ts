@@ -4,9 +4,8 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { prometheus } from "#resolvers/prometheus/prometheus.ts";
 import type { Measure } from "#src/model.ts";
 import type { Backend, SeriesQuery } from "#src/store.ts";
-import { expectedSeries } from "../../conformance/metrics/oracle.ts";
 import { base, hour, minute, rawFamilies } from "../../conformance/metrics/raw.ts";
-import { difference } from "../../conformance/metrics.ts";
+import { verifySeries } from "../../conformance/metrics.ts";
 import { testIO } from "../../support/cluster.ts";
 import type { Fake } from "../../support/fake.ts";
 import { openFakeThanos } from "../../support/thanos.ts";
@@ -85,8 +84,7 @@ describe.each<[string, SeriesQuery["tags"], readonly Measure[]]>([
         lookBack: 24 * hour,
         pointLimit: 100_000,
       };
-      const found = (await backend.stores.metrics?.series(query, signal)) ?? [];
-      expect(difference(found, expectedSeries(families, "shop", query), query)).toBeUndefined();
+      await verifySeries(backend.stores.metrics, families, query, signal);
     }
   });
 });

@@ -151,7 +151,7 @@ describe.each(namedPrometheus())("$name", ({ name }) => {
     try {
       const empty = await init("--prometheus", server.url);
       expect(empty.config.sites).toMatchObject({ main: {} });
-      expect(empty.text).toMatch(/#\s+metrics: no series/);
+      expect(empty.text).toMatch(/#\s+metrics: there are no series/);
       const time = toMillis(now());
       const sample = (labels: Readonly<Record<string, string>>) => ({
         labels,

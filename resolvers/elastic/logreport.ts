@@ -9,6 +9,7 @@ import { isNumeric } from "./leaf.ts";
 import {
   findField,
   type IndexGroup,
+  isDate,
   isIndexedAsItComes,
   isUnindexed,
   isUnsortable,
@@ -119,7 +120,7 @@ function describeGroup(
   const time = group.fields.get(timeName);
   if (time === undefined)
     limitations.push(`${where}: ${timeName} is not mapped; its documents are never in a range`);
-  else if (unit === undefined && time.type !== "date" && time.type !== "date_nanos") {
+  else if (unit === undefined && !isDate(time.type)) {
     problems.push(`${where}: ${timeName} is of type ${time.type}, not date or date_nanos`);
   } else if (isUnsortable(group, timeName)) {
     problems.push(`${where}: ${timeName} has no doc_values, so lines cannot be sorted by it`);

@@ -19,6 +19,7 @@ import { isUnindexed, isUnsortable, type Knowledge } from "./mapping.ts";
 import { limitTies, merge, sortLines, tooManyTies } from "./order.ts";
 import { createPace, type Pace } from "./pace.ts";
 import { isNumberedElsewhere, isPartedAlike, keyOf, type Part } from "./parts.ts";
+import type { Product } from "./product.ts";
 import type { LogProfile } from "./profile.ts";
 import { all, any, encodePattern, every, inIndices, not, type Query, searchOptions, weigh } from "./query.ts";
 import {
@@ -490,18 +491,16 @@ function createReader(
       throw unsupported(backend, "documents whose _source is not kept whole");
     }
     // An index that is not known may hold any part's lines: every reader has to meet it.
-    const within =
-      renewed.length === 1
-        ? all
-        : any([inIndices(groups.flatMap(({ indices }) => indices)), not(inIndices([...whole.indices]))]);
+    const ownIndices = inIndices(groups.flatMap(({ indices }) => indices));
+    const unknown = not(inIndices([...whole.indices]));
+    const within = renewed.length === 1 ? all : any([ownIndices, unknown]);
     const isNumbered = isNumberedElsewhere(own, renewed);
-    const clock = await clockOf(own, knowledge.opaque, within, isNumbered);
+    const clock = await clockOf(own, product, knowledge.opaque, within, isNumbered);
     const sort = clock.sort(query.order);
     // A range of dates cannot be asked of numbers, so each is asked where it belongs, and none of what is not known.
-    const ownIndices = inIndices(groups.flatMap(({ indices }) => indices));
     const bounded = (range: Query): readonly Query[] =>
       isNumbered
-        ? [any([every([ownIndices, range]), not(inIndices([...whole.indices]))])]
+        ? [any([every([ownIndices, range]), unknown])]
         : [range, ...(within === all ? [] : [within])];
     return {
       knowledge: whole,
@@ -523,6 +522,7 @@ function createReader(
   /** By what the part's lines are bounded and sorted. @throws {Refused} where that is not exact */
   async function clockOf(
     { time, unit, groups }: Part,
+    { searchesColumns }: Product,
     opaque: boolean,
     within: Query,
     isNumbered: boolean,
@@ -530,7 +530,6 @@ function createReader(
     if (groups.some((group) => isUnsortable(group, time))) {
       throw unsupported(backend, `lines whose ${time} has no doc_values`);
     }
-    const { searchesColumns } = await door.product(signal);
     if (!searchesColumns && groups.some((group) => isUnindexed(group, time))) {
       throw unsupported(backend, `lines whose ${time} is not indexed, on this version`);
     }

@@ -155,7 +155,8 @@ export function readKnowledge(answer: unknown): Knowledge {
   };
 }
 
-function isDate(type: string | undefined): boolean {
+/** Whether a type of field is a time. */
+export function isDate(type: string | undefined): boolean {
   return type === "date" || type === "date_nanos";
 }
 

@@ -22,7 +22,7 @@ import {
   type SpanForm,
   type Unit,
 } from "./layout.ts";
-import { findField, type IndexedField, type IndexGroup, mapsWhatComes } from "./mapping.ts";
+import { findField, type IndexedField, type IndexGroup, isDate, mapsWhatComes } from "./mapping.ts";
 import { all, any, every, none, not, type Query } from "./query.ts";
 
 /** Below what the servers take in one list of terms, and small enough to be read by people. */
@@ -154,7 +154,7 @@ export function timeBetween(
   const field = findField(group, name);
   if (field === undefined || !field.indexed || field.ignoreMalformed || field.nested !== undefined)
     return undefined;
-  const dates = field.type === "date" || field.type === "date_nanos";
+  const dates = isDate(field.type);
   if (!dates && (!isWide(field) || unit === "date")) return undefined;
   const era = field.type === "date_nanos" || unit === "ns" ? nanosEra : calendar;
   const bounds = { from: max(from ?? era.from, era.from), to: min(to, era.to) };
@@ -219,7 +219,7 @@ export function timelessness({ group, form }: Placed<SpanForm>): string | undefi
   const { field: name, unit } = form.end ?? form.start;
   const field = findField(group, name);
   if (field === undefined) return `${name} is not mapped`;
-  const dates = field.type === "date" || field.type === "date_nanos";
+  const dates = isDate(field.type);
   if (!field.indexed) return `${name} is not searchable`;
   if (!dates && (unit === "date" || !isWide(field))) return `${name} is of type ${field.type}`;
   return undefined;

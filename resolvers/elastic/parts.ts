@@ -1,6 +1,6 @@
 // One pattern may hold several layouts. Its indices are parted by the profile and the time field that each is read with;
 // every part is read by itself, and their lines merged.
-import type { IndexGroup, Knowledge } from "./mapping.ts";
+import { type IndexGroup, isDate, type Knowledge } from "./mapping.ts";
 import type { LogProfile, TimeField } from "./profile.ts";
 
 /** Indices of a pattern that are read alike. Of an opaque pattern there is one part without groups. */
@@ -51,8 +51,8 @@ export function partBy(
 export function timeIn({ fields }: IndexGroup, { time }: LogProfile): TimeField | undefined {
   for (const { field: name, unit } of time) {
     const field = fields.get(name)?.aliasOf ?? name;
-    const type = fields.get(field)?.type ?? "";
-    if (type === "date" || type === "date_nanos") return { field, unit: undefined };
+    const type = fields.get(field)?.type;
+    if (isDate(type)) return { field, unit: undefined };
     if (type === "long" && unit !== undefined) return { field, unit };
   }
   return undefined;

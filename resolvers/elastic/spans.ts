@@ -44,8 +44,7 @@ import { type LooseEvent, readAlone, readEvent, readSpan, sortEvents } from "./s
 import { candidates, tallySpans } from "./tallies.ts";
 import { together } from "./together.ts";
 import {
-  aloneBy,
-  aloneWithId,
+  aloneOf,
   calledBy,
   childrenOf,
   distinctIds,
@@ -321,7 +320,7 @@ function createSpanReader(documents: Documents): SpanReader {
     accepts: WantedAlone["accepts"] = () => true,
   ): AsyncGenerator<readonly Span[]> {
     for (const part of parts(ids)) {
-      const { condition, accepts: isSought } = aloneBy(part);
+      const { condition, accepts: isSought } = aloneOf(namedBy(part));
       const read = (source: SpanSource) =>
         async function* (): AsyncGenerator<readonly Span[]> {
           for await (const batch of documents.events(source, condition, budget, signal)) {
@@ -340,7 +339,7 @@ function createSpanReader(documents: Documents): SpanReader {
   function findInSite({ of, within, bare }: SpanLookup, reading: Reading): AsyncGenerator<readonly Span[]> {
     const { by } = of;
     const read = (wanted: Wanted) => (bare ? bareSpans(wanted, reading) : wholeSpans(wanted, reading));
-    const alone = (wanted: WantedAlone) => (bare ? nothing() : findAlone(wanted, reading));
+    const alone = (wanted: Wanted) => (bare ? nothing() : findAlone(aloneOf(wanted), reading));
     switch (by) {
       case "trace":
         return together(
@@ -348,11 +347,11 @@ function createSpanReader(documents: Documents): SpanReader {
         );
       case "span":
         return together(
-          [...parts(of.spans)].flatMap((ids) => [() => read(namedBy(ids)), () => alone(aloneBy(ids))]),
+          [...parts(of.spans)].flatMap((ids) => [() => read(namedBy(ids)), () => alone(namedBy(ids))]),
         );
       case "id":
         return together(
-          [...parts(of.spanIds)].flatMap((ids) => [() => read(withId(ids)), () => alone(aloneWithId(ids))]),
+          [...parts(of.spanIds)].flatMap((ids) => [() => read(withId(ids)), () => alone(withId(ids))]),
         );
       case "caller":
         return together([...parts(of.spans)].map((ids) => () => read(calledBy(ids))));

@@ -9,12 +9,6 @@ import { holdsId, idsOfOneSearch, isCalledBy, isChildOf, isSelected } from "./na
 import { every, none } from "./query.ts";
 import type { LooseEvent } from "./span.ts";
 
-/** The same of events that are spans of their own. */
-export interface WantedAlone {
-  readonly condition: Condition<EventForm>;
-  readonly accepts: (span: Span) => boolean;
-}
-
 export interface Wanted {
   readonly condition: Condition<SpanForm>;
   /** Decided without the events of other documents. */
@@ -25,6 +19,23 @@ export interface Wanted {
   readonly whole?: readonly string[];
   /** More than one answer holds, as far as is known. */
   readonly many?: boolean;
+}
+
+/** Events that are spans of their own. */
+export interface WantedAlone {
+  readonly condition: Condition<EventForm>;
+  readonly accepts: (span: Span) => boolean;
+}
+
+/** The events that would be such spans. */
+export function aloneOf({ condition, accepts }: Wanted): WantedAlone {
+  return {
+    condition: (placed, source) => {
+      const { alone } = placed.form;
+      return alone === undefined ? none : condition({ ...placed, form: alone }, source);
+    },
+    accepts,
+  };
 }
 
 export function namedBy(ids: readonly SpanId[]): Wanted {
@@ -50,11 +61,11 @@ export function calledBy(ids: readonly SpanId[]): Wanted {
   const [traceIds, spanIds] = partsOf(ids);
   return {
     condition: (placed) => every([isSelected(placed, "entries"), isCalledBy(placed, traceIds, spanIds)]),
-    accepts: ({ entry, report, trace_id, parent_span_id: span_id, links }) =>
-      entry &&
-      !report &&
-      ((span_id !== undefined && callers.has(spanKey({ trace_id, span_id }))) ||
-        links.some((link) => callers.has(spanKey(link)))),
+    accepts: (span) => {
+      const { trace_id, parent_span_id: span_id, links } = span;
+      const isChild = span_id !== undefined && callers.has(spanKey({ trace_id, span_id }));
+      return selects("entries", span) && (isChild || links.some((link) => callers.has(spanKey(link))));
+    },
   };
 }
 
@@ -84,28 +95,6 @@ export function eventsIn(
     ({ group, form }) => holdsId(group, tracesOfEvent(form), ids),
     ({ trace_id }) => sought.has(trace_id),
   ];
-}
-
-/** Events that are these spans, if they are spans of their own. */
-export function aloneBy(ids: readonly SpanId[]): WantedAlone {
-  const sought = new Set(ids.map(spanKey));
-  const [traceIds, spanIds] = partsOf(ids);
-  return {
-    condition: ({ group, form: { alone } }) =>
-      alone === undefined
-        ? none
-        : every([holdsId(group, alone.span_id, spanIds), holdsId(group, alone.trace_id, traceIds)]),
-    accepts: (span) => sought.has(spanKey(span)),
-  };
-}
-
-export function aloneWithId(spanIds: readonly string[]): WantedAlone {
-  const sought = new Set(spanIds);
-  return {
-    condition: ({ group, form: { alone } }) =>
-      alone === undefined ? none : holdsId(group, alone.span_id, spanIds),
-    accepts: ({ span_id }) => sought.has(span_id),
-  };
 }
 
 // ---- where events belong --------------------------------------------------------------------------------------

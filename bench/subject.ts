@@ -35,7 +35,7 @@ export interface Start {
 export const program = [
   "--max-semi-space-size=16",
   "--v8-pool-size=2",
-  join(import.meta.dirname, "..", "src", "main.ts"),
+  join(import.meta.dirname, "..", "src", "readout.js"),
 ] as const;
 
 /** Starts `node` with these arguments; its output goes to the log file, as a service's would. */

@@ -2,7 +2,7 @@
 import { z } from "zod";
 import { readNumeral } from "../src/numeral.ts";
 import type { IO } from "../src/store.ts";
-import { durationPattern } from "../src/time.ts";
+import { parseDuration } from "../src/time.ts";
 
 export const url = z.url({ protocol: /^https?$/, error: "expected an http:// or https:// address" });
 export const basicAuth = z.strictObject({ username: z.string(), password: z.string() });
@@ -18,9 +18,18 @@ export function connection(timeout: `${number}s`) {
       .strictObject({ ca: z.string().optional(), cert: z.string().optional(), key: z.string().optional() })
       .optional(),
     headers: z.record(z.string(), z.string()).default({}),
-    timeout: z.string().regex(durationPattern, `expected a duration such as ${timeout}`).default(timeout),
+    timeout: z
+      .string()
+      .refine(isTimeout, `expected a duration such as ${timeout}, at most 1d`)
+      .default(timeout),
     answer_bytes: z.preprocess(readNumeral, z.int().min(1_048_576)).default(268_435_456),
   };
+}
+
+/** A timer overflows after 24 days and then fires at once. */
+function isTimeout(text: string): boolean {
+  const length = parseDuration(text);
+  return length !== undefined && length > 0 && length <= 86_400_000;
 }
 
 /** Certificates and keys: the paths of the settings, or what these files hold. */

@@ -451,7 +451,12 @@ const tail = strict({
 const expectedRatio = "expected a number from 0 to 1";
 const otlp = strict({
   url: z.url({ protocol: /^https?$/, error: "expected an http:// or https:// address" }),
-  headers: z.record(z.string(), text).default({}),
+  headers: z
+    .record(
+      z.string().regex(/^[\w!#$%&'*+.^`|~-]+$/, "no name of a header"),
+      text.regex(/^[\t\x20-\x7e\x80-\xff]+$/, "expected what may stand in a header"),
+    )
+    .default({}),
   ratio: z
     .preprocess(
       readNumeral,

@@ -56,16 +56,19 @@ export function startDelivery({ spooler, sites, telemetry, pace = usualPace }: D
     const bell: Bell = { rung: false, ring: () => {} };
     bells.set(site, bell);
     let failures = 0;
+    // What is refused as a whole may be too large for something on the way: it is sent in smaller parts.
+    let parts = 1;
     while (!signal.aborted) {
       try {
         bell.rung = false;
-        const spooled = await spooler.next(site, batchReports, batchBytes);
+        const spooled = await spooler.next(site, Math.ceil(batchReports / parts), batchBytes / parts);
         for (const [index, reports] of Map.groupBy(spooled, (report) => report.index)) {
           const target = { site, index, profile };
           await settle(site, reports, (spans) => store.deliver(target, spans, signal));
         }
         failures = 0;
         if (spooled.length === 0) {
+          parts = 1;
           await rung(bell);
           await pause(pace.gather);
         }
@@ -73,6 +76,8 @@ export function startDelivery({ spooler, sites, telemetry, pace = usualPace }: D
         if (signal.aborted) return;
         const wait = Math.min(pace.lastRetry, pace.firstRetry * 2 ** failures) * (0.75 + Math.random() / 2);
         failures += 1;
+        if (error instanceof BackendError && error.failure === "rejected")
+          parts = Math.min(2 * parts, batchReports);
         tell(site, wait, error);
         await pause(wait);
       }

@@ -4,12 +4,24 @@
 import { EnvelopArmorPlugin } from "@escape.tech/graphql-armor";
 import { useCSRFPrevention } from "@graphql-yoga/plugin-csrf-prevention";
 import {
+  type ASTVisitor,
+  BREAK,
   type DocumentNode,
   type ExecutionArgs,
   type ExecutionResult,
   GraphQLError,
   type GraphQLErrorExtensions,
   type GraphQLFormattedError,
+  getNamedType,
+  getOperationAST,
+  getVariableValues,
+  isScalarType,
+  isSpecifiedScalarType,
+  type ListValueNode,
+  type ObjectValueNode,
+  TypeInfo,
+  visit,
+  visitWithTypeInfo,
 } from "graphql";
 import { compileQuery, isCompiledQuery } from "graphql-jit";
 import { createYoga, type Plugin } from "graphql-yoga";
@@ -120,8 +132,8 @@ const noPersisted: Plugin = {
 type Run = (root: unknown, context: unknown, variables: Readonly<Record<string, unknown>>) => unknown;
 
 /**
- * Compiles a query once for each operation in its document. One that the compiler refuses is executed as usual: it is
- * an optimisation, and has no say in what can be asked.
+ * Compiles a query once for each operation in its document. One that the compiler refuses, or would not answer as it is
+ * meant, is executed as usual: it is an optimisation, and has no say in what can be asked.
  */
 function compile(warn: GatewayOptions<object>["warn"]): Plugin {
   const compiled = new WeakMap<DocumentNode, Map<string, Run | undefined>>();
@@ -133,12 +145,15 @@ function compile(warn: GatewayOptions<object>["warn"]): Plugin {
       if (!known.has(operation)) known.set(operation, compileOne());
       const run = known.get(operation);
       if (run !== undefined) {
-        setExecuteFn((given: ExecutionArgs) =>
-          run(given.rootValue, given.contextValue, given.variableValues ?? {}),
-        );
+        setExecuteFn((given: ExecutionArgs) => {
+          // The compiler's own reading refuses a variable that is left out where null may not stand, default or not.
+          const { errors, coerced = {} } = readVariables(given);
+          return errors === undefined ? run(given.rootValue, given.contextValue, coerced) : { errors };
+        });
       }
 
       function compileOne(): Run | undefined {
+        if (!isPlain(args)) return undefined;
         try {
           const query = compileQuery(args.schema, args.document, args.operationName ?? undefined, {
             // Leaves are what operations answer and tests hold to the schema; to look at each again costs a quarter.
@@ -154,6 +169,43 @@ function compile(warn: GatewayOptions<object>["warn"]): Plugin {
   };
 }
 
+/**
+ * Whether the compiler reads a document as it is meant. It mistakes fields that `@skip` or `@include` leave out in one place
+ * and another has; forgets variables within a literal of a scalar, such as one of a map of tags; and takes twice as long
+ * for each fragment that is spread twice within another such.
+ */
+function isPlain({ schema, document }: ExecutionArgs): boolean {
+  const types = new TypeInfo(schema);
+  const spread = new Set<string>();
+  let plain = true;
+  const leave = () => {
+    plain = false;
+    return BREAK;
+  };
+  const look = (literal: ObjectValueNode | ListValueNode) => {
+    const type = getNamedType(types.getInputType());
+    if (isScalarType(type) && !isSpecifiedScalarType(type)) visit(literal, { Variable: leave });
+  };
+  const visitor: ASTVisitor = {
+    Directive: leave,
+    ObjectValue: look,
+    ListValue: look,
+    FragmentSpread({ name }) {
+      if (spread.has(name.value)) return leave();
+      spread.add(name.value);
+      return undefined;
+    },
+  };
+  visit(document, visitWithTypeInfo(types, visitor));
+  return plain;
+}
+
+/** Checked, and with their defaults. */
+function readVariables({ schema, document, operationName, variableValues }: ExecutionArgs) {
+  const definitions = getOperationAST(document, operationName)?.variableDefinitions ?? [];
+  return getVariableValues(schema, definitions, variableValues ?? {}, { maxErrors: 50 });
+}
+
 export interface SessionOptions {
   readonly conductor: Conductor;
   readonly operations: readonly Endpoint[];
@@ -165,9 +217,18 @@ export interface SessionOptions {
   readonly failed: (operation: string, error: unknown) => void;
 }
 
+/**
+ * Operations and links of one request under way at once. The links of a large page are many, and each takes one of the
+ * places of the token, and of the server.
+ */
+const mostUnderWay = 8;
+
 export function createSession(options: SessionOptions): Session {
   const { conductor, operations, limits, principal, gone, failed } = options;
   const budget = { limit: limits.rows, left: limits.rows };
+  const width = Math.min(mostUnderWay, limits.tokenRequests);
+  let underWay = 0;
+  const waiting: (() => void)[] = [];
   return {
     user: principal.user,
     sites: [...conductor.visible(principal).values()],
@@ -181,11 +242,17 @@ export function createSession(options: SessionOptions): Session {
   };
 
   async function complete(name: string, prepare: () => Prepared, asker: Principal): Promise<unknown> {
+    if (underWay < width) underWay += 1;
+    else await new Promise<void>((resolve) => waiting.push(resolve));
     try {
       return await conductor.complete(prepare, asker, budget, gone);
     } catch (error) {
       if (!isClients(error)) failed(name, error);
       throw failField(describeFailure(error));
+    } finally {
+      const next = waiting.shift();
+      if (next === undefined) underWay -= 1;
+      else next();
     }
   }
 }

@@ -6,7 +6,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import { isIPv6, type Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import type { IntakeConfig } from "./config.ts";
-import { burstSeconds, createRate } from "./rate.ts";
+import { rememberRate } from "./rate.ts";
 import { readReport } from "./report.ts";
 import type { Sites } from "./sites.ts";
 import type { Spooler } from "./spooler.ts";
@@ -48,13 +48,28 @@ const usualHeldBytes = 64 * 1_048_576;
 export function createIntake(options: IntakeOptions): Intake {
   const { spooler, spooled, telemetry, now, patience = usualPatience } = options;
   const { heldLimitBytes = usualHeldBytes } = options;
+  const clock = () => performance.now();
+  const [keyRateOf, addressRateOf] = [rememberRate(clock), rememberRate(clock)];
   let rules = rulesOf(options.config, options.sites);
   let heldBytes = 0;
   let closing = false;
   const underWay = new Map<Promise<void>, Socket>();
 
+  /** Whose reports are taken, and how many. */
+  function rulesOf({ keyRate, addressRate, proxies }: IntakeConfig, sites: Sites) {
+    const keys = [...sites.values()].flatMap((site) =>
+      (site.frontend?.keys ?? []).map((key) => [key, site] as const),
+    );
+    return {
+      siteOfKey: new Map(keys),
+      keyRate: keyRateOf(keyRate),
+      addressRate: addressRateOf(addressRate),
+      proxies,
+    };
+  }
+
   function takes(request: IncomingMessage, response: ServerResponse): boolean {
-    const [path, ...queries] = (request.url ?? "").split("?");
+    const [path, ...queries] = pathOf(request.url).split("?");
     if (path !== "/errors" && path !== "/collect") return false;
     allowOrigin(request, response);
     if (closing) response.setHeader("Connection", "close");
@@ -161,18 +176,9 @@ export function createIntake(options: IntakeOptions): Intake {
   };
 }
 
-/** Whose reports are taken, and how many. */
-function rulesOf({ keyRate, addressRate, proxies }: IntakeConfig, sites: Sites) {
-  const clock = () => performance.now();
-  const keys = [...sites.values()].flatMap((site) =>
-    (site.frontend?.keys ?? []).map((key) => [key, site] as const),
-  );
-  return {
-    siteOfKey: new Map(keys),
-    keyRate: createRate(keyRate, keyRate * burstSeconds, clock),
-    addressRate: createRate(addressRate, addressRate * burstSeconds, clock),
-    proxies,
-  };
+/** The request's target from its path on: proxies may send the whole address (RFC 9112, section 3.2.2). */
+export function pathOf(target: string | undefined): string {
+  return target?.replace(/^https?:\/\/[^/?#]*/i, "") ?? "";
 }
 
 // ---- Answers ------------------------------------------------------------------------------------------------

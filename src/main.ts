@@ -1,17 +1,11 @@
-#!/usr/bin/env -S node --max-semi-space-size=16 --v8-pool-size=2
 // The composition root: arguments, environment, signals and exit code. No other file touches `process`, so that
 // every command can be run by a test.
+import "./cache.js";
 import { readFileSync, type Stats, statSync } from "node:fs";
 import { stat } from "node:fs/promises";
-import { enableCompileCache } from "node:module";
-import { fileURLToPath } from "node:url";
 import { setFlagsFromString } from "node:v8";
 import type { Shell } from "./cli/shell.ts";
 import { now } from "./time.ts";
-
-// Halves the processor time of a start and saves 20 MB. Where the folder cannot be written, nothing happens. Only what
-// is imported later gains, hence the dynamic imports.
-enableCompileCache(fileURLToPath(new URL("../node_modules/.cache/readout", import.meta.url)));
 
 // Large answers leave much garbage behind and little that lives; V8 would let it pile up to four times of that. Twice is
 // cheap; at 30 % every request took twice the processor time.

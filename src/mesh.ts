@@ -1,10 +1,9 @@
 // From `.meshrc.yaml` to the schema behind /graphql. Mesh is half of the program's memory and takes a second to load,
 // so nothing here is imported before GraphQL is first asked for, and a file that is wrong breaks GraphQL alone.
 import { dirname, resolve } from "node:path";
-import { processConfig } from "@graphql-mesh/config";
-import { getMesh } from "@graphql-mesh/runtime";
-import { InMemoryStoreStorageAdapter, MeshStore } from "@graphql-mesh/store";
-import { defaultImportFn } from "@graphql-mesh/utils";
+import { setImmediate as nextTurn } from "node:timers/promises";
+import type { getMesh } from "@graphql-mesh/runtime";
+import type { defaultImportFn } from "@graphql-mesh/utils";
 import type { GraphQLSchema } from "graphql";
 import { ConfigError } from "./errors.ts";
 import { schema } from "./graphql.ts";
@@ -39,12 +38,25 @@ const ownHandler = "readout-telemetry";
 const ownLogger = "readout-log";
 
 /** Mesh takes parts by the names of modules; these two are no modules. */
-function importParts(logger: Logger): typeof defaultImportFn {
+function importParts(logger: Logger, importOther: typeof defaultImportFn): typeof defaultImportFn {
   return async (path) => {
     if (path.endsWith(ownHandler)) return { default: TelemetryHandler };
     if (path.endsWith(ownLogger)) return { default: logger };
-    return defaultImportFn(path);
+    return importOther(path);
   };
+}
+
+/** Mesh's modules one after another: each holds up all other requests while it is loaded, and they come in between. */
+async function importMesh() {
+  const utils = await import("@graphql-mesh/utils");
+  await nextTurn();
+  const store = await import("@graphql-mesh/store");
+  await nextTurn();
+  const runtime = await import("@graphql-mesh/runtime");
+  await nextTurn();
+  const config = await import("@graphql-mesh/config");
+  await nextTurn();
+  return { ...utils, ...store, ...runtime, ...config };
 }
 
 /** Reads every source once. @throws {ConfigError} what is wrong with the file or a source, for an operator to read */
@@ -57,6 +69,8 @@ export async function loadMesh({ file, text, log }: MeshOptions): Promise<Unifie
     ...written.sources.filter((source) => !isOwn(source)),
     ...written.sources.filter(isOwn).map((source) => ({ ...source, handler: { [ownHandler]: {} } })),
   ];
+  const { defaultImportFn, getMesh, InMemoryStoreStorageAdapter, MeshStore, processConfig } =
+    await importMesh();
   const told: string[] = [];
   const logger = createLogger(log, told);
   try {
@@ -67,7 +81,7 @@ export async function loadMesh({ file, text, log }: MeshOptions): Promise<Unifie
       // In memory, as in development: sources are read anew at each start, and nothing is written.
       {
         dir,
-        importFn: importParts(logger),
+        importFn: importParts(logger, defaultImportFn),
         store: new MeshStore(dir, storage, { readonly: false, validate: false }),
       },
     );

@@ -8,12 +8,22 @@ export type Rate = (name: string) => boolean;
 const mostNames = 10_000;
 
 /** How many seconds of a rate may come at once. */
-export const burstSeconds = 10;
+const burstSeconds = 10;
 
 /**
- * `perSecond` in the long run, and `burst` at once. `clock` never goes back, in milliseconds.
+ * The rate of so many a second in the long run, made anew when that is another number than before: what was used up
+ * outlives a reload of the configuration that leaves it as it is. `clock` never goes back.
  */
-export function createRate(perSecond: number, burst: number, clock: () => Millis): Rate {
+export function rememberRate(clock: () => Millis): (perSecond: number) => Rate {
+  let known: { readonly perSecond: number; readonly rate: Rate } | undefined;
+  return (perSecond) => {
+    if (known?.perSecond !== perSecond) known = { perSecond, rate: createRate(perSecond, clock) };
+    return known.rate;
+  };
+}
+
+function createRate(perSecond: number, clock: () => Millis): Rate {
+  const burst = perSecond * burstSeconds;
   // In the order of their last use, so that the first is the one to forget.
   const buckets = new Map<string, { tokens: number; at: Millis }>();
   return (name) => {

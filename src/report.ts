@@ -47,7 +47,7 @@ export function readReport(body: string): Report | undefined {
     error: {
       name: error.name,
       message: textOf(error.message),
-      backtrace: Array.isArray(error.backtrace) ? error.backtrace.map((line) => textOf(line) ?? "") : [],
+      backtrace: linesOf(error.backtrace),
     },
     action: textOf(report.action),
     revision: textOf(report.revision),
@@ -107,6 +107,13 @@ function textOf(value: unknown): string | undefined {
     // It recurses, and what `JSON.parse` has read may be deeper than the stack.
     return undefined;
   }
+}
+
+/** One that is a text is what browsers call a stack. */
+function linesOf(backtrace: unknown): readonly string[] {
+  if (Array.isArray(backtrace)) return backtrace.map((line) => textOf(line) ?? "");
+  const text = textOf(backtrace) ?? "";
+  return text === "" ? [] : text.split("\n");
 }
 
 function textsOf(value: unknown): Texts {

@@ -2,14 +2,20 @@
 // GraphQL. Yoga and GraphQL are a third of the program's memory, so they are loaded when GraphQL is first asked for;
 // until then the plug-in stands alone. On a real connection it writes to node's response itself, because only there
 // can an answer that breaks off after its first byte be made visible: the socket is destroyed, the array never closed.
-import { createServer as createHttpServer, type IncomingMessage, type ServerResponse } from "node:http";
+import {
+  createServer as createHttpServer,
+  type Server as HttpServer,
+  type IncomingMessage,
+  type ServerResponse,
+} from "node:http";
+import type { Socket } from "node:net";
 import type { Plugin } from "graphql-yoga";
 import { type Answer, chunksOf, jsonType, respond, toResponse, type Whole, write } from "./answer.ts";
 import { type Authenticate, type Principal, readToken } from "./auth.ts";
 import type { Address, Limits } from "./config.ts";
 import { NotFound, TooMany, Unprocessable } from "./errors.ts";
 import { type Connection, type Exchange, exchangeOf, readJson, readText } from "./exchange.ts";
-import { type Intake, keepAnswers, refuseHostless } from "./intake.ts";
+import { type Intake, keepAnswers, pathOf, refuseHostless } from "./intake.ts";
 import type { Unified } from "./mesh.ts";
 import { chooseRepresentation } from "./operations/accept.ts";
 import { anybody, type Conductor, createConductor, overloaded } from "./operations/conduct.ts";
@@ -356,6 +362,7 @@ export function createServer(options: ServerOptions): Server {
       const cut = exchange.gone.aborted;
       work.end();
       response.headers.set("X-Request-Id", exchange.id);
+      if (draining) response.headers.set("Connection", "close");
       finish(response.status, cut, failure);
     },
   };
@@ -363,10 +370,8 @@ export function createServer(options: ServerOptions): Server {
   let openSession: ((asked: Asked) => Session) | undefined;
 
   async function loadGateway() {
-    const [{ createGateway, createSession }, unified] = await Promise.all([
-      import("./gateway.ts"),
-      options.graphql(),
-    ]);
+    const unified = await options.graphql();
+    const { createGateway, createSession } = await import("./gateway.ts");
     openSession = ({ exchange: { id }, principal, epoch, work }) =>
       createSession({
         conductor: epoch.conductor,
@@ -425,7 +430,7 @@ export function createServer(options: ServerOptions): Server {
     if (intake !== undefined && within(undefined, () => intake.takes(req, res))) return;
     // Yoga builds a URL of these two before any of our code runs, and would answer a bad one with a stack trace.
     if (!URL.canParse(`http://${req.headers.host}`)) req.headers.host = "localhost";
-    const target = req.url?.replace(/^https?:\/\/[^/?#]*/i, "") ?? "";
+    const target = pathOf(req.url);
     req.url = target.startsWith("/") ? target : `/${target}`;
     if (gateway !== undefined) return gateway(req, res);
     const exchange = exchangeOf({ req, res });
@@ -461,6 +466,7 @@ export function createServer(options: ServerOptions): Server {
       });
     },
   );
+  const closeIdle = closerOf(http);
   http.maxConnections = options.connections ?? mostConnections;
   http.on("drop", () => telemetry.limited("connections"));
   keepAnswers(http, intake, (code) => {
@@ -489,12 +495,37 @@ export function createServer(options: ServerOptions): Server {
         draining = true;
         void epoch.tails.close("draining");
         const timer = setTimeout(() => http.closeAllConnections(), grace);
+        // Answers whose head was sent before have not told their clients to go.
+        const idle = setInterval(closeIdle, lookAtIdle);
         http.close(() => {
           clearTimeout(timer);
+          clearInterval(idle);
           resolve();
         });
       }),
   };
+}
+
+/** How often a drain looks for connections that have become idle. */
+const lookAtIdle: Millis = 100;
+
+/**
+ * Closes the connections on which nothing is under way. Node takes one for idle as soon as its answer is complete, and
+ * would cut what has not left yet, also by itself when the server closes: so none is closed while any answer is leaving.
+ */
+function closerOf(http: HttpServer): () => void {
+  const sockets = new Set<Socket>();
+  http.on("connection", (socket) => {
+    sockets.add(socket);
+    socket.once("close", () => sockets.delete(socket));
+  });
+  const close = http.closeIdleConnections.bind(http);
+  const closeIdle = () => {
+    for (const { writableLength } of sockets) if (writableLength > 0) return;
+    close();
+  };
+  http.closeIdleConnections = closeIdle;
+  return closeIdle;
 }
 
 function pause(length: Millis, signal: AbortSignal): Promise<void> {

@@ -1,5 +1,7 @@
 // The spool as the rest of the program sees it: in a thread, because a commit waits for the disk and the event loop
 // must not. While one commit is under way the reports that arrive are gathered, and the next commit takes them all.
+import { getCompileCacheDir } from "node:module";
+import { dirname } from "node:path";
 import { Worker } from "node:worker_threads";
 import type { Entry, Level, Settlement, Spooled } from "./spool.ts";
 
@@ -38,6 +40,9 @@ type Asked<Q> = Q extends { readonly number: number } ? Omit<Q, "number"> : neve
 /** Of the thread's heap: it holds a commit's reports and nothing for long. */
 const resourceLimits = { maxYoungGenerationSizeMb: 16, maxOldGenerationSizeMb: 256 };
 
+/** A thread does not share the cache of compiled code by itself (`cache.js`). The folder is the version's within it. */
+const cache = getCompileCacheDir();
+
 /** Bounds of one commit; what is left waits for the next. */
 const commitReports = 1_000;
 const commitChars = 8 * 1_048_576;
@@ -53,6 +58,7 @@ export async function startSpooler(options: SpoolerOptions): Promise<Spooler> {
     const started = new Worker(new URL("./thread.ts", import.meta.url), {
       workerData: options,
       resourceLimits,
+      env: cache === undefined ? {} : { NODE_COMPILE_CACHE: dirname(cache) },
     });
     const fall = (error: Error) => {
       if (thread === started) thread = undefined;

@@ -115,13 +115,16 @@ export function inclusiveEnd(text: string, instant: Instant): Instant {
   return significantFractionDigits(text) > 3 ? instant : ((instant + nanosPerMilli - 1n) as Instant);
 }
 
+export const earlier = (a: Instant, b: Instant): Instant => (a < b ? a : b);
+export const later = (a: Instant, b: Instant): Instant => (a > b ? a : b);
+
 /** The system clock. Everything below `main.ts` is handed a clock instead. */
 export function now(): Instant {
   return fromMillis(Date.now());
 }
 
 const units: Readonly<Record<string, Millis>> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
-export const durationPattern = /^(\d+)(ms|s|m|h|d)$/;
+const durationPattern = /^(\d+)(ms|s|m|h|d)$/;
 
 /** `30d`, `10s`, `250ms` as milliseconds, or undefined. */
 export function parseDuration(text: string): Millis | undefined {

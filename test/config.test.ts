@@ -462,6 +462,25 @@ limits: { rows: "\${SEED}" }
   }
 });
 
+// A timer of more than 24 days fires at once, as one of no length does.
+test.each(["0s", "30d", "0ms", "2147483648ms"])("a backend cannot have %s to answer", (timeout) => {
+  for (const kind of ["elastic", "prometheus"]) {
+    const text = `backends: { one: { kind: ${kind}, url: "http://a", timeout: ${timeout} } }\nsites: {}\n`;
+    expect(() => parseConfig(text, "r.yaml", { kinds: realKinds, env, readText })).toThrow(
+      /^r\.yaml:1: backends\.one\.timeout: expected a duration such as \d+s, at most 1d$/,
+    );
+  }
+});
+
+test.each(['{ "A B": c }', '{ A: "b\\nc" }', '{ A: "b€" }', '{ "": a }'])(
+  "%s are no headers of traces",
+  (headers) => {
+    const [first, ...more] = issuesOf(`${minimal}otlp: { url: "http://a", headers: ${headers} }\n`);
+    expect(first).toMatch(/^3 otlp\.headers.*: (?:no name of a header|expected what may stand in a header)$/);
+    expect(more).toEqual([]);
+  },
+);
+
 describe("front-end reports", () => {
   const withParts = (one: string, two: string) => `backends:
   elk: { kind: elastic, url: "http://a" }

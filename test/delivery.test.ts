@@ -91,6 +91,28 @@ test("a source that is away gets everything once it is back, and never loses its
   expect(away.calls.slice(1, 4).every(({ ids }) => ids.join() === away.calls[0]?.ids.join())).toBe(true);
 });
 
+test("what a proxy before the source takes for too large is delivered in smaller parts", async () => {
+  const spooler = memorySpooler();
+  const held: string[] = [];
+  let refused = 0;
+  const store: ReportStore = {
+    async deliver(_, reports) {
+      if (reports.length > 60) {
+        refused += 1;
+        throw new BackendError("fake", "rejected", "status 413: Request Entity Too Large");
+      }
+      held.push(...reports.map(({ status_message }) => status_message ?? ""));
+      return new Map();
+    },
+  };
+  await spool(spooler, "shop", 450);
+  start(sitesWith({ shop: { keys: ["k"], store } }), spooler);
+  await expect.poll(async () => (await spooler.level()).reports).toBe(0);
+  expect(held).toEqual(messages(450));
+  // The smaller size is kept for as long as reports wait.
+  expect(refused).toBe(2);
+});
+
 test("a confirmation that was lost: the same reports come again under the same ids and index", async () => {
   const spooler = memorySpooler();
   const { store, held, calls } = source((call) => {

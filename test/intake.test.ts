@@ -26,12 +26,13 @@ afterEach(() => {
   for (const server of servers.splice(0)) server.close().closeAllConnections();
 });
 
-async function open(over: Partial<IntakeOptions> = {}, config: Partial<IntakeConfig> = {}) {
+async function open(over: Partial<IntakeOptions> = {}, changed: Partial<IntakeConfig> = {}) {
   const watched = watchedTelemetry();
   const spooler = over.spooler ?? memorySpooler();
   const { spoolBytes, keyRate, proxies } = defaults;
+  const config = { spool: ":memory:", spoolBytes, keyRate, addressRate: 10_000, proxies, ...changed };
   const intake = createIntake({
-    config: { spool: ":memory:", spoolBytes, keyRate, addressRate: 10_000, proxies, ...config },
+    config,
     sites,
     spooler,
     spooled: () => {},
@@ -47,7 +48,7 @@ async function open(over: Partial<IntakeOptions> = {}, config: Partial<IntakeCon
   const post = (path: string, body?: string | Buffer, headers: Record<string, string> = {}) =>
     exchange({ port, path, method: "POST", headers }, body);
   const count = (result: string) => watched.metric(`readout_intake_reports_total{result="${result}"}`);
-  return { ...watched, intake, server, spooler, port, url, post, count };
+  return { ...watched, config, intake, server, spooler, port, url, post, count };
 }
 
 /** By node's client: `fetch` has a mind of its own about types, origins and early answers. */
@@ -66,6 +67,7 @@ describe("answers", () => {
   test.each([
     ["a report", "/errors?api_key=key", reportBody(1), "kept"],
     ["by the other name", "/collect?api_key=key&version=1.6.0", reportBody(1), "kept"],
+    ["an address with its origin", "HTTP://errors.example/errors?api_key=key", reportBody(1), "kept"],
     ["an encoded key", "/errors?api_key=a%20b%26c", reportBody(1), "kept"],
     ["a key twice: the first", "/errors?api_key=key&api_key=no", reportBody(1), "kept"],
     ["a key added to an address with a query", "/errors?from=web?api_key=key", reportBody(1), "kept"],
@@ -240,6 +242,23 @@ describe("bounds", () => {
     expect(await count("key_rate")).toBeGreaterThanOrEqual(4);
     expect(await post("/errors?api_key=a%20b%26c", reportBody(1))).toMatchObject(ok);
     expect(await count("kept")).toBeGreaterThanOrEqual(11);
+  });
+
+  test("what was used of a rate outlives a reload that leaves the rate as it is", async () => {
+    const { config, intake, post, count } = await open({}, { keyRate: 1 });
+    const began = performance.now();
+    const postMany = async () => {
+      for (let n = 0; n < 15; n += 1) await post("/errors?api_key=key", reportBody(n));
+    };
+    await postMany();
+    intake.replace({ ...config }, sites);
+    await postMany();
+    // Ten at once, and one more each second.
+    expect(await count("kept")).toBeLessThanOrEqual(11 + (performance.now() - began) / 1_000);
+    const before = await count("kept");
+    intake.replace({ ...config, keyRate: 2 }, sites);
+    await postMany();
+    expect(await count("kept")).toBe(before + 15);
   });
 
   test("senders behind a proxy are told apart only where proxies are configured", async () => {

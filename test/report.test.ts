@@ -74,6 +74,13 @@ describe("what makes a report", () => {
     expect(report?.breadcrumbs).toHaveLength(1);
   });
 
+  test("a backtrace that is one text is its lines", () => {
+    const backtrace = "TypeError: x is undefined\n    at pay (checkout.js:12:7)";
+    expect(read({ ...least, error: { name: "E", backtrace } })?.error.backtrace.join("\n")).toBe(backtrace);
+    for (const nothing of [null, undefined, ""])
+      expect(read({ ...least, error: { name: "E", backtrace: nothing } })?.error.backtrace).toEqual([]);
+  });
+
   test("law: no body makes it throw, and texts come out as they went in", () => {
     const texts = fc.dictionary(fc.string({ unit: "binary" }), fc.string({ unit: "binary" }));
     fc.assert(fc.property(fc.string({ unit: "binary" }), (body) => void readReport(body)));

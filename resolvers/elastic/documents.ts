@@ -20,10 +20,12 @@ import {
   any,
   encodePattern,
   every,
+  gather,
   inIndices,
   none,
   not,
   type Query,
+  type Shared,
   searchOptions,
   weigh,
 } from "./query.ts";
@@ -97,8 +99,11 @@ export interface Documents {
   countEvents(source: SpanSource, condition: Condition<EventForm>, signal: AbortSignal): Promise<number>;
 }
 
-/** What most look-ups find comes with the first search; what is more comes by a scroll of smaller parts. */
-const sizes = { first: 5_000, scrolled: 1_000, parsed: 250 } as const;
+/**
+ * What most look-ups find comes with the first search; what is more comes by a scroll of smaller parts, and what is too
+ * large to be held, such as errors with the source around each line of their stacks, by one of the smallest.
+ */
+const sizes = { first: 5_000, scrolled: 1_000, heavy: 50, parsed: 250 } as const;
 const attempts = 3;
 /** How soon a server lets new documents be found: mappings that may be behind need not be newer. */
 const searchable: Millis = 1_000;
@@ -212,7 +217,7 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
    */
   async function hasGrown(source: SpanSource, { growing }: Layout, signal: AbortSignal): Promise<boolean> {
     if (growing.length === 0) return false;
-    const parts: Parts = new Map();
+    const parts: Shared = new Map();
     for (const placed of growing) gather(parts, isOfForm(placed), placed.group.indices);
     const query = any([...parts.values()].map((part) => every([inIndices(part.indices), part.query])));
     const counted = { size: 0, track_total_hits: true, query };
@@ -244,7 +249,7 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
     condition: Condition<Form>,
   ): Query {
     const wall = wallOf(source);
-    const parts: Parts = new Map();
+    const parts: Shared = new Map();
     for (const placed of forms) {
       requireReadable(placed);
       const walled = wall === undefined ? [] : [refuseWall(backend, () => compileWhere(wall, placed.group))];
@@ -327,19 +332,23 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
     { plan: fixed, many }: ReadOptions = {},
   ): AsyncGenerator<readonly Found<Form>[]> {
     let total = 0;
+    let size: number = sizes.scrolled;
     if (!many) {
-      const first = await begin(source, formsOf, condition, sizes.first, {}, signal, fixed);
-      total = totalOf(first.answer);
-      budget.spend(total);
-      if (total <= first.answer.hits.length) {
-        yield* parsed(source, first.plan, formsOf, first.answer.hits);
-        return;
+      const first = await begin(source, formsOf, condition, sizes.first, {}, signal, fixed).catch(fits);
+      if (first === undefined) size = sizes.heavy;
+      else {
+        total = totalOf(first.answer);
+        budget.spend(total);
+        if (total <= first.answer.hits.length) {
+          yield* parsed(source, first.plan, formsOf, first.answer.hits);
+          return;
+        }
       }
     }
     const leaving = new AbortController();
     const limited = within(signal, leaving.signal);
     const whole = { scroll: "1m" };
-    let { answer, plan } = await begin(source, formsOf, condition, sizes.scrolled, whole, limited, fixed);
+    let { answer, plan } = await begin(source, formsOf, condition, size, whole, limited, fixed);
     const promised = totalOf(answer);
     if (promised > total) budget.spend(promised - total);
     let got = 0;
@@ -377,7 +386,9 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
     ];
     const condition: Condition<SpanForm | EventForm> = ({ form, ...placed }, own) =>
       form.holds === "span" ? spans({ ...placed, form }, own) : events({ ...placed, form }, own);
-    const { answer, plan } = await begin(source, formsOf, condition, sizes.first, {}, signal);
+    const begun = await begin(source, formsOf, condition, sizes.first, {}, signal).catch(fits);
+    if (begun === undefined) return undefined;
+    const { answer, plan } = begun;
     const total = totalOf(answer);
     if (total > answer.hits.length) return undefined;
     budget.spend(total);
@@ -495,14 +506,10 @@ function refusable<T>(make: () => T): T | Refused {
   }
 }
 
-/** By their query's text. */
-type Parts = Map<string, { readonly query: Query; readonly indices: string[] }>;
-
-function gather(parts: Parts, query: Query, indices: readonly string[]): void {
-  const key = JSON.stringify(query);
-  const part = parts.get(key);
-  if (part === undefined) parts.set(key, { query, indices: [...indices] });
-  else part.indices.push(...indices);
+/** Of an answer that is larger than may be held there is none: fewer documents at once may fit. */
+function fits(error: unknown): undefined {
+  if (error instanceof BackendError && error.cause instanceof RangeError) return undefined;
+  throw error;
 }
 
 const spansOf = (layout: Layout): readonly Placed<SpanForm>[] => layout.spans;

@@ -2,7 +2,7 @@
 // analysed, long values are left out, `a.b` is also the key "a.b", an array's positions are lost. So every leaf
 // compiles to two bounds, `lower ⊆ meaning ⊆ upper`; negation swaps them. `upper` is what is sent, and the reader keeps
 // the lines for which `matches` holds.
-import type { Compare, Field, Filter, Operator } from "../../src/logql/ast.ts";
+import { type Compare, type Field, type Filter, leavesOf, type Operator } from "../../src/logql/ast.ts";
 import { type Severity, severities, spellingsOf } from "../../src/model.ts";
 import {
   atMost,
@@ -22,10 +22,11 @@ import {
   type IndexGroup,
   isIndexedAsItComes,
   type Knowledge,
+  mayHideWhatComes,
 } from "./mapping.ts";
 import type { Product } from "./product.ts";
 import type { BodySource, LogProfile, SeverityRule } from "./profile.ts";
-import { all, any, every, inIndices, none, not, type Query, weigh } from "./query.ts";
+import { all, any, every, gather, inIndices, none, not, type Query, type Shared, weigh } from "./query.ts";
 
 /** Below what the servers refuse: 20 levels of `bool` (OpenSearch), 1,024 clauses (older versions) in all. */
 export const limits = { depth: 12, clauses: 700, allClauses: 900 } as const;
@@ -65,7 +66,10 @@ export function guard(
 ): Query {
   if (queries.every(({ query }) => query === all)) return all;
   const known = [...knowledge.indices];
-  const parts = queries.map(({ group, query }) => every([inIndices(group.indices), query]));
+  // Mappings that differ elsewhere, as those of days do where all is mapped as it comes, are asked the same, once.
+  const shared: Shared = new Map();
+  for (const { group, query } of queries) gather(shared, query, group.indices);
+  const parts = [...shared.values()].map(({ query, indices }) => every([inIndices(indices), query]));
   const query = any([...parts, not(inIndices(known))]);
   return weigh(query).clauses > limits.clauses ? all : query;
 }
@@ -86,6 +90,28 @@ export function unnarrowed(
     knowledge.opaque ||
     knowledge.groups.some((group) => compileBounds(filter, group, profile, product).upper === all);
   return wide ? [nameOf(filter.field)] : [];
+}
+
+/**
+ * Whether a filter names what the mapping lacks, where `exists` would not tell that it has come. Only a mapping that is read
+ * for the request does then. Of a body that is the whole document no name is asked for before it is mapped.
+ */
+export function asksHidden(
+  filter: Filter,
+  { profile: { json }, groups }: { readonly profile: LogProfile; readonly groups: readonly IndexGroup[] },
+  { listsIgnored }: Product,
+): boolean {
+  if (json === "source") return false;
+  const hiding = groups.filter((group) => mayHideWhatComes(group, listsIgnored));
+  const roots = json.from.flatMap((part) =>
+    "prefix" in part ? [part.prefix] : "structured" in part ? part.structured.map((name) => `${name}.`) : [],
+  );
+  const paths = leavesOf(filter).flatMap(({ field }) =>
+    field.kind === "json" ? [field.path, ...(field.alternatives ?? [])] : [],
+  );
+  return paths.some((path) =>
+    hiding.some((group) => roots.every((root) => findField(group, root + path.join(".")) === undefined)),
+  );
 }
 
 function nameOf(field: Field): string {
@@ -160,7 +186,9 @@ function holdsObject(name: string, scope: Scope): Query {
 /** A server refuses an object for such a field. */
 function isScalar({ fields }: IndexGroup, name: string): boolean {
   const field = fields.get(name);
-  return field?.indexed === true && (isText(field) || field.type === "keyword") && !field.ignoreMalformed;
+  const isString =
+    field !== undefined && (isText(field) || field.type === "keyword" || field.type === "wildcard");
+  return isString && field.indexed && !field.ignoreMalformed;
 }
 
 /**

@@ -89,6 +89,7 @@ const links = z.strictObject({
 
 /** OpenTelemetry's names, the newer before the older, in the order that the contract gives ("Tracing"). */
 const peerNames = [
+  "service.peer.name",
   "peer.service",
   "server.address",
   "net.peer.name",

@@ -12,7 +12,7 @@ import type { Catalog } from "./catalog.ts";
 import { type Clock, dateClock, max, min, nanosEra, numberClock, outsideNanosEra } from "./clock.ts";
 import type { Door } from "./door.ts";
 import { explainSource } from "./explain.ts";
-import { compileFilter, limits, unnarrowed } from "./filter.ts";
+import { asksHidden, compileFilter, limits, unnarrowed } from "./filter.ts";
 import type { Answer, Hit } from "./hits.ts";
 import { readLine } from "./line.ts";
 import { isUnindexed, isUnsortable, type Knowledge } from "./mapping.ts";
@@ -62,18 +62,8 @@ export function createLogStore(backend: string, door: Door, catalog: Catalog): L
       const { sources, documentLimit, tieLimit } = query;
       const parted = await Promise.all(sources.map((source) => partsOf(source, signal)));
       const readers = sources.flatMap((source, at) =>
-        (parted[at] ?? []).map((part) =>
-          createReader(
-            backend,
-            door,
-            catalog,
-            source,
-            part,
-            parted[at] ?? [],
-            query,
-            { documents: 0 },
-            signal,
-          ),
+        (parted[at] ?? []).map((part, _, parts) =>
+          createReader(backend, door, catalog, source, part, parts, query, { documents: 0 }, signal),
         ),
       );
       const limit = Math.min(documentLimit, tieLimit);
@@ -239,6 +229,8 @@ function createReader(
   let ahead: { readonly body: string; readonly bytes: Promise<Buffer> } | undefined;
   let begun = false;
   let rejection: unknown;
+  /** Unset where the source refuses the filter's query: then the documents alone decide. */
+  let narrows = true;
   function unlessRejected(error: unknown): undefined {
     if (!(error instanceof BackendError) || error.failure !== "rejected") throw error;
     rejection = error;
@@ -251,8 +243,10 @@ function createReader(
       const plan = await planSearch();
       const { knowledge } = plan;
       const answer = await searchOn(plan, asked, left, size).catch(unlessRejected);
-      if (answer === undefined && attempt === 0) {
-        // An index that the mapping did not know may also refuse what was compiled without it.
+      if (answer === undefined && attempt < 2) {
+        // An index that the mapping did not know may also refuse what was compiled without it, and clusters on which
+        // `search.allow_expensive_queries` is off refuse all wildcards.
+        narrows = attempt === 0;
         await catalog.refresh(source.index, signal);
         continue;
       }
@@ -410,8 +404,9 @@ function createReader(
     const skipped = wanted > resultWindow ? { size: 0 } : { from: wanted - 1, size: 1 };
     const ask = (plan: Plan) => search(plan, { ...plan.body(range.from, range.to), ...counted, ...skipped });
     let plan = await planSearch();
-    let whole = await ask(plan);
-    if (isStale(plan.knowledge, whole, catalog.accepted(source.index))) {
+    let whole = await ask(plan).catch(unlessRejected);
+    if (whole === undefined || isStale(plan.knowledge, whole, catalog.accepted(source.index))) {
+      narrows = whole !== undefined;
       await catalog.refresh(source.index, signal);
       plan = await planSearch();
       whole = await ask(plan);
@@ -466,10 +461,12 @@ function createReader(
 
   async function planSearch(): Promise<Plan> {
     let knowledge = await catalog.knowledge(source.index, wall !== undefined, signal);
-    if (wall !== undefined && !asked && hasUnmapped(wall, knowledge.groups)) {
-      knowledge = await catalog.refresh(source.index, signal);
+    if (!asked) {
+      const isOpen = wall !== undefined && hasUnmapped(wall, knowledge.groups);
+      if (isOpen || asksHidden(query.filter, part, await door.product(signal)))
+        knowledge = await catalog.refresh(source.index, signal);
+      asked = true;
     }
-    asked = true;
     if (plan?.knowledge !== knowledge) plan = await compilePlan(knowledge);
     return plan;
   }
@@ -486,7 +483,7 @@ function createReader(
     const filtered = compileFilter(query.filter, knowledge, profile, product);
     const walled = compileWall(backend, wall, knowledge);
     const both = every([walled, filtered]);
-    const narrowed = weigh(both).clauses > limits.allClauses ? walled : both;
+    const narrowed = !narrows || weigh(both).clauses > limits.allClauses ? walled : both;
     if (groups.some((group) => group.source === "cut")) {
       throw unsupported(backend, "documents whose _source is not kept whole");
     }

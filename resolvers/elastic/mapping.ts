@@ -39,6 +39,8 @@ export interface IndexGroup {
   readonly dynamic: string;
   /** Fields beyond the limit of a mapping stay out of it; the document's `_ignored` lists them. */
   readonly dropsBeyondLimit: boolean;
+  /** What the dynamic templates make of names that come. */
+  readonly templates: readonly Json[];
   /** Names that some index of the pattern maps as a date. */
   readonly dated: ReadonlySet<string>;
   /** Whether documents come back as they were sent; `synthetic` ones are rebuilt from the index. */
@@ -140,6 +142,7 @@ export function readKnowledge(answer: unknown): Knowledge {
         createdSince715,
         dynamic,
         dropsBeyondLimit,
+        templates: readTemplates(mappings.dynamic_templates),
         source,
       });
     }
@@ -155,6 +158,15 @@ export function readKnowledge(answer: unknown): Knowledge {
   };
 }
 
+/** What each template maps to; what it matches does not matter here. */
+function readTemplates(templates: unknown): readonly Json[] {
+  if (!Array.isArray(templates)) return [];
+  return templates
+    .filter(isObject)
+    .flatMap((named) => Object.values(named).filter(isObject))
+    .flatMap(({ mapping }) => (isObject(mapping) ? [mapping] : []));
+}
+
 /** Whether a type of field is a time. */
 export function isDate(type: string | undefined): boolean {
   return type === "date" || type === "date_nanos";
@@ -162,10 +174,15 @@ export function isDate(type: string | undefined): boolean {
 
 function readSourceMode(mappings: Json, settings: Json): IndexGroup["source"] {
   const own = isObject(mappings._source) ? mappings._source : {};
+  const { source } = isObject(settings.mapping) ? settings.mapping : {};
+  const rebuilt = settings.mode === "logsdb" || settings.mode === "time_series";
+  const told = own.mode ?? (isObject(source) ? source.mode : undefined) ?? (rebuilt ? "synthetic" : "stored");
+  const mode = String(told).toLowerCase();
+  // OpenSearch's name for it.
+  const derived = isObject(settings.derived_source) && String(settings.derived_source.enabled) === "true";
   if (own.enabled === false || own.includes !== undefined || own.excludes !== undefined) return "cut";
-  return own.mode === "synthetic" || /"source":\{"mode":"synthetic"/i.test(JSON.stringify(settings))
-    ? "synthetic"
-    : "whole";
+  if (mode === "disabled") return "cut";
+  return mode === "synthetic" || derived ? "synthetic" : "whole";
 }
 
 interface Defaults {
@@ -302,7 +319,45 @@ export function mapsWhatComes(group: IndexGroup, name: string): boolean {
   return dynamic === "true" || dynamic === "strict";
 }
 
-/** Whether the mapping lacks a name only because no document has it: see `mapsWhatComes`. */
+/** Whether the mapping lacks a name only because no document has it, so that `exists` tells when one has come. */
 export function isIndexedAsItComes(group: IndexGroup, name: string): boolean {
-  return !group.dropsBeyondLimit && findField(group, name) === undefined && mapsWhatComes(group, name);
+  if (group.dropsBeyondLimit || findField(group, name) !== undefined || !mapsWhatComes(group, name))
+    return false;
+  // What lies within a nested object or, say, a point on a map, no search finds by its name.
+  return name.split(".").every((_, at, keys) => {
+    const parent = group.fields.get(keys.slice(0, at).join("."));
+    if (parent === undefined) return true;
+    // OpenSearch keeps an object as a malformed number.
+    const isPlain = plainTypes.has(parent.type) || (!parent.ignoreMalformed && scalarTypes.has(parent.type));
+    return parent.nested === undefined && isPlain;
+  });
 }
+
+/** Whether a name may come whose values `exists` does not find, so that only a mapping read since then tells of it. */
+export function mayHideWhatComes(
+  { templates, dropsBeyondLimit }: IndexGroup,
+  listsIgnored: boolean,
+): boolean {
+  if (dropsBeyondLimit) return false;
+  return templates.some(
+    ({ type, index, enabled, ignore_above, ignore_malformed }) =>
+      [index, enabled].some((setting) => String(setting) === "false") ||
+      type === "nested" ||
+      (!listsIgnored && (ignore_above !== undefined || String(ignore_malformed) === "true")),
+  );
+}
+
+/** Objects, and what a server refuses an object for. */
+const plainTypes: ReadonlySet<string> = new Set([
+  "object",
+  "passthrough",
+  "text",
+  "match_only_text",
+  "keyword",
+  "wildcard",
+  "constant_keyword",
+]);
+const scalarTypes: ReadonlySet<string> = new Set([
+  ...["byte", "short", "integer", "long", "unsigned_long", "half_float", "float", "double", "scaled_float"],
+  ...["boolean", "date", "date_nanos", "ip"],
+]);

@@ -31,8 +31,9 @@ import { all, any, every, none, not, type Query } from "./query.ts";
 export function isNarrowed(placed: Placed<SpanForm>, narrow: SpanNarrowing, source: SpanSource): Query {
   const { form } = placed;
   const { service, revision, namespaces, actions, tags = [], kind, name, minDuration, maxDuration } = narrow;
+  // What is read as the empty text may not be there at all.
   const at = (names: readonly string[], text: string | undefined): Query =>
-    text === undefined ? all : any(names.map((own) => hasText(placed, own, text)));
+    text === undefined || text === "" ? all : any(names.map((own) => hasText(placed, own, text)));
   return every([
     at(form.service, service),
     at(form.revision, revision),

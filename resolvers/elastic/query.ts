@@ -86,3 +86,13 @@ export function isRemote(index: string): boolean {
     .split(",")
     .some((part) => part.includes(":"));
 }
+
+/** What several indices are asked alike, by the text of its query. */
+export type Shared = Map<string, { readonly query: Query; readonly indices: string[] }>;
+
+export function gather(shared: Shared, query: Query, indices: readonly string[]): void {
+  const key = JSON.stringify(query);
+  const known = shared.get(key);
+  if (known === undefined) shared.set(key, { query, indices: [...indices] });
+  else known.indices.push(...indices);
+}

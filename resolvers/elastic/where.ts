@@ -1,15 +1,23 @@
 // A source's `where` is the wall between tenants. It speaks of the index's own fields and must be exact by the index
 // alone in every index it meets; anything less is refused, never approximated and never checked on the document.
 import { Unprocessable } from "../../src/errors.ts";
-import type { Compare, Filter } from "../../src/logql/ast.ts";
-import { parse } from "../../src/logql/parse.ts";
+import type { Compare, Field, Filter } from "../../src/logql/ast.ts";
+import { fieldOf } from "../../src/logql/field.ts";
+import { type Language, parseAs } from "../../src/logql/parse.ts";
 import { findField, type IndexedField, type IndexGroup, nameGroup } from "./mapping.ts";
 import { all, any, every, none, not, type Query } from "./query.ts";
 
-/** The parsed wall, or what is wrong with it. */
+/** No name is legacy syntax here: an index has fields such as `attributes.tenant` and `is_bool`. */
+const language: Language<Field> = {
+  bare: { kind: "line", name: "message" },
+  fieldOf: ({ keys }) => fieldOf(keys),
+  lists: false,
+};
+
+/** @throws {WhereError} */
 export function parseWhere(text: string): Filter {
   try {
-    return parse(text);
+    return parseAs(text, language);
   } catch (error) {
     if (error instanceof Unprocessable) throw new WhereError(`where: ${error.message}`);
     throw error;

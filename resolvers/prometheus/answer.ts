@@ -382,12 +382,24 @@ function readHistograms(value: unknown): readonly HistogramSample[] {
       time: Math.round(seconds * 1_000),
       count: parseNumber(count),
       sum: parseNumber(sum),
-      buckets: buckets
-        .map(([, lower, upper, held]) => ({
-          lower: parseNumber(lower),
-          upper: parseNumber(upper),
-          count: parseNumber(held),
-        }))
-        .sort((a, b) => a.upper - b.upper),
+      buckets: fromZero(
+        buckets
+          .map(([, lower, upper, held]) => ({
+            lower: parseNumber(lower),
+            upper: parseNumber(upper),
+            count: parseNumber(held),
+          }))
+          .sort((a, b) => a.upper - b.upper),
+      ),
     }));
+}
+
+/**
+ * The bucket around zero begins at zero where no other lies below it, as `histogram_quantile` takes it: what is measured
+ * is hardly ever negative.
+ */
+function fromZero(buckets: readonly HistogramBucket[]): readonly HistogramBucket[] {
+  const [first, ...others] = buckets;
+  const around = first !== undefined && first.lower < 0 && first.upper > 0 && Number.isFinite(first.lower);
+  return around ? [{ ...first, lower: 0 }, ...others] : buckets;
 }

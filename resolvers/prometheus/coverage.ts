@@ -20,14 +20,25 @@ export async function inspectCluster(
   const questions = askCoverage({ match, edge: (await source.habits(signal)).edge });
   const count = (question: CoverageQuestion): Promise<Counts> =>
     source.query(questions[question], { at: now }, countByName, signal);
-  const [cluster, machines, pods, containers, roots] = await Promise.all([
+  const [cluster, machines, pods, containers, roots, exported] = await Promise.all([
     count("cluster"),
     count("machines"),
     count("podCgroups"),
     count("containers"),
     count("roots"),
+    count("exported"),
   ]);
-  return describeCoverage(new Map([...cluster, ...machines]), pods, containers, roots);
+  const report = describeCoverage(new Map([...cluster, ...machines]), pods, containers, roots);
+  return { ...report, problems: [...report.problems, ...relabelled(cluster, exported)] };
+}
+
+/** Where a scrape has put the exporter's own labels before those of what it tells of. */
+function relabelled(cluster: Counts, exported: Counts): string[] {
+  const [told, hidden] = [cluster, exported].map((counts) => counts.get("kube_pod_info") ?? 0);
+  if (told === undefined || hidden === undefined || hidden <= told) return [];
+  return [
+    `kube_pod_info names ${hidden} pods by exported_pod, and ${told} by pod: kube-state-metrics has to be scraped with honor_labels`,
+  ];
 }
 
 function countByName(): Fold<Counts> {

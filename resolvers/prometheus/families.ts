@@ -1,6 +1,6 @@
 // What metrics there are within a wall, and what they are. Prometheus keeps series and no types: a family is told by the
 // names and labels of its parts, a type by what targets said of it, by its name, or by one look at its samples.
-import { BackendError } from "../../src/errors.ts";
+import { BackendError, Refused } from "../../src/errors.ts";
 import type { MetricType } from "../../src/model.ts";
 import type { IO, Match, PartReport } from "../../src/store.ts";
 import { type Millis, toMillis } from "../../src/time.ts";
@@ -26,7 +26,8 @@ import {
 
 /**
  * How a metric is stored. The parts of `histogram` are `_bucket`, `_count`, `_sum`; of `both` some series have these
- * parts and some, maybe others and maybe at other times, are native. A `summary` may have no quantiles.
+ * parts, or those of a summary, and some, maybe others and maybe at other times, are native. A `summary` may have no
+ * quantiles, and a `histogram` may have been one.
  */
 export type Shape = "gauge" | "counter" | "histogram" | "native" | "both" | "summary";
 
@@ -102,7 +103,9 @@ export function createFamilies(door: Door, io: IO): Families {
         const [all, withBounds, withQuantiles] = await Promise.all(
           [metricName, "le", "quantile"].map((label) => door.names(select(match, [present(label)]), never)),
         );
-        return fold(new Set(all), new Set(withBounds), new Set(withQuantiles));
+        const plain = select(match, [present(metricName), equal("quantile", "")]);
+        const withoutQuantiles = withQuantiles?.length === 0 ? [] : await door.names(plain, never);
+        return fold(new Set(all), new Set(withBounds), new Set(withQuantiles), new Set(withoutQuantiles));
       },
     },
     io,
@@ -152,7 +155,7 @@ export function createFamilies(door: Door, io: IO): Families {
   }
 
   async function findShape(match: Match, metric: string): Promise<Told> {
-    const shape = await toldType(metric);
+    const shape = await toldType(match, metric);
     if (shape !== undefined) return { shape };
     const now = toMillis(io.now());
     const selector = part(match, metric);
@@ -163,20 +166,21 @@ export function createFamilies(door: Door, io: IO): Families {
       const labelled = majority(await labelledTypes(samples, now));
       if (labelled !== undefined) return { shape: labelled };
       const [histograms, restarts, changes, least] = await Promise.all([
-        countHistograms(samples, now),
+        areHistograms(metric, samples, now),
         look(hidesRestarts ? lost(samples) : aggregate("sum", [], call("resets", samples)), now),
         look(aggregate("max", [], call("changes", samples)), now),
         look(aggregate("min", [], call("min_over_time", samples)), now),
       ]);
-      if (histograms !== undefined) return { shape: "native" };
+      if (histograms) return { shape: "native" };
       if (least === undefined) continue;
-      if (/_(total|count|sum|bucket)$/.test(metric)) return { shape: "counter" };
-      const grew = (restarts ?? 0) <= 0 && (changes ?? 0) > 0 && least >= 0;
-      return { shape: grew ? "counter" : "gauge", guessed: true };
+      if (/_(total|bucket)$/.test(metric)) return { shape: "counter" };
+      const fell = (restarts ?? 0) > 0 || least < 0;
+      // `x_count` without a family is what a histogram has lost, or how many there are of something.
+      const grew = (changes ?? 0) > 0 || /_(count|sum)$/.test(metric);
+      return { shape: grew && !fell ? "counter" : "gauge", guessed: true };
     }
-    return /_(total|count|sum|bucket)$/.test(metric)
-      ? { shape: "counter" }
-      : { shape: "gauge", guessed: true };
+    if (/_(total|bucket)$/.test(metric)) return { shape: "counter" };
+    return { shape: /_(count|sum)$/.test(metric) ? "counter" : "gauge", guessed: true };
   }
 
   /** What targets said, where the source has it in a label. */
@@ -186,11 +190,11 @@ export function createFamilies(door: Door, io: IO): Families {
     return found.flatMap(({ labels }) => labels[typeLabel] ?? []);
   }
 
-  /** What targets said, of the name itself or, as OpenMetrics has it, without `_total`. */
-  async function toldType(metric: string): Promise<"gauge" | "counter" | undefined> {
-    const told = await door.metadata(metric, never);
-    if (told.length > 0 || !metric.endsWith("_total")) return majority(told);
-    return majority(await door.metadata(withoutTotal(metric), never));
+  async function toldType(match: Match, metric: string): Promise<"gauge" | "counter" | undefined> {
+    const own = await door.metadata(metric, never);
+    const bare = own.length === 0 && metric.endsWith("_total");
+    const family = bare ? await door.metadata(withoutTotal(metric), never) : [];
+    return typeTold(metric, own, family, await listings.read(keyOfWall(match), never));
   }
 
   async function inspect(match: Match, signal: AbortSignal): Promise<PartReport> {
@@ -208,8 +212,9 @@ export function createFamilies(door: Door, io: IO): Families {
       summary: "summaries",
     } as const;
     for (const [metric, kind] of listing) {
-      const types = told.get(metric) ?? told.get(withoutTotal(metric)) ?? [];
-      const type = kind === "plain" ? majority(types) : kind;
+      const typesOf = (name: string) => told.get(name) ?? [];
+      const type =
+        kind === "plain" ? typeTold(metric, typesOf(metric), typesOf(withoutTotal(metric)), listing) : kind;
       counts[type === undefined ? "of unknown type" : kinds[type]] += 1;
     }
     const counted = Object.entries(counts).filter(([, count]) => count > 0);
@@ -236,16 +241,26 @@ export function createFamilies(door: Door, io: IO): Families {
     return found?.values[0];
   }
 
-  /** Undefined where there are none, or where the source does not know what they are. */
-  async function countHistograms(samples: Expression, at: Millis): Promise<number | undefined> {
-    // In 2.x the last one over time is not a histogram any more, but their rate is.
-    const [last, rate] = ["last_over_time", "rate"].map((name) =>
-      aggregate("count", [], call("histogram_count", call(name, samples))),
-    );
+  /** @throws {Refused} where they are no counters */
+  async function areHistograms(metric: string, samples: Expression, at: Millis): Promise<boolean> {
+    const counted = async (name: string) =>
+      (await look(aggregate("count", [], call("histogram_count", call(name, samples))), at)) !== undefined;
+    let found = false;
     try {
-      return last && rate && (await look(binary(last, "or", rate), at));
+      found = await counted("last_over_time");
+      // In 2.x the last one over time is not a histogram any more, but their rate is. It also warns of what is no counter.
+      return (await counted("rate")) || found;
     } catch (error) {
-      if (error instanceof BackendError && error.failure === "rejected") return undefined;
+      if (!(error instanceof BackendError)) throw error;
+      // A source that does not know what histograms are, or for which their rate is too much.
+      if (error.failure === "rejected") return found;
+      if (error.failure === "partial" && /histogram metric is not a counter/.test(error.message)) {
+        const feature = "a native histogram that is no counter";
+        const message = `The source cannot answer this exactly: ${JSON.stringify(metric)} is ${feature}`;
+        throw new Refused("not_supported_by_backend", message, { backend: error.backend, feature });
+      }
+      // Histograms of two kinds in one series have no rate.
+      if (error.failure === "partial" && found) return true;
       throw error;
     }
   }
@@ -272,10 +287,28 @@ function lost(samples: Expression): Expression {
   return aggregate("max", [], binary(call("increase", samples), "-", call("delta", samples)));
 }
 
-/** What most of them said. A histogram by a plain name may be a native one, which its samples show. */
+/**
+ * What targets said of a name. OpenMetrics says of a counter `x_total` that `x` is one; so where there is a metric `x`
+ * beside it (`go_memstats_alloc_bytes`), that `x` is a counter may be said of the other.
+ */
+function typeTold(
+  metric: string,
+  own: readonly string[],
+  family: readonly string[],
+  listing: Listing,
+): "gauge" | "counter" | undefined {
+  if (own.length === 0)
+    return metric.endsWith("_total") && family.includes("counter") ? "counter" : undefined;
+  return majority(listing.has(`${metric}_total`) ? own.filter((type) => type !== "counter") : own);
+}
+
+/**
+ * What most of them said; the states of OpenMetrics are gauges too. A histogram by a plain name may be a native one, which
+ * its samples show.
+ */
 function majority(told: readonly string[]): "gauge" | "counter" | undefined {
-  const votes = (type: string) => told.filter((one) => one === type).length;
-  const [counters, gauges] = [votes("counter"), votes("gauge")];
+  const votes = (...types: readonly string[]) => told.filter((one) => types.includes(one)).length;
+  const [counters, gauges] = [votes("counter"), votes("gauge", "stateset", "info")];
   if (votes("histogram") > 0 || counters + gauges === 0) return undefined;
   return counters >= gauges ? "counter" : "gauge";
 }
@@ -290,12 +323,14 @@ function keyOfWall(match: Match): string {
 
 /**
  * The families behind the names. A family is one only where it is whole: `x_count` without `x_sum` is a metric of its
- * own. A summary that exports no quantiles has nothing but the two, and a histogram may have native samples by its name.
+ * own. A summary that exports no quantiles has nothing but the two, and a histogram or a summary may have native samples
+ * by its name.
  */
 export function fold(
   names: ReadonlySet<string>,
   withBounds: ReadonlySet<string>,
   withQuantiles: ReadonlySet<string>,
+  withoutQuantiles: ReadonlySet<string>,
 ): Listing {
   const parts = new Set<string>();
   const families = new Map<string, "histogram" | "both" | "summary">();
@@ -304,9 +339,10 @@ export function fold(
     const family = name.slice(0, -"_count".length);
     const [bucket, sum] = [`${family}_bucket`, `${family}_sum`];
     if (family === "" || !names.has(sum)) continue;
-    const alone = !names.has(family) || withQuantiles.has(family);
+    const summary = withQuantiles.has(family);
+    const alone = summary ? !withoutQuantiles.has(family) : !names.has(family);
     if (withBounds.has(bucket)) families.set(family, alone ? "histogram" : "both");
-    else if (withQuantiles.has(family) || !names.has(family)) families.set(family, "summary");
+    else if (summary || alone) families.set(family, alone ? "summary" : "both");
     else continue;
     for (const one of [family, name, sum]) parts.add(one);
     if (withBounds.has(bucket)) parts.add(bucket);

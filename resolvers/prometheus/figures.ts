@@ -26,6 +26,9 @@ export const metrics = {
 export const faultTypes = ["pgfault", "pgmajfault"] as const;
 type FaultType = (typeof faultTypes)[number];
 
+/** OpenTelemetry's gauges of unit 1 are ratios to whoever adds units to names, also where they are no ratios. */
+const ofUnitOne = (metric: string): readonly string[] => [`${metric}_ratio`, metric];
+
 // ---- Pods ---------------------------------------------------------------------------------------------------
 
 /** One way to a pod's figure. */
@@ -72,10 +75,13 @@ export const podFigures: Readonly<Record<PodFigure, readonly PodSource[]>> = {
     pod("pod_memory_working_set_bytes"),
     pod("k8s_pod_memory_working_set_bytes"),
   ],
-  memory_page_faults: [...both(metrics.faults, { fault: "pgfault" }), pod("k8s_pod_memory_page_faults")],
+  memory_page_faults: [
+    ...both(metrics.faults, { fault: "pgfault" }),
+    ...ofUnitOne("k8s_pod_memory_page_faults").map((metric) => pod(metric)),
+  ],
   memory_major_page_faults: [
     ...both(metrics.faults, { fault: "pgmajfault" }),
-    pod("k8s_pod_memory_major_page_faults"),
+    ...ofUnitOne("k8s_pod_memory_major_page_faults").map((metric) => pod(metric)),
   ],
   // Exporters tell the kubelet's own figure; cAdvisor's leaves out volumes and logs.
   ephemeral_storage_used_bytes: [
@@ -160,12 +166,12 @@ export const nodeFigures: Readonly<Record<NodeFigure, readonly NodeSource[]>> = 
   memory_page_faults: [
     node(metrics.faults, { fault: "pgfault" }),
     node("node_vmstat_pgfault"),
-    node("k8s_node_memory_page_faults"),
+    ...ofUnitOne("k8s_node_memory_page_faults").map((metric) => node(metric)),
   ],
   memory_major_page_faults: [
     node(metrics.faults, { fault: "pgmajfault" }),
     node("node_vmstat_pgmajfault"),
-    node("k8s_node_memory_major_page_faults"),
+    ...ofUnitOne("k8s_node_memory_major_page_faults").map((metric) => node(metric)),
   ],
 };
 

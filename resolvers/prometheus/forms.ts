@@ -21,7 +21,8 @@ const none: Samples = { times: new Float64Array(), values: new Float64Array() };
 
 /**
  * The histograms of which the native form tells what the classic one does not, in the buckets or as the last sample
- * before them. Those of one scrape have one time, so that equal numbers of samples are the same samples.
+ * before them. Those of one scrape have one time, so that equal numbers of samples are the same samples; but where the
+ * form changed in the very middle of a bucket, they are equal too, and so its halves are compared as well.
  */
 export async function unevenOf(
   reader: Reader,
@@ -29,10 +30,12 @@ export async function unevenOf(
   native: ThinQuery,
 ): Promise<{ readonly uneven: ReadonlyMap<string, Labels>; readonly others: boolean }> {
   const { buckets, lookBack = 0, limit } = classic;
+  const half = Math.ceil(buckets.step / 2);
+  const halves: Buckets = { start: buckets.start, step: half, count: 2 * buckets.count };
   const inside = (selector: Selector) => {
     // A closed edge has no window of one millisecond; the one before does no harm.
-    const samples = reader.window(selector, { from: Math.max(2, buckets.step), to: 1 });
-    return reader.grid(call("count_over_time", samples), buckets, limit);
+    const samples = reader.window(selector, { from: Math.max(2, half), to: 1 });
+    return reader.grid(call("count_over_time", samples), halves, 2 * limit);
   };
   const before = async (selector: Selector) => {
     if (lookBack < 2) return [];
@@ -53,11 +56,24 @@ export async function unevenOf(
     const byKey = new Map(others.map(({ labels, values }) => [keyOf(labels), values]));
     for (const { labels, values } of some) {
       const key = keyOf(labels);
-      const other = byKey.get(key);
-      if (values.some((value, at) => !Number.isNaN(value) && value !== other?.[at])) uneven.set(key, labels);
+      const other = byKey.get(key) ?? new Float64Array(values.length);
+      const differs = (count: number, at: number, all: Float64Array) => count > 0 && count !== all[at];
+      const [whole, otherWhole] = [inPairs(values), inPairs(other)];
+      if (
+        values.some((value, at) => differs(value, at, other)) ||
+        whole.some((value, at) => differs(value, at, otherWhole))
+      )
+        uneven.set(key, labels);
     }
   }
   return { uneven, others: classics.some(({ labels }) => !uneven.has(keyOf(labels))) };
+}
+
+/** The sums of each two counts, of which NaN is none. */
+function inPairs(counts: Float64Array): Float64Array {
+  return Float64Array.from({ length: Math.ceil(counts.length / 2) }, (_, at) => {
+    return (counts[2 * at] || 0) + (counts[2 * at + 1] || 0);
+  });
 }
 
 /**

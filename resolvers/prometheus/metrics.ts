@@ -12,6 +12,7 @@ import {
   combineObservations,
   combineSamples,
   finite,
+  incrementsOf,
   type Observations,
 } from "../../src/samples.ts";
 import type { MetricStore, SeriesQuery } from "../../src/store.ts";
@@ -27,6 +28,7 @@ import {
   binary,
   call,
   type Expression,
+  equal,
   glob,
   isPlainLabel,
   type Matcher,
@@ -384,13 +386,43 @@ interface Observed {
 
 /** Classic histograms, and the mean of a summary. */
 async function histogram(plan: Plan, measure: ObservationMeasure): Promise<readonly Series[]> {
-  return grouped(plan, await classicHistograms(plan, measure), (group) =>
-    combineObservations(
-      group.map(({ observations }) => observations),
-      measure,
-      plan.query.buckets,
-    ),
+  const found = await classicHistograms(plan, measure);
+  if (isBare(measure, found)) return summary(plan, measure);
+  return grouped(plan, found, (group) => {
+    const observations = group.map((one) => one.observations);
+    needBuckets(plan, measure, observations);
+    return combineObservations(observations, measure, plan.query.buckets);
+  });
+}
+
+/** Whether an estimate is asked of nothing but summaries. */
+function isBare({ combine }: ObservationMeasure, found: readonly Observed[]): boolean {
+  return (
+    isEstimated(combine) &&
+    found.length > 0 &&
+    found.every(({ observations }) => observations.buckets.length === 0)
   );
+}
+
+/** Whether it is estimated from the buckets: a count and a mean are told beside them. */
+function isEstimated(combine: ObservationMeasure["combine"]): boolean {
+  return combine !== "count" && combine !== "mean";
+}
+
+/** An estimate would lack what is counted without buckets: a summary by the same name, or whose buckets were dropped. */
+function needBuckets(
+  { backend, query }: Plan,
+  { combine }: ObservationMeasure,
+  group: readonly Observations[],
+): void {
+  if (!isEstimated(combine)) return;
+  const bare = group.filter(({ buckets }) => buckets.length === 0);
+  if (bare.some(({ count }) => incrementsOf(count, query.buckets).some((grown) => grown > 0)))
+    throw withoutBuckets(backend, combine);
+}
+
+function withoutBuckets(backend: string, combine: string): Refused<"not_supported_by_backend"> {
+  return refused(backend, `the ${combine} of what is counted without buckets, as by a summary`);
 }
 
 async function classicHistograms(plan: Plan, measure: ObservationMeasure): Promise<readonly Observed[]> {
@@ -429,7 +461,9 @@ function classicParts(plan: Plan, { combine }: ObservationMeasure): ClassicParts
 async function both(plan: Plan, measure: ObservationMeasure): Promise<readonly Series[]> {
   const { query, reader, backend } = plan;
   const classic = classicParts(plan, measure);
-  const ofNative = thinQuery(plan, query.metric, {});
+  const named = thinQuery(plan, query.metric, {});
+  // By the same name a summary has its quantiles.
+  const ofNative = { ...named, selector: narrow(named.selector, [equal("quantile", "")]) };
   const { uneven, others } = await unevenOf(reader, classic.count, ofNative);
   const forms = [classicForm(reader, classic), nativeForm(reader, ofNative)];
   const [observed, grown] = await Promise.all([
@@ -439,10 +473,14 @@ async function both(plan: Plan, measure: ObservationMeasure): Promise<readonly S
       : [],
   ]);
   const even = observed.filter(({ labels }) => !uneven.has(keyOf(labels)));
+  if (grown.length === 0 && isBare(measure, even)) return summary(plan, measure);
   const members: readonly (Observed | Growth)[] = [...even, ...grown];
   return grouped(plan, members, (group) => {
     const classics = group.flatMap((one) => ("observations" in one ? one.observations : []));
+    needBuckets(plan, measure, classics);
     const natives = group.flatMap((one) => ("observations" in one ? [] : one));
+    if (classic.bucket !== undefined && natives.some(({ bare }) => bare))
+      throw withoutBuckets(backend, measure.combine);
     const bounds = classic.bucket === undefined ? [] : boundsBeside(classics, natives, query.buckets);
     if (bounds === undefined) {
       const feature = `${measure.combine} over classic and native buckets together`;
@@ -500,17 +538,17 @@ async function summary(plan: Plan, measure: ObservationMeasure): Promise<readonl
 
 async function native(plan: Plan, measure: ObservationMeasure): Promise<readonly Series[]> {
   const query = thinQuery(plan, plan.query.metric, {});
-  const bucketed = measure.combine !== "count" && measure.combine !== "mean";
-  const found = await growths(plan.reader, [nativeForm(plan.reader, query)], query, bucketed);
-  return grouped(plan, found, (group) => combineGrowths(group, measure, query.buckets));
-}
-
-function combineGrowths(
-  group: readonly Growth[],
-  measure: ObservationMeasure,
-  buckets: Buckets,
-): Float64Array {
-  const bounds = commonBounds(group);
-  const observations = group.map((growth) => observationsOf(growth, bounds, buckets));
-  return combineObservations(observations, measure, buckets);
+  const found = await growths(
+    plan.reader,
+    [nativeForm(plan.reader, query)],
+    query,
+    isEstimated(measure.combine),
+  );
+  return grouped(plan, found, (group) => {
+    const bounds = commonBounds(group);
+    if (bounds.length === 0 && group.some(({ below }) => below.size > 0))
+      throw refused(plan.backend, `the ${measure.combine} over buckets that have no bound in common`);
+    const observations = group.map((growth) => observationsOf(growth, bounds, query.buckets));
+    return combineObservations(observations, measure, query.buckets);
+  });
 }

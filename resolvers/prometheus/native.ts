@@ -39,6 +39,8 @@ export interface Growth {
   readonly spans: readonly Span[];
   /** The bounds of its classic samples. */
   readonly kept: readonly number[];
+  /** Some of it was counted without buckets, as by a summary. */
+  readonly bare: boolean;
 }
 type Span = Pick<HistogramBucket, "lower" | "upper">;
 
@@ -229,6 +231,7 @@ function createFold(labels: Labels, { start, step, count: length }: Buckets, buc
   let below = new Map<number, Float64Array>();
   let first: HistogramSample | undefined;
   let before: HistogramSample | undefined;
+  let bare = false;
   let beforeCounts: readonly number[] = [];
   /** The last sum that is a number, and whether a restart came after it. */
   let lastSum: number | undefined;
@@ -265,6 +268,7 @@ function createFold(labels: Labels, { start, step, count: length }: Buckets, buc
     const restarted = before !== undefined && hasRestarted(before, histogram);
     const since = (value: number, previous: number | undefined) =>
       before === undefined ? 0 : restarted ? value : value - (previous ?? 0);
+    if (before !== undefined) bare ||= isBlind(before, histogram, restarted);
     count[bucket] = (count[bucket] || 0) + since(histogram.count, before?.count);
     for (const [index, bound] of bounds.entries()) {
       const grown = below.get(bound);
@@ -302,6 +306,7 @@ function createFold(labels: Labels, { start, step, count: length }: Buckets, buc
         see(base);
         const bucket = Math.floor((first.time - start) / step);
         const restarted = hasRestarted(base, first);
+        bare ||= isBlind(base, first, restarted);
         const since = (value: number, previous: number) => (restarted ? value : value - previous);
         count[bucket] = (count[bucket] ?? 0) + since(first.count, base.count);
         const [firstCounts, baseCounts] = [countsOf(first, bounds), countsOf(base, bounds)];
@@ -318,7 +323,7 @@ function createFold(labels: Labels, { start, step, count: length }: Buckets, buc
       for (const grown of below.values())
         for (let bucket = 0; bucket < length; bucket++)
           if (Number.isNaN(count[bucket])) grown[bucket] = Number.NaN;
-      return { labels, count, sum, below, spans: [...spans.values()], kept: [...kept] };
+      return { labels, count, sum, below, spans: [...spans.values()], kept: [...kept], bare };
     },
   };
 }
@@ -349,6 +354,12 @@ function hasRestarted(
     counted = 0;
   }
   return false;
+}
+
+/** Whether it cannot be told between which bounds it has grown. */
+function isBlind(before: HistogramSample, now: HistogramSample, restarted: boolean): boolean {
+  const without = ({ count, buckets }: HistogramSample) => count > 0 && buckets.length === 0;
+  return now.count !== before.count && (without(now) || (!restarted && without(before)));
 }
 
 /** How many observations of a histogram are at most each bound, which are ascending. */

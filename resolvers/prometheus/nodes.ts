@@ -46,6 +46,8 @@ export function nameNodes(
     const own = node ?? told;
     if (own !== undefined) return own;
     const host = instance.replace(/:\d+$/, "").replace(/^\[(.*)\]$/, "$1");
+    // A scraper may be told to call instances as the cluster does, whatever a machine calls itself.
+    if (nodes.has(host)) return host;
     const spoken = byInstance.get(instance);
     if (spoken !== undefined && nodes.has(spoken)) return spoken;
     return byAddress.get(host) ?? spoken ?? (host === "" ? undefined : host);

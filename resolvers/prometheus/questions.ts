@@ -68,9 +68,14 @@ const virtualInterfaces = `lo|(?:${virtualPrefixes.join("|")})[^/]*|[^/]+\\.[0-9
 
 const newest = (wall: Wall, matchers: readonly Matcher[]): Expression =>
   call("last_over_time", samples(wall, matchers, freshness));
-/** Growth per second between the two newest samples: no extrapolation, and the same on every version. */
-const rate = (wall: Wall, matchers: readonly Matcher[]): Expression =>
-  binary(call("irate", samples(wall, matchers, rateReach)), "and", newest(wall, matchers));
+/**
+ * Growth per second between the two newest samples: no extrapolation, and the same on every version. Both sides are of
+ * functions that drop the labels `__type__` and `__unit__`, by which they would else never meet.
+ */
+const rate = (wall: Wall, matchers: readonly Matcher[]): Expression => {
+  const fresh = call("count_over_time", samples(wall, matchers, freshness));
+  return binary(call("irate", samples(wall, matchers, rateReach)), "and", fresh);
+};
 const samples = ({ match, edge }: Wall, matchers: readonly Matcher[], reach: Millis): Window =>
   window(select(match, matchers), edge, { from: reach - 1, to: 0 });
 /** When the newest sample was taken, of series that go on: a series that its exporter ended is not among them. */
@@ -355,7 +360,7 @@ export function countNodes(wall: Wall): readonly Expression[] {
   ];
 }
 
-export type CoverageQuestion = "cluster" | "machines" | "podCgroups" | "containers" | "roots";
+export type CoverageQuestion = "cluster" | "machines" | "podCgroups" | "containers" | "roots" | "exported";
 /** How many things each metric tells of, cAdvisor's at its three levels. */
 export function askCoverage(wall: Wall): Questions<CoverageQuestion> {
   const cadvisor = named(...Object.values(metrics));
@@ -370,5 +375,10 @@ export function askCoverage(wall: Wall): Questions<CoverageQuestion> {
     podCgroups: count(pod, [cadvisor, equal("container", ""), present(plain.pod)]),
     containers: count([...pod, "container"], [cadvisor, ...inside, present(plain.pod)]),
     roots: count(["node", "instance"], [cadvisor, root]),
+    // What a scrape makes of a label that its target has as well, unless it is told to honor it.
+    exported: count(
+      ["exported_namespace", "exported_pod"],
+      [named("kube_pod_info"), present("exported_pod")],
+    ),
   };
 }

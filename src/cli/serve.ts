@@ -10,7 +10,7 @@ import { openGallery } from "../gallery.ts";
 import { operations } from "../operations/index.ts";
 import { checkVisual } from "../operations/visuals.ts";
 import { createExporter } from "../otlp.ts";
-import { burstSeconds, createRate, type Rate } from "../rate.ts";
+import { rememberRate } from "../rate.ts";
 import { createServer, type Served } from "../server.ts";
 import { connectSites } from "../sites.ts";
 import type { Backend, IO } from "../store.ts";
@@ -94,9 +94,9 @@ export async function serve(config: Config, shell: Shell, serving: Serving): Pro
     const states = new Map([...backends.keys()].map((name) => [name, "not asked yet"]));
     return { config, backends, states, described: new Set(), left: new AbortController() };
   };
-  const rateOf = rememberRate();
+  const rateOf = rememberRate(() => performance.now());
   const servedBy = ({ config, backends }: Connection): Served => ({
-    authenticate: createAuthenticator(config.tokens, now, rateOf(config)),
+    authenticate: createAuthenticator(config.tokens, now, rateOf(config.limits.rate)),
     sites: connectSites(config, backends),
     limits: config.limits,
   });
@@ -252,18 +252,6 @@ const bindings: readonly Binding[] = [
   ["mesh", ({ mesh }) => mesh],
   ["intake's address or spool", ({ intake }) => intake && [intake.listen, intake.spool, intake.spoolBytes]],
 ];
-
-/** How fast one token may ask. What it has used up outlives a reload that does not change that. */
-function rememberRate(): (config: Config) => Rate {
-  let known: { readonly perSecond: number; readonly rate: Rate } | undefined;
-  return ({ limits: { rate: perSecond } }) => {
-    if (known?.perSecond !== perSecond) {
-      const rate = createRate(perSecond, perSecond * burstSeconds, () => performance.now());
-      known = { perSecond, rate };
-    }
-    return known.rate;
-  };
-}
 
 function printAddress(host: string, port: number): string {
   return `http://${host.includes(":") ? `[${host}]` : host}:${port}`;

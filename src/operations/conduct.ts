@@ -152,8 +152,13 @@ export function createConductor({
   const completed: Conductor["complete"] = async (prepare, principal, budget, gone) => {
     const work = admit(gone);
     try {
-      const result = start(prepare(), principal, work);
-      if ("then" in result) return await work.wait(result);
+      const prepared = prepare();
+      const result = start(prepared, principal, work);
+      if ("then" in result) {
+        const answer = await work.wait(result);
+        if (prepared.points !== true) spend(budget, countLinked(answer));
+        return answer;
+      }
       if ("pieces" in result) {
         const pieces = await collect(result.pieces[Symbol.asyncIterator](), work, budget);
         const text = pieces.join("");
@@ -196,17 +201,27 @@ function countBackends(sites: Sites): number {
   return new Set(named.filter((backend) => backend !== undefined)).size;
 }
 
+/** Of a link's answer the rows for each that asked; of any other, one value. */
+function countLinked(answer: unknown): number {
+  if (!Array.isArray(answer)) return 0;
+  return answer.reduce<number>((sum, rows) => sum + (Array.isArray(rows) ? rows.length : 0), 0);
+}
+
+/** @throws {Refused} `result_too_large` */
+function spend(budget: RowBudget, rows: number): void {
+  budget.left -= rows;
+  if (budget.left >= 0) return;
+  const message = `The answer holds more than ${budget.limit} rows; narrow it, or ask for it over REST`;
+  throw new Refused("result_too_large", message, { limit: budget.limit });
+}
+
 async function collect(rows: AsyncIterator<Rows>, work: Work, budget: RowBudget): Promise<readonly string[]> {
   const texts: string[] = [];
   try {
     for (;;) {
       const next = await work.wait(rows.next());
       if (next.done === true) return texts;
-      budget.left -= next.value.count;
-      if (budget.left < 0) {
-        const message = `The answer holds more than ${budget.limit} rows; narrow it, or ask for it over REST`;
-        throw new Refused("result_too_large", message, { limit: budget.limit });
-      }
+      spend(budget, next.value.count);
       texts.push(next.value.text);
     }
   } catch (error) {

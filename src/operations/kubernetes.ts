@@ -5,7 +5,7 @@ import * as z from "zod";
 import { Refused } from "../errors.ts";
 import { type Buckets, podPhases } from "../model.ts";
 import type { KubernetesStore, SnapshotQuery } from "../store.ts";
-import { fromMillis, type Instant, type Millis, printMillis, toMillis } from "../time.ts";
+import { earlier, fromMillis, type Instant, type Millis, printMillis, toMillis } from "../time.ts";
 import { nodesRow, podOverviewRow, podsRow } from "./kubernetes-rows.ts";
 import type { Context, Operation, Rows } from "./operation.ts";
 import { checkRange, from, optional, type RequestTime, siteId, texts, to, word } from "./request.ts";
@@ -103,15 +103,17 @@ export const podsOverview: Operation<OverviewRequest, never> = {
   access: "token",
   summary: "Pods seen in a range",
   description:
-    "One row for each pod that was there at any time of the range, as it was at `to`, else at the last full minute that has it.",
+    "One row for each pod that was there at any time of the range, as it was at `to` (now, where that is still to come), else at the last full minute that has it.",
   request: overviewBody,
   answer: z.array(podOverviewRow),
   sites: (request) => [request.site_id],
   run: async function* (request, context) {
     const { namespaces, query: text = "" } = request;
     const { store, match } = partOf(request, context);
+    const now = context.now();
+    if (request.from.instant > now) return;
     const from = toMillis((request.from.instant + 999_999n) as Instant);
-    const to = toMillis(request.to.instant);
+    const to = toMillis(earlier(request.to.instant, now));
     checkSnapshots(Math.ceil((to - from) / minute));
     const query = { match, from, to, rowLimit: context.limits.rows, namespaces, text };
     yield* print(store.overview(query, context.signal));
@@ -124,7 +126,7 @@ async function* answer<Row extends { readonly timestamp: Millis }>(
   read: (store: KubernetesStore, query: SnapshotQuery) => AsyncIterable<readonly Row[]>,
 ): AsyncGenerator<Rows> {
   const { store, match } = partOf(request, context);
-  const snapshots = snapshotsOf(request);
+  const snapshots = snapshotsOf(request, context.now());
   if (snapshots === undefined) return;
   checkSnapshots(snapshots.count);
   yield* print(read(store, { match, snapshots, rowLimit: context.limits.rows }));
@@ -158,12 +160,15 @@ const intervals: readonly (readonly [length: Millis, interval: Millis])[] = [
 /** A century of hours, two years of minutes: over this, not even counting rows is begun. */
 const mostSnapshots = 1_000_000;
 
-/** The multiples of the interval within the range; undefined when it holds none, as `12:00:10` to `12:00:50` does. */
-export function snapshotsOf({ from, to }: Range): Buckets | undefined {
+/**
+ * The multiples of the interval within the range; undefined when it holds none, as `12:00:10` to `12:00:50` does. None is
+ * after `now`: a source would show its newest samples again, under times that are still to come.
+ */
+export function snapshotsOf({ from, to }: Range, now: Instant): Buckets | undefined {
   const length = to.instant - from.instant;
   const step = intervals.find(([longest]) => length <= fromMillis(longest))?.[1] ?? hour;
   const start = Math.ceil(toMillis((from.instant + 999_999n) as Instant) / step) * step;
-  const count = Math.floor((toMillis(to.instant) - start) / step) + 1;
+  const count = Math.floor((toMillis(earlier(to.instant, now)) - start) / step) + 1;
   return count > 0 ? { start, step, count } : undefined;
 }
 

@@ -36,7 +36,8 @@ export function linkedSpans(site: string, traceIds: readonly string[]): Prepared
     if (traces === undefined && reports === undefined) return traceIds.map(() => null);
     const spans = await readTraces([site], [...new Set(traceIds)], budgetOf(context), context);
     const byTrace = Map.groupBy(spans, (span: Span) => span.trace_id);
-    return traceIds.map((id) => readRows(joinRows(arrange(byTrace.get(id) ?? []).map(spanRow))));
+    const rowsOf = once((id: string) => readRows(joinRows(arrange(byTrace.get(id) ?? []).map(spanRow))));
+    return traceIds.map(rowsOf);
   });
 }
 
@@ -101,7 +102,7 @@ export function linkedDurations(
   width: Millis,
   actions: readonly Names[],
 ): Prepared {
-  return prepare("tracing", site, async (context) => {
+  const run = async (context: Context) => {
     const { traces } = context.sites.get(site) ?? {};
     if (traces === undefined) return actions.map(() => null);
     const start = Math.floor(toMillis(range.from) / width) * width;
@@ -124,7 +125,8 @@ export function linkedDurations(
         };
       });
     });
-  });
+  };
+  return { ...prepare("tracing", site, run), points: true };
 }
 
 /** The names of a site's metrics; null where it has none configured. */
@@ -227,13 +229,10 @@ export function linkedLines(
         if (open === 0) break reading;
       }
     }
-    return questions.map((question) =>
-      readRows(
-        (found.get(question) ?? [])
-          .map((line) => printLine(line, printMillis(toMillis(floorToMilli(line.time)))))
-          .join(","),
-      ),
+    const rowOf = once(
+      (line: LogLine) => readRows(printLine(line, printMillis(toMillis(floorToMilli(line.time)))))[0],
     );
+    return questions.map((question) => (found.get(question) ?? []).map(rowOf));
   });
 }
 
@@ -272,6 +271,7 @@ export function linkedPods(site: string, questions: readonly PodQuestion[]): Pre
       for (const row of batch) if (pods.has(row.pod_name)) rows.push(row);
     }
     const byPod = Map.groupBy(rows, ({ pod_name }) => pod_name);
+    const rowOf = once((row: PodsRow) => ({ ...row, timestamp: printMillis(row.timestamp) }));
     return questions.map(({ pod, namespace, from, to }) =>
       (byPod.get(pod) ?? [])
         .filter(
@@ -280,7 +280,7 @@ export function linkedPods(site: string, questions: readonly PodQuestion[]): Pre
             row.timestamp <= to &&
             (namespace === undefined || row.pod_namespace === namespace),
         )
-        .map((row) => ({ ...row, timestamp: printMillis(row.timestamp) })),
+        .map(rowOf),
     );
   });
 }
@@ -292,6 +292,18 @@ export function snapshotAt(moment: Instant): Millis {
 
 export function shift(moment: Instant, millis: Millis): Instant {
   return (moment + fromMillis(millis)) as Instant;
+}
+
+/** Made once for each key: many rows may lead to the same ones, and share them. */
+function once<Key, Value>(make: (key: Key) => Value): (key: Key) => Value {
+  const made = new Map<Key, Value>();
+  return (key) => {
+    const known = made.get(key);
+    if (known !== undefined) return known;
+    const value = make(key);
+    made.set(key, value);
+    return value;
+  };
 }
 
 function prepare(name: string, site: string, run: (context: Context) => Promise<unknown>): Prepared {

@@ -11,11 +11,13 @@ import type { LogLine } from "../model.ts";
 import type { Site } from "../sites.ts";
 import type { LogQuery, LogSource } from "../store.ts";
 import {
+  earlier,
   endOfMilli,
   floorToMilli,
   fromMillis,
   type Instant,
   inclusiveEnd,
+  later,
   nanosPerMilli,
   printMillis,
   significantFractionDigits,
@@ -263,9 +265,6 @@ export function narrow(range: TimeRange, { position, order }: Page): TimeRange |
   }
   return from <= to ? { from, to } : undefined;
 }
-
-const later = (a: Instant, b: Instant): Instant => (a > b ? a : b);
-const earlier = (a: Instant, b: Instant): Instant => (a < b ? a : b);
 
 // Part n of a split millisecond carries the rank n in digits 4 to 6, counted down in descending order so that
 // timestamps stay ordered; the part that completes it carries the far end, so that the next cursor passes it.

@@ -106,6 +106,8 @@ export interface Prepared<Result = Promise<unknown> | AsyncIterable<Rows> | Prin
   readonly name: string;
   readonly sites: (visuals: Visuals | undefined) => readonly string[];
   readonly run: (context: Context) => Result;
+  /** Of a link: its lists are points, which have a bound of their own, and no rows. */
+  readonly points?: boolean;
   readonly explain?: (context: Context) => Promise<Readonly<Record<string, unknown>>>;
 }
 export function endpoint<Input, Output>(

@@ -70,7 +70,8 @@ const cursor = z
         .transform((object): Cursor => {
           const { time: after, duration } = object;
           if (typeof duration === "number") return { by: "duration", duration };
-          return { by: duration === null && after === undefined ? "duration" : "time", time: after };
+          // With both, `null` means absent for either.
+          return { by: duration === null && !("time" in object) ? "duration" : "time", time: after };
         }),
     ],
     { error: 'expected "Time", "Duration", { "time": … } or { "duration": … }' },

@@ -87,6 +87,31 @@ function written({ metric, host, bounds, scrapes }: Target): readonly WrittenSer
   ];
 }
 
+/** What became of a summary with its next process, and a histogram that is no counter. */
+const odd = (): readonly WrittenSeries[] => {
+  const labels = { site: "a", host: "x" };
+  const times = Array.from({ length: 40 }, (_, n) => base + n * 15 * second);
+  const [old, young] = [times.slice(0, 20), times.slice(20)];
+  const part = (suffix: string, more: object, read: (n: number) => number): WrittenSeries => ({
+    labels: { __name__: `summed${suffix}`, ...labels, ...more },
+    samples: old.map((time, n) => [time, read(n)] as const),
+  });
+  const histogram = (millis: number, counts: readonly number[]) => ({ millis, sum: 6, first: 0, counts });
+  return [
+    part("", { quantile: "0.9" }, () => 0.75),
+    part("_count", {}, (n) => 30 + 3 * n),
+    part("_sum", {}, (n) => 15 + n),
+    {
+      labels: { __name__: "summed", ...labels },
+      histograms: young.map((time, n) => histogram(time, [n, n, n])),
+    },
+    {
+      labels: { __name__: "rated", ...labels },
+      histograms: times.map((time, n) => ({ ...histogram(time, [3, 1 + (n % 3)]), gauge: true })),
+    },
+  ];
+};
+
 const switches = (at: number) => (time: number) => (time < at ? "classic" : "native");
 const targets: readonly Target[] = [
   // From one form to the other in the middle of the range: without a restart, with one, and back again.
@@ -107,6 +132,8 @@ const targets: readonly Target[] = [
     form: switches(-2 * hour),
     to: -7 * hour,
   }),
+  // In the very middle of the hour, which then has as many samples of the one form as of the other.
+  target("halved", "plain", { form: switches(30 * minute) }),
   // A new process has observed more than the one before as soon as it is scraped, but nothing so great.
   target(
     "overtaken",
@@ -172,7 +199,7 @@ describe.each(namedPrometheus())("native histograms on $name", ({ name }) => {
   beforeAll(async () => {
     server = await startPrometheus(name, "");
     backend = prometheus.create("prom", prometheus.parseConfig({ url: server.url }), testIO);
-    const series = targets.flatMap(written);
+    const series = [...targets.flatMap(written), ...odd()];
     // A server takes nothing that is much older than what it has.
     for (let from = base - 24 * hour; from < base + hour; from += hour / 2) {
       const inside = (time: number) => time >= from && time < from + hour / 2;
@@ -239,7 +266,15 @@ describe.each(namedPrometheus())("native histograms on $name", ({ name }) => {
       const store = backend.stores.metrics;
       expect(await store?.type({ site: "a" }, "moved", signal)).toBe("measurement");
       expect(await store?.tagKeys({ site: "a" }, "moved", signal)).toEqual([["host"]]);
-      expect(await store?.names({ site: "a" }, signal)).toEqual(["cut", "many", "moved", "overtaken"]);
+      expect(await store?.names({ site: "a" }, signal)).toEqual([
+        "cut",
+        "halved",
+        "many",
+        "moved",
+        "overtaken",
+        "rated",
+        "summed",
+      ]);
     });
 
     test.each([
@@ -266,6 +301,36 @@ describe.each(namedPrometheus())("native histograms on $name", ({ name }) => {
       await verify("cut", count, { start: base, step: hour, count: 1 }, {});
       await verify("cut", mean, { start: base, step: minute, count: 60 }, {});
     });
+  });
+
+  test("one that changed its form in the middle of a window", async () => {
+    for (const buckets of grids)
+      for (const measure of [count, mean, p90]) await verify("halved", measure, buckets, { host: "*" });
+  });
+
+  test("one that was a summary is counted on, and each form has percentiles of its own kind", async () => {
+    const over = (start: number, length: number) => ({
+      metric: "summed",
+      buckets: { start, step: length * minute, count: 1 },
+    });
+    // 19 times 3 before the restart and 19 times 3 after it.
+    const [counted] = await read({ ...over(base, 10), measure: count });
+    expect(counted?.values[0]).toBe(114);
+    const [old] = await read({ ...over(base, 5), measure: p90 });
+    expect(old?.values[0]).toBe(0.75);
+    const [young] = await read({ ...over(base + 6 * minute, 3), measure: p90 });
+    expect(young?.values[0]).toBeCloseTo(3.4);
+    await expect(read({ ...over(base, 10), measure: p90 })).rejects.toMatchObject({
+      slug: "not_supported_by_backend",
+    });
+  });
+
+  test("one that is no counter is refused, where the source says that it is none", async () => {
+    const buckets = { start: base, step: minute, count: 5 };
+    const asked = read({ metric: "rated", measure: count, buckets });
+    // Version 2 does not.
+    if (name === "prom2") expect(await asked).toHaveLength(1);
+    else await expect(asked).rejects.toMatchObject({ slug: "not_supported_by_backend" });
   });
 
   test.each([

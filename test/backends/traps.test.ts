@@ -86,7 +86,10 @@ onServers((server) => {
     cluster = openCluster(server.url);
     await cluster.remove("trap-*");
   });
-  afterAll(() => cluster.close());
+  afterAll(async () => {
+    await cluster.remove("trap-*");
+    await cluster.close();
+  });
 
   async function find(
     query: string,
@@ -171,6 +174,40 @@ onServers((server) => {
     ] as const) {
       const found = await find(query, { index: "trap-dated-*" });
       expect({ query, ids: found.toSorted() }).toEqual({ query, ids });
+    }
+  });
+
+  test("values that a template keeps out of the index are found under names that came after the mapping was read", async () => {
+    const blind = { type: "keyword", index: false, doc_values: false };
+    const templates = {
+      note: { type: "keyword", ignore_above: 5 },
+      raw: blind,
+      off: { type: "object", enabled: false },
+      list: { type: "nested" },
+    };
+    await cluster.createIndex("trap-comes", {
+      mappings: {
+        properties: { "@timestamp": { type: "date" } },
+        dynamic_templates: Object.entries(templates).map(([name, mapping]) => ({
+          [name]: { path_match: `attributes.${name}`, mapping },
+        })),
+      },
+    });
+    const source = { index: "trap-comes", profile: "otel" };
+    expect(await find("", source)).toEqual([]);
+    await write("trap-comes", {
+      a: '{"attributes":{"note":"longer than five"}}',
+      b: '{"attributes":{"raw":"x"}}',
+      c: '{"attributes":{"off":{"k":"x"}}}',
+      d: '{"attributes":{"list":[{"k":"x"}]}}',
+    });
+    for (const [query, ids] of [
+      ["note:longer", ["a"]],
+      ["raw=x", ["b"]],
+      ["off.k=x", ["c"]],
+      ["list.k=x", ["d"]],
+    ] as const) {
+      expect({ query, ids: await find(query, source) }).toEqual({ query, ids });
     }
   });
 

@@ -17,6 +17,7 @@ import {
 import { measures, verifySeries } from "../conformance/metrics.ts";
 import { type RunningPrometheus, startPrometheus } from "../servers/prometheus.ts";
 import { testIO } from "../support/cluster.ts";
+import { remoteWrite } from "../support/remote-write.ts";
 import { namedPrometheus } from "./named.ts";
 
 const signal = AbortSignal.timeout(110_000);
@@ -108,6 +109,39 @@ describe.runIf(servers.length > 0)("with type-and-unit-labels", () => {
         expect(await read({ metric, measure, tags: { [key]: "*" } })).toEqual([]);
       }
     });
+  });
+
+  test("the rates of pods and nodes are told", async () => {
+    // Later than all blocks, since no server takes samples that are older.
+    const at = base + 30 * day;
+    const times = Array.from({ length: 21 }, (_, n) => at - 5 * minute + n * 15_000);
+    const uid = "12345678-1234-4234-8234-123456789abc";
+    const web = { cluster: "c", namespace: "shop", pod: "web-0", node: "n1" };
+    const series = (name: string, type: string, labels: object, read: (n: number) => number) => ({
+      labels: { __name__: name, __type__: type, ...labels },
+      samples: times.map((time, n) => [time, read(n)] as const),
+    });
+    const cpu = "container_cpu_usage_seconds_total";
+    await remoteWrite(server.url, [
+      series("kube_pod_info", "gauge", { ...web, uid }, () => 1),
+      series(cpu, "counter", { ...web, id: `/kubepods/pod${uid}` }, (n) => 3 * n),
+      series(cpu, "counter", { cluster: "c", node: "n1", id: "/" }, (n) => 6 * n),
+    ]);
+    const query = {
+      match: { cluster: "c" },
+      snapshots: { start: at, step: minute, count: 1 },
+      rowLimit: 10,
+    };
+    const store = backend.stores.kubernetes;
+    const all = async <Row>(batches: AsyncIterable<readonly Row[]> | undefined): Promise<Row[]> => {
+      const rows: Row[] = [];
+      for await (const batch of batches ?? []) rows.push(...batch);
+      return rows;
+    };
+    const pods = await all(store?.pods({ ...query, namespaces: [], nodes: [] }, signal));
+    expect(pods).toMatchObject([{ pod_name: "web-0", cpu_usage_nano_cores: 0.2e9 }]);
+    const nodes = await all(store?.nodes(query, signal));
+    expect(nodes).toMatchObject([{ node_name: "n1", cpu_usage_nano_cores: 0.4e9 }]);
   });
 
   test("a change of type within what is read is refused, and tells why; beside it all is exact", async () => {

@@ -6,7 +6,7 @@ import { parse } from "#src/logql/parse.ts";
 import type { LogLine } from "#src/model.ts";
 import type { LogQuery, LogSource, LogStore } from "#src/store.ts";
 import { floorToMilli, fromMillis, type Instant } from "#src/time.ts";
-import { lineOf, loadScripts } from "../logql/script.ts";
+import { type LoadedLine, lineOf, loadScripts } from "../logql/script.ts";
 
 export interface Subject {
   readonly name: string;
@@ -24,9 +24,12 @@ export interface Running {
   /** `twin` reads the same documents as `app`. */
   readonly sources: Readonly<Record<"app" | "nginx" | "twin", LogSource>>;
   /** Replaces the source's lines; resolves when they can be found. `source_id` of the lines is ignored. */
-  readonly seed: (source: "app" | "nginx", lines: readonly LogLine[]) => Promise<void>;
+  readonly seed: (source: "app" | "nginx", lines: readonly SourceLine[]) => Promise<void>;
   readonly stop: () => Promise<void>;
 }
+
+/** A line as its source has it: the severity as it is spelled there, or none. */
+export type SourceLine = Omit<LogLine, "severity"> & Pick<LoadedLine, "severity">;
 
 const base = Date.UTC(2026, 0, 15, 10);
 const wide = { from: fromMillis(base - 86_400_000), to: fromMillis(base + 86_400_000) };
@@ -100,9 +103,7 @@ export function logStoreSuite(subject: Subject): void {
     });
 
     test("what the source lacks is absent, and its severity is unknown", async () => {
-      await running.seed("app", [
-        { id: "bare", time: fromMillis(base), source_id: "app", severity: "unknown", json: "{}" },
-      ]);
+      await running.seed("app", [{ id: "bare", time: fromMillis(base), source_id: "app", json: "{}" }]);
       const [found] = await read();
       expect([found?.message, found?.hostname, found?.group]).toEqual([undefined, undefined, undefined]);
       expect(found?.severity).toBe("unknown");
@@ -286,7 +287,11 @@ export function logStoreSuite(subject: Subject): void {
           if (step.kind === "load") {
             await running.seed(
               "app",
-              step.lines.map((line) => ({ ...lineOf(line), time: timeOf(lineOf(line)) })),
+              step.lines.map((line) => ({
+                ...lineOf(line),
+                severity: line.severity,
+                time: timeOf(lineOf(line)),
+              })),
             );
           } else if (step.kind === "eval") {
             const filter = parse(step.query, { legacy: step.legacy });

@@ -1,5 +1,6 @@
 import { createMemoryLogs } from "#resolvers/memory/logs.ts";
 import { createMemorySpans } from "#resolvers/memory/spans.ts";
+import { severityOf } from "#src/model.ts";
 import { spanSourceOf } from "#src/sites.ts";
 import { fromMillis } from "#src/time.ts";
 import { logStoreSuite } from "./logs.ts";
@@ -20,7 +21,10 @@ logStoreSuite({
       },
       seed: async (index, lines) => {
         store.forget(index, fromMillis(Number.MAX_SAFE_INTEGER));
-        store.add(index, lines);
+        store.add(
+          index,
+          lines.map((line) => ({ ...line, severity: severityOf(line.severity) })),
+        );
       },
       stop: async () => {},
     };

@@ -91,6 +91,7 @@ function cut(time: Instant): Instant {
 }
 
 const peers = [
+  "service.peer.name",
   "peer.service",
   "server.address",
   "net.peer.name",

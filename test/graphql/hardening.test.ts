@@ -378,6 +378,71 @@ test("two operations in one document are two queries, also when compiled", async
   }
 });
 
+test("a variable that is left out has its default, also where null may not stand", async () => {
+  const query = `query ($shop: String! = "demo-shop", $with: Boolean! = true, $order: Order! = DESC, $size: Int! = 2) {
+    site(id: $shop) { id sources @include(if: $with) }
+    logs_lines(site_id: $shop, source_ids: ["app"], query: "", pagination: { per_page: $size, order: $order }) { id }
+  }`;
+  const usual = await demo.graphql(query);
+  expect(usual.errors).toBeUndefined();
+  expect(usual.data?.site).toEqual({ id: "demo-shop", sources: ["app", "nginx", "worker"] });
+  const { data } = await demo.graphql(query, { shop: "demo-shop", with: true, order: "DESC", size: 2 });
+  expect(usual.data).toEqual(data);
+  const other = await demo.graphql(query, { shop: "demo-blog", with: false });
+  expect(other.data?.site).toEqual({ id: "demo-blog" });
+  expect((await demo.graphql(query, { with: null })).errors?.[0]?.message).toMatch(/"\$with"/);
+  const wrong = await demo.graphql(
+    'query ($ids: [String!]!) { tracing_trace(site_ids: $ids, trace_id: "a") { span_id } }',
+    {
+      ids: Array.from({ length: 10_000 }, () => 1),
+    },
+  );
+  expect(wrong.errors?.length).toBeLessThan(100);
+});
+
+test("a variable may stand within a literal of any type", async () => {
+  const series = (action: string) => `metrics_timeseries(
+    site_id: "demo-shop", from: "2026-01-15T11:00:00Z", to: "2026-01-15T12:00:00Z", resolution: HOURLY,
+    select: [{ name: "transaction_duration", tags: { action: ${action} }, field: mean }]) { series { id data { value } } }`;
+  const every = await demo.graphql(`{ ${series('"*"')} }`);
+  const id = JSON.stringify(every.data).match(/action=([^,|"]+)/)?.[1] ?? "";
+  const action = decodeURIComponent(id);
+  const meant = await demo.graphql(`{ ${series(JSON.stringify(action))} }`);
+  expect(JSON.stringify(meant.data)).toContain(id);
+  expect(await demo.graphql(`query ($action: JSON) { ${series("$action")} }`, { action })).toEqual(meant);
+
+  const requests = (time: string) => `tracing_traces_performance(site_ids: ["demo-shop"],
+    pagination: { per_page: 3, order: DESC, cursor: { time: ${time} } }) { trace_id time }`;
+  const first = await demo.graphql(`{ ${requests("null")} }`);
+  const rows = (first.data?.tracing_traces_performance ?? []) as { time: string }[];
+  const time = rows[1]?.time ?? "";
+  const next = await demo.graphql(`{ ${requests(JSON.stringify(time))} }`);
+  expect(next).not.toEqual(first);
+  expect(await demo.graphql(`query ($time: JSON) { ${requests("$time")} }`, { time })).toEqual(next);
+});
+
+test("what one place leaves out, another still has", async () => {
+  const answer = async (query: string) => (await demo.graphql(`query ($no: Boolean! = false) ${query}`)).data;
+  const own = { id: "demo", name: "demo" };
+  const fragments =
+    "fragment A on Viewer { ...C } fragment B on Viewer { ...C } fragment C on Viewer { id name }";
+  expect(await answer(`{ viewer { ...A @include(if: $no) ...B } } ${fragments}`)).toEqual({ viewer: own });
+  expect(await answer("{ ... @include(if: $no) { viewer { id } } viewer { name } }")).toEqual({
+    viewer: { name: "demo" },
+  });
+});
+
+test("fragments within fragments cost no more than they are long", async () => {
+  const inner = Array.from(
+    { length: 30 },
+    (_, at) => `fragment F${at} on __Schema { ...F${at + 1} ...F${at + 1} }`,
+  );
+  const used = startProcessorTime();
+  const query = `{ __schema { ...F0 } } ${inner.join(" ")} fragment F30 on __Schema { queryType { name } }`;
+  expect((await demo.graphql(query)).data).toEqual({ __schema: { queryType: { name: "Query" } } });
+  expect(used()).toBeLessThan(2_000);
+});
+
 test("the log tells of a request without its token", async () => {
   await demo.server.fetch(`${url}?token=${token}`, {
     method: "POST",

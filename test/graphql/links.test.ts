@@ -1,7 +1,9 @@
 // Links: what they answer, checked against the routes, and how often they ask a source.
 import { afterAll, describe, expect, test } from "vitest";
-import type { Backend } from "#src/store.ts";
-import { createDemo } from "../support/demo.ts";
+import type { LogLine } from "#src/model.ts";
+import type { Backend, LogStore } from "#src/store.ts";
+import { fromMillis } from "#src/time.ts";
+import { clock, createDemo } from "../support/demo.ts";
 
 const asked: string[] = [];
 const counted = <A extends readonly unknown[], R>(name: string, ask: (...given: A) => R) => {
@@ -205,6 +207,73 @@ test("actions → their slow events, their durations: one scan for all actions",
     }
   }
   expect(events).toBeGreaterThan(3);
+});
+
+test("links of the largest page take few places at once, and none is refused for those of the others", {
+  timeout: 30_000,
+}, async () => {
+  let [open, most] = [0, 0];
+  const rows = 10_000;
+  const lines: LogStore["lines"] = async function* ({ sources: [{ id: source_id }], order }) {
+    if (order === "desc") {
+      const traced = (n: number): LogLine => ({
+        id: `l${n}`,
+        time: fromMillis(clock - n),
+        source_id,
+        severity: "info",
+        json: `{"trace_id":"${n.toString(16).padStart(32, "0")}"}`,
+      });
+      yield Array.from({ length: rows }, (_, n) => traced(n));
+      return;
+    }
+    open += 1;
+    most = Math.max(most, open);
+    await new Promise((resolve) => setTimeout(resolve, 5));
+    open -= 1;
+  };
+  const slow = await createDemo({
+    site: (site) => ({ ...site, ...(site.logs && { logs: { ...site.logs, store: { lines } } }) }),
+  });
+  const { data, errors } = await slow.graphql(`{
+    logs_lines(site_id: "demo-shop", source_ids: ["app"], query: "", pagination: { per_page: ${rows}, order: DESC }) {
+      trace { log_lines { id } }
+    }
+  }`);
+  expect(errors).toBeUndefined();
+  expect(data?.logs_lines).toHaveLength(rows);
+  expect(most).toBeGreaterThan(1);
+  expect(most).toBeLessThanOrEqual(8);
+  await slow.close();
+});
+
+test("rows of links count among those of the request, also where many share them", async () => {
+  const lines: LogStore["lines"] = async function* () {
+    yield Array.from({ length: 100 }, (_, n) => ({
+      id: `l${n}`,
+      time: fromMillis(clock - n),
+      source_id: "app",
+      severity: "info" as const,
+      json: `{"trace_id":"${"a".repeat(32)}"}`,
+    }));
+  };
+  const small = await createDemo({
+    limits: { rows: 5_000 },
+    site: (site) => ({ ...site, ...(site.logs && { logs: { ...site.logs, store: { lines } } }) }),
+  });
+  const page = (limit: number) =>
+    small.graphql(`{ logs_lines(site_id: "demo-shop", source_ids: ["app"], query: "",
+      pagination: { per_page: 100, order: DESC }) { trace { log_lines(limit: ${limit}) { id } } } }`);
+  expect((await page(49)).errors).toBeUndefined();
+  const { errors } = await page(50);
+  expect(errors?.length).toBeGreaterThan(0);
+  for (const { extensions } of errors ?? []) {
+    expect(extensions).toMatchObject({
+      status: 422,
+      slug: "result_too_large",
+      details: { limit: 5_000 },
+    });
+  }
+  await small.close();
 });
 
 test("wrong arguments of a link are refused as those of a route are, and the rows stay", async () => {

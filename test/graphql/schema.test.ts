@@ -1,4 +1,4 @@
-// The schema as clients see it. A changed one has to be meant: `node src/main.ts schema > test/graphql/schema.graphql`.
+// The schema as clients see it. A changed one has to be meant: `npx readout schema > test/graphql/schema.graphql`.
 import { readFile } from "node:fs/promises";
 import { isInputObjectType, isIntrospectionType, isObjectType } from "graphql";
 import { expect, test } from "vitest";

@@ -291,6 +291,12 @@ describe("the answer", () => {
     expect(await first("2026-05-31T23:59:59.999999999Z")).toBe("2026-06-01T00:00:00.000Z");
   });
 
+  test("what was named for the last hour of a day that clocks skip is left out", async () => {
+    const body = { expression: "30 23 * * *", timezone: "America/Nuuk", from: "2026-03-28T00:00:00Z" };
+    const { next_occurrences } = await ask(body);
+    expect(next_occurrences.slice(0, 2)).toEqual(["2026-03-28T01:30:00.000Z", "2026-03-30T00:30:00.000Z"]);
+  });
+
   test("rare dates are found: 29 February, and one on a Monday", async () => {
     expect((await ask({ cron: "0 0 29 2 *" })).next_occurrences[4]).toBe("2044-02-29T00:00:00.000Z");
     const { description, next_occurrences: times } = await ask({ cron: "0 0 29 2 +MON" });

@@ -14,7 +14,9 @@ import { fromMillis, type Instant, parseInstant, printNanos } from "#src/time.ts
 const range = { site_id: "shop", from: "2026-01-15T10:00:00Z", to: "2026-01-15T10:30:00Z" };
 const minute = 60_000;
 
-function contextOf(store: KubernetesStore | undefined): Context {
+const never = fromMillis(Date.UTC(2200, 0));
+
+function contextOf(store: KubernetesStore | undefined, now = never): Context {
   const site: Site = {
     id: "shop",
     retention: 86_400_000,
@@ -25,7 +27,7 @@ function contextOf(store: KubernetesStore | undefined): Context {
     user: "ana",
     sites: new Map([["shop", site]]),
     limits: { ...defaults.limits, rows: 77 },
-    now: () => fromMillis(0),
+    now: () => now,
     signal: new AbortController().signal,
   };
 }
@@ -130,7 +132,7 @@ describe("bodies", () => {
 describe("snapshots", () => {
   const over = (from: string, to: string): Buckets | undefined => {
     const read = (text: string) => ({ text, instant: parseInstant(text) ?? (0n as Instant) });
-    return snapshotsOf({ from: read(from), to: read(to) });
+    return snapshotsOf({ from: read(from), to: read(to) }, never);
   };
   const at = (text: string): number => Date.parse(text);
 
@@ -175,6 +177,25 @@ describe("snapshots", () => {
     expect(asked).toHaveLength(2);
   });
 
+  test("nothing is shown of what is still to come, and the interval stays that of the whole range", async () => {
+    const { store, asked } = remembering();
+    const now = fromMillis(at("2026-01-15T10:07:30.250Z"));
+    const run = async (from: string, to: string) => {
+      const body = { ...range, from, to };
+      await collect(nodes.run(parseRequest(nodes.request, body), contextOf(store, now)));
+      await collect(podsOverview.run(parseRequest(podsOverview.request, body), contextOf(store, now)));
+    };
+    await run("2026-01-15T10:00:00Z", "2026-01-15T23:59:59.999Z");
+    expect(asked).toMatchObject([
+      { snapshots: { start: at("2026-01-15T10:00:00Z"), step: 10 * minute, count: 1 } },
+      { from: at("2026-01-15T10:00:00Z"), to: at("2026-01-15T10:07:30.250Z") },
+    ]);
+    await run("2026-01-15T10:07:31Z", "2026-01-15T10:30:00Z");
+    expect(asked).toHaveLength(2);
+    await run("2026-01-15T10:07:00Z", "9999-12-31T23:59:59.999Z");
+    expect(asked.slice(2)).toMatchObject([{ to: at("2026-01-15T10:07:30.250Z") }]);
+  });
+
   test("a range of more than a million is refused without asking the store", async () => {
     const { store, asked } = remembering();
     const years = (to: string) => parseRequest(nodes.request, { ...range, from: "1900-01-01T00:00:00Z", to });
@@ -191,7 +212,7 @@ describe("snapshots", () => {
     const law = fc.property(instant, length, (from, nanos) => {
       const to = from + nanos;
       const time = (value: bigint) => ({ text: printNanos(value as Instant), instant: value as Instant });
-      const found = snapshotsOf({ from: time(from), to: time(to) });
+      const found = snapshotsOf({ from: time(from), to: time(to) }, never);
       const hours = Number(nanos) / 3.6e12;
       const step = hours <= 3 ? 1 : hours <= 12 ? 5 : hours <= 24 ? 10 : hours <= 48 ? 15 : 60;
       const nano = BigInt(step) * 60_000_000_000n;

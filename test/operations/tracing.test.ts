@@ -148,6 +148,19 @@ describe("bodies", () => {
     expect(await run("tracing/slow_events", words)).toEqual([]);
   });
 
+  test("a cursor with both fields null is by time, as one without any", async () => {
+    const longer = request({ trace_id: hex("1", 32), from: 1, to: 10 });
+    const later = request({ trace_id: hex("2", 32), from: 19, to: 20 });
+    const two = serve([longer, later]);
+    const firstOf = async (cursor: unknown) => {
+      const pagination = { per_page: 1, order: "DESC", cursor };
+      return (await two("tracing/traces/performance", { ...listing, pagination }))[0]?.trace_id;
+    };
+    expect(await firstOf({ time: null, duration: null })).toBe(later.trace_id);
+    expect(await firstOf({})).toBe(later.trace_id);
+    expect(await firstOf({ duration: null })).toBe(longer.trace_id);
+  });
+
   test("a query's syntax error has its slug and place", async () => {
     const body = { ...listing, query: "tag.a=1 user=2" };
     await expect(run("tracing/traces/performance", body)).rejects.toMatchObject({

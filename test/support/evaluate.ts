@@ -186,11 +186,11 @@ function each(
   });
 }
 
-/** Without its metric's name; Prometheus refuses a vector that then has a label set twice. */
+/** Without its metric's name, type and unit; Prometheus refuses a vector that then has a label set twice. */
 function unique(rows: readonly Row[]): readonly Row[] {
   const merged = new Map<string, Row>();
   for (const { labels: named, values } of rows) {
-    const { __name__: _, ...labels } = named;
+    const { __name__: _, __type__, __unit__, ...labels } = named;
     const held = merged.get(keyOf(labels))?.values ?? new Float64Array(values.length).fill(Number.NaN);
     if (values.some((value, at) => !Number.isNaN(value) && !Number.isNaN(held[at]))) {
       throw new Error("vector cannot contain metrics with the same labelset");

@@ -5,7 +5,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 export const program = [
   "--max-semi-space-size=16",
   "--v8-pool-size=2",
-  new URL("../../src/main.ts", import.meta.url).pathname,
+  new URL("../../src/readout.js", import.meta.url).pathname,
 ] as const;
 const children: ChildProcess[] = [];
 

@@ -14,7 +14,7 @@ export interface FakePrometheus extends Fake {
 export interface Knowledge {
   readonly edge?: "closed" | "open";
   /** Names of metrics with the type that targets told; a name in `_bucket` has the label `le`. */
-  readonly metrics?: Readonly<Record<string, string>>;
+  readonly metrics?: Readonly<Record<string, string | undefined>>;
   /** Answers query and query_range; without it, and where it returns false, nothing is found. */
   readonly answer?: (form: URLSearchParams, response: ServerResponse, request: IncomingMessage) => unknown;
   /** Comes first, for every request; a response it has answered is left alone. */

@@ -13,6 +13,8 @@ export interface WrittenHistogram {
   readonly sum: number;
   readonly first: number;
   readonly counts: readonly number[];
+  /** It goes up and down, and says so. */
+  readonly gauge?: boolean;
 }
 
 /** @throws {Error} when the server does not take all of it */
@@ -41,7 +43,7 @@ function encodeSeries({ labels, samples = [], histograms = [] }: WrittenSeries):
   ]);
 }
 
-function encodeHistogram({ millis, sum, first, counts }: WrittenHistogram): Buffer {
+function encodeHistogram({ millis, sum, first, counts, gauge }: WrittenHistogram): Buffer {
   const total = counts.reduce((all, count) => all + count, 0);
   const deltas = counts.map((count, index) => varint(zigzag(count - (counts[index - 1] ?? 0))));
   return Buffer.concat([
@@ -52,6 +54,7 @@ function encodeHistogram({ millis, sum, first, counts }: WrittenHistogram): Buff
     integer(6, 0),
     bytes(11, Buffer.concat([integer(1, zigzag(first)), integer(2, counts.length)])),
     bytes(12, Buffer.concat(deltas)),
+    ...(gauge ? [integer(14, 3)] : []),
     integer(15, millis),
   ]);
 }

@@ -1,5 +1,5 @@
 // What only a real connection shows: answers that break off, clients that leave or read slowly, and the drain.
-import { request as httpRequest, type IncomingMessage } from "node:http";
+import { Agent, request as httpRequest, type IncomingMessage } from "node:http";
 import { connect, type Socket } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
 import { afterEach, describe, expect, test } from "vitest";
@@ -343,6 +343,44 @@ describe("draining", () => {
     expect(closed.status).toBe("fulfilled");
     expect(answer.status).toBe("rejected");
     open.length = 0;
+  });
+
+  test.each(hosts)("%s: a connection that was kept alive before is not waited for", async (host) => {
+    for (const [path, size] of [
+      ["/graphql", 1],
+      [linesPath, 3],
+    ] as const) {
+      const { promise, resolve } = Promise.withResolvers<void>();
+      const { server, port } = await start({ store: feed(size, () => promise).store }, host);
+      const lines = linesBody({}, { per_page: 10_000 });
+      const query = `{ logs_lines(site_id: "shop", source_ids: ["app"], query: "", pagination: { per_page: 9, order: ASC }) { id } }`;
+      const type = { ...headers, "content-type": "application/json" };
+      const agent = new Agent({ keepAlive: true });
+      const waiting = ask(port, path === linesPath ? lines : { query }, { path, agent, headers: type });
+      // The head of the stream is out before the drain begins, that of the other comes after.
+      if (path === linesPath) await waiting;
+      else await delay(100);
+      const started = performance.now();
+      const closed = server.close(5_000);
+      resolve();
+      expect(await read(await waiting)).toContain('"l8"');
+      await closed;
+      expect(performance.now() - started).toBeLessThan(4_000);
+      agent.destroy();
+    }
+  });
+
+  test("an answer that is complete and not yet taken by its client is not cut", async () => {
+    // Held whole, because it may be refused; more than the system takes at once.
+    const { store } = feed(1, undefined, 50_000, async () => false);
+    const { server, port } = await start({ store });
+    const answer = await ask(port, linesBody({}, { per_page: 10_000 }));
+    answer.pause();
+    await delay(100);
+    const closed = server.close(5_000);
+    await delay(500);
+    expect(JSON.parse(await read(answer))).toHaveLength(600);
+    await closed;
   });
 
   test("a taken port is an error with its code", async () => {

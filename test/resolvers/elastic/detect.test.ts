@@ -296,6 +296,66 @@ describe("JSON of applications", () => {
   });
 });
 
+describe("shippers whose lines have no names but their own", () => {
+  test.each<readonly [string, Json, string, object]>([
+    [
+      "Vector's of pods, into a data stream",
+      {
+        data_stream: { type: "logs", dataset: "generic", namespace: "default" },
+        file: "/var/log/pods/web/0.log",
+        kubernetes: { container_name: "web", pod_name: "web-1", pod_node_name: "node-1" },
+        message: "boom",
+        source_type: "kubernetes_logs",
+        stream: "stderr",
+      },
+      "plain",
+      { severity: "error", message: "boom", hostname: "node-1", group: "web" },
+    ],
+    [
+      "Vector's of the journal",
+      { PRIORITY: "4", SYSLOG_IDENTIFIER: "sshd", host: "h", message: "boom", source_type: "journald" },
+      "plain",
+      { severity: "warn", message: "boom", hostname: "h", group: "journald" },
+    ],
+    [
+      "Fluent Bit's of the journal",
+      { PRIORITY: "3", _HOSTNAME: "h", SYSLOG_IDENTIFIER: "kubelet", MESSAGE: "boom" },
+      "fluent-bit",
+      { severity: "error", message: "boom", hostname: "h", group: "kubelet" },
+    ],
+    [
+      "Filebeat's of the journal",
+      {
+        ecs: { version: "8.0.0" },
+        host: { name: "h" },
+        log: { syslog: { priority: 3, facility: { code: 3 } } },
+        message: "boom",
+      },
+      "ecs",
+      { severity: "error", message: "boom", hostname: "h" },
+    ],
+    [
+      "CloudWatch's",
+      { "@id": "1", "@message": "boom", "@owner": "1", "@log_group": "/aws/lambda/f", "@log_stream": "s" },
+      "plain",
+      { severity: "unknown", message: "boom", group: "/aws/lambda/f" },
+    ],
+    [
+      "Monolog's",
+      { message: "boom", level: 400, level_name: "ERROR", channel: "app", datetime: at },
+      "plain",
+      { severity: "error", message: "boom", group: "app" },
+    ],
+  ])("%s", async (_, document, profile, line) => {
+    expect(await told(document)).toMatchObject({ profile, line });
+  });
+
+  test("a priority of syslog has the facility in it, and tells nothing by itself", async () => {
+    const document = { ecs: { version: "8.0.0" }, log: { syslog: { priority: 30 } }, message: "m" };
+    expect((await told(document)).line.severity).toBe("unknown");
+  });
+});
+
 describe("OpenTelemetry's modes without a schema", () => {
   const record = {
     Body: "boom",

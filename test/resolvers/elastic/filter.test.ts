@@ -7,7 +7,7 @@ import { compileBounds, compileFilter } from "#resolvers/elastic/filter.ts";
 import { readKnowledge } from "#resolvers/elastic/mapping.ts";
 import { describeProduct } from "#resolvers/elastic/product.ts";
 import { type LogProfile, profiles, readProfile } from "#resolvers/elastic/profile.ts";
-import { all, none, type Query } from "#resolvers/elastic/query.ts";
+import { all, none, type Query, weigh } from "#resolvers/elastic/query.ts";
 import { parse } from "#src/logql/parse.ts";
 import { type Instant, parseInstant } from "#src/time.ts";
 
@@ -188,11 +188,82 @@ describe("what an index may not hold as its documents do", () => {
     );
   });
 
+  test.each(["point.lat=1", "span.gte=1", "list.new=x", "list.deep.new=x", "lenient.k=x"])(
+    "what lies where a search finds nothing by its name: %s",
+    (query) => {
+      const otel = profiles.get("otel");
+      if (otel === undefined) throw new Error("no profile");
+      const list = { type: "nested", properties: { deep: { properties: { k: { type: "keyword" } } } } };
+      const lenient = { type: "long", ignore_malformed: true };
+      const properties = { point: { type: "geo_point" }, span: { type: "long_range" }, list, lenient };
+      expect(upper(otel, { properties: { attributes: { properties } } }, query)).toBe("ALL");
+      expect(upper(otel, { properties: { attributes: { properties } } }, "new=x")).toContain("exists");
+    },
+  );
+
   test("a word is no number", () => {
     const log = { properties: { level: { type: "long" } } };
     expect(upper(ecs, { dynamic: "false", properties: { log } }, "severity=error")).toBe("ALL");
     expect(upper(ecs, { properties: { log, level: { type: "long" } } }, "severity=error")).not.toBe("ALL");
   });
+});
+
+describe("days whose mappings differ, as they do where all is mapped as it comes", () => {
+  const text = { type: "text", fields: { keyword: { type: "keyword", ignore_above: 256 } } };
+  const knowledgeOf = (days: number) =>
+    readKnowledge(
+      Object.fromEntries(
+        Array.from({ length: days }, (_, day) => {
+          const own = { [`label${day}`]: text, ...(day % 2 === 0 ? {} : { level: text }) };
+          const properties = { "@timestamp": { type: "date" }, log: text, stream: text, ...own };
+          const settings = { index: { number_of_shards: "1", version: { created: "8190899" } } };
+          return [`logstash-${day}`, { mappings: { properties }, settings }];
+        }),
+      ),
+    );
+  const fluentBit = profiles.get("fluent-bit");
+  const compiled = (days: number, query: string, product: "Elasticsearch" | "OpenSearch") => {
+    if (fluentBit === undefined) throw new Error("no profile");
+    return compileFilter(parse(query), knowledgeOf(days), fluentBit, describeProduct(product, "8.19.8"));
+  };
+
+  test.each(["message:boom", "severity=error", "hostname=n1", "severity=error message:boom stream=stderr"])(
+    "are asked alike in as many clauses as two of them: %s",
+    (query) => {
+      for (const product of ["Elasticsearch", "OpenSearch"] as const) {
+        const two = weigh(compiled(2, query, product)).clauses;
+        expect(weigh(compiled(90, query, product)).clauses).toBe(two);
+        expect(two).toBeGreaterThan(1);
+      }
+    },
+  );
+
+  test("are asked each by its own mapping, and what is not known yet for everything", () => {
+    const asked = JSON.stringify(compiled(4, "stream=stderr", "OpenSearch"));
+    expect(asked).toContain('{"terms":{"_index":["logstash-0","logstash-1","logstash-2","logstash-3"]}}');
+    const severity = JSON.stringify(compiled(4, "severity=error", "OpenSearch"));
+    expect(severity).toContain('{"terms":{"_index":["logstash-0","logstash-2"]}}');
+    expect(severity).toContain('{"terms":{"_index":["logstash-1","logstash-3"]}}');
+    expect(severity).toContain('"must_not":[{"terms":{"_index":["logstash-0","logstash-1"');
+  });
+});
+
+test.each([
+  [{}, {}, "whole"],
+  [{ mode: "logsdb" }, {}, "synthetic"],
+  [{ mode: "time_series" }, {}, "synthetic"],
+  // What a server sets by itself where its licence has no synthetic ones.
+  [{ mode: "logsdb", mapping: { source: { mode: "STORED" } } }, {}, "whole"],
+  [{ mapping: { source: { mode: "synthetic" } } }, {}, "synthetic"],
+  [{}, { _source: { mode: "synthetic" } }, "synthetic"],
+  [{ derived_source: { enabled: "true" } }, {}, "synthetic"],
+  [{ mapping: { source: { mode: "disabled" } } }, {}, "cut"],
+  [{}, { _source: { mode: "disabled" } }, "cut"],
+  [{}, { _source: { enabled: false } }, "cut"],
+  [{}, { _source: { excludes: ["secret"] } }, "cut"],
+])("settings %j and mappings %j keep documents %s", (index, mappings, source) => {
+  const [group] = readKnowledge({ "logs-1": { mappings, settings: { index } } }).groups;
+  expect(group?.source).toBe(source);
 });
 
 test("a range that no date_nanos can reach finds nothing, and is not refused", () => {

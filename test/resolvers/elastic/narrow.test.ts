@@ -188,6 +188,12 @@ describe("what an index cannot answer for is only whether it has anything", () =
     expect(isNarrowed(placed(dataPrepper), { actions: ["unknown"] }, site)).toBe(all);
   });
 
+  test("a span without a name or a service has the empty one, whether or not its field is there", () => {
+    const event = { service: "", kind: "client", name: "", revision: undefined } as const;
+    const kind = isNarrowed(placed(apm), { kind: "client" }, site);
+    expect(isNarrowed(placed(apm), event, site)).toEqual(kind);
+  });
+
   test("a length or time that the field's type cannot be asked for", () => {
     const text = JSON.stringify(isNarrowed(placed(jaeger), { minDuration: 10n ** 40n }, site));
     expect(text).toBe('{"range":{"duration":{"gte":"9223372036854775807"}}}');

@@ -247,6 +247,16 @@ describe("apm", () => {
     expect(read("apm", JSON.stringify(document))).toMatchObject({ span_kind: kind, statement, entry: false });
   });
 
+  test("a call names its peer by the newer convention in a label", () => {
+    const text = `{${common},"parent":{"id":"${parentId}"},"labels":{"service_peer_name":"pay"},
+      "span":{"id":"${spanId}","name":"POST","type":"external","duration":{"us":800},
+        "destination":{"service":{"resource":"pay.internal:443"}}}}`;
+    expect(read("apm", text)).toMatchObject({
+      peer: "pay",
+      span_attributes: { "service.peer.name": "pay", "peer.service": "pay.internal:443" },
+    });
+  });
+
   test("a compressed span calls its destination", () => {
     const text = `{${common},"processor":{"event":"span"},"parent":{"id":"${parentId}"},"event":{"outcome":"success"},
       "span":{"id":"${spanId}","name":"SELECT FROM users","type":"db","subtype":"postgresql","duration":{"us":800},
@@ -324,6 +334,8 @@ test.each([
   [{ "messaging.destination": "mails", "messaging.system": "rabbitmq" }, "mails"],
   [{ "messaging.destination": "old", "messaging.destination.name": "new" }, "new"],
   [{ "messaging.destination": "mails", "net.peer.name": "broker", "peer.service": "queue" }, "queue"],
+  [{ "peer.service": "old", "service.peer.name": "new" }, "new"],
+  [{ "server.address": "pay.internal", "service.peer.name": "pay" }, "pay"],
   [{ "http.route": "/a" }, undefined],
 ])("a peer by newer and older conventions: %j", (attributes, peer) => {
   const ids = { trace_id: traceId, span_id: spanId, parent_span_id: parentId };

@@ -127,6 +127,34 @@ describe("a source of spans that fails", () => {
   });
 });
 
+test("documents that are too large to be held together come in smaller parts", async () => {
+  const spans = Array.from({ length: 120 }, (_, n) => ({
+    ...hit(n + 1),
+    _source: { ...hit(n + 1)._source, tags: [{ key: "stack", type: "string", value: "x".repeat(16_384) }] },
+  }));
+  let at = 0;
+  let size = 0;
+  const url = await serve((response, request, body) => {
+    if (request.method === "DELETE") return sendJson(response, {});
+    if (!request.url?.includes("/_search/scroll")) [at, size] = [0, JSON.parse(body).size];
+    const hits = spans.slice(at, at + size);
+    at += size;
+    sendJson(response, answer(hits, spans.length, { _scroll_id: "s" }));
+  });
+  const config = elastic.parseConfig({ url, timeout: "60s", answer_bytes: 1_048_576 });
+  const backend = elastic.create("elk", config, testIO);
+  try {
+    const range = { from: fromMillis(0), to: fromMillis(1_000_000) };
+    const query = { sources: [source()], range, select: "all", budget: createBudget(120) } as const;
+    const found = backend.stores.traces?.scan(query, AbortSignal.timeout(60_000)) ?? [];
+    const ids: number[] = [];
+    for await (const batch of found) ids.push(...batch.map(({ span_id }) => Number.parseInt(span_id, 16)));
+    expect(ids).toEqual(spans.map((_, n) => n + 1));
+  } finally {
+    await backend.close();
+  }
+});
+
 test("an index whose documents have names that its mapping lacked is read by its new mapping", async () => {
   let grown = false;
   const url = await serve(

@@ -128,3 +128,25 @@ describe("the scanner", () => {
     }
   });
 });
+
+describe("the bucket around zero", () => {
+  const bucketsOf = (buckets: readonly (readonly [number, string, string, string])[]) => {
+    const found: SampleSeries[] = [];
+    const histogram = [1_700_000_000, { count: "9", sum: "1", buckets }] as const;
+    readResult([{ metric: {}, histogram }], (one) => found.push(one));
+    return found[0]?.histograms[0]?.buckets.map(({ lower, upper }) => [lower, upper]);
+  };
+  test("begins at zero where nothing lies below it, since no duration is negative", () => {
+    const around = [3, "-0.001", "0.001", "4"] as const;
+    expect(bucketsOf([around, [0, "1", "2", "5"]])).toEqual([
+      [0, 0.001],
+      [1, 2],
+    ]);
+    expect(bucketsOf([around, [1, "-2", "-1", "5"]])).toEqual([
+      [-2, -1],
+      [-0.001, 0.001],
+    ]);
+    // One with bounds of its own has no such bucket.
+    expect(bucketsOf([[0, "-Inf", "0.5", "9"]])).toEqual([[Number.NEGATIVE_INFINITY, 0.5]]);
+  });
+});

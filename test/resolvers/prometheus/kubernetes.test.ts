@@ -108,6 +108,18 @@ describe("a pod's figures", () => {
     expect(await readPods(series)).toMatchObject([row]);
   });
 
+  test("are rates also of series that tell their type, which half of the functions drop", async () => {
+    const series = written((write, time, age) => {
+      exists(write, time);
+      const typed = { __type__: "counter", __unit__: "seconds", node: "n1", cpu: "total" };
+      const cpu = "container_cpu_usage_seconds_total";
+      write(time, cpu, { ...key, ...typed, id: cgroup }, age / 4);
+      write(time, cpu, { ...typed, id: "/" }, age / 2);
+    });
+    expect(await readPods(series)).toMatchObject([{ cpu_usage_nano_cores: 0.25e9 }]);
+    expect(await readNodes(series)).toMatchObject([{ cpu_usage_nano_cores: 0.5e9 }]);
+  });
+
   test("are the sum of its containers where its own cgroup is not told, each by its newest cgroup", async () => {
     const series = written((write, time, age) => {
       exists(write, time);
@@ -193,8 +205,9 @@ describe("a pod's figures", () => {
       write(time, "k8s_pod_memory_usage_bytes", pod(uid), 2);
       write(time, "k8s_pod_memory_working_set_bytes", pod(uid), 3);
       write(time, "k8s_pod_memory_working_set_bytes", pod(other), 30);
-      write(time, "k8s_pod_memory_page_faults", pod(uid), 4);
-      write(time, "k8s_pod_memory_major_page_faults", pod(uid), 5);
+      // Of unit 1: the collector, and Prometheus' own intake, name such a gauge a ratio.
+      write(time, "k8s_pod_memory_page_faults_ratio", pod(uid), 4);
+      write(time, "k8s_pod_memory_major_page_faults_ratio", pod(uid), 5);
       write(time, "k8s_pod_filesystem_usage_bytes", pod(uid), 6);
       write(time, "k8s_pod_filesystem_capacity_bytes", pod(uid), 7);
       for (const [direction, rate] of [
@@ -532,6 +545,15 @@ describe("nodes", () => {
     expect(await readNodes(series)).toEqual([{ ...told, node_name: node.node, phase: 2 }]);
   });
 
+  test("have a node exporter's figures where the scraper calls its instance as the cluster calls the node", async () => {
+    const series = written((write, time, age) => {
+      write(time, "kube_node_info", { node: "worker-7.internal", internal_ip: "10.0.0.7" }, 1);
+      write(time, "node_uname_info", { instance: "worker-7.internal", nodename: "WORKER-7" }, 1);
+      exporter(write, time, age, "worker-7.internal");
+    });
+    expect(await readNodes(series)).toEqual([{ ...told, node_name: "worker-7.internal", phase: 0 }]);
+  });
+
   test("are found by the scraper's address where cAdvisor names no node", async () => {
     const series = written((write, time) => {
       write(time, "kube_node_info", { node: "worker-7", internal_ip: "10.0.0.7" }, 1);
@@ -577,6 +599,10 @@ describe("nodes", () => {
     ["node_vmstat_pgfault", { node: "n1" }, "memory_page_faults"],
     ["node_cpu_seconds_total", { node: "n1", mode: "user" }, "cpu_usage_nano_cores"],
     ["k8s_node_memory_rss_bytes", { k8s_node_name: "n1" }, "memory_rss_bytes"],
+    // Of unit 1, as the collector names it in Prometheus, and without units in names.
+    ["k8s_node_memory_page_faults_ratio", { k8s_node_name: "n1" }, "memory_page_faults"],
+    ["k8s_node_memory_page_faults", { k8s_node_name: "n1" }, "memory_page_faults"],
+    ["k8s_node_memory_major_page_faults_ratio", { k8s_node_name: "n1" }, "memory_major_page_faults"],
   ])("are shown where %s is all that is known of them", async (metric, labels, figure) => {
     const [row, ...others] = await readNodes(written((write, time, age) => write(time, metric, labels, age)));
     expect(others).toEqual([]);
@@ -935,12 +961,31 @@ describe("check", () => {
     expect(limitations.filter((text) => text.includes("memory_"))).toEqual([
       "pods: memory_rss_bytes is 0: none of container_memory_rss, k8s_pod_memory_rss_bytes",
       "pods: memory_usage_bytes is 0: none of container_memory_usage_bytes, k8s_pod_memory_usage_bytes",
-      "pods: memory_page_faults is 0: none of container_memory_failures_total, k8s_pod_memory_page_faults",
-      "pods: memory_major_page_faults is 0: none of container_memory_failures_total, k8s_pod_memory_major_page_faults",
+      "pods: memory_page_faults is 0: none of container_memory_failures_total, k8s_pod_memory_page_faults_ratio, k8s_pod_memory_page_faults",
+      "pods: memory_major_page_faults is 0: none of container_memory_failures_total, k8s_pod_memory_major_page_faults_ratio, k8s_pod_memory_major_page_faults",
     ]);
     expect(problems).toEqual([
       "no kube_node_info, cAdvisor or node exporter behind the wall: nodes are empty",
     ]);
+  });
+
+  test("tells of a kube-state-metrics whose labels were not honored, and of no other", async () => {
+    const itself = { namespace: "monitoring", pod: "kube-state-metrics-0" };
+    const found = async (labels: (pod: string) => Labels) => {
+      const series = written((write, time) => {
+        for (const pod of ["a", "b", "c"]) write(time, "kube_pod_info", { ...labels(pod), uid: pod }, 1);
+        write(time, "kube_node_info", { node: "n1" }, 1);
+      });
+      const source = evaluateOver(series, "open");
+      return (await inspectCluster(source, { cluster: "c" }, base, never)).problems;
+    };
+    const moved = (pod: string) => ({ exported_namespace: "shop", exported_pod: pod });
+    expect(await found((pod) => ({ ...itself, ...moved(pod) }))).toEqual([
+      "kube_pod_info names 3 pods by exported_pod, and 1 by pod: kube-state-metrics has to be scraped with honor_labels",
+    ]);
+    // Put back by relabelling.
+    expect(await found((pod) => ({ ...moved(pod), namespace: "shop", pod }))).toEqual([]);
+    expect(await found((pod) => ({ namespace: "shop", pod }))).toEqual([]);
   });
 
   test("finds nothing to complain of where everything is exported", async () => {

@@ -149,10 +149,27 @@ describe("the store's look-ups", () => {
       falls: ["2", "9", "1"],
       rests: ["0", "0", "1"],
       negative: ["0", "5", "-1"],
+      threads_count: ["2", "9", "1"],
+      state: ["0", "1", "0"],
     };
-    const silent = Object.fromEntries(["lone_count", ...Object.keys(looks)].map((name) => [name, "unknown"]));
+    const rows = {
+      told_total: ["gauge", "gauge"],
+      said: ["counter", "counter"],
+      // Of OpenMetrics: a set of states whose first one began within the hour.
+      state: ["stateset", "gauge"],
+      // What is told of `bytes` is told of one of the two.
+      bytes: ["gauge", "gauge"],
+      bytes_total: [undefined, "counter"],
+      falls_total: ["unknown", "counter"],
+      lone_count: ["unknown", "counter"],
+      threads_count: ["unknown", "gauge"],
+      grows: ["unknown", "counter"],
+      falls: ["counter", "gauge"],
+      rests: ["unknown", "gauge"],
+      negative: ["unknown", "gauge"],
+    } as const;
     const store = await serve({
-      metrics: { told_total: "gauge", told: "counter", ...silent },
+      metrics: Object.fromEntries(Object.entries(rows).map(([name, [told]]) => [name, told])),
       answer(form, response) {
         const query = form.get("query") ?? "";
         const [resets, changes, least] = looks[/__name__="(\w+)"/.exec(query)?.[1] ?? ""] ?? ["0", "0", "0"];
@@ -161,12 +178,44 @@ describe("the store's look-ups", () => {
         return sendJson(response, matrix([{ metric: {}, value: [1, value] }]));
       },
     });
-    const types = await Promise.all(
-      ["told_total", "told", "lone_count", "grows", "falls", "rests", "negative", "unheard_of"].map(
-        (metric) => store.type({ site: "a" }, metric, signal),
-      ),
-    );
-    expect(types).toEqual(["gauge", "counter", "counter", "counter", "gauge", "gauge", "gauge", undefined]);
+    for (const [metric, [, type]] of Object.entries(rows)) {
+      expect([metric, await store.type({ site: "a" }, metric, signal)]).toEqual([metric, type]);
+    }
+    expect(await store.type({ site: "a" }, "unheard_of", signal)).toBeUndefined();
+    // Whoever is told nothing sure is answered for the fields of both.
+    const guesses = ["lone_count", "threads_count", "falls", "grows"];
+    for (const metric of Object.keys(rows)) {
+      const guess = guesses.includes(metric) || ["rests", "negative"].includes(metric);
+      expect([metric, await store.isGuess?.({ site: "a" }, metric, signal)]).toEqual([metric, guess]);
+    }
+  });
+
+  describe("histograms that are told of by nothing but their samples", () => {
+    const answers = (rate: object) =>
+      serve({
+        metrics: { h: "unknown" },
+        answer(form, response) {
+          const query = form.get("query") ?? "";
+          if (query.includes("rate(")) return sendJson(response, matrix([], rate));
+          if (query.includes("histogram_count") || query.includes("last_over_time"))
+            return sendJson(response, matrix([{ metric: {}, value: [1, "2"] }]));
+          return false;
+        },
+      });
+
+    test("are a measurement, also where histograms of two kinds in one series have no rate", async () => {
+      const warning =
+        "PromQL warning: vector contains a mix of histograms with exponential and custom buckets schemas";
+      const store = await answers({ warnings: [warning] });
+      expect(await store.type({}, "h", signal)).toBe("measurement");
+    });
+
+    test("are refused where they are no counters, since they would seem to restart", async () => {
+      const warning = 'PromQL warning: this native histogram metric is not a counter: "h" (1:2)';
+      const store = await answers({ warnings: [warning] });
+      const refused = { slug: "not_supported_by_backend", details: { backend: "prom" } };
+      await expect(store.type({}, "h", signal)).rejects.toMatchObject(refused);
+    });
   });
 
   test("where nothing is found, the report says of what", async () => {
@@ -196,11 +245,19 @@ describe("families", () => {
     names: readonly string[],
     bounds: readonly string[] = [],
     quantiles: readonly string[] = [],
-  ) => Object.fromEntries(fold(new Set(names), new Set(bounds), new Set(quantiles)));
+    others: readonly string[] = [],
+  ) => Object.fromEntries(fold(new Set(names), new Set(bounds), new Set(quantiles), new Set(others)));
 
   test("are folded where they are whole", () => {
     const names = ["h_bucket", "h_sum", "h_count", "s", "s_sum", "s_count", "bare_sum", "bare_count"];
     expect(shapes(names, ["h_bucket"], ["s"])).toEqual({ h: "histogram", s: "summary", bare: "summary" });
+  });
+
+  test("with native samples beside their parts, whatever these are", () => {
+    const names = ["s", "s_sum", "s_count", "h", "h_sum", "h_count", "h_bucket"];
+    expect(shapes(names, ["h_bucket"], ["s"], ["s"])).toEqual({ h: "both", s: "both" });
+    expect(shapes(names, ["h_bucket"], ["s", "h"], [])).toEqual({ h: "histogram", s: "summary" });
+    expect(shapes(names, ["h_bucket"], ["s", "h"], ["h"])).toEqual({ h: "both", s: "summary" });
   });
 
   test("and left as they are where a part is missing or a name is taken", () => {
@@ -210,12 +267,6 @@ describe("families", () => {
   });
 
   test("are sorted by code unit", () => {
-    expect([...fold(new Set(["b", "Z", "a", "é", "a_"]), new Set(), new Set()).keys()]).toEqual([
-      "Z",
-      "a",
-      "a_",
-      "b",
-      "é",
-    ]);
+    expect(Object.keys(shapes(["b", "Z", "a", "é", "a_"]))).toEqual(["Z", "a", "a_", "b", "é"]);
   });
 });

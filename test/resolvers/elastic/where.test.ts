@@ -1,0 +1,50 @@
+// The wall between tenants, over a small search server in memory: which fields of an index it may name.
+import { afterEach, expect, test } from "vitest";
+import { elastic } from "#resolvers/elastic/elastic.ts";
+import { parse } from "#src/logql/parse.ts";
+import { fromMillis } from "#src/time.ts";
+import { testIO } from "../../support/cluster.ts";
+import { openFake } from "../../support/fake.ts";
+import { createSearch } from "../../support/search.ts";
+
+const opened: { close(): Promise<void> }[] = [];
+afterEach(async () => {
+  for (const one of opened.splice(0).reverse()) await one.close();
+});
+
+const at = "2026-01-15T10:00:00.000Z";
+const keyword = { type: "keyword" };
+const documents = [
+  { "@timestamp": at, message: "mine", attributes: { tenant: "a" }, tenant_string: "[a]", is_bool: true },
+  { "@timestamp": at, message: "theirs", attributes: { tenant: "b" }, tenant_string: "b", is_bool: false },
+];
+
+test.each([
+  "attributes.tenant=a",
+  "attributes.tenant!=b",
+  "tenant_string=[a]",
+  "is_bool=true",
+  "\\attributes.tenant=a",
+])("%s is a wall, since names of an index are no legacy syntax", async (where) => {
+  const properties = {
+    "@timestamp": { type: "date" },
+    message: { type: "text" },
+    attributes: { properties: { tenant: keyword } },
+    tenant_string: keyword,
+    is_bool: { type: "boolean" },
+  };
+  const search = createSearch({ "logs-1": { documents, mappings: { properties } } }, "OpenSearch");
+  const fake = await openFake((...asked) => search.reply(...asked));
+  const backend = elastic.create("elk", elastic.parseConfig({ url: fake.url }), testIO);
+  opened.push(fake, backend);
+  const source = { id: "app", index: "logs-*", profile: "ecs", where };
+  const range = { from: fromMillis(0), to: fromMillis(Date.UTC(2027, 0)) };
+  const limits = { wanted: 100, documentLimit: 1_000, tieLimit: 1_000 };
+  const query = { sources: [source], range, filter: parse(""), order: "asc", ...limits } as const;
+  const messages: (string | undefined)[] = [];
+  for await (const batch of backend.stores.logs?.lines(query, AbortSignal.timeout(10_000)) ?? [])
+    messages.push(...batch.map(({ message }) => message));
+  expect(messages).toEqual(["mine"]);
+  const report = await backend.inspections.logs?.(source, AbortSignal.timeout(10_000));
+  expect(report?.problems).toEqual([]);
+});

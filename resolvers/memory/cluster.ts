@@ -74,8 +74,12 @@ function unplaced(_: Millis, ordinal: number): Condition {
   return { phase: ordinal > 0 ? "Pending" : "Running", restarts: 0 };
 }
 
-/** A CronJob that runs every ten minutes for some ninety seconds; the last three jobs are kept. */
-const job = { namespace: "shop", name: "shop-reindex", every: 10 * minute, kept: 3, memory: 0.3, cores: 0.8 };
+/** A CronJob that runs every ten minutes for some ninety seconds. Every fifth run fails. The last three jobs are kept,
+ * and the last that failed: the demo has a failed pod at any time. */
+const job = {
+  ...{ namespace: "shop", name: "shop-reindex", every: 10 * minute, memory: 0.3, cores: 0.8 },
+  ...{ kept: 3, failing: 5 },
+};
 
 /** The cluster at a moment, or undefined where the wall hides it. */
 export function observeCluster(seed: number, match: Match, time: Millis): Observation | undefined {
@@ -134,12 +138,14 @@ function podName(
 
 function* jobPods(seed: number, time: Millis): Generator<ObservedPod> {
   const latest = Math.floor(time / job.every);
-  for (let run = latest - job.kept + 1; run <= latest; run += 1) {
+  const failed = latest - 1 - ((latest - 1) % job.failing);
+  const kept = Array.from({ length: job.kept }, (_, age) => latest - age);
+  for (const run of new Set([failed, ...kept.reverse()])) {
     const random = createRandom(`${seed} ${job.name} ${run}`);
     const start = run * job.every;
     const name = `${job.name}-${start / minute}`;
     const end = start + (60 + Math.floor(random() * 60)) * 1_000;
-    const fails = random() < 0.2;
+    const fails = run % job.failing === 0;
     const over = time >= end;
     const container: Container = {
       name: job.name,

@@ -51,6 +51,13 @@ describe("the generated cluster", () => {
     }
   });
 
+  test("has a pod that failed at any moment", () => {
+    const without = moments.filter((_, at) =>
+      observations[at]?.pods.every(({ phase }) => phase !== "Failed"),
+    );
+    expect(without).toEqual([]);
+  });
+
   test("shows pods in every way of being well or not", () => {
     const pods = observations.flatMap((observation) => observation.pods);
     const shown = new Set(

@@ -38,8 +38,11 @@ interface Bell {
   ring: () => void;
 }
 
-/** One request's worth: small, since the source is shared with those who read. */
-const batchReports = 200;
+/**
+ * One request's worth: small, since the source is shared with those who read, and since to write 200 reports as
+ * documents held each report that arrived meanwhile up for some 20 ms.
+ */
+const batchReports = 50;
 const batchBytes = 2 * 1_048_576;
 
 export function startDelivery({ spooler, sites, telemetry, pace = usualPace }: DeliveryOptions): Delivery {
@@ -55,17 +58,24 @@ export function startDelivery({ spooler, sites, telemetry, pace = usualPace }: D
   async function deliverSite(site: string, store: ReportStore, profile: string): Promise<void> {
     const bell: Bell = { rung: false, ring: () => {} };
     bells.set(site, bell);
+    const deliver = async (all: readonly Spooled[]) => {
+      for (const [index, reports] of Map.groupBy(all, (report) => report.index)) {
+        const target = { site, index, profile };
+        await settle(site, reports, (spans) => store.deliver(target, spans, signal));
+      }
+    };
     let failures = 0;
     // What is refused as a whole may be too large for something on the way: it is sent in smaller parts.
     let parts = 1;
+    /** Why the oldest report was refused when it was sent alone. */
+    let refusal: string | undefined;
     while (!signal.aborted) {
       try {
         bell.rung = false;
+        if (refusal !== undefined && (await passOver(site, deliver, refusal))) parts = 1;
+        refusal = undefined;
         const spooled = await spooler.next(site, Math.ceil(batchReports / parts), batchBytes / parts);
-        for (const [index, reports] of Map.groupBy(spooled, (report) => report.index)) {
-          const target = { site, index, profile };
-          await settle(site, reports, (spans) => store.deliver(target, spans, signal));
-        }
+        await deliver(spooled);
         failures = 0;
         if (spooled.length === 0) {
           parts = 1;
@@ -74,14 +84,34 @@ export function startDelivery({ spooler, sites, telemetry, pace = usualPace }: D
         }
       } catch (error) {
         if (signal.aborted) return;
-        const wait = Math.min(pace.lastRetry, pace.firstRetry * 2 ** failures) * (0.75 + Math.random() / 2);
-        failures += 1;
-        if (error instanceof BackendError && error.failure === "rejected")
-          parts = Math.min(2 * parts, batchReports);
+        const isRejected = error instanceof BackendError && error.failure === "rejected";
+        const isSplit = isRejected && parts < batchReports;
+        const wait =
+          Math.min(pace.lastRetry, pace.firstRetry * 2 ** (isSplit ? 0 : failures)) *
+          (0.75 + Math.random() / 2);
+        if (isSplit) parts = Math.min(2 * parts, batchReports);
+        else failures += 1;
+        if (isRejected && !isSplit) refusal = error.message;
         tell(site, wait, error);
         await pause(wait);
       }
     }
+  }
+
+  /**
+   * The oldest report of the site was refused as a whole, and alone. Only when the one after it is taken is that the
+   * report's own fault, and it is put aside; else it waits with the others. @returns whether it was put aside
+   */
+  async function passOver(
+    site: string,
+    deliver: (reports: readonly Spooled[]) => Promise<void>,
+    reason: string,
+  ): Promise<boolean> {
+    const [oldest, ...after] = await spooler.next(site, 2, Number.MAX_SAFE_INTEGER);
+    if (oldest === undefined || after.length === 0) return false;
+    await deliver(after);
+    await conclude(site, [{ sequence: oldest.sequence, refused: reason }]);
+    return true;
   }
 
   /** Delivers reports of one index. What cannot be read any more is put aside. */
@@ -100,6 +130,10 @@ export function startDelivery({ spooler, sites, telemetry, pace = usualPace }: D
       const refused = sent.has(id) ? refusals.get(id) : "it cannot be read by this version";
       return refused === undefined ? { sequence } : { sequence, refused };
     });
+    await conclude(site, settlements);
+  }
+
+  async function conclude(site: string, settlements: readonly Settlement[]): Promise<void> {
     await spooler.settle(settlements);
     const refused = settlements.filter((settlement) => settlement.refused !== undefined);
     telemetry.intake.delivered(site, settlements.length - refused.length);

@@ -97,7 +97,7 @@ test("what a proxy before the source takes for too large is delivered in smaller
   let refused = 0;
   const store: ReportStore = {
     async deliver(_, reports) {
-      if (reports.length > 60) {
+      if (reports.length > 20) {
         refused += 1;
         throw new BackendError("fake", "rejected", "status 413: Request Entity Too Large");
       }
@@ -111,6 +111,60 @@ test("what a proxy before the source takes for too large is delivered in smaller
   expect(held).toEqual(messages(450));
   // The smaller size is kept for as long as reports wait.
   expect(refused).toBe(2);
+});
+
+describe("one report that is refused as a whole, even alone,", () => {
+  /** What a proxy does that takes nothing in which the text stands. */
+  function refusing(text: string) {
+    const held: string[] = [];
+    const store: ReportStore = {
+      async deliver(_, reports) {
+        if (reports.some(({ status_message }) => status_message?.endsWith(text)))
+          throw new BackendError("fake", "rejected", "status 413: Request Entity Too Large");
+        held.push(...reports.map(({ status_message }) => status_message ?? ""));
+        return new Map();
+      },
+    };
+    return { store, held };
+  }
+
+  test("is put aside with the reason, and those around it are delivered once", async () => {
+    const spooler = memorySpooler();
+    const { store, held } = refusing("number 70");
+    await spool(spooler, "shop", 300);
+    const { metric, logged } = start(sitesWith({ shop: { keys: ["k"], store } }), spooler);
+    await expect.poll(async () => await spooler.level()).toMatchObject({ reports: 0, deadLetters: 1 });
+    expect(held.toSorted()).toEqual(
+      messages(300)
+        .filter((text) => text !== "number 70")
+        .toSorted(),
+    );
+    expect(await metric('readout_intake_refused_total{site="shop"}')).toBe(1);
+    expect(logged()).toContain("front-end report refused by its source");
+  });
+
+  test("waits for as long as nothing after it gets through", async () => {
+    const spooler = memorySpooler();
+    const { store, held } = refusing("");
+    await spool(spooler, "shop", 3);
+    start(sitesWith({ shop: { keys: ["k"], store } }), spooler);
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    expect(await spooler.level()).toMatchObject({ reports: 3, deadLetters: 0 });
+    expect(held).toEqual([]);
+  });
+
+  test("waits while it is the only one", async () => {
+    const spooler = memorySpooler();
+    const { store, held } = refusing("number 0");
+    await spool(spooler, "shop", 1);
+    const { delivery } = start(sitesWith({ shop: { keys: ["k"], store } }), spooler);
+    await new Promise((resolve) => setTimeout(resolve, 200));
+    expect(await spooler.level()).toMatchObject({ reports: 1, deadLetters: 0 });
+    await spool(spooler, "shop", 1, { from: 1 });
+    delivery.wake("shop");
+    await expect.poll(async () => await spooler.level()).toMatchObject({ reports: 0, deadLetters: 1 });
+    expect(held).toEqual(["number 1"]);
+  });
 });
 
 test("a confirmation that was lost: the same reports come again under the same ids and index", async () => {

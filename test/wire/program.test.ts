@@ -11,7 +11,7 @@ import { hashToken } from "#src/auth.ts";
 import * as demo from "#src/cli/demo.ts";
 import * as serve from "#src/cli/serve.ts";
 import { now } from "#src/time.ts";
-import { endAll, readout, start } from "../support/program.ts";
+import { endAll, program, readout, start } from "../support/program.ts";
 import { createShell } from "../support/shell.ts";
 
 let folder: string;
@@ -248,4 +248,16 @@ test.concurrent("wrong arguments are exit code 2, and help is 0", async ({ expec
     expect(told.out).toContain(`Usage: readout ${args.length === 1 ? "COMMAND" : args[0]}`);
     expect(told.err).toBe("");
   }
+});
+
+test.concurrent("a node that is too old is told so", async ({ expect }) => {
+  const old = 'Object.defineProperty(process, "versions", { value: { node: "22.20.0" } })';
+  const { told, ended } = start(process.execPath, [
+    "--import",
+    `data:text/javascript,${old}`,
+    ...program,
+    "demo",
+  ]);
+  expect(await ended).toBe(2);
+  expect(told.err).toMatch(/^readout needs Node 24 or later, and this is v[\d.]+\n$/);
 });

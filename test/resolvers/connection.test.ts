@@ -1,0 +1,22 @@
+import { describe, expect, test } from "vitest";
+import { kinds } from "#resolvers/index.ts";
+
+describe.each(["elastic", "prometheus"])("the address of %s", (kind) => {
+  const parse = (url: string) => kinds.get(kind)?.parseConfig({ url });
+
+  test.each(["http://host:9200", "https://host/prefix/", "http://[::1]:9090"])("takes %s", (url) => {
+    expect(parse(url)).toMatchObject({ url });
+  });
+
+  test.each([
+    ["https://ana:secret@host", "no user and no password: they belong in auth"],
+    ["https://ana@host", "no user and no password"],
+    ["https://host/?db=metrics", "without a query and a fragment"],
+    ["https://host/#here", "without a query and a fragment"],
+    ["localhost:9200", "expected an http:// or https:// address"],
+    ["ftp://host", "expected an http:// or https:// address"],
+    ["", "expected an http:// or https:// address"],
+  ])("refuses %s", (url, reason) => {
+    expect(() => parse(url)).toThrow(reason);
+  });
+});

@@ -5,7 +5,7 @@
 import { randomBytes } from "node:crypto";
 import { closeSync, mkdirSync, openSync } from "node:fs";
 import { dirname } from "node:path";
-import { DatabaseSync } from "node:sqlite";
+import { DatabaseSync, type SQLOutputValue } from "node:sqlite";
 import type { Millis } from "./time.ts";
 
 /** A report to be kept. `index` is where it will be written, drawn here so that no second delivery goes elsewhere. */
@@ -44,6 +44,8 @@ export interface Spool {
   append(entries: readonly Entry[]): readonly boolean[];
   /** The oldest of a site at least one where there is one, then while they fit the bytes. */
   next(site: string, most: number, mostBytes: number): readonly Spooled[];
+  /** By chance one of a site's that came after that one. */
+  later(site: string, sequence: number): Spooled | undefined;
   /** Removes what was delivered and puts aside what was refused, in one commit. */
   settle(settlements: readonly Settlement[], at: Millis): void;
   level(): Level;
@@ -85,6 +87,10 @@ function useSpool(database: DatabaseSync, limitBytes: number): Spool {
   );
   const select = database.prepare(
     "SELECT sequence, id, index_name, bytes, body FROM reports WHERE site = ? ORDER BY sequence LIMIT ?",
+  );
+  const newest = database.prepare("SELECT max(sequence) AS sequence FROM reports WHERE site = ?");
+  const selectFrom = database.prepare(
+    "SELECT sequence, id, index_name, body FROM reports WHERE site = ? AND sequence >= ? ORDER BY sequence LIMIT 1",
   );
   const remove = database.prepare("DELETE FROM reports WHERE sequence = ? RETURNING site, bytes");
   const bury = database.prepare(
@@ -152,10 +158,15 @@ function useSpool(database: DatabaseSync, limitBytes: number): Spool {
       for (const row of select.iterate(site, most)) {
         bytes += Number(row.bytes);
         if (found.length > 0 && bytes > mostBytes) break;
-        const [id, index, body] = [String(row.id), String(row.index_name), String(row.body)];
-        found.push({ sequence: Number(row.sequence), id, index, body });
+        found.push(spooledOf(row));
       }
       return found;
+    },
+    later(site, sequence) {
+      const after = Number(newest.get(site)?.sequence ?? 0) - sequence;
+      if (after <= 0) return undefined;
+      const row = selectFrom.get(site, sequence + 1 + Math.floor(Math.random() * after));
+      return row === undefined ? undefined : spooledOf(row);
     },
     settle: (settlements, at) =>
       transact(() => {
@@ -180,6 +191,11 @@ function useSpool(database: DatabaseSync, limitBytes: number): Spool {
     },
     close: () => database.close(),
   };
+}
+
+function spooledOf(row: Record<string, SQLOutputValue>): Spooled {
+  const [id, index, body] = [String(row.id), String(row.index_name), String(row.body)];
+  return { sequence: Number(row.sequence), id, index, body };
 }
 
 const schema = `

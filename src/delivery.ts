@@ -33,6 +33,16 @@ export interface Pace {
 }
 const usualPace: Pace = { gather: 200, firstRetry: 1_000, lastRetry: 60_000 };
 
+/** Delivers and settles reports, or answers why a request with them was refused as a whole. Throws any other failure. */
+type Deliver = (reports: readonly Spooled[]) => Promise<BackendError | undefined>;
+
+/** Of what was sent. A source that failed over it (5xx) tells nothing of it. */
+function isRefusal(error: unknown): error is BackendError {
+  return (
+    error instanceof BackendError && error.failure === "rejected" && !/\bstatus 5\d\d/.test(error.message)
+  );
+}
+
 interface Bell {
   rung: boolean;
   ring: () => void;
@@ -58,40 +68,45 @@ export function startDelivery({ spooler, sites, telemetry, pace = usualPace }: D
   async function deliverSite(site: string, store: ReportStore, profile: string): Promise<void> {
     const bell: Bell = { rung: false, ring: () => {} };
     bells.set(site, bell);
-    const deliver = async (all: readonly Spooled[]) => {
-      for (const [index, reports] of Map.groupBy(all, (report) => report.index)) {
-        const target = { site, index, profile };
-        await settle(site, reports, (spans) => store.deliver(target, spans, signal));
+    const deliver: Deliver = async (all) => {
+      try {
+        for (const [index, reports] of Map.groupBy(all, (report) => report.index)) {
+          const target = { site, index, profile };
+          await settle(site, reports, (spans) => store.deliver(target, spans, signal));
+        }
+        return undefined;
+      } catch (error) {
+        if (isRefusal(error)) return error;
+        throw error;
       }
     };
     let failures = 0;
     // What is refused as a whole may be too large for something on the way: it is sent in smaller parts.
     let parts = 1;
-    /** Why the oldest report was refused when it was sent alone. */
-    let refusal: string | undefined;
     while (!signal.aborted) {
       try {
         bell.rung = false;
-        if (refusal !== undefined && (await passOver(site, deliver, refusal))) parts = 1;
-        refusal = undefined;
         const spooled = await spooler.next(site, Math.ceil(batchReports / parts), batchBytes / parts);
-        await deliver(spooled);
-        failures = 0;
-        if (spooled.length === 0) {
+        const [oldest] = spooled;
+        const refusal = await deliver(spooled);
+        if (refusal === undefined) failures = 0;
+        if (oldest === undefined) {
           parts = 1;
           await rung(bell);
           await pause(pace.gather);
+        } else if (refusal !== undefined && spooled.length > 1) {
+          parts = Math.min(2 * parts, batchReports);
+        } else if (refusal !== undefined) {
+          if (!(await passOver(site, oldest, deliver))) throw refusal;
+          failures = 0;
+          parts = 1;
         }
       } catch (error) {
         if (signal.aborted) return;
-        const isRejected = error instanceof BackendError && error.failure === "rejected";
-        const isSplit = isRejected && parts < batchReports;
-        const wait =
-          Math.min(pace.lastRetry, pace.firstRetry * 2 ** (isSplit ? 0 : failures)) *
-          (0.75 + Math.random() / 2);
-        if (isSplit) parts = Math.min(2 * parts, batchReports);
-        else failures += 1;
-        if (isRejected && !isSplit) refusal = error.message;
+        const wait = Math.min(pace.lastRetry, pace.firstRetry * 2 ** failures) * (0.75 + Math.random() / 2);
+        failures += 1;
+        // Whatever it was, it was not the size.
+        parts = 1;
         tell(site, wait, error);
         await pause(wait);
       }
@@ -99,18 +114,16 @@ export function startDelivery({ spooler, sites, telemetry, pace = usualPace }: D
   }
 
   /**
-   * The oldest report of the site was refused as a whole, and alone. Only when the one after it is taken is that the
-   * report's own fault, and it is put aside; else it waits with the others. @returns whether it was put aside
+   * A report was refused as a whole, and alone. It is put aside when that is surely its own fault: another one is taken,
+   * and it is refused again right after that. Which other one is left to chance, since the next may be just like it.
+   * @returns whether another was taken
    */
-  async function passOver(
-    site: string,
-    deliver: (reports: readonly Spooled[]) => Promise<void>,
-    reason: string,
-  ): Promise<boolean> {
-    const [oldest, ...after] = await spooler.next(site, 2, Number.MAX_SAFE_INTEGER);
-    if (oldest === undefined || after.length === 0) return false;
-    await deliver(after);
-    await conclude(site, [{ sequence: oldest.sequence, refused: reason }]);
+  async function passOver(site: string, report: Spooled, deliver: Deliver): Promise<boolean> {
+    const other = await spooler.later(site, report.sequence);
+    if (other === undefined || (await deliver([other])) !== undefined) return false;
+    const refusal = await deliver([report]);
+    if (refusal === undefined) return true;
+    await conclude(site, [{ sequence: report.sequence, refused: refusal.message }]);
     return true;
   }
 

@@ -3,9 +3,9 @@
 // cut. Everything here waits for the disk, so it runs in a thread of its own (`spooler.ts`). Reports are told apart
 // by a number that only grows, never by a clock.
 import { randomBytes } from "node:crypto";
-import { closeSync, mkdirSync, openSync } from "node:fs";
+import { closeSync, mkdirSync, openSync, statfsSync, statSync } from "node:fs";
 import { dirname } from "node:path";
-import { DatabaseSync } from "node:sqlite";
+import { DatabaseSync, type SQLOutputValue } from "node:sqlite";
 import type { Millis } from "./time.ts";
 
 /** A report to be kept. `index` is where it will be written, drawn here so that no second delivery goes elsewhere. */
@@ -38,12 +38,15 @@ export interface Level {
 
 export interface Spool {
   /**
-   * Commits the entries at once. For each, whether it was kept: over the limit of bytes the oldest stay.
-   * @throws {Error} of SQLite when nothing was kept, such as for a full disk
+   * Commits the entries at once. For each, whether it was kept: over the limit of bytes, and when the disk is nearly
+   * full, the oldest stay.
+   * @throws {Error} of SQLite when nothing was kept
    */
   append(entries: readonly Entry[]): readonly boolean[];
   /** The oldest of a site at least one where there is one, then while they fit the bytes. */
   next(site: string, most: number, mostBytes: number): readonly Spooled[];
+  /** By chance one of a site's that came after that one. */
+  later(site: string, sequence: number): Spooled | undefined;
   /** Removes what was delivered and puts aside what was refused, in one commit. */
   settle(settlements: readonly Settlement[], at: Millis): void;
   level(): Level;
@@ -57,24 +60,48 @@ const rowBytes = 200;
 const deadPart = 0.1;
 
 /**
+ * What is left free on the disk, or a tenth of a small one. To remove is to write as well: on a full disk what was
+ * delivered could not leave, and so would never make room.
+ */
+const spareBytes = 32 * 1_048_576;
+
+/** How much more may be kept. What is kept is written twice: to the log, and from there to the file. */
+function measureRoom(path: string, database: DatabaseSync): () => number {
+  const pages = database.prepare(
+    "SELECT page_count AS used, freelist_count AS free, page_size AS size FROM pragma_page_count, pragma_freelist_count, pragma_page_size",
+  );
+  return () => {
+    const { blocks, bavail, bsize } = statfsSync(dirname(path));
+    // Some file systems do not tell.
+    if (blocks === 0) return Number.POSITIVE_INFINITY;
+    const { used, free, size } = pages.get() ?? {};
+    // By this much the file grows when what stands in the log is moved there.
+    const owed = Math.max(0, Number(used) * Number(size) - statSync(path).size);
+    const onDisk = bavail * bsize - owed - Math.min(spareBytes, (blocks * bsize) / 10);
+    return Math.min(onDisk, (onDisk + Number(free) * Number(size)) / 2);
+  };
+}
+
+/**
  * Opens or makes the file and its folder, readable to its owner alone; `:memory:` keeps nothing.
  * @throws {Error} of the system or of SQLite, also when the file is of another program or a later version
  */
-export function openSpool(path: string, limitBytes: number): Spool {
+export function openSpool(path: string, limitBytes: number, room?: () => number): Spool {
   if (path !== ":memory:") {
     mkdirSync(dirname(path), { recursive: true });
     closeSync(openSync(path, "a", 0o600));
   }
   const database = new DatabaseSync(path, { timeout: 5_000 });
   try {
-    return useSpool(database, limitBytes);
+    const endless = path === ":memory:" ? () => Number.POSITIVE_INFINITY : undefined;
+    return useSpool(database, limitBytes, room ?? endless ?? measureRoom(path, database));
   } catch (error) {
     database.close();
     throw error;
   }
 }
 
-function useSpool(database: DatabaseSync, limitBytes: number): Spool {
+function useSpool(database: DatabaseSync, limitBytes: number, room: () => number): Spool {
   database.exec("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA journal_size_limit = 67108864");
   const version = Number(database.prepare("PRAGMA user_version").get()?.user_version);
   if (version > format) throw new Error(`the spool has format ${version}, and this program knows ${format}`);
@@ -85,6 +112,10 @@ function useSpool(database: DatabaseSync, limitBytes: number): Spool {
   );
   const select = database.prepare(
     "SELECT sequence, id, index_name, bytes, body FROM reports WHERE site = ? ORDER BY sequence LIMIT ?",
+  );
+  const newest = database.prepare("SELECT max(sequence) AS sequence FROM reports WHERE site = ?");
+  const selectFrom = database.prepare(
+    "SELECT sequence, id, index_name, body FROM reports WHERE site = ? AND sequence >= ? ORDER BY sequence LIMIT 1",
   );
   const remove = database.prepare("DELETE FROM reports WHERE sequence = ? RETURNING site, bytes");
   const bury = database.prepare(
@@ -137,25 +168,32 @@ function useSpool(database: DatabaseSync, limitBytes: number): Spool {
 
   return {
     append: (entries) =>
-      transact(() =>
-        entries.map(({ site, index, received, body }) => {
+      transact(() => {
+        let left = room();
+        return entries.map(({ site, index, received, body }) => {
           const bytes = Buffer.byteLength(body) + rowBytes;
-          if (waiting.bytes + bytes > limitBytes) return false;
+          left -= bytes;
+          if (left < 0 || waiting.bytes + bytes > limitBytes) return false;
           insert.run(randomBytes(16).toString("hex"), site, index, received, bytes, body);
           count(site, 1, bytes);
           return true;
-        }),
-      ),
+        });
+      }),
     next(site, most, mostBytes) {
       const found: Spooled[] = [];
       let bytes = 0;
       for (const row of select.iterate(site, most)) {
         bytes += Number(row.bytes);
         if (found.length > 0 && bytes > mostBytes) break;
-        const [id, index, body] = [String(row.id), String(row.index_name), String(row.body)];
-        found.push({ sequence: Number(row.sequence), id, index, body });
+        found.push(spooledOf(row));
       }
       return found;
+    },
+    later(site, sequence) {
+      const after = Number(newest.get(site)?.sequence ?? 0) - sequence;
+      if (after <= 0) return undefined;
+      const row = selectFrom.get(site, sequence + 1 + Math.floor(Math.random() * after));
+      return row === undefined ? undefined : spooledOf(row);
     },
     settle: (settlements, at) =>
       transact(() => {
@@ -180,6 +218,11 @@ function useSpool(database: DatabaseSync, limitBytes: number): Spool {
     },
     close: () => database.close(),
   };
+}
+
+function spooledOf(row: Record<string, SQLOutputValue>): Spooled {
+  const [id, index, body] = [String(row.id), String(row.index_name), String(row.body)];
+  return { sequence: Number(row.sequence), id, index, body };
 }
 
 const schema = `

@@ -11,6 +11,7 @@ export interface Spooler {
   append(entry: Entry): Promise<boolean>;
   /** As `Spool`'s. */
   next(site: string, most: number, mostBytes: number): Promise<readonly Spooled[]>;
+  later(site: string, sequence: number): Promise<Spooled | undefined>;
   settle(settlements: readonly Settlement[]): Promise<void>;
   level(): Promise<Level>;
   /** Ends after what is under way; nothing may be asked for after it. */
@@ -26,6 +27,7 @@ export interface SpoolerOptions {
 export type Question = { readonly number: number } & (
   | { readonly ask: "append"; readonly entries: readonly Entry[] }
   | { readonly ask: "next"; readonly of: readonly [site: string, most: number, bytes: number] }
+  | { readonly ask: "later"; readonly of: readonly [site: string, sequence: number] }
   | { readonly ask: "settle"; readonly settlements: readonly Settlement[] }
   | { readonly ask: "level" | "close" }
 );
@@ -128,6 +130,7 @@ export async function startSpooler(options: SpoolerOptions): Promise<Spooler> {
         if (!committing) void commit();
       }),
     next: async (...of) => (await ask({ ask: "next", of })).spooled ?? [],
+    later: async (...of) => (await ask({ ask: "later", of })).spooled?.[0],
     settle: async (settlements) => {
       await ask({ ask: "settle", settlements });
     },

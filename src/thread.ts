@@ -23,6 +23,10 @@ function answer(spool: Spool, question: Question): Omit<Reply, "number"> {
       return { kept: spool.append(question.entries) };
     case "next":
       return { spooled: spool.next(...question.of) };
+    case "later": {
+      const later = spool.later(...question.of);
+      return { spooled: later === undefined ? [] : [later] };
+    }
     case "settle":
       spool.settle(question.settlements, toMillis(now()));
       return {};

@@ -143,6 +143,80 @@ describe("one report that is refused as a whole, even alone,", () => {
     expect(logged()).toContain("front-end report refused by its source");
   });
 
+  test("is delivered when the source was what refused: it takes everything again", async () => {
+    const spooler = memorySpooler();
+    const held: string[] = [];
+    let calls = 0;
+    const store: ReportStore = {
+      async deliver(_, reports) {
+        calls += 1;
+        if (calls < 30) throw new BackendError("fake", "rejected", "status 404: no such index");
+        held.push(...reports.map(({ status_message }) => status_message ?? ""));
+        return new Map();
+      },
+    };
+    await spool(spooler, "shop", 120);
+    start(sitesWith({ shop: { keys: ["k"], store } }), spooler);
+    await expect.poll(async () => await spooler.level()).toMatchObject({ reports: 0, deadLetters: 0 });
+    expect(held.toSorted()).toEqual(messages(120).toSorted());
+  });
+
+  test("is delivered when the source takes it after another, as soon as it may", async () => {
+    const spooler = memorySpooler();
+    const held: string[] = [];
+    // Refused are single requests, as by a source that comes back in between.
+    let [singles, batches] = [0, 0];
+    const store: ReportStore = {
+      async deliver(_, reports) {
+        if (reports.length > 1 && batches++ < 2) throw new BackendError("fake", "rejected", "status 400: no");
+        if (reports.length === 1 && singles++ === 0)
+          throw new BackendError("fake", "rejected", "status 400: no");
+        held.push(...reports.map(({ status_message }) => status_message ?? ""));
+        return new Map();
+      },
+    };
+    await spool(spooler, "shop", 3);
+    start(sitesWith({ shop: { keys: ["k"], store } }), spooler);
+    await expect.poll(async () => await spooler.level()).toMatchObject({ reports: 0, deadLetters: 0 });
+    expect(held.toSorted()).toEqual(messages(3));
+  });
+
+  test("and others just like it next to it do not hold up what comes after", async () => {
+    const spooler = memorySpooler();
+    const held: string[] = [];
+    const store: ReportStore = {
+      async deliver(_, reports) {
+        const numbers = reports.map(({ status_message = "" }) => Number(status_message.slice(7)));
+        if (numbers.some((number) => number >= 5 && number < 70))
+          throw new BackendError("fake", "rejected", "status 413: Request Entity Too Large");
+        held.push(...reports.map(({ status_message }) => status_message ?? ""));
+        return new Map();
+      },
+    };
+    await spool(spooler, "shop", 200);
+    start(sitesWith({ shop: { keys: ["k"], store } }), spooler);
+    await expect.poll(async () => await spooler.level()).toMatchObject({ reports: 0, deadLetters: 65 });
+    expect(held).toHaveLength(135);
+  });
+
+  test("is kept from a source that fails over it, whatever becomes of the others", async () => {
+    const spooler = memorySpooler();
+    let calls = 0;
+    const held: string[] = [];
+    const store: ReportStore = {
+      async deliver(_, reports) {
+        calls += 1;
+        if (calls % 3 !== 0) throw new BackendError("fake", "rejected", "status 500: an error of its own");
+        held.push(...reports.map(({ status_message }) => status_message ?? ""));
+        return new Map();
+      },
+    };
+    await spool(spooler, "shop", 200);
+    start(sitesWith({ shop: { keys: ["k"], store } }), spooler);
+    await expect.poll(async () => await spooler.level()).toMatchObject({ reports: 0, deadLetters: 0 });
+    expect(held).toEqual(messages(200));
+  });
+
   test("waits for as long as nothing after it gets through", async () => {
     const spooler = memorySpooler();
     const { store, held } = refusing("");

@@ -1,14 +1,14 @@
 // The intake, its spool and its delivery together, as `serve` has them, while the configuration changes.
 import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
-import { createServer } from "node:http";
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { openReports } from "#src/cli/reports.ts";
 import { defaults } from "#src/config.ts";
-import { ConfigError } from "#src/errors.ts";
+import { BackendError, ConfigError } from "#src/errors.ts";
 import type { ReportStore } from "#src/store.ts";
 import { now } from "#src/time.ts";
 import { reportBody, sitesWith, watchedTelemetry } from "./support/reports.ts";
@@ -61,6 +61,33 @@ test("another configuration: its keys count at once, its stores get what is spoo
   expect(before.held).toEqual(["number 1"]);
   http.close();
   await reports.close(0);
+});
+
+test("two configurations at once: one delivery goes on, and none after the end", async () => {
+  const { telemetry, logged } = watchedTelemetry();
+  const asked = [0, 0, 0];
+  const away = (at: number) => {
+    const deliver = async () => {
+      asked[at] = (asked[at] ?? 0) + 1;
+      throw new BackendError("fake", "unreachable", "connection refused");
+    };
+    return sitesWith({ shop: { keys: ["key"], store: { deliver } } });
+  };
+  const config = configFor(":memory:");
+  const reports = await openReports(config, away(0), telemetry, now);
+  const takes = (request: IncomingMessage, response: ServerResponse) =>
+    void reports.intake.takes(request, response);
+  const http = createServer(takes).listen(0, "127.0.0.1");
+  await once(http, "listening");
+  const { port } = http.address() as AddressInfo;
+  await fetch(`http://127.0.0.1:${port}/errors?api_key=key`, { method: "POST", body: reportBody(1) });
+  await Promise.all([reports.replace(config, away(1)), reports.replace(config, away(2))]);
+  // By its third time the one that was replaced would have tried again.
+  await expect.poll(() => asked[2], { timeout: 20_000 }).toBe(3);
+  expect(asked[1]).toBeLessThan(2);
+  http.close();
+  await Promise.all([reports.replace(config, away(1)), reports.close(0)]);
+  expect(logged()).not.toContain("the spool is closed");
 });
 
 test("reports that wait for a site without a place are told at the start, and delivered once it has one", async () => {

@@ -145,6 +145,20 @@ test("a disk without room: what was refused is told, and what was kept is there 
   spool.close();
 });
 
+test("on a disk that is nearly full new reports are refused, so that what was delivered can leave", () => {
+  let room = 1_500;
+  const spool = openSpool(path, 1e9, () => room);
+  expect(spool.append([entry("x".repeat(800)), entry("y".repeat(800))])).toEqual([true, false]);
+  room = -1;
+  expect(spool.append([entry("")])).toEqual([false]);
+  const [first] = spool.next("shop", 10, large);
+  spool.settle([{ sequence: first?.sequence ?? 0 }], 1);
+  expect(spool.level()).toMatchObject({ reports: 0, bytes: 0 });
+  room = 1_500;
+  expect(spool.append([entry("z")])).toEqual([true]);
+  spool.close();
+});
+
 describe("in its thread", () => {
   test("many at once are all kept, each with its own answer", async () => {
     const spooler = await startSpooler({ path, limitBytes: 100_000 });

@@ -39,6 +39,8 @@ export async function openReports(
     telemetry.log({ level: "warn", message, site, reports });
   }
   let delivery = startDelivery({ spooler, sites, telemetry });
+  /** One after the other: two that end the same delivery would both begin another. */
+  let replaced = Promise.resolve();
   const spooled = (site: string) => delivery.wake(site);
   const intake = createIntake({ config, sites, spooler, spooled, telemetry, now });
   const own = config.listen && { address: config.listen, http: createIntakeServer(intake) };
@@ -52,10 +54,13 @@ export async function openReports(
         http.listen(address.port, address.host, resolve);
       });
     },
-    replace: async (config, sites) => {
+    replace: (config, sites) => {
       intake.replace(config, sites);
-      await delivery.close();
-      delivery = startDelivery({ spooler, sites, telemetry });
+      replaced = replaced.then(async () => {
+        await delivery.close();
+        delivery = startDelivery({ spooler, sites, telemetry });
+      });
+      return replaced;
     },
     close: async (grace) => {
       const timer = setTimeout(() => own?.http.closeAllConnections(), grace);
@@ -63,6 +68,7 @@ export async function openReports(
       await intake.close();
       clearTimeout(timer);
       own?.http.closeAllConnections();
+      await replaced;
       await delivery.close();
       await spooler.close();
     },

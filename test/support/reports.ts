@@ -17,6 +17,7 @@ export function memorySpooler(limitBytes = 1e9): Spooler {
   return {
     append: async (entry) => spool.append([entry])[0] === true,
     next: async (...of) => spool.next(...of),
+    later: async (...of) => spool.later(...of),
     settle: async (settlements) => spool.settle(settlements, 0),
     level: async () => spool.level(),
     close: async () => spool.close(),

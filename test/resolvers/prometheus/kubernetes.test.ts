@@ -6,6 +6,7 @@ import { inspectCluster } from "#resolvers/prometheus/coverage.ts";
 import type { Moments } from "#resolvers/prometheus/door.ts";
 import { createKubernetesStore, type Source } from "#resolvers/prometheus/kubernetes.ts";
 import type { Expression, Selector } from "#resolvers/prometheus/promql.ts";
+import { newest } from "#resolvers/prometheus/tracks.ts";
 import type { NodesRow, PodOverviewRow, PodsRow } from "#src/model.ts";
 import type { OverviewFilter, PodFilter } from "#src/store.ts";
 import { base, minute, model } from "../../conformance/cluster.ts";
@@ -738,6 +739,24 @@ describe("exporters that disagree", () => {
       }
     });
     expect((await readPods(series)).map(({ node_name }) => node_name)).toEqual(["n1"]);
+  });
+
+  const none = Number.NaN;
+  test.each<[when: string, zulu: readonly number[], alpha: readonly number[]]>([
+    ["goes on", [10, none], [none, 20]],
+    ["has begun since, and a scrape failed", [10, none], [none, none]],
+    ["had begun before, and a scrape failed", [none, none], [10, none]],
+  ])("what %s is the newest", (_, zulu, alpha) => {
+    const track = (name: string, values: readonly number[]) => ({
+      labels: { name },
+      values: Float64Array.from(values),
+    });
+    const told = Number.isNaN(alpha[0] ?? none) ? [none, 1] : [1, 1];
+    const tracks = [track("zulu", [1, 1]), track("alpha", told)];
+    const taken = [track("zulu", zulu), track("alpha", alpha)];
+    for (const each of [tracks, tracks.toReversed()]) {
+      expect(newest(each, taken, 1)?.labels).toEqual({ name: "alpha" });
+    }
   });
 
   test("all containers of a pod that succeeded have ended well, whatever their exporter knows of it", async () => {

@@ -101,16 +101,18 @@ const keyOf = (owner: Owner, labels: Labels): string =>
 
 /**
  * Where a pod's interface is told of under a cgroup that it did not have at the snapshot before: its sandbox was made
- * anew.
+ * anew. Between snapshots that lie far apart that may also be so where the pod began, of which no snapshot tells then.
  */
-export function successions(interfaces: readonly Track[], { count }: Buckets): readonly Track[] {
+export function successions(interfaces: readonly Track[], { step, count }: Buckets): readonly Track[] {
+  const hidden = step > freshness;
   const groups = Map.groupBy(interfaces, ({ labels }) => keyOf("pods", labels));
   return [...groups.values()].flatMap((tracks): Track[] => {
     const [first] = tracks;
-    if (first === undefined || tracks.every(({ labels }) => labels.id === first.labels.id)) return [];
+    if (first === undefined) return [];
+    if (!hidden && tracks.every(({ labels }) => labels.id === first.labels.id)) return [];
     const values = new Float64Array(count).fill(Number.NaN);
     for (let index = 1; index < count; index += 1) {
-      const known = tracks.some((track) => has(track, index - 1));
+      const known = hidden || tracks.some((track) => has(track, index - 1));
       if (known && tracks.some((track) => has(track, index) && !has(track, index - 1))) values[index] = 1;
     }
     return [{ labels: first.labels, values }];

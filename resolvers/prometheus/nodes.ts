@@ -26,16 +26,20 @@ interface Naming {
 }
 
 export function nameNodes(
-  { addresses, unames, uttered }: Pick<Answers<NodeQuestion>, "addresses" | "unames" | "uttered">,
+  {
+    addresses,
+    addressed,
+    unames,
+    uttered,
+  }: Pick<Answers<NodeQuestion>, "addresses" | "addressed" | "unames" | "uttered">,
   index: number,
 ): Naming {
-  const nodes = new Set<string>();
+  const nodes = new Set(addresses.flatMap((track) => (has(track, index) ? (track.labels.node ?? []) : [])));
   const byAddress = new Map<string, string>();
-  for (const track of addresses) {
-    const { node, internal_ip: address } = track.labels;
-    if (node === undefined || !has(track, index)) continue;
-    nodes.add(node);
-    if (address !== undefined) byAddress.set(address, node);
+  for (const [address, tracks] of Map.groupBy(addresses, ({ labels }) => labels.internal_ip)) {
+    // A machine that was renamed, or an address that was given anew, is known by two names for a while.
+    const node = newest(tracks, addressed, index)?.labels.node;
+    if (address !== undefined && node !== undefined) byAddress.set(address, node);
   }
   const byInstance = new Map<string, string>();
   for (const [instance, tracks] of Map.groupBy(unames, ({ labels }) => labels.instance ?? "")) {

@@ -18,7 +18,10 @@ import { type Answers, greatest, has, listOf, newest, type Track } from "./track
 interface NamedPod {
   readonly namespace: string;
   readonly name: string;
+  /** By uid. */
   readonly holders: Map<string, Holder>;
+  /** When each of their `infos` was told last. */
+  readonly informed: Track[];
 }
 /** One pod: what has one uid. */
 interface Holder {
@@ -67,24 +70,29 @@ export function presentPods(
   snapshots: Buckets,
 ): (index: number) => Present[] {
   const pods = new Map<string, NamedPod>();
-  const holderOf = ({ labels }: Track): Holder | undefined => {
+  // kube-state-metrics 1 names the uid in `kube_pod_info` alone; all else tells of whoever has the name.
+  const holdersOf = ({ labels }: Track): readonly Holder[] => {
     const { namespace = "", pod: name = "", uid = "" } = labels;
-    return pods.get(nameKey(namespace, name))?.holders.get(uid);
+    const holders = pods.get(nameKey(namespace, name))?.holders;
+    if (uid === "") return [...(holders?.values() ?? [])];
+    const holder = holders?.get(uid);
+    return holder === undefined ? [] : [holder];
   };
-  const containerOf = (track: Track): ContainerTracks | undefined => {
+  const containersOf = (track: Track): readonly ContainerTracks[] => {
     const { container: name } = track.labels;
-    const containers = holderOf(track)?.containers;
-    if (name === undefined || containers === undefined) return undefined;
-    const held = containers.get(name);
-    if (held !== undefined) return held;
-    const made = { name, flags: new Map(), waits: [], ends: [], exitCodes: [], restarts: [] };
-    containers.set(name, made);
-    return made;
+    if (name === undefined) return [];
+    return holdersOf(track).map(({ containers }) => {
+      const held = containers.get(name);
+      if (held !== undefined) return held;
+      const made = { name, flags: new Map(), waits: [], ends: [], exitCodes: [], restarts: [] };
+      containers.set(name, made);
+      return made;
+    });
   };
   for (const track of answers.infos) {
     const { namespace = "", pod: name = "", uid = "" } = track.labels;
     const key = nameKey(namespace, name);
-    const pod: NamedPod = pods.get(key) ?? { namespace, name, holders: new Map() };
+    const pod: NamedPod = pods.get(key) ?? { namespace, name, holders: new Map(), informed: [] };
     pods.set(key, pod);
     const holder: Holder = pod.holders.get(uid) ?? {
       uid,
@@ -96,28 +104,29 @@ export function presentPods(
     pod.holders.set(uid, holder);
     holder.infos.push(track);
   }
+  for (const track of answers.informed) {
+    const { namespace = "", pod: name = "" } = track.labels;
+    pods.get(nameKey(namespace, name))?.informed.push(track);
+  }
   for (const track of answers.flags) {
     const metric = track.labels[metricName] ?? "";
-    if (metric === "kube_pod_status_phase") holderOf(track)?.phases.push(track);
+    if (metric === "kube_pod_status_phase") for (const { phases } of holdersOf(track)) phases.push(track);
     else {
-      const flags = containerOf(track)?.flags;
-      if (flags !== undefined) listOf(flags, metric.slice(flagPrefix.length)).push(track);
+      const status = metric.slice(flagPrefix.length);
+      for (const { flags } of containersOf(track)) listOf(flags, status).push(track);
     }
   }
   for (const track of answers.reasons) {
-    const container = containerOf(track);
-    (track.labels[metricName] === `${flagPrefix}waiting_reason` ? container?.waits : container?.ends)?.push(
-      track,
-    );
+    const waits = track.labels[metricName] === `${flagPrefix}waiting_reason`;
+    for (const container of containersOf(track)) (waits ? container.waits : container.ends).push(track);
   }
   for (const track of answers.numbers) {
     const metric = track.labels[metricName] ?? "";
-    if (metric === `${flagPrefix}restarts_total`) containerOf(track)?.restarts.push(track);
-    else if (metric === `${flagPrefix}last_terminated_exitcode`) containerOf(track)?.exitCodes.push(track);
-    else {
-      const times = holderOf(track)?.times;
-      if (times !== undefined) listOf(times, metric).push(track);
-    }
+    if (metric === `${flagPrefix}restarts_total`) {
+      for (const { restarts } of containersOf(track)) restarts.push(track);
+    } else if (metric === `${flagPrefix}last_terminated_exitcode`) {
+      for (const { exitCodes } of containersOf(track)) exitCodes.push(track);
+    } else for (const { times } of holdersOf(track)) listOf(times, metric).push(track);
   }
   const sorted = [...pods.values()].sort(
     (a, b) => compareTexts(a.namespace, b.namespace) || compareTexts(a.name, b.name),
@@ -133,20 +142,15 @@ const nameKey = (namespace: string, name: string): string => `${namespace}/${nam
 const timeOf = ({ times }: Holder, metric: string, index: number): number | undefined =>
   greatest(times.get(metric) ?? [], index);
 
-/** The newest of the pods that have the name at a snapshot. */
-function holderAt({ holders }: NamedPod, index: number): Holder | undefined {
+/** The newest of the pods that have the name at a snapshot; where no times of creation tell, the one told of last. */
+function holderAt({ holders, informed }: NamedPod, index: number): Holder | undefined {
   const born = (holder: Holder): number =>
     timeOf(holder, "kube_pod_created", index) ?? timeOf(holder, "kube_pod_start_time", index) ?? -1;
-  let best: Holder | undefined;
-  for (const holder of holders.values()) {
-    if (!holder.infos.some((track) => has(track, index))) continue;
-    const later =
-      best === undefined ||
-      born(holder) > born(best) ||
-      (born(holder) === born(best) && holder.uid > best.uid);
-    if (later) best = holder;
-  }
-  return best;
+  const present = [...holders.values()].filter(({ infos }) => infos.some((track) => has(track, index)));
+  if (present.length < 2) return present[0];
+  const latest = Math.max(...present.map(born));
+  const infos = present.filter((holder) => born(holder) === latest).flatMap((holder) => holder.infos);
+  return holders.get(newest(infos, informed, index)?.labels.uid ?? "");
 }
 
 /** While replicas of the exporter disagree, the phase that is later in a pod's life is believed. */
@@ -154,15 +158,16 @@ const phaseOrder: readonly PodPhase[] = ["Failed", "Succeeded", "Unknown", "Runn
 const final: ReadonlySet<PodPhase> = new Set(["Failed", "Succeeded"]);
 
 function presentAt(
-  { namespace, name }: NamedPod,
+  { namespace, name, informed }: NamedPod,
   holder: Holder,
   answers: Answers<StateQuestion>,
   { start: first, step }: Buckets,
   index: number,
 ): Present {
   const infos = holder.infos.filter((track) => has(track, index));
-  // A pod that was just placed has a series without a node as well.
-  const node = infos.map(({ labels }) => labels.node ?? "").find((text) => text !== "") ?? "";
+  // A pod that was just placed has a series without a node as well; pods without uids may have followed one another.
+  const placed = infos.filter(({ labels: { node = "" } }) => node !== "");
+  const info = newest(placed.length > 0 ? placed : infos, informed, index);
   const phases = new Set(
     holder.phases.filter((track) => has(track, index)).map(({ labels }) => labels.phase),
   );
@@ -178,14 +183,14 @@ function presentAt(
     namespace,
     name,
     uid: holder.uid,
-    node,
-    hostNetwork: infos.some(({ labels }) => labels.host_network === "true"),
+    node: info?.labels.node ?? "",
+    hostNetwork: info?.labels.host_network === "true",
     start,
     row: {
       timestamp,
       pod_name: name,
       pod_namespace: namespace,
-      node_name: node,
+      node_name: info?.labels.node ?? "",
       phase,
       state: podState(phase, containers),
       containers,
@@ -228,14 +233,17 @@ export function overviewRows(
   answers: Answers<IdentityQuestion>,
 ): (pods: readonly Present[], index: number) => PodOverviewRow[] {
   const byUid = (tracks: readonly Track[]): ReadonlyMap<string, readonly Track[]> =>
-    Map.groupBy(tracks, ({ labels }) => uidKey(labels.namespace, labels.pod, labels.uid));
+    Map.groupBy(tracks, ({ labels }) => uidKey(labels.namespace, labels.pod, labels.uid ?? ""));
   const owners = byUid(answers.owners);
   const labels = byUid(answers.labels);
   const labelled = byUid(answers.labelled);
   return (pods, index) =>
     pods.map(({ namespace, name, uid, row }): PodOverviewRow => {
-      const key = uidKey(namespace, name, uid);
-      const told = newest(labels.get(key) ?? [], labelled.get(key) ?? [], index);
+      // As with all else, what names no uid tells of whoever has the name.
+      const keys = new Set([uidKey(namespace, name, uid), uidKey(namespace, name, "")]);
+      const of = (tracks: ReadonlyMap<string, readonly Track[]>): readonly Track[] =>
+        [...keys].flatMap((key) => tracks.get(key) ?? []);
+      const told = newest(of(labels), of(labelled), index);
       return {
         timestamp: row.timestamp,
         node_name: row.node_name,
@@ -244,7 +252,7 @@ export function overviewRows(
         pod_uuid: uid,
         phase: row.phase,
         labels: podLabels(told),
-        owner_references: ownersAt(owners.get(key) ?? [], namespace, index),
+        owner_references: ownersAt(of(owners), namespace, index),
         containers: row.containers,
         state: row.state,
         pod_restart_count: row.pod_restart_count,

@@ -106,13 +106,15 @@ export function listPods(wall: Wall, scope: PodScope, reach = freshness): Expres
 const podKey = [plain.namespace, plain.pod, "uid"];
 const flag = "kube_pod_container_status_";
 
-export type StateQuestion = "infos" | "flags" | "reasons" | "waits" | "ends" | "numbers";
+export type StateQuestion = "infos" | "informed" | "flags" | "reasons" | "waits" | "ends" | "numbers";
 /** What kube-state-metrics tells of pods. */
 export function askState(wall: Wall, scope: PodScope): Questions<StateQuestion> {
   const pods = scoped(scope);
+  const infoKey = [...podKey, "node", "host_network"];
   const reasonKey = [...podKey, "container", "reason"];
   return {
-    infos: max([...podKey, "node", "host_network"], newest(wall, [named("kube_pod_info"), ...pods])),
+    infos: max(infoKey, newest(wall, [named("kube_pod_info"), ...pods])),
+    informed: max(infoKey, taken(wall, [named("kube_pod_info"), ...pods])),
     flags: set(
       max(
         [metricName, ...podKey, "phase", "container"],
@@ -227,7 +229,8 @@ export type FigureQuestion =
   | "restarts"
   | "ephemeral"
   | "disks"
-  | "addresses";
+  | "addresses"
+  | "addressed";
 export function askFigures(wall: Wall, scope: PodScope, step: Millis): Questions<FigureQuestion> {
   const pods = scoped(scope);
   const values = (level: PodSource["level"]): readonly string[] =>
@@ -270,15 +273,19 @@ export function askFigures(wall: Wall, scope: PodScope, step: Millis): Questions
     // An exporter that keeps its own spelling has labels of its own pod beside it.
     ephemeral: binary(ephemeral(prefixed, []), "or", ephemeral(plain, [equal(prefixed.pod, "")])),
     disks: max([metricName, "node", "instance", "device"], newest(wall, [named(metrics.diskLimit), root])),
-    addresses: askAddresses(wall),
+    ...askAddresses(wall),
   };
 }
 
-const askAddresses = (wall: Wall): Expression =>
-  max(["node", "internal_ip"], newest(wall, [named("kube_node_info")]));
+function askAddresses(wall: Wall): Questions<"addresses" | "addressed"> {
+  const by = ["node", "internal_ip"];
+  const infos = [named("kube_node_info")];
+  return { addresses: max(by, newest(wall, infos)), addressed: max(by, taken(wall, infos)) };
+}
 
 export type NodeQuestion =
   | "addresses"
+  | "addressed"
   | "ready"
   | "unames"
   | "uttered"
@@ -293,7 +300,7 @@ export function askNodes(wall: Wall, step: Millis): Questions<NodeQuestion> {
   const own = ["node", "instance"];
   const told = nodeMetrics();
   return {
-    addresses: askAddresses(wall),
+    ...askAddresses(wall),
     ready: set(
       max(
         ["node", "status"],

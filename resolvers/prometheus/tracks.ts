@@ -62,19 +62,23 @@ export function listOf<Key, Item>(map: Map<Key, Item[]>, key: Key): Item[] {
 
 /**
  * Of series that tell one thing with different labels, the one with the newest sample. A series that has ended is not
- * in `taken`; where none is (a scrape failed), the labels decide, so that the answer is the same every time.
+ * in `taken`; where none is (a scrape failed), what began since the moment before is newer than what was there then, and
+ * else what was told last then. Labels decide at last, so that the answer is the same every time.
  */
 export function newest(tracks: readonly Track[], taken: readonly Track[], index: number): Track | undefined {
   const fresh = tracks.filter((track) => has(track, index));
   if (fresh.length < 2) return fresh[0];
-  const times = new Map(taken.map((track) => [keyOf(track.labels), at(track, index) ?? 0]));
-  const rank = (track: Track): readonly [number, string] => [
-    times.get(keyOf(track.labels)) ?? 0,
-    keyOf(track.labels),
-  ];
-  return fresh.reduce((best, track) => {
-    const [time, key] = rank(track);
-    const [bestTime, bestKey] = rank(best);
-    return time > bestTime || (time === bestTime && key > bestKey) ? track : best;
+  const takenOf = new Map(taken.map((track) => [keyOf(track.labels), track]));
+  const ranked = fresh.map((track) => {
+    const key = keyOf(track.labels);
+    const times = takenOf.get(key);
+    const began = has(track, index - 1) ? 0 : 1;
+    return { track, key, rank: [at(times, index) ?? 0, began, at(times, index - 1) ?? 0] };
   });
+  const [best] = ranked.sort((a, b) => {
+    const differing = a.rank.findIndex((value, place) => value !== b.rank[place]);
+    if (differing >= 0) return (b.rank[differing] ?? 0) - (a.rank[differing] ?? 0);
+    return a.key < b.key ? 1 : -1;
+  });
+  return best?.track;
 }

@@ -87,7 +87,8 @@ export function podRows(
   };
 
   return (pods, index) => {
-    const naming = nameNodes({ addresses: answers.addresses, unames: [], uttered: [] }, index);
+    const { addresses, addressed } = answers;
+    const naming = nameNodes({ addresses, addressed, unames: [], uttered: [] }, index);
     const capacities = diskCapacities(answers.disks, naming, index);
     const restartedOf = Map.groupBy((restarted.get(index) ?? []).map(owned), podKey);
     return pods.map((pod): PodsRow => {

@@ -6,6 +6,7 @@ import { inspectCluster } from "#resolvers/prometheus/coverage.ts";
 import type { Moments } from "#resolvers/prometheus/door.ts";
 import { createKubernetesStore, type Source } from "#resolvers/prometheus/kubernetes.ts";
 import type { Expression, Selector } from "#resolvers/prometheus/promql.ts";
+import { newest } from "#resolvers/prometheus/tracks.ts";
 import type { NodesRow, PodOverviewRow, PodsRow } from "#src/model.ts";
 import type { OverviewFilter, PodFilter } from "#src/store.ts";
 import { base, minute, model } from "../../conformance/cluster.ts";
@@ -425,6 +426,25 @@ describe.each([
   const between = growing([700, 100], [1_500, 3 * gigabyte]);
   const after = growing([1_600, 200], [3_600, 8 * gigabyte]);
   const sandbox = (name: string): Labels => ({ ...key, node: "n1", id: `${cgroup}/${name}`, image: "pause" });
+  test("counts every sandbox of a pod that began since, also one that no snapshot shows", async () => {
+    const started = base - hour + 650_000;
+    const store = hourly(
+      (write, time) => {
+        if (time < started) return;
+        exists(write, time);
+        write(time, "kube_pod_start_time", { ...key, uid }, started / 1_000);
+      },
+      [
+        ["container_network_receive_bytes_total", { ...sandbox("a"), interface: "eth0" }, between],
+        ["container_network_receive_bytes_total", { ...sandbox("b"), interface: "eth0" }, after],
+      ],
+    );
+    const rows = await collect(store.pods({ ...query, namespaces: [], nodes: [] }, never));
+    expect(rows.map(({ network_rx_bytes }) => network_rx_bytes)).toEqual([
+      Math.round(grownBy([between, after])),
+    ]);
+  });
+
   test.each<[string, readonly (readonly [Labels, Samples])[]]>([
     ["one sandbox", [[sandbox("a"), quiet]]],
     [
@@ -668,6 +688,20 @@ describe("nodes", () => {
     });
     expect((await readNodes(series)).map(({ node_name }) => node_name)).toEqual(["alpha"]);
   });
+
+  test("an address that a node has taken over is the new node's, while both are told of", async () => {
+    const series = written((write, time) => {
+      // It had the address long before, so that its series is the first.
+      const node = time < base - 9 * minute || time >= base - 30_000 ? "alpha" : "zulu";
+      write(time, "kube_node_info", { node, internal_ip: "10.0.0.1" }, 1);
+      write(time, "container_memory_rss", { instance: "10.0.0.1:10250", id: "/" }, 5);
+    });
+    const rows = await readNodes(series);
+    expect(rows.map(({ node_name, memory_rss_bytes }) => [node_name, memory_rss_bytes])).toEqual([
+      ["alpha", 5],
+      ["zulu", 0],
+    ]);
+  });
 });
 
 describe("exporters that disagree", () => {
@@ -705,6 +739,24 @@ describe("exporters that disagree", () => {
       }
     });
     expect((await readPods(series)).map(({ node_name }) => node_name)).toEqual(["n1"]);
+  });
+
+  const none = Number.NaN;
+  test.each<[when: string, zulu: readonly number[], alpha: readonly number[]]>([
+    ["goes on", [10, none], [none, 20]],
+    ["has begun since, and a scrape failed", [10, none], [none, none]],
+    ["had begun before, and a scrape failed", [none, none], [10, none]],
+  ])("what %s is the newest", (_, zulu, alpha) => {
+    const track = (name: string, values: readonly number[]) => ({
+      labels: { name },
+      values: Float64Array.from(values),
+    });
+    const told = Number.isNaN(alpha[0] ?? none) ? [none, 1] : [1, 1];
+    const tracks = [track("zulu", [1, 1]), track("alpha", told)];
+    const taken = [track("zulu", zulu), track("alpha", alpha)];
+    for (const each of [tracks, tracks.toReversed()]) {
+      expect(newest(each, taken, 1)?.labels).toEqual({ name: "alpha" });
+    }
   });
 
   test("all containers of a pod that succeeded have ended well, whatever their exporter knows of it", async () => {
@@ -756,6 +808,47 @@ describe("exporters that disagree", () => {
       }
     });
     expect(await readOverview(series)).toMatchObject([{ pod_uuid: uid }]);
+  });
+});
+
+describe("a kube-state-metrics that tells few uids", () => {
+  const { uid: _, ...unnamed } = info;
+  const bare: Labels = { namespace: "shop", pod: "web-0" };
+  const container: Labels = { ...bare, container: "app" };
+  /** Version 1 tells the uid in `kube_pod_info` alone. */
+  function tell(write: Write, time: number): void {
+    write(time, "kube_pod_created", bare, time < base - 30_000 ? 50 : 100);
+    write(time, "kube_pod_start_time", bare, base / 1_000 - 700);
+    write(time, "kube_pod_status_phase", { ...bare, phase: "Running" }, 1);
+    write(time, "kube_pod_container_status_waiting", container, 1);
+    write(time, "kube_pod_container_status_waiting_reason", { ...container, reason: "CrashLoopBackOff" }, 1);
+    write(time, "kube_pod_container_status_restarts_total", container, 4);
+    write(time, "kube_pod_owner", { ...bare, owner_kind: "StatefulSet", owner_name: "web" }, 1);
+    write(time, "kube_pod_labels", { ...bare, label_app: "shop" }, 1);
+  }
+
+  test.each<[told: string, first: Labels, second: Labels, shown: string]>([
+    ["in one family", { ...info, uid: other }, { ...info, uid }, uid],
+    ["in none", unnamed, unnamed, ""],
+  ])("shows all that it tells of pods (%s)", async (_, first, second, shown) => {
+    const series = written((write, time) => {
+      const old = time < base - 30_000;
+      write(time, "kube_pod_info", old ? { ...first, node: "n0" } : { ...second, node: "n1" }, 1);
+      // Nor does a pod become one on its node's own network by one that had the name before.
+      if (old) write(time, "kube_pod_info", { ...first, node: "n0", host_network: "true" }, 1);
+      tell(write, time);
+    });
+    const containers = [{ name: "app", status: "Waiting", exit_code: 0, reason: "CrashLoopBackOff" }];
+    const row = { node_name: "n1", phase: "Running", state: "Failed", containers, pod_restart_count: 4 };
+    expect(await readPods(series)).toMatchObject([{ ...row, pod_uptime_seconds: 700 }]);
+    expect(await readOverview(series)).toMatchObject([
+      {
+        ...row,
+        pod_uuid: shown,
+        labels: { app: "shop" },
+        owner_references: [{ name: "web", kind: "StatefulSet", namespace: "shop" }],
+      },
+    ]);
   });
 });
 

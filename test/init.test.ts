@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { covers } from "#resolvers/elastic/patterns.ts";
 import { kinds } from "#resolvers/index.ts";
 import { run } from "#src/cli/init.ts";
 import { printDraft } from "#src/cli/init-print.ts";
@@ -260,6 +261,129 @@ async function serve(
   fakes.push(fake);
   return fake;
 }
+
+const jaeger = {
+  mappings: {
+    properties: {
+      traceID: { type: "keyword" },
+      spanID: { type: "keyword" },
+      startTime: { type: "long" },
+      startTimeMillis: { type: "date" },
+      duration: { type: "long" },
+    },
+  },
+  settings: mapping().settings,
+};
+const fluentBit = {
+  mappings: {
+    properties: {
+      "@timestamp": { type: "date" },
+      log: { type: "text" },
+      kubernetes: { properties: { pod_name: { type: "keyword" }, labels: { type: "object" } } },
+    },
+  },
+  settings: mapping().settings,
+};
+const unread = { mappings: { ...jaeger.mappings, _source: { enabled: false } }, settings: jaeger.settings };
+
+/** A cluster of these names, each with a mapping of its own; data streams have indices behind them. */
+async function serveEach(definitions: ReadonlyMap<string, object>, streams: readonly string[] = []) {
+  const behind = (name: string) => (streams.includes(name) ? `.ds-${name}-2026.11.20-000001` : name);
+  const fake = await openFake((response, request) => {
+    const path = decodeURIComponent(request.url ?? "").split("?", 1)[0] ?? "";
+    if (path === "/") return sendJson(response, { version: { number: "8.19.8" } });
+    const names = [...definitions.keys()];
+    if (path.startsWith("/_resolve/index/")) {
+      const plain = names.filter((name) => !streams.includes(name)).map((name) => ({ name }));
+      const backing = streams.map((name) => ({ name, backing_indices: [behind(name)] }));
+      return sendJson(response, { indices: plain, aliases: [], data_streams: backing });
+    }
+    const covered = names.filter((name) => covers(path.slice(1).replace(/\/_search$/, ""), name));
+    if (path.endsWith("/_search")) {
+      const _shards = { total: covered.length, successful: covered.length, skipped: 0, failed: 0 };
+      return sendJson(response, { took: 1, timed_out: false, _shards, hits: { hits: [] } });
+    }
+    const shown = covered.map((name) => [behind(name), definitions.get(name)]);
+    return sendJson(response, Object.fromEntries(shown));
+  });
+  fakes.push(fake);
+  return fake;
+}
+
+const each = (count: number, nameOf: (at: number) => string, definition: object) =>
+  Array.from({ length: count }, (_, at) => [nameOf(at), definition] as const);
+
+/** Which sources hold which names, and which names the traces. */
+function proposed(names: Iterable<string>) {
+  const { logs, traces } = parseConfig(written(), "r.yaml", world).sites.main ?? {};
+  const sources = Object.values(logs?.sources ?? {});
+  return {
+    lines: sources.map(({ index }) => index),
+    spans: traces?.index,
+    /** How often each name is read as lines and as spans. */
+    held: [...names].map((name) => [
+      name,
+      sources.filter(({ index }) => covers(index, name)).length,
+      traces !== undefined && covers(traces.index, name),
+    ]),
+  };
+}
+
+describe("names that begin alike", () => {
+  test("are gathered by what they hold: spans take no lines with them, lines no spans", async () => {
+    const definitions = new Map([
+      ...each(30, (at) => `acme-app${at}-2026.11.20`, mapping()),
+      ...each(4, (at) => `acme-traces-${at}x-2026.11.20`, jaeger),
+      ...each(5, (at) => `acme-pod${at}-2026.11.20`, fluentBit),
+      ["acme-nothing", { mappings: {}, settings: {} }] as const,
+    ]);
+    const { url } = await serveEach(definitions);
+    expect((await init(["--elastic", url])).code).toBe(0);
+    const { lines, spans, held } = proposed(definitions.keys());
+    expect(lines).toHaveLength(6);
+    expect(lines[0]).toMatch(/^acme-\*,-acme-nothing,-acme-pod0-\*,.*-acme-traces-3x-\*$/);
+    expect(spans).toBe("acme-traces-0x-*,acme-traces-1x-*,acme-traces-2x-*,acme-traces-3x-*");
+    expect(held).toEqual(
+      [...definitions.keys()].map((name) => [
+        name,
+        Number(/-(?:app|pod)/.test(name)),
+        name.includes("-traces-"),
+      ]),
+    );
+  });
+
+  test("the same of data streams, whose indices have other names", async () => {
+    const definitions = new Map([
+      ...each(20, (at) => `logs-acme.app${at}-default`, mapping()),
+      ...each(10, (at) => `logs-acme.spans${at}-default`, jaeger),
+    ]);
+    const { url } = await serveEach(definitions, [...definitions.keys()]);
+    expect((await init(["--elastic", url])).code).toBe(0);
+    const { lines, held } = proposed(definitions.keys());
+    expect(lines).toHaveLength(1);
+    expect(held).toEqual(
+      [...definitions.keys()].map((name) => [name, Number(name.includes(".app")), name.includes(".spans")]),
+    );
+  });
+
+  test("stay apart where those that differ are many, or one would keep the others from being proposed", async () => {
+    const halves = new Map([
+      ...each(26, (at) => `acme-${at}x-logs-2026.11.20`, mapping()),
+      ...each(26, (at) => `acme-${at}x-spans-2026.11.20`, jaeger),
+    ]);
+    const { url } = await serveEach(halves);
+    await init(["--elastic", url]);
+    expect(proposed(halves.keys()).lines).toHaveLength(26);
+    expect(proposed(halves.keys()).held).toEqual(
+      [...halves.keys()].map((name) => [name, Number(name.includes("-logs-")), name.includes("-spans-")]),
+    );
+    const spoilt = new Map([...each(29, (at) => `acme-${at}x-spans`, jaeger), ["acme-bad-spans", unread]]);
+    const other = await serveEach(spoilt);
+    const { out } = await init(["--elastic", other.url, "--force"]);
+    expect(out).toMatch(/acme-bad-spans: .*_source is not kept whole/);
+    expect(proposed(spoilt.keys()).held.filter(([, , spans]) => spans === true)).toHaveLength(29);
+  });
+});
 
 describe("readout init", () => {
   test("writes a file, prints its token once, and checks it", async () => {

@@ -110,7 +110,8 @@ export function createCatalog(backend: string, door: Door, io: IO): Catalog {
 
   async function fetch(pattern: string, signal: AbortSignal, oldest: Millis): Promise<Knowledge> {
     const left = cache.getRemainingTTL(pattern);
-    const forceRefresh = left <= fresh - oldest;
+    // The cache reads its clock once in a while, so that what is new may seem to have more time left than it got.
+    const forceRefresh = oldest === 0 || left <= fresh - oldest;
     io.cache("mappings", !forceRefresh && left > 0);
     const knowledge = await orAborted(
       cache.fetch(pattern, { forceRefresh, allowStale: !forceRefresh }),
@@ -143,7 +144,11 @@ export function createCatalog(backend: string, door: Door, io: IO): Catalog {
   }
 
   return {
-    knowledge: (pattern, walled, signal) => fetch(pattern, signal, walled ? servedToWalls : served),
+    async knowledge(pattern, walled, signal) {
+      const known = await fetch(pattern, signal, walled ? servedToWalls : served);
+      // Closed indices are refused without a search that would show that they have been opened, or are gone.
+      return known.closed.length === 0 ? known : fetch(pattern, signal, 0);
+    },
     refresh: (pattern, signal) => fetch(pattern, signal, 0),
     accept: (pattern, shards) => void accepted.set(pattern, shards),
     accepted: (pattern) => accepted.get(pattern),

@@ -7,6 +7,7 @@ import type { ClientOptions as OpenSearchOptions } from "@opensearch-project/ope
 import { z } from "zod";
 import { BackendError } from "../../src/errors.ts";
 import type { IO } from "../../src/store.ts";
+import type { Millis } from "../../src/time.ts";
 import { passedOn } from "../../src/traced.ts";
 import { definedOnly, type Tls } from "../connection.ts";
 import { createGuard, type GuardSettings, orAborted, readRetryAfter } from "../http.ts";
@@ -25,7 +26,7 @@ export interface Door {
   send(request: Request, signal: AbortSignal): Promise<Buffer>;
   /** The same, parsed. */
   sendJson(request: Request, signal: AbortSignal): Promise<unknown>;
-  /** Who the server is. Asked once and remembered until it fails. */
+  /** Who the server is, asked once and remembered until it fails; and whether it lately refused what is expensive. */
   product(signal: AbortSignal): Promise<Product>;
   probe(signal: AbortSignal): Promise<Product>;
   close(): Promise<void>;
@@ -54,6 +55,9 @@ interface Transport {
   readonly close: () => Promise<void>;
 }
 
+/** How long a cluster that refused an expensive query is not asked another one: its setting may be changed at any time. */
+const refusalKept: Millis = 300_000;
+
 export function openDoor(backend: string, settings: DoorSettings, io: IO): Door {
   const guard = createGuard(backend, settings, io);
   const opened = new Map<Product["name"], Promise<Transport>>();
@@ -67,6 +71,7 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
     return loading;
   }
   let known: Promise<Product> | undefined;
+  let refusedUntil = Number.NEGATIVE_INFINITY;
 
   async function probe(signal: AbortSignal): Promise<Product> {
     const ask = async (limited: AbortSignal) => {
@@ -94,14 +99,19 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
       known = undefined;
       throw error;
     });
-    return orAborted(known, signal);
+    const product = await orAborted(known, signal);
+    return performance.now() < refusedUntil ? { ...product, refusesExpensive: true } : product;
   }
 
   async function send(request: Request, signal: AbortSignal): Promise<Buffer> {
     const { name } = await product(signal);
     const ask = async (limited: AbortSignal) => {
       const raw = await (await client(name)).send(request, limited);
-      if (raw.status >= 300) throw failed(backend, raw);
+      if (raw.status >= 300) {
+        if (raw.body.includes("search.allow_expensive_queries"))
+          refusedUntil = performance.now() + refusalKept;
+        throw failed(backend, raw);
+      }
       return raw.body;
     };
     const { method, path, query: parameters, body } = request;

@@ -29,6 +29,7 @@ export function compileName(name: string, operator: Operator, value: string, sco
   const field = findField(scope.group, name);
   if (field === undefined || !field.indexed || field.aliasOf !== undefined) return everything;
   const nested = field.nested !== undefined;
+  if (nested && scope.product.refusesExpensive) return everything;
   const bounds =
     operator === "=" || operator === ":"
       ? compileText(field, operator, value, { ...scope, nested })
@@ -62,7 +63,7 @@ function compileText(
       return inFlattened(field, operator, value);
     case "text":
     case "match_only_text":
-      return operator === "=" ? equalsText(field, value, scope) : containsText(field, value);
+      return operator === "=" ? equalsText(field, value, scope) : containsText(field, value, scope);
     case "boolean":
       return inBoolean(field, operator, value, scope);
     case "date":
@@ -125,7 +126,7 @@ function containsKeyword(field: IndexedField, value: string, scope: Scope): Boun
   if (field.rewritten) return undefined;
   // Wildcards on the wildcard type read escapes wrongly in OpenSearch before 2.18; a run of letters needs none.
   const part = field.type === "wildcard" ? longest(value.match(/[A-Za-z0-9]+/g)) : clip(value);
-  if (part === undefined) return exists(field, scope);
+  if (part === undefined || scope.product.refusesExpensive) return exists(field, scope);
   const query = { wildcard: { [field.name]: { value: `*${escapeWildcard(part)}*` } } };
   const bounds = withIgnored(field, query, scope);
   const certain = part === value && isCertain(field, value);
@@ -178,8 +179,8 @@ function clip(value: string): string {
  * each chunk between two spaces as whole tokens. Tokens are cut at 255 characters, so a run may also lie across
  * such a cut: every document with a token that long stays in the bound.
  */
-function containsText(field: IndexedField, value: string): Bounds | undefined {
-  if (field.rewritten) return undefined;
+function containsText(field: IndexedField, value: string, { product }: Scope): Bounds | undefined {
+  if (field.rewritten || product.refusesExpensive) return undefined;
   const chunks = value.split(/[ \t\r\n]/);
   const parts: Query[] = [];
   const [first] = chunks;

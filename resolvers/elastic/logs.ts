@@ -244,8 +244,8 @@ function createReader(
       const { knowledge } = plan;
       const answer = await searchOn(plan, asked, left, size).catch(unlessRejected);
       if (answer === undefined && attempt < 2) {
-        // An index that the mapping did not know may also refuse what was compiled without it, and clusters on which
-        // `search.allow_expensive_queries` is off refuse all wildcards.
+        // An index that the mapping did not know may also refuse what was compiled without it, and a cluster may refuse
+        // what is expensive, which its product then says.
         narrows = attempt === 0;
         await catalog.refresh(source.index, signal);
         continue;
@@ -403,13 +403,16 @@ function createReader(
     // A line at which the page ends is only looked for where one line alone decides it.
     const skipped = wanted > resultWindow ? { size: 0 } : { from: wanted - 1, size: 1 };
     const ask = (plan: Plan) => search(plan, { ...plan.body(range.from, range.to), ...counted, ...skipped });
-    let plan = await planSearch();
-    let whole = await ask(plan).catch(unlessRejected);
-    if (whole === undefined || isStale(plan.knowledge, whole, catalog.accepted(source.index))) {
-      narrows = whole !== undefined;
-      await catalog.refresh(source.index, signal);
+    let plan: Plan;
+    let whole: Answer | undefined;
+    for (let attempt = 0; ; attempt++) {
       plan = await planSearch();
-      whole = await ask(plan);
+      whole = await ask(plan).catch(attempt < 2 ? unlessRejected : (error) => Promise.reject(error));
+      const stale = whole !== undefined && isStale(plan.knowledge, whole, catalog.accepted(source.index));
+      if (whole !== undefined && !(stale && attempt === 0)) break;
+      // As `read` does.
+      narrows = attempt === 0;
+      await catalog.refresh(source.index, signal);
     }
     if (whole.total !== undefined) return whole.total;
     const [last] = whole.hits;

@@ -5,20 +5,29 @@ export interface Pattern {
   /** As a request names it: exclusions stand behind what they are taken from. */
   readonly index: string;
   readonly names: readonly string[];
+  /** More than their dates, versions and counters differ. */
+  readonly gathered: boolean;
 }
 
 /** Beyond this, names that begin alike are one. */
 const mostPatterns = 24;
+/** What a request's address has room for beside the names that it asks for. */
+const mostExcluded = 24;
 
-/** Sorted by `index`. Hidden names (a leading dot) are left out. */
-export function collapse(names: readonly string[], most = mostPatterns): readonly Pattern[] {
+/** Sorted by `index`. Hidden names (a leading dot) are left out; what is of several kinds is not gathered. */
+export function collapse(
+  names: readonly string[],
+  most = mostPatterns,
+  kindOf: (name: string) => string = () => "",
+): readonly Pattern[] {
   const visible = [...new Set(names)].filter((name) => !name.startsWith("."));
   let stems = groupBy(visible, stemOf);
-  for (const beginning of beginnings) if (stems.size > most) stems = crowd(stems, beginning);
+  for (const beginning of beginnings) if (stems.size > most) stems = crowd(stems, beginning, kindOf);
   return disjoint(stems)
     .map(([stem, own]) => ({
       index: [stem, ...excluded(stem, own, visible, stems)].join(","),
       names: own.sort(),
+      gathered: new Set(own.map(stemOf)).size > 1,
     }))
     .sort((a, b) => (a.index < b.index ? -1 : 1));
 }
@@ -56,17 +65,43 @@ function stemOf(name: string): string {
 /** A data stream's type and the first word of its dataset; the first word of any name. */
 const beginnings = [/^(?:logs|traces|metrics)-[^-._*]+[-._]/, /^[^-._*]+[-._]/];
 
-/** Patterns that begin alike, where there are more than two of them, become one. */
-function crowd(stems: ReadonlyMap<string, readonly string[]>, beginning: RegExp): Map<string, string[]> {
-  const begins = [...stems.keys()].map((stem) => beginning.exec(stem)?.[0]);
+/** Patterns that begin alike, where there are more than two of them, become one: of each beginning those of one kind. */
+function crowd(
+  stems: ReadonlyMap<string, readonly string[]>,
+  beginning: RegExp,
+  kindOf: (name: string) => string,
+): Map<string, string[]> {
   const crowded = new Map<string, string[]>();
-  for (const [at, [stem, names]] of [...stems].entries()) {
-    const begin = begins[at];
-    const alike = begin !== undefined && begins.filter((other) => other === begin).length > 2;
-    const key = alike ? `${begin}*` : stem;
-    crowded.set(key, [...(crowded.get(key) ?? []), ...names]);
+  for (const [begin, alike] of groupBy([...stems.keys()], (stem) => beginning.exec(stem)?.[0] ?? "")) {
+    const chosen = begin === "" ? [] : ofOneKind(alike, stems, kindOf);
+    for (const stem of alike) {
+      const key = chosen.includes(stem) ? `${begin}*` : stem;
+      crowded.set(key, [...(crowded.get(key) ?? []), ...(stems.get(stem) ?? [])]);
+    }
   }
   return crowded;
+}
+
+/** The most that are of one kind, and that none of the others holds a name of; empty where these are too many to exclude. */
+function ofOneKind(
+  alike: readonly string[],
+  stems: ReadonlyMap<string, readonly string[]>,
+  kindOf: (name: string) => string,
+): readonly string[] {
+  const namesOf = (stem: string) => stems.get(stem) ?? [];
+  const kinds = groupBy(alike, (stem) => {
+    const own = new Set(namesOf(stem).map(kindOf));
+    return own.size === 1 ? [...own].join() : `several, of ${stem}`;
+  });
+  let [chosen = []] = [...kinds.values()].sort((a, b) => b.length - a.length);
+  for (let size = -1; size !== chosen.length; ) {
+    size = chosen.length;
+    const others = alike.filter((stem) => !chosen.includes(stem));
+    chosen = chosen.filter(
+      (stem) => !others.some((other) => namesOf(stem).some((name) => globs(other, name))),
+    );
+  }
+  return chosen.length > 2 && alike.length - chosen.length <= mostExcluded ? chosen : [];
 }
 
 function groupBy(names: readonly string[], keyOf: (name: string) => string): Map<string, string[]> {

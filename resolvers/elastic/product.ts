@@ -13,6 +13,8 @@ export interface Product {
    * finds nothing without a word (seen on 7.17).
    */
   readonly searchesColumns: boolean;
+  /** Wildcards and questions within nested objects are refused: `search.allow_expensive_queries` is off. */
+  readonly refusesExpensive: boolean;
 }
 
 export function describeProduct(name: Product["name"], version: string): Product {
@@ -20,5 +22,5 @@ export function describeProduct(name: Product["name"], version: string): Product
   const [major = 0, minor = 0] = version.split(".").map(Number);
   const [since, sinceMinor] = isElasticsearch ? [8, 1] : [2, 14];
   const searchesColumns = major > since || (major === since && minor >= sinceMinor);
-  return { name, version, listsIgnored: isElasticsearch, searchesColumns };
+  return { name, version, listsIgnored: isElasticsearch, searchesColumns, refusesExpensive: false };
 }

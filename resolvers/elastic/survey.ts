@@ -10,8 +10,8 @@ import type { Door } from "./door.ts";
 import { type Layout, placeForms, spanProfiles } from "./layout.ts";
 import { findField, type IndexGroup, type Knowledge } from "./mapping.ts";
 import { isOfForm } from "./narrow.ts";
-import type { Part } from "./parts.ts";
 import { collapse, type Pattern } from "./patterns.ts";
+import type { LogProfile } from "./profile.ts";
 import { any, encodePattern, every, inIndices, not, searchOptions } from "./query.ts";
 import { copiesIn, reportSpans } from "./report.ts";
 import { searchWhole } from "./search.ts";
@@ -29,7 +29,9 @@ const mostPatterns = 100;
 
 const resolved = z.object({
   indices: z.array(z.object({ name: z.string(), data_stream: z.string().optional() })),
-  data_streams: z.array(z.object({ name: z.string() })),
+  data_streams: z.array(
+    z.object({ name: z.string(), backing_indices: z.union([z.string(), z.array(z.string())]).default([]) }),
+  ),
 });
 
 /** @throws {BackendError} */
@@ -52,10 +54,11 @@ export async function surveyIndices(wanted: readonly string[], surroundings: Sur
 /** Patterns that were asked for stand as they are; else those of all names. */
 async function findPatterns(
   wanted: readonly string[],
-  { backend, door, signal }: Surroundings,
+  surroundings: Surroundings,
   notes: string[],
 ): Promise<readonly Pattern[]> {
-  if (wanted.length > 0) return wanted.map((index) => ({ index, names: [] }));
+  const { backend, door, signal } = surroundings;
+  if (wanted.length > 0) return wanted.map((index) => ({ index, names: [], gathered: false }));
   const request = { method: "GET", path: "/_resolve/index/*", query: { expand_wildcards: "open" } } as const;
   let answer: unknown;
   try {
@@ -69,7 +72,75 @@ async function findPatterns(
   if (!success) throw new BackendError(backend, "malformed", "the list of indices cannot be read", error);
   // A data stream is one name, however often it rolls over.
   const names = data.indices.flatMap(({ name, data_stream }) => (data_stream === undefined ? [name] : []));
-  return collapse([...names, ...data.data_streams.map(({ name }) => name)]);
+  const streamOf = new Map(
+    data.data_streams.flatMap(({ name, backing_indices }) =>
+      [backing_indices].flat().map((index) => [index, name] as const),
+    ),
+  );
+  return gather([...names, ...data.data_streams.map(({ name }) => name)], streamOf, surroundings);
+}
+
+/**
+ * A pattern is proposed as what all of it is, so what is gathered by its names alone is looked into, and gathered anew
+ * without what is of another kind; what cannot be proposed as a whole stays apart.
+ */
+async function gather(
+  names: readonly string[],
+  streamOf: ReadonlyMap<string, string>,
+  surroundings: Surroundings,
+): Promise<readonly Pattern[]> {
+  const kinds = new Map<string, string>();
+  const looked = new Set<string>();
+  for (;;) {
+    const patterns = collapse(names, undefined, (name) => kinds.get(name) ?? "");
+    const open = patterns.find(({ gathered, index }) => gathered && !looked.has(index));
+    if (open === undefined) return patterns;
+    looked.add(open.index);
+    const found = await findKinds(open, streamOf, surroundings);
+    const [only, ...others] = new Set(open.names.map((name) => found.get(name)));
+    const isOne = only !== undefined && others.length === 0;
+    if (isOne && (only === strange || (await classify(open, surroundings)).note === undefined)) continue;
+    for (const name of open.names) kinds.set(name, (isOne ? undefined : found.get(name)) ?? `alone: ${name}`);
+  }
+}
+
+const strange = "neither lines nor spans";
+
+/** What each name of a pattern holds, and in which layout; nothing of those that are not shown. @throws {BackendError} */
+async function findKinds(
+  { index, names }: Pattern,
+  streamOf: ReadonlyMap<string, string>,
+  { door, catalog, signal }: Surroundings,
+): Promise<ReadonlyMap<string, string>> {
+  const found = new Map<string, Set<string>>();
+  try {
+    const knowledge = await catalog.refresh(index, signal);
+    const layout = placeForms(knowledge, [...spanProfiles.values()], await door.product(signal));
+    const copies = new Set(layout.profiles.flatMap((profile) => copiesIn(profile.copies, knowledge)));
+    const parts = await catalog.parts({ id: "", index, profile: "auto" }, knowledge, signal);
+    for (const { profile, groups } of parts) {
+      for (const group of groups) {
+        const namesIn = (placed: Layout["spans" | "events"]) =>
+          placed.filter((one) => one.group === group).map((one) => one.profile);
+        const [spans] = namesIn(layout.spans);
+        const isLines = shownBy(group, [profile]).length > 0 && hasMessage(group, profile);
+        for (const one of group.indices) {
+          const name = streamOf.get(one) ?? one;
+          const lines = isLines && otherThanLines(name) === undefined ? `lines of ${profile.name}` : strange;
+          const kind = spans === undefined ? [...namesIn(layout.events), lines].join() : `spans of ${spans}`;
+          found.set(name, (found.get(name) ?? new Set()).add(copies.has(one) ? strange : kind));
+        }
+      }
+    }
+  } catch (error) {
+    if (!isUnreadable(error)) throw error;
+  }
+  return new Map(
+    names.flatMap((name) => {
+      const kind = [...(found.get(name) ?? [])].sort().join(", ");
+      return kind === "" ? [] : [[name, kind] as const];
+    }),
+  );
 }
 
 interface Found {
@@ -84,11 +155,14 @@ async function classify(pattern: Pattern, surroundings: Surroundings): Promise<F
   try {
     return await look(pattern, surroundings);
   } catch (error) {
-    if (!(error instanceof BackendError)) throw error;
+    if (!isUnreadable(error)) throw error;
     if (error.failure === "denied") return { note: "some of it may not be read by this user" };
-    if (error.failure === "rejected") return { note: "the server refuses to answer for it" };
-    throw error;
+    return { note: "the server refuses to answer for it" };
   }
+}
+
+function isUnreadable(error: unknown): error is BackendError {
+  return error instanceof BackendError && (error.failure === "denied" || error.failure === "rejected");
 }
 
 async function look(pattern: Pattern, surroundings: Surroundings): Promise<Found> {
@@ -151,9 +225,7 @@ async function describeLines(
   knowledge: Knowledge,
   surroundings: Surroundings,
 ): Promise<Found> {
-  const other = names.map(
-    (name) => /^(?:metric|trace|synthetic|profiling|heartbeat)[a-z]*(?=[-._])/.exec(name)?.[0],
-  );
+  const other = names.map(otherThanLines);
   const [kind] = other;
   if (kind !== undefined && other.every((one) => one === kind))
     return { note: `its name begins with ${kind}, which is no log` };
@@ -169,9 +241,7 @@ async function describeLines(
       note: `no known layout of lines or spans${guess === undefined ? "" : `; a source of it is ${guess.reason}`}`,
     };
   }
-  const hasMessage = ({ profile, groups }: Part) =>
-    groups.some((group) => profile.message.some((name) => findField(group, name) !== undefined));
-  if (!known.some(hasMessage)) {
+  if (!known.some(({ profile, groups }) => groups.some((group) => hasMessage(group, profile)))) {
     const { name, message } = first.profile;
     return { note: `looks like ${name}, but has no ${message.join(" or ")}` };
   }
@@ -186,6 +256,15 @@ async function describeLines(
       limitations: report.limitations,
     },
   };
+}
+
+/** The word by which names say that they hold no lines. */
+function otherThanLines(name: string): string | undefined {
+  return /^(?:metric|trace|synthetic|profiling|heartbeat)[a-z]*(?=[-._])/.exec(name)?.[0];
+}
+
+function hasMessage(group: IndexGroup, { message }: LogProfile): boolean {
+  return message.some((name) => findField(group, name) !== undefined);
 }
 
 /** `<type>-<dataset>-<namespace>`, where all names are of one. */

@@ -465,8 +465,8 @@ onServers((server) => {
       expect((await cluster.inspect(both, signal())).problems.join()).toMatch(/layout-closed-2: closed/);
       expect(await read(source("layout-closed-*,-layout-closed-2"))).toHaveLength(3);
       await cluster.request("POST", "/layout-closed-2/_open?wait_for_active_shards=1");
-      expect(await cluster.inspect(both, signal())).toMatchObject({ indices: 2, problems: [] });
       expect(await read(both)).toHaveLength(6);
+      expect(await cluster.inspect(both, signal())).toMatchObject({ indices: 2, problems: [] });
     });
 
     test("names of a remote cluster are refused and told", async () => {

@@ -91,3 +91,32 @@ test("every name lies behind one pattern, its own", () => {
     { seed: 20_260_103, numRuns: 800 },
   );
 });
+
+test("what is gathered is of one kind", () => {
+  const kinds = fc.dictionary(word, fc.constantFrom("lines", "spans"));
+  fc.assert(
+    fc.property(
+      fc.array(name, { maxLength: 60 }),
+      fc.constantFrom(1, 5, 24),
+      kinds,
+      (names, most, kindsOf) => {
+        const kindOf = (one: string) =>
+          one
+            .split(/[-._]/)
+            .map((part) => kindsOf[part] ?? "")
+            .join("");
+        const apart = new Map(
+          collapse(names, Number.POSITIVE_INFINITY).map((one) => [one.names.join(), one]),
+        );
+        for (const pattern of collapse(names, most, kindOf)) {
+          expect(names.filter((one) => covers(pattern.index, one)).sort()).toEqual(
+            [...names].filter((one) => pattern.names.includes(one)).sort(),
+          );
+          if (!pattern.gathered || apart.has(pattern.names.join())) continue;
+          expect([pattern, new Set(pattern.names.map(kindOf)).size]).toEqual([pattern, 1]);
+        }
+      },
+    ),
+    { seed: 20_261_122, numRuns: 800 },
+  );
+});

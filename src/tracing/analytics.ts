@@ -3,7 +3,7 @@
 import type { ActionRow, RevisionStats, Span, TraceLocation } from "../model.ts";
 import type { SpanReader, SpanScan } from "../reader.ts";
 import type { ActionsQuery, LocateQuery, RevisionQuery, SpanAnalytics } from "../store.ts";
-import type { Instant, TimeRange } from "../time.ts";
+import { type Instant, nanosPerMilli, type TimeRange } from "../time.ts";
 import { ShareSpent, shareOf, watch } from "./budget.ts";
 import { findActionEdges, findSiteEdges } from "./edges.ts";
 import { findSlowEventActions, findSlowEvents } from "./events.ts";
@@ -308,7 +308,15 @@ function widen(ends: Instant[], end: Instant): void {
   ends[1] = end > last ? end : last;
 }
 
-/** The first or the last end of a scan's spans: read from the edge of the range on, as far as the source says. */
+/** So far down a source is asked where to cut. */
+const mostFromSource = 10_000;
+const leastWindow = nanosPerMilli * 1_000n;
+const growth = 4n;
+
+/**
+ * The first or the last end of a scan's spans: read from the edge of the range on, as far as the source says. Where more
+ * spans than it is asked for begin there and none ends (long requests, many at once), on in windows that grow.
+ */
 async function findOutermost(
   reader: SpanReader,
   scan: SpanScan,
@@ -317,13 +325,18 @@ async function findOutermost(
   signal: AbortSignal,
 ): Promise<Instant | undefined> {
   const { from, to } = scan.range;
+  let size = 0n;
   for (let nth = 16; ; nth *= 16) {
-    const within = { ...scan, by: "time", order, nth } as const;
-    const cut = nth > 10_000 ? undefined : await reader.milestone?.(within, signal);
-    const far = (cut ?? (order === "asc" ? to : from)) as Instant;
-    const range = order === "asc" ? { from, to: far < from ? from : far } : { from: far > to ? to : far, to };
+    if (nth <= mostFromSource) {
+      const cut = await reader.milestone?.({ ...scan, by: "time", order, nth }, signal);
+      size = cut === undefined ? to - from : order === "asc" ? cut - from : to - cut;
+    } else size = size * growth > leastWindow ? size * growth : leastWindow;
+    if (size < 0n) size = 0n;
+    const isWhole = size >= to - from;
+    const window = order === "asc" ? { from, to: from + size } : { from: to - size, to };
+    const range = isWhole ? scan.range : (window as TimeRange);
     let outermost: Instant | undefined;
-    for await (const batch of reader.scan({ ...scan, range: clamp(range, scan.range) }, signal)) {
+    for await (const batch of reader.scan({ ...scan, range }, signal)) {
       for (const span of batch) {
         if (!accepts(span)) continue;
         const isFurther =
@@ -331,10 +344,6 @@ async function findOutermost(
         if (isFurther) outermost = span.end;
       }
     }
-    if (outermost !== undefined || cut === undefined) return outermost;
+    if (outermost !== undefined || isWhole) return outermost;
   }
-}
-
-function clamp({ from, to }: TimeRange, within: TimeRange): TimeRange {
-  return { from: from > within.from ? from : within.from, to: to < within.to ? to : within.to };
 }

@@ -13,7 +13,10 @@ export async function collect(batches: AsyncIterable<readonly Span[]>): Promise<
 /** Most entries are a few levels up. What is deeper than this is recursion, whose every level would cost a round. */
 const levels = 16;
 
-/** The spans with all that is needed to tell the entry above each of them: level by level, and of deep traces whole. */
+/**
+ * The spans with all that is needed to tell the entry above each of them: level by level, and of deep traces whole. A
+ * parent that is in hand is asked for as well: both sides of a call may have one id, and only one of them be in hand.
+ */
 export async function climb(
   reader: SpanReader,
   sources: SpanSources,
@@ -28,7 +31,7 @@ export async function climb(
     const missing: SpanId[] = [];
     for (const span of level) {
       const { trace_id, parent_span_id: span_id } = span;
-      if (span.entry || span_id === undefined || family.parentOf(span) !== undefined) continue;
+      if (span.entry || span_id === undefined) continue;
       const key = spanKey({ trace_id, span_id });
       if (asked.has(key)) continue;
       asked.add(key);

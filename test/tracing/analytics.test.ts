@@ -539,6 +539,29 @@ describe("slow events", () => {
   });
 });
 
+test("below one id of both sides of a call the called one is asked for, also where the caller is in hand", async () => {
+  const call = { service_name: "web", span_kind: "client", span_name: "call" } as const;
+  const spans = [
+    span({ span_id: "root", span_kind: "server", action: "Pay" }),
+    span({ ...call, span_id: "both", parent_span_id: "root", events: [exception(1, "Refused")] }),
+    span({ span_id: "both", parent_span_id: "root", span_kind: "server", action: "Reserve" }),
+    span({ ...call, span_id: "below", parent_span_id: "both", peer: "db", events: [exception(2, "Lost")] }),
+  ];
+  const { slowEventActions, actionEdges } = analyticsOver(readerOver(spans));
+  const asked = { sources: [shop] as const, range, budget: budget() };
+  const digest = eventDigest({ service: "web", kind: "client", name: "call", statement: undefined });
+  const rows = await slowEventActions({ ...asked, digest }, signal);
+  expect(rows.map(({ action_name, count }) => [action_name, count]).sort()).toEqual([
+    ["Pay", 1],
+    ["Reserve", 1],
+  ]);
+  const named = { partners: [], service: "web", namespace: "web", action: "Reserve" };
+  const { downstream } = await actionEdges({ ...asked, ...named }, signal);
+  expect(downstream).toMatchObject([{ service: "db", count: 1 }]);
+  const lost = { filter: { query: { kind: "all" }, action: "Reserve" } } as const;
+  expect(await list(spans, { candidates: "errors", ...lost })).toMatchObject([{ span_id: "below" }]);
+});
+
 test("a revision's requests, first and last by their ends", async () => {
   const request = (id: string, to: number, over: Partial<Span> = {}): Span =>
     span({ span_id: id, trace_id: id, span_kind: "server", to, revision: "r1", ...over });

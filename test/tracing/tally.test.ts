@@ -123,6 +123,33 @@ test("actions, slow events and deploys do not depend on what the source counts",
   await fc.assert(property, { numRuns: 60 });
 });
 
+test("ends beyond ten thousand longer requests are found without reading the range", async () => {
+  const wide = { from: at(0), to: at(3_600_000) };
+  const root = (n: number, from: number, to: number) =>
+    span({ trace_id: `t${n}`, span_id: `s${n}`, span_kind: "server", revision: "r1", from, to });
+  const spans = [
+    ...Array.from({ length: 200 }, (_, n) => root(n, 9_000 + n, 10_000 + n)),
+    ...Array.from({ length: 200 }, (_, n) => root(200 + n, 3_500_000 + n, 3_550_000 + n)),
+  ];
+  const reader = counting(spans, 100_000);
+  const lengths: number[] = [];
+  const own: SpanReader = {
+    ...reader,
+    scan: (query, signal) => {
+      lengths.push(Number(query.range.to - query.range.from) / 1e6);
+      return reader.scan(query, signal);
+    },
+    // However many are asked for, so many begin within five seconds of either end; none of them ends there.
+    milestone: async ({ order }) => (order === "asc" ? at(5_000) : at(3_595_000)),
+  };
+  const query = { ...asked, range: wide, revision: "r1", budget: budget() };
+  expect(await analyticsOver(own).revisionStats(query, signal)).toMatchObject({
+    first_seen: at(10_000),
+    last_seen: at(3_550_199),
+  });
+  expect(Math.max(...lengths)).toBeLessThan(100_000);
+});
+
 describe("N+1 of very many requests", () => {
   const root = (n: number, action: string) =>
     span({ trace_id: `t${n}`, span_id: `r${n}`, span_kind: "server", action });

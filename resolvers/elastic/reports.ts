@@ -213,7 +213,8 @@ function refusalsOf(
     // 409: it is there already, from a delivery whose confirmation was lost.
     if (status < 300 || status === 409) continue;
     const told = `status ${status}: ${error?.type}: ${error?.reason}`;
-    if (status !== 400) {
+    // 400 is the document's own fault, but where the index was closed and will be opened again.
+    if (status !== 400 || error?.type === "index_closed_exception") {
       const failure =
         status === 429 || status === 503 ? "overloaded" : status === 403 ? "denied" : "rejected";
       throw new BackendError(backend, failure, `a report was not written: ${told}`);

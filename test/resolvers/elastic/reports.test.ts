@@ -119,6 +119,12 @@ test.each([
   await expect(deliver()).rejects.toMatchObject({ name: "BackendError", failure });
 });
 
+test("reports for an index that is closed have to come again", async () => {
+  const item = { create: { status: 400, error: { type: "index_closed_exception", reason: "closed" } } };
+  const { deliver } = await open((response) => sendJson(response, { items: Array(4).fill(item) }));
+  await expect(deliver()).rejects.toMatchObject({ name: "BackendError", failure: "rejected" });
+});
+
 test.each([
   ["too few results", { items: [{ create: { status: 201 } }] }, 200, "malformed"],
   ["no results", {}, 200, "malformed"],

@@ -45,6 +45,21 @@ function source(after: (call: number) => void | ReadonlyMap<string, string> | Pr
   };
   return { store, held, calls };
 }
+/** A source that keeps what it takes, and refuses the whole of a request for the reason that the test gives. */
+function refusing(why: (texts: readonly string[]) => string | undefined) {
+  const held: string[] = [];
+  const store: ReportStore = {
+    async deliver(_, reports) {
+      const texts = reports.map(({ status_message }) => status_message ?? "");
+      const reason = why(texts);
+      if (reason !== undefined) throw new BackendError("fake", "rejected", reason);
+      held.push(...texts);
+      return new Map();
+    },
+  };
+  return { store, held };
+}
+const tooLarge = "status 413: Request Entity Too Large";
 const messages = (count: number) => Array.from({ length: count }, (_, number) => `number ${number}`);
 
 test("delivers what was there before and what comes later, in order, and forgets it", async () => {
@@ -93,18 +108,12 @@ test("a source that is away gets everything once it is back, and never loses its
 
 test("what a proxy before the source takes for too large is delivered in smaller parts", async () => {
   const spooler = memorySpooler();
-  const held: string[] = [];
   let refused = 0;
-  const store: ReportStore = {
-    async deliver(_, reports) {
-      if (reports.length > 20) {
-        refused += 1;
-        throw new BackendError("fake", "rejected", "status 413: Request Entity Too Large");
-      }
-      held.push(...reports.map(({ status_message }) => status_message ?? ""));
-      return new Map();
-    },
-  };
+  const { store, held } = refusing(({ length }) => {
+    if (length <= 20) return undefined;
+    refused += 1;
+    return tooLarge;
+  });
   await spool(spooler, "shop", 450);
   start(sitesWith({ shop: { keys: ["k"], store } }), spooler);
   await expect.poll(async () => (await spooler.level()).reports).toBe(0);
@@ -115,22 +124,12 @@ test("what a proxy before the source takes for too large is delivered in smaller
 
 describe("one report that is refused as a whole, even alone,", () => {
   /** What a proxy does that takes nothing in which the text stands. */
-  function refusing(text: string) {
-    const held: string[] = [];
-    const store: ReportStore = {
-      async deliver(_, reports) {
-        if (reports.some(({ status_message }) => status_message?.endsWith(text)))
-          throw new BackendError("fake", "rejected", "status 413: Request Entity Too Large");
-        held.push(...reports.map(({ status_message }) => status_message ?? ""));
-        return new Map();
-      },
-    };
-    return { store, held };
-  }
+  const refusingText = (text: string) =>
+    refusing((texts) => (texts.some((one) => one.endsWith(text)) ? tooLarge : undefined));
 
   test("is put aside with the reason, and those around it are delivered once", async () => {
     const spooler = memorySpooler();
-    const { store, held } = refusing("number 70");
+    const { store, held } = refusingText("number 70");
     await spool(spooler, "shop", 300);
     const { metric, logged } = start(sitesWith({ shop: { keys: ["k"], store } }), spooler);
     await expect.poll(async () => await spooler.level()).toMatchObject({ reports: 0, deadLetters: 1 });
@@ -145,16 +144,8 @@ describe("one report that is refused as a whole, even alone,", () => {
 
   test("is delivered when the source was what refused: it takes everything again", async () => {
     const spooler = memorySpooler();
-    const held: string[] = [];
     let calls = 0;
-    const store: ReportStore = {
-      async deliver(_, reports) {
-        calls += 1;
-        if (calls < 30) throw new BackendError("fake", "rejected", "status 404: no such index");
-        held.push(...reports.map(({ status_message }) => status_message ?? ""));
-        return new Map();
-      },
-    };
+    const { store, held } = refusing(() => (++calls < 30 ? "status 404: no such index" : undefined));
     await spool(spooler, "shop", 120);
     start(sitesWith({ shop: { keys: ["k"], store } }), spooler);
     await expect.poll(async () => await spooler.level()).toMatchObject({ reports: 0, deadLetters: 0 });
@@ -163,18 +154,12 @@ describe("one report that is refused as a whole, even alone,", () => {
 
   test("is delivered when the source takes it after another, as soon as it may", async () => {
     const spooler = memorySpooler();
-    const held: string[] = [];
     // Refused are single requests, as by a source that comes back in between.
     let [singles, batches] = [0, 0];
-    const store: ReportStore = {
-      async deliver(_, reports) {
-        if (reports.length > 1 && batches++ < 2) throw new BackendError("fake", "rejected", "status 400: no");
-        if (reports.length === 1 && singles++ === 0)
-          throw new BackendError("fake", "rejected", "status 400: no");
-        held.push(...reports.map(({ status_message }) => status_message ?? ""));
-        return new Map();
-      },
-    };
+    const { store, held } = refusing(({ length }) => {
+      const isRefused = length > 1 ? batches++ < 2 : singles++ === 0;
+      return isRefused ? "status 400: no" : undefined;
+    });
     await spool(spooler, "shop", 3);
     start(sitesWith({ shop: { keys: ["k"], store } }), spooler);
     await expect.poll(async () => await spooler.level()).toMatchObject({ reports: 0, deadLetters: 0 });
@@ -183,16 +168,10 @@ describe("one report that is refused as a whole, even alone,", () => {
 
   test("and others just like it next to it do not hold up what comes after", async () => {
     const spooler = memorySpooler();
-    const held: string[] = [];
-    const store: ReportStore = {
-      async deliver(_, reports) {
-        const numbers = reports.map(({ status_message = "" }) => Number(status_message.slice(7)));
-        if (numbers.some((number) => number >= 5 && number < 70))
-          throw new BackendError("fake", "rejected", "status 413: Request Entity Too Large");
-        held.push(...reports.map(({ status_message }) => status_message ?? ""));
-        return new Map();
-      },
-    };
+    const { store, held } = refusing((texts) => {
+      const numbers = texts.map((text) => Number(text.slice(7)));
+      return numbers.some((number) => number >= 5 && number < 70) ? tooLarge : undefined;
+    });
     await spool(spooler, "shop", 200);
     start(sitesWith({ shop: { keys: ["k"], store } }), spooler);
     await expect.poll(async () => await spooler.level()).toMatchObject({ reports: 0, deadLetters: 65 });
@@ -202,15 +181,9 @@ describe("one report that is refused as a whole, even alone,", () => {
   test("is kept from a source that fails over it, whatever becomes of the others", async () => {
     const spooler = memorySpooler();
     let calls = 0;
-    const held: string[] = [];
-    const store: ReportStore = {
-      async deliver(_, reports) {
-        calls += 1;
-        if (calls % 3 !== 0) throw new BackendError("fake", "rejected", "status 500: an error of its own");
-        held.push(...reports.map(({ status_message }) => status_message ?? ""));
-        return new Map();
-      },
-    };
+    const { store, held } = refusing(() =>
+      ++calls % 3 === 0 ? undefined : "status 500: an error of its own",
+    );
     await spool(spooler, "shop", 200);
     start(sitesWith({ shop: { keys: ["k"], store } }), spooler);
     await expect.poll(async () => await spooler.level()).toMatchObject({ reports: 0, deadLetters: 0 });
@@ -219,7 +192,7 @@ describe("one report that is refused as a whole, even alone,", () => {
 
   test("waits for as long as nothing after it gets through", async () => {
     const spooler = memorySpooler();
-    const { store, held } = refusing("");
+    const { store, held } = refusingText("");
     await spool(spooler, "shop", 3);
     start(sitesWith({ shop: { keys: ["k"], store } }), spooler);
     await new Promise((resolve) => setTimeout(resolve, 300));
@@ -229,7 +202,7 @@ describe("one report that is refused as a whole, even alone,", () => {
 
   test("waits while it is the only one", async () => {
     const spooler = memorySpooler();
-    const { store, held } = refusing("number 0");
+    const { store, held } = refusingText("number 0");
     await spool(spooler, "shop", 1);
     const { delivery } = start(sitesWith({ shop: { keys: ["k"], store } }), spooler);
     await new Promise((resolve) => setTimeout(resolve, 200));

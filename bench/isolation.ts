@@ -103,9 +103,11 @@ ${names.map((name) => `  ${name}: { logs: { backend: ${name}, sources: { app: { 
     const { body, url } = call("d", `message=n${number}`);
     const headers = { authorization: `Bearer ${token}`, "content-length": body.length };
     const asked = httpRequest(url, { method: "POST", headers, agent: false });
-    asked.on("error", () => {}).end(body);
-    // Half of them leave once their search runs, and half at any moment before or after.
-    if (number % 2 === 0) await seen.arrived;
+    const answered = new Promise((resolve) => asked.on("error", () => {}).on("response", resolve));
+    asked.end(body);
+    // Half of them leave once their search runs, and half at any moment before or after. Some are answered before they
+    // search, while the source is asked for its layout again.
+    if (number % 2 === 0) await Promise.race([seen.arrived, answered]);
     await sleep(Math.random() * 20);
     const left = performance.now();
     asked.destroy();

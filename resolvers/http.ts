@@ -229,10 +229,10 @@ export function toBackendError(backend: string, cause: unknown): BackendError {
   }
   const text = texts.filter((part) => part !== "").join("; ");
   if (/ConnectionError|NoLivingConnections/.test(text) || unreachable.test(text)) {
-    return new BackendError(backend, "unreachable", text, cause);
+    return new BackendError(backend, "unreachable", text, { cause });
   }
-  if (/TimeoutError/.test(text)) return new BackendError(backend, "timeout", text, cause);
-  return new BackendError(backend, "malformed", text === "" ? String(cause) : text, cause);
+  if (/TimeoutError/.test(text)) return new BackendError(backend, "timeout", text, { cause });
+  return new BackendError(backend, "malformed", text === "" ? String(cause) : text, { cause });
 }
 
 /** Settles with `shared`, or rejects as soon as this caller leaves. */

@@ -38,9 +38,7 @@ type Deliver = (reports: readonly Spooled[]) => Promise<BackendError | undefined
 
 /** Of what was sent. A source that failed over it (5xx) tells nothing of it. */
 function isRefusal(error: unknown): error is BackendError {
-  return (
-    error instanceof BackendError && error.failure === "rejected" && !/\bstatus 5\d\d/.test(error.message)
-  );
+  return error instanceof BackendError && error.failure === "rejected" && (error.status ?? 400) < 500;
 }
 
 interface Bell {

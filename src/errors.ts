@@ -111,20 +111,28 @@ export class BackendError extends Error {
   override readonly name = "BackendError";
   readonly backend: string;
   readonly failure: Failure;
+  /** Of the source's answer, where it was an error by its status. */
+  readonly status: number | undefined;
   /** When an overloaded source wants to be asked again, where it says so. */
   readonly retryAfterSeconds: number | undefined;
   constructor(
     backend: string,
     failure: Failure,
     message: string,
-    cause?: unknown,
-    retryAfterSeconds?: number | undefined,
+    { cause, status, retryAfterSeconds }: BackendErrorOptions = {},
   ) {
     super(message, cause === undefined ? undefined : { cause });
     this.backend = backend;
     this.failure = failure;
+    this.status = status;
     this.retryAfterSeconds = retryAfterSeconds;
   }
+}
+
+interface BackendErrorOptions {
+  readonly cause?: unknown;
+  readonly status?: number | undefined;
+  readonly retryAfterSeconds?: number | undefined;
 }
 
 /** A bound of the program's own, which a client cannot tell from a source's. */

@@ -56,9 +56,11 @@ function address(url: string, headers: Exchange["headers"]) {
 /** Ours and not Yoga's, which cannot be told from its own failures. */
 function goneSignal(response: ServerResponse): AbortSignal {
   const gone = new AbortController();
-  response.once("close", () => {
+  const leave = () => {
     if (!response.writableFinished) gone.abort(new ClientGone());
-  });
+  };
+  if (response.closed) leave();
+  else response.once("close", leave);
   return gone.signal;
 }
 

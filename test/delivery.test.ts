@@ -45,14 +45,17 @@ function source(after: (call: number) => void | ReadonlyMap<string, string> | Pr
   };
   return { store, held, calls };
 }
-/** A source that keeps what it takes, and refuses the whole of a request for the reason that the test gives. */
+/** A source that keeps what it takes, and refuses the whole of a request for the reason that the test gives: `status N: …`. */
 function refusing(why: (texts: readonly string[]) => string | undefined) {
   const held: string[] = [];
   const store: ReportStore = {
     async deliver(_, reports) {
       const texts = reports.map(({ status_message }) => status_message ?? "");
       const reason = why(texts);
-      if (reason !== undefined) throw new BackendError("fake", "rejected", reason);
+      if (reason !== undefined) {
+        const status = Number(/^status (\d+)/.exec(reason)?.[1]);
+        throw new BackendError("fake", "rejected", reason, { status });
+      }
       held.push(...texts);
       return new Map();
     },
@@ -180,9 +183,9 @@ describe("one report that is refused as a whole, even alone,", () => {
 
   test("is kept from a source that fails over it, whatever becomes of the others", async () => {
     const spooler = memorySpooler();
-    let calls = 0;
-    const { store, held } = refusing(() =>
-      ++calls % 3 === 0 ? undefined : "status 500: an error of its own",
+    let failures = 0;
+    const { store, held } = refusing((texts) =>
+      texts.includes("number 70") && ++failures < 12 ? "status 500: an error of its own" : undefined,
     );
     await spool(spooler, "shop", 200);
     start(sitesWith({ shop: { keys: ["k"], store } }), spooler);

@@ -79,7 +79,9 @@ export function createCatalog(backend: string, door: Door, io: IO): Catalog {
     try {
       return readKnowledge(answer);
     } catch (error) {
-      throw new BackendError(backend, "malformed", `the mappings of ${pattern} cannot be read`, error);
+      throw new BackendError(backend, "malformed", `the mappings of ${pattern} cannot be read`, {
+        cause: error,
+      });
     }
   }
 
@@ -166,9 +168,7 @@ export function createCatalog(backend: string, door: Door, io: IO): Catalog {
 }
 
 function isMissing(error: unknown): boolean {
-  return (
-    error instanceof BackendError && error.failure === "rejected" && error.message.startsWith("status 404")
-  );
+  return error instanceof BackendError && error.status === 404;
 }
 
 /**

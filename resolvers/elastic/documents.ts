@@ -441,7 +441,7 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
       return hit.text === undefined ? hit.document : parseExact(hit.text);
     } catch (cause) {
       const reason = `document ${hit.id} of ${hit.index} (${source.index}) is not JSON`;
-      throw new BackendError(backend, "malformed", reason, cause);
+      throw new BackendError(backend, "malformed", reason, { cause });
     }
   }
 

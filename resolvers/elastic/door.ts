@@ -125,7 +125,9 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
       try {
         return readJson({ body });
       } catch (cause) {
-        throw new BackendError(backend, "malformed", `${request.method} ${request.path}: not JSON`, cause);
+        throw new BackendError(backend, "malformed", `${request.method} ${request.path}: not JSON`, {
+          cause,
+        });
       }
     },
     product,
@@ -158,7 +160,10 @@ function failed(backend: string, { status, headers, body }: Raw): BackendError {
             ? "unreachable"
             : "rejected";
   const told = `status ${status}: ${body.toString("utf8", 0, 2_000)}`;
-  return new BackendError(backend, failure, told, undefined, readRetryAfter(headers["retry-after"]));
+  return new BackendError(backend, failure, told, {
+    status,
+    retryAfterSeconds: readRetryAfter(headers["retry-after"]),
+  });
 }
 
 /** Reads that do not move anything at the source. A scroll goes on with each request, whoever gets the answer. */

@@ -66,5 +66,5 @@ export function parseDocument(backend: string, { id, index }: Hit, text: string)
   } catch (error) {
     cause = error;
   }
-  throw new BackendError(backend, "malformed", `document ${id} of ${index} is not a JSON object`, cause);
+  throw new BackendError(backend, "malformed", `document ${id} of ${index} is not a JSON object`, { cause });
 }

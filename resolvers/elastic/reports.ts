@@ -217,7 +217,7 @@ function refusalsOf(
     if (status !== 400 || error?.type === "index_closed_exception") {
       const failure =
         status === 429 || status === 503 ? "overloaded" : status === 403 ? "denied" : "rejected";
-      throw new BackendError(backend, failure, `a report was not written: ${told}`);
+      throw new BackendError(backend, failure, `a report was not written: ${told}`, { status });
     }
     const report = documents[at]?.report;
     if (report !== undefined && !refusals.has(report)) refusals.set(report, told);

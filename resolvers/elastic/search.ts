@@ -34,7 +34,7 @@ export async function wholeAnswer(
 
 export function unreadable(backend: string, bytes: Buffer, cause: unknown): BackendError {
   const reason = `an answer of ${bytes.length} bytes that is none of _search`;
-  return new BackendError(backend, "malformed", reason, cause);
+  return new BackendError(backend, "malformed", reason, { cause });
 }
 
 /** @throws {BackendError} */

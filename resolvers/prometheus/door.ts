@@ -190,7 +190,7 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
         const known =
           cause instanceof z.ZodError || cause instanceof SyntaxError || cause instanceof Surprise;
         if (!known) throw cause;
-        throw new BackendError(backend, "malformed", `${path}: ${cause.message.slice(0, 2_000)}`, cause);
+        throw new BackendError(backend, "malformed", `${path}: ${cause.message.slice(0, 2_000)}`, { cause });
       }
     };
     const describe = () => {
@@ -362,8 +362,7 @@ async function optional<T>(asked: Promise<T>): Promise<T | undefined> {
   try {
     return await asked;
   } catch (error) {
-    if (error instanceof BackendError && /^status 4/.test(error.message) && isRefusal(error))
-      return undefined;
+    if (error instanceof BackendError && (error.status ?? 500) < 500 && isRefusal(error)) return undefined;
     throw error;
   }
 }
@@ -400,9 +399,14 @@ function authorization(auth: DoorSettings["auth"]): Readonly<Record<string, stri
 }
 
 /** An answer with an error status. The server's own text goes no further than the log. */
-function failed(backend: string, status: number, text: string, retryAfter: number | undefined): BackendError {
+function failed(
+  backend: string,
+  status: number,
+  text: string,
+  retryAfterSeconds: number | undefined,
+): BackendError {
   const told = `status ${status}: ${text.slice(0, 2_000)}`;
-  return new BackendError(backend, failureOf(status, text), told, undefined, retryAfter);
+  return new BackendError(backend, failureOf(status, text), told, { status, retryAfterSeconds });
 }
 
 const byStatus: Readonly<Record<number, Failure>> = {

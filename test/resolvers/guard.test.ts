@@ -34,7 +34,7 @@ const open = (over: Partial<typeof settings> = {}): { readonly run: Run } => {
 type Guard = ReturnType<typeof open>;
 const fail = (failure: Failure, retryAfter?: number) => async (): Promise<never> => {
   asked += 1;
-  throw new BackendError("elk", failure, "no", undefined, retryAfter);
+  throw new BackendError("elk", failure, "no", { retryAfterSeconds: retryAfter });
 };
 const answer = async (): Promise<string> => {
   asked += 1;

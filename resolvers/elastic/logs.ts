@@ -236,13 +236,14 @@ function createReader(
     rejection = error;
   }
 
-  /** The lines of what is left that one search completes. */
-  async function read(left: TimeRange, size = nextSize()): Promise<Page> {
-    const asked = pace?.first(left) ?? left;
+  /** What a search answers by a plan that knows all indices that answer it. */
+  async function searchPlanned(
+    searchBy: (plan: Plan) => Promise<Answer>,
+  ): Promise<{ readonly plan: Plan; readonly answer: Answer }> {
     for (let attempt = 0; ; attempt++) {
       const plan = await planSearch();
       const { knowledge } = plan;
-      const answer = await searchOn(plan, asked, left, size).catch(unlessRejected);
+      const answer = await searchBy(plan).catch(unlessRejected);
       if (answer === undefined && attempt < 2) {
         // An index that the mapping did not know may also refuse what was compiled without it, and a cluster may refuse
         // what is expensive, which its product then says.
@@ -260,9 +261,16 @@ function createReader(
         }
         settle(backend, source.index, knowledge, answer, catalog);
       }
-      begun = true;
-      return completed(plan, answer, asked, left, size);
+      return { plan, answer };
     }
+  }
+
+  /** The lines of what is left that one search completes. */
+  async function read(left: TimeRange, size = nextSize()): Promise<Page> {
+    const asked = pace?.first(left) ?? left;
+    const { plan, answer } = await searchPlanned((plan) => searchOn(plan, asked, left, size));
+    begun = true;
+    return completed(plan, answer, asked, left, size);
   }
 
   async function completed(
@@ -402,18 +410,9 @@ function createReader(
     const counted = { track_total_hits: Math.max(1, room) };
     // A line at which the page ends is only looked for where one line alone decides it.
     const skipped = wanted > resultWindow ? { size: 0 } : { from: wanted - 1, size: 1 };
-    const ask = (plan: Plan) => search(plan, { ...plan.body(range.from, range.to), ...counted, ...skipped });
-    let plan: Plan;
-    let whole: Answer | undefined;
-    for (let attempt = 0; ; attempt++) {
-      plan = await planSearch();
-      whole = await ask(plan).catch(attempt < 2 ? unlessRejected : (error) => Promise.reject(error));
-      const stale = whole !== undefined && isStale(plan.knowledge, whole, catalog.accepted(source.index));
-      if (whole !== undefined && !(stale && attempt === 0)) break;
-      // As `read` does.
-      narrows = attempt === 0;
-      await catalog.refresh(source.index, signal);
-    }
+    const { plan, answer: whole } = await searchPlanned((plan) =>
+      search(plan, { ...plan.body(range.from, range.to), ...counted, ...skipped }),
+    );
     if (whole.total !== undefined) return whole.total;
     const [last] = whole.hits;
     if (query.filter.kind !== "all" || last === undefined) {

@@ -456,6 +456,7 @@ function createSpanReader(documents: Documents): SpanReader {
         }
       }
     }
+    if (events.size === 0) return spans;
     const own = [...events.values()];
     const met = new Set(spans.map(spanKey));
     const alone = await collect(spansAlone(lost(own.map(placementOf), met), reading));

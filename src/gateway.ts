@@ -71,6 +71,7 @@ export function createGateway<ServerContext extends object>({
       ...plugins,
       onlyJson,
       noPersisted,
+      noEmptyName,
       useCSRFPrevention({ requestHeaders: deliberate }),
       ...unified.plugins,
       EnvelopArmorPlugin(bounds),
@@ -126,6 +127,13 @@ const noPersisted: Plugin = {
   onParams({ params: { query, extensions } }) {
     if (query || extensions?.persistedQuery === undefined) return;
     throw new GraphQLError("PersistedQueryNotSupported", { extensions: badRequest });
+  },
+};
+
+/** Clients in languages whose texts are never absent send an empty name for none, and in the address it is one anyhow. */
+const noEmptyName: Plugin = {
+  onParams({ params: { operationName, ...params }, setParams }) {
+    if (operationName === "") setParams(params);
   },
 };
 

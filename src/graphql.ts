@@ -29,6 +29,7 @@ import {
   type Described,
   type Descriptions,
   describeOperations,
+  isInt32,
   type JsonSchema,
 } from "./operations/describe.ts";
 import { operations } from "./operations/index.ts";
@@ -232,10 +233,6 @@ function withoutNull(schema: JsonSchema): JsonSchema {
 
 function isNullable(schema: JsonSchema): boolean {
   return schema.anyOf?.some(({ type }) => type === "null") === true;
-}
-
-function isInt32(value: number | undefined): value is number {
-  return value !== undefined && value >= -(2 ** 31) && value < 2 ** 31;
 }
 
 function spell(name: string): string {

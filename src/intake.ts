@@ -18,8 +18,6 @@ export interface Intake {
   readonly takes: (request: IncomingMessage, response: ServerResponse) => boolean;
   /** Takes reports for these sites, by these rates, from the next request on. */
   readonly replace: (config: IntakeConfig, sites: Sites) => void;
-  /** The answer to a report that is still owed on the connection, when there is one. */
-  readonly answering: (socket: Socket) => Promise<void> | undefined;
   /** Tells clients to go, and resolves when no report is between its request and the spool. */
   readonly close: () => Promise<void>;
 }
@@ -53,7 +51,7 @@ export function createIntake(options: IntakeOptions): Intake {
   let rules = rulesOf(options.config, options.sites);
   let heldBytes = 0;
   let closing = false;
-  const underWay = new Map<Promise<void>, Socket>();
+  const underWay = new Set<Promise<void>>();
 
   /** Whose reports are taken, and how many. */
   function rulesOf({ keyRate, addressRate, proxies }: IntakeConfig, sites: Sites) {
@@ -74,13 +72,13 @@ export function createIntake(options: IntakeOptions): Intake {
     allowOrigin(request, response);
     if (closing) response.setHeader("Connection", "close");
     if (request.method === "OPTIONS") answerPreflight(request, response);
-    else if (request.method === "POST") track(take(request, response, keyIn(queries)), request.socket);
+    else if (request.method === "POST") track(take(request, response, keyIn(queries)));
     else send(response, 404, notFound);
     return true;
   }
 
-  function track(work: Promise<void>, socket: Socket): void {
-    underWay.set(work, socket);
+  function track(work: Promise<void>): void {
+    underWay.add(work);
     work
       .catch((error: unknown) => telemetry.log({ level: "error", message: "front-end intake", err: error }))
       .finally(() => underWay.delete(work));
@@ -168,10 +166,9 @@ export function createIntake(options: IntakeOptions): Intake {
     replace: (config, sites) => {
       rules = rulesOf(config, sites);
     },
-    answering: (socket) => [...underWay].find(([, own]) => own === socket)?.[0],
     close: async () => {
       closing = true;
-      while (underWay.size > 0) await Promise.allSettled(underWay.keys());
+      while (underWay.size > 0) await Promise.allSettled(underWay);
     },
   };
 }
@@ -269,7 +266,7 @@ export function createIntakeServer(intake: Intake): Server {
     if (!intake.takes(request, response)) send(response, 404, notFound);
   });
   server.maxConnections = mostConnections;
-  keepAnswers(server, intake);
+  keepAnswers(server);
   return server;
 }
 
@@ -291,15 +288,23 @@ const unreadable: Readonly<Record<string, readonly [status: string, body: string
 const malformed = ["400 Bad Request", '{"error":"The request is not HTTP"}'] as const;
 
 /** A method that node does not know is one that no route has; what is no HTTP at all is told by the same code. */
-function answerTo({ code = "", rawPacket }: Unread): readonly [status: string, body: string] {
-  const line = /^[\w!#$%&'*+.^`|~-]{1,100} \S{1,8192} HTTP\/1\.[01]\r$/m;
-  if (code === "HPE_INVALID_METHOD" && line.test(rawPacket?.toString("latin1") ?? ""))
-    return ["404 Not Found", notFound];
+function answerTo({
+  code = "",
+  rawPacket,
+  bytesParsed = 0,
+}: Unread): readonly [status: string, body: string] {
+  const text = rawPacket?.toString("latin1") ?? "";
+  // The line that cannot be read: whole requests may have come before it.
+  const line = text.slice(text.lastIndexOf("\n", bytesParsed) + 1);
+  const hasMethod = /^[\w!#$%&'*+.^`|~-]{1,100} \S{1,8192} HTTP\/1\.[01]\r\n/.test(line);
+  if (code === "HPE_INVALID_METHOD" && hasMethod) return ["404 Not Found", notFound];
   return unreadable[code] ?? malformed;
 }
 interface Unread extends NodeJS.ErrnoException {
   /** What came with what cannot be read. */
   readonly rawPacket?: Buffer;
+  /** Up to where in that it was read. */
+  readonly bytesParsed?: number;
 }
 
 function answerRaw(socket: Duplex, [status, body]: readonly [status: string, body: string]): void {
@@ -317,23 +322,25 @@ function answerRaw(socket: Duplex, [status, body]: readonly [status: string, bod
  * What node answers by itself, or not at all, gets the body of an answer of ours.
  *
  * Some senders count the characters of a body instead of its bytes: what they send too much is no next request, and
- * node would break off the answer to the first with a 400. Here that answer is finished before the connection ends.
+ * node would break off the answer to the first with a 400. Here all that came whole is answered before the connection ends.
  */
-export function keepAnswers(
-  server: Server,
-  intake: Intake | undefined,
-  failed: (code: string | undefined) => void = () => {},
-): void {
+export function keepAnswers(server: Server, failed: (code: string | undefined) => void = () => {}): void {
+  const underWay = new WeakMap<Socket, Set<ServerResponse>>();
+  const owes = (socket: Socket) => [...(underWay.get(socket) ?? [])].some(({ req }) => req.complete);
+  const broken = new WeakSet<Socket>();
+  server.on("request", ({ socket }, response) => {
+    const own = underWay.get(socket) ?? new Set();
+    underWay.set(socket, own.add(response));
+    response.once("close", () => {
+      own.delete(response);
+      if (broken.has(socket) && !owes(socket)) socket.destroySoon();
+    });
+  });
   server.on("clientError", (error: Unread, socket: Socket) => {
     failed(error.code);
-    const answer = intake?.answering(socket);
-    if (answer !== undefined) {
-      void answer.finally(() => socket.destroySoon());
-    } else if (socket.writable && error.code !== "ECONNRESET") {
-      answerRaw(socket, answerTo(error));
-    } else {
-      socket.destroy();
-    }
+    if (error.code === "ECONNRESET" || !socket.writable) socket.destroy();
+    else if (owes(socket)) broken.add(socket);
+    else answerRaw(socket, answerTo(error));
   });
   // A tunnel is no route either. Its socket is ours alone from here on.
   server.on("connect", (_, socket) => {

@@ -191,7 +191,7 @@ function errorSchemas(): Json {
       description: when,
       required: ["error", "message", "details"],
       properties: {
-        error: { const: slug, description: "What clients branch on.", examples: [slug] },
+        error: { type: "string", const: slug, description: "What clients branch on.", examples: [slug] },
         message: { type: "string", description: "For people; safe to display.", examples: [when] },
         details: {
           description: "What the slug says they are.",

@@ -134,14 +134,19 @@ export function createPages(operations: readonly Endpoint[]): FindPage {
     page.catch(() => loaded.delete(key));
     const { headers: described, ...rest } = await page;
     const { ETag: tag = "", "Content-Type": _, "Content-Encoding": __, ...kept } = described;
-    const isKnown = (headers.get("if-none-match") ?? "").includes(tag);
-    return isKnown
+    return isKnown(tag, headers.get("if-none-match"))
       ? { status: 304, headers: { ...kept, ETag: tag }, body: nothing }
       : { ...rest, headers: described };
   };
 }
 
 const nothing = new Uint8Array();
+
+/** Weak or not makes no difference here (RFC 9110, section 13.1.2). */
+function isKnown(tag: string, asked: string | null): boolean {
+  const bare = (one: string) => one.trim().replace(/^W\//, "");
+  return (asked ?? "").split(",").some((one) => one.trim() === "*" || bare(one) === bare(tag));
+}
 
 async function readPage({ type, load, policy: own, fresh }: Source, zipped: boolean): Promise<Page> {
   const content = Buffer.from(await load());

@@ -469,7 +469,7 @@ export function createServer(options: ServerOptions): Server {
   const closeIdle = closerOf(http);
   http.maxConnections = options.connections ?? mostConnections;
   http.on("drop", () => telemetry.limited("connections"));
-  keepAnswers(http, intake, (code) => {
+  keepAnswers(http, (code) => {
     if (code === "HPE_HEADER_OVERFLOW") telemetry.limited("head");
     if (code === "ERR_HTTP_REQUEST_TIMEOUT") telemetry.limited("reading_time");
   });

@@ -39,6 +39,29 @@ describe("/openapi.json", () => {
     expect(known).toEqual(Object.keys(slugs).map((slug) => `#/components/schemas/Error_${slug}`));
   });
 
+  test("is one that generators of clients read in full: no number is cut to 32 bits, no choice has no name", () => {
+    const found: string[] = [];
+    const numbers = { number: ["double"], integer: ["int32", "int64"] } as const;
+    const visit = (node: unknown, path: string): void => {
+      if (typeof node !== "object" || node === null) return;
+      const { type, format, minimum, maximum, anyOf = [] } = node as JsonSchema;
+      if (type === "number" || type === "integer") {
+        if (!numbers[type].some((one) => one === format)) found.push(`${path}: ${type} ${format}`);
+        const fits = (minimum ?? -Infinity) >= -(2 ** 31) && (maximum ?? Infinity) < 2 ** 31;
+        if (format === "int32" && !fits) found.push(`${path}: from ${minimum} to ${maximum}`);
+      }
+      const choices = anyOf.filter((one) => one.type !== "null");
+      if (choices.length > 1 && path.split(".").length > 2) found.push(`${path}: a choice without a name`);
+      for (const [key, value] of Object.entries(node)) {
+        if (key !== "examples" && key !== "example") visit(value, `${path}.${key}`);
+      }
+    };
+    const { paths, components } = JSON.parse(JSON.stringify(buildOpenApi(operations)));
+    visit(components.schemas, "schemas");
+    for (const [path, entry] of Object.entries(paths)) visit(entry, `${path}.`);
+    expect(found).toEqual([]);
+  });
+
   test("says what every field is, with an example, and the unit of every measured number", () => {
     const missing: string[] = [];
     const visit = (schema: JsonSchema, path: string): void => {

@@ -63,6 +63,10 @@ export function describeSchema(
       // zod takes the examples of a schema that transforms for those of its output; ours are of the wire.
       const examples = z.globalRegistry.get(zodSchema)?.examples;
       if (Array.isArray(examples)) jsonSchema.examples = examples;
+      // Generators of clients take a number that says no more for one of 32 bits, and would round it.
+      const { type, minimum, maximum } = jsonSchema;
+      if (type === "number") jsonSchema.format = "double";
+      if (type === "integer") jsonSchema.format = isInt32(minimum) && isInt32(maximum) ? "int32" : "int64";
       delete jsonSchema.propertyNames;
       delete jsonSchema.id;
     },
@@ -76,6 +80,10 @@ export function describeSchema(
     definitions.set(name, spelt);
   }
   return spellNull(rest);
+}
+
+export function isInt32(value: number | undefined): value is number {
+  return value !== undefined && value >= -(2 ** 31) && value < 2 ** 31;
 }
 
 /** zod has two spellings of "or null"; one is enough for those who read this. */

@@ -153,6 +153,7 @@ const grouping = z
     return z.NEVER;
   })
   .meta({
+    id: "GroupBy",
     anyOf: [
       { type: "string", enum: ["Name"] },
       { type: "object", properties: { Tag: { type: "string" } }, required: ["Tag"] },

@@ -76,11 +76,12 @@ const cursor = z
     ],
     { error: 'expected "Time", "Duration", { "time": … } or { "duration": … }' },
   )
-  .meta({
-    description:
-      'What the listing is ordered by: `"Time"` or `"Duration"`. To go on behind a row, `{ "time": … }` or `{ "duration": … }` with its value; null is the first page.',
-    examples: [{ time: null }],
-  });
+  .meta({ id: "TraceCursor", description: "The order of a listing, and where the previous page ended." });
+const anyCursor = optional(cursor).meta({
+  description:
+    'What the listing is ordered by: `"Time"` or `"Duration"`. To go on behind a row, `{ "time": … }` or `{ "duration": … }` with its value; null is the first page.',
+  examples: [{ time: null }],
+});
 
 const perPage = integer(1, 10_000).meta({
   description:
@@ -91,7 +92,7 @@ const pagination = z
   .object({
     per_page: perPage,
     order: optional(order).meta({ description: "The default is DESC." }),
-    cursor: optional(cursor),
+    cursor: anyCursor,
   })
   .meta({ id: "TracePagination", description: "Which page of a listing of traces." });
 const fields = {

@@ -106,7 +106,13 @@ describe("its files", () => {
     });
     expect([again.status, await again.text(), again.headers.get("etag")]).toEqual([304, "", tag]);
     expect(again.headers.get("content-security-policy")).toBe(first.headers.get("content-security-policy"));
-    expect((await open("/console/app.js", { "if-none-match": '"other"' })).status).toBe(200);
+    const statusFor = async (asked: string) =>
+      (await open("/console/app.js", { "if-none-match": asked })).status;
+    const strong = tag.replace("W/", "");
+    for (const same of [strong, ` ${tag} ,"other"`, "*"])
+      expect([same, await statusFor(same)]).toEqual([same, 304]);
+    const others = ['"other"', `"${tag}`, `x${strong}`, strong.slice(0, -1), ""];
+    for (const other of others) expect([other, await statusFor(other)]).toEqual([other, 200]);
   });
 
   test.each([

@@ -224,6 +224,16 @@ describe("errors say what a client can mend, and nothing else", () => {
       data: { auth: { message: "Authenticated as demo" } },
     });
   });
+  test("an empty name of the operation is none", async () => {
+    const ask = async (query: string) => {
+      const body = JSON.stringify({ query, operationName: "", variables: {} });
+      return (await demo.server.fetch(url, { method: "POST", headers: { ...bearer, ...json }, body })).json();
+    };
+    for (const query of ["{ auth { message } }", "query A { auth { message } }"]) {
+      expect(await ask(query)).toEqual({ data: { auth: { message: "Authenticated as demo" } } });
+    }
+    expect(await ask("query A { auth { message } } query B { auth { message } }")).toHaveProperty("errors");
+  });
   test("a body over 1 MiB", async () => {
     const { status } = await demo.graphql(`{ viewer { id } } # ${"x".repeat(1_048_576)}`);
     expect(status).toBe(422);

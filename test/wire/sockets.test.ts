@@ -263,6 +263,25 @@ describe.each(hosts)("%s", (host) => {
     }
   });
 
+  test("what cannot be read does not spoil the answers to what came before it", async () => {
+    const { port } = await start({ store: feed(1, () => delay(50)).store }, host);
+    for (const rest of ["}", 'SC"}}', "GOT / HTTP/1.1\r\nHost: x\r\n\r\n"]) {
+      const { received, ended } = await raw(port, rawLines("1.1").repeat(2) + rest);
+      expect(await ended).toBe("closed");
+      expect(received().match(/HTTP\/1\.1 \d+/g)).toEqual(["HTTP/1.1 200", "HTTP/1.1 200"]);
+      expect(received()).toMatch(/\r\n\r\n\[\{.*\}\]$/s);
+    }
+  });
+
+  test("what is no HTTP is no route, whatever its connection has asked before", async () => {
+    const { port } = await start({}, host);
+    const { socket, received } = await raw(port, "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n");
+    await eventually(() => received().endsWith("ok\n"));
+    socket.write("garbage\r\n\r\nPUTT / HTTP/1.1\r\n\r\n");
+    await eventually(() => received().endsWith('{"error":"The request is not HTTP"}'));
+    socket.destroy();
+  });
+
   test.each([
     ["TRACE", "/api/v2/auth"],
     ["PUT", "/api/v2/auth"],

@@ -33,7 +33,7 @@ import {
   isPlainLabel,
   type Matcher,
   narrow,
-  number,
+  notFinite,
   present,
   type Selector,
 } from "./promql.ts";
@@ -325,8 +325,7 @@ function combined(
       return binary(over("sum", sum), "/", over("sum", count));
     }
     case "count": {
-      const nothing = binary(number(0), "*", call("sum_over_time", samples));
-      return over("sum", binary(call("count_over_time", samples), "+", nothing));
+      return over("sum", binary(call("count_over_time", samples), "+", notFinite(samples)));
     }
     case "first": // `first_over_time` is a parse error before 3.14.
     case "quantile": // Over several series there is no such expression.

@@ -7,7 +7,7 @@ import { type CounterSamples, finite, type Samples } from "../../src/samples.ts"
 import type { Millis } from "../../src/time.ts";
 import { turn } from "../http.ts";
 import type { Labels } from "./answer.ts";
-import { aggregate, binary, call, type Expression, number, type Selector } from "./promql.ts";
+import { aggregate, binary, call, type Expression, notFinite, number, type Selector } from "./promql.ts";
 import {
   asGrid,
   byKey,
@@ -146,8 +146,7 @@ function suspectSuccessions(surveyed: readonly Surveyed[]): void {
 function oddity(reader: Reader, selector: Selector, buckets: Buckets, falls: boolean): Expression {
   // A closed edge has no window of one millisecond; the one before does no harm.
   const samples = reader.window(selector, { from: Math.max(2, buckets.step), to: 1 });
-  // Zero times a sum is zero unless a part of the sum is NaN or infinite.
-  const infinite = binary(number(0), "*", call("sum_over_time", samples));
+  const infinite = notFinite(samples);
   if (!falls) return binary(infinite, "!=", number(0));
   const around = reader.window(selector, { from: buckets.step + reachOf(buckets), to: 1 });
   return binary(binary(call("resets", around), "+", infinite), "!=", number(0));

@@ -112,16 +112,11 @@ export const nodeInterfaces: readonly RegExp[] = [
   /^(?:en[Popsx]\w+|eth\d+)$/,
   /^/,
 ];
+export const otelPodNetwork = "k8s_pod_network_io_bytes_total";
 export type NetworkFigure = "network_rx_bytes" | "network_tx_bytes";
 export const podNetwork: Readonly<Record<NetworkFigure, readonly NetworkSource[]>> = {
-  network_rx_bytes: [
-    { metric: metrics.received },
-    { metric: "k8s_pod_network_io_bytes_total", direction: "receive" },
-  ],
-  network_tx_bytes: [
-    { metric: metrics.sent },
-    { metric: "k8s_pod_network_io_bytes_total", direction: "transmit" },
-  ],
+  network_rx_bytes: [{ metric: metrics.received }, { metric: otelPodNetwork, direction: "receive" }],
+  network_tx_bytes: [{ metric: metrics.sent }, { metric: otelPodNetwork, direction: "transmit" }],
 };
 
 // ---- Nodes --------------------------------------------------------------------------------------------------

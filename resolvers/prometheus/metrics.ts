@@ -22,7 +22,15 @@ import type { Labels } from "./answer.ts";
 import type { Door } from "./door.ts";
 import { type Families, isTag, part, type Shape, typeOf } from "./families.ts";
 import { boundsBeside, byBound, type ClassicParts, classicForm, succession, unevenOf } from "./forms.ts";
-import { commonBounds, type Growth, growths, nativeForm, observationsOf } from "./native.ts";
+import {
+  bornOf,
+  commonBounds,
+  type Form,
+  type Growth,
+  growths,
+  nativeForm,
+  observationsOf,
+} from "./native.ts";
 import {
   aggregate,
   binary,
@@ -33,7 +41,7 @@ import {
   isPlainLabel,
   type Matcher,
   narrow,
-  number,
+  notFinite,
   present,
   type Selector,
 } from "./promql.ts";
@@ -325,8 +333,7 @@ function combined(
       return binary(over("sum", sum), "/", over("sum", count));
     }
     case "count": {
-      const nothing = binary(number(0), "*", call("sum_over_time", samples));
-      return over("sum", binary(call("count_over_time", samples), "+", nothing));
+      return over("sum", binary(call("count_over_time", samples), "+", notFinite(samples)));
     }
     case "first": // `first_over_time` is a parse error before 3.14.
     case "quantile": // Over several series there is no such expression.
@@ -472,7 +479,12 @@ async function both(plan: Plan, measure: ObservationMeasure): Promise<readonly S
       ? growths(reader, forms, classic.count, classic.bucket !== undefined, [...uneven.values()])
       : [],
   ]);
-  const even = observed.filter(({ labels }) => !uneven.has(keyOf(labels)));
+  const even = await bornInEither(
+    reader,
+    forms,
+    observed.filter(({ labels }) => !uneven.has(keyOf(labels))),
+    query.buckets,
+  );
   if (grown.length === 0 && isBare(measure, even)) return summary(plan, measure);
   const members: readonly (Observed | Growth)[] = [...even, ...grown];
   return grouped(plan, members, (group) => {
@@ -488,6 +500,27 @@ async function both(plan: Plan, measure: ObservationMeasure): Promise<readonly S
     }
     const counted = natives.map((growth) => observationsOf(growth, bounds, query.buckets));
     return combineObservations([...classics, ...counted], measure, query.buckets);
+  });
+}
+
+/** With the births that both forms together tell, of those that have nothing before the buckets. */
+async function bornInEither(
+  reader: Reader,
+  forms: readonly Form[],
+  found: readonly Observed[],
+  { start }: Buckets,
+): Promise<readonly Observed[]> {
+  const isOpen = ({ times: [first = start] }: CounterSamples) => first >= start;
+  const open = found.filter(({ observations }) => isOpen(observations.count));
+  const born = await bornOf(reader, forms, open, open.length < found.length);
+  const opened = new Set(open);
+  return found.map((one) => {
+    if (!opened.has(one)) return one;
+    const birth = born.has(keyOf(one.labels)) ? "zero" : "own";
+    const since = (samples: CounterSamples) => (isOpen(samples) ? ({ ...samples, birth } as const) : samples);
+    const { count, sum, buckets } = one.observations;
+    const parts = buckets.map(({ bound, samples }) => ({ bound, samples: since(samples) }));
+    return { ...one, observations: { count: since(count), sum: since(sum), buckets: parts } };
   });
 }
 

@@ -195,18 +195,15 @@ async function lastBefore(
   return found;
 }
 
-/** New is what no form has held before; where the metric was there in one form, it has not begun in another. */
-async function bornOf(
+/** The keys of those that are new: that no form has held before. */
+export async function bornOf(
   reader: Reader,
   forms: readonly Form[],
   open: readonly { readonly labels: Labels }[],
   othersHeld: boolean,
 ): Promise<ReadonlySet<string>> {
-  const ask = (others: boolean) => inTurns(forms, ({ query }) => birthsOf(reader, query, open, others));
-  const first = await ask(othersHeld);
-  const births = first.length > 1 && first.some(({ lived }) => lived) ? await ask(true) : first;
-  const [born = new Set<string>(), ...others] = births.map((one) => one.born);
-  return new Set([...born].filter((key) => others.every((other) => other.has(key))));
+  const queries = forms.map(({ query }) => query);
+  return (await birthsOf(reader, queries, open, othersHeld)).born;
 }
 
 // ---- Folding -----------------------------------------------------------------------------------------------------

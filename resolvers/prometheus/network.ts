@@ -10,7 +10,14 @@ import { collect, type Labels, type SampleSeries } from "./answer.ts";
 import type { Door } from "./door.ts";
 import { type NetworkSource, nodeNetwork, podNetwork } from "./figures.ts";
 import { metricName } from "./promql.ts";
-import { askInterfaces, freshness, interfaceKeys, type Owner, type Wall } from "./questions.ts";
+import {
+  askInterfaces,
+  freshness,
+  interfaceKeys,
+  interfaceLabels,
+  type Owner,
+  type Wall,
+} from "./questions.ts";
 import { chunksOf, inTurns } from "./reader.ts";
 import { at, has, type Track } from "./tracks.ts";
 
@@ -44,7 +51,7 @@ export async function readRestarted(
   );
   const found = await inTurns(wanted, async ({ run: { first, keys }, samples }) => {
     const at = start + (first + keys.length - 1) * step;
-    const series = await source.query(samples, { at }, collect, signal);
+    const series = (await source.query(samples, { at }, collect, signal)).map((one) => told(owner, one));
     return keys.map((keysAt, offset) => {
       const index = first + offset;
       const needed = series.filter(({ labels }) => keysAt.has(keyOf(owner, labels)));
@@ -71,6 +78,15 @@ function runsOf(owner: Owner, restarts: readonly Track[], count: number): readon
     } else runs.push({ first: index, keys: [new Set(own.keys())], interfaces: own });
   }
   return runs;
+}
+
+/** With the labels alone that the exporter itself gives it. */
+function told(owner: Owner, series: SampleSeries): SampleSeries {
+  const own = interfaceLabels(owner, series.labels[metricName] ?? "");
+  return {
+    ...series,
+    labels: Object.fromEntries(Object.entries(series.labels).filter(([label]) => own.includes(label))),
+  };
 }
 
 /** The samples from when the snapshot before `time` was fresh. */

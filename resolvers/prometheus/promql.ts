@@ -122,6 +122,15 @@ export function binary(
 }
 
 /**
+ * Zero, and no finite number where a sample of the window is none. Not zero times the sum: of infinity that is NaN, and
+ * VictoriaMetrics leaves out what is NaN, and the whole that it would be part of.
+ */
+export function notFinite(samples: Expression): Expression {
+  // Less than 1 times any finite sum.
+  return call("floor", binary(number(1e-310), "*", call("abs", call("sum_over_time", samples))));
+}
+
+/**
  * Whether a range selector takes the sample at its left end: `closed` in Prometheus 2, `open` since 3. Every form that
  * is exact on the one is wrong on the other.
  */

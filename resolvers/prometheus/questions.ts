@@ -9,6 +9,7 @@ import {
   nodeDisks,
   nodeFigures,
   nodeNetwork,
+  otelPodNetwork,
   type PodSource,
   podNetwork,
   podSources,
@@ -182,6 +183,22 @@ export const interfaceKeys: Readonly<Record<Owner, readonly string[]>> = {
   pods: [plain.namespace, plain.pod, otel.namespace, otel.pod, "interface"],
   nodes: ["node", "instance", "k8s_node_name", "interface", "device"],
 };
+/** Those that do in a metric's own spelling. */
+function keysOf(owner: Owner, metric: string): readonly string[] {
+  if (ofOtel(metric)) {
+    return [...(owner === "pods" ? [otel.namespace, otel.pod] : ["k8s_node_name"]), "interface"];
+  }
+  if (owner === "pods") return [plain.namespace, plain.pod, "interface"];
+  return ["node", "instance", metric.startsWith("node_") ? "device" : "interface"];
+}
+/**
+ * All that its series tell of an interface. Others of their labels tell of the scrape: a collector adds its own pod's
+ * name to what it passes on, in the spelling of others.
+ */
+export function interfaceLabels(owner: Owner, metric: string): readonly string[] {
+  const more = ofOtel(metric) ? ["k8s_pod_uid", "direction"] : owner === "pods" ? ["id", "node"] : [];
+  return [metricName, ...keysOf(owner, metric), ...more];
+}
 /** The counters of one metric from the snapshot before on, and what was fresh at that. */
 function counters(wall: Wall, owner: Owner, metric: string, more: readonly Matcher[], step: Millis): Window {
   const machine = metric.startsWith("node_");
@@ -193,12 +210,9 @@ function askRestarts(wall: Wall, owner: Owner, step: Millis, scope?: PodScope): 
   const network = owner === "pods" ? podNetwork : nodeNetwork;
   const fell = networkNames(network).map((metric) => {
     const pods = scope === undefined ? [] : scoped(scope, ofOtel(metric) ? otel : plain);
-    return set(call("resets", counters(wall, owner, metric, pods, step)));
+    return max(keysOf(owner, metric), set(call("resets", counters(wall, owner, metric, pods, step))));
   });
-  return max(
-    interfaceKeys[owner],
-    fell.reduce((either, or) => binary(either, "or", or)),
-  );
+  return fell.reduce((either, or) => binary(either, "or", or));
 }
 /**
  * The samples of some interfaces, and maybe of others, one expression for each metric: of the length before, and of the
@@ -210,11 +224,13 @@ export function askInterfaces(
   interfaces: readonly Readonly<Record<string, string>>[],
   length: Millis,
 ): readonly Expression[] {
-  const narrowed = interfaceKeys[owner].map((label) =>
-    oneOf(label, [...new Set(interfaces.map((labels) => labels[label] ?? ""))]),
-  );
   const network = owner === "pods" ? podNetwork : nodeNetwork;
-  return networkNames(network).map((metric) => counters(wall, owner, metric, narrowed, length));
+  return networkNames(network).map((metric) => {
+    const narrowed = keysOf(owner, metric).map((label) =>
+      oneOf(label, [...new Set(interfaces.map((labels) => labels[label] ?? ""))]),
+    );
+    return counters(wall, owner, metric, narrowed, length);
+  });
 }
 
 const networkNames = (network: typeof podNetwork): readonly string[] =>
@@ -255,7 +271,7 @@ export function askFigures(wall: Wall, scope: PodScope, step: Millis): Questions
     containerRates: max(containerBy, rate(wall, [named(metrics.cpu), ...inside, ...pods])),
     resourceRates: max(podBy, rate(wall, [named(resourceCpu.pod), ...pods])),
     podInterfaces: max(
-      [metricName, plain.namespace, plain.pod, "id", "node", "interface"],
+      interfaceLabels("pods", metrics.received),
       newest(wall, [named(...networkNames(podNetwork).filter((name) => !ofOtel(name))), real, ...pods]),
     ),
     otelValues: max(
@@ -266,7 +282,7 @@ export function askFigures(wall: Wall, scope: PodScope, step: Millis): Questions
       ]),
     ),
     otelInterfaces: max(
-      [metricName, otel.namespace, otel.pod, "k8s_pod_uid", "interface", "direction"],
+      interfaceLabels("pods", otelPodNetwork),
       newest(wall, [named(...networkNames(podNetwork).filter(ofOtel)), real, ...scoped(scope, otel)]),
     ),
     restarts: askRestarts(wall, "pods", step, scope),

@@ -7,7 +7,7 @@ import { type CounterSamples, finite, type Samples } from "../../src/samples.ts"
 import type { Millis } from "../../src/time.ts";
 import { turn } from "../http.ts";
 import type { Labels } from "./answer.ts";
-import { aggregate, binary, call, type Expression, number, type Selector } from "./promql.ts";
+import { aggregate, binary, call, type Expression, notFinite, number, type Selector } from "./promql.ts";
 import {
   asGrid,
   byKey,
@@ -146,8 +146,7 @@ function suspectSuccessions(surveyed: readonly Surveyed[]): void {
 function oddity(reader: Reader, selector: Selector, buckets: Buckets, falls: boolean): Expression {
   // A closed edge has no window of one millisecond; the one before does no harm.
   const samples = reader.window(selector, { from: Math.max(2, buckets.step), to: 1 });
-  // Zero times a sum is zero unless a part of the sum is NaN or infinite.
-  const infinite = binary(number(0), "*", call("sum_over_time", samples));
+  const infinite = notFinite(samples);
   if (!falls) return binary(infinite, "!=", number(0));
   const around = reader.window(selector, { from: buckets.step + reachOf(buckets), to: 1 });
   return binary(binary(call("resets", around), "+", infinite), "!=", number(0));
@@ -494,7 +493,7 @@ async function findBirths(
   const far = new Map(await lastOf(reader, of, buckets.start, lookBack));
   for (const series of open) series.base = far.get(keyOf(series.labels)) ?? far.get(otherKey(series.labels));
   const unknown = open.filter(({ base }) => base === undefined);
-  const { held, born } = await birthsOf(reader, query, unknown, unknown.length < surveyed.length);
+  const { held, born } = await birthsOf(reader, [query], unknown, unknown.length < surveyed.length);
   for (const series of unknown) if (born.has(keyOf(series.labels))) series.birth = "zero";
   // One whose last sample is not finite may have a finite one before.
   const lost = unknown.filter(({ labels }) => held.has(keyOf(labels)));
@@ -514,38 +513,44 @@ async function findBirths(
 
 /**
  * Of series that have samples in the buckets and none in the look-back: the keys of those that the source held before,
- * and of those that are new and grow from zero. The rest begin their metric.
+ * and of those that are new and grow from zero. The rest begin their metric. Several queries are forms of one metric.
  */
 export async function birthsOf(
   reader: Reader,
-  { selector, metric, buckets: { start, step, count }, lookBack = 0, limit }: ThinQuery,
+  queries: readonly ThinQuery[],
   series: readonly { readonly labels: Labels }[],
   othersHeld: boolean,
 ): Promise<Births> {
-  if (series.length === 0) return { held: new Set(), born: new Set(), lived: othersHeld };
+  const [query] = queries;
+  if (query === undefined || series.length === 0) return { held: new Set(), born: new Set() };
+  const { start, step, count } = query.buckets;
   // All of the past is looked through: few series at a time, so that the selector finds hardly any others.
-  const past = async (labels: readonly Labels[]) => {
-    const samples = reader.window(narrowTo(selector, labels), { from: start, to: 1 });
-    return reader.instant(call("last_over_time", samples), start);
-  };
-  const parts = chunksOf(spellings(series));
-  const ever = beginsTime(start) ? [] : (await inTurns(parts, past)).flat();
-  const held = new Set(spellings(ever).map(keyOf));
+  const past = queries.flatMap(({ selector }) =>
+    chunksOf(spellings(series)).map((labels) =>
+      reader.window(narrowTo(selector, labels), { from: start, to: 1 }),
+    ),
+  );
+  const ever = beginsTime(start)
+    ? []
+    : await inTurns(past, (samples) => reader.instant(call("last_over_time", samples), start));
+  const held = new Set(spellings(ever.flat()).map(keyOf));
   const born = new Set(series.map(({ labels }) => keyOf(labels)).filter((key) => !held.has(key)));
-  if (born.size === 0 || othersHeld || held.size > 0 || (await lived(reader, metric, start, lookBack))) {
-    return { held, born, lived: true };
-  }
-  const first = await firstTime(reader, metric, start, start + step * count, limit);
-  const own = first === undefined ? [] : await reader.raw(metric, first, first + 1, limit);
-  for (const { labels } of own) born.delete(keyOf(labels));
-  return { held, born, lived: false };
+  if (born.size === 0 || othersHeld || held.size > 0) return { held, born };
+  const before = await inTurns(queries, ({ metric, lookBack = 0 }) => lived(reader, metric, start, lookBack));
+  if (before.includes(true)) return { held, born };
+  const begun = await inTurns(queries, ({ metric, limit }) =>
+    firstTime(reader, metric, start, start + step * count, limit),
+  );
+  const first = Math.min(...begun.map((time = Number.POSITIVE_INFINITY) => time));
+  if (first === Number.POSITIVE_INFINITY) return { held, born };
+  const own = await inTurns(queries, ({ metric, limit }) => reader.raw(metric, first, first + 1, limit));
+  for (const { labels } of own.flat()) born.delete(keyOf(labels));
+  return { held, born };
 }
 
 export interface Births {
   readonly held: ReadonlySet<string>;
   readonly born: ReadonlySet<string>;
-  /** The metric had samples before. */
-  readonly lived: boolean;
 }
 
 /** Nothing is older than 1970; and there is no window of no length, nor of one millisecond for a closed edge. */

@@ -132,6 +132,11 @@ const targets: readonly Target[] = [
     form: switches(-2 * hour),
     to: -7 * hour,
   }),
+  // New in a form that the metric had not before, but not its beginning: the first sample has grown from 0.
+  target("joined", "native", {}),
+  target("joined", "classic", { from: 25 * minute, form: () => "classic" }),
+  target("begun", "classic", { from: 5 * minute, form: () => "classic" }),
+  target("begun", "native", { from: 25 * minute }),
   // In the very middle of the hour, which then has as many samples of the one form as of the other.
   target("halved", "plain", { form: switches(30 * minute) }),
   // A new process has observed more than the one before as soon as it is scraped, but nothing so great.
@@ -267,8 +272,10 @@ describe.each(namedPrometheus())("native histograms on $name", ({ name }) => {
       expect(await store?.type({ site: "a" }, "moved", signal)).toBe("measurement");
       expect(await store?.tagKeys({ site: "a" }, "moved", signal)).toEqual([["host"]]);
       expect(await store?.names({ site: "a" }, signal)).toEqual([
+        "begun",
         "cut",
         "halved",
+        "joined",
         "many",
         "moved",
         "overtaken",
@@ -306,6 +313,11 @@ describe.each(namedPrometheus())("native histograms on $name", ({ name }) => {
   test("one that changed its form in the middle of a window", async () => {
     for (const buckets of grids)
       for (const measure of [count, mean, p90]) await verify("halved", measure, buckets, { host: "*" });
+  });
+
+  test.each(["joined", "begun"])("one that is new in the other form has grown from 0: %s", async (metric) => {
+    for (const buckets of grids)
+      for (const measure of [count, mean, p90]) await verify(metric, measure, buckets, { host: "*" });
   });
 
   test("one that was a summary is counted on, and each form has percentiles of its own kind", async () => {

@@ -73,6 +73,9 @@ export function evaluateOver(series: readonly WrittenSeries[], edge: Edge, hides
     if (name === "timestamp" && argument?.kind === "selector") {
       return unique(each(select(argument), times, 300_000, 0, ([last]) => (last?.[0] ?? Number.NaN) / 1_000));
     }
+    if (argument !== undefined && (name === "abs" || name === "floor")) {
+      return mapped(evaluate(argument, times), Math[name]);
+    }
     // Written series have no histograms.
     if (name === "histogram_count") return [];
     if (argument?.kind !== "window") throw new Error(`not evaluated here: ${name}`);

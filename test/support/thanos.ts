@@ -103,7 +103,7 @@ function read(query: string): Expression {
       need(/\)/);
       return { kind: "call", function: name, arguments: [argument] };
     }
-    const [value] = take(/\d+/) ?? [];
+    const [value] = take(/\d+(?:e-\d+)?/) ?? [];
     if (value !== undefined) return { kind: "number", value: Number(value) };
     const of = selectorIn(need(/\{(?:[^"}]|"(?:[^"\\]|\\.)*")*\}/)[0] ?? "");
     const [, length] = take(/\[(\w+)\]/) ?? [];

@@ -422,6 +422,59 @@ describe.each([
     }
   });
 
+  // What a scrape or a collector adds: who it is, and where it was found.
+  const collector: Labels = { k8s_namespace_name: "tools", k8s_pod_name: "collector-0", k8s_node_name: "n9" };
+  const scraped: Labels = { namespace: "tools", pod: "collector-0", node: "n9", id: "/x", instance: "n9:1" };
+  const prefixed: Labels = { pod_namespace: "tools", pod_name: "collector-0" };
+
+  test.each<[string, string, Labels, Labels]>([
+    [
+      "a node",
+      "container_network_receive_bytes_total",
+      { id: "/", node: "n1", interface: "eth0" },
+      collector,
+    ],
+    [
+      "a node that is found by its address",
+      "node_network_receive_bytes_total",
+      { instance: "n1:9100", device: "ens5" },
+      collector,
+    ],
+    [
+      "a node of OpenTelemetry's",
+      "k8s_node_network_io_bytes_total",
+      { k8s_node_name: "n1", interface: "eth0", direction: "receive" },
+      scraped,
+    ],
+    [
+      "a pod",
+      "container_network_receive_bytes_total",
+      { ...key, node: "n1", id: `${cgroup}/a`, interface: "eth0" },
+      { ...collector, ...prefixed },
+    ],
+    [
+      "a pod of OpenTelemetry's",
+      "k8s_pod_network_io_bytes_total",
+      { k8s_namespace_name: "shop", k8s_pod_name: "web-0", interface: "eth0", direction: "receive" },
+      { ...scraped, ...prefixed },
+    ],
+  ])(
+    "is what the counter of %s grew by, whatever its collector says of itself",
+    async (what, metric, labels, added) => {
+      const store = hourly(
+        (write, time) => {
+          exists(write, time);
+          write(time, "kube_node_info", { node: "n1", internal_ip: "n1" }, 1);
+        },
+        [[metric, { ...added, ...labels }, twice]],
+      );
+      const rows = what.startsWith("a node")
+        ? await collect(store.nodes(query, never))
+        : await collect(store.pods({ ...query, namespaces: [], nodes: [] }, never));
+      expect(rows.map(({ network_rx_bytes }) => network_rx_bytes)).toContain(Math.round(grownBy([twice])));
+    },
+  );
+
   const before = growing([-60, 5 * gigabyte], [600, 7 * gigabyte]);
   const between = growing([700, 100], [1_500, 3 * gigabyte]);
   const after = growing([1_600, 200], [3_600, 8 * gigabyte]);

@@ -7,6 +7,7 @@ import {
   equal,
   glob,
   noneOf,
+  notFinite,
   number,
   oneOf,
   present,
@@ -16,6 +17,7 @@ import {
   window,
 } from "#resolvers/prometheus/promql.ts";
 import { matchesPattern } from "#src/metrics.ts";
+import { evaluateOver } from "../../support/evaluate.ts";
 import { selectorsOf } from "../../support/promql.ts";
 
 const hostile = fc.oneof(
@@ -100,4 +102,23 @@ describe("printing", () => {
     );
     expect([86_400_000, 1, 90_061_001].map(printDuration)).toEqual(["86400s", "1ms", "90061s1ms"]);
   });
+});
+
+test.each([
+  [[1, 2], 0],
+  [[1e308, -1e308], 0],
+  [[1, Number.POSITIVE_INFINITY], Number.POSITIVE_INFINITY],
+  [[Number.NEGATIVE_INFINITY, 5], Number.POSITIVE_INFINITY],
+])("samples %j that are no finite numbers show by one that is NaN nowhere", async (values, expected) => {
+  const samples = values.map((value, at) => [60_000 + at, value] as const);
+  // Like VictoriaMetrics it has no result that is NaN.
+  const source = evaluateOver([{ labels: { __name__: "g" }, samples }], "open");
+  const found: number[] = [];
+  const fold = () => ({
+    series: (one: { readonly values: Float64Array }) => void found.push(...one.values),
+    result: () => found,
+  });
+  const over = window(select({}, [equal("__name__", "g")]), "open", { from: 60_000, to: 1 });
+  const { signal } = new AbortController();
+  expect(await source.query(notFinite(over), { at: 120_000 }, fold, signal)).toEqual([expected]);
 });

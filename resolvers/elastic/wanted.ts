@@ -86,6 +86,18 @@ export function* parts<T>(ids: readonly T[]): Generator<readonly T[]> {
   for (let at = 0; at < ids.length; at += idsOfOneSearch) yield ids.slice(at, at + idsOfOneSearch);
 }
 
+/** Batches as groups of spans about which one search can ask, or a batch more. */
+export async function* groups(batches: AsyncIterable<readonly Span[]>): AsyncGenerator<readonly Span[]> {
+  let group: Span[] = [];
+  for await (const batch of batches) {
+    group.push(...batch);
+    if (group.length < idsOfOneSearch) continue;
+    yield group;
+    group = [];
+  }
+  if (group.length > 0) yield group;
+}
+
 /** Events of these traces. */
 export function eventsIn(
   ids: readonly string[],

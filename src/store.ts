@@ -263,8 +263,8 @@ export interface SpanAnalytics {
   actions(query: ActionsQuery, signal: AbortSignal): Promise<readonly ActionRow[]>;
   /**
    * Calls whose CALLER ends in the range. A call is a pair of a span of kind client or producer (the caller) and a
-   * request of a site or partner that names it as its parent or links to it; a caller without one is one call of
-   * its `peer`, or none where that is absent. All figures are the caller's.
+   * request of a site or partner that names it as its parent, links to it or is its other side under one id; a caller
+   * without one is one call of its `peer`, or none where that is absent. All figures are the caller's.
    */
   siteEdges(query: EdgesQuery, signal: AbortSignal): Promise<SiteEdges>;
   /** The calls of `siteEdges` that requests of one action make (downstream) and take (upstream). */

@@ -1,7 +1,7 @@
 // Which spans and events are wanted, as a condition for the index and as a test of what it found.
 import type { Span } from "../../src/model.ts";
 import type { SpanId } from "../../src/reader.ts";
-import { spanKey } from "../../src/tracing/request.ts";
+import { isOtherSide, spanKey } from "../../src/tracing/request.ts";
 import { selects } from "../../src/tracing/selection.ts";
 import type { Condition } from "./documents.ts";
 import { type EventForm, type SpanForm, tracesOfEvent } from "./layout.ts";
@@ -63,8 +63,10 @@ export function calledBy(ids: readonly SpanId[]): Wanted {
     condition: (placed) => every([isSelected(placed, "entries"), isCalledBy(placed, traceIds, spanIds)]),
     accepts: (span) => {
       const { trace_id, parent_span_id: span_id, links } = span;
+      const isOther = isOtherSide(span) && callers.has(spanKey(span));
       const isChild = span_id !== undefined && callers.has(spanKey({ trace_id, span_id }));
-      return selects("entries", span) && (isChild || links.some((link) => callers.has(spanKey(link))));
+      const isCalled = isOther || isChild || links.some((link) => callers.has(spanKey(link)));
+      return selects("entries", span) && isCalled;
     },
   };
 }

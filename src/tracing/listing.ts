@@ -146,7 +146,7 @@ async function* readByLength(
   if (beyond !== undefined) rest = direction === "asc" ? longerThan(rest, beyond) : shorterThan(rest, beyond);
   for (let nth = Math.min(Math.max(2 * query.wanted, 100), mostFromSource); ; ) {
     if (rest.most !== undefined && rest.most < rest.least) return;
-    const narrow = { ...query.narrow, minDuration: rest.least, maxDuration: rest.most };
+    const narrow = { ...query.narrow, ...pastUnit(rest, direction) };
     const scan = {
       sources,
       range,
@@ -156,21 +156,32 @@ async function* readByLength(
       by: "duration",
       order: direction,
     } as const;
-    const cut = await reader.milestone?.({ ...scan, nth }, signal);
+    const found = await reader.milestone?.({ ...scan, nth }, signal);
+    const cut = found !== undefined && isWithin(found, rest) ? found : undefined;
     const window: Lengths =
       cut === undefined
         ? rest
         : direction === "asc"
-          ? { least: rest.least, most: rest.most === undefined || cut < rest.most ? cut : rest.most }
-          : { least: cut > rest.least ? cut : rest.least, most: rest.most };
+          ? { least: rest.least, most: cut }
+          : { least: cut, most: rest.most };
     const entries = await readEntries(reader, query, range, signal, window);
     const all = isAll(window, filter) ? entries : await withRivals(reader, query, entries, signal);
     const rows = choose(await findRequests(reader, query, all, signal));
     yield rows.filter(({ row }) => isWithin(row.duration, window));
     if (cut === undefined) return;
-    rest = direction === "asc" ? longerThan(rest, window.most ?? cut) : shorterThan(rest, window.least);
+    rest = direction === "asc" ? longerThan(rest, cut) : shorterThan(rest, cut);
     nth = Math.min(nth * 4, mostFromSource);
   }
+}
+
+/**
+ * Where to look for a cut. A source may hold whole microseconds only, and of a bound within one finds all of it: spans
+ * that were read already, and there may be more of these than a cut is asked for.
+ */
+function pastUnit({ least, most }: Lengths, direction: "asc" | "desc"): SpanNarrowing {
+  const within = 999n;
+  if (direction === "asc") return { minDuration: least + within, maxDuration: most };
+  return { minDuration: least, maxDuration: most === undefined || most < within ? most : most - within };
 }
 
 function longerThan({ least, most }: Lengths, length: bigint): Lengths {

@@ -285,6 +285,8 @@ export interface ListingQuery {
   readonly candidates: "requests" | "errors";
   readonly range: TimeRange;
   readonly filter: TraceFilter;
+  /** One row for each (site, trace, namespace and action), as if each action had a listing of its own; of `requests`. */
+  readonly byAction?: boolean | undefined;
   readonly by: "time" | "duration";
   readonly order: "asc" | "desc";
   /** Only rows strictly beyond this in the order: an `Instant`, or a duration in nanoseconds. */

@@ -168,8 +168,8 @@ export interface SpanLookup {
     /** The spans with these ids, in any trace. */
     | { readonly by: "id"; readonly spanIds: readonly string[] }
     /**
-     * Those that these spans called: entries (no reports) of the same trace that name one of them as parent, and
-     * entries of any trace with a link to one of them.
+     * Those that these spans called: entries (no reports) of the same trace that name one of them as parent or are its
+     * other side (`isOtherSide`), and entries of any trace with a link to one of them.
      */
     | { readonly by: "caller"; readonly spans: readonly SpanId[] }
     /** The spans of kind client with a statement that name one of these as their parent, in any trace. */

@@ -263,8 +263,8 @@ export interface SpanAnalytics {
   actions(query: ActionsQuery, signal: AbortSignal): Promise<readonly ActionRow[]>;
   /**
    * Calls whose CALLER ends in the range. A call is a pair of a span of kind client or producer (the caller) and a
-   * request of a site or partner that names it as its parent or links to it; a caller without one is one call of
-   * its `peer`, or none where that is absent. All figures are the caller's.
+   * request of a site or partner that names it as its parent, links to it or is its other side under one id; a caller
+   * without one is one call of its `peer`, or none where that is absent. All figures are the caller's.
    */
   siteEdges(query: EdgesQuery, signal: AbortSignal): Promise<SiteEdges>;
   /** The calls of `siteEdges` that requests of one action make (downstream) and take (upstream). */
@@ -285,6 +285,8 @@ export interface ListingQuery {
   readonly candidates: "requests" | "errors";
   readonly range: TimeRange;
   readonly filter: TraceFilter;
+  /** One row for each (site, trace, namespace and action), as if each action had a listing of its own; of `requests`. */
+  readonly byAction?: boolean | undefined;
   readonly by: "time" | "duration";
   readonly order: "asc" | "desc";
   /** Only rows strictly beyond this in the order: an `Instant`, or a duration in nanoseconds. */

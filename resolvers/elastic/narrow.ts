@@ -436,10 +436,11 @@ export function isCalledBy(
   spanIds: readonly string[],
 ): Query {
   const { group, form } = placed;
-  const children = every([holdsId(group, form.trace_id, traceIds), isChildOf(placed, spanIds)]);
+  const isCalled = any([isChildOf(placed, spanIds), holdsId(group, form.span_id, spanIds)]);
+  const called = every([holdsId(group, form.trace_id, traceIds), isCalled]);
   const { links } = form;
-  if (links === undefined) return children;
-  return any([children, holdsId(group, [`${links.at}.${links.span_id}`], spanIds)]);
+  if (links === undefined) return called;
+  return any([called, holdsId(group, [`${links.at}.${links.span_id}`], spanIds)]);
 }
 
 /** Spans that may name one of these as their parent. */

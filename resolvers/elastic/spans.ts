@@ -37,7 +37,7 @@ import {
   findSpansOfEvents,
 } from "./hints.ts";
 import type { EventForm, SpanForm } from "./layout.ts";
-import { endsWithin, holdsId, idsOfOneSearch, isNamed, isSelected, timeBounds } from "./narrow.ts";
+import { endsWithin, holdsId, isNamed, isSelected, timeBounds } from "./narrow.ts";
 import { isError, isNarrowed, tellsOf } from "./narrowing.ts";
 import { every, none } from "./query.ts";
 import { type LooseEvent, readAlone, readEvent, readSpan, sortEvents } from "./span.ts";
@@ -49,6 +49,7 @@ import {
   childrenOf,
   distinctIds,
   eventsIn,
+  groups,
   lost,
   namedBy,
   type Placement,
@@ -408,24 +409,29 @@ function createSpanReader(documents: Documents): SpanReader {
       return;
     }
     const wanted = { ...asked, many: asked.whole !== undefined && reading.sources.length === 1 };
-    const loose = await hasLooseEvents(reading);
-    const events = loose && wanted.whole !== undefined ? eventsOfTraces(wanted.whole, reading) : undefined;
-    // It may fail before the spans are there; it is met when they are.
-    events?.catch(() => undefined);
-    let held: Span[] = [];
-    const met = new Set<string>();
-    for await (const batch of bareSpans(wanted, reading)) {
-      if (!loose) yield batch;
-      else {
-        held.push(...batch);
-        if (events !== undefined) for (const span of batch) met.add(spanKey(span));
-        if (held.length < idsOfOneSearch) continue;
-        yield await withLooseEvents(held, reading, await events);
-        held = [];
-      }
+    if (!(await hasLooseEvents(reading))) {
+      yield* bareSpans(wanted, reading);
+      return;
     }
-    if (held.length > 0) yield await withLooseEvents(held, reading, await events);
-    if (events !== undefined) yield* spansAlone(lost((await events).map(placementOf), met), reading);
+    const { whole } = wanted;
+    const ofTraces = whole === undefined ? undefined : eventsOfTraces(whole, reading);
+    // It may fail before the spans are there; it is met when they are.
+    ofTraces?.catch(() => undefined);
+    const events = new Map<string, StoredEvent>();
+    const met = new Set<string>();
+    /** Both sides of a call may have one id, so who has the events of an id is known when all are there. */
+    const named: Span[] = [];
+    for await (const group of groups(bareSpans(wanted, reading))) {
+      const found = (await ofTraces) ?? (await eventsOfSpans(group, reading));
+      const ids = new Set(found.flatMap((event) => placementOf(event).spans.map(spanKey)));
+      for (const event of found) events.set(event.id, event);
+      if (ofTraces !== undefined) for (const span of group) met.add(spanKey(span));
+      const isNamed = (span: Span): boolean => ids.has(spanKey(span));
+      named.push(...group.filter(isNamed));
+      yield* nonEmpty(group.filter((span) => !isNamed(span)));
+    }
+    if (named.length > 0) yield await withLooseEvents(named, reading, [...events.values()]);
+    if (ofTraces !== undefined) yield* spansAlone(lost((await ofTraces).map(placementOf), met), reading);
   }
 
   /** Traces that one answer holds whole, their events included; undefined where it does not. */
@@ -531,13 +537,12 @@ function createSpanReader(documents: Documents): SpanReader {
     return found;
   }
 
-  /** The spans with their events, which are among those given, or looked up. */
+  /** The spans with their events, which are among those given. */
   async function withLooseEvents(
     spans: readonly Span[],
     reading: Reading,
-    given: readonly StoredEvent[] | undefined,
+    events: readonly StoredEvent[],
   ): Promise<readonly Span[]> {
-    const events = given ?? (await eventsOfSpans(spans, reading));
     if (events.length === 0) return spans;
     const here = new Map<string, Span>();
     for (const span of spans) {

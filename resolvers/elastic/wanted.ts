@@ -1,7 +1,7 @@
 // Which spans and events are wanted, as a condition for the index and as a test of what it found.
 import type { Span } from "../../src/model.ts";
 import type { SpanId } from "../../src/reader.ts";
-import { spanKey } from "../../src/tracing/request.ts";
+import { isOtherSide, spanKey } from "../../src/tracing/request.ts";
 import { selects } from "../../src/tracing/selection.ts";
 import type { Condition } from "./documents.ts";
 import { type EventForm, type SpanForm, tracesOfEvent } from "./layout.ts";
@@ -63,8 +63,10 @@ export function calledBy(ids: readonly SpanId[]): Wanted {
     condition: (placed) => every([isSelected(placed, "entries"), isCalledBy(placed, traceIds, spanIds)]),
     accepts: (span) => {
       const { trace_id, parent_span_id: span_id, links } = span;
+      const isOther = isOtherSide(span) && callers.has(spanKey(span));
       const isChild = span_id !== undefined && callers.has(spanKey({ trace_id, span_id }));
-      return selects("entries", span) && (isChild || links.some((link) => callers.has(spanKey(link))));
+      const isCalled = isOther || isChild || links.some((link) => callers.has(spanKey(link)));
+      return selects("entries", span) && isCalled;
     },
   };
 }
@@ -84,6 +86,18 @@ export function partsOf(ids: readonly SpanId[]): readonly [readonly string[], re
 
 export function* parts<T>(ids: readonly T[]): Generator<readonly T[]> {
   for (let at = 0; at < ids.length; at += idsOfOneSearch) yield ids.slice(at, at + idsOfOneSearch);
+}
+
+/** Batches as groups of spans about which one search can ask, or a batch more. */
+export async function* groups(batches: AsyncIterable<readonly Span[]>): AsyncGenerator<readonly Span[]> {
+  let group: Span[] = [];
+  for await (const batch of batches) {
+    group.push(...batch);
+    if (group.length < idsOfOneSearch) continue;
+    yield group;
+    group = [];
+  }
+  if (group.length > 0) yield group;
 }
 
 /** Events of these traces. */

@@ -6,7 +6,7 @@ import type { Budget, SpanLookup, SpanReader, SpanSource, SpanSources } from "..
 import type { SpanStore } from "../../src/store.ts";
 import type { Instant } from "../../src/time.ts";
 import { analyticsOver } from "../../src/tracing/analytics.ts";
-import { spanKey } from "../../src/tracing/request.ts";
+import { isOtherSide, spanKey } from "../../src/tracing/request.ts";
 import { selects } from "../../src/tracing/selection.ts";
 import { readNames } from "../../src/tracing/source.ts";
 
@@ -145,6 +145,7 @@ function isCalledBy(span: StoredSpan, callers: ReadonlySet<string>): boolean {
   const { trace_id, parent_span_id: span_id, entry, report, links } = span;
   if (!entry || report) return false;
   return (
+    (isOtherSide(span) && callers.has(spanKey(span))) ||
     (span_id !== undefined && callers.has(spanKey({ trace_id, span_id }))) ||
     links.some((link) => callers.has(spanKey(link)))
   );

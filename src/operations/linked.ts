@@ -58,7 +58,7 @@ export function linkedRequests(
     const listing: ListingQuery = {
       sources: [traces.source],
       candidates: "requests",
-      ...{ range, filter, by: "time", order: "desc", wanted: limit * open },
+      ...{ range, filter, byAction: true, by: "time", order: "desc", wanted: limit * open },
       tieLimit: mostTied,
       budget: budgetOf(context),
     };

@@ -5,7 +5,7 @@ import type { SpanId, SpanReader, SpanSource } from "../reader.ts";
 import type { ActionEdges, ActionEdgesQuery, EdgesQuery, SiteEdges } from "../store.ts";
 import { createFigures, type Figures } from "./figures.ts";
 import { climb, collect } from "./lookup.ts";
-import { isRequest, namesOf, spanKey } from "./request.ts";
+import { isOtherSide, isRequest, namesOf, spanKey } from "./request.ts";
 
 /** A caller and one request that it made; or a caller whose callee has no spans that can be seen. */
 interface Call {
@@ -107,25 +107,27 @@ async function findCalls(reader: SpanReader, query: EdgesQuery, signal: AbortSig
   const callers = once(scanned, site);
   const own = callers.filter(({ site_id }) => site_id === site);
   const others = callers.filter(({ site_id }) => site_id !== site);
-  const called = async (spans: readonly Span[], among: EdgesQuery["sources"]): Promise<Span[]> => {
-    if (spans.length === 0) return [];
+  const called = async (spans: readonly Span[], [first, ...rest]: readonly SpanSource[]): Promise<Span[]> => {
+    if (spans.length === 0 || first === undefined) return [];
     const ids = new Map<string, SpanId>();
     for (const { trace_id, span_id } of spans) {
       const id = { trace_id, span_id };
       ids.set(spanKey(id), id);
     }
     const of = { by: "caller", spans: [...ids.values()] } as const;
-    const callees = await collect(reader.find({ sources: among, of, bare: true, budget }, signal));
+    const callees = await collect(reader.find({ sources: [first, ...rest], of, bare: true, budget }, signal));
     return once(callees.filter(isRequest), site);
   };
   const calleesOfOwn = await called(own, everywhere(query));
-  const calleesOfOthers = partners.length === 0 ? [] : await called(others, sources);
+  const calleesOfOthers = await called(others, sources);
+  const callersOfIt = new Set(pair(others, calleesOfOthers).map(({ caller }) => caller));
+  const besideIt = await called([...callersOfIt], partners);
   const made = pair(own, calleesOfOwn);
   const paired = new Set(made.map(({ caller }) => caller));
   const unanswered = own.filter((caller) => !paired.has(caller));
   return {
     made: [...made, ...unanswered.map((caller) => ({ caller, linked: false }))],
-    taken: pair(others, calleesOfOthers),
+    taken: pair(others, calleesOfOthers, besideIt),
   };
 }
 
@@ -141,12 +143,27 @@ function once(spans: readonly Span[], site: string): Span[] {
   return [...held.values()];
 }
 
-/** Every pair of a caller and a callee that names it as its parent or links to it, once. */
-function pair(callers: readonly Span[], callees: readonly Span[]): readonly Required<Call>[] {
+/**
+ * Every pair of a caller and a callee that is its other side, names it as its parent or links to it, once. What other
+ * callees the callers have, `beside` those that count, may be their other sides as well.
+ */
+function pair(
+  callers: readonly Span[],
+  callees: readonly Span[],
+  beside: readonly Span[] = [],
+): readonly Required<Call>[] {
   const byId = Map.groupBy(callers, spanKey);
-  return callees.flatMap((callee) => {
+  const isShared = (callee: Span): boolean => isOtherSide(callee) && byId.has(spanKey(callee));
+  const shared = new Set([...callees, ...beside].filter(isShared).map(spanKey));
+  // Where both sides have one id, both name the parent of the call, and what names that id is below the side called.
+  const callerIdOf = (callee: Span): string | undefined => {
     const { trace_id, parent_span_id: span_id } = callee;
-    const parents = span_id === undefined ? [] : (byId.get(spanKey({ trace_id, span_id })) ?? []);
+    if (isShared(callee)) return spanKey(callee);
+    const parent = span_id === undefined ? undefined : spanKey({ trace_id, span_id });
+    return parent === undefined || shared.has(parent) ? undefined : parent;
+  };
+  return callees.flatMap((callee) => {
+    const parents = byId.get(callerIdOf(callee) ?? "") ?? [];
     const linked = new Set(callee.links.flatMap((link) => byId.get(spanKey(link)) ?? []));
     const both = new Set([...parents, ...linked]);
     return [...both].map((caller) => ({ caller, callee, linked: linked.has(caller) }));

@@ -10,7 +10,7 @@ import { type Exception, exceptionsOf } from "./exception.ts";
 import { acceptsRow, type Row } from "./filter.ts";
 import { climb, collect, entryKey, findEntriesWithNpo } from "./lookup.ts";
 import { narrowingOf, spanNamed, traceNamed } from "./narrowing.ts";
-import { compareRequests, isRequest, namesOf, order, rowOf } from "./request.ts";
+import { actionKey, compareRequests, isRequest, namesOf, order, rowOf } from "./request.ts";
 
 interface Candidate {
   readonly row: Row;
@@ -146,7 +146,7 @@ async function* readByLength(
   if (beyond !== undefined) rest = direction === "asc" ? longerThan(rest, beyond) : shorterThan(rest, beyond);
   for (let nth = Math.min(Math.max(2 * query.wanted, 100), mostFromSource); ; ) {
     if (rest.most !== undefined && rest.most < rest.least) return;
-    const narrow = { ...query.narrow, minDuration: rest.least, maxDuration: rest.most };
+    const narrow = { ...query.narrow, ...pastUnit(rest, direction) };
     const scan = {
       sources,
       range,
@@ -156,21 +156,32 @@ async function* readByLength(
       by: "duration",
       order: direction,
     } as const;
-    const cut = await reader.milestone?.({ ...scan, nth }, signal);
+    const found = await reader.milestone?.({ ...scan, nth }, signal);
+    const cut = found !== undefined && isWithin(found, rest) ? found : undefined;
     const window: Lengths =
       cut === undefined
         ? rest
         : direction === "asc"
-          ? { least: rest.least, most: rest.most === undefined || cut < rest.most ? cut : rest.most }
-          : { least: cut > rest.least ? cut : rest.least, most: rest.most };
+          ? { least: rest.least, most: cut }
+          : { least: cut, most: rest.most };
     const entries = await readEntries(reader, query, range, signal, window);
     const all = isAll(window, filter) ? entries : await withRivals(reader, query, entries, signal);
-    const rows = choose(await findRequests(reader, query, all, signal));
+    const rows = choose(query, await findRequests(reader, query, all, signal));
     yield rows.filter(({ row }) => isWithin(row.duration, window));
     if (cut === undefined) return;
-    rest = direction === "asc" ? longerThan(rest, window.most ?? cut) : shorterThan(rest, window.least);
+    rest = direction === "asc" ? longerThan(rest, cut) : shorterThan(rest, cut);
     nth = Math.min(nth * 4, mostFromSource);
   }
+}
+
+/**
+ * Where to look for a cut. A source may hold whole microseconds only, and of a bound within one finds all of it: spans
+ * that were read already, and there may be more of these than a cut is asked for.
+ */
+function pastUnit({ least, most }: Lengths, direction: "asc" | "desc"): SpanNarrowing {
+  const within = 999n;
+  if (direction === "asc") return { minDuration: least + within, maxDuration: most };
+  return { minDuration: least, maxDuration: most === undefined || most < within ? most : most - within };
 }
 
 function longerThan({ least, most }: Lengths, length: bigint): Lengths {
@@ -238,12 +249,12 @@ async function readRows(
   const reading = readEntries(reader, query, window, signal);
   if (query.candidates === "errors") {
     const traceIds = await tracesWithErrors(reader, query, window, reading, signal);
-    return chooseWithin(await findErrors(reader, query, traceIds, signal), window);
+    return chooseWithin(query, await findErrors(reader, query, traceIds, signal), window);
   }
   const entries = await reading;
   const isWhole = window.from <= query.range.from && window.to >= query.range.to;
   const all = isWhole ? entries : await withRivals(reader, query, entries, signal);
-  return chooseWithin(await findRequests(reader, query, all, signal), window);
+  return chooseWithin(query, await findRequests(reader, query, all, signal), window);
 }
 
 /**
@@ -262,7 +273,7 @@ async function readAllErrors(
   if (failed !== undefined) return readErrorsOf(reader, query, failed, part, signal);
   const scan = { sources, range: allTime, select: "exceptions", narrow: { errors }, budget } as const;
   const spans = await collect(reader.scan(scan, signal));
-  return chooseWithin(await acceptErrors(reader, query, spans, signal), part);
+  return chooseWithin(query, await acceptErrors(reader, query, spans, signal), part);
 }
 
 async function readErrorsOf(
@@ -278,18 +289,23 @@ async function readErrorsOf(
   const entries = collect(reader.find({ sources, of, within, bare: true, budget }, signal));
   const here = entries.then((found) => found.filter(({ end }) => end >= part.from && end <= part.to));
   const traceIds = await tracesWithErrors(reader, query, part, here, signal);
-  return chooseWithin(await findErrors(reader, query, traceIds, signal), part);
+  return chooseWithin(query, await findErrors(reader, query, traceIds, signal), part);
 }
 
-function chooseWithin(candidates: readonly Candidate[], { from, to }: TimeRange): readonly Candidate[] {
-  return choose(candidates).filter(({ row: { time } }) => time >= from && time <= to);
+function chooseWithin(
+  query: Listing,
+  candidates: readonly Candidate[],
+  { from, to }: TimeRange,
+): readonly Candidate[] {
+  return choose(query, candidates).filter(({ row: { time } }) => time >= from && time <= to);
 }
 
-/** One of each site and trace. */
-function choose(candidates: readonly Candidate[]): readonly Candidate[] {
+/** One of each site and trace, or of each of its actions. */
+function choose({ byAction }: Listing, candidates: readonly Candidate[]): readonly Candidate[] {
   const chosen = new Map<string, Candidate>();
   for (const candidate of candidates) {
-    const key = `${candidate.row.site_id} ${candidate.row.trace_id}`;
+    const { site_id, trace_id, namespace, action_name: action } = candidate.row;
+    const key = `${site_id} ${trace_id} ${byAction ? actionKey({ namespace, action }) : ""}`;
     const rival = chosen.get(key);
     if (rival === undefined || compareRivals(candidate, rival) < 0) chosen.set(key, candidate);
   }

@@ -150,6 +150,11 @@ function isOf(a: Span, b: Span): boolean {
   return a.site_id === b.site_id && a.trace_id === b.trace_id;
 }
 
+/** Whether a span is the side that was called of any call under its id: both sides of a call may have one. */
+export function isOtherSide({ span_kind }: Pick<Span, "span_kind">): boolean {
+  return span_kind === "server" || span_kind === "consumer";
+}
+
 /** Of two spans with one id, whether this is the one that children and exceptions belong to: the side that was called. */
 export function isNearer(span: Span, other: Span): boolean {
   return span.entry === other.entry ? compareSpans(span, other) < 0 : span.entry;

@@ -195,7 +195,9 @@ export function isSought(of: SpanLookup["of"], span: Span): boolean {
     if (of.by === "span") return span.trace_id === trace_id && span.span_id === span_id;
     const isChild = span.trace_id === trace_id && span.parent_span_id === span_id;
     const links = span.links.some((link) => link.trace_id === trace_id && link.span_id === span_id);
-    return span.entry && !span.report && (isChild || links);
+    const isServer = span.span_kind === "server" || span.span_kind === "consumer";
+    const isOther = isServer && span.trace_id === trace_id && span.span_id === span_id;
+    return span.entry && !span.report && (isChild || isOther || links);
   });
 }
 

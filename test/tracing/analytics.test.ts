@@ -2,7 +2,7 @@
 import { describe, expect, test } from "vitest";
 import type { Span, TraceSummary } from "#src/model.ts";
 import type { SpanReader } from "#src/reader.ts";
-import type { ListingQuery } from "#src/store.ts";
+import type { EdgesQuery, ListingQuery } from "#src/store.ts";
 import { analyticsOver } from "#src/tracing/analytics.ts";
 import { arrange } from "#src/tracing/arrange.ts";
 import { decodeDigest, errorDigest, eventDigest, hashStatement } from "#src/tracing/digest.ts";
@@ -415,6 +415,31 @@ describe("edges", () => {
       ["stock", 1],
       ["worker", 1],
     ]);
+  });
+
+  test("of calls whose sides have one id join these, and not what is below with what is above", async () => {
+    const till = source("till");
+    const reserve = { ...taken, span_id: "c", parent_span_id: "m" };
+    const pay = { ...call, site_id: "stock", service_name: "stock", span_id: "d", parent_span_id: "c" };
+    const charge = { ...taken, site_id: "till", service_name: "till", span_id: "d", parent_span_id: "c" };
+    const spans = [root, middle, call, reserve, { ...pay, end: at(30) }, { ...charge, action: "Charge" }];
+    const shared = analyticsOver(readerOver(spans));
+    const edgesOf = async (sources: EdgesQuery["sources"], over: Partial<EdgesQuery> = {}) => {
+      const partners = [shop, stock, till].filter((partner) => partner !== sources[0]);
+      const { upstream, downstream, internal } = await shared.siteEdges(
+        { ...asked, sources, partners, ...over },
+        signal,
+      );
+      return [upstream, downstream, internal].map((edges) => edges.map(({ service }) => service));
+    };
+    expect(await edgesOf([shop])).toEqual([[], ["stock"], []]);
+    expect(await edgesOf([stock])).toEqual([["web"], ["till"], []]);
+    expect(await edgesOf([till])).toEqual([["stock"], [], []]);
+    // Its caller is not in the range, and what called that one is.
+    expect(await edgesOf([till], { range: { from: at(35), to: range.to } })).toEqual([[], [], []]);
+    const named = { sources: [till] as const, partners: [shop, stock], service: "till", namespace: "web" };
+    const { upstream } = await shared.actionEdges({ ...asked, ...named, action: "Charge" }, signal);
+    expect(upstream).toMatchObject([{ service: "stock", action: "Reserve", edge_type: "SYNC", count: 1 }]);
   });
 
   test("of an action are not those of a partner's action of the same name", async () => {

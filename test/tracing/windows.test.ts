@@ -2,7 +2,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import type { Span, TraceSummary } from "#src/model.ts";
-import type { Budget, SpanLookup, SpanNarrowing, SpanReader } from "#src/reader.ts";
+import type { Budget, SpanLookup, SpanNarrowing, SpanReader, SpanScan } from "#src/reader.ts";
 import type { ListingQuery, TraceFilter } from "#src/store.ts";
 import { floorToMilli, fromMillis, type Instant } from "#src/time.ts";
 import { createBudget } from "#src/tracing/budget.ts";
@@ -11,7 +11,7 @@ import { parseTraceQuery } from "#src/tracing/filter.ts";
 import { compareRows, listSummaries } from "#src/tracing/listing.ts";
 import { namesOf } from "#src/tracing/request.ts";
 import { makeTraces, midnight, readerOver, toSpan } from "../conformance/traces.ts";
-import { signal, source } from "./build.ts";
+import { signal, source, span } from "./build.ts";
 
 const center = fromMillis(midnight);
 const day = 86_400_000;
@@ -178,6 +178,43 @@ describe("windows", () => {
       rows.map(({ time }) => time).toSorted((a, b) => Number(a - b)),
     );
   });
+
+  test.each(["asc", "desc"] as const)(
+    "by duration, %s, read on where a source holds whole microseconds, and very many have one length",
+    async (order) => {
+      const unit = 1_000n;
+      const entry = (n: number, micros: bigint, tags: Span["tags"] = {}): Span => {
+        const [start, trace_id] = [fromMillis(midnight), n.toString(16).padStart(32, "0")];
+        return { ...span({ trace_id, tags }), start, end: (start + micros * unit) as Instant };
+      };
+      const tied = Array.from({ length: 10_050 }, (_, n) => entry(n, 10n));
+      const others = [1n, 9n, 11n, 12n].map((micros, n) => entry(20_000 + n, micros, { plan: "pro" }));
+      const spans = [...tied, ...others];
+      const lengthOf = ({ start, end }: Span) => (end - start) / unit;
+      const reader = readerOver(spans);
+      const held = ({ narrow: { minDuration = 0n, maxDuration } = {} }: Pick<SpanScan, "narrow">) =>
+        spans.filter(
+          (span) =>
+            lengthOf(span) >= minDuration / unit &&
+            (maxDuration === undefined || lengthOf(span) <= (maxDuration + unit - 1n) / unit),
+        );
+      const coarse: SpanReader = {
+        ...reader,
+        scan: (query, signal) => readerOver(held(query)).scan(query, signal),
+        milestone: async (query) => {
+          const lengths = held(query)
+            .map(lengthOf)
+            .sort((a, b) => Number(a - b));
+          const found = (query.order === "asc" ? lengths : lengths.reverse())[query.nth - 1];
+          return found && found * unit;
+        },
+      };
+      const query = { by: "duration", order, filter: { query: parseTraceQuery("tag.plan:p") } } as const;
+      const rows = await list(spans, query, createBudget(5 * spans.length), coarse);
+      const lengths = [1_000n, 9_000n, 11_000n, 12_000n];
+      expect(rows.map(({ duration }) => duration)).toEqual(order === "asc" ? lengths : lengths.reverse());
+    },
+  );
 
   test("read little for a first page", async () => {
     const spans = Array.from({ length: 50 }, (_, seed) => stretched(seed)).flat();

@@ -320,10 +320,11 @@ function createReader(
     const lines: LogLine[] = [];
     let answer = await search(plan, body, { scroll: "1m" });
     const { total } = answer;
+    let accepted = catalog.accepted(source.index);
     let read = 0;
     try {
       while (answer.hits.length > 0) {
-        if (isStale(plan.knowledge, answer, catalog.accepted(source.index))) return undefined;
+        if (isStale(plan.knowledge, answer, accepted)) return undefined;
         count(answer.hits.length);
         read += answer.hits.length;
         const instants = answer.hits.map((hit) => plan.instantOf(hit));
@@ -340,6 +341,8 @@ function createReader(
           signal,
         );
         answer = await wholeAnswer(backend, bytes, plan.profile);
+        // Elasticsearch goes on with the shards alone that may hold something of the millisecond.
+        accepted = answer.shards.total;
       }
       if (total !== undefined && read !== total) {
         throw new BackendError(backend, "partial", `a scroll gave ${read} of ${total} documents`);

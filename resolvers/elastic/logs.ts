@@ -13,7 +13,7 @@ import { type Clock, dateClock, max, min, nanosEra, numberClock, outsideNanosEra
 import type { Door } from "./door.ts";
 import { explainSource } from "./explain.ts";
 import { asksHidden, compileFilter, limits, unnarrowed } from "./filter.ts";
-import type { Answer, Hit } from "./hits.ts";
+import { type Answer, type Hit, lastSort } from "./hits.ts";
 import { readLine } from "./line.ts";
 import { isUnindexed, isUnsortable, type Knowledge } from "./mapping.ts";
 import { limitTies, merge, sortLines, tooManyTies } from "./order.ts";
@@ -32,6 +32,7 @@ import {
   searchWhole,
   settle,
   unsupported,
+  untilStarted,
   wholeAnswer,
 } from "./search.ts";
 import { hasUnmapped, parseWhere } from "./where.ts";
@@ -227,6 +228,7 @@ function createReader(
 
   /** The search that is under way before anybody has asked for it. */
   let ahead: { readonly body: string; readonly bytes: Promise<Buffer> } | undefined;
+  let answered = false;
   let begun = false;
   let rejection: unknown;
   /** Unset where the source refuses the filter's query: then the documents alone decide. */
@@ -367,7 +369,10 @@ function createReader(
   }
 
   function ask(body: string, extra: Record<string, string> = {}): Promise<Buffer> {
-    return door.send({ method: "POST", path, query: { ...searchOptions, ...extra }, body }, signal);
+    const request = { method: "POST", path, query: { ...searchOptions, ...extra }, body } as const;
+    const send = () => door.send(request, signal);
+    // What is being sent would be cut off by a new index; whoever has received nothing yet had better ask again.
+    return answered && pace !== undefined ? untilStarted(send, signal) : send();
   }
 
   /**
@@ -381,6 +386,7 @@ function createReader(
     const answering = ahead?.body === body ? ahead.bytes : ask(body);
     ahead = undefined;
     const bytes = await answering;
+    answered = true;
     const last = pace && lastSort(bytes);
     if (pace !== undefined && last !== undefined) {
       const milli = floorToMilli(plan.clock.instantOf(last));
@@ -583,13 +589,6 @@ function sortedInstant(backend: string, hit: Hit, clock: Clock): Instant {
     throw new BackendError(backend, "malformed", `a hit of ${hit.index} without a time to sort by`);
   }
   return clock.instantOf(hit.sort);
-}
-
-/** The sort value with which an answer ends, as all products print it, where it has one. */
-function lastSort(bytes: Buffer): string | undefined {
-  return /"sort":\[(-?\d{1,19})\]\}\]\}\}$/.exec(
-    bytes.toString("latin1", Math.max(0, bytes.length - 64)),
-  )?.[1];
 }
 
 function tooWide(fields: readonly string[]): string {

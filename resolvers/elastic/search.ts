@@ -2,7 +2,8 @@
 // compiled with fit the indices that it reached, and the wall stands in it.
 import { BackendError, Refused } from "../../src/errors.ts";
 import type { Filter } from "../../src/logql/ast.ts";
-import { turn } from "../http.ts";
+import type { Millis } from "../../src/time.ts";
+import { sleep, turn } from "../http.ts";
 import type { Door } from "./door.ts";
 import { guard } from "./filter.ts";
 import { type Answer, cutAnswer, type Names, namesOf } from "./hits.ts";
@@ -46,6 +47,30 @@ export function requireWhole(
   if (!timedOut && (!terminatedEarly || counted) && shards.failed === 0) return;
   const reason = `timed out: ${timedOut}, terminated early: ${terminatedEarly}, failed shards: ${shards.failed} of ${shards.total}`;
   throw new BackendError(backend, "partial", reason);
+}
+
+/** When a search is tried again that met an index whose shards do not answer yet. */
+const starts: readonly Millis[] = [100, 200, 400, 800, 1_600, 3_200];
+
+/**
+ * The answer of a search, also where an index has just appeared under its pattern: until the shards of that have started,
+ * which takes a part of a second, every search of the pattern is refused. @throws {BackendError}
+ */
+export async function untilStarted<T>(ask: () => Promise<T>, signal: AbortSignal): Promise<T> {
+  for (const pause of starts) {
+    try {
+      return await ask();
+    } catch (error) {
+      if (!isStarting(error)) throw error;
+      await sleep(pause, signal);
+    }
+  }
+  return ask();
+}
+
+function isStarting(error: unknown): boolean {
+  if (!(error instanceof BackendError) || error.failure !== "overloaded") return false;
+  return /no_shard_available_action_exception|due to missing shards/.test(error.message);
 }
 
 /** What of an answer tells which indices it reached. */

@@ -261,6 +261,16 @@ describe("slow clients", () => {
     expect(client.lines()).toHaveLength(5_000);
     expect(client.over()).toBeUndefined();
   });
+
+  test("that are cut while they catch up with large lines have got on", async () => {
+    const { open, add } = createSubject();
+    for (let n = 0; n < 200; n += 1) add(`l${n}`, -3_600_000 + Math.floor(n / 2), long.repeat(25));
+    const client = await open({ from: -3_600_000 });
+    await expect.poll(client.lines).toHaveLength(200);
+    const ids = client.events.map(({ id }) => id);
+    // Of 50,000 characters each, six are one piece.
+    for (let at = 6; at < ids.length; at += 1) expect(ids[at]).not.toBe(ids[at - 6]);
+  });
 });
 
 describe("who may, and how long", () => {

@@ -29,6 +29,7 @@ import {
   refuseClosed,
   refuseRemote,
   refuseWall,
+  requireIndices,
   searchWhole,
   settle,
   unsupported,
@@ -131,6 +132,7 @@ export function createLogStore(backend: string, door: Door, catalog: Catalog): L
         const page: Page = await pending;
         // The next search runs while the caller works on this batch, but only if it will surely be wanted.
         const next = page.rest;
+        if (next === undefined) await reader.finish();
         pending = next && reader.wants() ? reader.read(next) : undefined;
         // It may fail while the caller is busy; it is met when its turn comes.
         pending?.catch(() => undefined);
@@ -215,21 +217,17 @@ function createReader(
     return keptOfRead < 1 ? Math.max(batch.least, size) : size;
   }
 
-  /** Lines of an index that is gone in the middle of a reading would be missed in what is left of it. */
-  function requireAll(before: Knowledge, after: Knowledge): void {
-    const gone = [...before.indices].find((index) => !after.indices.has(index));
-    if (gone === undefined) return;
-    throw new BackendError(
-      backend,
-      "partial",
-      `index ${gone} of ${source.index} went away while it was read`,
-    );
+  /** Where one index goes as another comes, each search reaches as many shards as the one before. */
+  async function finish(): Promise<void> {
+    if (goesOn) requireIndices(backend, source.index, begun, await catalog.refresh(source.index, signal));
   }
 
   /** The search that is under way before anybody has asked for it. */
   let ahead: { readonly body: string; readonly bytes: Promise<Buffer> } | undefined;
   let answered = false;
-  let begun = false;
+  /** What was known when the last answer came. */
+  let begun: Knowledge | undefined;
+  let goesOn = false;
   let rejection: unknown;
   /** Unset where the source refuses the filter's query: then the documents alone decide. */
   let narrows = true;
@@ -244,6 +242,8 @@ function createReader(
     for (let attempt = 0; ; attempt++) {
       const plan = await planSearch();
       const { knowledge } = plan;
+      // Others may have met the change before.
+      requireIndices(backend, source.index, begun, knowledge);
       const answer = await searchOn(plan, asked, left, size).catch(unlessRejected);
       if (answer === undefined && attempt < 2) {
         // An index that the mapping did not know may also refuse what was compiled without it, and a cluster may refuse
@@ -256,13 +256,13 @@ function createReader(
       if (isStale(knowledge, answer, catalog.accepted(source.index))) {
         // Documents from an index that the mapping did not know: compile again with it.
         if (attempt < 2) {
-          const renewed = await catalog.refresh(source.index, signal);
-          if (begun) requireAll(knowledge, renewed);
+          await catalog.refresh(source.index, signal);
           continue;
         }
         settle(backend, source.index, knowledge, answer, catalog);
       }
-      begun = true;
+      goesOn = pace !== undefined && begun !== undefined;
+      begun = knowledge;
       return completed(plan, answer, asked, left, size);
     }
   }
@@ -298,7 +298,7 @@ function createReader(
     if (size < most) return read(left, most);
     const lines = await readBurst(plan, last, from, to);
     if (lines === undefined) {
-      requireAll(plan.knowledge, await catalog.refresh(source.index, signal));
+      await catalog.refresh(source.index, signal);
       return read(left);
     }
     kept += lines.length;
@@ -475,7 +475,7 @@ function createReader(
     let knowledge = await catalog.knowledge(source.index, wall !== undefined, signal);
     if (!asked) {
       const isOpen = wall !== undefined && hasUnmapped(wall, knowledge.groups);
-      if (isOpen || asksHidden(query.filter, part, await door.product(signal)))
+      if (pace !== undefined || isOpen || asksHidden(query.filter, part, await door.product(signal)))
         knowledge = await catalog.refresh(source.index, signal);
       asked = true;
     }
@@ -563,6 +563,7 @@ function createReader(
 
   return {
     read: (left: TimeRange) => read(left),
+    finish,
     wants: () => kept < query.wanted,
     asksAhead: () => ahead !== undefined,
     foretell,

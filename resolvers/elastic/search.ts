@@ -111,6 +111,19 @@ export function isStale(knowledge: Knowledge, answer: Reached, accepted: number 
   return grown || answer.hits.some((hit) => !knowledge.indices.has(hit.index));
 }
 
+/** Lines of an index that is gone in the middle of a reading would be missed in what is left of it. @throws {BackendError} */
+export function requireIndices(
+  backend: string,
+  pattern: string,
+  before: Knowledge | undefined,
+  after: Knowledge,
+): void {
+  if (before === undefined || before === after) return;
+  const gone = [...before.indices].find((index) => !after.indices.has(index));
+  if (gone === undefined) return;
+  throw new BackendError(backend, "partial", `index ${gone} of ${pattern} went away while it was read`);
+}
+
 /**
  * What keeps a whole pattern from being read, told by the shards that a search of it reached after the mappings were
  * read again. Both products leave out without a word what the credentials may not read, and frozen indices.

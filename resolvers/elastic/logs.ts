@@ -17,7 +17,7 @@ import { type Answer, type Hit, lastSort } from "./hits.ts";
 import { readLine } from "./line.ts";
 import { isUnindexed, isUnsortable, type Knowledge } from "./mapping.ts";
 import { limitTies, merge, sortLines, tooManyTies } from "./order.ts";
-import { createPace, type Pace } from "./pace.ts";
+import { paceOf } from "./pace.ts";
 import { isNumberedElsewhere, isPartedAlike, keyOf, type Part } from "./parts.ts";
 import type { Product } from "./product.ts";
 import type { LogProfile } from "./profile.ts";
@@ -43,7 +43,6 @@ import { hasUnmapped, parseWhere } from "./where.ts";
  * the same, and many large pages at once then hold a third more memory. Whoever wants more than a page has a pace.
  */
 const batch = { least: 100, most: 256, burst: 1_000 } as const;
-const largestPage = 10_000;
 
 /** How far a server lets a search skip, by default. */
 const resultWindow = 10_000;
@@ -169,11 +168,6 @@ function beyond(
       ? { from: itself ? max(from, milli) : ((end + 1n) as Instant), to }
       : { from, to: itself ? min(to, end) : ((milli - 1n) as Instant) };
   return rest.from > rest.to ? undefined : rest;
-}
-
-/** Whoever wants more than a page reads on and on. */
-function paceOf({ wanted, order, sources }: LogQuery): Pace | undefined {
-  return wanted > largestPage ? createPace(order, sources.length) : undefined;
 }
 
 interface Page {
@@ -439,6 +433,7 @@ function createReader(
 
   /** Each document once, also where a held-back millisecond is read again: `fits` foretells it. */
   function count(read: number): void {
+    query.progressed?.();
     spent.documents += read;
     if (spent.documents <= query.documentLimit) return;
     const { documentLimit: limit } = query;

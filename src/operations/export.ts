@@ -98,6 +98,7 @@ async function* readAll(
     wanted: mostCounted,
     documentLimit: limit,
     tieLimit: tieLimit(context.limits),
+    progressed: context.progressed,
   };
   // Counted by documents alone: how many lines one millisecond holds is only met by reading.
   const fits = await store.fits?.({ ...query, tieLimit: limit }, context.signal);

@@ -1,4 +1,5 @@
 // What a tail says and when it ends; that it sends the right lines is the law of laws.test.ts.
+import { setTimeout as delay } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
 import { BackendError, Refused } from "#src/errors.ts";
 import type { LogStore } from "#src/store.ts";
@@ -214,6 +215,24 @@ describe("a source that fails", () => {
       }),
     });
     await expect(open()).rejects.toMatchObject({ failure: "timeout" });
+  });
+
+  test("is waited for as long as it gets on, with or without a line", async () => {
+    const { open } = createSubject({
+      limits: { deadline: 1_500 },
+      store: () => ({
+        // biome-ignore lint/correctness/useYield: there are no lines
+        async *lines({ progressed }) {
+          for (let n = 0; n < 8; n += 1) {
+            await delay(300);
+            progressed?.();
+          }
+        },
+      }),
+    });
+    const client = await open({ from: -3_600_000 });
+    expect(client.state()).toBe("open");
+    client.leave();
   });
 });
 

@@ -238,3 +238,23 @@ test("shards that do not answer from the start are an error at once", async () =
   // The guard's own second try, and no more.
   expect(searchesOf(source).length).toBe(2);
 });
+
+test("each search that brings no line is told of", async () => {
+  const source = await serve((_, response, __, body) => sendJson(response, find(times, body)));
+  const backend = elastic.create("elk", elastic.parseConfig({ url: source.url }), testIO);
+  let told = 0;
+  const query: LogQuery = {
+    sources: [{ id: "app", index: "logs-*", profile: "ecs" }],
+    range: { from: fromMillis(0), to: fromMillis(1_000_000) },
+    filter: parse("nowhere=x"),
+    order: "asc",
+    ...{ wanted: 2_000_000_000, documentLimit: 1_000_000, tieLimit: 1_000_000 },
+    progressed: () => {
+      told += 1;
+    },
+  };
+  for await (const _ of backend.stores.logs?.lines(query, AbortSignal.timeout(60_000)) ?? [])
+    throw new Error("a line");
+  await backend.close();
+  expect(told).toBeGreaterThan(3);
+});

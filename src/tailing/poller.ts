@@ -63,19 +63,26 @@ export interface Reading {
 /** A hint: one search answers what came lately, and few read far back. */
 const wanted = 10_000;
 
-/** Batches of lines by time; the deadline is for each step of the source. @throws {Unprocessable} {BackendError} */
+/**
+ * Batches of lines by time; the deadline is for each step of the source, `heard` is called after each.
+ * @throws {Unprocessable} {BackendError}
+ */
 export async function* readLines(
   { store, sources, deadline, tieLimit }: Reading,
   filter: Filter,
   range: TimeRange,
   signal: AbortSignal,
+  heard?: () => void,
 ): AsyncGenerator<readonly LogLine[]> {
   const leaving = new AbortController();
   const limited = AbortSignal.any([signal, leaving.signal]);
   // Whoever follows reads for ever: what bounds it is that one reading is under way at a time.
   const documentLimit = Number.MAX_SAFE_INTEGER;
   let step: Work | undefined;
-  const progressed = () => step?.progressed();
+  const progressed = () => {
+    step?.progressed();
+    heard?.();
+  };
   const query: LogQuery = {
     ...{ sources, range, filter, order: "asc", wanted, documentLimit, tieLimit, progressed },
   };

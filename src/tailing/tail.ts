@@ -159,7 +159,8 @@ export function follow({ reading, filter, from, to, resume, expires, gone, liste
     floor = (at - lateness) as Instant;
     const range = { from: earlier(point, at), to: to === undefined ? at : earlier(to, at) };
     if (range.from <= range.to) {
-      for await (const batch of readLines(reading, filter, range, signal)) {
+      // Also before there is a line: whoever waits for few lines among many documents has an answer, and its heartbeat.
+      for await (const batch of readLines(reading, filter, range, signal, works)) {
         for (const lines of portions(batch)) {
           if (ended) return;
           works();

@@ -217,8 +217,9 @@ describe("a source that fails", () => {
     await expect(open()).rejects.toMatchObject({ failure: "timeout" });
   });
 
-  test("is waited for as long as it gets on, with or without a line", async () => {
-    const { open } = createSubject({
+  test("is waited for as long as it gets on, with or without a line, and the client is told that it does", async () => {
+    let over = false;
+    const { open, clock } = createSubject({
       limits: { deadline: 1_500 },
       store: () => ({
         // biome-ignore lint/correctness/useYield: there are no lines
@@ -227,10 +228,15 @@ describe("a source that fails", () => {
             await delay(300);
             progressed?.();
           }
+          over = true;
         },
       }),
     });
     const client = await open({ from: -3_600_000 });
+    expect(over).toBe(false);
+    await clock.advance(20_000);
+    expect(client.text()).toContain("\n:\nid: ");
+    await expect.poll(() => over, { timeout: 10_000 }).toBe(true);
     expect(client.state()).toBe("open");
     client.leave();
   });

@@ -12,7 +12,7 @@ import type { Catalog } from "./catalog.ts";
 import { type Clock, dateClock, max, min, nanosEra, numberClock, outsideNanosEra } from "./clock.ts";
 import type { Door } from "./door.ts";
 import { explainSource } from "./explain.ts";
-import { asksHidden, compileFilter, limits, unnarrowed } from "./filter.ts";
+import { asksHidden, compileFilter, limits, tooWide, unnarrowed } from "./filter.ts";
 import { type Answer, type Hit, lastSort } from "./hits.ts";
 import { readLine } from "./line.ts";
 import { isUnindexed, isUnsortable, type Knowledge } from "./mapping.ts";
@@ -60,22 +60,33 @@ export function createLogStore(backend: string, door: Door, catalog: Catalog): L
       return limitTies(merged, query.tieLimit);
     },
     async fits(query, signal) {
-      const { sources, documentLimit, tieLimit } = query;
-      const parted = await Promise.all(sources.map((source) => partsOf(source, signal)));
-      const readers = sources.flatMap((source, at) =>
-        (parted[at] ?? []).map((part, _, parts) =>
-          createReader(backend, door, catalog, source, part, parts, query, { documents: 0 }, signal),
-        ),
-      );
-      const limit = Math.min(documentLimit, tieLimit);
-      // A reader's last search may go beyond the page. Where more is wanted than any limit lets through, all is read.
-      const room = query.wanted > limit ? limit : limit - batch.most * readers.length;
-      const counts = await Promise.all(readers.map((reader) => reader.foretell(room)));
-      return counts.reduce((sum, count) => sum + count, 0) <= room;
+      for (let attempt = 0; ; attempt++) {
+        try {
+          return await fits(query, signal);
+        } catch (error) {
+          if (!(error instanceof Reparted)) throw error;
+          if (attempt === repartings) throw changing(backend, query.sources[0].index);
+        }
+      }
     },
     explain: (query, signal) =>
       Promise.all(query.sources.map((source) => explainSource(source, query.filter, door, catalog, signal))),
   };
+
+  async function fits(query: LogQuery, signal: AbortSignal): Promise<boolean> {
+    const { sources, documentLimit, tieLimit } = query;
+    const parted = await Promise.all(sources.map((source) => partsOf(source, signal)));
+    const readers = sources.flatMap((source, at) =>
+      (parted[at] ?? []).map((part, _, parts) =>
+        createReader(backend, door, catalog, source, part, parts, query, { documents: 0 }, signal),
+      ),
+    );
+    const limit = Math.min(documentLimit, tieLimit);
+    // A reader's last search may go beyond the page. Where more is wanted than any limit lets through, all is read.
+    const room = query.wanted > limit ? limit : limit - batch.most * readers.length;
+    const counts = await Promise.all(readers.map((reader) => reader.foretell(room)));
+    return counts.reduce((sum, count) => sum + count, 0) <= room;
+  }
 
   async function partsOf(source: LogSource, signal: AbortSignal): Promise<readonly Part[]> {
     refuseRemote(backend, source.index);
@@ -585,11 +596,4 @@ function sortedInstant(backend: string, hit: Hit, clock: Clock): Instant {
     throw new BackendError(backend, "malformed", `a hit of ${hit.index} without a time to sort by`);
   }
   return clock.instantOf(hit.sort);
-}
-
-function tooWide(fields: readonly string[]): string {
-  if (fields.length === 0)
-    return "The query has to look at too many lines; filter by a field that is mapped as keyword";
-  const named = fields.slice(0, 5).join(", ");
-  return `The index cannot narrow this query enough; map ${named} as keyword, filter by a field that is`;
 }

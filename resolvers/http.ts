@@ -202,7 +202,7 @@ function witnessOf(
 /** What a trace tells of a path, which may list many indices. */
 const pathLimit = 256;
 
-async function sleep(duration: Millis, signal: AbortSignal): Promise<void> {
+export async function sleep(duration: Millis, signal: AbortSignal): Promise<void> {
   const { promise, resolve } = Promise.withResolvers<void>();
   const timer = setTimeout(resolve, duration);
   try {

@@ -103,6 +103,8 @@ export interface LogQuery {
   readonly documentLimit: number;
   /** Lines of one millisecond that may be held for sorting. */
   readonly tieLimit: number;
+  /** To be called when the source has answered: many documents may have to be read before there is a line. */
+  readonly progressed?: (() => void) | undefined;
 }
 
 /** One `logs.sources` entry of a site's configuration. */

@@ -443,3 +443,11 @@ function namesOfPath(path: readonly string[], last: number): readonly string[] |
       .join("."),
   );
 }
+
+/** What to do where the index cannot narrow by these fields of a query. */
+export function tooWide(fields: readonly string[]): string {
+  if (fields.length === 0)
+    return "The query has to look at too many lines; filter by a field that is mapped as keyword";
+  const named = fields.slice(0, 5).join(", ");
+  return `The index cannot narrow this query enough; map ${named} as keyword, filter by a field that is`;
+}

@@ -272,6 +272,13 @@ export function cutAnswer(bytes: Buffer, wanted: Names): Answer {
   return { ...answer, shards, total, hits };
 }
 
+/** The sort value with which an answer ends, as all products print it, where it has one. */
+export function lastSort(bytes: Buffer): string | undefined {
+  return /"sort":\[(-?\d{1,19})\]\}\]\}\}$/.exec(
+    bytes.toString("latin1", Math.max(0, bytes.length - 64)),
+  )?.[1];
+}
+
 /** Which of the keys stands at `start`; they have its length. */
 function keyAt(bytes: Buffer, start: number, keys: readonly Key[] | undefined): Key | undefined {
   if (keys === undefined) return undefined;

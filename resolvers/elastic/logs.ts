@@ -12,12 +12,12 @@ import type { Catalog } from "./catalog.ts";
 import { type Clock, dateClock, max, min, nanosEra, numberClock, outsideNanosEra } from "./clock.ts";
 import type { Door } from "./door.ts";
 import { explainSource } from "./explain.ts";
-import { asksHidden, compileFilter, limits, unnarrowed } from "./filter.ts";
-import type { Answer, Hit } from "./hits.ts";
+import { asksHidden, compileFilter, limits, tooWide, unnarrowed } from "./filter.ts";
+import { type Answer, type Hit, lastSort } from "./hits.ts";
 import { readLine } from "./line.ts";
 import { isUnindexed, isUnsortable, type Knowledge } from "./mapping.ts";
 import { limitTies, merge, sortLines, tooManyTies } from "./order.ts";
-import { createPace, type Pace } from "./pace.ts";
+import { paceOf } from "./pace.ts";
 import { isNumberedElsewhere, isPartedAlike, keyOf, type Part } from "./parts.ts";
 import type { Product } from "./product.ts";
 import type { LogProfile } from "./profile.ts";
@@ -29,9 +29,11 @@ import {
   refuseClosed,
   refuseRemote,
   refuseWall,
+  requireIndices,
   searchWhole,
   settle,
   unsupported,
+  untilStarted,
   wholeAnswer,
 } from "./search.ts";
 import { hasUnmapped, parseWhere } from "./where.ts";
@@ -41,7 +43,6 @@ import { hasUnmapped, parseWhere } from "./where.ts";
  * the same, and many large pages at once then hold a third more memory. Whoever wants more than a page has a pace.
  */
 const batch = { least: 100, most: 256, burst: 1_000 } as const;
-const largestPage = 10_000;
 
 /** How far a server lets a search skip, by default. */
 const resultWindow = 10_000;
@@ -59,22 +60,33 @@ export function createLogStore(backend: string, door: Door, catalog: Catalog): L
       return limitTies(merged, query.tieLimit);
     },
     async fits(query, signal) {
-      const { sources, documentLimit, tieLimit } = query;
-      const parted = await Promise.all(sources.map((source) => partsOf(source, signal)));
-      const readers = sources.flatMap((source, at) =>
-        (parted[at] ?? []).map((part, _, parts) =>
-          createReader(backend, door, catalog, source, part, parts, query, { documents: 0 }, signal),
-        ),
-      );
-      const limit = Math.min(documentLimit, tieLimit);
-      // A reader's last search may go beyond the page. Where more is wanted than any limit lets through, all is read.
-      const room = query.wanted > limit ? limit : limit - batch.most * readers.length;
-      const counts = await Promise.all(readers.map((reader) => reader.foretell(room)));
-      return counts.reduce((sum, count) => sum + count, 0) <= room;
+      for (let attempt = 0; ; attempt++) {
+        try {
+          return await fits(query, signal);
+        } catch (error) {
+          if (!(error instanceof Reparted)) throw error;
+          if (attempt === repartings) throw changing(backend, query.sources[0].index);
+        }
+      }
     },
     explain: (query, signal) =>
       Promise.all(query.sources.map((source) => explainSource(source, query.filter, door, catalog, signal))),
   };
+
+  async function fits(query: LogQuery, signal: AbortSignal): Promise<boolean> {
+    const { sources, documentLimit, tieLimit } = query;
+    const parted = await Promise.all(sources.map((source) => partsOf(source, signal)));
+    const readers = sources.flatMap((source, at) =>
+      (parted[at] ?? []).map((part, _, parts) =>
+        createReader(backend, door, catalog, source, part, parts, query, { documents: 0 }, signal),
+      ),
+    );
+    const limit = Math.min(documentLimit, tieLimit);
+    // A reader's last search may go beyond the page. Where more is wanted than any limit lets through, all is read.
+    const room = query.wanted > limit ? limit : limit - batch.most * readers.length;
+    const counts = await Promise.all(readers.map((reader) => reader.foretell(room)));
+    return counts.reduce((sum, count) => sum + count, 0) <= room;
+  }
 
   async function partsOf(source: LogSource, signal: AbortSignal): Promise<readonly Part[]> {
     refuseRemote(backend, source.index);
@@ -130,6 +142,7 @@ export function createLogStore(backend: string, door: Door, catalog: Catalog): L
         const page: Page = await pending;
         // The next search runs while the caller works on this batch, but only if it will surely be wanted.
         const next = page.rest;
+        if (next === undefined) await reader.finish();
         pending = next && reader.wants() ? reader.read(next) : undefined;
         // It may fail while the caller is busy; it is met when its turn comes.
         pending?.catch(() => undefined);
@@ -166,11 +179,6 @@ function beyond(
       ? { from: itself ? max(from, milli) : ((end + 1n) as Instant), to }
       : { from, to: itself ? min(to, end) : ((milli - 1n) as Instant) };
   return rest.from > rest.to ? undefined : rest;
-}
-
-/** Whoever wants more than a page reads on and on. */
-function paceOf({ wanted, order, sources }: LogQuery): Pace | undefined {
-  return wanted > largestPage ? createPace(order, sources.length) : undefined;
 }
 
 interface Page {
@@ -214,20 +222,17 @@ function createReader(
     return keptOfRead < 1 ? Math.max(batch.least, size) : size;
   }
 
-  /** Lines of an index that is gone in the middle of a reading would be missed in what is left of it. */
-  function requireAll(before: Knowledge, after: Knowledge): void {
-    const gone = [...before.indices].find((index) => !after.indices.has(index));
-    if (gone === undefined) return;
-    throw new BackendError(
-      backend,
-      "partial",
-      `index ${gone} of ${source.index} went away while it was read`,
-    );
+  /** Where one index goes as another comes, each search reaches as many shards as the one before. */
+  async function finish(): Promise<void> {
+    if (goesOn) requireIndices(backend, source.index, begun, await catalog.refresh(source.index, signal));
   }
 
   /** The search that is under way before anybody has asked for it. */
   let ahead: { readonly body: string; readonly bytes: Promise<Buffer> } | undefined;
-  let begun = false;
+  let answered = false;
+  /** What was known when the last answer came. */
+  let begun: Knowledge | undefined;
+  let goesOn = false;
   let rejection: unknown;
   /** Unset where the source refuses the filter's query: then the documents alone decide. */
   let narrows = true;
@@ -243,6 +248,8 @@ function createReader(
     for (let attempt = 0; ; attempt++) {
       const plan = await planSearch();
       const { knowledge } = plan;
+      // Others may have met the change before.
+      requireIndices(backend, source.index, begun, knowledge);
       const answer = await searchBy(plan).catch(unlessRejected);
       if (answer === undefined && attempt < 2) {
         // An index that the mapping did not know may also refuse what was compiled without it, and a cluster may refuse
@@ -255,8 +262,7 @@ function createReader(
       if (isStale(knowledge, answer, catalog.accepted(source.index))) {
         // Documents from an index that the mapping did not know: compile again with it.
         if (attempt < 2) {
-          const renewed = await catalog.refresh(source.index, signal);
-          if (begun) requireAll(knowledge, renewed);
+          await catalog.refresh(source.index, signal);
           continue;
         }
         settle(backend, source.index, knowledge, answer, catalog);
@@ -269,7 +275,8 @@ function createReader(
   async function read(left: TimeRange, size = nextSize()): Promise<Page> {
     const asked = pace?.first(left) ?? left;
     const { plan, answer } = await searchPlanned((plan) => searchOn(plan, asked, left, size));
-    begun = true;
+    goesOn = pace !== undefined && begun !== undefined;
+    begun = plan.knowledge;
     return completed(plan, answer, asked, left, size);
   }
 
@@ -304,7 +311,7 @@ function createReader(
     if (size < most) return read(left, most);
     const lines = await readBurst(plan, last, from, to);
     if (lines === undefined) {
-      requireAll(plan.knowledge, await catalog.refresh(source.index, signal));
+      await catalog.refresh(source.index, signal);
       return read(left);
     }
     kept += lines.length;
@@ -328,10 +335,11 @@ function createReader(
     const lines: LogLine[] = [];
     let answer = await search(plan, body, { scroll: "1m" });
     const { total } = answer;
+    let accepted = catalog.accepted(source.index);
     let read = 0;
     try {
       while (answer.hits.length > 0) {
-        if (isStale(plan.knowledge, answer, catalog.accepted(source.index))) return undefined;
+        if (isStale(plan.knowledge, answer, accepted)) return undefined;
         count(answer.hits.length);
         read += answer.hits.length;
         const instants = answer.hits.map((hit) => plan.instantOf(hit));
@@ -348,6 +356,8 @@ function createReader(
           signal,
         );
         answer = await wholeAnswer(backend, bytes, plan.profile);
+        // Elasticsearch goes on with the shards alone that may hold something of the millisecond.
+        accepted = answer.shards.total;
       }
       if (total !== undefined && read !== total) {
         throw new BackendError(backend, "partial", `a scroll gave ${read} of ${total} documents`);
@@ -372,7 +382,10 @@ function createReader(
   }
 
   function ask(body: string, extra: Record<string, string> = {}): Promise<Buffer> {
-    return door.send({ method: "POST", path, query: { ...searchOptions, ...extra }, body }, signal);
+    const request = { method: "POST", path, query: { ...searchOptions, ...extra }, body } as const;
+    const send = () => door.send(request, signal);
+    // What is being sent would be cut off by a new index; whoever has received nothing yet had better ask again.
+    return answered && pace !== undefined ? untilStarted(send, signal) : send();
   }
 
   /**
@@ -386,6 +399,7 @@ function createReader(
     const answering = ahead?.body === body ? ahead.bytes : ask(body);
     ahead = undefined;
     const bytes = await answering;
+    answered = true;
     const last = pace && lastSort(bytes);
     if (pace !== undefined && last !== undefined) {
       const milli = floorToMilli(plan.clock.instantOf(last));
@@ -429,6 +443,7 @@ function createReader(
 
   /** Each document once, also where a held-back millisecond is read again: `fits` foretells it. */
   function count(read: number): void {
+    query.progressed?.();
     spent.documents += read;
     if (spent.documents <= query.documentLimit) return;
     const { documentLimit: limit } = query;
@@ -465,7 +480,7 @@ function createReader(
     let knowledge = await catalog.knowledge(source.index, wall !== undefined, signal);
     if (!asked) {
       const isOpen = wall !== undefined && hasUnmapped(wall, knowledge.groups);
-      if (isOpen || asksHidden(query.filter, part, await door.product(signal)))
+      if (pace !== undefined || isOpen || asksHidden(query.filter, part, await door.product(signal)))
         knowledge = await catalog.refresh(source.index, signal);
       asked = true;
     }
@@ -553,6 +568,7 @@ function createReader(
 
   return {
     read: (left: TimeRange) => read(left),
+    finish,
     wants: () => kept < query.wanted,
     asksAhead: () => ahead !== undefined,
     foretell,
@@ -579,18 +595,4 @@ function sortedInstant(backend: string, hit: Hit, clock: Clock): Instant {
     throw new BackendError(backend, "malformed", `a hit of ${hit.index} without a time to sort by`);
   }
   return clock.instantOf(hit.sort);
-}
-
-/** The sort value with which an answer ends, as all products print it, where it has one. */
-function lastSort(bytes: Buffer): string | undefined {
-  return /"sort":\[(-?\d{1,19})\]\}\]\}\}$/.exec(
-    bytes.toString("latin1", Math.max(0, bytes.length - 64)),
-  )?.[1];
-}
-
-function tooWide(fields: readonly string[]): string {
-  if (fields.length === 0)
-    return "The query has to look at too many lines; filter by a field that is mapped as keyword";
-  const named = fields.slice(0, 5).join(", ");
-  return `The index cannot narrow this query enough; map ${named} as keyword, filter by a field that is`;
 }

@@ -2,6 +2,7 @@
 // there are documents in its range, however few it returns: of two million, a thousand by an open range cost ten times
 // what they cost by a range that ends soon behind them. So each search asks for a window, judged by how far the one
 // before has come, and for as many hits as weigh what is to be held.
+import type { LogQuery } from "../../src/store.ts";
 import { floorToMilli, type Instant, nanosPerMilli, type TimeRange } from "../../src/time.ts";
 
 /** Of one search, of all sources together: what is cut and held at once. */
@@ -25,7 +26,14 @@ export interface Pace {
   ranDry(): void;
 }
 
-export function createPace(order: "asc" | "desc", sources: number): Pace {
+const largestPage = 10_000;
+
+/** Whoever wants more than a page reads on and on. */
+export function paceOf({ wanted, order, sources }: LogQuery): Pace | undefined {
+  return wanted > largestPage ? createPace(order, sources.length) : undefined;
+}
+
+function createPace(order: "asc" | "desc", sources: number): Pace {
   const share = bytesOfSearch / sources;
   let size: number = hits.first;
   let bytesOfHit: number | undefined;

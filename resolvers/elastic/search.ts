@@ -2,7 +2,8 @@
 // compiled with fit the indices that it reached, and the wall stands in it.
 import { BackendError, Refused } from "../../src/errors.ts";
 import type { Filter } from "../../src/logql/ast.ts";
-import { turn } from "../http.ts";
+import type { Millis } from "../../src/time.ts";
+import { sleep, turn } from "../http.ts";
 import type { Door } from "./door.ts";
 import { guard } from "./filter.ts";
 import { type Answer, cutAnswer, type Names, namesOf } from "./hits.ts";
@@ -48,6 +49,30 @@ export function requireWhole(
   throw new BackendError(backend, "partial", reason);
 }
 
+/** When a search is tried again that met an index whose shards do not answer yet. */
+const starts: readonly Millis[] = [100, 200, 400, 800, 1_600, 3_200];
+
+/**
+ * The answer of a search, also where an index has just appeared under its pattern: until the shards of that have started,
+ * which takes a part of a second, every search of the pattern is refused. @throws {BackendError}
+ */
+export async function untilStarted<T>(ask: () => Promise<T>, signal: AbortSignal): Promise<T> {
+  for (const pause of starts) {
+    try {
+      return await ask();
+    } catch (error) {
+      if (!isStarting(error)) throw error;
+      await sleep(pause, signal);
+    }
+  }
+  return ask();
+}
+
+function isStarting(error: unknown): boolean {
+  if (!(error instanceof BackendError) || error.failure !== "overloaded") return false;
+  return /no_shard_available_action_exception|due to missing shards/.test(error.message);
+}
+
 /** What of an answer tells which indices it reached. */
 type Reached = Pick<Answer, "shards"> & { readonly hits: readonly { readonly index: string }[] };
 
@@ -84,6 +109,19 @@ export function isStale(knowledge: Knowledge, answer: Reached, accepted: number 
   const { total } = answer.shards;
   const grown = total !== knowledge.shards && total !== accepted;
   return grown || answer.hits.some((hit) => !knowledge.indices.has(hit.index));
+}
+
+/** Lines of an index that is gone in the middle of a reading would be missed in what is left of it. @throws {BackendError} */
+export function requireIndices(
+  backend: string,
+  pattern: string,
+  before: Knowledge | undefined,
+  after: Knowledge,
+): void {
+  if (before === undefined || before === after) return;
+  const gone = [...before.indices].find((index) => !after.indices.has(index));
+  if (gone === undefined) return;
+  throw new BackendError(backend, "partial", `index ${gone} of ${pattern} went away while it was read`);
 }
 
 /**

@@ -136,7 +136,8 @@ export function createConductor({
     const asked = prepared.sites(visuals);
     for (const site of asked) if (!seen.has(site)) throw new NotFound();
     hold(work, principal, backendsOf(prepared.name, asked, seen));
-    return prepared.run({ user: principal.user, sites: seen, visuals, limits, now, signal: work.signal });
+    const { signal, progressed } = work;
+    return prepared.run({ user: principal.user, sites: seen, visuals, limits, now, signal, progressed });
   };
 
   const complete: Conductor["complete"] = async (...asked) => {

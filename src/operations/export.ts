@@ -6,7 +6,18 @@ import { Refused } from "../errors.ts";
 import type { LogLine } from "../model.ts";
 import type { LogQuery } from "../store.ts";
 import { type Cell, printCsv } from "./csv.ts";
-import { cut, type LinesRequest, narrow, pageOf, printLine, rangeOf, selectLogs, tieLimit } from "./logs.ts";
+import {
+  cut,
+  heaviest,
+  type LinesRequest,
+  narrow,
+  pageOf,
+  printLine,
+  rangeOf,
+  selectLogs,
+  tieLimit,
+  weightOf,
+} from "./logs.ts";
 import type { Context, Representation, Rows } from "./operation.ts";
 
 const whole =
@@ -66,7 +77,7 @@ async function* withHeader(pieces: AsyncIterable<Rows>): AsyncGenerator<Rows> {
 
 /** The most that every server counts. */
 const mostCounted = 2_000_000_000;
-/** Of a piece: printing one never holds the event loop up, and two can be on their way. */
+/** Of a piece: printing one never holds the event loop up, two can be on their way, and a slow client takes one in time. */
 const linesOfPiece = 250;
 
 async function* readAll(
@@ -87,6 +98,7 @@ async function* readAll(
     wanted: mostCounted,
     documentLimit: limit,
     tieLimit: tieLimit(context.limits),
+    progressed: context.progressed,
   };
   // Counted by documents alone: how many lines one millisecond holds is only met by reading.
   const fits = await store.fits?.({ ...query, tieLimit: limit }, context.signal);
@@ -94,13 +106,16 @@ async function* readAll(
   // What was counted may have grown since, and that is no reason to break off.
   const counted = fits === true ? { ...query, documentLimit: Number.MAX_SAFE_INTEGER } : query;
   let lines: Stamped[] = [];
+  let weight = 0;
   for await (const batch of store.lines(counted, context.signal)) {
     for (const { stamp, first, end } of cut(batch, page)) {
       for (const line of batch.slice(first, end)) {
         lines.push({ line, stamp });
-        if (lines.length < linesOfPiece) continue;
+        weight += weightOf(line);
+        if (lines.length < linesOfPiece && weight < heaviest) continue;
         yield { count: lines.length, text: print(lines) };
         lines = [];
+        weight = 0;
       }
     }
   }

@@ -276,6 +276,11 @@ function rankOf(part: number, completes: boolean, order: "asc" | "desc"): number
 
 /** Rows of one `Rows`: writing one never holds the event loop up, and many answers at once hold little text each. */
 const chunk = 100;
+/** The same of large lines: a client is cut off that does not take one in time. One more line may go beyond it. */
+export const heaviest = 262_144;
+export function weightOf({ json, message }: LogLine): number {
+  return json.length + (message?.length ?? 0);
+}
 
 /**
  * Cuts the page out of the lines behind its position, and stops reading when it is full. Every batch ends between
@@ -288,13 +293,15 @@ export async function* paginate(
   let answered = 0;
   for await (const batch of batches) {
     let rows: LineRow[] = [];
+    let weight = 0;
     for (const { stamp, first, end } of cut(batch, page)) {
       for (const line of batch.slice(first, end)) {
         rows.push(rowOf(line, stamp));
-        if (rows.length === chunk) {
-          yield printRows(rows);
-          rows = [];
-        }
+        weight += weightOf(line);
+        if (rows.length < chunk && weight < heaviest) continue;
+        yield printRows(rows);
+        rows = [];
+        weight = 0;
       }
       answered += end - first;
       if (answered >= page.perPage) break;

@@ -83,6 +83,8 @@ export interface Context {
   readonly limits: Limits;
   readonly now: () => Instant;
   readonly signal: AbortSignal;
+  /** Whoever calls it has the deadline for each step, not for all of them. */
+  readonly progressed?: (() => void) | undefined;
 }
 
 /** An operation whose input type is closed over, so that operations of different inputs can stand in one list. */

@@ -9,7 +9,7 @@ import { BackendError, Unprocessable } from "../errors.ts";
 import type { Filter } from "../logql/ast.ts";
 import { matcher } from "../logql/matches.ts";
 import type { LogLine } from "../model.ts";
-import { startWork } from "../operations/work.ts";
+import { startWork, type Work } from "../operations/work.ts";
 import type { LogEvent, LogQuery, LogSource, LogStore } from "../store.ts";
 import { fromMillis, type Instant, type Millis, type TimeRange } from "../time.ts";
 import { createSeen } from "./seen.ts";
@@ -63,22 +63,33 @@ export interface Reading {
 /** A hint: one search answers what came lately, and few read far back. */
 const wanted = 10_000;
 
-/** Batches of lines by time; the deadline is for each step of the source. @throws {Unprocessable} {BackendError} */
+/**
+ * Batches of lines by time; the deadline is for each step of the source, `heard` is called after each.
+ * @throws {Unprocessable} {BackendError}
+ */
 export async function* readLines(
   { store, sources, deadline, tieLimit }: Reading,
   filter: Filter,
   range: TimeRange,
   signal: AbortSignal,
+  heard?: () => void,
 ): AsyncGenerator<readonly LogLine[]> {
   const leaving = new AbortController();
   const limited = AbortSignal.any([signal, leaving.signal]);
   // Whoever follows reads for ever: what bounds it is that one reading is under way at a time.
   const documentLimit = Number.MAX_SAFE_INTEGER;
-  const query: LogQuery = { sources, range, filter, order: "asc", wanted, documentLimit, tieLimit };
+  let step: Work | undefined;
+  const progressed = () => {
+    step?.progressed();
+    heard?.();
+  };
+  const query: LogQuery = {
+    ...{ sources, range, filter, order: "asc", wanted, documentLimit, tieLimit, progressed },
+  };
   const rows = store.lines(query, limited)[Symbol.asyncIterator]();
   try {
     for (;;) {
-      const step = startWork(limited, deadline);
+      step = startWork(limited, deadline);
       const next = await step.wait(rows.next()).finally(step.end);
       if (next.done === true) return;
       yield next.value;

@@ -9,6 +9,7 @@ import { BackendError, Unprocessable } from "../errors.ts";
 import type { Filter } from "../logql/ast.ts";
 import type { LogLine } from "../model.ts";
 import { describeFailure } from "../operations/failure.ts";
+import { heaviest, weightOf } from "../operations/logs.ts";
 import { floorToMilli, fromMillis, type Instant, type Millis, nanosPerMilli } from "../time.ts";
 import {
   type End,
@@ -158,16 +159,19 @@ export function follow({ reading, filter, from, to, resume, expires, gone, liste
     floor = (at - lateness) as Instant;
     const range = { from: earlier(point, at), to: to === undefined ? at : earlier(to, at) };
     if (range.from <= range.to) {
-      for await (const batch of readLines(reading, filter, range, signal)) {
-        if (ended) return;
-        works();
-        const fresh = batch.filter((line) => inRange(line) && isNew(line));
-        if (fresh.length > 0) say(printLines(fresh, printId(point)));
-        const last = batch.at(-1);
-        if (last !== undefined) {
-          advance(earlier((floorToMilli(last.time) + nanosPerMilli) as Instant, floor));
+      // Also before there is a line: whoever waits for few lines among many documents has an answer, and its heartbeat.
+      for await (const batch of readLines(reading, filter, range, signal, works)) {
+        for (const lines of portions(batch)) {
+          if (ended) return;
+          works();
+          const fresh = lines.filter((line) => inRange(line) && isNew(line));
+          if (fresh.length > 0) say(printLines(fresh, printId(point)));
+          const last = lines.at(-1);
+          if (last !== undefined) {
+            advance(earlier((floorToMilli(last.time) + nanosPerMilli) as Instant, floor));
+          }
+          await outbox.emptied();
         }
-        await outbox.emptied();
       }
     }
     works();
@@ -283,6 +287,22 @@ export function follow({ reading, filter, from, to, resume, expires, gone, liste
     } else if (at - said >= fromMillis(heartbeatEvery)) say(printHeartbeat(printId(point)));
   };
   return { chunks, begun: begun.promise, over: finished.promise, end, tick };
+}
+
+/** Whole milliseconds, few enough at a time that whoever is cut while large ones are sent has got on. */
+function* portions(lines: readonly LogLine[]): Generator<readonly LogLine[]> {
+  let first = 0;
+  let weight = 0;
+  for (const [at, line] of lines.entries()) {
+    const before = lines[at - 1] ?? line;
+    if (weight >= heaviest && floorToMilli(before.time) !== floorToMilli(line.time)) {
+      yield lines.slice(first, at);
+      first = at;
+      weight = 0;
+    }
+    weight += weightOf(line);
+  }
+  yield first === 0 ? lines : lines.slice(first);
 }
 
 const later = (a: Instant, b: Instant): Instant => (a > b ? a : b);

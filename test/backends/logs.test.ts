@@ -55,6 +55,8 @@ onServers((server) => {
     beforeAll(async () => {
       await cluster.createIndex("filebeat-burst-1", filebeat);
       await cluster.createIndex("filebeat-burst-2", filebeat);
+      // Of another day: a server may skip it.
+      await cluster.createIndex("filebeat-burst-old", filebeat);
       const documents = times.map((time, at): [string, string] => [
         `n${at}`,
         documentOf({ time: new Date(time).toISOString(), message: `line ${at}`, json: `{"at":${at}}` }),
@@ -62,6 +64,8 @@ onServers((server) => {
       // Equal ids in two indices of one pattern.
       await cluster.write("filebeat-burst-1", documents.slice(0, 3_000));
       await cluster.write("filebeat-burst-2", documents.slice(2_900));
+      const old = documentOf({ time: "2019-01-15T10:00:00.000Z", message: "old", json: "{}" });
+      await cluster.write("filebeat-burst-old", [["old", old]]);
     });
     const sources: readonly [LogSource] = [{ id: "app", index: "filebeat-burst-*", profile: "ecs" }];
 

@@ -58,6 +58,15 @@ function serve(written: readonly Line[], over: { limits?: Partial<Limits>; store
       if (!("pieces" in result)) throw new Error("pieces expected");
       return read(result.pieces);
     },
+    /** The lengths of the pieces of an export, or of a page. */
+    async pieces(form: typeof ndjson | undefined) {
+      const result = (form ?? lines).run(parsed({ per_page: 10_000, order: "ASC" }), context);
+      const pieces = "pieces" in result ? result.pieces : result;
+      if (!(Symbol.asyncIterator in pieces)) throw new Error("pieces expected");
+      const lengths: number[] = [];
+      for await (const { text } of pieces) lengths.push(text.length);
+      return lengths;
+    },
   };
 }
 
@@ -143,6 +152,16 @@ describe("an export is the concatenation of all pages", () => {
       "id,timestamp,source_id,severity,message,hostname,group,json\r\n",
     );
     expect(await served.export(ndjson, "ASC", "2030-01-01T00:00:00Z")).toBe("");
+  });
+
+  test("of large lines, in pieces that a slow client takes in time, as those of a page", async () => {
+    const message = "x".repeat(100_000);
+    const served = serve(Array.from({ length: 30 }, (_, n) => ({ at: n, message })));
+    for (const form of [ndjson, csv, undefined]) {
+      const lengths = await served.pieces(form);
+      expect(Math.max(...lengths)).toBeLessThan(400_000);
+      expect(lengths.reduce((sum, length) => sum + length)).toBeGreaterThan(3_000_000);
+    }
   });
 });
 

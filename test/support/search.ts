@@ -218,7 +218,8 @@ export function createSearch(
       rest: found.slice(end),
       size: Number(size),
       total: found.length,
-      shards: within.length,
+      // Elasticsearch goes on with the shards alone that may hold something.
+      shards: product === "Elasticsearch" ? new Set(found.map(({ index }) => index)).size : within.length,
     });
     return page(answer, total, within.length, id);
   }

@@ -1,4 +1,5 @@
 // What a tail says and when it ends; that it sends the right lines is the law of laws.test.ts.
+import { setTimeout as delay } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
 import { BackendError, Refused } from "#src/errors.ts";
 import type { LogStore } from "#src/store.ts";
@@ -215,6 +216,30 @@ describe("a source that fails", () => {
     });
     await expect(open()).rejects.toMatchObject({ failure: "timeout" });
   });
+
+  test("is waited for as long as it gets on, with or without a line, and the client is told that it does", async () => {
+    let over = false;
+    const { open, clock } = createSubject({
+      limits: { deadline: 1_500 },
+      store: () => ({
+        // biome-ignore lint/correctness/useYield: there are no lines
+        async *lines({ progressed }) {
+          for (let n = 0; n < 8; n += 1) {
+            await delay(300);
+            progressed?.();
+          }
+          over = true;
+        },
+      }),
+    });
+    const client = await open({ from: -3_600_000 });
+    expect(over).toBe(false);
+    await clock.advance(20_000);
+    expect(client.text()).toContain("\n:\nid: ");
+    await expect.poll(() => over, { timeout: 10_000 }).toBe(true);
+    expect(client.state()).toBe("open");
+    client.leave();
+  });
 });
 
 describe("slow clients", () => {
@@ -260,6 +285,16 @@ describe("slow clients", () => {
     await clock.advance(2_000);
     expect(client.lines()).toHaveLength(5_000);
     expect(client.over()).toBeUndefined();
+  });
+
+  test("that are cut while they catch up with large lines have got on", async () => {
+    const { open, add } = createSubject();
+    for (let n = 0; n < 200; n += 1) add(`l${n}`, -3_600_000 + Math.floor(n / 2), long.repeat(25));
+    const client = await open({ from: -3_600_000 });
+    await expect.poll(client.lines).toHaveLength(200);
+    const ids = client.events.map(({ id }) => id);
+    // Of 50,000 characters each, six are one piece.
+    for (let at = 6; at < ids.length; at += 1) expect(ids[at]).not.toBe(ids[at - 6]);
   });
 });
 

@@ -165,6 +165,24 @@ describe("exports", () => {
     await eventually(() => logged().includes('"status":200,"cut":true'));
   });
 
+  test("have the deadline for each step of their source, a page for all of them", async () => {
+    const store: LogStore = {
+      async *lines({ progressed }, signal) {
+        for (let n = 0; n < 8; n += 1) {
+          await delay(300);
+          signal.throwIfAborted();
+          progressed?.();
+        }
+        yield* feed(1).store.lines({} as never, signal);
+      },
+    };
+    const { port } = await start({ store, limits: { deadline: 1_500 } });
+    const [answer, page] = await Promise.all([ask(port, "text/csv"), ask(port, "application/json")]);
+    expect((await whole(answer)).trimEnd().split("\r\n")).toHaveLength(501);
+    expect(page.statusCode).toBe(500);
+    page.resume();
+  });
+
   test("a client that does not read holds the source back", async () => {
     const { store, seen } = feed(10_000, undefined, 1_000);
     const { port } = await start({ store });

@@ -197,3 +197,64 @@ test("what fails ahead is met in its turn", async () => {
   expect(value?.length).toBeGreaterThan(500);
   await expect(lines.next()).rejects.toMatchObject({ failure: "denied" });
 });
+
+const starting = {
+  error: {
+    root_cause: [],
+    type: "search_phase_execution_exception",
+    reason:
+      "Search rejected due to missing shards [[logs-2][0]]. Consider using `allow_partial_search_results`",
+    failed_shards: [],
+  },
+  status: 503,
+};
+
+test("an index appears meanwhile, whose shards do not answer for a while", async () => {
+  let appeared = Number.POSITIVE_INFINITY;
+  let refused = 0;
+  const source = await openFake((response, request, body) => {
+    const here = performance.now() >= appeared;
+    if (request.url === "/") sendJson(response, { version: { number: "8.19.8" } });
+    else if (!request.url?.includes("/_search")) {
+      sendJson(response, here ? { ...index, "logs-2": index["logs-1"] } : index);
+    } else if (here && performance.now() < appeared + 500) {
+      refused += 1;
+      sendJson(response, starting, 503);
+    } else sendJson(response, find(times, body).replace('"total":1', `"total":${here ? 2 : 1}`));
+  });
+  fake = source;
+  const ids: string[] = [];
+  for await (const batch of read(source.url, "asc")) {
+    if (ids.length === 0) appeared = performance.now();
+    ids.push(...batch.map(({ id }) => id));
+  }
+  expect(ids).toEqual(inOrder(times, "asc"));
+  expect(refused).toBeGreaterThan(1);
+});
+
+test("shards that do not answer from the start are an error at once", async () => {
+  const source = await serve((_, response) => sendJson(response, starting, 503));
+  await expect(readIds(source.url, "asc")).rejects.toMatchObject({ failure: "overloaded" });
+  // The guard's own second try, and no more.
+  expect(searchesOf(source).length).toBe(2);
+});
+
+test("each search that brings no line is told of", async () => {
+  const source = await serve((_, response, __, body) => sendJson(response, find(times, body)));
+  const backend = elastic.create("elk", elastic.parseConfig({ url: source.url }), testIO);
+  let told = 0;
+  const query: LogQuery = {
+    sources: [{ id: "app", index: "logs-*", profile: "ecs" }],
+    range: { from: fromMillis(0), to: fromMillis(1_000_000) },
+    filter: parse("nowhere=x"),
+    order: "asc",
+    ...{ wanted: 2_000_000_000, documentLimit: 1_000_000, tieLimit: 1_000_000 },
+    progressed: () => {
+      told += 1;
+    },
+  };
+  for await (const _ of backend.stores.logs?.lines(query, AbortSignal.timeout(60_000)) ?? [])
+    throw new Error("a line");
+  await backend.close();
+  expect(told).toBeGreaterThan(3);
+});

@@ -1,0 +1,61 @@
+// An index that goes away in the midst of a reading, over a search server in memory: its lines would be missing without a
+// word, also where the search that is next cannot show it.
+import { setTimeout as delay } from "node:timers/promises";
+import { expect, test } from "vitest";
+import { elastic } from "#resolvers/elastic/elastic.ts";
+import { parse } from "#src/logql/parse.ts";
+import { fromMillis } from "#src/time.ts";
+import { testIO } from "../../support/cluster.ts";
+import { openFake } from "../../support/fake.ts";
+import { createSearch } from "../../support/search.ts";
+
+const held = (from: number) => ({
+  mappings: { properties: { "@timestamp": { type: "date" }, message: { type: "text" } } },
+  documents: Array.from({ length: 3_000 }, (_, n) => ({
+    "@timestamp": new Date(from + n).toISOString(),
+    message: "m",
+  })),
+});
+const old = held(1_000);
+const young = held(1_001);
+const coming = held(1_000_000);
+
+test.each([
+  ["as another comes", { "logs-2": young, "logs-3": coming }, false],
+  ["and another reader meets it first", { "logs-2": young }, true],
+])("an index goes %s", async (_, left, otherReads) => {
+  let search = createSearch({ "logs-1": old, "logs-2": young }, "Elasticsearch");
+  const fake = await openFake((...request) => search.reply(...request));
+  const backend = elastic.create("elk", elastic.parseConfig({ url: fake.url }), testIO);
+  const store = backend.stores.logs;
+  if (store === undefined) throw new Error("no log store");
+  const read = (wanted: number) =>
+    store.lines(
+      {
+        sources: [{ id: "app", index: "logs-*", profile: "ecs" }],
+        range: { from: fromMillis(0), to: fromMillis(100_000) },
+        filter: parse(""),
+        order: "asc",
+        ...{ wanted, documentLimit: 100_000, tieLimit: 10_000 },
+      },
+      AbortSignal.timeout(30_000),
+    );
+  try {
+    const reading = read(2_000_000_000)[Symbol.asyncIterator]();
+    await reading.next();
+    // What is read ahead comes before it.
+    await delay(300);
+    search = createSearch(left, "Elasticsearch");
+    if (otherReads) for await (const _ of read(10)) break;
+    const rest = async () => {
+      for (let next = await reading.next(); next.done !== true; next = await reading.next());
+    };
+    await expect(rest()).rejects.toMatchObject({
+      failure: "partial",
+      message: "index logs-1 of logs-* went away while it was read",
+    });
+  } finally {
+    await backend.close();
+    await fake.close();
+  }
+});

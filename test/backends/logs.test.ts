@@ -281,7 +281,7 @@ onServers((server) => {
       { id: "app", index: "filebeat-burst-*", profile: "auto" },
       AbortSignal.timeout(10_000),
     );
-    expect(found).toMatchObject({ profile: "ecs", indices: 2, problems: [] });
+    expect(found).toMatchObject({ profile: "ecs", indices: 3, problems: [] });
     expect(found.newest).toBe(fromMillis(day + 43_200_000 + 2 + 42));
   });
 });

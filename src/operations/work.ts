@@ -40,6 +40,7 @@ export function startWork(gone: AbortSignal, deadline: Millis): Work {
   const leave = () => control.abort(gone.reason instanceof BackendError ? gone.reason : new ClientGone());
   if (gone.aborted) leave();
   else gone.addEventListener("abort", leave, { once: true });
+  let ended = false;
   return {
     signal,
     wait: (promise) =>
@@ -52,9 +53,11 @@ export function startWork(gone: AbortSignal, deadline: Millis): Work {
       }),
     progressed: () => {
       signal.throwIfAborted();
-      timer.refresh();
+      // A source may still answer when its request has failed by another.
+      if (!ended) timer.refresh();
     },
     end: () => {
+      ended = true;
       clearTimeout(timer);
       gone.removeEventListener("abort", leave);
     },

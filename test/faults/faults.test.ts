@@ -250,7 +250,9 @@ async function trial(kind: FaultKind, { question, source, ...of }: Case, seed: n
       checkTail(reply, expected, sentences, context);
       return;
     }
-    expect(elapsed, context).toBeLessThanOrEqual(defaults.limits.deadline);
+    // An export has the deadline for each answer of its source.
+    const steps = /ndjson|csv/.test(question.accept ?? "") ? Math.max(1, proxy.seen.asked) : 1;
+    expect(elapsed, context).toBeLessThanOrEqual(steps * defaults.limits.deadline);
     if (!reply.complete) {
       // What came before the cut is the beginning of the answer, and not the whole of it.
       expect(reply.status, context).toBe(200);
@@ -281,8 +283,11 @@ async function trial(kind: FaultKind, { question, source, ...of }: Case, seed: n
     // The pause before a second try that others wait for as well, a cache that keeps the time for a moment, and the second
     // after which tails are looked at again.
     await vi.advanceTimersByTimeAsync(1_000);
-    // What is unpacked beside the event loop takes its own time.
-    for (let n = 0; n < 1_000 && vi.getTimerCount() > 0; n++) await turns(10);
+    // What is unpacked beside the event loop takes its own time, and the cache may look at the clock when it is.
+    for (let n = 0; n < 1_000 && vi.getTimerCount() > 0; n++) {
+      await turns(200);
+      await vi.advanceTimersByTimeAsync(1);
+    }
     expect(vi.getTimerCount()).toBe(0);
     expect(uncaught.splice(0)).toEqual([]);
   }

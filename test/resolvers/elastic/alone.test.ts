@@ -1,7 +1,6 @@
 // Error documents of Elastic APM whose transaction is not kept: unsampled, dropped by tail-based sampling, or never begun.
 // Which of them are spans of their own is worked out here from the raw documents alone.
 import { afterEach, describe, expect, test } from "vitest";
-import { elastic } from "#resolvers/elastic/elastic.ts";
 import type { Span, TraceSummary } from "#src/model.ts";
 import type { SpanLookup } from "#src/reader.ts";
 import { spanSourceOf } from "#src/sites.ts";
@@ -11,7 +10,7 @@ import { analyticsOver } from "#src/tracing/analytics.ts";
 import { createBudget } from "#src/tracing/budget.ts";
 import { parseTraceQuery } from "#src/tracing/filter.ts";
 import { isSelected, isSought, readerOver } from "../../conformance/traces.ts";
-import { testIO } from "../../support/cluster.ts";
+import { openCluster } from "../../support/cluster.ts";
 import { openFake } from "../../support/fake.ts";
 import { createSearch, type HeldIndex } from "../../support/search.ts";
 import { apm, apm7, type Shipper } from "../../support/shippers.ts";
@@ -99,12 +98,10 @@ async function open(
   }
   const search = createSearch(indices, "Elasticsearch");
   const fake = await openFake((...asked) => search.reply(...asked));
-  const backend = elastic.create("elk", elastic.parseConfig({ url: fake.url, timeout: "60s" }), testIO);
-  opened.push(fake, backend);
-  const store = backend.stores.traces;
-  if (store === undefined) throw new Error("no span store");
+  const cluster = openCluster(fake.url);
+  opened.push(fake, cluster);
   const source = spanSourceOf("shop", { index: shipper.pattern("x"), profile: "auto", where });
-  return { store, sources: [source] as const };
+  return { store: cluster.traces, sources: [source] as const };
 }
 type Opened = Awaited<ReturnType<typeof open>>;
 

@@ -1,9 +1,8 @@
 // An index of another layout that appears under a pattern, over a search server in memory.
 import { expect, test } from "vitest";
-import { elastic } from "#resolvers/elastic/elastic.ts";
 import { parse } from "#src/logql/parse.ts";
 import { fromMillis } from "#src/time.ts";
-import { testIO } from "../../support/cluster.ts";
+import { openCluster } from "../../support/cluster.ts";
 import { openFake } from "../../support/fake.ts";
 import { createSearch } from "../../support/search.ts";
 
@@ -27,8 +26,7 @@ const otel = {
 test("is counted and read with the others at once", async () => {
   let search = createSearch({ "logs-1": ecs }, "Elasticsearch");
   const fake = await openFake((...request) => search.reply(...request));
-  const backend = elastic.create("elk", elastic.parseConfig({ url: fake.url }), testIO);
-  const store = backend.stores.logs;
+  const cluster = openCluster(fake.url);
   const query = {
     sources: [{ id: "app", index: "logs-*", profile: "auto" }],
     range: { from: fromMillis(0), to: fromMillis(Date.UTC(2027, 0)) },
@@ -39,17 +37,17 @@ test("is counted and read with the others at once", async () => {
   const signal = AbortSignal.timeout(30_000);
   const read = async () => {
     const messages: (string | undefined)[] = [];
-    for await (const batch of store?.lines(query, signal) ?? [])
+    for await (const batch of cluster.store.lines(query, signal))
       messages.push(...batch.map(({ message }) => message));
     return messages;
   };
   try {
     expect(await read()).toEqual(["one"]);
     search = createSearch({ "logs-1": ecs, "logs-2": otel }, "Elasticsearch");
-    expect(await store?.fits?.(query, signal)).toBe(true);
+    expect(await cluster.store.fits?.(query, signal)).toBe(true);
     expect(await read()).toEqual(["one", "two"]);
   } finally {
-    await backend.close();
+    await cluster.close();
     await fake.close();
   }
 });

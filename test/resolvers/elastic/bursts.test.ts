@@ -1,9 +1,8 @@
 // More lines in a millisecond than a search returns, in one of several indices, over a search server in memory.
 import { expect, test } from "vitest";
-import { elastic } from "#resolvers/elastic/elastic.ts";
 import { parse } from "#src/logql/parse.ts";
 import { fromMillis } from "#src/time.ts";
-import { testIO } from "../../support/cluster.ts";
+import { openCluster } from "../../support/cluster.ts";
 import { openFake } from "../../support/fake.ts";
 import { createSearch } from "../../support/search.ts";
 
@@ -28,7 +27,7 @@ test.each(["Elasticsearch", "OpenSearch"] as const)(
       if (asked > 30) lost.abort(new Error("asks again and again"));
       search.reply(...request);
     });
-    const backend = elastic.create("elk", elastic.parseConfig({ url: fake.url }), testIO);
+    const cluster = openCluster(fake.url);
     const query = {
       sources: [{ id: "app", index: "logs-*", profile: "ecs" }],
       range: { from: fromMillis(0), to: fromMillis(10_000) },
@@ -38,12 +37,12 @@ test.each(["Elasticsearch", "OpenSearch"] as const)(
     } as const;
     try {
       const ids: string[] = [];
-      for await (const batch of backend.stores.logs?.lines(query, lost.signal) ?? [])
+      for await (const batch of cluster.store.lines(query, lost.signal))
         ids.push(...batch.map(({ id }) => id));
       expect(new Set(ids).size).toBe(1_306);
       expect(ids).toHaveLength(1_306);
     } finally {
-      await backend.close();
+      await cluster.close();
       await fake.close();
     }
   },

@@ -2,10 +2,9 @@
 // word, also where the search that is next cannot show it.
 import { setTimeout as delay } from "node:timers/promises";
 import { expect, test } from "vitest";
-import { elastic } from "#resolvers/elastic/elastic.ts";
 import { parse } from "#src/logql/parse.ts";
 import { fromMillis } from "#src/time.ts";
-import { testIO } from "../../support/cluster.ts";
+import { openCluster } from "../../support/cluster.ts";
 import { openFake } from "../../support/fake.ts";
 import { createSearch } from "../../support/search.ts";
 
@@ -26,11 +25,9 @@ test.each([
 ])("an index goes %s", async (_, left, otherReads) => {
   let search = createSearch({ "logs-1": old, "logs-2": young }, "Elasticsearch");
   const fake = await openFake((...request) => search.reply(...request));
-  const backend = elastic.create("elk", elastic.parseConfig({ url: fake.url }), testIO);
-  const store = backend.stores.logs;
-  if (store === undefined) throw new Error("no log store");
+  const cluster = openCluster(fake.url);
   const read = (wanted: number) =>
-    store.lines(
+    cluster.store.lines(
       {
         sources: [{ id: "app", index: "logs-*", profile: "ecs" }],
         range: { from: fromMillis(0), to: fromMillis(100_000) },
@@ -55,7 +52,7 @@ test.each([
       message: "index logs-1 of logs-* went away while it was read",
     });
   } finally {
-    await backend.close();
+    await cluster.close();
     await fake.close();
   }
 });

@@ -1,14 +1,13 @@
 // Both sides of a call may have one id, and a layout may keep exceptions in documents of their own: then the side that was
 // called has them, however many spans are read together.
 import { afterEach, expect, test } from "vitest";
-import { elastic } from "#resolvers/elastic/elastic.ts";
 import type { Span, SpanEvent } from "#src/model.ts";
 import type { SpanLookup } from "#src/reader.ts";
 import { spanSourceOf } from "#src/sites.ts";
 import { fromMillis, type Instant } from "#src/time.ts";
 import { createBudget } from "#src/tracing/budget.ts";
 import { type ModelSpan, toSpan } from "../../conformance/traces.ts";
-import { testIO } from "../../support/cluster.ts";
+import { openCluster } from "../../support/cluster.ts";
 import { openFake } from "../../support/fake.ts";
 import { createSearch, type HeldIndex } from "../../support/search.ts";
 import { otel } from "../../support/shippers.ts";
@@ -43,16 +42,14 @@ async function open(spans: readonly ModelSpan[]) {
   }
   const search = createSearch(indices, "Elasticsearch");
   const fake = await openFake((...asked) => search.reply(...asked));
-  const backend = elastic.create("elk", elastic.parseConfig({ url: fake.url, timeout: "60s" }), testIO);
-  opened.push(fake, backend);
-  const store = backend.stores.traces;
-  if (store === undefined) throw new Error("no span store");
+  const cluster = openCluster(fake.url);
+  opened.push(fake, cluster);
   const sources = [spanSourceOf("shop", { index: otel.pattern("x"), profile: "auto" })] as const;
   return async (select: "all" | "exceptions") => {
     const of: SpanLookup["of"] = { by: "trace", traceIds: [trace], select };
     const found: Span[] = [];
     const asked = { sources, of, budget: createBudget(100_000) };
-    for await (const batch of store.find(asked, new AbortController().signal)) found.push(...batch);
+    for await (const batch of cluster.traces.find(asked, new AbortController().signal)) found.push(...batch);
     return found;
   };
 }

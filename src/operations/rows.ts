@@ -7,7 +7,7 @@ import { durationOf, toFloatMillis } from "../tracing/request.ts";
 import type { Rows } from "./operation.ts";
 
 /** Rows of one `Rows`: small enough that writing one never holds the event loop up. */
-const chunk = 500;
+const chunk = 100;
 
 export function* printRows<T>(rows: readonly T[], rowOf: (row: T) => Members): Generator<Rows> {
   for (let start = 0; start < rows.length; start += chunk) {
@@ -70,8 +70,15 @@ function column<T, V extends Value | Attributes>(list: readonly T[], of: (one: T
 /** Clients read the keys of events and links literally, dots included, and their arrays in step with each other. */
 export function spanRow(arranged: ArrangedSpan): Members {
   const { span } = arranged;
-  return { ...ownOf(span), ...sharedOf(arranged), ...attributesOf(span), ...restOf(arranged) };
+  const { span_attributes } = span;
+  return { ...ownOf(span), ...sharedOf(arranged), span_attributes, ...restOf(arranged) };
 }
+
+/**
+ * Text of one piece, roughly. A text of 128 KiB has no room among V8's young objects, and finding it another takes longer
+ * than printing it.
+ */
+const pieceChars = 65_536;
 
 /**
  * As `printRows` with `spanRow`, in parts: of what many spans share the text is made once, and what most do not have at
@@ -79,19 +86,27 @@ export function spanRow(arranged: ArrangedSpan): Members {
  */
 export function* printSpans(spans: readonly ArrangedSpan[]): Generator<Rows> {
   const shared = createSharedTexts();
-  for (let start = 0; start < spans.length; start += chunk) {
-    const part = spans.slice(start, start + chunk);
-    const text = part
-      .map((arranged) => {
-        const { span, subtraceRoot } = arranged;
-        const isBare = span.events.length === 0 && span.links.length === 0;
-        const rest = isBare ? bareRest[`${subtraceRoot}`] : membersText(restOf(arranged));
-        const attributes = membersText(attributesOf(span));
-        return `{${ownText(span)},${shared(arranged)},${attributes},${rest}}`;
-      })
-      .join(",");
-    yield { count: part.length, text };
+  let parts: string[] = [];
+  let count = 0;
+  let chars = 0;
+  for (const arranged of spans) {
+    const { span, subtraceRoot } = arranged;
+    const isBare = span.events.length === 0 && span.links.length === 0;
+    const rest = isBare ? bareRest[`${subtraceRoot}`] : membersText(restOf(arranged));
+    const attributes = membersText({ span_attributes: span.span_attributes });
+    const common = shared(arranged);
+    parts.push(count === 0 ? "{" : ",{");
+    addOwn(parts, span);
+    parts.push(",", common, ",", attributes, ",", rest, "}");
+    count += 1;
+    chars += common.length + attributes.length + rest.length;
+    if (chars < pieceChars) continue;
+    yield { count, text: parts.join("") };
+    parts = [];
+    count = 0;
+    chars = 0;
   }
+  if (count > 0) yield { count, text: parts.join("") };
 }
 
 /** Without the braces. */
@@ -125,8 +140,17 @@ function isSharedBy({ span: a, names }: ArrangedSpan, { span: b, names: others }
     a.scope_name === b.scope_name &&
     a.scope_version === b.scope_version &&
     a.status_code === b.status_code &&
-    a.status_message === b.status_message
+    a.status_message === b.status_message &&
+    isAlike(a.resource_attributes, b.resource_attributes)
   );
+}
+
+/** Of values that are lists or objects only the same ones are alike: looking into them may cost more than printing. */
+function isAlike(a: Attributes, b: Attributes): boolean {
+  if (a === b) return true;
+  const keys = Object.keys(a);
+  const others = Object.keys(b);
+  return keys.length === others.length && keys.every((key, at) => key === others[at] && a[key] === b[key]);
 }
 
 function ownOf(span: Span) {
@@ -141,17 +165,20 @@ function ownOf(span: Span) {
 }
 
 /** The text of `ownOf`: no two spans have it in common, so that putting it together is all its cost. */
-function ownText(span: Span): string {
+function addOwn(parts: string[], span: Span): void {
   const own = ownOf(span);
-  const ids = `"trace_id":${quote(own.trace_id)},"span_id":${quote(own.span_id)},"parent_span_id":${quote(own.parent_span_id)}`;
-  return `"start_time":"${own.start_time}","end_time":"${own.end_time}","duration":${own.duration},${ids}`;
+  parts.push('"start_time":"', own.start_time, '","end_time":"', own.end_time);
+  parts.push('","duration":', String(own.duration));
+  parts.push(',"trace_id":"', escaped(own.trace_id), '","span_id":"', escaped(own.span_id));
+  parts.push('","parent_span_id":"', escaped(own.parent_span_id), '"');
 }
 
 /** What stands in JSON as it is. */
 const plain = /^[\x20\x21\x23-\x5b\x5d-\x7e]*$/;
 
-function quote(text: string): string {
-  return plain.test(text) ? `"${text}"` : JSON.stringify(text);
+/** Without the quotes. */
+function escaped(text: string): string {
+  return plain.test(text) ? text : JSON.stringify(text).slice(1, -1);
 }
 
 /** Of nothing but what `isSharedBy` compares. */
@@ -170,11 +197,8 @@ function sharedOf({ span, names }: ArrangedSpan) {
     scope_version: span.scope_version ?? "",
     status_code: span.status_code,
     status_message: span.status_message ?? "",
+    resource_attributes: span.resource_attributes,
   };
-}
-
-function attributesOf({ resource_attributes, span_attributes }: Span) {
-  return { resource_attributes, span_attributes };
 }
 
 function restOf({

@@ -34,16 +34,20 @@ function isList(value: Value | undefined): value is readonly Value[] {
   return Array.isArray(value);
 }
 
+const none: Attributes = {};
+
 /** Of two keys that name one tag the first prefix wins. */
 function readTags(attributes: Attributes, prefixes: readonly string[]): Attributes {
-  const tags = new Map<string, Value>();
+  // Hardly any span has one.
+  let tags: Map<string, Value> | undefined;
   for (const prefix of prefixes) {
     for (const key of Object.keys(attributes)) {
       if (!key.startsWith(prefix)) continue;
       const name = key.slice(prefix.length);
       const value = attributes[key];
-      if (name !== "" && value !== undefined && !tags.has(name)) tags.set(name, value);
+      if (name === "" || value === undefined || tags?.has(name)) continue;
+      tags = (tags ?? new Map<string, Value>()).set(name, value);
     }
   }
-  return tags.size === 0 ? {} : Object.fromEntries(tags);
+  return tags === undefined ? none : Object.fromEntries(tags);
 }

@@ -173,7 +173,7 @@ export function snapshotsOf({ from, to }: Range, now: Instant): Buckets | undefi
 }
 
 /** Rows of one `Rows`: small enough that writing one never holds the event loop up. */
-const chunk = 500;
+const chunk = 100;
 
 async function* print<Row extends { readonly timestamp: Millis }>(
   batches: AsyncIterable<readonly Row[]>,

@@ -294,7 +294,8 @@ function planFor(
  * among V8's young objects, and finding it another takes longer than printing it; so points are added some at a time.
  */
 const pieceChars = 65_536;
-const piecePoints = 500;
+const pointsOfTurn = 500;
+const charsOfPoint = 65;
 /** Series whose ids are made in one turn of the event loop. */
 const idsOfTurn = 1_000;
 
@@ -319,63 +320,64 @@ async function* printTimeseries(
     }
   }
   const opens = createOpenings(buckets);
-  let text = opening;
+  // Joined at once: a text that is added to part by part is held as a tree of its parts, which takes several times its
+  // room, and is put together once more when it is sent.
+  let parts = [opening];
+  let chars = 0;
   let count = 0;
   let separator = "";
   for (const [id, { selector, series }] of found) {
-    text += `${separator}${printHead(id, selector, series)},"data":[`;
-    separator = "";
-    for (let first = 0; first < buckets.count; first += piecePoints) {
-      const points = printPoints(
-        series,
-        first,
-        Math.min(first + piecePoints, buckets.count),
-        selector,
-        opens,
-      );
-      if (points === "") continue;
-      text += separator + points;
-      separator = ",";
-      if (text.length < pieceChars) continue;
-      yield { count, text };
-      text = "";
+    const head = printHead(id, selector, series);
+    parts.push(separator, head, ',"data":[');
+    separator = ",";
+    chars += head.length;
+    let points = 0;
+    for (let first = 0; first < buckets.count; first += pointsOfTurn) {
+      const end = Math.min(first + pointsOfTurn, buckets.count);
+      const added = addPoints(parts, series, first, end, selector, opens, points === 0);
+      points += added;
+      chars += added * charsOfPoint;
+      if (chars < pieceChars) continue;
+      yield { count, text: parts.join("") };
+      parts = [];
+      chars = 0;
       count = 0;
     }
-    text += "]}";
+    parts.push(points === 0 ? "]}" : "}]}");
     count += 1;
-    separator = ",";
   }
-  yield { count, text: `${text}]}` };
+  parts.push("]}");
+  yield { count, text: parts.join("") };
 }
 
-/** The points of the buckets from `first` until before `end` that have a value, joined by commas. */
-function printPoints(
+/**
+ * Adds the points of the buckets from `first` until before `end` that have a value, all but the brace that closes the
+ * last, and tells how many. `opens` begins a point with the brace that closes the one before, which a series' very first
+ * has not.
+ */
+function addPoints(
+  parts: string[],
   series: Series,
   first: number,
   end: number,
   selector: Selector,
   opens: (bucket: number) => string,
-): string {
-  const openings: string[] = [];
+  begins: boolean,
+): number {
+  const at = parts.length;
   const values: number[] = [];
   for (let bucket = first; bucket < end; bucket += 1) {
     const value = valueAt(series, bucket, selector);
     if (value === undefined) continue;
-    openings.push(opens(bucket));
+    parts.push(opens(bucket), "");
     values.push(value);
   }
-  if (values.length === 0) return "";
+  if (values.length === 0) return 0;
+  if (begins) parts[at] = parts[at]?.slice(2) ?? "";
   // All numbers at once, because printing each by itself takes three times as long.
   const numbers = JSON.stringify(values).slice(1, -1).split(",");
-  const parts: string[] = [];
-  for (let index = 0; index < openings.length; index += 1) {
-    parts.push(openings[index] ?? "", numbers[index] ?? "");
-  }
-  parts.push("}");
-  // The first brace that closes has nothing to close. Joined at once: a text that is added to part by part is held as a
-  // tree of its parts, which takes several times its room until it is sent.
-  parts[0] = parts[0]?.slice(2) ?? "";
-  return parts.join("");
+  for (let index = 0; index < numbers.length; index += 1) parts[at + 2 * index + 1] = numbers[index] ?? "";
+  return numbers.length;
 }
 
 /** A sum may pass what a number holds; infinity is no point either. */

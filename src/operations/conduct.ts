@@ -154,6 +154,11 @@ export function createConductor({
     const work = admit(gone);
     try {
       const prepared = prepare();
+      const { values } = prepared;
+      if (values !== undefined) {
+        const batches = start({ ...prepared, run: values }, principal, work);
+        return (await collect(batches, work, budget, (rows) => rows.length)).flat();
+      }
       const result = start(prepared, principal, work);
       if ("then" in result) {
         const answer = await work.wait(result);
@@ -161,12 +166,12 @@ export function createConductor({
         return answer;
       }
       if ("pieces" in result) {
-        const pieces = await collect(result.pieces[Symbol.asyncIterator](), work, budget);
-        const text = pieces.join("");
+        const pieces = await collect(result.pieces, work, budget, countOf);
+        const text = pieces.map(({ text }) => text).join("");
         return result.headers === undefined ? readJson(text) : text;
       }
-      const texts = await collect(result[Symbol.asyncIterator](), work, budget);
-      return texts.flatMap(readRows);
+      const batches = await collect(result, work, budget, countOf);
+      return batches.flatMap(({ text }) => readRows(text));
     } catch (error) {
       throw work.signal.aborted ? work.signal.reason : error;
     } finally {
@@ -216,20 +221,28 @@ function spend(budget: RowBudget, rows: number): void {
   throw new Refused("result_too_large", message, { limit: budget.limit });
 }
 
-async function collect(rows: AsyncIterator<Rows>, work: Work, budget: RowBudget): Promise<readonly string[]> {
-  const texts: string[] = [];
+async function collect<Batch>(
+  batches: AsyncIterable<Batch>,
+  work: Work,
+  budget: RowBudget,
+  count: (batch: Batch) => number,
+): Promise<readonly Batch[]> {
+  const iterator = batches[Symbol.asyncIterator]();
+  const collected: Batch[] = [];
   try {
     for (;;) {
-      const next = await work.wait(rows.next());
-      if (next.done === true) return texts;
-      spend(budget, next.value.count);
-      texts.push(next.value.text);
+      const next = await work.wait(iterator.next());
+      if (next.done === true) return collected;
+      spend(budget, count(next.value));
+      collected.push(next.value);
     }
   } catch (error) {
-    abandon(rows);
+    abandon(iterator);
     throw error;
   }
 }
+
+const countOf = ({ count }: Rows): number => count;
 
 // A number of 16 digits or more may not survive as a double. Most answers hold none, and are read the fast way.
 const longNumber = /[[:,]\s*-?[\d.]{16}/;

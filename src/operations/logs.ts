@@ -123,6 +123,7 @@ export const lines: Operation<LinesRequest, never> = {
   answer: z.array(logLine),
   sites: (request) => [request.site_id],
   run,
+  values,
   explain,
 };
 
@@ -130,10 +131,15 @@ async function* run(request: LinesRequest, context: Context): AsyncGenerator<Row
   const { store, page, query } = planOf(request, context);
   if (query === undefined) return;
   yield* markRefusable(
-    paginate(store.lines(query, context.signal), page),
+    printRows(paginate(store.lines(query, context.signal), page)),
     page.perPage,
     async () => (await store.fits?.(query, context.signal)) ?? false,
   );
+}
+
+async function* values(request: LinesRequest, context: Context): AsyncGenerator<readonly LineRow[]> {
+  const { store, page, query } = planOf(request, context);
+  if (query !== undefined) yield* paginate(store.lines(query, context.signal), page);
 }
 
 async function explain(request: LinesRequest, context: Context) {
@@ -289,7 +295,7 @@ export function weightOf({ json, message }: LogLine): number {
 export async function* paginate(
   batches: AsyncIterable<readonly LogLine[]>,
   page: Page,
-): AsyncGenerator<Rows> {
+): AsyncGenerator<readonly LineRow[]> {
   let answered = 0;
   for await (const batch of batches) {
     let rows: LineRow[] = [];
@@ -299,14 +305,14 @@ export async function* paginate(
         rows.push(rowOf(line, stamp));
         weight += weightOf(line);
         if (rows.length < chunk && weight < heaviest) continue;
-        yield printRows(rows);
+        yield rows;
         rows = [];
         weight = 0;
       }
       answered += end - first;
       if (answered >= page.perPage) break;
     }
-    if (rows.length > 0) yield printRows(rows);
+    if (rows.length > 0) yield rows;
     if (answered >= page.perPage) return;
   }
 }
@@ -388,6 +394,6 @@ export function printLine(line: LogLine, timestamp: string): string {
 }
 
 /** Many rows in one go: it costs half as much as one at a time, and leaves no pieces of text to be joined. */
-function printRows(rows: readonly LineRow[]): Rows {
-  return { count: rows.length, text: JSON.stringify(rows).slice(1, -1) };
+async function* printRows(batches: AsyncIterable<readonly LineRow[]>): AsyncGenerator<Rows> {
+  for await (const rows of batches) yield { count: rows.length, text: JSON.stringify(rows).slice(1, -1) };
 }

@@ -37,6 +37,11 @@ export interface Operation<Input, Output> {
    * @throws {Unprocessable} {BackendError} also after the first batch
    */
   readonly run: (input: Input, context: Context) => Promise<Output> | AsyncIterable<Rows> | Printed;
+  /**
+   * The rows of `run` as values, fresh for each request, where they are at hand without their text: for protocols that
+   * print them as a part of something larger. Errors as `run`.
+   */
+  readonly values?: (input: Input, context: Context) => AsyncIterable<readonly object[]>;
   /** What the request means, for `?explain=true`, which then runs it; absent where that may not be asked. */
   readonly explain?: (input: Input, context: Context) => Promise<Readonly<Record<string, unknown>>>;
 }
@@ -108,6 +113,7 @@ export interface Prepared<Result = Promise<unknown> | AsyncIterable<Rows> | Prin
   readonly name: string;
   readonly sites: (visuals: Visuals | undefined) => readonly string[];
   readonly run: (context: Context) => Result;
+  readonly values?: (context: Context) => AsyncIterable<readonly object[]>;
   /** Of a link: its lists are points, which have a bound of their own, and no rows. */
   readonly points?: boolean;
   readonly explain?: (context: Context) => Promise<Readonly<Record<string, unknown>>>;
@@ -116,7 +122,7 @@ export function endpoint<Input, Output>(
   operation: Operation<Input, Output>,
   representations: readonly Representation<Input>[] = [],
 ): Endpoint {
-  const { sites, run, explain, ...described } = operation;
+  const { sites, run, values, explain, ...described } = operation;
   const prepareTo =
     <Result>(run: (input: Input, context: Context) => Result) =>
     (raw: unknown): Prepared<Result> => {
@@ -125,6 +131,7 @@ export function endpoint<Input, Output>(
         name: described.name,
         sites: (visuals) => sites(input, visuals),
         run: (context) => run(input, context),
+        ...(values && { values: (context: Context) => values(input, context) }),
         ...(explain && { explain: (context: Context) => explain(input, context) }),
       };
     };

@@ -127,6 +127,6 @@ function tooLargeToHold(): Refused {
 }
 
 /** Ends an iteration without waiting for it: its source may be what hangs. */
-export function abandon(rows: AsyncIterator<Rows>): void {
+export function abandon(rows: AsyncIterator<unknown>): void {
   rows.return?.().catch(() => {});
 }

@@ -47,6 +47,7 @@ export type LimitName =
   | "head"
   | "body"
   | "reading_time"
+  | "unread"
   | "connections";
 
 /** The token is missing, wrong or expired: 401. */

@@ -2,20 +2,15 @@
 // GraphQL. Yoga and GraphQL are a third of the program's memory, so they are loaded when GraphQL is first asked for;
 // until then the plug-in stands alone. On a real connection it writes to node's response itself, because only there
 // can an answer that breaks off after its first byte be made visible: the socket is destroyed, the array never closed.
-import {
-  createServer as createHttpServer,
-  type Server as HttpServer,
-  type IncomingMessage,
-  type ServerResponse,
-} from "node:http";
-import type { Socket } from "node:net";
+import { createServer as createHttpServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { Plugin } from "graphql-yoga";
 import { type Answer, chunksOf, jsonType, respond, toResponse, type Whole, write } from "./answer.ts";
 import { type Authenticate, type Principal, readToken } from "./auth.ts";
 import type { Address, Limits } from "./config.ts";
+import { closerOf, cutUnread, keepAnswers, pathOf, refuseHostless, unreadTime } from "./connections.ts";
 import { NotFound, TooMany, Unprocessable } from "./errors.ts";
 import { type Connection, type Exchange, exchangeOf, readJson, readText } from "./exchange.ts";
-import { type Intake, keepAnswers, pathOf, refuseHostless } from "./intake.ts";
+import type { Intake } from "./intake.ts";
 import type { Unified } from "./mesh.ts";
 import { chooseRepresentation } from "./operations/accept.ts";
 import { anybody, type Conductor, createConductor, overloaded } from "./operations/conduct.ts";
@@ -57,6 +52,8 @@ export interface ServerOptions extends Served {
     readonly requestTimeout: Millis;
     readonly connectionsCheckingInterval: Millis;
   };
+  /** How long a client may take nothing of its answer, instead of the program's own. */
+  readonly unread?: Millis | undefined;
   /** The front-end error intake where it shares this server's address. */
   readonly intake?: Intake | undefined;
   /** Asked for at the first GraphQL request, so that REST does not wait for it. */
@@ -469,6 +466,8 @@ export function createServer(options: ServerOptions): Server {
   const closeIdle = closerOf(http);
   http.maxConnections = options.connections ?? mostConnections;
   http.on("drop", () => telemetry.limited("connections"));
+  http.timeout = options.unread ?? unreadTime(options.limits.deadline);
+  cutUnread(http, () => telemetry.limited("unread"));
   keepAnswers(http, (code) => {
     if (code === "HPE_HEADER_OVERFLOW") telemetry.limited("head");
     if (code === "ERR_HTTP_REQUEST_TIMEOUT") telemetry.limited("reading_time");
@@ -488,6 +487,7 @@ export function createServer(options: ServerOptions): Server {
     replace(served) {
       const { conductor, tails } = epoch;
       epoch = beginEpoch(served);
+      http.timeout = options.unread ?? unreadTime(served.limits.deadline);
       return Promise.all([conductor.retire(), tails.close("reloaded")]).then(() => {});
     },
     close: (grace) =>
@@ -508,25 +508,6 @@ export function createServer(options: ServerOptions): Server {
 
 /** How often a drain looks for connections that have become idle. */
 const lookAtIdle: Millis = 100;
-
-/**
- * Closes the connections on which nothing is under way. Node takes one for idle as soon as its answer is complete, and
- * would cut what has not left yet, also by itself when the server closes: so none is closed while any answer is leaving.
- */
-function closerOf(http: HttpServer): () => void {
-  const sockets = new Set<Socket>();
-  http.on("connection", (socket) => {
-    sockets.add(socket);
-    socket.once("close", () => sockets.delete(socket));
-  });
-  const close = http.closeIdleConnections.bind(http);
-  const closeIdle = () => {
-    for (const { writableLength } of sockets) if (writableLength > 0) return;
-    close();
-  };
-  http.closeIdleConnections = closeIdle;
-  return closeIdle;
-}
 
 function pause(length: Millis, signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {

@@ -5,7 +5,8 @@ import { defaults } from "#src/config.ts";
 import { failures } from "#src/errors.ts";
 import { anybody } from "#src/operations/conduct.ts";
 import type { LogStore } from "#src/store.ts";
-import { createSubject, linesBody, linesPath, otherToken, token } from "./subject.ts";
+import { fromMillis } from "#src/time.ts";
+import { base, createSubject, linesBody, linesPath, otherToken, token } from "./subject.ts";
 
 const origin = "http://readout";
 const as = (user: string): RequestInit => ({ headers: { authorization: `Bearer ${user}` } });
@@ -332,5 +333,50 @@ describe("of a connection", () => {
     const subject = createSubject({ readingTime });
     expect(await say(subject, text)).toMatch(/^HTTP\/1\.1 408 /);
     expect((await subject.limited()).reading_time).toBe(1);
+  });
+
+  describe("the time in which it takes nothing of its answer", () => {
+    // More than systems keep between two programs, and in one piece: what is streamed has a deadline for each.
+    const size = 16 * 1_048_576;
+    const line = {
+      ...{ id: "l", time: fromMillis(base), source_id: "app", severity: "info" as const },
+      ...{ message: undefined, hostname: undefined, group: undefined, json: "x".repeat(size) },
+    };
+    const store: LogStore = {
+      async *lines() {
+        yield [line];
+      },
+    };
+    const query = `{ logs_lines(site_id: "shop", source_ids: ["app"], query: "", pagination: { per_page: 1, order: ASC }) { json } }`;
+    const body = JSON.stringify({ query });
+    const asked = `POST /graphql HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${token}\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`;
+
+    async function ask(unread: number) {
+      const subject = createSubject({ store, unread });
+      const { port } = await subject.server.listen({ host: "127.0.0.1", port: 0 });
+      open.push(subject.server);
+      const socket = connect(port, "127.0.0.1").on("error", () => {});
+      socket.write(asked);
+      return { subject, socket };
+    }
+
+    test("nothing at all", async () => {
+      const { subject, socket } = await ask(500);
+      await expect.poll(async () => (await subject.limited()).unread, { timeout: 10_000 }).toBe(1);
+      socket.destroy();
+    });
+
+    test("little at a time", async () => {
+      const { subject, socket } = await ask(1_000);
+      let received = 0;
+      socket.on("data", (chunk) => {
+        received += chunk.length;
+        socket.pause();
+        setTimeout(() => socket.resume(), 5);
+      });
+      await expect.poll(() => received, { timeout: 10_000 }).toBeGreaterThan(size);
+      expect(await subject.limited()).toEqual({});
+      socket.destroy();
+    });
   });
 });

@@ -38,6 +38,7 @@ export function createSubject(
     readingTime?: ServerOptions["readingTime"];
     graphql?: ServerOptions["graphql"];
     connections?: number;
+    unread?: number;
   } = {},
 ): Subject {
   const logs = createMemoryLogs();
@@ -86,6 +87,7 @@ export function createSubject(
     now,
     ...(over.readingTime && { readingTime: over.readingTime }),
     connections: over.connections,
+    unread: over.unread,
     backends: () => ["memory: ok"],
   });
   const post = (body: unknown, init: RequestInit = {}) =>

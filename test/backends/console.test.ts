@@ -291,6 +291,15 @@ describe("logs", () => {
     await page.getByRole("button", { name: "Try again" }).click();
     await page.locator(".lines > li").first().waitFor();
   });
+
+  test("a server whose GraphQL is not there says so", async () => {
+    const told = "GraphQL is not available: its schema could not be loaded";
+    await page.route("**/graphql", (route) =>
+      route.fulfill({ status: 500, json: { errors: [{ message: told, extensions: { status: 500 } }] } }),
+    );
+    await open();
+    await page.getByRole("alert").filter({ hasText: told }).waitFor();
+  });
 });
 
 describe("traces", () => {

@@ -4,17 +4,6 @@ import { readNumeral } from "../src/numeral.ts";
 import type { IO } from "../src/store.ts";
 import { parseDuration } from "../src/time.ts";
 
-/** Clients differ in what they make of the other parts of an address, and some drop them in silence. */
-export const url = z
-  .url({ protocol: /^https?$/, error: "expected an http:// or https:// address" })
-  .refine((text) => {
-    const { username, password } = URL.parse(text) ?? { username: "", password: "" };
-    return username === "" && password === "";
-  }, "expected no user and no password: they belong in auth")
-  .refine(
-    (text) => !/[?#]/.test(text),
-    "expected an address without a query and a fragment: they would not be sent",
-  );
 export const basicAuth = z.strictObject({ username: z.string(), password: z.string() });
 export const bearerAuth = z.strictObject({ bearer: z.string().min(1) });
 

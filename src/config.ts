@@ -8,6 +8,7 @@ import { ConfigError } from "./errors.ts";
 import { explain, type Report, redact, reportIssue, suggest } from "./issues.ts";
 import { readNumeral } from "./numeral.ts";
 import { type Millis, parseDuration, parseInstant } from "./time.ts";
+import { httpUrl } from "./url.ts";
 import {
   inFileOrder,
   pathKey,
@@ -450,7 +451,7 @@ const tail = strict({
 
 const expectedRatio = "expected a number from 0 to 1";
 const otlp = strict({
-  url: z.url({ protocol: /^https?$/, error: "expected an http:// or https:// address" }),
+  url: httpUrl,
   headers: z
     .record(
       z.string().regex(/^[\w!#$%&'*+.^`|~-]+$/, "no name of a header"),

@@ -24,7 +24,7 @@ import {
   visitWithTypeInfo,
 } from "graphql";
 import { compileQuery, isCompiledQuery } from "graphql-jit";
-import { createYoga, type Plugin } from "graphql-yoga";
+import { createYoga, type FetchAPI, type Plugin } from "graphql-yoga";
 import type { Principal } from "./auth.ts";
 import type { Limits } from "./config.ts";
 import type { Unified } from "./mesh.ts";
@@ -70,6 +70,7 @@ export function createGateway<ServerContext extends object>({
     plugins: [
       ...plugins,
       onlyJson,
+      tellUnacceptable,
       noPersisted,
       noEmptyName,
       useCSRFPrevention({ requestHeaders: deliberate }),
@@ -100,11 +101,23 @@ const onlyJson: Plugin = {
     }
     const type = request.headers.get("content-type")?.split(";")[0]?.trim().toLowerCase();
     if (type === "application/json" || type === "application/graphql+json") return;
-    const body = JSON.stringify({ errors: [{ message: "Send the query as application/json" }] });
-    const headers = { "Content-Type": "application/json; charset=utf-8", Accept: "application/json" };
-    endResponse(new fetchAPI.Response(body, { status: 415, headers }));
+    endResponse(refuse(415, "Send the query as application/json", fetchAPI));
   },
 };
+
+/** Yoga would send the status alone to a client that takes none of its media types. */
+const tellUnacceptable: Plugin = {
+  onResultProcess({ resultProcessor, setResultProcessor }) {
+    if (resultProcessor !== undefined) return;
+    const message = "The answer is application/json or application/graphql-response+json";
+    setResultProcessor((_, fetchAPI) => refuse(406, message, fetchAPI), "application/json");
+  },
+};
+
+function refuse(status: 406 | 415, message: string, { Response }: FetchAPI): Response {
+  const headers = { "Content-Type": "application/json; charset=utf-8", Accept: "application/json" };
+  return new Response(JSON.stringify({ errors: [{ message }] }), { status, headers });
+}
 
 /** Yoga would tell it as a failure of ours. */
 function checkJson(name: string, text: string | null): void {

@@ -222,7 +222,8 @@ export function pathKey(path: Path): string {
 
 /** A value as YAML for people; what stands under one of the `flow` keys is on one line, as JSON. */
 export function printYaml(value: unknown, flow: ReadonlySet<string>): string {
-  const document = new Document(value);
+  // One value that stands at two places is told at both: people read this, and know no anchors.
+  const document = new Document(value, { aliasDuplicateObjects: false });
   visit(document, {
     Pair(_, { key, value: node }) {
       if (!isScalar(key) || !flow.has(String(key.value)) || !isCollection(node)) return undefined;

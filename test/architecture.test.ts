@@ -24,9 +24,9 @@ const allowed: readonly (readonly [file: string, imports: readonly string[]])[] 
     ["src/{model,time,errors,store,reader,explain}.ts", "src/logql/{ast,parse,print,scan}.ts"],
   ],
   ["src/yaml.ts", ["src/errors.ts"]],
-  ["src/{spelling,numeral}.ts", []],
+  ["src/{spelling,numeral,url}.ts", []],
   ["src/issues.ts", ["src/spelling.ts", "type src/yaml.ts"]],
-  ["src/config.ts", ["src/{errors,time,yaml,issues,numeral}.ts"]],
+  ["src/config.ts", ["src/{errors,time,yaml,issues,numeral,url}.ts"]],
   ["src/traced.ts", ["type src/time.ts"]],
   ["src/otlp.ts", ["src/traced.ts", "src/errors.ts", "type src/{config,store,time}.ts"]],
   ["src/telemetry.ts", ["src/errors.ts", "src/time.ts", "type src/{store,traced}.ts"]],
@@ -110,7 +110,7 @@ const allowed: readonly (readonly [file: string, imports: readonly string[]])[] 
   [
     "resolvers/*/*",
     [
-      "src/{store,reader,model,time,errors,explain,traced,metrics,samples,kubernetes,telemetry,report,numeral}.ts",
+      "src/{store,reader,model,time,errors,explain,traced,metrics,samples,kubernetes,telemetry,report,numeral,url}.ts",
       "src/logql/*",
       "src/tracing/*",
       "resolvers/{connection,http}.ts",
@@ -142,7 +142,7 @@ const packages: Readonly<Record<string, readonly string[]>> = {
   undici: ["resolvers/prometheus/door.ts"],
   yaml: ["src/yaml.ts", "src/visual.ts", "resolvers/elastic/{layout,profile}.ts"],
   zod: [
-    "src/{config,issues,meshrc,intake-document,visual}.ts",
+    "src/{config,issues,meshrc,intake-document,url,visual}.ts",
     "src/operations/*",
     "src/tracing/digest.ts",
     "resolvers/connection.ts",

@@ -472,6 +472,15 @@ test.each(["0s", "30d", "0ms", "2147483648ms"])("a backend cannot have %s to ans
   }
 });
 
+test.each(["http://ana:secret@collector:4318", "http://collector:4318/?tenant=a", "collector:4318"])(
+  "%s is no address for traces",
+  (url) => {
+    const [first, ...more] = issuesOf(`${minimal}otlp: { url: "${url}" }\n`);
+    expect(first).toMatch(/^3 otlp\.url: expected an .*address/);
+    expect([more, first?.includes("secret")]).toEqual([[], false]);
+  },
+);
+
 test.each(['{ "A B": c }', '{ A: "b\\nc" }', '{ A: "b€" }', '{ "": a }'])(
   "%s are no headers of traces",
   (headers) => {

@@ -10,6 +10,7 @@ import type { BackendKind } from "#src/store.ts";
 import { fromMillis } from "#src/time.ts";
 import { actionDigest } from "#src/tracing/digest.ts";
 import { parseTraceQuery, printTraceQuery } from "#src/tracing/filter.ts";
+import { printYaml } from "#src/yaml.ts";
 import { clock, createDemo } from "./support/demo.ts";
 import { createShell } from "./support/shell.ts";
 
@@ -189,6 +190,12 @@ test.each([
 });
 
 describe("readout explain", () => {
+  test("tells what stands at two places twice, and in no words of YAML's own", () => {
+    const parameters = { ignore_unavailable: "true" };
+    expect(printYaml({ requests: [{ parameters }, { parameters }] }, new Set(["parameters"]))).toBe(
+      'requests:\n  - parameters: {"ignore_unavailable": "true"}\n  - parameters: {"ignore_unavailable": "true"}\n',
+    );
+  });
   const file = `
 backends: { mem: { kind: memory } }
 sites:

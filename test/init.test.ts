@@ -463,8 +463,9 @@ describe("readout init", () => {
     [
       "a password in the address",
       ["--elastic", "http://u:hunter2@h"],
-      /credentials do not belong in an address/,
+      /--elastic: expected an address without user and password/,
     ],
+    ["a query in the address", ["--prometheus", "http://h/?a=1"], /--prometheus: .*without a query/],
     ["a literal", ["--elastic", "http://h", "--elastic-api-key", "hunter2"], /expected a reference/],
     ["half of a pair", ["--elastic", "http://h", "--elastic-username", "u"], /belong together/],
     [

@@ -2,7 +2,8 @@
 import { z } from "zod";
 import type { Backend, BackendKind, IO } from "../../src/store.ts";
 import { parseDuration } from "../../src/time.ts";
-import { basicAuth, bearerAuth, connection, readTls, url } from "../connection.ts";
+import { httpUrl } from "../../src/url.ts";
+import { basicAuth, bearerAuth, connection, readTls } from "../connection.ts";
 import { guardDefaults } from "../http.ts";
 import { createCatalog } from "./catalog.ts";
 import { type DoorSettings, openDoor } from "./door.ts";
@@ -14,7 +15,7 @@ import { createSpanStore } from "./spans.ts";
 import { surveyIndices } from "./survey.ts";
 
 const settings = z.strictObject({
-  url: z.union([url, z.array(url).min(1)]),
+  url: z.union([httpUrl, z.array(httpUrl).min(1)]),
   auth: z.union([basicAuth, z.strictObject({ api_key: z.string().min(1) }), bearerAuth]).optional(),
   ...connection("10s"),
 });

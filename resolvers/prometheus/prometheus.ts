@@ -2,7 +2,8 @@
 import { z } from "zod";
 import type { Backend, BackendKind, IO } from "../../src/store.ts";
 import { parseDuration, toMillis } from "../../src/time.ts";
-import { basicAuth, bearerAuth, connection, readTls, url } from "../connection.ts";
+import { httpUrl } from "../../src/url.ts";
+import { basicAuth, bearerAuth, connection, readTls } from "../connection.ts";
 import { guardDefaults } from "../http.ts";
 import { inspectCluster } from "./coverage.ts";
 import { type DoorSettings, openDoor } from "./door.ts";
@@ -13,7 +14,7 @@ import { surveyMetrics } from "./survey.ts";
 
 const settings = z.strictObject({
   /** With the path under which `/api/v1` lies, such as `https://mimir/prometheus`. */
-  url,
+  url: httpUrl,
   auth: z.union([basicAuth, bearerAuth]).optional(),
   ...connection("30s"),
 });

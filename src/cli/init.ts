@@ -9,6 +9,7 @@ import { type Config, parseConfig } from "../config.ts";
 import { BackendError, failureCode } from "../errors.ts";
 import type { Backend, BackendInfo, Survey } from "../store.ts";
 import { type Millis, printMillis, toMillis } from "../time.ts";
+import { httpUrl } from "../url.ts";
 import { describeError, openBackend } from "./backends.ts";
 import { run as check } from "./check.ts";
 import { tellConfigError } from "./file.ts";
@@ -165,12 +166,8 @@ function draftOf(
   values: Values,
   env: Shell["env"],
 ): DraftBackend {
-  if (!URL.canParse(url) || !/^https?:$/.test(new URL(url).protocol)) {
-    throw new Error(`--${kind}: expected an http:// or https:// address`);
-  }
-  if (new URL(url).username !== "" || new URL(url).password !== "") {
-    throw new Error(`--${kind}: credentials do not belong in an address; give them as references`);
-  }
+  const wrong = httpUrl.safeParse(url).error?.issues[0];
+  if (wrong !== undefined) throw new Error(`--${kind}: ${wrong.message}`);
   const ca = values[`${kind}-ca`];
   const auth = givenAuth(kind, values) ?? foundAuth(kind, env);
   return { name, kind, url, auth, tls: ca === undefined ? {} : { ca }, reasons: [] };

@@ -73,9 +73,10 @@ async function send({ method, path, body }, signal, headers = {}) {
 async function readFailure(response) {
   const { status } = response;
   try {
-    const { error, message, details } = await response.json();
-    const told = typeof message === "string" ? message : String(error);
-    return new Failure(status, told, typeof message === "string" ? String(error) : "", details ?? {});
+    const { error, message, details, errors } = await response.json();
+    if (typeof message === "string") return new Failure(status, message, String(error), details ?? {});
+    // GraphQL has its own form for what is wrong with a request.
+    return new Failure(status, String(error ?? errors[0].message));
   } catch {
     return new Failure(status, `The server answered with status ${status}.`);
   }

@@ -67,7 +67,7 @@ export function drawChart(root, series, { label, step, signal, choose }) {
         scales: { y: { range: (_, low, high) => spread(low, high) } },
         axes: [
           { ...axis, values: timeLabels },
-          { ...axis, size: 64, values: (_, ticks) => ticks.map(number) },
+          { ...axis, size: (_, labels) => widthOf(labels ?? []), values: (_, ticks) => ticks.map(number) },
         ],
         series: [
           {},
@@ -145,6 +145,11 @@ function spread(low, high) {
   const room = (to - from) * 0.08;
   const isFar = from > 0 && to - from < from / 2 && to - from > to / 100;
   return [isFar ? from - room : Math.min(0, from - (from < 0 ? room : 0)), to + room];
+}
+
+/** What the longest label takes, in pixels, with its tick. @param {readonly string[]} labels */
+function widthOf(labels) {
+  return labels.reduce((width, label) => Math.max(width, 16 + 7 * label.length), 64);
 }
 
 /** @type {uPlot.Axis.Values} */

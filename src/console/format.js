@@ -23,7 +23,8 @@ export function duration(millis) {
   if (millis < 10) return `${millis.toFixed(2)} ms`;
   if (millis < 1_000) return `${Math.round(millis)} ms`;
   if (millis < 60_000) return `${(millis / 1_000).toFixed(2)} s`;
-  return `${Math.floor(millis / 60_000)} min ${Math.round((millis % 60_000) / 1_000)} s`;
+  const seconds = Math.round(millis / 1_000);
+  return `${Math.floor(seconds / 60)} min ${seconds % 60} s`;
 }
 
 /** The two largest units of a length of time. @param {number} seconds */
@@ -56,7 +57,12 @@ export function cores(nanoCores) {
   return (nanoCores / 1e9).toFixed(nanoCores < 1e8 ? 3 : 2);
 }
 
-const plain = new Intl.NumberFormat("en", { maximumSignificantDigits: 6 });
+/** Fractions are cut to six digits in all, whole numbers never: a byte count is to be the API's own. */
+const plain = new Intl.NumberFormat("en", {
+  maximumSignificantDigits: 6,
+  maximumFractionDigits: 0,
+  roundingPriority: "morePrecision",
+});
 /** @param {number} value */
 export function number(value) {
   return Math.abs(value) >= 1e15 || (value !== 0 && Math.abs(value) < 1e-6)

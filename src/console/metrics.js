@@ -243,20 +243,22 @@ export function metricsView({ go }) {
     replace(
       tags,
       keys.map((key) => {
+        // A label may be named as what every object has.
+        const pattern = Object.hasOwn(given, key) ? (given[key] ?? "") : "";
         const input = element("input", {
           type: "text",
           autocomplete: "off",
           spellcheck: "false",
           placeholder: "all together",
           "data-tag": key,
-          value: (given[key] ?? "").toWellFormed(),
+          value: pattern.toWellFormed(),
         });
         const write = (/** @type {string} */ value) => {
           const { [key]: _, ...others } = state?.tags ?? {};
           change({ tags: value === "" ? others : { ...others, [key]: value } });
         };
         input.addEventListener("change", () => write(input.value));
-        const isSplit = given[key] === "*";
+        const isSplit = pattern === "*";
         const split = element(
           "button",
           {

@@ -4,7 +4,7 @@
 export type Cell = string | number | undefined;
 
 /** What a spreadsheet takes for the beginning of a formula, also in its full-width forms. */
-const formula = /^[=+\-@\t\r\uff1d\uff0b\uff0d\uff20]/;
+const formula = /^[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]/;
 const special = /[",\r\n]/;
 
 /**

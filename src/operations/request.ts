@@ -15,16 +15,15 @@ export function optional<T extends z.ZodType>(schema: T) {
   return schema.nullish().transform((value) => value ?? undefined);
 }
 
-/** ISO 8601 as `parseInstant` takes it. */
+const expectedTime = "expected an ISO 8601 time with a zone, such as 2026-01-31T12:00:00.000Z";
+
+/** ISO 8601 as `parseInstant` takes it; numbers are told so too, which some clients send as times. */
 export const time = z
-  .string()
+  .string({ error: ({ input }) => (isAbsent(input) ? `is required: ${expectedTime}` : expectedTime) })
   .transform((text, context): RequestTime => {
     const instant = parseInstant(text);
     if (instant !== undefined) return { instant, text };
-    context.addIssue({
-      code: "custom",
-      message: "expected an ISO 8601 time with a zone, such as 2026-01-31T12:00:00.000Z",
-    });
+    context.addIssue({ code: "custom", message: expectedTime });
     return z.NEVER;
   })
   .meta({ format: "date-time" });
@@ -144,6 +143,10 @@ export function invalidRequest(all: readonly Issue[], count = all.length): Unpro
   });
 }
 
+function isAbsent(value: unknown): boolean {
+  return value === undefined || value === null;
+}
+
 const articles: Readonly<Record<string, string>> = {
   string: "a string",
   number: "a number",
@@ -159,7 +162,7 @@ function expectedText(value: unknown): string {
 function describe(issue: z.core.$ZodRawIssue): string | undefined {
   if (issue.code === "invalid_type") {
     const expected = `expected ${articles[issue.expected] ?? issue.expected}`;
-    return issue.input === undefined || issue.input === null ? `is required: ${expected}` : expected;
+    return isAbsent(issue.input) ? `is required: ${expected}` : expected;
   }
   if (issue.code === "too_small" && issue.origin === "array") return `expected at least ${issue.minimum}`;
   return undefined;

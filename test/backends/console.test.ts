@@ -291,6 +291,15 @@ describe("logs", () => {
     await page.getByRole("button", { name: "Try again" }).click();
     await page.locator(".lines > li").first().waitFor();
   });
+
+  test("a server whose GraphQL is not there says so", async () => {
+    const told = "GraphQL is not available: its schema could not be loaded";
+    await page.route("**/graphql", (route) =>
+      route.fulfill({ status: 500, json: { errors: [{ message: told, extensions: { status: 500 } }] } }),
+    );
+    await open();
+    await page.getByRole("alert").filter({ hasText: told }).waitFor();
+  });
 });
 
 describe("traces", () => {
@@ -348,6 +357,28 @@ describe("metrics", () => {
       return new Set(pixels).size > 8;
     });
     expect(isDrawn).toBe(true);
+    expect(complaints).toEqual([]);
+  });
+
+  test("names that every object has, and ones longer than the screen, are names as all others", async () => {
+    const long = "x".repeat(300);
+    const series = { id: "a", min: 1, max: 2, data: [{ timestamp: "2026-01-31T12:00:00.000Z", value: 2 }] };
+    await page.route("**/api/v2/metrics/names/*", (route) => route.fulfill({ json: [long, "cpu"] }));
+    await page.route("**/api/v2/metrics/type_and_tags/*/*", (route) =>
+      route.fulfill({ json: { metric_type: "gauge", available_tags: [["__proto__", "constructor"]] } }),
+    );
+    await page.route("**/api/v2/metrics/timeseries", (route) => {
+      const [{ tags }] = route.request().postDataJSON().select;
+      return route.fulfill({ json: { resolution: "HOURLY", series: [{ ...series, tags }] } });
+    });
+    await open("#/metrics");
+    await page.getByRole("button", { name: long }).waitFor();
+    expect(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth)).toBe(true);
+    await page.getByRole("button", { name: "cpu" }).click();
+    await page.getByRole("button", { name: "each constructor" }).click();
+    await page.getByRole("rowheader", { name: "constructor=*" }).waitFor();
+    await page.getByRole("button", { name: "each __proto__" }).click();
+    await page.getByRole("rowheader", { name: "__proto__=*" }).waitFor();
     expect(complaints).toEqual([]);
   });
 });

@@ -2,7 +2,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { createEventReader } from "#src/console/events.js";
-import { age, bytes, duration, piecesOf, shortTime, stretch } from "#src/console/format.js";
+import { age, bytes, duration, number, piecesOf, shortTime, stretch } from "#src/console/format.js";
 import { isSpelt, readJson, scalarText, textAt } from "#src/console/json.js";
 
 describe("JSON", () => {
@@ -102,6 +102,12 @@ describe("texts", () => {
     [duration(999.4), "999 ms"],
     [duration(1_500), "1.50 s"],
     [duration(125_000), "2 min 5 s"],
+    [duration(119_700), "2 min 0 s"],
+    [number(5_726_623_061), "5,726,623,061"],
+    [number(1_234_567.89), "1,234,568"],
+    [number(-12_345.678), "-12,345.7"],
+    [number(0.123456789), "0.123457"],
+    [number(2), "2"],
     [age(93_784), "1 d 2 h"],
     [age(59), "59 s"],
     [bytes(0), "0 B"],

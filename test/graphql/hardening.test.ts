@@ -114,6 +114,16 @@ describe("who may ask, and how", () => {
     const body = new TextEncoder().encode("query=%7Bviewer%7Bid%7D%7D");
     expect(await status("/graphql", { method: "POST", headers, body })).toBe(415);
   });
+  test.each(["application/xml", "text/html"])("an answer as %s is refused in words", async (accept) => {
+    const headers = { ...bearer, accept, "content-type": "application/json" };
+    const body = JSON.stringify({ query: "{ viewer { id } }" });
+    const answer = await demo.server.fetch(url, { method: "POST", headers, body });
+    expect([answer.status, answer.headers.get("content-type"), await answer.json()]).toEqual([
+      406,
+      "application/json; charset=utf-8",
+      { errors: [{ message: expect.stringMatching(/application\/json/) }] },
+    ]);
+  });
 });
 
 describe("errors say what a client can mend, and nothing else", () => {

@@ -373,3 +373,10 @@ describe("what is no schedule", () => {
     );
   });
 });
+
+test.each([1_795_386_261, true, "yesterday", {}])("%j is told what a time is", (from) => {
+  const message = "expected an ISO 8601 time with a zone, such as 2026-01-31T12:00:00.000Z";
+  expect(() => parseRequest(testCron.request, { expression: "* * * * *", from })).toThrow(
+    expect.objectContaining({ details: { issues: [{ path: "from", message }] } }),
+  );
+});

@@ -134,7 +134,7 @@ describe("an export is the concatenation of all pages", () => {
         if (rows.length > 0) expect(header).toEqual(keys);
         expect(cells).toEqual(
           rows.map((row) =>
-            keys.map((key) => (/^[=+\-@\t\r]/.test(row[key] ?? "") ? `'${row[key]}` : row[key])),
+            keys.map((key) => (/^[=+\-@\t\r\n]/.test(row[key] ?? "") ? `'${row[key]}` : row[key])),
           ),
         );
       },

@@ -77,7 +77,7 @@ function readCsv(text: string): string[][] {
   return records;
 }
 /** What a spreadsheet would take for a formula gets an apostrophe. */
-const defused = (text: string) => (/^[=+\-@\t\r\uFF1D\uFF0B\uFF0D\uFF20]/.test(text) ? `'${text}` : text);
+const defused = (text: string) => (/^[=+\-@\t\r\n\uFF1D\uFF0B\uFF0D\uFF20]/.test(text) ? `'${text}` : text);
 
 describe("as JSON", () => {
   test("series", async () => {
@@ -227,6 +227,7 @@ describe("as CSV", () => {
       "@z",
       "\tq",
       "\rq",
+      "\nq",
       "a\nb",
       "a\r\nb",
       'say "hi"',

@@ -9,8 +9,8 @@ describe.each(["elastic", "prometheus"])("the address of %s", (kind) => {
   });
 
   test.each([
-    ["https://ana:secret@host", "no user and no password: they belong in auth"],
-    ["https://ana@host", "no user and no password"],
+    ["https://ana:secret@host", "without user and password"],
+    ["https://ana@host", "without user and password"],
     ["https://host/?db=metrics", "without a query and a fragment"],
     ["https://host/#here", "without a query and a fragment"],
     ["localhost:9200", "expected an http:// or https:// address"],

@@ -8,7 +8,6 @@ import {
   describeSchema,
   type JsonSchema,
 } from "./operations/describe.ts";
-import { explanation, explanationType } from "./operations/explain.ts";
 import { slugs } from "./operations/failure.ts";
 import type { Endpoint } from "./operations/operation.ts";
 
@@ -25,7 +24,6 @@ final, but for 429.`;
 export function buildOpenApi(endpoints: readonly Endpoint[]): Json {
   const { operations, inputs, outputs } = describeOperations(endpoints);
   const schemas = new Map<string, JsonSchema>();
-  const explained = describeSchema(explanation, "output", schemas);
   for (const [name, schema] of [...inputs, ...outputs]) {
     const known = schemas.get(name);
     if (known !== undefined && !isDeepStrictEqual(known, schema)) {
@@ -38,7 +36,7 @@ export function buildOpenApi(endpoints: readonly Endpoint[]): Json {
   const paths: Record<string, Json> = {};
   for (const operation of operations) {
     const { path, method } = operation.endpoint;
-    paths[path] = { ...paths[path], [method.toLowerCase()]: describeOperation(operation, inputs, explained) };
+    paths[path] = { ...paths[path], [method.toLowerCase()]: describeOperation(operation, inputs) };
   }
   paths["/errors"] = publish(intake.path);
   return {
@@ -77,7 +75,6 @@ export function buildOpenApi(endpoints: readonly Endpoint[]): Json {
 function describeOperation(
   { endpoint, request, answer }: Described,
   inputs: ReadonlyMap<string, JsonSchema>,
-  explained: JsonSchema,
 ): Json {
   const { name, access, summary, description, method, explains, mediaType = "application/json" } = endpoint;
   const { examples = [], ...schema } = deref(request, inputs);
@@ -110,7 +107,6 @@ function describeOperation(
         headers: { "X-Request-Id": { $ref: "#/components/headers/X-Request-Id" } },
         content: {
           [mediaType]: { schema: publish(answer) },
-          ...(explains ? { [explanationType]: { schema: publish(explained) } } : {}),
           ...Object.fromEntries(
             endpoint.representations.map(({ mediaType, answer }) => [
               mediaType,
@@ -131,7 +127,8 @@ function describeOperation(
 const explainParameter = {
   name: "explain",
   in: "query",
-  description: `\`true\` answers how the request is answered instead of its rows, as \`${explanationType}\`: what it means, each request to a source, what was read and kept, and how long it took.`,
+  description:
+    "`true` answers how the request is answered instead of its rows: what it means, each request to a source, what was read and kept, and how long it took.",
   schema: { type: "boolean", default: false },
 };
 

@@ -14,7 +14,7 @@ import type { Intake } from "./intake.ts";
 import type { Unified } from "./mesh.ts";
 import { chooseRepresentation } from "./operations/accept.ts";
 import { anybody, type Conductor, createConductor, overloaded } from "./operations/conduct.ts";
-import { explained, explanationType, wantsExplanation } from "./operations/explain.ts";
+import { explained, wantsExplanation } from "./operations/explain.ts";
 import { isClients, limitOf } from "./operations/failure.ts";
 import type { Endpoint, Rows } from "./operations/operation.ts";
 import { createRouter, type Route } from "./operations/router.ts";
@@ -244,8 +244,7 @@ export function createServer(options: ServerOptions): Server {
         telemetry.tails.opened();
         return { status: 200, headers: eventsHeaders, body: tail };
       }
-      const headers =
-        ("pieces" in result ? result.headers : undefined) ?? (explaining ? explanationHeaders : jsonType);
+      const headers = ("pieces" in result ? result.headers : undefined) ?? jsonType;
       const complete = (body: Whole): Answer => {
         finish(200, false);
         return { status: 200, headers, body };
@@ -531,8 +530,6 @@ function urlTooLong(): Unprocessable {
   const message = `The URL is longer than ${urlLimit} characters`;
   return new Unprocessable("invalid_request", message, { issues: [{ path: "", message }] }, "url");
 }
-
-const explanationHeaders = { "Content-Type": `${explanationType}; charset=utf-8` };
 
 const unavailable: Answer = {
   status: 500,

@@ -3,7 +3,6 @@ import { Validator } from "@seriousme/openapi-schema-validator";
 import { afterAll, describe, expect, test } from "vitest";
 import { buildOpenApi } from "#src/openapi.ts";
 import { describeOperations, type JsonSchema } from "#src/operations/describe.ts";
-import { explanation, explanationType } from "#src/operations/explain.ts";
 import { slugs } from "#src/operations/failure.ts";
 import { operations } from "#src/operations/index.ts";
 import { readReport } from "#src/report.ts";
@@ -117,24 +116,6 @@ describe("/openapi.json", () => {
       if (status === 200) expect(answer.parse(body)).toEqual(body);
     },
   );
-
-  test("an explanation is told from the rows by its media type", async () => {
-    const { paths } = JSON.parse(JSON.stringify(buildOpenApi(operations)));
-    for (const { path, method, explains } of operations) {
-      const types = Object.keys(paths[path][method.toLowerCase()].responses[200].content);
-      expect([path, types.includes(explanationType)]).toEqual([path, explains]);
-    }
-    const [body] = described.operations[0]?.request.examples ?? [];
-    const init = {
-      method: "POST",
-      headers: { authorization: `Bearer ${token}` },
-      body: JSON.stringify(body),
-    };
-    const answer = await demo.server.fetch(`${origin}/api/v2/logs/lines?explain=true`, init);
-    expect(answer.headers.get("content-type")).toBe(`${explanationType}; charset=utf-8`);
-    const told = await answer.json();
-    expect(explanation.parse(told)).toEqual(told);
-  });
 
   test("the example of a front-end report is one that the intake keeps", () => {
     const { paths } = JSON.parse(JSON.stringify(buildOpenApi(operations)));

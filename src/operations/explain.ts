@@ -1,6 +1,5 @@
 // `?explain=true` (ours): not the answer, but how it comes about. The request is run as it always is, under a recorder,
 // and its rows are counted instead of sent. So what is told is what was sent, and not what would be.
-import * as z from "zod";
 import { BackendError, NotFound, Unprocessable } from "../errors.ts";
 import { type Recorder, record, type SentRequest } from "../explain.ts";
 import { print } from "../logql/print.ts";
@@ -47,67 +46,6 @@ export interface ToldRequest {
   readonly took_ms: number;
   readonly outcome: SentRequest["outcome"];
 }
-
-/** Not that of the rows, so that clients with types can tell the two apart. */
-export const explanationType = "application/vnd.readout.explanation+json";
-
-const millis = (description: string) => z.number().meta({ description, "x-unit": "ms", examples: [12.5] });
-const figure = (description: string) =>
-  z
-    .int()
-    .exactOptional()
-    .meta({ description, examples: [100] });
-const word = (description: string, example: string) => z.string().meta({ description, examples: [example] });
-
-/** `Explanation` for documentation; what a request means is the operation's own to say. */
-export const explanation = z
-  .looseObject({
-    answer: z
-      .object({
-        rows: figure("How many rows it has."),
-        status: figure("Of an answer that failed: what the client would have been told."),
-        failed: z.looseObject({ error: z.string() }).exactOptional().meta({ description: "With this body." }),
-      })
-      .meta({ description: "What the request itself would have been answered." }),
-    read: z
-      .array(
-        z.object({
-          source_id: word("The source of lines.", "app").exactOptional(),
-          backend: word("The source of metrics.", "prom").exactOptional(),
-          documents: figure("How many were read."),
-          kept: figure("How many of them the query kept."),
-          series: figure("How many came."),
-          samples: figure("How many came."),
-        }),
-      )
-      .meta({ description: "What was read for it." }),
-    requests: z
-      .array(
-        z.object({
-          backend: word("The backend that was asked.", "elk"),
-          method: word("The request's method.", "POST"),
-          path: word("Its path.", "/logs-*/_search"),
-          parameters: z
-            .record(z.string(), z.string())
-            .exactOptional()
-            .meta({ description: "Its parameters." }),
-          body: z.unknown().meta({ description: "Its body." }),
-          at_ms: millis("Since the explanation began."),
-          took_ms: millis("How long it took."),
-          outcome: word("`ok`, or how it failed.", "ok"),
-        }),
-      )
-      .meta({ description: "What was sent to the sources, in the order in which it was." }),
-    more_requests: z.int().meta({ description: "Those beyond the ones shown.", examples: [0] }),
-    time: z
-      .object({
-        plan_ms: millis("To find out what the request means."),
-        run_ms: millis("To answer it."),
-        sources_ms: millis("Of that, while some source was waited for."),
-      })
-      .meta({ description: "Where the time went." }),
-  })
-  .meta({ id: "Explanation", description: "How a request is answered; what it means stands beside." });
 
 /** A request that reads half a million documents sends hundreds of these, and they are all alike. */
 const mostShown = 50;

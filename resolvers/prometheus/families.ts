@@ -165,13 +165,13 @@ export function createFamilies(door: Door, io: IO): Families {
       const samples = window(selector, "closed", { from: length, to: 0 });
       const labelled = majority(await labelledTypes(samples, now));
       if (labelled !== undefined) return { shape: labelled };
-      const [histograms, restarts, changes, least] = await Promise.all([
-        areHistograms(metric, samples, now),
+      // Before all else: a function that histograms do not have warns of them.
+      if (await areHistograms(metric, samples, now)) return { shape: "native" };
+      const [restarts, changes, least] = await Promise.all([
         look(hidesRestarts ? lost(samples) : aggregate("sum", [], call("resets", samples)), now),
         look(aggregate("max", [], call("changes", samples)), now),
         look(aggregate("min", [], call("min_over_time", samples)), now),
       ]);
-      if (histograms) return { shape: "native" };
       if (least === undefined) continue;
       if (/_(total|bucket)$/.test(metric)) return { shape: "counter" };
       const fell = (restarts ?? 0) > 0 || least < 0;

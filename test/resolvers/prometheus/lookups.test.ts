@@ -210,6 +210,20 @@ describe("the store's look-ups", () => {
       expect(await store.type({}, "h", signal)).toBe("measurement");
     });
 
+    test("are told before anything is asked of them that only numbers have", async () => {
+      const warnings = ['PromQL warning: this native histogram metric is not a gauge: "h" (1:2)'];
+      const store = await serve({
+        metrics: { h: "unknown" },
+        answer(form, response) {
+          const query = form.get("query") ?? "";
+          const wrong = /delta|changes|resets|min_over_time/.test(query);
+          const found = wrong ? matrix([], { warnings }) : matrix([{ metric: {}, value: [1, "2"] }]);
+          return sendJson(response, found);
+        },
+      });
+      expect(await store.type({}, "h", signal)).toBe("measurement");
+    });
+
     test("are refused where they are no counters, since they would seem to restart", async () => {
       const warning = 'PromQL warning: this native histogram metric is not a counter: "h" (1:2)';
       const store = await answers({ warnings: [warning] });

@@ -3,6 +3,7 @@
 import type { SampleSeries } from "#resolvers/prometheus/answer.ts";
 import type { Moments } from "#resolvers/prometheus/door.ts";
 import type { Expression, Matcher, Selector } from "#resolvers/prometheus/promql.ts";
+import type { Range } from "#resolvers/prometheus/ranges.ts";
 import { evaluateOver } from "./evaluate.ts";
 import type { WrittenSeries } from "./exporters.ts";
 import { type Fake, openFake, sendJson } from "./fake.ts";
@@ -11,10 +12,18 @@ import { selectorsOf } from "./promql.ts";
 const never = new AbortController().signal;
 
 export const openFakeThanos = (series: readonly WrittenSeries[]): Promise<Fake> => openOver(series, true);
-/** One that holds samples; `openFakePrometheus` answers what a test tells it to. */
-export const openFakeServer = (series: readonly WrittenSeries[]): Promise<Fake> => openOver(series, false);
+/** One that holds samples; `openFakePrometheus` answers what a test tells it to. `move` is what a frontend makes of ranges. */
+export const openFakeServer = (series: readonly WrittenSeries[], move?: Move): Promise<Fake> =>
+  openOver(series, false, move);
 
-async function openOver(series: readonly WrittenSeries[], isThanos: boolean): Promise<Fake> {
+/** Undefined where nothing is left of the range. */
+type Move = (range: Range) => Range | undefined;
+
+async function openOver(
+  series: readonly WrittenSeries[],
+  isThanos: boolean,
+  move: Move = (range) => range,
+): Promise<Fake> {
   const held = evaluateOver(series, "open", isThanos);
   async function answer(path: string, form: URLSearchParams): Promise<unknown> {
     if (path.endsWith("/label/__name__/values")) {
@@ -27,9 +36,12 @@ async function openOver(series: readonly WrittenSeries[], isThanos: boolean): Pr
     if (query === "count_over_time(vector(1)[1m:1m])") return vector([{ metric: {}, value: [0, "1"] }]);
     const millis = (name: string): number => Math.round(Number(form.get(name)) * 1_000);
     const ranged = path.endsWith("/query_range");
-    const moments: Moments = ranged
-      ? { start: millis("start"), end: millis("end"), step: durationIn(form.get("step") ?? "") }
+    const moments: Moments | undefined = ranged
+      ? move({ start: millis("start"), end: millis("end"), step: durationIn(form.get("step") ?? "") })
       : { at: millis("time") };
+    if (moments === undefined) return matrix([]);
+    if (query === "vector(1)" && "start" in moments)
+      return matrix([{ metric: {}, values: [[moments.start / 1_000, "1"]] }]);
     const expression = read(query);
     const found = await held.query(expression, moments, gathering, never);
     const points = ({ times, values }: SampleSeries): [number, string][] =>

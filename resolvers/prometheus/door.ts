@@ -218,14 +218,30 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
     fold: () => Fold<T>,
     signal: AbortSignal,
   ): Promise<T> {
-    if ("at" in moments) return send(expression, moments, fold, signal);
+    if ("at" in moments) return whole(send(expression, moments, fold, signal), signal);
     const { oldest, aligned, since } = await traits(signal, false);
     // It goes on with the clock, and what is asked now may arrive as late as it may take.
     const late = performance.now() - since + settings.timeout;
     const asked = unmoved(expression, moments, { oldest: oldest && oldest + late, aligned });
     if (asked === undefined) return fold().result();
     const { range, by } = asked;
-    return send(asked.expression, range, by === 0 ? fold : () => earlier(fold(), by), signal);
+    return whole(send(asked.expression, range, by === 0 ? fold : () => earlier(fold(), by), signal), signal);
+  }
+
+  /**
+   * The answer of a source that asks others. Thanos leaves out one that failed its last check, tells in no answer that
+   * it does, and in this list alone, as long as its `--store.unhealthy-timeout` is.
+   */
+  async function whole<T>(answered: Promise<T>, signal: AbortSignal): Promise<T> {
+    const answer = await answered;
+    if (!(await traits(signal, false)).hidesRestarts) return answer;
+    const path = "/api/v1/stores";
+    const listed = await optional(ask(storeLists, { method: "GET", path }, signal));
+    const stores = Object.values(listed ?? {}).flatMap((some) => some ?? []);
+    const missing = stores.find(({ lastError }) => (lastError ?? null) !== null);
+    if (missing !== undefined)
+      throw new BackendError(backend, "partial", `the store ${missing.name} is left out`);
+    return answer;
   }
 
   function send<T>(
@@ -346,12 +362,12 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
     habits,
     series: (selector, signal) => {
       const form = new URLSearchParams({ "match[]": printSelector(selector), ...ever });
-      return ask(labelSets, { method: "POST", path: "/api/v1/series", form }, signal);
+      return whole(ask(labelSets, { method: "POST", path: "/api/v1/series", form }, signal), signal);
     },
     async names(selector, signal) {
       const search = new URLSearchParams({ "match[]": printSelector(selector), ...ever });
       const path = `/api/v1/label/${metricName}/values?${search}`;
-      return (await ask(texts, { method: "GET", path }, signal)) ?? [];
+      return (await whole(ask(texts, { method: "GET", path }, signal), signal)) ?? [];
     },
     metadata: async (metric, signal) => {
       const told = await metadata(`?${new URLSearchParams({ metric })}`, signal);
@@ -410,6 +426,11 @@ const onesOfRange = z.tuple([z.object({ values: z.array(z.tuple([z.number(), z.s
 const ones = z.tuple([z.object({ value: z.tuple([z.number(), z.string()]) })]);
 const labelSets = z.array(z.record(z.string(), z.string()));
 const texts = z.array(z.string()).nullish();
+/** By kind of store. */
+const storeLists = z.record(
+  z.string(),
+  z.array(z.object({ name: z.string(), lastError: z.unknown() })).nullish(),
+);
 const toldTypes = z.record(z.string(), z.array(z.object({ type: z.string() })));
 
 /** What a proxy does not route, or another product does not have, is not there; what fails otherwise may be. */
@@ -478,5 +499,7 @@ const byStatus: Readonly<Record<number, Failure>> = {
 function failureOf(status: number, text: string): Failure {
   const late = /deadline exceeded|timed out|cancell?ed/i.test(text);
   if (late && [422, 499, 500, 503].includes(status)) return "timeout";
+  // Of what a Thanos asks, and has not yet found to be away.
+  if (text.includes("code = Unavailable")) return "partial";
   return byStatus[status] ?? "rejected";
 }

@@ -11,7 +11,9 @@ import { selectorsOf } from "./promql.ts";
 
 const never = new AbortController().signal;
 
-export const openFakeThanos = (series: readonly WrittenSeries[]): Promise<Fake> => openOver(series, true);
+/** With `stores` it lists whom it asks. */
+export const openFakeThanos = (series: readonly WrittenSeries[], stores?: () => object): Promise<Fake> =>
+  openOver(series, true, undefined, stores);
 /** One that holds samples; `openFakePrometheus` answers what a test tells it to. `move` is what a frontend makes of ranges. */
 export const openFakeServer = (series: readonly WrittenSeries[], move?: Move): Promise<Fake> =>
   openOver(series, false, move);
@@ -23,6 +25,7 @@ async function openOver(
   series: readonly WrittenSeries[],
   isThanos: boolean,
   move: Move = (range) => range,
+  stores?: () => object,
 ): Promise<Fake> {
   const held = evaluateOver(series, "open", isThanos);
   async function answer(path: string, form: URLSearchParams): Promise<unknown> {
@@ -63,6 +66,8 @@ async function openOver(
         (data) => sendJson(response, { status: "success", data }),
         (error) => sendJson(response, { status: "error", errorType: "execution", error: String(error) }, 422),
       );
+    } else if (pathname.endsWith("/stores") && stores !== undefined) {
+      sendJson(response, { status: "success", data: stores() });
     } else sendJson(response, "404 page not found", 404);
   });
 }

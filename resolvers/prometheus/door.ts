@@ -61,9 +61,13 @@ export interface Habits {
    * so that it counts none (seen on 0.36).
    */
   readonly hidesRestarts: boolean;
+  /** Of what lies before, the source answers nothing, as of now; undefined where it has no such time. */
+  readonly oldest?: Millis | undefined;
 }
 
-interface Traits extends Habits, Movements {
+interface Traits extends Habits {
+  /** As `Movements`'. */
+  readonly aligned: boolean;
   /** When they were asked for, by the clock of `performance`. */
   readonly since: number;
 }

@@ -131,12 +131,14 @@ describe("the store's look-ups", () => {
       await store.tagKeys({ site }, "g", signal),
     ];
     expect(await ask("a")).toEqual([["c_total", "g"], "counter", [["host"]]]);
-    const sent = fake?.asked.length ?? 0;
+    // But for what the source is.
+    const asked = () => fake?.asked.filter(({ body }) => !body.includes("vector")) ?? [];
+    const sent = asked().length;
     expect(await ask("a")).toEqual([["c_total", "g"], "counter", [["host"]]]);
-    expect(fake?.asked).toHaveLength(sent);
+    expect(asked()).toHaveLength(sent);
     await ask("b");
-    expect(fake?.asked).toHaveLength(2 * sent);
-    const walls = fake?.asked
+    expect(asked()).toHaveLength(2 * sent);
+    const walls = asked()
       .slice(sent)
       .filter(({ path, body }) => decodeURIComponent(path + body).includes('site="b"'));
     // All but the metadata, which know no wall and are asked for names that were found within it.

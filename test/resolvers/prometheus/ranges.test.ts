@@ -6,6 +6,7 @@ import { prometheus } from "#resolvers/prometheus/prometheus.ts";
 import { call, equal, select, window } from "#resolvers/prometheus/promql.ts";
 import { movementsOf, type Range, unmoved } from "#resolvers/prometheus/ranges.ts";
 import type { Backend } from "#src/store.ts";
+import { printMillis } from "#src/time.ts";
 import { testIO } from "../../support/cluster.ts";
 import type { Fake } from "../../support/fake.ts";
 import { openFakeServer } from "../../support/thanos.ts";
@@ -39,8 +40,8 @@ describe("the last of all minutes, where nothing else has a sample", () => {
   test.each([
     ["ranges go as they are", undefined, base],
     ["ranges are aligned", aligned, base + 17_000],
-    ["ranges begin no earlier than 90 seconds and a bit after", since(base + 90_123), base],
-  ])("%s", async (_, move, start) => {
+    ["ranges begin no earlier than 90 seconds and a bit after", since(base + 90_123), base, base + 90_123],
+  ])("%s", async (_, move, start, oldest?: number) => {
     source = await openFakeServer(series, move);
     backend = prometheus.create("prom", prometheus.parseConfig({ url: source.url }), {
       ...testIO,
@@ -59,6 +60,10 @@ describe("the last of all minutes, where nothing else has a sample", () => {
       signal,
     );
     const at = Math.floor((base + 9 * minute + 1_000 - start) / minute);
+    const told = (await backend.inspections.metrics?.({}, signal))?.limitations.filter((one) =>
+      /before/.test(one),
+    );
+    expect(told).toEqual(oldest === undefined ? [] : [expect.stringContaining(printMillis(oldest))]);
     expect(found?.map(({ values }) => [...values.entries()].filter(([, value]) => value === 7))).toEqual([
       [[at, 7]],
     ]);

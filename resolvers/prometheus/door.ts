@@ -91,6 +91,8 @@ interface Request {
 /** What is read of an answer in one turn of the event loop: some milliseconds. */
 const turnBytes = 256 * 1024;
 
+const year: Millis = 31_536_000_000;
+
 /** How long a source is trusted to be what it was: behind a load balancer it changes without a broken connection. */
 const edgeAge: Millis = 60_000;
 
@@ -316,7 +318,8 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
 
   /** Of a range over all times, which has one value. */
   async function askMovements(signal: AbortSignal): Promise<Movements | undefined> {
-    const [start, now] = [1_000, toMillis(io.now())];
+    // VictoriaMetrics reads the seconds of the first weeks of 1970 otherwise.
+    const [start, now] = [year, toMillis(io.now())];
     const everything = { start, end: now, step: now };
     const { result } = await ask(resultData, queryRequest(one, everything, settings.timeout), signal);
     const first = onesOfRange.safeParse(result).data?.[0].values[0]?.[0];

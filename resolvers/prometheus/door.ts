@@ -312,7 +312,9 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
 
   async function askTraits(signal: AbortSignal): Promise<Traits> {
     const since = performance.now();
-    const [habits, movements] = await Promise.all([askHabits(signal), optional(askMovements(signal))]);
+    // In turns: of a source that has rested a single request is let through.
+    const habits = await askHabits(signal);
+    const movements = await optional(askMovements(signal));
     return { ...habits, oldest: movements?.oldest, aligned: movements?.aligned === true, since };
   }
 

@@ -7,25 +7,26 @@ import { z } from "zod";
 import { BackendError, type Failure } from "../../src/errors.ts";
 import { recording } from "../../src/explain.ts";
 import type { BackendInfo, IO } from "../../src/store.ts";
-import type { Millis } from "../../src/time.ts";
+import { type Millis, toMillis } from "../../src/time.ts";
 import { passedOn } from "../../src/traced.ts";
 import { definedOnly, type Tls } from "../connection.ts";
 import { createGuard, type GuardSettings, orAborted, readRetryAfter, turn } from "../http.ts";
 import { createScanner, envelope, type Fold, readResult, resultData, Surprise } from "./answer.ts";
 import {
+  call,
   type Edge,
   type Expression,
   metricName,
+  number,
   print,
   printDuration,
   printSelector,
   type Selector,
 } from "./promql.ts";
+import { type Movements, movementsOf, type Range, unmoved } from "./ranges.ts";
 
 /** One time, or `start`, `start + step`, … `end`; a source answers at most 11,000 of these. Milliseconds since 1970. */
-export type Moments =
-  | { readonly at: Millis }
-  | { readonly start: Millis; readonly end: Millis; readonly step: Millis };
+export type Moments = { readonly at: Millis } | Range;
 
 export interface Door {
   /**
@@ -45,7 +46,7 @@ export interface Door {
   metadata(metric: string, signal: AbortSignal): Promise<readonly string[]>;
   /** Of all metrics, of every wall. @throws {BackendError} */
   allMetadata(signal: AbortSignal): Promise<ReadonlyMap<string, readonly string[]>>;
-  /** Asked anew on every fresh connection, so that an upgrade is noticed. */
+  /** Asked anew on every fresh connection, and when they get old, so that an upgrade is noticed. */
   habits(signal: AbortSignal): Promise<Habits>;
   probe(signal: AbortSignal): Promise<BackendInfo>;
   close(): Promise<void>;
@@ -60,6 +61,15 @@ export interface Habits {
    * so that it counts none (seen on 0.36).
    */
   readonly hidesRestarts: boolean;
+  /** Of what lies before, the source answers nothing, as of now; undefined where it has no such time. */
+  readonly oldest?: Millis | undefined;
+}
+
+interface Traits extends Habits {
+  /** As `Movements`'. */
+  readonly aligned: boolean;
+  /** When they were asked for, by the clock of `performance`. */
+  readonly since: number;
 }
 
 export interface DoorSettings extends GuardSettings {
@@ -80,6 +90,8 @@ interface Request {
 
 /** What is read of an answer in one turn of the event loop: some milliseconds. */
 const turnBytes = 256 * 1024;
+
+const year: Millis = 31_536_000_000;
 
 /** How long a source is trusted to be what it was: behind a load balancer it changes without a broken connection. */
 const edgeAge: Millis = 60_000;
@@ -121,6 +133,8 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
       signal,
       headers: {
         accept: "application/json",
+        // The frontends of Mimir, Cortex and Thanos keep answers, which samples that come late would make wrong.
+        "cache-control": "no-store",
         ...settings.headers,
         ...passedOn(),
         ...authorization(settings.auth),
@@ -204,7 +218,39 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
     return guarded(request, signal, (limited) => readJson(schema, request, limited));
   }
 
-  function query<T>(
+  async function query<T>(
+    expression: Expression,
+    moments: Moments,
+    fold: () => Fold<T>,
+    signal: AbortSignal,
+  ): Promise<T> {
+    if ("at" in moments) return whole(send(expression, moments, fold, signal), signal);
+    const { oldest, aligned, since } = await traits(signal, false);
+    // It goes on with the clock, and what is asked now may arrive as late as it may take.
+    const late = performance.now() - since + settings.timeout;
+    const asked = unmoved(expression, moments, { oldest: oldest && oldest + late, aligned });
+    if (asked === undefined) return fold().result();
+    const { range, by } = asked;
+    return whole(send(asked.expression, range, by === 0 ? fold : () => earlier(fold(), by), signal), signal);
+  }
+
+  /**
+   * The answer of a source that asks others. Thanos leaves out one that failed its last check, tells in no answer that
+   * it does, and in this list alone, as long as its `--store.unhealthy-timeout` is.
+   */
+  async function whole<T>(answered: Promise<T>, signal: AbortSignal): Promise<T> {
+    const answer = await answered;
+    if (!(await traits(signal, false)).hidesRestarts) return answer;
+    const path = "/api/v1/stores";
+    const listed = await optional(ask(storeLists, { method: "GET", path }, signal));
+    const stores = Object.values(listed ?? {}).flatMap((some) => some ?? []);
+    const missing = stores.find(({ lastError }) => (lastError ?? null) !== null);
+    if (missing !== undefined)
+      throw new BackendError(backend, "partial", `the store ${missing.name} is left out`);
+    return answer;
+  }
+
+  function send<T>(
     expression: Expression,
     moments: Moments,
     fold: () => Fold<T>,
@@ -238,15 +284,18 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
     });
   }
 
-  let known: { readonly habits: Promise<Habits>; readonly since: number; connections: number } | undefined;
+  let known: { readonly traits: Promise<Traits>; readonly since: number; connections: number } | undefined;
 
-  function habits(signal: AbortSignal): Promise<Habits> {
+  /** Where `anew`, asked again on a fresh connection. */
+  function traits(signal: AbortSignal, anew: boolean): Promise<Traits> {
     const now = performance.now();
-    if (known === undefined || known.connections !== connections || now - known.since > edgeAge) {
+    const isOld = (entry: NonNullable<typeof known>) =>
+      now - entry.since > edgeAge || (anew && entry.connections !== connections);
+    if (known === undefined || isOld(known)) {
       // Not this caller's signal: others wait for the same answer. The guard's own deadline bounds it.
-      const entry = { habits: askHabits(new AbortController().signal), since: now, connections };
+      const entry = { traits: askTraits(new AbortController().signal), since: now, connections };
       known = entry;
-      entry.habits.then(
+      entry.traits.then(
         // The connection that it opened itself is no news.
         () => {
           entry.connections = connections;
@@ -256,7 +305,27 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
         },
       );
     }
-    return orAborted(known.habits, signal);
+    return orAborted(known.traits, signal);
+  }
+
+  const habits = (signal: AbortSignal): Promise<Habits> => traits(signal, true);
+
+  async function askTraits(signal: AbortSignal): Promise<Traits> {
+    const since = performance.now();
+    // In turns: of a source that has rested a single request is let through.
+    const habits = await askHabits(signal);
+    const movements = await optional(askMovements(signal));
+    return { ...habits, oldest: movements?.oldest, aligned: movements?.aligned === true, since };
+  }
+
+  /** Of a range over all times, which has one value. */
+  async function askMovements(signal: AbortSignal): Promise<Movements | undefined> {
+    // VictoriaMetrics reads the seconds of the first weeks of 1970 otherwise.
+    const [start, now] = [year, toMillis(io.now())];
+    const everything = { start, end: now, step: now };
+    const { result } = await ask(resultData, queryRequest(one, everything, settings.timeout), signal);
+    const first = onesOfRange.safeParse(result).data?.[0].values[0]?.[0];
+    return first === undefined ? undefined : movementsOf(start, Math.round(first * 1_000));
   }
 
   async function askHabits(signal: AbortSignal): Promise<Habits> {
@@ -268,10 +337,14 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
     return { edge, hidesRestarts: unread === undefined };
   }
 
-  /** Ones at every full minute: a closed range of a minute holds two of them. */
+  /**
+   * Ones at every full minute: a closed range of a minute holds two of them. In the last one, since Mimir answers nothing
+   * of a time that lies before its retention.
+   */
   async function countOnes(parameters: Record<string, string>, signal: AbortSignal): Promise<string> {
     const query = "count_over_time(vector(1)[1m:1m])";
-    const form = new URLSearchParams({ query, time: "1700000040", ...parameters });
+    const time = printSeconds(Math.floor(toMillis(io.now()) / 60_000) * 60_000);
+    const form = new URLSearchParams({ query, time, ...parameters });
     const { result } = await ask(resultData, { method: "POST", path: "/api/v1/query", form }, signal);
     const found = ones.safeParse(result).data?.[0].value[1];
     if (found === undefined) throw new BackendError(backend, "malformed", "no count of ones");
@@ -298,12 +371,12 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
     habits,
     series: (selector, signal) => {
       const form = new URLSearchParams({ "match[]": printSelector(selector), ...ever });
-      return ask(labelSets, { method: "POST", path: "/api/v1/series", form }, signal);
+      return whole(ask(labelSets, { method: "POST", path: "/api/v1/series", form }, signal), signal);
     },
     async names(selector, signal) {
       const search = new URLSearchParams({ "match[]": printSelector(selector), ...ever });
       const path = `/api/v1/label/${metricName}/values?${search}`;
-      return (await ask(texts, { method: "GET", path }, signal)) ?? [];
+      return (await whole(ask(texts, { method: "GET", path }, signal), signal)) ?? [];
     },
     metadata: async (metric, signal) => {
       const told = await metadata(`?${new URLSearchParams({ metric })}`, signal);
@@ -349,12 +422,24 @@ function counting<T>(backend: string, fold: () => Fold<T>): () => Fold<T> {
   };
 }
 
+/** The same fold of series that come so much later than they were meant. */
+function earlier<T>({ series, result }: Fold<T>, by: Millis): Fold<T> {
+  return { series: (one) => series({ ...one, times: one.times.map((time) => time - by) }), result };
+}
+
 /** Everything that is kept. Without a start VictoriaMetrics looks at the last five minutes, and with 0 as well. */
 const ever = { start: "1" };
 
+const one = call("vector", number(1));
+const onesOfRange = z.tuple([z.object({ values: z.array(z.tuple([z.number(), z.string()])) })]);
 const ones = z.tuple([z.object({ value: z.tuple([z.number(), z.string()]) })]);
 const labelSets = z.array(z.record(z.string(), z.string()));
 const texts = z.array(z.string()).nullish();
+/** By kind of store. */
+const storeLists = z.record(
+  z.string(),
+  z.array(z.object({ name: z.string(), lastError: z.unknown() })).nullish(),
+);
 const toldTypes = z.record(z.string(), z.array(z.object({ type: z.string() })));
 
 /** What a proxy does not route, or another product does not have, is not there; what fails otherwise may be. */
@@ -423,5 +508,7 @@ const byStatus: Readonly<Record<number, Failure>> = {
 function failureOf(status: number, text: string): Failure {
   const late = /deadline exceeded|timed out|cancell?ed/i.test(text);
   if (late && [422, 499, 500, 503].includes(status)) return "timeout";
+  // Of what a Thanos asks, and has not yet found to be away.
+  if (text.includes("code = Unavailable")) return "partial";
   return byStatus[status] ?? "rejected";
 }

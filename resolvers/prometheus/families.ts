@@ -3,7 +3,7 @@
 import { BackendError, Refused } from "../../src/errors.ts";
 import type { MetricType } from "../../src/model.ts";
 import type { IO, Match, PartReport } from "../../src/store.ts";
-import { type Millis, toMillis } from "../../src/time.ts";
+import { type Millis, printMillis, toMillis } from "../../src/time.ts";
 import { collect, type Labels } from "./answer.ts";
 import type { Door } from "./door.ts";
 import { createMemo } from "./memo.ts";
@@ -165,13 +165,13 @@ export function createFamilies(door: Door, io: IO): Families {
       const samples = window(selector, "closed", { from: length, to: 0 });
       const labelled = majority(await labelledTypes(samples, now));
       if (labelled !== undefined) return { shape: labelled };
-      const [histograms, restarts, changes, least] = await Promise.all([
-        areHistograms(metric, samples, now),
+      // Before all else: a function that histograms do not have warns of them.
+      if (await areHistograms(metric, samples, now)) return { shape: "native" };
+      const [restarts, changes, least] = await Promise.all([
         look(hidesRestarts ? lost(samples) : aggregate("sum", [], call("resets", samples)), now),
         look(aggregate("max", [], call("changes", samples)), now),
         look(aggregate("min", [], call("min_over_time", samples)), now),
       ]);
-      if (histograms) return { shape: "native" };
       if (least === undefined) continue;
       if (/_(total|bucket)$/.test(metric)) return { shape: "counter" };
       const fell = (restarts ?? 0) > 0 || least < 0;
@@ -198,7 +198,7 @@ export function createFamilies(door: Door, io: IO): Families {
   }
 
   async function inspect(match: Match, signal: AbortSignal): Promise<PartReport> {
-    const [listing, told, { edge }] = await Promise.all([
+    const [listing, told, { edge, oldest }] = await Promise.all([
       listings.read(keyOfWall(match), signal, 0),
       door.allMetadata(signal),
       door.habits(signal),
@@ -229,6 +229,11 @@ export function createFamilies(door: Door, io: IO): Families {
           ? []
           : [
               `of ${counts["of unknown type"]} metrics no target tells the type: it is guessed from name and samples`,
+            ]),
+        ...(oldest === undefined
+          ? []
+          : [
+              `the source answers nothing from before ${printMillis(oldest)}, as its retention or look-back is`,
             ]),
         ...(edge === "open" ? [] : ["tags whose names need quotes cannot be asked for"]),
       ],

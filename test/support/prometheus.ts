@@ -6,7 +6,7 @@ import { testIO } from "./cluster.ts";
 import { type Fake, openFake, sendJson } from "./fake.ts";
 
 export interface FakePrometheus extends Fake {
-  /** The queries asked, in the order of their arrival, but for the probe of the edge. */
+  /** The queries asked, in the order of their arrival, but for the probes of its habits. */
   readonly queries: { readonly query: string; readonly form: URLSearchParams }[];
   open(over?: object, io?: Partial<IO>): Backend;
 }
@@ -45,6 +45,8 @@ export async function openFakePrometheus({
     if (query === probe) {
       const ones = [{ metric: {}, value: [1_700_000_040, edge === "closed" ? "2" : "1"] }];
       data({ resultType: "vector", result: ones });
+    } else if (query === "vector(1)") {
+      data({ resultType: "matrix", result: [{ metric: {}, values: [[Number(form.get("start")), "1"]] }] });
     } else if (pathname.endsWith("/label/__name__/values")) {
       const match = searchParams.get("match[]") ?? "";
       const quantiles = match.includes('quantile!=""');

@@ -118,6 +118,9 @@ export function createPrometheus(series: readonly WrittenSeries[], types: Readon
     if (form.get("query") === "count_over_time(vector(1)[1m:1m])") {
       return { resultType: "vector", result: [{ metric: {}, value: [1_700_000_040, "1"] }] };
     }
+    if (form.get("query") === "vector(1)") {
+      return { resultType: "matrix", result: [{ metric: {}, values: [[Number(form.get("start")), "1"]] }] };
+    }
     return /\/query(_range)?$/.test(path) ? evaluate(form) : undefined;
   }
 

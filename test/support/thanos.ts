@@ -3,6 +3,7 @@
 import type { SampleSeries } from "#resolvers/prometheus/answer.ts";
 import type { Moments } from "#resolvers/prometheus/door.ts";
 import type { Expression, Matcher, Selector } from "#resolvers/prometheus/promql.ts";
+import type { Range } from "#resolvers/prometheus/ranges.ts";
 import { evaluateOver } from "./evaluate.ts";
 import type { WrittenSeries } from "./exporters.ts";
 import { type Fake, openFake, sendJson } from "./fake.ts";
@@ -10,11 +11,22 @@ import { selectorsOf } from "./promql.ts";
 
 const never = new AbortController().signal;
 
-export const openFakeThanos = (series: readonly WrittenSeries[]): Promise<Fake> => openOver(series, true);
-/** One that holds samples; `openFakePrometheus` answers what a test tells it to. */
-export const openFakeServer = (series: readonly WrittenSeries[]): Promise<Fake> => openOver(series, false);
+/** With `stores` it lists whom it asks. */
+export const openFakeThanos = (series: readonly WrittenSeries[], stores?: () => object): Promise<Fake> =>
+  openOver(series, true, undefined, stores);
+/** One that holds samples; `openFakePrometheus` answers what a test tells it to. `move` is what a frontend makes of ranges. */
+export const openFakeServer = (series: readonly WrittenSeries[], move?: Move): Promise<Fake> =>
+  openOver(series, false, move);
 
-async function openOver(series: readonly WrittenSeries[], isThanos: boolean): Promise<Fake> {
+/** Undefined where nothing is left of the range. */
+type Move = (range: Range) => Range | undefined;
+
+async function openOver(
+  series: readonly WrittenSeries[],
+  isThanos: boolean,
+  move: Move = (range) => range,
+  stores?: () => object,
+): Promise<Fake> {
   const held = evaluateOver(series, "open", isThanos);
   async function answer(path: string, form: URLSearchParams): Promise<unknown> {
     if (path.endsWith("/label/__name__/values")) {
@@ -27,9 +39,12 @@ async function openOver(series: readonly WrittenSeries[], isThanos: boolean): Pr
     if (query === "count_over_time(vector(1)[1m:1m])") return vector([{ metric: {}, value: [0, "1"] }]);
     const millis = (name: string): number => Math.round(Number(form.get(name)) * 1_000);
     const ranged = path.endsWith("/query_range");
-    const moments: Moments = ranged
-      ? { start: millis("start"), end: millis("end"), step: durationIn(form.get("step") ?? "") }
+    const moments: Moments | undefined = ranged
+      ? move({ start: millis("start"), end: millis("end"), step: durationIn(form.get("step") ?? "") })
       : { at: millis("time") };
+    if (moments === undefined) return matrix([]);
+    if (query === "vector(1)" && "start" in moments)
+      return matrix([{ metric: {}, values: [[moments.start / 1_000, "1"]] }]);
     const expression = read(query);
     const found = await held.query(expression, moments, gathering, never);
     const points = ({ times, values }: SampleSeries): [number, string][] =>
@@ -51,6 +66,8 @@ async function openOver(series: readonly WrittenSeries[], isThanos: boolean): Pr
         (data) => sendJson(response, { status: "success", data }),
         (error) => sendJson(response, { status: "error", errorType: "execution", error: String(error) }, 422),
       );
+    } else if (pathname.endsWith("/stores") && stores !== undefined) {
+      sendJson(response, { status: "success", data: stores() });
     } else sendJson(response, "404 page not found", 404);
   });
 }

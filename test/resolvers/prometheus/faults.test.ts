@@ -241,12 +241,12 @@ test("what a count shows to be too much is not asked for", async () => {
   expect(await read({ pointLimit: 15 })).toEqual([]);
 });
 
-test("path prefix, credentials and headers go with every request", async () => {
+test("path prefix, credentials and headers go with every request, and no answer of it is to be kept", async () => {
   const seen: string[] = [];
   const source = await openFakePrometheus({
     intercept: (_, request) => {
-      const { authorization, "x-scope-orgid": tenant } = request.headers;
-      seen.push(`${authorization} ${tenant} ${request.url?.startsWith("/a/prometheus/api/v1/")}`);
+      const { authorization, "cache-control": cache, "x-scope-orgid": tenant } = request.headers;
+      seen.push(`${authorization} ${tenant} ${cache} ${request.url?.startsWith("/a/prometheus/api/v1/")}`);
       return false;
     },
   });
@@ -258,7 +258,7 @@ test("path prefix, credentials and headers go with every request", async () => {
   });
   await read();
   await backend.stores.metrics?.names({ site: "a" }, AbortSignal.timeout(60_000));
-  expect(new Set(seen)).toEqual(new Set([`Basic ${btoa("u:p:w")} acme true`]));
+  expect(new Set(seen)).toEqual(new Set([`Basic ${btoa("u:p:w")} acme no-store true`]));
   expect(seen.length).toBeGreaterThan(4);
 });
 

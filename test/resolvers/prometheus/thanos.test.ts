@@ -62,6 +62,49 @@ test("a type that neither a target nor a name tells is a guess, and measures of 
   await source.close();
 });
 
+test("a store that it leaves out, of which no answer tells, makes each an error until it is asked again", async () => {
+  let lastError: string | null = null;
+  const store = { name: "127.0.0.1:10901", lastCheck: "2026-01-15T10:00:00Z", labelSets: [{ replica: "a" }] };
+  const source = await openFakeThanos(series, () => ({
+    store: null,
+    sidecar: [
+      { ...store, name: "127.0.0.1:10902", lastError: null },
+      { ...store, lastError },
+    ],
+  }));
+  const asking = prometheus.create("prom", prometheus.parseConfig({ url: source.url }), testIO);
+  const { metrics, kubernetes } = asking.stores;
+  const match = { tenant: "shop" };
+  const buckets = { start: base, step: minute, count: 5 };
+  const nodes = { match, snapshots: buckets, rowLimit: 1_000 };
+  const read = () =>
+    metrics?.series(
+      {
+        match,
+        metric: "requests_total",
+        tags: {},
+        measure: { of: "increment" },
+        buckets,
+        lookBack: hour,
+        pointLimit: 99,
+      },
+      signal,
+    );
+  const whole = await read();
+  expect(whole).toHaveLength(1);
+  lastError = "rpc error: code = DeadlineExceeded";
+  await expect(read()).rejects.toMatchObject({ failure: "partial" });
+  await expect(metrics?.tagKeys(match, "requests_total", signal)).rejects.toMatchObject({
+    failure: "partial",
+  });
+  const rows = kubernetes?.nodes(nodes, signal)[Symbol.asyncIterator]();
+  await expect(rows?.next()).rejects.toMatchObject({ failure: "partial" });
+  lastError = null;
+  expect(await read()).toEqual(whole);
+  await asking.close();
+  await source.close();
+});
+
 const quantile: Measure = { of: "observations", combine: "quantile", quantile: 0.9 };
 const mean: Measure = { of: "observations", combine: "mean" };
 describe.each<[string, SeriesQuery["tags"], readonly Measure[]]>([

@@ -149,10 +149,12 @@ function readJson({ body }: Pick<Raw, "body">): unknown {
 
 /** An answer with an error status. The server's own text goes no further than the log. */
 function failed(backend: string, { status, headers, body }: Raw): BackendError {
+  // OpenSearch has the status of an overload for what it will refuse at any time.
+  const isTooMuch = body.includes("too_many_buckets_exception");
   const failure =
     status === 401 || status === 403
       ? "denied"
-      : status === 429 || status === 503
+      : status === 429 || (status === 503 && !isTooMuch)
         ? "overloaded"
         : status === 408 || status === 504
           ? "timeout"

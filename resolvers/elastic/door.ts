@@ -11,6 +11,7 @@ import type { Millis } from "../../src/time.ts";
 import { passedOn } from "../../src/traced.ts";
 import { definedOnly, type Tls } from "../connection.ts";
 import { createGuard, type GuardSettings, orAborted, readRetryAfter } from "../http.ts";
+import { spread, type Transport } from "./nodes.ts";
 import { describeProduct, type Product } from "./product.ts";
 
 export interface Request {
@@ -50,23 +51,22 @@ interface Raw {
   readonly headers: Readonly<Record<string, unknown>>;
   readonly body: Buffer;
 }
-interface Transport {
-  readonly send: (request: Request, signal: AbortSignal) => Promise<Raw>;
-  readonly close: () => Promise<void>;
-}
 
 /** How long a cluster that refused an expensive query is not asked another one: its setting may be changed at any time. */
 const refusalKept: Millis = 300_000;
 
 export function openDoor(backend: string, settings: DoorSettings, io: IO): Door {
   const guard = createGuard(backend, settings, io);
-  const opened = new Map<Product["name"], Promise<Transport>>();
+  const opened = new Map<Product["name"], Promise<Transport<Request, Raw>>>();
 
   /** Each client costs some 10 MB and a tenth of a second of loading, so only the one that is needed is loaded. */
-  function client(name: Product["name"]): Promise<Transport> {
+  function client(name: Product["name"]): Promise<Transport<Request, Raw>> {
     const known = opened.get(name);
     if (known !== undefined) return known;
-    const loading = name === "Elasticsearch" ? elasticTransport(settings) : openSearchTransport(settings);
+    const open = name === "Elasticsearch" ? elasticTransport : openSearchTransport;
+    const loading = Promise.all(settings.nodes.map((node) => open(node, settings))).then((transports) =>
+      spread(backend, transports, settings.timeout, { method: "GET", path: "/" }),
+    );
     opened.set(name, loading);
     return loading;
   }
@@ -149,10 +149,12 @@ function readJson({ body }: Pick<Raw, "body">): unknown {
 
 /** An answer with an error status. The server's own text goes no further than the log. */
 function failed(backend: string, { status, headers, body }: Raw): BackendError {
+  // OpenSearch has the status of an overload for what it will refuse at any time.
+  const isTooMuch = body.includes("too_many_buckets_exception");
   const failure =
     status === 401 || status === 403
       ? "denied"
-      : status === 429 || status === 503
+      : status === 429 || (status === 503 && !isTooMuch)
         ? "overloaded"
         : status === 408 || status === 504
           ? "timeout"
@@ -171,7 +173,8 @@ function isRepeatable({ method, path }: Request): boolean {
   return method === "GET" || (method === "POST" && path.endsWith("/_search"));
 }
 
-async function elasticTransport(settings: DoorSettings): Promise<Transport> {
+/** A client for each node: which of them is asked is decided in `nodes.ts`. */
+async function elasticTransport(node: string, settings: DoorSettings): Promise<Transport<Request, Raw>> {
   const { Client, Transport } = await import("@elastic/elasticsearch");
   // The client drops good answers of others unread, and what then goes wrong with one ends the process: we look at each
   // answer ourselves, and at the first for whose it is.
@@ -182,7 +185,7 @@ async function elasticTransport(settings: DoorSettings): Promise<Transport> {
   }
   const { auth, tls } = settings;
   const options: ElasticOptions = {
-    nodes: [...settings.nodes],
+    nodes: [node],
     headers: lowerCased(settings.headers),
     Transport: Unchecked,
     maxRetries: 0,
@@ -210,7 +213,7 @@ async function elasticTransport(settings: DoorSettings): Promise<Transport> {
   };
 }
 
-async function openSearchTransport(settings: DoorSettings): Promise<Transport> {
+async function openSearchTransport(node: string, settings: DoorSettings): Promise<Transport<Request, Raw>> {
   const { Client, Connection } = await import("@opensearch-project/opensearch");
   // The client prints what goes wrong with an answer after its head to our standard output; its body tells us anyway.
   type Ask = InstanceType<typeof Connection>["request"];
@@ -226,7 +229,7 @@ async function openSearchTransport(settings: DoorSettings): Promise<Transport> {
   if (auth !== undefined && "apiKey" in auth) headers.authorization = `ApiKey ${auth.apiKey}`;
   if (auth !== undefined && "bearer" in auth) headers.authorization = `Bearer ${auth.bearer}`;
   const options: OpenSearchOptions = {
-    nodes: [...settings.nodes],
+    nodes: [node],
     headers,
     Connection: Quiet,
     maxRetries: 0,

@@ -7,6 +7,7 @@ import { isAscii } from "node:buffer";
 
 export interface Hit {
   readonly index: string;
+  /** Unique in its index: see `identify`. */
   readonly id: string;
   /** The last sort value as its JSON text, `undefined` where the search had no sort. */
   readonly sort: string | undefined;
@@ -72,6 +73,11 @@ export interface Answer {
   /** How many documents match in all, where the answer counts them exactly. */
   readonly total: number | undefined;
   readonly hits: readonly Hit[];
+}
+
+/** With custom routing an `_id` is unique in one shard only: another routing has another document of that `_id`. */
+export function identify(id: string, routing: string | undefined): string {
+  return routing === undefined ? id : `${id}?routing=${routing}`;
 }
 
 const quote = 0x22;
@@ -218,6 +224,7 @@ export function cutAnswer(bytes: Buffer, wanted: Names): Answer {
   let index: string | undefined;
   let indexJson = "";
   let id: string | undefined;
+  let routing: string | undefined;
   let sort: string | undefined;
   let source: string | undefined;
   function readSort(): void {
@@ -231,6 +238,7 @@ export function cutAnswer(bytes: Buffer, wanted: Names): Answer {
       else at = pick(at, wanted);
       source = decode(latin1.slice(begin, at));
     } else if (is("_id", start, end)) id = unquote(slice());
+    else if (is("_routing", start, end)) routing = unquote(slice());
     else if (is("_index", start, end)) {
       const json = slice();
       // Most hits are of the same index as the one before.
@@ -240,10 +248,10 @@ export function cutAnswer(bytes: Buffer, wanted: Names): Answer {
     else skipValue();
   }
   function readHit(): void {
-    index = id = sort = source = undefined;
+    index = id = routing = sort = source = undefined;
     eachMember(readMember);
     if (index === undefined || id === undefined || source === undefined) fail();
-    hits?.push({ index, id, sort, source, picked });
+    hits?.push({ index, id: identify(id, routing), sort, source, picked });
   }
 
   eachMember((start, end) => {

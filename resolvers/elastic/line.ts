@@ -19,7 +19,7 @@ export function readLine(
   const whole = profile.json === "source";
   const document = (whole ? hit.picked : undefined) ?? parseDocument(backend, hit, hit.source);
   return {
-    // `_id` is unique in one index only, and a source is a pattern of many.
+    // Unique in one index only, and a source is a pattern of many.
     id: `${hit.index}/${hit.id}`,
     time,
     source_id: sourceId,

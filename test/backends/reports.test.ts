@@ -68,6 +68,19 @@ onServers(({ name, url }) => {
     expect((await stores().inspect(target, signal())).problems).toEqual([]);
   });
 
+  test("check leaves an index without a mapping as it is, also behind an alias", async () => {
+    const bare = `${index}-bare`;
+    await cluster.createIndex(bare, { aliases: { [`${bare}-alias`]: { is_write_index: true } } });
+    const { found, limitations, problems } = await stores().inspect(
+      { ...target, index: `${bare}-alias` },
+      signal(),
+    );
+    expect({ found, problems }).toEqual({ found: [`alias ${bare}-alias, writable`], problems: [] });
+    expect(limitations).toEqual([expect.stringContaining("rollover")]);
+    expect(await documents(bare)).toEqual([]);
+    expect(await cluster.request("GET", `/${bare}/_mapping`)).toEqual({ [bare]: { mappings: {} } });
+  });
+
   test("what is delivered twice is there once, under its own id", async () => {
     const spans = Array.from({ length: 50 }, () => span());
     const { store } = stores();

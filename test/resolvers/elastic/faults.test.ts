@@ -114,6 +114,11 @@ describe("a source that fails", () => {
     ["403", "denied", (r) => sendJson(r, {}, 403)],
     ["429", "overloaded", (r) => sendJson(r, {}, 429)],
     ["503", "overloaded", (r) => sendJson(r, {}, 503)],
+    [
+      "503 for too many buckets",
+      "rejected",
+      (r) => sendJson(r, { error: { type: "too_many_buckets_exception" } }, 503),
+    ],
     ["502", "unreachable", (r) => sendJson(r, {}, 502)],
     ["504", "timeout", (r) => sendJson(r, {}, 504)],
     ["500", "rejected", (r) => sendJson(r, {}, 500)],

@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { cutAnswer, namesOf } from "#resolvers/elastic/hits.ts";
+import { parseAnswer } from "#resolvers/elastic/parsed.ts";
 import { textsAt } from "#resolvers/elastic/profile.ts";
 import { isObject, parseSpelled } from "#resolvers/elastic/spelled.ts";
 
@@ -33,6 +34,15 @@ const hit = fc.record({
   id: fc.string({ unit: "binary" }),
   source: json,
   sort: fc.bigInt(),
+});
+
+test("documents of one _id that lie in different shards have ids of their own", () => {
+  const rows = ["a", "b", undefined].map((_routing) => ({ _index: "logs", _id: "1", _routing, _source: {} }));
+  const answer = { timed_out: false, _shards: { total: 3, failed: 0 }, hits: { hits: rows } };
+  const bytes = Buffer.from(JSON.stringify(answer));
+  const ids = ["1?routing=a", "1?routing=b", "1"];
+  expect(cutAnswer(bytes, wanted).hits.map(({ id }) => id)).toEqual(ids);
+  expect(parseAnswer(bytes).hits.map(({ id }) => id)).toEqual(ids);
 });
 
 describe("cutAnswer", () => {

@@ -166,6 +166,13 @@ test("another layout is no place for reports", async () => {
   });
 });
 
+test("what check sends is a document by no mapping, also where an index has none yet", async () => {
+  const { fake, inspect } = await open((response) => sendJson(response, items([400])));
+  expect((await inspect()).problems).toEqual([]);
+  const [, document] = fake.asked.find(({ path }) => path.includes("/_bulk"))?.body.split("\n") ?? [];
+  expect(document).toBe("[]");
+});
+
 test("check tells who may not write", async () => {
   const { inspect } = await open((response) => sendJson(response, items([403])));
   expect((await inspect()).problems).toEqual([

@@ -57,6 +57,8 @@ export interface Knowledge {
   readonly shards: number;
   /** The same of each index. */
   readonly shardsOf: ReadonlyMap<string, number>;
+  /** What tells an index from another that was made later under its name. */
+  readonly uuids: ReadonlyMap<string, string>;
   /** Closed indices, which no search reaches. They are in none of the above. */
   readonly closed: readonly string[];
   /** An alias sends searches to some of the shards only. */
@@ -69,6 +71,7 @@ export const opaqueKnowledge: Knowledge = {
   indices: new Set(),
   shards: 0,
   shardsOf: new Map(),
+  uuids: new Map(),
   closed: [],
   routed: false,
 };
@@ -99,6 +102,7 @@ export function readKnowledge(answer: unknown): Knowledge {
   const dated = new Set<string>();
   const closed: string[] = [];
   const shardsOf = new Map<string, number>();
+  const uuids = new Map<string, string>();
   let routed = false;
   for (const [index, { aliases, mappings, settings }] of Object.entries(parsed)) {
     const own = settings.index;
@@ -109,6 +113,7 @@ export function readKnowledge(answer: unknown): Knowledge {
     }
     indices.add(index);
     shardsOf.set(index, Number(own.number_of_shards ?? 1));
+    uuids.set(index, String(own.uuid));
     routed ||= Object.values(aliases).some((alias) => alias.search_routing !== undefined);
     const mapping = isObject(own.mapping) ? own.mapping : {};
     const created = Number(
@@ -153,6 +158,7 @@ export function readKnowledge(answer: unknown): Knowledge {
     indices,
     shards: [...shardsOf.values()].reduce((sum, shards) => sum + shards, 0),
     shardsOf,
+    uuids,
     closed,
     routed,
   };

@@ -111,7 +111,10 @@ export function isStale(knowledge: Knowledge, answer: Reached, accepted: number 
   return grown || answer.hits.some((hit) => !knowledge.indices.has(hit.index));
 }
 
-/** Lines of an index that is gone in the middle of a reading would be missed in what is left of it. @throws {BackendError} */
+/**
+ * Lines of an index that is gone in the middle of a reading would be missed in what is left of it, also where another has
+ * been made under its name. @throws {BackendError}
+ */
 export function requireIndices(
   backend: string,
   pattern: string,
@@ -119,7 +122,9 @@ export function requireIndices(
   after: Knowledge,
 ): void {
   if (before === undefined || before === after) return;
-  const gone = [...before.indices].find((index) => !after.indices.has(index));
+  const gone = [...before.indices].find(
+    (index) => !after.indices.has(index) || after.uuids.get(index) !== before.uuids.get(index),
+  );
   if (gone === undefined) return;
   throw new BackendError(backend, "partial", `index ${gone} of ${pattern} went away while it was read`);
 }

@@ -158,7 +158,12 @@ const logsdb = {
   sort: { field: ["resource.attributes.host.name", "@timestamp"] },
   mapping: { ignore_malformed: true, total_fields: { ignore_dynamic_beyond_limit: true } },
 };
-const hosted = { "resource.attributes.host.name": { type: "keyword", ignore_above: 1024 } };
+const hosted = {
+  type: "passthrough",
+  dynamic: true,
+  priority: 40,
+  properties: { "host.name": shortKeyword(1024) },
+};
 
 export const otelLogsdb: Shipper = {
   name: "otel, logsdb",
@@ -168,7 +173,7 @@ export const otelLogsdb: Shipper = {
     Object.fromEntries(
       Object.entries(otel.indices(prefix)).map(([index, definition]) => {
         const { mappings } = definition as { readonly mappings: { readonly properties: object } };
-        const properties = { ...mappings.properties, ...hosted };
+        const properties = { ...mappings.properties, resource: { properties: { attributes: hosted } } };
         return [index, { settings: { index: logsdb }, mappings: { ...mappings, properties } }];
       }),
     ),

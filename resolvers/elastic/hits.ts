@@ -7,7 +7,6 @@ import { isAscii } from "node:buffer";
 
 export interface Hit {
   readonly index: string;
-  /** Unique in the index: see `ownId`. */
   readonly id: string;
   /** The last sort value as its JSON text, `undefined` where the search had no sort. */
   readonly sort: string | undefined;
@@ -18,14 +17,6 @@ export interface Hit {
    * where only parsing tells them: a list, an escaped key or a name in two spellings may be among them.
    */
   readonly picked: Picked | undefined;
-}
-
-/**
- * `_id` is unique in one shard. Where documents are routed by hand, two of one index may have the same one, and differ by
- * what they were routed by.
- */
-export function ownId(id: string, routing: string | undefined): string {
-  return routing === undefined ? id : `?${encodeURIComponent(routing.toWellFormed())}/${id}`;
 }
 
 /** By name. */
@@ -227,7 +218,6 @@ export function cutAnswer(bytes: Buffer, wanted: Names): Answer {
   let index: string | undefined;
   let indexJson = "";
   let id: string | undefined;
-  let routing: string | undefined;
   let sort: string | undefined;
   let source: string | undefined;
   function readSort(): void {
@@ -247,14 +237,13 @@ export function cutAnswer(bytes: Buffer, wanted: Names): Answer {
       if (json !== indexJson || index === undefined) index = unquote(json);
       indexJson = json;
     } else if (is("sort", start, end)) eachElement(readSort);
-    else if (is("_routing", start, end)) routing = unquote(slice());
     else skipValue();
   }
   function readHit(): void {
-    index = id = routing = sort = source = undefined;
+    index = id = sort = source = undefined;
     eachMember(readMember);
     if (index === undefined || id === undefined || source === undefined) fail();
-    hits?.push({ index, id: ownId(id, routing), sort, source, picked });
+    hits?.push({ index, id, sort, source, picked });
   }
 
   eachMember((start, end) => {

@@ -4,7 +4,7 @@
 import type { Value } from "../../src/model.ts";
 import { turn } from "../http.ts";
 import { isJson, mayHoldLongInteger } from "./flat.ts";
-import { type Answer, cutAnswer, ownId } from "./hits.ts";
+import { type Answer, cutAnswer } from "./hits.ts";
 import { nothingPicked, requireWhole, unreadable } from "./search.ts";
 
 export interface ParsedHit {
@@ -60,10 +60,9 @@ function readAnswer(answer: Value): ParsedAnswer {
 }
 
 function readHit(hit: Value): ParsedHit {
-  const { _index: index, _id: id, _routing: routing, _source: document } = object(hit);
+  const { _index: index, _id: id, _source: document } = object(hit);
   if (typeof index !== "string" || typeof id !== "string" || !isJson(document)) fail();
-  const own = ownId(id, typeof routing === "string" ? routing : undefined);
-  return { index, id: own, document, text: undefined };
+  return { index, id, document, text: undefined };
 }
 
 function object(value: Value | undefined): { readonly [key: string]: Value | undefined } {

@@ -1,7 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { cutAnswer, namesOf } from "#resolvers/elastic/hits.ts";
-import { parseAnswer } from "#resolvers/elastic/parsed.ts";
 import { textsAt } from "#resolvers/elastic/profile.ts";
 import { isObject, parseSpelled } from "#resolvers/elastic/spelled.ts";
 
@@ -37,16 +36,6 @@ const hit = fc.record({
 });
 
 describe("cutAnswer", () => {
-  test("tells documents of one id by what they were routed by", () => {
-    const hits = ["", '"_routing":"a",', '"_routing":"b/ü",'].map(
-      (routing) => `{"_index":"i","_id":"1",${routing}"_source":{}}`,
-    );
-    const text = `{"_shards":{"total":2,"failed":0},"hits":{"hits":[${hits.join()}]}}`;
-    const expected = ["1", "?a/1", "?b%2F%C3%BC/1"];
-    expect(cutAnswer(Buffer.from(text), wanted).hits.map(({ id }) => id)).toEqual(expected);
-    expect(parseAnswer(Buffer.from(text)).hits.map(({ id }) => id)).toEqual(expected);
-  });
-
   test("gives each document's own text, whatever it holds", () => {
     fc.assert(
       fc.property(fc.array(hit), fc.constantFrom("", " ", "\n  "), (hits, space) => {

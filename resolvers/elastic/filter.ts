@@ -17,6 +17,7 @@ import {
   withIgnored,
 } from "./leaf.ts";
 import {
+  comes,
   findField,
   type IndexedField,
   type IndexGroup,
@@ -180,7 +181,9 @@ function compileMessage(operator: Operator, value: string, scope: Scope): Bounds
 /** Documents that may have an object at a name, an empty one too, which `exists` does not find. */
 function holdsObject(name: string, scope: Scope): Query {
   if (hasBelow(scope.group, name)) return isScalar(scope.group, name) ? none : all;
-  return isIndexedAsItComes(scope.group, name) ? comes(name, scope) : all;
+  // Of an object that has a place in the mapping, and what is in it has none, only the latter is listed.
+  if (scope.group.dropsBeyondLimit || !isIndexedAsItComes(scope.group, name)) return all;
+  return comes(scope.group, name, scope.product.listsIgnored);
 }
 
 /** A server refuses an object for such a field. */
@@ -227,13 +230,8 @@ function lacks(name: string, { group }: Scope): Query {
  * by now.
  */
 function possible(name: string, operator: Operator, value: string, scope: Scope): Query {
-  if (isIndexedAsItComes(scope.group, name)) return comes(name, scope);
+  if (isIndexedAsItComes(scope.group, name)) return comes(scope.group, name, scope.product.listsIgnored);
   return compileName(name, operator, value, scope).upper;
-}
-
-function comes(name: string, { product }: Scope): Query {
-  const exists = { exists: { field: name } };
-  return product.listsIgnored ? any([exists, { term: { _ignored: name } }]) : exists;
 }
 
 /** Severity is compared as answered, so every spelling of it counts; it is never lacking. */
@@ -264,7 +262,7 @@ function compileSeverity(
 /** Documents that a rule may give one of these severities. */
 function tells(rule: SeverityRule, wanted: readonly Severity[], scope: Scope): Query {
   const { field: name, values = {}, at_least: steps } = rule;
-  if (isIndexedAsItComes(scope.group, name)) return comes(name, scope);
+  if (isIndexedAsItComes(scope.group, name)) return comes(scope.group, name, scope.product.listsIgnored);
   const field = findField(scope.group, name);
   if (field === undefined || !field.indexed || field.invented || field.nested !== undefined) return all;
   if (rule.values === undefined && steps === undefined) {
@@ -341,8 +339,9 @@ function inPart(
     const { prefix, dot, except } = part;
     if (except.some((other) => `${prefix}${key}.`.startsWith(other))) return none;
     const root = prefix.slice(0, -1);
-    // Nothing below it so far: one question for all of it.
-    if (!hasBelow(scope.group, root) && isIndexedAsItComes(scope.group, root)) return comes(root, scope);
+    // Nothing below it so far: one question for all of it, unless what is below it can be listed by itself.
+    const isNew = !hasBelow(scope.group, root) && isIndexedAsItComes(scope.group, root);
+    if (isNew && !scope.group.dropsBeyondLimit) return comes(scope.group, root, scope.product.listsIgnored);
     const spellings = dot === undefined ? [key] : spellingsOfKey(key, dot);
     if (spellings === undefined) return all;
     return any(spellings.map((spelling) => inDocument([root, spelling, ...rest], operator, value, scope)));

@@ -1,6 +1,7 @@
 // What an index can and cannot be asked, read from its mapping and settings. Indices with the same mapping, such
 // as the backing indices of a data stream, form one group, so that a filter is compiled once for all of them.
 import { z } from "zod";
+import { any, type Query } from "./query.ts";
 
 /** How one name is indexed. Names are joined by dots, as the index spells them. */
 export interface IndexedField {
@@ -37,7 +38,7 @@ export interface IndexGroup {
   readonly createdSince715: boolean;
   /** The `dynamic` setting of the root; those of objects stand in their fields. */
   readonly dynamic: string;
-  /** Fields beyond the limit of a mapping stay out of it; the document's `_ignored` lists them. */
+  /** Fields beyond the limit of a mapping stay out of it; the document's `_ignored` lists them, or what they lie in. */
   readonly dropsBeyondLimit: boolean;
   /** What the dynamic templates make of names that come. */
   readonly templates: readonly Json[];
@@ -56,6 +57,8 @@ export interface Knowledge {
   readonly shards: number;
   /** The same of each index. */
   readonly shardsOf: ReadonlyMap<string, number>;
+  /** What tells an index from another that was made later under its name. */
+  readonly uuids: ReadonlyMap<string, string>;
   /** Closed indices, which no search reaches. They are in none of the above. */
   readonly closed: readonly string[];
   /** An alias sends searches to some of the shards only. */
@@ -68,12 +71,13 @@ export const opaqueKnowledge: Knowledge = {
   indices: new Set(),
   shards: 0,
   shardsOf: new Map(),
+  uuids: new Map(),
   closed: [],
   routed: false,
 };
 
-/** Without an `ignore_above` an index in logsdb mode still drops what is longer than this. */
-const logsdbIgnoreAbove = 8_191;
+/** What an index in logsdb mode does without being told; the settings that are read show only what somebody has set. */
+const logsdbDefaults = { ignoreAbove: 8_191, ignoreMalformed: true, dropsBeyondLimit: true } as const;
 
 type Json = { readonly [key: string]: unknown };
 const object = z.record(z.string(), z.unknown());
@@ -98,6 +102,7 @@ export function readKnowledge(answer: unknown): Knowledge {
   const dated = new Set<string>();
   const closed: string[] = [];
   const shardsOf = new Map<string, number>();
+  const uuids = new Map<string, string>();
   let routed = false;
   for (const [index, { aliases, mappings, settings }] of Object.entries(parsed)) {
     const own = settings.index;
@@ -108,24 +113,24 @@ export function readKnowledge(answer: unknown): Knowledge {
     }
     indices.add(index);
     shardsOf.set(index, Number(own.number_of_shards ?? 1));
+    uuids.set(index, String(own.uuid));
     routed ||= Object.values(aliases).some((alias) => alias.search_routing !== undefined);
     const mapping = isObject(own.mapping) ? own.mapping : {};
     const created = Number(
       (isObject(own.version) ? own.version.created : undefined) ?? own["version.created"] ?? 0,
     );
     const analysis = isObject(own.analysis) ? own.analysis : {};
+    const unset = own.mode === "logsdb" ? logsdbDefaults : undefined;
     const defaults: Defaults = {
-      ignoreMalformed: String(mapping.ignore_malformed ?? "false") === "true",
-      ignoreAbove: Number(
-        mapping.ignore_above ?? (own.mode === "logsdb" ? logsdbIgnoreAbove : Number.POSITIVE_INFINITY),
-      ),
+      ignoreMalformed: String(mapping.ignore_malformed ?? unset?.ignoreMalformed) === "true",
+      ignoreAbove: Number(mapping.ignore_above ?? unset?.ignoreAbove ?? Number.POSITIVE_INFINITY),
       // An analyzer of one of these names changes what every text field without one means.
       standardAnalyzer: !/"(?:default|default_search|standard)":/.test(JSON.stringify(analysis)),
     };
     const createdSince715 = created >= 7_150_099;
     const source = readSourceMode(mappings, own);
     const limits = isObject(mapping.total_fields) ? mapping.total_fields : {};
-    const dropsBeyondLimit = String(limits.ignore_dynamic_beyond_limit ?? "false") === "true";
+    const dropsBeyondLimit = String(limits.ignore_dynamic_beyond_limit ?? unset?.dropsBeyondLimit) === "true";
     const dynamic = String(mappings.dynamic ?? "true");
     const key = JSON.stringify([mappings, defaults, createdSince715, dropsBeyondLimit, source]);
     const group = groups.get(key);
@@ -153,6 +158,7 @@ export function readKnowledge(answer: unknown): Knowledge {
     indices,
     shards: [...shardsOf.values()].reduce((sum, shards) => sum + shards, 0),
     shardsOf,
+    uuids,
     closed,
     routed,
   };
@@ -319,10 +325,9 @@ export function mapsWhatComes(group: IndexGroup, name: string): boolean {
   return dynamic === "true" || dynamic === "strict";
 }
 
-/** Whether the mapping lacks a name only because no document has it, so that `exists` tells when one has come. */
+/** Whether the mapping lacks a name only because no document has it, so that `comes` tells when one has come. */
 export function isIndexedAsItComes(group: IndexGroup, name: string): boolean {
-  if (group.dropsBeyondLimit || findField(group, name) !== undefined || !mapsWhatComes(group, name))
-    return false;
+  if (findField(group, name) !== undefined || !mapsWhatComes(group, name)) return false;
   // What lies within a nested object or, say, a point on a map, no search finds by its name.
   return name.split(".").every((_, at, keys) => {
     const parent = group.fields.get(keys.slice(0, at).join("."));
@@ -333,12 +338,22 @@ export function isIndexedAsItComes(group: IndexGroup, name: string): boolean {
   });
 }
 
-/** Whether a name may come whose values `exists` does not find, so that only a mapping read since then tells of it. */
-export function mayHideWhatComes(
-  { templates, dropsBeyondLimit }: IndexGroup,
-  listsIgnored: boolean,
-): boolean {
-  if (dropsBeyondLimit) return false;
+/**
+ * Documents that have something at a name which came after the mapping was read, and nobody knows as what: `exists` means
+ * the same whatever it becomes, and finds nothing until then.
+ */
+export function comes({ dropsBeyondLimit }: IndexGroup, name: string, listsIgnored: boolean): Query {
+  const exists = { exists: { field: name } };
+  if (dropsBeyondLimit) {
+    // Of what finds no room in the mapping the topmost object without a place there is listed: `host` for `host.name`.
+    const paths = name.split(".").map((_, at, keys) => keys.slice(0, at + 1).join("."));
+    return any([exists, { terms: { _ignored: paths } }]);
+  }
+  return listsIgnored ? any([exists, { term: { _ignored: name } }]) : exists;
+}
+
+/** Whether a name may come whose values `comes` does not find, so that only a mapping read since then tells of it. */
+export function mayHideWhatComes({ templates }: IndexGroup, listsIgnored: boolean): boolean {
   return templates.some(
     ({ type, index, enabled, ignore_above, ignore_malformed }) =>
       [index, enabled].some((setting) => String(setting) === "false") ||

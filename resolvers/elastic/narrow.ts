@@ -22,7 +22,7 @@ import {
   type SpanForm,
   type Unit,
 } from "./layout.ts";
-import { findField, type IndexedField, type IndexGroup, isDate, mapsWhatComes } from "./mapping.ts";
+import { comes, findField, type IndexedField, type IndexGroup, isDate, mapsWhatComes } from "./mapping.ts";
 import { all, any, every, none, not, type Query } from "./query.ts";
 
 /** Below what the servers take in one list of terms, and small enough to be read by people. */
@@ -85,14 +85,17 @@ export function holds(group: IndexGroup, name: string, values: readonly string[]
   );
 }
 
-/**
- * A name may be mapped by the next document, after the mapping was read, and nobody knows as what: `exists` means the
- * same whatever it becomes, and finds nothing until then.
- */
+/** A name may be mapped by the next document, after the mapping was read. */
 export function unmapped(group: IndexGroup, name: string): Query {
-  if (!mapsWhatComes(group, name)) return all;
-  const present = { exists: { field: name } };
-  return group.dropsBeyondLimit ? any([present, { term: { _ignored: name } }]) : present;
+  return mapsWhatComes(group, name) ? comes(group, name, false) : all;
+}
+
+/**
+ * Documents whose value at a field is malformed, and so in the document alone; undefined where nothing tells which these are.
+ */
+export function malformed(field: IndexedField, listsIgnored: boolean): Query | undefined {
+  if (!field.ignoreMalformed) return none;
+  return listsIgnored && field.nested === undefined ? { term: { _ignored: field.name } } : undefined;
 }
 
 /** Documents that may have something at a name. */
@@ -193,14 +196,15 @@ export const classes = Array.from({ length: 12 }, (_, power) => 8 ** power);
  * Documents whose span ends in the range. Where only starts are indexed, a span of a class `[d, 8 d)` that ends in the
  * range starts at most `8 d` before it: each class has its own strip, and one long span makes no other's wider.
  */
-export function endsWithin({ group, form }: Placed<SpanForm>, { from, to }: TimeRange): Query {
+export function endsWithin({ group, form, listsIgnored }: Placed<SpanForm>, { from, to }: TimeRange): Query {
   const started = (since: Instant | undefined) =>
     timeBounds(group, form.start.field, form.start.unit, since, to);
   if (form.end !== undefined) return timeBounds(group, form.end.field, form.end.unit, from, to);
   const { duration } = form;
   const field = duration && findField(group, duration.field);
   const asked = field?.indexed && isWide(field) && field.nested === undefined;
-  if (duration === undefined || !asked || duration.unit === "date" || field.ignoreMalformed) {
+  const unread = field && malformed(field, listsIgnored);
+  if (duration === undefined || !asked || duration.unit === "date" || unread === undefined) {
     return started(undefined);
   }
   const perMilli = lengthUnits[duration.unit] ?? 1;
@@ -211,7 +215,7 @@ export function endsWithin({ group, form }: Placed<SpanForm>, { from, to }: Time
       started(at + 1 < classes.length ? before(least * 8) : undefined),
     ]),
   );
-  return every([started(undefined), any([started(before(1)), ...strips])]);
+  return every([started(undefined), any([started(before(1)), unread, ...strips])]);
 }
 
 /** Whether a form's times can be asked of an index at all; the reason where not, for an operator. */

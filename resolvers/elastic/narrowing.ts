@@ -23,6 +23,7 @@ import {
   isSelected,
   isWide,
   keyword,
+  malformed,
   placesOf,
   within,
 } from "./narrow.ts";
@@ -228,13 +229,18 @@ function isSearchable(text: string): boolean {
 const greatestLong = 2n ** 63n - 1n;
 
 /** Bounds in whole units, rounded outwards. A length that is no length lasts for nothing. */
-function lasts({ group, form: { duration } }: Placed<SpanForm>, least = 0n, most = greatestLong): Query {
+function lasts(
+  { group, form: { duration }, listsIgnored }: Placed<SpanForm>,
+  least = 0n,
+  most = greatestLong,
+): Query {
   const field = duration && findField(group, duration.field);
   if (duration === undefined || field === undefined || duration.unit === "date") return all;
-  if (!field.indexed || field.ignoreMalformed || !isWide(field)) return all;
+  const unread = malformed(field, listsIgnored);
+  if (!field.indexed || unread === undefined || !isWide(field)) return all;
   const unit = nanosOf[duration.unit];
   const asked = (length: bigint) => String(length < greatestLong ? length : greatestLong);
   const longer = { range: { [duration.field]: { gte: asked(least / unit) } } };
   const shorter = not({ range: { [duration.field]: { gt: asked((most + unit - 1n) / unit) } } });
-  return every([least > 0n ? longer : all, most < greatestLong ? shorter : all]);
+  return any([unread, every([least > 0n ? longer : all, most < greatestLong ? shorter : all])]);
 }

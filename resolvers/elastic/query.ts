@@ -87,6 +87,11 @@ export function isRemote(index: string): boolean {
     .some((part) => part.includes(":"));
 }
 
+/** Whether a part of the pattern names the documents that data streams refused (`logs-*::failures`), or says that it does not. */
+export function hasSelector(index: string): boolean {
+  return index.includes("::");
+}
+
 /** What several indices are asked alike, by the text of its query. */
 export type Shared = Map<string, { readonly query: Query; readonly indices: string[] }>;
 

@@ -8,7 +8,7 @@ import type { Door } from "./door.ts";
 import { guard } from "./filter.ts";
 import { type Answer, cutAnswer, type Names, namesOf } from "./hits.ts";
 import type { Knowledge } from "./mapping.ts";
-import { all, encodePattern, isRemote, type Query, searchOptions } from "./query.ts";
+import { all, encodePattern, hasSelector, isRemote, type Query, searchOptions } from "./query.ts";
 import { compileWhere, WhereError } from "./where.ts";
 
 /**
@@ -111,7 +111,10 @@ export function isStale(knowledge: Knowledge, answer: Reached, accepted: number 
   return grown || answer.hits.some((hit) => !knowledge.indices.has(hit.index));
 }
 
-/** Lines of an index that is gone in the middle of a reading would be missed in what is left of it. @throws {BackendError} */
+/**
+ * Lines of an index that is gone in the middle of a reading would be missed in what is left of it, also where another has
+ * been made under its name. @throws {BackendError}
+ */
 export function requireIndices(
   backend: string,
   pattern: string,
@@ -119,7 +122,9 @@ export function requireIndices(
   after: Knowledge,
 ): void {
   if (before === undefined || before === after) return;
-  const gone = [...before.indices].find((index) => !after.indices.has(index));
+  const gone = [...before.indices].find(
+    (index) => !after.indices.has(index) || after.uuids.get(index) !== before.uuids.get(index),
+  );
   if (gone === undefined) return;
   throw new BackendError(backend, "partial", `index ${gone} of ${pattern} went away while it was read`);
 }
@@ -180,13 +185,20 @@ export function unsupported(backend: string, feature: string): Refused<"not_supp
 
 /** Indices that a search leaves out without a word. @throws {Refused} */
 export function refuseRemote(backend: string, pattern: string): void {
-  if (isRemote(pattern)) throw unsupported(backend, "indices of a remote cluster");
+  if (!isRemote(pattern)) return;
+  throw unsupported(
+    backend,
+    hasSelector(pattern) ? "a part of a data stream" : "indices of a remote cluster",
+  );
 }
 export function refuseClosed(backend: string, { closed }: Knowledge): void {
   if (closed.length > 0) throw unsupported(backend, "a pattern with closed indices");
 }
 /** Both for `readout check`. */
 export function unreachableProblems(pattern: string, { closed }: Knowledge): readonly string[] {
+  if (hasSelector(pattern)) {
+    return [`${pattern} names a part of data streams (::failures); name the data streams alone`];
+  }
   if (isRemote(pattern)) {
     return [
       `${pattern} names a remote cluster, whose answers may lack a cluster silently; make it a backend of its own`,

@@ -9,6 +9,7 @@ import {
   has,
   keyword,
   lengthUnits,
+  malformed,
   placesOf,
   refersToParent,
   timeBetween,
@@ -121,15 +122,21 @@ function timeWithin(group: IndexGroup, name: string, unit: Unit, from: Instant, 
   return timeBetween(group, name, unit, first, last) ?? none;
 }
 
-/** A length that an index can add up as the reader would: whole numbers of microseconds or nanoseconds. */
-export function lengthColumn({ group, form }: Placed<SpanForm>): { field: string; unit: bigint } | undefined {
+/** A length that an index can add up as the reader would, in documents that are `sure`: whole micro- or nanoseconds. */
+export function lengthColumn({
+  group,
+  form,
+  listsIgnored,
+}: Placed<SpanForm>): { field: string; unit: bigint; sure: Query } | undefined {
   const { duration } = form;
   const field = duration && findField(group, duration.field);
   if (duration === undefined || field === undefined) return undefined;
   const isWhole = field.type === "long" && field.indexed && field.docValues;
-  const isPlain = !field.ignoreMalformed && !field.invented && field.nested === undefined;
+  const isPlain = !field.invented && field.nested === undefined;
+  const unread = malformed(field, listsIgnored);
   const unit = { ns: 1n, us: 1_000n, ms: undefined, date: undefined }[duration.unit];
-  return isWhole && isPlain && unit !== undefined ? { field: field.name, unit } : undefined;
+  if (!isWhole || !isPlain || unread === undefined || unit === undefined) return undefined;
+  return { field: field.name, unit, sure: not(unread) };
 }
 
 /** Documents whose span surely ends in the range, and has a length that its index can add up. */
@@ -142,10 +149,10 @@ export function surelyEndsWithin(placed: Placed<SpanForm>, { from, to }: TimeRan
   const longest = (classes.at(-1) ?? 0) * perMilli;
   if (form.end !== undefined) {
     const ends = timeWithin(group, form.end.field, form.end.unit, from, to);
-    return every([ends, { range: { [length.field]: { gte: 0, lt: longest } } }]);
+    return every([ends, length.sure, { range: { [length.field]: { gte: 0, lt: longest } } }]);
   }
   const { field, unit } = form.start;
-  return any(
+  const ends = any(
     classes.flatMap((most, at): Query[] => {
       const least = classes[at - 1] ?? 0;
       const shift = (instant: bigint, millis: number) =>
@@ -156,6 +163,7 @@ export function surelyEndsWithin(placed: Placed<SpanForm>, { from, to }: TimeRan
       return [every([lasts, starts])];
     }),
   );
+  return every([length.sure, ends]);
 }
 
 /** Documents that surely have no parent; several values at a parent's name are to be told by counting them. */
@@ -192,10 +200,11 @@ export function isSurelyChild({ group, form }: Placed<SpanForm>): Query {
 }
 
 /** Documents that surely stand for one span each. */
-export function surelyCountsOne({ group, form }: Placed<SpanForm>): Query {
+export function surelyCountsOne({ group, form, listsIgnored }: Placed<SpanForm>): Query {
   if (form.count === undefined) return all;
   const field = findField(group, form.count);
   if (field === undefined) return not(unmapped(group, form.count));
-  if (!field.indexed || field.ignoreMalformed || !wholeTypes.has(field.type)) return none;
-  return not({ range: { [form.count]: { gt: 1 } } });
+  const unread = malformed(field, listsIgnored);
+  if (!field.indexed || unread === undefined || !wholeTypes.has(field.type)) return none;
+  return not(any([unread, { range: { [form.count]: { gt: 1 } } }]));
 }

@@ -473,6 +473,9 @@ onServers((server) => {
       await expect(read(source("other:logs-*"))).rejects.toThrow(Refused);
       await expect(read(source("layout-*,other:logs-*"))).rejects.toThrow(Refused);
       expect((await cluster.inspect(source("other:logs-*"), signal())).problems.join()).toMatch(/remote/);
+      await expect(read(source("logs-*::failures"))).rejects.toThrow("a part of a data stream");
+      const told = await cluster.inspect(source("logs-*::failures"), signal());
+      expect(told.problems.join()).toMatch(/::failures/);
     });
 
     test("an alias shows what it filters and where it routes", async () => {

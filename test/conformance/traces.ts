@@ -3,7 +3,7 @@
 // contract alone and not by the code under test.
 import type { Attributes, Span, SpanEvent, SpanKind, SpanLink, StatusCode } from "#src/model.ts";
 import type { Budget, SpanLookup, SpanReader, SpanSelection, SpanSource } from "#src/reader.ts";
-import { fromMillis, type Instant } from "#src/time.ts";
+import { floorToMilli, fromMillis, type Instant } from "#src/time.ts";
 
 export type SiteName = "shop" | "stock" | "blog";
 
@@ -40,6 +40,13 @@ export const parts = {
     start: cut(span.start),
     end: cut(span.end),
     events: span.events.map((event) => ({ ...event, time: cut(event.time) })),
+  }),
+  /** Times below the millisecond; lengths are whole. */
+  submillis: (span: ModelSpan): ModelSpan => ({
+    ...span,
+    start: floorToMilli(span.start),
+    end: (floorToMilli(span.start) + (span.end - span.start)) as Instant,
+    events: span.events.map((event) => ({ ...event, time: floorToMilli(event.time) })),
   }),
   state: ({ state: _, ...span }: ModelSpan): ModelSpan => span,
   scope: ({ scope: _, ...span }: ModelSpan): ModelSpan => span,

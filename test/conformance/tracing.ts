@@ -174,7 +174,7 @@ export function spanStoreSuite(subject: TracingSubject, rounds = 2): void {
           start: fromMillis(midnight - 40 * 24 * hour),
           end: at(2),
         };
-        await running.seed([...spans.map((span) => ({ ...span, start: at(-5) })), long]);
+        await running.seed([...spans.map((span) => ({ ...span, start: fromMillis(midnight - 1) })), long]);
         const found = await spansOf(scan({ range: { from: at(1), to: at(2) } }));
         expect(found.map(({ span_id }) => span_id).sort()).toEqual([id(2), id(3), id(9)]);
       });

@@ -7,6 +7,8 @@ import { sendJson } from "./fake.ts";
 export interface HeldIndex {
   readonly mappings: object;
   readonly documents: readonly Json[];
+  /** Of another index under a name than before. */
+  readonly uuid?: string;
 }
 type Json = { readonly [key: string]: unknown };
 
@@ -246,10 +248,10 @@ export function createSearch(
       if (!scrolled) answers.set(pattern + text, answer);
       send(response, answer);
     } else {
-      const settings = { index: { number_of_shards: "1", version: { created: "8190899" } } };
-      const told = matching(pattern).map(([name, { mappings }]) => [
+      const index = { number_of_shards: "1", version: { created: "8190899" } };
+      const told = matching(pattern).map(([name, { mappings, uuid = name }]) => [
         name,
-        { aliases: {}, mappings, settings },
+        { aliases: {}, mappings, settings: { index: { ...index, uuid } } },
       ]);
       send(response, Object.fromEntries(told));
     }

@@ -151,6 +151,35 @@ export const otel: Shipper = {
     }),
 };
 
+/** As the templates of Elasticsearch 8.17 and later set it: documents are rebuilt from the index, and sorted by host. */
+const logsdb = {
+  ...settings,
+  mode: "logsdb",
+  sort: { field: ["resource.attributes.host.name", "@timestamp"] },
+  mapping: { ignore_malformed: true, total_fields: { ignore_dynamic_beyond_limit: true } },
+};
+const hosted = {
+  type: "passthrough",
+  dynamic: true,
+  priority: 40,
+  properties: { "host.name": shortKeyword(1024) },
+};
+
+export const otelLogsdb: Shipper = {
+  name: "otel, logsdb",
+  profile: "otel",
+  pattern: otel.pattern,
+  indices: (prefix) =>
+    Object.fromEntries(
+      Object.entries(otel.indices(prefix)).map(([index, definition]) => {
+        const { mappings } = definition as { readonly mappings: { readonly properties: object } };
+        const properties = { ...mappings.properties, resource: { properties: { attributes: hosted } } };
+        return [index, { settings: { index: logsdb }, mappings: { ...mappings, properties } }];
+      }),
+    ),
+  write: otel.write,
+};
+
 /** Before there was a field for the names of events: an attribute has them. */
 export const otelOlder: Shipper = {
   name: "otel, older template",

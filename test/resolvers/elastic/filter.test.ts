@@ -4,7 +4,7 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { numberClock, timeRange } from "#resolvers/elastic/clock.ts";
 import { compileBounds, compileFilter } from "#resolvers/elastic/filter.ts";
-import { readKnowledge } from "#resolvers/elastic/mapping.ts";
+import { isIndexedAsItComes, readKnowledge } from "#resolvers/elastic/mapping.ts";
 import { describeProduct } from "#resolvers/elastic/product.ts";
 import { type LogProfile, profiles, readProfile } from "#resolvers/elastic/profile.ts";
 import { all, none, type Query, weigh } from "#resolvers/elastic/query.ts";
@@ -264,6 +264,33 @@ test.each([
 ])("settings %j and mappings %j keep documents %s", (index, mappings, source) => {
   const [group] = readKnowledge({ "logs-1": { mappings, settings: { index } } }).groups;
   expect(group?.source).toBe(source);
+});
+
+describe("an index in logsdb mode, whose settings do not show its defaults", () => {
+  const { groups } = readKnowledge({
+    "logs-1": { mappings: {}, settings: { index: { mode: "logsdb", version: { created: "9039001" } } } },
+    "logs-2": {
+      mappings: { properties: { d: { type: "date" } } },
+      settings: { index: { mode: "logsdb", version: { created: "9039001" } } },
+    },
+  });
+  const product = describeProduct("Elasticsearch", "9.2.0");
+  const asked = (query: string, layout = "ecs") => {
+    const [[group], profile] = [groups, profiles.get(layout)];
+    if (group === undefined || profile === undefined) throw new Error("no group or profile");
+    return JSON.stringify(compileBounds(parse(query), group, profile, product).upper);
+  };
+
+  test("lists a name that found no room in the mapping by what it lies in", () => {
+    expect(asked("hostname=web")).toContain('{"terms":{"_ignored":["host","host.hostname"]}}');
+    expect(asked("severity=error")).toContain('{"terms":{"_ignored":["log","log.level"]}}');
+    // Of attributes each is listed by itself.
+    expect(asked("a.b=1", "otel")).toContain('["attributes","attributes.a","attributes.a.b"]');
+  });
+
+  test("keeps an object as a malformed date", () => {
+    expect(groups.map((group) => isIndexedAsItComes(group, "d.x"))).toEqual([true, false]);
+  });
 });
 
 test("a range that no date_nanos can reach finds nothing, and is not refused", () => {

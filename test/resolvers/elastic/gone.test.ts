@@ -6,7 +6,7 @@ import { parse } from "#src/logql/parse.ts";
 import { fromMillis } from "#src/time.ts";
 import { openCluster } from "../../support/cluster.ts";
 import { openFake } from "../../support/fake.ts";
-import { createSearch } from "../../support/search.ts";
+import { createSearch, type HeldIndex } from "../../support/search.ts";
 
 const held = (from: number) => ({
   mappings: { properties: { "@timestamp": { type: "date" }, message: { type: "text" } } },
@@ -19,10 +19,12 @@ const old = held(1_000);
 const young = held(1_001);
 const coming = held(1_000_000);
 
-test.each([
+const cases: [string, Readonly<Record<string, HeldIndex>>, boolean][] = [
   ["as another comes", { "logs-2": young, "logs-3": coming }, false],
   ["and another reader meets it first", { "logs-2": young }, true],
-])("an index goes %s", async (_, left, otherReads) => {
+  ["and comes again with other documents", { "logs-1": { ...old, uuid: "other" }, "logs-2": young }, false],
+];
+test.each(cases)("an index goes %s", async (_, left, otherReads) => {
   let search = createSearch({ "logs-1": old, "logs-2": young }, "Elasticsearch");
   const fake = await openFake((...request) => search.reply(...request));
   const cluster = openCluster(fake.url);

@@ -5,7 +5,7 @@ import { nanosEra } from "./clock.ts";
 import { findField, type IndexedField, type IndexGroup } from "./mapping.ts";
 import type { Product } from "./product.ts";
 import type { LogProfile } from "./profile.ts";
-import { all, any, every, none, type Query } from "./query.ts";
+import { all, any, every, ignored, none, type Query } from "./query.ts";
 
 export interface Bounds {
   readonly lower: Query;
@@ -39,7 +39,7 @@ export function compileName(name: string, operator: Operator, value: string, sco
   const { upper } = bounds;
   if (upper === all) return everything;
   // What was kept out of the index is listed on the document itself, never inside the nested object.
-  const listed = scope.product.listsIgnored ? ignored(field) : none;
+  const listed = scope.product.listsIgnored ? ignored(field.name) : none;
   return atMost(any([upper === none ? none : { nested: { path: field.nested, query: upper } }, listed]));
 }
 
@@ -140,14 +140,10 @@ export function withIgnored(
   { product, group, nested }: Scope,
 ): Bounds | undefined {
   if (product.listsIgnored && group.createdSince715) {
-    return atMost(nested === true ? query : any([query, ignored(field)]));
+    return atMost(nested === true ? query : any([query, ignored(field.name)]));
   }
   const drops = field.ignoreMalformed || field.type === "keyword" || field.type === "wildcard";
   return drops ? undefined : atMost(query);
-}
-
-function ignored(field: IndexedField): Query {
-  return { term: { _ignored: field.name } };
 }
 
 function exists(field: IndexedField, scope: Scope): Bounds | undefined {

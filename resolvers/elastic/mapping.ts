@@ -1,7 +1,7 @@
 // What an index can and cannot be asked, read from its mapping and settings. Indices with the same mapping, such
 // as the backing indices of a data stream, form one group, so that a filter is compiled once for all of them.
 import { z } from "zod";
-import { any, type Query } from "./query.ts";
+import { any, ignored, type Query } from "./query.ts";
 
 /** How one name is indexed. Names are joined by dots, as the index spells them. */
 export interface IndexedField {
@@ -349,7 +349,7 @@ export function comes({ dropsBeyondLimit }: IndexGroup, name: string, listsIgnor
     const paths = name.split(".").map((_, at, keys) => keys.slice(0, at + 1).join("."));
     return any([exists, { terms: { _ignored: paths } }]);
   }
-  return listsIgnored ? any([exists, { term: { _ignored: name } }]) : exists;
+  return listsIgnored ? any([exists, ignored(name)]) : exists;
 }
 
 /** Whether a name may come whose values `comes` does not find, so that only a mapping read since then tells of it. */

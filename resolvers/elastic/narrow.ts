@@ -23,7 +23,7 @@ import {
   type Unit,
 } from "./layout.ts";
 import { comes, findField, type IndexedField, type IndexGroup, isDate, mapsWhatComes } from "./mapping.ts";
-import { all, any, every, none, not, type Query } from "./query.ts";
+import { all, any, every, ignored, none, not, type Query } from "./query.ts";
 
 /** Below what the servers take in one list of terms, and small enough to be read by people. */
 export const idsOfOneSearch = 1_000;
@@ -94,8 +94,12 @@ export function unmapped(group: IndexGroup, name: string): Query {
  * Documents whose value at a field is malformed, and so in the document alone; undefined where nothing tells which these are.
  */
 export function malformed(field: IndexedField, listsIgnored: boolean): Query | undefined {
-  if (!field.ignoreMalformed) return none;
-  return listsIgnored && field.nested === undefined ? { term: { _ignored: field.name } } : undefined;
+  return field.ignoreMalformed ? listedAt(field, listsIgnored) : none;
+}
+
+/** Documents of which the index lacks a value; undefined where they are not listed. */
+function listedAt({ name, nested }: IndexedField, listsIgnored: boolean): Query | undefined {
+  return listsIgnored && nested === undefined ? ignored(name) : undefined;
 }
 
 /** Documents that may have something at a name. */
@@ -110,7 +114,7 @@ export function has(
   // What is malformed, or a keyword over its limit, is not in the index.
   const drops = field.ignoreMalformed || field.ignoreAbove !== Number.POSITIVE_INFINITY;
   if (!drops) return present;
-  return listsIgnored && field.nested === undefined ? any([present, { term: { _ignored: name } }]) : all;
+  return any([present, listedAt(field, listsIgnored) ?? all]);
 }
 
 /** Documents that surely are none of the others: an index may be asked for what lacks a name only if that is certain. */

@@ -71,6 +71,11 @@ export function inIndices(indices: readonly string[]): Query {
   return { terms: { _index: indices } };
 }
 
+/** Documents of which something at this name is not in the index: see `Product.listsIgnored`. */
+export function ignored(name: string): Query {
+  return { term: { _ignored: name } };
+}
+
 /** Each part of a comma list is encoded; wildcards and date math stay as the server reads them. */
 export function encodePattern(index: string): string {
   return index

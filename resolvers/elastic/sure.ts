@@ -16,7 +16,7 @@ import {
   unmapped,
   zeros,
 } from "./narrow.ts";
-import { all, any, every, none, not, type Query } from "./query.ts";
+import { all, any, every, ignored, none, not, type Query } from "./query.ts";
 
 export type Group = Pick<Placed<SpanForm>, "group" | "listsIgnored">;
 
@@ -43,12 +43,12 @@ export function columnOf({ group, listsIgnored }: Group, name: string): Column {
   }
   const column = groupable(group, own);
   const lossy = [own, ...(column === undefined ? [] : [column])].filter(drops);
-  const ignored = listsIgnored ? any(lossy.map((field) => ({ term: { _ignored: field.name } }))) : none;
+  const dropped = listsIgnored ? any(lossy.map((field) => ignored(field.name))) : none;
   const absent = drops(own) && !listsIgnored ? none : not({ exists: { field: own.name } });
-  if (column === undefined) return { name, field: undefined, sure: every([absent, not(ignored)]) };
+  if (column === undefined) return { name, field: undefined, sure: every([absent, not(dropped)]) };
   const isWhole = column === own && (lossy.length === 0 || listsIgnored);
   const told = isWhole ? all : any([{ exists: { field: column.name } }, absent]);
-  return { name, field: column.name, sure: every([told, not(ignored)]) };
+  return { name, field: column.name, sure: every([told, not(dropped)]) };
 }
 
 function drops({ ignoreMalformed, ignoreAbove, type }: IndexedField): boolean {

@@ -7,7 +7,7 @@ import { type Buckets, podPhases } from "../model.ts";
 import type { KubernetesStore, SnapshotQuery } from "../store.ts";
 import { earlier, fromMillis, type Instant, type Millis, printMillis, toMillis } from "../time.ts";
 import { nodesRow, podOverviewRow, podsRow } from "./kubernetes-rows.ts";
-import type { Context, Operation, Rows } from "./operation.ts";
+import { type Context, type Operation, pieceRows, type Rows } from "./operation.ts";
 import { checkRange, from, optional, type RequestTime, siteId, texts, to, word } from "./request.ts";
 
 /** An empty text filters as little as an absent one. */
@@ -172,9 +172,6 @@ export function snapshotsOf({ from, to }: Range, now: Instant): Buckets | undefi
   return count > 0 ? { start, step, count } : undefined;
 }
 
-/** Rows of one `Rows`: small enough that writing one never holds the event loop up. */
-const chunk = 100;
-
 async function* print<Row extends { readonly timestamp: Millis }>(
   batches: AsyncIterable<readonly Row[]>,
 ): AsyncGenerator<Rows> {
@@ -182,8 +179,8 @@ async function* print<Row extends { readonly timestamp: Millis }>(
   let moment: Millis | undefined;
   let timestamp = "";
   for await (const batch of batches) {
-    for (let first = 0; first < batch.length; first += chunk) {
-      const rows = batch.slice(first, first + chunk);
+    for (let first = 0; first < batch.length; first += pieceRows) {
+      const rows = batch.slice(first, first + pieceRows);
       const texts = rows.map((row) => {
         if (row.timestamp !== moment) {
           moment = row.timestamp;

@@ -26,7 +26,7 @@ import {
 } from "../time.ts";
 import { toldRange, toldSources } from "./explain.ts";
 import { logLine } from "./log-rows.ts";
-import type { Context, Operation, Rows } from "./operation.ts";
+import { type Context, type Operation, pieceRows, type Rows } from "./operation.ts";
 import {
   checkRange,
   from,
@@ -280,9 +280,7 @@ function rankOf(part: number, completes: boolean, order: "asc" | "desc"): number
   return order === "asc" ? rank : lastRank - rank;
 }
 
-/** Rows of one `Rows`: writing one never holds the event loop up, and many answers at once hold little text each. */
-const chunk = 100;
-/** The same of large lines: a client is cut off that does not take one in time. One more line may go beyond it. */
+/** Text of one `Rows` of large lines: a client is cut off that does not take one in time. One more line may go beyond it. */
 export const heaviest = 262_144;
 export function weightOf({ json, message }: LogLine): number {
   return json.length + (message?.length ?? 0);
@@ -304,7 +302,7 @@ export async function* paginate(
       for (const line of batch.slice(first, end)) {
         rows.push(rowOf(line, stamp));
         weight += weightOf(line);
-        if (rows.length < chunk && weight < heaviest) continue;
+        if (rows.length < pieceRows && weight < heaviest) continue;
         yield rows;
         rows = [];
         weight = 0;

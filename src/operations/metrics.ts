@@ -20,7 +20,7 @@ import type { Site } from "../sites.ts";
 import { printMillis, printNanos } from "../time.ts";
 import { toldRange } from "./explain.ts";
 import { metricList, metricNames, metricType, timeseriesAnswer } from "./metric-rows.ts";
-import type { Context, Operation, Printed, Rows } from "./operation.ts";
+import { type Context, type Operation, type Printed, pieceChars, type Rows } from "./operation.ts";
 import { parallel } from "./parallel.ts";
 import { invalidRequest, type RequestTime, siteId } from "./request.ts";
 import {
@@ -289,11 +289,7 @@ function planFor(
 
 // ---- Timeseries ---------------------------------------------------------------------------------------------
 
-/**
- * Text of one piece, roughly: small enough that writing one never holds the event loop up. A text of 128 KiB has no room
- * among V8's young objects, and finding it another takes longer than printing it; so points are added some at a time.
- */
-const pieceChars = 65_536;
+/** Points are added some at a time, so that a piece is not much longer than `pieceChars`. */
 const pointsOfTurn = 500;
 const charsOfPoint = 65;
 /** Series whose ids are made in one turn of the event loop. */

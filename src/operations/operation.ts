@@ -66,6 +66,14 @@ export interface Followed {
     readonly to: Instant | undefined;
   };
 }
+/** Rows of one `Rows`: writing one never holds the event loop up, and many answers at once hold little text each. */
+export const pieceRows = 100;
+/**
+ * Text of one `Rows` where rows differ much in size, roughly. A text of 128 KiB has no room among V8's young objects, and
+ * finding it another takes longer than printing it.
+ */
+export const pieceChars = 65_536;
+
 /** A non-empty run of rows as JSON text joined by commas, without the brackets. */
 export interface Rows {
   readonly count: number;

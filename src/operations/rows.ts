@@ -4,14 +4,11 @@ import type { Attributes, SlowEvent, Span, TraceSummary, Value } from "../model.
 import { printInstant, printMillis, toMillis } from "../time.ts";
 import type { ArrangedSpan } from "../tracing/arrange.ts";
 import { durationOf, toFloatMillis } from "../tracing/request.ts";
-import type { Rows } from "./operation.ts";
-
-/** Rows of one `Rows`: small enough that writing one never holds the event loop up. */
-const chunk = 100;
+import { pieceChars, pieceRows, type Rows } from "./operation.ts";
 
 export function* printRows<T>(rows: readonly T[], rowOf: (row: T) => Members): Generator<Rows> {
-  for (let start = 0; start < rows.length; start += chunk) {
-    const part = rows.slice(start, start + chunk);
+  for (let start = 0; start < rows.length; start += pieceRows) {
+    const part = rows.slice(start, start + pieceRows);
     yield { count: part.length, text: joinRows(part.map(rowOf)) };
   }
 }
@@ -73,12 +70,6 @@ export function spanRow(arranged: ArrangedSpan): Members {
   const { span_attributes } = span;
   return { ...ownOf(span), ...sharedOf(arranged), span_attributes, ...restOf(arranged) };
 }
-
-/**
- * Text of one piece, roughly. A text of 128 KiB has no room among V8's young objects, and finding it another takes longer
- * than printing it.
- */
-const pieceChars = 65_536;
 
 /**
  * As `printRows` with `spanRow`, in parts: of what many spans share the text is made once, and what most do not have at
@@ -164,7 +155,7 @@ function ownOf(span: Span) {
   };
 }
 
-/** The text of `ownOf`: no two spans have it in common, so that putting it together is all its cost. */
+/** Adds the text of `ownOf`: no two spans have it in common, so that putting it together is all its cost. */
 function addOwn(parts: string[], span: Span): void {
   const own = ownOf(span);
   parts.push('"start_time":"', own.start_time, '","end_time":"', own.end_time);

@@ -365,7 +365,11 @@ onServers((server) => {
     expect(report.newest).toBe(at(21));
   });
 
-  test("what an index does not tell apart is read: counted or not, the figures are those of the spans", async () => {
+  test.each([
+    ["texts", 0],
+    ["numbers", 3],
+    ["booleans", 7],
+  ])("an index of %s: counted or read, the figures are those of the spans", async (_, first) => {
     const [shipper, attributes, parent, length] =
       server.product === "elasticsearch"
         ? ([apm, "labels", "parent.id", "transaction.duration.us"] as const)
@@ -405,9 +409,16 @@ onServers((server) => {
       const [shipped] = shipper.write(prefix, [toSpan(make({ id: id(n + 1), trace: id(n + 1).repeat(2) }))]);
       return JSON.stringify({ ...(JSON.parse(shipped?.document ?? "") as object), ...fields });
     });
+    // One is there before the others: in one bulk over several shards, any of them might give the action its type.
+    const bulk = (some: readonly string[]) =>
+      cluster.request(
+        "POST",
+        `/${index}/_bulk?refresh=true`,
+        some.map((document) => `{"create":{}}\n${document}\n`).join(""),
+      );
+    await bulk(documents.slice(first, first + 1));
     // A mapping may refuse an odd one, which is then not there for either.
-    const lines = documents.flatMap((document) => ['{"create":{}}', document]);
-    await cluster.request("POST", `/${index}/_bulk?refresh=true`, `${lines.join("\n")}\n`);
+    await bulk(documents.toSpliced(first, 1));
     const from = source(shipper);
     const { scan: plain, find: look } = cluster.traces;
     const defined = analyticsOver({ scan: plain, find: look });
@@ -417,7 +428,7 @@ onServers((server) => {
       await cluster.traces.actions({ ...asked, budget: plenty() }, never),
       await defined.actions({ ...asked, budget: plenty() }, never),
     ];
-    expect(read.length).toBeGreaterThan(4);
+    expect(read.length).toBeGreaterThan(1);
     expect(sorted(native)).toEqual(sorted(read));
     const events = { ...asked, wanted: [], excluded: [], limit: 100 };
     expect(sorted(await cluster.traces.slowEvents({ ...events, budget: plenty() }, never))).toEqual(

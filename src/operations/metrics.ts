@@ -17,11 +17,12 @@ import {
 } from "../metrics.ts";
 import type { Buckets, MetricType, Series } from "../model.ts";
 import type { Site } from "../sites.ts";
-import { printMillis, printNanos } from "../time.ts";
+import { printNanos } from "../time.ts";
 import { toldRange } from "./explain.ts";
 import { metricList, metricNames, metricType, timeseriesAnswer } from "./metric-rows.ts";
 import { type Context, type Operation, type Printed, pieceChars, type Rows } from "./operation.ts";
 import { parallel } from "./parallel.ts";
+import { createPrinter, pointsOfTurn } from "./points.ts";
 import { invalidRequest, type RequestTime, siteId } from "./request.ts";
 import {
   type ListRequest,
@@ -289,9 +290,6 @@ function planFor(
 
 // ---- Timeseries ---------------------------------------------------------------------------------------------
 
-/** Points are added some at a time, so that a piece is not much longer than `pieceChars`. */
-const pointsOfTurn = 500;
-const charsOfPoint = 65;
 /** Series whose ids are made in one turn of the event loop. */
 const idsOfTurn = 1_000;
 
@@ -315,7 +313,7 @@ async function* printTimeseries(
       if (found.size < limit && !found.has(id)) found.set(id, { selector, series });
     }
   }
-  const opens = createOpenings(buckets);
+  const printPoints = createPrinter(buckets);
   // Joined at once: a text that is added to part by part is held as a tree of its parts, which takes several times its
   // room, and is put together once more when it is sent.
   let parts = [opening];
@@ -327,12 +325,14 @@ async function* printTimeseries(
     parts.push(separator, head, ',"data":[');
     separator = ",";
     chars += head.length;
+    const missing = selector.draw_null_as_zero === true ? 0 : Number.NaN;
     let points = 0;
     for (let first = 0; first < buckets.count; first += pointsOfTurn) {
       const end = Math.min(first + pointsOfTurn, buckets.count);
-      const added = addPoints(parts, series, first, end, selector, opens, points === 0);
-      points += added;
-      chars += added * charsOfPoint;
+      const printed = printPoints(series.values, { first, end }, missing, points === 0);
+      parts.push(printed.text);
+      points += printed.count;
+      chars += printed.text.length;
       if (chars < pieceChars) continue;
       yield { count, text: parts.join("") };
       parts = [];
@@ -346,36 +346,6 @@ async function* printTimeseries(
   yield { count, text: parts.join("") };
 }
 
-/**
- * Adds the points of the buckets from `first` until before `end` that have a value, all but the brace that closes the
- * last, and tells how many. `opens` begins a point with the brace that closes the one before, which a series' very first
- * has not.
- */
-function addPoints(
-  parts: string[],
-  series: Series,
-  first: number,
-  end: number,
-  selector: Selector,
-  opens: (bucket: number) => string,
-  begins: boolean,
-): number {
-  const at = parts.length;
-  const values: number[] = [];
-  for (let bucket = first; bucket < end; bucket += 1) {
-    const value = valueAt(series, bucket, selector);
-    if (value === undefined) continue;
-    parts.push(opens(bucket), "");
-    values.push(value);
-  }
-  if (values.length === 0) return 0;
-  if (begins) parts[at] = parts[at]?.slice(2) ?? "";
-  // All numbers at once, because printing each by itself takes three times as long.
-  const numbers = JSON.stringify(values).slice(1, -1).split(",");
-  for (let index = 0; index < numbers.length; index += 1) parts[at + 2 * index + 1] = numbers[index] ?? "";
-  return numbers.length;
-}
-
 /** A sum may pass what a number holds; infinity is no point either. */
 function valueAt(
   { values }: Series,
@@ -385,20 +355,6 @@ function valueAt(
   const value = values[bucket] ?? Number.NaN;
   if (Number.isFinite(value)) return value;
   return fill === true ? 0 : undefined;
-}
-
-/** So many points of a series have their openings kept, which is more than most ranges have. */
-const mostOpenings = 50_000;
-
-/**
- * What stands before a point's value, from the end of the point before it on; its keys in the specification's order.
- * Printed once for all series, because a time costs more to print than a value.
- */
-function createOpenings({ start, step, count }: Buckets): (bucket: number) => string {
-  const print = (bucket: number) => `},{"timestamp":"${printMillis(start + bucket * step)}","value":`;
-  if (count > mostOpenings) return print;
-  const kept: string[] = [];
-  return (bucket) => (kept[bucket] ??= print(bucket));
 }
 
 /** An entry of `series` up to its data, its keys in the specification's order. */

@@ -142,8 +142,11 @@ function describeGroup(
         `${where}: ${field.name} is not searchable; filters on ${part} read every line of the range`,
       );
     } else if (part !== "severity" && field.type === "keyword" && !product.listsIgnored) {
+      const dropped = Number.isFinite(field.ignoreAbove)
+        ? `drops values over ${field.ignoreAbove} characters`
+        : "may have dropped long values while it had an ignore_above";
       limitations.push(
-        `${where}: ${field.name} drops values over ${field.ignoreAbove} characters and ${product.name} does not list them; ${part}: (contains) reads every line of the range`,
+        `${where}: ${field.name} ${dropped}, and ${product.name} does not list them; ${part}: (contains) reads every line of the range`,
       );
     }
   }

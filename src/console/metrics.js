@@ -209,7 +209,7 @@ export function metricsView({ go }) {
     const every = resolutionNames[answer.resolution] ?? answer.resolution;
     replace(
       told,
-      `${metric.metric_type}, ${counted(series.length, "series", "series")}${series.length === mostSeries ? " (the first; narrow the tags for others)" : ""}, every ${every}, ${stretch(bounds.from, bounds.to)}`,
+      `${metric.metric_type}, ${counted(series.length, "series", "series")}${series.length === mostSeries ? " (no more are drawn; narrow the tags for others)" : ""}, every ${every}, ${stretch(bounds.from, bounds.to)}`,
     );
     if (series.length === 0) {
       const hint =

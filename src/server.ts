@@ -253,21 +253,11 @@ export function createServer(options: ServerOptions): Server {
       const [form, source] = "pieces" in result ? [printed, result.pieces] : [array, result];
       const rows = source[Symbol.asyncIterator]();
       const head = await readHead(rows, work);
-      if (head.done) return complete(whole(form, head.texts));
-      if (streams >= limits.streams) {
-        abandon(rows);
-        throw overloaded("streams", `${streams} streamed answers are under way`);
-      }
-      const own = streamsOf.get(principal) ?? 0;
-      if (own >= limits.tokenStreams) {
-        abandon(rows);
-        throw new TooMany(1, "token_streams");
-      }
-      streaming = true;
-      streams += 1;
-      streamsOf.set(principal, own + 1);
-      telemetry.streams.opened();
-      const body = chunksOf(stream(form, head.texts, rows, work, principal, finish), work.signal);
+      if (head.state === "done") return complete(whole(form, head.texts));
+      // What waits for nothing but its client needs no place, neither here nor among the requests.
+      const close = head.state === "open" ? openStream(principal, limits, rows, work) : undefined;
+      streaming = close !== undefined;
+      const body = chunksOf(stream(form, head.texts, rows, work, finish, close), work.signal);
       return { status: 200, headers, body };
     } catch (error) {
       throw work.signal.aborted ? work.signal.reason : error;
@@ -276,13 +266,39 @@ export function createServer(options: ServerOptions): Server {
     }
   }
 
+  /** Takes a place among the streamed answers. What ends the work gives it back. @throws {LimitReached} {TooMany} */
+  function openStream(
+    principal: Principal,
+    limits: Limits,
+    rows: AsyncIterator<Rows>,
+    work: Work,
+  ): () => void {
+    const own = streamsOf.get(principal) ?? 0;
+    if (streams >= limits.streams || own >= limits.tokenStreams) {
+      abandon(rows);
+      if (own >= limits.tokenStreams) throw new TooMany(1, "token_streams");
+      throw overloaded("streams", `${streams} streamed answers are under way`);
+    }
+    streams += 1;
+    streamsOf.set(principal, own + 1);
+    telemetry.streams.opened();
+    return () => {
+      streams -= 1;
+      const left = (streamsOf.get(principal) ?? 1) - 1;
+      if (left === 0) streamsOf.delete(principal);
+      else streamsOf.set(principal, left);
+      telemetry.streams.closed();
+      work.end();
+    };
+  }
+
   async function* stream(
     { opening, separator, closing }: Form,
     head: readonly string[],
     rows: AsyncIterator<Rows>,
     work: Work,
-    principal: Principal,
     finish: Finish,
+    close: (() => void) | undefined,
   ): AsyncGenerator<string, void, void> {
     let complete = false;
     let failure: unknown;
@@ -305,13 +321,8 @@ export function createServer(options: ServerOptions): Server {
       failure = work.signal.aborted ? work.signal.reason : error;
       throw failure;
     } finally {
-      streams -= 1;
-      const left = (streamsOf.get(principal) ?? 1) - 1;
-      if (left === 0) streamsOf.delete(principal);
-      else streamsOf.set(principal, left);
-      telemetry.streams.closed();
       if (!complete) abandon(rows);
-      work.end();
+      close?.();
       finish(200, !complete, failure);
     }
   }

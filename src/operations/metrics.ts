@@ -320,6 +320,7 @@ async function* printTimeseries(
   let chars = 0;
   let count = 0;
   let separator = "";
+  let unprinted = sizeOf(found.values(), buckets);
   for (const [id, { selector, series }] of found) {
     const head = printHead(id, selector, series);
     parts.push(separator, head, ',"data":[');
@@ -334,7 +335,8 @@ async function* printTimeseries(
       points += printed.count;
       chars += printed.text.length;
       if (chars < pieceChars) continue;
-      yield { count, text: parts.join("") };
+      unprinted -= chars;
+      yield { count, text: parts.join(""), unprinted };
       parts = [];
       chars = 0;
       count = 0;
@@ -344,6 +346,24 @@ async function* printTimeseries(
   }
   parts.push("]}");
   yield { count, text: parts.join("") };
+}
+
+/** A point, and a series without its points, as they are printed: roughly. */
+const charsOfPoint = 70;
+const charsOfHead = 300;
+
+/** How many characters the series are when they are printed, roughly. */
+function sizeOf(
+  found: Iterable<{ readonly selector: Selector; readonly series: Series }>,
+  { count }: Buckets,
+): number {
+  let chars = 0;
+  for (const { selector, series } of found) {
+    let points = selector.draw_null_as_zero === true ? count : 0;
+    if (points === 0) for (const value of series.values) if (Number.isFinite(value)) points += 1;
+    chars += charsOfHead + points * charsOfPoint;
+  }
+  return chars;
 }
 
 /** A sum may pass what a number holds; infinity is no point either. */

@@ -80,6 +80,8 @@ export interface Rows {
   readonly text: string;
   /** A refusal may still follow, so the status has to wait. Absent where only a failure can. */
   readonly refusable?: boolean;
+  /** All is read, nothing can fail any more: roughly so many characters are still to be printed. */
+  readonly unprinted?: number;
 }
 /** A JSON object as text, in pieces to be sent as they are; each counts the rows that end in it. */
 export interface Printed {

@@ -75,8 +75,8 @@ export function createPrinter({ start, step, count }: Buckets): PrintPoints {
       room.set(opening, at);
       at += opening.length;
       if (short !== tooLong) {
-        if ((values[bucket] ?? 0) < 0) room[at++] = minus;
-        at = writeThousandths(room, at, short);
+        if (short < 0) room[at++] = minus;
+        at = writeThousandths(room, at, Math.abs(short));
         continue;
       }
       for (;;) {
@@ -89,16 +89,15 @@ export function createPrinter({ start, step, count }: Buckets): PrintPoints {
   };
 }
 
-const tooLong = -1;
+const tooLong = Number.POSITIVE_INFINITY;
 
 /**
- * How many thousandths the value is from 0, where the decimal number of so many is its shortest text: where that is
- * nearest to the value, no number of as few digits is another name of it. NaN for NaN.
+ * How many thousandths the value is, where the decimal number of so many is its shortest text: where that is nearest to
+ * the value, no number of as few digits is another name of it. NaN for NaN.
  */
 function thousandthsOf(value: number): number {
-  const size = Math.abs(value);
-  const rounded = Math.round(size * 1_000);
-  if (rounded / 1_000 === size && rounded < mostThousandths) return rounded;
+  const rounded = Math.round(value * 1_000);
+  if (rounded / 1_000 === value && Math.abs(rounded) < mostThousandths) return rounded;
   return Number.isNaN(value) ? value : tooLong;
 }
 

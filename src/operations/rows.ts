@@ -80,6 +80,7 @@ export function* printSpans(spans: readonly ArrangedSpan[]): Generator<Rows> {
   let parts: string[] = [];
   let count = 0;
   let chars = 0;
+  let printed = 0;
   for (const arranged of spans) {
     const { span, subtraceRoot } = arranged;
     const isBare = span.events.length === 0 && span.links.length === 0;
@@ -92,7 +93,9 @@ export function* printSpans(spans: readonly ArrangedSpan[]): Generator<Rows> {
     count += 1;
     chars += common.length + attributes.length + rest.length;
     if (chars < pieceChars) continue;
-    yield { count, text: parts.join("") };
+    const text = parts.join("");
+    printed += count;
+    yield { count, text, unprinted: (spans.length - printed) * Math.round(text.length / count) };
     parts = [];
     count = 0;
     chars = 0;

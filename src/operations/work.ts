@@ -5,7 +5,8 @@ import { BackendError, LimitReached, Refused } from "../errors.ts";
 import type { Millis } from "../time.ts";
 import type { Rows } from "./operation.ts";
 
-// Answers up to here are completed before the status is sent, so that a late failure is still a 500.
+// Answers up to here are completed before the status is sent, so that a late failure is still a 500. Of those that cannot
+// fail any more, what is up to here is as good as completed.
 const completedRows = 1_000;
 const completedChars = 4 * 1_048_576;
 /** What is held of an answer that may still be refused. */
@@ -64,14 +65,19 @@ export function startWork(gone: AbortSignal, deadline: Millis): Work {
   };
 }
 
+/** What was read of an answer before its status is sent. */
+interface Head {
+  readonly texts: readonly string[];
+  /** `done`: that is all. `settled`: what follows is little, and only has to be printed. */
+  readonly state: "done" | "settled" | "open";
+}
+
 /**
- * Reads an answer as far as it is completed before its status is sent: further while it may still be refused.
+ * Reads an answer as far as it is completed before its status is sent: further while it may still be refused, and no
+ * further than to its first piece where nothing can fail any more.
  * @throws {Refused} `result_too_large` when it may still be refused and no more of it can be held
  */
-export async function readHead(
-  rows: AsyncIterator<Rows>,
-  work: Work,
-): Promise<{ texts: string[]; done: boolean }> {
+export async function readHead(rows: AsyncIterator<Rows>, work: Work): Promise<Head> {
   const texts: string[] = [];
   let count = 0;
   let size = 0;
@@ -80,15 +86,17 @@ export async function readHead(
     while (refusable || (count <= completedRows && size <= completedChars)) {
       if (size > heldChars) throw tooLargeToHold();
       const next = await work.wait(rows.next());
-      if (next.done === true) return { texts, done: true };
+      if (next.done === true) return { texts, state: "done" };
       texts.push(next.value.text);
       count += next.value.count;
       size += next.value.text.length;
+      const { unprinted = 0 } = next.value;
+      if (unprinted > 0) return { texts, state: unprinted <= completedChars ? "settled" : "open" };
       refusable = next.value.refusable ?? false;
       // Printing is work without a wait: large answers take turns, and no small one waits for all of them.
       if (texts.length > 1) await nextTurn();
     }
-    return { texts, done: false };
+    return { texts, state: "open" };
   } catch (error) {
     abandon(rows);
     throw error;

@@ -519,29 +519,59 @@ describe("names, type and tags", () => {
   );
 });
 
-test("a large answer streams, and is the same on a connection", { timeout: 60_000 }, async () => {
+describe("large answers", { timeout: 60_000 }, () => {
   const many = createMemoryMetrics("memory");
   for (let host = 0; host < 40; host += 1) {
     const append = many.append("load", "gauge", "value", { host: `h${host}` });
     for (let at = 0; at < 3_000; at += 1) append(base + at * minute, at + host / 64);
   }
-  const { server, post } = serve(many, {});
-  const { port } = await server.listen({ host: "127.0.0.1", port: 0 });
-  try {
-    const asked = body([{ name: "load", tags: { host: "*" }, field: "gauge" }], {
-      to: iso(base + 3_000 * minute),
+  /** Of the points until then. */
+  const asked = (until: number) =>
+    body([{ name: "load", tags: { host: "*" }, field: "gauge" }], {
+      to: iso(base + until * minute),
       resolution: "MINUTELY",
     });
-    const { text, body: answer } = await post("timeseries", asked, `http://127.0.0.1:${port}`);
-    expect(text.length).toBeGreaterThan(5 * 1_048_576);
-    expect(answer.series).toHaveLength(40);
-    for (const { data, min, max } of answer.series) {
-      expect(data).toHaveLength(3_000);
-      expect(max - min).toBe(2_999);
+
+  test("one streams, and is the same on a connection", async () => {
+    const { server, post } = serve(many, {});
+    const { port } = await server.listen({ host: "127.0.0.1", port: 0 });
+    try {
+      const { text, body: answer } = await post("timeseries", asked(3_000), `http://127.0.0.1:${port}`);
+      expect(text.length).toBeGreaterThan(5 * 1_048_576);
+      expect(answer.series).toHaveLength(40);
+      for (const { data, min, max } of answer.series) {
+        expect(data).toHaveLength(3_000);
+        expect(max - min).toBe(2_999);
+      }
+    } finally {
+      await server.close(1_000);
     }
-  } finally {
-    await server.close(1_000);
-  }
+  });
+
+  test("up to 4 MiB one takes no place once it is read from the source, over that one among the streams", async () => {
+    const { server } = serve(
+      many,
+      {},
+      { limits: { requests: 3, streams: 1, tokenRequests: 2, tokenStreams: 2 } },
+    );
+    const open = (until: number) => {
+      const init = { method: "POST", headers: { ...headers }, body: JSON.stringify(asked(until)) };
+      return server.fetch(`${origin}/api/v2/metrics/timeseries`, init);
+    };
+    const unread = [await open(1_000), await open(1_000), await open(1_000), await open(1_000)];
+    expect(unread.map(({ status }) => status)).toEqual([200, 200, 200, 200]);
+    const streamed = await open(3_000);
+    expect((await open(3_000)).status).toBe(500);
+    for (const response of unread) {
+      const { series } = await response.json();
+      expect(series.map(({ data }: { data: object[] }) => data.length)).toEqual(Array(40).fill(1_001));
+    }
+    expect((await streamed.json()).series).toHaveLength(40);
+    const [left, last] = [await open(3_000), await open(1_000)];
+    await left.body?.cancel();
+    await last.body?.cancel();
+    expect((await open(3_000)).status).toBe(200);
+  });
 });
 
 // The first of them has hours of samples made.

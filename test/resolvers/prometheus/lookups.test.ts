@@ -192,6 +192,20 @@ describe("the store's look-ups", () => {
     }
   });
 
+  test("a warning of what the rate of numbers would be concerns nobody", async () => {
+    const warning = "PromQL warning: sample has start time that overlaps with previous sample timestamp";
+    const store = await serve({
+      metrics: { x_total: undefined },
+      answer(form, response) {
+        const query = form.get("query") ?? "";
+        if (query.includes("rate(")) return sendJson(response, matrix([], { warnings: [warning] }));
+        if (query.includes("histogram_count")) return false;
+        return sendJson(response, matrix([{ metric: {}, value: [1, "2"] }]));
+      },
+    });
+    expect(await store.type({ site: "a" }, "x_total", signal)).toBe("counter");
+  });
+
   describe("histograms that are told of by nothing but their samples", () => {
     const answers = (rate: object) =>
       serve({

@@ -312,7 +312,10 @@ function typeTold(
 ): "gauge" | "counter" | undefined {
   if (own.length === 0)
     return metric.endsWith("_total") && family.includes("counter") ? "counter" : undefined;
-  return majority(listing.has(`${metric}_total`) ? own.filter((type) => type !== "counter") : own);
+  const types = listing.has(`${metric}_total`) ? own.filter((type) => type !== "counter") : own;
+  // The source tells each statement once, however many targets made it, and those of other walls too; so where they
+  // differ, it is for the samples to tell.
+  return types.includes("counter") && types.some(isGauge) ? undefined : majority(types);
 }
 
 /**
@@ -320,10 +323,14 @@ function typeTold(
  * its samples show.
  */
 function majority(told: readonly string[]): "gauge" | "counter" | undefined {
-  const votes = (...types: readonly string[]) => told.filter((one) => types.includes(one)).length;
-  const [counters, gauges] = [votes("counter"), votes("gauge", "stateset", "info")];
-  if (votes("histogram") > 0 || counters + gauges === 0) return undefined;
+  const counters = told.filter((type) => type === "counter").length;
+  const gauges = told.filter(isGauge).length;
+  if (told.includes("histogram") || counters + gauges === 0) return undefined;
   return counters >= gauges ? "counter" : "gauge";
+}
+
+function isGauge(type: string): boolean {
+  return type === "gauge" || type === "stateset" || type === "info";
 }
 
 function withoutTotal(metric: string): string {

@@ -93,6 +93,9 @@ const turnBytes = 256 * 1024;
 
 const year: Millis = 31_536_000_000;
 
+/** How far back the newest sample of a series may lie that has not ended: what sources look back if nothing tells them. */
+const lookBack: Millis = 300_000;
+
 /** How long a source is trusted to be what it was: behind a load balancer it changes without a broken connection. */
 const edgeAge: Millis = 60_000;
 
@@ -465,6 +468,8 @@ function queryRequest(expression: Expression, moments: Moments, timeout: Millis)
     form.set("step", printDuration(moments.step));
   }
   form.set("timeout", printDuration(timeout));
+  // Of what is asked without a range, on servers that look back less far of themselves (2.42 does not read it).
+  form.set("lookback_delta", printDuration(lookBack));
   // Thanos answers in part, with status 200, or from downsampled data, unless it is told not to.
   form.set("partial_response", "false");
   form.set("max_source_resolution", "0s");

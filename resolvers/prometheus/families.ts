@@ -11,6 +11,7 @@ import {
   aggregate,
   binary,
   call,
+  type Edge,
   type Expression,
   equal,
   metadataLabels,
@@ -160,13 +161,13 @@ export function createFamilies(door: Door, io: IO): Families {
     const now = toMillis(io.now());
     const selector = part(match, metric);
     // What ended long ago has still a type; the longer looks find nothing where the short one would have.
-    const { hidesRestarts } = await door.habits(never);
+    const { hidesRestarts, edge } = await door.habits(never);
     for (const length of [hour, day, 30 * day, 3_650 * day]) {
       const samples = window(selector, "closed", { from: length, to: 0 });
       const labelled = majority(await labelledTypes(samples, now));
       if (labelled !== undefined) return { shape: labelled };
       // Before all else: a function that histograms do not have warns of them.
-      if (await areHistograms(metric, samples, now)) return { shape: "native" };
+      if (await areHistograms(metric, samples, now, edge)) return { shape: "native" };
       const [restarts, changes, least] = await Promise.all([
         look(hidesRestarts ? lost(samples) : aggregate("sum", [], call("resets", samples)), now),
         look(aggregate("max", [], call("changes", samples)), now),
@@ -247,13 +248,20 @@ export function createFamilies(door: Door, io: IO): Families {
   }
 
   /** @throws {Refused} where they are no counters */
-  async function areHistograms(metric: string, samples: Expression, at: Millis): Promise<boolean> {
+  async function areHistograms(
+    metric: string,
+    samples: Expression,
+    at: Millis,
+    edge: Edge,
+  ): Promise<boolean> {
     const counted = async (name: string) =>
       (await look(aggregate("count", [], call("histogram_count", call(name, samples))), at)) !== undefined;
     let found = false;
     try {
       found = await counted("last_over_time");
-      // In 2.x the last one over time is not a histogram any more, but their rate is. It also warns of what is no counter.
+      // In 2.x the last one over time is not a histogram any more, but their rate is. It also warns of what is no counter;
+      // and of numbers whose start timestamps overlap (`use-start-timestamps`), which is of no interest here.
+      if (!found && edge === "open") return false;
       return (await counted("rate")) || found;
     } catch (error) {
       if (!(error instanceof BackendError)) throw error;
@@ -304,7 +312,10 @@ function typeTold(
 ): "gauge" | "counter" | undefined {
   if (own.length === 0)
     return metric.endsWith("_total") && family.includes("counter") ? "counter" : undefined;
-  return majority(listing.has(`${metric}_total`) ? own.filter((type) => type !== "counter") : own);
+  const types = listing.has(`${metric}_total`) ? own.filter((type) => type !== "counter") : own;
+  // The source tells each statement once, however many targets made it, and those of other walls too; so where they
+  // differ, it is for the samples to tell.
+  return types.includes("counter") && types.some(isGauge) ? undefined : majority(types);
 }
 
 /**
@@ -312,10 +323,14 @@ function typeTold(
  * its samples show.
  */
 function majority(told: readonly string[]): "gauge" | "counter" | undefined {
-  const votes = (...types: readonly string[]) => told.filter((one) => types.includes(one)).length;
-  const [counters, gauges] = [votes("counter"), votes("gauge", "stateset", "info")];
-  if (votes("histogram") > 0 || counters + gauges === 0) return undefined;
+  const counters = told.filter((type) => type === "counter").length;
+  const gauges = told.filter(isGauge).length;
+  if (told.includes("histogram") || counters + gauges === 0) return undefined;
   return counters >= gauges ? "counter" : "gauge";
+}
+
+function isGauge(type: string): boolean {
+  return type === "gauge" || type === "stateset" || type === "info";
 }
 
 function withoutTotal(metric: string): string {

@@ -45,6 +45,7 @@ import {
   present,
   type Selector,
 } from "./promql.ts";
+import { measuredOnly } from "./quantiles.ts";
 import {
   createReader,
   type GridSeries,
@@ -548,12 +549,12 @@ async function summary(plan: Plan, measure: ObservationMeasure): Promise<readonl
   const { query, reader } = plan;
   const quantile = measure.combine === "quantile" ? measure.quantile : measure.combine === "max" ? 1 : 0;
   const plain = { falls: false, born: false };
-  const exported = thinQuery(plan, query.metric, plain);
-  const [found, counts] = await Promise.all([
-    thin(reader, { ...exported, selector: narrow(exported.selector, [present("quantile")]) }),
-    survey(reader, thinQuery(plan, `${query.metric}_count`, plain)),
-  ]);
-  const fitting = found.filter(({ labels }) => numberIn(labelOf(labels, "quantile")) === quantile);
+  const named = thinQuery(plan, query.metric, plain);
+  const exported = { ...named, selector: narrow(named.selector, [present("quantile")]) };
+  const counting = thinQuery(plan, `${query.metric}_count`, plain);
+  const [found, counts] = await Promise.all([thin(reader, exported), survey(reader, counting)]);
+  const own = found.filter(({ labels }) => numberIn(labelOf(labels, "quantile")) === quantile);
+  const fitting = await measuredOnly(reader, exported, counting, own);
   const having = new Set(fitting.map(({ labels }) => groupKey(plan, labels)));
   if ([...found, ...counts].some(({ labels }) => !having.has(groupKey(plan, labels)))) {
     throw refused(plan.backend, `the quantile ${quantile} of a summary that does not export it`);

@@ -51,7 +51,7 @@ export async function openRecorder(target: string): Promise<Recorder> {
 }
 
 const harmless: readonly string[] = [
-  ...["time", "start", "end", "step", "timeout"],
+  ...["time", "start", "end", "step", "timeout", "lookback_delta"],
   ...["partial_response", "max_source_resolution", "nocache", "dedup"],
 ];
 

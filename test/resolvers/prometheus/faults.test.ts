@@ -241,6 +241,19 @@ test("what a count shows to be too much is not asked for", async () => {
   expect(await read({ pointLimit: 15 })).toEqual([]);
 });
 
+test("every query says how far to look back, whatever the server does of itself", async () => {
+  const seen: (string | null)[] = [];
+  const source = await serve({
+    answer: (form) => {
+      seen.push(form.get("lookback_delta"));
+      return false;
+    },
+  });
+  await read();
+  expect(source.queries.length).toBeGreaterThan(1);
+  expect(new Set(seen)).toEqual(new Set(["300s"]));
+});
+
 test("path prefix, credentials and headers go with every request, and no answer of it is to be kept", async () => {
   const seen: string[] = [];
   const source = await openFakePrometheus({

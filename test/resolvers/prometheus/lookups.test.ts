@@ -192,6 +192,40 @@ describe("the store's look-ups", () => {
     }
   });
 
+  // Prometheus tells each statement once: of three targets that say gauge and one that says counter, two.
+  test("where targets disagree, the samples decide, and the fields of both are answered", async () => {
+    const store = await serve({
+      metrics: { disputed: "counter" },
+      intercept(response, { url = "" }) {
+        if (!url.includes("/metadata")) return false;
+        const told = ["gauge", "counter"].map((type) => ({ type, help: "", unit: "" }));
+        sendJson(response, { status: "success", data: { disputed: told } });
+        return true;
+      },
+      answer(form, response) {
+        const query = form.get("query") ?? "";
+        if (query.includes("histogram_count")) return false;
+        return sendJson(response, matrix([{ metric: {}, value: [1, query.includes("resets") ? "3" : "1"] }]));
+      },
+    });
+    expect(await store.type({ site: "a" }, "disputed", signal)).toBe("gauge");
+    expect(await store.isGuess?.({ site: "a" }, "disputed", signal)).toBe(true);
+  });
+
+  test("a warning of what the rate of numbers would be concerns nobody", async () => {
+    const warning = "PromQL warning: sample has start time that overlaps with previous sample timestamp";
+    const store = await serve({
+      metrics: { x_total: undefined },
+      answer(form, response) {
+        const query = form.get("query") ?? "";
+        if (query.includes("rate(")) return sendJson(response, matrix([], { warnings: [warning] }));
+        if (query.includes("histogram_count")) return false;
+        return sendJson(response, matrix([{ metric: {}, value: [1, "2"] }]));
+      },
+    });
+    expect(await store.type({ site: "a" }, "x_total", signal)).toBe("counter");
+  });
+
   describe("histograms that are told of by nothing but their samples", () => {
     const answers = (rate: object) =>
       serve({

@@ -94,16 +94,32 @@ export function createGateway<ServerContext extends object>({
 
 /** Forms and plain text can be sent by any page without asking; nothing that we serve needs them. */
 const onlyJson: Plugin = {
-  onRequestParse({ request, url, endResponse, fetchAPI }) {
+  onRequestParse({ request, url, requestParser, setRequestParser, endResponse, fetchAPI }) {
     if (request.method !== "POST") {
       for (const name of ["variables", "extensions"]) checkJson(name, url.searchParams.get(name));
       return;
     }
     const type = request.headers.get("content-type")?.split(";")[0]?.trim().toLowerCase();
-    if (type === "application/json" || type === "application/graphql+json") return;
+    if (type === "application/json" || type === "application/graphql+json") {
+      if (requestParser !== undefined) setRequestParser(refuseMalformed(requestParser));
+      return;
+    }
     endResponse(refuse(415, "Send the query as application/json", fetchAPI));
   },
 };
+
+/** What is no request at all is a 400 also where plain JSON is asked for, which Yoga would tell of it with a 200. */
+function refuseMalformed(parse: RequestParser): RequestParser {
+  return async (request) => {
+    try {
+      return await parse(request);
+    } catch (error) {
+      if (!(error instanceof GraphQLError)) throw error;
+      throw new GraphQLError(error.message, { extensions: { http: { status: 400 } } });
+    }
+  };
+}
+type RequestParser = Parameters<Parameters<NonNullable<Plugin["onRequestParse"]>>[0]["setRequestParser"]>[0];
 
 /** Yoga would send the status alone to a client that takes none of its media types. */
 const tellUnacceptable: Plugin = {

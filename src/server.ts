@@ -351,6 +351,8 @@ export function createServer(options: ServerOptions): Server {
           setRequest(new fetchAPI.Request(request.url, { method, headers, signal, body }));
         } catch (failure) {
           asked.set(serverContext, { ...answered, failure });
+          // What was not read of the request would hold the connection up.
+          req?.resume();
           endResponse(toResponse(respond(failure), exchange, fetchAPI));
         }
         return;
@@ -369,7 +371,8 @@ export function createServer(options: ServerOptions): Server {
       const { exchange, work, finish, failure } = known;
       const cut = exchange.gone.aborted;
       work.end();
-      response.headers.set("X-Request-Id", exchange.id);
+      // What was not run has it already.
+      if (failure === undefined) response.headers.set("X-Request-Id", exchange.id);
       if (draining) response.headers.set("Connection", "close");
       finish(response.status, cut, failure);
     },

@@ -219,6 +219,14 @@ describe("errors say what a client can mend, and nothing else", () => {
       expect(demo.logged().slice(logged)).not.toContain("failed");
     },
   );
+  test("a body that is no JSON is no request, whatever type of answer is asked for", async () => {
+    for (const accept of ["application/json", "application/graphql-response+json", "*/*"]) {
+      const headers = { ...bearer, ...json, accept };
+      const answer = await demo.server.fetch(url, { method: "POST", headers, body: "{ viewer { id } }" });
+      expect(answer.status).toBe(400);
+      expect(await answer.json()).toEqual({ errors: [{ message: "POST body sent invalid JSON." }] });
+    }
+  });
   test("a client that knows the query by its hash is told to send it", async () => {
     const extensions = { persistedQuery: { version: 1, sha256Hash: "0".repeat(64) } };
     const ask = async (body: object) => {

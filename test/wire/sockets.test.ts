@@ -250,18 +250,24 @@ describe.each(hosts)("%s", (host) => {
     answer.destroy();
   });
 
-  test("a body over 1 MiB is refused whether it says so or not, and the connection lives on", async () => {
-    const { port } = await start({}, host);
-    const big = `"${"x".repeat(1_048_575)}"`;
-    const head = `POST ${linesPath} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${token}\r\n`;
-    const after = "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n";
-    const chunked = `${head}Transfer-Encoding: chunked\r\n\r\n${big.length.toString(16)}\r\n${big}\r\n0\r\n\r\n${after}`;
-    for (const text of [`${head}Content-Length: ${big.length}\r\n\r\n${big}${after}`, chunked]) {
-      const { socket, received } = await raw(port, text);
-      await eventually(() => received().includes("422 Unprocessable") && received().endsWith("ok\n"));
-      socket.destroy();
-    }
-  });
+  test.each([linesPath, "/graphql"])(
+    "%s: a body over 1 MiB is refused whether it says so or not, and the connection lives on",
+    async (path) => {
+      const { port } = await start({}, host);
+      const head = `POST ${path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${token}\r\n`;
+      const after = "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n";
+      for (const length of [1_048_575, 3_000_000]) {
+        const big = `"${"x".repeat(length)}"`;
+        const chunked = `${head}Transfer-Encoding: chunked\r\n\r\n${big.length.toString(16)}\r\n${big}\r\n0\r\n\r\n${after}`;
+        for (const text of [`${head}Content-Length: ${big.length}\r\n\r\n${big}${after}`, chunked]) {
+          const { socket, received } = await raw(port, text);
+          await eventually(() => received().includes("422 Unprocessable") && received().endsWith("ok\n"));
+          expect(received().match(/^X-Request-Id:/gim)).toHaveLength(2);
+          socket.destroy();
+        }
+      }
+    },
+  );
 
   test("what cannot be read does not spoil the answers to what came before it", async () => {
     const { port } = await start({ store: feed(1, () => delay(50)).store }, host);

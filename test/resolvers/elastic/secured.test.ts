@@ -1,0 +1,143 @@
+// Credentials that may not see everything, on answers as OpenSearch 2.19 gave them with its security plugin (and
+// `do_not_fail_on_forbidden`, which leaves out without a word what is forbidden). What may be missing is an error.
+import { afterEach, describe, expect, test } from "vitest";
+import { elastic } from "#resolvers/elastic/elastic.ts";
+import { parse } from "#src/logql/parse.ts";
+import type { Backend } from "#src/store.ts";
+import { fromMillis } from "#src/time.ts";
+import { testIO } from "../../support/cluster.ts";
+import { type Fake, openFake } from "../../support/fake.ts";
+
+const denied = (action: string) => {
+  const reason = `no permissions for [${action}] and User [name=reader, backend_roles=[], requestedTenant=null]`;
+  const type = "security_exception";
+  return { error: { root_cause: [{ type, reason }], type, reason }, status: 403 };
+};
+const definition = (properties: object) => ({
+  "app-1": {
+    aliases: { apps: {} },
+    mappings: { properties },
+    settings: { index: { number_of_shards: "1", uuid: "u", version: { created: "136408227" } } },
+  },
+});
+const timed = { "@timestamp": { type: "date" }, message: { type: "text" } };
+const hit = {
+  ...{ _index: "app-1", _id: "d0", _source: { "@timestamp": "2026-11-23T00:01:00Z", message: "m" } },
+  sort: [1_795_392_060_000],
+};
+const found = (hits: readonly object[]) => ({
+  ...{ took: 1, timed_out: false, _shards: { total: 1, successful: 1, skipped: 0, failed: 0 } },
+  hits: { total: { value: hits.length, relation: "eq" }, hits },
+});
+const resolved = (over: object) => ({ indices: [], aliases: [], data_streams: [], ...over });
+const onlyIndex = resolved({ indices: [{ name: "app-1", aliases: ["apps"], attributes: ["open"] }] });
+const wholeAlias = resolved({ aliases: [{ name: "apps", indices: ["app-1", "app-2"] }] });
+
+interface Answers {
+  readonly mapping: object;
+  readonly resolve?: object;
+  /** By the text of a search. */
+  readonly search?: (body: string) => readonly object[];
+  readonly scroll?: object;
+}
+
+let fake: Fake | undefined;
+let backend: Backend | undefined;
+afterEach(async () => {
+  await backend?.close();
+  await fake?.close();
+});
+
+async function open({ mapping, resolve, search = () => [hit], scroll }: Answers): Promise<Backend> {
+  fake = await openFake((response, { url = "" }, body) => {
+    const answer = url.includes("/_search/scroll")
+      ? (scroll ?? { status: 400, error: { reason: "Cannot parse scroll id" } })
+      : url.includes("/_search")
+        ? found(search(body))
+        : url.startsWith("/_resolve/")
+          ? (resolve ?? denied("indices:admin/resolve/index"))
+          : url === "/" || url.startsWith("/_nodes")
+            ? denied("cluster:monitor/main")
+            : mapping;
+    const { status = 200 } = answer as { status?: number };
+    response.writeHead(status, { "content-type": "application/json" });
+    response.end(JSON.stringify(answer));
+  });
+  backend = elastic.create("elk", elastic.parseConfig({ url: fake.url }), testIO);
+  return backend;
+}
+
+async function lines(index: string, answers: Answers): Promise<string[]> {
+  const { logs } = (await open(answers)).stores;
+  const ids: string[] = [];
+  const query = {
+    sources: [{ id: "app", index, profile: "ecs" }] as const,
+    ...{ range: { from: fromMillis(0), to: fromMillis(Date.UTC(2027, 0)) }, filter: parse("") },
+    ...({ order: "asc", wanted: 10, documentLimit: 1_000, tieLimit: 1_000 } as const),
+  };
+  for await (const batch of logs?.lines(query, AbortSignal.timeout(30_000)) ?? [])
+    ids.push(...batch.map(({ id }) => id));
+  return ids;
+}
+const inspect = async (answers: Answers) => {
+  const { inspections } = await open(answers);
+  return inspections.logs?.({ id: "app", index: "app-1", profile: "ecs" }, AbortSignal.timeout(30_000));
+};
+
+describe("an alias whose indices may not be looked at", () => {
+  const mapping = denied("indices:admin/get");
+  test("is refused where its indices come in its place: some are left out", async () => {
+    const answers = { mapping, resolve: onlyIndex };
+    await expect(lines("apps", answers)).rejects.toMatchObject({
+      failure: "partial",
+      message: "the credentials may read some of the indices of apps only",
+    });
+  });
+  test("is read where all of it may be, and so is an index, or what a pattern covers", async () => {
+    expect(await lines("apps", { mapping, resolve: wholeAlias })).toEqual(["app-1/d0"]);
+    expect(await lines("app-1", { mapping, resolve: onlyIndex })).toEqual(["app-1/d0"]);
+    expect(await lines("app-*", { mapping })).toEqual(["app-1/d0"]);
+  });
+  test("is refused where that is not told", async () => {
+    await expect(lines("apps", { mapping })).rejects.toMatchObject({ failure: "denied" });
+  });
+});
+
+describe("documents of which no time is shown", () => {
+  // Field-level security hides the field in the mapping, from searches and in documents.
+  const hidden = definition({ message: { type: "text" } });
+  const search = (body: string) =>
+    body.includes("must_not") ? [{ ...hit, _source: { message: "m" }, sort: [0] }] : [];
+  test.each([
+    ["hidden in the mapping as well", hidden],
+    ["with a mapping that may not be read", denied("indices:admin/get")],
+  ])("are refused: %s", async (_, mapping) => {
+    await expect(lines("app-1", { mapping, resolve: onlyIndex, search })).rejects.toMatchObject({
+      slug: "not_supported_by_backend",
+      details: { feature: "documents without @timestamp" },
+    });
+  });
+  test("an index without documents has no lines", async () => {
+    expect(await lines("app-1", { mapping: hidden, search: () => [] })).toEqual([]);
+  });
+  test("check says so", async () => {
+    expect((await inspect({ mapping: hidden, search }))?.problems).toEqual([
+      "no document of app-1 shows @timestamp, so its lines are in no range: another profile, or hidden from this user",
+    ]);
+  });
+});
+
+test("check names the permissions of scrolls where they lack", async () => {
+  const mapping = definition(timed);
+  expect((await inspect({ mapping }))?.problems).toEqual([]);
+  expect((await inspect({ mapping, scroll: denied("indices:data/read/scroll") }))?.problems).toEqual([
+    "what more than one search has to read needs the cluster permissions indices:data/read/scroll and indices:data/read/scroll/clear",
+  ]);
+});
+
+test("check tells what to allow where mappings may not be read", async () => {
+  const report = await inspect({ mapping: denied("indices:admin/get"), resolve: onlyIndex });
+  expect(report?.limitations.join()).toContain(
+    "on OpenSearch indices:admin/get on all that the pattern matches",
+  );
+});

@@ -17,12 +17,13 @@ import {
   nameGroup,
   opaqueKnowledge,
 } from "./mapping.ts";
+import { findMaskedProblems } from "./masked.ts";
 import type { Part } from "./parts.ts";
 import type { Product } from "./product.ts";
 import type { LogProfile } from "./profile.ts";
 import { all, any, every, inIndices, isRemote, not, type Query } from "./query.ts";
 import {
-  findScrollProblems,
+  findScrollLimits,
   findShardProblem,
   listed,
   needsMapping,
@@ -89,7 +90,8 @@ export async function reportLogs(
       `no document of ${source.index} shows ${times}, so its lines are in no range: another profile, or hidden from this user`,
     );
   }
-  problems.push(...(await findScrollProblems(door, product, signal)));
+  limitations.push(...(await findScrollLimits(door, product, signal)));
+  problems.push(...(await findMaskedProblems(door, source.index, knowledge, signal)));
   let newest: Instant | undefined;
   if (problems.length === 0) {
     for (const part of parts) {

@@ -164,7 +164,7 @@ export async function findShardProblem(
  * What larger readings lack, for `readout check`: scrolls are rights of their own on OpenSearch, asked for by one that
  * does not exist. @throws {BackendError}
  */
-export async function findScrollProblems(
+export async function findScrollLimits(
   door: Door,
   { name }: Product,
   signal: AbortSignal,
@@ -187,12 +187,17 @@ export async function findScrollProblems(
     }
     return false;
   };
-  const lacking = [
-    ...((await denied(goOn)) ? ["indices:data/read/scroll"] : []),
-    ...((await denied(end)) ? ["indices:data/read/scroll/clear"] : []),
+  const right = "indices:data/read/scroll";
+  return [
+    ...((await denied(goOn))
+      ? [
+          `large traces, and many lines of one millisecond, are errors without the cluster permission ${right}`,
+        ]
+      : []),
+    ...((await denied(end))
+      ? [`scrolls take up their place for a minute without the cluster permission ${right}/clear`]
+      : []),
   ];
-  if (lacking.length === 0) return [];
-  return [`what more than one search has to read needs the cluster permissions ${lacking.join(" and ")}`];
 }
 
 /** Takes an answer that the mappings do not fit although they were read again and again. @throws {BackendError} */

@@ -39,6 +39,7 @@ interface Answers {
   /** By the text of a search. */
   readonly search?: (body: string) => readonly object[];
   readonly scroll?: object;
+  readonly aggregate?: (body: string) => object;
 }
 
 let fake: Fake | undefined;
@@ -48,12 +49,15 @@ afterEach(async () => {
   await fake?.close();
 });
 
-async function open({ mapping, resolve, search = () => [hit], scroll }: Answers): Promise<Backend> {
+async function open(
+  { mapping, resolve, search = () => [hit], scroll, aggregate }: Answers,
+  settings: object = {},
+): Promise<Backend> {
   fake = await openFake((response, { url = "" }, body) => {
     const answer = url.includes("/_search/scroll")
       ? (scroll ?? { status: 400, error: { reason: "Cannot parse scroll id" } })
       : url.includes("/_search")
-        ? found(search(body))
+        ? { ...found(search(body)), ...(aggregate && { aggregations: aggregate(body) }) }
         : url.startsWith("/_resolve/")
           ? (resolve ?? denied("indices:admin/resolve/index"))
           : url === "/" || url.startsWith("/_nodes")
@@ -63,7 +67,7 @@ async function open({ mapping, resolve, search = () => [hit], scroll }: Answers)
     response.writeHead(status, { "content-type": "application/json" });
     response.end(JSON.stringify(answer));
   });
-  backend = elastic.create("elk", elastic.parseConfig({ url: fake.url }), testIO);
+  backend = elastic.create("elk", elastic.parseConfig({ url: fake.url, ...settings }), testIO);
   return backend;
 }
 
@@ -79,8 +83,8 @@ async function lines(index: string, answers: Answers): Promise<string[]> {
     ids.push(...batch.map(({ id }) => id));
   return ids;
 }
-const inspect = async (answers: Answers) => {
-  const { inspections } = await open(answers);
+const inspect = async (answers: Answers, settings?: object) => {
+  const { inspections } = await open(answers, settings);
   return inspections.logs?.({ id: "app", index: "app-1", profile: "ecs" }, AbortSignal.timeout(30_000));
 };
 
@@ -129,10 +133,47 @@ describe("documents of which no time is shown", () => {
 
 test("check names the permissions of scrolls where they lack", async () => {
   const mapping = definition(timed);
-  expect((await inspect({ mapping }))?.problems).toEqual([]);
-  expect((await inspect({ mapping, scroll: denied("indices:data/read/scroll") }))?.problems).toEqual([
-    "what more than one search has to read needs the cluster permissions indices:data/read/scroll and indices:data/read/scroll/clear",
+  expect((await inspect({ mapping }))?.limitations.join()).not.toContain("scroll");
+  const { problems, limitations } = (await inspect({ mapping, scroll: denied("scroll") })) ?? {};
+  expect(problems).toEqual([]);
+  expect(limitations?.filter((one) => one.includes("scroll"))).toEqual([
+    "large traces, and many lines of one millisecond, are errors without the cluster permission indices:data/read/scroll",
+    "scrolls take up their place for a minute without the cluster permission indices:data/read/scroll/clear",
   ]);
+});
+
+describe("a column that shows values by which the index finds nothing", () => {
+  const mapping = definition({ ...timed, user: { type: "keyword" }, other: { type: "keyword" } });
+  const digest = "1fe4d68cc6ddbe09d65de9119d7cf76bebde55625ee4efdf813888e44fcd9aab";
+  /** `user` is masked; where the shard has two copies, `other` shows a value that the second lacks. */
+  const aggregate = (body: string) => {
+    const values = { user: digest, other: "o" };
+    const { aggs } = JSON.parse(body) as {
+      aggs?: Record<string, { aggs?: { values: Terms }; filter: Term }>;
+    };
+    return Object.fromEntries(
+      Object.entries(aggs ?? {}).map(([name, { aggs, filter }]) => {
+        const field = aggs?.values.terms.field ?? Object.keys(filter.term ?? {})[0] ?? "";
+        const key = values[field as keyof typeof values];
+        const buckets = [{ key, doc_count: 1 }];
+        return [name, aggs === undefined ? { doc_count: 0 } : { doc_count: 1, values: { buckets } }];
+      }),
+    );
+  };
+  type Terms = { readonly terms: { readonly field: string } };
+  type Term = { readonly term?: object };
+  const search = (body: string) => (body.includes(digest) ? [] : [hit]);
+
+  test("is a problem, for who logs in", async () => {
+    const auth = { username: "masked", password: "p" };
+    const report = await inspect({ mapping, search, aggregate }, { auth });
+    expect(report?.problems).toEqual([
+      "user: masked for this user, so queries do not find the values that are shown",
+    ]);
+  });
+  test("is not looked for where nobody logs in", async () => {
+    expect((await inspect({ mapping, search, aggregate }))?.problems).toEqual([]);
+  });
 });
 
 test("check tells what to allow where mappings may not be read", async () => {

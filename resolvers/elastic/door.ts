@@ -134,7 +134,10 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
     },
     product,
     probe,
-    hasUser: settings.auth !== undefined || settings.tls?.cert !== undefined,
+    hasUser:
+      settings.auth !== undefined ||
+      settings.tls?.cert !== undefined ||
+      Object.hasOwn(lowerCased(settings.headers), "authorization"),
     async close() {
       await Promise.all([...opened.values()].map(async (transport) => (await transport).close()));
     },

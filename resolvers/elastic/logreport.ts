@@ -17,7 +17,6 @@ import {
   nameGroup,
   opaqueKnowledge,
 } from "./mapping.ts";
-import { findMaskedProblems } from "./masked.ts";
 import type { Part } from "./parts.ts";
 import type { Product } from "./product.ts";
 import type { LogProfile } from "./profile.ts";
@@ -30,6 +29,7 @@ import {
   searchWhole,
   unreachableProblems,
 } from "./search.ts";
+import { findHidden, findMaskedProblems } from "./security.ts";
 import { isTimeless, timesOf } from "./timeless.ts";
 import { compileWhere, parseWhere, WhereError } from "./where.ts";
 
@@ -90,7 +90,7 @@ export async function reportLogs(
       `no document of ${source.index} shows ${times}, so its lines are in no range: another profile, or hidden from this user`,
     );
   }
-  limitations.push(...(await findScrollLimits(door, product, signal)));
+  limitations.push(...(await findScrollLimits(door, product, signal)), ...(await findHidden(door, signal)));
   problems.push(...(await findMaskedProblems(door, source.index, knowledge, signal)));
   let newest: Instant | undefined;
   if (problems.length === 0) {

@@ -36,7 +36,7 @@ import {
   untilStarted,
   wholeAnswer,
 } from "./search.ts";
-import { timed } from "./timeless.ts";
+import { shownParts } from "./timeless.ts";
 import { hasUnmapped, parseWhere } from "./where.ts";
 
 /**
@@ -92,7 +92,8 @@ export function createLogStore(backend: string, door: Door, catalog: Catalog): L
   async function partsOf(source: LogSource, signal: AbortSignal): Promise<readonly Part[]> {
     refuseRemote(backend, source.index);
     const knowledge = await catalog.knowledge(source.index, source.where !== undefined, signal);
-    return timed(backend, source.index, await catalog.parts(source, knowledge, signal), door, signal);
+    const parts = await catalog.parts(source, knowledge, signal);
+    return shownParts(backend, source, knowledge, parts, door, signal);
   }
 
   /** The lines of all parts of a source. When its indices are parted anew, what is left is read so. */

@@ -9,7 +9,6 @@ import type { Door } from "./door.ts";
 import { parseExact } from "./flat.ts";
 import { type Layout, type Placed, placeForms, type SpanForm } from "./layout.ts";
 import { findField, type Knowledge, nameGroup, opaqueKnowledge } from "./mapping.ts";
-import { findMaskedProblems } from "./masked.ts";
 import { holdsId, isOfForm, timelessness } from "./narrow.ts";
 import { covers } from "./patterns.ts";
 import { all, any, every, inIndices, isRemote, none, not } from "./query.ts";
@@ -20,6 +19,7 @@ import {
   searchWhole,
   unreachableProblems,
 } from "./search.ts";
+import { findHidden, findMaskedProblems } from "./security.ts";
 import { readSpan } from "./span.ts";
 import { compileWhere, parseWhere, WhereError } from "./where.ts";
 
@@ -85,7 +85,7 @@ export async function reportSpans(
   }
   const unread = await findShardProblem(backend, source.index, knowledge, door, signal);
   if (unread !== undefined) problems.push(unread);
-  limitations.push(...(await findScrollLimits(door, product, signal)));
+  limitations.push(...(await findScrollLimits(door, product, signal)), ...(await findHidden(door, signal)));
   problems.push(...(await findMaskedProblems(door, source.index, knowledge, signal)));
   if (problems.length === 0)
     limitations.push(...(await findStrangers(backend, source, layout, door, signal)));

@@ -6,7 +6,7 @@ import { parse } from "#src/logql/parse.ts";
 import type { Backend } from "#src/store.ts";
 import { fromMillis } from "#src/time.ts";
 import { testIO } from "../../support/cluster.ts";
-import { type Fake, openFake } from "../../support/fake.ts";
+import { type Fake, openFake, sendJson } from "../../support/fake.ts";
 
 const denied = (action: string) => {
   const reason = `no permissions for [${action}] and User [name=reader, backend_roles=[], requestedTenant=null]`;
@@ -71,11 +71,15 @@ async function open(
   return backend;
 }
 
-async function lines(index: string, answers: Answers): Promise<string[]> {
-  const { logs } = (await open(answers)).stores;
+async function lines(
+  index: string,
+  answers: Answers,
+  { where, ...settings }: { readonly where?: string; readonly auth?: object } = {},
+): Promise<string[]> {
+  const { logs } = (await open(answers, settings)).stores;
   const ids: string[] = [];
   const query = {
-    sources: [{ id: "app", index, profile: "ecs" }] as const,
+    sources: [{ id: "app", index, profile: "ecs", where }] as const,
     ...{ range: { from: fromMillis(0), to: fromMillis(Date.UTC(2027, 0)) }, filter: parse("") },
     ...({ order: "asc", wanted: 10, documentLimit: 1_000, tieLimit: 1_000 } as const),
   };
@@ -171,6 +175,18 @@ describe("a column that shows values by which the index finds nothing", () => {
       "user: masked for this user, so queries do not find the values that are shown",
     ]);
   });
+  test.each(["user!=x", "user=x"])(
+    "is refused as the wall %s, which would let all through or nothing",
+    async (where) => {
+      const auth = { username: "masked", password: "p" };
+      await expect(lines("app-1", { mapping, search, aggregate }, { auth, where })).rejects.toMatchObject({
+        slug: "not_supported_by_backend",
+        details: { feature: "a where on a masked field" },
+      });
+      const other = { auth, where: where.replace("user", "other") };
+      expect(await lines("app-1", { mapping, search, aggregate }, other)).toEqual(["app-1/d0"]);
+    },
+  );
   test("is not looked for where nobody logs in", async () => {
     expect((await inspect({ mapping, search, aggregate }))?.problems).toEqual([]);
   });
@@ -181,4 +197,33 @@ test("check tells what to allow where mappings may not be read", async () => {
   expect(report?.limitations.join()).toContain(
     "on OpenSearch indices:admin/get on all that the pattern matches",
   );
+});
+
+test("check tells what Elasticsearch keeps back from the user", async () => {
+  fake = await openFake((response, { url = "" }) => {
+    // As 8.19 answers it.
+    const own = (over: object) => ({
+      names: ["app-*"],
+      privileges: ["read", "view_index_metadata"],
+      ...over,
+    });
+    const indices = [
+      own({ field_security: [{ grant: ["*"], except: ["secretfield"] }] }),
+      own({ names: ["web-1"], query: ['{"term":{"tenant":"a"}}'] }),
+      own({ names: ["other"] }),
+    ];
+    if (url.includes("/_search")) sendJson(response, found([hit]));
+    else if (url.startsWith("/_security/user/_privileges")) sendJson(response, { cluster: [], indices });
+    else sendJson(response, url === "/" ? { version: { number: "8.19.8" } } : definition(timed));
+  });
+  const auth = { username: "u", password: "p" };
+  backend = elastic.create("elk", elastic.parseConfig({ url: fake.url, auth }), testIO);
+  const report = await backend.inspections.logs?.(
+    { id: "app", index: "app-1", profile: "ecs" },
+    AbortSignal.timeout(30_000),
+  );
+  expect(report?.limitations.filter((one) => one.includes("security"))).toEqual([
+    "app-*: security keeps fields back from this user, which are as if they were not there",
+    "web-1: security keeps documents back from this user, which are as if they were not there",
+  ]);
 });

@@ -37,7 +37,7 @@ export function describeError(error: unknown): string {
 const advices: readonly (readonly [RegExp, string])[] = [
   [
     /unable to (?:verify the first|get (?:local )?issuer) certificate|self-signed certificate/,
-    "name the CA that signed its certificate in tls.ca",
+    "name the CA that signed its certificate: tls.ca, of init --elastic-ca or --prometheus-ca",
   ],
   [/match certificate's altnames/, "name it in url as its certificate does"],
   [/wrong version number|packet length too long/, "it speaks no TLS: begin url with http://"],

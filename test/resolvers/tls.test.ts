@@ -90,7 +90,7 @@ describe.each(clients)("$name", ({ reply, open }) => {
     expect(error).toBeInstanceOf(BackendError);
     expect(error).toMatchObject({ failure: "unreachable" });
     expect(String(error)).not.toContain("hush");
-    expect(describeError(error)).toContain("(name the CA that signed its certificate in tls.ca)");
+    expect(describeError(error)).toContain("(name the CA that signed its certificate: tls.ca");
     expect(fake?.asked).toEqual([]);
   });
 

@@ -29,7 +29,7 @@ import {
   searchWhole,
   unreachableProblems,
 } from "./search.ts";
-import { findHidden, findMaskedProblems } from "./security.ts";
+import { findHidden, findMaskedFields } from "./security.ts";
 import { isTimeless, timesOf } from "./timeless.ts";
 import { compileWhere, parseWhere, WhereError } from "./where.ts";
 
@@ -91,7 +91,8 @@ export async function reportLogs(
     );
   }
   limitations.push(...(await findScrollLimits(door, product, signal)), ...(await findHidden(door, signal)));
-  problems.push(...(await findMaskedProblems(door, source.index, knowledge, signal)));
+  const consequence = "filters on them read every line of the range";
+  limitations.push(...(await findMaskedFields(door, source.index, knowledge, consequence, signal)));
   let newest: Instant | undefined;
   if (problems.length === 0) {
     for (const part of parts) {

@@ -36,7 +36,7 @@ import {
   untilStarted,
   wholeAnswer,
 } from "./search.ts";
-import { shownParts } from "./timeless.ts";
+import { isBlinded, shownParts } from "./security.ts";
 import { hasUnmapped, parseWhere } from "./where.ts";
 
 /**
@@ -448,9 +448,8 @@ function createReader(
     query.progressed?.();
     spent.documents += read;
     if (spent.documents <= query.documentLimit) return;
-    const { documentLimit: limit } = query;
     throw new Refused("result_too_large", `${tooWide(plan?.unnarrowed() ?? [])}, or narrow the time range`, {
-      limit,
+      limit: query.documentLimit,
     });
   }
 
@@ -502,7 +501,8 @@ function createReader(
     const filtered = compileFilter(query.filter, knowledge, profile, product);
     const walled = compileWall(backend, wall, knowledge);
     const both = every([walled, filtered]);
-    const narrowed = !narrows || weigh(both).clauses > limits.allClauses ? walled : both;
+    const isBlind = await isBlinded(filtered, door, source.index, whole, signal);
+    const narrowed = !narrows || isBlind || weigh(both).clauses > limits.allClauses ? walled : both;
     if (groups.some((group) => group.source === "cut")) {
       throw unsupported(backend, "documents whose _source is not kept whole");
     }

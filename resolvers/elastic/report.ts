@@ -19,7 +19,7 @@ import {
   searchWhole,
   unreachableProblems,
 } from "./search.ts";
-import { findHidden, findMaskedProblems } from "./security.ts";
+import { findHidden, findMaskedFields } from "./security.ts";
 import { readSpan } from "./span.ts";
 import { compileWhere, parseWhere, WhereError } from "./where.ts";
 
@@ -86,7 +86,8 @@ export async function reportSpans(
   const unread = await findShardProblem(backend, source.index, knowledge, door, signal);
   if (unread !== undefined) problems.push(unread);
   limitations.push(...(await findScrollLimits(door, product, signal)), ...(await findHidden(door, signal)));
-  problems.push(...(await findMaskedProblems(door, source.index, knowledge, signal)));
+  const consequence = "filters of traces do not find what is shown of them";
+  problems.push(...(await findMaskedFields(door, source.index, knowledge, consequence, signal)));
   if (problems.length === 0)
     limitations.push(...(await findStrangers(backend, source, layout, door, signal)));
   const newest =

@@ -3,11 +3,14 @@
 // value that a column shows and no search finds is a digest.
 import { z } from "zod";
 import { BackendError } from "../../src/errors.ts";
+import type { LogSource } from "../../src/store.ts";
 import { orAborted } from "../http.ts";
 import type { Door } from "./door.ts";
 import type { Knowledge } from "./mapping.ts";
+import type { Part } from "./parts.ts";
 import { encodePattern, type Query, searchOptions } from "./query.ts";
 import { listed, refuseWall, unsupported } from "./search.ts";
+import { isTimeless, timesOf } from "./timeless.ts";
 import { namesIn, parseWhere } from "./where.ts";
 
 /** Fields of one request: each is an aggregation. */
@@ -18,11 +21,12 @@ const looked = 200;
 const shown = z.object({ values: z.object({ buckets: z.array(z.object({ key: z.unknown() })) }) });
 const counted = z.object({ doc_count: z.number() });
 
-/** @throws {BackendError} */
-export async function findMaskedProblems(
+/** The names of masked fields, with what follows of it, for `readout check`. @throws {BackendError} */
+export async function findMaskedFields(
   door: Door,
   pattern: string,
   knowledge: Knowledge,
+  consequence: string,
   signal: AbortSignal,
 ): Promise<readonly string[]> {
   if (!(await masks(door, signal))) return [];
@@ -34,7 +38,7 @@ export async function findMaskedProblems(
     masked.push(...(await found.catch(unlessLate)));
   }
   if (masked.length === 0) return [];
-  return [`${listed(masked)}: masked for this user, so queries do not find the values that are shown`];
+  return [`${listed(masked)}: masked for this user; ${consequence}`];
 }
 
 const privileges = z.object({
@@ -66,11 +70,36 @@ function unlessLate(error: unknown): readonly string[] {
   throw error;
 }
 
-const walls = new WeakMap<Knowledge, Map<string, Promise<readonly string[]>>>();
+/** By the fields that were looked for. */
+const looks = new WeakMap<Knowledge, Map<string, Promise<readonly string[]>>>();
+
+/** Which of these names are masked; looked for once for each state of the mappings. @throws {BackendError} */
+async function maskedAmong(
+  door: Door,
+  pattern: string,
+  knowledge: Knowledge,
+  named: ReadonlySet<string>,
+  signal: AbortSignal,
+): Promise<readonly string[]> {
+  if (!(await masks(door, signal))) return [];
+  const names = columns(knowledge).filter((name) => named.has(name));
+  if (names.length === 0) return [];
+  const known = looks.get(knowledge) ?? new Map<string, Promise<readonly string[]>>();
+  looks.set(knowledge, known);
+  const key = names.join();
+  let finding = known.get(key);
+  if (finding === undefined) {
+    // Not the first caller's signal: others wait for the same answer. The door's own deadline bounds it.
+    finding = findMasked(door, pattern, names, new AbortController().signal);
+    known.set(key, finding);
+    finding.catch(() => known.delete(key));
+  }
+  return orAborted(finding, signal);
+}
 
 /**
- * A wall of `!=` would let all lines through where the field is masked, one of `=` none. Looked for once for each state of
- * the mappings. @throws {Refused}
+ * A wall of `!=` would let all lines through where the field is masked, one of `=` none.
+ * @throws {Refused}
  */
 export async function refuseMaskedWall(
   backend: string,
@@ -79,51 +108,71 @@ export async function refuseMaskedWall(
   knowledge: Knowledge,
   signal: AbortSignal,
 ): Promise<void> {
-  if (where === undefined || !(await masks(door, signal))) return;
-  const known = walls.get(knowledge) ?? new Map<string, Promise<readonly string[]>>();
-  walls.set(knowledge, known);
-  let finding = known.get(where);
-  if (finding === undefined) {
-    const named = new Set(
-      namesIn(
-        refuseWall(backend, () => parseWhere(where)),
-        knowledge.groups,
-      ),
-    );
-    const names = columns(knowledge).filter((name) => named.has(name));
-    // Not the first caller's signal: others wait for the same answer. The door's own deadline bounds it.
-    finding =
-      names.length === 0 ? Promise.resolve([]) : findMasked(door, index, names, new AbortController().signal);
-    known.set(where, finding);
-    finding.catch(() => known.delete(where));
-  }
-  if ((await orAborted(finding, signal)).length > 0) throw unsupported(backend, "a where on a masked field");
+  if (where === undefined) return;
+  const names = namesIn(
+    refuseWall(backend, () => parseWhere(where)),
+    knowledge.groups,
+  );
+  const masked = await maskedAmong(door, index, knowledge, new Set(names), signal);
+  if (masked.length > 0) throw unsupported(backend, "a where on a masked field");
+}
+
+/** These parts. @throws {Refused} where security or another layout hides what lines are bounded by */
+export async function shownParts(
+  backend: string,
+  source: LogSource,
+  knowledge: Knowledge,
+  parts: readonly Part[],
+  door: Door,
+  signal: AbortSignal,
+): Promise<readonly Part[]> {
+  await refuseMaskedWall(backend, door, source, knowledge, signal);
+  if (!(await isTimeless(backend, source.index, parts, door, signal))) return parts;
+  throw unsupported(backend, `documents without ${timesOf(parts).join(", ")}`);
+}
+
+/** Whether a query narrows by a masked field, in any of its forms, so that it may leave out what is meant. */
+export async function isBlinded(
+  query: Query,
+  door: Door,
+  pattern: string,
+  knowledge: Knowledge,
+  signal: AbortSignal,
+): Promise<boolean> {
+  if (!(await masks(door, signal))) return false;
+  const used = wordsIn(query);
+  const forms = knowledge.groups.flatMap(({ fields }) =>
+    used.flatMap((name) => [name, ...(fields.get(name)?.multi ?? [])]),
+  );
+  return (await maskedAmong(door, pattern, knowledge, new Set(forms), signal).catch(unlessLate)).length > 0;
+}
+
+/** The names of fields among them. */
+function wordsIn(query: unknown): readonly string[] {
+  if (typeof query === "string") return [query];
+  if (typeof query !== "object" || query === null) return [];
+  return Object.entries(query).flatMap(([key, value]) => [key, ...wordsIn(value)]);
 }
 
 const masks = async (door: Door, signal: AbortSignal): Promise<boolean> =>
   door.hasUser && (await door.product(signal)).name === "OpenSearch";
 
-/** Keywords that are so wherever they are mapped. */
+/** Types whose values come back as they are searched. */
+const countable = new Set(["keyword", "long", "integer", "short", "byte"]);
+
+/** Fields that have one of these types wherever they are mapped. */
 function columns({ groups }: Knowledge): readonly string[] {
-  const names = new Map<string, boolean>();
+  const types = new Map<string, string | undefined>();
   for (const { fields } of groups) {
-    for (const {
-      name,
-      type,
-      indexed,
-      docValues,
-      rewritten,
-      nested,
-      root,
-      aliasOf,
-      runtime,
-    } of fields.values()) {
+    for (const field of fields.values()) {
+      const { name, type, indexed, docValues, rewritten, nested, root, aliasOf, runtime } = field;
       const isOwn = nested === undefined && root === undefined && aliasOf === undefined && !runtime;
-      const isColumn = type === "keyword" && indexed && docValues && !rewritten && isOwn;
-      names.set(name, isColumn && names.get(name) !== false);
+      const isColumn = countable.has(type) && indexed && docValues && !rewritten && isOwn;
+      const isAlike = !types.has(name) || types.get(name) === type;
+      types.set(name, isColumn && isAlike ? type : undefined);
     }
   }
-  return [...names].flatMap(([name, isColumn]) => (isColumn ? [name] : []));
+  return [...types].flatMap(([name, type]) => (type === undefined ? [] : [name]));
 }
 
 async function findMasked(

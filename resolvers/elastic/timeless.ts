@@ -1,12 +1,9 @@
 // Lines whose time nobody sees are in no range. Where that is all of a pattern, an empty answer would be a short one: the
 // layout may be another, or security may hide the field from this user, in the mapping, the index and the documents alike.
-import type { LogSource } from "../../src/store.ts";
 import type { Door } from "./door.ts";
-import type { Knowledge } from "./mapping.ts";
 import type { Part } from "./parts.ts";
 import { any, not, type Query } from "./query.ts";
-import { searchWhole, unsupported, untilStarted } from "./search.ts";
-import { refuseMaskedWall } from "./security.ts";
+import { searchWhole, untilStarted } from "./search.ts";
 
 export const timesOf = (parts: readonly Part[]): readonly string[] => [
   ...new Set(parts.map(({ time }) => time)),
@@ -29,18 +26,4 @@ export async function isTimeless(
     return hits.length > 0;
   };
   return !(await holds(timed)) && (await holds(not(timed)));
-}
-
-/** These parts. @throws {Refused} where security or another layout hides what lines are bounded by */
-export async function shownParts(
-  backend: string,
-  source: LogSource,
-  knowledge: Knowledge,
-  parts: readonly Part[],
-  door: Door,
-  signal: AbortSignal,
-): Promise<readonly Part[]> {
-  await refuseMaskedWall(backend, door, source, knowledge, signal);
-  if (!(await isTimeless(backend, source.index, parts, door, signal))) return parts;
-  throw unsupported(backend, `documents without ${timesOf(parts).join(", ")}`);
 }

@@ -5,7 +5,7 @@ import { type Asked, type Recorder, recording, type SentRequest } from "../src/e
 import type { IO } from "../src/store.ts";
 import type { Millis } from "../src/time.ts";
 import { currentStep, type Step, within } from "../src/traced.ts";
-import { createBreaker, createPlaces, QueueFull, type Sign } from "./isolation.ts";
+import { createBreaker, createPlaces, createRefusals, QueueFull, type Sign } from "./isolation.ts";
 
 export interface GuardSettings {
   readonly timeout: Millis;
@@ -39,6 +39,12 @@ const rest: Millis = 5_000;
 /** A caller's own deadline says something of the source only when it has been waited for that long, or half its time-out. */
 const patience: Millis = 5_000;
 
+/**
+ * Where accounts are locked after wrong passwords, asking with the same one again and again would lock this one, and hold
+ * it locked. Some proxies refuse single paths so, of which no answer in between tells the difference.
+ */
+const refused = { inRow: 3, first: 1_000, longest: 300_000 } as const;
+
 /** Tokens of the budget: each request brings one, and a retry costs ten, so that three may come at once. */
 const budgetLimit = 30;
 const retryCost = 10;
@@ -56,6 +62,16 @@ export function createGuard(
   const places = createPlaces(concurrent, queued);
   const opened = () => places.clear(resting());
   const breaker = createBreaker({ failures: openingFailures, rest, opened, clock });
+  const refusals = createRefusals({ ...refused, clock });
+  const stillRefused = () =>
+    new BackendError(
+      backend,
+      "denied",
+      "status 401 to all lately: it is not asked with these credentials for now",
+      {
+        status: 401,
+      },
+    );
   let budget = budgetLimit;
 
   /** Settles when the deadline passes or the caller leaves, also where the request does not heed its signal. */
@@ -85,6 +101,7 @@ export function createGuard(
         limit.signal,
       );
       over("alive", "ok");
+      refusals.saw(false, started);
       return result;
     } catch (cause) {
       const error = limit.signal.aborted ? limit.signal.reason : cause;
@@ -104,6 +121,7 @@ export function createGuard(
       }
       const failed = toBackendError(backend, error);
       over(opening.includes(failed.failure) ? "dead" : "alive", failed.failure);
+      if (failed.status !== undefined && failed.status < 500) refusals.saw(failed.status === 401, started);
       throw failed;
     } finally {
       clearTimeout(timer);
@@ -126,6 +144,10 @@ export function createGuard(
       signal.throwIfAborted();
       const saw = breaker.enter();
       if (saw === undefined) throw resting();
+      if (refusals.rests()) {
+        saw("unknown");
+        throw stillRefused();
+      }
       return await attempt(signal, request, saw, witness).catch((error: unknown) => {
         failed(error);
         throw error;

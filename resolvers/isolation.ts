@@ -125,3 +125,51 @@ export function createBreaker({ failures, rest, opened, clock }: BreakerSettings
     },
   };
 }
+
+// ---- Refused credentials ------------------------------------------------------------------------------------
+
+export interface Refusals {
+  /** Whether nothing should be asked. False lets one caller try, and nobody else until that is answered or due again. */
+  rests(): boolean;
+  /** What a request that began at `started` was answered: refused, or not. */
+  saw(refused: boolean, started: number): void;
+}
+
+/** Rests after `inRow` refusals without another answer, each time for twice as long. */
+export function createRefusals({
+  inRow,
+  first,
+  longest,
+  clock,
+}: {
+  readonly inRow: number;
+  readonly first: Millis;
+  readonly longest: Millis;
+  readonly clock: () => number;
+}): Refusals {
+  let seen = 0;
+  let rest: Millis = 0;
+  let until = Number.NEGATIVE_INFINITY;
+  let last = Number.NEGATIVE_INFINITY;
+  return {
+    rests() {
+      if (rest === 0) return false;
+      if (clock() < until) return true;
+      until = clock() + rest;
+      return false;
+    },
+    saw(refused, started) {
+      if (!refused) {
+        seen = 0;
+        rest = 0;
+        return;
+      }
+      seen += 1;
+      // What was under way together is one refusal.
+      if (seen < inRow || (rest > 0 && started < last)) return;
+      rest = rest === 0 ? first : Math.min(longest, rest * 2);
+      last = clock();
+      until = last + rest;
+    },
+  };
+}

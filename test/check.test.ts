@@ -142,6 +142,15 @@ test.each<[string, Partial<Backend>, string]>([
     "app  logs-*  FAILED denied: no rights to logs-*",
   ],
   [
+    "credentials that are refused",
+    {
+      probe: async () => {
+        throw new BackendError("elk", "denied", "status 401: Unauthorized");
+      },
+    },
+    "FAILED denied: status 401: Unauthorized (auth is missing or wrong)",
+  ],
+  [
     "a source with a problem",
     { inspections: { logs: async () => report({ problems: ["where: message is analysed text"] }) } },
     "PROBLEM where: message is analysed text",

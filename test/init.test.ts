@@ -413,7 +413,7 @@ describe("readout init", () => {
     const { url } = await serve(["open-2026.11.20", "secret-2026.11.20"], [], /^\/secret/);
     const { code, out } = await init(["--elastic", url]);
     expect(code).toBe(0);
-    expect(out).toContain("secret-*: its mapping may not be read (it needs view_index_metadata)");
+    expect(out).toContain("secret-*: its mapping may not be read (it needs view_index_metadata, ");
     expect(written()).not.toMatch(/^[^#]*secret/m);
     const closed = await serve(["open-2026.11.20"], [], /^\/_resolve/);
     const blind = await init(["--elastic", closed.url, "--force"]);

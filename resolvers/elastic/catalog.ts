@@ -2,6 +2,7 @@
 // when an index appears and asks for a refresh. What only a fresh mapping shows is an index that was dropped and made
 // again under its name, so age is bounded, and for a wall between tenants closely.
 import { LRUCache } from "lru-cache";
+import { z } from "zod";
 import { BackendError, ConfigError } from "../../src/errors.ts";
 import type { SpanSource } from "../../src/reader.ts";
 import type { IO, LogSource } from "../../src/store.ts";
@@ -106,8 +107,24 @@ export function createCatalog(backend: string, door: Door, io: IO): Catalog {
     try {
       await door.send({ method: "POST", path, body }, shared);
     } catch (error) {
-      if (!isMissing(error)) throw error;
+      if (isMissing(error)) return;
+      throw error;
     }
+    if ((await door.product(shared)).name === "OpenSearch") await requireAllBehind(name);
+  }
+
+  /**
+   * Told not to fail on what is forbidden (`do_not_fail_on_forbidden`), OpenSearch puts those indices of an alias that the
+   * user may read in the alias's place, in searches as in this. Of what may be read as a whole the name itself comes back.
+   * @throws {BackendError}
+   */
+  async function requireAllBehind(name: string): Promise<void> {
+    const path = `/_resolve/index/${encodePattern(name)}`;
+    const { success, data, error } = resolved.safeParse(await door.sendJson({ method: "GET", path }, shared));
+    if (!success) throw new BackendError(backend, "malformed", `what ${name} stands for`, error);
+    if (Object.values(data).some((found) => found.some((one) => one.name === name))) return;
+    const reason = `the credentials may read some of the indices of ${name} only`;
+    throw new BackendError(backend, "partial", reason);
   }
 
   async function fetch(pattern: string, signal: AbortSignal, oldest: Millis): Promise<Knowledge> {
@@ -166,6 +183,9 @@ export function createCatalog(backend: string, door: Door, io: IO): Catalog {
     },
   };
 }
+
+const names = z.array(z.object({ name: z.string() })).default([]);
+const resolved = z.object({ indices: names, aliases: names, data_streams: names });
 
 function isMissing(error: unknown): boolean {
   return error instanceof BackendError && error.status === 404;

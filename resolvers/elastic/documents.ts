@@ -39,6 +39,7 @@ import {
   settle,
   unsupported,
 } from "./search.ts";
+import { refuseMaskedWall } from "./security.ts";
 import { compileWhere, hasUnmapped, parseWhere } from "./where.ts";
 
 export interface Found<Form> {
@@ -165,6 +166,7 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
   async function knownPlan(source: SpanSource, signal: AbortSignal): Promise<Plan> {
     refuseRemote(backend, source.index);
     const known = await catalog.knowledge(source.index, wallOf(source) !== undefined, signal);
+    await refuseMaskedWall(backend, door, source, known, signal);
     return placed(source, known, signal);
   }
 

@@ -30,6 +30,8 @@ export interface Door {
   /** Who the server is, asked once and remembered until it fails; and whether it lately refused what is expensive. */
   product(signal: AbortSignal): Promise<Product>;
   probe(signal: AbortSignal): Promise<Product>;
+  /** Whether it logs in, so that it may be shown less than there is. */
+  readonly hasUser: boolean;
   close(): Promise<void>;
 }
 
@@ -132,6 +134,10 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
     },
     product,
     probe,
+    hasUser:
+      settings.auth !== undefined ||
+      settings.tls?.cert !== undefined ||
+      Object.hasOwn(lowerCased(settings.headers), "authorization"),
     async close() {
       await Promise.all([...opened.values()].map(async (transport) => (await transport).close()));
     },

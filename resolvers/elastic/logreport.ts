@@ -21,7 +21,16 @@ import type { Part } from "./parts.ts";
 import type { Product } from "./product.ts";
 import type { LogProfile } from "./profile.ts";
 import { all, any, every, inIndices, isRemote, not, type Query } from "./query.ts";
-import { findShardProblem, listed, searchWhole, unreachableProblems } from "./search.ts";
+import {
+  findScrollLimits,
+  findShardProblem,
+  listed,
+  needsMapping,
+  searchWhole,
+  unreachableProblems,
+} from "./search.ts";
+import { findHidden, findMaskedFields } from "./security.ts";
+import { isTimeless, timesOf } from "./timeless.ts";
 import { compileWhere, parseWhere, WhereError } from "./where.ts";
 
 /** @throws {BackendError} */
@@ -44,7 +53,7 @@ export async function reportLogs(
   const names = [...new Set(parts.map(({ profile }) => profile.name))];
   if (knowledge.opaque) {
     limitations.push(
-      "the mapping may not be read (it needs view_index_metadata), so every query reads all lines of its range",
+      `the mapping may not be read (it ${needsMapping}), so every query reads all lines of its range`,
     );
   } else if (knowledge.indices.size === 0) {
     problems.push(`no open index matches ${source.index}`);
@@ -75,6 +84,15 @@ export async function reportLogs(
   }
   const unread = await findShardProblem(backend, source.index, knowledge, door, signal);
   if (unread !== undefined) problems.push(unread);
+  if (await isTimeless(backend, source.index, parts, door, signal)) {
+    const times = listed(timesOf(parts));
+    problems.push(
+      `no document of ${source.index} shows ${times}, so its lines are in no range: another profile, or hidden from this user`,
+    );
+  }
+  limitations.push(...(await findScrollLimits(door, product, signal)), ...(await findHidden(door, signal)));
+  const consequence = "filters on them read every line of the range";
+  limitations.push(...(await findMaskedFields(door, source.index, knowledge, consequence, signal)));
   let newest: Instant | undefined;
   if (problems.length === 0) {
     for (const part of parts) {

@@ -36,6 +36,7 @@ import {
   untilStarted,
   wholeAnswer,
 } from "./search.ts";
+import { isBlinded, shownParts } from "./security.ts";
 import { hasUnmapped, parseWhere } from "./where.ts";
 
 /**
@@ -91,7 +92,8 @@ export function createLogStore(backend: string, door: Door, catalog: Catalog): L
   async function partsOf(source: LogSource, signal: AbortSignal): Promise<readonly Part[]> {
     refuseRemote(backend, source.index);
     const knowledge = await catalog.knowledge(source.index, source.where !== undefined, signal);
-    return catalog.parts(source, knowledge, signal);
+    const parts = await catalog.parts(source, knowledge, signal);
+    return shownParts(backend, source, knowledge, parts, door, signal);
   }
 
   /** The lines of all parts of a source. When its indices are parted anew, what is left is read so. */
@@ -446,9 +448,8 @@ function createReader(
     query.progressed?.();
     spent.documents += read;
     if (spent.documents <= query.documentLimit) return;
-    const { documentLimit: limit } = query;
     throw new Refused("result_too_large", `${tooWide(plan?.unnarrowed() ?? [])}, or narrow the time range`, {
-      limit,
+      limit: query.documentLimit,
     });
   }
 
@@ -500,7 +501,8 @@ function createReader(
     const filtered = compileFilter(query.filter, knowledge, profile, product);
     const walled = compileWall(backend, wall, knowledge);
     const both = every([walled, filtered]);
-    const narrowed = !narrows || weigh(both).clauses > limits.allClauses ? walled : both;
+    const isBlind = await isBlinded(filtered, door, source.index, whole, signal);
+    const narrowed = !narrows || isBlind || weigh(both).clauses > limits.allClauses ? walled : both;
     if (groups.some((group) => group.source === "cut")) {
       throw unsupported(backend, "documents whose _source is not kept whole");
     }

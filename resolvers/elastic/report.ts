@@ -12,7 +12,14 @@ import { findField, type Knowledge, nameGroup, opaqueKnowledge } from "./mapping
 import { holdsId, isOfForm, timelessness } from "./narrow.ts";
 import { covers } from "./patterns.ts";
 import { all, any, every, inIndices, isRemote, none, not } from "./query.ts";
-import { findShardProblem, searchWhole, unreachableProblems } from "./search.ts";
+import {
+  findScrollLimits,
+  findShardProblem,
+  needsMapping,
+  searchWhole,
+  unreachableProblems,
+} from "./search.ts";
+import { findHidden, findMaskedFields } from "./security.ts";
 import { readSpan } from "./span.ts";
 import { compileWhere, parseWhere, WhereError } from "./where.ts";
 
@@ -36,7 +43,7 @@ export async function reportSpans(
   const limitations: string[] = [];
   const problems: string[] = [];
   if (knowledge.opaque) {
-    problems.push("the mapping may not be read (it needs view_index_metadata), so spans cannot be found");
+    problems.push(`the mapping may not be read (it ${needsMapping}), so spans cannot be found`);
   } else if (indices === 0) problems.push(`no open index matches ${source.index}`);
   else if (layout.spans.length === 0)
     problems.push(`no index of ${source.index} holds spans of a known layout`);
@@ -78,6 +85,9 @@ export async function reportSpans(
   }
   const unread = await findShardProblem(backend, source.index, knowledge, door, signal);
   if (unread !== undefined) problems.push(unread);
+  limitations.push(...(await findScrollLimits(door, product, signal)), ...(await findHidden(door, signal)));
+  const consequence = "filters of traces do not find what is shown of them";
+  problems.push(...(await findMaskedFields(door, source.index, knowledge, consequence, signal)));
   if (problems.length === 0)
     limitations.push(...(await findStrangers(backend, source, layout, door, signal)));
   const newest =

@@ -8,6 +8,7 @@ import type { Door } from "./door.ts";
 import { guard } from "./filter.ts";
 import { type Answer, cutAnswer, type Names, namesOf } from "./hits.ts";
 import type { Knowledge } from "./mapping.ts";
+import type { Product } from "./product.ts";
 import { all, encodePattern, hasSelector, isRemote, type Query, searchOptions } from "./query.ts";
 import { compileWhere, WhereError } from "./where.ts";
 
@@ -48,6 +49,10 @@ export function requireWhole(
   const reason = `timed out: ${timedOut}, terminated early: ${terminatedEarly}, failed shards: ${shards.failed} of ${shards.total}`;
   throw new BackendError(backend, "partial", reason);
 }
+
+/** What a user lacks who may read documents and not mappings. OpenSearch shows those of a pattern all or not at all. */
+export const needsMapping =
+  "needs view_index_metadata, on OpenSearch indices:admin/get on all that the pattern matches";
 
 /** When a search is tried again that met an index whose shards do not answer yet. */
 const starts: readonly Millis[] = [100, 200, 400, 800, 1_600, 3_200];
@@ -137,7 +142,7 @@ export function shardProblem(pattern: string, knowledge: Knowledge, total: numbe
   const { opaque, routed, shards } = knowledge;
   if (opaque || total === shards) return undefined;
   if (total > shards) {
-    return `the mapping of some indices of ${pattern} may not be read: view_index_metadata is needed on each that can be read`;
+    return `the mapping of some indices of ${pattern} may not be read; each that can be read ${needsMapping}`;
   }
   if (routed) return undefined;
   return `a search reaches ${total} of the ${shards} shards of ${pattern}: the credentials may not read each of its indices, or one is frozen`;
@@ -153,6 +158,46 @@ export async function findShardProblem(
 ): Promise<string | undefined> {
   const { shards } = await searchWhole(backend, door, pattern, { size: 0, track_total_hits: false }, signal);
   return shardProblem(pattern, knowledge, shards.total);
+}
+
+/**
+ * What larger readings lack, for `readout check`: scrolls are rights of their own on OpenSearch, asked for by one that
+ * does not exist. @throws {BackendError}
+ */
+export async function findScrollLimits(
+  door: Door,
+  { name }: Product,
+  signal: AbortSignal,
+): Promise<readonly string[]> {
+  if (name !== "OpenSearch") return [];
+  const path = "/_search/scroll";
+  const goOn = {
+    method: "POST",
+    path,
+    body: JSON.stringify({ scroll: "1s", scroll_id: "readout" }),
+  } as const;
+  const end = { method: "DELETE", path, body: JSON.stringify({ scroll_id: ["readout"] }) } as const;
+  const denied = async (request: typeof goOn | typeof end) => {
+    try {
+      await door.send(request, signal);
+    } catch (error) {
+      if (!(error instanceof BackendError)) throw error;
+      if (error.failure === "denied") return true;
+      if (error.failure !== "rejected") throw error;
+    }
+    return false;
+  };
+  const right = "indices:data/read/scroll";
+  return [
+    ...((await denied(goOn))
+      ? [
+          `large traces, and many lines of one millisecond, are errors without the cluster permission ${right}`,
+        ]
+      : []),
+    ...((await denied(end))
+      ? [`scrolls take up their place for a minute without the cluster permission ${right}/clear`]
+      : []),
+  ];
 }
 
 /** Takes an answer that the mappings do not fit although they were read again and again. @throws {BackendError} */

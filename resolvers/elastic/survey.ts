@@ -14,7 +14,7 @@ import { collapse, type Pattern } from "./patterns.ts";
 import type { LogProfile } from "./profile.ts";
 import { any, encodePattern, every, inIndices, not, searchOptions } from "./query.ts";
 import { copiesIn, reportSpans } from "./report.ts";
-import { searchWhole } from "./search.ts";
+import { needsMapping, searchWhole } from "./search.ts";
 
 export interface Surroundings {
   readonly backend: string;
@@ -169,14 +169,11 @@ async function look(pattern: Pattern, surroundings: Surroundings): Promise<Found
   const { door, catalog, signal } = surroundings;
   const { index } = pattern;
   const knowledge = await catalog.refresh(index, signal);
-  if (knowledge.opaque) return { note: "its mapping may not be read (it needs view_index_metadata)" };
+  if (knowledge.opaque) return { note: `its mapping may not be read (it ${needsMapping})` };
   if (knowledge.indices.size === 0) {
     // Names are listed to whoever may read them, mappings are not.
     return {
-      note:
-        pattern.names.length > 0
-          ? "its mapping is not shown (it needs view_index_metadata)"
-          : "no open index",
+      note: pattern.names.length > 0 ? `its mapping is not shown (it ${needsMapping})` : "no open index",
     };
   }
   const layout = placeForms(knowledge, [...spanProfiles.values()], await door.product(signal));

@@ -93,3 +93,11 @@ export function hasUnmapped(filter: Filter, groups: readonly IndexGroup[]): bool
   const name = filter.field.kind === "line" ? filter.field.name : filter.field.path.join(".");
   return groups.some((group) => resolve(name, group) === undefined);
 }
+
+/** The fields that a wall names, as these indices call them. */
+export function namesIn(filter: Filter, groups: readonly IndexGroup[]): readonly string[] {
+  if (filter.kind === "all") return [];
+  if (filter.kind !== "compare") return filter.operands.flatMap((operand) => namesIn(operand, groups));
+  const name = filter.field.kind === "line" ? filter.field.name : filter.field.path.join(".");
+  return groups.flatMap((group) => resolve(name, group)?.name ?? []);
+}

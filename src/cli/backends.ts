@@ -1,6 +1,7 @@
 // The backends of a command that ends: what fails comes back from the calls themselves and is told with them, so nothing
 // is logged or counted beside.
 import { type Config, resolveBeside } from "../config.ts";
+import { BackendError } from "../errors.ts";
 import type { Backend, IO } from "../store.ts";
 import type { Shell } from "./shell.ts";
 
@@ -27,5 +28,22 @@ export function describeError(error: unknown): string {
   const message = (error instanceof Error ? error.message : String(error))
     .trim()
     .replaceAll(/\s*\n\s*/g, " ");
-  return message.replaceAll(/\/\/[^/@\s]+@/g, "//…@");
+  const safe = message.replaceAll(/\/\/[^/@\s]+@/g, "//…@");
+  const advice = error instanceof BackendError && advices.find(([sign]) => sign.test(safe))?.[1];
+  return advice ? `${safe} (${advice})` : safe;
 }
+
+/** What to change in the file, by what clients and servers say of a connection. */
+const advices: readonly (readonly [RegExp, string])[] = [
+  [
+    /unable to (?:verify the first|get (?:local )?issuer) certificate|self-signed certificate/,
+    "name the CA that signed its certificate: tls.ca, of init --elastic-ca or --prometheus-ca",
+  ],
+  [/match certificate's altnames/, "name it in url as its certificate does"],
+  [/wrong version number|packet length too long/, "it speaks no TLS: begin url with http://"],
+  [
+    /other side closed|socket hang up|ECONNRESET|certificate required/,
+    "if it speaks TLS, begin url with https://; if it wants a certificate, name tls.cert and tls.key",
+  ],
+  [/^status 401\b/, "auth is missing or wrong"],
+];

@@ -252,6 +252,49 @@ describe("the breaker", () => {
   });
 });
 
+describe("refused credentials", () => {
+  const refuse = async (): Promise<never> => {
+    asked += 1;
+    throw new BackendError("elk", "denied", "no", { status: 401 });
+  };
+  const denied = (count: number): unknown[] => Array(count).fill("denied");
+
+  test("are not tried by everybody: after three in a row one tries, ever later, for five minutes at most", async () => {
+    const guard = open();
+    expect(await times(100, guard, refuse)).toEqual(denied(100));
+    expect(asked).toBe(3);
+    for (const seconds of [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]) {
+      await vi.advanceTimersByTimeAsync(seconds * 1_000 - 1);
+      asked = 0;
+      expect(await times(5, guard, refuse)).toEqual(denied(5));
+      expect(asked).toBe(0);
+      await vi.advanceTimersByTimeAsync(1);
+      await times(5, guard, refuse);
+      expect(asked).toBe(1);
+    }
+    await vi.advanceTimersByTimeAsync(300_000);
+    expect(await times(50, guard, answer)).toEqual(Array(50).fill("ok"));
+  });
+
+  test("what was under way together counts as one", async () => {
+    const guard = open({ concurrent: 20 });
+    const together = () => guard.run(false, never, () => vi.advanceTimersByTimeAsync(1).then(refuse));
+    await Promise.all(Array.from({ length: 10 }, () => outcomeOf(together())));
+    await vi.advanceTimersByTimeAsync(1_000);
+    expect(await times(1, guard, answer)).toEqual(["ok"]);
+  });
+
+  test("a path that alone is refused, and what may not be read, stop nobody", async () => {
+    const guard = open();
+    const forbid = () => Promise.reject(new BackendError("elk", "denied", "no", { status: 403 }));
+    for (let n = 0; n < 10; n++)
+      expect([...(await times(2, guard, refuse)), ...(await times(1, guard, forbid))]).toEqual(denied(3));
+    expect(asked).toBe(20);
+    await times(20, guard, forbid);
+    expect(await times(1, guard, answer)).toEqual(["ok"]);
+  });
+});
+
 describe("retries", () => {
   test("once, for reads, after what a second try can mend", async () => {
     const table: [Failure, boolean, number][] = [

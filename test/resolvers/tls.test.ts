@@ -3,6 +3,7 @@ import type { ServerOptions } from "node:https";
 import { afterEach, describe, expect, test } from "vitest";
 import { elastic } from "#resolvers/elastic/elastic.ts";
 import { prometheus } from "#resolvers/prometheus/prometheus.ts";
+import { describeError } from "#src/cli/backends.ts";
 import { BackendError } from "#src/errors.ts";
 import type { Backend, BackendInfo, IO } from "#src/store.ts";
 import { testIO } from "../support/cluster.ts";
@@ -89,6 +90,7 @@ describe.each(clients)("$name", ({ reply, open }) => {
     expect(error).toBeInstanceOf(BackendError);
     expect(error).toMatchObject({ failure: "unreachable" });
     expect(String(error)).not.toContain("hush");
+    expect(describeError(error)).toContain("(name the CA that signed its certificate: tls.ca");
     expect(fake?.asked).toEqual([]);
   });
 
@@ -96,7 +98,26 @@ describe.each(clients)("$name", ({ reply, open }) => {
     const strict = { ...server, requestCert: true, rejectUnauthorized: true };
     expect((await probe(strict, { ca: pem.ca, ...pem.client })).version).toMatch(/^\d/);
     await fake?.close();
-    expect(await refusal(strict, { ca: pem.ca })).toMatchObject({ failure: "unreachable" });
+    const error = await refusal(strict, { ca: pem.ca });
+    expect(error).toMatchObject({ failure: "unreachable" });
+    expect(describeError(error)).toContain("if it wants a certificate, name tls.cert and tls.key");
     expect(fake?.asked).toEqual([]);
+  });
+
+  test.each<[string, ServerOptions | undefined, (url: string) => string, string]>([
+    ["http to a server with TLS", server, (url) => url.replace("https", "http"), "begin url with https://"],
+    ["https to one without", undefined, (url) => url.replace("http", "https"), "begin url with http://"],
+    [
+      "another name than the certificate's",
+      server,
+      (url) => url.replace("127.0.0.1", "localhost"),
+      "name it in url as its certificate does",
+    ],
+  ])("%s: what to change is told", async (_, options, asked, advice) => {
+    fake = await openFake(reply, options);
+    const backend = open(asked(fake.url), { ca: pem.ca });
+    const error: unknown = await backend.probe(AbortSignal.timeout(20_000)).catch((error: unknown) => error);
+    await backend.close();
+    expect(describeError(error)).toContain(advice);
   });
 });

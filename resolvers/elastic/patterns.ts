@@ -41,6 +41,18 @@ export function covers(index: string, name: string): boolean {
   }, false);
 }
 
+/** The index of a data stream, by its name. */
+const backing = /^\.ds-(.+?)(?:-\d{4}\.\d{2}\.\d{2})?-\d{6}$/;
+
+/** What a pattern means to leave out and holds all the same, for `readout check`: see `starred`. */
+export function keptStreams(index: string, indices: Iterable<string>): readonly string[] {
+  const streams = new Set([...indices].map((name) => backing.exec(name)?.[1] ?? name));
+  const named = index.split(",").flatMap((part) => (part.startsWith("-") ? [part.slice(1)] : []));
+  return named
+    .filter((name) => streams.has(name) && !covers(index, name))
+    .map((name) => `-${name} does not take the data stream out of the pattern; -*${name} does`);
+}
+
 function globs(pattern: string, name: string): boolean {
   const [first = "", ...rest] = pattern.split("*");
   if (rest.length === 0) return name === pattern;

@@ -1,7 +1,7 @@
 // Names collapsed to patterns: each name lies behind exactly one of them, however names are chosen.
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { collapse, covers } from "#resolvers/elastic/patterns.ts";
+import { collapse, covers, keptStreams } from "#resolvers/elastic/patterns.ts";
 
 const indicesOf = (names: readonly string[], most?: number) =>
   collapse(names, most).map(({ index }) => index);
@@ -70,6 +70,18 @@ describe("names collapse to patterns", () => {
       "tenant-*",
     ]);
   });
+});
+
+test.each<[string, readonly string[]]>([
+  ["logs-*,-logs-a-x", ["logs-a-x"]],
+  ["logs-*,-logs-b,-logs-a-x", ["logs-b", "logs-a-x"]],
+  ["logs-*,-logs-a-x,logs-a-x", []],
+  ["logs-*,-*logs-a-x,-logs-b*,-plain", []],
+])("of %s these data streams stay: %j", (index, kept) => {
+  // With and without the day, as Elasticsearch and OpenSearch name them.
+  const indices = [".ds-logs-a-x-2026.01.31-000001", ".ds-logs-b-000002", "plain-1"];
+  const told = (name: string) => `-${name} does not take the data stream out of the pattern; -*${name} does`;
+  expect(keptStreams(index, indices)).toEqual(kept.map(told));
 });
 
 const word = fc.constantFrom("app", "logs", "a", "errors", "nginx.access", "prod", "x_y", "v2");

@@ -28,6 +28,7 @@ export interface IndexedField {
   /**
    * Of names in an object without subobjects, which has a flattened field `a`: of a document's key "a.b" the index keeps
    * nothing unless `a.b` is a field, and then nothing there of what is in `a`. So this is a part of what lies at the name.
+   * The same of a point on a map `a` and a field `a.lat`.
    */
   readonly beside: boolean;
   /** Of an object: what becomes of names below it that the mapping lacks. */
@@ -214,7 +215,7 @@ function readFields(mappings: Json, defaults: Defaults): ReadonlyMap<string, Ind
     flat: boolean,
   ): void {
     if (!isObject(properties)) return;
-    const maps = flat ? Object.keys(properties).filter((key) => isFlattened(properties[key])) : [];
+    const maps = flat ? Object.keys(properties).filter((key) => takesObjects(properties[key])) : [];
     for (const [key, value] of Object.entries(properties)) {
       if (!isObject(value)) continue;
       const name = prefix + key;
@@ -325,6 +326,12 @@ export function findField(group: IndexGroup, name: string, key?: string): Indexe
 
 function hide(field: IndexedField): IndexedField {
   return { ...field, indexed: false };
+}
+
+/** Whether a field holds an object by itself. */
+function takesObjects(value: unknown): boolean {
+  const type = isObject(value) ? String(value.type ?? "object") : "object";
+  return !plainTypes.has(type) && !scalarTypes.has(type) && type !== "alias";
 }
 
 function isFlattened(value: unknown): boolean {

@@ -371,6 +371,7 @@ describe("a key with dots beside a map of its first part, where objects are with
   test("the index is not asked for what it lacks", () => {
     expect(upperOf("a\\.b=x", map)).toBe(all);
     expect(upperOf("a.b=x", both)).toBe(all);
+    expect(upperOf("geo.lat=1", { geo: { type: "geo_point" }, "geo.lat": { type: "float" } })).toBe(all);
     expect(upperOf("a.b.c=x", { ...map, "a.b": { type: "flattened" } })).toBe(all);
   });
 

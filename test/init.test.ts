@@ -298,7 +298,13 @@ async function serveEach(definitions: ReadonlyMap<string, object>, streams: read
       const backing = streams.map((name) => ({ name, backing_indices: [behind(name)] }));
       return sendJson(response, { indices: plain, aliases: [], data_streams: backing });
     }
-    const covered = names.filter((name) => covers(path.slice(1).replace(/\/_search$/, ""), name));
+    // As servers do: a data stream is taken out by a name with a star alone.
+    const parts = path
+      .slice(1)
+      .replace(/\/_search$/, "")
+      .split(",");
+    const pattern = parts.filter((part) => !part.startsWith("-") || !streams.includes(part.slice(1))).join();
+    const covered = names.filter((name) => covers(pattern, name));
     if (path.endsWith("/_search")) {
       const _shards = { total: covered.length, successful: covered.length, skipped: 0, failed: 0 };
       return sendJson(response, { took: 1, timed_out: false, _shards, hits: { hits: [] } });

@@ -146,6 +146,9 @@ function searchReason(name: string, group: IndexGroup): string | undefined {
   const field = findField(group, name);
   if (field === undefined) return `${name} is not mapped`;
   if (field.aliasOf !== undefined) return `${name} is an alias, which no document has`;
+  if (!field.indexed && field.beside) {
+    return `${name} is both a key with dots and a key within an object, of which the index finds one`;
+  }
   if (!field.indexed) return `${name} is not searchable (index: false, or within enabled: false)`;
   return undefined;
 }

@@ -344,7 +344,12 @@ function inPart(
     if (isNew && !scope.group.dropsBeyondLimit) return comes(scope.group, root, scope.product.listsIgnored);
     const spellings = dot === undefined ? [key] : spellingsOfKey(key, dot);
     if (spellings === undefined) return all;
-    return any(spellings.map((spelling) => inDocument([root, spelling, ...rest], operator, value, scope)));
+    return any(
+      spellings.map((spelling) => {
+        const known = { ...scope, key: prefix + spelling };
+        return inDocument([root, spelling, ...rest], operator, value, known);
+      }),
+    );
   }
   if ("pairs" in part) {
     const named = possible(`${part.pairs}.key`, "=", key, scope);

@@ -15,6 +15,8 @@ export interface Bounds {
 export interface Scope {
   /** Set within a nested object, where `_ignored` says nothing. */
   readonly nested?: boolean;
+  /** How much of the names that are asked for is one key of the document, where that is known. */
+  readonly key?: string;
   readonly group: IndexGroup;
   readonly profile: LogProfile;
   readonly product: Product;
@@ -26,7 +28,7 @@ export const atMost = (upper: Query): Bounds => ({ lower: none, upper });
 
 /** One name of the index: the table of field type × operator. */
 export function compileName(name: string, operator: Operator, value: string, scope: Scope): Bounds {
-  const field = findField(scope.group, name);
+  const field = findField(scope.group, name, scope.key);
   if (field === undefined || !field.indexed || field.aliasOf !== undefined) return everything;
   const nested = field.nested !== undefined;
   if (nested && scope.product.refusesExpensive) return everything;

@@ -18,6 +18,7 @@ import {
   opaqueKnowledge,
 } from "./mapping.ts";
 import type { Part } from "./parts.ts";
+import { keptStreams } from "./patterns.ts";
 import type { Product } from "./product.ts";
 import type { LogProfile } from "./profile.ts";
 import { all, any, every, inIndices, isRemote, not, type Query } from "./query.ts";
@@ -59,6 +60,7 @@ export async function reportLogs(
     problems.push(`no open index matches ${source.index}`);
   }
   problems.push(...unreachableProblems(source.index, knowledge));
+  limitations.push(...keptStreams(source.index, knowledge.indices));
   for (const { indices, reason } of await catalog.guesses(source, knowledge, signal))
     limitations.push(`${indices}: no known layout is recognised; ${reason}`);
   if (parts.length > 1) {

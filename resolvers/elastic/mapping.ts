@@ -25,6 +25,12 @@ export interface IndexedField {
   readonly aliasOf: string | undefined;
   /** Set on the sub-fields of a `flattened` or `flat_object` root. */
   readonly root: string | undefined;
+  /**
+   * Of names in an object without subobjects, which has a flattened field `a`: of a document's key "a.b" the index keeps
+   * nothing unless `a.b` is a field, and then nothing there of what is in `a`. So this is a part of what lies at the name.
+   * The same of a point on a map `a` and a field `a.lat`.
+   */
+  readonly beside: boolean;
   /** Of an object: what becomes of names below it that the mapping lacks. */
   readonly dynamic: string | undefined;
   /** Names of multi-fields: `message.keyword`. */
@@ -201,8 +207,15 @@ function readFields(mappings: Json, defaults: Defaults): ReadonlyMap<string, Ind
   const fields = new Map<string, IndexedField>();
   const invented = new Set<string>();
 
-  function visit(properties: unknown, prefix: string, nested: string | undefined, enabled: boolean): void {
+  function visit(
+    properties: unknown,
+    prefix: string,
+    nested: string | undefined,
+    enabled: boolean,
+    flat: boolean,
+  ): void {
     if (!isObject(properties)) return;
+    const maps = flat ? Object.keys(properties).filter((key) => takesObjects(properties[key])) : [];
     for (const [key, value] of Object.entries(properties)) {
       if (!isObject(value)) continue;
       const name = prefix + key;
@@ -210,22 +223,26 @@ function readFields(mappings: Json, defaults: Defaults): ReadonlyMap<string, Ind
       const copyTo = value.copy_to;
       for (const target of Array.isArray(copyTo) ? copyTo : [copyTo])
         if (typeof target === "string") invented.add(target);
-      const field = readField(name, type, value, nested, enabled, defaults);
+      const beside = maps.some((map) => key === map || key.startsWith(`${map}.`));
+      const field = { ...readField(name, type, value, nested, enabled, defaults), beside };
       fields.set(name, field);
       const inner = type === "nested" ? name : nested;
       const open = enabled && value.enabled !== false;
-      visit(value.properties, `${name}.`, inner, open);
+      const isFlat = flat || type === "passthrough" || String(value.subobjects) === "false";
+      visit(value.properties, `${name}.`, inner, open, isFlat);
       if (isObject(value.fields)) {
         for (const [sub, subValue] of Object.entries(value.fields)) {
           if (!isObject(subValue)) continue;
           const subName = `${name}.${sub}`;
-          fields.set(subName, readField(subName, String(subValue.type), subValue, nested, enabled, defaults));
+          const multi = readField(subName, String(subValue.type), subValue, nested, enabled, defaults);
+          fields.set(subName, { ...multi, beside });
         }
       }
     }
   }
 
-  visit(mappings.properties, "", undefined, mappings.enabled !== false);
+  const isFlat = String(mappings.subobjects) === "false";
+  visit(mappings.properties, "", undefined, mappings.enabled !== false, isFlat);
   // A runtime field of the mapping shadows the indexed field of its name for every search. What it holds is made when it is
   // asked for, by a script or in another type, so that a document may have a value here that no search of it finds.
   for (const [name, value] of Object.entries(isObject(mappings.runtime) ? mappings.runtime : {})) {
@@ -279,6 +296,7 @@ function readField(
     invented: value.null_value !== undefined || value.script !== undefined || type === "constant_keyword",
     aliasOf: type === "alias" && typeof value.path === "string" ? value.path : undefined,
     root: undefined,
+    beside: false,
     dynamic: value.dynamic === undefined ? undefined : String(value.dynamic),
     multi: isObject(value.fields) ? Object.keys(value.fields).map((sub) => `${name}.${sub}`) : [],
   };
@@ -289,17 +307,35 @@ export function nameGroup({ indices: [first = "", ...others] }: IndexGroup): str
   return others.length === 0 ? first : `${first} and ${others.length} more`;
 }
 
-/** The field behind a name, a key below a flattened root included; undefined where the index has none. */
-export function findField(group: IndexGroup, name: string): IndexedField | undefined {
+/**
+ * The field behind a name, a key below a flattened root included; undefined where the index has none. `key` is how much of
+ * the name is one key of the document, if that is known.
+ */
+export function findField(group: IndexGroup, name: string, key?: string): IndexedField | undefined {
   const own = group.fields.get(name);
-  if (own !== undefined) return own;
+  if (own !== undefined) return own.beside && !isFlattened(own) && key !== name ? hide(own) : own;
   for (let dot = name.lastIndexOf("."); dot > 0; dot = name.lastIndexOf(".", dot - 1)) {
     const parent = group.fields.get(name.slice(0, dot));
     if (parent === undefined) continue;
-    if (parent.type !== "flattened" && parent.type !== "flat_object") return undefined;
-    return { ...parent, name, root: parent.name, multi: [] };
+    if (!isFlattened(parent)) return undefined;
+    const below = { ...parent, name, root: parent.name, multi: [] };
+    return parent.beside && key !== parent.name ? hide(below) : below;
   }
   return undefined;
+}
+
+function hide(field: IndexedField): IndexedField {
+  return { ...field, indexed: false };
+}
+
+/** Whether a field holds an object by itself. */
+function takesObjects(value: unknown): boolean {
+  const type = isObject(value) ? String(value.type ?? "object") : "object";
+  return !plainTypes.has(type) && !scalarTypes.has(type) && type !== "alias";
+}
+
+function isFlattened(value: unknown): boolean {
+  return isObject(value) && (value.type === "flattened" || value.type === "flat_object");
 }
 
 /** Whether a server refuses to sort by the field. */

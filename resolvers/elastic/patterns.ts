@@ -19,13 +19,14 @@ export function collapse(
   names: readonly string[],
   most = mostPatterns,
   kindOf: (name: string) => string = () => "",
+  isStream: (name: string) => boolean = () => false,
 ): readonly Pattern[] {
   const visible = [...new Set(names)].filter((name) => !name.startsWith("."));
   let stems = groupBy(visible, stemOf);
   for (const beginning of beginnings) if (stems.size > most) stems = crowd(stems, beginning, kindOf);
   return disjoint(stems)
     .map(([stem, own]) => ({
-      index: [stem, ...excluded(stem, own, visible, stems)].join(","),
+      index: [stem, ...excluded(stem, own, visible, stems, isStream)].join(","),
       names: own.sort(),
       gathered: new Set(own.map(stemOf)).size > 1,
     }))
@@ -38,6 +39,18 @@ export function covers(index: string, name: string): boolean {
     if (part.startsWith("-")) return held && !globs(part.slice(1), name);
     return held || globs(part, name);
   }, false);
+}
+
+/** The index of a data stream, by its name. */
+const backing = /^\.ds-(.+?)(?:-\d{4}\.\d{2}\.\d{2})?-\d{6}$/;
+
+/** What a pattern means to leave out and holds all the same, for `readout check`: see `starred`. */
+export function keptStreams(index: string, indices: Iterable<string>): readonly string[] {
+  const streams = new Set([...indices].map((name) => backing.exec(name)?.[1] ?? name));
+  const named = index.split(",").flatMap((part) => (part.startsWith("-") ? [part.slice(1)] : []));
+  return named
+    .filter((name) => streams.has(name) && !covers(index, name))
+    .map((name) => `-${name} does not take the data stream out of the pattern; -*${name} does`);
 }
 
 function globs(pattern: string, name: string): boolean {
@@ -137,9 +150,24 @@ function excluded(
   own: readonly string[],
   names: readonly string[],
   stems: ReadonlyMap<string, readonly string[]>,
+  isStream: (name: string) => boolean,
 ): readonly string[] {
   if (!stem.includes("*")) return [];
   const strangers = names.filter((name) => !own.includes(name) && globs(stem, name));
   const of = [...stems].filter(([, theirs]) => theirs.some((name) => strangers.includes(name)));
-  return of.map(([other]) => `-${other}`).sort();
+  return of
+    .map(([other]) => `-${other.includes("*") || !isStream(other) ? other : starred(other, own)}`)
+    .sort();
+}
+
+/**
+ * A server takes a data stream out of a pattern only by a name with a star (seen on Elasticsearch 8 and 9 and OpenSearch 3): the star has stood
+ * for its indices by then. So one is put where it stands for nothing, in this name or in those that are kept.
+ */
+function starred(name: string, kept: readonly string[]): string {
+  const spellings = Array.from(
+    { length: name.length + 1 },
+    (_, at) => `${name.slice(0, at)}*${name.slice(at)}`,
+  );
+  return spellings.find((spelling) => !kept.some((one) => globs(spelling, one))) ?? name;
 }

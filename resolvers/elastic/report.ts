@@ -10,7 +10,7 @@ import { parseExact } from "./flat.ts";
 import { type Layout, type Placed, placeForms, type SpanForm } from "./layout.ts";
 import { findField, type Knowledge, nameGroup, opaqueKnowledge } from "./mapping.ts";
 import { holdsId, isOfForm, timelessness } from "./narrow.ts";
-import { covers } from "./patterns.ts";
+import { covers, keptStreams } from "./patterns.ts";
 import { all, any, every, inIndices, isRemote, none, not } from "./query.ts";
 import {
   findScrollLimits,
@@ -48,6 +48,7 @@ export async function reportSpans(
   else if (layout.spans.length === 0)
     problems.push(`no index of ${source.index} holds spans of a known layout`);
   problems.push(...unreachableProblems(source.index, knowledge));
+  limitations.push(...keptStreams(source.index, knowledge.indices));
   if (layout.profiles.length > 1) {
     for (const { name } of layout.profiles) {
       const own = [

@@ -89,10 +89,16 @@ async function gather(
   streamOf: ReadonlyMap<string, string>,
   surroundings: Surroundings,
 ): Promise<readonly Pattern[]> {
+  const streams = new Set(streamOf.values());
   const kinds = new Map<string, string>();
   const looked = new Set<string>();
   for (;;) {
-    const patterns = collapse(names, undefined, (name) => kinds.get(name) ?? "");
+    const patterns = collapse(
+      names,
+      undefined,
+      (name) => kinds.get(name) ?? "",
+      (name) => streams.has(name),
+    );
     const open = patterns.find(({ gathered, index }) => gathered && !looked.has(index));
     if (open === undefined) return patterns;
     looked.add(open.index);

@@ -66,11 +66,14 @@ function compileLeaf(leaf: Compare, group: IndexGroup): Query {
 
 /** The field behind a name: aliases are followed, and keys of `passthrough` objects are also known without it. */
 export function resolve(name: string, group: IndexGroup): IndexedField | undefined {
-  const field = findField(group, name);
+  const field = findField(group, name, name);
   if (field?.aliasOf !== undefined) return findField(group, field.aliasOf);
   if (field !== undefined) return field;
   const through = [...group.fields.values()].filter(({ type }) => type === "passthrough");
-  const found = through.flatMap((parent) => findField(group, `${parent.name}.${name}`) ?? []);
+  const found = through.flatMap((parent) => {
+    const full = `${parent.name}.${name}`;
+    return findField(group, full, full) ?? [];
+  });
   return found.length === 1 ? found[0] : undefined;
 }
 

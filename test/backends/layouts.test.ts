@@ -168,6 +168,13 @@ onServers((server) => {
         body: { "@timestamp": `${millis}.0` },
         finds: ["message:2", "a!=1"],
       },
+      // The index keeps nothing of the second of these keys.
+      beside: {
+        document: `{"@timestamp":"${millis}.1","body":{"text":"t"},"attributes":{"a":{"b":"x"},"a.b":"y"}}`,
+        line: { message: "t" },
+        body: { a: { b: "x" }, "a.b": "y" },
+        finds: ["a.b=x", "a\\.b=y", "a\\.b:y", "a.b!=y", "a\\.b!=x"],
+      },
       attributes: {
         document: `{"@timestamp":"${millis}.1","severity_number":25,"body":{"text":"t"},"attributes":{"scope":"mine","@timestamp":7},"scope":{"name":"lib"}}`,
         line: { severity: "unknown", message: "t", group: "lib" },

@@ -344,3 +344,48 @@ test("where another index has dates at the name, no range is asked whose bound i
   }
   expect(upper("date_nanos", "n>5")).toContain("range");
 });
+
+describe("a key with dots beside a map of its first part, where objects are without subobjects", () => {
+  // The index keeps nothing of {"a.b": "x"} once it has a flattened `a`, and of {"a": {"b": "x"}} nothing at a field `a.b`.
+  const otel = profiles.get("otel");
+  if (otel === undefined) throw new Error("no profile otel");
+  const keyword = { type: "keyword" };
+  const upperOf = (query: string, keys: object, mappings: object = {}) => {
+    const attributes = { type: "passthrough", dynamic: "true", properties: keys };
+    const body = { properties: { text: { type: "text" } } };
+    const properties = { "@timestamp": { type: "date" }, attributes, body, resource: { enabled: false } };
+    const { groups } = readKnowledge({
+      "logs-1": {
+        mappings: { dynamic: "false", properties, ...mappings },
+        settings: { index: { version: { created: "8190899" } } },
+      },
+    });
+    const [group] = groups;
+    if (group === undefined) throw new Error("no group");
+    return compileBounds(parse(query), group, otel, describeProduct("Elasticsearch", "8.19.8")).upper;
+  };
+  const map = { a: { type: "flattened" } };
+  const both = { "a.b": keyword, ...map };
+  const asks = (field: string) => expect.stringContaining(JSON.stringify({ term: { [field]: "x" } }));
+
+  test("the index is not asked for what it lacks", () => {
+    expect(upperOf("a\\.b=x", map)).toBe(all);
+    expect(upperOf("a.b=x", both)).toBe(all);
+    expect(upperOf("geo.lat=1", { geo: { type: "geo_point" }, "geo.lat": { type: "float" } })).toBe(all);
+    expect(upperOf("a.b.c=x", { ...map, "a.b": { type: "flattened" } })).toBe(all);
+  });
+
+  test("it is asked for what it has", () => {
+    expect(print(upperOf("a.b=x", map))).toEqual(asks("attributes.a.b"));
+    expect(print(upperOf("a\\.b=x", both))).toEqual(asks("attributes.a.b"));
+    expect(print(upperOf("ab=x", { ...map, ab: keyword }))).toEqual(asks("attributes.ab"));
+    expect(print(upperOf("a\\.b.c=x", { "a.b": { type: "flattened" } }))).toEqual(asks("attributes.a.b.c"));
+  });
+
+  test("objects that have subobjects take a key with dots apart", () => {
+    const attributes = { properties: { a: { type: "flattened" } } };
+    const properties = { "@timestamp": { type: "date" }, attributes };
+    const mappings = { properties: { ...properties, body: { properties: { text: { type: "text" } } } } };
+    expect(print(upperOf("a\\.b=x", {}, mappings))).toEqual(asks("attributes.a.b"));
+  });
+});

@@ -1,7 +1,7 @@
 // Names collapsed to patterns: each name lies behind exactly one of them, however names are chosen.
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { collapse, covers } from "#resolvers/elastic/patterns.ts";
+import { collapse, covers, keptStreams } from "#resolvers/elastic/patterns.ts";
 
 const indicesOf = (names: readonly string[], most?: number) =>
   collapse(names, most).map(({ index }) => index);
@@ -45,6 +45,22 @@ describe("names collapse to patterns", () => {
     ["nothing", [], []],
   ])("%s", (_, names, patterns) => expect(indicesOf(names)).toEqual(patterns));
 
+  test("a data stream is taken out by a name with a star: no other one is seen by servers", () => {
+    const isStream = (name: string) => name.startsWith("logs-");
+    const patterns = (names: readonly string[], most?: number) =>
+      collapse(names, most, (name) => (name === "logs-app-old" ? "old" : ""), isStream).map(
+        ({ index }) => index,
+      );
+    expect(patterns(["app-2026.01.31", "app-old"])).toEqual(["app-*,-app-old", "app-old"]);
+    expect(patterns(["logs-app-2026.01.31", "logs-app-old"])).toEqual([
+      "logs-app-*,-*logs-app-old",
+      "logs-app-old",
+    ]);
+    // Where the star would take more out, it stands elsewhere.
+    const names = ["logs-app-a", "logs-app-b", "logs-app-c-logs-app-old", "logs-app-old"];
+    expect(patterns(names, 1)).toEqual(["logs-app-*,-logs-app-o*ld", "logs-app-old"]);
+  });
+
   test("hundreds of names become few patterns", () => {
     const tenants = Array.from({ length: 300 }, (_, at) => `tenant-${at}x-2026.01.31`);
     const streams = Array.from({ length: 200 }, (_, at) => `logs-nginx.site${at}-default`);
@@ -54,6 +70,18 @@ describe("names collapse to patterns", () => {
       "tenant-*",
     ]);
   });
+});
+
+test.each<[string, readonly string[]]>([
+  ["logs-*,-logs-a-x", ["logs-a-x"]],
+  ["logs-*,-logs-b,-logs-a-x", ["logs-b", "logs-a-x"]],
+  ["logs-*,-logs-a-x,logs-a-x", []],
+  ["logs-*,-*logs-a-x,-logs-b*,-plain", []],
+])("of %s these data streams stay: %j", (index, kept) => {
+  // With and without the day, as Elasticsearch and OpenSearch name them.
+  const indices = [".ds-logs-a-x-2026.01.31-000001", ".ds-logs-b-000002", "plain-1"];
+  const told = (name: string) => `-${name} does not take the data stream out of the pattern; -*${name} does`;
+  expect(keptStreams(index, indices)).toEqual(kept.map(told));
 });
 
 const word = fc.constantFrom("app", "logs", "a", "errors", "nginx.access", "prod", "x_y", "v2");
@@ -80,7 +108,7 @@ const name = fc
 test("every name lies behind one pattern, its own", () => {
   fc.assert(
     fc.property(fc.array(name, { maxLength: 60 }), fc.constantFrom(1, 5, 24), (names, most) => {
-      const patterns = collapse(names, most);
+      const patterns = collapse(names, most, undefined, (one) => one.length % 2 === 0);
       expect(patterns.flatMap((pattern) => pattern.names).sort()).toEqual([...new Set(names)].sort());
       for (const one of names) {
         const behind = patterns.filter(({ index }) => covers(index, one));

@@ -60,6 +60,11 @@ function compileLeaf(leaf: Compare, group: IndexGroup): Query {
   const reason = inexact(field, leaf.value);
   if (reason !== undefined)
     throw new WhereError(`where: ${name} is ${reason} in ${nameGroup(group)}; it must be a keyword`);
+  if (field.beside && leaf.operator === "!=") {
+    throw new WhereError(
+      `where: a line of ${nameGroup(group)} may have ${name} within an object, where the index does not see it, so != would let it through`,
+    );
+  }
   const term = { term: { [name]: leaf.value } };
   return leaf.operator === "=" ? term : not(term);
 }

@@ -1,6 +1,8 @@
 // The wall between tenants, over a small search server in memory: which fields of an index it may name.
 import { afterEach, expect, test } from "vitest";
 import { elastic } from "#resolvers/elastic/elastic.ts";
+import { readKnowledge } from "#resolvers/elastic/mapping.ts";
+import { compileWhere, parseWhere } from "#resolvers/elastic/where.ts";
 import { parse } from "#src/logql/parse.ts";
 import { fromMillis } from "#src/time.ts";
 import { testIO } from "../../support/cluster.ts";
@@ -47,4 +49,14 @@ test.each([
   expect(messages).toEqual(["mine"]);
   const report = await backend.inspections.logs?.(source, AbortSignal.timeout(10_000));
   expect(report?.problems).toEqual([]);
+});
+
+test("a key beside a map of its first part is no wall by what it is not", () => {
+  const attributes = { type: "passthrough", properties: { a: { type: "flattened" }, "a.b": keyword } };
+  const { groups } = readKnowledge({ "logs-1": { mappings: { properties: { attributes } } } });
+  const [group] = groups;
+  if (group === undefined) throw new Error("no group");
+  const walled = (where: string) => compileWhere(parseWhere(where), group);
+  expect(walled("attributes.a.b=x")).toEqual({ term: { "attributes.a.b": "x" } });
+  expect(() => walled("attributes.a.b!=x")).toThrow("within an object");
 });

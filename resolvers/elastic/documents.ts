@@ -39,7 +39,7 @@ import {
   settle,
   unsupported,
 } from "./search.ts";
-import { refuseMaskedWall } from "./security.ts";
+import { refuseBlinded, refuseMaskedWall } from "./security.ts";
 import { compileWhere, hasUnmapped, parseWhere } from "./where.ts";
 
 export interface Found<Form> {
@@ -297,6 +297,7 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
         continue;
       }
       if (query instanceof Refused) throw query;
+      await refuseBlinded(backend, query, door, source.index, plan.knowledge, signal);
       renewed = undefined;
       const body = { size, track_total_hits: true, query, sort: ["_doc"] };
       const last = attempt >= attempts && fixed === undefined;
@@ -456,6 +457,7 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
     signal: AbortSignal,
   ): Promise<Aggregated> {
     const query = compileKnown(source, forms, condition);
+    await refuseBlinded(backend, query, door, source.index, plan.knowledge, signal);
     const path = `/${encodePattern(source.index)}/_search`;
     const asked = JSON.stringify({ size: 0, query, ...body });
     const request = { method: "POST", path, query: searchOptions, body: asked } as const;

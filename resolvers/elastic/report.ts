@@ -87,8 +87,8 @@ export async function reportSpans(
   const unread = await findShardProblem(backend, source.index, knowledge, door, signal);
   if (unread !== undefined) problems.push(unread);
   limitations.push(...(await findScrollLimits(door, product, signal)), ...(await findHidden(door, signal)));
-  const consequence = "filters of traces do not find what is shown of them";
-  problems.push(...(await findMaskedFields(door, source.index, knowledge, consequence, signal)));
+  const consequence = "requests that have to filter by them are refused";
+  limitations.push(...(await findMaskedFields(door, source.index, knowledge, consequence, signal)));
   if (problems.length === 0)
     limitations.push(...(await findStrangers(backend, source, layout, door, signal)));
   const newest =

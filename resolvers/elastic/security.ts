@@ -147,6 +147,19 @@ export async function isBlinded(
   return (await maskedAmong(door, pattern, knowledge, new Set(forms), signal).catch(unlessLate)).length > 0;
 }
 
+/** For what cannot be read without its filters. @throws {Refused} where one is on a masked field */
+export async function refuseBlinded(
+  backend: string,
+  query: Query,
+  door: Door,
+  pattern: string,
+  knowledge: Knowledge,
+  signal: AbortSignal,
+): Promise<void> {
+  if (await isBlinded(query, door, pattern, knowledge, signal))
+    throw unsupported(backend, "a filter on a masked field");
+}
+
 /** The names of fields among them. */
 function wordsIn(query: unknown): readonly string[] {
   if (typeof query === "string") return [query];

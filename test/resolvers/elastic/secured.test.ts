@@ -3,8 +3,10 @@
 import { afterEach, describe, expect, test } from "vitest";
 import { elastic } from "#resolvers/elastic/elastic.ts";
 import { parse } from "#src/logql/parse.ts";
+import { spanSourceOf } from "#src/sites.ts";
 import type { Backend } from "#src/store.ts";
 import { fromMillis } from "#src/time.ts";
+import { createBudget } from "#src/tracing/budget.ts";
 import { testIO } from "../../support/cluster.ts";
 import { type Fake, openFake, sendJson } from "../../support/fake.ts";
 
@@ -154,20 +156,20 @@ describe("a column that shows values by which the index finds nothing", () => {
   const mapping = definition({ ...timed, user: { type: "keyword" }, other: { type: "keyword" } });
   const digest = "1fe4d68cc6ddbe09d65de9119d7cf76bebde55625ee4efdf813888e44fcd9aab";
   /** `user` is masked; where the shard has two copies, `other` shows a value that the second lacks. */
-  const aggregate = (body: string) => {
-    const values = { user: digest, other: "o" };
+  const aggregateOf = (values: Readonly<Record<string, string>>) => (body: string) => {
     const { aggs } = JSON.parse(body) as {
       aggs?: Record<string, { aggs?: { values: Terms }; filter: Term }>;
     };
     return Object.fromEntries(
       Object.entries(aggs ?? {}).map(([name, { aggs, filter }]) => {
         const field = aggs?.values.terms.field ?? Object.keys(filter.term ?? {})[0] ?? "";
-        const key = values[field as keyof typeof values];
+        const key = values[field];
         const buckets = [{ key, doc_count: 1 }];
         return [name, aggs === undefined ? { doc_count: 0 } : { doc_count: 1, values: { buckets } }];
       }),
     );
   };
+  const aggregate = aggregateOf({ user: digest, other: "o" });
   type Terms = { readonly terms: { readonly field: string } };
   type Term = { readonly term?: object };
   const search = (body: string) => (body.includes(digest) ? [] : [hit]);
@@ -199,6 +201,33 @@ describe("a column that shows values by which the index finds nothing", () => {
     const answers = { mapping, search: searched, aggregate };
     expect(await lines("app-1", answers, { auth, query: `user=${digest}` })).toEqual(["app-1/d0"]);
     expect(await lines("app-1", answers, { auth, query: "user=x" })).toEqual([]);
+  });
+  test("is filtered by in no request of traces", async () => {
+    const texts = ["trace_id", "span_id", "name", "kind"].map((name) => [name, { type: "keyword" }] as const);
+    const spans = { ...timed, ...Object.fromEntries(texts), duration: { type: "long" } };
+    const auth = { username: "masked", password: "p" };
+    const find = async (masked: string): Promise<number> => {
+      const answers = {
+        mapping: definition(spans),
+        search: () => [],
+        aggregate: aggregateOf({ [masked]: digest }),
+      };
+      const { traces } = (await open(answers, { auth })).stores;
+      const sources = [spanSourceOf("shop", { index: "app-1", profile: "otel" })] as const;
+      const of = { by: "trace", traceIds: ["a".repeat(32)], select: "all" } as const;
+      let count = 0;
+      const lookup = { sources, of, budget: createBudget(100) };
+      for await (const batch of traces?.find(lookup, AbortSignal.timeout(30_000)) ?? [])
+        count += batch.length;
+      await backend?.close();
+      await fake?.close();
+      return count;
+    };
+    expect(await find("name")).toBe(0);
+    await expect(find("trace_id")).rejects.toMatchObject({
+      slug: "not_supported_by_backend",
+      details: { feature: "a filter on a masked field" },
+    });
   });
   test("is not looked for where nobody logs in", async () => {
     expect((await inspect({ mapping, search, aggregate }))?.limitations.join()).not.toContain("masked");

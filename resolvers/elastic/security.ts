@@ -70,8 +70,12 @@ function unlessLate(error: unknown): readonly string[] {
   throw error;
 }
 
-/** By the fields that were looked for. */
-const looks = new WeakMap<Knowledge, Map<string, Promise<readonly string[]>>>();
+/** Of one state of the mappings: the fields that can be looked for, and what was found, by those that were. */
+interface Looked {
+  readonly columns: readonly string[];
+  readonly found: Map<string, Promise<readonly string[]>>;
+}
+const looks = new WeakMap<Knowledge, Looked>();
 
 /** Which of these names are masked; looked for once for each state of the mappings. @throws {BackendError} */
 async function maskedAmong(
@@ -82,17 +86,17 @@ async function maskedAmong(
   signal: AbortSignal,
 ): Promise<readonly string[]> {
   if (!(await masks(door, signal))) return [];
-  const names = columns(knowledge).filter((name) => named.has(name));
-  if (names.length === 0) return [];
-  const known = looks.get(knowledge) ?? new Map<string, Promise<readonly string[]>>();
+  const known = looks.get(knowledge) ?? { columns: columns(knowledge), found: new Map() };
   looks.set(knowledge, known);
+  const names = known.columns.filter((name) => named.has(name));
+  if (names.length === 0) return [];
   const key = names.join();
-  let finding = known.get(key);
+  let finding = known.found.get(key);
   if (finding === undefined) {
     // Not the first caller's signal: others wait for the same answer. The door's own deadline bounds it.
     finding = findMasked(door, pattern, names, new AbortController().signal);
-    known.set(key, finding);
-    finding.catch(() => known.delete(key));
+    known.found.set(key, finding);
+    finding.catch(() => known.found.delete(key));
   }
   return orAborted(finding, signal);
 }
@@ -220,6 +224,7 @@ async function findMasked(
     const key = values[at]?.values.buckets[0]?.key;
     return typeof key === "string" ? [{ field, term: { term: { [field]: key } } }] : [];
   });
+  if (terms.length === 0) return [];
   const counts = await askEach(
     terms.map(({ term }) => ({ filter: term })),
     counted,

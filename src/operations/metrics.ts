@@ -22,7 +22,7 @@ import { toldRange } from "./explain.ts";
 import { metricList, metricNames, metricType, timeseriesAnswer } from "./metric-rows.ts";
 import { type Context, type Operation, type Printed, pieceChars, type Rows } from "./operation.ts";
 import { parallel } from "./parallel.ts";
-import { createPrinter, pointsOfTurn } from "./points.ts";
+import { createPrinter, pointsOfTurn, valueAt } from "./points.ts";
 import { invalidRequest, type RequestTime, siteId } from "./request.ts";
 import {
   type ListRequest,
@@ -320,13 +320,13 @@ async function* printTimeseries(
   let chars = 0;
   let count = 0;
   let separator = "";
-  let unprinted = sizeOf(found.values(), buckets);
+  let unprinted = sizeOf(found.values());
   for (const [id, { selector, series }] of found) {
     const head = printHead(id, selector, series);
     parts.push(separator, head, ',"data":[');
     separator = ",";
     chars += head.length;
-    const missing = selector.draw_null_as_zero === true ? 0 : Number.NaN;
+    const missing = missingOf(selector);
     let points = 0;
     for (let first = 0; first < buckets.count; first += pointsOfTurn) {
       const end = Math.min(first + pointsOfTurn, buckets.count);
@@ -353,37 +353,31 @@ const charsOfPoint = 70;
 const charsOfHead = 300;
 
 /** How many characters the series are when they are printed, roughly. */
-function sizeOf(
-  found: Iterable<{ readonly selector: Selector; readonly series: Series }>,
-  { count }: Buckets,
-): number {
+function sizeOf(found: Iterable<{ readonly selector: Selector; readonly series: Series }>): number {
   let chars = 0;
   for (const { selector, series } of found) {
-    let points = selector.draw_null_as_zero === true ? count : 0;
-    if (points === 0) for (const value of series.values) if (Number.isFinite(value)) points += 1;
+    const missing = missingOf(selector);
+    let points = 0;
+    for (let bucket = 0; bucket < series.values.length; bucket += 1)
+      if (!Number.isNaN(valueAt(series.values, bucket, missing))) points += 1;
     chars += charsOfHead + points * charsOfPoint;
   }
   return chars;
 }
 
-/** A sum may pass what a number holds; infinity is no point either. */
-function valueAt(
-  { values }: Series,
-  bucket: number,
-  { draw_null_as_zero: fill }: Selector,
-): number | undefined {
-  const value = values[bucket] ?? Number.NaN;
-  if (Number.isFinite(value)) return value;
-  return fill === true ? 0 : undefined;
+/** What a bucket without a value is drawn as; NaN, not at all. */
+function missingOf({ draw_null_as_zero: fill }: Selector): number {
+  return fill === true ? 0 : Number.NaN;
 }
 
 /** An entry of `series` up to its data, its keys in the specification's order. */
 function printHead(id: string, selector: Selector, series: Series): string {
+  const missing = missingOf(selector);
   let min = Number.POSITIVE_INFINITY;
   let max = Number.NEGATIVE_INFINITY;
   for (let bucket = 0; bucket < series.values.length; bucket += 1) {
-    const value = valueAt(series, bucket, selector);
-    if (value === undefined) continue;
+    const value = valueAt(series.values, bucket, missing);
+    if (Number.isNaN(value)) continue;
     if (value < min) min = value;
     if (value > max) max = value;
   }

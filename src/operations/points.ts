@@ -21,6 +21,12 @@ export type PrintPoints = (
   begins: boolean,
 ) => Points;
 
+/** A sum may pass what a number holds: infinity is no value either. */
+export function valueAt(values: Float64Array, bucket: number, missing: number): number {
+  const value = values[bucket] ?? Number.NaN;
+  return Number.isFinite(value) ? value : missing;
+}
+
 /** Points are printed some at a time, so that a piece of the answer is not much longer than `pieceChars`. */
 export const pointsOfTurn = 500;
 
@@ -55,8 +61,7 @@ export function createPrinter({ start, step, count }: Buckets): PrintPoints {
     const long: number[] = [];
     let points = 0;
     for (let bucket = first; bucket < end; bucket += 1) {
-      const found = values[bucket] ?? Number.NaN;
-      const value = Number.isFinite(found) ? found : missing;
+      const value = valueAt(values, bucket, missing);
       const short = thousandthsOf(value);
       thousandths[bucket - first] = short;
       if (Number.isNaN(short)) continue;

@@ -17,6 +17,7 @@ import type { Knowledge } from "./mapping.ts";
 import { isOfForm, timelessness } from "./narrow.ts";
 import { type ParsedAnswer, type ParsedHit, wholeParsed } from "./parsed.ts";
 import {
+  all,
   any,
   encodePattern,
   every,
@@ -167,13 +168,30 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
     refuseRemote(backend, source.index);
     const known = await catalog.knowledge(source.index, wallOf(source) !== undefined, signal);
     await refuseMaskedWall(backend, door, source, known, signal);
-    return placed(source, known, signal);
+    const plan = await placed(source, known, signal);
+    return (await isStrange(source, plan, signal)) ? renewedPlan(source, signal) : plan;
   }
 
   async function renewedPlan(source: SpanSource, signal: AbortSignal): Promise<Plan> {
     const renewed = await catalog.refresh(source.index, signal);
     refreshed.set(renewed, performance.now());
-    return placed(source, renewed, signal);
+    const plan = await placed(source, renewed, signal);
+    if (await isStrange(source, plan, signal))
+      throw unsupported(backend, "an index pattern without spans of a known layout");
+    return plan;
+  }
+
+  /**
+   * Whether there are documents and all of them are strange. An empty answer would be a short one: the layout may be
+   * another, or security may hide a field of it from this user, in the mapping as well.
+   */
+  async function isStrange(
+    source: SpanSource,
+    { layout: { spans, events, strange } }: Plan,
+    signal: AbortSignal,
+  ): Promise<boolean> {
+    if (spans.length > 0 || events.length > 0 || strange.length === 0) return false;
+    return holds(source, all, signal);
   }
 
   /** Whether there may be documents that these mappings do not tell of. */
@@ -222,6 +240,10 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
     const parts: Shared = new Map();
     for (const placed of growing) gather(parts, isOfForm(placed), placed.group.indices);
     const query = any([...parts.values()].map((part) => every([inIndices(part.indices), part.query])));
+    return holds(source, query, signal);
+  }
+
+  async function holds(source: SpanSource, query: Query, signal: AbortSignal): Promise<boolean> {
     const counted = { size: 0, track_total_hits: true, query };
     const bytes = await sendSearch(door, source.index, counted, signal);
     return totalOf(await wholeParsed(backend, bytes)) > 0;

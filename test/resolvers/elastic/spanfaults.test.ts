@@ -1,5 +1,6 @@
 // The ways in which a source of spans fails, and that none of them is a short answer.
 import { afterEach, describe, expect, test } from "vitest";
+import { z } from "zod";
 import { elastic } from "#resolvers/elastic/elastic.ts";
 import type { Span } from "#src/model.ts";
 import type { SpanSource } from "#src/reader.ts";
@@ -14,6 +15,7 @@ import { jaeger, otel } from "../../support/shippers.ts";
 const [[name = "", definition] = []] = Object.entries(jaeger.indices("x"));
 const settings = { index: { number_of_shards: "1", version: { created: "8190899" } } };
 const mappings = { [name]: { ...definition, settings } };
+const mapped = z.object({ mappings: z.object({ properties: z.record(z.string(), z.unknown()) }) });
 
 const hit = (n: number, index = name) => ({
   _index: index,
@@ -118,6 +120,43 @@ describe("a source of spans that fails", () => {
       (response) => sendJson(response, {}, 403),
     );
     await expect(read(url)).rejects.toMatchObject({ slug: "not_supported_by_backend" });
+  });
+
+  describe("documents in no layout", () => {
+    // As OpenSearch tells a user whose field-level rule hides the times.
+    const { startTime: _, ...shown } = mapped.parse(definition).mappings.properties;
+    const hidden = { [name]: { mappings: { properties: shown }, settings } };
+
+    test("are refused, because they may be spans", async () => {
+      const url = await serve(
+        (response) => sendJson(response, answer([], 1)),
+        (response) => sendJson(response, hidden),
+      );
+      await expect(read(url)).rejects.toMatchObject({
+        slug: "not_supported_by_backend",
+        details: { feature: "an index pattern without spans of a known layout" },
+      });
+    });
+
+    test("are not there where there are none", async () => {
+      const url = await serve(
+        (response) => sendJson(response, answer([])),
+        (response) => sendJson(response, hidden),
+      );
+      expect(await read(url)).toEqual([]);
+    });
+
+    test("are read as soon as the mapping has their names", async () => {
+      let told = 0;
+      const url = await serve(
+        (response) => sendJson(response, answer([hit(1)])),
+        (response) => {
+          told += 1;
+          sendJson(response, told > 1 ? mappings : hidden);
+        },
+      );
+      expect((await read(url)).map(({ span_id }) => Number(span_id))).toEqual([1]);
+    });
   });
 
   test("more documents than the budget are refused before a second is asked for", async () => {

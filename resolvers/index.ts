@@ -13,9 +13,7 @@ export const kinds: ReadonlyMap<string, BackendKind<unknown>> = new Map([
 
 /** A kind whose settings are known to itself alone: what its `parseConfig` made is what its `create` gets. */
 function register<Config>(kind: BackendKind<Config>): readonly [string, BackendKind<unknown>] {
-  const { kind: name, parseConfig, create } = kind;
-  return [
-    name,
-    { kind: name, parseConfig, create: (backend, config, io) => create(backend, config as Config, io) },
-  ];
+  const create: BackendKind<unknown>["create"] = (name, config, io) =>
+    kind.create(name, config as Config, io);
+  return [kind.kind, { ...kind, create }];
 }

@@ -7,10 +7,12 @@ import { z } from "zod";
 import { ConfigError } from "./errors.ts";
 import { explain, type Report, redact, reportIssue, suggest } from "./issues.ts";
 import { readNumeral } from "./numeral.ts";
+import { checkProfiles, type ProfilesByPart } from "./profiles.ts";
 import { type Millis, parseDuration, parseInstant } from "./time.ts";
 import { httpUrl } from "./url.ts";
 import {
   inFileOrder,
+  mapping,
   pathKey,
   quote,
   readTree,
@@ -187,8 +189,11 @@ export interface World extends Surroundings {
   readonly kinds: Kinds;
 }
 
-/** The kinds of backends, by name; each validates its own settings (the entry without `kind`). */
-export type Kinds = ReadonlyMap<string, { parseConfig(value: unknown): unknown }>;
+/** The kinds of backends, by name; each validates its own settings (the entry without `kind`), and its profiles. */
+export type Kinds = ReadonlyMap<
+  string,
+  { parseConfig(value: unknown): unknown; readonly profiles?: ProfilesByPart }
+>;
 
 /**
  * The configuration that `text`, the content of `file`, describes: defaults filled in, secrets put in, paths
@@ -208,6 +213,7 @@ export function parseConfig(text: string, file: string, world: World): Config {
   };
   const backends = parseBackends(tree, world.kinds, report);
   checkReferences(tree, report);
+  checkProfiles(tree.value, world.kinds, (path) => world.readText(resolveBeside(file, path)), report);
   const parsed = fileSchema.safeParse(tree.value, { error: explain });
   for (const issue of parsed.error?.issues ?? []) reportIssue(issue, [], report);
   if (issues.length > 0 || !parsed.success) throw new ConfigError(file, inFileOrder(issues, tree));
@@ -532,10 +538,6 @@ function assemble(
 }
 
 // ---- Values of unknown shape --------------------------------------------------------------------------------
-
-function mapping(value: unknown): Readonly<Record<string, unknown>> {
-  return typeof value === "object" && value !== null && !Array.isArray(value) ? { ...value } : {};
-}
 
 function mapValues<In, Out>(
   record: Readonly<Record<string, In>>,

@@ -492,11 +492,21 @@ export interface Backend {
   close(): Promise<void>;
 }
 
+/** How the documents of a source may lie: built in, or files of the user's own. */
+export interface Profiles {
+  /** Whether one is built in. */
+  readonly has: (name: string) => boolean;
+  /** Reads a file. @throws {ZodError} all issues at once @throws {Error} where it is no YAML */
+  readonly parse: (text: string) => unknown;
+}
+
 /** A pluggable resolver: what `resolvers/index.ts` lists. Each kind validates its own configuration. */
 export interface BackendKind<Config> {
   readonly kind: string;
   /** @throws {ZodError} all issues at once, paths relative to the backend's entry */
   readonly parseConfig: (value: unknown) => Config;
+  /** Of what the log sources and the traces of a site name; a kind without them takes no notice of the names. */
+  readonly profiles?: { readonly logs: Profiles; readonly traces: Profiles };
   readonly create: (name: string, config: Config, io: IO) => Backend;
 }
 

@@ -26,7 +26,8 @@ const allowed: readonly (readonly [file: string, imports: readonly string[]])[] 
   ["src/yaml.ts", ["src/errors.ts"]],
   ["src/{spelling,numeral,url}.ts", []],
   ["src/issues.ts", ["src/spelling.ts", "type src/yaml.ts"]],
-  ["src/config.ts", ["src/{errors,time,yaml,issues,numeral,url}.ts"]],
+  ["src/config.ts", ["src/{errors,time,yaml,issues,numeral,profiles,url}.ts"]],
+  ["src/profiles.ts", ["src/{errors,issues,yaml}.ts", "type src/store.ts"]],
   ["src/traced.ts", ["type src/time.ts"]],
   ["src/otlp.ts", ["src/traced.ts", "src/errors.ts", "type src/{config,store,time}.ts"]],
   ["src/telemetry.ts", ["src/errors.ts", "src/time.ts", "type src/{store,traced}.ts"]],
@@ -142,7 +143,7 @@ const packages: Readonly<Record<string, readonly string[]>> = {
   undici: ["resolvers/prometheus/door.ts"],
   yaml: ["src/yaml.ts", "src/visual.ts", "resolvers/elastic/{layout,profile}.ts"],
   zod: [
-    "src/{config,issues,meshrc,intake-document,url,visual}.ts",
+    "src/{config,issues,profiles,meshrc,intake-document,url,visual}.ts",
     "src/operations/*",
     "src/tracing/digest.ts",
     "resolvers/connection.ts",

@@ -1,10 +1,11 @@
 /* biome-ignore-all lint/suspicious/noTemplateCurlyInString: ${…} is the configuration's own syntax */
 import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
+import { parse as parseYaml } from "yaml";
 import { z } from "zod";
 import { kinds as realKinds } from "../resolvers/index.ts";
 import { hashToken } from "../src/auth.ts";
-import { type Config, defaults, parseConfig } from "../src/config.ts";
+import { type Config, defaults, type Kinds, parseConfig } from "../src/config.ts";
 import { ConfigError } from "../src/errors.ts";
 import { parseDuration, parseInstant } from "../src/time.ts";
 
@@ -21,8 +22,20 @@ const quoting = z.looseObject({}).transform((value, context) => {
   context.issues.push({ code: "custom", message: `bad ${JSON.stringify(value)}`, input: value });
   return z.NEVER;
 });
-const kinds = new Map([
-  ["elastic", { parseConfig: (value: unknown) => elastic.parse(value) }],
+const profile = {
+  parse: (text: string) => z.strictObject({ name: z.string(), at: z.literal("here") }).parse(parseYaml(text)),
+};
+const kinds: Kinds = new Map([
+  [
+    "elastic",
+    {
+      parseConfig: (value: unknown) => elastic.parse(value),
+      profiles: {
+        logs: { has: (name: string) => name === "ecs", parse: profile.parse },
+        traces: { has: (name: string) => name === "otel", parse: profile.parse },
+      },
+    },
+  ],
   ["prometheus", { parseConfig: (value: unknown) => z.strictObject({ url: z.url() }).parse(value) }],
   ["quoting", { parseConfig: (value: unknown) => quoting.parse(value) }],
 ]);
@@ -32,6 +45,9 @@ const files: Readonly<Record<string, string>> = {
   "conf/windows": "crlf\r\n",
   "/run/secrets/x": "absolute",
   "conf/empty": "\n",
+  "conf/mine.yaml": "{ name: mine, at: here }",
+  "conf/other.yaml": "{ at: there }",
+  "conf/cut.yaml": "name: [",
 };
 const readText = (path: string): string => {
   const text = files[path];
@@ -54,6 +70,43 @@ function issuesOf(text: string): readonly string[] {
 const hash = "9F86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
 const minimal = "backends: {}\nsites: {}\n";
 const withBackend = (entry: string) => `backends:\n  elk: ${entry}\nsites: {}\n`;
+
+describe("profiles of one's own", () => {
+  const site = (logs: string, traces: string) => `backends:
+  elk: { kind: elastic, url: "http://elk" }
+  prom: { kind: prometheus, url: "http://prom" }
+sites:
+  shop:
+    logs:
+      backend: elk
+      sources:
+        app: { index: a, profile: ${logs} }
+    traces: { backend: elk, index: a, profile: ${traces} }
+    frontend: { keys: [k], backend: elk, index: r, profile: ${traces} }
+`;
+
+  test("are files beside the configuration", () => {
+    expect(issuesOf(site("mine.yaml", "mine.yaml"))).toEqual([]);
+    expect(issuesOf(site("ecs", "otel"))).toEqual([]);
+    expect(issuesOf(site("auto", "auto"))).toEqual([]);
+  });
+
+  test("are wrong before anything is served", () => {
+    const app = "9 sites.shop.logs.sources.app.profile:";
+    expect(issuesOf(site("other.yaml", "auto"))).toEqual([
+      `${app} is no profile: name: is missing`,
+      `${app} is no profile: at: Invalid input: expected "here"`,
+    ]);
+    expect(issuesOf(site("otel", "ecs"))).toEqual([
+      `${app} is no built-in profile, and no file that can be read (ENOENT)`,
+      "10 sites.shop.traces.profile: is no built-in profile, and no file that can be read (ENOENT)",
+      "11 sites.shop.frontend.profile: is no built-in profile, and no file that can be read (ENOENT)",
+    ]);
+    expect(issuesOf(site("cut.yaml", "auto"))).toEqual([
+      expect.stringMatching(/^9 \S+ is no profile: Flow sequence .* at line 1, column 8$/),
+    ]);
+  });
+});
 
 test("every part of a file", () => {
   const config = parse(`

@@ -7,8 +7,10 @@ import { basicAuth, bearerAuth, connection, readTls } from "../connection.ts";
 import { guardDefaults } from "../http.ts";
 import { createCatalog } from "./catalog.ts";
 import { type DoorSettings, openDoor } from "./door.ts";
+import { readSpanProfile, spanProfiles } from "./layout.ts";
 import { reportLogs } from "./logreport.ts";
 import { createLogStore } from "./logs.ts";
+import { profiles, readProfile } from "./profile.ts";
 import { reportSpans } from "./report.ts";
 import { createReportStore, inspectReports } from "./reports.ts";
 import { createSpanStore } from "./spans.ts";
@@ -24,6 +26,10 @@ export type ElasticConfig = z.infer<typeof settings>;
 export const elastic: BackendKind<ElasticConfig> = {
   kind: "elastic",
   parseConfig: (value) => settings.parse(value),
+  profiles: {
+    logs: { has: (name) => profiles.has(name), parse: readProfile },
+    traces: { has: (name) => spanProfiles.has(name), parse: readSpanProfile },
+  },
   create(name, config, io): Backend {
     const door = openDoor(name, doorSettings(config, io), io);
     const catalog = createCatalog(name, door, io);

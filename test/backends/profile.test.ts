@@ -218,6 +218,6 @@ onServers((server) => {
     const broken = { ...files, "/etc/readout/profiles/mine.yaml": "name: mine\nlogs: { time: at }\n" };
     const shell = createShell({ now, files: broken, kinds: [...kinds.values()] });
     expect(await check(["--config", "/etc/readout/readout.yaml"], shell)).toBe(1);
-    expect(shell.printed()).toMatch(/FAILED .*mine\.yaml: not a profile/);
+    expect(shell.complained()).toMatch(/profile: is no profile: logs\./);
   });
 });

@@ -26,11 +26,16 @@ export function send(response: ServerResponse, status: number, body: string): vo
 
 export const notFound = '{"error":"Not found"}';
 
-/** A server with `requireHostHeader` says so with an empty body. @returns whether it was one */
-export function refuseHostless(request: IncomingMessage, response: ServerResponse): boolean {
-  if (request.headers.host !== undefined || request.httpVersion !== "1.1") return false;
+/**
+ * A request must have one host, which is its own in HTTP/1.0 to leave out (RFC 9112, section 3.2). Node would take the
+ * first of several, and a proxy before it maybe another. A server with `requireHostHeader` says so with an empty body.
+ * @returns whether it was refused
+ */
+export function refuseHosts(request: IncomingMessage, response: ServerResponse): boolean {
+  const { length: hosts } = request.headersDistinct.host ?? [];
+  if (hosts === 1 || (hosts === 0 && request.httpVersion !== "1.1")) return false;
   response.setHeader("Connection", "close");
-  send(response, 400, '{"error":"A Host header is required"}');
+  send(response, 400, '{"error":"One Host header is required"}');
   return true;
 }
 

@@ -22,15 +22,8 @@ import { keptStreams } from "./patterns.ts";
 import type { Product } from "./product.ts";
 import type { LogProfile } from "./profile.ts";
 import { all, any, every, inIndices, isRemote, not, type Query } from "./query.ts";
-import {
-  findScrollLimits,
-  findShardProblem,
-  listed,
-  needsMapping,
-  searchWhole,
-  unreachableProblems,
-} from "./search.ts";
-import { findHidden, findMaskedFields } from "./security.ts";
+import { findShardProblem, listed, needsMapping, searchWhole, unreachableProblems } from "./search.ts";
+import { findRestrictions } from "./security.ts";
 import { isTimeless, timesOf } from "./timeless.ts";
 import { compileWhere, parseWhere, WhereError } from "./where.ts";
 
@@ -92,9 +85,8 @@ export async function reportLogs(
       `no document of ${source.index} shows ${times}, so its lines are in no range: another profile, or hidden from this user`,
     );
   }
-  limitations.push(...(await findScrollLimits(door, product, signal)), ...(await findHidden(door, signal)));
   const consequence = "filters on them read every line of the range";
-  limitations.push(...(await findMaskedFields(door, source.index, knowledge, consequence, signal)));
+  limitations.push(...(await findRestrictions(door, source.index, knowledge, consequence, signal)));
   let newest: Instant | undefined;
   if (problems.length === 0) {
     for (const part of parts) {

@@ -12,14 +12,8 @@ import { findField, type Knowledge, nameGroup, opaqueKnowledge } from "./mapping
 import { holdsId, isOfForm, timelessness } from "./narrow.ts";
 import { covers, keptStreams } from "./patterns.ts";
 import { all, any, every, inIndices, isRemote, none, not } from "./query.ts";
-import {
-  findScrollLimits,
-  findShardProblem,
-  needsMapping,
-  searchWhole,
-  unreachableProblems,
-} from "./search.ts";
-import { findHidden, findMaskedFields } from "./security.ts";
+import { findShardProblem, needsMapping, searchWhole, unreachableProblems } from "./search.ts";
+import { findRestrictions } from "./security.ts";
 import { readSpan } from "./span.ts";
 import { compileWhere, parseWhere, WhereError } from "./where.ts";
 
@@ -86,9 +80,8 @@ export async function reportSpans(
   }
   const unread = await findShardProblem(backend, source.index, knowledge, door, signal);
   if (unread !== undefined) problems.push(unread);
-  limitations.push(...(await findScrollLimits(door, product, signal)), ...(await findHidden(door, signal)));
   const consequence = "requests that have to filter by them are refused";
-  limitations.push(...(await findMaskedFields(door, source.index, knowledge, consequence, signal)));
+  limitations.push(...(await findRestrictions(door, source.index, knowledge, consequence, signal)));
   if (problems.length === 0)
     limitations.push(...(await findStrangers(backend, source, layout, door, signal)));
   const newest =

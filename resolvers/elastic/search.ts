@@ -8,7 +8,6 @@ import type { Door } from "./door.ts";
 import { guard } from "./filter.ts";
 import { type Answer, cutAnswer, type Names, namesOf } from "./hits.ts";
 import type { Knowledge } from "./mapping.ts";
-import type { Product } from "./product.ts";
 import { all, encodePattern, hasSelector, isRemote, type Query, searchOptions } from "./query.ts";
 import { compileWhere, WhereError } from "./where.ts";
 
@@ -158,46 +157,6 @@ export async function findShardProblem(
 ): Promise<string | undefined> {
   const { shards } = await searchWhole(backend, door, pattern, { size: 0, track_total_hits: false }, signal);
   return shardProblem(pattern, knowledge, shards.total);
-}
-
-/**
- * What larger readings lack, for `readout check`: scrolls are rights of their own on OpenSearch, asked for by one that
- * does not exist. @throws {BackendError}
- */
-export async function findScrollLimits(
-  door: Door,
-  { name }: Product,
-  signal: AbortSignal,
-): Promise<readonly string[]> {
-  if (name !== "OpenSearch") return [];
-  const path = "/_search/scroll";
-  const goOn = {
-    method: "POST",
-    path,
-    body: JSON.stringify({ scroll: "1s", scroll_id: "readout" }),
-  } as const;
-  const end = { method: "DELETE", path, body: JSON.stringify({ scroll_id: ["readout"] }) } as const;
-  const denied = async (request: typeof goOn | typeof end) => {
-    try {
-      await door.send(request, signal);
-    } catch (error) {
-      if (!(error instanceof BackendError)) throw error;
-      if (error.failure === "denied") return true;
-      if (error.failure !== "rejected") throw error;
-    }
-    return false;
-  };
-  const right = "indices:data/read/scroll";
-  return [
-    ...((await denied(goOn))
-      ? [
-          `large traces, and many lines of one millisecond, are errors without the cluster permission ${right}`,
-        ]
-      : []),
-    ...((await denied(end))
-      ? [`scrolls take up their place for a minute without the cluster permission ${right}/clear`]
-      : []),
-  ];
 }
 
 /** Takes an answer that the mappings do not fit although they were read again and again. @throws {BackendError} */

@@ -8,7 +8,7 @@ import { orAborted } from "../http.ts";
 import type { Door } from "./door.ts";
 import type { Knowledge } from "./mapping.ts";
 import type { Part } from "./parts.ts";
-import { encodePattern, type Query, searchOptions } from "./query.ts";
+import { all, encodePattern, type Query, searchOptions } from "./query.ts";
 import { listed, refuseWall, unsupported } from "./search.ts";
 import { isTimeless, timesOf } from "./timeless.ts";
 import { namesIn, parseWhere } from "./where.ts";
@@ -21,8 +21,26 @@ const looked = 200;
 const shown = z.object({ values: z.object({ buckets: z.array(z.object({ key: z.unknown() })) }) });
 const counted = z.object({ doc_count: z.number() });
 
-/** The names of masked fields, with what follows of it, for `readout check`. @throws {BackendError} */
-export async function findMaskedFields(
+/**
+ * What the source keeps from this user, for `readout check`; of masked fields also the `consequence`.
+ * @throws {BackendError}
+ */
+export async function findRestrictions(
+  door: Door,
+  pattern: string,
+  knowledge: Knowledge,
+  consequence: string,
+  signal: AbortSignal,
+): Promise<readonly string[]> {
+  return [
+    ...(await findScrollLimits(door, signal)),
+    ...(await findHidden(door, signal)),
+    ...(await findMaskedFields(door, pattern, knowledge, consequence, signal)),
+  ];
+}
+
+/** The names of masked fields, of those that the first documents have. */
+async function findMaskedFields(
   door: Door,
   pattern: string,
   knowledge: Knowledge,
@@ -33,7 +51,7 @@ export async function findMaskedFields(
   const masked: string[] = [];
   const names = columns(knowledge);
   for (let at = 0; at < names.length; at += most) {
-    const found = findMasked(door, pattern, names.slice(at, at + most), signal);
+    const found = findMasked(door, pattern, all, names.slice(at, at + most), signal);
     // What keeps a search from being answered is told elsewhere.
     masked.push(...(await found.catch(unlessLate)));
   }
@@ -47,8 +65,8 @@ const privileges = z.object({
   ),
 });
 
-/** What Elasticsearch tells a user of his own rights, for `readout check`. @throws {BackendError} */
-export async function findHidden(door: Door, signal: AbortSignal): Promise<readonly string[]> {
+/** What Elasticsearch tells a user of his own rights. */
+async function findHidden(door: Door, signal: AbortSignal): Promise<readonly string[]> {
   if (!door.hasUser || (await door.product(signal)).name !== "Elasticsearch") return [];
   const request = { method: "GET", path: "/_security/user/_privileges" } as const;
   const answer = await door.sendJson(request, signal).catch(unlessLate);
@@ -94,7 +112,7 @@ async function maskedAmong(
   let finding = known.found.get(key);
   if (finding === undefined) {
     // Not the first caller's signal: others wait for the same answer. The door's own deadline bounds it.
-    finding = findMasked(door, pattern, names, new AbortController().signal);
+    finding = findEachMasked(door, pattern, names, new AbortController().signal);
     known.found.set(key, finding);
     finding.catch(() => known.found.delete(key));
   }
@@ -192,9 +210,24 @@ function columns({ groups }: Knowledge): readonly string[] {
   return [...types].flatMap(([name, type]) => (type === undefined ? [] : [name]));
 }
 
+/** Of each the first documents that have it: it may be rare, and masking hides nobody who has it. */
+async function findEachMasked(
+  door: Door,
+  pattern: string,
+  names: readonly string[],
+  signal: AbortSignal,
+): Promise<readonly string[]> {
+  const found: string[] = [];
+  for (const name of names)
+    found.push(...(await findMasked(door, pattern, { exists: { field: name } }, [name], signal)));
+  return found;
+}
+
+/** Those that are masked in the first documents that a query finds. */
 async function findMasked(
   door: Door,
   pattern: string,
+  query: Query,
   names: readonly string[],
   signal: AbortSignal,
 ): Promise<readonly string[]> {
@@ -209,7 +242,7 @@ async function findMasked(
     form: z.ZodType<T>,
   ): Promise<readonly (T | undefined)[]> => {
     const numbered = Object.fromEntries(aggs.map((agg, at) => [`f${at}`, agg]));
-    const { aggregations } = Object(await ask({ track_total_hits: false, aggs: numbered }));
+    const { aggregations } = Object(await ask({ track_total_hits: false, query, aggs: numbered }));
     return aggs.map((_, at) => form.safeParse(Object(aggregations)[`f${at}`]).data);
   };
   // By values, not by ordinals, which the columns of a masked field do not have.
@@ -237,4 +270,37 @@ async function findMasked(
     if (Object(Object(hits).total).value === 0) masked.push(field);
   }
   return masked;
+}
+
+/** What larger readings lack: scrolls are rights of their own on OpenSearch, asked for by one that does not exist. */
+async function findScrollLimits(door: Door, signal: AbortSignal): Promise<readonly string[]> {
+  if ((await door.product(signal)).name !== "OpenSearch") return [];
+  const path = "/_search/scroll";
+  const goOn = {
+    method: "POST",
+    path,
+    body: JSON.stringify({ scroll: "1s", scroll_id: "readout" }),
+  } as const;
+  const end = { method: "DELETE", path, body: JSON.stringify({ scroll_id: ["readout"] }) } as const;
+  const denied = async (request: typeof goOn | typeof end) => {
+    try {
+      await door.send(request, signal);
+    } catch (error) {
+      if (!(error instanceof BackendError)) throw error;
+      if (error.failure === "denied") return true;
+      if (error.failure !== "rejected") throw error;
+    }
+    return false;
+  };
+  const right = "indices:data/read/scroll";
+  return [
+    ...((await denied(goOn))
+      ? [
+          `large traces, and many lines of one millisecond, are errors without the cluster permission ${right}`,
+        ]
+      : []),
+    ...((await denied(end))
+      ? [`scrolls take up their place for a minute without the cluster permission ${right}/clear`]
+      : []),
+  ];
 }

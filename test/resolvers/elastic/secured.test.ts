@@ -194,6 +194,14 @@ describe("a column that shows values by which the index finds nothing", () => {
       expect(await lines("app-1", { mapping, search, aggregate }, other)).toEqual(["app-1/d0"]);
     },
   );
+  test("is refused as a wall also where few have it, behind many that do not", async () => {
+    const auth = { username: "masked", password: "p" };
+    const rare = (body: string) => (body.includes('{"exists":{"field":"user"}}') ? aggregate(body) : {});
+    const answers = { mapping, search, aggregate: rare };
+    await expect(lines("app-1", answers, { auth, where: "user!=x" })).rejects.toMatchObject({
+      details: { feature: "a where on a masked field" },
+    });
+  });
   test("narrows no query: the documents decide", async () => {
     const auth = { username: "masked", password: "p" };
     const masked = { ...hit, _source: { ...hit._source, user: digest } };

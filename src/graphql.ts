@@ -60,7 +60,7 @@ function readText(value: unknown): string {
 }
 
 /** The operations alone, without links. */
-export function buildQueries(endpoints: readonly Endpoint[]): GraphQLSchema {
+function buildQueries(endpoints: readonly Endpoint[]): GraphQLSchema {
   const described = describeOperations(endpoints);
   const types = createTypes(described);
   const query = new GraphQLObjectType<unknown, Context>({

@@ -251,7 +251,9 @@ const errorResponses = {
     description: "The request was understood and is refused for good.",
     content: { "application/json": { schema: { $ref: "#/components/schemas/Unprocessable" } } },
   },
-  TooMany: errorResponse("Over the token's rate.", "Too many requests", { headers: retryAfter }),
+  TooMany: errorResponse("The token asks too often, or has too much under way.", "Too many requests", {
+    headers: retryAfter,
+  }),
   Failed: errorResponse(
     "A source is down, slow, overloaded, or answers in part. Worth a retry.",
     "A data source did not answer in time",

@@ -15,7 +15,7 @@ import { readConfig, tellConfigError } from "./file.ts";
 import { exitCodes, type Shell } from "./shell.ts";
 
 export const usage = `Usage: readout explain --site SITE ['QUERY'] [--source SOURCE …] [--order DESC] [--per-page 100] [--legacy]
-       readout explain traces --site SITE ['QUERY'] [--errors] [--by time] [--order DESC] [--per-page 25]
+       readout explain traces --site SITE ['QUERY'] [--errors] [--by time|duration] [--order DESC] [--per-page 25]
        readout explain metrics --site SITE --name METRIC --field FIELD [--tag KEY=VALUE …] [--aggregation A]
                                [--resolution R]
 

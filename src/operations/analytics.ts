@@ -216,7 +216,7 @@ const slowEventsBody = z
     ).meta({ description: "One kind of span only." }),
     wanted_attributes: attributeNames.meta({
       description: "Names of attributes: all must be there, and their values are answered.",
-      examples: [["db.system"]],
+      examples: [["db.system.name"]],
     }),
     excluded_attributes: attributeNames.meta({
       description: "Names of attributes: none may be there.",

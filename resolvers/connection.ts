@@ -1,11 +1,29 @@
 // How a backend behind HTTP is reached: the settings that all such kinds share, and what their clients make of them.
 import { z } from "zod";
+import { explain, strict } from "../src/issues.ts";
 import { readNumeral } from "../src/numeral.ts";
 import type { IO } from "../src/store.ts";
 import { parseDuration } from "../src/time.ts";
 
-export const basicAuth = z.strictObject({ username: z.string(), password: z.string() });
-export const bearerAuth = z.strictObject({ bearer: z.string().min(1) });
+const text = z.string().min(1, "must not be empty");
+const logins = {
+  basic: strict({ username: z.string(), password: z.string() }),
+  bearer: strict({ bearer: text }),
+  api_key: strict({ api_key: text }),
+};
+export const basicOrBearer = z.union([logins.basic, logins.bearer], {
+  error: "expected { username, password } or { bearer }",
+});
+export const anyLogin = z.union([logins.basic, logins.api_key, logins.bearer], {
+  error: "expected { username, password }, { bearer } or { api_key }",
+});
+
+/** The settings of a kind, as all that is wrong with them is told. @throws {z.ZodError} */
+export function readSettings<T extends z.ZodType>(settings: T, value: unknown): z.output<T> {
+  return settings.parse(value, { error: explain });
+}
+
+const leastAnswer = 1_048_576;
 
 /**
  * `tls` names PEM files; `timeout` is that of one request where the file has none; an answer over `answer_bytes` is an
@@ -13,15 +31,19 @@ export const bearerAuth = z.strictObject({ bearer: z.string().min(1) });
  */
 export function connection(timeout: `${number}s`) {
   return {
-    tls: z
-      .strictObject({ ca: z.string().optional(), cert: z.string().optional(), key: z.string().optional() })
-      .optional(),
+    tls: strict({
+      ca: z.string().optional(),
+      cert: z.string().optional(),
+      key: z.string().optional(),
+    }).optional(),
     headers: z.record(z.string(), z.string()).default({}),
     timeout: z
       .string()
       .refine(isTimeout, `expected a duration such as ${timeout}, at most 1d`)
       .default(timeout),
-    answer_bytes: z.preprocess(readNumeral, z.int().min(1_048_576)).default(268_435_456),
+    answer_bytes: z
+      .preprocess(readNumeral, z.int().min(leastAnswer, `expected a whole number from ${leastAnswer} up`))
+      .default(268_435_456),
   };
 }
 

@@ -7,11 +7,11 @@ import type { Site } from "./sites.ts";
 export const typeDefs = /* GraphQL */ `
   extend type Query {
     "The site of that id; null when there is none that the token may see. For existing clients; see \`site\`."
-    app(id: String!): App
+    app("A \`site_id\`." id: String!): App
     "Whose token this is."
     viewer: Viewer
     "The sites that the token may see. There is one organization, whatever the slug."
-    organization(slug: String!): Organization
+    organization("Any text." slug: String!): Organization
   }
   "A site, as existing clients know it."
   type App {
@@ -25,18 +25,21 @@ export const typeDefs = /* GraphQL */ `
     createdAt: String
     "Always null, as \`createdAt\`."
     updatedAt: String
+    "Its log sources."
     logs: AppLogs
   }
   "The logs of a site."
   type AppLogs {
+    "All of them, in the order of the configuration."
     sources: [AppLogSource!]
     "The source of that id; null when there is none."
-    source(id: String!): AppLogSource
+    source("A \`source_id\`." id: String!): AppLogSource
   }
   "A log source of a site."
   type AppLogSource {
     "The \`source_id\` of its lines."
     id: String!
+    "The same."
     name: String!
     "Always \`custom\`: a source of the site's own."
     type: String
@@ -47,18 +50,26 @@ export const typeDefs = /* GraphQL */ `
   }
   "The user of a token."
   type Viewer {
+    "The token's \`user\` in the configuration."
     id: String!
     "Always null: a token has no address."
     email: String
+    "The same as the id."
     name: String!
+    "The one that there is."
     organizations: [Organization!]
+    "The sites that the token may see."
     apps: [App!]
   }
   "What all sites belong to."
   type Organization {
+    "The slug."
     id: String!
+    "As it was asked for, else \`readout\`."
     slug: String!
+    "The slug."
     name: String!
+    "The sites that the token may see."
     apps: [App!]
   }
 `;

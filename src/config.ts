@@ -5,7 +5,7 @@
 import { isIPv4, isIPv6 } from "node:net";
 import { z } from "zod";
 import { ConfigError } from "./errors.ts";
-import { explain, type Report, redact, reportIssue, suggest } from "./issues.ts";
+import { explain, type Report, redact, reportIssue, strict, suggest } from "./issues.ts";
 import { readNumeral } from "./numeral.ts";
 import { checkProfiles, type ProfilesByPart } from "./profiles.ts";
 import { type Millis, parseDuration, parseInstant } from "./time.ts";
@@ -320,17 +320,6 @@ function overlap(a: string, b: string): boolean {
 }
 
 // ---- The schema ---------------------------------------------------------------------------------------------
-
-/** An object without other keys. Its message has one line for each unknown key; `reportIssue` takes them apart. */
-function strict<Shape extends z.core.$ZodLooseShape>(shape: Shape) {
-  const known = Object.keys(shape);
-  return z.strictObject(shape, {
-    error: (issue) =>
-      issue.code === "unrecognized_keys"
-        ? issue.keys.map((key) => `unknown key${suggest(key, known)}`).join("\n")
-        : undefined,
-  });
-}
 
 /** Text that `read` turns into something; undefined is `message`. */
 function textAs<T>(read: (text: string) => T | undefined, message: string) {

@@ -60,7 +60,7 @@ function readText(value: unknown): string {
 }
 
 /** The operations alone, without links. */
-export function buildQueries(endpoints: readonly Endpoint[]): GraphQLSchema {
+function buildQueries(endpoints: readonly Endpoint[]): GraphQLSchema {
   const described = describeOperations(endpoints);
   const types = createTypes(described);
   const query = new GraphQLObjectType<unknown, Context>({
@@ -110,6 +110,9 @@ function createTypes(descriptions: Descriptions): Types {
     return id === undefined || definition === undefined ? [schema, name] : [definition, id];
   }
 
+  const wordsOf = (schema: JsonSchema, side: "inputs" | "outputs") =>
+    deref(withoutNull(schema), side, "")[0].description;
+
   function scalar(schema: JsonSchema, name: string) {
     if (schema.enum?.every((value) => typeof value === "string")) return enumeration(schema, name);
     switch (schema.type) {
@@ -156,7 +159,7 @@ function createTypes(descriptions: Descriptions): Types {
           Object.entries(meant.properties ?? {}).map(([key, property]) => [
             spell(key),
             {
-              description: describeField(key, property),
+              description: describeField(key, property, wordsOf(property, "outputs")),
               type: output(property, name + pascal(key)),
               ...(spell(key) === key
                 ? {}
@@ -189,10 +192,8 @@ function createTypes(descriptions: Descriptions): Types {
       Object.entries(schema.properties ?? {}).map(([key, property]) => {
         const type = input(property, name + pascal(key));
         const required = schema.required?.includes(key) === true && !isNullable(property);
-        return [
-          spell(key),
-          { description: describeField(key, property), type: required ? new GraphQLNonNull(type) : type },
-        ];
+        const description = describeField(key, property, wordsOf(property, "inputs"));
+        return [spell(key), { description, type: required ? new GraphQLNonNull(type) : type }];
       }),
     );
   }
@@ -200,25 +201,26 @@ function createTypes(descriptions: Descriptions): Types {
   return { output, inputFields, resolve: (schema, side) => deref(schema, side, "")[0] };
 }
 
-/** The text of a field: its own, its unit, its bounds and an example, as OpenAPI shows them apart. */
-function describeField(key: string, schema: JsonSchema): string | undefined {
-  const { description, minimum, maximum, examples, "x-unit": unit } = { ...withoutNull(schema), ...schema };
+/** The text of a field: its own or its type's, its unit, its bounds and an example, as OpenAPI shows them apart. */
+function describeField(key: string, schema: JsonSchema, ofType: string | undefined): string | undefined {
+  const told = { ...withoutNull(schema), ...schema };
+  const { description = ofType, minimum, maximum, examples, "x-unit": unit } = told;
   const bounds =
     isInt32(minimum) && isInt32(maximum)
       ? `From ${minimum} to ${maximum}.`
       : minimum !== undefined && Math.abs(minimum) < Number.MAX_SAFE_INTEGER
         ? `At least ${minimum}.`
         : undefined;
-  const told = [
+  const text = [
     description,
     unit === undefined ? undefined : `Unit: ${unit}.`,
     bounds,
     examples?.[0] === undefined ? undefined : `Example: \`${JSON.stringify(examples[0])}\`.`,
     spell(key) === key ? undefined : `\`${key}\` over REST.`,
   ]
-    .filter((text) => text !== undefined)
+    .filter((part) => part !== undefined)
     .join(" ");
-  return told === "" ? undefined : told;
+  return text === "" ? undefined : text;
 }
 
 /**

@@ -1,5 +1,5 @@
 // What is wrong with a configuration file, in our words: never with a value, which may be a secret.
-import type { z } from "zod";
+import { z } from "zod";
 import { editDistance } from "./spelling.ts";
 import type { Path } from "./yaml.ts";
 
@@ -24,28 +24,36 @@ export function explain(issue: z.core.$ZodRawIssue): string | undefined {
   return `expected ${typeNames[issue.expected] ?? issue.expected}${quotes}`;
 }
 
+/** An object without other keys. Its message has one line for each unknown key; `reportIssue` takes them apart. */
+export function strict<Shape extends z.core.$ZodLooseShape>(shape: Shape) {
+  const known = Object.keys(shape);
+  return z.strictObject(shape, {
+    error: (issue) =>
+      issue.code === "unrecognized_keys"
+        ? issue.keys.map((key) => `unknown key${suggest(key, known)}`).join("\n")
+        : undefined,
+  });
+}
+
 /** Reports a schema's issue, also of a backend's kind, under the paths of the file. */
 export function reportIssue(issue: z.core.$ZodIssue, prefix: Path, report: Report): void {
   const path = [...prefix, ...issue.path.map(String)];
   if (issue.code === "unrecognized_keys") {
     const messages = issue.message.split("\n");
     for (const [index, key] of issue.keys.entries()) {
-      // A kind's own schema says it in one sentence for all keys; then the key's path says enough.
+      // A schema without words of ours says it in one sentence for all keys; then the key's path says enough.
       const own = messages.length === issue.keys.length && messages[index]?.startsWith("unknown key");
-      report(
-        [...path, key],
-        own ? (messages[index] ?? "") : `unknown key${suggest(key, backendWords, false)}`,
-      );
+      report([...path, key], own ? (messages[index] ?? "") : "unknown key");
     }
   } else if (issue.code === "invalid_union") {
-    // The branch that got furthest is the one that was meant.
+    // The branch that got furthest is the one that was meant, or of several the one with the least to mend.
     const depth = (branch: readonly z.core.$ZodIssue[]) => Math.max(...branch.map((one) => one.path.length));
     const meant = issue.errors.filter((branch) =>
       branch.some(
         (one) => one.path.length > 0 || (one.code !== "invalid_type" && one.code !== "invalid_value"),
       ),
     );
-    const branch = meant.toSorted((a, b) => depth(b) - depth(a))[0];
+    const branch = meant.toSorted((a, b) => depth(b) - depth(a) || a.length - b.length)[0];
     if (branch === undefined) report(path, issue.message);
     else for (const inner of branch) reportIssue(inner, path, report);
   } else if (issue.code === "invalid_key") {
@@ -56,19 +64,14 @@ export function reportIssue(issue: z.core.$ZodIssue, prefix: Path, report: Repor
   }
 }
 
-// Only for suggestions: which keys a backend takes is its kind's business, but these are the documented words.
-const backendWords = "url auth username password api_key bearer tls ca cert key headers timeout seed".split(
-  " ",
-);
-
 /** `; did you mean "x"?` for a known word at most two edits away, else the known words if there are a few. */
-export function suggest(word: string, known: readonly string[], list = true): string {
+export function suggest(word: string, known: readonly string[]): string {
   const near = known
     .map((candidate) => ({ candidate, distance: editDistance(word, candidate) }))
     .filter(({ candidate, distance }) => distance <= 2 && distance < Math.min(word.length, candidate.length))
     .toSorted((a, b) => a.distance - b.distance)[0];
   if (near !== undefined) return `; did you mean "${near.candidate}"?`;
-  return list && known.length > 0 && known.length <= 16 ? `; known here: ${known.join(", ")}` : "";
+  return known.length > 0 && known.length <= 16 ? `; known here: ${known.join(", ")}` : "";
 }
 
 // Shorter ones occur in every sentence and give nothing away.

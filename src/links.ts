@@ -30,7 +30,7 @@ const typeDefs = /* GraphQL */ `
     "The sites that the token may see."
     sites: [Site!]
     "One of them; null when there is none of that id."
-    site(id: String!): Site
+    site("Its \`site_id\`." id: String!): Site
   }
   "What a token gives access to."
   type Site {
@@ -41,10 +41,11 @@ const typeDefs = /* GraphQL */ `
     "The names of its metrics; null where it has none configured."
     metric_names: [String!]
     "Its actions with their figures, of the requests that ended in the range."
-    actions(from: DateTime!, to: DateTime!): [Action!]
+    actions("Start of the range, inclusive." from: DateTime!, "End of the range, inclusive." to: DateTime!): [Action!]
   }
   "A trace within one site, as rows lead to it."
   type Trace {
+    "As the row that leads here has it."
     trace_id: String!
     "Every span, the root first; empty when the site has none of it, null when it has no traces."
     spans: [Span!]
@@ -56,6 +57,7 @@ const typeDefs = /* GraphQL */ `
   }
   "The CPU that a pod used at a snapshot."
   type CpuPoint {
+    "The snapshot."
     timestamp: DateTime
     "Unit: billionths of a core."
     cpu_usage_nano_cores: Float
@@ -67,9 +69,11 @@ const typeDefs = /* GraphQL */ `
     pod: PodsRow
   }
   extend type TraceSummary {
+    "The trace that the request is part of."
     trace: Trace
   }
   extend type SlowEventAction {
+    "The trace of \`trace_id\`."
     trace: Trace
   }
   extend type Span {

@@ -8,6 +8,7 @@ import {
   describeSchema,
   type JsonSchema,
 } from "./operations/describe.ts";
+import { explanationSchema, explanationType } from "./operations/explain.ts";
 import { slugs } from "./operations/failure.ts";
 import type { Endpoint } from "./operations/operation.ts";
 
@@ -52,7 +53,11 @@ export function buildOpenApi(endpoints: readonly Endpoint[]): Json {
     security: [{ bearer: [] }, { token: [] }],
     paths,
     components: {
-      schemas: { ...publish(Object.fromEntries(schemas)), ...errorSchemas() },
+      schemas: {
+        ...publish(Object.fromEntries(schemas)),
+        Explanation: publish(describeSchema(explanationSchema, "output", new Map())),
+        ...errorSchemas(),
+      },
       responses: errorResponses,
       headers,
       securitySchemes: {
@@ -113,6 +118,9 @@ function describeOperation(
               { schema: publish(describeSchema(answer, "output", new Map())) },
             ]),
           ),
+          ...(explains
+            ? { [explanationType]: { schema: { $ref: "#/components/schemas/Explanation" } } }
+            : {}),
         },
       },
       ...(access === "public" ? {} : { 401: error("Unauthorized") }),
@@ -128,7 +136,7 @@ const explainParameter = {
   name: "explain",
   in: "query",
   description:
-    "`true` answers how the request is answered instead of its rows: what it means, each request to a source, what was read and kept, and how long it took.",
+    "`true` answers how the request is answered instead of its rows: what it means, each request to a source, what was read and kept, and how long it took. Such an answer has a media type of its own, whatever `Accept` says.",
   schema: { type: "boolean", default: false },
 };
 
@@ -243,7 +251,9 @@ const errorResponses = {
     description: "The request was understood and is refused for good.",
     content: { "application/json": { schema: { $ref: "#/components/schemas/Unprocessable" } } },
   },
-  TooMany: errorResponse("Over the token's rate.", "Too many requests", { headers: retryAfter }),
+  TooMany: errorResponse("The token asks too often, or has too much under way.", "Too many requests", {
+    headers: retryAfter,
+  }),
   Failed: errorResponse(
     "A source is down, slow, overloaded, or answers in part. Worth a retry.",
     "A data source did not answer in time",

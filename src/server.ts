@@ -14,7 +14,7 @@ import type { Intake } from "./intake.ts";
 import type { Unified } from "./mesh.ts";
 import { chooseRepresentation } from "./operations/accept.ts";
 import { anybody, type Conductor, createConductor, overloaded } from "./operations/conduct.ts";
-import { explained, wantsExplanation } from "./operations/explain.ts";
+import { explained, explanationType, wantsExplanation } from "./operations/explain.ts";
 import { isClients, limitOf } from "./operations/failure.ts";
 import type { Endpoint, Rows } from "./operations/operation.ts";
 import { createRouter, type Route } from "./operations/router.ts";
@@ -102,6 +102,7 @@ function whole({ opening, separator, closing }: Form, texts: readonly string[]):
   return texts.map((text, at) => (at === 0 ? opening : separator) + text + (at === last ? closing : ""));
 }
 
+const explanationHeaders = { "Content-Type": `${explanationType}; charset=utf-8` };
 const textType = { "Content-Type": "text/plain; charset=utf-8" };
 
 export function createServer(options: ServerOptions): Server {
@@ -244,7 +245,9 @@ export function createServer(options: ServerOptions): Server {
         telemetry.tails.opened();
         return { status: 200, headers: eventsHeaders, body: tail };
       }
-      const headers = ("pieces" in result ? result.headers : undefined) ?? jsonType;
+      const headers = explaining
+        ? explanationHeaders
+        : (("pieces" in result ? result.headers : undefined) ?? jsonType);
       const complete = (body: Whole): Answer => {
         finish(200, false);
         return { status: 200, headers, body };

@@ -3,7 +3,10 @@ import * as z from "zod";
 
 /** Clients differ in what they make of the other parts of an address, and some drop them in silence. */
 export const httpUrl = z
-  .url({ protocol: /^https?$/, error: "expected an http:// or https:// address" })
+  .url({
+    protocol: /^https?$/,
+    error: ({ input }) => (input == null ? undefined : "expected an http:// or https:// address"),
+  })
   .refine((text) => {
     const { username, password } = URL.parse(text) ?? { username: "", password: "" };
     return username === "" && password === "";

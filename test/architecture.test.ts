@@ -105,13 +105,13 @@ const allowed: readonly (readonly [file: string, imports: readonly string[]])[] 
   ["src/readout.js", ["src/{cache.js,main.ts}"]],
   ["src/main.ts", ["**"]],
   ["resolvers/index.ts", ["src/store.ts", "resolvers/*/*"]],
-  ["resolvers/connection.ts", ["type src/store.ts", "src/{time,numeral}.ts"]],
+  ["resolvers/connection.ts", ["type src/store.ts", "src/{issues,time,numeral}.ts"]],
   ["resolvers/isolation.ts", ["type src/time.ts"]],
   ["resolvers/http.ts", ["src/{store,errors,explain,time,traced}.ts", "resolvers/isolation.ts"]],
   [
     "resolvers/*/*",
     [
-      "src/{store,reader,model,time,errors,explain,traced,metrics,samples,kubernetes,telemetry,report,numeral,url}.ts",
+      "src/{store,reader,model,time,errors,explain,traced,metrics,samples,kubernetes,telemetry,report,issues,numeral,url}.ts",
       "src/logql/*",
       "src/tracing/*",
       "resolvers/{connection,http}.ts",

@@ -364,7 +364,7 @@ visuals: 7
     '9 backends.elk.kind: unknown kind "elastik"; did you mean "elastic"?',
     "12 backends.elk2.url: Invalid URL",
     "13 backends.elk2.auth.password: is missing",
-    '15 backends.elk2.auth.pasword: unknown key; did you mean "password"?',
+    "15 backends.elk2.auth.pasword: unknown key",
     "16 backends.elk3.kind: is missing",
     "19 sites.shop.retention: expected a duration such as 250ms, 10s or 30d, at most 36500d",
     '20 sites.shop.retntion: unknown key; did you mean "retention"?',
@@ -386,6 +386,49 @@ visuals: 7
     "31 limits.streams: expected a whole number from 1 up",
     "31 limits.bogus: unknown key; known here: rows, millisecond, points, documents, spans, look_back, deadline, requests, streams, token_requests, token_streams, rate, export",
     "32 visuals: expected text; put it in quotes",
+  ]);
+});
+
+test("what is wrong with a backend is told in the words of its kind", () => {
+  const text = `backends:
+  a: { kind: elastic, tls: x, headers: [a], timeout: 5, answer_bytes: 5, seed: 1 }
+  b: { kind: elastic, url: [], auth: { username: a, pasword: b }, tls: { cs: x }, answer_byte: 3 }
+  c: { kind: elastic, url: 5, auth: x }
+  d: { kind: prometheus, url: "ftp://x", seed: 3, auth: { bearer: 5 } }
+  e: { kind: prometheus, url: ["http://a"], auth: { api_key: x } }
+  f: { kind: memory, sed: 4 }
+sites: {}
+otlp: {}
+`;
+  const known = "url, auth, tls, headers, timeout, answer_bytes";
+  let told = "";
+  try {
+    parseConfig(text, "r.yaml", { kinds: realKinds, env, readText });
+  } catch (error) {
+    told = error instanceof ConfigError ? error.message : String(error);
+  }
+  expect(told.split("\n")).toEqual([
+    "r.yaml:2: backends.a.url: is missing",
+    "r.yaml:2: backends.a.tls: expected keys with values",
+    "r.yaml:2: backends.a.headers: expected keys with values",
+    "r.yaml:2: backends.a.timeout: expected text; put it in quotes",
+    "r.yaml:2: backends.a.answer_bytes: expected a whole number from 1048576 up",
+    `r.yaml:2: backends.a.seed: unknown key; known here: ${known}`,
+    "r.yaml:3: backends.b.url: names no address",
+    "r.yaml:3: backends.b.auth.password: is missing",
+    'r.yaml:3: backends.b.auth.pasword: unknown key; did you mean "password"?',
+    'r.yaml:3: backends.b.tls.cs: unknown key; did you mean "ca"?',
+    'r.yaml:3: backends.b.answer_byte: unknown key; did you mean "answer_bytes"?',
+    "r.yaml:4: backends.c.url: expected an address or a list of them",
+    "r.yaml:4: backends.c.auth: expected { username, password }, { bearer } or { api_key }",
+    "r.yaml:5: backends.d.url: expected an http:// or https:// address",
+    "r.yaml:5: backends.d.auth.bearer: expected text; put it in quotes",
+    `r.yaml:5: backends.d.seed: unknown key; known here: ${known}`,
+    "r.yaml:6: backends.e.url: expected an http:// or https:// address",
+    "r.yaml:6: backends.e.auth.bearer: is missing",
+    "r.yaml:6: backends.e.auth.api_key: unknown key; known here: bearer",
+    'r.yaml:7: backends.f.sed: unknown key; did you mean "seed"?',
+    "r.yaml:9: otlp.url: is missing",
   ]);
 });
 
@@ -623,6 +666,23 @@ describe("the README's reference", () => {
       .filter((key) => key.startsWith(level))
       .map((key) => key.slice(level.length).split(/[.[]/)[0]);
     expect([...new Set(below)].sort()).toEqual(known?.toSorted());
+  });
+
+  test("names every key of backends.<name>. and no other", () => {
+    const known = [...realKinds.keys()].flatMap((kind) => {
+      try {
+        parseConfig(`backends: { b: { kind: ${kind}, zzzzzzzz: 1 } }\nsites: {}`, "r.yaml", {
+          ...{ kinds: realKinds, env, readText },
+        });
+      } catch (error) {
+        return /unknown key; known here: (.*)/.exec(String(error))?.[1]?.split(", ") ?? [];
+      }
+      return [];
+    });
+    const below = documented
+      .filter((key) => key.startsWith("backends.<name>."))
+      .map((key) => key.slice("backends.<name>.".length));
+    expect(below.toSorted()).toEqual([...new Set(["kind", ...known])].sort());
   });
 
   test.each([

@@ -284,6 +284,8 @@ sites: { s: { logs: { backend: elk, sources: { a: { index: "x-*" } } } } }`;
     ["no site", [], 2, /--site is missing/],
     ["two queries", ["--site", "s", "a", "b"], 2, /put it in quotes/],
     ["a metric without its name", ["metrics", "--site", "s"], 2, /--name and --field are missing/],
+    ["an option of traces", ["--site", "s", "--errors", "a"], 2, /--errors is no option of logs/],
+    ["an option of logs", ["metrics", "--site", "s", "--legacy"], 2, /--legacy is no option of metrics/],
     ["an option that there is not", ["--sites", "s"], 2, /--sites/],
   ])("%s", async (_, args, code, complaint) => {
     const told = await explain(...args);

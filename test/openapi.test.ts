@@ -2,7 +2,8 @@
 import { Validator } from "@seriousme/openapi-schema-validator";
 import { afterAll, describe, expect, test } from "vitest";
 import { buildOpenApi } from "#src/openapi.ts";
-import { describeOperations, type JsonSchema } from "#src/operations/describe.ts";
+import { describeOperations, describeSchema, type JsonSchema } from "#src/operations/describe.ts";
+import { explanationSchema, explanationType } from "#src/operations/explain.ts";
 import { slugs } from "#src/operations/failure.ts";
 import { operations } from "#src/operations/index.ts";
 import { readReport } from "#src/report.ts";
@@ -102,20 +103,16 @@ describe("/openapi.json", () => {
       const ofPath = Object.fromEntries(fields.map(([key, { examples }]) => [key, examples?.[0]]));
       const bodies: readonly unknown[] = endpoint.method === "GET" ? [ofPath] : (request.examples ?? []);
       expect(bodies.length, endpoint.name).toBeGreaterThan(0);
-      return bodies.map((body) => [endpoint, body] as const);
+      return bodies.map((body) => [endpoint.path, body, endpoint] as const);
     }),
-  )(
-    "$path answers its example %j as it says",
-    { timeout: 60_000 },
-    async ({ method, path, answer }, input) => {
-      const values = input as Readonly<Record<string, unknown>>;
-      const route = path.replace(/\{(\w+)\}/g, (_, key: string) => encodeURIComponent(String(values[key])));
-      const { status, body } = await demo.rest(method, route, method === "GET" ? undefined : input);
-      // A revision of an example is nobody's.
-      expect([path, status]).toEqual([path, path === "/api/v2/deploys/stats" ? 404 : 200]);
-      if (status === 200) expect(answer.parse(body)).toEqual(body);
-    },
-  );
+  )("%s answers its example %j as it says", { timeout: 60_000 }, async (path, input, { method, answer }) => {
+    const values = input as Readonly<Record<string, unknown>>;
+    const route = path.replace(/\{(\w+)\}/g, (_, key: string) => encodeURIComponent(String(values[key])));
+    const { status, body } = await demo.rest(method, route, method === "GET" ? undefined : input);
+    // A revision of an example is nobody's.
+    expect([path, status]).toEqual([path, path === "/api/v2/deploys/stats" ? 404 : 200]);
+    if (status === 200) expect(answer.parse(body)).toEqual(body);
+  });
 
   test("the example of a front-end report is one that the intake keeps", () => {
     const { paths } = JSON.parse(JSON.stringify(buildOpenApi(operations)));
@@ -166,6 +163,31 @@ describe("/openapi.json", () => {
       expect(endpoint?.answer.parse(answered.body)).toEqual(answered.body);
     }
   });
+});
+
+describe("?explain=true", () => {
+  const of = operations.filter(({ explains }) => explains);
+  test.each(of)(
+    "of $path is said to be no rows, but an answer of a media type of its own",
+    async (endpoint) => {
+      const { path, request } = endpoint;
+      const { paths, components } = JSON.parse(JSON.stringify(buildOpenApi(operations)));
+      const { content } = paths[path].post.responses["200"];
+      expect(content[explanationType].schema).toEqual({ $ref: "#/components/schemas/Explanation" });
+      expect(components.schemas.Explanation.properties).toHaveProperty("answer");
+      const [body] = describeSchema(request, "input", new Map()).examples ?? [];
+      const init = {
+        method: "POST",
+        headers: { authorization: `Bearer ${token}`, accept: "application/json" },
+        body: JSON.stringify(body),
+      };
+      const rows = await demo.server.fetch(`${origin}${path}`, init);
+      expect(rows.headers.get("content-type")).toBe("application/json; charset=utf-8");
+      const told = await demo.server.fetch(`${origin}${path}?explain=true`, init);
+      expect(told.headers.get("content-type")).toBe(`${explanationType}; charset=utf-8`);
+      explanationSchema.parse(await told.json());
+    },
+  );
 });
 
 describe("pages", () => {

@@ -1,9 +1,10 @@
 // Elasticsearch and OpenSearch as one kind of backend.
 import { z } from "zod";
+import { strict } from "../../src/issues.ts";
 import type { Backend, BackendKind, IO } from "../../src/store.ts";
 import { parseDuration } from "../../src/time.ts";
 import { httpUrl } from "../../src/url.ts";
-import { basicAuth, bearerAuth, connection, readTls } from "../connection.ts";
+import { anyLogin, connection, readSettings, readTls } from "../connection.ts";
 import { guardDefaults } from "../http.ts";
 import { createCatalog } from "./catalog.ts";
 import { type DoorSettings, openDoor } from "./door.ts";
@@ -16,16 +17,18 @@ import { createReportStore, inspectReports } from "./reports.ts";
 import { createSpanStore } from "./spans.ts";
 import { surveyIndices } from "./survey.ts";
 
-const settings = z.strictObject({
-  url: z.union([httpUrl, z.array(httpUrl).min(1)]),
-  auth: z.union([basicAuth, z.strictObject({ api_key: z.string().min(1) }), bearerAuth]).optional(),
+const settings = strict({
+  url: z.union([httpUrl, z.array(httpUrl).min(1, "names no address")], {
+    error: ({ input }) => (input == null ? undefined : "expected an address or a list of them"),
+  }),
+  auth: anyLogin.optional(),
   ...connection("10s"),
 });
 export type ElasticConfig = z.infer<typeof settings>;
 
 export const elastic: BackendKind<ElasticConfig> = {
   kind: "elastic",
-  parseConfig: (value) => settings.parse(value),
+  parseConfig: (value) => readSettings(settings, value),
   profiles: {
     logs: { has: (name) => profiles.has(name), parse: readProfile },
     traces: { has: (name) => spanProfiles.has(name), parse: readSpanProfile },

@@ -1,9 +1,11 @@
 // The embedded backend: generated data that grow while the program runs. Lines depend on the seed and the time
 // alone, so two instances with one seed and one clock hold the same.
 import * as z from "zod";
+import { strict } from "../../src/issues.ts";
 import { readNumeral } from "../../src/numeral.ts";
 import type { Backend, BackendKind, Match, PartReport, SourceReport } from "../../src/store.ts";
 import { fromMillis, type Instant, type TimeRange, toMillis } from "../../src/time.ts";
+import { readSettings } from "../connection.ts";
 import { clusterMatch, observeCluster } from "./cluster.ts";
 import { generate, indices } from "./generate.ts";
 import { createMemoryKubernetes, type Observation } from "./kubernetes.ts";
@@ -14,7 +16,7 @@ import { createMemoryReports } from "./reports.ts";
 import { createMemorySpans, type MemorySpans } from "./spans.ts";
 import { generateSpans, traceIndices } from "./traces.ts";
 
-const settings = z.strictObject({
+const settings = strict({
   /** The same seed gives the same lines at the same times. */
   seed: z.preprocess(readNumeral, z.int()).default(1),
 });
@@ -31,7 +33,7 @@ const clusterHistory = 7 * 86_400_000;
 
 export const memory: BackendKind<MemorySettings> = {
   kind: "memory",
-  parseConfig: (value) => settings.parse(value),
+  parseConfig: (value) => readSettings(settings, value),
   create: (name, { seed }, io): Backend => {
     const logs = createMemoryLogs();
     const spans = createMemorySpans();

@@ -1,7 +1,7 @@
 // The one narrow door to whatever speaks the HTTP API of Prometheus: Prometheus itself, Thanos, Mimir, VictoriaMetrics.
 // Only expressions go in, and these hold the wall. An answer comes out whole, or not at all: what a source tells in
-// `warnings` or `isPartial` is an error here. Nothing beyond query, query_range, series, labels and label values is
-// relied upon.
+// `warnings` or `isPartial` is an error here. Nothing beyond query, query_range, series and label values is relied
+// upon.
 import type { Agent, Dispatcher } from "undici";
 import { z } from "zod";
 import { BackendError, type Failure } from "../../src/errors.ts";

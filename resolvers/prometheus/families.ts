@@ -39,9 +39,9 @@ export interface Families {
   shape(match: Match, metric: string, signal: AbortSignal): Promise<Shape | undefined>;
   /** As `MetricStore.isGuess`. @throws {BackendError} */
   isGuess(match: Match, metric: string, signal: AbortSignal): Promise<boolean>;
-  /** As `MetricStore.tagKeys`. @throws {BackendError} */
   /** What an operator should know of the metrics within a wall. @throws {BackendError} */
   inspect(match: Match, signal: AbortSignal): Promise<PartReport>;
+  /** As `MetricStore.tagKeys`. @throws {BackendError} */
   tagKeys(
     match: Match,
     metric: string,

@@ -1,9 +1,10 @@
 // Prometheus, and what speaks its HTTP API, as one kind of backend.
-import { z } from "zod";
+import type { z } from "zod";
+import { strict } from "../../src/issues.ts";
 import type { Backend, BackendKind, IO } from "../../src/store.ts";
 import { parseDuration, toMillis } from "../../src/time.ts";
 import { httpUrl } from "../../src/url.ts";
-import { basicAuth, bearerAuth, connection, readTls } from "../connection.ts";
+import { basicOrBearer, connection, readSettings, readTls } from "../connection.ts";
 import { guardDefaults } from "../http.ts";
 import { inspectCluster } from "./coverage.ts";
 import { type DoorSettings, openDoor } from "./door.ts";
@@ -12,10 +13,10 @@ import { createKubernetesStore } from "./kubernetes.ts";
 import { createMetricStore } from "./metrics.ts";
 import { surveyMetrics } from "./survey.ts";
 
-const settings = z.strictObject({
+const settings = strict({
   /** With the path under which `/api/v1` lies, such as `https://mimir/prometheus`. */
   url: httpUrl,
-  auth: z.union([basicAuth, bearerAuth]).optional(),
+  auth: basicOrBearer.optional(),
   ...connection("30s"),
 });
 export type PrometheusConfig = z.infer<typeof settings>;
@@ -27,7 +28,7 @@ const queued = 4_096;
 
 export const prometheus: BackendKind<PrometheusConfig> = {
   kind: "prometheus",
-  parseConfig: (value) => settings.parse(value),
+  parseConfig: (value) => readSettings(settings, value),
   create(name, config, io): Backend {
     const door = openDoor(name, doorSettings(config, io), io);
     const families = createFamilies(door, io);

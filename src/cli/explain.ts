@@ -15,7 +15,7 @@ import { readConfig, tellConfigError } from "./file.ts";
 import { exitCodes, type Shell } from "./shell.ts";
 
 export const usage = `Usage: readout explain --site SITE ['QUERY'] [--source SOURCE …] [--order DESC] [--per-page 100] [--legacy]
-       readout explain traces --site SITE ['QUERY'] [--errors] [--by time] [--order DESC] [--per-page 25]
+       readout explain traces --site SITE ['QUERY'] [--errors] [--by time|duration] [--order DESC] [--per-page 25]
        readout explain metrics --site SITE --name METRIC --field FIELD [--tag KEY=VALUE …] [--aggregation A]
                                [--resolution R]
 
@@ -115,21 +115,35 @@ interface Wanted {
 
 const subjects = ["logs", "traces", "metrics"] as const;
 
+/** What each takes beside what all do. */
+const own: Readonly<Record<(typeof subjects)[number], readonly string[]>> = {
+  logs: ["source", "order", "per-page", "legacy"],
+  traces: ["errors", "by", "order", "per-page"],
+  metrics: ["name", "field", "tag", "aggregation", "resolution"],
+};
+const shared: readonly string[] = ["site", "from", "to", "config", "json"];
+
 /** Throws with what is wrong with the arguments. */
 function readArguments(args: readonly string[], now: Instant): Wanted {
-  const subject = subjects.find((known) => known === args[0]);
-  const { values, positionals } = parseArgs({
-    args: args.slice(subject === undefined ? 0 : 1),
+  const named = subjects.find((known) => known === args[0]);
+  const subject = named ?? "logs";
+  const { values, positionals, tokens } = parseArgs({
+    args: args.slice(named === undefined ? 0 : 1),
     options,
     allowPositionals: true,
+    tokens: true,
   });
+  for (const token of tokens) {
+    if (token.kind !== "option" || shared.includes(token.name) || own[subject].includes(token.name)) continue;
+    throw new Error(`--${token.name} is no option of ${subject}`);
+  }
   const { site, config: file, json } = values;
   const [query = "", ...others] = positionals;
   if (site === "") throw new Error("--site is missing");
   if (others.length > 0) throw new Error("the query is one argument: put it in quotes");
   if (subject === "metrics" && query !== "") throw new Error("metrics have no query");
   const range = { from: readTime(values.from, now), to: readTime(values.to, now) };
-  const shape = shapes[subject ?? "logs"](values, query, range, now);
+  const shape = shapes[subject](values, query, range, now);
   const endpoint = operations.find(({ name }) => name === shape.operation);
   if (endpoint === undefined) throw new Error(`${shape.operation} is no operation`);
   return { file, site, json, query, prepare: (sources) => endpoint.prepare(shape.body(sources)) };

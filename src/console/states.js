@@ -39,11 +39,14 @@ export function failure(error, retry) {
   if (isMissingPart) return empty(`${message}.`, "Nothing is configured for this part of the site.");
   const title = status === 0 ? "No connection" : status === 404 ? "Not found" : "This could not be answered";
   const issues = Array.isArray(details.issues) ? details.issues : [];
+  // The same request gets the same answer.
+  const isFinal = status === 404 || status === 422;
   return element(
     "div",
     { class: "state state-failed", role: "alert" },
     element("p", { class: "state-title" }, title),
-    element("p", {}, foreign(message)),
+    // It repeats the issues.
+    element("p", {}, issues.length > 0 ? "The request is not valid:" : foreign(message)),
     issues.length > 0 &&
       element(
         "ul",
@@ -56,7 +59,7 @@ export function failure(error, retry) {
       { class: "state-code" },
       status <= 0 ? "" : `Status ${status}${slug === "" ? "" : `, ${slug}`}`,
     ),
-    retry !== undefined && element("div", { class: "state-actions" }, button("Try again", retry)),
+    retry !== undefined && !isFinal && element("div", { class: "state-actions" }, button("Try again", retry)),
   );
 }
 

@@ -8,15 +8,13 @@ import { printInstant } from "../time.ts";
 import { actionDigest, eventDigest, hashStatement } from "../tracing/digest.ts";
 import { order } from "../tracing/request.ts";
 import type { Context, Operation } from "./operation.ts";
-import { checkRange, from, integer, optional, siteId, texts, to, word } from "./request.ts";
+import { anHour, checkRange, from, integer, optional, siteId, texts, to, word } from "./request.ts";
 import { printRows, slowEventRow } from "./rows.ts";
 import { actionEdgeRows, actionRow, siteEdgeRows, slowEvent, slowEventAction } from "./span-rows.ts";
 import { budgetOf, rangeOf, withoutTraces } from "./traces.ts";
 
 const span = { site_id: siteId, from, to };
 const attributeNames = optional(texts());
-/** An hour of the demo's first day. */
-const anHour = { site_id: "demo-shop", from: "2026-01-31T12:00:00Z", to: "2026-01-31T13:00:00Z" };
 
 /** @throws {Refused} for a site without traces */
 export function tracesOf(id: string, context: Context): { readonly site: Site; readonly traces: SpanPart } {
@@ -218,7 +216,7 @@ const slowEventsBody = z
     ).meta({ description: "One kind of span only." }),
     wanted_attributes: attributeNames.meta({
       description: "Names of attributes: all must be there, and their values are answered.",
-      examples: [["db.system"]],
+      examples: [["db.system.name"]],
     }),
     excluded_attributes: attributeNames.meta({
       description: "Names of attributes: none may be there.",

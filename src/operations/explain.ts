@@ -1,5 +1,6 @@
 // `?explain=true` (ours): not the answer, but how it comes about. The request is run as it always is, under a recorder,
 // and its rows are counted instead of sent. So what is told is what was sent, and not what would be.
+import * as z from "zod";
 import { BackendError, NotFound, Unprocessable } from "../errors.ts";
 import { type Recorder, record, type SentRequest } from "../explain.ts";
 import { print } from "../logql/print.ts";
@@ -46,6 +47,53 @@ export interface ToldRequest {
   readonly took_ms: number;
   readonly outcome: SentRequest["outcome"];
 }
+
+/** Not that of the answer, so that an OpenAPI document can say what each of them is. */
+export const explanationType = "application/vnd.readout.explanation+json";
+
+const figure = (description: string) => z.number().meta({ description });
+const millis = (description: string) => z.number().meta({ description, "x-unit": "ms" });
+
+/** For documentation. What a request means has other keys for each operation. */
+export const explanationSchema = z
+  .looseObject({
+    answer: z
+      .looseObject({
+        rows: figure("How many rows the answer has; one value is one row.").optional(),
+        status: figure("Of the error that the answer would be, instead of rows.").optional(),
+        failed: z.looseObject({}).optional().meta({ description: "The body of that error." }),
+      })
+      .meta({ description: "What the request is answered." }),
+    read: z.array(z.looseObject({})).meta({
+      description: "What was read of each source: documents, and how many were kept; or series and samples.",
+    }),
+    requests: z
+      .array(
+        z.looseObject({
+          backend: z.string().meta({ description: "A name of the configuration." }),
+          method: z.string().meta({ description: "Of HTTP." }),
+          path: z.string().meta({ description: "At the source." }),
+          parameters: z.looseObject({}).optional().meta({ description: "Of the query or the form." }),
+          body: z.unknown().optional().meta({ description: "As it was sent." }),
+          at_ms: millis("When it was begun, since the explanation was."),
+          took_ms: millis("How long it took."),
+          outcome: z.string().meta({ description: "`ok`, or how it failed." }),
+        }),
+      )
+      .meta({ description: "What the sources were asked, in the order in which it was begun." }),
+    more_requests: figure("Beyond those that are shown."),
+    time: z
+      .looseObject({
+        plan_ms: millis("To find out what the request means."),
+        run_ms: millis("To run it."),
+        sources_ms: millis("How long a source was waited for, of both."),
+      })
+      .meta({ description: "How long it took." }),
+  })
+  .meta({
+    description:
+      "How a request is answered, for people. Beside these keys stands what it means, which differs between the routes.",
+  });
 
 /** A request that reads half a million documents sends hundreds of these, and they are all alike. */
 const mostShown = 50;

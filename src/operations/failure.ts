@@ -16,7 +16,7 @@ import {
 import { ClientGone } from "./work.ts";
 
 export interface Failed {
-  readonly status: 401 | 404 | 413 | 422 | 429 | 500;
+  readonly status: 401 | 404 | 422 | 429 | 500;
   readonly headers: Readonly<Record<string, string>>;
   readonly body:
     | { readonly error: string }

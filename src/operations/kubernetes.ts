@@ -8,7 +8,7 @@ import type { KubernetesStore, SnapshotQuery } from "../store.ts";
 import { earlier, fromMillis, type Instant, type Millis, printMillis, toMillis } from "../time.ts";
 import { nodesRow, podOverviewRow, podsRow } from "./kubernetes-rows.ts";
 import { type Context, type Operation, pieceRows, type Rows } from "./operation.ts";
-import { checkRange, from, optional, type RequestTime, siteId, texts, to, word } from "./request.ts";
+import { anHour, checkRange, from, optional, type RequestTime, siteId, texts, to, word } from "./request.ts";
 
 /** An empty text filters as little as an absent one. */
 const name = optional(z.string()).transform((text) => (text === "" ? undefined : text));
@@ -19,7 +19,6 @@ const state = z
   .meta({ anyOf: [{ $ref: "#/$defs/PodState" }, { type: "null" }] });
 
 const scope = { site_id: siteId, from, to };
-const anHour = { site_id: "demo-shop", from: "2026-01-31T12:00:00Z", to: "2026-01-31T13:00:00Z" };
 const namespaces = names.meta({
   description: "Any of these Kubernetes namespaces; absent or empty is all.",
   examples: [["default"]],
@@ -57,9 +56,9 @@ const overviewBody = z
   })
   .check(checkRange)
   .meta({ examples: [{ ...anHour, query: "web" }] });
-export type NodesRequest = z.output<typeof nodesBody>;
-export type PodsRequest = z.output<typeof podsBody>;
-export type OverviewRequest = z.output<typeof overviewBody>;
+type NodesRequest = z.output<typeof nodesBody>;
+type PodsRequest = z.output<typeof podsBody>;
+type OverviewRequest = z.output<typeof overviewBody>;
 
 export const nodes: Operation<NodesRequest, never> = {
   name: "kubernetes.nodes",

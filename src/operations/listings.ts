@@ -6,7 +6,7 @@ import { printRows, summaryRow } from "./rows.ts";
 import { traceSummary } from "./span-rows.ts";
 import { budgetOf, explainListing, listingBody, listPage, pageOf } from "./traces.ts";
 
-export type ListingRequest = z.output<typeof listingBody>;
+type ListingRequest = z.output<typeof listingBody>;
 
 export const performanceTraces: Operation<ListingRequest, never> = {
   name: "tracing.traces_performance",

@@ -290,7 +290,7 @@ export function weightOf({ json, message }: LogLine): number {
  * Cuts the page out of the lines behind its position, and stops reading when it is full. Every batch ends between
  * two milliseconds, so the lines of one are always seen together.
  */
-export async function* paginate(
+async function* paginate(
   batches: AsyncIterable<readonly LogLine[]>,
   page: Page,
 ): AsyncGenerator<readonly LineRow[]> {

@@ -146,9 +146,9 @@ async function explain(
   buckets: Buckets | undefined,
   { sites, limits, signal }: Context,
 ) {
-  const { backend, store, match, counterDefault } = metricsOf(sites.get(request.site_id));
-  const metrics = [...new Set(request.select.map(({ name }) => name))];
-  const types = await parallel(metrics, width, (metric, signal) => store.type(match, metric, signal), signal);
+  const metrics = metricsOf(sites.get(request.site_id));
+  const { backend, match, counterDefault } = metrics;
+  const types = await typesOf(request.select, metrics, signal);
   return {
     range: toldRange(rangeOf(request)),
     buckets: buckets?.count ?? 0,
@@ -156,9 +156,9 @@ async function explain(
     backend,
     match,
     selectors: request.select.map(({ name, tags, field, aggregation }) => {
-      const type = types[metrics.indexOf(name)];
-      const plan = type && planOf(type, field, aggregation, counterDefault);
-      return { name, tags, field, aggregation: aggregation ?? null, type: type ?? null, ...plan };
+      const known = types.get(name);
+      const plan = known && planAs({ field, aggregation }, known, counterDefault);
+      return { name, tags, field, aggregation: aggregation ?? null, type: known?.type ?? null, ...plan };
     }),
   };
 }
@@ -232,24 +232,15 @@ interface Answered<S extends Selector> {
 /** In the order of the selectors. Every field is checked before the first series is read. */
 async function ask<S extends Selector>(
   select: readonly S[],
-  { store, match, counterDefault }: Metrics,
+  metrics: Metrics,
   buckets: Buckets,
   { limits, signal }: Context,
 ): Promise<readonly Answered<S>[]> {
-  const metrics = [...new Set(select.map(({ name }) => name))];
-  const found = await parallel(
-    metrics,
-    width,
-    async (metric, signal) => {
-      const type = await store.type(match, metric, signal);
-      return { type, guessed: type !== undefined && (await store.isGuess?.(match, metric, signal)) === true };
-    },
-    signal,
-  );
-  const types = new Map(metrics.map((metric, index) => [metric, found[index]]));
+  const { store, match, counterDefault } = metrics;
+  const types = await typesOf(select, metrics, signal);
   const planned = select.flatMap((selector) => {
-    const { type, guessed = false } = types.get(selector.name) ?? {};
-    return type === undefined ? [] : [{ selector, plan: planFor(selector, type, guessed, counterDefault) }];
+    const known = types.get(selector.name);
+    return known === undefined ? [] : [{ selector, plan: planFor(selector, known, counterDefault) }];
   });
   let left = limits.points;
   return parallel(
@@ -270,19 +261,42 @@ async function ask<S extends Selector>(
   );
 }
 
-/** Where the type is a guess, the field knows better. @throws {Unprocessable} `invalid_field` */
-function planFor(
-  { name, field, aggregation }: Selector,
-  type: MetricType,
-  guessed: boolean,
+interface Known {
+  readonly type: MetricType;
+  readonly guessed: boolean;
+}
+
+/** By name; unknown metrics are left out. */
+async function typesOf(
+  select: readonly Selector[],
+  { store, match }: Metrics,
+  signal: AbortSignal,
+): Promise<ReadonlyMap<string, Known>> {
+  const names = [...new Set(select.map(({ name }) => name))];
+  const ask = async (name: string, signal: AbortSignal): Promise<readonly (readonly [string, Known])[]> => {
+    const type = await store.type(match, name, signal);
+    if (type === undefined) return [];
+    return [[name, { type, guessed: (await store.isGuess?.(match, name, signal)) === true }]];
+  };
+  return new Map((await parallel(names, width, ask, signal)).flat());
+}
+
+/** Where the type is a guess, the field knows better. */
+function planAs(
+  { field, aggregation }: Pick<Selector, "field" | "aggregation">,
+  { type, guessed }: Known,
   counterDefault: Site["counterDefault"],
-): Plan {
-  const plan =
-    planOf(type, field, aggregation, counterDefault) ??
-    (guessed
-      ? planOf(type === "gauge" ? "counter" : "gauge", field, aggregation, counterDefault)
-      : undefined);
+): Plan | undefined {
+  const planned = (type: MetricType) => planOf(type, field, aggregation, counterDefault);
+  return planned(type) ?? (guessed ? planned(type === "gauge" ? "counter" : "gauge") : undefined);
+}
+
+/** @throws {Unprocessable} `invalid_field` */
+function planFor(selector: Selector, known: Known, counterDefault: Site["counterDefault"]): Plan {
+  const plan = planAs(selector, known, counterDefault);
   if (plan !== undefined) return plan;
+  const { name, field } = selector;
+  const { type } = known;
   const allowed = allowedFields(type);
   const message = `The ${type} ${JSON.stringify(name)} has no field ${field}, but ${allowed.join(", ")}`;
   throw new Unprocessable("invalid_field", message, { field, metric: name, allowed });

@@ -5,6 +5,7 @@ import { aggregations, fields, type Resolution, resolutions } from "../metrics.t
 import { inclusiveEnd, type TimeRange } from "../time.ts";
 import {
   addIssues,
+  anHour,
   checkRange,
   from,
   mostIssues,
@@ -118,7 +119,6 @@ const selector = z
 export type Selector = z.output<typeof selector>;
 
 const common = { site_id: siteId, from, to };
-const anHour = { site_id: "demo-shop", from: "2026-01-31T12:00:00Z", to: "2026-01-31T13:00:00Z" };
 export const timeseriesBody = z
   .object({
     ...common,

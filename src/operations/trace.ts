@@ -23,8 +23,8 @@ import {
 const lookupBody = z
   .object({ site_ids: siteIds, trace_id: traceId })
   .meta({ examples: [{ site_ids: ["demo-shop"], trace_id: "5b8efff798038103d269b633813fc60c" }] });
-export type LookupRequest = z.output<typeof lookupBody>;
-export type DetailRequest = z.output<typeof detailBody>;
+type LookupRequest = z.output<typeof lookupBody>;
+type DetailRequest = z.output<typeof detailBody>;
 
 /** Every span of the trace that the sites hold, the root first. */
 export const trace: Operation<LookupRequest, never> = {

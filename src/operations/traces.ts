@@ -166,7 +166,7 @@ type TracesQuery = Omit<z.output<typeof detailBody>, "trace_id"> & { readonly tr
 
 // ---- Sites and their stores ---------------------------------------------------------------------------------
 
-export type NonEmpty<T> = readonly [T, ...T[]];
+type NonEmpty<T> = readonly [T, ...T[]];
 
 /** Sources that one store answers for together. */
 export interface Group {
@@ -247,7 +247,7 @@ export interface Page {
   readonly perPage: number;
 }
 
-/** The rows of the page that a request asks for, one more than `perPage` only to complete a millisecond or duration. */
+/** The rows of the page that a request asks for, more than `perPage` only to complete a millisecond or duration. */
 export async function listPage(
   request: TracesQuery,
   candidates: ListingQuery["candidates"],

@@ -203,8 +203,13 @@ function* rowLines({ query }: Visual, rows: readonly AnswerRow[]): Generator<rea
   const ids = select.map(({ id }) => id);
   yield [...groups, ...ids];
   for (const { group, data } of rows) {
-    yield [...groups.map((key) => group[key]), ...ids.map((id) => data[id])];
+    yield [...groups.map((key) => own(group, key)), ...ids.map((id) => own(data, id))];
   }
+}
+
+/** A tag may be called `constructor`, and a row may lack it. */
+function own<T extends Cell>(of: Readonly<Record<string, T>>, key: string): T | undefined {
+  return Object.hasOwn(of, key) ? of[key] : undefined;
 }
 
 /** Of the title what every file system takes, in lower case. */

@@ -82,7 +82,7 @@ function isOfRow(digest: string, { namespace, action_name }: Row): boolean {
 }
 
 /** Whether a row satisfies the query. A field that it lacks satisfies only `!=` and `!:`. */
-export function matchesTrace(filter: Filter<TraceField>, row: Row): boolean {
+function matchesTrace(filter: Filter<TraceField>, row: Row): boolean {
   switch (filter.kind) {
     case "all":
       return true;

@@ -292,6 +292,14 @@ describe("logs", () => {
     await page.locator(".lines > li").first().waitFor();
   });
 
+  test("what is refused for good says why, once, and is not tried again", async () => {
+    await open("#/traces?range=2026-01-31T13:00:00Z/2026-01-31T12:00:00Z");
+    const alert = page.getByRole("alert").filter({ hasText: "could not be answered" });
+    await alert.waitFor();
+    expect((await alert.innerText()).match(/is later than/g)).toEqual(["is later than"]);
+    expect(await page.getByRole("button", { name: "Try again" }).count()).toBe(0);
+  });
+
   test("a server whose GraphQL is not there says so", async () => {
     const told = "GraphQL is not available: its schema could not be loaded";
     await page.route("**/graphql", (route) =>

@@ -25,17 +25,15 @@ test("every operation is a field, with its own words", () => {
   }
 });
 
-test("every field and argument that the operations make says what it is", () => {
+test("every field and argument says what it is", () => {
   const mute: string[] = [];
   for (const type of Object.values(schema.getTypeMap())) {
     if (isIntrospectionType(type) || !(isObjectType(type) || isInputObjectType(type))) continue;
+    if (!type.description) mute.push(type.name);
     for (const field of Object.values(type.getFields())) {
-      const known = String(field.type).replace(/[[\]!]/g, "");
-      // A field of a type of its own may leave it to the type.
-      if (!field.description && !schema.getType(known)?.description) mute.push(`${type.name}.${field.name}`);
+      if (!field.description) mute.push(`${type.name}.${field.name}`);
       for (const arg of "args" in field ? field.args : []) {
-        if (!arg.description && !["id", "slug", "from", "to"].includes(arg.name))
-          mute.push(`${type.name}.${field.name}(${arg.name})`);
+        if (!arg.description) mute.push(`${type.name}.${field.name}(${arg.name})`);
       }
     }
   }

@@ -217,6 +217,19 @@ describe("as CSV", () => {
     expect(await (await empty.ask("BBBBBBBBBBBBBBBBBBBBBB/csv")).text()).toBe("timestamp\r\n");
   });
 
+  test("what every object inherits is in no cell", async () => {
+    const table = visualOf({
+      ...{ type: "table", group_by: [{ Tag: "host" }, { Tag: "toString" }] },
+      select: [
+        { ...select[0], id: "a" },
+        { ...select[0], name: "none", id: "constructor" },
+      ],
+    });
+    expect(await (await serve([table]).ask(`${id}/csv`)).text()).toBe(
+      "host,toString,a,constructor\r\na,,2,\r\n",
+    );
+  });
+
   const value = fc.double({ noNaN: true, noDefaultInfinity: true }).map((number) => number + 0);
   const host = fc.oneof(
     fc.string({ unit: "binary", minLength: 1 }),

@@ -92,7 +92,7 @@ export async function createDemo(
     rest: async (method, path, body) => {
       const init = body === undefined ? {} : { body: JSON.stringify(body) };
       const response = await server.fetch(`${origin}${path}`, { method, headers, ...init });
-      const isJson = response.headers.get("content-type")?.startsWith("application/json") === true;
+      const isJson = /^application\/(?:[\w.]+\+)?json/.test(response.headers.get("content-type") ?? "");
       return { status: response.status, body: isJson ? await response.json() : await response.text() };
     },
     graphql: async (query, variables = {}, init = {}) => {

@@ -48,11 +48,15 @@ function serve(
     const text = await response.text();
     return { status: response.status, text, body: JSON.parse(text) };
   }
+  const explain = async (body: unknown) => {
+    const init = { method: "POST", headers: { ...headers }, body: JSON.stringify(body) };
+    return (await server.fetch(`${origin}/api/v2/metrics/timeseries?explain=true`, init)).json();
+  };
   const get = async (path: string) => {
     const response = await server.fetch(`${origin}/api/v2/metrics/${path}`, { headers });
     return { status: response.status, text: await response.text() };
   };
-  return { server, post, get };
+  return { server, post, get, explain };
 }
 
 /** Two tenants; what matters of the first is in the comments of the tests. */
@@ -775,6 +779,13 @@ test("where the type is a guess, the field decides", async () => {
   const { body: answer } = await guessed.post("timeseries", body(asked));
   expect(answer.series).toEqual(await series(asked));
   expect(answer.series).toHaveLength(4);
+  // The explanation tells what is computed, not what the type would have.
+  const told = await guessed.explain(body(asked));
+  expect(told.selectors).toMatchObject([
+    { type: "counter", measure: { of: "samples", combine: "last" } },
+    { type: "counter", measure: { of: "samples", combine: "mean" } },
+    { type: "gauge", measure: { of: "increment" } },
+  ]);
   const nonsense = await guessed.post("timeseries", body([selector({ field: "speed" })]));
   expect(nonsense.status).toBe(422);
 });

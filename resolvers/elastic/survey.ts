@@ -238,13 +238,18 @@ async function describeLines(
     groups.some((group) => shownBy(group, [profile]).length > 0),
   );
   const [first] = known;
-  if (first === undefined) {
-    const [guess] = await surroundings.catalog.guesses(source, knowledge, surroundings.signal);
+  const guesses =
+    first === undefined ? await surroundings.catalog.guesses(source, knowledge, surroundings.signal) : [];
+  const [guess] = guesses;
+  if (first === undefined && !(guess !== undefined && guesses.every(({ plausible }) => plausible))) {
     return {
       note: `no known layout of lines or spans${guess === undefined ? "" : `; a source of it is ${guess.reason}`}`,
     };
   }
-  if (!known.some(({ profile, groups }) => groups.some((group) => hasMessage(group, profile)))) {
+  if (
+    first !== undefined &&
+    !known.some(({ profile, groups }) => groups.some((group) => hasMessage(group, profile)))
+  ) {
     const { name, message } = first.profile;
     return { note: `looks like ${name}, but has no ${message.join(" or ")}` };
   }
@@ -254,6 +259,7 @@ async function describeLines(
     logs: {
       holds: "lines",
       ...{ index, profile: report.profile, indices: knowledge.indices.size, newest: report.newest },
+      guess: guess?.reason,
       namespace: namespaceOf(names),
       services: await findServices(index, knowledge, surroundings),
       limitations: report.limitations,

@@ -406,6 +406,7 @@ test("lines that show no layout are proposed where all have a message and most a
     comments: held([{ message: "m" }], {}),
     quiet: held([said, { message: "m" }], level),
     tickets: held([said, { level: "info" }], level),
+    untimed: { documents: [said], mappings: { properties: { message: { type: "text" }, ...level } } },
   };
   const search = createSearch(indices, "Elasticsearch");
   const names = Object.keys(indices).map((name) => ({ name, attributes: ["open"] }));
@@ -418,6 +419,9 @@ test("lines that show no layout are proposed where all have a message and most a
   const { logs } = parseConfig(written(), "r.yaml", world).sites.main ?? {};
   expect(logs?.sources).toEqual({ app: { index: "app-*", profile: "auto" } });
   expect(written()).toContain("# no known layout; read as ecs, by which ");
+  expect(written()).toMatch(
+    /untimed: no known layout .* a severity; no document of untimed shows @timestamp/,
+  );
   for (const name of ["comments", "quiet", "tickets"])
     expect(written()).toMatch(new RegExp(`#\\s+${name}: no known layout of lines or spans; a source of it`));
 });

@@ -241,11 +241,9 @@ async function describeLines(
   const guesses =
     first === undefined ? await surroundings.catalog.guesses(source, knowledge, surroundings.signal) : [];
   const [guess] = guesses;
-  if (first === undefined && !(guess !== undefined && guesses.every(({ plausible }) => plausible))) {
-    return {
-      note: `no known layout of lines or spans${guess === undefined ? "" : `; a source of it is ${guess.reason}`}`,
-    };
-  }
+  const unshown = `no known layout of lines or spans${guess === undefined ? "" : `; a source of it is ${guess.reason}`}`;
+  if (first === undefined && !(guess !== undefined && guesses.every(({ plausible }) => plausible)))
+    return { note: unshown };
   if (
     first !== undefined &&
     !known.some(({ profile, groups }) => groups.some((group) => hasMessage(group, profile)))
@@ -254,7 +252,8 @@ async function describeLines(
     return { note: `looks like ${name}, but has no ${message.join(" or ")}` };
   }
   const report = await surroundings.inspect(source);
-  if (report.problems.length > 0) return { note: report.problems.join("; ") };
+  if (report.problems.length > 0)
+    return { note: [...(first === undefined ? [unshown] : []), ...report.problems].join("; ") };
   return {
     logs: {
       holds: "lines",

@@ -229,7 +229,15 @@ describe("JSON of applications", () => {
       "plain",
       { severity: "unknown", message: "m", hostname: "h", group: "/a" },
     ],
-    ["Zerolog's", "time", { time: at, level: "WARN", msg: "m" }, "plain", { severity: "warn", message: "m" }],
+    ["slog's", "time", { time: at, level: "WARN", msg: "m" }, "plain", { severity: "warn", message: "m" }],
+    [
+      "zerolog's",
+      "time",
+      { time: at, level: "warn", message: "m" },
+      "plain",
+      { severity: "warn", message: "m" },
+    ],
+    ["zap's", "ts", { ts: at, level: "warn", msg: "m" }, "plain", { severity: "warn", message: "m" }],
     [
       "another",
       "timestamp",
@@ -468,6 +476,16 @@ describe("OpenTelemetry's modes without a schema", () => {
       trace_id: "4bf9",
       "@timestamp": at,
     });
+  });
+
+  test("the opensearch exporter's modes have the resource among the attributes, or at the root", async () => {
+    const { Resource: resource, Scope: _, ...own } = record;
+    const attributes = { ...resource, n: 5 };
+    const ecs = { ...own, Attributes: attributes };
+    expect(await told(ecs)).toEqual({ profile: "otel-none", guesses: [], line });
+    expect(await told({ ...own, ...attributes })).toEqual({ profile: "otel-raw", guesses: [], line });
+    const { read } = await open({ "logs-1": held([ecs]) });
+    expect(await read("hostname=h group=shop host.name=h n=5")).toHaveLength(1);
   });
 
   test("none: a body of keys and values is the message and part of the body", async () => {

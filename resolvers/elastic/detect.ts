@@ -28,6 +28,8 @@ export interface Detection {
 export interface Guess {
   /** Their names, as a sentence has them. */
   readonly indices: string;
+  /** None where mappings may not be read. */
+  readonly groups: readonly IndexGroup[];
   readonly reason: string;
   /** Every document that was looked at has a message by it, and most have a severity: these are lines. */
   readonly plausible: boolean;
@@ -95,13 +97,14 @@ export async function detectLayouts(
   if (knowledge.opaque) {
     const told = await readSample(backend, door, pattern, all, candidates, signal);
     const profile = told.shown ?? told.guessed[0]?.profile ?? fallback;
-    const guesses = told.shown === undefined ? [{ indices: pattern, ...judge(profile, told) }] : [];
+    const guesses =
+      told.shown === undefined ? [{ indices: pattern, groups: [], ...judge(profile, told) }] : [];
     return { parts: partBy(() => profile, knowledge, profile), settled: told.documents > 0, guesses };
   }
   for (let at = 0; at < knowledge.groups.length; at += sampledAtOnce) {
     await Promise.all(knowledge.groups.slice(at, at + sampledAtOnce).map(look));
   }
-  const guesses = new Map<string, Omit<Guess, "indices"> & { readonly groups: IndexGroup[] }>();
+  const guesses = new Map<string, Judgement & { readonly groups: IndexGroup[] }>();
   // What could be read in few ways first: what could be read in many is read as the others are, where these agree.
   const ways = ([, told]: readonly [IndexGroup, Told | undefined]) =>
     told?.guessed.length || candidates.length;
@@ -120,9 +123,9 @@ export async function detectLayouts(
   return {
     parts: partBy((group) => found.get(group) ?? fallback, knowledge, fallback),
     settled,
-    guesses: [...guesses.values()].map(({ groups, ...judged }) => ({
-      indices: listed(groups.map(nameGroup)),
-      ...judged,
+    guesses: [...guesses.values()].map((guess) => ({
+      indices: listed(guess.groups.map(nameGroup)),
+      ...guess,
     })),
   };
 }
@@ -246,7 +249,9 @@ function shows(document: Json, { detect }: LogProfile): boolean {
   return detect.some((names) => names.every((name) => valueAt(document, name) !== undefined));
 }
 
-function judge(profile: LogProfile, told: Told | undefined): Omit<Guess, "indices"> {
+type Judgement = Pick<Guess, "reason" | "plausible">;
+
+function judge(profile: LogProfile, told: Told | undefined): Judgement {
   const read = `read as ${profile.name}`;
   if (told === undefined || told.documents === 0)
     return { reason: `${read} until there are documents that tell`, plausible: false };

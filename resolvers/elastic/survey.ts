@@ -123,13 +123,17 @@ async function findKinds(
     const knowledge = await catalog.refresh(index, signal);
     const layout = placeForms(knowledge, [...spanProfiles.values()], await door.product(signal));
     const copies = new Set(layout.profiles.flatMap((profile) => copiesIn(profile.copies, knowledge)));
-    const parts = await catalog.parts({ id: "", index, profile: "auto" }, knowledge, signal);
+    const source = { id: "", index, profile: "auto" };
+    const parts = await catalog.parts(source, knowledge, signal);
+    const guesses = await catalog.guesses(source, knowledge, signal);
+    const likely = new Set(guesses.flatMap(({ plausible, groups }) => (plausible ? groups : [])));
     for (const { profile, groups } of parts) {
       for (const group of groups) {
         const namesIn = (placed: Layout["spans" | "events"]) =>
           placed.filter((one) => one.group === group).map((one) => one.profile);
         const [spans] = namesIn(layout.spans);
-        const isLines = shownBy(group, [profile]).length > 0 && hasMessage(group, profile);
+        const isLines =
+          likely.has(group) || (shownBy(group, [profile]).length > 0 && hasMessage(group, profile));
         for (const one of group.indices) {
           const name = streamOf.get(one) ?? one;
           const lines = isLines && otherThanLines(name) === undefined ? `lines of ${profile.name}` : strange;

@@ -464,6 +464,8 @@ export interface FoundSource {
   /** A data stream, or a pattern over indices that are alike but for dates and counters. */
   readonly index: string;
   readonly profile: string;
+  /** Why it is read so, where nothing shows the layout for sure. */
+  readonly guess?: string | undefined;
   readonly indices: number;
   readonly newest?: Instant | undefined;
   /** The environment that its name says it is of: the namespace of a data stream. */

@@ -14,6 +14,7 @@ import { parseConfig } from "#src/config.ts";
 import type { FoundSource, Survey } from "#src/store.ts";
 import { type Fake, openFake, type Reply, sendJson } from "./support/fake.ts";
 import { openFakePrometheus } from "./support/prometheus.ts";
+import { createSearch, type HeldIndex } from "./support/search.ts";
 import { createShell, instant } from "./support/shell.ts";
 
 const now = instant("2026-11-21T12:00:00Z");
@@ -388,6 +389,53 @@ describe("names that begin alike", () => {
     const { out } = await init(["--elastic", other.url, "--force"]);
     expect(out).toMatch(/acme-bad-spans: .*_source is not kept whole/);
     expect(proposed(spoilt.keys()).held.filter(([, , spans]) => spans === true)).toHaveLength(29);
+  });
+});
+
+describe("lines that show no layout", () => {
+  const held = (documents: readonly object[], properties: object = {}): HeldIndex => ({
+    documents: documents.map((document) => ({ "@timestamp": "2026-11-20T00:00:00Z", ...document })),
+    mappings: { properties: { "@timestamp": { type: "date" }, message: { type: "text" }, ...properties } },
+  });
+  const level = { level: { type: "keyword" } };
+  const said = { message: "m", level: "WARN" };
+  async function propose(indices: Readonly<Record<string, HeldIndex>>) {
+    const search = createSearch(indices, "Elasticsearch");
+    const names = Object.keys(indices).map((name) => ({ name, attributes: ["open"] }));
+    const fake = await openFake((response, request, body) => {
+      if (!request.url?.startsWith("/_resolve/")) return search.reply(response, request, body);
+      return sendJson(response, { indices: names, aliases: [], data_streams: [] });
+    });
+    fakes.push(fake);
+    expect((await init(["--elastic", fake.url])).code).toBe(0);
+    return parseConfig(written(), "r.yaml", world).sites.main?.logs?.sources;
+  }
+
+  test("are proposed where all have a message and most a severity, to be told anew", async () => {
+    const sources = await propose({
+      "app-2026.11.19": held([said], level),
+      // Mapped otherwise, so that it is told by documents of its own.
+      "app-2026.11.20": held([said, said, { message: "m" }], { ...level, user: { type: "keyword" } }),
+      comments: held([{ message: "m" }]),
+      quiet: held([said, { message: "m" }], level),
+      tickets: held([said, { level: "info" }], level),
+      untimed: { documents: [said], mappings: { properties: { message: { type: "text" }, ...level } } },
+    });
+    expect(sources).toEqual({ app: { index: "app-*", profile: "auto" } });
+    const text = written();
+    expect(text).toContain("# no known layout; read as ecs, by which ");
+    expect(text).toMatch(/untimed: no known layout .* a severity; no document of untimed shows @timestamp/);
+    for (const name of ["comments", "quiet", "tickets"])
+      expect(text).toMatch(new RegExp(`#\\s+${name}: no known layout of lines or spans; a source of it`));
+  });
+
+  test("are gathered without what holds none", async () => {
+    const apps = Array.from({ length: 30 }, (_, at) => [`acme-${at}x`, held([said], level)] as const);
+    const sources = await propose({
+      ...Object.fromEntries(apps),
+      "acme-comments": held([{ message: "m" }]),
+    });
+    expect(Object.values(sources ?? {})).toEqual([{ index: "acme-*,-acme-comments", profile: "auto" }]);
   });
 });
 

@@ -28,7 +28,11 @@ export interface Detection {
 export interface Guess {
   /** Their names, as a sentence has them. */
   readonly indices: string;
+  /** None where mappings may not be read. */
+  readonly groups: readonly IndexGroup[];
   readonly reason: string;
+  /** Every document that was looked at has a message by it, and most have a severity: these are lines. */
+  readonly plausible: boolean;
 }
 
 /** What a few documents of some indices tell. */
@@ -93,13 +97,14 @@ export async function detectLayouts(
   if (knowledge.opaque) {
     const told = await readSample(backend, door, pattern, all, candidates, signal);
     const profile = told.shown ?? told.guessed[0]?.profile ?? fallback;
-    const guesses = told.shown === undefined ? [{ indices: pattern, reason: reasonFor(profile, told) }] : [];
+    const guesses =
+      told.shown === undefined ? [{ indices: pattern, groups: [], ...judge(profile, told) }] : [];
     return { parts: partBy(() => profile, knowledge, profile), settled: told.documents > 0, guesses };
   }
   for (let at = 0; at < knowledge.groups.length; at += sampledAtOnce) {
     await Promise.all(knowledge.groups.slice(at, at + sampledAtOnce).map(look));
   }
-  const guesses = new Map<string, IndexGroup[]>();
+  const guesses = new Map<string, Judgement & { readonly groups: IndexGroup[] }>();
   // What could be read in few ways first: what could be read in many is read as the others are, where these agree.
   const ways = ([, told]: readonly [IndexGroup, Told | undefined]) =>
     told?.guessed.length || candidates.length;
@@ -110,13 +115,18 @@ export async function detectLayouts(
     const able = told?.guessed.map(({ profile }) => profile) ?? [];
     const profile = able.length === 0 || able.includes(common) ? common : (able[0] ?? fallback);
     found.set(group, profile);
-    const reason = reasonFor(profile, told);
-    guesses.set(reason, [...(guesses.get(reason) ?? []), group]);
+    const judged = judge(profile, told);
+    const alike = guesses.get(judged.reason);
+    if (alike === undefined) guesses.set(judged.reason, { ...judged, groups: [group] });
+    else alike.groups.push(group);
   }
   return {
     parts: partBy((group) => found.get(group) ?? fallback, knowledge, fallback),
     settled,
-    guesses: [...guesses].map(([reason, groups]) => ({ indices: listed(groups.map(nameGroup)), reason })),
+    guesses: [...guesses.values()].map((guess) => ({
+      indices: listed(guess.groups.map(nameGroup)),
+      ...guess,
+    })),
   };
 }
 
@@ -216,7 +226,10 @@ function best(documents: readonly Json[], among: readonly LogProfile[]): readonl
     for (const [at, vote] of votes.entries()) if (grades[at] === most) vote.votes += 1;
   }
   const most = Math.max(...votes.map((vote) => vote.votes));
-  return votes.filter((vote) => vote.votes === most);
+  const equal = votes.filter((vote) => vote.votes === most);
+  // A severity is asked for more often than a host or a group.
+  const told = Math.max(...equal.map(({ severities }) => severities));
+  return equal.filter(({ severities }) => severities === told);
 }
 
 /** Which line fields a profile finds in a document. */
@@ -236,12 +249,24 @@ function shows(document: Json, { detect }: LogProfile): boolean {
   return detect.some((names) => names.every((name) => valueAt(document, name) !== undefined));
 }
 
-function reasonFor(profile: LogProfile, told: Told | undefined): string {
+type Judgement = Pick<Guess, "reason" | "plausible">;
+
+function judge(profile: LogProfile, told: Told | undefined): Judgement {
   const read = `read as ${profile.name}`;
-  if (told === undefined || told.documents === 0) return `${read} until there are documents that tell`;
+  if (told === undefined || told.documents === 0)
+    return { reason: `${read} until there are documents that tell`, plausible: false };
+  const { documents } = told;
   const own = told.guessed.find((reading) => reading.profile === profile);
-  if (own === undefined) return `${read}, although none of ${told.documents} documents has a message by it`;
-  return `${read}, by which ${own.messages} of ${told.documents} documents have a message and ${own.severities} a severity`;
+  if (own === undefined)
+    return {
+      reason: `${read}, although none of ${documents} documents has a message by it`,
+      plausible: false,
+    };
+  const { messages, severities } = own;
+  return {
+    reason: `${read}, by which ${messages} of ${documents} documents have a message and ${severities} a severity`,
+    plausible: messages === documents && 2 * severities > documents,
+  };
 }
 
 function builtIn(name: string): LogProfile {

@@ -123,13 +123,17 @@ async function findKinds(
     const knowledge = await catalog.refresh(index, signal);
     const layout = placeForms(knowledge, [...spanProfiles.values()], await door.product(signal));
     const copies = new Set(layout.profiles.flatMap((profile) => copiesIn(profile.copies, knowledge)));
-    const parts = await catalog.parts({ id: "", index, profile: "auto" }, knowledge, signal);
+    const source = { id: "", index, profile: "auto" };
+    const parts = await catalog.parts(source, knowledge, signal);
+    const guesses = await catalog.guesses(source, knowledge, signal);
+    const likely = new Set(guesses.flatMap(({ plausible, groups }) => (plausible ? groups : [])));
     for (const { profile, groups } of parts) {
       for (const group of groups) {
         const namesIn = (placed: Layout["spans" | "events"]) =>
           placed.filter((one) => one.group === group).map((one) => one.profile);
         const [spans] = namesIn(layout.spans);
-        const isLines = shownBy(group, [profile]).length > 0 && hasMessage(group, profile);
+        const isLines =
+          likely.has(group) || (shownBy(group, [profile]).length > 0 && hasMessage(group, profile));
         for (const one of group.indices) {
           const name = streamOf.get(one) ?? one;
           const lines = isLines && otherThanLines(name) === undefined ? `lines of ${profile.name}` : strange;
@@ -238,22 +242,27 @@ async function describeLines(
     groups.some((group) => shownBy(group, [profile]).length > 0),
   );
   const [first] = known;
-  if (first === undefined) {
-    const [guess] = await surroundings.catalog.guesses(source, knowledge, surroundings.signal);
-    return {
-      note: `no known layout of lines or spans${guess === undefined ? "" : `; a source of it is ${guess.reason}`}`,
-    };
-  }
-  if (!known.some(({ profile, groups }) => groups.some((group) => hasMessage(group, profile)))) {
+  const guesses =
+    first === undefined ? await surroundings.catalog.guesses(source, knowledge, surroundings.signal) : [];
+  const [guess] = guesses;
+  const unshown = `no known layout of lines or spans${guess === undefined ? "" : `; a source of it is ${guess.reason}`}`;
+  if (first === undefined && !(guess !== undefined && guesses.every(({ plausible }) => plausible)))
+    return { note: unshown };
+  if (
+    first !== undefined &&
+    !known.some(({ profile, groups }) => groups.some((group) => hasMessage(group, profile)))
+  ) {
     const { name, message } = first.profile;
     return { note: `looks like ${name}, but has no ${message.join(" or ")}` };
   }
   const report = await surroundings.inspect(source);
-  if (report.problems.length > 0) return { note: report.problems.join("; ") };
+  if (report.problems.length > 0)
+    return { note: [...(first === undefined ? [unshown] : []), ...report.problems].join("; ") };
   return {
     logs: {
       holds: "lines",
       ...{ index, profile: report.profile, indices: knowledge.indices.size, newest: report.newest },
+      guess: guess?.reason,
       namespace: namespaceOf(names),
       services: await findServices(index, knowledge, surroundings),
       limitations: report.limitations,

@@ -87,7 +87,7 @@ function namespacesOf(sources: readonly FoundSource[]): readonly string[] {
 function proposeSources(found: readonly FoundSource[], now: Instant): readonly ProposedSource[] {
   const taken = new Set<string>();
   return found.map((source) => {
-    const { index, profile, services } = source;
+    const { index, profile, guess, services } = source;
     const id = unused(sourceName(index), taken);
     const [service, ...others] = services?.names ?? [];
     const hint =
@@ -97,7 +97,8 @@ function proposeSources(found: readonly FoundSource[], now: Instant): readonly P
             `for one service alone add where: '${services?.field}=${JSON.stringify(service)}'` +
               (others.length === 0 ? "" : ` (others: ${others.join(", ")})`),
           ];
-    return { id, index, profile: oneProfile(profile), reasons: [describe(source, "line", now), ...hint] };
+    const reasons = [describe(source, "line", now), ...hint];
+    return { id, index, profile: guess === undefined ? oneProfile(profile) : "auto", reasons };
   });
 }
 
@@ -155,9 +156,10 @@ function byReach(a: string, b: string): number {
   return excludes(a) ? stem(a).length - stem(b).length : a < b ? -1 : 1;
 }
 
-function describe({ profile, indices, newest }: FoundSource, what: string, now: Instant): string {
+function describe({ profile, guess, indices, newest }: FoundSource, what: string, now: Instant): string {
   const size = indices === 1 ? "1 index" : `${indices} indices`;
-  return `${profile} by its mapping, ${size}, ${printNewest({ what, time: newest }, now)}`;
+  const layout = guess === undefined ? `${profile} by its mapping` : `no known layout; ${guess}`;
+  return `${layout}, ${size}, ${printNewest({ what, time: newest }, now)}`;
 }
 
 /** `logs-nginx.access-default` is `nginx.access`, `filebeat-*` is `filebeat`. */

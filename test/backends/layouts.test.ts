@@ -29,6 +29,8 @@ const anywhere = [
   shippers.fluentdLogs,
   shippers.logstashLogs,
   shippers.otelNoneLogs,
+  shippers.rsyslogLogs,
+  shippers.syslogNgLogs,
   shippers.vectorLogs,
 ];
 function shippersOn({ name, product }: NamedServer): readonly shippers.LogShipper[] {

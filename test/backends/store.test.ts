@@ -15,8 +15,10 @@ import {
   otelNoneLogs,
   otelRawLogs,
   pinoLogs,
+  rsyslogLogs,
   ss4oLogsDynamic,
   ss4oLogsFlat,
+  syslogNgLogs,
   vectorLogs,
 } from "../support/log-shippers.ts";
 import { type NamedServer, onServers, type ServerName } from "./named.ts";
@@ -75,6 +77,13 @@ const pairs: readonly Pair[] = [
   { name: "logstash with ecs", shipper: logstashEcsLogs, servers: ["es8", "es9"], excuses: dated },
   { name: "otel-none", shipper: otelNoneLogs, servers: ["es7"], excuses: dated },
   { name: "otel-raw", shipper: otelRawLogs, servers: ["es8"], excuses: dated },
+  { name: "syslog-ng", shipper: syslogNgLogs, servers: ["es8", "os2"], excuses: dated },
+  {
+    name: "rsyslog",
+    shipper: rsyslogLogs,
+    servers: ["es8", "os3"],
+    excuses: { ...dated, "script keys": rooted("hostname") },
+  },
   { name: "graylog", shipper: graylogLogs, servers: ["os2"], excuses: dated },
   {
     name: "pino",

@@ -366,6 +366,42 @@ export const graylogLogs: LogShipper = {
   },
 };
 
+/** syslog-ng's elasticsearch-http with its own template, whose group is the program. */
+export const syslogNgLogs: LogShipper = {
+  profile: "syslog-ng",
+  index: (prefix) => `${prefix}-syslog-ng`,
+  definition: { settings },
+  document({ time, severity, message, hostname, group, json }) {
+    const record = {
+      PROGRAM: group,
+      PRIORITY: severity,
+      MESSAGE: message,
+      ISODATE: time,
+      HOST: hostname,
+      "@timestamp": time,
+    };
+    return print(record, json);
+  },
+};
+
+/** rsyslog's omelasticsearch with its own template, whose group is the facility. */
+export const rsyslogLogs: LogShipper = {
+  profile: "rsyslog",
+  index: (prefix) => `${prefix}-system`,
+  definition: { settings },
+  document({ time, severity, message, hostname, group, json }) {
+    const record = {
+      message,
+      fromhost: hostname,
+      facility: group,
+      priority: severity,
+      timereported: time,
+      timegenerated: time,
+    };
+    return print(record, json);
+  },
+};
+
 /** Vector's elasticsearch sink: a line of its file source, parsed by a transform. */
 export const vectorLogs: LogShipper = {
   profile: "plain",

@@ -163,10 +163,17 @@ export function createSearch(
   let scrollId = 0;
 
   function matching(pattern: string): [string, HeldIndex][] {
-    const tests = decodeURIComponent(pattern)
+    const parts = decodeURIComponent(pattern)
       .split(",")
-      .map((part) => new RegExp(`^${part.replaceAll(".", "\\.").replaceAll("*", ".*")}$`));
-    return Object.entries(indices).filter(([name]) => tests.some((test) => test.test(name)));
+      .map((part) => {
+        const isExcluded = part.startsWith("-");
+        const stars = (isExcluded ? part.slice(1) : part).replaceAll(".", "\\.").replaceAll("*", ".*");
+        return { isExcluded, test: new RegExp(`^${stars}$`) };
+      });
+    // An exclusion takes away what stands before it.
+    return Object.entries(indices).filter(
+      ([name]) => parts.findLast(({ test }) => test.test(name))?.isExcluded === false,
+    );
   }
 
   function page(found: readonly Found[], total: number | undefined, shards: number, scroll?: string): object {

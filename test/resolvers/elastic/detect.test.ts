@@ -229,7 +229,15 @@ describe("JSON of applications", () => {
       "plain",
       { severity: "unknown", message: "m", hostname: "h", group: "/a" },
     ],
-    ["Zerolog's", "time", { time: at, level: "WARN", msg: "m" }, "plain", { severity: "warn", message: "m" }],
+    ["slog's", "time", { time: at, level: "WARN", msg: "m" }, "plain", { severity: "warn", message: "m" }],
+    [
+      "zerolog's",
+      "time",
+      { time: at, level: "warn", message: "m" },
+      "plain",
+      { severity: "warn", message: "m" },
+    ],
+    ["zap's", "ts", { ts: at, level: "warn", msg: "m" }, "plain", { severity: "warn", message: "m" }],
     [
       "another",
       "timestamp",
@@ -346,8 +354,97 @@ describe("shippers whose lines have no names but their own", () => {
       "plain",
       { severity: "error", message: "boom", group: "app" },
     ],
+    [
+      "syslog-ng's",
+      {
+        PROGRAM: "sshd",
+        PRIORITY: "err",
+        PID: "7",
+        MESSAGE: "boom",
+        HOST: "h",
+        FACILITY: "auth",
+        ISODATE: at,
+      },
+      "syslog-ng",
+      { severity: "error", message: "boom", hostname: "h", group: "sshd" },
+    ],
+    [
+      "rsyslog's in the form of its manual",
+      { host: "h", severity: "crit", facility: "auth", syslogtag: "sshd[7]:", message: "boom" },
+      "rsyslog",
+      { severity: "critical", message: "boom", hostname: "h", group: "sshd[7]:" },
+    ],
+    [
+      "rsyslog's with a severity by number",
+      { host: "h", severity: 4, syslogtag: "sshd[7]:", programname: "sshd", message: "boom" },
+      "rsyslog",
+      { severity: "warn", message: "boom", hostname: "h", group: "sshd" },
+    ],
+    [
+      "rsyslog's with all that it knows",
+      { msg: "boom", hostname: "h", syslogtag: "sshd[7]:", syslogseverity: "3", programname: "sshd" },
+      "rsyslog",
+      { severity: "error", message: "boom", hostname: "h", group: "sshd" },
+    ],
+    [
+      "pino's under a key of its own",
+      { level: 50, pid: 1, hostname: "h", message: "boom", name: "n" },
+      "pino",
+      { severity: "error", message: "boom", hostname: "h", group: "n" },
+    ],
+    [
+      "bunyan-elasticsearch's",
+      { level: "warn", pid: 1, hostname: "h", message: "boom", name: "n", v: 0 },
+      "pino",
+      { severity: "warn", message: "boom", hostname: "h", group: "n" },
+    ],
+    [
+      "structlog's",
+      { event: "boom", level: "warning", timestamp: at },
+      "plain",
+      { severity: "warn", message: "boom" },
+    ],
+    [
+      "structlog's by Fluent Bit",
+      { event: "boom", level: "error", kubernetes: { pod_name: "p", host: "n", container_name: "c" } },
+      "fluent-bit",
+      { severity: "error", message: "boom", hostname: "n", group: "c" },
+    ],
+    [
+      "winston-elasticsearch's",
+      { message: "boom", severity: "error", fields: { user: "u" } },
+      "plain",
+      { severity: "error", message: "boom" },
+    ],
+    [
+      "Serilog's",
+      { level: "Warning", messageTemplate: "{Who}", message: "boom", fields: { Who: "boom" } },
+      "plain",
+      { severity: "warn", message: "boom" },
+    ],
   ])("%s", async (_, document, profile, line) => {
-    expect(await told(document)).toMatchObject({ profile, line });
+    expect(await told(document)).toMatchObject({ profile, guesses: [], line });
+  });
+
+  test("rsyslog's own template has no @timestamp", async () => {
+    const document = {
+      ...{ message: "boom", fromhost: "h", facility: "auth", priority: "err" },
+      ...{ timereported: at, timegenerated: at },
+    };
+    const properties = { timereported: { type: "date" }, timegenerated: { type: "date" } };
+    const { read, report } = await open({
+      "logs-1": {
+        documents: [document],
+        mappings: { properties: { ...propertiesOf({ mappings: mapped([document]) }), ...properties } },
+      },
+    });
+    expect(await report()).toMatchObject({ profile: "rsyslog", guesses: [], problems: [] });
+    expect(await read("severity=error hostname=h group=auth message=boom")).toHaveLength(1);
+  });
+
+  test("of layouts that find as much, one that finds severities is taken", async () => {
+    const document = { levelname: "ERROR", name: "shop", message: "boom" };
+    expect(await told(document)).toMatchObject({ profile: "plain", line: { severity: "error" } });
   });
 
   test("a priority of syslog has the facility in it, and tells nothing by itself", async () => {
@@ -379,6 +476,16 @@ describe("OpenTelemetry's modes without a schema", () => {
       trace_id: "4bf9",
       "@timestamp": at,
     });
+  });
+
+  test("the opensearch exporter's modes have the resource among the attributes, or at the root", async () => {
+    const { Resource: resource, Scope: _, ...own } = record;
+    const attributes = { ...resource, n: 5 };
+    const ecs = { ...own, Attributes: attributes };
+    expect(await told(ecs)).toEqual({ profile: "otel-none", guesses: [], line });
+    expect(await told({ ...own, ...attributes })).toEqual({ profile: "otel-raw", guesses: [], line });
+    const { read } = await open({ "logs-1": held([ecs]) });
+    expect(await read("hostname=h group=shop host.name=h n=5")).toHaveLength(1);
   });
 
   test("none: a body of keys and values is the message and part of the body", async () => {

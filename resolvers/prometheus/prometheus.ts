@@ -30,7 +30,7 @@ export const prometheus: BackendKind<PrometheusConfig> = {
   parseConfig: (value) => settings.parse(value),
   create(name, config, io): Backend {
     const door = openDoor(name, doorSettings(config, io), io);
-    const families = createFamilies(door, io);
+    const families = createFamilies(name, door, io);
     return {
       name,
       kind: "prometheus",

@@ -1,4 +1,4 @@
-// The one narrow door to whatever speaks the HTTP API of Prometheus: Prometheus itself, Thanos, Mimir, VictoriaMetrics.
+// The one narrow door to whatever speaks the HTTP API of Prometheus: itself, Thanos, Mimir, Cortex, VictoriaMetrics.
 // Only expressions go in, and these hold the wall. An answer comes out whole, or not at all: what a source tells in
 // `warnings` or `isPartial` is an error here. Nothing beyond query, query_range, series and label values is relied
 // upon.
@@ -468,7 +468,8 @@ function queryRequest(expression: Expression, moments: Moments, timeout: Millis)
     form.set("step", printDuration(moments.step));
   }
   form.set("timeout", printDuration(timeout));
-  // Of what is asked without a range, on servers that look back less far of themselves (2.42 does not read it).
+  // Of what is asked without a range, on servers that look back less far of themselves (2.42, Cortex and
+  // VictoriaMetrics do not read it).
   form.set("lookback_delta", printDuration(lookBack));
   // Thanos answers in part, with status 200, or from downsampled data, unless it is told not to.
   form.set("partial_response", "false");

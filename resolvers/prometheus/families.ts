@@ -91,7 +91,7 @@ const day: Millis = 24 * hour;
 /** A metric that is not listed is looked for again in a listing of at most this age. */
 const unknownAge: Millis = 10_000;
 
-export function createFamilies(door: Door, io: IO): Families {
+export function createFamilies(backend: string, door: Door, io: IO): Families {
   const never = new AbortController().signal;
   const listings = createMemo<Listing>(
     {
@@ -147,16 +147,27 @@ export function createFamilies(door: Door, io: IO): Families {
 
   async function shape(match: Match, metric: string, signal: AbortSignal): Promise<Shape | undefined> {
     const known = await listed(match, metric, signal);
-    if (known !== "plain") return known;
-    return (await told(match, metric, signal)).shape;
+    if (known === undefined || known === "summary") return known;
+    const { shape } = await told(match, metric, signal);
+    return known === "plain" ? shape : known;
   }
 
   function told(match: Match, metric: string, signal: AbortSignal): Promise<Told> {
     return shapes.read(JSON.stringify([keyOfWall(match), metric]), signal);
   }
 
+  /** @throws {Refused} of a histogram that is no counter */
   async function findShape(match: Match, metric: string): Promise<Told> {
-    const shape = await toldType(match, metric);
+    const [listing, own] = await Promise.all([
+      listings.read(keyOfWall(match), never),
+      door.metadata(metric, never),
+    ]);
+    if (areGaugeHistograms(own)) throw noCounter(metric, "a gauge histogram");
+    const kind = listing.get(metric);
+    if (kind === "histogram" || kind === "both") return { shape: kind };
+    const base = own.length === 0 ? baseOf(metric) : undefined;
+    const family = base === undefined ? [] : await door.metadata(base, never);
+    const shape = typeTold(metric, own, family, listing);
     if (shape !== undefined) return { shape };
     const now = toMillis(io.now());
     const selector = part(match, metric);
@@ -191,13 +202,6 @@ export function createFamilies(door: Door, io: IO): Families {
     return found.flatMap(({ labels }) => labels[typeLabel] ?? []);
   }
 
-  async function toldType(match: Match, metric: string): Promise<"gauge" | "counter" | undefined> {
-    const own = await door.metadata(metric, never);
-    const bare = own.length === 0 && metric.endsWith("_total");
-    const family = bare ? await door.metadata(withoutTotal(metric), never) : [];
-    return typeTold(metric, own, family, await listings.read(keyOfWall(match), never));
-  }
-
   async function inspect(match: Match, signal: AbortSignal): Promise<PartReport> {
     const [listing, told, { edge, oldest }] = await Promise.all([
       listings.read(keyOfWall(match), signal, 0),
@@ -212,10 +216,14 @@ export function createFamilies(door: Door, io: IO): Families {
       both: "histograms",
       summary: "summaries",
     } as const;
+    let noCounters = 0;
     for (const [metric, kind] of listing) {
       const typesOf = (name: string) => told.get(name) ?? [];
+      if (areGaugeHistograms(typesOf(metric))) noCounters += 1;
       const type =
-        kind === "plain" ? typeTold(metric, typesOf(metric), typesOf(withoutTotal(metric)), listing) : kind;
+        kind === "plain"
+          ? typeTold(metric, typesOf(metric), typesOf(baseOf(metric) ?? metric), listing)
+          : kind;
       counts[type === undefined ? "of unknown type" : kinds[type]] += 1;
     }
     const counted = Object.entries(counts).filter(([, count]) => count > 0);
@@ -231,6 +239,7 @@ export function createFamilies(door: Door, io: IO): Families {
           : [
               `of ${counts["of unknown type"]} metrics no target tells the type: it is guessed from name and samples`,
             ]),
+        ...(noCounters === 0 ? [] : [`${noCounters} gauge histograms, as their targets say, are refused`]),
         ...(oldest === undefined
           ? []
           : [
@@ -240,6 +249,11 @@ export function createFamilies(door: Door, io: IO): Families {
       ],
       problems: listing.size > 0 ? [] : [noSeries(match)],
     };
+  }
+
+  function noCounter(metric: string, feature: string): Refused<"not_supported_by_backend"> {
+    const message = `The source cannot answer this exactly: ${JSON.stringify(metric)} is ${feature}`;
+    return new Refused("not_supported_by_backend", message, { backend, feature });
   }
 
   async function look(expression: Expression, at: Millis): Promise<number | undefined> {
@@ -268,9 +282,7 @@ export function createFamilies(door: Door, io: IO): Families {
       // A source that does not know what histograms are, or for which their rate is too much.
       if (error.failure === "rejected") return found;
       if (error.failure === "partial" && /histogram metric is not a counter/.test(error.message)) {
-        const feature = "a native histogram that is no counter";
-        const message = `The source cannot answer this exactly: ${JSON.stringify(metric)} is ${feature}`;
-        throw new Refused("not_supported_by_backend", message, { backend: error.backend, feature });
+        throw noCounter(metric, "a native histogram that is no counter");
       }
       // Histograms of two kinds in one series have no rate.
       if (error.failure === "partial" && found) return true;
@@ -302,7 +314,8 @@ function lost(samples: Expression): Expression {
 
 /**
  * What targets said of a name. OpenMetrics says of a counter `x_total` that `x` is one; so where there is a metric `x`
- * beside it (`go_memstats_alloc_bytes`), that `x` is a counter may be said of the other.
+ * beside it (`go_memstats_alloc_bytes`), that `x` is a counter may be said of the other. The parts of a gauge histogram
+ * `x` are no family here, and gauges.
  */
 function typeTold(
   metric: string,
@@ -310,8 +323,10 @@ function typeTold(
   family: readonly string[],
   listing: Listing,
 ): "gauge" | "counter" | undefined {
-  if (own.length === 0)
-    return metric.endsWith("_total") && family.includes("counter") ? "counter" : undefined;
+  if (own.length === 0) {
+    if (metric.endsWith("_total")) return family.includes("counter") ? "counter" : undefined;
+    return areGaugeHistograms(family) ? "gauge" : undefined;
+  }
   const types = listing.has(`${metric}_total`) ? own.filter((type) => type !== "counter") : own;
   // The source tells each statement once, however many targets made it, and those of other walls too; so where they
   // differ, it is for the samples to tell.
@@ -333,8 +348,14 @@ function isGauge(type: string): boolean {
   return type === "gauge" || type === "stateset" || type === "info";
 }
 
-function withoutTotal(metric: string): string {
-  return metric.replace(/_total$/, "");
+/** In the spelling of Prometheus or of VictoriaMetrics; where another target says otherwise, it may not be so here. */
+function areGaugeHistograms(told: readonly string[]): boolean {
+  return told.length > 0 && told.every((type) => /^gauge ?histogram$/.test(type));
+}
+
+/** What OpenMetrics says the type of, where it says that of no part. */
+function baseOf(metric: string): string | undefined {
+  return /^(.+)_(?:total|bucket|gcount|gsum)$/.exec(metric)?.[1];
 }
 
 function keyOfWall(match: Match): string {

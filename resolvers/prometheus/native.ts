@@ -8,7 +8,7 @@ import type { Millis } from "../../src/time.ts";
 import { turn } from "../http.ts";
 import type { HistogramBucket, HistogramSample, Labels } from "./answer.ts";
 import { aggregate, call, type Selector } from "./promql.ts";
-import { chunksOf, inTurns, keyOf, narrowTo, type Reader, tooLarge } from "./reader.ts";
+import { chunksOf, inTurns, keyOf, narrowTo, type Reader, tooLarge, wholeSeconds } from "./reader.ts";
 import { birthsOf, type ThinQuery } from "./thin.ts";
 
 /** One way in which a source keeps a histogram. */
@@ -167,7 +167,7 @@ async function lastBefore(
   const open = series.filter(({ labels }) => !found.has(keyOf(labels)));
   if (lookBack <= near || open.length === 0) return found;
   // Where it was last seen, so that no more than that is read: few series end in many different moments.
-  const step = Math.ceil(lookBack / cells);
+  const step = wholeSeconds(lookBack / cells);
   const grid: Buckets = { start: start - step * cells, step, count: cells };
   const lasts = await inTurns(
     forms.flatMap((form) =>

@@ -31,7 +31,7 @@ export const prometheus: BackendKind<PrometheusConfig> = {
   parseConfig: (value) => readSettings(settings, value),
   create(name, config, io): Backend {
     const door = openDoor(name, doorSettings(config, io), io);
-    const families = createFamilies(door, io);
+    const families = createFamilies(name, door, io);
     return {
       name,
       kind: "prometheus",

@@ -34,6 +34,8 @@ import {
 
 /** A sample is a snapshot's when it is less old than this. Two scrapes of a minute fit in. */
 export const freshness: Millis = 120_000;
+/** Scrapes are hardly ever closer: two of one target are not of one age. */
+const ageStep: Millis = 15_000;
 /** How old the sample before it may be, of which it grew: with a scrape of a minute that failed, and late ones. */
 const rateReach: Millis = 300_000;
 
@@ -82,6 +84,22 @@ const samples = ({ match, edge }: Wall, matchers: readonly Matcher[], reach: Mil
 /** When the newest sample was taken, of series that go on: a series that its exporter ended is not among them. */
 const taken = ({ match }: Wall, matchers: readonly Matcher[]): Expression =>
   call("timestamp", select(match, matchers));
+/**
+ * The same, and for series that have ended a number below every time, the greater the newer their last sample is: a scrape
+ * that fails ends all series of its target. They are those of the `wanted`, of which every sample is 1.
+ */
+function recency(
+  wall: Wall,
+  matchers: readonly Matcher[],
+  wanted: (of: Expression) => Expression,
+): Expression {
+  const ages = Array.from({ length: freshness / ageStep }, (_, index) => (index + 1) * ageStep);
+  const ended = ages.map((age) => {
+    const within = call("last_over_time", samples(wall, matchers, age));
+    return binary(number((freshness - age) / ageStep + 1), "*", wanted(within));
+  });
+  return ended.reduce((newer, older) => binary(newer, "or", older), wanted(taken(wall, matchers)));
+}
 const named = (...names: readonly string[]): Matcher => oneOf(metricName, names);
 const max = (by: readonly string[], of: Expression): Expression => aggregate("max", by, of);
 const set = (of: Expression): Expression => binary(of, ">", number(0));
@@ -113,6 +131,7 @@ export function askState(wall: Wall, scope: PodScope): Questions<StateQuestion> 
   const pods = scoped(scope);
   const infoKey = [...podKey, "node", "host_network"];
   const reasonKey = [...podKey, "container", "reason"];
+  const reasons = (of: Expression): Expression => max(reasonKey, of);
   return {
     infos: max(infoKey, newest(wall, [named("kube_pod_info"), ...pods])),
     informed: max(infoKey, taken(wall, [named("kube_pod_info"), ...pods])),
@@ -131,8 +150,8 @@ export function askState(wall: Wall, scope: PodScope): Questions<StateQuestion> 
         newest(wall, [named(`${flag}waiting_reason`, `${flag}terminated_reason`), ...pods]),
       ),
     ),
-    waits: max(reasonKey, taken(wall, [named(`${flag}waiting_reason`), ...pods])),
-    ends: max(reasonKey, taken(wall, [named(`${flag}terminated_reason`), ...pods])),
+    waits: recency(wall, [named(`${flag}waiting_reason`), ...pods], reasons),
+    ends: recency(wall, [named(`${flag}terminated_reason`), ...pods], reasons),
     numbers: max(
       [metricName, ...podKey, "container"],
       newest(wall, [
@@ -153,7 +172,7 @@ export function askIdentity(wall: Wall, scope: PodScope): Questions<IdentityQues
     owners: max([...podKey, "owner_kind", "owner_name"], newest(wall, [named("kube_pod_owner"), ...pods])),
     // Whole series: which labels there are is not known.
     labels: newest(wall, [named("kube_pod_labels"), ...pods]),
-    labelled: taken(wall, [named("kube_pod_labels"), ...pods]),
+    labelled: recency(wall, [named("kube_pod_labels"), ...pods], (of) => of),
   };
 }
 
@@ -296,7 +315,7 @@ export function askFigures(wall: Wall, scope: PodScope, step: Millis): Questions
 function askAddresses(wall: Wall): Questions<"addresses" | "addressed"> {
   const by = ["node", "internal_ip"];
   const infos = [named("kube_node_info")];
-  return { addresses: max(by, newest(wall, infos)), addressed: max(by, taken(wall, infos)) };
+  return { addresses: max(by, newest(wall, infos)), addressed: recency(wall, infos, (of) => max(by, of)) };
 }
 
 export type NodeQuestion =
@@ -324,7 +343,7 @@ export function askNodes(wall: Wall, step: Millis): Questions<NodeQuestion> {
       ),
     ),
     unames: max(["instance", "nodename"], newest(wall, [named("node_uname_info")])),
-    uttered: max(["instance", "nodename"], taken(wall, [named("node_uname_info")])),
+    uttered: recency(wall, [named("node_uname_info")], (of) => max(["instance", "nodename"], of)),
     roots: max(
       [metricName, ...own, "device", "interface", "failure_type"],
       newest(wall, [

@@ -64,6 +64,7 @@ const pointsOfQuery = 10_000;
 const parallel = 4;
 const samplesOfQuery = 250_000;
 const moments = 5;
+const second: Millis = 1_000;
 // A source has no samples from before 1970 and counts nanoseconds in 64 bits, so that it takes no length of more than
 // 292 years. Nothing is lost where no more is asked for.
 const oldest: Millis = 0;
@@ -206,7 +207,8 @@ export function createReader(
       const known = sizes.get(key);
       if (known !== undefined && known * 2 * buckets.count <= limit) return known;
       const length = buckets.step * buckets.count;
-      const step = Math.min(Math.floor(length / moments), longest);
+      const most = Math.min(Math.floor(length / moments), longest);
+      const step = most < second ? most : most - (most % second);
       if (step < 2) return Number.NaN;
       // Windows inside the range alone, so that what is counted is part of the answer.
       const inside = window(selector, edge, { from: Math.min(step, 300_000), to: 1 });
@@ -258,10 +260,19 @@ export function asGrid(value = Number.NaN): number {
 
 /** The buckets in runs that one query answers each. */
 function slices({ start, step, count }: Buckets): readonly Buckets[] {
-  return Array.from({ length: Math.ceil(count / pointsOfQuery) }, (_, index) => {
-    const first = index * pointsOfQuery;
-    return { start: start + first * step, step, count: Math.min(pointsOfQuery, count - first) };
+  const run = step % second === 0 ? pointsOfQuery : 1;
+  return Array.from({ length: Math.ceil(count / run) }, (_, index) => {
+    const first = index * run;
+    return { start: start + first * step, step, count: Math.min(run, count - first) };
   });
+}
+
+/**
+ * At least so long. Mimir hands a step of 66.6 s on as a number of seconds, of which its querier makes 66.599 s. So ranges
+ * have steps of whole seconds, and what cannot have them is asked moment by moment.
+ */
+export function wholeSeconds(step: Millis): Millis {
+  return Math.ceil(step / second) * second;
 }
 
 function join(pieces: readonly RawSeries[]): readonly RawSeries[] {

@@ -19,6 +19,7 @@ import {
   numberKey,
   type RawSeries,
   type Reader,
+  wholeSeconds,
 } from "./reader.ts";
 
 export interface ThinQuery {
@@ -584,9 +585,9 @@ async function firstTime(
     ]);
     return times.length === 0 ? undefined : times.reduce((a, b) => Math.min(a, b));
   }
-  const count = 500;
+  const step = wholeSeconds((to - from) / 500);
   // Rounded down: a source finds nothing at all where a time is beyond those it can count. What is left comes last.
-  const step = Math.floor((to - from) / count);
+  const count = Math.floor((to - from) / step);
   const samples = call("last_over_time", reader.window(metric, { from: step, to: 1 }));
   const [found] = await reader.grid(aggregate("group", [], samples), { start: from, step, count }, count);
   const first = found?.values.findIndex((value) => !Number.isNaN(value)) ?? -1;

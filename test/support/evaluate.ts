@@ -12,6 +12,15 @@ interface Row {
 }
 type Sample = readonly [time: number, value: number];
 
+/** The samples of series, of which NaN is none: it marks that the exporter ended the series. */
+const withoutMarks = (series: readonly WrittenSeries[]): readonly WrittenSeries[] =>
+  series.map(({ labels, samples }) => ({
+    labels,
+    samples: samples.some(([, value]) => Number.isNaN(value))
+      ? samples.filter(([, value]) => !Number.isNaN(value))
+      : samples,
+  }));
+
 /** With `hidesRestarts` as Thanos, which tells `resets` and its like of none. */
 export function evaluateOver(series: readonly WrittenSeries[], edge: Edge, hidesRestarts = false) {
   const byName = Map.groupBy(series, ({ labels }) => labels.__name__ ?? "");
@@ -71,7 +80,10 @@ export function evaluateOver(series: readonly WrittenSeries[], edge: Edge, hides
     times: readonly number[],
   ): readonly Row[] {
     if (name === "timestamp" && argument?.kind === "selector") {
-      return unique(each(select(argument), times, 300_000, 0, ([last]) => (last?.[0] ?? Number.NaN) / 1_000));
+      const timeOf = ([time, value]: Sample): number => (Number.isNaN(value) ? value : time / 1_000);
+      return unique(
+        each(select(argument), times, 300_000, 0, ([last]) => (last ? timeOf(last) : Number.NaN)),
+      );
     }
     if (argument !== undefined && (name === "abs" || name === "floor")) {
       return mapped(evaluate(argument, times), Math[name]);
@@ -79,25 +91,26 @@ export function evaluateOver(series: readonly WrittenSeries[], edge: Edge, hides
     // Written series have no histograms.
     if (name === "histogram_count") return [];
     if (argument?.kind !== "window") throw new Error(`not evaluated here: ${name}`);
-    const { of, length, offset } = argument;
+    const { length, offset } = argument;
+    const held = withoutMarks(select(argument.of));
     // In whole milliseconds a closed range of one length is an open one that is a millisecond longer.
     const reach = edge === "closed" ? length + 1 : length;
     if (name === "last_over_time")
-      return each(select(of), times, reach, offset, ([last]) => last?.[1] ?? Number.NaN);
+      return each(held, times, reach, offset, ([last]) => last?.[1] ?? Number.NaN);
     const overTime = overTimes(hidesRestarts)[name];
     if (overTime !== undefined) {
-      const rows = select(of).map(({ labels, samples }) => ({
+      const rows = held.map(({ labels, samples }) => ({
         labels,
         values: Float64Array.from(times, (time) => {
           const end = time - offset;
-          const held = samples.filter(([at]) => at > end - reach && at <= end);
-          return held.length === 0 ? Number.NaN : overTime(held.map(([, value]) => value));
+          const inside = samples.filter(([at]) => at > end - reach && at <= end);
+          return inside.length === 0 ? Number.NaN : overTime(inside.map(([, value]) => value));
         }),
       }));
       return unique(rows);
     }
     if (name !== "irate") throw new Error(`not evaluated here: ${name}`);
-    const rates = each(select(of), times, reach, offset, ([last, before]) => {
+    const rates = each(held, times, reach, offset, ([last, before]) => {
       if (last === undefined || before === undefined) return Number.NaN;
       return (last[1] < before[1] ? last[1] : last[1] - before[1]) / ((last[0] - before[0]) / 1_000);
     });

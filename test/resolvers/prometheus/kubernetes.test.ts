@@ -794,6 +794,31 @@ describe("exporters that disagree", () => {
     expect((await readPods(series)).map(({ node_name }) => node_name)).toEqual(["n1"]);
   });
 
+  // What a scrape does not tell any more is marked as ended, and after a failed one that is everything.
+  test("what was told last is told on while a scrape fails, which ends all series", async () => {
+    const { write, series } = collectSeries({ cluster: "c" });
+    const container = { ...key, uid, container: "app" };
+    const scrapes = [-90, -60, -30, 0].map((seconds) => base + seconds * 1_000);
+    for (const [at, time] of scrapes.entries()) {
+      const failed = at === 3;
+      const mark = (name: string, labels: Labels, there = true) =>
+        write(time, name, labels, there && !failed ? 1 : Number.NaN);
+      mark("kube_pod_info", info);
+      mark("kube_pod_container_status_waiting", container);
+      const reasons = ["CrashLoopBackOff", "ErrImagePull", "ImagePullBackOff"];
+      for (const reason of reasons) {
+        // Of the three it is the second at last, which was told before the others as well.
+        const there = reasons.indexOf(reason) === [1, 0, 1][at];
+        mark("kube_pod_container_status_waiting_reason", { ...container, reason }, there);
+      }
+      mark("kube_pod_labels", { ...key, uid, label_v: "9" }, at < 1);
+      mark("kube_pod_labels", { ...key, uid, label_v: "10" }, at >= 1);
+    }
+    const containers = [{ reason: "ErrImagePull" }];
+    expect(await readPods(series())).toMatchObject([{ containers }]);
+    expect(await readOverview(series())).toMatchObject([{ containers, labels: { v: "10" } }]);
+  });
+
   const none = Number.NaN;
   test.each<[when: string, zulu: readonly number[], alpha: readonly number[]]>([
     ["goes on", [10, none], [none, 20]],

@@ -268,6 +268,48 @@ describe("the store's look-ups", () => {
     });
   });
 
+  describe.each(["gaugehistogram", "gauge histogram"])("what targets call a %s", (type) => {
+    const parts = { h_bucket: undefined, h_count: undefined, h_sum: undefined };
+
+    test("is refused, whatever its form, since it would seem to restart", async () => {
+      const refused = { slug: "not_supported_by_backend", details: { backend: "prom" } };
+      for (const metrics of [{ h: type }, { h: type, ...parts }]) {
+        const store = await serve({
+          metrics,
+          intercept: (response, request) => {
+            const ofAll = request.url?.endsWith("/metadata") === true;
+            if (ofAll) sendJson(response, { status: "success", data: { h: [{ type }] } });
+            return ofAll;
+          },
+        });
+        await expect(store.type({}, "h", signal)).rejects.toMatchObject(refused);
+        const told = (await backend?.inspections.metrics?.({}, signal))?.limitations;
+        expect(told).toContain("1 gauge histograms, as their targets say, are refused");
+      }
+    });
+
+    test("has parts that are gauges, as OpenMetrics names them", async () => {
+      const store = await serve({
+        metrics: { h: type, h_bucket: undefined, h_gcount: undefined, h_gsum: undefined },
+      });
+      const types = ["h_bucket", "h_gcount", "h_gsum"].map((name) => store.type({}, name, signal));
+      expect(await Promise.all(types)).toEqual(["gauge", "gauge", "gauge"]);
+    });
+  });
+
+  test("a histogram that another target calls otherwise is one", async () => {
+    const store = await serve({
+      metrics: { h_bucket: undefined, h_count: undefined, h_sum: undefined },
+      intercept: (response, request) => {
+        const asked = request.url?.includes("/metadata") === true;
+        const told = [{ type: "gaugehistogram" }, { type: "histogram" }];
+        if (asked) sendJson(response, { status: "success", data: { h: told } });
+        return asked;
+      },
+    });
+    expect(await store.type({}, "h", signal)).toBe("measurement");
+  });
+
   test("where nothing is found, the report says of what", async () => {
     await serve({ metrics: {} });
     const problems = async (match: Readonly<Record<string, string>>) =>

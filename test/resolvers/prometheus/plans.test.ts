@@ -131,7 +131,7 @@ describe("the wall", () => {
         for (const matchers of sent.selectors) {
           expect(matchers).toContainEqual({ label: "site", operator: "=", value: tenant });
         }
-        expect([...sent.metadata].every((name) => ["g", "c_total", "c"].includes(name))).toBe(true);
+        expect([...sent.metadata].every((name) => ["g", "c_total", "c", "h"].includes(name))).toBe(true);
       }),
       { numRuns: 40 },
     );

@@ -70,6 +70,32 @@ describe("the last of all minutes, where nothing else has a sample", () => {
   });
 });
 
+test("where a frontend loses a millisecond of a step, the first sample of a metric is found", async () => {
+  const second = 1_000;
+  // As a number of seconds, of which the next one makes nanoseconds.
+  const inSeconds = (range: Range): Range => ({
+    ...range,
+    step: Math.floor(Math.trunc((range.step / second) * 1e9) / 1e6),
+  });
+  const samples = [3, 5, 9].map((value, at): [number, number] => [base + (at + 30) * 5 * minute, value]);
+  source = await openFakeServer([{ labels: { __name__: "jobs_total", host: "a" }, samples }], inSeconds);
+  backend = prometheus.create("prom", prometheus.parseConfig({ url: source.url }), testIO);
+  const found = await backend.stores.metrics?.series(
+    {
+      match: {},
+      metric: "jobs_total",
+      tags: { host: "*" },
+      measure: { of: "increment" },
+      // Of which a five hundredth is 66.6 s.
+      buckets: { start: base, step: 15 * minute, count: 37 },
+      lookBack: 86_400_000,
+      pointLimit: 1_000,
+    },
+    signal,
+  );
+  expect(found?.map(({ values }) => values[10])).toEqual([6]);
+});
+
 test("no frontend moves what is asked then, and no time is lost that may be asked", () => {
   const looking = (offset: number) =>
     call(

@@ -67,7 +67,7 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
     if (known !== undefined) return known;
     const open = name === "Elasticsearch" ? elasticTransport : openSearchTransport;
     const loading = Promise.all(settings.nodes.map((node) => open(node, settings))).then((transports) =>
-      spread(backend, transports, settings.timeout, { method: "GET", path: "/" }),
+      spread(backend, transports, settings.timeout, { method: "GET", path: "/" }, isAway),
     );
     opened.set(name, loading);
     return loading;
@@ -151,6 +151,13 @@ const nodesSchema = z.object({ nodes: z.record(z.string(), z.object({ version: z
 
 function readJson({ body }: Pick<Raw, "body">): unknown {
   return JSON.parse(body.toString("utf8"));
+}
+
+/** What every node says of shards that have no copy: left alone for it, the healthy ones would be asked after those that hang. */
+const ofShards = /search_phase_execution_exception|no_shard_available_action_exception/;
+
+function isAway({ status, body }: Raw): boolean {
+  return status === 502 || (status === 503 && !ofShards.test(body.toString("latin1", 0, 2_000)));
 }
 
 /** An answer with an error status. The server's own text goes no further than the log. */

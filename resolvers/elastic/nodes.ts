@@ -27,12 +27,16 @@ const glance: Millis = 3_000;
 /** Nothing of such a request has reached the node, so another one can be asked whatever it does. */
 const unsent = /ECONNREFUSED|EHOSTUNREACH|ENETUNREACH|ENOTFOUND|EAI_AGAIN|UND_ERR_CONNECT_TIMEOUT/;
 
-/** The nodes of a cluster as one. `timeout` is that of a request, `knock` one that any node answers at once. */
-export function spread<Request, Raw extends { readonly status: number }>(
+/**
+ * The nodes of a cluster as one. `timeout` is that of a request, `knock` one that any node answers at once; `isAway` tells of
+ * an answer that its node is no part of the cluster, or that what stands before it does not reach it.
+ */
+export function spread<Request, Raw>(
   backend: string,
   transports: readonly Transport<Request, Raw>[],
   timeout: Millis,
   knock: Request,
+  isAway: (answer: Raw) => boolean,
 ): Transport<Request, Raw> {
   const [only, ...others] = transports;
   if (only !== undefined && others.length === 0) return only;
@@ -56,9 +60,8 @@ export function spread<Request, Raw extends { readonly status: number }>(
     node.failures++;
   }
 
-  function judge(node: Node<Request, Raw>, { status }: Raw): void {
-    // It is not part of the cluster yet, or what stands before it does not reach it.
-    if (status === 502 || status === 503) leaveAlone(node);
+  function judge(node: Node<Request, Raw>, answer: Raw): void {
+    if (isAway(answer)) leaveAlone(node);
     else node.failures = 0;
   }
 

@@ -11,6 +11,15 @@ interface Node {
   way: Way;
 }
 
+/** What any node answers while a shard has no copy. */
+const lost = {
+  path: "/lost/_pit",
+  answer: {
+    error: { type: "search_phase_execution_exception", reason: "due to missing shards" },
+    status: 503,
+  },
+};
+
 const opened: { close(): Promise<void> }[] = [];
 afterEach(async () => {
   for (const one of opened.splice(0).reverse()) await one.close();
@@ -22,6 +31,7 @@ async function startNode(product: string): Promise<Node> {
     if (node.way === "hangs") return;
     if (node.way === "breaks") response.destroy();
     else if (node.way === "starts") sendJson(response, {}, 503);
+    else if (request.url === lost.path) sendJson(response, lost.answer, 503);
     else sendJson(response, request.url === "/" ? { version } : {});
   });
   const node: Node = { fake, way: "answers" };
@@ -81,6 +91,17 @@ describe.each(["Elasticsearch", "OpenSearch"])("of three nodes of %s", (product)
     const { nodes, door } = await startCluster(product, 1_000);
     nodes[2].way = "starts";
     expect(await scroll(door, 30)).toBe(1);
+  });
+
+  test("a shard without a copy says nothing of the nodes, so that none that hangs is asked before them", async () => {
+    const { nodes, door } = await startCluster(product, 1_000);
+    nodes[1].way = "hangs";
+    expect(await scroll(door, 3)).toBe(1);
+    for (let i = 0; i < 6; i++) {
+      const request = { method: "POST", path: lost.path } as const;
+      await expect(door.send(request, AbortSignal.timeout(10_000))).rejects.toMatchObject({ status: 503 });
+      expect(await scroll(door, 1)).toBe(0);
+    }
   });
 
   test("all that have failed, some oftener, are asked again", async () => {

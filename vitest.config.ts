@@ -1,4 +1,5 @@
 // `npm test`: hermetic, no network. Suites on real servers have a configuration of their own.
+import { availableParallelism } from "node:os";
 import { defineConfig } from "vitest/config";
 
 export default defineConfig({
@@ -10,7 +11,8 @@ export default defineConfig({
     // Node runs the modules as it does in the program. Vite would make others of them, whose imports are slower, and
     // would take graphql's ES modules where node takes its CommonJS, and GraphQL refuses to be two.
     experimental: { viteModuleRunner: false, nodeLoader: false },
-    maxWorkers: "100%",
+    // More than processors, because many tests wait: for a program that starts, for a deadline.
+    maxWorkers: Math.ceil(1.5 * availableParallelism()),
     // Only against what never ends: machines are shared, and no test is judged by its time.
     testTimeout: 60_000,
     hookTimeout: 60_000,

@@ -5,7 +5,7 @@ import { BackendError } from "../../src/errors.ts";
 import type { SpanSource } from "../../src/reader.ts";
 import type { FoundSource, LogSource, SourceReport, Survey } from "../../src/store.ts";
 import type { Catalog } from "./catalog.ts";
-import { shownBy } from "./detect.ts";
+import { type Guess, shownBy } from "./detect.ts";
 import type { Door } from "./door.ts";
 import { type Layout, placeForms, spanProfiles } from "./layout.ts";
 import { findField, type IndexGroup, type Knowledge } from "./mapping.ts";
@@ -242,22 +242,19 @@ async function describeLines(
     groups.some((group) => shownBy(group, [profile]).length > 0),
   );
   const [first] = known;
-  const guesses =
-    first === undefined ? await surroundings.catalog.guesses(source, knowledge, surroundings.signal) : [];
-  const [guess] = guesses;
-  const unshown = `no known layout of lines or spans${guess === undefined ? "" : `; a source of it is ${guess.reason}`}`;
-  if (first === undefined && !(guess !== undefined && guesses.every(({ plausible }) => plausible)))
-    return { note: unshown };
-  if (
-    first !== undefined &&
-    !known.some(({ profile, groups }) => groups.some((group) => hasMessage(group, profile)))
-  ) {
+  let guess: Guess | undefined;
+  if (first === undefined) {
+    const guesses = await surroundings.catalog.guesses(source, knowledge, surroundings.signal);
+    [guess] = guesses;
+    if (guess === undefined) return { note: noLayout };
+    if (!guesses.every(({ plausible }) => plausible)) return { note: guessed(guess) };
+  } else if (!known.some(({ profile, groups }) => groups.some((group) => hasMessage(group, profile)))) {
     const { name, message } = first.profile;
     return { note: `looks like ${name}, but has no ${message.join(" or ")}` };
   }
   const report = await surroundings.inspect(source);
   if (report.problems.length > 0)
-    return { note: [...(first === undefined ? [unshown] : []), ...report.problems].join("; ") };
+    return { note: [...(guess === undefined ? [] : [guessed(guess)]), ...report.problems].join("; ") };
   return {
     logs: {
       holds: "lines",
@@ -269,6 +266,9 @@ async function describeLines(
     },
   };
 }
+
+const noLayout = "no known layout of lines or spans";
+const guessed = ({ reason }: Guess): string => `${noLayout}; a source of it is ${reason}`;
 
 /** The word by which names say that they hold no lines. */
 function otherThanLines(name: string): string | undefined {

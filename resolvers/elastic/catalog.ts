@@ -184,7 +184,7 @@ export function createCatalog(backend: string, door: Door, io: IO): Catalog {
   };
 }
 
-const names = z.array(z.object({ name: z.string() })).default([]);
+const names = z.array(z.object({ name: z.string() }));
 const resolved = z.object({ indices: names, aliases: names, data_streams: names });
 
 function isMissing(error: unknown): boolean {

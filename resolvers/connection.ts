@@ -1,6 +1,6 @@
 // How a backend behind HTTP is reached: the settings that all such kinds share, and what their clients make of them.
 import { z } from "zod";
-import { explain, strict } from "../src/issues.ts";
+import { strict } from "../src/issues.ts";
 import { readNumeral } from "../src/numeral.ts";
 import type { IO } from "../src/store.ts";
 import { parseDuration } from "../src/time.ts";
@@ -17,11 +17,6 @@ export const basicOrBearer = z.union([logins.basic, logins.bearer], {
 export const anyLogin = z.union([logins.basic, logins.api_key, logins.bearer], {
   error: "expected { username, password }, { bearer } or { api_key }",
 });
-
-/** The settings of a kind, as all that is wrong with them is told. @throws {z.ZodError} */
-export function readSettings<T extends z.ZodType>(settings: T, value: unknown): z.output<T> {
-  return settings.parse(value, { error: explain });
-}
 
 const leastAnswer = 1_048_576;
 

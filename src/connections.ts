@@ -27,8 +27,8 @@ export function send(response: ServerResponse, status: number, body: string): vo
 export const notFound = '{"error":"Not found"}';
 
 /**
- * A request must have one host, which is its own in HTTP/1.0 to leave out (RFC 9112, section 3.2). Node would take the
- * first of several, and a proxy before it maybe another. A server with `requireHostHeader` says so with an empty body.
+ * A request has one Host header; only in HTTP/1.0 it may have none (RFC 9112, section 3.2). Of several node would take the
+ * first, and a proxy before it maybe another. A server with `requireHostHeader` refuses with an empty body.
  * @returns whether it was refused
  */
 export function refuseHosts(request: IncomingMessage, response: ServerResponse): boolean {

@@ -35,6 +35,11 @@ export function strict<Shape extends z.core.$ZodLooseShape>(shape: Shape) {
   });
 }
 
+/** The settings of a kind of backend, as all that is wrong with them is told. @throws {ZodError} */
+export function readSettings<T extends z.ZodType>(settings: T, value: unknown): z.output<T> {
+  return settings.parse(value, { error: explain });
+}
+
 /** Reports a schema's issue, also of a backend's kind, under the paths of the file. */
 export function reportIssue(issue: z.core.$ZodIssue, prefix: Path, report: Report): void {
   const path = [...prefix, ...issue.path.map(String)];

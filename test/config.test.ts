@@ -22,17 +22,16 @@ const quoting = z.looseObject({}).transform((value, context) => {
   context.issues.push({ code: "custom", message: `bad ${JSON.stringify(value)}`, input: value });
   return z.NEVER;
 });
-const profile = {
-  parse: (text: string) => z.strictObject({ name: z.string(), at: z.literal("here") }).parse(parseYaml(text)),
-};
+const profile = z.strictObject({ name: z.string(), at: z.literal("here") });
+const parseProfile = (text: string) => profile.parse(parseYaml(text));
 const kinds: Kinds = new Map([
   [
     "elastic",
     {
       parseConfig: (value: unknown) => elastic.parse(value),
       profiles: {
-        logs: { has: (name: string) => name === "ecs", parse: profile.parse },
-        traces: { has: (name: string) => name === "otel", parse: profile.parse },
+        logs: { has: (name: string) => name === "ecs", parse: parseProfile },
+        traces: { has: (name: string) => name === "otel", parse: parseProfile },
       },
     },
   ],

@@ -1,10 +1,10 @@
 // Elasticsearch and OpenSearch as one kind of backend.
 import { z } from "zod";
-import { strict } from "../../src/issues.ts";
+import { readSettings, strict } from "../../src/issues.ts";
 import type { Backend, BackendKind, IO } from "../../src/store.ts";
 import { parseDuration } from "../../src/time.ts";
 import { httpUrl } from "../../src/url.ts";
-import { anyLogin, connection, readSettings, readTls } from "../connection.ts";
+import { anyLogin, connection, readTls } from "../connection.ts";
 import { guardDefaults } from "../http.ts";
 import { createCatalog } from "./catalog.ts";
 import { type DoorSettings, openDoor } from "./door.ts";

@@ -1,11 +1,10 @@
 // The embedded backend: generated data that grow while the program runs. Lines depend on the seed and the time
 // alone, so two instances with one seed and one clock hold the same.
 import * as z from "zod";
-import { strict } from "../../src/issues.ts";
+import { readSettings, strict } from "../../src/issues.ts";
 import { readNumeral } from "../../src/numeral.ts";
 import type { Backend, BackendKind, Match, PartReport, SourceReport } from "../../src/store.ts";
 import { fromMillis, type Instant, type TimeRange, toMillis } from "../../src/time.ts";
-import { readSettings } from "../connection.ts";
 import { clusterMatch, observeCluster } from "./cluster.ts";
 import { generate, indices } from "./generate.ts";
 import { createMemoryKubernetes, type Observation } from "./kubernetes.ts";

@@ -1,10 +1,10 @@
 // Prometheus, and what speaks its HTTP API, as one kind of backend.
 import type { z } from "zod";
-import { strict } from "../../src/issues.ts";
+import { readSettings, strict } from "../../src/issues.ts";
 import type { Backend, BackendKind, IO } from "../../src/store.ts";
 import { parseDuration, toMillis } from "../../src/time.ts";
 import { httpUrl } from "../../src/url.ts";
-import { basicOrBearer, connection, readSettings, readTls } from "../connection.ts";
+import { basicOrBearer, connection, readTls } from "../connection.ts";
 import { guardDefaults } from "../http.ts";
 import { inspectCluster } from "./coverage.ts";
 import { type DoorSettings, openDoor } from "./door.ts";

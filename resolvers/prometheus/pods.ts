@@ -40,6 +40,8 @@ interface ContainerTracks {
   readonly ends: Track[];
   readonly exitCodes: Track[];
   readonly restarts: Track[];
+  /** Where it is told of no more. */
+  readonly dropped: Track[];
 }
 
 /** A pod as it is at one snapshot, without its figures. */
@@ -84,7 +86,7 @@ export function presentPods(
     return holdersOf(track).map(({ containers }) => {
       const held = containers.get(name);
       if (held !== undefined) return held;
-      const made = { name, flags: new Map(), waits: [], ends: [], exitCodes: [], restarts: [] };
+      const made = { name, flags: new Map(), waits: [], ends: [], exitCodes: [], restarts: [], dropped: [] };
       containers.set(name, made);
       return made;
     });
@@ -116,6 +118,7 @@ export function presentPods(
       for (const { flags } of containersOf(track)) listOf(flags, status).push(track);
     }
   }
+  for (const track of answers.dropped) for (const { dropped } of containersOf(track)) dropped.push(track);
   for (const track of answers.reasons) {
     const waits = track.labels[metricName] === `${flagPrefix}waiting_reason`;
     for (const container of containersOf(track)) (waits ? container.waits : container.ends).push(track);
@@ -172,7 +175,11 @@ function presentAt(
     holder.phases.filter((track) => has(track, index)).map(({ labels }) => labels.phase),
   );
   const phase = phaseOrder.find((candidate) => phases.has(candidate)) ?? "Unknown";
-  const tracks = [...holder.containers.values()].sort((a, b) => compareTexts(a.name, b.name));
+  // An evicted pod has lost its containers at once; after a scrape that failed nothing is told of the pod either.
+  const isTold = informed.some((track) => (track.labels.uid ?? "") === holder.uid && has(track, index));
+  const tracks = [...holder.containers.values()]
+    .filter(({ dropped }) => !isTold || !dropped.some((track) => has(track, index)))
+    .sort((a, b) => compareTexts(a.name, b.name));
   const containers = tracks.flatMap((container) => containerAt(container, phase, answers, index) ?? []);
   const restarts = tracks.reduce((sum, container) => sum + (greatest(container.restarts, index) ?? 0), 0);
   const timestamp = first + index * step;

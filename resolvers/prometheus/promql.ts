@@ -38,7 +38,7 @@ export type Expression =
     }
   | {
       readonly kind: "binary";
-      readonly operator: "+" | "-" | "*" | "/" | ">" | "!=" | "or" | "and";
+      readonly operator: "+" | "-" | "*" | "/" | ">" | "!=" | "or" | "and" | "unless";
       readonly left: Expression;
       readonly right: Expression;
     };

@@ -125,12 +125,22 @@ export function listPods(wall: Wall, scope: PodScope, reach = freshness): Expres
 const podKey = [plain.namespace, plain.pod, "uid"];
 const flag = "kube_pod_container_status_";
 
-export type StateQuestion = "infos" | "informed" | "flags" | "reasons" | "waits" | "ends" | "numbers";
+export type StateQuestion =
+  | "infos"
+  | "informed"
+  | "flags"
+  | "dropped"
+  | "reasons"
+  | "waits"
+  | "ends"
+  | "numbers";
 /** What kube-state-metrics tells of pods. */
 export function askState(wall: Wall, scope: PodScope): Questions<StateQuestion> {
   const pods = scoped(scope);
   const infoKey = [...podKey, "node", "host_network"];
-  const reasonKey = [...podKey, "container", "reason"];
+  const containerKey = [...podKey, "container"];
+  const reasonKey = [...containerKey, "reason"];
+  const running = [named(`${flag}running`), ...pods];
   const reasons = (of: Expression): Expression => max(reasonKey, of);
   return {
     infos: max(infoKey, newest(wall, [named("kube_pod_info"), ...pods])),
@@ -144,6 +154,12 @@ export function askState(wall: Wall, scope: PodScope): Questions<StateQuestion> 
         ]),
       ),
     ),
+    // Containers that were told of and are no more.
+    dropped: binary(
+      max(containerKey, newest(wall, running)),
+      "unless",
+      max(containerKey, taken(wall, running)),
+    ),
     reasons: set(
       max(
         [metricName, ...reasonKey],
@@ -153,7 +169,7 @@ export function askState(wall: Wall, scope: PodScope): Questions<StateQuestion> 
     waits: recency(wall, [named(`${flag}waiting_reason`), ...pods], reasons),
     ends: recency(wall, [named(`${flag}terminated_reason`), ...pods], reasons),
     numbers: max(
-      [metricName, ...podKey, "container"],
+      [metricName, ...containerKey],
       newest(wall, [
         named(
           ...["kube_pod_created", "kube_pod_start_time", "kube_pod_completion_time"],

@@ -58,6 +58,7 @@ export function evaluateOver(series: readonly WrittenSeries[], edge: Edge, hides
         const left = evaluate(first, times);
         if (operator === "or") return unite(left, evaluate(right, times));
         if (operator === "and") return intersect(left, evaluate(right, times));
+        if (operator === "unless") return keepWhere(left, evaluate(right, times), false);
         if (operator === "-" || operator === "+") {
           const sign = operator === "-" ? -1 : 1;
           return add(left, evaluate(right, times), sign);

@@ -819,6 +819,28 @@ describe("exporters that disagree", () => {
     expect(await readOverview(series())).toMatchObject([{ containers, labels: { v: "10" } }]);
   });
 
+  // What the kubelet's eviction does to a pod's status.
+  test.each([
+    ["has none at once", false, [], 0],
+    ["has those that it had while a scrape fails", true, [{ name: "app", status: "Running" }], 3],
+  ])("a pod that lost its containers %s", async (_, fails, containers, restarts) => {
+    const { write, series } = collectSeries({ cluster: "c" });
+    const container = { ...key, uid, container: "app" };
+    for (const seconds of [-90, -60, -30, 0]) {
+      const gone = seconds >= -30;
+      const tell = (name: string, labels: Labels, value: number, there = true) =>
+        write(base + seconds * 1_000, name, labels, there && !(gone && fails) ? value : Number.NaN);
+      tell("kube_pod_info", info, 1);
+      tell("kube_pod_status_phase", { ...key, uid, phase: "Running" }, gone ? 0 : 1);
+      tell("kube_pod_status_phase", { ...key, uid, phase: "Failed" }, gone ? 1 : 0);
+      tell("kube_pod_container_status_running", container, 1, !gone);
+      tell("kube_pod_container_status_restarts_total", container, 3, !gone);
+    }
+    expect(await readPods(series())).toMatchObject([
+      { phase: fails ? "Running" : "Failed", containers, pod_restart_count: restarts },
+    ]);
+  });
+
   const none = Number.NaN;
   test.each<[when: string, zulu: readonly number[], alpha: readonly number[]]>([
     ["goes on", [10, none], [none, 20]],

@@ -471,9 +471,10 @@ function queryRequest(expression: Expression, moments: Moments, timeout: Millis)
   // Of what is asked without a range, on servers that look back less far of themselves (2.42, Cortex and
   // VictoriaMetrics do not read it).
   form.set("lookback_delta", printDuration(lookBack));
-  // Thanos answers in part, with status 200, or from downsampled data, unless it is told not to.
+  // Thanos answers in part, with status 200, or from downsampled data, unless it is told not to. A resolution of 0 would
+  // say the same, but its query frontend hands that on as none, for which the querier may have another default.
   form.set("partial_response", "false");
-  form.set("max_source_resolution", "0s");
+  form.set("max_source_resolution", "1ms");
   // VictoriaMetrics moves the start and the end of 50 steps and more for the sake of its cache, unless it is told not to.
   form.set("nocache", "1");
   return { method: "POST", path: "at" in moments ? "/api/v1/query" : "/api/v1/query_range", form };

@@ -39,6 +39,22 @@ test("is told by a parameter that it cannot read, and by no other product", asyn
   expect(thanos.asked.filter(({ body }) => body.includes("dedup=neither"))).toHaveLength(1);
 });
 
+// A query frontend drops a resolution of 0, and the querier behind it may then read downsampled blocks.
+test("no query may be answered in part or from downsampled blocks, nor through a query frontend", async () => {
+  thanos.asked.length = 0;
+  const buckets = { start: base + 10 * minute, step: 10 * minute, count: 5 };
+  const query = { match: { tenant: "shop" }, tags: {}, buckets, lookBack: hour, pointLimit: 10_000 };
+  const measure: Measure = { of: "increment" };
+  await backend.stores.metrics?.series({ ...query, metric: "requests_total", measure }, signal);
+  const queries = thanos.asked.filter(({ path }) => /^\/api\/v1\/query(_range)?$/.test(path));
+  const forms = queries.map(({ body }) => Object.fromEntries(new URLSearchParams(body)));
+  const asked = forms.filter(({ query }) => query?.includes("requests_total"));
+  expect(asked.length).toBeGreaterThan(1);
+  for (const form of asked) {
+    expect(form).toMatchObject({ partial_response: "false", max_source_resolution: "1ms" });
+  }
+});
+
 test("a type that neither a target nor a name tells is a guess, and measures of the other type are answered", async () => {
   const samples = Array.from({ length: 60 }, (_, at): [number, number] => [base + at * minute, 5 + at]);
   const depth = { labels: { __name__: "depth", tenant: "shop" }, samples };

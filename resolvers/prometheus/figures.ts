@@ -28,6 +28,11 @@ type FaultType = (typeof faultTypes)[number];
 
 /** OpenTelemetry's gauges of unit 1 are ratios to whoever adds units to names, also where they are no ratios. */
 const ofUnitOne = (metric: string): readonly string[] => [`${metric}_ratio`, metric];
+/** Cores in use, which older versions of the collector's kubelet receiver call a utilization. */
+const otelCpu = (prefix: string): readonly string[] => [
+  `${prefix}_usage`,
+  ...ofUnitOne(`${prefix}_utilization`),
+];
 
 // ---- Pods ---------------------------------------------------------------------------------------------------
 
@@ -61,7 +66,7 @@ export const podFigures: Readonly<Record<PodFigure, readonly PodSource[]>> = {
   cpu_usage_nano_cores: [
     ...both(metrics.cpu, nanoRate),
     pod("pod_cpu_usage_seconds_total", nanoRate),
-    pod("k8s_pod_cpu_usage", nano),
+    ...otelCpu("k8s_pod_cpu").map((metric) => pod(metric, nano)),
   ],
   cpu_usage_core_nano_seconds: [
     ...both(metrics.cpu, nano),
@@ -140,7 +145,7 @@ export const nodeFigures: Readonly<Record<NodeFigure, readonly NodeSource[]>> = 
     node(metrics.cpu, nanoRate),
     node("node_cpu_usage_seconds_total", nanoRate),
     node("node_cpu_seconds_total", nanoRate),
-    node("k8s_node_cpu_usage", nano),
+    ...otelCpu("k8s_node_cpu").map((metric) => node(metric, nano)),
   ],
   memory_rss_bytes: [
     node(metrics.rss),

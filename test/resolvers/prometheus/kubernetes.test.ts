@@ -192,53 +192,57 @@ describe("a pod's figures", () => {
     });
   });
 
-  test("come from OpenTelemetry's kubelet stats where there is nothing else", async () => {
-    const series = written((write, time, age) => {
-      exists(write, time);
-      const pod = (id: string): Labels => ({
-        k8s_namespace_name: "shop",
-        k8s_pod_name: "web-0",
-        k8s_pod_uid: id,
+  const names = ["k8s_pod_cpu_usage", "k8s_pod_cpu_utilization_ratio", "k8s_pod_cpu_utilization"];
+  test.each(names)(
+    "come from OpenTelemetry's kubelet stats where there is nothing else (%s)",
+    async (cpu) => {
+      const series = written((write, time, age) => {
+        exists(write, time);
+        const pod = (id: string): Labels => ({
+          k8s_namespace_name: "shop",
+          k8s_pod_name: "web-0",
+          k8s_pod_uid: id,
+        });
+        write(time, cpu, pod(uid), 0.25);
+        write(time, "k8s_pod_cpu_time_seconds_total", pod(uid), 12);
+        write(time, "k8s_pod_memory_rss_bytes", pod(uid), 1);
+        write(time, "k8s_pod_memory_usage_bytes", pod(uid), 2);
+        write(time, "k8s_pod_memory_working_set_bytes", pod(uid), 3);
+        write(time, "k8s_pod_memory_working_set_bytes", pod(other), 30);
+        // Of unit 1: the collector, and Prometheus' own intake, name such a gauge a ratio.
+        write(time, "k8s_pod_memory_page_faults_ratio", pod(uid), 4);
+        write(time, "k8s_pod_memory_major_page_faults_ratio", pod(uid), 5);
+        write(time, "k8s_pod_filesystem_usage_bytes", pod(uid), 6);
+        write(time, "k8s_pod_filesystem_capacity_bytes", pod(uid), 7);
+        for (const [direction, rate] of [
+          ["receive", 10],
+          ["transmit", 20],
+        ] as const) {
+          write(
+            time,
+            "k8s_pod_network_io_bytes_total",
+            { ...pod(uid), interface: "eth0", direction },
+            age * rate,
+          );
+        }
       });
-      write(time, "k8s_pod_cpu_usage", pod(uid), 0.25);
-      write(time, "k8s_pod_cpu_time_seconds_total", pod(uid), 12);
-      write(time, "k8s_pod_memory_rss_bytes", pod(uid), 1);
-      write(time, "k8s_pod_memory_usage_bytes", pod(uid), 2);
-      write(time, "k8s_pod_memory_working_set_bytes", pod(uid), 3);
-      write(time, "k8s_pod_memory_working_set_bytes", pod(other), 30);
-      // Of unit 1: the collector, and Prometheus' own intake, name such a gauge a ratio.
-      write(time, "k8s_pod_memory_page_faults_ratio", pod(uid), 4);
-      write(time, "k8s_pod_memory_major_page_faults_ratio", pod(uid), 5);
-      write(time, "k8s_pod_filesystem_usage_bytes", pod(uid), 6);
-      write(time, "k8s_pod_filesystem_capacity_bytes", pod(uid), 7);
-      for (const [direction, rate] of [
-        ["receive", 10],
-        ["transmit", 20],
-      ] as const) {
-        write(
-          time,
-          "k8s_pod_network_io_bytes_total",
-          { ...pod(uid), interface: "eth0", direction },
-          age * rate,
-        );
-      }
-    });
-    const [row] = await readPods(series);
-    expect(row).toMatchObject({
-      cpu_usage_nano_cores: 250_000_000,
-      cpu_usage_core_nano_seconds: 12_000_000_000,
-      memory_rss_bytes: 1,
-      memory_usage_bytes: 2,
-      memory_working_set_bytes: 3,
-      memory_page_faults: 4,
-      memory_major_page_faults: 5,
-      ephemeral_storage_used_bytes: 6,
-      ephemeral_storage_capacity_bytes: 7,
-      network_rx_bytes: 600,
-      network_tx_bytes: 1_200,
-    });
-    expect(await readPods(series, { pod: "web-0", namespaces: ["shop"] })).toEqual([row]);
-  });
+      const [row] = await readPods(series);
+      expect(row).toMatchObject({
+        cpu_usage_nano_cores: 250_000_000,
+        cpu_usage_core_nano_seconds: 12_000_000_000,
+        memory_rss_bytes: 1,
+        memory_usage_bytes: 2,
+        memory_working_set_bytes: 3,
+        memory_page_faults: 4,
+        memory_major_page_faults: 5,
+        ephemeral_storage_used_bytes: 6,
+        ephemeral_storage_capacity_bytes: 7,
+        network_rx_bytes: 600,
+        network_tx_bytes: 1_200,
+      });
+      expect(await readPods(series, { pod: "web-0", namespaces: ["shop"] })).toEqual([row]);
+    },
+  );
 
   test.each<[spelling: string, labels: Labels]>([
     ["its own", { pod_name: "web-0", pod_namespace: "shop", pod: "exporter-x", namespace: "monitoring" }],
@@ -635,11 +639,12 @@ describe("nodes", () => {
     expect(await readNodes(series)).toMatchObject([{ node_name: "worker-7", memory_rss_bytes: 1_234 }]);
   });
 
-  test("have the figures of OpenTelemetry's kubelet stats", async () => {
+  const names = ["k8s_node_cpu_usage", "k8s_node_cpu_utilization_ratio", "k8s_node_cpu_utilization"];
+  test.each(names)("have the figures of OpenTelemetry's kubelet stats (%s)", async (cpu) => {
     const node = { k8s_node_name: "n1" };
     const series = written((write, time, age) => {
       write(time, "kube_node_info", { node: "n1", internal_ip: "10.0.0.1" }, 1);
-      write(time, "k8s_node_cpu_usage", node, 0.5);
+      write(time, cpu, node, 0.5);
       write(time, "k8s_node_memory_working_set_bytes", node, 8);
       write(time, "k8s_node_filesystem_capacity_bytes", node, 100);
       write(time, "k8s_node_filesystem_usage_bytes", node, 40);

@@ -373,12 +373,12 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
     query,
     habits,
     series: (selector, signal) => {
-      const form = new URLSearchParams({ "match[]": printSelector(selector), ...ever });
-      return whole(ask(labelSets, { method: "POST", path: "/api/v1/series", form }, signal), signal);
+      // Not as a form: prom-label-proxy puts its label into the address, and a source takes either of two selectors.
+      const path = `/api/v1/series?${matching(selector)}`;
+      return whole(ask(labelSets, { method: "GET", path }, signal), signal);
     },
     async names(selector, signal) {
-      const search = new URLSearchParams({ "match[]": printSelector(selector), ...ever });
-      const path = `/api/v1/label/${metricName}/values?${search}`;
+      const path = `/api/v1/label/${metricName}/values?${matching(selector)}`;
       return (await whole(ask(texts, { method: "GET", path }, signal), signal)) ?? [];
     },
     metadata: async (metric, signal) => {
@@ -432,6 +432,8 @@ function earlier<T>({ series, result }: Fold<T>, by: Millis): Fold<T> {
 
 /** Everything that is kept. Without a start VictoriaMetrics looks at the last five minutes, and with 0 as well. */
 const ever = { start: "1" };
+const matching = (selector: Selector): URLSearchParams =>
+  new URLSearchParams({ "match[]": printSelector(selector), ...ever });
 
 const one = call("vector", number(1));
 const onesOfRange = z.tuple([z.object({ values: z.array(z.tuple([z.number(), z.string()])) })]);

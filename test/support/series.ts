@@ -107,7 +107,7 @@ export function createPrometheus(series: readonly WrittenSeries[], types: Readon
       const names = labelSets(search.get("match[]") ?? "").map((labels) => Object(labels).__name__);
       return [...new Set(names)].sort();
     }
-    if (path.endsWith("/series")) return labelSets(form.get("match[]") ?? "");
+    if (path.endsWith("/series")) return labelSets(search.get("match[]") ?? "");
     if (path.endsWith("/metadata")) {
       const metric = search.get("metric");
       const told = Object.entries(types).filter(([name]) => metric === null || name === metric);

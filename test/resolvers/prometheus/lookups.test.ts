@@ -145,6 +145,23 @@ describe("the store's look-ups", () => {
     expect(walls).toHaveLength(sent - 2);
   });
 
+  // Which adds its own selector to the address, and a source takes what either of two selectors finds.
+  test("tags are those of the metric alone behind prom-label-proxy", async () => {
+    const store = await serve({
+      metrics: { requests_total: "counter" },
+      intercept(response, { method, url = "" }) {
+        if (!url.includes("/series")) return false;
+        const asked = new URL(url, "http://source").searchParams.getAll("match[]");
+        const other = { __name__: "logins_total", site: "a", user: "ana" };
+        const own = { __name__: "requests_total", site: "a", code: "200" };
+        const alone = method === "GET" && asked.length === 1;
+        sendJson(response, { status: "success", data: alone ? [own] : [own, other] });
+        return true;
+      },
+    });
+    expect(await store.tagKeys({ site: "a" }, "requests_total", signal)).toEqual([["code"]]);
+  });
+
   test("what targets say of a metric decides its type; without it the name, then the samples", async () => {
     const looks: Record<string, readonly [resets: string, changes: string, least: string]> = {
       grows: ["0", "5", "1"],

@@ -2,6 +2,7 @@
 // some there is none. A wrong file is told once and is not published; the others are.
 import { readdir, readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
+import { isDeepStrictEqual } from "node:util";
 import { ConfigError, failureCode, type Issue, LimitReached } from "./errors.ts";
 import type { LogEvent } from "./store.ts";
 import type { Millis } from "./time.ts";
@@ -44,7 +45,7 @@ export async function openGallery(options: GalleryOptions): Promise<Gallery> {
   const shared = new WeakMap<Visual, Promise<Answer>>();
 
   async function refresh(): Promise<void> {
-    let stamps: ReadonlyMap<string, string>;
+    let stamps: ReadonlyMap<string, string> | undefined;
     const place = folder();
     try {
       stamps = place === undefined ? new Map() : await stampsOf(place);
@@ -55,26 +56,31 @@ export async function openGallery(options: GalleryOptions): Promise<Gallery> {
       missing = true;
       stamps = new Map();
     }
+    if (stamps === undefined) return;
     if (stamps.size === seen.size && [...stamps].every(([file, stamp]) => seen.get(file)?.stamp === stamp))
       return;
     const before = seen;
     const now = new Map<string, Seen>();
     for (const [file, stamp] of stamps) {
       const known = before.get(file);
-      now.set(file, known?.stamp === stamp ? known : { stamp, ...(await load(file)) });
+      const loaded = known?.stamp === stamp ? known : await load(file);
+      if (loaded === undefined) return;
+      now.set(file, { stamp, visual: loaded.visual });
     }
     seen = now;
     visuals = distinct(now);
     find = createFinder(visuals);
   }
 
-  async function load(file: string): Promise<{ readonly visual?: Visual }> {
+  /** Undefined where the file is gone by now. */
+  async function load(file: string): Promise<Pick<Seen, "visual"> | undefined> {
     try {
       if ((await stat(file)).size > mostBytes) {
         throw new ConfigError(file, [{ path: "", message: "is too large" }]);
       }
       return { visual: readVisual(await readFile(file, "utf8"), file, check) };
     } catch (error) {
+      if (error instanceof Error && "code" in error && error.code === "ENOENT") return undefined;
       const reason = error instanceof ConfigError ? error.message : undefined;
       log({
         level: "error",
@@ -145,12 +151,17 @@ interface Seen {
   readonly visual?: Visual | undefined;
 }
 
-async function stampsOf(folder: string): Promise<ReadonlyMap<string, string>> {
-  const files = (await readdir(folder)).filter((file) => /^[^.].*\.ya?ml$/.test(file)).sort();
+/** Undefined while files come and go: one that is being renamed would be missed under both names. */
+async function stampsOf(folder: string): Promise<ReadonlyMap<string, string> | undefined> {
+  const files = await list(folder);
   const stamps = new Map<string, string>();
   for (const file of files.map((name) => join(folder, name))) {
     const found = await stat(file).catch(() => undefined);
     if (found?.isFile()) stamps.set(file, `${found.ino} ${found.size} ${found.mtimeMs}`);
   }
-  return stamps;
+  return isDeepStrictEqual(await list(folder), files) ? stamps : undefined;
+}
+
+async function list(folder: string): Promise<readonly string[]> {
+  return (await readdir(folder)).filter((file) => /^[^.].*\.ya?ml$/.test(file)).sort();
 }

@@ -21,6 +21,9 @@ export function describeProduct(name: Product["name"], version: string): Product
   const isElasticsearch = name === "Elasticsearch";
   const [major = 0, minor = 0] = version.split(".").map(Number);
   const [since, sinceMinor] = isElasticsearch ? [8, 1] : [2, 14];
-  const searchesColumns = major > since || (major === since && minor >= sinceMinor);
+  // No OpenSearch is a 7: `compatibility.override_main_response_version` has any of them say so, and an Elasticsearch 7
+  // whose header is lost on the way looks like one.
+  const isDisguised = !isElasticsearch && major === 7;
+  const searchesColumns = !isDisguised && (major > since || (major === since && minor >= sinceMinor));
   return { name, version, listsIgnored: isElasticsearch, searchesColumns, refusesExpensive: false };
 }

@@ -90,6 +90,13 @@ sites:
     expect(issuesOf(site("auto", "auto"))).toEqual([]);
   });
 
+  test("are read with the file, for the backend that they are of", () => {
+    const { elk, prom } = parse(site("mine.yaml", "auto")).backends;
+    const mine = { name: "mine", at: "here" };
+    expect(elk?.profiles).toEqual({ logs: new Map([["mine.yaml", mine]]), traces: new Map() });
+    expect(prom?.profiles).toBeUndefined();
+  });
+
   test("are wrong before anything is served", () => {
     const app = "9 sites.shop.logs.sources.app.profile:";
     expect(issuesOf(site("other.yaml", "auto"))).toEqual([

@@ -392,6 +392,14 @@ describe("names that begin alike", () => {
   });
 });
 
+test("a message that is an alias alone is in no document, so nothing is proposed by it", async () => {
+  const { mappings, settings } = mapping();
+  const aliased = { ...mappings.properties, message: { type: "alias", path: "text" }, text: { type: "text" } };
+  const { url } = await serveEach(new Map([["app", { mappings: { properties: aliased }, settings }]]));
+  const { out } = await init(["--elastic", url]);
+  expect(out).toContain("app: looks like ecs, but has no message");
+});
+
 describe("lines that show no layout", () => {
   const held = (documents: readonly object[], properties: object = {}): HeldIndex => ({
     documents: documents.map((document) => ({ "@timestamp": "2026-11-20T00:00:00Z", ...document })),

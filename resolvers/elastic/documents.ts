@@ -169,29 +169,20 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
     const known = await catalog.knowledge(source.index, wallOf(source) !== undefined, signal);
     await refuseMaskedWall(backend, door, source, known, signal);
     const plan = await placed(source, known, signal);
-    return (await isStrange(source, plan, signal)) ? renewedPlan(source, signal) : plan;
-  }
-
-  async function renewedPlan(source: SpanSource, signal: AbortSignal): Promise<Plan> {
-    const renewed = await catalog.refresh(source.index, signal);
-    refreshed.set(renewed, performance.now());
-    const plan = await placed(source, renewed, signal);
-    if (await isStrange(source, plan, signal))
-      throw unsupported(backend, "an index pattern without spans of a known layout");
-    return plan;
+    return isStrange(plan) && (await holds(source, all, signal)) ? renewedPlan(source, signal, true) : plan;
   }
 
   /**
-   * Whether there are documents and all of them are strange. An empty answer would be a short one: the layout may be
-   * another, or security may hide a field of it from this user, in the mapping as well.
+   * Where there are documents and all of them are strange, an empty answer would be a short one: the layout may be another,
+   * or security may hide a field of it from this user, in the mapping as well. `filled` says that there are some.
    */
-  async function isStrange(
-    source: SpanSource,
-    { layout: { spans, events, strange } }: Plan,
-    signal: AbortSignal,
-  ): Promise<boolean> {
-    if (spans.length > 0 || events.length > 0 || strange.length === 0) return false;
-    return holds(source, all, signal);
+  async function renewedPlan(source: SpanSource, signal: AbortSignal, filled = false): Promise<Plan> {
+    const renewed = await catalog.refresh(source.index, signal);
+    refreshed.set(renewed, performance.now());
+    const plan = await placed(source, renewed, signal);
+    if (isStrange(plan) && (filled || (await holds(source, all, signal))))
+      throw unsupported(backend, "an index pattern without spans of a known layout");
+    return plan;
   }
 
   /** Whether there may be documents that these mappings do not tell of. */
@@ -540,6 +531,11 @@ function fits(error: unknown): undefined {
 
 const spansOf = (layout: Layout): readonly Placed<SpanForm>[] => layout.spans;
 const eventsOf = (layout: Layout): readonly Placed<EventForm>[] => layout.events;
+
+/** Whether all that the indices may hold is of no known layout. */
+function isStrange({ layout: { spans, events, strange } }: Plan): boolean {
+  return spans.length === 0 && events.length === 0 && strange.length > 0;
+}
 
 function formsByIndex<Form>(placed: readonly Placed<Form>[]): ReadonlyMap<string, readonly Form[]> {
   const forms = new Map<string, Form[]>();

@@ -131,14 +131,19 @@ describe("a source of spans that fails", () => {
     const hidden = { [name]: { mappings: { properties: shown }, settings } };
 
     test("are refused, because they may be spans", async () => {
+      let counts = 0;
       const url = await serve(
-        (response) => sendJson(response, answer([], 1)),
+        (response) => {
+          counts += 1;
+          sendJson(response, answer([], 1));
+        },
         (response) => sendJson(response, hidden),
       );
       await expect(read(url)).rejects.toMatchObject({
         slug: "not_supported_by_backend",
         details: { feature: "an index pattern without spans of a known layout" },
       });
+      expect(counts).toBe(1);
     });
 
     test("are not there where there are none", async () => {

@@ -3,7 +3,7 @@
 import { type Answer, chunksOf, jsonType, type Whole } from "./answer.ts";
 import { type Authenticate, type Principal, readToken } from "./auth.ts";
 import type { Limits } from "./config.ts";
-import { TooMany } from "./errors.ts";
+import { LimitReached, TooMany, Unprocessable } from "./errors.ts";
 import { type Exchange, readJson } from "./exchange.ts";
 import { chooseRepresentation } from "./operations/accept.ts";
 import { anybody, type Conductor, overloaded } from "./operations/conduct.ts";
@@ -73,7 +73,7 @@ export function createRest(telemetry: Telemetry): Operate {
     const work = conductor.admit(exchange.gone);
     let streaming = false;
     try {
-      const raw = endpoint.method === "GET" ? parameters : await work.wait(readJson(exchange));
+      const raw = endpoint.method === "GET" ? parameters : await receive(readJson(exchange), work);
       // An explanation is JSON, whatever form its answer would have.
       const explaining = wantsExplanation(exchange.search);
       const result =
@@ -108,7 +108,7 @@ export function createRest(telemetry: Telemetry): Operate {
       const body = chunksOf(stream(form, head.texts, rows, work, finish, close), work.signal);
       return { status: 200, headers, body };
     } catch (error) {
-      throw work.signal.aborted ? work.signal.reason : error;
+      throw work.signal.aborted && !(error instanceof LateBody) ? work.signal.reason : error;
     } finally {
       if (!streaming) work.end();
     }
@@ -164,6 +164,23 @@ export function createRest(telemetry: Telemetry): Operate {
   }
 
   return operate;
+}
+
+/** A body that is being read. @throws what its reading fails with, and `LateBody` where the deadline passes before it is there */
+export async function receive<T>(body: Promise<T>, work: Work): Promise<T> {
+  try {
+    return await work.wait(body);
+  } catch (error) {
+    throw error instanceof LimitReached ? new LateBody() : error;
+  }
+}
+
+/** No source is to blame for the time that a client takes: it is told as where node itself gives a body up. */
+class LateBody extends Unprocessable<"invalid_request"> {
+  constructor() {
+    const message = "The body did not come in time";
+    super("invalid_request", message, { issues: [{ path: "", message }] }, "reading_time");
+  }
 }
 
 function whole({ opening, separator, closing }: Form, texts: readonly string[]): readonly string[] {

@@ -19,7 +19,7 @@ import type { Endpoint } from "./operations/operation.ts";
 import { createRouter } from "./operations/router.ts";
 import { ClientGone, type Work } from "./operations/work.ts";
 import type { FindPage } from "./pages.ts";
-import { createRest, type Epoch, type Finish, type Trail } from "./rest.ts";
+import { createRest, type Epoch, type Finish, receive, type Trail } from "./rest.ts";
 import type { Session } from "./session.ts";
 import type { Sites } from "./sites.ts";
 import { createTails } from "./tailing/tails.ts";
@@ -191,7 +191,7 @@ export function createServer(options: ServerOptions): Server {
         if (exchange.method !== "POST") return;
         try {
           const { method, headers, signal } = request;
-          const body = await work.wait(readText(exchange));
+          const body = await receive(readText(exchange), work);
           setRequest(new fetchAPI.Request(request.url, { method, headers, signal, body }));
         } catch (failure) {
           asked.set(serverContext, { ...answered, failure });

@@ -336,6 +336,18 @@ describe("of a connection", () => {
     expect((await subject.limited()).reading_time).toBe(1);
   });
 
+  test.each([linesPath, "/graphql"])("the deadline, by which its body has not come to %s", async (path) => {
+    const subject = createSubject({ limits: { deadline: 100 } });
+    const head = `POST ${path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${token}\r\n`;
+    const message = "The body did not come in time";
+    const answer = await say(subject, `${head}Content-Length: 9\r\nConnection: close\r\n\r\n{`);
+    expect(answer).toMatch(/^HTTP\/1\.1 422 /);
+    expect(JSON.parse(answer.slice(answer.indexOf("\r\n\r\n")))).toEqual({
+      ...{ error: "invalid_request", message, details: { issues: [{ path: "", message }] } },
+    });
+    expect(await subject.limited()).toEqual({ reading_time: 1 });
+  });
+
   describe("the time in which it takes nothing of its answer", () => {
     // More than systems keep between two programs, and in one piece: what is streamed has a deadline for each.
     const size = 16 * 1_048_576;

@@ -8,7 +8,7 @@ import type { Plugin } from "graphql-yoga";
 import { type Answer, jsonType, respond, toResponse, write } from "./answer.ts";
 import { type Authenticate, type Principal, readToken } from "./auth.ts";
 import type { Address, Limits } from "./config.ts";
-import { closerOf, cutUnread, keepAnswers, pathOf, refuseHosts, unreadTime } from "./connections.ts";
+import { closerOf, cutUnread, keepAnswers, pathOf, refuseHead, unreadTime } from "./connections.ts";
 import { NotFound, Unprocessable } from "./errors.ts";
 import { type Connection, type Exchange, exchangeOf, readText } from "./exchange.ts";
 import type { Intake } from "./intake.ts";
@@ -312,7 +312,7 @@ export function createServer(options: ServerOptions): Server {
     // Refused by ourselves, with a body.
     { keepAliveTimeout: 65_000, requireHostHeader: false, ...(options.readingTime ?? readingTime) },
     (request, response) => {
-      if (refuseHosts(request, response)) return;
+      if (refuseHead(request, response)) return;
       const { traceparent, tracestate } = request.headers;
       const step = begin?.(oneText(traceparent), oneText(tracestate));
       within(step, () => listen(request, response)).catch((error: unknown) => {

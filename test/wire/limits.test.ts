@@ -296,6 +296,16 @@ describe("of a connection", () => {
     ["GET /api/v2/auth HTTP/1.1", 400, "One Host header is required"],
     ["GET /api/v2/auth HTTP/1.1\r\nHost: a\r\nHost: a", 400, "One Host header is required"],
     ["GET /api/v2/auth HTTP/1.0", 401, "Unauthorized"],
+    [
+      "POST /api/v2/logs/lines HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip, chunked",
+      501,
+      "No transfer coding but chunked is taken",
+    ],
+    [
+      "GET /api/v2/auth HTTP/1.1\r\nHost: x\r\nConnection: close\r\nTransfer-Encoding: Chunked\r\n\r\n0",
+      401,
+      "Unauthorized",
+    ],
     ["\u0016\u0003\u0001 no HTTP", 400, "The request is not HTTP"],
     ["GET  HTTP/1.1", 400, "The request is not HTTP"],
   ])("what node would answer by itself has a body of ours: %j", async (head, status, error) => {

@@ -30,6 +30,7 @@ import {
   searchOptions,
   weigh,
 } from "./query.ts";
+import { nextPart, release, requireAll, scrolling } from "./scroll.ts";
 import {
   changing,
   isStale,
@@ -292,7 +293,7 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
     formsOf: (layout: Layout) => readonly Placed<Form>[],
     condition: Condition<Form>,
     size: number,
-    options: Record<string, string>,
+    options: Partial<typeof scrolling>,
     signal: AbortSignal,
     fixed?: Plan,
   ): Promise<{ readonly answer: ParsedAnswer; readonly plan: Plan }> {
@@ -328,7 +329,7 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
       if (answer !== undefined && !isStale(plan.knowledge, answer, catalog.accepted(source.index))) {
         return { answer, plan };
       }
-      if (answer?.scrollId !== undefined) release(answer.scrollId);
+      release(door, answer?.scrollId);
       if (fixed !== undefined) throw new Outdated();
       if (last && answer !== undefined) {
         settle(backend, source.index, plan.knowledge, answer, catalog);
@@ -363,8 +364,9 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
     }
     const leaving = new AbortController();
     const limited = within(signal, leaving.signal);
-    const whole = { scroll: "1m" };
-    let { answer, plan } = await begin(source, formsOf, condition, size, whole, limited, fixed);
+    const next = async (answer: ParsedAnswer) =>
+      wholeParsed(backend, await nextPart(backend, door, answer, limited), true);
+    let { answer, plan } = await begin(source, formsOf, condition, size, scrolling, limited, fixed);
     const promised = totalOf(answer);
     if (promised > total) budget.spend(promised - total);
     let got = 0;
@@ -373,19 +375,17 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
       while (answer.hits.length > 0) {
         got += answer.hits.length;
         if (isStale(plan.knowledge, answer, answer.shards.total)) throw changing(backend, source.index);
-        pending = got < promised ? next(answer, limited) : undefined;
+        pending = got < promised ? next(answer) : undefined;
         // It may fail while the caller is busy; it is met when its turn comes.
         pending?.catch(() => undefined);
         yield* parsed(source, plan, formsOf, answer.hits);
         if (pending === undefined) break;
         answer = await pending;
       }
-      if (got !== promised) {
-        throw new BackendError(backend, "partial", `a scroll gave ${got} of ${promised} documents`);
-      }
+      requireAll(backend, got, promised);
     } finally {
       leaving.abort(new Error("no more documents wanted"));
-      if (answer.scrollId !== undefined) release(answer.scrollId);
+      release(door, answer.scrollId);
     }
   }
 
@@ -409,21 +409,6 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
     if (total > answer.hits.length) return undefined;
     budget.spend(total);
     return parsed(source, plan, formsOf, answer.hits);
-  }
-
-  async function next({ scrollId }: ParsedAnswer, signal: AbortSignal): Promise<ParsedAnswer> {
-    if (scrollId === undefined) throw new BackendError(backend, "malformed", "a scroll without an id");
-    const body = JSON.stringify({ scroll: "1m", scroll_id: scrollId });
-    const bytes = await door.send({ method: "POST", path: "/_search/scroll", body }, signal);
-    return wholeParsed(backend, bytes, true);
-  }
-
-  /** Frees the scroll at the source; nobody waits for it, and the source forgets it by itself within a minute. */
-  function release(scrollId: string): void {
-    const body = JSON.stringify({ scroll_id: [scrollId] });
-    door
-      .send({ method: "DELETE", path: "/_search/scroll", body }, new AbortController().signal)
-      .catch(() => undefined);
   }
 
   function totalOf({ total }: ParsedAnswer): number {

@@ -22,6 +22,7 @@ import { isNumberedElsewhere, isPartedAlike, keyOf, type Part } from "./parts.ts
 import type { Product } from "./product.ts";
 import type { LogProfile } from "./profile.ts";
 import { all, any, encodePattern, every, inIndices, not, type Query, searchOptions, weigh } from "./query.ts";
+import { nextPart, release, requireAll, scrolling } from "./scroll.ts";
 import {
   changing,
   compileWall,
@@ -335,7 +336,7 @@ function createReader(
       size: batch.burst,
     };
     const lines: LogLine[] = [];
-    let answer = await search(plan, body, { scroll: "1m" });
+    let answer = await search(plan, body, scrolling);
     const { total } = answer;
     let accepted = catalog.accepted(source.index);
     let read = 0;
@@ -347,36 +348,16 @@ function createReader(
         const instants = answer.hits.map((hit) => plan.instantOf(hit));
         lines.push(...keep(plan, answer.hits, instants, from, to));
         if (lines.length > query.tieLimit) throw tooManyTies(query.tieLimit);
-        if (answer.scrollId === undefined)
-          throw new BackendError(backend, "malformed", "a scroll without an id");
-        const bytes = await door.send(
-          {
-            method: "POST",
-            path: "/_search/scroll",
-            body: JSON.stringify({ scroll: "1m", scroll_id: answer.scrollId }),
-          },
-          signal,
-        );
+        const bytes = await nextPart(backend, door, answer, signal);
         answer = await wholeAnswer(backend, bytes, plan.profile);
         // Elasticsearch goes on with the shards alone that may hold something of the millisecond.
         accepted = answer.shards.total;
       }
-      if (total !== undefined && read !== total) {
-        throw new BackendError(backend, "partial", `a scroll gave ${read} of ${total} documents`);
-      }
+      if (total !== undefined) requireAll(backend, read, total);
     } finally {
-      const { scrollId } = answer;
-      if (scrollId !== undefined) release(scrollId);
+      release(door, answer.scrollId);
     }
     return sortLines(lines, query.order);
-  }
-
-  /** Frees the scroll at the source; nobody waits for it, and the source forgets it by itself within a minute. */
-  function release(scrollId: string): void {
-    const body = JSON.stringify({ scroll_id: [scrollId] });
-    door
-      .send({ method: "DELETE", path: "/_search/scroll", body }, new AbortController().signal)
-      .catch(() => undefined);
   }
 
   async function search(plan: Plan, body: object, extra: Record<string, string> = {}): Promise<Answer> {

@@ -2,7 +2,7 @@
 // wall, reaches only indices whose mapping is known, and is whole or an error. Document order and a scroll bring each
 // document once on every server; how many there are is known, and spent from the budget, before the first is read.
 import { z } from "zod";
-import { BackendError, Refused } from "../../src/errors.ts";
+import { BackendError, Refused, unsupported } from "../../src/errors.ts";
 import type { Filter } from "../../src/logql/ast.ts";
 import type { Value } from "../../src/model.ts";
 import type { Budget, SpanSource } from "../../src/reader.ts";
@@ -31,16 +31,7 @@ import {
   weigh,
 } from "./query.ts";
 import { nextPart, release, requireAll, scrolling } from "./scroll.ts";
-import {
-  changing,
-  isStale,
-  refuseClosed,
-  refuseRemote,
-  refuseWall,
-  sendSearch,
-  settle,
-  unsupported,
-} from "./search.ts";
+import { changing, isStale, refuseClosed, refuseRemote, refuseWall, sendSearch, settle } from "./search.ts";
 import { refuseBlinded, refuseMaskedWall } from "./security.ts";
 import { compileWhere, hasUnmapped, parseWhere } from "./where.ts";
 

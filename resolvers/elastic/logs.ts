@@ -2,7 +2,7 @@
 // millisecond of a full batch may be incomplete, so it is held back and the next search begins with it. That needs
 // neither a point in time nor a tie-breaker, which the products have in different forms: a millisecond always comes
 // out of one search. Only one that overflows a search is read by a scroll of its own.
-import { BackendError, Refused } from "../../src/errors.ts";
+import { BackendError, Refused, unsupported } from "../../src/errors.ts";
 import { recording } from "../../src/explain.ts";
 import { matcher } from "../../src/logql/matches.ts";
 import type { LogLine } from "../../src/model.ts";
@@ -33,7 +33,6 @@ import {
   requireIndices,
   searchWhole,
   settle,
-  unsupported,
   untilStarted,
   wholeAnswer,
 } from "./search.ts";

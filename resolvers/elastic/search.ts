@@ -1,6 +1,6 @@
 // What every reader of documents shares: an answer of a search is whole or an error, the mappings that a search was
 // compiled with fit the indices that it reached, and the wall stands in it.
-import { BackendError, Refused } from "../../src/errors.ts";
+import { BackendError, unsupported } from "../../src/errors.ts";
 import type { Filter } from "../../src/logql/ast.ts";
 import type { Millis } from "../../src/time.ts";
 import { sleep, turn } from "../http.ts";
@@ -178,13 +178,6 @@ export function settle(
 export function changing(backend: string, pattern: string): BackendError {
   const reason = `the indices of ${pattern} change faster than their mappings can be read`;
   return new BackendError(backend, "partial", reason);
-}
-
-export function unsupported(backend: string, feature: string): Refused<"not_supported_by_backend"> {
-  return new Refused("not_supported_by_backend", `The source cannot answer this exactly: ${feature}`, {
-    backend,
-    feature,
-  });
 }
 
 /** Indices that a search leaves out without a word. @throws {Refused} */

@@ -3,7 +3,7 @@
 // is a matter of cost alone: the tests hold all of them to the same definition.
 
 import { LRUCache } from "lru-cache";
-import { BackendError, Refused } from "../../src/errors.ts";
+import { BackendError, Refused, unsupported } from "../../src/errors.ts";
 import type { Buckets, Measure, Series } from "../../src/model.ts";
 import {
   type CounterSamples,
@@ -99,7 +99,7 @@ export function createMetricStore(backend: string, door: Door, families: Familie
       const habits = await door.habits(signal);
       // Version 2 can neither write nor hold such names, or only some of its last releases can.
       const quoted = habits.edge === "closed" && patterns.find(([key]) => !isPlainLabel(key));
-      if (quoted) throw refused(backend, `the tag ${quoted[0]}, whose name needs quotes`);
+      if (quoted) throw unsupported(backend, `the tag ${quoted[0]}, whose name needs quotes`);
       const ending = new AbortController();
       try {
         const reader = createReader(backend, door, habits, sizes, AbortSignal.any([signal, ending.signal]));
@@ -145,7 +145,7 @@ async function answer(shape: Shape, plan: Plan): Promise<readonly Series[]> {
   const { measure } = plan.query;
   const measured = typeOf[shape] === "measurement";
   if ((measure.of === "observations") !== measured) {
-    throw refused(plan.backend, `${measure.of} of a ${typeOf[shape]}`);
+    throw unsupported(plan.backend, `${measure.of} of a ${typeOf[shape]}`);
   }
   switch (measure.of) {
     case "samples":
@@ -173,13 +173,6 @@ async function answer(shape: Shape, plan: Plan): Promise<readonly Series[]> {
         : histogram(plan, measure);
   }
   return measure satisfies never;
-}
-
-function refused(backend: string, feature: string): Refused<"not_supported_by_backend"> {
-  return new Refused("not_supported_by_backend", `The source cannot answer this exactly: ${feature}`, {
-    backend,
-    feature,
-  });
 }
 
 // ---- Groups ------------------------------------------------------------------------------------------------------
@@ -430,7 +423,7 @@ function needBuckets(
 }
 
 function withoutBuckets(backend: string, combine: string): Refused<"not_supported_by_backend"> {
-  return refused(backend, `the ${combine} of what is counted without buckets, as by a summary`);
+  return unsupported(backend, `the ${combine} of what is counted without buckets, as by a summary`);
 }
 
 async function classicHistograms(plan: Plan, measure: ObservationMeasure): Promise<readonly Observed[]> {
@@ -497,7 +490,10 @@ async function both(plan: Plan, measure: ObservationMeasure): Promise<readonly S
     const bounds = classic.bucket === undefined ? [] : boundsBeside(classics, natives, query.buckets);
     if (bounds === undefined) {
       const feature = `${measure.combine} over classic and native buckets together`;
-      throw refused(backend, `${feature}; a range before or after the change, or count and mean, can be had`);
+      throw unsupported(
+        backend,
+        `${feature}; a range before or after the change, or count and mean, can be had`,
+      );
     }
     const counted = natives.map((growth) => observationsOf(growth, bounds, query.buckets));
     return combineObservations([...classics, ...counted], measure, query.buckets);
@@ -557,11 +553,11 @@ async function summary(plan: Plan, measure: ObservationMeasure): Promise<readonl
   const fitting = await measuredOnly(reader, exported, counting, own);
   const having = new Set(fitting.map(({ labels }) => groupKey(plan, labels)));
   if ([...found, ...counts].some(({ labels }) => !having.has(groupKey(plan, labels)))) {
-    throw refused(plan.backend, `the quantile ${quantile} of a summary that does not export it`);
+    throw unsupported(plan.backend, `the quantile ${quantile} of a summary that does not export it`);
   }
   return grouped(plan, fitting, (group) => {
     if (new Set(group.map(({ labels }) => numberKey(labels))).size > 1)
-      throw refused(plan.backend, "a quantile of several summaries");
+      throw unsupported(plan.backend, "a quantile of several summaries");
     const samples = succession(
       group.map(({ samples }) => samples),
       query.buckets.start,
@@ -581,7 +577,7 @@ async function native(plan: Plan, measure: ObservationMeasure): Promise<readonly
   return grouped(plan, found, (group) => {
     const bounds = commonBounds(group);
     if (bounds.length === 0 && group.some(({ below }) => below.size > 0))
-      throw refused(plan.backend, `the ${measure.combine} over buckets that have no bound in common`);
+      throw unsupported(plan.backend, `the ${measure.combine} over buckets that have no bound in common`);
     const observations = group.map((growth) => observationsOf(growth, bounds, query.buckets));
     return combineObservations(observations, measure, query.buckets);
   });

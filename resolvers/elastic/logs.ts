@@ -7,9 +7,8 @@ import { recording } from "../../src/explain.ts";
 import { matcher } from "../../src/logql/matches.ts";
 import type { LogLine } from "../../src/model.ts";
 import type { LogQuery, LogSource, LogStore } from "../../src/store.ts";
-import { floorToMilli, type Instant, nanosPerMilli, type TimeRange } from "../../src/time.ts";
+import { earlier, endOfMilli, floorToMilli, type Instant, later, type TimeRange } from "../../src/time.ts";
 import type { Catalog } from "./catalog.ts";
-import { max, min } from "./clock.ts";
 import type { Door } from "./door.ts";
 import { explainSource } from "./explain.ts";
 import { asksHidden, tooWide } from "./filter.ts";
@@ -178,11 +177,11 @@ function beyond(
   order: "asc" | "desc",
   itself: boolean,
 ): TimeRange | undefined {
-  const end = (milli + nanosPerMilli - 1n) as Instant;
+  const end = endOfMilli(milli);
   const rest: TimeRange =
     order === "asc"
-      ? { from: itself ? max(from, milli) : ((end + 1n) as Instant), to }
-      : { from, to: itself ? min(to, end) : ((milli - 1n) as Instant) };
+      ? { from: itself ? later(from, milli) : ((end + 1n) as Instant), to }
+      : { from, to: itself ? earlier(to, end) : ((milli - 1n) as Instant) };
   return rest.from > rest.to ? undefined : rest;
 }
 
@@ -323,7 +322,7 @@ function createReader(reading: Reading, spent: Spent) {
     to: Instant,
   ): Promise<LogLine[] | undefined> {
     const body = {
-      ...plan.body(max(from, milli), min(to, (milli + nanosPerMilli - 1n) as Instant), true),
+      ...plan.body(later(from, milli), earlier(to, endOfMilli(milli)), true),
       size: batch.burst,
     };
     const lines: LogLine[] = [];
@@ -409,8 +408,8 @@ function createReader(reading: Reading, spent: Spent) {
     const milli = floorToMilli(plan.instantOf(last));
     const { from, to } =
       order === "asc"
-        ? { from: range.from, to: min(range.to, (milli + nanosPerMilli - 1n) as Instant) }
-        : { from: max(range.from, milli), to: range.to };
+        ? { from: range.from, to: earlier(range.to, endOfMilli(milli)) }
+        : { from: later(range.from, milli), to: range.to };
     const page = await search(plan, { ...plan.body(from, to), ...counted, size: 0 });
     return page.total ?? Number.POSITIVE_INFINITY;
   }

@@ -137,7 +137,7 @@ export function requireIndices(
  * What keeps a whole pattern from being read, told by the shards that a search of it reached after the mappings were
  * read again. Both products leave out without a word what the credentials may not read, and frozen indices.
  */
-export function shardProblem(pattern: string, knowledge: Knowledge, total: number): string | undefined {
+function shardProblem(pattern: string, knowledge: Knowledge, total: number): string | undefined {
   const { opaque, routed, shards } = knowledge;
   if (opaque || total === shards) return undefined;
   if (total > shards) {

@@ -324,10 +324,10 @@ export function createServer(options: ServerOptions): Server {
   const closeIdle = closerOf(http);
   http.maxConnections = options.connections ?? mostConnections;
   http.on("drop", () => telemetry.limited("connections"));
-  const setTimeouts = ({ limits }: Served) => {
+  const limitUnread = ({ limits }: Served) => {
     http.timeout = options.unread ?? unreadTime(limits.deadline);
   };
-  setTimeouts(options);
+  limitUnread(options);
   cutUnread(http, () => telemetry.limited("unread"));
   keepAnswers(http, (code) => {
     if (code === "HPE_HEADER_OVERFLOW") telemetry.limited("head");
@@ -348,7 +348,7 @@ export function createServer(options: ServerOptions): Server {
     replace(served) {
       const { conductor, tails } = epoch;
       epoch = beginEpoch(served);
-      setTimeouts(served);
+      limitUnread(served);
       return Promise.all([conductor.retire(), tails.close("reloaded")]).then(() => {});
     },
     close: (grace) =>

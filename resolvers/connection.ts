@@ -1,4 +1,5 @@
 // How a backend behind HTTP is reached: the settings that all such kinds share, and what their clients make of them.
+import { isDeepStrictEqual } from "node:util";
 import { z } from "zod";
 import { strict } from "../src/issues.ts";
 import { readNumeral } from "../src/numeral.ts";
@@ -11,12 +12,20 @@ const logins = {
   bearer: strict({ bearer: text }),
   api_key: strict({ api_key: text }),
 };
-export const basicOrBearer = z.union([logins.basic, logins.bearer], {
-  error: "expected { username, password } or { bearer }",
-});
-export const anyLogin = z.union([logins.basic, logins.api_key, logins.bearer], {
-  error: "expected { username, password }, { bearer } or { api_key }",
-});
+export const basicOrBearer = oneOf(
+  [logins.basic, logins.bearer],
+  "expected { username, password } or { bearer }",
+);
+export const anyLogin = oneOf(
+  [logins.basic, logins.api_key, logins.bearer],
+  "expected { username, password }, { bearer } or { api_key }",
+);
+
+/** An empty value says nothing of which form was meant, so that it is told of all. */
+function oneOf<const Forms extends readonly z.ZodType[]>(forms: Forms, error: string) {
+  const form = z.union(forms, { error });
+  return z.custom<z.input<typeof form>>((value) => !isDeepStrictEqual(value, {}), { error }).pipe(form);
+}
 
 const leastAnswer = 1_048_576;
 

@@ -7,7 +7,7 @@ import { z } from "zod";
 import { ConfigError } from "./errors.ts";
 import { explain, type Report, redact, reportIssue, strict, suggest } from "./issues.ts";
 import { readNumeral } from "./numeral.ts";
-import { checkProfiles, type ProfilesByPart } from "./profiles.ts";
+import { type OwnByPart, type ProfilesByPart, readProfiles } from "./profiles.ts";
 import { type Millis, parseDuration, parseInstant } from "./time.ts";
 import { httpUrl } from "./url.ts";
 import {
@@ -73,6 +73,8 @@ export interface TokenEntry {
 export interface BackendEntry {
   readonly kind: string;
   readonly settings: unknown;
+  /** The layouts of the user's own that its sources name, where there are any. */
+  readonly profiles?: OwnByPart | undefined;
 }
 export interface SiteConfig {
   /** By which clients of the GraphQL interface tell it from others. */
@@ -213,11 +215,12 @@ export function parseConfig(text: string, file: string, world: World): Config {
   };
   const backends = parseBackends(tree, world.kinds, report);
   checkReferences(tree, report);
-  checkProfiles(tree.value, world.kinds, (path) => world.readText(resolveBeside(file, path)), report);
+  const readText = (path: string) => world.readText(resolveBeside(file, path));
+  const profiles = readProfiles(tree.value, world.kinds, readText, report);
   const parsed = fileSchema.safeParse(tree.value, { error: explain });
   for (const issue of parsed.error?.issues ?? []) reportIssue(issue, [], report);
   if (issues.length > 0 || !parsed.success) throw new ConfigError(file, inFileOrder(issues, tree));
-  return freeze(assemble(parsed.data, backends, (path) => resolveBeside(file, path)));
+  return freeze(assemble(parsed.data, backends, profiles, (path) => resolveBeside(file, path)));
 }
 
 // ---- What is checked on the file as written -----------------------------------------------------------------
@@ -488,6 +491,7 @@ const fileSchema = strict({
 function assemble(
   file: z.infer<typeof fileSchema>,
   settings: ReadonlyMap<string, unknown>,
+  profiles: ReadonlyMap<string, OwnByPart>,
   resolve: (path: string) => string,
 ): Config {
   const { look_back: lookBack, token_requests, token_streams, ...limits } = file.limits;
@@ -504,7 +508,11 @@ function assemble(
       proxies: file.intake.proxies,
     },
     tokens: file.tokens,
-    backends: mapValues(file.backends, ({ kind }, name) => ({ kind, settings: settings.get(name) })),
+    backends: mapValues(file.backends, ({ kind }, name) => ({
+      kind,
+      settings: settings.get(name),
+      profiles: profiles.get(name),
+    })),
     sites: mapValues(file.sites, ({ counter_default: counterDefault, traces, ...rest }) => {
       if (traces === undefined) return { ...rest, counterDefault };
       const { tag_prefixes, namespace_attribute, action_attribute, ...other } = traces;

@@ -27,16 +27,33 @@ export function send(response: ServerResponse, status: number, body: string): vo
 export const notFound = '{"error":"Not found"}';
 
 /**
- * A request has one Host header; only in HTTP/1.0 it may have none (RFC 9112, section 3.2). Of several node would take the
- * first, and a proxy before it maybe another. A server with `requireHostHeader` refuses with an empty body.
+ * Refuses what node lets pass and might be read otherwise than it was meant.
  * @returns whether it was refused
  */
-export function refuseHosts(request: IncomingMessage, response: ServerResponse): boolean {
-  const { length: hosts } = request.headersDistinct.host ?? [];
-  if (hosts === 1 || (hosts === 0 && request.httpVersion !== "1.1")) return false;
+export function refuseHead(request: IncomingMessage, response: ServerResponse): boolean {
+  const refused = misleading(request);
+  if (refused === undefined) return false;
   response.setHeader("Connection", "close");
-  send(response, 400, '{"error":"One Host header is required"}');
+  send(response, ...refused);
   return true;
+}
+
+/**
+ * A request has one Host header; only in HTTP/1.0 it may have none (RFC 9112, section 3.2). Of several node would take the
+ * first, and a proxy before it maybe another. A server with `requireHostHeader` refuses with an empty body.
+ *
+ * Of transfer codings node takes off the last alone, which is `chunked` (section 6.1).
+ */
+function misleading({
+  headersDistinct,
+  httpVersion,
+}: IncomingMessage): [status: number, body: string] | undefined {
+  const { host: hosts = [], "transfer-encoding": codings = [] } = headersDistinct;
+  if (hosts.length > 1 || (hosts.length === 0 && httpVersion === "1.1"))
+    return [400, '{"error":"One Host header is required"}'];
+  if (codings.length > 0 && codings.join().toLowerCase() !== "chunked")
+    return [501, '{"error":"No transfer coding but chunked is taken"}'];
+  return undefined;
 }
 
 /** What node cannot read as a request, by its code. */

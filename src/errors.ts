@@ -80,6 +80,12 @@ export class Refused<
   S extends "result_too_large" | "not_supported_by_backend" | "invalid_field" = "result_too_large",
 > extends Unprocessable<S> {}
 
+/** The refusal of what a source cannot answer exactly. */
+export function unsupported(backend: string, feature: string): Refused<"not_supported_by_backend"> {
+  const message = `The source cannot answer this exactly: ${feature}`;
+  return new Refused("not_supported_by_backend", message, { backend, feature });
+}
+
 /** A token is over its rate or has too much under way: 429. Clients retry it after `retryAfterSeconds`. */
 export class TooMany extends Error {
   override readonly name = "TooMany";

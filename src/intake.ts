@@ -4,7 +4,7 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { isIPv6 } from "node:net";
 import type { IntakeConfig } from "./config.ts";
-import { keepAnswers, notFound, pathOf, refuseHosts, send } from "./connections.ts";
+import { keepAnswers, notFound, pathOf, refuseHead, send } from "./connections.ts";
 import { rememberRate } from "./rate.ts";
 import { readReport } from "./report.ts";
 import type { Sites } from "./sites.ts";
@@ -244,7 +244,7 @@ const mostConnections = 2_000;
 export function createIntakeServer(intake: Intake): Server {
   const options = { keepAliveTimeout: 65_000, requestTimeout: 60_000, requireHostHeader: false };
   const server = createServer(options, (request, response) => {
-    if (refuseHosts(request, response)) return;
+    if (refuseHead(request, response)) return;
     if (!intake.takes(request, response)) send(response, 404, notFound);
   });
   server.maxConnections = mostConnections;

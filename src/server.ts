@@ -3,26 +3,26 @@
 // until then the plug-in stands alone. On a real connection it writes to node's response itself, because only there
 // can an answer that breaks off after its first byte be made visible: the socket is destroyed, the array never closed.
 import { createServer as createHttpServer, type IncomingMessage, type ServerResponse } from "node:http";
+import { setTimeout as delay } from "node:timers/promises";
 import type { Plugin } from "graphql-yoga";
-import { type Answer, chunksOf, jsonType, respond, toResponse, type Whole, write } from "./answer.ts";
+import { type Answer, jsonType, respond, toResponse, write } from "./answer.ts";
 import { type Authenticate, type Principal, readToken } from "./auth.ts";
 import type { Address, Limits } from "./config.ts";
-import { closerOf, cutUnread, keepAnswers, pathOf, refuseHosts, unreadTime } from "./connections.ts";
-import { NotFound, TooMany, Unprocessable } from "./errors.ts";
-import { type Connection, type Exchange, exchangeOf, readJson, readText } from "./exchange.ts";
+import { closerOf, cutUnread, keepAnswers, pathOf, refuseHead, unreadTime } from "./connections.ts";
+import { NotFound, Unprocessable } from "./errors.ts";
+import { type Connection, type Exchange, exchangeOf, readText } from "./exchange.ts";
 import type { Intake } from "./intake.ts";
 import type { Unified } from "./mesh.ts";
-import { chooseRepresentation } from "./operations/accept.ts";
-import { anybody, type Conductor, createConductor, overloaded } from "./operations/conduct.ts";
-import { explained, explanationType, wantsExplanation } from "./operations/explain.ts";
+import { createConductor } from "./operations/conduct.ts";
 import { isClients, limitOf } from "./operations/failure.ts";
-import type { Endpoint, Rows } from "./operations/operation.ts";
-import { createRouter, type Route } from "./operations/router.ts";
-import { abandon, ClientGone, readHead, type Work } from "./operations/work.ts";
+import type { Endpoint } from "./operations/operation.ts";
+import { createRouter } from "./operations/router.ts";
+import { ClientGone, type Work } from "./operations/work.ts";
 import type { FindPage } from "./pages.ts";
+import { createRest, type Epoch, type Finish, receive, type Trail } from "./rest.ts";
 import type { Session } from "./session.ts";
 import type { Sites } from "./sites.ts";
-import { createTails, eventsHeaders, type Tails } from "./tailing/tails.ts";
+import { createTails } from "./tailing/tails.ts";
 import type { Telemetry } from "./telemetry.ts";
 import type { Instant, Millis } from "./time.ts";
 import { currentStep, type Step, within } from "./traced.ts";
@@ -71,43 +71,18 @@ export interface Server {
   readonly close: (grace: Millis) => Promise<void>;
 }
 
-/** What the log and the metrics tell of a request; filled in as far as it gets. */
-interface Trail {
-  operation: string;
-  route: string | undefined;
-  user: string | undefined;
-}
-
-/** Tells of a request's end. */
-type Finish = (status: number, cut: boolean, error?: unknown) => void;
-
-/** What stands around and between the batches of an answer. */
-interface Form {
-  readonly opening: string;
-  readonly separator: string;
-  readonly closing: string;
-}
-const array: Form = { opening: "[", separator: ",", closing: "]" };
-const printed: Form = { opening: "", separator: "", closing: "" };
-
 /** Path and query. Of all headers together node takes 16 KiB. */
 const urlLimit = 8_192;
 /** More than all places and tails together; each that is idle costs a few kilobytes. */
 const mostConnections = 5_000;
-/** How long a client has for its headers, and for the whole of its request: less than a request's deadline. */
+/** How long a client has for its headers, and for the whole of its request: less than the deadline, where that is the usual one. */
 const readingTime = { headersTimeout: 10_000, requestTimeout: 20_000, connectionsCheckingInterval: 5_000 };
-function whole({ opening, separator, closing }: Form, texts: readonly string[]): readonly string[] {
-  const last = texts.length - 1;
-  if (last < 0) return [opening + closing];
-  return texts.map((text, at) => (at === 0 ? opening : separator) + text + (at === last ? closing : ""));
-}
-
-const explanationHeaders = { "Content-Type": `${explanationType}; charset=utf-8` };
 const textType = { "Content-Type": "text/plain; charset=utf-8" };
 
 export function createServer(options: ServerOptions): Server {
   const { operations, telemetry, now, begin, backends, intake, visuals } = options;
   const findRoute = createRouter(operations);
+  const operate = createRest(telemetry);
   const places = { taken: 0 };
   const tailPlaces = { taken: 0 };
   const beginEpoch = ({ authenticate, ...served }: Served): Epoch => ({
@@ -124,9 +99,6 @@ export function createServer(options: ServerOptions): Server {
   });
   let epoch = beginEpoch(options);
   let draining = false;
-  let streams = 0;
-  /** Of those, how many each token has. */
-  const streamsOf = new Map<Principal, number>();
   let findPage: FindPage | undefined;
 
   /** Never throws. Of what is only admitted nothing has been told: its caller finishes it. */
@@ -145,7 +117,8 @@ export function createServer(options: ServerOptions): Server {
     try {
       if (exchange.path.length + exchange.search.length > urlLimit) throw urlTooLong();
       const route = findRoute(exchange.method, exchange.path);
-      if (route !== undefined) return await operate(exchange, route, trail, finish);
+      // A request keeps to what was served when it came.
+      if (route !== undefined) return await operate(exchange, route, epoch, trail, finish);
       const page = await openPage(exchange);
       if (page !== undefined) return page;
       if (exchange.path === "/graphql" && (exchange.method === "GET" || exchange.method === "POST")) {
@@ -198,138 +171,6 @@ export function createServer(options: ServerOptions): Server {
     return findPage(path, headers);
   }
 
-  async function operate(
-    exchange: Exchange,
-    { endpoint, parameters }: Route,
-    trail: Trail,
-    finish: Finish,
-  ): Promise<Answer> {
-    const chosen = chooseRepresentation(exchange.headers.get("accept"), endpoint.representations);
-    trail.operation = chosen?.name ?? endpoint.name;
-    trail.route = endpoint.path;
-    // A request keeps to what was served when it came.
-    const { authenticate, conductor, limits, tails } = epoch;
-    const principal =
-      endpoint.access === "public" ? anybody : authenticate(readToken(exchange.headers, exchange.search));
-    trail.user = principal.user;
-    const work = conductor.admit(exchange.gone);
-    let streaming = false;
-    try {
-      const raw = endpoint.method === "GET" ? parameters : await work.wait(readJson(exchange));
-      // An explanation is JSON, whatever form its answer would have.
-      const explaining = wantsExplanation(exchange.search);
-      const result =
-        chosen === undefined || explaining
-          ? conductor.start(
-              explaining ? explained(endpoint.prepare(raw)) : endpoint.prepare(raw),
-              principal,
-              work,
-            )
-          : conductor.start(chosen.prepare(raw), principal, work);
-      if ("follow" in result) {
-        // Tails have places of their own.
-        streaming = true;
-        work.end();
-        const follow = {
-          principal,
-          // Empty is none, as it is to an EventSource.
-          resume: exchange.headers.get("last-event-id") || undefined,
-          gone: exchange.gone,
-          over: (cut: boolean) => {
-            telemetry.tails.closed();
-            finish(200, cut);
-          },
-        };
-        // Tails read together: what is asked for all of them is part of no client's trace.
-        const tail = await within(undefined, () => tails.open(result.follow, follow));
-        telemetry.tails.opened();
-        return { status: 200, headers: eventsHeaders, body: tail };
-      }
-      const headers = explaining
-        ? explanationHeaders
-        : (("pieces" in result ? result.headers : undefined) ?? jsonType);
-      const complete = (body: Whole): Answer => {
-        finish(200, false);
-        return { status: 200, headers, body };
-      };
-      if ("then" in result) return complete(JSON.stringify(await work.wait(result)));
-      const [form, source] = "pieces" in result ? [printed, result.pieces] : [array, result];
-      const rows = source[Symbol.asyncIterator]();
-      const head = await readHead(rows, work);
-      if (head.state === "done") return complete(whole(form, head.texts));
-      // What waits for nothing but its client needs no place, neither here nor among the requests.
-      const close = head.state === "open" ? openStream(principal, limits, rows, work) : undefined;
-      streaming = close !== undefined;
-      const body = chunksOf(stream(form, head.texts, rows, work, finish, close), work.signal);
-      return { status: 200, headers, body };
-    } catch (error) {
-      throw work.signal.aborted ? work.signal.reason : error;
-    } finally {
-      if (!streaming) work.end();
-    }
-  }
-
-  /** Takes a place among the streamed answers. What ends the work gives it back. @throws {LimitReached} {TooMany} */
-  function openStream(
-    principal: Principal,
-    limits: Limits,
-    rows: AsyncIterator<Rows>,
-    work: Work,
-  ): () => void {
-    const own = streamsOf.get(principal) ?? 0;
-    if (streams >= limits.streams || own >= limits.tokenStreams) {
-      abandon(rows);
-      if (own >= limits.tokenStreams) throw new TooMany(1, "token_streams");
-      throw overloaded("streams", `${streams} streamed answers are under way`);
-    }
-    streams += 1;
-    streamsOf.set(principal, own + 1);
-    telemetry.streams.opened();
-    return () => {
-      streams -= 1;
-      const left = (streamsOf.get(principal) ?? 1) - 1;
-      if (left === 0) streamsOf.delete(principal);
-      else streamsOf.set(principal, left);
-      telemetry.streams.closed();
-      work.end();
-    };
-  }
-
-  async function* stream(
-    { opening, separator, closing }: Form,
-    head: readonly string[],
-    rows: AsyncIterator<Rows>,
-    work: Work,
-    finish: Finish,
-    close: (() => void) | undefined,
-  ): AsyncGenerator<string, void, void> {
-    let complete = false;
-    let failure: unknown;
-    try {
-      let before = opening;
-      for (const text of head) {
-        yield before + text;
-        before = separator;
-        work.progressed();
-      }
-      for (;;) {
-        work.progressed();
-        const next = await work.wait(rows.next());
-        if (next.done === true) break;
-        yield separator + next.value.text;
-      }
-      yield closing;
-      complete = true;
-    } catch (error) {
-      failure = work.signal.aborted ? work.signal.reason : error;
-      throw failure;
-    } finally {
-      if (!complete) abandon(rows);
-      close?.();
-      finish(200, !complete, failure);
-    }
-  }
-
   /** A GraphQL request under way, by the context that Yoga hands around with it. */
   interface Asked extends Admission {
     /** Why nothing of it was run. */
@@ -350,7 +191,7 @@ export function createServer(options: ServerOptions): Server {
         if (exchange.method !== "POST") return;
         try {
           const { method, headers, signal } = request;
-          const body = await work.wait(readText(exchange));
+          const body = await receive(readText(exchange), work);
           setRequest(new fetchAPI.Request(request.url, { method, headers, signal, body }));
         } catch (failure) {
           asked.set(serverContext, { ...answered, failure });
@@ -471,7 +312,7 @@ export function createServer(options: ServerOptions): Server {
     // Refused by ourselves, with a body.
     { keepAliveTimeout: 65_000, requireHostHeader: false, ...(options.readingTime ?? readingTime) },
     (request, response) => {
-      if (refuseHosts(request, response)) return;
+      if (refuseHead(request, response)) return;
       const { traceparent, tracestate } = request.headers;
       const step = begin?.(oneText(traceparent), oneText(tracestate));
       within(step, () => listen(request, response)).catch((error: unknown) => {
@@ -483,7 +324,10 @@ export function createServer(options: ServerOptions): Server {
   const closeIdle = closerOf(http);
   http.maxConnections = options.connections ?? mostConnections;
   http.on("drop", () => telemetry.limited("connections"));
-  http.timeout = options.unread ?? unreadTime(options.limits.deadline);
+  const limitUnread = ({ limits }: Served) => {
+    http.timeout = options.unread ?? unreadTime(limits.deadline);
+  };
+  limitUnread(options);
   cutUnread(http, () => telemetry.limited("unread"));
   keepAnswers(http, (code) => {
     if (code === "HPE_HEADER_OVERFLOW") telemetry.limited("head");
@@ -504,7 +348,7 @@ export function createServer(options: ServerOptions): Server {
     replace(served) {
       const { conductor, tails } = epoch;
       epoch = beginEpoch(served);
-      http.timeout = options.unread ?? unreadTime(served.limits.deadline);
+      limitUnread(served);
       return Promise.all([conductor.retire(), tails.close("reloaded")]).then(() => {});
     },
     close: (grace) =>
@@ -526,17 +370,9 @@ export function createServer(options: ServerOptions): Server {
 /** How often a drain looks for connections that have become idle. */
 const lookAtIdle: Millis = 100;
 
+/** Also over when `signal` aborts. */
 function pause(length: Millis, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    const over = () => {
-      clearTimeout(timer);
-      signal.removeEventListener("abort", over);
-      resolve();
-    };
-    const timer = setTimeout(over, length);
-    if (signal.aborted) over();
-    else signal.addEventListener("abort", over);
-  });
+  return delay(length, undefined, { signal }).catch(() => {});
 }
 
 function oneText(header: string | readonly string[] | undefined): string | null {
@@ -561,13 +397,6 @@ const unavailable: Answer = {
   }),
 };
 
-/** One configuration, and the requests that began in its time. */
-interface Epoch {
-  readonly authenticate: Authenticate;
-  readonly limits: Limits;
-  readonly conductor: Conductor;
-  readonly tails: Tails;
-}
 /** A GraphQL request that may be answered, and with what. */
 interface Admission {
   readonly exchange: Exchange;

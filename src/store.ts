@@ -495,21 +495,27 @@ export interface Backend {
 }
 
 /** How the documents of a source may lie: built in, or files of the user's own. */
-export interface Profiles {
+export interface Profiles<Profile> {
   /** Whether one is built in. */
   readonly has: (name: string) => boolean;
   /** Reads a file. @throws {ZodError} all issues at once @throws {Error} where it is no YAML */
-  readonly parse: (text: string) => unknown;
+  readonly parse: (text: string) => Profile;
+}
+
+/** The files that the sources in a backend name, by that name, as `parse` has read them. */
+export interface OwnProfiles<Logs, Traces> {
+  readonly logs: ReadonlyMap<string, Logs>;
+  readonly traces: ReadonlyMap<string, Traces>;
 }
 
 /** A pluggable resolver: what `resolvers/index.ts` lists. Each kind validates its own configuration. */
-export interface BackendKind<Config> {
+export interface BackendKind<Config, Logs = unknown, Traces = unknown> {
   readonly kind: string;
   /** @throws {ZodError} all issues at once, paths relative to the backend's entry */
   readonly parseConfig: (value: unknown) => Config;
   /** Of what the log sources and the traces of a site name; a kind without them takes no notice of the names. */
-  readonly profiles?: { readonly logs: Profiles; readonly traces: Profiles };
-  readonly create: (name: string, config: Config, io: IO) => Backend;
+  readonly profiles?: { readonly logs: Profiles<Logs>; readonly traces: Profiles<Traces> };
+  readonly create: (name: string, config: Config, io: IO, own?: OwnProfiles<Logs, Traces>) => Backend;
 }
 
 /** The outside world, injected, so that tests need no network and no clock. */

@@ -62,8 +62,15 @@ const allowed: readonly (readonly [file: string, imports: readonly string[]])[] 
       "src/tailing/*",
       ...["src/operations/*", "src/auth.ts", "src/errors.ts", "src/telemetry.ts", "src/time.ts"],
       "type src/{config,sites,session,mesh,visual}.ts",
-      "src/{gateway,pages,connections,exchange,answer,traced}.ts",
+      "src/{gateway,pages,connections,exchange,answer,rest,traced}.ts",
       "type src/intake.ts",
+    ],
+  ],
+  [
+    "src/rest.ts",
+    [
+      ...["src/operations/*", "src/tailing/*", "src/{auth,errors,exchange,answer,traced}.ts"],
+      "type src/{config,telemetry}.ts",
     ],
   ],
   ["src/connections.ts", ["type src/time.ts"]],

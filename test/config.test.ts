@@ -90,6 +90,13 @@ sites:
     expect(issuesOf(site("auto", "auto"))).toEqual([]);
   });
 
+  test("are read with the file, for the backend that they are of", () => {
+    const { elk, prom } = parse(site("mine.yaml", "auto")).backends;
+    const mine = { name: "mine", at: "here" };
+    expect(elk?.profiles).toEqual({ logs: new Map([["mine.yaml", mine]]), traces: new Map() });
+    expect(prom?.profiles).toBeUndefined();
+  });
+
   test("are wrong before anything is served", () => {
     const app = "9 sites.shop.logs.sources.app.profile:";
     expect(issuesOf(site("other.yaml", "auto"))).toEqual([
@@ -396,6 +403,8 @@ test("what is wrong with a backend is told in the words of its kind", () => {
   d: { kind: prometheus, url: "ftp://x", seed: 3, auth: { bearer: 5 } }
   e: { kind: prometheus, url: ["http://a"], auth: { api_key: x } }
   f: { kind: memory, sed: 4 }
+  g: { kind: elastic, url: "http://a", auth: {} }
+  h: { kind: prometheus, url: "http://a", auth: {} }
 sites: {}
 otlp: {}
 `;
@@ -427,7 +436,9 @@ otlp: {}
     "r.yaml:6: backends.e.auth.bearer: is missing",
     "r.yaml:6: backends.e.auth.api_key: unknown key; known here: bearer",
     'r.yaml:7: backends.f.sed: unknown key; did you mean "seed"?',
-    "r.yaml:9: otlp.url: is missing",
+    "r.yaml:8: backends.g.auth: expected { username, password }, { bearer } or { api_key }",
+    "r.yaml:9: backends.h.auth: expected { username, password } or { bearer }",
+    "r.yaml:11: otlp.url: is missing",
   ]);
 });
 

@@ -368,6 +368,7 @@ describe("names that begin alike", () => {
     expect((await init(["--elastic", url])).code).toBe(0);
     const { lines, held } = proposed(definitions.keys());
     expect(lines).toHaveLength(1);
+    expect(written()).toMatch(/^ +acme: \{ index: "logs-acme\.\*-default/m);
     expect(held).toEqual(
       [...definitions.keys()].map((name) => [name, Number(name.includes(".app")), name.includes(".spans")]),
     );
@@ -390,6 +391,18 @@ describe("names that begin alike", () => {
     expect(out).toMatch(/acme-bad-spans: .*_source is not kept whole/);
     expect(proposed(spoilt.keys()).held.filter(([, , spans]) => spans === true)).toHaveLength(29);
   });
+});
+
+test("a message that is an alias alone is in no document, so nothing is proposed by it", async () => {
+  const { mappings, settings } = mapping();
+  const aliased = {
+    ...mappings.properties,
+    message: { type: "alias", path: "text" },
+    text: { type: "text" },
+  };
+  const { url } = await serveEach(new Map([["app", { mappings: { properties: aliased }, settings }]]));
+  const { out } = await init(["--elastic", url]);
+  expect(out).toContain("app: looks like ecs, but has no message");
 });
 
 describe("lines that show no layout", () => {

@@ -3,17 +3,17 @@
 // again under its name, so age is bounded, and for a wall between tenants closely.
 import { LRUCache } from "lru-cache";
 import { z } from "zod";
-import { BackendError, ConfigError } from "../../src/errors.ts";
+import { BackendError } from "../../src/errors.ts";
 import type { SpanSource } from "../../src/reader.ts";
-import type { IO, LogSource } from "../../src/store.ts";
+import type { IO, LogSource, OwnProfiles } from "../../src/store.ts";
 import type { Millis } from "../../src/time.ts";
 import { orAborted } from "../http.ts";
 import { type Detection, detectLayouts, type Guess, type Told } from "./detect.ts";
 import type { Door } from "./door.ts";
-import { readSpanProfile, type SpanProfile, spanProfiles } from "./layout.ts";
+import { type SpanProfile, spanProfiles } from "./layout.ts";
 import { type Knowledge, opaqueKnowledge, readKnowledge } from "./mapping.ts";
 import { type Part, partBy } from "./parts.ts";
-import { type LogProfile, profiles, readProfile } from "./profile.ts";
+import { type LogProfile, profiles } from "./profile.ts";
 import { encodePattern, mappingOptions } from "./query.ts";
 
 export interface Catalog {
@@ -42,10 +42,13 @@ const servedToWalls: Millis = 5_000;
 /** How long a failure is repeated to others instead of asking a source in trouble again. */
 const backOff: Millis = 1_000;
 
-export function createCatalog(backend: string, door: Door, io: IO): Catalog {
+export function createCatalog(
+  backend: string,
+  door: Door,
+  io: Pick<IO, "cache">,
+  own?: OwnProfiles<LogProfile, SpanProfile>,
+): Catalog {
   const failures = new Map<string, { readonly at: number; readonly error: unknown }>();
-  const own = new Map<string, LogProfile>();
-  const ownOfSpans = new Map<string, SpanProfile>();
   const accepted = new Map<string, number>();
   /** By the source's wall. */
   const detected = new WeakMap<Knowledge, Map<string | undefined, Detection>>();
@@ -140,18 +143,10 @@ export function createCatalog(backend: string, door: Door, io: IO): Catalog {
     return knowledge;
   }
 
-  function profileOf(name: string): LogProfile {
-    const known = profiles.get(name) ?? own.get(name);
-    if (known !== undefined) return known;
-    const loaded = loadProfile(name, io);
-    own.set(name, loaded);
-    return loaded;
-  }
-
   async function layoutsOf(source: LogSource, knowledge: Knowledge, signal: AbortSignal): Promise<Detection> {
     const { profile: name, where } = source;
     if (name !== "auto") {
-      const profile = profileOf(name);
+      const profile = profileNamed(name, profiles, own?.logs);
       return { parts: partBy(() => profile, knowledge, profile), settled: true, guesses: [] };
     }
     const byWall = detected.get(knowledge) ?? new Map<string | undefined, Detection>();
@@ -173,14 +168,8 @@ export function createCatalog(backend: string, door: Door, io: IO): Catalog {
     accepted: (pattern) => accepted.get(pattern),
     parts: async (source, knowledge, signal) => (await layoutsOf(source, knowledge, signal)).parts,
     guesses: async (source, knowledge, signal) => (await layoutsOf(source, knowledge, signal)).guesses,
-    spanProfiles({ profile }) {
-      if (profile === "auto") return [...spanProfiles.values()];
-      const known = spanProfiles.get(profile) ?? ownOfSpans.get(profile);
-      if (known !== undefined) return [known];
-      const loaded = loadSpanProfile(profile, io);
-      ownOfSpans.set(profile, loaded);
-      return [loaded];
-    },
+    spanProfiles: ({ profile }) =>
+      profile === "auto" ? [...spanProfiles.values()] : [profileNamed(profile, spanProfiles, own?.traces)],
   };
 }
 
@@ -210,21 +199,13 @@ function unseen(pattern: string, answer: unknown): string[] {
     );
 }
 
-/** @throws {ConfigError} */
-function loadProfile(path: string, io: Pick<IO, "readText">): LogProfile {
-  return parseFile(path, readProfile, io);
-}
-
-/** @throws {ConfigError} */
-function loadSpanProfile(path: string, io: Pick<IO, "readText">): SpanProfile {
-  return parseFile(path, readSpanProfile, io);
-}
-
-function parseFile<T>(path: string, read: (text: string) => T, io: Pick<IO, "readText">): T {
-  try {
-    return read(io.readText(path));
-  } catch (error) {
-    const message = error instanceof Error ? error.message : String(error);
-    throw new ConfigError(path, [{ path: "", message: `not a profile: ${message}` }]);
-  }
+/** A name that is neither has kept the configuration from being served. */
+function profileNamed<Profile>(
+  name: string,
+  builtIn: ReadonlyMap<string, Profile>,
+  own: ReadonlyMap<string, Profile> | undefined,
+): Profile {
+  const profile = builtIn.get(name) ?? own?.get(name);
+  if (profile === undefined) throw new Error(`no profile ${name}`);
+  return profile;
 }

@@ -1,6 +1,6 @@
 // By what the lines of a part are bounded and sorted, and what a sort value says: milliseconds of a `date`, nanoseconds of a
 // `date_nanos` or where the two meet, or whole numbers of a profile's unit.
-import { fromMillis, type Instant, printNanos } from "../../src/time.ts";
+import { earlier, fromMillis, type Instant, later, printNanos } from "../../src/time.ts";
 import { none, type Query } from "./query.ts";
 
 /** What a `date_nanos` field can hold. */
@@ -31,8 +31,9 @@ export function dateClock(field: string, nanos: boolean): Clock {
 export function numberClock(field: string, unit: bigint): Clock {
   return {
     range(from, to) {
-      const gte = max(-floorDivide(-from, unit), longs.from);
-      const lte = min(floorDivide(to, unit), longs.to);
+      const [first, last] = [-floorDivide(-from, unit), floorDivide(to, unit)];
+      const gte = first > longs.from ? first : longs.from;
+      const lte = last < longs.to ? last : longs.to;
       return gte > lte ? none : { range: { [field]: { gte: bound(gte), lte: bound(lte) } } };
     },
     sort: (order) => ({ [field]: { order, unmapped_type: "long" } }),
@@ -53,8 +54,8 @@ const format = "strict_date_optional_time_nanos";
 export function timeRange(field: string, from: Instant, to: Instant, nanos: boolean): Query {
   // A server refuses a bound that a `date_nanos` cannot hold.
   if (nanos && (to < nanosEra.from || from > nanosEra.to)) return none;
-  const gte = printNanos(nanos ? max(from, nanosEra.from) : from);
-  const lte = printNanos(nanos ? min(to, nanosEra.to) : to);
+  const gte = printNanos(nanos ? later(from, nanosEra.from) : from);
+  const lte = printNanos(nanos ? earlier(to, nanosEra.to) : to);
   return { range: { [field]: { gte, lte, format } } };
 }
 
@@ -67,11 +68,4 @@ function bound(value: bigint): number | string {
 function floorDivide(dividend: bigint, divisor: bigint): bigint {
   const quotient = dividend / divisor;
   return dividend % divisor < 0n ? quotient - 1n : quotient;
-}
-
-export function max<T extends bigint>(a: T, b: T): T {
-  return a > b ? a : b;
-}
-export function min<T extends bigint>(a: T, b: T): T {
-  return a < b ? a : b;
 }

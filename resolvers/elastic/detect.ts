@@ -158,7 +158,8 @@ export function shownBy(group: IndexGroup, among: readonly LogProfile[]): readon
   return among.filter(({ detect }) => detect.some((names) => names.every((name) => isMapped(group, name))));
 }
 
-function mapsMessage(group: IndexGroup, { message }: LogProfile): boolean {
+/** Whether lines of an index may have a message by the profile. */
+export function mapsMessage(group: IndexGroup, { message }: LogProfile): boolean {
   return message.some((name) => isMapped(group, name));
 }
 

@@ -2,7 +2,7 @@
 // wall, reaches only indices whose mapping is known, and is whole or an error. Document order and a scroll bring each
 // document once on every server; how many there are is known, and spent from the budget, before the first is read.
 import { z } from "zod";
-import { BackendError, Refused } from "../../src/errors.ts";
+import { BackendError, Refused, unsupported } from "../../src/errors.ts";
 import type { Filter } from "../../src/logql/ast.ts";
 import type { Value } from "../../src/model.ts";
 import type { Budget, SpanSource } from "../../src/reader.ts";
@@ -30,16 +30,8 @@ import {
   searchOptions,
   weigh,
 } from "./query.ts";
-import {
-  changing,
-  isStale,
-  refuseClosed,
-  refuseRemote,
-  refuseWall,
-  sendSearch,
-  settle,
-  unsupported,
-} from "./search.ts";
+import { nextPart, release, requireAll, scrolling } from "./scroll.ts";
+import { changing, isStale, refuseClosed, refuseRemote, refuseWall, sendSearch, settle } from "./search.ts";
 import { refuseBlinded, refuseMaskedWall } from "./security.ts";
 import { compileWhere, hasUnmapped, parseWhere } from "./where.ts";
 
@@ -169,29 +161,20 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
     const known = await catalog.knowledge(source.index, wallOf(source) !== undefined, signal);
     await refuseMaskedWall(backend, door, source, known, signal);
     const plan = await placed(source, known, signal);
-    return (await isStrange(source, plan, signal)) ? renewedPlan(source, signal) : plan;
-  }
-
-  async function renewedPlan(source: SpanSource, signal: AbortSignal): Promise<Plan> {
-    const renewed = await catalog.refresh(source.index, signal);
-    refreshed.set(renewed, performance.now());
-    const plan = await placed(source, renewed, signal);
-    if (await isStrange(source, plan, signal))
-      throw unsupported(backend, "an index pattern without spans of a known layout");
-    return plan;
+    return isStrange(plan) && (await holds(source, all, signal)) ? renewedPlan(source, signal, true) : plan;
   }
 
   /**
-   * Whether there are documents and all of them are strange. An empty answer would be a short one: the layout may be
-   * another, or security may hide a field of it from this user, in the mapping as well.
+   * Where there are documents and all of them are strange, an empty answer would be a short one: the layout may be another,
+   * or security may hide a field of it from this user, in the mapping as well. `filled` says that there are some.
    */
-  async function isStrange(
-    source: SpanSource,
-    { layout: { spans, events, strange } }: Plan,
-    signal: AbortSignal,
-  ): Promise<boolean> {
-    if (spans.length > 0 || events.length > 0 || strange.length === 0) return false;
-    return holds(source, all, signal);
+  async function renewedPlan(source: SpanSource, signal: AbortSignal, filled = false): Promise<Plan> {
+    const renewed = await catalog.refresh(source.index, signal);
+    refreshed.set(renewed, performance.now());
+    const plan = await placed(source, renewed, signal);
+    if (isStrange(plan) && (filled || (await holds(source, all, signal))))
+      throw unsupported(backend, "an index pattern without spans of a known layout");
+    return plan;
   }
 
   /** Whether there may be documents that these mappings do not tell of. */
@@ -301,7 +284,7 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
     formsOf: (layout: Layout) => readonly Placed<Form>[],
     condition: Condition<Form>,
     size: number,
-    options: Record<string, string>,
+    options: Partial<typeof scrolling>,
     signal: AbortSignal,
     fixed?: Plan,
   ): Promise<{ readonly answer: ParsedAnswer; readonly plan: Plan }> {
@@ -337,7 +320,7 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
       if (answer !== undefined && !isStale(plan.knowledge, answer, catalog.accepted(source.index))) {
         return { answer, plan };
       }
-      if (answer?.scrollId !== undefined) release(answer.scrollId);
+      release(door, answer?.scrollId);
       if (fixed !== undefined) throw new Outdated();
       if (last && answer !== undefined) {
         settle(backend, source.index, plan.knowledge, answer, catalog);
@@ -372,8 +355,9 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
     }
     const leaving = new AbortController();
     const limited = within(signal, leaving.signal);
-    const whole = { scroll: "1m" };
-    let { answer, plan } = await begin(source, formsOf, condition, size, whole, limited, fixed);
+    const next = async (answer: ParsedAnswer) =>
+      wholeParsed(backend, await nextPart(backend, door, answer, limited), true);
+    let { answer, plan } = await begin(source, formsOf, condition, size, scrolling, limited, fixed);
     const promised = totalOf(answer);
     if (promised > total) budget.spend(promised - total);
     let got = 0;
@@ -382,19 +366,17 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
       while (answer.hits.length > 0) {
         got += answer.hits.length;
         if (isStale(plan.knowledge, answer, answer.shards.total)) throw changing(backend, source.index);
-        pending = got < promised ? next(answer, limited) : undefined;
+        pending = got < promised ? next(answer) : undefined;
         // It may fail while the caller is busy; it is met when its turn comes.
         pending?.catch(() => undefined);
         yield* parsed(source, plan, formsOf, answer.hits);
         if (pending === undefined) break;
         answer = await pending;
       }
-      if (got !== promised) {
-        throw new BackendError(backend, "partial", `a scroll gave ${got} of ${promised} documents`);
-      }
+      requireAll(backend, got, promised);
     } finally {
       leaving.abort(new Error("no more documents wanted"));
-      if (answer.scrollId !== undefined) release(answer.scrollId);
+      release(door, answer.scrollId);
     }
   }
 
@@ -418,21 +400,6 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
     if (total > answer.hits.length) return undefined;
     budget.spend(total);
     return parsed(source, plan, formsOf, answer.hits);
-  }
-
-  async function next({ scrollId }: ParsedAnswer, signal: AbortSignal): Promise<ParsedAnswer> {
-    if (scrollId === undefined) throw new BackendError(backend, "malformed", "a scroll without an id");
-    const body = JSON.stringify({ scroll: "1m", scroll_id: scrollId });
-    const bytes = await door.send({ method: "POST", path: "/_search/scroll", body }, signal);
-    return wholeParsed(backend, bytes, true);
-  }
-
-  /** Frees the scroll at the source; nobody waits for it, and the source forgets it by itself within a minute. */
-  function release(scrollId: string): void {
-    const body = JSON.stringify({ scroll_id: [scrollId] });
-    door
-      .send({ method: "DELETE", path: "/_search/scroll", body }, new AbortController().signal)
-      .catch(() => undefined);
   }
 
   function totalOf({ total }: ParsedAnswer): number {
@@ -540,6 +507,11 @@ function fits(error: unknown): undefined {
 
 const spansOf = (layout: Layout): readonly Placed<SpanForm>[] => layout.spans;
 const eventsOf = (layout: Layout): readonly Placed<EventForm>[] => layout.events;
+
+/** Whether all that the indices may hold is of no known layout. */
+function isStrange({ layout: { spans, events, strange } }: Plan): boolean {
+  return spans.length === 0 && events.length === 0 && strange.length > 0;
+}
 
 function formsByIndex<Form>(placed: readonly Placed<Form>[]): ReadonlyMap<string, readonly Form[]> {
   const forms = new Map<string, Form[]>();

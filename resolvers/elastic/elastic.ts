@@ -8,10 +8,10 @@ import { anyLogin, connection, readTls } from "../connection.ts";
 import { guardDefaults } from "../http.ts";
 import { createCatalog } from "./catalog.ts";
 import { type DoorSettings, openDoor } from "./door.ts";
-import { readSpanProfile, spanProfiles } from "./layout.ts";
+import { readSpanProfile, type SpanProfile, spanProfiles } from "./layout.ts";
 import { reportLogs } from "./logreport.ts";
 import { createLogStore } from "./logs.ts";
-import { profiles, readProfile } from "./profile.ts";
+import { type LogProfile, profiles, readProfile } from "./profile.ts";
 import { reportSpans } from "./report.ts";
 import { createReportStore, inspectReports } from "./reports.ts";
 import { createSpanStore } from "./spans.ts";
@@ -26,16 +26,16 @@ const settings = strict({
 });
 export type ElasticConfig = z.infer<typeof settings>;
 
-export const elastic: BackendKind<ElasticConfig> = {
+export const elastic: BackendKind<ElasticConfig, LogProfile, SpanProfile> = {
   kind: "elastic",
   parseConfig: (value) => readSettings(settings, value),
   profiles: {
     logs: { has: (name) => profiles.has(name), parse: readProfile },
     traces: { has: (name) => spanProfiles.has(name), parse: readSpanProfile },
   },
-  create(name, config, io): Backend {
+  create(name, config, io, own): Backend {
     const door = openDoor(name, doorSettings(config, io), io);
-    const catalog = createCatalog(name, door, io);
+    const catalog = createCatalog(name, door, io, own);
     return {
       name,
       kind: "elastic",

@@ -67,7 +67,7 @@ function groupsOf({ profile, groups }: Part) {
 }
 
 /** Queries are plain values, made in one order. */
-export function isSame(a: Query, b: Query): boolean {
+function isSame(a: Query, b: Query): boolean {
   return a === b || JSON.stringify(a) === JSON.stringify(b);
 }
 

@@ -2,19 +2,13 @@
 // part of them lies. The built-in ones are YAML files in `profiles/traces/`; a user's own is a file of the same form.
 // Names are paths whose dots may be nesting or part of a key. A name that begins with `span_attributes.`,
 // `resource_attributes.` or `event_attributes.` is a key of those attributes, as they are answered.
-import { readdirSync, readFileSync } from "node:fs";
 import { parse } from "yaml";
 import { z } from "zod";
 import { spanKinds } from "../../src/model.ts";
 import { nanosPerMilli } from "../../src/time.ts";
+import { name, names, readBuiltIn } from "./builtin.ts";
 import { findField, type IndexGroup, type Knowledge, mapsWhatComes } from "./mapping.ts";
 import type { Product } from "./product.ts";
-
-const name = z.string().min(1);
-/** The first that a document has counts. */
-const names = z
-  .union([name, z.array(name).min(1)])
-  .transform((either): readonly string[] => (typeof either === "string" ? [either] : either));
 
 /** `date` is an ISO text, milliseconds since 1970, or the `<milliseconds>.<nanoseconds, unpadded>` of the collector. */
 const units = ["date", "ms", "us", "ns"] as const;
@@ -206,16 +200,8 @@ export function readSpanProfile(text: string): SpanProfile {
   };
 }
 
-const folder = new URL("profiles/traces/", import.meta.url);
-
 /** The built-in profiles, in the order in which `auto` tries them. */
-export const spanProfiles: ReadonlyMap<string, SpanProfile> = new Map(
-  readdirSync(folder)
-    .filter((file) => file.endsWith(".yaml"))
-    .sort()
-    .map((file) => readSpanProfile(readFileSync(new URL(file, folder), "utf8")))
-    .map((profile) => [profile.name, profile]),
-);
+export const spanProfiles = readBuiltIn("profiles/traces/", readSpanProfile);
 
 /** Indices of one mapping, and what of the layout they may hold. */
 export interface Placed<Form> {

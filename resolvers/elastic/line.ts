@@ -51,7 +51,7 @@ export function readSeverity(document: Json | Picked, rules: readonly SeverityRu
   return "unknown";
 }
 
-export function severityBy({ values, at_least: steps }: SeverityRule, text: string): Severity {
+function severityBy({ values, at_least: steps }: SeverityRule, text: string): Severity {
   if (values === undefined && steps === undefined) return severityOf(text);
   if (values !== undefined && Object.hasOwn(values, text)) return values[text] ?? "unknown";
   if (steps === undefined || !numberPattern.test(text)) return "unknown";

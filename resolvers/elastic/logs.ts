@@ -2,41 +2,36 @@
 // millisecond of a full batch may be incomplete, so it is held back and the next search begins with it. That needs
 // neither a point in time nor a tie-breaker, which the products have in different forms: a millisecond always comes
 // out of one search. Only one that overflows a search is read by a scroll of its own.
-import { BackendError, Refused } from "../../src/errors.ts";
+import { BackendError, Refused, unsupported } from "../../src/errors.ts";
 import { recording } from "../../src/explain.ts";
 import { matcher } from "../../src/logql/matches.ts";
 import type { LogLine } from "../../src/model.ts";
 import type { LogQuery, LogSource, LogStore } from "../../src/store.ts";
-import { floorToMilli, type Instant, nanosPerMilli, type TimeRange } from "../../src/time.ts";
+import { earlier, endOfMilli, floorToMilli, type Instant, later, type TimeRange } from "../../src/time.ts";
 import type { Catalog } from "./catalog.ts";
-import { type Clock, dateClock, max, min, nanosEra, numberClock, outsideNanosEra } from "./clock.ts";
 import type { Door } from "./door.ts";
 import { explainSource } from "./explain.ts";
-import { asksHidden, compileFilter, limits, tooWide, unnarrowed } from "./filter.ts";
+import { asksHidden, tooWide } from "./filter.ts";
 import { type Answer, type Hit, lastSort } from "./hits.ts";
 import { readLine } from "./line.ts";
-import { isUnindexed, isUnsortable, type Knowledge } from "./mapping.ts";
+import { compilePlan, type Plan, type Reading, Reparted } from "./logplan.ts";
+import type { Knowledge } from "./mapping.ts";
 import { limitTies, merge, sortLines, tooManyTies } from "./order.ts";
 import { paceOf } from "./pace.ts";
-import { isNumberedElsewhere, isPartedAlike, keyOf, type Part } from "./parts.ts";
-import type { Product } from "./product.ts";
-import type { LogProfile } from "./profile.ts";
-import { all, any, encodePattern, every, inIndices, not, type Query, searchOptions, weigh } from "./query.ts";
+import type { Part } from "./parts.ts";
+import { encodePattern, searchOptions } from "./query.ts";
+import { nextPart, release, requireAll, scrolling } from "./scroll.ts";
 import {
   changing,
-  compileWall,
   isStale,
-  refuseClosed,
   refuseRemote,
   refuseWall,
   requireIndices,
-  searchWhole,
   settle,
-  unsupported,
   untilStarted,
   wholeAnswer,
 } from "./search.ts";
-import { isBlinded, shownParts } from "./security.ts";
+import { shownParts } from "./security.ts";
 import { hasUnmapped, parseWhere } from "./where.ts";
 
 /**
@@ -79,7 +74,7 @@ export function createLogStore(backend: string, door: Door, catalog: Catalog): L
     const parted = await Promise.all(sources.map((source) => partsOf(source, signal)));
     const readers = sources.flatMap((source, at) =>
       (parted[at] ?? []).map((part, _, parts) =>
-        createReader(backend, door, catalog, source, part, parts, query, { documents: 0 }, signal),
+        createReader(readingOf(source, part, parts, query, signal), { documents: 0 }),
       ),
     );
     const limit = Math.min(documentLimit, tieLimit);
@@ -87,6 +82,18 @@ export function createLogStore(backend: string, door: Door, catalog: Catalog): L
     const room = query.wanted > limit ? limit : limit - batch.most * readers.length;
     const counts = await Promise.all(readers.map((reader) => reader.foretell(room)));
     return counts.reduce((sum, count) => sum + count, 0) <= room;
+  }
+
+  function readingOf(
+    source: LogSource,
+    part: Part,
+    parts: readonly Part[],
+    query: LogQuery,
+    signal: AbortSignal,
+  ): Reading {
+    const { where } = source;
+    const wall = where === undefined ? undefined : refuseWall(backend, () => parseWhere(where));
+    return { backend, door, catalog, source, part, parts, query, wall, signal };
   }
 
   async function partsOf(source: LogSource, signal: AbortSignal): Promise<readonly Part[]> {
@@ -137,7 +144,7 @@ export function createLogStore(backend: string, door: Door, catalog: Catalog): L
     const leave = () => leaving.abort(signal.reason);
     if (signal.aborted) leave();
     else signal.addEventListener("abort", leave, { once: true });
-    const reader = createReader(backend, door, catalog, source, part, parts, query, spent, leaving.signal);
+    const reader = createReader(readingOf(source, part, parts, query, leaving.signal), spent);
     let pending: Promise<Page> | undefined = reader.read(query.range);
     try {
       while (pending !== undefined) {
@@ -163,11 +170,6 @@ interface Spent {
   documents: number;
 }
 
-/** The indices behind a pattern are parted otherwise than a reader was told. */
-class Reparted extends Error {
-  override readonly name = "Reparted";
-}
-
 /** What is left of a range once everything before (in the order) a millisecond is done, and `itself` or not. */
 function beyond(
   milli: Instant,
@@ -175,11 +177,11 @@ function beyond(
   order: "asc" | "desc",
   itself: boolean,
 ): TimeRange | undefined {
-  const end = (milli + nanosPerMilli - 1n) as Instant;
+  const end = endOfMilli(milli);
   const rest: TimeRange =
     order === "asc"
-      ? { from: itself ? max(from, milli) : ((end + 1n) as Instant), to }
-      : { from, to: itself ? min(to, end) : ((milli - 1n) as Instant) };
+      ? { from: itself ? later(from, milli) : ((end + 1n) as Instant), to }
+      : { from, to: itself ? earlier(to, end) : ((milli - 1n) as Instant) };
   return rest.from > rest.to ? undefined : rest;
 }
 
@@ -189,24 +191,13 @@ interface Page {
   readonly rest: TimeRange | undefined;
 }
 
-function createReader(
-  backend: string,
-  door: Door,
-  catalog: Catalog,
-  source: LogSource,
-  part: Part,
-  parts: readonly Part[],
-  query: LogQuery,
-  spent: Spent,
-  signal: AbortSignal,
-) {
+function createReader(reading: Reading, spent: Spent) {
+  const { backend, door, catalog, source, part, query, wall, signal } = reading;
   const path = `/${encodePattern(source.index)}/_search`;
   const recorder = recording();
   const holds = matcher(query.filter);
   const pace = paceOf(query);
   const most = pace?.most ?? batch.most;
-  const wall =
-    source.where === undefined ? undefined : refuseWall(backend, () => parseWhere(source.where ?? ""));
   let kept = 0;
   let asked = false;
   let keptOfRead = 1;
@@ -331,11 +322,11 @@ function createReader(
     to: Instant,
   ): Promise<LogLine[] | undefined> {
     const body = {
-      ...plan.body(max(from, milli), min(to, (milli + nanosPerMilli - 1n) as Instant), true),
+      ...plan.body(later(from, milli), earlier(to, endOfMilli(milli)), true),
       size: batch.burst,
     };
     const lines: LogLine[] = [];
-    let answer = await search(plan, body, { scroll: "1m" });
+    let answer = await search(plan, body, scrolling);
     const { total } = answer;
     let accepted = catalog.accepted(source.index);
     let read = 0;
@@ -347,36 +338,16 @@ function createReader(
         const instants = answer.hits.map((hit) => plan.instantOf(hit));
         lines.push(...keep(plan, answer.hits, instants, from, to));
         if (lines.length > query.tieLimit) throw tooManyTies(query.tieLimit);
-        if (answer.scrollId === undefined)
-          throw new BackendError(backend, "malformed", "a scroll without an id");
-        const bytes = await door.send(
-          {
-            method: "POST",
-            path: "/_search/scroll",
-            body: JSON.stringify({ scroll: "1m", scroll_id: answer.scrollId }),
-          },
-          signal,
-        );
+        const bytes = await nextPart(backend, door, answer, signal);
         answer = await wholeAnswer(backend, bytes, plan.profile);
         // Elasticsearch goes on with the shards alone that may hold something of the millisecond.
         accepted = answer.shards.total;
       }
-      if (total !== undefined && read !== total) {
-        throw new BackendError(backend, "partial", `a scroll gave ${read} of ${total} documents`);
-      }
+      if (total !== undefined) requireAll(backend, read, total);
     } finally {
-      const { scrollId } = answer;
-      if (scrollId !== undefined) release(scrollId);
+      release(door, answer.scrollId);
     }
     return sortLines(lines, query.order);
-  }
-
-  /** Frees the scroll at the source; nobody waits for it, and the source forgets it by itself within a minute. */
-  function release(scrollId: string): void {
-    const body = JSON.stringify({ scroll_id: [scrollId] });
-    door
-      .send({ method: "DELETE", path: "/_search/scroll", body }, new AbortController().signal)
-      .catch(() => undefined);
   }
 
   async function search(plan: Plan, body: object, extra: Record<string, string> = {}): Promise<Answer> {
@@ -437,8 +408,8 @@ function createReader(
     const milli = floorToMilli(plan.instantOf(last));
     const { from, to } =
       order === "asc"
-        ? { from: range.from, to: min(range.to, (milli + nanosPerMilli - 1n) as Instant) }
-        : { from: max(range.from, milli), to: range.to };
+        ? { from: range.from, to: earlier(range.to, endOfMilli(milli)) }
+        : { from: later(range.from, milli), to: range.to };
     const page = await search(plan, { ...plan.body(from, to), ...counted, size: 0 });
     return page.total ?? Number.POSITIVE_INFINITY;
   }
@@ -485,87 +456,8 @@ function createReader(
         knowledge = await catalog.refresh(source.index, signal);
       asked = true;
     }
-    if (plan?.knowledge !== knowledge) plan = await compilePlan(knowledge);
+    if (plan?.knowledge !== knowledge) plan = await compilePlan(reading, knowledge, narrows);
     return plan;
-  }
-
-  /** Compiled once for each state of the mappings, not for each batch. */
-  async function compilePlan(whole: Knowledge): Promise<Plan> {
-    refuseClosed(backend, whole);
-    const renewed = await catalog.parts(source, whole, signal);
-    const own = renewed.find((candidate) => keyOf(candidate) === keyOf(part));
-    if (own === undefined || !isPartedAlike(parts, renewed)) throw new Reparted();
-    const { profile, groups } = own;
-    const knowledge: Knowledge = { ...whole, groups };
-    const product = await door.product(signal);
-    const filtered = compileFilter(query.filter, knowledge, profile, product);
-    const walled = compileWall(backend, wall, knowledge);
-    const both = every([walled, filtered]);
-    const isBlind = await isBlinded(filtered, door, source.index, whole, signal);
-    const narrowed = !narrows || isBlind || weigh(both).clauses > limits.allClauses ? walled : both;
-    if (groups.some((group) => group.source === "cut")) {
-      throw unsupported(backend, "documents whose _source is not kept whole");
-    }
-    // An index that is not known may hold any part's lines: every reader has to meet it.
-    const ownIndices = inIndices(groups.flatMap(({ indices }) => indices));
-    const unknown = not(inIndices([...whole.indices]));
-    const within = renewed.length === 1 ? all : any([ownIndices, unknown]);
-    const isNumbered = isNumberedElsewhere(own, renewed);
-    const clock = await clockOf(own, product, knowledge.opaque, within, isNumbered);
-    const sort = clock.sort(query.order);
-    // A range of dates cannot be asked of numbers, so each is asked where it belongs, and none of what is not known.
-    const bounded = (range: Query): readonly Query[] =>
-      isNumbered
-        ? [any([every([ownIndices, range]), unknown])]
-        : [range, ...(within === all ? [] : [within])];
-    return {
-      knowledge: whole,
-      profile,
-      unnarrowed: () => unnarrowed(query.filter, knowledge, profile, product),
-      clock,
-      instantOf: (hit) => sortedInstant(backend, hit, clock),
-      body: (from, to, scrolled = false) => ({
-        // A scroll refuses to go without its total.
-        ...(scrolled ? {} : { track_total_hits: false }),
-        query: { bool: { filter: [...bounded(clock.range(from, to)), narrowed] } },
-        // Equal times make OpenSearch 2 lose hits of a scroll that is sorted by them alone (seen on 2.19); document
-        // order loses none, and the time still comes along as the last sort value.
-        sort: scrolled ? ["_doc", sort] : [sort],
-      }),
-    };
-  }
-
-  /** By what the part's lines are bounded and sorted. @throws {Refused} where that is not exact */
-  async function clockOf(
-    { time, unit, groups }: Part,
-    { searchesColumns }: Product,
-    opaque: boolean,
-    within: Query,
-    isNumbered: boolean,
-  ): Promise<Clock> {
-    if (groups.some((group) => isUnsortable(group, time))) {
-      throw unsupported(backend, `lines whose ${time} has no doc_values`);
-    }
-    if (!searchesColumns && groups.some((group) => isUnindexed(group, time))) {
-      throw unsupported(backend, `lines whose ${time} is not indexed, on this version`);
-    }
-    if (unit !== undefined) return numberClock(time, unit);
-    const types = new Set(groups.flatMap((group) => group.fields.get(time)?.type ?? []));
-    const millis = types.delete("date") || opaque;
-    const nanos = types.delete("date_nanos") || opaque;
-    if (types.size > 0) throw unsupported(backend, `lines whose ${time} is of type ${[...types].join(", ")}`);
-    if (nanos && isNumbered)
-      throw unsupported(backend, `lines whose ${time} is date_nanos here and long there`);
-    const { from, to } = query.range;
-    if (millis && nanos && (from < nanosEra.from || to > nanosEra.to)) {
-      // Such a range can be asked only as far as nanoseconds reach, which is all of it where nothing lies beyond.
-      const beyond = any(outsideNanosEra(time));
-      const body = { size: 1, track_total_hits: false, query: every([within, beyond]) };
-      const { hits } = await searchWhole(backend, door, source.index, body, signal);
-      const feature = "times before 1970 or after 2262 where some indices map the time as date_nanos";
-      if (hits.length > 0) throw unsupported(backend, feature);
-    }
-    return dateClock(time, nanos);
   }
 
   return {
@@ -580,21 +472,4 @@ function createReader(
 /** A document with several times sorts by one that may lie outside the range which another has put it in. */
 function strangeTimes(backend: string): Refused<"not_supported_by_backend"> {
   return unsupported(backend, "documents with several times");
-}
-
-interface Plan {
-  readonly knowledge: Knowledge;
-  readonly profile: LogProfile;
-  /** The fields of the filter by which the index cannot narrow. */
-  readonly unnarrowed: () => readonly string[];
-  readonly clock: Clock;
-  readonly instantOf: (hit: Hit) => Instant;
-  readonly body: (from: Instant, to: Instant, scrolled?: boolean) => object;
-}
-
-function sortedInstant(backend: string, hit: Hit, clock: Clock): Instant {
-  if (hit.sort === undefined || !/^-?\d+$/.test(hit.sort)) {
-    throw new BackendError(backend, "malformed", `a hit of ${hit.index} without a time to sort by`);
-  }
-  return clock.instantOf(hit.sort);
 }

@@ -4,15 +4,17 @@
 import type { SpanKind } from "../../src/model.ts";
 import type { SpanSelection } from "../../src/reader.ts";
 import {
+  earlier,
   endOfMilli,
   floorToMilli,
   fromMillis,
   type Instant,
+  later,
   nanosPerMilli,
   type TimeRange,
 } from "../../src/time.ts";
 import { spellings } from "./attributes.ts";
-import { max, min, nanosEra, timeRange } from "./clock.ts";
+import { nanosEra, timeRange } from "./clock.ts";
 import {
   type AttributeSources,
   type EventForm,
@@ -164,7 +166,7 @@ export function timeBetween(
   const dates = isDate(field.type);
   if (!dates && (!isWide(field) || unit === "date")) return undefined;
   const era = field.type === "date_nanos" || unit === "ns" ? nanosEra : calendar;
-  const bounds = { from: max(from ?? era.from, era.from), to: min(to, era.to) };
+  const bounds = { from: later(from ?? era.from, era.from), to: earlier(to, era.to) };
   if (bounds.from > bounds.to) return none;
   if (dates) return timeRange(name, bounds.from, bounds.to, field.type === "date_nanos");
   const scale = nanosOf[unit];

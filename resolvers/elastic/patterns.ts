@@ -23,7 +23,7 @@ export function collapse(
 ): readonly Pattern[] {
   const visible = [...new Set(names)].filter((name) => !name.startsWith("."));
   let stems = groupBy(visible, stemOf);
-  for (const beginning of beginnings) if (stems.size > most) stems = crowd(stems, beginning, kindOf);
+  for (const patternOf of gatherings) if (stems.size > most) stems = crowd(stems, patternOf, kindOf);
   return disjoint(stems)
     .map(([stem, own]) => ({
       index: [stem, ...excluded(stem, own, visible, stems, isStream)].join(","),
@@ -75,20 +75,43 @@ function stemOf(name: string): string {
   return name.replaceAll(counted, "*").replaceAll(/\*(?:[.\-_]\*)+/g, "*");
 }
 
+/** The pattern of those that begin as a stem does; none where it has no such beginning. */
+type PatternOf = (stem: string) => string | undefined;
+
 /** A data stream's type and the first word of its dataset; the first word of any name. */
 const beginnings = [/^(?:logs|traces|metrics)-[^-._*]+[-._]/, /^[^-._*]+[-._]/];
+/** A data stream but for its namespace, and that. */
+const spaced = /^((?:logs|traces|metrics)-[^-*]+)(-[^-*]+)$/;
+
+const withinNamespace = beginnings.map(
+  (beginning): PatternOf =>
+    (stem) => {
+      const [, head = "", namespace] = spaced.exec(stem) ?? [];
+      const begin = beginning.exec(head)?.[0];
+      return begin && `${begin}*${namespace}`;
+    },
+);
+const overNamespaces = beginnings.map(
+  (beginning): PatternOf =>
+    (stem) => {
+      const begin = beginning.exec(stem)?.[0];
+      return begin && `${begin}*`;
+    },
+);
+/** In turns, until there are few enough. A namespace is an environment, and many namespaces are many tenants. */
+const gatherings = [...withinNamespace, ...overNamespaces];
 
 /** Patterns that begin alike, where there are more than two of them, become one: of each beginning those of one kind. */
 function crowd(
   stems: ReadonlyMap<string, readonly string[]>,
-  beginning: RegExp,
+  patternOf: PatternOf,
   kindOf: (name: string) => string,
 ): Map<string, string[]> {
   const crowded = new Map<string, string[]>();
-  for (const [begin, alike] of groupBy([...stems.keys()], (stem) => beginning.exec(stem)?.[0] ?? "")) {
-    const chosen = begin === "" ? [] : ofOneKind(alike, stems, kindOf);
+  for (const [pattern, alike] of groupBy([...stems.keys()], (stem) => patternOf(stem) ?? "")) {
+    const chosen = pattern === "" ? [] : ofOneKind(alike, stems, kindOf);
     for (const stem of alike) {
-      const key = chosen.includes(stem) ? `${begin}*` : stem;
+      const key = chosen.includes(stem) ? pattern : stem;
       crowded.set(key, [...(crowded.get(key) ?? []), ...(stems.get(stem) ?? [])]);
     }
   }

@@ -1,18 +1,12 @@
 // A log profile is a layout of documents as data: which names carry a line's fields, and where its body lies. The built-in
 // ones are YAML files in `profiles/logs/`, and a user's own is a file of the same form. Names are paths whose dots may be
 // nesting or part of a key.
-import { readdirSync, readFileSync } from "node:fs";
 import { parse } from "yaml";
 import { z } from "zod";
 import { severities } from "../../src/model.ts";
+import { name, names, readBuiltIn } from "./builtin.ts";
 import { type Names, namesOf, type Picked } from "./hits.ts";
 import { type Json, textOf } from "./spelled.ts";
-
-const name = z.string().min(1);
-/** The first that a document has counts. */
-const names = z
-  .union([name, z.array(name).min(1)])
-  .transform((either): readonly string[] => (typeof either === "string" ? [either] : either));
 
 /** What one of each is, in nanoseconds. */
 const units = { s: 1_000_000_000n, ms: 1_000_000n, us: 1_000n, ns: 1n };
@@ -111,16 +105,8 @@ export function readProfile(text: string): LogProfile {
   return { name, ...logs, picked: namesOf(read) };
 }
 
-const folder = new URL("profiles/logs/", import.meta.url);
-
 /** The built-in profiles, in the order in which `auto` tries them. */
-export const profiles: ReadonlyMap<string, LogProfile> = new Map(
-  readdirSync(folder)
-    .filter((file) => file.endsWith(".yaml"))
-    .sort()
-    .map((file) => readProfile(readFileSync(new URL(file, folder), "utf8")))
-    .map((profile) => [profile.name, profile]),
-);
+export const profiles = readBuiltIn("profiles/logs/", readProfile);
 
 /** Every way to read a dotted name as keys, the longest first key before others: `a.b` is ["a.b"], then ["a", "b"]. */
 export function splits(name: string): readonly (readonly string[])[] {

@@ -55,7 +55,7 @@ export function weigh(query: Query): { clauses: number; depth: number } {
 }
 
 /** No search reaches closed and missing indices. */
-export const indexOptions = {
+const indexOptions = {
   ignore_unavailable: "true",
   allow_no_indices: "true",
   expand_wildcards: "open",

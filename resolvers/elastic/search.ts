@@ -1,6 +1,6 @@
 // What every reader of documents shares: an answer of a search is whole or an error, the mappings that a search was
 // compiled with fit the indices that it reached, and the wall stands in it.
-import { BackendError, Refused } from "../../src/errors.ts";
+import { BackendError, unsupported } from "../../src/errors.ts";
 import type { Filter } from "../../src/logql/ast.ts";
 import type { Millis } from "../../src/time.ts";
 import { sleep, turn } from "../http.ts";
@@ -137,7 +137,7 @@ export function requireIndices(
  * What keeps a whole pattern from being read, told by the shards that a search of it reached after the mappings were
  * read again. Both products leave out without a word what the credentials may not read, and frozen indices.
  */
-export function shardProblem(pattern: string, knowledge: Knowledge, total: number): string | undefined {
+function shardProblem(pattern: string, knowledge: Knowledge, total: number): string | undefined {
   const { opaque, routed, shards } = knowledge;
   if (opaque || total === shards) return undefined;
   if (total > shards) {
@@ -178,13 +178,6 @@ export function settle(
 export function changing(backend: string, pattern: string): BackendError {
   const reason = `the indices of ${pattern} change faster than their mappings can be read`;
   return new BackendError(backend, "partial", reason);
-}
-
-export function unsupported(backend: string, feature: string): Refused<"not_supported_by_backend"> {
-  return new Refused("not_supported_by_backend", `The source cannot answer this exactly: ${feature}`, {
-    backend,
-    feature,
-  });
 }
 
 /** Indices that a search leaves out without a word. @throws {Refused} */

@@ -2,14 +2,14 @@
 // does not; and it can mask fields: documents and columns then show digests, and the index finds nothing by either value. A
 // value that a column shows and no search finds is a digest.
 import { z } from "zod";
-import { BackendError } from "../../src/errors.ts";
+import { BackendError, unsupported } from "../../src/errors.ts";
 import type { LogSource } from "../../src/store.ts";
 import { orAborted } from "../http.ts";
 import type { Door } from "./door.ts";
 import type { Knowledge } from "./mapping.ts";
 import type { Part } from "./parts.ts";
 import { all, encodePattern, type Query, searchOptions } from "./query.ts";
-import { listed, refuseWall, unsupported } from "./search.ts";
+import { listed, refuseWall } from "./search.ts";
 import { isTimeless, timesOf } from "./timeless.ts";
 import { namesIn, parseWhere } from "./where.ts";
 

@@ -5,13 +5,12 @@ import { BackendError } from "../../src/errors.ts";
 import type { SpanSource } from "../../src/reader.ts";
 import type { FoundSource, LogSource, SourceReport, Survey } from "../../src/store.ts";
 import type { Catalog } from "./catalog.ts";
-import { type Guess, shownBy } from "./detect.ts";
+import { type Guess, mapsMessage, shownBy } from "./detect.ts";
 import type { Door } from "./door.ts";
 import { type Layout, placeForms, spanProfiles } from "./layout.ts";
 import { findField, type IndexGroup, type Knowledge } from "./mapping.ts";
 import { isOfForm } from "./narrow.ts";
 import { collapse, type Pattern } from "./patterns.ts";
-import type { LogProfile } from "./profile.ts";
 import { any, encodePattern, every, inIndices, not, searchOptions } from "./query.ts";
 import { copiesIn, reportSpans } from "./report.ts";
 import { needsMapping, searchWhole } from "./search.ts";
@@ -133,7 +132,7 @@ async function findKinds(
           placed.filter((one) => one.group === group).map((one) => one.profile);
         const [spans] = namesIn(layout.spans);
         const isLines =
-          likely.has(group) || (shownBy(group, [profile]).length > 0 && hasMessage(group, profile));
+          likely.has(group) || (shownBy(group, [profile]).length > 0 && mapsMessage(group, profile));
         for (const one of group.indices) {
           const name = streamOf.get(one) ?? one;
           const lines = isLines && otherThanLines(name) === undefined ? `lines of ${profile.name}` : strange;
@@ -248,7 +247,7 @@ async function describeLines(
     [guess] = guesses;
     if (guess === undefined) return { note: noLayout };
     if (!guesses.every(({ plausible }) => plausible)) return { note: guessed(guess) };
-  } else if (!known.some(({ profile, groups }) => groups.some((group) => hasMessage(group, profile)))) {
+  } else if (!known.some(({ profile, groups }) => groups.some((group) => mapsMessage(group, profile)))) {
     const { name, message } = first.profile;
     return { note: `looks like ${name}, but has no ${message.join(" or ")}` };
   }
@@ -273,10 +272,6 @@ const guessed = ({ reason }: Guess): string => `${noLayout}; a source of it is $
 /** The word by which names say that they hold no lines. */
 function otherThanLines(name: string): string | undefined {
   return /^(?:metric|trace|synthetic|profiling|heartbeat)[a-z]*(?=[-._])/.exec(name)?.[0];
-}
-
-function hasMessage(group: IndexGroup, { message }: LogProfile): boolean {
-  return message.some((name) => findField(group, name) !== undefined);
 }
 
 /** `<type>-<dataset>-<namespace>`, where all names are of one. */

@@ -82,29 +82,13 @@ export function createMemorySpans(): MemorySpans {
       return select(sources, (index) => indices.get(index) ?? [], accepts, budget, signal);
     },
     find: ({ sources, of, budget }, signal) => {
-      if (of.by === "caller") {
-        const callers = new Set(of.spans.map(spanKey));
-        const accepts = (span: StoredSpan): boolean => isCalledBy(span, callers);
-        return select(sources, (index) => indices.get(index) ?? [], accepts, budget, signal);
-      }
-      if (of.by === "id") {
-        const ids = new Set(of.spanIds);
-        const accepts = ({ span_id }: StoredSpan): boolean => ids.has(span_id);
-        return select(sources, (index) => indices.get(index) ?? [], accepts, budget, signal);
-      }
-      if (of.by === "parent") {
-        const parents = new Set(of.spanIds);
-        const accepts = (span: StoredSpan): boolean =>
-          span.parent_span_id !== undefined &&
-          parents.has(span.parent_span_id) &&
-          selects("statements", span);
-        return select(sources, (index) => indices.get(index) ?? [], accepts, budget, signal);
-      }
       const { traceIds, accepts } = lookupOf(of);
-      const candidates = function* (index: string): Generator<StoredSpan> {
+      const inTraces = function* (index: string, ids: Iterable<string>): Generator<StoredSpan> {
         const byTrace = tracesOf(index);
-        for (const traceId of traceIds) yield* byTrace.get(traceId) ?? [];
+        for (const id of ids) yield* byTrace.get(id) ?? [];
       };
+      const candidates = (index: string): Iterable<StoredSpan> =>
+        traceIds === undefined ? (indices.get(index) ?? []) : inTraces(index, traceIds);
       return select(sources, candidates, accepts, budget, signal);
     },
   };
@@ -151,14 +135,37 @@ function isCalledBy(span: StoredSpan, callers: ReadonlySet<string>): boolean {
   );
 }
 
-function lookupOf(of: Exclude<SpanLookup["of"], { by: "id" | "caller" | "parent" }>): {
-  readonly traceIds: Iterable<string>;
+/** Which spans are looked up, and of which traces alone they can be; absent where of any. */
+function lookupOf(of: SpanLookup["of"]): {
+  readonly traceIds?: Iterable<string>;
   readonly accepts: (span: StoredSpan) => boolean;
 } {
-  if (of.by === "trace") return { traceIds: of.traceIds, accepts: (span) => selects(of.select, span) };
-  const sought = new Set(of.spans.map(spanKey));
-  return {
-    traceIds: new Set(of.spans.map(({ trace_id }) => trace_id)),
-    accepts: (span) => sought.has(spanKey(span)),
-  };
+  switch (of.by) {
+    case "trace":
+      return { traceIds: of.traceIds, accepts: (span) => selects(of.select, span) };
+    case "span": {
+      const sought = new Set(of.spans.map(spanKey));
+      const traceIds = new Set(of.spans.map(({ trace_id }) => trace_id));
+      return { traceIds, accepts: (span) => sought.has(spanKey(span)) };
+    }
+    case "id": {
+      const ids = new Set(of.spanIds);
+      return { accepts: ({ span_id }) => ids.has(span_id) };
+    }
+    case "caller": {
+      const callers = new Set(of.spans.map(spanKey));
+      return { accepts: (span) => isCalledBy(span, callers) };
+    }
+    case "parent": {
+      const parents = new Set(of.spanIds);
+      return {
+        accepts: (span) =>
+          span.parent_span_id !== undefined &&
+          parents.has(span.parent_span_id) &&
+          selects("statements", span),
+      };
+    }
+    default:
+      return of satisfies never;
+  }
 }

@@ -66,6 +66,7 @@ export interface Habits {
 }
 
 interface Traits extends Habits {
+  readonly isThanos: boolean;
   /** As `Movements`'. */
   readonly aligned: boolean;
   /** When they were asked for, by the clock of `performance`. */
@@ -243,7 +244,7 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
    */
   async function whole<T>(answered: Promise<T>, signal: AbortSignal): Promise<T> {
     const answer = await answered;
-    if (!(await traits(signal, false)).hidesRestarts) return answer;
+    if (!(await traits(signal, false)).isThanos) return answer;
     const path = "/api/v1/stores";
     const listed = await optional(ask(storeLists, { method: "GET", path }, signal));
     const stores = Object.values(listed ?? {}).flatMap((some) => some ?? []);
@@ -311,14 +312,13 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
     return orAborted(known.traits, signal);
   }
 
-  const habits = (signal: AbortSignal): Promise<Habits> => traits(signal, true);
-
   async function askTraits(signal: AbortSignal): Promise<Traits> {
     const since = performance.now();
     // In turns: of a source that has rested a single request is let through.
-    const habits = await askHabits(signal);
+    const { edge, isThanos } = await askProduct(signal);
     const movements = await optional(askMovements(signal));
-    return { ...habits, oldest: movements?.oldest, aligned: movements?.aligned === true, since };
+    const { oldest, aligned = false } = movements ?? {};
+    return { edge, isThanos, hidesRestarts: isThanos, oldest, aligned, since };
   }
 
   /** Of a range over all times, which has one value. */
@@ -331,13 +331,13 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
     return first === undefined ? undefined : movementsOf(start, Math.round(first * 1_000));
   }
 
-  async function askHabits(signal: AbortSignal): Promise<Habits> {
+  async function askProduct(signal: AbortSignal): Promise<Pick<Traits, "edge" | "isThanos">> {
     // Thanos alone reads this parameter, and refuses what it cannot read, also behind a proxy that shows nothing else of it.
     const unread = await optional(countOnes({ dedup: "neither" }, signal));
     const found = unread ?? (await countOnes({}, signal));
     // 3.0.0 opened the ranges, and 3.0.1 the subqueries.
     const edge = found === "2" && (await version(signal)) !== "3.0.0" ? "closed" : "open";
-    return { edge, hidesRestarts: unread === undefined };
+    return { edge, isThanos: unread === undefined };
   }
 
   /**
@@ -371,7 +371,7 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
 
   return {
     query,
-    habits,
+    habits: (signal) => traits(signal, true),
     series: (selector, signal) => {
       // Not as a form: prom-label-proxy puts its label into the address, and a source takes either of two selectors.
       const path = `/api/v1/series?${matching(selector)}`;
@@ -387,8 +387,8 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
     },
     allMetadata: (signal) => metadata("", signal),
     async probe(signal) {
-      const { hidesRestarts } = await habits(signal);
-      return { product: hidesRestarts ? "Thanos" : "Prometheus", version: await version(signal) };
+      const { isThanos } = await traits(signal, true);
+      return { product: isThanos ? "Thanos" : "Prometheus", version: await version(signal) };
     },
     close: async () => (await opened)?.destroy(),
   };

@@ -3,80 +3,32 @@
 // is a matter of cost alone: the tests hold all of them to the same definition.
 
 import { LRUCache } from "lru-cache";
-import { BackendError, Refused } from "../../src/errors.ts";
-import type { Buckets, Measure, Series } from "../../src/model.ts";
-import {
-  type CounterSamples,
-  combineCumulative,
-  combineIncrements,
-  combineObservations,
-  combineSamples,
-  finite,
-  incrementsOf,
-  type Observations,
-} from "../../src/samples.ts";
+import { BackendError, Refused, unsupported } from "../../src/errors.ts";
+import type { Measure, Series } from "../../src/model.ts";
+import { combineCumulative, combineIncrements, combineSamples, finite } from "../../src/samples.ts";
 import type { MetricStore, SeriesQuery } from "../../src/store.ts";
 import type { Millis } from "../../src/time.ts";
-import { turn } from "../http.ts";
-import type { Labels } from "./answer.ts";
 import type { Door } from "./door.ts";
 import { type Families, isTag, part, type Shape, typeOf } from "./families.ts";
-import { boundsBeside, byBound, type ClassicParts, classicForm, succession, unevenOf } from "./forms.ts";
-import {
-  bornOf,
-  commonBounds,
-  type Form,
-  type Growth,
-  growths,
-  nativeForm,
-  observationsOf,
-} from "./native.ts";
+import { both, histogram, native, summary } from "./measurements.ts";
+import { finished, grouped, groupKey, type Plan, planOf, tagsOf, thinQuery } from "./plan.ts";
 import {
   aggregate,
   binary,
   call,
   type Expression,
-  equal,
-  glob,
   isPlainLabel,
-  type Matcher,
   narrow,
   notFinite,
-  present,
   type Selector,
 } from "./promql.ts";
-import { measuredOnly } from "./quantiles.ts";
-import {
-  createReader,
-  type GridSeries,
-  keyOf,
-  labelOf,
-  numberIn,
-  numberKey,
-  type Reader,
-  tooLarge,
-  twins,
-} from "./reader.ts";
-import { readBuckets, survey, type Thinned, type ThinQuery, thin, thinTogether, totalKey } from "./thin.ts";
+import { createReader, type GridSeries, twins } from "./reader.ts";
+import { readBuckets, thin } from "./thin.ts";
 
 type SampleMeasure = Extract<Measure, { of: "samples" }>;
-type ObservationMeasure = Extract<Measure, { of: "observations" }>;
-
-/** What is read for one answer may be as much, whatever less is asked for. */
-const readLimit = 5_000_000;
 
 /** How long it is remembered how many series there were. */
 const sizeAge: Millis = 600_000;
-
-/** A query whose metric is known, on the way to its plan. */
-interface Plan {
-  readonly backend: string;
-  readonly query: SeriesQuery;
-  readonly keys: readonly string[];
-  readonly matchers: readonly Matcher[];
-  readonly reader: Reader;
-  readonly limit: number;
-}
 
 export function createMetricStore(backend: string, door: Door, families: Families): MetricStore {
   const sizes = new LRUCache<string, number>({ max: 10_000, ttl: sizeAge });
@@ -99,7 +51,7 @@ export function createMetricStore(backend: string, door: Door, families: Familie
       const habits = await door.habits(signal);
       // Version 2 can neither write nor hold such names, or only some of its last releases can.
       const quoted = habits.edge === "closed" && patterns.find(([key]) => !isPlainLabel(key));
-      if (quoted) throw refused(backend, `the tag ${quoted[0]}, whose name needs quotes`);
+      if (quoted) throw unsupported(backend, `the tag ${quoted[0]}, whose name needs quotes`);
       const ending = new AbortController();
       try {
         const reader = createReader(backend, door, habits, sizes, AbortSignal.any([signal, ending.signal]));
@@ -135,17 +87,11 @@ function canMatch({ match }: SeriesQuery, key: string, pattern: string): boolean
   return key.isWellFormed() && pattern.isWellFormed();
 }
 
-function planOf(backend: string, query: SeriesQuery, reader: Reader): Plan {
-  const matchers = Object.entries(query.tags).map(([key, pattern]) => glob(key, pattern));
-  const limit = Math.max(query.pointLimit, readLimit);
-  return { backend, query, keys: Object.keys(query.tags).sort(), matchers, reader, limit };
-}
-
 async function answer(shape: Shape, plan: Plan): Promise<readonly Series[]> {
   const { measure } = plan.query;
   const measured = typeOf[shape] === "measurement";
   if ((measure.of === "observations") !== measured) {
-    throw refused(plan.backend, `${measure.of} of a ${typeOf[shape]}`);
+    throw unsupported(plan.backend, `${measure.of} of a ${typeOf[shape]}`);
   }
   switch (measure.of) {
     case "samples":
@@ -173,69 +119,6 @@ async function answer(shape: Shape, plan: Plan): Promise<readonly Series[]> {
         : histogram(plan, measure);
   }
   return measure satisfies never;
-}
-
-function refused(backend: string, feature: string): Refused<"not_supported_by_backend"> {
-  return new Refused("not_supported_by_backend", `The source cannot answer this exactly: ${feature}`, {
-    backend,
-    feature,
-  });
-}
-
-// ---- Groups ------------------------------------------------------------------------------------------------------
-
-function tagsOf({ keys }: Plan, labels: Labels): Readonly<Record<string, string>> {
-  return Object.fromEntries(keys.map((key) => [key, labelOf(labels, key)]));
-}
-
-function groupKey({ keys }: Plan, labels: Labels): string {
-  return JSON.stringify(keys.map((key) => labelOf(labels, key)));
-}
-
-/** What is computed in one turn of the event loop: some milliseconds. */
-const pointsOfTurn = 20_000;
-
-/** The answer from series that are still to be put together. @throws {Refused} over the limit of points */
-async function grouped<T extends { readonly labels: Labels }>(
-  plan: Plan,
-  found: readonly T[],
-  combine: (group: readonly T[]) => Float64Array,
-): Promise<readonly Series[]> {
-  const groups = Map.groupBy(found, ({ labels }) => groupKey(plan, labels));
-  const { buckets, pointLimit } = plan.query;
-  const wanted = groups.size * buckets.count;
-  if (wanted > pointLimit) throw tooLarge(pointLimit, wanted);
-  const all: { readonly labels: Labels; readonly values: Float64Array }[] = [];
-  let points = pointsOfTurn;
-  for (const group of groups.values()) {
-    if (points >= pointsOfTurn) {
-      await turn();
-      points = 0;
-    }
-    all.push({ labels: group[0]?.labels ?? {}, values: combine(group) });
-    points += group.length * buckets.count;
-  }
-  return finished(plan, all);
-}
-
-/** In the order of their values by key, without those that have no value at all. */
-async function finished(
-  plan: Plan,
-  found: readonly { readonly labels: Labels; readonly values: Float64Array }[],
-): Promise<readonly Series[]> {
-  await turn();
-  return found
-    .filter(({ values }) => values.some((value) => !Number.isNaN(value)))
-    .map(({ labels, values }) => ({ tags: tagsOf(plan, labels), values }))
-    .sort((a, b) => compareBy(plan.keys, a.tags, b.tags));
-}
-
-function compareBy(keys: readonly string[], a: Labels, b: Labels): number {
-  for (const key of keys) {
-    const [one, other] = [labelOf(a, key), labelOf(b, key)];
-    if (one !== other) return one < other ? -1 : 1;
-  }
-  return 0;
 }
 
 // ---- Gauges ------------------------------------------------------------------------------------------------------
@@ -345,23 +228,6 @@ function combined(
 
 // ---- Counters ----------------------------------------------------------------------------------------------------
 
-function thinQuery(
-  { query, matchers, limit }: Plan,
-  name: string,
-  { firsts = false, falls = true, born = true },
-): ThinQuery {
-  const metric = part(query.match, name);
-  return {
-    selector: narrow(metric, matchers),
-    metric,
-    buckets: query.buckets,
-    lookBack: born ? query.lookBack : undefined,
-    firsts,
-    falls,
-    limit,
-  };
-}
-
 async function increments(plan: Plan, name: string): Promise<readonly Series[]> {
   const found = await thin(plan.reader, thinQuery(plan, name, {}));
   return grouped(plan, found, (group) =>
@@ -382,207 +248,4 @@ async function cumulativeMean(
   const { start, step, count } = query.buckets;
   const raw = await reader.raw(selector, start, start + step * count, limit);
   return grouped(plan, raw, (group) => combineCumulative(group.map(finite), measure, query.buckets));
-}
-
-// ---- Measurements ------------------------------------------------------------------------------------------------
-
-/** One histogram or summary as the measure needs it. */
-interface Observed {
-  readonly labels: Labels;
-  readonly observations: Observations;
-}
-
-/** Classic histograms, and the mean of a summary. */
-async function histogram(plan: Plan, measure: ObservationMeasure): Promise<readonly Series[]> {
-  const found = await classicHistograms(plan, measure);
-  if (isBare(measure, found)) return summary(plan, measure);
-  return grouped(plan, found, (group) => {
-    const observations = group.map((one) => one.observations);
-    needBuckets(plan, measure, observations);
-    return combineObservations(observations, measure, plan.query.buckets);
-  });
-}
-
-/** Whether an estimate is asked of nothing but summaries. */
-function isBare({ combine }: ObservationMeasure, found: readonly Observed[]): boolean {
-  return (
-    isEstimated(combine) &&
-    found.length > 0 &&
-    found.every(({ observations }) => observations.buckets.length === 0)
-  );
-}
-
-/** Whether it is estimated from the buckets: a count and a mean are told beside them. */
-function isEstimated(combine: ObservationMeasure["combine"]): boolean {
-  return combine !== "count" && combine !== "mean";
-}
-
-/** An estimate would lack what is counted without buckets: a summary by the same name, or whose buckets were dropped. */
-function needBuckets(
-  { backend, query }: Plan,
-  { combine }: ObservationMeasure,
-  group: readonly Observations[],
-): void {
-  if (!isEstimated(combine)) return;
-  const bare = group.filter(({ buckets }) => buckets.length === 0);
-  if (bare.some(({ count }) => incrementsOf(count, query.buckets).some((grown) => grown > 0)))
-    throw withoutBuckets(backend, combine);
-}
-
-function withoutBuckets(backend: string, combine: string): Refused<"not_supported_by_backend"> {
-  return refused(backend, `the ${combine} of what is counted without buckets, as by a summary`);
-}
-
-async function classicHistograms(plan: Plan, measure: ObservationMeasure): Promise<readonly Observed[]> {
-  const { reader } = plan;
-  const { count: counting, sum, bucket } = classicParts(plan, measure);
-  const other = sum ?? bucket;
-  if (other === undefined) {
-    const counts = await thin(reader, counting);
-    return counts.map(({ labels, samples: count }) => ({
-      labels,
-      observations: { count, sum: none, buckets: [] },
-    }));
-  }
-  const [counts = [], parts = []] = await thinTogether(reader, [counting, other]);
-  const partsOf = Map.groupBy(parts, ({ labels }) => totalKey(labels));
-  return counts.map(({ labels, samples: count }) => {
-    const own = partsOf.get(keyOf(labels)) ?? [];
-    return {
-      labels,
-      observations: sum
-        ? { count, sum: own[0]?.samples ?? none, buckets: [] }
-        : bounded(count, own, plan.query.buckets),
-    };
-  });
-}
-
-function classicParts(plan: Plan, { combine }: ObservationMeasure): ClassicParts {
-  const { metric } = plan.query;
-  const count = thinQuery(plan, `${metric}_count`, {});
-  if (combine === "count") return { count };
-  if (combine === "mean") return { count, sum: thinQuery(plan, `${metric}_sum`, { falls: false }) };
-  return { count, bucket: withBounds(thinQuery(plan, `${metric}_bucket`, {})) };
-}
-
-/** Classic histograms that the native ones beside them tell nothing new of, and all others from both forms. */
-async function both(plan: Plan, measure: ObservationMeasure): Promise<readonly Series[]> {
-  const { query, reader, backend } = plan;
-  const classic = classicParts(plan, measure);
-  const named = thinQuery(plan, query.metric, {});
-  // By the same name a summary has its quantiles.
-  const ofNative = { ...named, selector: narrow(named.selector, [equal("quantile", "")]) };
-  const { uneven, others } = await unevenOf(reader, classic.count, ofNative);
-  const forms = [classicForm(reader, classic), nativeForm(reader, ofNative)];
-  const [observed, grown] = await Promise.all([
-    others ? classicHistograms(plan, measure) : [],
-    uneven.size > 0
-      ? growths(reader, forms, classic.count, classic.bucket !== undefined, [...uneven.values()])
-      : [],
-  ]);
-  const even = await bornInEither(
-    reader,
-    forms,
-    observed.filter(({ labels }) => !uneven.has(keyOf(labels))),
-    query.buckets,
-  );
-  if (grown.length === 0 && isBare(measure, even)) return summary(plan, measure);
-  const members: readonly (Observed | Growth)[] = [...even, ...grown];
-  return grouped(plan, members, (group) => {
-    const classics = group.flatMap((one) => ("observations" in one ? one.observations : []));
-    needBuckets(plan, measure, classics);
-    const natives = group.flatMap((one) => ("observations" in one ? [] : one));
-    if (classic.bucket !== undefined && natives.some(({ bare }) => bare))
-      throw withoutBuckets(backend, measure.combine);
-    const bounds = classic.bucket === undefined ? [] : boundsBeside(classics, natives, query.buckets);
-    if (bounds === undefined) {
-      const feature = `${measure.combine} over classic and native buckets together`;
-      throw refused(backend, `${feature}; a range before or after the change, or count and mean, can be had`);
-    }
-    const counted = natives.map((growth) => observationsOf(growth, bounds, query.buckets));
-    return combineObservations([...classics, ...counted], measure, query.buckets);
-  });
-}
-
-/** With the births that both forms together tell, of those that have nothing before the buckets. */
-async function bornInEither(
-  reader: Reader,
-  forms: readonly Form[],
-  found: readonly Observed[],
-  { start }: Buckets,
-): Promise<readonly Observed[]> {
-  const isOpen = ({ times: [first = start] }: CounterSamples) => first >= start;
-  const open = found.filter(({ observations }) => isOpen(observations.count));
-  const born = await bornOf(reader, forms, open, open.length < found.length);
-  const opened = new Set(open);
-  return found.map((one) => {
-    if (!opened.has(one)) return one;
-    const birth = born.has(keyOf(one.labels)) ? "zero" : "own";
-    const since = (samples: CounterSamples) => (isOpen(samples) ? ({ ...samples, birth } as const) : samples);
-    const { count, sum, buckets } = one.observations;
-    const parts = buckets.map(({ bound, samples }) => ({ bound, samples: since(samples) }));
-    return { ...one, observations: { count: since(count), sum: since(sum), buckets: parts } };
-  });
-}
-
-const none: CounterSamples = { times: new Float64Array(), values: new Float64Array(), birth: "own" };
-
-function withBounds(query: ThinQuery): ThinQuery {
-  const bounds = [present("le")];
-  return { ...query, selector: narrow(query.selector, bounds), metric: narrow(query.metric, bounds) };
-}
-
-function bounded(count: CounterSamples, series: readonly Thinned[], { start }: Buckets): Observations {
-  const buckets = byBound(series).map(({ bound, parts }) => ({
-    bound,
-    samples:
-      succession(
-        parts.map(({ samples }) => samples),
-        start,
-      ) ?? none,
-  }));
-  return { count, sum: none, buckets };
-}
-
-/** A quantile that clients computed cannot be merged: it is answered where it is exported and stands alone. */
-async function summary(plan: Plan, measure: ObservationMeasure): Promise<readonly Series[]> {
-  const { query, reader } = plan;
-  const quantile = measure.combine === "quantile" ? measure.quantile : measure.combine === "max" ? 1 : 0;
-  const plain = { falls: false, born: false };
-  const named = thinQuery(plan, query.metric, plain);
-  const exported = { ...named, selector: narrow(named.selector, [present("quantile")]) };
-  const counting = thinQuery(plan, `${query.metric}_count`, plain);
-  const [found, counts] = await Promise.all([thin(reader, exported), survey(reader, counting)]);
-  const own = found.filter(({ labels }) => numberIn(labelOf(labels, "quantile")) === quantile);
-  const fitting = await measuredOnly(reader, exported, counting, own);
-  const having = new Set(fitting.map(({ labels }) => groupKey(plan, labels)));
-  if ([...found, ...counts].some(({ labels }) => !having.has(groupKey(plan, labels)))) {
-    throw refused(plan.backend, `the quantile ${quantile} of a summary that does not export it`);
-  }
-  return grouped(plan, fitting, (group) => {
-    if (new Set(group.map(({ labels }) => numberKey(labels))).size > 1)
-      throw refused(plan.backend, "a quantile of several summaries");
-    const samples = succession(
-      group.map(({ samples }) => samples),
-      query.buckets.start,
-    );
-    return combineSamples([samples ?? none], { of: "samples", combine: "last" }, query.buckets);
-  });
-}
-
-async function native(plan: Plan, measure: ObservationMeasure): Promise<readonly Series[]> {
-  const query = thinQuery(plan, plan.query.metric, {});
-  const found = await growths(
-    plan.reader,
-    [nativeForm(plan.reader, query)],
-    query,
-    isEstimated(measure.combine),
-  );
-  return grouped(plan, found, (group) => {
-    const bounds = commonBounds(group);
-    if (bounds.length === 0 && group.some(({ below }) => below.size > 0))
-      throw refused(plan.backend, `the ${measure.combine} over buckets that have no bound in common`);
-    const observations = group.map((growth) => observationsOf(growth, bounds, query.buckets));
-    return combineObservations(observations, measure, query.buckets);
-  });
 }

@@ -7,9 +7,10 @@ import type { CounterSamples, Observations } from "../../src/samples.ts";
 import type { Millis } from "../../src/time.ts";
 import { turn } from "../http.ts";
 import type { HistogramBucket, HistogramSample, Labels } from "./answer.ts";
+import { birthsOf } from "./births.ts";
 import { aggregate, call, type Selector } from "./promql.ts";
 import { chunksOf, inTurns, keyOf, narrowTo, type Reader, tooLarge, wholeSeconds } from "./reader.ts";
-import { birthsOf, type ThinQuery } from "./thin.ts";
+import type { ThinQuery } from "./thin.ts";
 
 /** One way in which a source keeps a histogram. */
 export interface Form {

@@ -7,7 +7,8 @@ import { type CounterSamples, finite, type Samples } from "../../src/samples.ts"
 import type { Millis } from "../../src/time.ts";
 import { turn } from "../http.ts";
 import type { Labels } from "./answer.ts";
-import { aggregate, binary, call, type Expression, notFinite, number, type Selector } from "./promql.ts";
+import { birthsOf, type Origin, otherKey, spellings } from "./births.ts";
+import { binary, call, type Expression, notFinite, number, type Selector } from "./promql.ts";
 import {
   asGrid,
   byKey,
@@ -19,22 +20,13 @@ import {
   numberKey,
   type RawSeries,
   type Reader,
-  wholeSeconds,
 } from "./reader.ts";
 
-export interface ThinQuery {
-  readonly selector: Selector;
-  /** All series of the metric within the wall: they tell whether a new series begins it. */
-  readonly metric: Selector;
-  readonly buckets: Buckets;
-  /** Absent where growth counts from the first sample within the buckets. */
-  readonly lookBack?: Millis | undefined;
+export interface ThinQuery extends Origin {
   /** The first sample of each bucket is needed beside the last. */
   readonly firsts: boolean;
   /** A value below the one before shows a restart. Not so for a sum of observations, nor for a gauge. */
   readonly falls: boolean;
-  /** Series × buckets, and raw samples, that may be read. */
-  readonly limit: number;
 }
 
 /** One series; `samples` give what its raw samples would have given. */
@@ -269,24 +261,6 @@ function assembled(
   return { labels, samples: { times: Float64Array.from(times), values: Float64Array.from(values), birth } };
 }
 
-/**
- * The other spelling of a whole bound: what was `le="1"` is `le="1.0"` from the day on that its Prometheus became version 3.
- * The series goes on under the new one.
- */
-function respelt(labels: Labels): Labels {
-  const { le = "" } = labels;
-  if (/^-?\d+$/.test(le)) return { ...labels, le: `${le}.0` };
-  return /^-?\d+\.0$/.test(le) ? { ...labels, le: le.slice(0, -2) } : labels;
-}
-const otherKey = (labels: Labels): string => keyOf(respelt(labels));
-/** With the other spelling of those that have one. */
-function spellings(series: readonly { readonly labels: Labels }[]): readonly Labels[] {
-  return series.flatMap(({ labels }) => {
-    const other = respelt(labels);
-    return other === labels ? [labels] : [labels, other];
-  });
-}
-
 /** The key of the histogram that a series of buckets belongs to. */
 export function totalKey(labels: Labels): string {
   const { le: _, ...rest } = labels;
@@ -510,87 +484,4 @@ async function findBirths(
   );
   const bases = new Map(raw.map((series) => [keyOf(series.labels), finite(series).values.at(-1)]));
   for (const series of lost) series.base = bases.get(keyOf(series.labels));
-}
-
-/**
- * Of series that have samples in the buckets and none in the look-back: the keys of those that the source held before,
- * and of those that are new and grow from zero. The rest begin their metric. Several queries are forms of one metric.
- */
-export async function birthsOf(
-  reader: Reader,
-  queries: readonly ThinQuery[],
-  series: readonly { readonly labels: Labels }[],
-  othersHeld: boolean,
-): Promise<Births> {
-  const [query] = queries;
-  if (query === undefined || series.length === 0) return { held: new Set(), born: new Set() };
-  const { start, step, count } = query.buckets;
-  // All of the past is looked through: few series at a time, so that the selector finds hardly any others.
-  const past = queries.flatMap(({ selector }) =>
-    chunksOf(spellings(series)).map((labels) =>
-      reader.window(narrowTo(selector, labels), { from: start, to: 1 }),
-    ),
-  );
-  const ever = beginsTime(start)
-    ? []
-    : await inTurns(past, (samples) => reader.instant(call("last_over_time", samples), start));
-  const held = new Set(spellings(ever.flat()).map(keyOf));
-  const born = new Set(series.map(({ labels }) => keyOf(labels)).filter((key) => !held.has(key)));
-  if (born.size === 0 || othersHeld || held.size > 0) return { held, born };
-  const before = await inTurns(queries, ({ metric, lookBack = 0 }) => lived(reader, metric, start, lookBack));
-  if (before.includes(true)) return { held, born };
-  const begun = await inTurns(queries, ({ metric, limit }) =>
-    firstTime(reader, metric, start, start + step * count, limit),
-  );
-  const first = Math.min(...begun.map((time = Number.POSITIVE_INFINITY) => time));
-  if (first === Number.POSITIVE_INFINITY) return { held, born };
-  const own = await inTurns(queries, ({ metric, limit }) => reader.raw(metric, first, first + 1, limit));
-  for (const { labels } of own.flat()) born.delete(keyOf(labels));
-  return { held, born };
-}
-
-export interface Births {
-  readonly held: ReadonlySet<string>;
-  readonly born: ReadonlySet<string>;
-}
-
-/** Nothing is older than 1970; and there is no window of no length, nor of one millisecond for a closed edge. */
-function beginsTime(start: Millis): boolean {
-  return start < 2;
-}
-
-/** Whether the metric had a sample before `start`. */
-async function lived(reader: Reader, metric: Selector, start: Millis, lookBack: Millis): Promise<boolean> {
-  if (beginsTime(start)) return false;
-  for (const from of [300_000, Math.max(300_000, lookBack), start]) {
-    const samples = call("last_over_time", reader.window(metric, { from, to: 1 }));
-    if ((await reader.instant(aggregate("group", [], samples), start)).length > 0) return true;
-  }
-  return false;
-}
-
-/** The time of the metric's first sample from `from` until before `to`, found by ever smaller parts of it. */
-async function firstTime(
-  reader: Reader,
-  metric: Selector,
-  from: Millis,
-  to: Millis,
-  limit: number,
-): Promise<Millis | undefined> {
-  if (to - from <= 60_000) {
-    const samples = await reader.raw(metric, from, to, limit);
-    const times = samples.flatMap((series) => [
-      ...finite(series).times.subarray(0, 1),
-      ...series.histograms.slice(0, 1).map(({ time }) => time),
-    ]);
-    return times.length === 0 ? undefined : times.reduce((a, b) => Math.min(a, b));
-  }
-  const step = wholeSeconds((to - from) / 500);
-  // Rounded down: a source finds nothing at all where a time is beyond those it can count. What is left comes last.
-  const count = Math.floor((to - from) / step);
-  const samples = call("last_over_time", reader.window(metric, { from: step, to: 1 }));
-  const [found] = await reader.grid(aggregate("group", [], samples), { start: from, step, count }, count);
-  const first = found?.values.findIndex((value) => !Number.isNaN(value)) ?? -1;
-  const start = from + (first < 0 ? count : first) * step;
-  return firstTime(reader, metric, start, first < 0 ? to : start + step, limit);
 }

@@ -20,7 +20,7 @@ export function openBackend(
     cache: () => undefined,
     readText: (path) => shell.readText(resolveBeside(file, path)),
   };
-  return entry && shell.kinds.get(entry.kind)?.create(name, entry.settings, io);
+  return entry && shell.kinds.get(entry.kind)?.create(name, entry.settings, io, entry.profiles);
 }
 
 /** What an operator may read of a failure: without line ends, and without a password in a URL. */

@@ -162,10 +162,10 @@ function describe({ profile, guess, indices, newest }: FoundSource, what: string
   return `${layout}, ${size}, ${printNewest({ what, time: newest }, now)}`;
 }
 
-/** `logs-nginx.access-default` is `nginx.access`, `filebeat-*` is `filebeat`. */
+/** `logs-nginx.access-default` is `nginx.access`, `logs-nginx.*-default` is `nginx`, `filebeat-*` is `filebeat`. */
 function sourceName(index: string): string {
   const [stem = index] = index.split(",", 1);
-  const dataset = /^logs-([^-*]+)-[^-*]+$/.exec(stem)?.[1];
+  const dataset = /^logs-([^-*]+)(?:[._]\*)?-[^-*]+$/.exec(stem)?.[1];
   return nameOf(dataset ?? stem.replaceAll(/[-._]*\*[-._]*/g, "-").replaceAll(/^-+|-+$/g, ""));
 }
 

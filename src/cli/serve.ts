@@ -273,9 +273,9 @@ function connectBackends(
   };
   const backends = new Map<string, Backend>();
   const issues: Issue[] = [];
-  for (const [name, { kind, settings }] of Object.entries(config.backends)) {
+  for (const [name, { kind, settings, profiles }] of Object.entries(config.backends)) {
     try {
-      const backend = shell.kinds.get(kind)?.create(name, settings, io);
+      const backend = shell.kinds.get(kind)?.create(name, settings, io, profiles);
       if (backend !== undefined) backends.set(name, backend);
     } catch (error) {
       const message = redact(error instanceof Error ? error.message : String(error));

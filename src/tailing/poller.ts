@@ -11,7 +11,7 @@ import { matcher } from "../logql/matches.ts";
 import type { LogLine } from "../model.ts";
 import { startWork, type Work } from "../operations/work.ts";
 import type { LogEvent, LogQuery, LogSource, LogStore } from "../store.ts";
-import { fromMillis, type Instant, type Millis, type TimeRange } from "../time.ts";
+import { fromMillis, type Instant, later, type Millis, type TimeRange } from "../time.ts";
 import { createSeen } from "./seen.ts";
 
 /** How often is read, and how far back at least. */
@@ -247,5 +247,3 @@ export function createPoller(reading: Reading): Poller {
 
   return { listen, outcome: () => outcome.promise, idle: () => audiences.size === 0 };
 }
-
-const later = (a: Instant, b: Instant): Instant => (a > b ? a : b);

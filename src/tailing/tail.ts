@@ -10,7 +10,15 @@ import type { Filter } from "../logql/ast.ts";
 import type { LogLine } from "../model.ts";
 import { describeFailure } from "../operations/failure.ts";
 import { heaviest, weightOf } from "../operations/logs.ts";
-import { floorToMilli, fromMillis, type Instant, type Millis, nanosPerMilli } from "../time.ts";
+import {
+  earlier,
+  floorToMilli,
+  fromMillis,
+  type Instant,
+  later,
+  type Millis,
+  nanosPerMilli,
+} from "../time.ts";
 import {
   type End,
   printEnd,
@@ -304,6 +312,3 @@ function* portions(lines: readonly LogLine[]): Generator<readonly LogLine[]> {
   }
   yield first === 0 ? lines : lines.slice(first);
 }
-
-const later = (a: Instant, b: Instant): Instant => (a > b ? a : b);
-const earlier = (a: Instant, b: Instant): Instant => (a < b ? a : b);

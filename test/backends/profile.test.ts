@@ -3,10 +3,11 @@
 import { readFileSync } from "node:fs";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { elastic } from "#resolvers/elastic/elastic.ts";
+import { readProfile } from "#resolvers/elastic/profile.ts";
 import { kinds } from "#resolvers/index.ts";
 import { hashToken } from "#src/auth.ts";
 import { run as check } from "#src/cli/check.ts";
-import { parseConfig, resolveBeside } from "#src/config.ts";
+import { parseConfig } from "#src/config.ts";
 import { parse } from "#src/logql/parse.ts";
 import type { LogLine } from "#src/model.ts";
 import { operations } from "#src/operations/index.ts";
@@ -75,10 +76,7 @@ onServers((server) => {
     const elk = config.backends.elk;
     const kind = kinds.get(elk?.kind ?? "");
     if (elk === undefined || kind === undefined) throw new Error("no backend");
-    backend = kind.create("elk", elk.settings, {
-      ...testIO,
-      readText: (path) => world.readText(resolveBeside(file, path)),
-    });
+    backend = kind.create("elk", elk.settings, testIO, elk.profiles);
     readout = createServer({
       operations,
       authenticate: () => ({ user: "ana", maySee: () => true }),
@@ -154,7 +152,7 @@ onServers((server) => {
       ["b", '{"at":"2024-06-01T10:00:01.000Z","text":"{\\"k\\":2.50}","attrs.deep":{"k":[1]},"lvl":"warn"}'],
       ["c", '{"at":"2024-06-01T10:00:02.000Z","payload":{"user": {"id":1.0}},"node":"n1","app":"blue"}'],
     ]);
-    const own = elasticOver({ "parts.yaml": inParts });
+    const own = elasticWith("parts.yaml", inParts);
     const source = { id: "app", index: "app-odd-parts", profile: "parts.yaml" };
     async function find(text: string): Promise<LogLine[]> {
       const found: LogLine[] = [];
@@ -199,11 +197,10 @@ onServers((server) => {
     await cluster.remove("app-odd-parts");
   });
 
-  function elasticOver(given: Readonly<Record<string, string>>): LogStore {
-    const { logs } = elastic.create("elk", elastic.parseConfig({ url: server.url, timeout: "60s" }), {
-      ...testIO,
-      readText: (path) => given[path] ?? "",
-    }).stores;
+  function elasticWith(name: string, profile: string): LogStore {
+    const config = elastic.parseConfig({ url: server.url, timeout: "60s" });
+    const own = { logs: new Map([[name, readProfile(profile)]]), traces: new Map() };
+    const { logs } = elastic.create("elk", config, testIO, own).stores;
     if (logs === undefined) throw new Error("no log store");
     return logs;
   }

@@ -1,11 +1,12 @@
 // The forms in which an index holds the time of lines: numbers of a unit, dates that reach beyond nanoseconds, a column alone.
 // Expected lines are those of the raw documents, sorted by hand.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { readProfile } from "#resolvers/elastic/profile.ts";
 import { parse } from "#src/logql/parse.ts";
 import { type LogLine, severityOf } from "#src/model.ts";
 import type { LogQuery } from "#src/store.ts";
 import { fromMillis, type Instant, parseInstant, printMillis } from "#src/time.ts";
-import { type Cluster, openCluster, testIO } from "../support/cluster.ts";
+import { type Cluster, openCluster } from "../support/cluster.ts";
 import { onServers } from "./named.ts";
 
 const start = Date.UTC(2026, 0, 15, 10);
@@ -28,7 +29,10 @@ logs:
 onServers((server) => {
   let cluster: Cluster;
   beforeAll(async () => {
-    cluster = openCluster(server.url, { ...testIO, readText: () => seconds });
+    cluster = openCluster(server.url, {
+      logs: new Map([["zerolog.yaml", readProfile(seconds)]]),
+      traces: new Map(),
+    });
     await cluster.remove("time-*");
   });
   afterAll(async () => {

@@ -30,8 +30,10 @@ export const testIO: IO = {
   },
 };
 
-export function openCluster(url: string, io: IO = testIO): Cluster {
-  const backend = elastic.create("elk", elastic.parseConfig({ url, timeout: "60s" }), io);
+type Own = Parameters<typeof elastic.create>[3];
+
+export function openCluster(url: string, own?: Own): Cluster {
+  const backend = elastic.create("elk", elastic.parseConfig({ url, timeout: "60s" }), testIO, own);
   const { logs: store, traces } = backend.stores;
   const { logs: inspect, traces: inspectTraces } = backend.inspections;
   if (store === undefined || inspect === undefined) throw new Error("no log store");

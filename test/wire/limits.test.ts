@@ -296,6 +296,16 @@ describe("of a connection", () => {
     ["GET /api/v2/auth HTTP/1.1", 400, "One Host header is required"],
     ["GET /api/v2/auth HTTP/1.1\r\nHost: a\r\nHost: a", 400, "One Host header is required"],
     ["GET /api/v2/auth HTTP/1.0", 401, "Unauthorized"],
+    [
+      "POST /api/v2/logs/lines HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip, chunked",
+      501,
+      "No transfer coding but chunked is taken",
+    ],
+    [
+      "GET /api/v2/auth HTTP/1.1\r\nHost: x\r\nConnection: close\r\nTransfer-Encoding: Chunked\r\n\r\n0",
+      401,
+      "Unauthorized",
+    ],
     ["\u0016\u0003\u0001 no HTTP", 400, "The request is not HTTP"],
     ["GET  HTTP/1.1", 400, "The request is not HTTP"],
   ])("what node would answer by itself has a body of ours: %j", async (head, status, error) => {
@@ -334,6 +344,18 @@ describe("of a connection", () => {
     const subject = createSubject({ readingTime });
     expect(await say(subject, text)).toMatch(/^HTTP\/1\.1 408 /);
     expect((await subject.limited()).reading_time).toBe(1);
+  });
+
+  test.each([linesPath, "/graphql"])("the deadline, by which its body has not come to %s", async (path) => {
+    const subject = createSubject({ limits: { deadline: 100 } });
+    const head = `POST ${path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${token}\r\n`;
+    const message = "The body did not come in time";
+    const answer = await say(subject, `${head}Content-Length: 9\r\nConnection: close\r\n\r\n{`);
+    expect(answer).toMatch(/^HTTP\/1\.1 422 /);
+    expect(JSON.parse(answer.slice(answer.indexOf("\r\n\r\n")))).toEqual({
+      ...{ error: "invalid_request", message, details: { issues: [{ path: "", message }] } },
+    });
+    expect(await subject.limited()).toEqual({ reading_time: 1 });
   });
 
   describe("the time in which it takes nothing of its answer", () => {

@@ -66,9 +66,23 @@ describe("names collapse to patterns", () => {
     const streams = Array.from({ length: 200 }, (_, at) => `logs-nginx.site${at}-default`);
     expect(indicesOf([...tenants, ...streams, "logs-app-default"])).toEqual([
       "logs-app-default",
-      "logs-nginx.*",
+      "logs-nginx.*-default",
       "tenant-*",
     ]);
+  });
+
+  test("data streams of several environments are gathered within each, those of many namespaces over all", () => {
+    const named = (namespaces: readonly string[], datasets: readonly string[]) =>
+      namespaces.flatMap((namespace) => datasets.map((dataset) => `logs-${dataset}-${namespace}`));
+    const datasets = Array.from({ length: 15 }, (_, at) => `app${at}`);
+    expect(indicesOf(named(["prod", "staging"], datasets))).toEqual(["logs-*-prod", "logs-*-staging"]);
+    const dotted = datasets.map((dataset) => `nginx.${dataset}`);
+    expect(indicesOf(named(["prod", "staging"], dotted))).toEqual([
+      "logs-nginx.*-prod",
+      "logs-nginx.*-staging",
+    ]);
+    const tenants = Array.from({ length: 30 }, (_, at) => `t${at}x`);
+    expect(indicesOf(named(tenants, ["app", "db"]))).toEqual(["logs-app-*", "logs-db-*"]);
   });
 });
 

@@ -1,0 +1,122 @@
+// How series came to be that have samples in the buckets and none shortly before them: whether the source held them before,
+// or they are new and grow from zero, or begin their metric. What that means for their growth is said in `src/samples.ts`.
+import type { Buckets } from "../../src/model.ts";
+import { finite } from "../../src/samples.ts";
+import type { Millis } from "../../src/time.ts";
+import type { Labels } from "./answer.ts";
+import { aggregate, call, type Selector } from "./promql.ts";
+import { chunksOf, inTurns, keyOf, narrowTo, type Reader, wholeSeconds } from "./reader.ts";
+
+/** What is asked about series of a metric in some buckets. */
+export interface Origin {
+  readonly selector: Selector;
+  /** All series of the metric within the wall: they tell whether a new series begins it. */
+  readonly metric: Selector;
+  readonly buckets: Buckets;
+  /** Absent where growth counts from the first sample within the buckets. */
+  readonly lookBack?: Millis | undefined;
+  /** Series × buckets, and raw samples, that may be read. */
+  readonly limit: number;
+}
+
+export interface Births {
+  readonly held: ReadonlySet<string>;
+  readonly born: ReadonlySet<string>;
+}
+
+/**
+ * Of series that have samples in the buckets and none in the look-back: the keys of those that the source held before,
+ * and of those that are new and grow from zero. The rest begin their metric. Several queries are forms of one metric.
+ */
+export async function birthsOf(
+  reader: Reader,
+  queries: readonly Origin[],
+  series: readonly { readonly labels: Labels }[],
+  othersHeld: boolean,
+): Promise<Births> {
+  const [query] = queries;
+  if (query === undefined || series.length === 0) return { held: new Set(), born: new Set() };
+  const { start, step, count } = query.buckets;
+  // All of the past is looked through: few series at a time, so that the selector finds hardly any others.
+  const past = queries.flatMap(({ selector }) =>
+    chunksOf(spellings(series)).map((labels) =>
+      reader.window(narrowTo(selector, labels), { from: start, to: 1 }),
+    ),
+  );
+  const ever = beginsTime(start)
+    ? []
+    : await inTurns(past, (samples) => reader.instant(call("last_over_time", samples), start));
+  const held = new Set(spellings(ever.flat()).map(keyOf));
+  const born = new Set(series.map(({ labels }) => keyOf(labels)).filter((key) => !held.has(key)));
+  if (born.size === 0 || othersHeld || held.size > 0) return { held, born };
+  const before = await inTurns(queries, ({ metric, lookBack = 0 }) => lived(reader, metric, start, lookBack));
+  if (before.includes(true)) return { held, born };
+  const begun = await inTurns(queries, ({ metric, limit }) =>
+    firstTime(reader, metric, start, start + step * count, limit),
+  );
+  const first = Math.min(...begun.map((time = Number.POSITIVE_INFINITY) => time));
+  if (first === Number.POSITIVE_INFINITY) return { held, born };
+  const own = await inTurns(queries, ({ metric, limit }) => reader.raw(metric, first, first + 1, limit));
+  for (const { labels } of own.flat()) born.delete(keyOf(labels));
+  return { held, born };
+}
+
+/** Nothing is older than 1970; and there is no window of no length, nor of one millisecond for a closed edge. */
+function beginsTime(start: Millis): boolean {
+  return start < 2;
+}
+
+/** Whether the metric had a sample before `start`. */
+async function lived(reader: Reader, metric: Selector, start: Millis, lookBack: Millis): Promise<boolean> {
+  if (beginsTime(start)) return false;
+  for (const from of [300_000, Math.max(300_000, lookBack), start]) {
+    const samples = call("last_over_time", reader.window(metric, { from, to: 1 }));
+    if ((await reader.instant(aggregate("group", [], samples), start)).length > 0) return true;
+  }
+  return false;
+}
+
+/** The time of the metric's first sample from `from` until before `to`, found by ever smaller parts of it. */
+async function firstTime(
+  reader: Reader,
+  metric: Selector,
+  from: Millis,
+  to: Millis,
+  limit: number,
+): Promise<Millis | undefined> {
+  if (to - from <= 60_000) {
+    const samples = await reader.raw(metric, from, to, limit);
+    const times = samples.flatMap((series) => [
+      ...finite(series).times.subarray(0, 1),
+      ...series.histograms.slice(0, 1).map(({ time }) => time),
+    ]);
+    return times.length === 0 ? undefined : times.reduce((a, b) => Math.min(a, b));
+  }
+  const step = wholeSeconds((to - from) / 500);
+  // Rounded down: a source finds nothing at all where a time is beyond those it can count. What is left comes last.
+  const count = Math.floor((to - from) / step);
+  const samples = call("last_over_time", reader.window(metric, { from: step, to: 1 }));
+  const [found] = await reader.grid(aggregate("group", [], samples), { start: from, step, count }, count);
+  const first = found?.values.findIndex((value) => !Number.isNaN(value)) ?? -1;
+  const start = from + (first < 0 ? count : first) * step;
+  return firstTime(reader, metric, start, first < 0 ? to : start + step, limit);
+}
+
+/**
+ * The other spelling of a whole bound: what was `le="1"` is `le="1.0"` from the day on that its Prometheus became version 3.
+ * The series goes on under the new one.
+ */
+function respelt(labels: Labels): Labels {
+  const { le = "" } = labels;
+  if (/^-?\d+$/.test(le)) return { ...labels, le: `${le}.0` };
+  return /^-?\d+\.0$/.test(le) ? { ...labels, le: le.slice(0, -2) } : labels;
+}
+/** The key of a series in its other spelling. */
+export const otherKey = (labels: Labels): string => keyOf(respelt(labels));
+/** With the other spelling of those that have one. */
+export function spellings(series: readonly { readonly labels: Labels }[]): readonly Labels[] {
+  return series.flatMap(({ labels }) => {
+    const other = respelt(labels);
+    return other === labels ? [labels] : [labels, other];
+  });
+}

@@ -39,6 +39,14 @@ describe("a query that costs too much is refused before it runs, with one error"
       /Directives limit/,
     );
     expect(await refused(`{ viewer { id ${"@aa ".repeat(10)} } }`)).toMatch(/Directives limit/);
+    expect(await refused(fields(51, () => "viewer { id @include(if: true) }"))).toMatch(/Directives limit/);
+  });
+  test("but not a query for the schema that says by variables what is wanted", async () => {
+    const kinds = "kind @include(if: true) name @include(if: true)";
+    const { data, errors } = await demo.graphql(`{ __schema { types { ${kinds} fields { name @skip(if: false)
+      type { ${kinds} ofType { ${kinds} ofType { ${kinds} ofType { ${kinds} } } } } } } } }`);
+    expect(errors).toBeUndefined();
+    expect(JSON.stringify(data)).toContain("logs_lines");
   });
   test("duplicated fields", async () => {
     expect(await refused(`{ viewer { ${"id ".repeat(10_000)} } }`)).toMatch(/Syntax Error/);

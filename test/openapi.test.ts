@@ -51,6 +51,8 @@ describe("/openapi.json", () => {
         const fits = (minimum ?? -Infinity) >= -(2 ** 31) && (maximum ?? Infinity) < 2 ** 31;
         if (format === "int32" && !fits) found.push(`${path}: from ${minimum} to ${maximum}`);
       }
+      if ("pattern" in rest && String(rest.pattern).includes("\\"))
+        found.push(`${path}: an escape in a pattern`);
       if ("contentMediaType" in rest) found.push(`${path}: a text that is taken for a file`);
       if (type === "boolean" && "const" in rest) found.push(`${path}: a boolean that is a constant`);
       if (anyOf.filter((one) => one.type !== "null").length > 1) found.push(`${path}: several of a choice`);

@@ -4,6 +4,7 @@
 import { EnvelopArmorPlugin } from "@escape.tech/graphql-armor";
 import { useCSRFPrevention } from "@graphql-yoga/plugin-csrf-prevention";
 import {
+  type ASTNode,
   type ASTVisitor,
   BREAK,
   type DocumentNode,
@@ -43,9 +44,11 @@ const onReject = [(_: unknown, error: GraphQLError) => void overBounds.add(error
 /** More than the longest chain of links with an introspection fragment beside it; the armor's own for the rest. */
 const bounds = {
   costLimit: { maxCost: 5_000, onReject },
-  maxAliases: { n: 15, allowList: [], onReject },
+  // Gateways that have us as a source ask for the rows of a page by aliases in one query.
+  maxAliases: { n: 100, allowList: [], onReject },
   maxDepth: { n: 12, onReject },
-  maxDirectives: { n: 9, onReject },
+  // What asks for a schema by variables has a dozen (sgqlc).
+  maxDirectives: { n: 50, onReject },
   maxTokens: { n: 2_000, onReject },
   blockFieldSuggestion: { mask: "" },
 };
@@ -75,6 +78,7 @@ export function createGateway<ServerContext extends object>({
       noEmptyName,
       useCSRFPrevention({ requestHeaders: deliberate }),
       ...unified.plugins,
+      fewAtOnePlace,
       EnvelopArmorPlugin(bounds),
       unified.stitched ? {} : compile(warn),
       closeErrors(warn, limited),
@@ -163,6 +167,24 @@ const noPersisted: Plugin = {
 const noEmptyName: Plugin = {
   onParams({ params: { operationName, ...params }, setParams }) {
     if (operationName === "") setParams(params);
+  },
+};
+
+/** More directives at one place can mean nothing, and each that is unknown would be an error of its own. */
+const mostAtOnePlace = 9;
+const fewAtOnePlace: Plugin = {
+  onValidate({ addValidationRule }) {
+    addValidationRule(() => ({
+      enter(node: ASTNode) {
+        const found = "directives" in node ? (node.directives?.length ?? 0) : 0;
+        if (found <= mostAtOnePlace) return;
+        const error = new GraphQLError(
+          `Syntax Error: Directives limit of ${mostAtOnePlace} at one place exceeded, found ${found}.`,
+        );
+        overBounds.add(error);
+        throw error;
+      },
+    }));
   },
 };
 

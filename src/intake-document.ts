@@ -64,24 +64,12 @@ export function describeIntake() {
     content: { "application/json": { schema: { type: "object" }, example: body } },
   });
   const path = {
-    servers: [
-      {
-        url: "{errors_url}",
-        description: "The front-end error intake, which may have an address of its own.",
-        variables: {
-          errors_url: {
-            default: "http://127.0.0.1:8080",
-            description: "The origin that `intake.listen` names.",
-          },
-        },
-      },
-    ],
     post: {
       operationId: "report_error",
       tags: ["intake"],
       summary: "Take an error report of front-end code",
       description:
-        "Answers 200 to any key and any body within the limit, so 200 does not mean that the report was kept. Any Content-Type is read; any origin may send.",
+        "Answers 200 to any key and any body within the limit, so 200 does not mean that the report was kept. Any Content-Type is read; any origin may send. Where `intake.listen` names an address of its own, this route is there.",
       security: [],
       parameters: [
         {

@@ -37,7 +37,12 @@ export function buildOpenApi(endpoints: readonly Endpoint[]): Json {
   const paths: Record<string, Json> = {};
   for (const operation of operations) {
     const { path, method } = operation.endpoint;
-    paths[path] = { ...paths[path], [method.toLowerCase()]: describeOperation(operation, inputs) };
+    const { examples = [], ...request } = deref(operation.request, inputs);
+    if (method === "POST") schemas.set(requestName(operation.endpoint), request);
+    paths[path] = {
+      ...paths[path],
+      [method.toLowerCase()]: describeOperation(operation, request, examples),
+    };
   }
   paths["/errors"] = publish(intake.path);
   return {
@@ -78,21 +83,21 @@ export function buildOpenApi(endpoints: readonly Endpoint[]): Json {
 }
 
 function describeOperation(
-  { endpoint, request, answer }: Described,
-  inputs: ReadonlyMap<string, JsonSchema>,
+  { endpoint, answer }: Described,
+  request: JsonSchema,
+  examples: readonly unknown[],
 ): Json {
   const { name, access, summary, description, method, explains, mediaType = "application/json" } = endpoint;
-  const { examples = [], ...schema } = deref(request, inputs);
   const asked =
     method === "GET"
-      ? { parameters: parametersOf(schema) }
+      ? { parameters: parametersOf(request) }
       : {
           ...(explains ? { parameters: [explainParameter] } : {}),
           requestBody: {
             required: true,
             content: {
               "application/json": {
-                schema: publish(schema),
+                schema: { $ref: `#/components/schemas/${requestName(endpoint)}` },
                 examples: Object.fromEntries(examples.map((value, at) => [`example_${at + 1}`, { value }])),
               },
             },
@@ -119,7 +124,7 @@ function describeOperation(
             ]),
           ),
           ...(explains
-            ? { [explanationType]: { schema: { $ref: "#/components/schemas/Explanation" } } }
+            ? { [explanationRange]: { schema: { $ref: "#/components/schemas/Explanation" } } }
             : {}),
         },
       },
@@ -132,11 +137,16 @@ function describeOperation(
   };
 }
 
+/**
+ * What explanations are, as a range: clients that know two types of JSON of one answer tell them apart by the whole header
+ * (oapi-codegen), which has a charset, and would find no rows in it.
+ */
+const explanationRange = "application/*";
+
 const explainParameter = {
   name: "explain",
   in: "query",
-  description:
-    "`true` answers how the request is answered instead of its rows: what it means, each request to a source, what was read and kept, and how long it took. Such an answer has a media type of its own, whatever `Accept` says.",
+  description: `\`true\` answers how the request is answered instead of its rows: what it means, each request to a source, what was read and kept, and how long it took. Such an answer has a media type of its own, \`${explanationType}\`, whatever \`Accept\` says.`,
   schema: { type: "boolean", default: false },
 };
 
@@ -156,6 +166,11 @@ function tagOf({ name }: Endpoint): string {
   return name.split(".", 1)[0] ?? name;
 }
 
+/** `logs.lines` takes a `LogsLinesRequest`. Some generators get bodies wrong that are alike and have no names. */
+function requestName({ name }: Endpoint): string {
+  return `${name.replace(/(?:^|[._])(\w)/g, (_, letter: string) => letter.toUpperCase())}Request`;
+}
+
 function deref(schema: JsonSchema, definitions: ReadonlyMap<string, JsonSchema>): JsonSchema {
   const name = schema.$ref?.replace("#/$defs/", "");
   return (name === undefined ? undefined : definitions.get(name)) ?? schema;
@@ -171,10 +186,19 @@ function publish(node: unknown): unknown {
     Object.entries(node).flatMap(([key, value]) => {
       if (key === "additionalProperties" && value === false) return [];
       if (key === "examples" || key === "enum") return [[key, value]];
+      if (key === "anyOf" && isChoice(value)) return [["oneOf", publish(value)]];
       if (key === "$ref") return [[key, String(value).replace("#/$defs/", "#/components/schemas/")]];
       return [[key, typeof value === "object" && value !== null ? publish(value) : value]];
     }),
   );
+}
+
+/**
+ * Not just "or null". Of our choices exactly one ever fits, a text or an object, and of an `anyOf` some generators keep the
+ * object alone: their clients would send `{}` for a text.
+ */
+function isChoice(value: unknown): value is readonly JsonSchema[] {
+  return Array.isArray(value) && !value.some(({ type }: JsonSchema) => type === "null");
 }
 
 // ---- Errors -------------------------------------------------------------------------------------------------

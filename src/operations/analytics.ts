@@ -101,7 +101,8 @@ const actionEdgesBody = z
     ...span,
     namespace: z
       .string()
-      .regex(/^.+\/.+$/s, "expected a service and a namespace, as in shop/web")
+      // The slash is in brackets so that it needs no escape, which generators of clients would escape again.
+      .regex(/^.+[/].+$/s, "expected a service and a namespace, as in shop/web")
       .meta({
         description: "The action's service and namespace, with a slash between.",
         examples: ["shop/web"],

@@ -46,7 +46,7 @@ const body = z
     expression: optional(text).meta({
       description:
         "A cron schedule of five fields, six with seconds first, or an alias such as @daily. Required, under this or one of the two other names; the first that is there counts.",
-      examples: ["*/15 9-17 * * MON-FRI"],
+      examples: ["0 9-17 * * MON-FRI"],
     }),
     cron: optional(text),
     schedule: optional(text),
@@ -68,18 +68,17 @@ const body = z
     }
     return { expression: written, timezone, from: from?.instant };
   })
-  .meta({ examples: [{ expression: "*/15 9-17 * * MON-FRI", timezone: "Europe/Berlin" }] });
+  .meta({ examples: [{ expression: "0 9-17 * * MON-FRI", timezone: "Europe/Berlin" }] });
 
 const answer = z
   .object({
-    valid: z
-      .literal(true)
-      .meta({ description: "An expression that is not valid is a 422.", examples: [true] }),
-    expression: z.string().meta({ description: "As sent.", examples: ["*/15 9-17 * * MON-FRI"] }),
+    // Always true; several generators of clients can make nothing of a boolean that is a constant.
+    valid: z.boolean().meta({ description: "An expression that is not valid is a 422.", examples: [true] }),
+    expression: z.string().meta({ description: "As sent.", examples: ["0 9-17 * * MON-FRI"] }),
     timezone: z.string().meta({ description: "The zone it runs in.", examples: ["Europe/Berlin"] }),
     description: z.string().meta({
       description: "The schedule in words.",
-      examples: ["Every 15 minutes, between 09:00 and 17:59, Monday through Friday"],
+      examples: ["Every hour, between 09:00 and 17:00, Monday through Friday"],
     }),
     next_occurrences: z.array(z.string().meta({ format: "date-time" })).meta({
       description: "The next five, none before `from`.",

@@ -29,7 +29,6 @@ export const logLine = z
       .string()
       .meta({ description: 'The log group; `""` where it is not told.', examples: ["checkout"] }),
     json: z.string().meta({
-      contentMediaType: "application/json",
       description: "The structured body as JSON text, every number in the source's own spelling.",
       examples: ['{"http":{"response":{"status_code":500}}}'],
     }),

@@ -34,11 +34,26 @@ describe("a query that costs too much is refused before it runs, with one error"
     expect(await refused(fields(101, (at) => `a${at}: viewer { id }`))).toMatch(/Aliases limit/);
     expect(await refused(fields(101, (at) => `a${at}: __typename`))).toMatch(/Aliases limit/);
   });
+  test("but not what a gateway asks for a page of its rows", async () => {
+    const { data, errors } = await demo.graphql(
+      fields(50, (at) => `_${at}_app: app(id: "demo-shop") { __typename id name environment }`),
+    );
+    expect(errors).toBeUndefined();
+    expect(Object.keys(data ?? {})).toHaveLength(50);
+  });
   test("directives", async () => {
     expect(await refused(`{ viewer { id ${"@include(if: true) ".repeat(10)} } }`)).toMatch(
       /Directives limit/,
     );
     expect(await refused(`{ viewer { id ${"@aa ".repeat(10)} } }`)).toMatch(/Directives limit/);
+    expect(await refused(fields(51, () => "viewer { id @include(if: true) }"))).toMatch(/Directives limit/);
+  });
+  test("but not a query for the schema that says by variables what is wanted", async () => {
+    const kinds = "kind @include(if: true) name @include(if: true)";
+    const { data, errors } = await demo.graphql(`{ __schema { types { ${kinds} fields { name @skip(if: false)
+      type { ${kinds} ofType { ${kinds} ofType { ${kinds} ofType { ${kinds} } } } } } } } }`);
+    expect(errors).toBeUndefined();
+    expect(JSON.stringify(data)).toContain("logs_lines");
   });
   test("duplicated fields", async () => {
     expect(await refused(`{ viewer { ${"id ".repeat(10_000)} } }`)).toMatch(/Syntax Error/);

@@ -40,6 +40,10 @@ test("every field and argument says what it is", () => {
   expect(mute).toEqual([]);
 });
 
+test("nothing that is said ends a comment, which generators of clients make of it", async () => {
+  expect(await readFile(new URL("schema.graphql", import.meta.url), "utf8")).not.toContain("*/");
+});
+
 test("whole numbers that may pass 32 bits are no Int", () => {
   const type = schema.getType("PodsRow");
   const fields = isObjectType(type) ? type.getFields() : {};

@@ -15,6 +15,7 @@ import { type Knowledge, opaqueKnowledge, readKnowledge } from "./mapping.ts";
 import { type Part, partBy } from "./parts.ts";
 import { type LogProfile, profiles, readProfile } from "./profile.ts";
 import { encodePattern, mappingOptions } from "./query.ts";
+import { isClosed } from "./search.ts";
 
 export interface Catalog {
   /**
@@ -107,7 +108,8 @@ export function createCatalog(backend: string, door: Door, io: IO): Catalog {
     try {
       await door.send({ method: "POST", path, body }, shared);
     } catch (error) {
-      if (isMissing(error)) return;
+      // Of a closed one the search itself tells.
+      if (isMissing(error) || isClosed(error)) return;
       throw error;
     }
     if ((await door.product(shared)).name === "OpenSearch") await requireAllBehind(name);

@@ -16,26 +16,14 @@ import { type EventForm, type Layout, type Placed, placeForms, type SpanForm } f
 import type { Knowledge } from "./mapping.ts";
 import { isOfForm, timelessness } from "./narrow.ts";
 import { type ParsedAnswer, type ParsedHit, wholeParsed } from "./parsed.ts";
-import {
-  all,
-  any,
-  encodePattern,
-  every,
-  gather,
-  inIndices,
-  none,
-  not,
-  type Query,
-  type Shared,
-  searchOptions,
-  weigh,
-} from "./query.ts";
+import { all, any, every, gather, inIndices, none, not, type Query, type Shared, weigh } from "./query.ts";
 import {
   changing,
   isStale,
   refuseClosed,
   refuseRemote,
   refuseWall,
+  searchJson,
   sendSearch,
   settle,
   unsupported,
@@ -166,7 +154,9 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
 
   async function knownPlan(source: SpanSource, signal: AbortSignal): Promise<Plan> {
     refuseRemote(backend, source.index);
-    const known = await catalog.knowledge(source.index, wallOf(source) !== undefined, signal);
+    const found = await catalog.knowledge(source.index, wallOf(source) !== undefined, signal);
+    // What may not be read is refused without a search, so nothing else would show that it may be read by now.
+    const known = found.opaque ? await catalog.refresh(source.index, signal) : found;
     await refuseMaskedWall(backend, door, source, known, signal);
     const plan = await placed(source, known, signal);
     return (await isStrange(source, plan, signal)) ? renewedPlan(source, signal) : plan;
@@ -244,7 +234,7 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
   }
 
   async function holds(source: SpanSource, query: Query, signal: AbortSignal): Promise<boolean> {
-    const counted = { size: 0, track_total_hits: true, query };
+    const counted = JSON.stringify({ size: 0, track_total_hits: true, query });
     const bytes = await sendSearch(door, source.index, counted, signal);
     return totalOf(await wholeParsed(backend, bytes)) > 0;
   }
@@ -321,7 +311,7 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
       if (query instanceof Refused) throw query;
       await refuseBlinded(backend, query, door, source.index, plan.knowledge, signal);
       renewed = undefined;
-      const body = { size, track_total_hits: true, query, sort: ["_doc"] };
+      const body = JSON.stringify({ size, track_total_hits: true, query, sort: ["_doc"] });
       const last = attempt >= attempts && fixed === undefined;
       const search = sendSearch(door, source.index, body, signal, options).catch((error: unknown) => {
         // An index that the mapping did not know may also refuse what was compiled without it.
@@ -480,10 +470,8 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
   ): Promise<Aggregated> {
     const query = compileKnown(source, forms, condition);
     await refuseBlinded(backend, query, door, source.index, plan.knowledge, signal);
-    const path = `/${encodePattern(source.index)}/_search`;
-    const asked = JSON.stringify({ size: 0, query, ...body });
-    const request = { method: "POST", path, query: searchOptions, body: asked } as const;
-    const { data, error } = aggregated.safeParse(await door.sendJson(request, signal));
+    const answer = await searchJson(backend, door, source.index, { size: 0, query, ...body }, signal);
+    const { data, error } = aggregated.safeParse(answer);
     if (data === undefined) {
       throw new BackendError(backend, "malformed", "an answer that is none of _search", error);
     }

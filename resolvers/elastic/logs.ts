@@ -21,7 +21,7 @@ import { paceOf } from "./pace.ts";
 import { isNumberedElsewhere, isPartedAlike, keyOf, type Part } from "./parts.ts";
 import type { Product } from "./product.ts";
 import type { LogProfile } from "./profile.ts";
-import { all, any, encodePattern, every, inIndices, not, type Query, searchOptions, weigh } from "./query.ts";
+import { all, any, every, inIndices, not, type Query, weigh } from "./query.ts";
 import {
   changing,
   compileWall,
@@ -31,6 +31,7 @@ import {
   refuseWall,
   requireIndices,
   searchWhole,
+  sendSearch,
   settle,
   unsupported,
   untilStarted,
@@ -200,7 +201,6 @@ function createReader(
   spent: Spent,
   signal: AbortSignal,
 ) {
-  const path = `/${encodePattern(source.index)}/_search`;
   const recorder = recording();
   const holds = matcher(query.filter);
   const pace = paceOf(query);
@@ -384,8 +384,7 @@ function createReader(
   }
 
   function ask(body: string, extra: Record<string, string> = {}): Promise<Buffer> {
-    const request = { method: "POST", path, query: { ...searchOptions, ...extra }, body } as const;
-    const send = () => door.send(request, signal);
+    const send = () => sendSearch(door, source.index, body, signal, extra);
     // What is being sent would be cut off by a new index; whoever has received nothing yet had better ask again.
     return answered && pace !== undefined ? untilStarted(send, signal) : send();
   }

@@ -55,7 +55,7 @@ export function weigh(query: Query): { clauses: number; depth: number } {
 }
 
 /** No search reaches closed and missing indices. */
-export const indexOptions = {
+const indexOptions = {
   ignore_unavailable: "true",
   allow_no_indices: "true",
   expand_wildcards: "open",
@@ -66,6 +66,13 @@ export const mappingOptions = { ...indexOptions, expand_wildcards: "open,closed"
 
 /** What every search says: partial answers are errors. */
 export const searchOptions = { ...indexOptions, allow_partial_search_results: "false" } as const;
+
+/** With these the source refuses a pattern that matches a closed index, or names one that is not there. */
+export const strictOptions = {
+  ...searchOptions,
+  ignore_unavailable: "false",
+  expand_wildcards: "open,closed",
+} as const;
 
 export function inIndices(indices: readonly string[]): Query {
   return { terms: { _index: indices } };

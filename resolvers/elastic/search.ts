@@ -8,7 +8,15 @@ import type { Door } from "./door.ts";
 import { guard } from "./filter.ts";
 import { type Answer, cutAnswer, type Names, namesOf } from "./hits.ts";
 import type { Knowledge } from "./mapping.ts";
-import { all, encodePattern, hasSelector, isRemote, type Query, searchOptions } from "./query.ts";
+import {
+  all,
+  encodePattern,
+  hasSelector,
+  isRemote,
+  type Query,
+  searchOptions,
+  strictOptions,
+} from "./query.ts";
 import { compileWhere, WhereError } from "./where.ts";
 
 /**
@@ -91,20 +99,64 @@ export async function searchWhole(
   signal: AbortSignal,
   options: Readonly<Record<string, string>> = {},
 ): Promise<Answer> {
-  return wholeAnswer(backend, await sendSearch(door, pattern, body, signal, options), nothingPicked);
+  const bytes = await sendSearch(door, pattern, JSON.stringify(body), signal, options);
+  return wholeAnswer(backend, bytes, nothingPicked);
 }
 
-/** The bytes that a search is answered with, whole or not. @throws {BackendError} */
-export function sendSearch(
+/** How long a pattern is taken for one that names what is not there. */
+const remembered: Millis = 30_000;
+const lacking = new WeakMap<Door, Map<string, Millis>>();
+
+/**
+ * The bytes that a search is answered with, whole or not. The source itself is made to refuse what it would leave out without
+ * a word because it is closed: an index may have been closed since its mapping was read, as another came so that shards are
+ * as many, and where mappings may not be read nothing else tells. It refuses names that are not there as well, or that may
+ * not be seen: then it is asked as ever. @throws {BackendError} @throws {Refused}
+ */
+export async function sendSearch(
   door: Door,
   pattern: string,
-  body: object,
+  body: string,
   signal: AbortSignal,
   options: Readonly<Record<string, string>> = {},
 ): Promise<Buffer> {
   const path = `/${encodePattern(pattern)}/_search`;
-  const query = { ...searchOptions, ...options };
-  return door.send({ method: "POST", path, query, body: JSON.stringify(body) }, signal);
+  const send = (about: Readonly<Record<string, string>>) =>
+    door.send({ method: "POST", path, query: { ...about, ...options }, body }, signal);
+  const known = lacking.get(door) ?? new Map<string, Millis>();
+  lacking.set(door, known);
+  const since = known.get(pattern);
+  if (since !== undefined && performance.now() - since < remembered) return send(searchOptions);
+  try {
+    return await send(strictOptions);
+  } catch (error) {
+    if (!(error instanceof BackendError)) throw error;
+    if (isClosed(error)) throw unsupported(error.backend, closedFeature);
+    if (error.status !== 404 && error.status !== 403) throw error;
+    known.set(pattern, performance.now());
+    return send(searchOptions);
+  }
+}
+
+/** Whether the source refuses to search because an index is closed. */
+export function isClosed(error: unknown): boolean {
+  return error instanceof BackendError && /"index_closed_exception"/.test(error.message);
+}
+
+/** The same, parsed. @throws {BackendError} @throws {Refused} */
+export async function searchJson(
+  backend: string,
+  door: Door,
+  pattern: string,
+  body: object,
+  signal: AbortSignal,
+): Promise<unknown> {
+  const bytes = await sendSearch(door, pattern, JSON.stringify(body), signal);
+  try {
+    return JSON.parse(bytes.toString("utf8"));
+  } catch (cause) {
+    throw unreadable(backend, bytes, cause);
+  }
 }
 
 /** A search that reached an index we do not know may have been compiled, sorted or walled wrongly for it. */
@@ -195,8 +247,9 @@ export function refuseRemote(backend: string, pattern: string): void {
     hasSelector(pattern) ? "a part of a data stream" : "indices of a remote cluster",
   );
 }
+const closedFeature = "a pattern with closed indices";
 export function refuseClosed(backend: string, { closed }: Knowledge): void {
-  if (closed.length > 0) throw unsupported(backend, "a pattern with closed indices");
+  if (closed.length > 0) throw unsupported(backend, closedFeature);
 }
 /** Both for `readout check`. */
 export function unreachableProblems(pattern: string, { closed }: Knowledge): readonly string[] {

@@ -48,6 +48,8 @@ export function createCatalog(backend: string, door: Door, io: IO): Catalog {
   const own = new Map<string, LogProfile>();
   const ownOfSpans = new Map<string, SpanProfile>();
   const accepted = new Map<string, number>();
+  /** The indices behind each pattern, as last read. */
+  const told = new Map<string, string>();
   /** By the source's wall. */
   const detected = new WeakMap<Knowledge, Map<string | undefined, Detection>>();
   const samples = new LRUCache<string, Told>({ max: 1_000 });
@@ -79,7 +81,12 @@ export function createCatalog(backend: string, door: Door, io: IO): Catalog {
     // A copy, because what is told of a pattern is remembered by it.
     if (answer === undefined) return { ...opaqueKnowledge };
     try {
-      return readKnowledge(answer);
+      const knowledge = readKnowledge(answer, pattern);
+      // How many shards were reached of others says nothing of these.
+      const indices = JSON.stringify([...knowledge.uuids]);
+      if (told.get(pattern) !== indices) accepted.delete(pattern);
+      told.set(pattern, indices);
+      return knowledge;
     } catch (error) {
       throw new BackendError(backend, "malformed", `the mappings of ${pattern} cannot be read`, {
         cause: error,

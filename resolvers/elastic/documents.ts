@@ -482,7 +482,9 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
     if (data.timed_out || failed > 0 || counted !== "eq") {
       throw new BackendError(backend, "partial", "aggregations that are not whole");
     }
-    if (total !== plan.knowledge.shards && total !== catalog.accepted(source.index)) throw new Outdated();
+    const { shards } = plan.knowledge;
+    // Of more shards than are known not all are asked.
+    if (total > shards || (total < shards && total !== catalog.accepted(source.index))) throw new Outdated();
     return { total: data.hits.total?.value ?? 0, hits: data.hits.hits, aggregations: data.aggregations };
   }
 

@@ -190,12 +190,12 @@ export function requireIndices(
  * read again. Both products leave out without a word what the credentials may not read, and frozen indices.
  */
 export function shardProblem(pattern: string, knowledge: Knowledge, total: number): string | undefined {
-  const { opaque, routed, shards } = knowledge;
+  const { opaque, least, shards } = knowledge;
   if (opaque || total === shards) return undefined;
   if (total > shards) {
     return `the mapping of some indices of ${pattern} may not be read; each that can be read ${needsMapping}`;
   }
-  if (routed) return undefined;
+  if (total >= least) return undefined;
   return `a search reaches ${total} of the ${shards} shards of ${pattern}: the credentials may not read each of its indices, or one is frozen`;
 }
 

@@ -101,6 +101,8 @@ export function createCatalog(backend: string, door: Door, io: IO): Catalog {
       return await door.sendJson({ method: "GET", path, query: mappingOptions }, shared);
     } catch (error) {
       if (!(error instanceof BackendError)) throw error;
+      // Where the login itself is refused nothing may be read at all, and nothing is to be refused for good.
+      if (error.status === 401) await send(pattern);
       if (error.failure === "denied" || (error.failure === "rejected" && pattern.includes(":")))
         return undefined;
       if (isMissing(error)) return {};
@@ -108,12 +110,16 @@ export function createCatalog(backend: string, door: Door, io: IO): Catalog {
     }
   }
 
+  async function send(pattern: string): Promise<void> {
+    const path = `/${encodePattern(pattern)}/_search`;
+    const body = JSON.stringify({ size: 0, track_total_hits: false });
+    await door.send({ method: "POST", path, body }, shared);
+  }
+
   /** What is not there is empty; what is there and not readable is an error. @throws {BackendError} */
   async function mayRead(name: string): Promise<void> {
-    const path = `/${encodePattern(name)}/_search`;
-    const body = JSON.stringify({ size: 0, track_total_hits: false });
     try {
-      await door.send({ method: "POST", path, body }, shared);
+      await send(name);
     } catch (error) {
       // Of a closed one the search itself tells.
       if (isMissing(error) || isClosed(error)) return;

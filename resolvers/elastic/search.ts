@@ -13,6 +13,7 @@ import {
   encodePattern,
   hasSelector,
   isRemote,
+  none,
   type Query,
   searchOptions,
   strictOptions,
@@ -103,15 +104,15 @@ export async function searchWhole(
   return wholeAnswer(backend, bytes, nothingPicked);
 }
 
-/** How long a pattern is taken for one that names what is not there. */
+/** Patterns that name what is not there, or may not be seen: for so long they are known by what is left of them. */
+const lacking = new WeakMap<Door, Map<string, { readonly since: Millis; readonly left: string }>>();
 const remembered: Millis = 30_000;
-const lacking = new WeakMap<Door, Map<string, Millis>>();
 
 /**
  * The bytes that a search is answered with, whole or not. The source itself is made to refuse what it would leave out without
  * a word because it is closed: an index may have been closed since its mapping was read, as another came so that shards are
- * as many, and where mappings may not be read nothing else tells. It refuses names that are not there as well, or that may
- * not be seen: then it is asked as ever. @throws {BackendError} @throws {Refused}
+ * as many, and where mappings may not be read nothing else tells. It refuses names that are not there as well: then it is
+ * asked as ever, and for what is left of the pattern whether that is open. @throws {BackendError} @throws {Refused}
  */
 export async function sendSearch(
   door: Door,
@@ -123,19 +124,43 @@ export async function sendSearch(
   const path = `/${encodePattern(pattern)}/_search`;
   const send = (about: Readonly<Record<string, string>>) =>
     door.send({ method: "POST", path, query: { ...about, ...options }, body }, signal);
-  const known = lacking.get(door) ?? new Map<string, Millis>();
+  const known = lacking.get(door) ?? new Map();
   lacking.set(door, known);
-  const since = known.get(pattern);
-  if (since !== undefined && performance.now() - since < remembered) return send(searchOptions);
-  try {
-    return await send(strictOptions);
-  } catch (error) {
-    if (!(error instanceof BackendError)) throw error;
-    if (isClosed(error)) throw unsupported(error.backend, closedFeature);
-    if (error.status !== 404 && error.status !== 403) throw error;
-    known.set(pattern, performance.now());
-    return send(searchOptions);
+  let found = known.get(pattern);
+  if (found === undefined || performance.now() - found.since >= remembered) {
+    try {
+      return await send(strictOptions);
+    } catch (error) {
+      const left = leftOf(pattern, error);
+      found = { since: performance.now(), left };
+      known.set(pattern, found);
+    }
   }
+  const [bytes] = await Promise.all([send(searchOptions), requireOpen(door, found.left, signal)]);
+  return bytes;
+}
+
+/** @throws {Refused} where some index of a pattern is closed @throws {BackendError} */
+async function requireOpen(door: Door, pattern: string, signal: AbortSignal): Promise<void> {
+  if (!/(?:^|,)[^-]/.test(pattern)) return;
+  const path = `/${encodePattern(pattern)}/_search`;
+  const body = JSON.stringify({ size: 0, query: none });
+  try {
+    await door.send({ method: "POST", path, query: strictOptions, body }, signal);
+  } catch (error) {
+    const left = leftOf(pattern, error);
+    if (left !== pattern) await requireOpen(door, left, signal);
+  }
+}
+
+/** What a pattern has beside the name for which a search of it was refused. @throws {BackendError} @throws {Refused} */
+function leftOf(pattern: string, error: unknown): string {
+  if (!(error instanceof BackendError)) throw error;
+  if (isClosed(error)) throw unsupported(error.backend, closedFeature);
+  if (error.status !== 404 && error.status !== 403) throw error;
+  const missing = /no such index \[([^\]]+)\]/.exec(error.message)?.[1];
+  const parts = pattern.split(",").map((part) => part.trim());
+  return parts.filter((part) => part !== missing && part !== `-${missing}`).join(",");
 }
 
 /** Whether the source refuses to search because an index is closed. */

@@ -34,6 +34,7 @@ const refused = { slug: "not_supported_by_backend" };
 
 const open = createSearch({ "logs-1": held("one"), "logs-2": held("two") }, "OpenSearch");
 const half = createSearch({ "logs-1": held("one") }, "OpenSearch");
+const halfOfElastic = createSearch({ "logs-1": held("one") }, "Elasticsearch");
 
 test("is refused as long as it is closed, and no longer", async () => {
   let state: "open" | "closed" | "gone" = "open";
@@ -63,12 +64,15 @@ test("is refused as long as it is closed, and no longer", async () => {
   expect(await read(backend, "logs-*")).toEqual(["one"]);
 });
 
-/** What both products answer of `logs-2` when it is closed, as they are asked. */
-const closedOrMissing = (url: URL): object | undefined => {
-  if (!url.pathname.endsWith("/_search") || url.searchParams.get("ignore_unavailable") === "true") return;
-  const isMissing = url.pathname.includes("logs-9");
-  const type = isMissing ? "index_not_found_exception" : "index_closed_exception";
-  return { error: { root_cause: [{ type, reason: "" }], type }, status: isMissing ? 404 : 400 };
+/** What both products answer where `logs-2` is closed and `logs-9` is not there. */
+const refusal = ({ pathname, searchParams }: URL): { readonly status: number } | undefined => {
+  if (!pathname.endsWith("/_search") || searchParams.get("ignore_unavailable") === "true") return undefined;
+  const refused = (type: string, reason: string, status: number) => ({
+    error: { root_cause: [{ type, reason }], type, reason },
+    status,
+  });
+  if (pathname.includes("logs-9")) return refused("index_not_found_exception", "no such index [logs-9]", 404);
+  return /logs-(?:2|\*)/.test(pathname) ? refused("index_closed_exception", "closed", 400) : undefined;
 };
 
 test("is refused also where another came as it was closed, so that shards are as many as before", async () => {
@@ -76,8 +80,8 @@ test("is refused also where another came as it was closed, so that shards are as
   let isClosed = false;
   const fake = await openFake((response, request, text) => {
     const url = new URL(request.url ?? "", "http://source");
-    const answer = isClosed ? closedOrMissing(url) : undefined;
-    if (answer !== undefined) return sendJson(response, answer, 400);
+    const answer = isClosed ? refusal(url) : undefined;
+    if (answer !== undefined) return sendJson(response, answer, answer.status);
     // Nothing of what came has a line in the range: no hit tells of it.
     const body = text.replace(
       '"filter":[',
@@ -97,21 +101,28 @@ test("is refused also where another came as it was closed, so that shards are as
 test("is refused where the mappings may not be read", async () => {
   const fake = await openFake((response, request, text) => {
     const url = new URL(request.url ?? "", "http://source");
-    if (url.pathname === "/") return half.reply(response, request, text);
-    const answer = closedOrMissing(url);
-    if (answer !== undefined) return sendJson(response, answer, 400);
+    if (url.pathname === "/") return halfOfElastic.reply(response, request, text);
+    const answer = refusal(url);
+    if (answer !== undefined) return sendJson(response, answer, answer.status);
+    if (url.pathname.endsWith("/_search")) return halfOfElastic.reply(response, request, text);
     return sendJson(response, { error: {}, status: 403 }, 403);
   });
   const backend = elastic.create("elk", elastic.parseConfig({ url: fake.url }), testIO);
   opened.push(fake, backend);
   await expect(read(backend, "logs-*")).rejects.toMatchObject(refused);
   await expect(read(backend, "logs-1,logs-2")).rejects.toMatchObject(refused);
+  expect(await read(backend, "logs-1")).toEqual(["one"]);
+  // One that is not there either makes the source refuse the whole, so the rest is asked for by itself.
+  await expect(read(backend, "logs-2,logs-9")).rejects.toMatchObject(refused);
+  await expect(read(backend, "logs-2,logs-9")).rejects.toMatchObject(refused);
 });
 
 test("a name that is not there is passed over, and asked for strictly once in a while", async () => {
   const fake = await openFake((response, request, text) => {
-    const answer = closedOrMissing(new URL(request.url ?? "", "http://source"));
-    return answer === undefined ? half.reply(response, request, text) : sendJson(response, answer, 404);
+    const answer = refusal(new URL(request.url ?? "", "http://source"));
+    return answer === undefined
+      ? halfOfElastic.reply(response, request, text)
+      : sendJson(response, answer, answer.status);
   });
   const backend = elastic.create("elk", elastic.parseConfig({ url: fake.url }), testIO);
   opened.push(fake, backend);

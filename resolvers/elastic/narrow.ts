@@ -166,7 +166,9 @@ export function timeBetween(
   const era = field.type === "date_nanos" || unit === "ns" ? nanosEra : calendar;
   const bounds = { from: max(from ?? era.from, era.from), to: min(to, era.to) };
   if (bounds.from > bounds.to) return none;
-  if (dates) return timeRange(name, bounds.from, bounds.to, field.type === "date_nanos");
+  // No bound is none: each is read by all indices of the pattern, and one may be `date_nanos`, which refuses the year 1.
+  const since = from === undefined ? undefined : bounds.from;
+  if (dates) return timeRange(name, since, bounds.to, field.type === "date_nanos");
   const scale = nanosOf[unit];
   const [gte, lte] = [(bounds.from + scale - 1n) / scale, bounds.to / scale];
   // As texts: a number of nanoseconds is beyond 2^53.

@@ -123,6 +123,10 @@ describe("a range by the end", () => {
       expect(years.length).toBeGreaterThan(2);
       expect(years.filter((year) => year < 1970 || year > 2261)).toEqual([]);
     }
+    const numbers = JSON.stringify(
+      endsWithin(placed(jaeger), { from: fromMillis(base), to: fromMillis(base + 1) }),
+    );
+    expect(numbers).not.toMatch(/"gte":"?-/);
   });
 });
 

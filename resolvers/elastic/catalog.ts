@@ -15,6 +15,7 @@ import { type Knowledge, opaqueKnowledge, readKnowledge } from "./mapping.ts";
 import { type Part, partBy } from "./parts.ts";
 import { type LogProfile, profiles } from "./profile.ts";
 import { encodePattern, mappingOptions } from "./query.ts";
+import { isClosed } from "./search.ts";
 
 export interface Catalog {
   /**
@@ -50,6 +51,8 @@ export function createCatalog(
 ): Catalog {
   const failures = new Map<string, { readonly at: number; readonly error: unknown }>();
   const accepted = new Map<string, number>();
+  /** The indices behind each pattern, as last read. */
+  const told = new Map<string, string>();
   /** By the source's wall. */
   const detected = new WeakMap<Knowledge, Map<string | undefined, Detection>>();
   const samples = new LRUCache<string, Told>({ max: 1_000 });
@@ -81,7 +84,12 @@ export function createCatalog(
     // A copy, because what is told of a pattern is remembered by it.
     if (answer === undefined) return { ...opaqueKnowledge };
     try {
-      return readKnowledge(answer);
+      const knowledge = readKnowledge(answer, pattern);
+      // How many shards were reached of others says nothing of these.
+      const indices = JSON.stringify([...knowledge.uuids]);
+      if (told.get(pattern) !== indices) accepted.delete(pattern);
+      told.set(pattern, indices);
+      return knowledge;
     } catch (error) {
       throw new BackendError(backend, "malformed", `the mappings of ${pattern} cannot be read`, {
         cause: error,
@@ -96,6 +104,8 @@ export function createCatalog(
       return await door.sendJson({ method: "GET", path, query: mappingOptions }, shared);
     } catch (error) {
       if (!(error instanceof BackendError)) throw error;
+      // Where the login itself is refused nothing may be read at all, and nothing is to be refused for good.
+      if (error.status === 401) await send(pattern);
       if (error.failure === "denied" || (error.failure === "rejected" && pattern.includes(":")))
         return undefined;
       if (isMissing(error)) return {};
@@ -103,14 +113,19 @@ export function createCatalog(
     }
   }
 
+  async function send(pattern: string): Promise<void> {
+    const path = `/${encodePattern(pattern)}/_search`;
+    const body = JSON.stringify({ size: 0, track_total_hits: false });
+    await door.send({ method: "POST", path, body }, shared);
+  }
+
   /** What is not there is empty; what is there and not readable is an error. @throws {BackendError} */
   async function mayRead(name: string): Promise<void> {
-    const path = `/${encodePattern(name)}/_search`;
-    const body = JSON.stringify({ size: 0, track_total_hits: false });
     try {
-      await door.send({ method: "POST", path, body }, shared);
+      await send(name);
     } catch (error) {
-      if (isMissing(error)) return;
+      // Of a closed one the search itself tells.
+      if (isMissing(error) || isClosed(error)) return;
       throw error;
     }
     if ((await door.product(shared)).name === "OpenSearch") await requireAllBehind(name);

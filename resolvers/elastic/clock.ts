@@ -51,12 +51,12 @@ export function outsideNanosEra(field: string): readonly Query[] {
 
 const format = "strict_date_optional_time_nanos";
 
-export function timeRange(field: string, from: Instant, to: Instant, nanos: boolean): Query {
+export function timeRange(field: string, from: Instant | undefined, to: Instant, nanos: boolean): Query {
   // A server refuses a bound that a `date_nanos` cannot hold.
-  if (nanos && (to < nanosEra.from || from > nanosEra.to)) return none;
-  const gte = printNanos(nanos ? later(from, nanosEra.from) : from);
+  if (nanos && (to < nanosEra.from || (from !== undefined && from > nanosEra.to))) return none;
+  const since = from === undefined ? {} : { gte: printNanos(nanos ? later(from, nanosEra.from) : from) };
   const lte = printNanos(nanos ? earlier(to, nanosEra.to) : to);
-  return { range: { [field]: { gte, lte, format } } };
+  return { range: { [field]: { ...since, lte, format } } };
 }
 
 /** A number where JSON has it: a text is read by the format of a date that another index has at the name. */

@@ -16,22 +16,18 @@ import { type EventForm, type Layout, type Placed, placeForms, type SpanForm } f
 import type { Knowledge } from "./mapping.ts";
 import { isOfForm, timelessness } from "./narrow.ts";
 import { type ParsedAnswer, type ParsedHit, wholeParsed } from "./parsed.ts";
-import {
-  all,
-  any,
-  encodePattern,
-  every,
-  gather,
-  inIndices,
-  none,
-  not,
-  type Query,
-  type Shared,
-  searchOptions,
-  weigh,
-} from "./query.ts";
+import { all, any, every, gather, inIndices, none, not, type Query, type Shared, weigh } from "./query.ts";
 import { nextPart, release, requireAll, scrolling } from "./scroll.ts";
-import { changing, isStale, refuseClosed, refuseRemote, refuseWall, sendSearch, settle } from "./search.ts";
+import {
+  changing,
+  isStale,
+  refuseClosed,
+  refuseRemote,
+  refuseWall,
+  searchJson,
+  sendSearch,
+  settle,
+} from "./search.ts";
 import { refuseBlinded, refuseMaskedWall } from "./security.ts";
 import { compileWhere, hasUnmapped, parseWhere } from "./where.ts";
 
@@ -158,7 +154,9 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
 
   async function knownPlan(source: SpanSource, signal: AbortSignal): Promise<Plan> {
     refuseRemote(backend, source.index);
-    const known = await catalog.knowledge(source.index, wallOf(source) !== undefined, signal);
+    const found = await catalog.knowledge(source.index, wallOf(source) !== undefined, signal);
+    // What may not be read is refused without a search, so nothing else would show that it may be read by now.
+    const known = found.opaque ? await catalog.refresh(source.index, signal) : found;
     await refuseMaskedWall(backend, door, source, known, signal);
     const plan = await placed(source, known, signal);
     return isStrange(plan) && (await holds(source, all, signal)) ? renewedPlan(source, signal, true) : plan;
@@ -227,7 +225,7 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
   }
 
   async function holds(source: SpanSource, query: Query, signal: AbortSignal): Promise<boolean> {
-    const counted = { size: 0, track_total_hits: true, query };
+    const counted = JSON.stringify({ size: 0, track_total_hits: true, query });
     const bytes = await sendSearch(door, source.index, counted, signal);
     return totalOf(await wholeParsed(backend, bytes)) > 0;
   }
@@ -304,7 +302,7 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
       if (query instanceof Refused) throw query;
       await refuseBlinded(backend, query, door, source.index, plan.knowledge, signal);
       renewed = undefined;
-      const body = { size, track_total_hits: true, query, sort: ["_doc"] };
+      const body = JSON.stringify({ size, track_total_hits: true, query, sort: ["_doc"] });
       const last = attempt >= attempts && fixed === undefined;
       const search = sendSearch(door, source.index, body, signal, options).catch((error: unknown) => {
         // An index that the mapping did not know may also refuse what was compiled without it.
@@ -447,10 +445,8 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
   ): Promise<Aggregated> {
     const query = compileKnown(source, forms, condition);
     await refuseBlinded(backend, query, door, source.index, plan.knowledge, signal);
-    const path = `/${encodePattern(source.index)}/_search`;
-    const asked = JSON.stringify({ size: 0, query, ...body });
-    const request = { method: "POST", path, query: searchOptions, body: asked } as const;
-    const { data, error } = aggregated.safeParse(await door.sendJson(request, signal));
+    const answer = await searchJson(backend, door, source.index, { size: 0, query, ...body }, signal);
+    const { data, error } = aggregated.safeParse(answer);
     if (data === undefined) {
       throw new BackendError(backend, "malformed", "an answer that is none of _search", error);
     }
@@ -461,7 +457,9 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
     if (data.timed_out || failed > 0 || counted !== "eq") {
       throw new BackendError(backend, "partial", "aggregations that are not whole");
     }
-    if (total !== plan.knowledge.shards && total !== catalog.accepted(source.index)) throw new Outdated();
+    const { shards } = plan.knowledge;
+    // Of more shards than are known not all are asked.
+    if (total > shards || (total < shards && total !== catalog.accepted(source.index))) throw new Outdated();
     return { total: data.hits.total?.value ?? 0, hits: data.hits.hits, aggregations: data.aggregations };
   }
 

@@ -19,7 +19,6 @@ import type { Knowledge } from "./mapping.ts";
 import { limitTies, merge, sortLines, tooManyTies } from "./order.ts";
 import { paceOf } from "./pace.ts";
 import type { Part } from "./parts.ts";
-import { encodePattern, searchOptions } from "./query.ts";
 import { nextPart, release, requireAll, scrolling } from "./scroll.ts";
 import {
   changing,
@@ -27,6 +26,7 @@ import {
   refuseRemote,
   refuseWall,
   requireIndices,
+  sendSearch,
   settle,
   untilStarted,
   wholeAnswer,
@@ -193,7 +193,6 @@ interface Page {
 
 function createReader(reading: Reading, spent: Spent) {
   const { backend, door, catalog, source, part, query, wall, signal } = reading;
-  const path = `/${encodePattern(source.index)}/_search`;
   const recorder = recording();
   const holds = matcher(query.filter);
   const pace = paceOf(query);
@@ -355,8 +354,7 @@ function createReader(reading: Reading, spent: Spent) {
   }
 
   function ask(body: string, extra: Record<string, string> = {}): Promise<Buffer> {
-    const request = { method: "POST", path, query: { ...searchOptions, ...extra }, body } as const;
-    const send = () => door.send(request, signal);
+    const send = () => sendSearch(door, source.index, body, signal, extra);
     // What is being sent would be cut off by a new index; whoever has received nothing yet had better ask again.
     return answered && pace !== undefined ? untilStarted(send, signal) : send();
   }

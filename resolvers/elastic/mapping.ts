@@ -67,8 +67,8 @@ export interface Knowledge {
   readonly uuids: ReadonlyMap<string, string>;
   /** Closed indices, which no search reaches. They are in none of the above. */
   readonly closed: readonly string[];
-  /** An alias sends searches to some of the shards only. */
-  readonly routed: boolean;
+  /** The fewest shards that a whole answer reaches: an alias may send searches to some of the shards only. */
+  readonly least: number;
 }
 
 export const opaqueKnowledge: Knowledge = {
@@ -79,7 +79,7 @@ export const opaqueKnowledge: Knowledge = {
   shardsOf: new Map(),
   uuids: new Map(),
   closed: [],
-  routed: false,
+  least: 0,
 };
 
 /** What an index in logsdb mode does without being told; the settings that are read show only what somebody has set. */
@@ -90,7 +90,12 @@ const object = z.record(z.string(), z.unknown());
 const answerSchema = z.record(
   z.string(),
   z.object({
-    aliases: z.record(z.string(), z.object({ search_routing: z.string().optional() })).default({}),
+    aliases: z
+      .record(
+        z.string(),
+        z.object({ search_routing: z.string().optional(), is_hidden: z.boolean().optional() }),
+      )
+      .default({}),
     mappings: object.default({}),
     settings: z.object({ index: object.default({}) }).default({ index: {} }),
   }),
@@ -101,7 +106,7 @@ function isObject(value: unknown): value is Json {
 }
 
 /** Reads the answer of `GET /<pattern>`. @throws {ZodError} */
-export function readKnowledge(answer: unknown): Knowledge {
+export function readKnowledge(answer: unknown, pattern = "*"): Knowledge {
   const parsed = answerSchema.parse(answer);
   const groups = new Map<string, IndexGroup & { readonly indices: string[] }>();
   const indices = new Set<string>();
@@ -109,7 +114,7 @@ export function readKnowledge(answer: unknown): Knowledge {
   const closed: string[] = [];
   const shardsOf = new Map<string, number>();
   const uuids = new Map<string, string>();
-  let routed = false;
+  let least = 0;
   for (const [index, { aliases, mappings, settings }] of Object.entries(parsed)) {
     const own = settings.index;
     // Set by closing, removed by opening.
@@ -118,9 +123,10 @@ export function readKnowledge(answer: unknown): Knowledge {
       continue;
     }
     indices.add(index);
-    shardsOf.set(index, Number(own.number_of_shards ?? 1));
+    const shards = Number(own.number_of_shards ?? 1);
+    shardsOf.set(index, shards);
+    least += isOnlyRouted(pattern, index, String(own.hidden) === "true", aliases) ? 1 : shards;
     uuids.set(index, String(own.uuid));
-    routed ||= Object.values(aliases).some((alias) => alias.search_routing !== undefined);
     const mapping = isObject(own.mapping) ? own.mapping : {};
     const created = Number(
       (isObject(own.version) ? own.version.created : undefined) ?? own["version.created"] ?? 0,
@@ -166,8 +172,45 @@ export function readKnowledge(answer: unknown): Knowledge {
     shardsOf,
     uuids,
     closed,
-    routed,
+    least,
   };
+}
+
+/** Whether a search of the pattern may meet an index through nothing but aliases that have a routing. */
+function isOnlyRouted(
+  pattern: string,
+  index: string,
+  isHidden: boolean,
+  aliases: z.infer<typeof answerSchema>[string]["aliases"],
+): boolean {
+  const told = Object.entries(aliases);
+  const routed = told.filter(([, { search_routing }]) => search_routing !== undefined);
+  if (routed.length === 0) return false;
+  const parts = pattern.split(",").map((part) => part.trim());
+  const [taken, left] = [
+    parts.filter((part) => !part.startsWith("-")),
+    parts.filter((part) => part.startsWith("-")),
+  ];
+  const isNamed = (part: string, name: string) =>
+    part === "_all" || new RegExp(`^${part.split("*").map(escapePattern).join(".*")}$`).test(name);
+  // No star stands for what is hidden.
+  const isSurelyMet = (name: string, isHidden: boolean) =>
+    taken.some((part) => isNamed(part, name) && !(isHidden && part !== name)) &&
+    !left.some((part) => isNamed(part.slice(1), name));
+  if (isSurelyMet(index, isHidden)) return false;
+  if (
+    told.some(
+      ([alias, { search_routing, is_hidden = false }]) =>
+        search_routing === undefined && isSurelyMet(alias, is_hidden),
+    )
+  )
+    return false;
+  // What date math stands for is not worked out here.
+  return routed.some(([alias]) => taken.some((part) => part.startsWith("<") || isNamed(part, alias)));
+}
+
+function escapePattern(text: string): string {
+  return text.replace(/[\\^$.+?()[\]{}|]/g, "\\$&");
 }
 
 /** What each template maps to; what it matches does not matter here. */

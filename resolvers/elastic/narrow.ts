@@ -168,11 +168,15 @@ export function timeBetween(
   const era = field.type === "date_nanos" || unit === "ns" ? nanosEra : calendar;
   const bounds = { from: later(from ?? era.from, era.from), to: earlier(to, era.to) };
   if (bounds.from > bounds.to) return none;
-  if (dates) return timeRange(name, bounds.from, bounds.to, field.type === "date_nanos");
+  // No bound is none: each is read by all indices of the pattern, and one may be `date_nanos`, which refuses the year 1, or
+  // `unsigned_long`, which refuses what is below 0.
+  const since = from === undefined ? undefined : bounds.from;
+  if (dates) return timeRange(name, since, bounds.to, field.type === "date_nanos");
   const scale = nanosOf[unit];
-  const [gte, lte] = [(bounds.from + scale - 1n) / scale, bounds.to / scale];
+  const first = since === undefined ? undefined : (since + scale - 1n) / scale;
   // As texts: a number of nanoseconds is beyond 2^53.
-  return { range: { [name]: { gte: String(gte), lte: String(lte) } } };
+  const gte = first === undefined ? {} : { gte: String(first) };
+  return { range: { [name]: { ...gte, lte: String(bounds.to / scale) } } };
 }
 
 /** Bounds rounded outwards to whole milliseconds: what an index holds of a time is not finer. Undefined: no bound. */

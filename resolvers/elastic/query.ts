@@ -67,6 +67,13 @@ export const mappingOptions = { ...indexOptions, expand_wildcards: "open,closed"
 /** What every search says: partial answers are errors. */
 export const searchOptions = { ...indexOptions, allow_partial_search_results: "false" } as const;
 
+/** With these the source refuses a pattern that matches a closed index, or names one that is not there. */
+export const strictOptions = {
+  ...searchOptions,
+  ignore_unavailable: "false",
+  expand_wildcards: "open,closed",
+} as const;
+
 export function inIndices(indices: readonly string[]): Query {
   return { terms: { _index: indices } };
 }

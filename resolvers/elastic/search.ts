@@ -8,7 +8,16 @@ import type { Door } from "./door.ts";
 import { guard } from "./filter.ts";
 import { type Answer, cutAnswer, type Names, namesOf } from "./hits.ts";
 import type { Knowledge } from "./mapping.ts";
-import { all, encodePattern, hasSelector, isRemote, type Query, searchOptions } from "./query.ts";
+import {
+  all,
+  encodePattern,
+  hasSelector,
+  isRemote,
+  none,
+  type Query,
+  searchOptions,
+  strictOptions,
+} from "./query.ts";
 import { compileWhere, WhereError } from "./where.ts";
 
 /**
@@ -91,20 +100,88 @@ export async function searchWhole(
   signal: AbortSignal,
   options: Readonly<Record<string, string>> = {},
 ): Promise<Answer> {
-  return wholeAnswer(backend, await sendSearch(door, pattern, body, signal, options), nothingPicked);
+  const bytes = await sendSearch(door, pattern, JSON.stringify(body), signal, options);
+  return wholeAnswer(backend, bytes, nothingPicked);
 }
 
-/** The bytes that a search is answered with, whole or not. @throws {BackendError} */
-export function sendSearch(
+/** Patterns that name what is not there, or may not be seen: for so long they are known by what is left of them. */
+const lacking = new WeakMap<Door, Map<string, { readonly since: Millis; readonly left: string }>>();
+const remembered: Millis = 30_000;
+
+/**
+ * The bytes that a search is answered with, whole or not. The source itself is made to refuse what it would leave out without
+ * a word because it is closed: an index may have been closed since its mapping was read, as another came so that shards are
+ * as many, and where mappings may not be read nothing else tells. It refuses names that are not there as well: then it is
+ * asked as ever, and for what is left of the pattern whether that is open. @throws {BackendError} @throws {Refused}
+ */
+export async function sendSearch(
   door: Door,
   pattern: string,
-  body: object,
+  body: string,
   signal: AbortSignal,
   options: Readonly<Record<string, string>> = {},
 ): Promise<Buffer> {
   const path = `/${encodePattern(pattern)}/_search`;
-  const query = { ...searchOptions, ...options };
-  return door.send({ method: "POST", path, query, body: JSON.stringify(body) }, signal);
+  const send = (about: Readonly<Record<string, string>>) =>
+    door.send({ method: "POST", path, query: { ...about, ...options }, body }, signal);
+  const known = lacking.get(door) ?? new Map();
+  lacking.set(door, known);
+  let found = known.get(pattern);
+  if (found === undefined || performance.now() - found.since >= remembered) {
+    try {
+      return await send(strictOptions);
+    } catch (error) {
+      const left = leftOf(pattern, error);
+      found = { since: performance.now(), left };
+      known.set(pattern, found);
+    }
+  }
+  const [bytes] = await Promise.all([send(searchOptions), requireOpen(door, found.left, signal)]);
+  return bytes;
+}
+
+/** @throws {Refused} where some index of a pattern is closed @throws {BackendError} */
+async function requireOpen(door: Door, pattern: string, signal: AbortSignal): Promise<void> {
+  if (!/(?:^|,)[^-]/.test(pattern)) return;
+  const path = `/${encodePattern(pattern)}/_search`;
+  const body = JSON.stringify({ size: 0, query: none });
+  try {
+    await door.send({ method: "POST", path, query: strictOptions, body }, signal);
+  } catch (error) {
+    const left = leftOf(pattern, error);
+    if (left !== pattern) await requireOpen(door, left, signal);
+  }
+}
+
+/** What a pattern has beside the name for which a search of it was refused. @throws {BackendError} @throws {Refused} */
+function leftOf(pattern: string, error: unknown): string {
+  if (!(error instanceof BackendError)) throw error;
+  if (isClosed(error)) throw unsupported(error.backend, closedFeature);
+  if (error.status !== 404 && error.status !== 403) throw error;
+  const missing = /no such index \[([^\]]+)\]/.exec(error.message)?.[1];
+  const parts = pattern.split(",").map((part) => part.trim());
+  return parts.filter((part) => part !== missing && part !== `-${missing}`).join(",");
+}
+
+/** Whether the source refuses to search because an index is closed. */
+export function isClosed(error: unknown): boolean {
+  return error instanceof BackendError && /"index_closed_exception"/.test(error.message);
+}
+
+/** The same, parsed. @throws {BackendError} @throws {Refused} */
+export async function searchJson(
+  backend: string,
+  door: Door,
+  pattern: string,
+  body: object,
+  signal: AbortSignal,
+): Promise<unknown> {
+  const bytes = await sendSearch(door, pattern, JSON.stringify(body), signal);
+  try {
+    return JSON.parse(bytes.toString("utf8"));
+  } catch (cause) {
+    throw unreadable(backend, bytes, cause);
+  }
 }
 
 /** A search that reached an index we do not know may have been compiled, sorted or walled wrongly for it. */
@@ -137,13 +214,13 @@ export function requireIndices(
  * What keeps a whole pattern from being read, told by the shards that a search of it reached after the mappings were
  * read again. Both products leave out without a word what the credentials may not read, and frozen indices.
  */
-function shardProblem(pattern: string, knowledge: Knowledge, total: number): string | undefined {
-  const { opaque, routed, shards } = knowledge;
+export function shardProblem(pattern: string, knowledge: Knowledge, total: number): string | undefined {
+  const { opaque, least, shards } = knowledge;
   if (opaque || total === shards) return undefined;
   if (total > shards) {
     return `the mapping of some indices of ${pattern} may not be read; each that can be read ${needsMapping}`;
   }
-  if (routed) return undefined;
+  if (total >= least) return undefined;
   return `a search reaches ${total} of the ${shards} shards of ${pattern}: the credentials may not read each of its indices, or one is frozen`;
 }
 
@@ -188,8 +265,9 @@ export function refuseRemote(backend: string, pattern: string): void {
     hasSelector(pattern) ? "a part of a data stream" : "indices of a remote cluster",
   );
 }
+const closedFeature = "a pattern with closed indices";
 export function refuseClosed(backend: string, { closed }: Knowledge): void {
-  if (closed.length > 0) throw unsupported(backend, "a pattern with closed indices");
+  if (closed.length > 0) throw unsupported(backend, closedFeature);
 }
 /** Both for `readout check`. */
 export function unreachableProblems(pattern: string, { closed }: Knowledge): readonly string[] {

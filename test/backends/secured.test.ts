@@ -139,6 +139,17 @@ describe.each(named().filter(({ name }) => name === "es8"))("$name, secured", ({
     expect((await inspected(user))?.problems.join()).toMatch(problem);
   });
 
+  test("nor where an index of the pattern has an alias with a routing", async () => {
+    const { Client } = await import("@elastic/elasticsearch");
+    const auth = { username: "writer", password };
+    const writer = new Client({ node: server.url, auth, tls: { ca: readPem(pem.ca) } });
+    await writer.indices.putAlias({ index: "app-1", name: "other", search_routing: "7" });
+    await expect(lines("half")).rejects.toMatchObject({ failure: "partial" });
+    expect((await inspected("half"))?.problems.join()).toMatch(/reaches 1 of the 2 shards/);
+    await writer.indices.deleteAlias({ index: "app-1", name: "other" });
+    await writer.close();
+  });
+
   test("a wrong password is told as such", async () => {
     const wrong = "not this one";
     const error: unknown = await lines("reader", "", {}, wrong).catch((error: unknown) => error);

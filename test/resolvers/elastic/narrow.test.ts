@@ -114,6 +114,20 @@ describe("a range by the end", () => {
       range: { startTime: expect.objectContaining({ lte: String((base + 1) * 1_000 + 999) }) },
     });
   });
+
+  test("names no time that another index of the pattern cannot hold, which would refuse the search", () => {
+    for (const type of ["date", "date_nanos"]) {
+      const form = placed(otel, { "@timestamp": { type } });
+      const query = JSON.stringify(endsWithin(form, { from: fromMillis(base), to: fromMillis(base + 1) }));
+      const years = [...query.matchAll(/"[gl]te":"(\d{4})-/g)].map(([, year]) => Number(year));
+      expect(years.length).toBeGreaterThan(2);
+      expect(years.filter((year) => year < 1970 || year > 2261)).toEqual([]);
+    }
+    const numbers = JSON.stringify(
+      endsWithin(placed(jaeger), { from: fromMillis(base), to: fromMillis(base + 1) }),
+    );
+    expect(numbers).not.toMatch(/"gte":"?-/);
+  });
 });
 
 test("ids are asked for in every spelling that is read as them", () => {

@@ -98,6 +98,24 @@ const inspect = async (answers: Answers, settings?: object) => {
   return inspections.logs?.({ id: "app", index: "app-1", profile: "ecs" }, AbortSignal.timeout(30_000));
 };
 
+test("a login that is refused is no mapping that may not be read, for which spans are refused for good", async () => {
+  fake = await openFake((response, { url }) => {
+    if (url === "/") return sendJson(response, { version: { number: "8.19.8" } });
+    sendJson(response, { error: {}, status: 401 }, 401);
+  });
+  backend = elastic.create("elk", elastic.parseConfig({ url: fake.url }), testIO);
+  const sources = [spanSourceOf("shop", { index: "app-*", profile: "otel" })] as const;
+  const of = { by: "trace", traceIds: ["a".repeat(32)], select: "all" } as const;
+  const found = backend.stores.traces?.find(
+    { sources, of, budget: createBudget(9) },
+    AbortSignal.timeout(9_000),
+  );
+  await expect(found?.[Symbol.asyncIterator]().next()).rejects.toMatchObject({
+    failure: "denied",
+    status: 401,
+  });
+});
+
 describe("an alias whose indices may not be looked at", () => {
   const mapping = denied("indices:admin/get");
   test("is refused where its indices come in its place: some are left out", async () => {

@@ -232,7 +232,9 @@ export async function findShardProblem(
   door: Door,
   signal: AbortSignal,
 ): Promise<string | undefined> {
-  const { shards } = await searchWhole(backend, door, pattern, { size: 0, track_total_hits: false }, signal);
+  const body = { size: 0, track_total_hits: false };
+  // Closed indices have been told of by now, and are in none of the counts.
+  const { shards } = await searchWhole(backend, door, pattern, body, signal, searchOptions);
   return shardProblem(pattern, knowledge, shards.total);
 }
 

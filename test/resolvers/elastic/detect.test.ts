@@ -280,6 +280,39 @@ describe("JSON of applications", () => {
     expect((await told({ message: "m", level: "error", log: { level: "info" } })).line.severity).toBe("info");
   });
 
+  test.each<readonly [string, Json, object]>([
+    ["below json", { json: { level: "WARN", message: "m" } }, { severity: "warn", message: "m" }],
+    ["below json, as msg", { json: { severity: "error", msg: "m" } }, { severity: "error", message: "m" }],
+    [
+      "of an ECS logger below json",
+      { json: { "log.level": "info", level: "x", message: "m" } },
+      { severity: "info", message: "m" },
+    ],
+    ["in the root, as msg", { level: "debug", msg: "m" }, { severity: "debug", message: "m" }],
+    [
+      "that no JSON is",
+      { message: "{half", error: { type: "json" } },
+      { severity: "unknown", message: "{half" },
+    ],
+  ])("Filebeat's JSON %s has a message and a severity", async (_, own, line) => {
+    const { read, report } = await open({
+      "logs-1": held([
+        {
+          agent: { type: "filebeat", version: "7.17.29" },
+          ecs: { version: "1.12.0" },
+          host: { name: "h" },
+          input: { type: "log" },
+          log: { offset: 0, file: { path: "/a" } },
+          ...own,
+        },
+        // A line of another file in the same index, by which nothing is told.
+        { ecs: { version: "1.12.0" }, host: { name: "h" }, log: { file: { path: "/b" } }, message: "plain" },
+      ]),
+    });
+    expect((await report()).profile).toBe("ecs");
+    expect(await read("group=/a")).toMatchObject([{ ...line, hostname: "h", group: "/a" }]);
+  });
+
   test("an object as the message is its compact JSON", async () => {
     const document = { message: { text: "hi", n: 1 }, log: { level: "info" }, host: { name: "h" } };
     const { read } = await open({ "logs-1": held([document]) });

@@ -313,6 +313,49 @@ describe("JSON of applications", () => {
     expect(await read("group=/a")).toMatchObject([{ ...line, hostname: "h", group: "/a" }]);
   });
 
+  test.each<readonly [string, Json, object]>([
+    [
+      "input",
+      {
+        hostname: "sender",
+        syslog: { priority: 131, severity_label: "Error", facility: 16, facility_label: "local0" },
+        event: { severity: 3 },
+        process: { pid: 100, program: "prog" },
+        log: { source: { address: "127.0.0.1:57522" } },
+      },
+      { severity: "error", hostname: "sender", group: "prog" },
+    ],
+    [
+      "processor",
+      {
+        log: {
+          syslog: {
+            priority: 131,
+            hostname: "sender",
+            appname: "prog",
+            severity: { code: 3, name: "Error" },
+            facility: { code: 16, name: "local0" },
+          },
+        },
+      },
+      { severity: "error", hostname: "sender", group: "prog" },
+    ],
+    [
+      "journald input",
+      { log: { syslog: { priority: 3, identifier: "sshd" } }, host: { hostname: "own", name: "vm" } },
+      { severity: "error", hostname: "own" },
+    ],
+  ])("Filebeat's syslog %s names the sender, not its own machine", async (_, own, line) => {
+    const document = {
+      agent: { type: "filebeat" },
+      ecs: { version: "1.12.0" },
+      host: { name: "vm" },
+      message: "m",
+      ...own,
+    };
+    expect(await told(document)).toMatchObject({ profile: "ecs", line: { message: "m", ...line } });
+  });
+
   test("an object as the message is its compact JSON", async () => {
     const document = { message: { text: "hi", n: 1 }, log: { level: "info" }, host: { name: "h" } };
     const { read } = await open({ "logs-1": held([document]) });

@@ -14,20 +14,31 @@ type Json = { readonly [key: string]: unknown };
 const at = "2026-01-15T10:00:00.000Z";
 const range = { from: fromMillis(0), to: fromMillis(Date.UTC(2027, 0)) };
 
-/** The mapping that a server makes of these as they come. */
+/** The mapping that a server makes of these as they come: dots in keys are nesting to it. */
 function mapped(documents: readonly Json[]): object {
   const properties: Record<string, object> = {};
   for (const document of documents) {
-    for (const [key, value] of Object.entries(document)) {
+    for (const [spelled, own] of Object.entries(document)) {
+      const [key = "", ...rest] = spelled.split(".");
+      const value = rest.length > 0 ? { [rest.join(".")]: own } : own;
       if (key === "@timestamp") properties[key] = { type: "date" };
       else if (typeof value === "object" && value !== null) {
-        const before = (properties[key] as { readonly properties?: object } | undefined)?.properties;
-        const below = (mapped([value as Json]) as { readonly properties: object }).properties;
-        properties[key] = { properties: { ...before, ...below } };
+        const below = mapped([value as Json]) as Mapping;
+        properties[key] = merged(properties[key], below);
       } else properties[key] = { type: typeof value === "number" ? "long" : "keyword" };
     }
   }
   return { properties };
+}
+
+interface Mapping {
+  readonly properties?: Readonly<Record<string, object>>;
+}
+
+function merged(before: Mapping | undefined, { properties = {}, ...own }: Mapping): object {
+  const all: Record<string, object> = { ...before?.properties };
+  for (const [key, value] of Object.entries(properties)) all[key] = merged(all[key], value);
+  return Object.keys(all).length > 0 ? { ...own, properties: all } : own;
 }
 
 const held = (documents: readonly Json[], mappings = mapped(documents)): HeldIndex => ({
@@ -554,14 +565,46 @@ describe("OpenTelemetry's modes without a schema", () => {
     });
   });
 
-  test("the opensearch exporter's modes have the resource among the attributes, or at the root", async () => {
-    const { Resource: resource, Scope: _, ...own } = record;
-    const attributes = { ...resource, n: 5 };
-    const ecs = { ...own, Attributes: attributes };
-    expect(await told(ecs)).toEqual({ profile: "otel-none", guesses: [], line });
-    expect(await told({ ...own, ...attributes })).toEqual({ profile: "otel-raw", guesses: [], line });
-    const { read } = await open({ "logs-1": held([ecs]) });
-    expect(await read("hostname=h group=shop host.name=h n=5")).toHaveLength(1);
+  // As its version 0.138 writes them: keys with their dots, and a text below `Body`.
+  const exported = (body: Json, prefix: string): Json => ({
+    [`${prefix}service.name`]: "shop",
+    [`${prefix}host.name`]: "h",
+    TraceId: "4bf9",
+    TraceFlags: 0,
+    SeverityNumber: 17,
+    ...body,
+    [`${prefix}n`]: 5,
+  });
+  test.each([
+    ["otel-none", "Attributes."],
+    ["otel-raw", ""],
+  ])("the opensearch exporter's modes are %s", async (profile, prefix) => {
+    const text = exported({ "Body.value": "boom" }, prefix);
+    expect(await told(text)).toEqual({ profile, guesses: [], line });
+    const map = exported({ "Body.text": "hidden", "Body.deep.a": 7 }, prefix);
+    const { read } = await open({ "logs-1": held([text, map]) });
+    expect((await read("hostname=h group=shop")).map(({ message }) => message)).toEqual([
+      "boom",
+      '{"text":"hidden","deep.a":7}',
+    ]);
+    expect(await read("message=boom n=5")).toHaveLength(1);
+    expect(await read("message:hidden n=5")).toHaveLength(1);
+    expect(await read("message!:boom")).toHaveLength(1);
+  });
+
+  test("the opensearch exporter's texts are no part of the body, and other keys are", async () => {
+    const documents = [{ "Body.value": "boom" }, { "Body.value": "x", "Body.a": 1 }, { "Body.a": 2 }];
+    const { read } = await open({
+      "logs-1": held(documents.map((body) => exported(body, "Attributes."))),
+    });
+    const body = { "service.name": "shop", "host.name": "h", n: 5, trace_id: "4bf9", "@timestamp": at };
+    expect((await read()).map(({ json }) => JSON.parse(json))).toEqual([
+      body,
+      { ...body, a: 1 },
+      { ...body, a: 2 },
+    ]);
+    expect(await read("a>0")).toHaveLength(2);
+    expect(await read("value=boom")).toEqual([]);
   });
 
   test("none: a body of keys and values is the message and part of the body", async () => {

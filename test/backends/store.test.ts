@@ -6,6 +6,7 @@ import { openCluster } from "../support/cluster.ts";
 import { documentOf, templateOf } from "../support/filebeat.ts";
 import {
   dataPrepperLogs,
+  elasticApmLogs,
   fluentBitLogs,
   graylogLogs,
   type LogShipper,
@@ -75,6 +76,7 @@ const pairs: readonly Pair[] = [
     excuses: { ...dated, "script keys": rooted("hostname"), "script fields": rooted("host") },
   },
   { name: "logstash with ecs", shipper: logstashEcsLogs, servers: ["es8", "es9"], excuses: dated },
+  { name: "elastic-apm", shipper: elasticApmLogs, servers: ["es8"], excuses: dated },
   { name: "otel-none", shipper: otelNoneLogs, servers: ["es7"], excuses: dated },
   { name: "otel-raw", shipper: otelRawLogs, servers: ["es8"], excuses: dated },
   { name: "syslog-ng", shipper: syslogNgLogs, servers: ["es8", "os2"], excuses: dated },

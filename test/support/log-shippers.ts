@@ -105,6 +105,34 @@ export const otelLogs: LogShipper = {
   },
 };
 
+/** An APM server's record of OTLP: most instrumentations send the number of the severity alone. */
+export const elasticApmLogs: LogShipper = {
+  profile: "elastic-apm",
+  index: (prefix) => `${prefix}-logs-apm.app.shop-default`,
+  definition: {
+    settings,
+    mappings: {
+      date_detection: false,
+      properties: { "@timestamp": { type: "date" }, message: { type: "text" } },
+      dynamic_templates: [{ texts: { match_mapping_type: "string", mapping: keyword(1024) } }],
+    },
+  },
+  document({ time, severity, message, hostname, group, json }) {
+    const number = numberOf(severity) ?? 0;
+    const record = {
+      "@timestamp": time,
+      agent: { name: "opentelemetry/java", version: "1.30.0" },
+      event: { received: time, severity: number, dataset: group },
+      // Numbers between those of the six names tell less than their texts.
+      log: number % 4 === 1 ? {} : { level: severity },
+      message,
+      ...(hostname === undefined ? {} : { host: { hostname, name: hostname } }),
+      service: { name: group, framework: { name: "com.acme.Logger" } },
+    };
+    return print(record, json);
+  },
+};
+
 // ---- ss4o: the collector's opensearch exporter -----------------------------------------------------------------
 
 function ss4oLogs(mappings: object): LogShipper {

@@ -50,6 +50,17 @@ describe("Filebeat", () => {
       { severity: "error", hostname: "sender", group: "prog" },
     ],
     [
+      "input of RFC 5424",
+      {
+        hostname: "sender",
+        syslog: { priority: 35, severity_label: "Error", facility: 4, msgid: "ID0", version: 1 },
+        event: { severity: 3 },
+        process: { entity_id: "77", name: "prog" },
+        log: { source: { address: "127.0.0.1:57522" } },
+      },
+      { severity: "error", hostname: "sender", group: "prog" },
+    ],
+    [
       "processor",
       {
         log: {

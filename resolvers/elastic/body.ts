@@ -44,7 +44,9 @@ export function structuredMessage(document: Json, profile: LogProfile): unknown 
   if (firstText(document, profile.message) !== undefined) return undefined;
   const { json, structured = [] } = profile;
   // An index maps the key of an object with the first one, even of an empty one; of a list, only with its first value.
-  if (json === "source") return structured.map((key) => document[key]).find(isObject);
+  // It may be spelled in dotted keys as well.
+  if (json === "source")
+    return structured.map((key) => document[key] ?? valueAt(document, key)).find(isObject);
   for (const source of json.from) {
     if (!("structured" in source)) continue;
     const value = firstValue(document, source.structured);

@@ -36,9 +36,11 @@ const anywhere = [
 function shippersOn({ name, product }: NamedServer): readonly shippers.LogShipper[] {
   if (product === "opensearch") {
     const flat = name === "os3" ? shippers.ss4oLogsFlat : shippers.ss4oLogsDynamic;
-    return [...anywhere, flat, shippers.dataPrepperLogs];
+    return [...anywhere, flat, shippers.dataPrepperLogs, shippers.exportedEcsLogs, shippers.exportedFlatLogs];
   }
-  return name === "es7" ? anywhere : [...anywhere, shippers.logstashEcsLogs, shippers.otelLogs];
+  return name === "es7"
+    ? anywhere
+    : [...anywhere, shippers.logstashEcsLogs, shippers.otelLogs, shippers.elasticApmLogs];
 }
 
 onServers((server) => {

@@ -6,6 +6,7 @@ import { openCluster } from "../support/cluster.ts";
 import { documentOf, templateOf } from "../support/filebeat.ts";
 import {
   dataPrepperLogs,
+  elasticApmLogs,
   fluentBitLogs,
   graylogLogs,
   type LogShipper,
@@ -56,8 +57,18 @@ const every: readonly ServerName[] = ["es7", "es8", "es9", "os2", "os3"];
 const whole = { "script unindexable": unindexable };
 const dated = { ...whole, "nanoseconds order lines and bound ranges": milliseconds };
 const pairs: readonly Pair[] = [
-  { name: "ecs with date", shipper: ecs("date"), servers: every, excuses: dated },
-  { name: "ecs with date_nanos", shipper: ecs("date_nanos"), servers: every, excuses: whole },
+  {
+    name: "ecs with date",
+    shipper: ecs("date"),
+    servers: every,
+    excuses: { ...dated, "script keys": rooted("hostname") },
+  },
+  {
+    name: "ecs with date_nanos",
+    shipper: ecs("date_nanos"),
+    servers: every,
+    excuses: { ...whole, "script keys": rooted("hostname") },
+  },
   { name: "otel", shipper: otelLogs, servers: ["es8", "es9"], excuses: dated },
   { name: "ss4o without a template", shipper: ss4oLogsDynamic, servers: ["os2"], excuses: dated },
   { name: "ss4o", shipper: ss4oLogsFlat, servers: ["os3"], excuses: dated },
@@ -74,7 +85,13 @@ const pairs: readonly Pair[] = [
     servers: ["es8"],
     excuses: { ...dated, "script keys": rooted("hostname"), "script fields": rooted("host") },
   },
-  { name: "logstash with ecs", shipper: logstashEcsLogs, servers: ["es8", "es9"], excuses: dated },
+  {
+    name: "logstash with ecs",
+    shipper: logstashEcsLogs,
+    servers: ["es8", "es9"],
+    excuses: { ...dated, "script keys": rooted("hostname") },
+  },
+  { name: "elastic-apm", shipper: elasticApmLogs, servers: ["es8"], excuses: dated },
   { name: "otel-none", shipper: otelNoneLogs, servers: ["es7"], excuses: dated },
   { name: "otel-raw", shipper: otelRawLogs, servers: ["es8"], excuses: dated },
   { name: "syslog-ng", shipper: syslogNgLogs, servers: ["es8", "os2"], excuses: dated },

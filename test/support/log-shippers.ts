@@ -105,6 +105,34 @@ export const otelLogs: LogShipper = {
   },
 };
 
+/** An APM server's record of OTLP: most instrumentations send the number of the severity alone. */
+export const elasticApmLogs: LogShipper = {
+  profile: "elastic-apm",
+  index: (prefix) => `${prefix}-logs-apm.app.shop-default`,
+  definition: {
+    settings,
+    mappings: {
+      date_detection: false,
+      properties: { "@timestamp": { type: "date" }, message: { type: "text" } },
+      dynamic_templates: [{ texts: { match_mapping_type: "string", mapping: keyword(1024) } }],
+    },
+  },
+  document({ time, severity, message, hostname, group, json }) {
+    const number = numberOf(severity) ?? 0;
+    const record = {
+      "@timestamp": time,
+      agent: { name: "opentelemetry/java", version: "1.30.0" },
+      event: { received: time, severity: number, dataset: group },
+      // Numbers between those of the six names tell less than their texts.
+      log: number % 4 === 1 ? {} : { level: severity },
+      message,
+      ...(hostname === undefined ? {} : { host: { hostname, name: hostname } }),
+      service: { name: group, framework: { name: "com.acme.Logger" } },
+    };
+    return print(record, json);
+  },
+};
+
 // ---- ss4o: the collector's opensearch exporter -----------------------------------------------------------------
 
 function ss4oLogs(mappings: object): LogShipper {
@@ -312,6 +340,31 @@ export const otelRawLogs: LogShipper = {
   profile: "otel-raw",
   document: (line) => print(collected(line), line.json),
 };
+
+/** The collector's opensearch exporter without the schema of ss4o: keys keep their dots, and a text is below `Body`. */
+function exportedLogs(profile: string, mode: string, prefix: string): LogShipper {
+  return {
+    profile,
+    index: (name) => `${name}-otel-${mode}`,
+    definition: { settings },
+    document: ({ time, severity, message, hostname, group, json }) =>
+      print(
+        {
+          [`${prefix}service.name`]: group,
+          [`${prefix}host.name`]: hostname,
+          "@timestamp": time,
+          TraceFlags: 0,
+          SeverityText: severity,
+          SeverityNumber: numberOf(severity) ?? 0,
+          "Body.value": message,
+        },
+        // Maps among the attributes are told key by key; those of the tests that are shipped so have none.
+        json.replace(/(?<=[{,]\s*")(?=\w+"\s*:)/g, prefix),
+      ),
+  };
+}
+export const exportedEcsLogs = exportedLogs("otel-none", "ecs", "Attributes.");
+export const exportedFlatLogs = exportedLogs("otel-raw", "flat", "");
 
 /** Lines of pino with labels as levels, sent as they are: the time is a number, which nothing maps as a date. */
 export const pinoLogs: LogShipper = {

@@ -1,91 +1,8 @@
 // What `auto` makes of documents and mappings, over a small search server in memory: which layout is taken, what the lines
 // are then, and what `check` says of it.
-import { afterEach, describe, expect, test } from "vitest";
-import { elastic } from "#resolvers/elastic/elastic.ts";
-import { parse } from "#src/logql/parse.ts";
-import type { LogLine } from "#src/model.ts";
-import type { LogSource } from "#src/store.ts";
-import { fromMillis } from "#src/time.ts";
-import { testIO } from "../../support/cluster.ts";
-import { type Fake, openFake } from "../../support/fake.ts";
-import { createSearch, type HeldIndex } from "../../support/search.ts";
-
-type Json = { readonly [key: string]: unknown };
-const at = "2026-01-15T10:00:00.000Z";
-const range = { from: fromMillis(0), to: fromMillis(Date.UTC(2027, 0)) };
-
-/** The mapping that a server makes of these as they come. */
-function mapped(documents: readonly Json[]): object {
-  const properties: Record<string, object> = {};
-  for (const document of documents) {
-    for (const [key, value] of Object.entries(document)) {
-      if (key === "@timestamp") properties[key] = { type: "date" };
-      else if (typeof value === "object" && value !== null) {
-        const before = (properties[key] as { readonly properties?: object } | undefined)?.properties;
-        const below = (mapped([value as Json]) as { readonly properties: object }).properties;
-        properties[key] = { properties: { ...before, ...below } };
-      } else properties[key] = { type: typeof value === "number" ? "long" : "keyword" };
-    }
-  }
-  return { properties };
-}
-
-const held = (documents: readonly Json[], mappings = mapped(documents)): HeldIndex => ({
-  documents: documents.map((document) => ({ "@timestamp": at, ...document })),
-  mappings: {
-    ...mappings,
-    properties: {
-      "@timestamp": { type: "date" },
-      ...(mappings as { readonly properties?: object }).properties,
-    },
-  },
-});
-
-const propertiesOf = ({ mappings }: Pick<HeldIndex, "mappings">): object =>
-  (mappings as { readonly properties: object }).properties;
-
-const opened: { close(): Promise<void> }[] = [];
-afterEach(async () => {
-  for (const one of opened.splice(0).reverse()) await one.close();
-});
-
-/** A backend over these indices, which `hold` replaces. */
-async function open(indices: Readonly<Record<string, HeldIndex>>) {
-  let search = createSearch(indices, "Elasticsearch");
-  const fake: Fake = await openFake((...asked) => search.reply(...asked));
-  const backend = elastic.create("elk", elastic.parseConfig({ url: fake.url }), testIO);
-  opened.push(fake, backend);
-  const source = { id: "app", index: "logs-*", profile: "auto" };
-  const signal = () => AbortSignal.timeout(10_000);
-  return {
-    fake,
-    hold(indices: Readonly<Record<string, HeldIndex>>) {
-      search = createSearch(indices, "Elasticsearch");
-    },
-    async read(text = "", over: Partial<LogSource> = {}): Promise<LogLine[]> {
-      const limits = { wanted: 100, documentLimit: 1_000, tieLimit: 1_000 };
-      const sources = [{ ...source, ...over }] as const;
-      const query = { sources, range, filter: parse(text), order: "asc", ...limits } as const;
-      const lines: LogLine[] = [];
-      for await (const batch of backend.stores.logs?.lines(query, signal()) ?? []) lines.push(...batch);
-      return lines;
-    },
-    async report(over: Partial<LogSource> = {}) {
-      const report = await backend.inspections.logs?.({ ...source, ...over }, signal());
-      if (report === undefined) throw new Error("no inspection of logs");
-      return { ...report, guesses: report.limitations.filter((text) => text.includes("no known layout")) };
-    },
-  };
-}
-
-/** One document, alone in its index. */
-const told = async (document: Json) => {
-  const { read, report } = await open({ "logs-1": held([document]) });
-  const [line] = await read();
-  const { profile, guesses } = await report();
-  const { severity, message, hostname, group } = line ?? {};
-  return { profile, guesses, line: { severity, message, hostname, group } };
-};
+import { describe, expect, test } from "vitest";
+import { at, held, type Json, mapped, open, propertiesOf, told } from "../../support/layouts.ts";
+import type { HeldIndex } from "../../support/search.ts";
 
 describe("Logstash", () => {
   const logstash = { "@version": "1", message: "x" };
@@ -450,56 +367,6 @@ describe("shippers whose lines have no names but their own", () => {
   test("a priority of syslog has the facility in it, and tells nothing by itself", async () => {
     const document = { ecs: { version: "8.0.0" }, log: { syslog: { priority: 30 } }, message: "m" };
     expect((await told(document)).line.severity).toBe("unknown");
-  });
-});
-
-describe("OpenTelemetry's modes without a schema", () => {
-  const record = {
-    Body: "boom",
-    SeverityNumber: 17,
-    TraceFlags: 0,
-    TraceId: "4bf9",
-    Resource: { service: { name: "shop" }, host: { name: "h" } },
-    Scope: { name: "io" },
-  };
-  const line = { severity: "error", message: "boom", hostname: "h", group: "shop" };
-
-  test("none: attributes are the body", async () => {
-    const document = { ...record, Attributes: { http: { method: "GET" }, n: 5 } };
-    expect(await told(document)).toEqual({ profile: "otel-none", guesses: [], line });
-    const { read } = await open({ "logs-1": held([document]) });
-    const [found] = await read("http.method=GET n>4 resource.host.name=h trace_id=4bf9 severity=error");
-    expect(JSON.parse(found?.json ?? "")).toEqual({
-      ...document.Attributes,
-      resource: record.Resource,
-      scope: record.Scope,
-      trace_id: "4bf9",
-      "@timestamp": at,
-    });
-  });
-
-  test("the opensearch exporter's modes have the resource among the attributes, or at the root", async () => {
-    const { Resource: resource, Scope: _, ...own } = record;
-    const attributes = { ...resource, n: 5 };
-    const ecs = { ...own, Attributes: attributes };
-    expect(await told(ecs)).toEqual({ profile: "otel-none", guesses: [], line });
-    expect(await told({ ...own, ...attributes })).toEqual({ profile: "otel-raw", guesses: [], line });
-    const { read } = await open({ "logs-1": held([ecs]) });
-    expect(await read("hostname=h group=shop host.name=h n=5")).toHaveLength(1);
-  });
-
-  test("none: a body of keys and values is the message and part of the body", async () => {
-    const document = { ...record, Body: { a: 1, b: "x" }, Attributes: { n: 5 } };
-    const { read } = await open({ "logs-1": held([document]) });
-    expect((await read("b=x n=5 message:a")).map(({ message }) => message)).toEqual(['{"a":1,"b":"x"}']);
-  });
-
-  test("raw: attributes stand beside the record", async () => {
-    const document = { ...record, SeverityNumber: 13, http: { method: "GET" } };
-    const expected = { ...line, severity: "warn" };
-    expect(await told(document)).toEqual({ profile: "otel-raw", guesses: [], line: expected });
-    const { read } = await open({ "logs-1": held([document]) });
-    expect(await read("http.method=GET Scope.name=io")).toHaveLength(1);
   });
 });
 

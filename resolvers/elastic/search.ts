@@ -91,17 +91,17 @@ type Reached = Pick<Answer, "shards"> & { readonly hits: readonly { readonly ind
 
 export const nothingPicked = { picked: namesOf([]) };
 
-/** The complete answer of a search whose documents are read whole or not at all. @throws {BackendError} */
+/** The complete answer of a search that is no answer to a client: what is closed is left out of it. @throws {BackendError} */
 export async function searchWhole(
   backend: string,
   door: Door,
   pattern: string,
   body: object,
   signal: AbortSignal,
-  options: Readonly<Record<string, string>> = {},
 ): Promise<Answer> {
-  const bytes = await sendSearch(door, pattern, JSON.stringify(body), signal, options);
-  return wholeAnswer(backend, bytes, nothingPicked);
+  const path = `/${encodePattern(pattern)}/_search`;
+  const request = { method: "POST", path, query: searchOptions, body: JSON.stringify(body) } as const;
+  return wholeAnswer(backend, await door.send(request, signal), nothingPicked);
 }
 
 /** Patterns that name what is not there, or may not be seen: for so long they are known by what is left of them. */
@@ -232,8 +232,16 @@ export async function findShardProblem(
   door: Door,
   signal: AbortSignal,
 ): Promise<string | undefined> {
-  const { shards } = await searchWhole(backend, door, pattern, { size: 0, track_total_hits: false }, signal);
-  return shardProblem(pattern, knowledge, shards.total);
+  const body = JSON.stringify({ size: 0, track_total_hits: false });
+  try {
+    const bytes = await sendSearch(door, pattern, body, signal);
+    const { shards } = await wholeAnswer(backend, bytes, nothingPicked);
+    return shardProblem(pattern, knowledge, shards.total);
+  } catch (error) {
+    if (!(error instanceof Refused)) throw error;
+    if (knowledge.closed.length > 0) return undefined;
+    return `an index of ${pattern} is closed, so nothing of it can be read; open it, or leave it out of the pattern`;
+  }
 }
 
 /** Takes an answer that the mappings do not fit although they were read again and again. @throws {BackendError} */

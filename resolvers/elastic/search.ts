@@ -105,7 +105,11 @@ export async function searchWhole(
 }
 
 /** Patterns that name what is not there, or may not be seen: for so long they are known by what is left of them. */
-const lacking = new WeakMap<Door, Map<string, { readonly since: Millis; readonly left: string }>>();
+const lacking = new WeakMap<Door, Map<string, Lack>>();
+interface Lack {
+  readonly since: Millis;
+  readonly left: string;
+}
 const remembered: Millis = 30_000;
 
 /**
@@ -124,7 +128,7 @@ export async function sendSearch(
   const path = `/${encodePattern(pattern)}/_search`;
   const send = (about: Readonly<Record<string, string>>) =>
     door.send({ method: "POST", path, query: { ...about, ...options }, body }, signal);
-  const known = lacking.get(door) ?? new Map();
+  const known = lacking.get(door) ?? new Map<string, Lack>();
   lacking.set(door, known);
   let found = known.get(pattern);
   if (found === undefined || performance.now() - found.since >= remembered) {

@@ -1,6 +1,6 @@
 // What every reader of documents shares: an answer of a search is whole or an error, the mappings that a search was
 // compiled with fit the indices that it reached, and the wall stands in it.
-import { BackendError, unsupported } from "../../src/errors.ts";
+import { BackendError, Refused, unsupported } from "../../src/errors.ts";
 import type { Filter } from "../../src/logql/ast.ts";
 import type { Millis } from "../../src/time.ts";
 import { sleep, turn } from "../http.ts";
@@ -91,21 +91,25 @@ type Reached = Pick<Answer, "shards"> & { readonly hits: readonly { readonly ind
 
 export const nothingPicked = { picked: namesOf([]) };
 
-/** The complete answer of a search whose documents are read whole or not at all. @throws {BackendError} */
+/** The complete answer of a search that is no answer to a client: what is closed is left out of it. @throws {BackendError} */
 export async function searchWhole(
   backend: string,
   door: Door,
   pattern: string,
   body: object,
   signal: AbortSignal,
-  options: Readonly<Record<string, string>> = {},
 ): Promise<Answer> {
-  const bytes = await sendSearch(door, pattern, JSON.stringify(body), signal, options);
-  return wholeAnswer(backend, bytes, nothingPicked);
+  const path = `/${encodePattern(pattern)}/_search`;
+  const request = { method: "POST", path, query: searchOptions, body: JSON.stringify(body) } as const;
+  return wholeAnswer(backend, await door.send(request, signal), nothingPicked);
 }
 
 /** Patterns that name what is not there, or may not be seen: for so long they are known by what is left of them. */
-const lacking = new WeakMap<Door, Map<string, { readonly since: Millis; readonly left: string }>>();
+const lacking = new WeakMap<Door, Map<string, Lack>>();
+interface Lack {
+  readonly since: Millis;
+  readonly left: string;
+}
 const remembered: Millis = 30_000;
 
 /**
@@ -124,7 +128,7 @@ export async function sendSearch(
   const path = `/${encodePattern(pattern)}/_search`;
   const send = (about: Readonly<Record<string, string>>) =>
     door.send({ method: "POST", path, query: { ...about, ...options }, body }, signal);
-  const known = lacking.get(door) ?? new Map();
+  const known = lacking.get(door) ?? new Map<string, Lack>();
   lacking.set(door, known);
   let found = known.get(pattern);
   if (found === undefined || performance.now() - found.since >= remembered) {
@@ -233,9 +237,21 @@ export async function findShardProblem(
   signal: AbortSignal,
 ): Promise<string | undefined> {
   const body = { size: 0, track_total_hits: false };
-  // Closed indices have been told of by now, and are in none of the counts.
-  const { shards } = await searchWhole(backend, door, pattern, body, signal, searchOptions);
-  return shardProblem(pattern, knowledge, shards.total);
+  try {
+    // Closed ones that are known have been told of by now, and are in none of the counts.
+    const { shards } =
+      knowledge.closed.length > 0
+        ? await searchWhole(backend, door, pattern, body, signal)
+        : await wholeAnswer(
+            backend,
+            await sendSearch(door, pattern, JSON.stringify(body), signal),
+            nothingPicked,
+          );
+    return shardProblem(pattern, knowledge, shards.total);
+  } catch (error) {
+    if (!(error instanceof Refused)) throw error;
+    return `an index of ${pattern} is closed, so nothing of it can be read; open it, or leave it out of the pattern`;
+  }
 }
 
 /** Takes an answer that the mappings do not fit although they were read again and again. @throws {BackendError} */

@@ -223,4 +223,19 @@ onServers((server) => {
     await expect(find("", { index: "trap-era-*" }, from)).rejects.toThrow(Refused);
     expect(await find("", { index: "trap-era-*" })).toEqual(["now"]);
   });
+
+  test("an index that is closed as another comes is refused, though shards are as many as before", async () => {
+    const definition = { mappings: { properties: { "@timestamp": { type: "date" } } } };
+    for (const n of [1, 2]) {
+      await cluster.createIndex(`trap-turn-${n}`, definition);
+      await write(`trap-turn-${n}`, { [`d${n}`]: `{"n":${n}}` });
+    }
+    const source = { index: "trap-turn-*" };
+    const partly = { index: "trap-turn-*,trap-none" };
+    for (const over of [source, partly]) expect(await find("", over)).toHaveLength(2);
+    await cluster.createIndex("trap-turn-3", definition);
+    await cluster.request("POST", "/trap-turn-1/_close");
+    for (const over of [source, partly]) await expect(find("", over)).rejects.toThrow(Refused);
+    await cluster.request("POST", "/trap-turn-1/_open");
+  });
 });

@@ -115,6 +115,9 @@ test("is refused where the mappings may not be read", async () => {
   // One that is not there either makes the source refuse the whole, so the rest is asked for by itself.
   await expect(read(backend, "logs-2,logs-9")).rejects.toMatchObject(refused);
   await expect(read(backend, "logs-2,logs-9")).rejects.toMatchObject(refused);
+  const source = { id: "app", index: "logs-*", profile: "ecs" };
+  const report = await backend.inspections.logs?.(source, AbortSignal.timeout(30_000));
+  expect(report?.problems.join()).toMatch(/^an index of logs-\* is closed/);
 });
 
 test("a name that is not there is passed over, and asked for strictly once in a while", async () => {

@@ -1,6 +1,7 @@
 // What an index can and cannot be asked, read from its mapping and settings. Indices with the same mapping, such
 // as the backing indices of a data stream, form one group, so that a filter is compiled once for all of them.
 import { z } from "zod";
+import { covers, globs } from "./patterns.ts";
 import { any, ignored, type Query } from "./query.ts";
 
 /** How one name is indexed. Names are joined by dots, as the index spells them. */
@@ -186,31 +187,14 @@ function isOnlyRouted(
   const told = Object.entries(aliases);
   const routed = told.filter(([, { search_routing }]) => search_routing !== undefined);
   if (routed.length === 0) return false;
-  const parts = pattern.split(",").map((part) => part.trim());
-  const [taken, left] = [
-    parts.filter((part) => !part.startsWith("-")),
-    parts.filter((part) => part.startsWith("-")),
-  ];
-  const isNamed = (part: string, name: string) =>
-    part === "_all" || new RegExp(`^${part.split("*").map(escapePattern).join(".*")}$`).test(name);
+  const parts = pattern.split(",").map((part) => part.trim().replace(/^_all$/, "*"));
   // No star stands for what is hidden.
-  const isSurelyMet = (name: string, isHidden: boolean) =>
-    taken.some((part) => isNamed(part, name) && !(isHidden && part !== name)) &&
-    !left.some((part) => isNamed(part.slice(1), name));
-  if (isSurelyMet(index, isHidden)) return false;
-  if (
-    told.some(
-      ([alias, { search_routing, is_hidden = false }]) =>
-        search_routing === undefined && isSurelyMet(alias, is_hidden),
-    )
-  )
-    return false;
+  const isMet = (name: string, isHidden = false): boolean =>
+    covers(parts.filter((part) => !isHidden || part === name || part.startsWith("-")).join(","), name);
+  const whole = told.filter(([, { search_routing }]) => search_routing === undefined);
+  if (isMet(index, isHidden) || whole.some(([alias, { is_hidden }]) => isMet(alias, is_hidden))) return false;
   // What date math stands for is not worked out here.
-  return routed.some(([alias]) => taken.some((part) => part.startsWith("<") || isNamed(part, alias)));
-}
-
-function escapePattern(text: string): string {
-  return text.replace(/[\\^$.+?()[\]{}|]/g, "\\$&");
+  return routed.some(([alias]) => parts.some((part) => part.startsWith("<") || globs(part, alias)));
 }
 
 /** What each template maps to; what it matches does not matter here. */

@@ -53,7 +53,8 @@ export function keptStreams(index: string, indices: Iterable<string>): readonly 
     .map((name) => `-${name} does not take the data stream out of the pattern; -*${name} does`);
 }
 
-function globs(pattern: string, name: string): boolean {
+/** Whether one part of a pattern, with its stars, stands for a name. */
+export function globs(pattern: string, name: string): boolean {
   const [first = "", ...rest] = pattern.split("*");
   if (rest.length === 0) return name === pattern;
   if (!name.startsWith(first)) return false;

@@ -33,7 +33,7 @@ export interface Start {
 
 /** What `npm run readout` hands to node: the program, with the room that it leaves for young objects. */
 export const program = [
-  "--max-semi-space-size=16",
+  "--max-semi-space-size=12",
   "--v8-pool-size=2",
   join(import.meta.dirname, "..", "src", "readout.js"),
 ] as const;

@@ -3,7 +3,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 
 /** As `npm run readout` starts it. */
 export const program = [
-  "--max-semi-space-size=16",
+  "--max-semi-space-size=12",
   "--v8-pool-size=2",
   new URL("../../src/readout.js", import.meta.url).pathname,
 ] as const;

@@ -15,7 +15,7 @@ import { type Knowledge, opaqueKnowledge, readKnowledge } from "./mapping.ts";
 import { type Part, partBy } from "./parts.ts";
 import { type LogProfile, profiles } from "./profile.ts";
 import { encodePattern, mappingOptions } from "./query.ts";
-import { isClosed } from "./search.ts";
+import { isClosed, postSearch } from "./search.ts";
 
 export interface Catalog {
   /**
@@ -114,9 +114,7 @@ export function createCatalog(
   }
 
   async function send(pattern: string): Promise<void> {
-    const path = `/${encodePattern(pattern)}/_search`;
-    const body = JSON.stringify({ size: 0, track_total_hits: false });
-    await door.send({ method: "POST", path, body }, shared);
+    await postSearch(door, pattern, JSON.stringify({ size: 0, track_total_hits: false }), {}, shared);
   }
 
   /** What is not there is empty; what is there and not readable is an error. @throws {BackendError} */

@@ -91,6 +91,17 @@ type Reached = Pick<Answer, "shards"> & { readonly hits: readonly { readonly ind
 
 export const nothingPicked = { picked: namesOf([]) };
 
+/** The bytes of one search of a pattern, as these parameters have it. @throws {BackendError} */
+export function postSearch(
+  door: Door,
+  pattern: string,
+  body: string,
+  query: Readonly<Record<string, string>>,
+  signal: AbortSignal,
+): Promise<Buffer> {
+  return door.send({ method: "POST", path: `/${encodePattern(pattern)}/_search`, query, body }, signal);
+}
+
 /** The complete answer of a search that is no answer to a client: what is closed is left out of it. @throws {BackendError} */
 export async function searchWhole(
   backend: string,
@@ -99,9 +110,8 @@ export async function searchWhole(
   body: object,
   signal: AbortSignal,
 ): Promise<Answer> {
-  const path = `/${encodePattern(pattern)}/_search`;
-  const request = { method: "POST", path, query: searchOptions, body: JSON.stringify(body) } as const;
-  return wholeAnswer(backend, await door.send(request, signal), nothingPicked);
+  const bytes = await postSearch(door, pattern, JSON.stringify(body), searchOptions, signal);
+  return wholeAnswer(backend, bytes, nothingPicked);
 }
 
 /** Patterns that name what is not there, or may not be seen: for so long they are known by what is left of them. */
@@ -125,9 +135,8 @@ export async function sendSearch(
   signal: AbortSignal,
   options: Readonly<Record<string, string>> = {},
 ): Promise<Buffer> {
-  const path = `/${encodePattern(pattern)}/_search`;
   const send = (about: Readonly<Record<string, string>>) =>
-    door.send({ method: "POST", path, query: { ...about, ...options }, body }, signal);
+    postSearch(door, pattern, body, { ...about, ...options }, signal);
   const known = lacking.get(door) ?? new Map<string, Lack>();
   lacking.set(door, known);
   let found = known.get(pattern);
@@ -147,10 +156,9 @@ export async function sendSearch(
 /** @throws {Refused} where some index of a pattern is closed @throws {BackendError} */
 async function requireOpen(door: Door, pattern: string, signal: AbortSignal): Promise<void> {
   if (!/(?:^|,)[^-]/.test(pattern)) return;
-  const path = `/${encodePattern(pattern)}/_search`;
   const body = JSON.stringify({ size: 0, query: none });
   try {
-    await door.send({ method: "POST", path, query: strictOptions, body }, signal);
+    await postSearch(door, pattern, body, strictOptions, signal);
   } catch (error) {
     const left = leftOf(pattern, error);
     if (left !== pattern) await requireOpen(door, left, signal);

@@ -11,7 +11,6 @@ import { turn } from "../http.ts";
 import type { Catalog } from "./catalog.ts";
 import type { Door } from "./door.ts";
 import { limits } from "./filter.ts";
-import { parseExact } from "./flat.ts";
 import { type EventForm, type Layout, type Placed, placeForms, type SpanForm } from "./layout.ts";
 import type { Knowledge } from "./mapping.ts";
 import { isOfForm, timelessness } from "./narrow.ts";
@@ -93,7 +92,7 @@ export interface Documents {
  * What most look-ups find comes with the first search; what is more comes by a scroll of smaller parts, and what is too
  * large to be held, such as errors with the source around each line of their stacks, by one of the smallest.
  */
-const sizes = { first: 5_000, scrolled: 1_000, heavy: 50, parsed: 250 } as const;
+const sizes = { first: 5_000, scrolled: 1_000, heavy: 50 } as const;
 const attempts = 3;
 /** How soon a server lets new documents be found: mappings that may be behind need not be newer. */
 const searchable: Millis = 1_000;
@@ -227,7 +226,7 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
   async function holds(source: SpanSource, query: Query, signal: AbortSignal): Promise<boolean> {
     const counted = JSON.stringify({ size: 0, track_total_hits: true, query });
     const bytes = await sendSearch(door, source.index, counted, signal);
-    return totalOf(await wholeParsed(backend, bytes)) > 0;
+    return totalOf(await wholeParsed(backend, bytes, 0)) > 0;
   }
 
   function wallOf({ where }: SpanSource): Filter | undefined {
@@ -314,7 +313,7 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
         renewed = await renewedPlan(source, signal);
         continue;
       }
-      const answer = bytes && (await wholeParsed(backend, bytes));
+      const answer = bytes && (await wholeParsed(backend, bytes, size));
       if (answer !== undefined && !isStale(plan.knowledge, answer, catalog.accepted(source.index))) {
         return { answer, plan };
       }
@@ -345,8 +344,8 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
       else {
         total = totalOf(first.answer);
         budget.spend(total);
-        if (total <= first.answer.hits.length) {
-          yield* parsed(source, first.plan, formsOf, first.answer.hits);
+        if (total <= first.answer.count) {
+          yield* parsed(source, first.plan, formsOf, first.answer);
           return;
         }
       }
@@ -354,20 +353,25 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
     const leaving = new AbortController();
     const limited = within(signal, leaving.signal);
     const next = async (answer: ParsedAnswer) =>
-      wholeParsed(backend, await nextPart(backend, door, answer, limited), true);
+      wholeParsed(
+        backend,
+        await nextPart(backend, door, answer, limited),
+        Math.min(size, promised - got),
+        true,
+      );
     let { answer, plan } = await begin(source, formsOf, condition, size, scrolling, limited, fixed);
     const promised = totalOf(answer);
     if (promised > total) budget.spend(promised - total);
     let got = 0;
     let pending: Promise<ParsedAnswer> | undefined;
     try {
-      while (answer.hits.length > 0) {
-        got += answer.hits.length;
+      while (answer.count > 0) {
+        got += answer.count;
         if (isStale(plan.knowledge, answer, answer.shards.total)) throw changing(backend, source.index);
         pending = got < promised ? next(answer) : undefined;
         // It may fail while the caller is busy; it is met when its turn comes.
         pending?.catch(() => undefined);
-        yield* parsed(source, plan, formsOf, answer.hits);
+        yield* parsed(source, plan, formsOf, answer);
         if (pending === undefined) break;
         answer = await pending;
       }
@@ -395,9 +399,9 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
     if (begun === undefined) return undefined;
     const { answer, plan } = begun;
     const total = totalOf(answer);
-    if (total > answer.hits.length) return undefined;
+    if (total > answer.count) return undefined;
     budget.spend(total);
-    return parsed(source, plan, formsOf, answer.hits);
+    return parsed(source, plan, formsOf, answer);
   }
 
   function totalOf({ total }: ParsedAnswer): number {
@@ -410,28 +414,28 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
     source: SpanSource,
     { layout }: Plan,
     formsOf: (layout: Layout) => readonly Placed<Form>[],
-    hits: readonly ParsedHit[],
+    answer: ParsedAnswer,
   ): AsyncGenerator<readonly Found<Form>[]> {
     const forms = formsByIndex(formsOf(layout));
-    for (let at = 0; at < hits.length; at += sizes.parsed) {
-      if (at > 0) await turn();
+    let first = true;
+    for (const part of partsOf(source, answer)) {
+      if (!first) await turn();
+      first = false;
       const found: Found<Form>[] = [];
-      for (const hit of hits.slice(at, at + sizes.parsed)) {
-        const own = forms.get(hit.index);
-        if (own === undefined) continue;
-        const document = parse(source, hit);
-        for (const form of own) found.push({ index: hit.index, id: hit.id, document, form });
+      for (const { index, id, document } of part) {
+        for (const form of forms.get(index) ?? []) found.push({ index, id, document, form });
       }
       if (found.length > 0) yield found;
     }
   }
 
-  function parse(source: SpanSource, hit: ParsedHit): Value {
+  function* partsOf(source: SpanSource, { parts }: ParsedAnswer): Generator<readonly ParsedHit[]> {
     try {
-      return hit.text === undefined ? hit.document : parseExact(hit.text);
+      yield* parts();
     } catch (cause) {
-      const reason = `document ${hit.id} of ${hit.index} (${source.index}) is not JSON`;
-      throw new BackendError(backend, "malformed", reason, { cause });
+      throw new BackendError(backend, "malformed", `documents of ${source.index} that are not JSON`, {
+        cause,
+      });
     }
   }
 

@@ -72,6 +72,8 @@ export interface Answer {
   readonly scrollId: string | undefined;
   /** How many documents match in all, where the answer counts them exactly. */
   readonly total: number | undefined;
+  /** Those in which its hits lie. */
+  readonly indices: ReadonlySet<string>;
   readonly hits: readonly Hit[];
 }
 
@@ -221,8 +223,9 @@ export function cutAnswer(bytes: Buffer, wanted: Names): Answer {
     else picked.set(name, first === quote ? unquote(json) : json);
   }
 
+  const indices = new Set<string>();
+  let [indexName, indexJson] = ["", ""];
   let index: string | undefined;
-  let indexJson = "";
   let id: string | undefined;
   let routing: string | undefined;
   let sort: string | undefined;
@@ -242,8 +245,11 @@ export function cutAnswer(bytes: Buffer, wanted: Names): Answer {
     else if (is("_index", start, end)) {
       const json = slice();
       // Most hits are of the same index as the one before.
-      if (json !== indexJson || index === undefined) index = unquote(json);
-      indexJson = json;
+      if (json !== indexJson) {
+        [indexName, indexJson] = [unquote(json), json];
+        indices.add(indexName);
+      }
+      index = indexName;
     } else if (is("sort", start, end)) eachElement(readSort);
     else skipValue();
   }
@@ -277,7 +283,7 @@ export function cutAnswer(bytes: Buffer, wanted: Names): Answer {
   });
   at = pastSpace(bytes, at);
   if (at !== bytes.length || shards === undefined || hits === undefined) fail();
-  return { ...answer, shards, total, hits };
+  return { ...answer, shards, total, indices, hits };
 }
 
 /** The sort value with which an answer ends, as all products print it, where it has one. */

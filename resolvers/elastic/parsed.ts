@@ -1,30 +1,37 @@
-// The answers of searches whose documents are all going to be parsed. One JSON.parse over an answer costs as much as over
-// its documents alone, so it is not cut first, unless it is large enough to hold up others, or holds a number that only
-// an exact parse, document by document, can tell.
+// The answers of searches whose documents are all going to be parsed. That is done a part at a time, while they are read:
+// all documents of an answer at once would hold up others, and live so long that collecting them costs as much as parsing.
 import type { Value } from "../../src/model.ts";
 import { turn } from "../http.ts";
-import { isJson, mayHoldLongInteger } from "./flat.ts";
-import { type Answer, cutAnswer, identify } from "./hits.ts";
+import { isJson, parseExact } from "./flat.ts";
+import { type Answer, cutAnswer, type Hit, identify } from "./hits.ts";
 import { nothingPicked, requireWhole, unreadable } from "./search.ts";
 
 export interface ParsedHit {
   readonly index: string;
   readonly id: string;
-  /** The document, or in `text` one that is still to be parsed. */
   readonly document: Value;
-  readonly text: string | undefined;
 }
-export type ParsedAnswer = Omit<Answer, "hits"> & { readonly hits: readonly ParsedHit[] };
+export interface ParsedAnswer extends Omit<Answer, "hits"> {
+  /** How many documents it holds. */
+  readonly count: number;
+  /** In the answer's order, integers exact. @throws {SyntaxError} where a document is no JSON */
+  readonly parts: () => Iterable<readonly ParsedHit[]>;
+}
 
-/** Some 30 ms of parsing. */
-const mostAtOnce = 8 * 1_048_576;
+/** Bytes of documents that are parsed at once: a millisecond, read as spans two. */
+const partSize = 100_000;
 
-/** As `wholeAnswer`. @throws {BackendError} */
-export async function wholeParsed(backend: string, bytes: Buffer, counted = false): Promise<ParsedAnswer> {
+/** As `wholeAnswer`; the search asked for `size` documents. @throws {BackendError} */
+export async function wholeParsed(
+  backend: string,
+  bytes: Buffer,
+  size: number,
+  counted = false,
+): Promise<ParsedAnswer> {
   await turn();
   let answer: ParsedAnswer;
   try {
-    answer = parseAnswer(bytes);
+    answer = parseAnswer(bytes, size);
   } catch (cause) {
     throw unreadable(backend, bytes, cause);
   }
@@ -33,21 +40,75 @@ export async function wholeParsed(backend: string, bytes: Buffer, counted = fals
 }
 
 /** @throws {SyntaxError} when the bytes are not an answer of `_search` */
-export function parseAnswer(bytes: Buffer): ParsedAnswer {
-  const text = bytes.length > mostAtOnce ? undefined : bytes.toString();
-  if (text !== undefined && !mayHoldLongInteger(text)) return readAnswer(JSON.parse(text));
-  const { hits, ...rest } = cutAnswer(bytes, nothingPicked.picked);
-  return {
-    ...rest,
-    hits: hits.map(({ index, id, source: text }) => ({ index, id, document: null, text })),
-  };
+export function parseAnswer(bytes: Buffer, size: number): ParsedAnswer {
+  return divide(bytes, size) ?? cut(bytes);
 }
 
-function readAnswer(answer: Value): ParsedAnswer {
+// ---- as all products print it ---------------------------------------------------------------------------------
+
+const opening = Buffer.from('"hits":[{"_index":"');
+const beforeHit = '"hits":['.length;
+const between = Buffer.from('},{"_index":"');
+const beforeName = between.length;
+const quote = 0x22;
+
+/**
+ * An answer whose hits are told from each other by how they begin. A document may hold the same text, so this is only
+ * believed of an answer that has as many as it must have, and each part of it has to be JSON by itself: no part that ends
+ * within a document is. Undefined of any other answer.
+ */
+function divide(bytes: Buffer, size: number): ParsedAnswer | undefined {
+  const begin = bytes.indexOf(opening) + beforeHit;
+  const end = bytes.lastIndexOf("]}");
+  if (begin < beforeHit || end < begin) return undefined;
+  const head = readHead(`${bytes.toString("utf8", 0, begin)}null${bytes.toString("utf8", end)}`);
+  if (head?.total === undefined) return undefined;
+  const indices = new Set<string>();
+  let count = 0;
+  let [name, nameEnd] = [0, 0];
+  for (let at = begin - 2; at >= 0 && at < end; at = bytes.indexOf(between, nameEnd)) {
+    const start = at + beforeName;
+    const length = nameEnd - name;
+    // Most hits are of the same index as the one before.
+    if (count === 0 || bytes.compare(bytes, name, nameEnd, start, start + length) !== 0) {
+      [name, nameEnd] = [start, bytes.indexOf(quote, start) + 1];
+      if (nameEnd === 0) return undefined;
+      indices.add(bytes.toString("utf8", name, nameEnd - 1));
+    } else [name, nameEnd] = [start, start + length];
+    count += 1;
+  }
+  if (count !== Math.min(size, head.total)) return undefined;
+
+  function* parts(): Generator<readonly ParsedHit[]> {
+    let read = 0;
+    for (let at = begin; at < end; ) {
+      const next = bytes.indexOf(between, at + partSize);
+      const behind = next < 0 || next > end ? end : next + 1;
+      const values = parseExact(`[${bytes.toString("utf8", at, behind)}]`);
+      const hits = (Array.isArray(values) ? values : []).map(readHit);
+      if (!hits.every(({ index }) => indices.has(index))) fail();
+      read += hits.length;
+      yield hits;
+      at = behind + 1;
+    }
+    if (read !== count) fail();
+  }
+  return { ...head, indices, count, parts };
+}
+
+/** Of an answer that has null in the place of its hits. */
+function readHead(text: string): Omit<ParsedAnswer, "indices" | "count" | "parts"> | undefined {
+  let answer: Value;
+  try {
+    answer = JSON.parse(text);
+  } catch {
+    return undefined;
+  }
   const { timed_out, terminated_early, _scroll_id, _shards, hits } = object(answer);
   const { total: shards, failed } = object(_shards);
   const { total, hits: found } = object(hits);
-  if (typeof shards !== "number" || typeof failed !== "number" || !Array.isArray(found)) fail();
+  if (typeof shards !== "number" || typeof failed !== "number") fail();
+  if (!Array.isArray(found) || found.length !== 1 || found[0] !== null) return undefined;
   const counted = isJson(total) && total.relation === "eq" ? total.value : undefined;
   return {
     timedOut: timed_out === true,
@@ -55,19 +116,13 @@ function readAnswer(answer: Value): ParsedAnswer {
     shards: { total: shards, failed },
     scrollId: typeof _scroll_id === "string" ? _scroll_id : undefined,
     total: typeof counted === "number" ? counted : undefined,
-    hits: found.map(readHit),
   };
 }
 
 function readHit(hit: Value): ParsedHit {
   const { _index: index, _id: id, _routing: routing, _source: document } = object(hit);
   if (typeof index !== "string" || typeof id !== "string" || !isJson(document)) fail();
-  return {
-    index,
-    id: identify(id, typeof routing === "string" ? routing : undefined),
-    document,
-    text: undefined,
-  };
+  return { index, id: identify(id, typeof routing === "string" ? routing : undefined), document };
 }
 
 function object(value: Value | undefined): { readonly [key: string]: Value | undefined } {
@@ -76,4 +131,25 @@ function object(value: Value | undefined): { readonly [key: string]: Value | und
 
 function fail(): never {
   throw new SyntaxError("not an answer of _search");
+}
+
+// ---- any other ------------------------------------------------------------------------------------------------
+
+function cut(bytes: Buffer): ParsedAnswer {
+  const { hits, ...head } = cutAnswer(bytes, nothingPicked.picked);
+  return { ...head, count: hits.length, parts: () => parseHits(hits) };
+}
+
+function* parseHits(hits: readonly Hit[]): Generator<readonly ParsedHit[]> {
+  let part: ParsedHit[] = [];
+  let chars = 0;
+  for (const { index, id, source } of hits) {
+    part.push({ index, id, document: parseExact(source) });
+    chars += source.length;
+    if (chars < partSize) continue;
+    yield part;
+    part = [];
+    chars = 0;
+  }
+  if (part.length > 0) yield part;
 }

@@ -50,7 +50,7 @@ export function unreadable(backend: string, bytes: Buffer, cause: unknown): Back
 /** @throws {BackendError} */
 export function requireWhole(
   backend: string,
-  { timedOut, terminatedEarly, shards }: Omit<Answer, "hits">,
+  { timedOut, terminatedEarly, shards }: Pick<Answer, "timedOut" | "terminatedEarly" | "shards">,
   counted: boolean,
 ): void {
   if (!timedOut && (!terminatedEarly || counted) && shards.failed === 0) return;
@@ -87,7 +87,7 @@ function isStarting(error: unknown): boolean {
 }
 
 /** What of an answer tells which indices it reached. */
-type Reached = Pick<Answer, "shards"> & { readonly hits: readonly { readonly index: string }[] };
+type Reached = Pick<Answer, "shards" | "indices">;
 
 export const nothingPicked = { picked: namesOf([]) };
 
@@ -201,7 +201,11 @@ export function isStale(knowledge: Knowledge, answer: Reached, accepted: number 
   if (knowledge.opaque) return false;
   const { total } = answer.shards;
   const grown = total !== knowledge.shards && total !== accepted;
-  return grown || answer.hits.some((hit) => !knowledge.indices.has(hit.index));
+  return grown || reachesOthers(knowledge, answer);
+}
+
+function reachesOthers(knowledge: Knowledge, { indices }: Reached): boolean {
+  return [...indices].some((index) => !knowledge.indices.has(index));
 }
 
 /**
@@ -267,15 +271,15 @@ export function settle(
   backend: string,
   pattern: string,
   knowledge: Knowledge,
-  { shards, hits }: Reached,
+  answer: Reached,
   catalog: { accept(pattern: string, shards: number): void },
 ): void {
-  const problem = shardProblem(pattern, knowledge, shards.total);
-  const foreign = hits.some((hit) => !knowledge.indices.has(hit.index));
-  if (foreign || (problem !== undefined && shards.total < knowledge.shards)) {
+  const { total } = answer.shards;
+  const problem = shardProblem(pattern, knowledge, total);
+  if (reachesOthers(knowledge, answer) || (problem !== undefined && total < knowledge.shards)) {
     throw problem === undefined ? changing(backend, pattern) : new BackendError(backend, "partial", problem);
   }
-  catalog.accept(pattern, shards.total);
+  catalog.accept(pattern, total);
 }
 
 export function changing(backend: string, pattern: string): BackendError {

@@ -38,11 +38,14 @@ const hit = fc.record({
 
 test("documents of one _id that lie in different shards have ids of their own", () => {
   const rows = ["a", "b", undefined].map((_routing) => ({ _index: "logs", _id: "1", _routing, _source: {} }));
-  const answer = { timed_out: false, _shards: { total: 3, failed: 0 }, hits: { hits: rows } };
+  const total = { value: 3, relation: "eq" };
+  const answer = { timed_out: false, _shards: { total: 3, failed: 0 }, hits: { total, hits: rows } };
   const bytes = Buffer.from(JSON.stringify(answer));
   const ids = ["1?routing=a", "1?routing=b", "1"];
   expect(cutAnswer(bytes, wanted).hits.map(({ id }) => id)).toEqual(ids);
-  expect(parseAnswer(bytes).hits.map(({ id }) => id)).toEqual(ids);
+  for (const size of [3, 4, 5_000]) {
+    expect([...parseAnswer(bytes, size).parts()].flat().map(({ id }) => id)).toEqual(ids);
+  }
 });
 
 describe("cutAnswer", () => {
@@ -127,6 +130,7 @@ describe("cutAnswer", () => {
     expect(cutAnswer(Buffer.from(text), wanted)).toEqual({
       timedOut: true,
       terminatedEarly: true,
+      indices: new Set(["i"]),
       scrollId: "x==",
       total: undefined,
       shards: { total: 3, failed: 1 },

@@ -1,6 +1,6 @@
-// What a compiled table finds in a document is what the document's flat form has; an answer parsed at once is the answer cut.
+// What a compiled table finds in a document is what the document's flat form has; an answer parsed in parts is the answer cut.
 import fc from "fast-check";
-import { expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { flatten, isJson, type Json, lookUp, parseExact } from "#resolvers/elastic/flat.ts";
 import { cutAnswer, namesOf } from "#resolvers/elastic/hits.ts";
 import { parseAnswer } from "#resolvers/elastic/parsed.ts";
@@ -85,7 +85,15 @@ test("names are read rightly however many there are", () => {
   }
 });
 
-test("an answer parsed at once is the answer cut, integers exact", () => {
+describe("an answer parsed in parts is the answer cut, integers exact", () => {
+  /** Documents may hold what hits begin with, and be larger than a part. */
+  const nested = fc.constantFrom<unknown>(
+    [{ a: 1 }, { _index: "i", _id: "0", _source: {} }],
+    [{ a: [] }, { _index: "other" }],
+    '},{"_index":"i"',
+    "]}",
+    "ü".repeat(60_000),
+  );
   const value = fc.oneof(
     fc.string(),
     fc.double({ noNaN: true, noDefaultInfinity: true }),
@@ -93,28 +101,51 @@ test("an answer parsed at once is the answer cut, integers exact", () => {
     fc.boolean(),
   );
   const print = (one: unknown) => (typeof one === "bigint" ? String(one) : JSON.stringify(one));
-  fc.assert(
-    fc.property(
-      fc.array(fc.array(value, { maxLength: 3 }), { maxLength: 4 }),
-      fc.boolean(),
-      (hits, counted) => {
-        const text = `{"took":1,"timed_out":false,"_shards":{"total":3,"failed":1},"hits":{"total":{"value":7,"relation":"${
-          counted ? "eq" : "gte"
-        }"},"hits":[${hits.map((values, at) => `{"_index":"i","_id":"${at}","_source":{"v":[${values.map(print)}]}}`)}]}}`;
-        const bytes = Buffer.from(text);
-        const { hits: cut, ...head } = cutAnswer(bytes, namesOf([]));
-        const { hits: parsed, ...own } = parseAnswer(bytes);
-        expect(own).toEqual(head);
-        expect(
-          parsed.map(({ index, id, document, text }) => [
-            index,
-            id,
-            text === undefined ? document : parseExact(text),
-          ]),
-        ).toEqual(cut.map(({ index, id, source }) => [index, id, parseExact(source)]));
-      },
-    ),
-  );
+  const hits = (one: fc.Arbitrary<unknown>) =>
+    fc.array(fc.tuple(fc.constantFrom("i", "i2", "ï"), fc.array(one, { maxLength: 3 })), { maxLength: 6 });
+  function check(rows: readonly (readonly [string, readonly unknown[]])[], head: string, size: number): void {
+    const texts = rows.map(
+      ([index, values], at) =>
+        `{"_index":"${index}","_id":"${at}","_source":{"v":[${values.map(print)}]},"sort":[${at}]}`,
+    );
+    const bytes = Buffer.from(
+      `{"took":1,"timed_out":false,"_shards":{"total":3,"failed":1},"hits":{${head}"hits":[${texts}]}}`,
+    );
+    const { hits: cut, ...rest } = cutAnswer(bytes, namesOf([]));
+    const { count, parts, ...own } = parseAnswer(bytes, size);
+    expect(own).toEqual(rest);
+    expect(count).toBe(rows.length);
+    expect([...parts()].flat()).toEqual(
+      cut.map(({ index, id, source }) => ({ index, id, document: parseExact(source) })),
+    );
+  }
+  const total = (value: number, relation: string) =>
+    `"total":{"value":${value},"relation":"${relation}"},"max_score":null,`;
+
+  test("whatever is counted and was asked for", () => {
+    fc.assert(
+      fc.property(
+        hits(value),
+        fc.constantFrom("eq", "gte"),
+        fc.nat(8),
+        fc.nat(8),
+        (rows, relation, of, size) => {
+          check(rows, total(of, relation), size);
+          check(rows, total(rows.length, relation), size);
+          check(rows, total(rows.length + of, relation), rows.length);
+          check(rows, "", size);
+        },
+      ),
+    );
+  });
+
+  test("where a document holds what a hit begins with", () => {
+    fc.assert(
+      fc.property(hits(fc.oneof(value, nested)), (rows) => {
+        check(rows, total(rows.length, "eq"), 5_000);
+      }),
+    );
+  });
 });
 
 test.each([
@@ -124,5 +155,5 @@ test.each([
   '{"hits":{"hits":[]}}',
   '{"_shards":{"total":1,"failed":0},"hits":{"hits":[{}]}}',
 ])("%s is no answer", (text) => {
-  expect(() => parseAnswer(Buffer.from(text))).toThrow(SyntaxError);
+  expect(() => parseAnswer(Buffer.from(text), 5_000)).toThrow(SyntaxError);
 });

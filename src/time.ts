@@ -78,36 +78,50 @@ export function toDate(instant: Instant): Date {
 /** The second that was printed last, without its fraction: the times of lines that follow each other share it. */
 let printed = { second: Number.NaN, text: "" };
 
+/** Three digits of a fraction each, because a text that is put together of parts that are there costs a third. */
+const digits = Array.from({ length: 1_000 }, (_, number) => String(number).padStart(3, "0"));
+/** The last three, without zeros at the end. */
+const lastDigits = digits.map((text) => text.replace(/0+$/, ""));
+
 /** UTC with exactly three fraction digits. Years outside 0000–9999 do not occur in what `parseInstant` reads. */
 export function printMillis(millis: Millis): string {
+  return `${printToMilli(millis)}Z`;
+}
+
+function printToMilli(millis: Millis): string {
   const second = Math.floor(millis / 1_000);
   if (second !== printed.second) {
     printed = { second, text: new Date(second * 1_000).toISOString().slice(0, -4) };
   }
-  return `${printed.text}${String(millis - second * 1_000).padStart(3, "0")}Z`;
+  return printed.text + digits[millis - second * 1_000];
 }
 
 /** UTC with nine fraction digits, the form in which a bound is sent to a source. */
 export function printNanos(instant: Instant): string {
-  const millis = toMillis(instant);
-  const rest = instant - fromMillis(millis);
-  return `${printMillis(millis).slice(0, -1)}${rest.toString().padStart(6, "0")}Z`;
+  const { millis, micros, nanos } = partsOf(instant);
+  return `${printToMilli(millis)}${digits[micros]}${digits[nanos]}Z`;
 }
 
 /** UTC with as many fraction digits as the instant needs, and at least three. */
 export function printInstant(instant: Instant): string {
+  const { millis, micros, nanos } = partsOf(instant);
+  const rest = nanos === 0 ? lastDigits[micros] : `${digits[micros]}${lastDigits[nanos]}`;
+  return `${printToMilli(millis)}${rest}Z`;
+}
+
+function partsOf(instant: Instant): {
+  readonly millis: Millis;
+  readonly micros: number;
+  readonly nanos: number;
+} {
   let millis = instant / nanosPerMilli;
   let rest = Number(instant - millis * nanosPerMilli);
   if (rest < 0) {
     millis -= 1n;
     rest += 1e6;
   }
-  const text = printMillis(Number(millis));
-  if (rest === 0) return text;
-  const digits = String(rest + 1e6).slice(1);
-  let length = digits.length;
-  while (digits[length - 1] === "0") length -= 1;
-  return `${text.slice(0, -1)}${digits.slice(0, length)}Z`;
+  const micros = Math.floor(rest / 1_000);
+  return { millis: Number(millis), micros, nanos: rest - micros * 1_000 };
 }
 
 /** The last nanosecond of a bound's own millisecond when it was given to the millisecond or coarser. */

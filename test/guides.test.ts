@@ -36,7 +36,7 @@ describe("the README's examples", () => {
   );
 
   test("there are examples of the configuration", () => {
-    expect(configurations.length).toBeGreaterThanOrEqual(5);
+    expect(configurations.length).toBeGreaterThanOrEqual(4);
   });
 
   test.each(configurations.map((block) => [block.slice(0, 60), block]))("%s is configuration", (_, block) => {
@@ -51,6 +51,12 @@ describe("the README's examples", () => {
     const own = parse(readFileSync(".meshrc.yaml", "utf8"));
     expect(parse(shown).sources.slice(0, 1)).toEqual(own.sources);
     expect(parse(shown).sources).toHaveLength(2);
+  });
+
+  test("the visual is the one that the demo publishes under its id", () => {
+    const [shown = ""] = blocksOf(readme).filter((block) => block.startsWith("id: "));
+    const published = parse(readFileSync("src/cli/demo/throughput.yaml", "utf8"));
+    expect(parse(shown.split("\n\n")[0] ?? "")).toEqual(published);
   });
 });
 

@@ -294,7 +294,7 @@ test("front-end reports and visuals are looked at", async () => {
       });
     writeFileSync(join(folder, "a.yaml"), visual({}));
     writeFileSync(join(folder, "b.yaml"), visual({ id: "B".repeat(22), site: "gone" }));
-    writeFileSync(join(folder, "c.yaml"), visual({ type: "pie" }));
+    writeFileSync(join(folder, "c.yaml"), visual({ type: "pie", title: "" }));
     const asked: unknown[] = [];
     const reports: Inspections["reports"] = async (target) => {
       asked.push(target);
@@ -316,10 +316,11 @@ visuals: ${folder}
 Front-end reports on 127.0.0.1:8081, spool data/spool.db
 
 Visuals in ${folder}: 2 published
+  PROBLEM ${join(folder, "c.yaml")}: title: must not be empty
   PROBLEM ${join(folder, "c.yaml")}: type: expected line, area, bar, number, table
   limitation: "CPU" is of a site that is not configured, gone, and therefore not found
 
-1 problem, 2 limitations
+2 problems, 2 limitations
 `);
     expect(code).toBe(1);
     expect(asked).toEqual([{ site: "shop", index: "r-1", profile: "auto" }]);

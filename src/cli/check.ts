@@ -70,7 +70,8 @@ async function lookAtVisuals({ visuals: folder, limits }: Config): Promise<Shown
   const gallery = await openGallery({
     folder: () => folder,
     check: checkVisual,
-    log: ({ message, reason }) => problems.push(String(reason ?? message)),
+    // A file may have several, a line each.
+    log: ({ message, reason }) => problems.push(...String(reason ?? message).split("\n")),
     deadline: () => limits.deadline,
   });
   gallery.close();

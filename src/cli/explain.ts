@@ -82,7 +82,7 @@ export async function run(args: readonly string[], shell: Shell): Promise<number
   const work = startWork(shell.signal, config.limits.deadline);
   try {
     for (const name of new Set(names)) {
-      const backend = openBackend(name, config, file, shell);
+      const backend = open(name, config, file, shell);
       if (backend !== undefined) backends.set(name, backend);
     }
     const sites = new Map([...connectSites(config, backends)].filter(([id]) => id === site));
@@ -101,6 +101,15 @@ export async function run(args: readonly string[], shell: Shell): Promise<number
     work.end();
     // What was found stands, whether or not the connections can be closed.
     await Promise.all([...backends.values()].map((backend) => backend.close().catch(() => undefined)));
+  }
+}
+
+/** @throws {ConfigError} */
+function open(name: string, config: Config, file: string, shell: Shell): Backend | undefined {
+  try {
+    return openBackend(name, config, file, shell);
+  } catch (error) {
+    throw new ConfigError(file, [{ path: `backends.${name}`, message: describeError(error) }]);
   }
 }
 

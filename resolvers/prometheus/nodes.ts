@@ -187,15 +187,16 @@ function readDisk(source: DiskSource, disk: Track, tracks: NodeTracks, index: nu
   };
   const capacity = at(disk, index) ?? 0;
   const free = read(source.free);
-  const used = read(source.used) ?? (free === undefined ? 0 : capacity - free);
+  // Nothing is worked out from what nobody tells.
+  const used = read(source.used) ?? (free === undefined ? undefined : capacity - free);
   const inodes = read(source.inodes) ?? 0;
-  const inodesFree = read(source.inodesFree) ?? 0;
+  const inodesFree = read(source.inodesFree);
   return {
-    fs_used_bytes: used,
-    fs_available_bytes: read(source.available) ?? capacity - used,
+    fs_used_bytes: used ?? 0,
+    fs_available_bytes: read(source.available) ?? (used === undefined ? 0 : capacity - used),
     fs_capacity_bytes: capacity,
-    fs_inodes_free: inodesFree,
-    fs_inodes_used: inodes - inodesFree,
+    fs_inodes_free: inodesFree ?? 0,
+    fs_inodes_used: Math.max(0, inodes - (inodesFree ?? inodes)),
     fs_inodes: inodes,
   };
 }

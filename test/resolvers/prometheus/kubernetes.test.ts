@@ -631,6 +631,20 @@ describe("nodes", () => {
     expect(await readNodes(series)).toEqual([{ ...told, node_name: "worker-7.internal", phase: 0 }]);
   });
 
+  test("have no figure of a disk that is not told, also where others of it are", async () => {
+    const disk = { node: "worker-7", id: "/", device: "/dev/sda1" };
+    const series = written((write, time) => {
+      write(time, "container_fs_limit_bytes", disk, 100);
+      write(time, "container_fs_inodes_total", disk, 10);
+    });
+    expect(await readNodes(series)).toMatchObject([
+      {
+        ...{ fs_used_bytes: 0, fs_available_bytes: 0, fs_capacity_bytes: 100 },
+        ...{ fs_inodes_free: 0, fs_inodes_used: 0, fs_inodes: 10 },
+      },
+    ]);
+  });
+
   test("are found by the scraper's address where cAdvisor names no node", async () => {
     const series = written((write, time) => {
       write(time, "kube_node_info", { node: "worker-7", internal_ip: "10.0.0.7" }, 1);

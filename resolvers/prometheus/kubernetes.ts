@@ -5,6 +5,7 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 import { Refused } from "../../src/errors.ts";
 import { comparePods, minute, minutesOf, overviewFilter, podFilter } from "../../src/kubernetes.ts";
 import type { Buckets, NodesRow, PodOverviewRow, PodsRow } from "../../src/model.ts";
+import { parallel } from "../../src/parallel.ts";
 import type {
   KubernetesStore,
   Match,
@@ -301,26 +302,11 @@ async function askAll<Name extends string>(
   snapshots: Buckets,
   signal: AbortSignal,
 ): Promise<Answers<Name>> {
-  // The first failure ends the others.
-  const failed = new AbortController();
-  const either = AbortSignal.any([signal, failed.signal]);
-  const names = Object.keys(questions) as Name[];
-  const answers = new Map<string, readonly Track[]>();
-  const ask = async (): Promise<void> => {
-    for (let name = names.shift(); name !== undefined; name = names.shift()) {
-      answers.set(
-        name,
-        await source.query(questions[name], momentsOf(snapshots), layOver(snapshots), either),
-      );
-    }
+  const ask = async (name: Name, either: AbortSignal): Promise<readonly [Name, readonly Track[]]> => {
+    return [name, await source.query(questions[name], momentsOf(snapshots), layOver(snapshots), either)];
   };
-  try {
-    await Promise.all(Array.from({ length: askedAtOnce }, ask));
-    return Object.fromEntries(answers) as Answers<Name>;
-  } catch (error) {
-    failed.abort(error);
-    throw error;
-  }
+  const answers = await parallel(Object.keys(questions) as Name[], askedAtOnce, ask, signal);
+  return Object.fromEntries(answers) as Answers<Name>;
 }
 
 function momentsOf({ start, step, count }: Buckets): Moments {

@@ -5,7 +5,7 @@
 import { isDeepStrictEqual } from "node:util";
 import { createAuthenticator } from "../auth.ts";
 import { type Config, resolveBeside } from "../config.ts";
-import { ConfigError, failureCode, type Issue } from "../errors.ts";
+import { ConfigError, failureCode, type Issue, messageOf } from "../errors.ts";
 import { openGallery } from "../gallery.ts";
 import { operations } from "../operations/index.ts";
 import { checkVisual } from "../operations/visuals.ts";
@@ -281,7 +281,7 @@ function connectBackends(
       const backend = shell.kinds.get(kind)?.create(name, settings, io, profiles);
       if (backend !== undefined) backends.set(name, backend);
     } catch (error) {
-      const message = redact(error instanceof Error ? error.message : String(error));
+      const message = redact(messageOf(error));
       issues.push({ path: `backends.${name}`, message });
     }
   }

@@ -34,8 +34,8 @@ export async function inspectCluster(
 
 /** Where a scrape has put the exporter's own labels before those of what it tells of. */
 function relabelled(cluster: Counts, exported: Counts): string[] {
-  const [told, hidden] = [cluster, exported].map((counts) => counts.get("kube_pod_info") ?? 0);
-  if (told === undefined || hidden === undefined || hidden <= told) return [];
+  const [told = 0, hidden = 0] = [cluster, exported].map((counts) => counts.get("kube_pod_info"));
+  if (hidden <= told) return [];
   return [
     `kube_pod_info names ${hidden} pods by exported_pod, and ${told} by pod: kube-state-metrics has to be scraped with honor_labels`,
   ];

@@ -276,17 +276,21 @@ export function wholeSeconds(step: Millis): Millis {
   return Math.ceil(step / second) * second;
 }
 
-function join(pieces: readonly RawSeries[]): readonly RawSeries[] {
+/** The pieces of one series, which follow one another, as one. */
+export function join(pieces: readonly RawSeries[]): readonly RawSeries[] {
   const [first] = pieces;
   if (first === undefined || pieces.length === 1) return pieces;
-  return [
-    {
-      labels: first.labels,
-      times: concatenate(pieces.map(({ times }) => times)),
-      values: concatenate(pieces.map(({ values }) => values)),
-      histograms: pieces.flatMap(({ histograms }) => histograms),
-    },
-  ];
+  const histograms = pieces.flatMap((piece) => piece.histograms);
+  return [{ labels: first.labels, ...joinSamples(pieces), histograms }];
+}
+
+export function joinSamples(pieces: readonly Samples[]): Samples {
+  const [only] = pieces;
+  if (only !== undefined && pieces.length === 1) return only;
+  return {
+    times: concatenate(pieces.map(({ times }) => times)),
+    values: concatenate(pieces.map(({ values }) => values)),
+  };
 }
 
 function concatenate(arrays: readonly Float64Array[]): Float64Array {

@@ -20,7 +20,7 @@ import type { Fold } from "./answer.ts";
 import type { Door, Habits, Moments } from "./door.ts";
 import { isInterface, readRestarted, successions } from "./network.ts";
 import { nodeRows } from "./nodes.ts";
-import { overviewRows, presentPods } from "./pods.ts";
+import { nameKey, overviewRows, presentPods } from "./pods.ts";
 import type { Expression } from "./promql.ts";
 import {
   askFigures,
@@ -175,7 +175,7 @@ async function* readOverview(
     const lastOf = new Map(pods.map(({ key, last }) => [key, last]));
     for (let index = 0; index < minutes.count; index += 1) {
       const time = minutes.start + index * minutes.step;
-      const ending = presentAt(index).filter((pod) => lastOf.get(`${pod.namespace}/${pod.name}`) === time);
+      const ending = presentAt(index).filter((pod) => lastOf.get(nameKey(pod.namespace, pod.name)) === time);
       yield* turn(rowsOf(ending, index).filter(accepts).sort(comparePods), signal);
     }
   }
@@ -259,7 +259,7 @@ function listSeen(
     return {
       series: ({ labels: { namespace = "", pod: name = "" }, times }) => {
         const last = times.at(-1);
-        const key = `${namespace}/${name}`;
+        const key = nameKey(namespace, name);
         if (last !== undefined) found.set(key, { key, namespace, name, first: last, last });
       },
       result: () => found,

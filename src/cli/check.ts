@@ -1,7 +1,6 @@
 // `readout check`: what of this configuration will work, asked of the file and of the sources themselves. A
 // limitation (something that will be refused or be slow) is told and is no failure; whatever would make a request
 // fail is.
-import { performance } from "node:perf_hooks";
 import { type Config, parts, type SiteConfig } from "../config.ts";
 import { BackendError } from "../errors.ts";
 import { openGallery } from "../gallery.ts";

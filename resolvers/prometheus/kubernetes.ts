@@ -32,7 +32,6 @@ import {
   freshness,
   listPods,
   type PodScope,
-  type Questions,
   type Wall,
 } from "./questions.ts";
 import { type Answers, layOver, type Track } from "./tracks.ts";
@@ -78,6 +77,9 @@ async function* readNodes(
 
 type WallOf = Wall & Pick<Habits, "hidesRestarts">;
 
+/** What a source that hides restarts would look through many samples for, and find none. */
+const unasked = { restarts: undefined };
+
 async function wallOf(source: Source, match: Match, signal: AbortSignal): Promise<WallOf> {
   return { match, ...(await source.habits(signal)) };
 }
@@ -91,7 +93,8 @@ async function* joinNodes(
 ): AsyncGenerator<readonly NodesRow[]> {
   for (const slice of parts) {
     const moments = withBefore(slice);
-    const answers = await askAll(source, askNodes(wall, moments.step), moments, signal);
+    const questions = { ...askNodes(wall, moments.step), ...(wall.hidesRestarts && unasked) };
+    const answers = await askAll(source, questions, moments, signal);
     const { restarts, roots, exporters, otel } = answers;
     const read = wall.hidesRestarts ? [...roots, ...exporters, ...otel].filter(isInterface) : restarts;
     const restarted = await readRestarted(source, wall, "nodes", read, moments, signal);
@@ -131,7 +134,8 @@ async function* readPods(
   if (sum > query.rowLimit) throw tooLarge(query.rowLimit, sum);
   for (const slice of slices(query.snapshots, sizes, sliceRows)) {
     const moments = withBefore(slice);
-    const questions = { ...askState(wall, scope), ...askFigures(wall, scope, moments.step) };
+    const figures = { ...askFigures(wall, scope, moments.step), ...(wall.hidesRestarts && unasked) };
+    const questions = { ...askState(wall, scope), ...figures };
     const answers = await askAll(source, questions, moments, signal);
     const { restarts, podInterfaces, otelInterfaces } = answers;
     const read = wall.hidesRestarts
@@ -298,12 +302,14 @@ const scopeOf = (pods: readonly Seen[]): PodScope => ({
 
 async function askAll<Name extends string>(
   source: Source,
-  questions: Questions<Name>,
+  questions: Readonly<Record<Name, Expression | undefined>>,
   snapshots: Buckets,
   signal: AbortSignal,
 ): Promise<Answers<Name>> {
   const ask = async (name: Name, either: AbortSignal): Promise<readonly [Name, readonly Track[]]> => {
-    return [name, await source.query(questions[name], momentsOf(snapshots), layOver(snapshots), either)];
+    const question = questions[name];
+    if (question === undefined) return [name, []];
+    return [name, await source.query(question, momentsOf(snapshots), layOver(snapshots), either)];
   };
   const answers = await parallel(Object.keys(questions) as Name[], askedAtOnce, ask, signal);
   return Object.fromEntries(answers) as Answers<Name>;

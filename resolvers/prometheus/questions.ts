@@ -49,7 +49,6 @@ export interface Wall {
   readonly match: Match;
   readonly edge: Edge;
 }
-export type Questions<Name extends string> = Readonly<Record<Name, Expression>>;
 
 // How exporters spell a pod's labels.
 const plain = { namespace: "namespace", pod: "pod" };

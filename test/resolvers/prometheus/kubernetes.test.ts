@@ -5,7 +5,7 @@ import { describe, expect, test } from "vitest";
 import { inspectCluster } from "#resolvers/prometheus/coverage.ts";
 import type { Moments } from "#resolvers/prometheus/door.ts";
 import { createKubernetesStore, type Source } from "#resolvers/prometheus/kubernetes.ts";
-import type { Expression, Selector } from "#resolvers/prometheus/promql.ts";
+import { type Expression, print, type Selector } from "#resolvers/prometheus/promql.ts";
 import { newest } from "#resolvers/prometheus/tracks.ts";
 import type { NodesRow, PodOverviewRow, PodsRow } from "#src/model.ts";
 import type { OverviewFilter, PodFilter } from "#src/store.ts";
@@ -1012,19 +1012,17 @@ describe("what is asked", () => {
     readonly expression: Expression;
     readonly moments: Moments;
   }
-  function watched(series: readonly WrittenSeries[]): { readonly source: Source; readonly asked: Asked[] } {
+  function watched(series: readonly WrittenSeries[], hidesRestarts = false) {
     const asked: Asked[] = [];
-    const source = evaluateOver(series, "open");
-    return {
-      asked,
-      source: {
-        habits: source.habits,
-        query: (expression, moments, fold, signal) => {
-          asked.push({ expression, moments });
-          return source.query(expression, moments, fold, signal);
-        },
+    const inner = evaluateOver(series, "open", hidesRestarts);
+    const source: Source = {
+      habits: inner.habits,
+      query: (expression, moments, fold, signal) => {
+        asked.push({ expression, moments });
+        return inner.query(expression, moments, fold, signal);
       },
     };
+    return { asked, source };
   }
   const selectors = (expression: Expression): Selector[] => {
     switch (expression.kind) {
@@ -1059,6 +1057,18 @@ describe("what is asked", () => {
       }
     }
   });
+
+  test.each([false, true])(
+    "restarts are asked for where the source shows them (hidden: %s)",
+    async (hides) => {
+      const { source, asked } = watched(expose(model, scope.match), hides);
+      const store = createKubernetesStore(source);
+      await collect(store.nodes(scope, never));
+      await collect(store.pods({ ...scope, namespaces: [], nodes: [] }, never));
+      const sent = asked.filter(({ expression }) => print(expression).includes("resets("));
+      expect(sent).toHaveLength(hides ? 0 : 2);
+    },
+  );
 
   test("a refusal costs the source one count", async () => {
     const { source, asked } = watched(written(exists));

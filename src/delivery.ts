@@ -2,7 +2,7 @@
 // confirmed it or refused it for good; anything else is tried again, under the same id and index, for as long as it
 // takes. Each site waits for its own source alone.
 import { setTimeout as sleep } from "node:timers/promises";
-import { BackendError } from "./errors.ts";
+import { BackendError, messageOf } from "./errors.ts";
 import type { Span } from "./model.ts";
 import { readReport, spanOf } from "./report.ts";
 import type { Sites } from "./sites.ts";
@@ -156,7 +156,7 @@ export function startDelivery({ spooler, sites, telemetry, pace = usualPace }: D
 
   function tell(site: string, wait: Millis, error: unknown): void {
     const failure = error instanceof BackendError ? error.failure : undefined;
-    const reason = error instanceof Error ? error.message : String(error);
+    const reason = messageOf(error);
     const message = "front-end reports wait for their source";
     telemetry.log({ level: "warn", message, site, failure, reason, retry_in_ms: Math.round(wait) });
   }

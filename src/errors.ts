@@ -168,6 +168,11 @@ export class ConfigError extends Error {
   }
 }
 
+/** What was thrown, in its own words: for operators. */
+export function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
+
 /** ` (ENOENT)` for an error that has such a code. */
 export function failureCode(error: unknown): string {
   return error instanceof Error && "code" in error && typeof error.code === "string"

@@ -5,7 +5,7 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 import type { getMesh } from "@graphql-mesh/runtime";
 import type { defaultImportFn } from "@graphql-mesh/utils";
 import type { GraphQLSchema } from "graphql";
-import { ConfigError } from "./errors.ts";
+import { ConfigError, messageOf } from "./errors.ts";
 import { schema } from "./graphql.ts";
 import { ownSource, parseMeshrc } from "./meshrc.ts";
 import type { LogEvent } from "./store.ts";
@@ -95,7 +95,7 @@ export async function loadMesh({ file, text, log }: MeshOptions): Promise<Unifie
     ]);
     return { schema: mesh.schema, plugins: [...plugins], stitched };
   } catch (error) {
-    const reason = told.length > 0 ? told.join("; ") : error instanceof Error ? error.message : String(error);
+    const reason = told.length > 0 ? told.join("; ") : messageOf(error);
     throw new ConfigError(file, [{ path: "", message: firstLine(reason) }]);
   }
 }

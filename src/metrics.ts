@@ -207,3 +207,13 @@ export function matchesTags(
 ): boolean {
   return Object.entries(patterns).every(([key, pattern]) => matchesPattern(pattern, tags.get(key)));
 }
+
+/** The order of lists of texts: element by element, by UTF-16 code unit; a list comes after its own beginning. */
+export function compareLists(a: readonly string[], b: readonly string[]): number {
+  for (const [index, text] of a.entries()) {
+    const other = b[index];
+    if (other === undefined) return 1;
+    if (text !== other) return text < other ? -1 : 1;
+  }
+  return a.length - b.length;
+}

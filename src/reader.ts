@@ -40,10 +40,11 @@ export interface Budget {
  * answers everything else from these two, and is the definition of it, so that a new store is
  * `{ ...reader, ...analyticsOver(reader) }`, and a fast one replaces some of those by its own.
  *
- * Batches come in any order and end anywhere. A span comes once: also when two sources of one site hold its
- * document. A document that an exporter sent twice is told from two spans by `find` only: what is counted over a range
- * counts documents, since no source could count anything else without sending them all. A span whose document lies in the sources of two sites comes once for each, with that site's `site_id`.
- * A span comes whole: with its events and exceptions, wherever its layout keeps them.
+ * Batches come in any order and end anywhere. A span comes once: also when two sources of one site hold its document. A
+ * document that an exporter sent twice is told from two spans by `find` only: what is counted over a range counts
+ * documents, since no source could count anything else without sending them all. A span whose document lies in the
+ * sources of two sites comes once for each, with that site's `site_id`. A span comes whole: with its events and
+ * exceptions, wherever its layout keeps them.
  */
 export interface SpanReader {
   /**

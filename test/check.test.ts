@@ -110,6 +110,21 @@ Site blog, retention 36h
   expect(closed).toEqual(expect.arrayContaining(["elk", "production"]));
 });
 
+test("hundreds of sources are asked about a few at a time", async () => {
+  const sources = Array.from({ length: 300 }, (_, n) => `s${n}: { index: x }`).join(", ");
+  let [asked, most] = [0, 0];
+  const logs: Inspections["logs"] = async () => {
+    asked += 1;
+    most = Math.max(most, asked);
+    await new Promise((resolve) => setTimeout(resolve, 1));
+    asked -= 1;
+    return report();
+  };
+  const file = oneSource.replace('app: { index: "logs-*" }', sources);
+  expect(await check(file, fake({ inspections: { logs } }))).toMatchObject({ code: 0 });
+  expect(most).toBeLessThanOrEqual(32);
+});
+
 test.each<[string, Partial<Backend>, string]>([
   [
     "a backend that fails",

@@ -211,6 +211,18 @@ sites:
     return { code, out: shell.printed(), err: shell.complained() };
   };
 
+  const complain = async (elk: string) => {
+    const text = `backends: { elk: ${elk} }
+sites: { s: { logs: { backend: elk, sources: { a: { index: "x-*" } } } } }`;
+    const shell = createShell({
+      now: fromMillis(clock),
+      files: { "readout.yaml": text },
+      kinds: [elasticKind as BackendKind<unknown>],
+    });
+    expect(await run(["--site", "s", "a=1"], shell)).toBe(1);
+    return shell.complained();
+  };
+
   test("prints the explanation", async () => {
     const range = ["--from", "10m", "--to", "2026-01-15T12:00:00Z"];
     const { code, out, err } = await explain(
@@ -260,15 +272,15 @@ time: {"plan_ms": N, "run_ms": N, "sources_ms": N}
   });
 
   test("a source that does not answer", async () => {
-    const dead = `backends: { elk: { kind: elastic, url: "http://127.0.0.1:1" } }
-sites: { s: { logs: { backend: elk, sources: { a: { index: "x-*" } } } } }`;
-    const shell = createShell({
-      now: fromMillis(clock),
-      files: { "readout.yaml": dead },
-      kinds: [elasticKind as BackendKind<unknown>],
-    });
-    expect(await run(["--site", "s", "a=1"], shell)).toBe(1);
-    expect(shell.complained()).toMatch(/^elk: unreachable: .*\n$/);
+    expect(await complain(`{ kind: elastic, url: "http://127.0.0.1:1" }`)).toMatch(
+      /^elk: unreachable: .*\n$/,
+    );
+  });
+
+  test("a source whose certificate cannot be read", async () => {
+    expect(await complain(`{ kind: elastic, url: "https://127.0.0.1:1", tls: { ca: none.pem } }`)).toBe(
+      "readout.yaml: backends.elk: no such file\n",
+    );
   });
 
   test.each([

@@ -111,6 +111,16 @@ describe("a proposal", () => {
     expect(text).toContain("#   job: a, b, c, d, e, f, and 2 more\n");
   });
 
+  test("environments whose names have no letter of the file's have sites of their own", () => {
+    const { config } = draft({
+      logs: ["прод", "тест"].map((namespace) => lines(`logs-x-${namespace}`, { namespace })),
+    });
+    expect(Object.values(config.sites).map(({ logs }) => Object.values(logs?.sources ?? {}))).toEqual([
+      [{ index: "logs-x-прод", profile: "ecs" }],
+      [{ index: "logs-x-тест", profile: "ecs" }],
+    ]);
+  });
+
   test("spans of several layouts are read as what each index holds, events without spans not at all", () => {
     const traces: FoundSource[] = [
       { ...lines("b-*", { profile: "jaeger" }), holds: "spans" },

@@ -2,7 +2,7 @@
 // beside it, it is what other stores are compared with, so it prefers being plainly right over being fast.
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { Refused } from "../../src/errors.ts";
-import { matchesTags } from "../../src/metrics.ts";
+import { compareLists, matchesTags } from "../../src/metrics.ts";
 import type { Buckets, Measure, MetricType, Series } from "../../src/model.ts";
 import {
   type CounterSamples,
@@ -85,7 +85,7 @@ export function createMemoryMetrics(name: string): MemoryMetrics {
     append: (metric, kind, part, labels) => {
       const family = families.get(metric) ?? { kind, series: new Map<string, Stored>() };
       families.set(metric, family);
-      const sorted = Object.entries(labels).sort(([a], [b]) => compareTexts(a, b));
+      const sorted = Object.entries(labels).sort(([a], [b]) => (a < b ? -1 : 1));
       const key = JSON.stringify([part, sorted]);
       const stored = family.series.get(key) ?? {
         part,
@@ -195,7 +195,7 @@ function isQuantile(measure: Measure): measure is QuantileMeasure {
 
 /** The series that the selector means and that have a sample within the buckets, by their values of its tags. */
 function groupsOf(all: readonly Stored[], { match, tags, buckets }: SeriesQuery): readonly Group[] {
-  const keys = Object.keys(tags).sort(compareTexts);
+  const keys = Object.keys(tags).sort();
   const end = buckets.start + buckets.step * buckets.count;
   const groups = new Map<string, Group>();
   for (const stored of all) {
@@ -278,17 +278,4 @@ function byObserver(series: readonly Stored[]): readonly (readonly Stored[])[] {
   const keyOf = ({ labels }: Stored) =>
     JSON.stringify([...labels].filter(([key]) => !partLabels.includes(key)));
   return [...Map.groupBy(series, keyOf).values()];
-}
-
-function compareTexts(a: string, b: string): number {
-  return a < b ? -1 : a > b ? 1 : 0;
-}
-
-/** Element by element; a list comes after its own beginning. */
-function compareLists(a: readonly string[], b: readonly string[]): number {
-  for (const [index, text] of a.entries()) {
-    const order = compareTexts(text, b[index] ?? "");
-    if (order !== 0) return order;
-  }
-  return a.length - b.length;
 }

@@ -34,8 +34,8 @@ export async function inspectCluster(
 
 /** Where a scrape has put the exporter's own labels before those of what it tells of. */
 function relabelled(cluster: Counts, exported: Counts): string[] {
-  const [told, hidden] = [cluster, exported].map((counts) => counts.get("kube_pod_info") ?? 0);
-  if (told === undefined || hidden === undefined || hidden <= told) return [];
+  const [told = 0, hidden = 0] = [cluster, exported].map((counts) => counts.get("kube_pod_info"));
+  if (hidden <= told) return [];
   return [
     `kube_pod_info names ${hidden} pods by exported_pod, and ${told} by pod: kube-state-metrics has to be scraped with honor_labels`,
   ];
@@ -101,20 +101,16 @@ function stateGaps(named: Counts): string[] {
 }
 
 function podGaps(named: Counts, pods: Counts, containers: Counts, roots: Counts): string[] {
+  const told = (metric: string): boolean => pods.has(metric) || named.has(metric);
   const figures = Object.entries(podFigures).map(([field, sources]) => {
     const disk = field === "ephemeral_storage_capacity_bytes" && roots.has(nodeDisks[0]?.capacity ?? "");
-    const told = sources.some(({ metric, level }) =>
-      level === "containers" ? containers.has(metric) : pods.has(metric) || named.has(metric),
+    const found = sources.some(({ metric, level }) =>
+      level === "containers" ? containers.has(metric) : told(metric),
     );
-    return gap("pods", field, disk || told, sources);
+    return gap("pods", field, sources, disk || found);
   });
   const networks = Object.entries(podNetwork).map(([field, sources]) =>
-    gap(
-      "pods",
-      field,
-      sources.some(({ metric }) => pods.has(metric) || named.has(metric)),
-      sources,
-    ),
+    gap("pods", field, sources, isAnyTold(sources, told)),
   );
   return [...figures, ...networks].flat();
 }
@@ -124,42 +120,26 @@ function nodeGaps(named: Counts, roots: Counts): string[] {
     metric.startsWith("container_") ? roots.has(metric) : named.has(metric);
   const figures = Object.entries(nodeFigures).map(([field, sources]) => {
     const whole = sources.some(({ metric, minus }) => told(metric) && (minus === undefined || told(minus)));
-    return gap("nodes", field, whole, sources);
+    return gap("nodes", field, sources, whole);
   });
-  const networks = Object.entries(nodeNetwork).map(([field, sources]) =>
-    gap(
-      "nodes",
-      field,
-      sources.some(({ metric }) => told(metric)),
-      sources,
-    ),
-  );
   const capacities = nodeDisks.map(({ capacity }) => ({ metric: capacity }));
-  const disk = gap(
-    "nodes",
-    "fs_*",
-    nodeDisks.some(({ capacity }) => told(capacity)),
-    capacities,
-  );
   const inodes = nodeDisks.flatMap(({ inodes }) => (inodes === undefined ? [] : [{ metric: inodes }]));
-  const inode = gap(
-    "nodes",
-    "fs_inodes*",
-    inodes.some(({ metric }) => told(metric)),
-    inodes,
+  const others = Object.entries({ ...nodeNetwork, "fs_*": capacities, "fs_inodes*": inodes }).map(
+    ([field, sources]) => gap("nodes", field, sources, isAnyTold(sources, told)),
   );
   const phase = named.has("kube_node_status_condition")
     ? []
     : ["nodes: phase is 0: no kube_node_status_condition"];
-  return [...figures, ...networks, disk, inode, phase].flat();
+  return [...figures, ...others, phase].flat();
 }
 
-function gap(
-  rows: string,
-  field: string,
-  told: boolean,
-  sources: readonly { readonly metric: string }[],
-): string[] {
+type Sources = readonly { readonly metric: string }[];
+
+function isAnyTold(sources: Sources, told: (metric: string) => boolean): boolean {
+  return sources.some(({ metric }) => told(metric));
+}
+
+function gap(rows: string, field: string, sources: Sources, told: boolean): string[] {
   if (told) return [];
   return [`${rows}: ${field} is 0: none of ${[...new Set(sources.map(({ metric }) => metric))].join(", ")}`];
 }

@@ -1,6 +1,7 @@
 // What metrics there are within a wall, and what they are. Prometheus keeps series and no types: a family is told by the
 // names and labels of its parts, a type by what targets said of it, by its name, or by one look at its samples.
 import { BackendError, Refused } from "../../src/errors.ts";
+import { compareLists } from "../../src/metrics.ts";
 import type { MetricType } from "../../src/model.ts";
 import type { IO, Match, PartReport } from "../../src/store.ts";
 import { type Millis, printMillis, toMillis } from "../../src/time.ts";
@@ -405,14 +406,5 @@ function combinations(match: Match, series: readonly Labels[]): readonly (readon
       .sort();
     if (keys.length > 0) found.set(JSON.stringify(keys), keys);
   }
-  return [...found.values()].sort(compareKeys);
-}
-
-function compareKeys(a: readonly string[], b: readonly string[]): number {
-  for (const [index, key] of a.entries()) {
-    const other = b[index];
-    if (other === undefined) return 1;
-    if (key !== other) return key < other ? -1 : 1;
-  }
-  return a.length - b.length;
+  return [...found.values()].sort(compareLists);
 }

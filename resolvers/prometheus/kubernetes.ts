@@ -5,6 +5,7 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 import { Refused } from "../../src/errors.ts";
 import { comparePods, minute, minutesOf, overviewFilter, podFilter } from "../../src/kubernetes.ts";
 import type { Buckets, NodesRow, PodOverviewRow, PodsRow } from "../../src/model.ts";
+import { parallel } from "../../src/parallel.ts";
 import type {
   KubernetesStore,
   Match,
@@ -19,7 +20,7 @@ import type { Fold } from "./answer.ts";
 import type { Door, Habits, Moments } from "./door.ts";
 import { isInterface, readRestarted, successions } from "./network.ts";
 import { nodeRows } from "./nodes.ts";
-import { overviewRows, presentPods } from "./pods.ts";
+import { nameKey, overviewRows, presentPods } from "./pods.ts";
 import type { Expression } from "./promql.ts";
 import {
   askFigures,
@@ -31,7 +32,6 @@ import {
   freshness,
   listPods,
   type PodScope,
-  type Questions,
   type Wall,
 } from "./questions.ts";
 import { type Answers, layOver, type Track } from "./tracks.ts";
@@ -77,6 +77,9 @@ async function* readNodes(
 
 type WallOf = Wall & Pick<Habits, "hidesRestarts">;
 
+/** What a source that hides restarts would look through many samples for, and find none. */
+const unasked = { restarts: undefined };
+
 async function wallOf(source: Source, match: Match, signal: AbortSignal): Promise<WallOf> {
   return { match, ...(await source.habits(signal)) };
 }
@@ -90,7 +93,8 @@ async function* joinNodes(
 ): AsyncGenerator<readonly NodesRow[]> {
   for (const slice of parts) {
     const moments = withBefore(slice);
-    const answers = await askAll(source, askNodes(wall, moments.step), moments, signal);
+    const questions = { ...askNodes(wall, moments.step), ...(wall.hidesRestarts && unasked) };
+    const answers = await askAll(source, questions, moments, signal);
     const { restarts, roots, exporters, otel } = answers;
     const read = wall.hidesRestarts ? [...roots, ...exporters, ...otel].filter(isInterface) : restarts;
     const restarted = await readRestarted(source, wall, "nodes", read, moments, signal);
@@ -130,7 +134,8 @@ async function* readPods(
   if (sum > query.rowLimit) throw tooLarge(query.rowLimit, sum);
   for (const slice of slices(query.snapshots, sizes, sliceRows)) {
     const moments = withBefore(slice);
-    const questions = { ...askState(wall, scope), ...askFigures(wall, scope, moments.step) };
+    const figures = { ...askFigures(wall, scope, moments.step), ...(wall.hidesRestarts && unasked) };
+    const questions = { ...askState(wall, scope), ...figures };
     const answers = await askAll(source, questions, moments, signal);
     const { restarts, podInterfaces, otelInterfaces } = answers;
     const read = wall.hidesRestarts
@@ -174,7 +179,7 @@ async function* readOverview(
     const lastOf = new Map(pods.map(({ key, last }) => [key, last]));
     for (let index = 0; index < minutes.count; index += 1) {
       const time = minutes.start + index * minutes.step;
-      const ending = presentAt(index).filter((pod) => lastOf.get(`${pod.namespace}/${pod.name}`) === time);
+      const ending = presentAt(index).filter((pod) => lastOf.get(nameKey(pod.namespace, pod.name)) === time);
       yield* turn(rowsOf(ending, index).filter(accepts).sort(comparePods), signal);
     }
   }
@@ -258,7 +263,7 @@ function listSeen(
     return {
       series: ({ labels: { namespace = "", pod: name = "" }, times }) => {
         const last = times.at(-1);
-        const key = `${namespace}/${name}`;
+        const key = nameKey(namespace, name);
         if (last !== undefined) found.set(key, { key, namespace, name, first: last, last });
       },
       result: () => found,
@@ -297,30 +302,17 @@ const scopeOf = (pods: readonly Seen[]): PodScope => ({
 
 async function askAll<Name extends string>(
   source: Source,
-  questions: Questions<Name>,
+  questions: Readonly<Record<Name, Expression | undefined>>,
   snapshots: Buckets,
   signal: AbortSignal,
 ): Promise<Answers<Name>> {
-  // The first failure ends the others.
-  const failed = new AbortController();
-  const either = AbortSignal.any([signal, failed.signal]);
-  const names = Object.keys(questions) as Name[];
-  const answers = new Map<string, readonly Track[]>();
-  const ask = async (): Promise<void> => {
-    for (let name = names.shift(); name !== undefined; name = names.shift()) {
-      answers.set(
-        name,
-        await source.query(questions[name], momentsOf(snapshots), layOver(snapshots), either),
-      );
-    }
+  const ask = async (name: Name, either: AbortSignal): Promise<readonly [Name, readonly Track[]]> => {
+    const question = questions[name];
+    if (question === undefined) return [name, []];
+    return [name, await source.query(question, momentsOf(snapshots), layOver(snapshots), either)];
   };
-  try {
-    await Promise.all(Array.from({ length: askedAtOnce }, ask));
-    return Object.fromEntries(answers) as Answers<Name>;
-  } catch (error) {
-    failed.abort(error);
-    throw error;
-  }
+  const answers = await parallel(Object.keys(questions) as Name[], askedAtOnce, ask, signal);
+  return Object.fromEntries(answers) as Answers<Name>;
 }
 
 function momentsOf({ start, step, count }: Buckets): Moments {

@@ -150,7 +150,7 @@ async function lastBefore(
 ): Promise<ReadonlyMap<string, Base>> {
   const found = new Map<string, Base>();
   const take = (key: string, { histograms, bounds }: HistogramSeries): void => {
-    const last = histograms.filter(({ time }) => time >= start - lookBack).at(-1);
+    const last = histograms.findLast(({ time }) => time >= start - lookBack);
     const held = found.get(key)?.last.time ?? Number.NEGATIVE_INFINITY;
     if (last !== undefined && last.time > held) found.set(key, { last, bounds });
   };
@@ -172,14 +172,18 @@ async function lastBefore(
   const grid: Buckets = { start: start - step * cells, step, count: cells };
   const lasts = await inTurns(
     forms.flatMap((form) =>
-      chunksOf(open.map(({ labels }) => labels)).map((labels) => ({ form, labels, keys: labels.map(keyOf) })),
+      chunksOf(open.map(({ labels }) => labels)).map((labels) => ({
+        form,
+        labels,
+        keys: new Set(labels.map(keyOf)),
+      })),
     ),
     async ({ form, labels, keys }) => {
       const samples = reader.window(narrowTo(form.query.selector, labels), { from: step, to: 1 });
       const counts = await reader.grid(call("count_over_time", samples), grid, Number.POSITIVE_INFINITY);
       return counts.flatMap(({ labels, values }) => {
         const cell = values.findLastIndex((value) => !Number.isNaN(value));
-        return keys.includes(keyOf(labels)) ? [{ form, labels, cell }] : [];
+        return keys.has(keyOf(labels)) ? [{ form, labels, cell }] : [];
       });
     },
   );

@@ -49,16 +49,17 @@ export async function readRestarted(
       askInterfaces(wall, owner, part, run.keys.length * step).map((samples) => ({ run, samples })),
     ),
   );
-  const found = await inTurns(wanted, async ({ run: { first, keys }, samples }) => {
-    const at = start + (first + keys.length - 1) * step;
-    const series = (await source.query(samples, { at }, collect, signal)).map((one) => told(owner, one));
+  const read = await inTurns(wanted, async ({ run: { first, keys }, samples }) => {
+    const last = start + (first + keys.length - 1) * step;
+    const found = await source.query(samples, { at: last }, collect, signal);
+    const series = found.map((one) => told(owner, one));
     return keys.map((keysAt, offset) => {
       const index = first + offset;
       const needed = series.filter(({ labels }) => keysAt.has(keyOf(owner, labels)));
-      return { index, series: needed.map((one) => newestOf(one, start + index * step, step)) };
+      return { index, series: needed.map((one) => recent(one, start + index * step, step)) };
     });
   });
-  const byIndex = Map.groupBy(found.flat(), ({ index }) => index);
+  const byIndex = Map.groupBy(read.flat(), ({ index }) => index);
   return new Map([...byIndex].map(([index, parts]) => [index, parts.flatMap(({ series }) => series)]));
 }
 
@@ -90,7 +91,7 @@ function told(owner: Owner, series: SampleSeries): SampleSeries {
 }
 
 /** The samples from when the snapshot before `time` was fresh. */
-function newestOf(
+function recent(
   { labels, times, values, histograms }: SampleSeries,
   time: Millis,
   step: Millis,

@@ -71,6 +71,7 @@ export function nodeRows(
 ): NodesRow[] {
   const naming = nameNodes(answers, index);
   const restartedOf = Map.groupBy(restarted.get(index) ?? [], ({ labels }) => naming.find(labels));
+  const readyOf = Map.groupBy(answers.ready, ({ labels }) => labels.node);
   const since = start + (index - 1) * step;
   const nodes = new Map<string, NodeTracks>();
   const keep = (track: Track, metric = track.labels[metricName] ?? ""): void => {
@@ -106,7 +107,7 @@ export function nodeRows(
       ...diskOf(tracks, index),
       network_rx_bytes: traffic(nodeNetwork.network_rx_bytes, nodeInterfaces, interfaces),
       network_tx_bytes: traffic(nodeNetwork.network_tx_bytes, nodeInterfaces, interfaces),
-      phase: phaseOf(answers.ready, name, index),
+      phase: phaseOf(readyOf.get(name) ?? [], index),
     });
   }
   return rows.sort(compareNodes);
@@ -134,9 +135,9 @@ function readSource(source: NodeSource, tracks: NodeTracks, index: number): numb
 }
 
 /** The condition `Ready`, as the contract numbers it. */
-function phaseOf(ready: readonly Track[], node: string, index: number): NodesRow["phase"] {
-  const statuses = ready.filter(({ labels, values }) => labels.node === node && values[index] === 1);
-  const is = (status: string): boolean => statuses.some(({ labels }) => labels.status === status);
+function phaseOf(ready: readonly Track[], index: number): NodesRow["phase"] {
+  const is = (status: string): boolean =>
+    ready.some(({ labels, values }) => labels.status === status && values[index] === 1);
   // While replicas of the exporter disagree, the worse one is believed.
   if (is("false")) return 4;
   return is("true") && !is("unknown") ? 2 : 0;
@@ -186,15 +187,16 @@ function readDisk(source: DiskSource, disk: Track, tracks: NodeTracks, index: nu
   };
   const capacity = at(disk, index) ?? 0;
   const free = read(source.free);
-  const used = read(source.used) ?? (free === undefined ? 0 : capacity - free);
+  // Nothing is worked out from what nobody tells.
+  const used = read(source.used) ?? (free === undefined ? undefined : capacity - free);
   const inodes = read(source.inodes) ?? 0;
-  const inodesFree = read(source.inodesFree) ?? 0;
+  const inodesFree = read(source.inodesFree);
   return {
-    fs_used_bytes: used,
-    fs_available_bytes: read(source.available) ?? capacity - used,
+    fs_used_bytes: used ?? 0,
+    fs_available_bytes: read(source.available) ?? (used === undefined ? 0 : capacity - used),
     fs_capacity_bytes: capacity,
-    fs_inodes_free: inodesFree,
-    fs_inodes_used: inodes - inodesFree,
+    fs_inodes_free: inodesFree ?? 0,
+    fs_inodes_used: Math.max(0, inodes - (inodesFree ?? inodes)),
     fs_inodes: inodes,
   };
 }

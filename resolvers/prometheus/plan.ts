@@ -1,5 +1,6 @@
 // A query whose metric is known, on the way to its answer: the groups that its series fall into, and the answer put together
 // group by group.
+import { compareLists } from "../../src/metrics.ts";
 import type { Series } from "../../src/model.ts";
 import type { SeriesQuery } from "../../src/store.ts";
 import { turn } from "../http.ts";
@@ -68,18 +69,11 @@ export async function finished(
   found: readonly { readonly labels: Labels; readonly values: Float64Array }[],
 ): Promise<readonly Series[]> {
   await turn();
+  const valuesOf = ({ tags }: Series) => plan.keys.map((key) => labelOf(tags, key));
   return found
     .filter(({ values }) => values.some((value) => !Number.isNaN(value)))
     .map(({ labels, values }) => ({ tags: tagsOf(plan, labels), values }))
-    .sort((a, b) => compareBy(plan.keys, a.tags, b.tags));
-}
-
-function compareBy(keys: readonly string[], a: Labels, b: Labels): number {
-  for (const key of keys) {
-    const [one, other] = [labelOf(a, key), labelOf(b, key)];
-    if (one !== other) return one < other ? -1 : 1;
-  }
-  return 0;
+    .sort((a, b) => compareLists(valuesOf(a), valuesOf(b)));
 }
 
 /** The samples of one of the metric's parts, by its name. */

@@ -141,7 +141,8 @@ export function presentPods(
     });
 }
 
-const nameKey = (namespace: string, name: string): string => `${namespace}/${name}`;
+/** By which a pod's name is looked up: neither part has a slash. */
+export const nameKey = (namespace: string, name: string): string => `${namespace}/${name}`;
 const timeOf = ({ times }: Holder, metric: string, index: number): number | undefined =>
   greatest(times.get(metric) ?? [], index);
 

@@ -49,7 +49,6 @@ export interface Wall {
   readonly match: Match;
   readonly edge: Edge;
 }
-export type Questions<Name extends string> = Readonly<Record<Name, Expression>>;
 
 // How exporters spell a pod's labels.
 const plain = { namespace: "namespace", pod: "pod" };
@@ -125,17 +124,8 @@ export function listPods(wall: Wall, scope: PodScope, reach = freshness): Expres
 const podKey = [plain.namespace, plain.pod, "uid"];
 const flag = "kube_pod_container_status_";
 
-export type StateQuestion =
-  | "infos"
-  | "informed"
-  | "flags"
-  | "dropped"
-  | "reasons"
-  | "waits"
-  | "ends"
-  | "numbers";
 /** What kube-state-metrics tells of pods. */
-export function askState(wall: Wall, scope: PodScope): Questions<StateQuestion> {
+export function askState(wall: Wall, scope: PodScope) {
   const pods = scoped(scope);
   const infoKey = [...podKey, "node", "host_network"];
   const containerKey = [...podKey, "container"];
@@ -180,9 +170,9 @@ export function askState(wall: Wall, scope: PodScope): Questions<StateQuestion> 
     ),
   };
 }
+export type StateQuestion = keyof ReturnType<typeof askState>;
 
-export type IdentityQuestion = "owners" | "labels" | "labelled";
-export function askIdentity(wall: Wall, scope: PodScope): Questions<IdentityQuestion> {
+export function askIdentity(wall: Wall, scope: PodScope) {
   const pods = scoped(scope);
   return {
     owners: max([...podKey, "owner_kind", "owner_name"], newest(wall, [named("kube_pod_owner"), ...pods])),
@@ -191,6 +181,7 @@ export function askIdentity(wall: Wall, scope: PodScope): Questions<IdentityQues
     labelled: recency(wall, [named("kube_pod_labels"), ...pods], (of) => of),
   };
 }
+export type IdentityQuestion = keyof ReturnType<typeof askIdentity>;
 
 const unique = (names: readonly string[]): readonly string[] => [...new Set(names)];
 const ofOtel = (name: string): boolean => name.startsWith("k8s_");
@@ -271,18 +262,7 @@ export function askInterfaces(
 const networkNames = (network: typeof podNetwork): readonly string[] =>
   unique(Object.values(network).flatMap((sources) => sources.map(({ metric }) => metric)));
 
-export type FigureQuestion =
-  | `${"pod" | "container"}${"Values" | "Rates"}`
-  | "resourceRates"
-  | "podInterfaces"
-  | "otelValues"
-  | "otelInterfaces"
-  | "restarts"
-  | "ephemeral"
-  | "disks"
-  | "addresses"
-  | "addressed";
-export function askFigures(wall: Wall, scope: PodScope, step: Millis): Questions<FigureQuestion> {
+export function askFigures(wall: Wall, scope: PodScope, step: Millis) {
   const pods = scoped(scope);
   const values = (level: PodSource["level"]): readonly string[] =>
     podSources
@@ -327,27 +307,15 @@ export function askFigures(wall: Wall, scope: PodScope, step: Millis): Questions
     ...askAddresses(wall),
   };
 }
+export type FigureQuestion = keyof ReturnType<typeof askFigures>;
 
-function askAddresses(wall: Wall): Questions<"addresses" | "addressed"> {
+function askAddresses(wall: Wall) {
   const by = ["node", "internal_ip"];
   const infos = [named("kube_node_info")];
   return { addresses: max(by, newest(wall, infos)), addressed: recency(wall, infos, (of) => max(by, of)) };
 }
 
-export type NodeQuestion =
-  | "addresses"
-  | "addressed"
-  | "ready"
-  | "unames"
-  | "uttered"
-  | "roots"
-  | "rootRates"
-  | "resourceRates"
-  | "exporters"
-  | "exporterRates"
-  | "otel"
-  | "restarts";
-export function askNodes(wall: Wall, step: Millis): Questions<NodeQuestion> {
+export function askNodes(wall: Wall, step: Millis) {
   const own = ["node", "instance"];
   const told = nodeMetrics();
   return {
@@ -392,6 +360,7 @@ export function askNodes(wall: Wall, step: Millis): Questions<NodeQuestion> {
     restarts: askRestarts(wall, "nodes", step),
   };
 }
+export type NodeQuestion = keyof ReturnType<typeof askNodes>;
 function nodeMetrics(): readonly string[] {
   return unique([
     ...Object.values(nodeFigures).flatMap((sources) =>
@@ -418,9 +387,8 @@ export function countNodes(wall: Wall): readonly Expression[] {
   ];
 }
 
-export type CoverageQuestion = "cluster" | "machines" | "podCgroups" | "containers" | "roots" | "exported";
 /** How many things each metric tells of, cAdvisor's at its three levels. */
-export function askCoverage(wall: Wall): Questions<CoverageQuestion> {
+export function askCoverage(wall: Wall) {
   const cadvisor = named(...Object.values(metrics));
   const count = (by: readonly string[], matchers: readonly Matcher[]): Expression =>
     aggregate("count", [metricName], aggregate("group", [metricName, ...by], newest(wall, matchers)));
@@ -440,3 +408,4 @@ export function askCoverage(wall: Wall): Questions<CoverageQuestion> {
     ),
   };
 }
+export type CoverageQuestion = keyof ReturnType<typeof askCoverage>;

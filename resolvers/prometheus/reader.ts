@@ -3,6 +3,7 @@
 // count tells, and while it arrives in any case.
 import { BackendError, Refused } from "../../src/errors.ts";
 import type { Buckets } from "../../src/model.ts";
+import { parallel } from "../../src/parallel.ts";
 import { firstAtOrAfter, type Samples } from "../../src/samples.ts";
 import { allTime, type Millis, toMillis } from "../../src/time.ts";
 import { collect, type Fold, type HistogramSample, type Labels, type SampleSeries } from "./answer.ts";
@@ -61,7 +62,7 @@ export interface Reader {
 /** A server answers 11,000 points of a series at most. */
 const pointsOfQuery = 10_000;
 /** How many queries one request has under way at once. */
-const parallel = 4;
+const abreast = 4;
 const samplesOfQuery = 250_000;
 const moments = 5;
 const second: Millis = 1_000;
@@ -275,17 +276,21 @@ export function wholeSeconds(step: Millis): Millis {
   return Math.ceil(step / second) * second;
 }
 
-function join(pieces: readonly RawSeries[]): readonly RawSeries[] {
+/** The pieces of one series, which follow one another, as one. */
+export function join(pieces: readonly RawSeries[]): readonly RawSeries[] {
   const [first] = pieces;
   if (first === undefined || pieces.length === 1) return pieces;
-  return [
-    {
-      labels: first.labels,
-      times: concatenate(pieces.map(({ times }) => times)),
-      values: concatenate(pieces.map(({ values }) => values)),
-      histograms: pieces.flatMap(({ histograms }) => histograms),
-    },
-  ];
+  const histograms = pieces.flatMap((piece) => piece.histograms);
+  return [{ labels: first.labels, ...joinSamples(pieces), histograms }];
+}
+
+export function joinSamples(pieces: readonly Samples[]): Samples {
+  const [only] = pieces;
+  if (only !== undefined && pieces.length === 1) return only;
+  return {
+    times: concatenate(pieces.map(({ times }) => times)),
+    values: concatenate(pieces.map(({ values }) => values)),
+  };
 }
 
 function concatenate(arrays: readonly Float64Array[]): Float64Array {
@@ -298,21 +303,9 @@ function concatenate(arrays: readonly Float64Array[]): Float64Array {
   return all;
 }
 
-/** A few at a time, the results in order. */
-export async function inTurns<T, R>(
-  items: readonly T[],
-  run: (item: T) => Promise<R>,
-): Promise<readonly R[]> {
-  const results: R[] = [];
-  let next = 0;
-  const worker = async (): Promise<void> => {
-    for (let index = next++; index < items.length; index = next++) {
-      const item = items[index];
-      if (item !== undefined) results[index] = await run(item);
-    }
-  };
-  await Promise.all(Array.from({ length: Math.min(parallel, items.length) }, worker));
-  return results;
+/** A few at a time, the results in order; after a failure no other is begun. */
+export function inTurns<T, R>(items: readonly T[], run: (item: T) => Promise<R>): Promise<readonly R[]> {
+  return parallel(items, abreast, run, new AbortController().signal);
 }
 
 /** What tells series of one metric apart. */

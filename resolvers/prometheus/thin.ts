@@ -15,6 +15,8 @@ import {
   chunksOf,
   type GridSeries,
   inTurns,
+  join,
+  joinSamples,
   keyOf,
   narrowTo,
   numberKey,
@@ -86,18 +88,19 @@ async function overview(reader: Reader, query: ThinQuery): Promise<readonly Surv
   const [lasts, odds, bases] = await Promise.all([
     lastValues(reader, selector, buckets, limit),
     hidden ? [] : reader.grid(oddity(reader, selector, buckets, falls), buckets, limit),
-    lookBack === undefined ? [] : lastOf(reader, selector, start, Math.min(reach, lookBack)),
+    lookBack === undefined
+      ? new Map<string, number>()
+      : lastOf(reader, selector, start, Math.min(reach, lookBack)),
   ]);
   await turn();
   byKey(reader.backend, lasts);
   const oddByKey = new Map(odds.map(({ labels, values }) => [keyOf(labels), values]));
-  const baseByKey = new Map(bases);
   const surveyed = lasts.map(({ labels, values }): Surveyed => {
     const key = keyOf(labels);
     const odd = oddByKey.get(key);
     const suspects = new Set<number>();
     const gaps = new Set<number>();
-    const base = baseByKey.get(key) ?? baseByKey.get(otherKey(labels));
+    const base = bases.get(key) ?? bases.get(otherKey(labels));
     let before = base;
     // The time that the sample before has at the least.
     let beforeAt = start - reach;
@@ -167,26 +170,20 @@ async function lastValues(
   });
 }
 
-/** The last sample of each series from `length` before `start` until before it, where that sample is finite. */
+/** By key the last sample of each series from `length` before `start` until before it, where that sample is finite. */
 async function lastOf(
   reader: Reader,
   selector: Selector,
   start: Millis,
   length: Millis,
-): Promise<readonly (readonly [key: string, value: number])[]> {
-  if (length < 1) return [];
+): Promise<ReadonlyMap<string, number>> {
+  if (length < 1) return new Map();
   const found =
     length === 1
       ? await reader.raw(selector, start - 1, start, Number.POSITIVE_INFINITY)
       : await reader.instant(call("last_over_time", reader.window(selector, { from: length, to: 1 })), start);
-  return [...byKey(reader.backend, found)].flatMap(
-    ([
-      key,
-      {
-        values: [value = Number.NaN],
-      },
-    ]) => (Number.isFinite(value) ? [[key, value] as const] : []),
-  );
+  const values = [...byKey(reader.backend, found)].map(([key, series]) => [key, series.values[0]] as const);
+  return new Map(values.filter((entry): entry is [string, number] => Number.isFinite(entry[1])));
 }
 
 /** Reads what the surveys left open and puts the samples together. */
@@ -340,7 +337,7 @@ async function lookClosely(
       found.flatMap((one) => one[at] ?? []),
       ({ labels }) => keyOf(labels),
     );
-    return new Map([...pieces].map(([key, list]) => [key, joined(list.map(({ samples }) => samples))]));
+    return new Map([...pieces].map(([key, list]) => [key, joinSamples(list.map(({ samples }) => samples))]));
   });
 }
 
@@ -417,15 +414,6 @@ async function partsOf(
   return complete(reader, inner, surveys);
 }
 
-function joined(pieces: readonly Samples[]): Samples {
-  const [only] = pieces;
-  if (only !== undefined && pieces.length === 1) return only;
-  return {
-    times: Float64Array.from(pieces.flatMap(({ times }) => [...times])),
-    values: Float64Array.from(pieces.flatMap(({ values }) => [...values])),
-  };
-}
-
 /** The finite raw samples of some series in some buckets, and maybe of others near by. Each series comes once. */
 export async function readBuckets(
   reader: Reader,
@@ -442,14 +430,7 @@ export async function readBuckets(
     return reader.raw(of, start + from * step, start + (to + 1) * step, limit);
   });
   const pieces = Map.groupBy(read.flat(), ({ labels }) => keyOf(labels));
-  return [...pieces.values()].flatMap((parts) => {
-    const [first] = parts;
-    if (first === undefined) return [];
-    const times = parts.flatMap((part) => [...part.times]);
-    const values = parts.flatMap((part) => [...part.values]);
-    const samples = finite({ times: Float64Array.from(times), values: Float64Array.from(values) });
-    return [{ ...first, ...samples, histograms: parts.flatMap(({ histograms }) => histograms) }];
-  });
+  return [...pieces.values()].flatMap(join).map((series) => ({ ...series, ...finite(series) }));
 }
 
 // ---- Births ------------------------------------------------------------------------------------------------------
@@ -465,7 +446,7 @@ async function findBirths(
   const open = surveyed.filter(({ base }) => base === undefined);
   if (open.length === 0) return;
   const of = narrowTo(selector, spellings(open));
-  const far = new Map(await lastOf(reader, of, buckets.start, lookBack));
+  const far = await lastOf(reader, of, buckets.start, lookBack);
   for (const series of open) series.base = far.get(keyOf(series.labels)) ?? far.get(otherKey(series.labels));
   const unknown = open.filter(({ base }) => base === undefined);
   const { held, born } = await birthsOf(reader, [query], unknown, unknown.length < surveyed.length);

@@ -15,7 +15,7 @@ import {
 } from "./figures.ts";
 import { type Restarted, traffic } from "./network.ts";
 import { diskCapacities, nameNodes } from "./nodes.ts";
-import type { Present } from "./pods.ts";
+import { nameKey, type Present } from "./pods.ts";
 import { metricName } from "./promql.ts";
 import { exported, type FigureQuestion, freshness, resourceCpu } from "./questions.ts";
 import { type Answers, at, greatest, has, listOf, type Track } from "./tracks.ts";
@@ -92,7 +92,7 @@ export function podRows(
     const capacities = diskCapacities(answers.disks, naming, index);
     const restartedOf = Map.groupBy((restarted.get(index) ?? []).map(owned), podKey);
     return pods.map((pod): PodsRow => {
-      const key = `${pod.namespace}/${pod.name}`;
+      const key = nameKey(pod.namespace, pod.name);
       const usage = usages.get(key);
       const own = (restartedOf.get(key) ?? []).filter((series) => belongs(series, pod));
       const network = (name: NetworkFigure): number =>
@@ -147,7 +147,7 @@ function belongs({ uid, labels: { node } }: Owned, pod: Present): boolean {
 
 function podKey({ labels }: { readonly labels: Labels }): string {
   const namespace = labels.pod_namespace ?? labels.k8s_namespace_name ?? labels.namespace ?? "";
-  return `${namespace}/${labels.pod_name ?? labels.k8s_pod_name ?? labels.pod ?? ""}`;
+  return nameKey(namespace, labels.pod_name ?? labels.k8s_pod_name ?? labels.pod ?? "");
 }
 
 /** One value for each container: of its cgroups the one that started last, or what knows no cgroups. */

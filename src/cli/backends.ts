@@ -1,7 +1,7 @@
 // The backends of a command that ends: what fails comes back from the calls themselves and is told with them, so nothing
 // is logged or counted beside.
 import { type Config, resolveBeside } from "../config.ts";
-import { BackendError } from "../errors.ts";
+import { BackendError, messageOf } from "../errors.ts";
 import type { Backend, IO } from "../store.ts";
 import type { Shell } from "./shell.ts";
 
@@ -25,7 +25,7 @@ export function openBackend(
 
 /** What an operator may read of a failure: without line ends, and without a password in a URL. */
 export function describeError(error: unknown): string {
-  const message = (error instanceof Error ? error.message : String(error))
+  const message = messageOf(error)
     .trim()
     .replaceAll(/\s*\n\s*/g, " ");
   const safe = message.replaceAll(/\/\/[^/@\s]+@/g, "//…@");

@@ -1,11 +1,12 @@
 // `readout check`: what of this configuration will work, asked of the file and of the sources themselves. A
 // limitation (something that will be refused or be slow) is told and is no failure; whatever would make a request
 // fail is.
-import { performance } from "node:perf_hooks";
 import { type Config, parts, type SiteConfig } from "../config.ts";
 import { BackendError } from "../errors.ts";
 import { openGallery } from "../gallery.ts";
 import { checkVisual } from "../operations/visuals.ts";
+import { startWork } from "../operations/work.ts";
+import { parallel } from "../parallel.ts";
 import type { Backend, BackendInfo } from "../store.ts";
 import { type Instant, type Millis, nanosPerMilli } from "../time.ts";
 import { describeError, openBackend } from "./backends.ts";
@@ -22,8 +23,10 @@ Exit code 0: all works (limitations included); 1: the file is wrong, or a backen
 2: wrong arguments.
 `;
 
-/** How long one backend may take for everything that it is asked. */
+/** How long a backend may take for each answer. */
 const patience: Millis = 10_000;
+/** More questions than this would wait for one another in a backend's queue, which is bounded. */
+const askedAtOnce = 16;
 
 /**
  * Prints what the file, its backends and its sites are worth. All backends are asked at once, and answers are
@@ -81,21 +84,11 @@ async function lookAtVisuals({ visuals: folder, limits }: Config): Promise<Shown
 /** What is wrong with the Mesh configuration of one's own, or with one of its sources. */
 async function lookAtMesh({ mesh }: Config, shell: Shell, deadline: Millis): Promise<readonly string[]> {
   if (mesh === undefined) return [];
-  const { signal, end } = startPatience(deadline, shell);
-  const looked = await attempt(() => findMeshProblems(mesh, shell), signal);
-  end();
+  const looked = await attempt(() => findMeshProblems(mesh, shell), shell, deadline);
   return "value" in looked ? looked.value : [looked.failure];
 }
 
-/** A signal that ends with the shell's, or after `deadline`. */
-function startPatience(deadline: Millis, shell: Shell) {
-  const timer = new AbortController();
-  const late = () => timer.abort(new Error(`no answer within ${printDuration(deadline)}`));
-  const timeout = setTimeout(late, deadline);
-  return { signal: AbortSignal.any([shell.signal, timer.signal]), end: () => clearTimeout(timeout) };
-}
-
-/** Asks one backend who it is, then about everything that lies in it. Never rejects. */
+/** Asks one backend who it is, then about everything that lies in it. Rejects only when `shell.signal` is aborted. */
 async function ask(
   name: string,
   config: Config,
@@ -103,7 +96,6 @@ async function ask(
   shell: Shell,
   deadline: Millis,
 ): Promise<Finding> {
-  const { signal, end } = startPatience(deadline, shell);
   let backend: Backend | undefined;
   try {
     const created = connect(name, config, file, shell);
@@ -111,18 +103,17 @@ async function ask(
     const { value: connected } = created;
     backend = connected;
     const start = performance.now();
-    const info = await attempt(() => connected.probe(signal), signal);
+    const info = await attempt((signal) => connected.probe(signal), shell, deadline);
     const roundTrip = performance.now() - start;
     const questions = "value" in info ? questionsFor(connected, config) : [];
-    const told = await Promise.all(
-      questions.map(async ({ site, part, title, ask }) => ({
-        ...{ site, part, title },
-        answer: await attempt(() => ask(signal), signal),
-      })),
+    const told = await parallel(
+      questions,
+      askedAtOnce,
+      async ({ ask, ...question }) => ({ ...question, answer: await attempt(ask, shell, deadline) }),
+      shell.signal,
     );
     return { name, info, roundTrip, serves: new Set(Object.keys(connected.inspections)), told };
   } finally {
-    end();
     // What was found stands, whether or not the connections can be closed.
     await backend?.close().catch(() => undefined);
   }
@@ -137,18 +128,19 @@ function connect(name: string, config: Config, file: string, shell: Shell): Answ
   }
 }
 
-/** The call's answer or its failure. Ends with `signal` even if the call does not. */
-async function attempt<T>(call: () => Promise<T>, signal: AbortSignal): Promise<Answer<T>> {
-  const { promise: aborted, reject } = Promise.withResolvers<never>();
-  const abort = (): void => reject(signal.reason);
-  if (signal.aborted) abort();
-  else signal.addEventListener("abort", abort, { once: true });
+/** The call's answer or its failure, in time even if the call does not end. */
+async function attempt<T>(
+  call: (signal: AbortSignal) => Promise<T>,
+  shell: Shell,
+  deadline: Millis,
+): Promise<Answer<T>> {
+  const { signal, wait, end } = startWork(shell.signal, deadline);
   try {
-    return { value: await Promise.race([call(), aborted]) };
+    return { value: await wait(call(signal)) };
   } catch (error) {
-    return { failure: explain(signal.aborted ? signal.reason : error) };
+    return { failure: signal.aborted ? `no answer within ${printDuration(deadline)}` : explain(error) };
   } finally {
-    signal.removeEventListener("abort", abort);
+    end();
   }
 }
 

@@ -3,9 +3,10 @@ import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { hashToken, newToken } from "../auth.ts";
 import { type Config, defaults, type SiteConfig } from "../config.ts";
+import { messageOf } from "../errors.ts";
 import { type Instant, toMillis } from "../time.ts";
 import { serve } from "./serve.ts";
-import { exitCodes, type Shell } from "./shell.ts";
+import { type Shell, tellMisuse } from "./shell.ts";
 
 export const usage = `Usage: readout demo [--port 8080] [--token T]
 
@@ -33,8 +34,7 @@ export async function run(args: readonly string[], shell: Shell): Promise<number
     }
     token = values.token ?? newToken();
   } catch (error) {
-    shell.err(`demo: ${error instanceof Error ? error.message : String(error)}\n\n${usage}`);
-    return exitCodes.usage;
+    return tellMisuse(`demo: ${messageOf(error)}`, usage, shell);
   }
   return serve(configure(port, token), shell, {
     file: "demo",

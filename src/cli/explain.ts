@@ -2,7 +2,7 @@
 // the answer of `?explain=true`, made in this process and printed as YAML.
 import { parseArgs } from "node:util";
 import type { Config } from "../config.ts";
-import { BackendError, ConfigError, Unprocessable } from "../errors.ts";
+import { BackendError, ConfigError, messageOf, Unprocessable } from "../errors.ts";
 import { explained } from "../operations/explain.ts";
 import { operations } from "../operations/index.ts";
 import { startWork } from "../operations/work.ts";
@@ -12,7 +12,7 @@ import { fromMillis, type Instant, parseDuration, printInstant } from "../time.t
 import { printYaml } from "../yaml.ts";
 import { describeError, openBackend } from "./backends.ts";
 import { readConfig, tellConfigError } from "./file.ts";
-import { exitCodes, type Shell } from "./shell.ts";
+import { exitCodes, type Shell, tellMisuse } from "./shell.ts";
 
 export const usage = `Usage: readout explain --site SITE ['QUERY'] [--source SOURCE …] [--order DESC] [--per-page 100] [--legacy]
        readout explain traces --site SITE ['QUERY'] [--errors] [--by time|duration] [--order DESC] [--per-page 25]
@@ -60,8 +60,7 @@ export async function run(args: readonly string[], shell: Shell): Promise<number
   try {
     wanted = readArguments(args, shell.now());
   } catch (error) {
-    shell.err(`explain: ${error instanceof Error ? error.message : String(error)}\n\n${usage}`);
-    return exitCodes.usage;
+    return tellMisuse(`explain: ${messageOf(error)}`, usage, shell);
   }
   const { file, site, json } = wanted;
   let config: Config;
@@ -82,7 +81,7 @@ export async function run(args: readonly string[], shell: Shell): Promise<number
   const work = startWork(shell.signal, config.limits.deadline);
   try {
     for (const name of new Set(names)) {
-      const backend = openBackend(name, config, file, shell);
+      const backend = open(name, config, file, shell);
       if (backend !== undefined) backends.set(name, backend);
     }
     const sites = new Map([...connectSites(config, backends)].filter(([id]) => id === site));
@@ -101,6 +100,15 @@ export async function run(args: readonly string[], shell: Shell): Promise<number
     work.end();
     // What was found stands, whether or not the connections can be closed.
     await Promise.all([...backends.values()].map((backend) => backend.close().catch(() => undefined)));
+  }
+}
+
+/** @throws {ConfigError} */
+function open(name: string, config: Config, file: string, shell: Shell): Backend | undefined {
+  try {
+    return openBackend(name, config, file, shell);
+  } catch (error) {
+    throw new ConfigError(file, [{ path: `backends.${name}`, message: describeError(error) }]);
   }
 }
 

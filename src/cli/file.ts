@@ -1,8 +1,8 @@
 // The configuration file that a command was given: found by `--config`, read and checked in one way for all of them.
 import { parseArgs } from "node:util";
 import { type Config, parseConfig } from "../config.ts";
-import { ConfigError, failureCode } from "../errors.ts";
-import { exitCodes, type Shell } from "./shell.ts";
+import { ConfigError, failureCode, messageOf } from "../errors.ts";
+import { exitCodes, type Shell, tellMisuse } from "./shell.ts";
 
 export interface ConfigFile {
   /** Paths within the configuration are relative to it. */
@@ -25,8 +25,7 @@ export function openFile(
     });
     file = values.config;
   } catch (error) {
-    shell.err(`${command}: ${error instanceof Error ? error.message : String(error)}\n\n${usage}`);
-    return exitCodes.usage;
+    return tellMisuse(`${command}: ${messageOf(error)}`, usage, shell);
   }
   try {
     return { file, config: readConfig(file, shell) };
@@ -45,11 +44,14 @@ export function tellConfigError(error: unknown, file: string, shell: Shell): num
 
 /** @throws {ConfigError} all issues at once; that the file cannot be read is one */
 export function readConfig(file: string, shell: Shell): Config {
-  let text: string;
+  return parseConfig(readText(file, shell), file, shell);
+}
+
+/** @throws {ConfigError} */
+export function readText(file: string, shell: Shell): string {
   try {
-    text = shell.readText(file);
+    return shell.readText(file);
   } catch (error) {
     throw new ConfigError(file, [{ path: "", message: `cannot be read${failureCode(error)}` }]);
   }
-  return parseConfig(text, file, shell);
 }

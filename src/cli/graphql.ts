@@ -3,11 +3,12 @@
 import { relative } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Config } from "../config.ts";
-import { ConfigError, failureCode } from "../errors.ts";
+import { ConfigError, messageOf } from "../errors.ts";
 import type { Unified } from "../mesh.ts";
 import { parseMeshrc } from "../meshrc.ts";
 import { redact, type Telemetry } from "../telemetry.ts";
 import { describeError } from "./backends.ts";
+import { readText } from "./file.ts";
 import type { Shell } from "./shell.ts";
 
 /** What /graphql serves where the configuration names no other file. */
@@ -25,7 +26,7 @@ export interface GraphqlPart {
 /** What keeps the file from being served, each in a line. Reads its sources once. */
 export async function findMeshProblems(file: string, shell: Shell): Promise<readonly string[]> {
   try {
-    const text = read(file, shell);
+    const text = readText(file, shell);
     parseMeshrc(text, file);
     await loadFrom(file, text, shell, () => {});
     return [];
@@ -42,14 +43,6 @@ function loadFrom(file: string, text: string, shell: Shell, log: Telemetry["log"
   });
 }
 
-function read(file: string, shell: Shell): string {
-  try {
-    return shell.readText(file);
-  } catch (error) {
-    throw new ConfigError(file, [{ path: "", message: `cannot be read${failureCode(error)}` }]);
-  }
-}
-
 /** A file that is no Mesh configuration is logged at once; what only its sources can tell, when it is loaded. */
 export function prepareGraphql(
   { mesh: file = ownMeshrc }: Pick<Config, "mesh">,
@@ -59,17 +52,17 @@ export function prepareGraphql(
   let state = "not asked for yet";
   let served: string | undefined;
   const tell = (error: unknown) => {
-    state = redact(error instanceof Error ? error.message : String(error)).replaceAll("\n", "; ");
+    state = redact(messageOf(error)).replaceAll("\n", "; ");
   };
   try {
-    parseMeshrc(read(file, shell), file);
+    parseMeshrc(readText(file, shell), file);
   } catch (error) {
     tell(error);
     telemetry.log({ level: "error", message: "GraphQL cannot be served", reason: state });
   }
   const load = async (): Promise<Unified> => {
     try {
-      const text = read(file, shell);
+      const text = readText(file, shell);
       const unified = await loadFrom(file, text, shell, telemetry.log);
       served = text;
       state = "ready";
@@ -82,7 +75,7 @@ export function prepareGraphql(
   const outdated = () => {
     if (served === undefined) return false;
     try {
-      return read(file, shell) !== served;
+      return readText(file, shell) !== served;
     } catch {
       return true;
     }

@@ -39,10 +39,12 @@ export function propose(found: readonly Surveyed[], name: string, now: Instant):
   const { logs = [], traces = [] } = documents?.survey ?? {};
   const namespaces = namespacesOf([...logs, ...traces]);
   const several = namespaces.length > 1 && namespaces.length <= mostSites;
-  const ids = several ? namespaces.map(nameOf) : [name];
+  const taken = new Set<string>();
+  const idOf = new Map(namespaces.map((namespace) => [namespace, unused(nameOf(namespace), taken)]));
+  const ids = several ? [...idOf.values()] : [name];
   const [home = name] = ids;
   const isOf = (id: string) => (source: FoundSource) =>
-    !several || (source.namespace === undefined ? id === home : nameOf(source.namespace) === id);
+    !several || (source.namespace === undefined ? home : idOf.get(source.namespace)) === id;
   const walls = proposeMatches(measured, ids, home);
   const sites = ids.map((id): ProposedSite => {
     const own = { logs: logs.filter(isOf(id)), traces: traces.filter(isOf(id)) };

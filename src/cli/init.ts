@@ -6,7 +6,7 @@ import { basename, dirname, join } from "node:path";
 import { parseArgs } from "node:util";
 import { hashToken, newToken } from "../auth.ts";
 import { type Config, parseConfig } from "../config.ts";
-import { BackendError, failureCode } from "../errors.ts";
+import { BackendError, failureCode, messageOf } from "../errors.ts";
 import type { Backend, BackendInfo, Survey } from "../store.ts";
 import { type Millis, printMillis, toMillis } from "../time.ts";
 import { httpUrl } from "../url.ts";
@@ -15,7 +15,7 @@ import { run as check } from "./check.ts";
 import { tellConfigError } from "./file.ts";
 import { type Draft, type DraftBackend, printBackends, printDraft } from "./init-print.ts";
 import { propose } from "./init-propose.ts";
-import { exitCodes, type Shell } from "./shell.ts";
+import { exitCodes, type Shell, tellMisuse } from "./shell.ts";
 
 export const usage = `Usage: readout init [--elastic URL] [--prometheus URL] [--out readout.yaml] [--force] [--site main]
                     [--index PATTERN …] [--user admin] [credentials]
@@ -73,8 +73,7 @@ export async function run(args: readonly string[], shell: Shell, deadline = pati
   try {
     wanted = readArguments(args, shell.env);
   } catch (error) {
-    shell.err(`init: ${error instanceof Error ? error.message : String(error)}\n\n${usage}`);
-    return exitCodes.usage;
+    return tellMisuse(`init: ${messageOf(error)}`, usage, shell);
   }
   const { out, force, site, user, backends, patterns } = wanted;
   if (!force && existsSync(out)) {

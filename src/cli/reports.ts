@@ -1,8 +1,9 @@
 // The front-end error intake with what stands behind it: the spool, which lives as long as the program, and the delivery,
 // which another configuration replaces.
+import { once } from "node:events";
 import type { IntakeConfig } from "../config.ts";
 import { startDelivery } from "../delivery.ts";
-import { ConfigError } from "../errors.ts";
+import { ConfigError, messageOf } from "../errors.ts";
 import { createIntake, createIntakeServer, type Intake } from "../intake.ts";
 import type { Sites } from "../sites.ts";
 import { startSpooler } from "../spooler.ts";
@@ -28,7 +29,7 @@ export async function openReports(
 ): Promise<Reports> {
   const { spool: path, spoolBytes: limitBytes } = config;
   const spooler = await startSpooler({ path, limitBytes }).catch((error: unknown) => {
-    const reason = error instanceof Error ? error.message : String(error);
+    const reason = messageOf(error);
     throw new ConfigError(path, [{ path: "", message: `cannot be used as a spool: ${reason}` }]);
   });
   telemetry.intake.watch(() => spooler.level());
@@ -49,10 +50,8 @@ export async function openReports(
     listen: async () => {
       if (own === undefined) return;
       const { http, address } = own;
-      await new Promise<void>((resolve, reject) => {
-        http.once("error", reject);
-        http.listen(address.port, address.host, resolve);
-      });
+      http.listen(address.port, address.host);
+      await once(http, "listening");
     },
     replace: (config, sites) => {
       intake.replace(config, sites);

@@ -2,8 +2,9 @@
 // depends on its sources, and is asked of a running server by introspection.
 import { parseArgs } from "node:util";
 import { lexicographicSortSchema, printSchema } from "graphql";
+import { messageOf } from "../errors.ts";
 import { schema } from "../graphql.ts";
-import { exitCodes, type Shell } from "./shell.ts";
+import { exitCodes, type Shell, tellMisuse } from "./shell.ts";
 
 export const usage = `Usage: readout schema
 
@@ -14,8 +15,7 @@ export async function run(args: readonly string[], shell: Shell): Promise<number
   try {
     parseArgs({ args: [...args], options: {} });
   } catch (error) {
-    shell.err(`schema: ${error instanceof Error ? error.message : String(error)}\n\n${usage}`);
-    return exitCodes.usage;
+    return tellMisuse(`schema: ${messageOf(error)}`, usage, shell);
   }
   shell.out(`${printSchema(lexicographicSortSchema(schema))}\n`);
   return exitCodes.done;

@@ -5,11 +5,12 @@
 import { isDeepStrictEqual } from "node:util";
 import { createAuthenticator } from "../auth.ts";
 import { type Config, resolveBeside } from "../config.ts";
-import { ConfigError, failureCode, type Issue } from "../errors.ts";
+import { ConfigError, failureCode, type Issue, messageOf } from "../errors.ts";
 import { openGallery } from "../gallery.ts";
 import { operations } from "../operations/index.ts";
 import { checkVisual } from "../operations/visuals.ts";
 import { createExporter } from "../otlp.ts";
+import { parallel } from "../parallel.ts";
 import { rememberRate } from "../rate.ts";
 import { createServer, type Served } from "../server.ts";
 import { connectSites } from "../sites.ts";
@@ -18,7 +19,7 @@ import { createTelemetry, redact, type Telemetry, type TelemetryOptions } from "
 import type { Millis } from "../time.ts";
 import { openFile, readConfig } from "./file.ts";
 import { prepareGraphql } from "./graphql.ts";
-import { questionsFor } from "./inspect.ts";
+import { type Question, questionsFor } from "./inspect.ts";
 import { openReports, type Reports } from "./reports.ts";
 import { exitCodes, type Shell } from "./shell.ts";
 
@@ -35,9 +36,11 @@ spool need a restart.
 const grace: Millis = 20_000;
 /** How long the last of the program's own traces may take to be sent. */
 const farewell: Millis = 2_000;
-/** How often each backend is asked whether it is there, and how long it has to say so. */
+/** How often each backend is asked whether it is there, and how long it has for each answer. */
 const probeEvery: Millis = 30_000;
-const probePatience: Millis = 10_000;
+const patienceOfAnswer: Millis = 10_000;
+/** How many of its sources are looked at together. */
+const lookedAtOnce = 4;
 
 /** Exit code 0 after a drain, 1 when the configuration cannot be served, 2 for wrong arguments. */
 export async function run(args: readonly string[], shell: Shell): Promise<number> {
@@ -278,7 +281,7 @@ function connectBackends(
       const backend = shell.kinds.get(kind)?.create(name, settings, io, profiles);
       if (backend !== undefined) backends.set(name, backend);
     } catch (error) {
-      const message = redact(error instanceof Error ? error.message : String(error));
+      const message = redact(messageOf(error));
       issues.push({ path: `backends.${name}`, message });
     }
   }
@@ -307,9 +310,8 @@ async function connectAgain(
     if (!(error instanceof ConfigError)) throw error;
     return refuse(error.message.split("\n"));
   }
-  const patience = AbortSignal.any([signal, AbortSignal.timeout(probePatience)]);
   const found = [...next.backends.values()].map(async (backend) => {
-    const fallen = await describe(backend, next.config, telemetry, patience).catch(() => undefined);
+    const fallen = await describe(backend, next.config, telemetry, signal).catch(() => undefined);
     if (fallen !== undefined) next.described.add(backend.name);
     return fallen ?? [];
   });
@@ -355,11 +357,10 @@ async function watch(
   signal: AbortSignal,
 ): Promise<readonly string[] | undefined> {
   while (!signal.aborted) {
-    const patience = AbortSignal.any([signal, AbortSignal.timeout(probePatience)]);
     try {
-      const { product, version } = await backend.probe(patience);
+      const { product, version } = await backend.probe(patient(signal));
       if (!described.has(backend.name)) {
-        const fallen = await describe(backend, config, telemetry, patience);
+        const fallen = await describe(backend, config, telemetry, signal);
         if (fallen.length > 0) return fallen;
         described.add(backend.name);
       }
@@ -388,16 +389,17 @@ async function describe(
   telemetry: Telemetry,
   signal: AbortSignal,
 ): Promise<readonly string[]> {
-  const fallen: string[] = [];
-  for (const { path, ask } of questionsFor(backend, config)) {
-    const { rows, problems } = await ask(signal);
+  const look = async ({ path, ask }: Question, signal: AbortSignal): Promise<readonly string[]> => {
+    const { rows, problems } = await ask(patient(signal));
     telemetry.log({ level: "info", message: "found", path, found: rows.map((row) => row.join(", ")) });
-    for (const problem of problems) {
-      telemetry.log({ level: "error", message: "problem", path, problem });
-      if (problem.startsWith("where:")) fallen.push(`${path}: ${problem}`);
-    }
-  }
-  return fallen;
+    for (const problem of problems) telemetry.log({ level: "error", message: "problem", path, problem });
+    return problems.filter((problem) => problem.startsWith("where:")).map((problem) => `${path}: ${problem}`);
+  };
+  return (await parallel(questionsFor(backend, config), lookedAtOnce, look, signal)).flat();
+}
+
+function patient(signal: AbortSignal): AbortSignal {
+  return AbortSignal.any([signal, AbortSignal.timeout(patienceOfAnswer)]);
 }
 
 function aborted(signal: AbortSignal): Promise<void> {

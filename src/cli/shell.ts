@@ -25,3 +25,9 @@ export interface Shell {
 
 /** Done; wrong or not answering; called wrongly. */
 export const exitCodes = { done: 0, failed: 1, usage: 2 } as const;
+
+/** Prints what is wrong with the arguments, and how the command is used. The exit code. */
+export function tellMisuse(wrong: string, usage: string, shell: Shell): number {
+  shell.err(`${wrong}\n\n${usage}`);
+  return exitCodes.usage;
+}

@@ -1,8 +1,9 @@
 // `readout token new`: the only moment at which a token is readable. The file gets its hash alone.
 import { parseArgs } from "node:util";
 import { hashToken, newToken } from "../auth.ts";
+import { messageOf } from "../errors.ts";
 import { parseInstant, printNanos } from "../time.ts";
-import { exitCodes, type Shell } from "./shell.ts";
+import { exitCodes, type Shell, tellMisuse } from "./shell.ts";
 
 export const usage = `Usage: readout token new --user USER --site SITE [--site SITE …] [--expires TIME]
 
@@ -14,10 +15,7 @@ export const usage = `Usage: readout token new --user USER --site SITE [--site S
 /** Prints a new token and its entry for readout.yaml. Exit code 2 for wrong arguments, else 0. */
 export async function run(args: readonly string[], shell: Shell): Promise<number> {
   const wanted = readArguments(args, shell);
-  if (typeof wanted === "string") {
-    shell.err(`${wanted}\n\n${usage}`);
-    return exitCodes.usage;
-  }
+  if (typeof wanted === "string") return tellMisuse(wanted, usage, shell);
   const token = newToken();
   const { user, sites, expires } = wanted;
   const fields = [
@@ -67,7 +65,7 @@ function readArguments([verb, ...args]: readonly string[], shell: Shell): Wanted
       expires: instant && printNanos(instant).replace(/\.?0+Z$/, "Z"),
     };
   } catch (error) {
-    return `token new: ${error instanceof Error ? error.message : String(error)}`;
+    return `token new: ${messageOf(error)}`;
   }
 }
 

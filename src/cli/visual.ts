@@ -3,9 +3,9 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
-import { failureCode } from "../errors.ts";
+import { failureCode, messageOf } from "../errors.ts";
 import { newVisualId, type VisualType, visualTypes } from "../visual.ts";
-import { exitCodes, type Shell } from "./shell.ts";
+import { exitCodes, type Shell, tellMisuse } from "./shell.ts";
 
 export const usage = `Usage: readout visual new --site SITE --title TITLE [--type line] [--metric NAME] [--folder visuals]
 
@@ -19,10 +19,7 @@ export const usage = `Usage: readout visual new --site SITE --title TITLE [--typ
 /** Writes the file and prints where the visual will be. Exit code 1 when it cannot be written, 2 for wrong arguments. */
 export async function run(args: readonly string[], shell: Shell): Promise<number> {
   const wanted = readArguments(args);
-  if (typeof wanted === "string") {
-    shell.err(`${wanted}\n\n${usage}`);
-    return exitCodes.usage;
-  }
+  if (typeof wanted === "string") return tellMisuse(wanted, usage, shell);
   const id = newVisualId();
   const { title, folder } = wanted;
   const name = title
@@ -73,7 +70,7 @@ function readArguments([verb, ...args]: readonly string[]): Wanted | string {
     if (type === undefined) return `visual new: --type is one of ${visualTypes.join(", ")}`;
     return { ...values, type };
   } catch (error) {
-    return `visual new: ${error instanceof Error ? error.message : String(error)}`;
+    return `visual new: ${messageOf(error)}`;
   }
 }
 

@@ -14,7 +14,7 @@ const height = 300;
  * @param {number} step seconds between two buckets; a bucket that no series has is a gap all the same
  * @returns {{ readonly times: readonly number[], readonly values: readonly (readonly (number | null)[])[] }} times in seconds
  */
-export function align(series, step) {
+function align(series, step) {
   const byTime = series.map(
     ({ data }) => new Map(data.map(({ timestamp, value }) => [Date.parse(timestamp) / 1_000, value])),
   );

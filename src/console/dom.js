@@ -101,3 +101,28 @@ export function fillSelect(made, options) {
     options.map(([value, label]) => element("option", { value }, label)),
   );
 }
+
+/**
+ * A table in a place of its own that scrolls.
+ * @param {string} caption
+ * @param {readonly Element[]} heads of the columns
+ * @param {readonly (readonly Element[])[]} rows their cells
+ * @param {{ readonly label?: string, readonly shape?: string }} [options] the place's name; a class of the table
+ */
+export function table(caption, heads, rows, { label = caption, shape = "" } = {}) {
+  return element(
+    "div",
+    { class: "scroll", tabindex: 0, role: "region", "aria-label": label },
+    element(
+      "table",
+      { class: `grid ${shape}` },
+      element("caption", { class: "unseen" }, caption),
+      element("thead", {}, element("tr", {}, heads)),
+      element(
+        "tbody",
+        {},
+        rows.map((cells) => element("tr", {}, cells)),
+      ),
+    ),
+  );
+}

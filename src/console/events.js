@@ -37,3 +37,12 @@ export function createEventReader() {
     return { events, id };
   };
 }
+
+/**
+ * Whether the source of a live tail fails, by the last that was said of it: a heartbeat says nothing.
+ * @param {boolean} wasFailing @param {readonly ServerEvent[]} events
+ */
+export function isFailing(wasFailing, events) {
+  const last = events.at(-1);
+  return last === undefined ? wasFailing : last.event === "retry";
+}

@@ -10,7 +10,7 @@ import { empty, failure, loading } from "./states.js";
  *   readonly what: string,
  *   readonly perPage: number,
  *   readonly signal: AbortSignal,
- *   readonly ask: (last: R | undefined, signal: AbortSignal) => Promise<readonly R[]>,
+ *   readonly ask: (last: R | undefined) => Promise<readonly R[]>,
  *   readonly show: (rows: readonly R[]) => void,
  *   readonly nothing: () => HTMLElement,
  *   readonly failed: (error: unknown) => boolean,
@@ -36,7 +36,7 @@ export function startFeed({ what, perPage, signal, ask, show, nothing, failed })
     sight.unobserve(foot);
     replace(foot, loading(what));
     try {
-      const rows = await ask(last, signal);
+      const rows = await ask(last);
       if (signal.aborted) return;
       isOver = rows.length < perPage;
       const isFirst = last === undefined;

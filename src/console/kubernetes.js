@@ -2,7 +2,7 @@
 import { boundsOf, lastOpened, podStates, printAddress } from "./address.js";
 import { ask, isAborted, post } from "./api.js";
 import { rangePicker, searchForm, shareBar } from "./controls.js";
-import { element, field, foreign, replace, select } from "./dom.js";
+import { element, field, foreign, replace, select, table } from "./dom.js";
 import { age, bytes, cores, counted, longTime } from "./format.js";
 import { printTerm } from "./query.js";
 import { empty, failure, loading } from "./states.js";
@@ -130,7 +130,7 @@ export function kubernetesView({ go, keep }) {
       element("h2", {}, "Nodes"),
       newest.length === 0
         ? empty("No nodes", "The last minutes of this range have no snapshot of one.")
-        : table(
+        : grid(
             "Nodes",
             ["Node", "State", "CPU, cores", "Memory", "Disk", "Received", "Sent"],
             newest.map((row) => [
@@ -163,7 +163,7 @@ export function kubernetesView({ go, keep }) {
       element("h2", {}, "Pods"),
       sorted.length === 0
         ? empty("No pods", "No pod of this range passes the filters.")
-        : table(
+        : grid(
             "Pods",
             ["Pod", "State", "Restarts", "Up for", "CPU, cores", "Memory", "Node"],
             sorted.map((pod) => {
@@ -276,41 +276,18 @@ function badge(state) {
  * @param {string} caption @param {readonly string[]} columns
  * @param {readonly (readonly (Node | string)[])[]} rows
  */
-function table(caption, columns, rows) {
+function grid(caption, columns, rows) {
   const figures = (/** @type {string} */ column) => ({
     class: /^(Pod|Node|State)$/.test(column) ? "" : "figure",
   });
-  return element(
-    "div",
-    { class: "scroll", tabindex: 0, role: "region", "aria-label": caption },
-    element(
-      "table",
-      { class: "grid cluster" },
-      element("caption", { class: "unseen" }, caption),
-      element(
-        "thead",
-        {},
-        element(
-          "tr",
-          {},
-          columns.map((name) => element("th", { scope: "col", ...figures(name) }, name)),
-        ),
-      ),
-      element(
-        "tbody",
-        {},
-        rows.map((cells) =>
-          element(
-            "tr",
-            {},
-            cells.map((cell, at) =>
-              at === 0
-                ? element("th", { scope: "row" }, cell)
-                : element("td", figures(columns[at] ?? ""), cell),
-            ),
-          ),
-        ),
+  return table(
+    caption,
+    columns.map((name) => element("th", { scope: "col", ...figures(name) }, name)),
+    rows.map((cells) =>
+      cells.map((cell, at) =>
+        at === 0 ? element("th", { scope: "row" }, cell) : element("td", figures(columns[at] ?? ""), cell),
       ),
     ),
+    { shape: "cluster" },
   );
 }

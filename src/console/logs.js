@@ -3,6 +3,7 @@ import { boundsOf, lastOpened } from "./address.js";
 import { ask, askEvents, Failure, isAborted, post } from "./api.js";
 import { queryBox, rangePicker, searchForm, shareBar } from "./controls.js";
 import { button, element, field, foreign, replace, select } from "./dom.js";
+import { isFailing } from "./events.js";
 import { startFeed } from "./feed.js";
 import { counted, longTime, stretch } from "./format.js";
 import { keyOfLine, lineItem } from "./lines.js";
@@ -175,14 +176,15 @@ export function logsView({ go, keep }) {
       const request = post("logs/lines", { ...body, from, pagination: { per_page: perPage, order: "ASC" } });
       let lastId = "";
       while (!signal.aborted) {
+        let fails = false;
         try {
           for await (const { events, id } of askEvents(request, { lastId }, signal)) {
             lastId = id;
             refuse(events);
-            const isFailing = events.at(-1)?.event === "retry";
-            live.dataset.state = isFailing ? "connecting" : "on";
+            fails = isFailing(fails, events);
+            live.dataset.state = fails ? "connecting" : "on";
             insert(events.flatMap(({ event, data }) => (event === "line" ? [JSON.parse(data)] : [])));
-            tell(isFailing ? ", live: the source fails, and is tried again" : ", live");
+            tell(fails ? ", live: the source fails, and is tried again" : ", live");
           }
         } catch (error) {
           if (isAborted(error)) return;

@@ -3,7 +3,7 @@ import { aggregations, boundsOf, resolutions } from "./address.js";
 import { ask, Failure, isAborted, post } from "./api.js";
 import { colours, drawChart } from "./chart.js";
 import { rangePicker, shareBar } from "./controls.js";
-import { element, field, fillSelect, foreign, replace, select, uniqueId } from "./dom.js";
+import { element, field, fillSelect, foreign, replace, select, table, uniqueId } from "./dom.js";
 import { counted, number, stretch } from "./format.js";
 import { empty, failure, loading } from "./states.js";
 
@@ -290,53 +290,24 @@ function labelOf({ tags }, name) {
 
 /** @param {readonly Series[]} series @param {string} name */
 function legend(series, name) {
-  const figure = (/** @type {number | null | undefined} */ value) =>
-    element("td", { class: "figure" }, value == null ? "–" : number(value));
-  return element(
-    "div",
-    { class: "scroll", tabindex: 0, role: "region", "aria-label": "Series" },
-    element(
-      "table",
-      { class: "grid" },
-      element("caption", { class: "unseen" }, "Series"),
-      element(
-        "thead",
-        {},
-        element(
-          "tr",
-          {},
-          element("th", { scope: "col" }, "Series"),
-          ["Min", "Max", "Last"].map((title) => element("th", { scope: "col", class: "figure" }, title)),
-        ),
-      ),
-      element(
-        "tbody",
-        {},
-        series.map((one, at) =>
-          element(
-            "tr",
-            {},
-            element(
-              "th",
-              { scope: "row" },
-              element(
-                "div",
-                { class: "series" },
-                element("span", {
-                  class: at >= colours ? "swatch dashed" : "swatch",
-                  "data-series": at % colours,
-                }),
-                foreign(labelOf(one, name)),
-              ),
-            ),
-            figure(one.min),
-            figure(one.max),
-            figure(one.data.at(-1)?.value),
-          ),
-        ),
-      ),
-    ),
-  );
+  const rows = series.map((one, at) => {
+    const swatch = { class: at >= colours ? "swatch dashed" : "swatch", "data-series": at % colours };
+    const named = element("div", { class: "series" }, element("span", swatch), foreign(labelOf(one, name)));
+    const row = element("th", { scope: "row" }, named);
+    return [row, figure(one.min), figure(one.max), figure(one.data.at(-1)?.value)];
+  });
+  const heads = ["Min", "Max", "Last"].map((title) => figureHead(title));
+  return table("Series", [element("th", { scope: "col" }, "Series"), ...heads], rows);
+}
+
+/** @param {string | Element} title */
+function figureHead(title) {
+  return element("th", { scope: "col", class: "figure" }, title);
+}
+
+/** @param {number | null | undefined} value */
+function figure(value) {
+  return element("td", { class: "figure" }, value == null ? "–" : number(value));
 }
 
 /** Every value, built when it is asked for. @param {readonly Series[]} series @param {string} name */
@@ -348,47 +319,16 @@ function values(series, name) {
       .sort()
       .reverse();
     const byTime = series.map(({ data }) => new Map(data.map(({ timestamp, value }) => [timestamp, value])));
-    details.append(
-      element(
-        "div",
-        { class: "scroll", tabindex: 0, role: "region", "aria-label": "Values" },
-        element(
-          "table",
-          { class: "grid" },
-          element("caption", { class: "unseen" }, `Values of ${name}`),
-          element(
-            "thead",
-            {},
-            element(
-              "tr",
-              {},
-              element("th", { scope: "col" }, "Time (UTC)"),
-              series.map((one) =>
-                element("th", { scope: "col", class: "figure" }, foreign(labelOf(one, name))),
-              ),
-            ),
-          ),
-          element(
-            "tbody",
-            {},
-            times.slice(0, mostRows).map((time) =>
-              element(
-                "tr",
-                {},
-                element("th", { scope: "row" }, time.slice(0, 16).replace("T", " ")),
-                byTime.map((points) => {
-                  const value = points.get(time);
-                  return element("td", { class: "figure" }, value === undefined ? "–" : number(value));
-                }),
-              ),
-            ),
-          ),
-        ),
-        ...(times.length > mostRows
-          ? [element("p", { class: "muted" }, `The newest ${mostRows} of ${times.length}.`)]
-          : []),
-      ),
-    );
+    const heads = series.map((one) => figureHead(foreign(labelOf(one, name))));
+    const rows = times.slice(0, mostRows).map((time) => {
+      const row = element("th", { scope: "row" }, time.slice(0, 16).replace("T", " "));
+      return [row, ...byTime.map((points) => figure(points.get(time)))];
+    });
+    const all = [element("th", { scope: "col" }, "Time (UTC)"), ...heads];
+    const made = table(`Values of ${name}`, all, rows, { label: "Values" });
+    if (times.length > mostRows)
+      made.append(element("p", { class: "muted" }, `The newest ${mostRows} of ${times.length}.`));
+    details.append(made);
   });
   return details;
 }

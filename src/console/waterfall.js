@@ -25,7 +25,7 @@
  *   readonly failed: boolean, readonly repeated: number | undefined,
  * }} Row
  */
-/** @typedef {{ readonly rows: readonly Row[], readonly start: number, readonly length: number }} Waterfall lengths in ms */
+/** @typedef {{ readonly rows: readonly Row[], readonly length: number }} Waterfall `length` in milliseconds */
 
 const statementNames = ["db.query.text", "db.statement", "sql.query"];
 /** So many equal sibling queries make an N+1: the API's own bound. */
@@ -72,7 +72,7 @@ export function layOut(spans, normalise) {
   showAll(timed.filter(({ span }) => !ids.has(span.parent_span_id)));
   // What is left hangs on itself.
   for (const one of timed) if (!shown.has(one)) showAll([one]);
-  return { rows, start, length };
+  return { rows, length };
 }
 
 /** Milliseconds since 1970, with what the source has below them. @param {string} time */

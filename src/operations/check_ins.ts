@@ -3,7 +3,7 @@
 import { Cron } from "croner";
 import { toString as describeCron } from "cronstrue";
 import * as z from "zod";
-import { Unprocessable } from "../errors.ts";
+import { messageOf, Unprocessable } from "../errors.ts";
 import { type Instant, parseInstant, printMillis, toDate } from "../time.ts";
 import type { Operation } from "./operation.ts";
 import { optional, time } from "./request.ts";
@@ -140,7 +140,7 @@ function parseSchedule(expression: string, timezone: string): Cron {
       fixedTimeRule: "no-wildcard",
     });
   } catch (error) {
-    throw invalid(expression, explain(error instanceof Error ? error.message : String(error)));
+    throw invalid(expression, explain(messageOf(error)));
   }
 }
 

@@ -16,12 +16,12 @@ import {
   windowOf,
 } from "../metrics.ts";
 import type { Buckets, MetricType, Series } from "../model.ts";
+import { parallel } from "../parallel.ts";
 import type { Site } from "../sites.ts";
 import { printNanos } from "../time.ts";
 import { toldRange } from "./explain.ts";
 import { metricList, metricNames, metricType, timeseriesAnswer } from "./metric-rows.ts";
 import { type Context, type Operation, type Printed, pieceChars, type Rows } from "./operation.ts";
-import { parallel } from "./parallel.ts";
 import { createPrinter, pointsOfTurn, valueAt } from "./points.ts";
 import { invalidRequest, type RequestTime, siteId } from "./request.ts";
 import {

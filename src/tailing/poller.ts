@@ -11,7 +11,7 @@ import { matcher } from "../logql/matches.ts";
 import type { LogLine } from "../model.ts";
 import { startWork, type Work } from "../operations/work.ts";
 import type { LogEvent, LogQuery, LogSource, LogStore } from "../store.ts";
-import { fromMillis, type Instant, later, type Millis, type TimeRange } from "../time.ts";
+import { fromMillis, type Instant, later, type Millis, nanosPerMilli, type TimeRange } from "../time.ts";
 import { createSeen } from "./seen.ts";
 
 /** How often is read, and how far back at least. */
@@ -193,7 +193,8 @@ export function createPoller(reading: Reading): Poller {
         }
         for (const listener of listeners()) listener.closed((whole - lateness) as Instant);
         failures = 0;
-        const spent = Number((now() - begun) / 1_000_000n);
+        // Below 0 while the clock has been put back.
+        const spent = Math.max(0, Number((now() - begun) / nanosPerMilli));
         await pause(Math.max(pollEvery - spent, pollEvery / 5), signal);
       } catch (error) {
         if (signal.aborted) return;

@@ -290,6 +290,8 @@ export function follow({ reading, filter, from, to, resume, expires, gone, liste
     if (!hasBegun) return;
     const at = now();
     if (expires !== undefined && expires <= at) return end({ reason: "expired" });
+    // A clock that is put back must not keep it silent.
+    [said, taken] = [earlier(said, at), earlier(taken, at)];
     if (outbox.waiting() > 0) {
       if (at - taken > fromMillis(patience)) end({ reason: "slow" });
     } else if (at - said >= fromMillis(heartbeatEvery)) say(printHeartbeat(printId(point)));

@@ -5,7 +5,7 @@ import type { SpanId, SpanReader, SpanSource } from "../reader.ts";
 import type { ActionEdges, ActionEdgesQuery, EdgesQuery, SiteEdges } from "../store.ts";
 import { createFigures, type Figures } from "./figures.ts";
 import { climb, collect } from "./lookup.ts";
-import { isOtherSide, isRequest, namesOf, spanKey } from "./request.ts";
+import { isOtherSide, isRequest, namesAbove, namesOf, spanKey } from "./request.ts";
 
 /** A caller and one request that it made; or a caller whose callee has no spans that can be seen. */
 interface Call {
@@ -68,9 +68,8 @@ export async function findActionEdges(
   return {
     upstream: group(toIt, (call) => {
       const entry = family.entryOf(call.caller);
-      const { namespace, action } = entry === undefined ? { namespace: "", action: "" } : namesOf(entry);
       const service = (entry ?? call.caller).service_name;
-      return { service, namespace, action, ...kindsOf(call) };
+      return { service, ...namesAbove(entry), ...kindsOf(call) };
     }),
     downstream: group(fromIt, (call) => {
       const { caller, callee } = call;

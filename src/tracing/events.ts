@@ -6,7 +6,16 @@ import type { SlowEventActionsQuery, SlowEventsQuery } from "../store.ts";
 import { decodeDigest, type EventKey, eventDigest, hashStatement } from "./digest.ts";
 import { createFigures, type Figures } from "./figures.ts";
 import { climb, collect } from "./lookup.ts";
-import { actionKey, compareSpans, durationOf, isRequest, namesOf, order, timeOf } from "./request.ts";
+import {
+  actionKey,
+  compareSpans,
+  durationOf,
+  isRequest,
+  namesAbove,
+  namesOf,
+  order,
+  timeOf,
+} from "./request.ts";
 import { createNormaliser } from "./statement.ts";
 import { tally, tallyOf } from "./tally.ts";
 
@@ -132,24 +141,17 @@ export async function findSlowEventActions(
     for (const span of batch) if (eventDigest(eventKeyOf(span, normalise)) === digest) spans.push(span);
   }
   const family = await climb(reader, sources, spans, budget, signal);
-  const rows = Map.groupBy(spans, (span) => {
-    const entry = family.entryOf(span);
-    return JSON.stringify(entry === undefined ? { namespace: "", action: "" } : namesOf(entry));
-  });
-  return [...rows.values()].flatMap((found) => {
-    const [longest] = found.toSorted(compareLengths);
-    if (longest === undefined) return [];
-    const entry = family.entryOf(longest);
-    const { namespace, action } = entry === undefined ? { namespace: "", action: "" } : namesOf(entry);
-    return [
-      {
-        namespace,
-        action_name: action,
-        count: found.reduce((count, span) => count + span.count, 0),
-        trace_id: longest.trace_id,
-        start_time: longest.start,
-      },
-    ];
+  const rows = Map.groupBy(spans, (span) => actionKey(namesAbove(family.entryOf(span))));
+  return [...rows.values()].map((found) => {
+    const longest = found.reduce((best, span) => (compareLengths(span, best) < 0 ? span : best));
+    const { namespace, action } = namesAbove(family.entryOf(longest));
+    return {
+      namespace,
+      action_name: action,
+      count: found.reduce((count, span) => count + span.count, 0),
+      trace_id: longest.trace_id,
+      start_time: longest.start,
+    };
   });
 }
 

@@ -1,6 +1,6 @@
-// Plain JavaScript, because the console runs it too. Two statements are the same query when they differ in their values alone. There is no grammar here, because
-// statements come in the dialects of all databases, cut short, commented and half masked by agents. What is done, in
-// this order:
+// Plain JavaScript, because the console runs it too. Two statements are the same query when they differ in their values
+// alone. There is no grammar here, because statements come in the dialects of all databases, cut short, commented and
+// half masked by agents. What is done, in this order:
 //
 // 1. Comments (`/* … */`, `-- …`) go, and a run of white space is one space.
 // 2. Values become `?`: texts in single quotes; whatever begins with a digit (`17`, `1.5e3`, `0xff`, `5f3a`), with its

@@ -27,6 +27,11 @@ export function namesOf(entry: Span): Names {
   };
 }
 
+/** What a span is called by the entry above it; below a lost parent both are empty. */
+export function namesAbove(entry: Span | undefined): Names {
+  return entry === undefined ? { namespace: "", action: "" } : namesOf(entry);
+}
+
 /** Tells actions from each other. */
 export function actionKey({ namespace, action }: Names): string {
   return JSON.stringify([namespace, action]);

@@ -1,7 +1,7 @@
 // What is read from outside and shown: numbers in their own spelling, events cut anywhere, and nothing invisible.
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { createEventReader } from "#src/console/events.js";
+import { createEventReader, isFailing } from "#src/console/events.js";
 import { age, bytes, duration, number, piecesOf, shortTime, stretch } from "#src/console/format.js";
 import { isSpelt, readJson, scalarText, textAt } from "#src/console/json.js";
 
@@ -70,6 +70,16 @@ describe("events", () => {
     const read = createEventReader();
     expect(read("id: 1\n\n")).toEqual({ events: [], id: "1" });
     expect(read(":\n\n")).toEqual({ events: [], id: "1" });
+  });
+
+  test("a source that fails does so until something else than a heartbeat is said", () => {
+    const events = ["", "line", "retry", "", "", "resumed", "", "retry", "line"];
+    let fails = false;
+    const told = events.map((event) => {
+      fails = isFailing(fails, event === "" ? [] : [{ event, data: "{}" }]);
+      return fails;
+    });
+    expect(told).toEqual([false, false, true, true, true, false, false, true, false]);
   });
 });
 

@@ -251,7 +251,6 @@ const token = "secret-token-of-ana";
 const now = () => fromMillis(midnight + 3_600_000);
 
 export type SourceName = ProductName | "Prometheus";
-export const sourceNames: readonly SourceName[] = ["Elasticsearch", "OpenSearch", "Prometheus"];
 
 export interface Sources {
   readonly proxies: Readonly<Record<SourceName, FaultProxy>>;

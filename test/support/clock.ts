@@ -10,11 +10,14 @@ export interface Clock {
   /** Runs `act` at this time. */
   readonly at: (time: Millis, act: () => void) => void;
   readonly advance: (length: Millis) => Promise<void>;
+  /** What `now` tells is so much earlier from here on; pauses end when they would have. */
+  readonly putBack: (length: Millis) => void;
 }
 
 /** `turns` of the event loop are enough for what a waking sets off. */
 export function createClock(start: Millis, turns = 12): Clock {
   let time = start;
+  let late = 0;
   let count = 0;
   const waiting: { readonly time: Millis; readonly order: number; readonly act: () => void }[] = [];
   const add = (at: Millis, act: () => void) => {
@@ -25,7 +28,7 @@ export function createClock(start: Millis, turns = 12): Clock {
     for (let turn = 0; turn < turns; turn += 1) await nextTurn();
   };
   return {
-    now: () => fromMillis(time),
+    now: () => fromMillis(time - late),
     pause: (length, signal) =>
       new Promise((resolve) => {
         if (signal.aborted) return resolve();
@@ -44,6 +47,9 @@ export function createClock(start: Millis, turns = 12): Clock {
       }
       time = end;
       await settle();
+    },
+    putBack: (length) => {
+      late += length;
     },
   };
 }

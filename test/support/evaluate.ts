@@ -1,5 +1,6 @@
 // The few forms of PromQL that the Kubernetes store sends, and the metric store to a source that hides restarts, evaluated
-// over written series, so that tests run without a server. Whatever else they send is an error here. An expression is evaluated for all moments at once.
+// over written series, so that tests run without a server. Whatever else they send is an error here. An expression is
+// evaluated for all moments at once.
 import type { Fold } from "#resolvers/prometheus/answer.ts";
 import type { Moments } from "#resolvers/prometheus/door.ts";
 import type { Edge, Expression, Matcher, Selector } from "#resolvers/prometheus/promql.ts";

@@ -388,4 +388,16 @@ describe("the source's load", () => {
     await clock.advance(60_000);
     expect(readings()).toBe(after);
   });
+
+  test("stays the same when the server's clock is put back", async () => {
+    const { open, clock, readings } = createSubject();
+    const client = await open();
+    await clock.advance(5_000);
+    clock.putBack(3_600_000);
+    const before = readings();
+    await clock.advance(20_000);
+    expect(readings() - before).toBeGreaterThanOrEqual(19);
+    expect(readings() - before).toBeLessThanOrEqual(21);
+    expect(client.text().match(/^:$/gm)).toHaveLength(1);
+  });
 });

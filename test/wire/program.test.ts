@@ -5,11 +5,13 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, beforeAll, describe, test } from "vitest";
 import { kinds } from "#resolvers/index.ts";
 import { hashToken } from "#src/auth.ts";
 import * as demo from "#src/cli/demo.ts";
 import * as serve from "#src/cli/serve.ts";
+import type { BackendKind } from "#src/store.ts";
 import { now } from "#src/time.ts";
 import { endAll, program, readout, start } from "../support/program.ts";
 import { createShell } from "../support/shell.ts";
@@ -110,6 +112,32 @@ describe.concurrent("serve", () => {
     const { code, err } = await refused(serve, "--config", file);
     expect(code).toBe(1);
     expect(err).toContain("sites.shop.logs.sources.app: where:");
+  });
+
+  test("a wall that does not hold is met however long the looking at all sources takes", async ({
+    expect,
+  }) => {
+    const names = Array.from({ length: 50 }, (_, n) => `s${n}`);
+    const slow: BackendKind<unknown> = {
+      kind: "slow",
+      parseConfig: () => ({}),
+      create: (name) => ({
+        ...{ name, kind: "slow", stores: {}, close: async () => {} },
+        probe: async () => ({ product: "Slow", version: "1" }),
+        inspections: {
+          async logs({ id }, signal) {
+            await delay(250, undefined, { signal });
+            const problems = id === names.at(-1) ? ["where: it does not hold"] : [];
+            return { profile: "x", newest: undefined, limitations: [], problems };
+          },
+        },
+      }),
+    };
+    const sources = names.map((name) => `${name}: { index: ${name} }`).join(", ");
+    const text = site("{ kind: slow }", "{ index: s }").replace("app: { index: s }", sources);
+    const shell = createShell({ now: now(), files: { "readout.yaml": text }, kinds: [slow] });
+    expect(await serve.run([], shell)).toBe(1);
+    expect(shell.complained()).toContain("sites.shop.logs.sources.s49: where: it does not hold");
   });
 
   test("says which of its ports is taken", async ({ expect }) => {

@@ -5,7 +5,7 @@ import { describe, expect, test } from "vitest";
 import { inspectCluster } from "#resolvers/prometheus/coverage.ts";
 import type { Moments } from "#resolvers/prometheus/door.ts";
 import { createKubernetesStore, type Source } from "#resolvers/prometheus/kubernetes.ts";
-import type { Expression, Selector } from "#resolvers/prometheus/promql.ts";
+import { type Expression, print, type Selector } from "#resolvers/prometheus/promql.ts";
 import { newest } from "#resolvers/prometheus/tracks.ts";
 import type { NodesRow, PodOverviewRow, PodsRow } from "#src/model.ts";
 import type { OverviewFilter, PodFilter } from "#src/store.ts";
@@ -631,6 +631,20 @@ describe("nodes", () => {
     expect(await readNodes(series)).toEqual([{ ...told, node_name: "worker-7.internal", phase: 0 }]);
   });
 
+  test("have no figure of a disk that is not told, also where others of it are", async () => {
+    const disk = { node: "worker-7", id: "/", device: "/dev/sda1" };
+    const series = written((write, time) => {
+      write(time, "container_fs_limit_bytes", disk, 100);
+      write(time, "container_fs_inodes_total", disk, 10);
+    });
+    expect(await readNodes(series)).toMatchObject([
+      {
+        ...{ fs_used_bytes: 0, fs_available_bytes: 0, fs_capacity_bytes: 100 },
+        ...{ fs_inodes_free: 0, fs_inodes_used: 0, fs_inodes: 10 },
+      },
+    ]);
+  });
+
   test("are found by the scraper's address where cAdvisor names no node", async () => {
     const series = written((write, time) => {
       write(time, "kube_node_info", { node: "worker-7", internal_ip: "10.0.0.7" }, 1);
@@ -998,19 +1012,17 @@ describe("what is asked", () => {
     readonly expression: Expression;
     readonly moments: Moments;
   }
-  function watched(series: readonly WrittenSeries[]): { readonly source: Source; readonly asked: Asked[] } {
+  function watched(series: readonly WrittenSeries[], hidesRestarts = false) {
     const asked: Asked[] = [];
-    const source = evaluateOver(series, "open");
-    return {
-      asked,
-      source: {
-        habits: source.habits,
-        query: (expression, moments, fold, signal) => {
-          asked.push({ expression, moments });
-          return source.query(expression, moments, fold, signal);
-        },
+    const inner = evaluateOver(series, "open", hidesRestarts);
+    const source: Source = {
+      habits: inner.habits,
+      query: (expression, moments, fold, signal) => {
+        asked.push({ expression, moments });
+        return inner.query(expression, moments, fold, signal);
       },
     };
+    return { asked, source };
   }
   const selectors = (expression: Expression): Selector[] => {
     switch (expression.kind) {
@@ -1045,6 +1057,18 @@ describe("what is asked", () => {
       }
     }
   });
+
+  test.each([false, true])(
+    "restarts are asked for where the source shows them (hidden: %s)",
+    async (hides) => {
+      const { source, asked } = watched(expose(model, scope.match), hides);
+      const store = createKubernetesStore(source);
+      await collect(store.nodes(scope, never));
+      await collect(store.pods({ ...scope, namespaces: [], nodes: [] }, never));
+      const sent = asked.filter(({ expression }) => print(expression).includes("resets("));
+      expect(sent).toHaveLength(hides ? 0 : 2);
+    },
+  );
 
   test("a refusal costs the source one count", async () => {
     const { source, asked } = watched(written(exists));

@@ -152,6 +152,19 @@ describe("a proposal", () => {
     },
   );
 
+  test("clusters whose names are one in a file's letters have a site each", () => {
+    const kubernetes = ["main", "eu 1", "eu/1"].map((cluster) => {
+      return { match: { cluster }, report: fine("pods") };
+    });
+    const { config } = draft({}, { metrics: fine("3 metrics"), kubernetes });
+    const found = Object.entries(config.sites).map(([id, site]) => [id, site?.kubernetes?.match.cluster]);
+    expect(found).toEqual([
+      ["main", "main"],
+      ["eu-1", "eu 1"],
+      ["eu-1-2", "eu/1"],
+    ]);
+  });
+
   test("clusters that no site is named after have sites of their own", () => {
     const cluster = (name: string) => ({ match: { cluster: name }, report: fine("pods") });
     const labels = new Map([["cluster", ["a", "b", "main"]]]);

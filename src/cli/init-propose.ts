@@ -219,7 +219,9 @@ function proposeMatches(
   for (const cluster of clusters) {
     const { match, report } = cluster;
     const own = nameOf(match.cluster ?? home);
-    const id = cluster === homeless[0] && !hasOwn ? home : own;
+    const wanted = cluster === homeless[0] && !hasOwn ? home : own;
+    const isHeld = parts.get(wanted)?.kubernetes !== undefined;
+    const id = isHeld ? unused(wanted, new Set([...ids, ...parts.keys()])) : wanted;
     const kubernetes = { backend, match, reasons: report.found };
     const reasons = ["the metrics of this cluster's targets"];
     const metrics = labels.get("cluster")?.includes(match.cluster ?? "")

@@ -359,6 +359,19 @@ describe("shippers whose lines have no names but their own", () => {
     expect(await read("severity=error hostname=h group=auth message=boom")).toHaveLength(1);
   });
 
+  test("rsyslog's in the form of omelasticsearch's own page has its time at timestamp", async () => {
+    const document = { message: "boom", host: "h", severity: "err", facility: "auth", syslogtag: "sshd[7]:" };
+    const { properties } = mapped([document]) as { readonly properties: object };
+    const { read, report } = await open({
+      "logs-1": {
+        documents: [{ timestamp: at, ...document }],
+        mappings: { properties: { ...properties, timestamp: { type: "date" } } },
+      },
+    });
+    expect(await report()).toMatchObject({ profile: "rsyslog", guesses: [], problems: [] });
+    expect(await read('severity=error hostname=h group="sshd[7]:"')).toHaveLength(1);
+  });
+
   test("of layouts that find as much, one that finds severities is taken", async () => {
     const document = { levelname: "ERROR", name: "shop", message: "boom" };
     expect(await told(document)).toMatchObject({ profile: "plain", line: { severity: "error" } });

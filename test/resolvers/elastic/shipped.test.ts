@@ -107,6 +107,16 @@ describe("Fluent Bit", () => {
     expect(await told({ pri, ...sent })).toEqual({ profile: "fluent-bit", guesses: [], line });
   });
 
+  // `Strip_Underscores` of its input.
+  const entry = { SYSLOG_IDENTIFIER: "sshd", PRIORITY: "3", MESSAGE: "m", _TRANSPORT: "journal" };
+  test.each<readonly [string, Json]>([
+    ["as it is", { ...entry, _HOSTNAME: "sender" }],
+    ["without underscores", { ...entry, HOSTNAME: "sender" }],
+  ])("the journal's entries are read %s", async (_, document) => {
+    const line = { severity: "error", message: "m", hostname: "sender", group: "sshd" };
+    expect(await told(document)).toEqual({ profile: "fluent-bit", guesses: [], line });
+  });
+
   test("severities of syslog's numbers are found, and only these", async () => {
     const documents = Array.from({ length: 24 }, (_, pri) => ({ pri: String(pri), ...sent, n: pri }));
     const { read } = await open({ "logs-1": held(documents) });

@@ -163,9 +163,9 @@ function describeGroup(
     }
   }
   const told = profile.severity.filter(({ field }) => findField(group, field) !== undefined);
-  const silent = told.filter(({ field: name, at_least }) => {
+  const silent = told.filter(({ field: name, at_least, values }) => {
     const field = findField(group, name);
-    return at_least === undefined && field !== undefined && isNumeric(field);
+    return at_least === undefined && values === undefined && field !== undefined && isNumeric(field);
   });
   if (told.length > 0 && silent.length === told.length) {
     const names = silent.map(({ field }) => field);

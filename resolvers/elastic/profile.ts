@@ -3,7 +3,7 @@
 // nesting or part of a key.
 import { parse } from "yaml";
 import { z } from "zod";
-import { severities } from "../../src/model.ts";
+import { type Severity, severities } from "../../src/model.ts";
 import { name, names, readBuiltIn } from "./builtin.ts";
 import { type Names, namesOf, type Picked } from "./hits.ts";
 import { type Json, textOf } from "./spelled.ts";
@@ -19,13 +19,35 @@ const timeField = z.union([
   }),
 ]);
 
+/** Syslog's number of a facility and a severity in one, eight times the facility: the severity is what is left of it. */
+const syslogSeverities: readonly Severity[] = [
+  "fatal",
+  "alert",
+  "critical",
+  "error",
+  "warn",
+  "notice",
+  "info",
+  "debug",
+];
+const syslogPriorities: Readonly<Record<string, Severity>> = Object.fromEntries(
+  Array.from({ length: 24 }, (_, facility) =>
+    syslogSeverities.map((severity, code) => [String(8 * facility + code), severity] as const),
+  ).flat(),
+);
+
 /**
  * What a field's value says of the severity: its text in any case, or by `values`, or a number by `at_least`, whose
  * greatest key that is no greater than the number counts.
  */
 const severityRule = z.strictObject({
   field: name,
-  values: z.record(z.string(), z.enum(severities)).optional(),
+  values: z
+    .union([
+      z.literal("syslog-pri").transform(() => syslogPriorities),
+      z.record(z.string(), z.enum(severities)),
+    ])
+    .optional(),
   at_least: z
     .record(z.string().regex(/^\d+$/), z.enum(severities))
     .transform((steps) =>

@@ -334,6 +334,36 @@ describe("shippers whose lines have no names but their own", () => {
       { severity: "error", message: "boom" },
     ],
     [
+      "tracing's of Rust",
+      { level: "WARN", target: "shop::cart", fields: { message: "boom", id: 7 }, span: { name: "request" } },
+      "plain",
+      { severity: "warn", message: "boom", group: "shop::cart" },
+    ],
+    [
+      "tracing's by Fluent Bit",
+      {
+        ...{ level: "ERROR", target: "shop", fields: { message: "boom" }, stream: "stdout" },
+        kubernetes: { pod_name: "p", host: "n", container_name: "c" },
+      },
+      "fluent-bit",
+      { severity: "error", message: "boom", hostname: "n", group: "c" },
+    ],
+    [
+      "loguru's",
+      {
+        text: "12:00 | ERROR | boom",
+        record: { level: { name: "ERROR", no: 40 }, message: "boom", name: "app" },
+      },
+      "plain",
+      { severity: "error", message: "boom", group: "app" },
+    ],
+    [
+      "loguru's of a level with a name of its own",
+      { text: "12:00 | SUCCESS | done", record: { level: { name: "SUCCESS", no: 25 }, message: "done" } },
+      "plain",
+      { severity: "info", message: "done" },
+    ],
+    [
       "Serilog's",
       { level: "Warning", messageTemplate: "{Who}", message: "boom", fields: { Who: "boom" } },
       "plain",
@@ -357,6 +387,19 @@ describe("shippers whose lines have no names but their own", () => {
     });
     expect(await report()).toMatchObject({ profile: "rsyslog", guesses: [], problems: [] });
     expect(await read("severity=error hostname=h group=auth message=boom")).toHaveLength(1);
+  });
+
+  test("rsyslog's in the form of omelasticsearch's own page has its time at timestamp", async () => {
+    const document = { message: "boom", host: "h", severity: "err", facility: "auth", syslogtag: "sshd[7]:" };
+    const { properties } = mapped([document]) as { readonly properties: object };
+    const { read, report } = await open({
+      "logs-1": {
+        documents: [{ timestamp: at, ...document }],
+        mappings: { properties: { ...properties, timestamp: { type: "date" } } },
+      },
+    });
+    expect(await report()).toMatchObject({ profile: "rsyslog", guesses: [], problems: [] });
+    expect(await read('severity=error hostname=h group="sshd[7]:"')).toHaveLength(1);
   });
 
   test("of layouts that find as much, one that finds severities is taken", async () => {

@@ -1,4 +1,4 @@
-// Documents as shippers write them: Filebeat 7.10 and 7.17, an APM server of Elastic's (apm-data of 2026) and the collector's
+// Documents as shippers write them: Filebeat 7.10 and 7.17, Fluent Bit 5.1, an APM server of Elastic's (apm-data of 2026) and the collector's
 // opensearch exporter 0.138 were run for it. Which layout `auto` takes for them, and what the lines are then.
 import { describe, expect, test } from "vitest";
 import { at, held, type Json, open, told } from "../../support/layouts.ts";
@@ -90,6 +90,62 @@ describe("Filebeat", () => {
     };
     expect(await told(document)).toMatchObject({ profile: "ecs", line: { message: "m", ...line } });
   });
+});
+
+describe("Fluent Bit", () => {
+  // As 5.1 was seen to write what came by syslog, with its own parsers: the number is a text.
+  const sent = { host: "sender", ident: "sshd", pid: "7", message: "m", time: "Jan 15 10:00:00" };
+  test.each<readonly [unknown, string]>([
+    ["0", "fatal"],
+    ["13", "notice"],
+    ["34", "critical"],
+    [131, "error"],
+    ["191", "debug"],
+    ["192", "unknown"],
+  ])("syslog's facility and severity %j are %s", async (pri, severity) => {
+    const line = { severity, message: "m", hostname: "sender", group: "sshd" };
+    expect(await told({ pri, ...sent })).toEqual({ profile: "fluent-bit", guesses: [], line });
+  });
+
+  // `Strip_Underscores` of its input.
+  const entry = { SYSLOG_IDENTIFIER: "sshd", PRIORITY: "3", MESSAGE: "m", _TRANSPORT: "journal" };
+  test.each<readonly [string, Json]>([
+    ["as it is", { ...entry, _HOSTNAME: "sender" }],
+    ["without underscores", { ...entry, HOSTNAME: "sender" }],
+  ])("the journal's entries are read %s", async (_, document) => {
+    const line = { severity: "error", message: "m", hostname: "sender", group: "sshd" };
+    expect(await told(document)).toEqual({ profile: "fluent-bit", guesses: [], line });
+  });
+
+  test("severities of syslog's numbers are found, and only these", async () => {
+    const documents = Array.from({ length: 24 }, (_, pri) => ({ pri: String(pri), ...sent, n: pri }));
+    const { read } = await open({ "logs-1": held(documents) });
+    const numbers = async (query: string) =>
+      (await read(query)).map(({ json }): number => JSON.parse(json).n).sort((a, b) => a - b);
+    expect(await numbers("severity=error")).toEqual([3, 11, 19]);
+    expect(await numbers("severity!=error n<8")).toEqual([0, 1, 2, 4, 5, 6, 7]);
+  });
+
+  test("a number that is a severity's by its table is not said to tell nothing", async () => {
+    const { report } = await open({ "logs-1": held([{ pri: 131, ...sent }]) });
+    expect((await report()).limitations.filter((text) => text.includes("holds numbers"))).toEqual([]);
+  });
+
+  test.each<readonly [string, Json, object]>([
+    ["with its text", { log: '{"level":"warn"}' }, { message: '{"level":"warn"}', severity: "warn" }],
+    ["without its text", {}, { message: "m", severity: "warn" }],
+  ])(
+    "a container's JSON below log_processed, %s, tells the severity before the stream",
+    async (_, own, line) => {
+      const pod = { pod_name: "p", host: "node", container_name: "web" };
+      const document = { stream: "stderr", log_processed: { level: "warn", message: "m" }, kubernetes: pod };
+      expect(await told({ ...document, ...own })).toEqual({
+        profile: "fluent-bit",
+        guesses: [],
+        line: { ...line, hostname: "node", group: "web" },
+      });
+    },
+  );
 });
 
 describe("an APM server's records of OTLP", () => {

@@ -1,6 +1,16 @@
 // A time that is taken from a client is told back to it, so what cannot be printed is not taken.
+import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { parseInstant, printInstant } from "#src/time.ts";
+import {
+  endOfMilli,
+  floorToMilli,
+  fromMillis,
+  type Instant,
+  parseInstant,
+  printInstant,
+  printNanos,
+  toMillis,
+} from "#src/time.ts";
 
 describe("a time that is read can be printed", () => {
   test.each([
@@ -15,4 +25,29 @@ describe("a time that is read can be printed", () => {
   test.each(["0000-01-01T00:00:00+00:01", "9999-12-31T23:59:59.5-00:01"])("%s has no text in UTC", (text) => {
     expect(parseInstant(text)).toBeUndefined();
   });
+});
+
+test("an instant is its milliseconds and what is left, also before 1970", () => {
+  const rest = fc.oneof(fc.constantFrom(0, 1, 100, 120_000, 999_999), fc.integer({ min: 0, max: 999_999 }));
+  const law = fc.property(fc.integer({ min: -1e13, max: 1e13 }), rest, (millis, nanos) => {
+    const instant = (fromMillis(millis) + BigInt(nanos)) as Instant;
+    expect(toMillis(instant)).toBe(millis);
+    expect(floorToMilli(instant)).toBe(fromMillis(millis));
+    expect(endOfMilli(instant)).toBe(fromMillis(millis) + 999_999n);
+    const digits = String(nanos).padStart(6, "0");
+    const text = new Date(millis).toISOString().slice(0, -1);
+    expect(printNanos(instant)).toBe(`${text}${digits}Z`);
+    expect(printInstant(instant)).toBe(`${text}${digits.replace(/0+$/, "")}Z`);
+    expect(parseInstant(printInstant(instant))).toBe(instant);
+  });
+  fc.assert(law);
+});
+
+test.each([
+  ...["2026-01-15T24:00:00Z", "2026-01-15T10:60:00Z", "2026-01-15T10:00:60Z", "2026-02-29T10:00:00Z"],
+  ...["2026-13-01T10:00:00Z", "2026-01-15T10:00:00+24:00", "2026-01-15T10:00:00+01:60"],
+  ...["2026-01-15T10:00:00", "2026-01-15", "2026-01-15T10:00:00.1234567891Z", "2026-01-15T10:00:00.Z"],
+  ...[" 2026-01-15T10:00:00Z", "2026-01-15T10:00:00Z ", "1768471200"],
+])("%j is no time", (text) => {
+  expect(parseInstant(text)).toBeUndefined();
 });

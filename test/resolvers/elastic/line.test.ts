@@ -68,6 +68,7 @@ logs:
       - { structured: payload }
       - { text: text }
       - { pairs: tags }
+      - { prefix: deep.er. }
       - named: { trace_id: ctx.trace, ctx: ctx }
   detect: [lvl]
 `);
@@ -92,14 +93,20 @@ logs:
       '{"attrs":{"internal":{"x":1},"internals":2},"attrs.internal.y":1}',
       '{"internals":2}',
     ],
+    [
+      "a prefix of two names",
+      '{"deep":{"er":{"a":1},"er.b":2,"erx":3},"deep.er":{"c":4},"deep.er.d":5}',
+      '{"a":1,"b":2,"c":4,"d":5}',
+    ],
     ["a name that is the prefix alone", '{"attrs.":1,"attrs":5,"other":{"attrs":{"a":1}}}', "{}"],
     ["the first of two", '{"attrs":{"k":1},"tags":[{"key":"k","value":"2"}]}', '{"k":1}'],
     [
       "a list of pairs by their types",
       `{"tags":[{"key":"i","type":"int64","value":"007"},{"key":"n","type":"int64","value":"7"},
         {"key":"f","type":"float64","value":"1.50"},{"key":"b","type":"bool","value":"true"},{"key":"c","type":"bool","value":"yes"},
-        {"key":"s","type":"string","value":"7"},{"value":"lost"},"odd",{"key":"o","type":"int64","value":8}]}`,
-      '{"i":"007","n":7,"f":1.50,"b":true,"c":"yes","s":"7","o":8}',
+        {"key":"s","type":"string","value":"7"},{"key":"t","type":"string","value":"true"},{"key":"u","type":"UINT8","value":"1"},
+        {"key":"v","type":"Boolean","value":"false"},{"key":"w","type":"bool","value":"true enough"},{"value":"lost"},"odd",{"key":"o","type":"int64","value":8}]}`,
+      '{"i":"007","n":7,"f":1.50,"b":true,"c":"yes","s":"7","t":"true","u":1,"v":false,"w":"true enough","o":8}',
     ],
     ["a single pair", '{"tags":{"key":"n","type":"int64","value":"7"}}', '{"n":7}'],
     ["a text that is an object", '{"text":" {\\"a\\":1.0}"}', '{"a":1.0}'],

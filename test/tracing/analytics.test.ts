@@ -79,6 +79,13 @@ describe("requests", () => {
       action: undefined,
       tags: { region: "eu", n: 5 },
     });
+    // A list stands for its first, because an index does not tell a list of one from its element.
+    const lists = { ns: [null, "admin", "x"], act: [["A#b"], "c"] };
+    expect(readNames(lists, own)).toEqual({ namespace: "admin", action: "A#b", tags: {} });
+    for (const empty of [[], [null], [5, "x"], {}, null])
+      expect(readNames({ ns: empty, act: empty }, own)).toEqual({
+        ...{ namespace: undefined, action: undefined, tags: {} },
+      });
   });
 
   test("a span belongs to the nearest entry above it in its own site", () => {

@@ -188,8 +188,7 @@ export function matchesPattern(pattern: string, value: string | undefined): bool
   const [head = "", ...parts] = pattern.split("*");
   const tail = parts.pop();
   if (tail === undefined) return value === pattern;
-  if (value.length < head.length + tail.length || !value.startsWith(head) || !value.endsWith(tail))
-    return false;
+  if (!value.startsWith(head) || !value.endsWith(tail)) return false;
   // The leftmost place for each part leaves the most room to the parts after it.
   let at = head.length;
   for (const part of parts) {

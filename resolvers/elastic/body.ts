@@ -1,17 +1,16 @@
 // The structured body of a line whose layout keeps it in parts: attributes, a message of keys and values, what belongs to
 // the record. Keys stay as they are spelled, and numbers too.
-import { firstText, type LogProfile, splits } from "./profile.ts";
+import { type BodySource, firstText, type LogProfile, splits } from "./profile.ts";
 import { isObject, type Json, parseSpelled, textOf } from "./spelled.ts";
 
-/** The text of the body that the sources of a profile make of a document. */
-export function readBody(document: Json, profile: LogProfile): string {
-  if (profile.json === "source") return JSON.stringify(document);
+/** The text of the body that these sources of a profile make of a document. */
+export function readBody(document: Json, profile: LogProfile, sources: readonly BodySource[]): string {
   // Without a prototype: `__proto__` is a key like any other.
   const body: Record<string, unknown> = Object.create(null);
   const add = (key: string, value: unknown): void => {
     if (!(key in body)) body[key] = value;
   };
-  for (const source of profile.json.from) {
+  for (const source of sources) {
     if ("prefix" in source) {
       const { prefix, dot, except } = source;
       for (const [key, value] of membersBelow(document, prefix)) {

@@ -16,8 +16,8 @@ export function readLine(
   sourceId: string,
   profile: LogProfile,
 ): LogLine {
-  const whole = profile.json === "source";
-  const document = (whole ? hit.picked : undefined) ?? parseDocument(backend, hit, hit.source);
+  const document =
+    (profile.json === "source" ? hit.picked : undefined) ?? parseDocument(backend, hit, hit.source);
   return {
     // Unique in one index only, and a source is a pattern of many.
     id: `${hit.index}/${hit.id}`,
@@ -27,7 +27,10 @@ export function readLine(
     message: readMessage(document, profile, () => parseDocument(backend, hit, hit.source)),
     hostname: firstText(document, profile.hostname),
     group: firstText(document, profile.group),
-    json: whole || document instanceof Map ? hit.source : readBody(document, profile),
+    json:
+      profile.json === "source" || document instanceof Map
+        ? hit.source
+        : readBody(document, profile, profile.json.from),
   };
 }
 

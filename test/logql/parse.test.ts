@@ -147,6 +147,8 @@ describe("the wider grammar", () => {
     ["\\a_int=1", '["a_int"]="1"[0,8]', "\\a_int=1"],
     ["attributes.\\a_int=1", '["attributes","a_int"]="1"[0,19]', "\\attributes.\\a_int=1"],
     ["attributes=1", '["attributes"]="1"[0,12]', "attributes=1"],
+    // A backslash that takes no meaning away is a letter.
+    ["\\x.a_int=1", '["\\\\x","a_int"]|["\\\\x","a"]="1"[0,10]', "\\\\x.a_int=1"],
   ] as const)("%j", (query, tree, text) => {
     const filter = parse(query, { legacy: true });
     if (tree !== undefined) expect(sketch(filter)).toBe(tree);
@@ -171,6 +173,18 @@ describe("refusals", () => {
     ["😀>x", 3, 4, "a number"],
   ])("%j at [%i, %i)", (query, start, end, expected) => {
     expect(refusal(query)).toEqual(["invalid_log_query", { start, end, expected }]);
+    expect(refusal(query, true)).toEqual(["invalid_log_query", { start, end, expected }]);
+  });
+
+  test.each([
+    ["a=[x", 3, 4, "a closing bracket"],
+    ['a=["x"', 2, 6, "a closing bracket"],
+    ['a=["x"y b]', 6, 7, "a comma or a closing bracket"],
+    ["a=[]", 3, 3, "a value"],
+    ["a=[x,]", 5, 5, "a value"],
+    ["a=[x]y", 5, 6, "a space or a parenthesis after the list"],
+    ["a>[1]", 2, 5, "a number"],
+  ])("of a list: %j at [%i, %i)", (query, start, end, expected) => {
     expect(refusal(query, true)).toEqual(["invalid_log_query", { start, end, expected }]);
   });
 

@@ -1,7 +1,7 @@
 // Rows that are printed in parts are those that are printed whole.
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import type { Attributes } from "#src/model.ts";
+import type { Attributes, Span } from "#src/model.ts";
 import { joinRows, printSpans, spanRow } from "#src/operations/rows.ts";
 import type { ArrangedSpan } from "#src/tracing/arrange.ts";
 import { at, span } from "../tracing/build.ts";
@@ -71,11 +71,23 @@ test("spans printed in parts are their rows", () => {
   );
 });
 
-test("spans that differ in their resource alone are printed each with its own", () => {
+/** What all spans of one name may have in common, changed in one of its parts. */
+const change: fc.Arbitrary<Partial<Span> & Pick<ArrangedSpan, "names">> = fc
+  .oneof(
+    ofProcess.map((resource_attributes) => ({ resource_attributes })),
+    fc.constantFrom<Partial<Span>>(
+      ...[{}, { site_id: "blog" }, { trace_state: "x" }, { service_name: "api" }, { revision: "r1" }],
+      ...([{ span_kind: "client" }, { scope_name: "s" }, { scope_version: "1" }] as const),
+      ...([{ status_code: "ERROR" }, { status_message: "m" }] as const),
+    ),
+  )
+  .chain((own) => fc.constantFrom(...names.map((names) => ({ ...own, names }))));
+
+test("spans that differ in one thing alone are printed each with its own", () => {
   fc.assert(
-    fc.property(fc.array(ofProcess, { maxLength: 12 }), (resources) => {
-      const spans = resources.map((resource_attributes): ArrangedSpan => {
-        return { span: span({ resource_attributes }), names: undefined, subtraceRoot: true };
+    fc.property(fc.array(change, { minLength: 2, maxLength: 12 }), (changes) => {
+      const spans = changes.map(({ names, ...own }): ArrangedSpan => {
+        return { span: span({ resource_attributes: { a: 1 }, ...own }), names, subtraceRoot: true };
       });
       const printed = [...printSpans(spans)].map(({ text }) => text).join(",");
       expect(printed).toBe(joinRows(spans.map(spanRow)));

@@ -219,6 +219,8 @@ describe("what is on the wire", () => {
         ...{ tags: { region: "eu" }, has_npo: false },
       },
     ]);
+    const bare = serve([request()]);
+    expect(await bare("tracing/traces/performance", listing)).toMatchObject([{ revision: "", tags: {} }]);
   });
 
   test("a span: every key, literal dots, parallel arrays, all digits, and nothing null", async () => {
@@ -337,6 +339,8 @@ describe("detail routes", () => {
     (await run(`tracing/${route}`, { site_ids: ["shop"], ...body })).map(({ span_id }) => span_id);
 
   test("need no pagination; filters choose a trace and never cut its spans", async () => {
+    const trace = await run("tracing/trace", { site_ids: ["shop"], trace_id: root.trace_id });
+    expect(trace.map(({ parent_span_id }) => parent_span_id)).toEqual(["", root.span_id]);
     expect(await ids("trace/performance", { trace_id: root.trace_id })).toEqual([
       root.span_id,
       child.span_id,
@@ -520,6 +524,11 @@ describe("pages", () => {
       details: { limit: 10_000 },
     });
     expect(await serve(many.slice(1))("tracing/traces/performance", listing)).toHaveLength(10_000);
+    const halves = many.map((one, n) => ({ ...one, site_id: n % 2 === 0 ? "shop" : "blog" }));
+    const both = { ...listing, site_ids: ["shop", "blog"] };
+    await expect(
+      serve(halves, { shop: "a", blog: "b" })("tracing/traces/performance", both),
+    ).rejects.toMatchObject({ slug: "result_too_large", details: { limit: 10_000 } });
   });
 });
 
@@ -605,6 +614,7 @@ describe("figures", () => {
     for (const filter of [
       { namespace: row?.namespace, action_name: row?.action },
       { digests: [row?.digest] },
+      { digests: ["unknown", row?.digest] },
     ]) {
       expect(await run("tracing/traces/performance", { ...listing, ...filter })).toHaveLength(2);
     }
@@ -661,6 +671,35 @@ describe("figures", () => {
       },
     ]);
     expect(await run("tracing/slow_events/actions", { ...one, digest: "evt_x" })).toEqual([]);
+  });
+
+  test("rows come in their order, the greatest first", async () => {
+    const run = serve(makeTraces(3, 60).map(storedOf), undefined, nights);
+    const night = { site_id: "shop", from: "2026-01-15T23:00:00Z", to: "2026-01-16T01:00:00Z" };
+    const expectOrder = (rows: readonly Json[], most: string, ...names: readonly string[]) => {
+      expect(rows.length).toBeGreaterThan(1);
+      const keys = rows.map((row) => [-Number(row[most]), ...names.map((name) => row[name] ?? "")]);
+      const compare = (a: unknown, b: unknown) => (String(a) < String(b) ? -1 : 1);
+      const sorted = keys.toSorted(([a, ...as], [b, ...bs]) => {
+        const at = as.findIndex((text, n) => text !== bs[n]);
+        return Number(a) - Number(b) || (at < 0 ? 0 : compare(as[at], bs[at]));
+      });
+      expect(keys).toEqual(sorted);
+    };
+    const events = await run("tracing/slow_events", night);
+    expectOrder(events, "impact", "digest");
+    for (const { digest } of events.slice(0, 3)) {
+      const actions = await run("tracing/slow_events/actions", { ...night, digest });
+      expectOrder(actions, "count", "namespace", "action_name");
+    }
+    const site = await run<Record<string, Json[]>>("tracing/site_edges", night);
+    expectOrder(site.downstream ?? [], "count", "service");
+    const parts = ["service", "namespace", "action", "span_kind", "peer_span_kind", "edge_type"];
+    for (const action of ["Cart#show", "Cart#pay", "Items#index"]) {
+      const asked = { ...night, namespace: "shop-web/web", action };
+      const { downstream } = await run<Record<string, Json[]>>("tracing/action_edges", asked);
+      expectOrder(downstream ?? [], "count", ...parts);
+    }
   });
 
   test("a deploy, and a revision without data is not found", async () => {

@@ -1,11 +1,12 @@
 // The definitions against figures worked out by hand.
 import { describe, expect, test } from "vitest";
-import type { Span, TraceSummary } from "#src/model.ts";
+import type { Attributes, Span, TraceSummary } from "#src/model.ts";
 import type { SpanReader } from "#src/reader.ts";
 import type { EdgesQuery, ListingQuery } from "#src/store.ts";
 import { analyticsOver } from "#src/tracing/analytics.ts";
 import { arrange } from "#src/tracing/arrange.ts";
 import { decodeDigest, errorDigest, eventDigest, hashStatement } from "#src/tracing/digest.ts";
+import { exceptionsOf } from "#src/tracing/exception.ts";
 import { createFigures } from "#src/tracing/figures.ts";
 import { createFamily } from "#src/tracing/request.ts";
 import { readNames } from "#src/tracing/source.ts";
@@ -78,6 +79,13 @@ describe("requests", () => {
       action: undefined,
       tags: { region: "eu", n: 5 },
     });
+    // A list stands for its first, because an index does not tell a list of one from its element.
+    const lists = { ns: [null, "admin", "x"], act: [["A#b"], "c"] };
+    expect(readNames(lists, own)).toEqual({ namespace: "admin", action: "A#b", tags: {} });
+    for (const empty of [[], [null], [5, "x"], {}, null])
+      expect(readNames({ ns: empty, act: empty }, own)).toEqual({
+        ...{ namespace: undefined, action: undefined, tags: {} },
+      });
   });
 
   test("a span belongs to the nearest entry above it in its own site", () => {
@@ -116,6 +124,22 @@ describe("requests", () => {
       { of: "error", exception: "E", namespace: "background", action: "work" },
     ]);
     expect(rounds).toBeLessThan(30);
+  });
+
+  test("span ids are of one trace: others may have the same", async () => {
+    const spans = ["A", "B", "C"].flatMap((action) => [
+      span({ trace_id: action, span_kind: "server", action }),
+      span({ trace_id: action, span_id: "s2", parent_span_id: "s1", events: [exception(1, "E")] }),
+      span({ trace_id: action, span_id: "s3", parent_span_id: "s2", events: [exception(2, "E")] }),
+    ]);
+    const rows = await list(spans, { candidates: "errors" });
+    expect(rows.map(({ trace_id, action_name }) => [trace_id, action_name])).toEqual([
+      ["A", "A"],
+      ["B", "B"],
+      ["C", "C"],
+    ]);
+    const { entryOf } = createFamily(spans);
+    for (const one of spans) expect(entryOf(one)?.action).toBe(one.trace_id);
   });
 
   test("parents that go round in a circle lead nowhere", () => {
@@ -173,6 +197,21 @@ describe("listings", () => {
     expect(ids(await list([root], { range: { from: at(100.000001), to: at(200) } }))).toEqual([]);
   });
 
+  test("a clock that ran backwards makes no negative length", async () => {
+    expect(await list([span({ from: 20, to: 10 })])).toMatchObject([{ time: at(10), duration: 0n }]);
+  });
+
+  test("too many rows are those of one millisecond, and not of many", async () => {
+    const rows = (to: (n: number) => number) =>
+      list(
+        [1, 2, 3].map((n) => span({ trace_id: `t${n}`, to: to(n) })),
+        { tieLimit: 2 },
+      );
+    expect(await rows((n) => n)).toHaveLength(3);
+    expect(await rows((n) => (n === 3 ? 2 : 1))).toHaveLength(3);
+    await expect(rows((n) => 1 + n / 10)).rejects.toMatchObject({ slug: "result_too_large" });
+  });
+
   test("a row tells of its entry: asynchronous children that end later do not count", async () => {
     const late = span({ span_id: "late", parent_span_id: "root", to: 900 });
     const [row] = await list([{ ...root, tags: { region: "eu" }, revision: "r1" }, late]);
@@ -207,6 +246,16 @@ describe("listings", () => {
     expect(await detects({ ...early, site_id: "shop" }, ...queries(5, { parent_span_id: "b" }))).toBe(false);
   });
 
+  test.each([undefined, "", 5, null])("an exception without a type is unknown: %j", (type) => {
+    const told = { "exception.type": type, "appsignal.incident_digest": type };
+    const attributes = Object.fromEntries(Object.entries(told).filter(([, value]) => value !== undefined));
+    const one = span({ events: [{ name: "exception", time: at(1), attributes: attributes as Attributes }] });
+    const names = { namespace: "web", action: "A" };
+    expect(exceptionsOf(one, names)).toEqual([
+      { time: at(1), name: "unknown", digest: errorDigest("unknown", names) },
+    ]);
+  });
+
   describe("of errors", () => {
     const inner = span({
       ...{ span_id: "i", parent_span_id: "root", from: 5, to: 50, span_name: "charge" },
@@ -222,6 +271,10 @@ describe("listings", () => {
       const after = { ...errors, range: { from: at(90), to: at(110) } };
       expect(ids(await list([root, inner, other], after))).toEqual(["j"]);
       expect(await list([root, { ...inner, status_code: "ERROR", events: [] }], errors)).toEqual([]);
+      // An earlier one, of a request that ends after the range.
+      const entry = { span_id: "l", parent_span_id: "root", span_kind: "server", to: 1_500 } as const;
+      const ended = span({ ...entry, events: [exception(1, "Early")] });
+      expect(ids(await list([root, inner, ended], errors))).toEqual(["i"]);
     });
 
     test("that the filters accept: by digest the other span's", async () => {
@@ -275,6 +328,8 @@ test("figures: nearest rank, means over what compressed spans stand for", () => 
   const figures = createFigures();
   for (let n = 1; n <= 60; n += 1) figures.add(span({ span_id: `s${n}`, to: n }));
   expect([figures.percentile(90), figures.percentile(95), figures.mean()]).toEqual([54, 57, 30.5]);
+  for (let n = 61; n <= 200; n += 1) figures.add(span({ span_id: `s${n}`, to: n }));
+  expect([figures.percentile(90), figures.percentile(95)]).toEqual([180, 190]);
   const weighted = createFigures();
   weighted.add(span({ to: 90, count: 9 }));
   weighted.add(span({ to: 100, status_code: "ERROR" }));
@@ -331,6 +386,12 @@ test("an N+1 is found in the last of many traces, and in the first", async () =>
   expect(await actions([...requests, ...queries.slice(0, 1)])).toEqual([
     ["First", true],
     ["Last", false],
+  ]);
+  // Beside a request whose action is known to have one already.
+  const beside = { trace_id: "1199", span_id: "x", parent_span_id: "r", span_kind: "server" } as const;
+  expect(await actions([...requests, span({ ...beside, action: "First" }), ...queries])).toEqual([
+    ["First", true],
+    ["Last", true],
   ]);
 });
 
@@ -437,6 +498,12 @@ describe("edges", () => {
     expect(await edgesOf([till])).toEqual([["stock"], [], []]);
     // Its caller is not in the range, and what called that one is.
     expect(await edgesOf([till], { range: { from: at(35), to: range.to } })).toEqual([[], [], []]);
+    const queue = [
+      { ...call, span_kind: "producer" },
+      { ...reserve, span_kind: "consumer" },
+    ] as const;
+    const queued = await analyticsOver(readerOver([root, middle, ...queue])).siteEdges(asked, signal);
+    expect(queued.downstream).toMatchObject([{ service: "stock", count: 1 }]);
     const named = { sources: [till] as const, partners: [shop, stock], service: "till", namespace: "web" };
     const { upstream } = await shared.actionEdges({ ...asked, ...named, action: "Charge" }, signal);
     expect(upstream).toMatchObject([{ service: "stock", action: "Reserve", edge_type: "SYNC", count: 1 }]);
@@ -450,6 +517,39 @@ describe("edges", () => {
     expect(upstream).toEqual([]);
     expect(downstream).toMatchObject([{ service: "web", action: "Pay", count: 1 }]);
   });
+
+  test("have the percentiles of all their calls", async () => {
+    const calls = Array.from({ length: 200 }, (_, n) =>
+      span({ span_id: `c${n}`, parent_span_id: "root", span_kind: "client", peer: "db", to: n + 1 }),
+    );
+    const { downstream } = await analyticsOver(readerOver([root, ...calls])).siteEdges(asked, signal);
+    expect(downstream).toEqual([{ service: "db", ...figures(200, 0, 100.5), p_90: 180, p_95: 190 }]);
+  });
+
+  test.each([
+    ["client", "server", false, "SYNC"],
+    ["client", "server", true, "ASYNC"],
+    ["client", "consumer", false, "ASYNC"],
+    ["producer", "server", false, "ASYNC"],
+  ] as const)(
+    "from %s to %s, linked: %s, are %s, of the caller's request",
+    async (kind, of, linked, type) => {
+      const caller = { ...call, span_kind: kind, service_name: "library" };
+      const links = [{ trace_id: "t1", span_id: "c", trace_state: "", attributes: {} }];
+      const callee = { ...taken, span_kind: of, links: linked ? links : [], namespace: "web" };
+      const { actionEdges } = analyticsOver(readerOver([root, middle, caller, callee]));
+      const reserve = { service: "stock", namespace: "web", action: "Reserve" };
+      const up = { ...asked, sources: [stock] as const, partners: [shop], ...reserve };
+      const kinds = { span_kind: kind, peer_span_kind: of, edge_type: type, count: 1 };
+      const { upstream } = await actionEdges(up, signal);
+      expect(upstream).toMatchObject([{ service: "web", action: "Pay", ...kinds }]);
+      const { downstream } = await actionEdges(
+        { ...asked, service: "web", namespace: "web", action: "Pay" },
+        signal,
+      );
+      expect(downstream).toMatchObject([{ ...reserve, ...kinds }]);
+    },
+  );
 
   test("are in the range by the caller's end", async () => {
     const { downstream } = await siteEdges({ ...asked, range: { from: at(50), to: at(60) } }, signal);
@@ -511,10 +611,11 @@ describe("slow events", () => {
     query("late", { to: 2_000 }),
   ];
   const { slowEvents, slowEventActions } = analyticsOver(readerOver(spans));
-  const ask = (over: object) => {
-    const query = { sources: [shop], range, wanted: [], excluded: [], limit: 10, budget: budget() } as const;
-    return slowEvents({ ...query, ...over }, signal);
+  const everything = {
+    ...{ sources: [shop] as const, range, wanted: [], excluded: [] },
+    ...{ limit: 10, budget: budget() },
   };
+  const ask = (over: object) => slowEvents({ ...everything, ...over }, signal);
   const queries = {
     service: "web",
     kind: "client",
@@ -539,6 +640,12 @@ describe("slow events", () => {
     ]);
     expect(await ask({ kind: "client" })).toMatchObject([queries]);
     expect(await ask({ limit: 1 })).toMatchObject([queries]);
+    const names = async (spans: readonly Span[]) =>
+      (await analyticsOver(readerOver(spans)).slowEvents({ ...everything, limit: 2 }, signal)).map(
+        ({ name }) => name,
+      );
+    const alike = ["c", "a", "b"].map((name) => ({ ...render, span_id: name, span_name: name }));
+    expect(await names(alike)).toEqual(["a", "b"]);
     expect(await ask({ excluded: ["db.system"] })).toMatchObject([{ name: "render", impact: 50 }]);
     expect(await ask({ wanted: ["host"], excluded: ["none"] })).toMatchObject([
       { ...queries, attributes: { host: "b" } },
@@ -620,7 +727,11 @@ describe("a trace arranged", () => {
   });
 
   test("names of the entry above, none below a lost parent; where a subtrace begins", () => {
-    const rows = arrange([failed, early, twin, root]).map(({ span, names, subtraceRoot }) => [
+    const asks = ["server", "consumer"] as const;
+    const own = asks.map((kind, n) =>
+      span({ span_id: `c${n}`, parent_span_id: "z", span_kind: kind, from: 7, action: "Own" }),
+    );
+    const rows = arrange([failed, early, twin, root, ...own]).map(({ span, names, subtraceRoot }) => [
       span.span_id,
       names?.action,
       subtraceRoot,
@@ -630,6 +741,8 @@ describe("a trace arranged", () => {
       ["y", undefined, true],
       ["a", "Pay", true],
       ["b", "Pay", false],
+      ["c0", "Own", true],
+      ["c1", "Own", true],
     ]);
   });
 

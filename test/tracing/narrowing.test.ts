@@ -62,6 +62,14 @@ describe("a source may leave out", () => {
     });
   });
 
+  test("nothing by tags that are called as fields are", async () => {
+    const fields = ["namespace", "action_name", "revision", "trace_id", "span_id"];
+    const asked = filter({}, fields.map((name) => `tag.${name}=1`).join(" "));
+    expect(narrowed(asked)).toEqual({ tags: fields.map((name) => ({ name, value: "1" })) });
+    const tags = Object.fromEntries(fields.map((name) => [name, "1"]));
+    expect((await list([span({ tags })], asked)).found).toEqual(["s1"]);
+  });
+
   test("nothing by what is not required, or not equality", () => {
     for (const query of [
       "tag.region=eu OR revision=r1",

@@ -1,4 +1,4 @@
-// Listings by time are read window by window, those by duration whole: both must choose the same rows.
+// Listings are read window by window, of time or of lengths: they must choose the rows that all spans together give.
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import type { Span, TraceSummary } from "#src/model.ts";
@@ -7,15 +7,19 @@ import type { ListingQuery, TraceFilter } from "#src/store.ts";
 import { floorToMilli, fromMillis, type Instant } from "#src/time.ts";
 import { createBudget } from "#src/tracing/budget.ts";
 import { actionDigest, errorDigest } from "#src/tracing/digest.ts";
-import { parseTraceQuery } from "#src/tracing/filter.ts";
+import { exceptionsOf } from "#src/tracing/exception.ts";
+import { acceptsRow, parseTraceQuery } from "#src/tracing/filter.ts";
 import { compareRows, listSummaries } from "#src/tracing/listing.ts";
-import { namesOf } from "#src/tracing/request.ts";
+import { findNPlusOnes } from "#src/tracing/lookup.ts";
+import { compareRequests, createFamily, namesOf, order, rowOf } from "#src/tracing/request.ts";
 import { makeTraces, midnight, readerOver, toSpan } from "../conformance/traces.ts";
 import { signal, source, span } from "./build.ts";
 
 const center = fromMillis(midnight);
 const day = 86_400_000;
 const range = { from: fromMillis(midnight - 3 * day), to: fromMillis(midnight + 3 * day) };
+/** A range whose bounds lie within traces. */
+const later = { from: center, to: fromMillis(midnight + day / 4) };
 
 /** Traces whose milliseconds are stretched to hours, so that the spans of one lie in many windows. */
 function stretched(seed: number): readonly Span[] {
@@ -93,7 +97,7 @@ async function list(
     sources: [source("shop"), source("stock"), source("blog")],
     candidates: "requests",
     range,
-    filter: { query: { kind: "all" } },
+    filter: everything,
     by: "time",
     order: "desc",
     wanted: 5,
@@ -106,8 +110,56 @@ async function list(
   return rows;
 }
 
+type Asked = Required<Pick<ListingQuery, "candidates" | "range" | "filter" | "by" | "order">> &
+  Pick<ListingQuery, "beyond">;
+
+/** The rows of a listing as the contract says them, from all spans at once. */
+function plainly(spans: readonly Span[], { candidates, range, filter, beyond, ...ordering }: Asked) {
+  const { entryOf } = createFamily(spans);
+  const withNpo = new Set(findNPlusOnes(spans).map(entryOf));
+  const isIn = ({ end }: Span) => end >= range.from && end <= range.to;
+  const failures = spans.flatMap((span) => {
+    const entry = entryOf(span);
+    return exceptionsOf(span, namesOf(entry ?? span)).map(({ time, digest }) => ({
+      time,
+      digest,
+      span,
+      entry,
+    }));
+  });
+  const requests = spans
+    .filter((span) => span.entry && isIn(span))
+    .toSorted(compareRequests)
+    .map((span) => {
+      const digests = failures.flatMap(({ digest, entry }) => (entry === span ? [digest] : []));
+      return { row: rowOf(span, span.span_id), entry: span, digests };
+    });
+  const errors = failures
+    .filter(({ span, entry = span }) => isIn(entry))
+    .toSorted((a, b) => order(a.time, b.time) || order(a.span.span_id, b.span.span_id))
+    .map(({ span, entry, digest }) => ({
+      row: rowOf(entry ?? span, span.span_id),
+      entry,
+      digests: [digest],
+    }));
+  const chosen = new Map<string, TraceSummary>();
+  for (const { row, entry, digests } of candidates === "requests" ? requests : errors) {
+    const key = `${row.site_id} ${row.trace_id}`;
+    if (chosen.has(key) || !acceptsRow(filter, row, digests)) continue;
+    chosen.set(key, { ...row, has_npo: entry !== undefined && withNpo.has(entry) });
+  }
+  const place = (row: TraceSummary) => row[ordering.by];
+  return [...chosen.values()]
+    .filter(
+      (row) => beyond === undefined || (ordering.order === "asc" ? place(row) > beyond : place(row) < beyond),
+    )
+    .sort((a, b) => compareRows(ordering, a, b));
+}
+
+const everything: TraceFilter = { query: { kind: "all" } };
 const filters: readonly TraceFilter[] = [
-  { query: { kind: "all" } },
+  everything,
+  { minDuration: 900_000_000_000n, query: { kind: "all" } },
   { namespace: "background", query: { kind: "all" } },
   { digests: ["digest-1"], query: { kind: "all" } },
   { query: parseTraceQuery("tag.region=eu OR stock") },
@@ -137,17 +189,23 @@ describe("windows", () => {
       fc.option(fc.integer({ min: -2 * day, max: 2 * day }), { nil: undefined }),
       // Small ones leave the windows of errors for all exceptions.
       fc.constantFrom(600, 1_000_000),
-      async (seed, candidates, order, filter, position, limit) => {
+      fc.boolean(),
+      async (seed, candidates, order, filter, position, limit, isPart) => {
         const spans = stretched(seed);
         const beyond = position === undefined ? undefined : fromMillis(midnight + position);
-        const whole = (await list(spans, { candidates, filter, by: "duration" }))
-          .filter(({ time }) => beyond === undefined || (order === "asc" ? time > beyond : time < beyond))
-          .sort((a, b) => compareRows({ by: "time", order }, a, b));
         const budget = candidates === "errors" ? limitedShare(limit) : createBudget(1_000_000);
-        expect(await list(spans, { candidates, filter, order, beyond }, budget)).toEqual(whole);
+        const query = {
+          candidates,
+          filter,
+          by: "time",
+          order,
+          beyond,
+          range: isPart ? later : range,
+        } as const;
+        expect(await list(spans, query, budget)).toEqual(plainly(spans, query));
       },
     );
-    await fc.assert(law, { numRuns: 150 });
+    await fc.assert(law, { numRuns: 80 });
   });
 
   test("do not depend on what a source leaves out, nor on which failed traces it lists", async () => {
@@ -159,12 +217,53 @@ describe("windows", () => {
       fc.constantFrom(600, 1_000_000),
       async (seed, candidates, by, filter, limit) => {
         const spans = stretched(seed);
-        const over = { candidates, by, filter, range: { from: center, to: range.to } };
-        const found = await list(spans, over, limitedShare(limit), sparing(spans));
-        expect(found).toEqual(await list(spans, over));
+        const query = { candidates, by, filter, order: "desc", range: later } as const;
+        const found = await list(spans, query, limitedShare(limit), sparing(spans));
+        expect(found).toEqual(plainly(spans, query));
       },
     );
-    await fc.assert(law, { numRuns: 200 });
+    await fc.assert(law, { numRuns: 100 });
+  });
+
+  test("of lengths may be cut wherever a source says", async () => {
+    const law = fc.asyncProperty(
+      fc.nat(1_000),
+      fc.constantFrom("asc" as const, "desc" as const),
+      fc.constantFrom(...filters),
+      fc.option(fc.nat(), { nil: undefined }),
+      fc.array(fc.constantFrom(0, 1, 2, 30), { minLength: 1, maxLength: 4 }),
+      async (seed, order, filter, position, hints) => {
+        const spans = stretched(seed);
+        const lengths = [...new Set(spans.map(({ start, end }) => end - start))].sort((a, b) =>
+          Number(a - b),
+        );
+        const beyond = position === undefined ? undefined : lengths[position % lengths.length];
+        let asked = 0;
+        const cutting: SpanReader = {
+          ...sparing(spans),
+          // Of whole microseconds, so that of a bound within one all of it is found.
+          milestone: async ({ narrow: { minDuration = 0n, maxDuration } = {} }) => {
+            const rest = lengths.filter(
+              (length) =>
+                length + 999n >= minDuration && (maxDuration === undefined || length <= maxDuration + 999n),
+            );
+            const hint = hints[asked++ % hints.length] ?? 0;
+            return (order === "asc" ? rest : rest.reverse())[hint];
+          },
+        };
+        const query = {
+          candidates: "requests",
+          by: "duration",
+          filter,
+          order,
+          beyond,
+          range: later,
+        } as const;
+        const found = await list(spans, query, createBudget(1_000_000), cutting);
+        expect(found).toEqual(plainly(spans, query));
+      },
+    );
+    await fc.assert(law, { numRuns: 80 });
   });
 
   test("part no millisecond", async () => {
@@ -221,7 +320,7 @@ describe("windows", () => {
     const budget = createBudget(spans.length / 10);
     const query: ListingQuery = {
       ...{ sources: [source("shop"), source("stock"), source("blog")], candidates: "requests" },
-      ...{ range: { from: range.from, to: center }, filter: { query: { kind: "all" } } },
+      ...{ range: { from: range.from, to: center }, filter: everything },
       ...{ by: "time", order: "desc", wanted: 5, tieLimit: 1_000, budget },
     };
     const first = await listSummaries(readerOver(spans), query, signal).next();

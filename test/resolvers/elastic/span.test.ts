@@ -98,6 +98,29 @@ describe("otel", () => {
     });
   });
 
+  test.each([
+    ...(["Error", "ERROR", "STATUS_CODE_ERROR", "2", 2] as const).map((code) => [code, "ERROR"] as const),
+    ...(["Ok", "STATUS_CODE_OK", "1", 1] as const).map((code) => [code, "OK"] as const),
+    ...(["Unset", "STATUS_CODE_UNSET", "0", 0, "", null] as const).map((code) => [code, "UNSET"] as const),
+  ])("a status code %j is %s", (code, status) => {
+    const text = document.replace('"code":"Error"', `"code":${JSON.stringify(code)}`);
+    expect(read("otel", text)).toMatchObject({ status_code: status, status_message: "boom" });
+  });
+
+  test.each([
+    ["12000001", 12_000_001n],
+    ['"12000001"', 12_000_001n],
+    ['"12000001.9"', 12_000_001n],
+    ["12000001.9", 12_000_001n],
+    ["9007199254740993", 9_007_199_254_740_993n],
+    ['"9007199254740993"', 9_007_199_254_740_993n],
+    ["-5", 0n],
+    ['"-5"', 0n],
+  ])("a length %s is whole nanoseconds, none below zero", (length, nanos) => {
+    const one = read("otel", document.replace('"duration":12000001', `"duration":${length}`));
+    expect(one && one.end - one.start).toBe(nanos);
+  });
+
   test("nanoseconds after the point are a number, not a fraction", () => {
     expect(read("otel", document.replace(".123456", ".5"))?.start).toBe(
       instant("2024-01-15T10:30:00.000000005Z"),

@@ -251,6 +251,55 @@ test("events in documents of their own are looked for only where somebody looks 
   });
 });
 
+describe("lists and hints that an index makes", () => {
+  const both = Object.fromEntries(
+    Object.entries(otel.indices("x")).map(([own, definition]) => [own, { ...definition, settings }]),
+  );
+  const whole = { _shards: { total: 2, failed: 0 } };
+  /** With this of the second of two sources. */
+  const ask = async (over: object) => {
+    const url = await serve(
+      // What is asked before, of all that may be there, is whole.
+      (response, { url = "" }, body) => {
+        const isSecond = url.includes("y-") && /"composite"|"sort"/.test(body);
+        const ids = { buckets: isSecond ? [] : [{ key: { c0: "a" }, doc_count: 1 }] };
+        sendJson(response, answer([], 0, { ...whole, aggregations: { ids }, ...(isSecond ? over : {}) }));
+      },
+      (response) => sendJson(response, both),
+    );
+    return using(url, async (store) => {
+      const shared = { sources: [source(), source({ index: "y-*" })] as const, budget: createBudget(100) };
+      const range = { from: fromMillis(0), to: fromMillis(1_000_000) };
+      const scan = { ...shared, range, select: "entries", by: "time", order: "asc", nth: 3 } as const;
+      const signal = AbortSignal.timeout(60_000);
+      const asked = [
+        store.failedTraces?.({ ...shared, errors: undefined }, signal),
+        store.milestone?.(scan, signal),
+      ];
+      return Promise.allSettled(asked);
+    });
+  };
+
+  test.each([
+    ["failed shards", { _shards: { total: 2, failed: 1 } }],
+    ["its own time-out", { timed_out: true }],
+    ["a total that is a guess", { hits: { total: { value: 0, relation: "gte" }, hits: [] } }],
+  ])("are none with %s", async (_, over) => {
+    const reason = expect.objectContaining({ name: "BackendError", failure: "partial" });
+    expect(await ask(over)).toEqual([
+      { status: "rejected", reason },
+      { status: "rejected", reason },
+    ]);
+  });
+
+  test("are not known of other shards than the mapping has told of", async () => {
+    const of = (value: unknown) => ({ status: "fulfilled", value });
+    expect(await ask({})).toEqual([of(["a".padStart(32, "0")]), of(undefined)]);
+    for (const total of [1, 3])
+      expect(await ask({ _shards: { total, failed: 0 } })).toEqual([of(undefined), of(undefined)]);
+  });
+});
+
 test("every search carries the wall, and says that parts are errors", async () => {
   const url = await serve((response) => sendJson(response, answer([])));
   await using(url, async (store) => {

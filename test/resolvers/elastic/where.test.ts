@@ -1,8 +1,9 @@
 // The wall between tenants, over a small search server in memory: which fields of an index it may name.
-import { afterEach, expect, test } from "vitest";
+import { afterEach, describe, expect, test } from "vitest";
 import { elastic } from "#resolvers/elastic/elastic.ts";
 import { readKnowledge } from "#resolvers/elastic/mapping.ts";
-import { compileWhere, parseWhere } from "#resolvers/elastic/where.ts";
+import { all, any, every, none, not } from "#resolvers/elastic/query.ts";
+import { compileWhere, hasUnmapped, namesIn, parseWhere } from "#resolvers/elastic/where.ts";
 import { parse } from "#src/logql/parse.ts";
 import { fromMillis } from "#src/time.ts";
 import { testIO } from "../../support/cluster.ts";
@@ -59,4 +60,69 @@ test("a key beside a map of its first part is no wall by what it is not", () => 
   const walled = (where: string) => compileWhere(parseWhere(where), group);
   expect(walled("attributes.a.b=x")).toEqual({ term: { "attributes.a.b": "x" } });
   expect(() => walled("attributes.a.b!=x")).toThrow("within an object");
+});
+
+describe("what an index", () => {
+  const properties = {
+    tenant: keyword,
+    other: { type: "alias", path: "tenant" },
+    short: { type: "keyword", ignore_above: 3 },
+    lower: { type: "keyword", normalizer: "lowercase" },
+    hidden: { type: "keyword", index: false },
+    fixed: { type: "constant_keyword" },
+    flag: { type: "boolean" },
+    text: { type: "text" },
+    number: { type: "long" },
+    map: { type: "flattened" },
+    nest: { type: "nested", properties: { key: keyword } },
+    through: { type: "passthrough", properties: { team: keyword } },
+  };
+  const { groups } = readKnowledge({ "logs-1": { mappings: { properties } } });
+  const [group] = groups;
+  if (group === undefined) throw new Error("no group");
+  const walled = (where: string) => compileWhere(parseWhere(where), group);
+  const term = (name: string, value: string) => ({ term: { [name]: value } });
+
+  test.each([
+    ["", all],
+    ["tenant=a", term("tenant", "a")],
+    ["tenant!=a", not(term("tenant", "a"))],
+    ["other=a", term("other", "a")],
+    ["short=abc", term("short", "abc")],
+    ["fixed=a", term("fixed", "a")],
+    ["flag=false", term("flag", "false")],
+    ["team=a", term("team", "a")],
+    ["unknown=a", none],
+    ["message=a", none],
+    ["tenant=a flag!=true", every([term("tenant", "a"), not(term("flag", "true"))])],
+    ["tenant=a OR fixed=b", any([term("tenant", "a"), term("fixed", "b")])],
+  ])("tells exactly is a wall: %s", (where, query) => {
+    expect(walled(where)).toEqual(query);
+  });
+
+  test.each([
+    ["tenant:a", "only = and !="],
+    ["number>1", "only = and !="],
+    ["unknown!=a", "not mapped"],
+    ["tenant=a OR unknown!=a", "not mapped"],
+    ["text=a", "of type text"],
+    ["number=1", "of type long"],
+    ["lower=a", "rewritten"],
+    ["short=abcd", "left out of the index"],
+    ["hidden=a", "not searchable"],
+    ["flag=yes", "has no yes"],
+    ["nest.key=a", "nested"],
+    ["map.key!=a", "inside a flattened object"],
+    ["(tenant=a", "expected"],
+  ])("does not is none: %s", (where, reason) => {
+    expect(() => walled(where)).toThrow(reason);
+  });
+
+  test("names and does not know", () => {
+    const unknown = (where: string) => hasUnmapped(parseWhere(where), groups);
+    expect(["", "tenant=a", "team=a other!=b"].map(unknown)).toEqual([false, false, false]);
+    expect(["gone=a", "tenant=a OR (fixed=b gone=a)"].map(unknown)).toEqual([true, true]);
+    expect(namesIn(parseWhere("other=a OR team=b gone=c"), groups)).toEqual(["tenant", "through.team"]);
+    expect(namesIn(parseWhere(""), groups)).toEqual([]);
+  });
 });

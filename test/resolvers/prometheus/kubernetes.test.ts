@@ -602,6 +602,20 @@ describe("nodes", () => {
     expect(await readNodes(series)).toEqual([{ ...told, node_name: "worker-7" }]);
   });
 
+  test("have the largest disk where several are mounted at the root, and none that is no disk", async () => {
+    const sizes = { "/dev/sda2": 2_500, "/dev/sdb1": 4_999, rootfs: 90_000, overlay: 80_000, tmpfs: 70_000 };
+    const series = written((write, time, age) => {
+      write(time, "node_uname_info", uname, 1);
+      exporter(write, time, age);
+      for (const [device, size] of Object.entries(sizes)) {
+        const disk = { instance: uname.instance, device, mountpoint: "/" };
+        write(time, "node_filesystem_size_bytes", disk, size);
+        write(time, "node_filesystem_avail_bytes", disk, 1);
+      }
+    });
+    expect(await readNodes(series)).toEqual([{ ...told, node_name: "worker-7" }]);
+  });
+
   test.each<[string, Labels]>([
     ["name", { node: "worker-7", internal_ip: "192.168.0.1" }],
     ["address", { node: "worker-7.internal", internal_ip: "10.0.0.7" }],
@@ -914,6 +928,31 @@ describe("exporters that disagree", () => {
     });
     const [row] = await readPods(series);
     expect(row?.containers).toEqual([{ name: "app", status: "Terminated", exit_code: code, reason }]);
+  });
+
+  test("owners have a kind and a name: older exporters write <none> for none", async () => {
+    const owners = [
+      ["ReplicaSet", "web"],
+      ["<none>", "<none>"],
+      ["Job", "<none>"],
+      ["<none>", "web"],
+      ["", "web"],
+      ["DaemonSet", ""],
+      ["Node", "n1"],
+    ] as const;
+    const series = written((write, time) => {
+      write(time, "kube_pod_info", info, 1);
+      for (const [owner_kind, owner_name] of owners)
+        write(time, "kube_pod_owner", { ...key, uid, owner_kind, owner_name }, 1);
+    });
+    expect(await readOverview(series)).toMatchObject([
+      {
+        owner_references: [
+          { kind: "Node", name: "n1", namespace: "" },
+          { kind: "ReplicaSet", name: "web", namespace: info.namespace },
+        ],
+      },
+    ]);
   });
 
   test("without times of creation the later start decides between two pods of one name", async () => {

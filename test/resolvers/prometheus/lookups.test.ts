@@ -145,6 +145,31 @@ describe("the store's look-ups", () => {
     expect(walls).toHaveLength(sent - 2);
   });
 
+  test("what a source knows a series by besides is no tag, nor is the wall, nor what is empty", async () => {
+    const own = {
+      __name__: "g",
+      __type__: "gauge",
+      __unit__: "seconds",
+      le: "1",
+      quantile: "0.5",
+      site: "a",
+    };
+    const store = await serve({
+      intercept(response, { url = "" }) {
+        if (!url.includes("/series")) return false;
+        const data = [
+          { ...own, host: "x", zone: "" },
+          { ...own, host: "y", zone: "b" },
+          { ...own, role: "z" },
+          own,
+        ];
+        sendJson(response, { status: "success", data });
+        return true;
+      },
+    });
+    expect(await store.tagKeys({ site: "a" }, "g", signal)).toEqual([["host"], ["host", "zone"], ["role"]]);
+  });
+
   // Which adds its own selector to the address, and a source takes what either of two selectors finds.
   test("tags are those of the metric alone behind prom-label-proxy", async () => {
     const store = await serve({

@@ -51,6 +51,7 @@ const beforeHit = '"hits":['.length;
 const between = Buffer.from('},{"_index":"');
 const beforeName = between.length;
 const quote = 0x22;
+const onlyHit = Buffer.from('{"_index":"","_id":"","_source":{}}');
 
 /**
  * An answer whose hits are told from each other by how they begin. A document may hold the same text, so this is only
@@ -61,7 +62,7 @@ function divide(bytes: Buffer, size: number): ParsedAnswer | undefined {
   const begin = bytes.indexOf(opening) + beforeHit;
   const end = bytes.lastIndexOf("]}");
   if (begin < beforeHit || end < begin) return undefined;
-  const head = readHead(`${bytes.toString("utf8", 0, begin)}null${bytes.toString("utf8", end)}`);
+  const head = headOf(bytes, begin, end);
   if (head?.total === undefined) return undefined;
   const indices = new Set<string>();
   let count = 0;
@@ -96,37 +97,22 @@ function divide(bytes: Buffer, size: number): ParsedAnswer | undefined {
   return { ...head, indices, count, parts };
 }
 
-/** Of an answer that has null in the place of its hits. */
-function readHead(text: string): Omit<ParsedAnswer, "indices" | "count" | "parts"> | undefined {
-  let answer: Value;
+/** What surrounds the hits, read as an answer with one of no index in their place; undefined where that is none. */
+function headOf(bytes: Buffer, begin: number, end: number): Omit<Answer, "hits" | "indices"> | undefined {
+  const alone = Buffer.concat([bytes.subarray(0, begin), onlyHit, bytes.subarray(end)]);
   try {
-    answer = JSON.parse(text);
+    const { hits, indices, ...head } = cutAnswer(alone, nothingPicked.picked);
+    return hits.length === 1 && indices.has("") ? head : undefined;
   } catch {
     return undefined;
   }
-  const { timed_out, terminated_early, _scroll_id, _shards, hits } = object(answer);
-  const { total: shards, failed } = object(_shards);
-  const { total, hits: found } = object(hits);
-  if (typeof shards !== "number" || typeof failed !== "number") fail();
-  if (!Array.isArray(found) || found.length !== 1 || found[0] !== null) return undefined;
-  const counted = isJson(total) && total.relation === "eq" ? total.value : undefined;
-  return {
-    timedOut: timed_out === true,
-    terminatedEarly: terminated_early === true,
-    shards: { total: shards, failed },
-    scrollId: typeof _scroll_id === "string" ? _scroll_id : undefined,
-    total: typeof counted === "number" ? counted : undefined,
-  };
 }
 
 function readHit(hit: Value): ParsedHit {
-  const { _index: index, _id: id, _routing: routing, _source: document } = object(hit);
+  if (!isJson(hit)) fail();
+  const { _index: index, _id: id, _routing: routing, _source: document } = hit;
   if (typeof index !== "string" || typeof id !== "string" || !isJson(document)) fail();
   return { index, id: identify(id, typeof routing === "string" ? routing : undefined), document };
-}
-
-function object(value: Value | undefined): { readonly [key: string]: Value | undefined } {
-  return isJson(value) ? value : fail();
 }
 
 function fail(): never {

@@ -114,14 +114,10 @@ function partsOf(instant: Instant): {
   readonly micros: number;
   readonly nanos: number;
 } {
-  let millis = instant / nanosPerMilli;
-  let rest = Number(instant - millis * nanosPerMilli);
-  if (rest < 0) {
-    millis -= 1n;
-    rest += 1e6;
-  }
+  const millis = toMillis(instant);
+  const rest = Number(instant - fromMillis(millis));
   const micros = Math.floor(rest / 1_000);
-  return { millis: Number(millis), micros, nanos: rest - micros * 1_000 };
+  return { millis, micros, nanos: rest - micros * 1_000 };
 }
 
 /** The last nanosecond of a bound's own millisecond when it was given to the millisecond or coarser. */

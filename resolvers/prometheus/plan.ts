@@ -69,11 +69,14 @@ export async function finished(
   found: readonly { readonly labels: Labels; readonly values: Float64Array }[],
 ): Promise<readonly Series[]> {
   await turn();
-  const valuesOf = ({ tags }: Series) => plan.keys.map((key) => labelOf(tags, key));
   return found
     .filter(({ values }) => values.some((value) => !Number.isNaN(value)))
-    .map(({ labels, values }) => ({ tags: tagsOf(plan, labels), values }))
-    .sort((a, b) => compareLists(valuesOf(a), valuesOf(b)));
+    .map(({ labels, values }) => {
+      const tags = tagsOf(plan, labels);
+      return { series: { tags, values }, by: plan.keys.map((key) => labelOf(tags, key)) };
+    })
+    .sort((a, b) => compareLists(a.by, b.by))
+    .map(({ series }) => series);
 }
 
 /** The samples of one of the metric's parts, by its name. */

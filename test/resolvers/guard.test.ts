@@ -1,5 +1,5 @@
 // The guard of a source, on a clock that the test moves: who is let through, who waits, who is sent away, and when.
-import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from "vitest";
 import { createGuard } from "#resolvers/http.ts";
 import { createPlaces } from "#resolvers/isolation.ts";
 import { BackendError, type Failure, Refused } from "#src/errors.ts";
@@ -343,6 +343,8 @@ describe("retries", () => {
   });
 
   test("a caller who leaves in the pause before it", async () => {
+    const half = vi.spyOn(Math, "random").mockReturnValue(0.5);
+    onTestFinished(() => half.mockRestore());
     const leaving = new AbortController();
     const run = outcomeOf(open().run(true, leaving.signal, fail("overloaded")));
     await vi.advanceTimersByTimeAsync(0);

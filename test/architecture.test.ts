@@ -24,7 +24,7 @@ const allowed: readonly (readonly [file: string, imports: readonly string[]])[] 
     ["src/{model,time,errors,store,reader,explain}.ts", "src/logql/{ast,parse,print,scan}.ts"],
   ],
   ["src/yaml.ts", ["src/errors.ts"]],
-  ["src/{spelling,numeral,parallel,url}.ts", []],
+  ["src/{spelling,numeral,decimal,parallel,url}.ts", []],
   ["src/issues.ts", ["src/spelling.ts", "type src/yaml.ts"]],
   ["src/config.ts", ["src/{errors,time,yaml,issues,numeral,profiles,url}.ts"]],
   ["src/profiles.ts", ["src/{errors,issues,yaml}.ts", "type src/store.ts"]],
@@ -46,7 +46,7 @@ const allowed: readonly (readonly [file: string, imports: readonly string[]])[] 
         "src/logql/*",
         "src/tracing/*",
       ],
-      ...["src/{metrics,model,parallel,time,errors,explain}.ts", "type src/{auth,visual}.ts"],
+      ...["src/{metrics,model,parallel,decimal,time,errors,explain}.ts", "type src/{auth,visual}.ts"],
     ],
   ],
   [
@@ -118,7 +118,7 @@ const allowed: readonly (readonly [file: string, imports: readonly string[]])[] 
   [
     "resolvers/*/*",
     [
-      "src/{store,reader,model,time,errors,explain,traced,metrics,samples,kubernetes,parallel,telemetry,report,issues,numeral,url}.ts",
+      "src/{store,reader,model,time,errors,explain,traced,metrics,samples,kubernetes,parallel,telemetry,report,issues,numeral,decimal,url}.ts",
       "src/logql/*",
       "src/tracing/*",
       "resolvers/{connection,http}.ts",

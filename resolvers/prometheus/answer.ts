@@ -2,7 +2,7 @@
 // its points as an array and a string before we made a number of it. So this scanner walks the bytes in the one form in
 // which Prometheus and its kin print them; at the first surprise it gives up, and the caller asks again and parses.
 import { z } from "zod";
-import { headDigits, nearest, tailDigits } from "./decimal.ts";
+import { headDigits, nearest, tailDigits } from "../../src/decimal.ts";
 
 /** One series of an answer. Times are milliseconds since 1970, ascending. */
 export interface SampleSeries {

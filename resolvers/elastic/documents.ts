@@ -11,7 +11,14 @@ import { turn } from "../http.ts";
 import type { Catalog } from "./catalog.ts";
 import type { Door } from "./door.ts";
 import { limits } from "./filter.ts";
-import { type EventForm, type Layout, type Placed, placeForms, type SpanForm } from "./layout.ts";
+import {
+  describeMisspelt,
+  type EventForm,
+  type Layout,
+  type Placed,
+  placeForms,
+  type SpanForm,
+} from "./layout.ts";
 import type { Knowledge } from "./mapping.ts";
 import { isOfForm, timelessness } from "./narrow.ts";
 import { type ParsedAnswer, type ParsedHit, wholeParsed } from "./parsed.ts";
@@ -197,6 +204,8 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
       known.get(source.profile) ??
       placeForms(knowledge, catalog.spanProfiles(source), await door.product(signal));
     known.set(source.profile, layout);
+    const [misspelt] = layout.misspelt;
+    if (misspelt !== undefined) throw unsupported(backend, describeMisspelt(misspelt));
     return { knowledge, layout };
   }
 

@@ -217,6 +217,8 @@ export interface Layout {
   readonly events: readonly Placed<EventForm>[];
   /** Indices that hold nothing of any profile. */
   readonly strange: readonly IndexGroup[];
+  /** Of indices that spell the dots of attributes otherwise than their form reads them, a field that shows it. */
+  readonly misspelt: readonly string[];
   /** What an index may hold as soon as a document brings the names that its mapping lacks. */
   readonly growing: readonly Placed<SpanForm | EventForm>[];
 }
@@ -259,5 +261,36 @@ export function placeForms(
     for (const form of profile.events)
       if (fits(form) && !isElsewhere(form)) events.push({ profile: profile.name, group, form, listsIgnored });
   }
-  return { profiles: [...found], spans, events, strange, growing };
+  return { profiles: [...found], spans, events, strange, misspelt: spans.flatMap(findMisspelt), growing };
+}
+
+/**
+ * What writes an index may be told to spell dots as anything: a field `tag.span#kind` where the form reads `tag.span@kind`
+ * shows that. One is enough, unless another shows that dots are spelt as the form reads them, because an attribute may
+ * have such a name by itself.
+ */
+function findMisspelt({ group, form }: Placed<SpanForm>): readonly string[] {
+  const { span_attributes, resource_attributes } = form;
+  return [span_attributes, resource_attributes].flatMap(({ from, omit }) =>
+    from.flatMap((source) => {
+      if (!("prefix" in source) || source.dot === undefined) return [];
+      const { prefix, dot } = source;
+      const keys = [...group.fields.keys()].filter((name) => name.startsWith(prefix));
+      if (keys.some((name) => name.includes(dot, prefix.length))) return [];
+      const known = omit.filter((key) => key.includes(".")).map((key) => key.split("."));
+      const spelt = keys.find((name) => known.some((parts) => isSpelt(name.slice(prefix.length), parts)));
+      return spelt === undefined ? [] : [spelt];
+    }),
+  );
+}
+
+export function describeMisspelt(field: string): string {
+  return `attributes that spell their dots as ${field} does, which needs a profile of its own`;
+}
+
+/** Whether the parts are joined by one text, whichever it is. */
+function isSpelt(key: string, parts: readonly string[]): boolean {
+  const [first = "", second = ""] = parts;
+  const end = key.indexOf(second, first.length + 1);
+  return end > 0 && key === parts.join(key.slice(first.length, end));
 }

@@ -7,7 +7,7 @@ import type { Instant } from "../../src/time.ts";
 import type { Catalog } from "./catalog.ts";
 import type { Door } from "./door.ts";
 import { parseExact } from "./flat.ts";
-import { type Layout, type Placed, placeForms, type SpanForm } from "./layout.ts";
+import { describeMisspelt, type Layout, type Placed, placeForms, type SpanForm } from "./layout.ts";
 import { findField, type Knowledge, nameGroup, opaqueKnowledge } from "./mapping.ts";
 import { holdsId, isOfForm, timelessness } from "./narrow.ts";
 import { covers, keptStreams } from "./patterns.ts";
@@ -69,6 +69,7 @@ export async function reportSpans(
   for (const group of layout.strange)
     limitations.push(`${nameGroup(group)}: holds no spans of a known layout`);
   for (const placed of layout.spans) describe(placed, limitations, problems);
+  problems.push(...layout.misspelt.map(describeMisspelt));
   if (source.where !== undefined && !knowledge.opaque) {
     try {
       const wall = parseWhere(source.where);

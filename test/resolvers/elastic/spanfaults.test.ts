@@ -50,12 +50,17 @@ async function serve(
 }
 
 type Own = Parameters<typeof elastic.create>[3];
+type Inspections = ReturnType<typeof elastic.create>["inspections"];
 
-async function using<T>(url: string, ask: (store: SpanStore) => Promise<T>, own?: Own): Promise<T> {
+async function using<T>(
+  url: string,
+  ask: (store: SpanStore, inspections: Inspections) => Promise<T>,
+  own?: Own,
+): Promise<T> {
   const backend = elastic.create("elk", elastic.parseConfig({ url, timeout: "60s" }), testIO, own);
   try {
     if (backend.stores.traces === undefined) throw new Error("no span store");
-    return await ask(backend.stores.traces);
+    return await ask(backend.stores.traces, backend.inspections);
   } finally {
     await backend.close();
   }
@@ -124,6 +129,50 @@ describe("a source of spans that fails", () => {
     );
     await expect(read(url)).rejects.toMatchObject({ slug: "not_supported_by_backend" });
   });
+
+  /** Mappings of tags as Jaeger makes them where they are fields, below `tag` as they are spelt. */
+  const tagged = (...tags: string[]) => {
+    const { properties } = mapped.parse(definition).mappings;
+    const below = (names: readonly string[]): object => ({
+      properties: Object.fromEntries(
+        [...Map.groupBy(names, (name) => name.split(".", 1)[0] ?? "")].map(([key, own]) => {
+          const rest = own.map((name) => name.slice(key.length + 1)).filter((name) => name !== "");
+          return [key, rest.length > 0 ? below(rest) : { type: "keyword" }];
+        }),
+      ),
+    });
+    const grown = { mappings: { dynamic: false, properties: { ...properties, tag: below(tags) } } };
+    return { [name]: { ...grown, settings } };
+  };
+
+  test.each([
+    [["span#kind"], "tag.span#kind"],
+    [["internal#span#format", "http#method", "otel#scope#name"], "tag.otel#scope#name"],
+    [["span.kind"], "tag.span.kind"],
+    [["span__kind"], "tag.span__kind"],
+  ])("tags that spell their dots otherwise than the layout: %j", async (tags, shown) => {
+    const url = await serve(
+      (response) => sendJson(response, answer([hit(1)])),
+      (response) => sendJson(response, tagged(...tags)),
+    );
+    await expect(read(url)).rejects.toMatchObject({
+      slug: "not_supported_by_backend",
+      message: expect.stringContaining(`as ${shown} does`),
+    });
+    const report = await using(url, async (_, { traces }) => traces?.(source(), AbortSignal.timeout(60_000)));
+    expect(report?.problems).toContainEqual(expect.stringContaining(`as ${shown} does`));
+  });
+
+  test.each([[["span@kind"]], [["http@method", "span_kind"]], [["colour", "span_kinds", "spankind"]]])(
+    "but an attribute may have any name: %j",
+    async (tags) => {
+      const url = await serve(
+        (response) => sendJson(response, answer([hit(1)])),
+        (response) => sendJson(response, tagged(...tags)),
+      );
+      expect(await read(url)).toHaveLength(1);
+    },
+  );
 
   describe("documents in no layout", () => {
     // As OpenSearch tells a user whose field-level rule hides the times.

@@ -288,9 +288,10 @@ export function describeMisspelt(field: string): string {
   return `attributes that spell their dots as ${field} does, which needs a profile of its own`;
 }
 
-/** Whether the parts are joined by one text, whichever it is. */
+/** Whether the parts are joined by one text, whichever it is but a dot: a key that has its own dots is read as it is. */
 function isSpelt(key: string, parts: readonly string[]): boolean {
   const [first = "", second = ""] = parts;
   const end = key.indexOf(second, first.length + 1);
-  return end > 0 && key === parts.join(key.slice(first.length, end));
+  const dot = key.slice(first.length, Math.max(end, first.length));
+  return dot !== "" && dot !== "." && key === parts.join(dot);
 }

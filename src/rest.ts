@@ -210,7 +210,9 @@ async function* stream(
       work.progressed();
       const next = await work.wait(rows.next());
       if (next.done === true) break;
-      yield separator + next.value.text;
+      // By itself: put together with the text, it would make another of all of it.
+      if (separator !== "") yield separator;
+      yield next.value.text;
     }
     yield closing;
     complete = true;

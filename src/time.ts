@@ -57,8 +57,8 @@ export function fromMillis(millis: Millis): Instant {
 
 /** Whole milliseconds, rounded towards the past. */
 export function toMillis(instant: Instant): Millis {
-  const millis = instant / nanosPerMilli;
-  return Number(instant % nanosPerMilli < 0n ? millis - 1n : millis);
+  const millis = Number(instant / nanosPerMilli);
+  return instant % nanosPerMilli < 0n ? millis - 1 : millis;
 }
 
 export function floorToMilli(instant: Instant): Instant {
@@ -114,10 +114,14 @@ function partsOf(instant: Instant): {
   readonly micros: number;
   readonly nanos: number;
 } {
-  const millis = toMillis(instant);
-  const rest = Number(instant - fromMillis(millis));
+  const signed = Number(instant % nanosPerMilli);
+  const rest = signed < 0 ? signed + 1e6 : signed;
   const micros = Math.floor(rest / 1_000);
-  return { millis, micros, nanos: rest - micros * 1_000 };
+  return {
+    millis: Number(instant / nanosPerMilli) - (signed < 0 ? 1 : 0),
+    micros,
+    nanos: rest - micros * 1_000,
+  };
 }
 
 /** The last nanosecond of a bound's own millisecond when it was given to the millisecond or coarser. */

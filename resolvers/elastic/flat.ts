@@ -4,11 +4,33 @@ import type { Value } from "../../src/model.ts";
 
 export type Flat = ReadonlyMap<string, Value>;
 
-const longInteger = /[-:,[\s](?:\d{17}|9\d{15})|^(?:\d{17}|9\d{15})/;
+/** 2^53 has so many digits, and begins with a nine. */
+const longDigits = 16;
+const [zero, nine] = [0x30, 0x39];
+const beforeNumber = /[-:,[\s]/;
 
-/** Whether a JSON text may hold an integer that a double cannot: anything shorter needs no second look. */
+/**
+ * Whether a JSON text may hold an integer that a double cannot: anything shorter needs no second look. So many digits in
+ * a row meet every sixteenth character, and most of those are no digits.
+ */
 export function mayHoldLongInteger(text: string): boolean {
-  return longInteger.test(text);
+  const isDigit = (at: number): boolean => {
+    const code = text.charCodeAt(at);
+    return code >= zero && code <= nine;
+  };
+  for (let at = longDigits - 1; at < text.length; at += longDigits) {
+    if (!isDigit(at)) continue;
+    let start = at;
+    while (start > 0 && isDigit(start - 1)) start -= 1;
+    let end = at + 1;
+    while (end < text.length && isDigit(end)) end += 1;
+    const isLong =
+      end - start > longDigits || (end - start === longDigits && text.charCodeAt(start) === nine);
+    if (isLong && (start === 0 || beforeNumber.test(text.charAt(start - 1)))) return true;
+    // Behind the digits, none of which is looked at again.
+    at = end - (end % longDigits) - 1;
+  }
+  return false;
 }
 
 type Reviver = (key: string, value: unknown, context: { readonly source?: string }) => unknown;

@@ -51,6 +51,7 @@ const beforeHit = '"hits":['.length;
 const between = Buffer.from('},{"_index":"');
 const beforeName = between.length;
 const quote = 0x22;
+const [opensList, closesList] = [0x5b, 0x5d];
 const onlyHit = Buffer.from('{"_index":"","_id":"","_source":{}}');
 
 /**
@@ -85,7 +86,7 @@ function divide(bytes: Buffer, size: number): ParsedAnswer | undefined {
     for (let at = begin; at < end; ) {
       const next = bytes.indexOf(between, at + partSize);
       const behind = next < 0 || next > end ? end : next + 1;
-      const values = parseExact(`[${bytes.toString("utf8", at, behind)}]`);
+      const values = parseExact(listText(bytes, at, behind));
       const hits = (Array.isArray(values) ? values : []).map(readHit);
       if (!hits.every(({ index }) => indices.has(index))) fail();
       read += hits.length;
@@ -95,6 +96,17 @@ function divide(bytes: Buffer, size: number): ParsedAnswer | undefined {
     if (read !== count) fail();
   }
   return { ...head, indices, count, parts };
+}
+
+/** The bytes in brackets, which are put in their place for as long: around their text they would make another of all of it. */
+function listText(bytes: Buffer, start: number, end: number): string {
+  const [before, behind] = [bytes[start - 1] ?? 0, bytes[end] ?? 0];
+  bytes[start - 1] = opensList;
+  bytes[end] = closesList;
+  const text = bytes.toString("utf8", start - 1, end + 1);
+  bytes[start - 1] = before;
+  bytes[end] = behind;
+  return text;
 }
 
 /** What surrounds the hits, read as an answer with one of no index in their place; undefined where that is none. */

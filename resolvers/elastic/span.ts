@@ -44,6 +44,9 @@ function spanReaderOf(form: SpanForm, source: SpanSource): (document: Json) => S
   return made;
 }
 
+/** One for all, of which most spans have several. */
+const none: readonly never[] = [];
+
 function compileSpan(form: SpanForm, source: SpanSource): (document: Json) => Span | undefined {
   const table = createTable();
   const names = (asked: readonly string[] | undefined) =>
@@ -99,10 +102,13 @@ function compileSpan(form: SpanForm, source: SpanSource): (document: Json) => Sp
     const calls = kind === "client" || kind === "producer";
     const { namespace, action, tags } = readNames(spanAttributes, source);
     const status = statusOf(applyRules(scope, statuses));
-    const told = omittingRules.filter((rule) => {
-      const said = applyRule(scope, rule);
-      return said !== undefined && statusOf(said) === status;
-    });
+    const told =
+      omittingRules.length === 0
+        ? none
+        : omittingRules.filter((rule) => {
+            const said = applyRule(scope, rule);
+            return said !== undefined && statusOf(said) === status;
+          });
     return {
       site_id: source.site,
       trace_id,
@@ -121,8 +127,8 @@ function compileSpan(form: SpanForm, source: SpanSource): (document: Json) => Sp
       status_message: firstText(scope, messages),
       resource_attributes: without(resourceAttributes, form.resource_attributes.omit),
       span_attributes: without(spanAttributes, told.length === 0 ? omitted : [...omitted, ...keysOf(told)]),
-      events: readEvents?.(fields) ?? [],
-      links: readLinks?.(fields, trace_id, parentId) ?? [],
+      events: readEvents?.(fields) ?? none,
+      links: readLinks?.(fields, trace_id, parentId) ?? none,
       entry:
         form.entry === "always" ||
         (form.entry === undefined && (parentId === undefined || kind === "server" || kind === "consumer")),
@@ -365,7 +371,12 @@ function compileEvents(
   const list = table.list(events.at);
   const own = createTable();
   const readOne = compileOneEvent(own, events);
-  return (fields) => sortEvents(listAt(fields, list).flatMap((object) => readOne(own.read(object)) ?? []));
+  return (fields) => {
+    const objects = listAt(fields, list);
+    return objects.length === 0
+      ? none
+      : sortEvents(objects.flatMap((object) => readOne(own.read(object)) ?? []));
+  };
 }
 
 function compileOneEvent(
@@ -402,8 +413,10 @@ function compileLinks(
   const attributesOf: AttributeReader =
     links.attributes === undefined ? () => ({}) : compileAttributes(own, links.attributes, undefined);
   const isParent = links.at === form.parent_reference?.at ? compileParentRule(own, form) : () => false;
-  return (fields, trace, parent) =>
-    listAt(fields, list).flatMap((object): readonly SpanLink[] => {
+  return (fields, trace, parent) => {
+    const objects = listAt(fields, list);
+    if (objects.length === 0) return none;
+    return objects.flatMap((object): readonly SpanLink[] => {
       const scope: Scope = { ...noAttributes, fields: own.read(object) };
       const traceId = firstText(scope, traceIds);
       const spanId = firstText(scope, spanIds);
@@ -419,6 +432,7 @@ function compileLinks(
         },
       ];
     });
+  };
 }
 
 /** Whether a reference is one to a parent. */

@@ -21,7 +21,7 @@ export function joinRows(rows: readonly Members[]): string {
   return tryJson(rows)?.slice(1, -1) ?? rows.map((row) => tryJson(row) ?? printJson(row)).join(",");
 }
 
-function tryJson(value: Members | readonly Members[]): string | undefined {
+function tryJson(value: Attributes | Members | readonly Members[]): string | undefined {
   try {
     return JSON.stringify(value);
   } catch {
@@ -77,6 +77,7 @@ export function spanRow(arranged: ArrangedSpan): Members {
  */
 export function* printSpans(spans: readonly ArrangedSpan[]): Generator<Rows> {
   const shared = createSharedTexts();
+  const beforeId = createIdTexts();
   let parts: string[] = [];
   let count = 0;
   let chars = 0;
@@ -84,12 +85,14 @@ export function* printSpans(spans: readonly ArrangedSpan[]): Generator<Rows> {
   for (const arranged of spans) {
     const { span, subtraceRoot } = arranged;
     const isBare = span.events.length === 0 && span.links.length === 0;
-    const rest = isBare ? bareRest[`${subtraceRoot}`] : membersText(restOf(arranged));
-    const attributes = membersText({ span_attributes: span.span_attributes });
+    const rest = isBare ? bareRest[`${subtraceRoot}`] : restText(arranged);
+    const attributes = tryJson(span.span_attributes) ?? printJson(span.span_attributes);
     const common = shared(arranged);
-    parts.push(count === 0 ? "{" : ",{");
-    addOwn(parts, span);
-    parts.push(",", common, ",", attributes, ",", rest, "}");
+    const { start_time, end_time, duration, trace_id, span_id, parent_span_id } = ownOf(span);
+    // No two spans have these in common, so that putting them together is all their cost.
+    parts.push(count === 0 ? '{"start_time":"' : ',{"start_time":"', start_time, '","end_time":"', end_time);
+    parts.push('","duration":', String(duration), beforeId(trace_id), escaped(span_id));
+    parts.push('","parent_span_id":"', escaped(parent_span_id), common, attributes, rest);
     count += 1;
     chars += common.length + attributes.length + rest.length;
     if (chars < pieceChars) continue;
@@ -108,20 +111,31 @@ function membersText(members: Members): string {
   return (tryJson(members) ?? printJson(members)).slice(1, -1);
 }
 
-/** The text of `sharedOf`: spans of one name are hardly ever different in any of the rest. */
+/** The text of `sharedOf`, with what stands before and behind it: spans of one name are hardly ever different in any of the rest. */
 function createSharedTexts(): (arranged: ArrangedSpan) => string {
-  const byName = new Map<string, { readonly of: ArrangedSpan; readonly text: string }>();
+  interface Known {
+    readonly of: ArrangedSpan;
+    /** Of its resource. */
+    readonly keys: readonly string[];
+    readonly text: string;
+  }
+  const byName = new Map<string, Known>();
   return (arranged) => {
-    const { span_name } = arranged.span;
-    const known = byName.get(span_name);
-    if (known !== undefined && isSharedBy(known.of, arranged)) return known.text;
-    const text = membersText(sharedOf(arranged));
-    byName.set(span_name, { of: arranged, text });
+    const { span } = arranged;
+    const known = byName.get(span.span_name);
+    if (
+      known !== undefined &&
+      isSharedBy(known.of, arranged) &&
+      isAlike(known.of.span.resource_attributes, known.keys, span.resource_attributes)
+    )
+      return known.text;
+    const text = `",${membersText(sharedOf(arranged))},"span_attributes":`;
+    byName.set(span.span_name, { of: arranged, keys: Object.keys(span.resource_attributes), text });
     return text;
   };
 }
 
-/** Names are one object for all spans of a request. */
+/** All of `sharedOf` but the resource. Names are one object for all spans of a request. */
 function isSharedBy({ span: a, names }: ArrangedSpan, { span: b, names: others }: ArrangedSpan): boolean {
   return (
     names === others &&
@@ -134,17 +148,19 @@ function isSharedBy({ span: a, names }: ArrangedSpan, { span: b, names: others }
     a.scope_name === b.scope_name &&
     a.scope_version === b.scope_version &&
     a.status_code === b.status_code &&
-    a.status_message === b.status_message &&
-    isAlike(a.resource_attributes, b.resource_attributes)
+    a.status_message === b.status_message
   );
 }
 
 /** Of values that are lists or objects only the same ones are alike: looking into them may cost more than printing. */
-function isAlike(a: Attributes, b: Attributes): boolean {
+function isAlike(a: Attributes, keys: readonly string[], b: Attributes): boolean {
   if (a === b) return true;
-  const keys = Object.keys(a);
-  const others = Object.keys(b);
-  return keys.length === others.length && keys.every((key, at) => key === others[at] && a[key] === b[key]);
+  let at = 0;
+  for (const key in b) {
+    if (key !== keys[at] || a[key] !== b[key]) return false;
+    at += 1;
+  }
+  return at === keys.length;
 }
 
 function ownOf(span: Span) {
@@ -158,13 +174,13 @@ function ownOf(span: Span) {
   };
 }
 
-/** Adds the text of `ownOf`: no two spans have it in common, so that putting it together is all its cost. */
-function addOwn(parts: string[], span: Span): void {
-  const own = ownOf(span);
-  parts.push('"start_time":"', own.start_time, '","end_time":"', own.end_time);
-  parts.push('","duration":', String(own.duration));
-  parts.push(',"trace_id":"', escaped(own.trace_id), '","span_id":"', escaped(own.span_id));
-  parts.push('","parent_span_id":"', escaped(own.parent_span_id), '"');
+/** What stands before the id of a span of a trace; most spans are of the same trace as the one before. */
+function createIdTexts(): (trace: string) => string {
+  let known: { readonly trace: string; readonly text: string } | undefined;
+  return (trace) => {
+    if (known?.trace !== trace) known = { trace, text: `,"trace_id":"${escaped(trace)}","span_id":"` };
+    return known.text;
+  };
 }
 
 /** What stands in JSON as it is. */
@@ -175,7 +191,7 @@ function escaped(text: string): string {
   return plain.test(text) ? text : JSON.stringify(text).slice(1, -1);
 }
 
-/** Of nothing but what `isSharedBy` compares. */
+/** Of nothing but what `isSharedBy` compares, and the resource. */
 function sharedOf({ span, names }: ArrangedSpan) {
   return {
     digest: names?.digest ?? "",
@@ -211,8 +227,12 @@ function restOf({
   };
 }
 
-const bare = (subtraceRoot: boolean) =>
-  membersText(restOf({ span: { events: [], links: [] }, subtraceRoot }));
+/** What stands behind the attributes of a span. */
+function restText(arranged: Parameters<typeof restOf>[0]): string {
+  return `,${membersText(restOf(arranged))}}`;
+}
+
+const bare = (subtraceRoot: boolean) => restText({ span: { events: [], links: [] }, subtraceRoot });
 const bareRest = { true: bare(true), false: bare(false) } as const;
 
 export function slowEventRow(event: SlowEvent & { readonly digest: string }): Members {

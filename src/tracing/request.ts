@@ -126,7 +126,8 @@ export function createFamily(spans: Iterable<Span> = []): Family {
   }
 
   function entryOf(span: Span): Span | undefined {
-    const passed: Span[] = [];
+    // Mostly none: what is above a span has been asked for before it.
+    let passed: Span[] | undefined;
     let at: Span | undefined = span;
     while (at !== undefined && !at.entry) {
       if (entries.has(at)) {
@@ -135,10 +136,15 @@ export function createFamily(spans: Iterable<Span> = []): Family {
       }
       // None, until one is found: a document may name itself, or its child, as its parent.
       entries.set(at, undefined);
-      passed.push(at);
+      if (at !== span) {
+        passed ??= [];
+        passed.push(at);
+      }
       at = parentOf(at);
     }
-    if (at !== undefined) for (const below of passed) entries.set(below, at);
+    if (at === undefined || at === span) return at;
+    entries.set(span, at);
+    for (const below of passed ?? []) entries.set(below, at);
     return at;
   }
 

@@ -41,7 +41,7 @@ function readTags(attributes: Attributes, prefixes: readonly string[]): Attribut
   // Hardly any span has one.
   let tags: Map<string, Value> | undefined;
   for (const prefix of prefixes) {
-    for (const key of Object.keys(attributes)) {
+    for (const key in attributes) {
       if (!key.startsWith(prefix)) continue;
       const name = key.slice(prefix.length);
       const value = attributes[key];

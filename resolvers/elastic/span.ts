@@ -69,6 +69,12 @@ function compileSpan(form: SpanForm, source: SpanSource): (document: Json) => Sp
   const referredParent = compileReference(table, form);
   const readEvents = compileEvents(table, form);
   const readLinks = compileLinks(table, form);
+  /** That of most spans is the one before's, and is kept once for all of them. */
+  let lastTrace = { text: "", id: "" };
+  const traceOf = (text: string): string => {
+    if (text !== lastTrace.text) lastTrace = { text, id: normaliseId(text, 32) };
+    return lastTrace.id;
+  };
 
   return (document) => {
     const fields = table.read(document);
@@ -95,7 +101,7 @@ function compileSpan(form: SpanForm, source: SpanSource): (document: Json) => Sp
     const count = counts === undefined ? 1 : readCount(valueAt(fields, counts));
     const sum = count > 1 && sums ? readTime(valueAt(fields, sums.place), sums.unit) : undefined;
 
-    const trace_id = normaliseId(traceId, 32);
+    const trace_id = traceOf(traceId);
     const parent = firstText(scope, parents) ?? referredParent?.(fields, trace_id);
     const parentId = parent === undefined || /^0*$/.test(parent) ? undefined : normaliseId(parent, 16);
     const kind = kindOf(applyRules(scope, kinds));

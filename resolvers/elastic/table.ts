@@ -45,6 +45,10 @@ interface Name {
   /** The prefix whose attributes an object here is, if it has no objects in it; -1 where more is asked of it. */
   readonly whole: number;
   readonly next: Map<string, Name>;
+  readonly key: string;
+  // What came next in the last document, which in most is what comes next again: looking it up costs a tenth of reading.
+  firstInside: Name | undefined;
+  behind: Name | undefined;
 }
 
 /** Names beyond this are looked at anew each time: keys may be of a stranger's making. */
@@ -59,8 +63,20 @@ export function createTable(): Table {
     /** Whether keys are the rests of names, and all of them. */
     readonly plain: boolean;
   }[] = [];
-  const root: Name = { text: "", slot: -1, keys: [], leads: true, whole: -1, next: new Map() };
+  const notYet = { firstInside: undefined, behind: undefined };
+  const root: Name = {
+    text: "",
+    slot: -1,
+    keys: [],
+    leads: true,
+    whole: -1,
+    next: new Map(),
+    key: "",
+    ...notYet,
+  };
   let known = 0;
+  /** What a document without a single name has. */
+  let blank: Fields | undefined;
 
   function slotOf(name: string): number {
     const slot = slots.get(name) ?? slots.size;
@@ -94,10 +110,21 @@ export function createTable(): Table {
       leads: isAsked || reaching.length > 0,
       whole: isWhole && prefixes[only]?.plain ? only : -1,
       next: new Map(),
+      key,
+      ...notYet,
     };
     if (known < mostNames) above.next.set(key, name);
     known += 1;
     return name;
+  }
+
+  /** The name of a key that was not expected behind another, or first of all. */
+  function find(above: Name, before: Name | undefined, key: string): Name {
+    const known = above.next.get(key);
+    if (known === undefined) return meet(above, key);
+    if (before === undefined) above.firstInside = known;
+    else before.behind = known;
+    return known;
   }
 
   function visit(
@@ -106,10 +133,13 @@ export function createTable(): Table {
     values: (Value | undefined)[],
     below: (Below | undefined)[],
   ): void {
+    let before: Name | undefined;
     for (const key in object) {
       const value = object[key];
       if (value === undefined) continue;
-      const name = above.next.get(key) ?? meet(above, key);
+      const expected: Name | undefined = before === undefined ? above.firstInside : before.behind;
+      const name: Name = expected?.key === key ? expected : find(above, before, key);
+      before = name;
       if (isJson(value) && !isEmpty(value)) {
         if (name.whole >= 0 && below[name.whole] === undefined && isShallow(value))
           below[name.whole] = { attributes: value, shared: true };
@@ -140,8 +170,12 @@ export function createTable(): Table {
     },
     prefix,
     read(document) {
-      const values = new Array<Value | undefined>(slots.size).fill(undefined);
-      const below = new Array<Below | undefined>(prefixes.length).fill(undefined);
+      blank ??= {
+        values: Array.from({ length: slots.size }, () => undefined),
+        below: Array.from({ length: prefixes.length }, () => undefined),
+      };
+      const values = [...blank.values];
+      const below = [...blank.below];
       visit(document, root, values, below);
       return { values, below };
     },

@@ -21,7 +21,7 @@ const { document } = fc.letrec<{ document: Json; value: Value }>((tie) => ({
     .uniqueArray(fc.tuple(key, tie("value")), { selector: ([key]) => key, maxLength: 4 })
     .map((members): Json => Object.fromEntries(members)),
 }));
-const documents = fc.array(document, { minLength: 1, maxLength: 3 });
+const documents = fc.array(document, { minLength: 1, maxLength: 5 });
 
 test("names, and what lies below prefixes, are those of the flat form", () => {
   fc.assert(

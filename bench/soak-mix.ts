@@ -1,7 +1,7 @@
 // What the soak puts into its sources and asks of them: each kind of question, in the shares of a busy day.
 import { otel } from "../test/support/shippers.ts";
 import type { Call } from "./client.ts";
-import { fill, requestSpans, spansBegun } from "./tracing.ts";
+import { fill, requestSpans, spansBegun } from "./tracing-documents.ts";
 
 export const token = "soak";
 /** The front-end's, and where its reports end. */

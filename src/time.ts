@@ -109,19 +109,26 @@ export function printInstant(instant: Instant): string {
   return `${printToMilli(millis)}${rest}Z`;
 }
 
+/** A millisecond from which on instants are counted by doubles: bigints cost several times as much. */
+let base = { instant: 0n, millis: 0 };
+/** Nanoseconds of eleven days: doubles tell each from the next, also as fractions of a millisecond. */
+const counted = 1e15;
+
 function partsOf(instant: Instant): {
   readonly millis: Millis;
   readonly micros: number;
   readonly nanos: number;
 } {
-  const signed = Number(instant % nanosPerMilli);
-  const rest = signed < 0 ? signed + 1e6 : signed;
+  let since = Number(instant - base.instant);
+  if (!(since >= 0 && since < counted)) {
+    const millis = toMillis(instant);
+    base = { instant: fromMillis(millis), millis };
+    since = Number(instant - base.instant);
+  }
+  const whole = Math.floor(since / 1e6);
+  const rest = since - whole * 1e6;
   const micros = Math.floor(rest / 1_000);
-  return {
-    millis: Number(instant / nanosPerMilli) - (signed < 0 ? 1 : 0),
-    micros,
-    nanos: rest - micros * 1_000,
-  };
+  return { millis: base.millis + whole, micros, nanos: rest - micros * 1_000 };
 }
 
 /** The last nanosecond of a bound's own millisecond when it was given to the millisecond or coarser. */

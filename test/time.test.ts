@@ -45,6 +45,28 @@ test("an instant is its milliseconds and what is left, also before 1970", () => 
   fc.assert(law);
 });
 
+test("instants are printed each as its own, however near to one printed before", () => {
+  const distance = fc.oneof(
+    fc.bigInt({ min: -(10n ** 16n), max: 10n ** 16n }),
+    fc
+      .tuple(fc.bigInt({ min: 0n, max: 9n * 10n ** 9n }), fc.constantFrom(-1n, 0n, 1n))
+      .map(([millis, nanos]) => millis * 1_000_000n + nanos),
+  );
+  fc.assert(
+    fc.property(
+      fc.integer({ min: 0, max: 1e13 }),
+      fc.array(distance, { maxLength: 5 }),
+      (millis, distances) => {
+        for (const distance of [0n, ...distances]) {
+          const instant = (fromMillis(millis) + distance) as Instant;
+          expect(parseInstant(printNanos(instant))).toBe(instant);
+        }
+      },
+    ),
+    { numRuns: 1_000 },
+  );
+});
+
 test.each([
   ...["2026-01-15T24:00:00Z", "2026-01-15T10:60:00Z", "2026-01-15T10:00:60Z", "2026-02-29T10:00:00Z"],
   ...["2026-13-01T10:00:00Z", "2026-01-15T10:00:00+24:00", "2026-01-15T10:00:00+01:60"],

@@ -13,7 +13,7 @@ const beforeNumber = /[-:,[\s]/;
  * Whether a JSON text may hold an integer that a double cannot: anything shorter needs no second look. So many digits in
  * a row meet every sixteenth character, and most of those are no digits.
  */
-export function mayHoldLongInteger(text: string): boolean {
+function mayHoldLongInteger(text: string): boolean {
   const isDigit = (at: number): boolean => {
     const code = text.charCodeAt(at);
     return code >= zero && code <= nine;
@@ -27,8 +27,8 @@ export function mayHoldLongInteger(text: string): boolean {
     const isLong =
       end - start > longDigits || (end - start === longDigits && text.charCodeAt(start) === nine);
     if (isLong && (start === 0 || beforeNumber.test(text.charAt(start - 1)))) return true;
-    // Behind the digits, none of which is looked at again.
-    at = end - (end % longDigits) - 1;
+    // No digit: so many behind it meet the next that is looked at.
+    at = end;
   }
   return false;
 }

@@ -523,14 +523,28 @@ describe("flat form", () => {
     );
   });
 
-  test("integers are exact, whatever their length", () => {
-    fc.assert(
-      fc.property(fc.bigInt({ min: -(2n ** 70n), max: 2n ** 70n }), (integer) => {
-        const value = parseExact(`[${integer}]`);
-        const found = Array.isArray(value) ? value[0] : undefined;
-        expect(BigInt(found as number | bigint)).toBe(integer);
-      }),
+  test("integers are exact, whatever their length and what stands around them", () => {
+    const integer = fc.oneof(
+      fc.bigInt({ min: -(2n ** 70n), max: 2n ** 70n }),
+      fc.bigInt({ min: 2n ** 53n - 9n, max: 2n ** 53n + 9n }),
+      fc.bigInt({ min: 10n ** 15n, max: 10n ** 17n }),
     );
+    const beside = fc.string({ unit: fc.constantFrom(..."0189a.-"), maxLength: 40 });
+    fc.assert(
+      fc.property(fc.array(fc.tuple(beside, integer), { minLength: 1, maxLength: 3 }), (pairs) => {
+        const value = parseExact(`[${pairs.map(([text, integer]) => `"${text}", ${integer}`)}]`);
+        const found = Array.isArray(value) ? value : [];
+        expect(found.map((one) => (typeof one === "number" ? BigInt(one) : one))).toEqual(pairs.flat());
+      }),
+      { numRuns: 1_000 },
+    );
+    for (const integer of [2n ** 53n + 1n, -(2n ** 53n) - 1n, 12_345_678_901_234_567n]) {
+      expect(parseExact(String(integer))).toBe(integer);
+      for (let before = 0; before < 40; before++)
+        for (const beside of ["", "1,"])
+          expect(parseExact(`["${"x".repeat(before)}",${beside}${integer}]`)).toContain(integer);
+      expect(parseExact(`[${integer}]`)).toEqual([integer]);
+    }
   });
 });
 

@@ -194,7 +194,7 @@ export async function tracing(bench: Bench): Promise<readonly Figure[]> {
   }
 }
 
-/** By a process of its own: whoever has made a million documents is a slow reader of answers for minutes. */
+/** By a process of its own, so that whoever measures has not a million documents' garbage to collect meanwhile. */
 async function fillApart(folder: string, arguments_: readonly (string | number)[]): Promise<void> {
   const log = join(folder, "tracing-fill.log");
   const filling = start({

@@ -44,7 +44,7 @@ function spanReaderOf(form: SpanForm, source: SpanSource): (document: Json) => S
   return made;
 }
 
-/** One for all, of which most spans have several. */
+/** Most spans have several empty lists, which are this one. */
 const none: readonly never[] = [];
 
 function compileSpan(form: SpanForm, source: SpanSource): (document: Json) => Span | undefined {

@@ -2,6 +2,7 @@
 // number of their children, which err on one side only: whoever has so many children is in them.
 import { z } from "zod";
 import type { CrowdQuery, SpanSource } from "../../src/reader.ts";
+import { canonicalId } from "../../src/tracing/id.ts";
 import { createNormaliser } from "../../src/tracing/statement.ts";
 import type { Condition, Documents, Plan } from "./documents.ts";
 import { asked } from "./hints.ts";
@@ -9,7 +10,6 @@ import { idsOfOne } from "./ids.ts";
 import type { Placed, SpanForm } from "./layout.ts";
 import { isSelected } from "./narrow.ts";
 import { any, every, none, not, type Query } from "./query.ts";
-import { normaliseId } from "./span.ts";
 import { columnOf, columnsOf, mayRefer, surelyCountsOne } from "./sure.ts";
 
 const listed = 10_000;
@@ -51,7 +51,7 @@ export async function findCrowds(
       );
       return answer.aggregations[field];
     };
-    const add = (id: string): void => void found.add(normaliseId(id, 16));
+    const add = (id: string): void => void found.add(canonicalId(id, 16));
     async function addAll(
       field: string,
       forms: readonly Placed<SpanForm>[],

@@ -9,6 +9,7 @@ import type {
   SpanScan,
   SpanSource,
 } from "../../src/reader.ts";
+import { canonicalId } from "../../src/tracing/id.ts";
 import { spanKey } from "../../src/tracing/request.ts";
 import { type Condition, type Documents, Outdated } from "./documents.ts";
 import { listIds } from "./ids.ts";
@@ -17,7 +18,6 @@ import { findField } from "./mapping.ts";
 import { isUnnamed } from "./narrow.ts";
 import { isError, tellsOf } from "./narrowing.ts";
 import { every } from "./query.ts";
-import { normaliseId } from "./span.ts";
 import { candidates } from "./tallies.ts";
 import { type Placement, placementOf } from "./wanted.ts";
 
@@ -91,7 +91,7 @@ export async function findFailedTraces(
     ]);
     if (lists.includes(undefined)) return undefined;
     const ids = lists.flatMap((list) => list?.flat() ?? []).filter((id) => id !== undefined);
-    return [...new Set(ids.map((id) => normaliseId(id, 32)))];
+    return [...new Set(ids.map((id) => canonicalId(id, 32)))];
   });
 }
 
@@ -116,7 +116,7 @@ export async function findSpansOfEvents(
         for (const trace of values.slice(0, traces.length)) {
           for (const span of values.slice(traces.length)) {
             if (trace === undefined || span === undefined) continue;
-            const id = { trace_id: normaliseId(trace, 32), span_id: normaliseId(span, 16) };
+            const id = { trace_id: canonicalId(trace, 32), span_id: canonicalId(span, 16) };
             const key = spanKey(id);
             if (!ids.has(key)) found.push(id);
             ids.add(key);
@@ -147,7 +147,7 @@ export async function findPlacements(
       if (list === undefined) return undefined;
       for (const values of list) {
         const idsAt = (asked: readonly string[], digits: 16 | 32) =>
-          asked.flatMap((name) => values[names.indexOf(name)] ?? []).map((id) => normaliseId(id, digits));
+          asked.flatMap((name) => values[names.indexOf(name)] ?? []).map((id) => canonicalId(id, digits));
         const [trace_id] = idsAt(tracesOfEvent(form), 32);
         const spans = idsAt(form.trace_id, 32).length === 0 ? [] : idsAt(form.span, 16);
         if (trace_id !== undefined) found.push(placementOf({ trace_id, spans, alone: idsAt(own, 16)[0] }));

@@ -132,19 +132,18 @@ export function isUnnamed({ group }: Pick<Placed<unknown>, "group">, names: read
   return every(names.map((name) => lacks(group, name)));
 }
 
-/** An id as sources spell it: with all its zeros, with none, and as the lower half of a trace id. */
+/** An id as sources spell it: with all its zeros, with none, and as the lower half of a trace id, in either case. */
 export function idSpellings(id: string): readonly string[] {
+  if (!/^[0-9a-f]+$/.test(id)) return [id];
   const bare = id.replace(/^0+/, "");
   const half = id.length === 32 && /^0{16}/.test(id) ? [id.slice(16)] : [];
-  return [...new Set([id, bare, ...half])].filter((text) => text !== "");
+  const lower = [id, bare, ...half].filter((text) => text !== "");
+  return [...new Set(lower.flatMap((text) => [text, text.toUpperCase()]))];
 }
 
 export function holdsId(group: IndexGroup, names: readonly string[], ids: readonly string[]): Query {
-  const spelled = ids.flatMap(idSpellings);
-  // Any case for a few; for many both cases, since each caseless term walks the dictionary on its own.
-  const caseless = ids.length <= 8;
-  const values = caseless ? spelled : [...new Set(spelled.flatMap((id) => [id, id.toUpperCase()]))];
-  return any(names.map((name) => holds(group, name, values, caseless)));
+  const spelled = [...new Set(ids.flatMap(idSpellings))];
+  return any(names.map((name) => holds(group, name, spelled)));
 }
 
 // ---- times ----------------------------------------------------------------------------------------------------

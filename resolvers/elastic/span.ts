@@ -13,17 +13,12 @@ import {
 } from "../../src/model.ts";
 import type { SpanSource } from "../../src/reader.ts";
 import { type Instant, nanosPerMilli, parseInstant } from "../../src/time.ts";
+import { canonicalId } from "../../src/tracing/id.ts";
 import { readNames } from "../../src/tracing/source.ts";
 import { type AttributeReader, compileAttributes, without } from "./attributes.ts";
 import { isJson, type Json } from "./flat.ts";
 import { type EventForm, nanosOf, type Rule, type SpanForm, tracesOfEvent, type Unit } from "./layout.ts";
 import { createTable, type Fields, listAt, type Place, type Table, valueAt } from "./table.ts";
-
-/** 32 or 16 lower-case hex digits, with the zeros on the left that a source may leave out. */
-export function normaliseId(text: string, digits: 16 | 32): string {
-  const lower = text.toLowerCase();
-  return lower.length >= digits || !/^[0-9a-f]*$/.test(lower) ? lower : lower.padStart(digits, "0");
-}
 
 /**
  * The span that a document holds; undefined where it lacks what every span has: ids, a start, an end.
@@ -72,7 +67,7 @@ function compileSpan(form: SpanForm, source: SpanSource): (document: Json) => Sp
   /** That of most spans is the one before's, and is kept once for all of them. */
   let lastTrace = { text: "", id: "" };
   const traceOf = (text: string): string => {
-    if (text !== lastTrace.text) lastTrace = { text, id: normaliseId(text, 32) };
+    if (text !== lastTrace.text) lastTrace = { text, id: canonicalId(text, 32) };
     return lastTrace.id;
   };
 
@@ -103,7 +98,7 @@ function compileSpan(form: SpanForm, source: SpanSource): (document: Json) => Sp
 
     const trace_id = traceOf(traceId);
     const parent = firstText(scope, parents) ?? referredParent?.(fields, trace_id);
-    const parentId = parent === undefined || /^0*$/.test(parent) ? undefined : normaliseId(parent, 16);
+    const parentId = parent === undefined || /^0*$/.test(parent) ? undefined : canonicalId(parent, 16);
     const kind = kindOf(applyRules(scope, kinds));
     const calls = kind === "client" || kind === "producer";
     const { namespace, action, tags } = readNames(spanAttributes, source);
@@ -118,7 +113,7 @@ function compileSpan(form: SpanForm, source: SpanSource): (document: Json) => Sp
     return {
       site_id: source.site,
       trace_id,
-      span_id: normaliseId(spanId, 16),
+      span_id: canonicalId(spanId, 16),
       parent_span_id: parentId,
       trace_state: firstText(scope, states),
       start,
@@ -190,12 +185,12 @@ function compileEvent(form: EventForm): (document: Json) => LooseEvent | undefin
     const event = readOne(fields);
     if (traceId === undefined || event === undefined) return undefined;
     if (ids.length === 0 && form.alone === undefined) return undefined;
-    const spans = [...new Set(ids.map((id) => normaliseId(id, 16)))];
+    const spans = [...new Set(ids.map((id) => canonicalId(id, 16)))];
     const alone = firstText(scope, aloneIds);
     return {
-      trace_id: normaliseId(traceId, 32),
+      trace_id: canonicalId(traceId, 32),
       spans,
-      alone: alone === undefined ? undefined : normaliseId(alone, 16),
+      alone: alone === undefined ? undefined : canonicalId(alone, 16),
       event,
     };
   };
@@ -427,7 +422,7 @@ function compileLinks(
       const traceId = firstText(scope, traceIds);
       const spanId = firstText(scope, spanIds);
       if (traceId === undefined || spanId === undefined) return [];
-      const [trace_id, span_id] = [normaliseId(traceId, 32), normaliseId(spanId, 16)];
+      const [trace_id, span_id] = [canonicalId(traceId, 32), canonicalId(spanId, 16)];
       if (span_id === parent && trace_id === trace && isParent(scope)) return [];
       return [
         {
@@ -474,7 +469,7 @@ function compileReference(
       const id = textOf(valueAt(reference, spanIds));
       if (id === undefined || /^0*$/.test(id)) continue;
       const referred = textOf(valueAt(reference, traceIds));
-      const isHere = referred === undefined || normaliseId(referred, 32) === trace;
+      const isHere = referred === undefined || canonicalId(referred, 32) === trace;
       if (isParent(scope)) {
         if (isHere) return id;
         elsewhere ??= id;

@@ -17,6 +17,7 @@ import { arrange } from "../tracing/arrange.ts";
 import { actionDigest } from "../tracing/digest.ts";
 import { findSlowEventsOfActions } from "../tracing/events.ts";
 import { parseTraceQuery } from "../tracing/filter.ts";
+import { canonicalId } from "../tracing/id.ts";
 import { actionKey, type Names } from "../tracing/request.ts";
 import { findSeriesOfActions } from "../tracing/series.ts";
 import { withDigest } from "./analytics.ts";
@@ -34,10 +35,12 @@ export function linkedSpans(site: string, traceIds: readonly string[]): Prepared
   return prepare("tracing", site, async (context) => {
     const { traces, reports } = context.sites.get(site) ?? {};
     if (traces === undefined && reports === undefined) return traceIds.map(() => null);
-    const spans = await readTraces([site], [...new Set(traceIds)], budgetOf(context), context);
+    // A line has its id in the spelling of whoever wrote it.
+    const ids = traceIds.map((id) => canonicalId(id, 32));
+    const spans = await readTraces([site], [...new Set(ids)], budgetOf(context), context);
     const byTrace = Map.groupBy(spans, (span: Span) => span.trace_id);
     const rowsOf = once((id: string) => readRows(joinRows(arrange(byTrace.get(id) ?? []).map(spanRow))));
-    return traceIds.map(rowsOf);
+    return ids.map(rowsOf);
   });
 }
 

@@ -19,7 +19,8 @@ import {
   type TimeRange,
 } from "../time.ts";
 import { createBudget } from "../tracing/budget.ts";
-import { canonicalTraceId, parseTraceQuery, printTraceQuery } from "../tracing/filter.ts";
+import { parseTraceQuery, printTraceQuery } from "../tracing/filter.ts";
+import { canonicalId } from "../tracing/id.ts";
 import { compareRows, tieOf, tooManyTied } from "../tracing/listing.ts";
 import { namesOfDigests, narrowingOf, requiredLeaves } from "../tracing/narrowing.ts";
 import { toldRange } from "./explain.ts";
@@ -45,7 +46,7 @@ export const siteIds = texts(1).meta({
 });
 export const traceId = z
   .string()
-  .transform(canonicalTraceId)
+  .transform((text) => canonicalId(text, 32))
   .meta({
     description: "Identifier of the trace in hex digits of either case, zeros on the left or not.",
     examples: ["5b8efff798038103d269b633813fc60c"],

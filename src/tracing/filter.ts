@@ -7,6 +7,7 @@ import { escapeKey, invalid, unescapeKey } from "../logql/scan.ts";
 import type { TraceSummary, Value } from "../model.ts";
 import { type TraceField, type TraceFilter, traceFields } from "../store.ts";
 import { actionDigest, decodeDigest } from "./digest.ts";
+import { canonicalId } from "./id.ts";
 
 export type Row = Omit<TraceSummary, "has_npo">;
 
@@ -39,17 +40,6 @@ function readField({ query, keys, operator, field }: Term): TraceField {
     throw invalid(query, { start: field.end, end: field.end + operator.length }, "one of = != : !:");
   }
   return name === undefined ? { kind: "tag", name: tag } : { kind: "row", name };
-}
-
-/** 32 lower-case hex digits, zeros on the left where the client leaves them out; other text as it is. */
-export function canonicalTraceId(id: string): string {
-  const lower = id.toLowerCase();
-  return /^[0-9a-f]{1,32}$/.test(lower) ? lower.padStart(32, "0") : lower;
-}
-
-export function canonicalSpanId(id: string): string {
-  const lower = id.toLowerCase();
-  return /^[0-9a-f]{1,16}$/.test(lower) ? lower.padStart(16, "0") : lower;
 }
 
 /**
@@ -99,16 +89,17 @@ function matchesTrace(filter: Filter<TraceField>, row: Row): boolean {
 
 function compares({ field, operator, value }: Compare<TraceField>, row: Row): boolean {
   const isNegative = operator === "!=" || operator === "!:";
-  const sought = field.kind === "row" ? canonicalValue(field.name, operator, value) : value;
+  const isWhole = operator === "=" || operator === "!=";
+  const sought = field.kind === "row" ? spellingsOf(field.name, isWhole, value) : [value];
   const holds = (text: string): boolean =>
-    operator === "=" || operator === "!=" ? text === sought : text.includes(sought);
+    sought.some((spelling) => (isWhole ? text === spelling : text.includes(spelling)));
   return textsOf(field, row).some(holds) !== isNegative;
 }
 
-function canonicalValue(name: string, operator: Operator, value: string): string {
-  if (name !== "trace_id" && name !== "span_id") return value;
-  if (operator === ":" || operator === "!:") return value.toLowerCase();
-  return name === "trace_id" ? canonicalTraceId(value) : canonicalSpanId(value);
+/** How a row may have what a query says of it, whole or as a part. */
+function spellingsOf(name: string, isWhole: boolean, value: string): readonly string[] {
+  if (name !== "trace_id" && name !== "span_id") return [value];
+  return isWhole ? [canonicalId(value, name === "trace_id" ? 32 : 16)] : [value, value.toLowerCase()];
 }
 
 function textsOf(field: TraceField, row: Row): readonly string[] {

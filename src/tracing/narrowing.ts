@@ -5,7 +5,7 @@ import type { SpanNarrowing } from "../reader.ts";
 import type { TraceField, TraceFilter } from "../store.ts";
 import { type Digest, decodeDigest } from "./digest.ts";
 import { unknownException } from "./exception.ts";
-import { canonicalSpanId, canonicalTraceId } from "./filter.ts";
+import { canonicalId } from "./id.ts";
 import type { Names } from "./request.ts";
 
 /** Leaves without which no row satisfies the query, that a source can look for: all others say nothing by themselves. */
@@ -60,13 +60,13 @@ function errorsOf(digests: TraceFilter["digests"]): SpanNarrowing["errors"] {
 /** The trace that all rows are of. */
 export function traceNamed({ traceId, query }: TraceFilter): string | undefined {
   const id = textOf(requiredLeaves(query), "trace_id");
-  return traceId ?? (id === undefined ? undefined : canonicalTraceId(id));
+  return traceId ?? (id === undefined ? undefined : canonicalId(id, 32));
 }
 
 /** The span that all rows tell of. */
 export function spanNamed({ query }: TraceFilter): string | undefined {
   const id = textOf(requiredLeaves(query), "span_id");
-  return id === undefined ? undefined : canonicalSpanId(id);
+  return id === undefined ? undefined : canonicalId(id, 16);
 }
 
 function textOf(leaves: readonly Compare<TraceField>[], name: string): string | undefined {

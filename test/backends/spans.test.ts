@@ -10,6 +10,7 @@ import { fromMillis, type Instant } from "#src/time.ts";
 import { analyticsOver } from "#src/tracing/analytics.ts";
 import { createBudget } from "#src/tracing/budget.ts";
 import { parseTraceQuery } from "#src/tracing/filter.ts";
+import { canonicalId } from "#src/tracing/id.ts";
 import { type ModelSpan, toSpan } from "../conformance/traces.ts";
 import { type Cluster, openCluster } from "../support/cluster.ts";
 import { apm, dataPrepper, jaeger, jaegerFields, otel, type Shipper, ss4oBare } from "../support/shippers.ts";
@@ -270,6 +271,28 @@ onServers((server) => {
       const called = await find(from, { by: "caller", spans: [...many, of(id(0xa1))] });
       // The first is a server: a caller of that id would be the other side of its call.
       expect(called.map(({ span_id }) => span_id).sort()).toEqual(ids);
+    });
+
+    test("ids of another alphabet are told apart by their case, whether few or many are asked for", async () => {
+      await empty(jaegerFields);
+      const traces = ["aB3dE12f", "ab3de12f", "AB3DE12F0", "V1StGXR8_Z5jdHi6B-myT", "v1stgxr8_z5jdhi6b-myt"];
+      const documents = traces.map((traceID, n) => ({
+        ...(JSON.parse(jaegerFields.write("", [toSpan(make({}))])[0]?.document ?? "") as object),
+        ...{ traceID, spanID: `${n}`, parentSpanID: undefined, references: [] },
+      }));
+      const [index = ""] = Object.keys(jaegerFields.indices(prefix));
+      await cluster.write(
+        index,
+        documents.map((document) => [undefined, JSON.stringify(document)]),
+      );
+      const others = Array.from({ length: 50 }, (_, n) => id(0xf000 + n).repeat(2));
+      for (const [n, trace] of traces.entries()) {
+        const trace_id = canonicalId(trace, 32);
+        for (const traceIds of [[trace_id], [trace_id, ...others]]) {
+          const found = await find(source(jaegerFields), { by: "trace", traceIds, select: "all" });
+          expect(found.map((span) => [span.trace_id, span.span_id])).toEqual([[trace_id, id(n)]]);
+        }
+      }
     });
 
     test("tags beyond what the index holds, big integers, missing roots", async () => {

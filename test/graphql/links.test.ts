@@ -246,6 +246,32 @@ test("links of the largest page take few places at once, and none is refused for
   await slow.close();
 });
 
+test("a line names its trace in the spelling of whoever wrote it", async () => {
+  const [from, to] = [clock - 600_000, clock].map((millis) => new Date(millis).toISOString());
+  const query = { site_ids: ["demo-shop"], from, to, pagination: { per_page: 1, order: "DESC" } };
+  const { body } = await demo.rest("POST", "/api/v2/tracing/traces/performance", query);
+  const [{ trace_id }] = body as [{ readonly trace_id: string }];
+  const lines: LogStore["lines"] = async function* () {
+    yield [trace_id, trace_id.toUpperCase()].map((spelled, n) => ({
+      ...{ id: `l${n}`, time: fromMillis(clock - n), source_id: "app", severity: "info" as const },
+      json: JSON.stringify({ trace_id: spelled }),
+    }));
+  };
+  const own = await createDemo({
+    site: (site) => ({ ...site, ...(site.logs && { logs: { ...site.logs, store: { lines } } }) }),
+  });
+  const { data, errors } = await own.graphql(`{
+    logs_lines(site_id: "demo-shop", source_ids: ["app"], query: "", pagination: { per_page: 2, order: DESC }) {
+      trace { spans { span_id } }
+    }
+  }`);
+  expect(errors).toBeUndefined();
+  const [first, second] = (data?.logs_lines ?? []) as { trace: { spans: unknown[] } }[];
+  expect(first?.trace.spans).not.toEqual([]);
+  expect(second?.trace.spans).toEqual(first?.trace.spans);
+  await own.close();
+});
+
 test("rows of links count among those of the request, also where many share them", async () => {
   const lines: LogStore["lines"] = async function* () {
     yield Array.from({ length: 100 }, (_, n) => ({

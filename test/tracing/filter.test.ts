@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import type { TraceFilter } from "#src/store.ts";
 import { actionDigest } from "#src/tracing/digest.ts";
-import { acceptsRow, canonicalTraceId, parseTraceQuery, type Row } from "#src/tracing/filter.ts";
+import { acceptsRow, parseTraceQuery, type Row } from "#src/tracing/filter.ts";
 import { at } from "./build.ts";
 
 const row: Row = {
@@ -99,9 +99,4 @@ describe("filters", () => {
     expect(accepts({ digests: ["unknown"] }, ["e1"])).toBe(false);
     expect(accepts({ digests: ["unknown", "e1"] }, ["e0", "e1"])).toBe(true);
   });
-});
-
-test("trace ids are small and padded", () => {
-  expect(canonicalTraceId("AB")).toBe(`${"0".repeat(30)}ab`);
-  expect(canonicalTraceId("Not Hex")).toBe("not hex");
 });

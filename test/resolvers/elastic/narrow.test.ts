@@ -7,9 +7,9 @@ import { endsWithin, idSpellings, isSelected } from "#resolvers/elastic/narrow.t
 import { isError, isNarrowed, tellsOf } from "#resolvers/elastic/narrowing.ts";
 import { describeProduct } from "#resolvers/elastic/product.ts";
 import { all, none, type Query } from "#resolvers/elastic/query.ts";
-import { normaliseId } from "#resolvers/elastic/span.ts";
 import { spanSourceOf } from "#src/sites.ts";
 import { fromMillis, type Instant, parseInstant } from "#src/time.ts";
+import { canonicalId } from "#src/tracing/id.ts";
 import { apm, dataPrepper, jaeger, otel, type Shipper } from "../../support/shippers.ts";
 
 function placed(shipper: Shipper, over: object = {}, entry?: SpanForm["entry"]): Placed<SpanForm> {
@@ -142,8 +142,10 @@ test("ids are asked for in every spelling that is read as them", () => {
           [span, 16],
         ] as const) {
           const id = number.toString(16).padStart(digits, "0");
-          expect(idSpellings(id)).toEqual(expect.arrayContaining([id, number.toString(16)]));
-          expect(idSpellings(id).map((text) => normaliseId(text, digits))).toEqual(
+          expect(idSpellings(id)).toEqual(
+            expect.arrayContaining([id, number.toString(16), id.toUpperCase()]),
+          );
+          expect(idSpellings(id).map((text) => canonicalId(text, digits))).toEqual(
             idSpellings(id).map(() => id),
           );
         }

@@ -134,14 +134,12 @@ const aggregated = z.object({
   aggregations: z.record(z.string(), z.unknown()).default({}),
 });
 
-const grown = z.object({ growth: z.object({ doc_count: z.number() }) });
-
 export function createDocuments(backend: string, door: Door, catalog: Catalog): Documents {
   const layouts = new WeakMap<Knowledge, Map<string, Layout>>();
   /** When mappings were read because they might be behind. */
   const refreshed = new WeakMap<Knowledge, Millis>();
   /** When the layouts of a reading were last found not to have grown. */
-  const steady = new WeakMap<AbortSignal, Map<Layout, Millis>>();
+  const probed = new WeakMap<AbortSignal, Map<Layout, Millis>>();
   /** The signal of the reading that another was made of. */
   const readings = new WeakMap<AbortSignal, AbortSignal>();
 
@@ -184,18 +182,12 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
   }
 
   /** Whether there may be documents that these mappings do not tell of. */
-  async function isBehind(source: SpanSource, plan: Plan, signal: AbortSignal): Promise<boolean> {
-    const growth = growthOf(plan, signal);
-    if (growth !== none) {
-      const asked = performance.now();
-      if (await holds(source, growth, signal)) return true;
-      rememberSteady(plan, asked, signal);
-    }
-    return mayLackWall(source, plan);
-  }
-
-  /** Whether the wall names what a newer mapping may have. */
-  function mayLackWall(source: SpanSource, { knowledge, layout }: Plan): boolean {
+  async function isBehind(
+    source: SpanSource,
+    { knowledge, layout }: Plan,
+    signal: AbortSignal,
+  ): Promise<boolean> {
+    if (await hasGrownFor(source, layout, signal)) return true;
     const wall = wallOf(source);
     const groups = [...layout.spans, ...layout.events].map(({ group }) => group);
     if (wall === undefined || !hasUnmapped(wall, groups)) return false;
@@ -217,22 +209,27 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
     return { knowledge, layout };
   }
 
-  /**
-   * Documents that an index has come to hold although its mapping, as it was read, says that it cannot. Asked without the
-   * wall, whose names may be new as well: nothing of these documents is read. Asked once for all searches of one reading,
-   * which has one signal, while what was found can be no older.
-   */
-  function growthOf({ layout }: Plan, signal: AbortSignal): Query {
-    const known = steady.get(readingOf(signal))?.get(layout);
-    if (known !== undefined && performance.now() - known < searchable) return none;
-    const parts: Shared = new Map();
-    for (const placed of layout.growing) gather(parts, isOfForm(placed), placed.group.indices);
-    return any([...parts.values()].map((part) => every([inIndices(part.indices), part.query])));
+  /** Asked once for all searches of one reading, which has one signal, while what was found can be no older. */
+  async function hasGrownFor(source: SpanSource, layout: Layout, signal: AbortSignal): Promise<boolean> {
+    const reading = readingOf(signal);
+    const known = probed.get(reading)?.get(layout);
+    if (known !== undefined && performance.now() - known < searchable) return false;
+    const asked = performance.now();
+    if (await hasGrown(source, layout, signal)) return true;
+    probed.set(reading, (probed.get(reading) ?? new Map()).set(layout, asked));
+    return false;
   }
 
-  function rememberSteady({ layout }: Plan, asked: Millis, signal: AbortSignal): void {
-    const reading = readingOf(signal);
-    steady.set(reading, (steady.get(reading) ?? new Map()).set(layout, asked));
+  /**
+   * Whether an index has come to hold what its mapping, as it was read, says that it cannot. Asked without the wall,
+   * whose names may be new as well, and so by a search of its own: one that returns documents carries the wall.
+   */
+  async function hasGrown(source: SpanSource, { growing }: Layout, signal: AbortSignal): Promise<boolean> {
+    if (growing.length === 0) return false;
+    const parts: Shared = new Map();
+    for (const placed of growing) gather(parts, isOfForm(placed), placed.group.indices);
+    const query = any([...parts.values()].map((part) => every([inIndices(part.indices), part.query])));
+    return holds(source, query, signal);
   }
 
   async function holds(source: SpanSource, query: Query, signal: AbortSignal): Promise<boolean> {
@@ -300,45 +297,36 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
     let renewed: Plan | undefined;
     for (let attempt = 1; ; attempt++) {
       const plan: Plan = fixed ?? renewed ?? (await knownPlan(source, signal));
-      const isSure = fixed !== undefined || renewed !== undefined;
-      renewed = undefined;
-      const asked = performance.now();
-      // OpenSearch 3 says of whatever has aggregations and no hits that it ended early.
-      const growth = isSure || size === 0 ? none : growthOf(plan, signal);
+      // Asked at the same time: hardly ever is anything behind. But a scroll that nobody reads would stay open.
+      const pending =
+        fixed !== undefined || renewed !== undefined ? undefined : isBehind(source, plan, signal);
+      // It may fail before anybody waits for it; it is met when it is waited for.
+      pending?.catch(() => undefined);
       const query = refusable(() => compile(source, plan, formsOf(plan.layout), condition));
-      const isAsked = growth !== none && !(query instanceof Refused);
-      if (!isSure && (isAsked ? mayLackWall(source, plan) : await isBehind(source, plan, signal))) {
+      if ((options.scroll !== undefined || query instanceof Refused) && (await pending)) {
         renewed = await renewedPlan(source, signal);
         continue;
       }
       if (query instanceof Refused) throw query;
       await refuseBlinded(backend, query, door, source.index, plan.knowledge, signal);
-      // Documents of what has grown are never used, but tell of it in the same search: hardly ever are there any.
-      const body = JSON.stringify({
-        ...{ size, track_total_hits: true, query: any([query, growth]), sort: ["_doc"] },
-        ...(growth === none ? {} : { aggs: { growth: { filter: growth } } }),
-      });
+      renewed = undefined;
+      const body = JSON.stringify({ size, track_total_hits: true, query, sort: ["_doc"] });
       const last = attempt >= attempts && fixed === undefined;
-      const bytes = await sendSearch(door, source.index, body, signal, options).catch((error: unknown) => {
+      const search = sendSearch(door, source.index, body, signal, options).catch((error: unknown) => {
         // An index that the mapping did not know may also refuse what was compiled without it.
         if (last || !(error instanceof BackendError) || error.failure !== "rejected") throw error;
         return undefined;
       });
-      const answer = bytes && (await wholeParsed(backend, bytes, size));
-      const hasGrown = answer !== undefined && growth !== none && growthIn(answer) > 0;
-      if (
-        answer !== undefined &&
-        !hasGrown &&
-        !isStale(plan.knowledge, answer, catalog.accepted(source.index))
-      ) {
-        if (growth !== none) rememberSteady(plan, asked, signal);
-        return { answer, plan };
-      }
-      release(door, answer?.scrollId);
-      if (hasGrown) {
+      const [bytes, behind] = await Promise.all([search, pending]);
+      if (behind) {
         renewed = await renewedPlan(source, signal);
         continue;
       }
+      const answer = bytes && (await wholeParsed(backend, bytes, size));
+      if (answer !== undefined && !isStale(plan.knowledge, answer, catalog.accepted(source.index))) {
+        return { answer, plan };
+      }
+      release(door, answer?.scrollId);
       if (fixed !== undefined) throw new Outdated();
       if (last && answer !== undefined) {
         settle(backend, source.index, plan.knowledge, answer, catalog);
@@ -428,13 +416,6 @@ export function createDocuments(backend: string, door: Door, catalog: Catalog): 
   function totalOf({ total }: ParsedAnswer): number {
     if (total === undefined) throw new BackendError(backend, "malformed", "a search without its exact total");
     return total;
-  }
-
-  function growthIn({ aggregations }: ParsedAnswer): number {
-    const { data, error } = grown.safeParse(aggregations);
-    if (data === undefined)
-      throw new BackendError(backend, "malformed", "a search without its aggregation", error);
-    return data.growth.doc_count;
   }
 
   /** Each document once for every form that its index may hold; the reader tells which of them it has. */

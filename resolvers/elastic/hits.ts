@@ -72,8 +72,6 @@ export interface Answer {
   readonly scrollId: string | undefined;
   /** How many documents match in all, where the answer counts them exactly. */
   readonly total: number | undefined;
-  /** Undefined where it has none. */
-  readonly aggregations: unknown;
   /** Those in which its hits lie. */
   readonly indices: ReadonlySet<string>;
   readonly hits: readonly Hit[];
@@ -180,7 +178,6 @@ export function cutAnswer(bytes: Buffer, wanted: Names): Answer {
   let shards: { total: number; failed: number } | undefined;
   let hits: Hit[] | undefined;
   let total: number | undefined;
-  let aggregations: unknown;
 
   let picked: Map<string, string> | undefined;
 
@@ -268,7 +265,6 @@ export function cutAnswer(bytes: Buffer, wanted: Names): Answer {
     if (key === "timed_out") answer.timedOut = slice() === "true";
     else if (key === "terminated_early") answer.terminatedEarly = slice() === "true";
     else if (key === "_scroll_id") answer.scrollId = unquote(slice());
-    else if (key === "aggregations") aggregations = JSON.parse(decode(slice()));
     else if (key === "_shards") {
       const value = JSON.parse(decode(slice())) as { total?: unknown; failed?: unknown };
       if (typeof value.total !== "number" || typeof value.failed !== "number") fail();
@@ -287,7 +283,7 @@ export function cutAnswer(bytes: Buffer, wanted: Names): Answer {
   });
   at = pastSpace(bytes, at);
   if (at !== bytes.length || shards === undefined || hits === undefined) fail();
-  return { ...answer, shards, total, aggregations, indices, hits };
+  return { ...answer, shards, total, indices, hits };
 }
 
 /** The sort value with which an answer ends, as all products print it, where it has one. */

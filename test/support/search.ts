@@ -218,8 +218,10 @@ export function createSearch(
     const overCount = typeof counted === "number" && found.length > counted;
     const end = Number(from) + Number(size);
     const answer = found.slice(Number(from), end);
-    const aggregated = aggs === undefined ? {} : { aggregations: aggregate(aggs as Json, found, indexed) };
-    if (!scrolled) return { ...page(answer, overCount ? undefined : total, within.length), ...aggregated };
+    if (!scrolled) {
+      const whole = page(answer, overCount ? undefined : total, within.length);
+      return aggs === undefined ? whole : { ...whole, aggregations: aggregate(aggs as Json, found, indexed) };
+    }
     const id = `scroll-${scrollId++}`;
     scrolls.set(id, {
       rest: found.slice(end),
@@ -228,7 +230,7 @@ export function createSearch(
       // Elasticsearch goes on with the shards alone that may hold something.
       shards: product === "Elasticsearch" ? new Set(found.map(({ index }) => index)).size : within.length,
     });
-    return { ...page(answer, total, within.length, id), ...aggregated };
+    return page(answer, total, within.length, id);
   }
 
   function scroll(id: string): object {

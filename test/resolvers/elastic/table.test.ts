@@ -108,16 +108,13 @@ describe("an answer parsed in parts is the answer cut, integers exact", () => {
       ([index, values], at) =>
         `{"_index":"${index}","_id":"${at}","_source":{"v":[${values.map(print)}]},"sort":[${at}]}`,
     );
-    for (const tail of ["", `,"aggregations":{"n":{"doc_count":2}}`]) {
-      const whole = `{"took":1,"timed_out":false,"_shards":{"total":3,"failed":1},"hits":{${head}"hits":[${texts}]}${tail}}`;
-      checkBytes(Buffer.from(whole), rows.length, size);
-    }
-  }
-  function checkBytes(bytes: Buffer, length: number, size: number): void {
+    const bytes = Buffer.from(
+      `{"took":1,"timed_out":false,"_shards":{"total":3,"failed":1},"hits":{${head}"hits":[${texts}]}}`,
+    );
     const { hits: cut, ...rest } = cutAnswer(bytes, namesOf([]));
     const { count, parts, ...own } = parseAnswer(bytes, size);
     expect(own).toEqual(rest);
-    expect(count).toBe(length);
+    expect(count).toBe(rows.length);
     expect([...parts()].flat()).toEqual(
       cut.map(({ index, id, source }) => ({ index, id, document: parseExact(source) })),
     );

@@ -141,8 +141,9 @@ export function idSpellings(id: string): readonly string[] {
   return [...new Set(lower.flatMap((text) => [text, text.toUpperCase()]))];
 }
 
+/** Of ids that are each there once; no two of them have a spelling in common. */
 export function holdsId(group: IndexGroup, names: readonly string[], ids: readonly string[]): Query {
-  const spelled = [...new Set(ids.flatMap(idSpellings))];
+  const spelled = ids.flatMap(idSpellings);
   return any(names.map((name) => holds(group, name, spelled)));
 }
 

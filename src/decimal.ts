@@ -1,23 +1,85 @@
 // Decimals and the doubles nearest to them, both ways, as `Number` and `String` have them. Most values of a source have
 // 16 or 17 digits; making a text of each to parse it, or to print it, costs several times what all the rest of an answer
-// does. What the arithmetic here cannot decide is left to those two.
+// does. What the arithmetic here cannot decide is left to those two. Numbers come and go in arrays of doubles: handed over
+// by themselves, each would take memory.
 
 /** Powers of ten that a double holds exactly. */
 const powers = Float64Array.from({ length: 23 }, (_, exponent) => 10 ** exponent);
 
 // ---- Reading -----------------------------------------------------------------------------------------------------
 
-/** Digits of a decimal's head, and of its tail at most: then head × 10^tail digits is exact. */
-export const headDigits = 9;
-export const tailDigits = 8;
+const minus = 0x2d;
+const dot = 0x2e;
+const zero = 0x30;
+
+/** Digits are added to the head while it is less; then it has nine of them at most. */
+const fullHead = 1e5;
 
 /**
- * The double nearest to `(head × 10^tailLength + tail) / 10^decimals`, where head and tail are whole and have as many
- * digits as said above; NaN where this arithmetic cannot tell which of two doubles it is.
+ * Reads the digits that begin at `start`, and maybe a sign before them and a point among them, into `numbers[index]`. Tells
+ * where they end; -1 where there are none, where this arithmetic cannot tell which double is the nearest, and where they
+ * lie so near `end`, before which the room is read, that there may be more of them.
  */
-export function nearest(head: number, tail: number, tailLength: number, decimals: number): number {
+export function readNumber(
+  room: DataView,
+  start: number,
+  end: number,
+  numbers: Float64Array,
+  index: number,
+): number {
+  const last = end - 4;
+  if (start > last) return -1;
+  const first = room.getUint8(start) === minus ? start + 1 : start;
+  let at = first;
+  let point = -1;
+  let head = 0;
+  let tail = 0;
+  let tailLength = 0;
+  while (at <= last) {
+    // Four at once: each has its value once 0x30 is taken off, and all else a bit in its upper half, or with 6 more.
+    const word = room.getInt32(at) ^ 0x30303030;
+    if (((word | (word + 0x06060606)) & 0xf0f0f0f0) === 0) {
+      const pairs = (word >>> 8) * 10 + word;
+      const four = ((pairs >>> 16) & 0xff) * 100 + (pairs & 0xff);
+      if (head < fullHead) head = head * 10_000 + four;
+      else {
+        tail = tail * 10_000 + four;
+        tailLength += 4;
+      }
+      at += 4;
+      continue;
+    }
+    for (let digit = room.getUint8(at) - zero; ; digit = room.getUint8(at) - zero) {
+      if (digit < 0 || digit > 9) break;
+      if (head < fullHead) head = head * 10 + digit;
+      else {
+        tail = tail * 10 + digit;
+        tailLength += 1;
+      }
+      at += 1;
+    }
+    if (point < 0 && room.getUint8(at) === dot) {
+      point = at;
+      at += 1;
+      continue;
+    }
+    if (at - first === (point < 0 ? 0 : 1)) return -1;
+    const size = nearest(head, tail, tailLength, point < 0 ? 0 : at - point - 1);
+    if (Number.isNaN(size)) return -1;
+    numbers[index] = first > start ? -size : size;
+    return at;
+  }
+  return -1;
+}
+
+/**
+ * The double nearest to `(head × 10^tailLength + tail) / 10^decimals`, where head and tail are whole, the head is less
+ * than 10^9 and the tail has that many digits; NaN where this arithmetic cannot tell which of two doubles it is.
+ */
+function nearest(head: number, tail: number, tailLength: number, decimals: number): number {
+  // Both terms are to be exact: nine digits times 5^9 take 51 bits, eight times 5^11 take 53.
+  if (tailLength > 9 && (tailLength > 11 || head >= 1e8)) return Number.NaN;
   const scale = powers[decimals] ?? Number.NaN;
-  // Both terms are exact: 9 digits times 5^8 take 49 bits.
   const left = head * (powers[tailLength] ?? Number.NaN);
   const whole = left + tail;
   if (whole <= Number.MAX_SAFE_INTEGER) return whole / scale;
@@ -53,10 +115,6 @@ function upperHalf(value: number): number {
 
 // ---- Printing ----------------------------------------------------------------------------------------------------
 
-const minus = 0x2d;
-const dot = 0x2e;
-const zero = 0x30;
-
 /** The longest text of a number: -0.0000012345678901234567. */
 export const longestNumber = 25;
 
@@ -73,10 +131,11 @@ function pair(number: number): number {
 }
 
 /**
- * Writes a finite number as JSON has it: of the shortest decimals that are read as this double, the nearest. Tells where
- * it ends; up to `longestNumber` bytes behind `start` are written over.
+ * Writes `numbers[index]`, which is finite, as JSON has it: of the shortest decimals that are read as this double, the
+ * nearest. Tells where it ends; up to `longestNumber` bytes behind `start` are written over.
  */
-export function writeNumber(room: DataView, start: number, value: number): number {
+export function writeNumber(room: DataView, start: number, numbers: Float64Array, index: number): number {
+  const value = numbers[index] ?? Number.NaN;
   const size = Math.abs(value);
   let at = start;
   if (value < 0) room.setUint8(at++, minus);

@@ -2,7 +2,7 @@
 // its points as an array and a string before we made a number of it. So this scanner walks the bytes in the one form in
 // which Prometheus and its kin print them; at the first surprise it gives up, and the caller asks again and parses.
 import { z } from "zod";
-import { headDigits, nearest, tailDigits } from "../../src/decimal.ts";
+import { readNumber } from "../../src/decimal.ts";
 
 /** One series of an answer. Times are milliseconds since 1970, ascending. */
 export interface SampleSeries {
@@ -52,6 +52,7 @@ export interface Scanner {
 
 const opening = '"result":[';
 const frameLimit = 1 << 20;
+const bridgeBytes = 256;
 /** So many points are kept together, unless one series has more. */
 const pointsOfArray = 16_384;
 
@@ -63,204 +64,267 @@ const openBracket = 0x5b;
 const closeBracket = 0x5d;
 const openBrace = 0x7b;
 const closeBrace = 0x7d;
-const zero = 0x30;
-const dot = 0x2e;
-const minus = 0x2d;
-/** A head of as many digits as it may have is no less. */
-const fullHead = 10 ** (headDigits - 1);
 
 type State = "head" | "element" | "labels" | "field" | "points" | "histograms" | "tail";
 
-export function createScanner(series: (series: SampleSeries) => void): Scanner {
-  let data: Buffer = Buffer.alloc(0);
-  let at = 0;
-  let state: State = "head";
-  /** As latin1, since a chunk may end inside a character. */
-  let frame = "";
-  let elements = 0;
-  let labels: Labels = {};
+/**
+ * How far an answer is read. What reads it are functions of the module: of functions that are made for each answer, V8
+ * forgets at each collection of garbage what it has compiled, which takes it longer than most answers.
+ */
+interface Scan {
+  readonly take: (series: SampleSeries) => void;
+  data: Buffer;
+  view: DataView;
+  at: number;
+  state: State;
+  /** What surrounds the series. As latin1, since a chunk may end inside a character. */
+  frame: string;
+  elements: number;
+  labels: Labels;
   // Shared by many series, each of which is a part: the points of a short series cost less than an array of its own.
-  let times = new Float64Array(1_024);
-  let values = new Float64Array(1_024);
+  times: Float64Array<ArrayBuffer>;
+  values: Float64Array<ArrayBuffer>;
   /** Where the series begins, and where its next point goes. */
-  let first = 0;
-  let next = 0;
-  let histograms: HistogramSample[] = [];
+  first: number;
+  next: number;
+  histograms: HistogramSample[];
   /** Whether the field is a list of points, as in a matrix, or one point, as in a vector. */
-  let list = true;
-  let listed = 0;
-  const parsed = new Float64Array(1);
+  list: boolean;
+  listed: number;
+  /** Of the places of a series' points the bytes of their times, three words each, and the times. */
+  readonly stamps: number[];
+  readonly stampTimes: number[];
+}
 
-  function push(chunk: Buffer): void {
-    data = at === data.length ? chunk : Buffer.concat([data.subarray(at), chunk]);
-    at = 0;
-    // A part that has not wholly arrived is read again, from its start, with the next chunk.
-    for (let start = 0; at < data.length; start = at) {
-      if (!parts[state]()) {
-        at = start;
-        return;
-      }
-    }
-  }
-
-  /** Each reads one part of the answer; false when it has not wholly arrived. There is always a byte to read. */
-  const parts: Readonly<Record<State, () => boolean>> = {
-    head() {
-      const found = data.indexOf(opening);
-      if (found < 0) {
-        if (data.length > frameLimit) throw new Surprise("no result");
-        return false;
-      }
-      at = found + opening.length;
-      frame = data.toString("latin1", 0, at);
-      state = "element";
-      return true;
-    },
-    element() {
-      if (data[at] === closeBracket) {
-        state = "tail";
-        return true;
-      }
-      if (elements++ > 0) expect(comma);
-      state = "labels";
-      return true;
-    },
-    labels() {
-      const key = '{"metric":';
-      const there = data.toString("latin1", at, at + key.length);
-      if (!key.startsWith(there)) throw new Surprise(`${there} where a series was expected`);
-      const start = at + key.length;
-      const end = endOf(start, openBrace, closeBrace);
-      if (end < 0) return false;
-      labels = readLabels(JSON.parse(data.toString("utf8", start, end)));
-      at = end;
-      first = next;
-      histograms = [];
-      state = "field";
-      return true;
-    },
-    field() {
-      if (data[at] === closeBrace) {
-        at++;
-        series({
-          labels,
-          times: times.subarray(first, next),
-          values: values.subarray(first, next),
-          histograms,
-        });
-        state = "element";
-        return true;
-      }
-      const end = data.indexOf(colon, at);
-      if (end < 0 || end + 1 >= data.length) return false;
-      const key = data.toString("latin1", at, end);
-      at = end + 1;
-      list = key === ',"values"' || key === ',"histograms"';
-      if (list) expect(openBracket);
-      listed = 0;
-      if (key === ',"values"' || key === ',"value"') state = "points";
-      else if (key === ',"histograms"' || key === ',"histogram"') state = "histograms";
-      else throw new Surprise(`the field ${key}`);
-      return true;
-    },
-    /** `[1700000000.123,"4.5"]`, as many as have arrived: one call each would cost more than reading them. */
-    points() {
-      const before = at;
-      do {
-        const start = at;
-        if (ends()) return true;
-        const end = point(data, at);
-        if (end < 0) {
-          at = start;
-          return start > before;
-        }
-        at = end;
-        listed++;
-      } while (list && at < data.length);
-      if (!list) state = "field";
-      return true;
-    },
-    histograms() {
-      if (ends()) return true;
-      const end = endOf(at, openBracket, closeBracket);
-      if (end < 0) return false;
-      histograms.push(...readHistograms([JSON.parse(data.toString("latin1", at, end))]));
-      at = end;
-      listed++;
-      if (!list) state = "field";
-      return true;
-    },
-    tail() {
-      frame += data.toString("latin1", at);
-      at = data.length;
-      if (frame.length > frameLimit) throw new Surprise("a frame of more than a megabyte");
-      return true;
-    },
+export function createScanner(take: (series: SampleSeries) => void): Scanner {
+  const data: Buffer = Buffer.alloc(0);
+  const scan: Scan = {
+    ...{ take, data, view: viewOf(data), at: 0, state: "head", frame: "", elements: 0, labels: {} },
+    ...{ times: new Float64Array(1_024), values: new Float64Array(1_024), first: 0, next: 0, histograms: [] },
+    ...{ list: true, listed: 0, stamps: [], stampTimes: [] },
   };
-
-  /** Takes the point at `start`; where it ends, or -1 while it has not arrived. */
-  function point(bytes: Buffer, start: number): number {
-    if (!follows(bytes, start, openBracket)) return -1;
-    const middle = readNumber(bytes, start + 1, comma, parsed);
-    const time = Math.round((parsed[0] ?? 0) * 1_000);
-    if (middle < 0 || !follows(bytes, middle, quoteByte)) return -1;
-    const end = readNumber(bytes, middle + 1, quoteByte, parsed);
-    if (end < 0 || !follows(bytes, end, closeBracket)) return -1;
-    if (next === times.length) makeRoom();
-    times[next] = time;
-    values[next] = parsed[0] ?? 0;
-    next++;
-    return end + 1;
-  }
-
-  /** Begins new arrays with the points of this series; those before it have theirs. */
-  function makeRoom(): void {
-    const held = next - first;
-    const length = Math.max(2 * held, Math.min(2 * times.length, pointsOfArray));
-    times = moved(times.subarray(first), length);
-    values = moved(values.subarray(first), length);
-    first = 0;
-    next = held;
-  }
-
-  /** Whether the list ends here; else what separates its elements is taken. */
-  function ends(): boolean {
-    if (list && data[at] === closeBracket) {
-      at++;
-      state = "field";
-      return true;
-    }
-    if (listed > 0) expect(comma);
-    return false;
-  }
-
-  function expect(byte: number): void {
-    if (at < data.length && data[at] !== byte) throw new Surprise(`an unexpected byte ${data[at]}`);
-    at++;
-  }
-
-  /** Behind the bracket that closes the one at `start`, or -1 while it has not arrived. */
-  function endOf(start: number, open: number, close: number): number {
-    if (start < data.length && data[start] !== open) throw new Surprise("a value of another type");
-    let depth = 0;
-    for (let i = start; i < data.length; i++) {
-      const byte = data[i];
-      if (byte === quoteByte) {
-        for (i++; i < data.length && data[i] !== quoteByte; i++) if (data[i] === backslash) i++;
-      } else if (byte === open) depth++;
-      else if (byte === close && --depth === 0) return i + 1;
-    }
-    return -1;
-  }
-
   return {
-    push,
+    push: (chunk) => push(scan, chunk),
     end() {
+      const { state, frame } = scan;
       if (state === "tail") return Buffer.from(frame, "latin1").toString("utf8");
       if (state === "head") throw new Surprise("no result");
       throw new SyntaxError(`the answer ends in its ${state}`);
     },
   };
+}
+
+/** A part that has not wholly arrived is read again, from its start, with the next chunk. */
+function push(scan: Scan, chunk: Buffer): void {
+  let rest = scan.data.subarray(scan.at);
+  if (rest.length > 0 && chunk.length > bridgeBytes) {
+    // With a little of it at first, which is nearly always enough and spares a copy of it all.
+    read(scan, Buffer.concat([rest, chunk.subarray(0, bridgeBytes)]), 0);
+    if (scan.at >= rest.length) {
+      read(scan, chunk, scan.at - rest.length);
+      return;
+    }
+    rest = rest.subarray(scan.at);
+  }
+  read(scan, rest.length === 0 ? chunk : Buffer.concat([rest, chunk]), 0);
+}
+
+function read(scan: Scan, data: Buffer, from: number): void {
+  scan.data = data;
+  scan.view = viewOf(data);
+  scan.at = from;
+  for (let start = from; scan.at < data.length; start = scan.at) {
+    if (!parts[scan.state](scan)) {
+      scan.at = start;
+      return;
+    }
+  }
+}
+
+/** Each reads one part of the answer; false when it has not wholly arrived. There is always a byte to read. */
+const parts: Readonly<Record<State, (scan: Scan) => boolean>> = {
+  head(scan) {
+    const { data } = scan;
+    const found = data.indexOf(opening);
+    if (found < 0) {
+      if (data.length > frameLimit) throw new Surprise("no result");
+      return false;
+    }
+    scan.at = found + opening.length;
+    scan.frame = data.toString("latin1", 0, scan.at);
+    scan.state = "element";
+    return true;
+  },
+  element(scan) {
+    if (scan.data[scan.at] === closeBracket) {
+      scan.state = "tail";
+      return true;
+    }
+    if (scan.elements++ > 0) expect(scan, comma);
+    scan.state = "labels";
+    return true;
+  },
+  labels(scan) {
+    const { data, at } = scan;
+    const key = '{"metric":';
+    const there = data.toString("latin1", at, at + key.length);
+    if (!key.startsWith(there)) throw new Surprise(`${there} where a series was expected`);
+    const start = at + key.length;
+    const end = endOf(data, start, openBrace, closeBrace);
+    if (end < 0) return false;
+    scan.labels = readLabels(JSON.parse(data.toString("utf8", start, end)));
+    scan.at = end;
+    scan.first = scan.next;
+    scan.histograms = [];
+    scan.state = "field";
+    return true;
+  },
+  field(scan) {
+    const { data, at } = scan;
+    if (data[at] === closeBrace) {
+      const { labels, times, values, first, next, histograms } = scan;
+      scan.at++;
+      scan.take({
+        labels,
+        times: times.subarray(first, next),
+        values: values.subarray(first, next),
+        histograms,
+      });
+      scan.state = "element";
+      return true;
+    }
+    const end = data.indexOf(colon, at);
+    if (end < 0 || end + 1 >= data.length) return false;
+    const key = data.toString("latin1", at, end);
+    scan.at = end + 1;
+    scan.list = key === ',"values"' || key === ',"histograms"';
+    if (scan.list) expect(scan, openBracket);
+    scan.listed = 0;
+    if (key === ',"values"' || key === ',"value"') scan.state = "points";
+    else if (key === ',"histograms"' || key === ',"histogram"') scan.state = "histograms";
+    else throw new Surprise(`the field ${key}`);
+    return true;
+  },
+  /** As many as have arrived: one call each would cost more than reading them. */
+  points(scan) {
+    const before = scan.at;
+    do {
+      const start = scan.at;
+      if (ends(scan)) return true;
+      const end = takePoint(scan, scan.at);
+      if (end < 0) {
+        scan.at = start;
+        return start > before;
+      }
+      scan.at = end;
+      scan.listed++;
+    } while (scan.list && scan.at < scan.data.length);
+    if (!scan.list) scan.state = "field";
+    return true;
+  },
+  histograms(scan) {
+    if (ends(scan)) return true;
+    const { data, at } = scan;
+    const end = endOf(data, at, openBracket, closeBracket);
+    if (end < 0) return false;
+    scan.histograms.push(...readHistograms([JSON.parse(data.toString("latin1", at, end))]));
+    scan.at = end;
+    scan.listed++;
+    if (!scan.list) scan.state = "field";
+    return true;
+  },
+  tail(scan) {
+    scan.frame += scan.data.toString("latin1", scan.at);
+    scan.at = scan.data.length;
+    if (scan.frame.length > frameLimit) throw new Surprise("a frame of more than a megabyte");
+    return true;
+  },
+};
+
+/** `[1700000000.123,"4.5"]` at `start`: where it ends, or -1 while it has not arrived. */
+function takePoint(scan: Scan, start: number): number {
+  if (scan.next === scan.times.length) makeRoom(scan);
+  const { data, times, values, next } = scan;
+  if (!follows(data, start, openBracket)) return -1;
+  let middle = takeStamp(scan, start + 1);
+  if (middle < 0) {
+    middle = takeNumber(scan, start + 1, comma, times);
+    times[next] = Math.round((times[next] ?? 0) * 1_000);
+    if (middle < 0 || !follows(data, middle, quoteByte)) return -1;
+    middle += 1;
+    keepStamp(scan, start + 1, middle);
+  }
+  const end = takeNumber(scan, middle, quoteByte, values);
+  if (end < 0 || !follows(data, end, closeBracket)) return -1;
+  scan.next++;
+  return end + 1;
+}
+
+/** The bytes of a whole second and what follows it, `1700000000,"`, as three words. */
+const stampBytes = 12;
+/** So many are kept. */
+const mostStamps = 16_384;
+
+/** Series of one answer have the same times: where this one has the bytes of the one before it, it is not read again. */
+function takeStamp({ data, view, stamps, stampTimes, times, first, next }: Scan, start: number): number {
+  const place = next - first;
+  if (place >= stampTimes.length || start + stampBytes > data.length) return -1;
+  for (let word = 0; word < 3; word += 1) {
+    if (view.getInt32(start + 4 * word) !== stamps[3 * place + word]) return -1;
+  }
+  times[next] = stampTimes[place] ?? 0;
+  return start + stampBytes;
+}
+
+function keepStamp(scan: Scan, start: number, end: number): void {
+  const place = scan.next - scan.first;
+  // Only behind one another: an array with holes would be slower than reading.
+  if (end - start !== stampBytes || place > scan.stampTimes.length || place >= mostStamps) return;
+  for (let word = 0; word < 3; word += 1)
+    scan.stamps[3 * place + word] = scan.view.getInt32(start + 4 * word);
+  scan.stampTimes[place] = scan.times[scan.next] ?? 0;
+}
+
+/** Begins new arrays with the points of this series; those before it have theirs. */
+function makeRoom(scan: Scan): void {
+  const { times, values, first } = scan;
+  const held = scan.next - first;
+  const length = Math.max(2 * held, Math.min(2 * times.length, pointsOfArray));
+  scan.times = moved(times.subarray(first), length);
+  scan.values = moved(values.subarray(first), length);
+  scan.first = 0;
+  scan.next = held;
+}
+
+/** Whether the list ends here; else what separates its elements is taken. */
+function ends(scan: Scan): boolean {
+  if (scan.list && scan.data[scan.at] === closeBracket) {
+    scan.at++;
+    scan.state = "field";
+    return true;
+  }
+  if (scan.listed > 0) expect(scan, comma);
+  return false;
+}
+
+function expect(scan: Scan, byte: number): void {
+  const { data, at } = scan;
+  if (at < data.length && data[at] !== byte) throw new Surprise(`an unexpected byte ${data[at]}`);
+  scan.at++;
+}
+
+/** Behind the bracket that closes the one at `start`, or -1 while it has not arrived. */
+function endOf(data: Buffer, start: number, open: number, close: number): number {
+  if (start < data.length && data[start] !== open) throw new Surprise("a value of another type");
+  let depth = 0;
+  for (let i = start; i < data.length; i++) {
+    const byte = data[i];
+    if (byte === quoteByte) {
+      for (i++; i < data.length && data[i] !== quoteByte; i++) if (data[i] === backslash) i++;
+    } else if (byte === open) depth++;
+    else if (byte === close && --depth === 0) return i + 1;
+  }
+  return -1;
 }
 
 /** False where nothing has arrived there. @throws {Surprise} at another byte */
@@ -271,43 +335,20 @@ function follows(bytes: Buffer, at: number, byte: number): boolean {
 }
 
 /**
- * Reads the number between `start` and the next `stop` into `parsed`, in which it costs no memory. Where it ends, the
- * stop included, or -1 while that has not arrived.
+ * Reads the number between `start` and the next `stop`, for the next point. Where it ends, the stop included, or -1 while
+ * that has not arrived. @throws {Surprise}
  */
-function readNumber(bytes: Buffer, start: number, stop: number, parsed: Float64Array): number {
-  const end = bytes.length;
-  const first = start < end && bytes[start] === minus ? start + 1 : start;
-  let at = first;
-  let point = -1;
-  // The first significant digits, and those that follow: both are small integers.
-  let head = 0;
-  for (; at < end && head < fullHead; at++) {
-    const digit = (bytes[at] ?? 0) - zero;
-    if (digit >= 0 && digit <= 9) head = head * 10 + digit;
-    else if (digit === dot - zero && point < 0) point = at;
-    else break;
-  }
-  const rest = at;
-  let tail = 0;
-  for (; at < end; at++) {
-    const digit = (bytes[at] ?? 0) - zero;
-    if (digit >= 0 && digit <= 9) tail = tail * 10 + digit;
-    else if (digit === dot - zero && point < 0) point = at;
-    else break;
-  }
-  const length = at - first - (point < 0 ? 0 : 1);
-  const tailLength = at - rest - (point < rest ? 0 : 1);
-  if (at < end && bytes[at] === stop && length > 0 && tailLength <= tailDigits) {
-    const size = nearest(head, tail, tailLength, point < 0 ? 0 : at - point - 1);
-    if (!Number.isNaN(size)) {
-      parsed[0] = first > start ? -size : size;
-      return at + 1;
-    }
-  }
-  const found = bytes.indexOf(stop, at);
-  if (found < 0) return -1;
-  parsed[0] = parseNumber(bytes.toString("latin1", start, found));
-  return found + 1;
+function takeNumber({ data, view, next }: Scan, start: number, stop: number, numbers: Float64Array): number {
+  const end = readNumber(view, start, data.length, numbers, next);
+  if (end >= 0 && data[end] === stop) return end + 1;
+  const stopped = data.indexOf(stop, start);
+  if (stopped < 0) return -1;
+  numbers[next] = parseNumber(data.toString("latin1", start, stopped));
+  return stopped + 1;
+}
+
+function viewOf(bytes: Buffer): DataView {
+  return new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
 }
 
 function moved(part: Float64Array, length: number): Float64Array<ArrayBuffer> {

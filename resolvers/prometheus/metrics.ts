@@ -123,49 +123,32 @@ async function answer(shape: Shape, plan: Plan): Promise<readonly Series[]> {
 
 // ---- Gauges ------------------------------------------------------------------------------------------------------
 
+/** What an expression can say of the samples of several series: `first_over_time` is a parse error before 3.14. */
+type Expressible = Exclude<SampleMeasure["combine"], "first" | "quantile">;
+
 async function gauges(plan: Plan, measure: SampleMeasure): Promise<readonly Series[]> {
   const { query, reader, keys, limit } = plan;
   const { buckets, pointLimit } = query;
+  const { start, step, count } = buckets;
+  const { combine } = measure;
   const selector = narrow(part(query.match, query.metric), plan.matchers);
-  const expression = (by: readonly string[] | undefined) =>
-    combined(measure, by, reader.window(selector, { from: buckets.step, to: 1 }));
-  const grouping = buckets.step === 1 ? undefined : expression(keys);
-  const [groups, series = 0] = await Promise.all([
-    reader.estimate(selector, keys, buckets, pointLimit),
-    grouping && reader.estimate(selector, undefined, buckets, Number.POSITIVE_INFINITY),
-  ]);
-  if (grouping === undefined) {
-    const raw = await reader.raw(
-      selector,
-      buckets.start,
-      buckets.start + buckets.step * buckets.count,
-      limit,
-    );
+  const estimated = reader.estimate(selector, keys, buckets, pointLimit);
+  if (step === 1 || combine === "first" || combine === "quantile") {
+    await estimated;
+    const raw = await reader.raw(selector, start, start + step * count, limit);
     return grouped(plan, raw, (group) => combineSamples(group.map(finite), measure, buckets));
   }
+  const [groups, series, lean] = await Promise.all([
+    estimated,
+    reader.estimate(selector, undefined, buckets, Number.POSITIVE_INFINITY),
+    reader.lean(selector, buckets),
+  ]);
+  const samples = reader.window(lean.selector, { from: step, to: 1 });
+  const read = (by: readonly string[] | undefined) =>
+    reader.grid(combined(combine, by, samples), buckets, pointLimit, lean.isMeant);
   const single = series > 0 && series === groups;
-  const found =
-    (single && (await ungrouped(plan, selector, expression(undefined)))) ||
-    (await reader.grid(grouping, buckets, pointLimit));
-  // A sample that is not finite shows in the value that it is part of. Such values are made from raw samples.
-  const wanted = found.flatMap(({ labels, values }) => {
-    if (!values.includes(Number.POSITIVE_INFINITY)) return [];
-    const tags = tagsOf(plan, labels);
-    return [...values.entries()].flatMap(([bucket, value]) =>
-      value === Number.POSITIVE_INFINITY ? [{ bucket, labels: tags }] : [],
-    );
-  });
-  if (wanted.length > 0) {
-    const raw = await readBuckets(reader, selector, wanted, buckets, limit);
-    const groups = Map.groupBy(raw, ({ labels }) => groupKey(plan, labels));
-    for (const { labels, values } of found) {
-      if (!values.includes(Number.POSITIVE_INFINITY)) continue;
-      const mended = combineSamples(groups.get(groupKey(plan, labels)) ?? [], measure, buckets);
-      for (const [bucket, value] of values.entries()) {
-        if (value === Number.POSITIVE_INFINITY) values[bucket] = mended[bucket] ?? Number.NaN;
-      }
-    }
-  }
+  const found = (single && (await ungrouped(plan, selector, read))) || (await read(keys));
+  await mend(plan, measure, selector, found);
   return finished(plan, found);
 }
 
@@ -177,30 +160,51 @@ async function gauges(plan: Plan, measure: SampleMeasure): Promise<readonly Seri
 async function ungrouped(
   plan: Plan,
   selector: Selector,
-  expression: Expression | undefined,
+  read: (by: undefined) => Promise<readonly GridSeries[]>,
 ): Promise<readonly GridSeries[] | undefined> {
-  const { reader, query } = plan;
   try {
-    const found = expression && (await reader.grid(expression, query.buckets, query.pointLimit));
-    if (new Set(found?.map(({ labels }) => groupKey(plan, labels))).size === found?.length) return found;
+    const found = await read(undefined);
+    if (new Set(found.map(({ labels }) => groupKey(plan, labels))).size === found.length) return found;
   } catch (error) {
     const tooMuch =
       error instanceof Refused || (error instanceof BackendError && error.failure === "rejected");
     if (!tooMuch) throw error;
   }
-  reader.underestimated(selector);
+  plan.reader.underestimated(selector);
   return undefined;
 }
 
+/** A sample that is not finite shows in the value that it is part of. Such values are made from raw samples. */
+async function mend(
+  plan: Plan,
+  measure: SampleMeasure,
+  selector: Selector,
+  found: readonly GridSeries[],
+): Promise<void> {
+  const { query, reader, limit } = plan;
+  const spoilt = found.filter(({ values }) => values.includes(Number.POSITIVE_INFINITY));
+  if (spoilt.length === 0) return;
+  const wanted = spoilt.flatMap(({ labels, values }) => {
+    const tags = tagsOf(plan, labels);
+    return [...values.entries()].flatMap(([bucket, value]) =>
+      value === Number.POSITIVE_INFINITY ? [{ bucket, labels: tags }] : [],
+    );
+  });
+  const raw = await readBuckets(reader, selector, wanted, query.buckets, limit);
+  const groups = Map.groupBy(raw, ({ labels }) => groupKey(plan, labels));
+  for (const { labels, values } of spoilt) {
+    const mended = combineSamples(groups.get(groupKey(plan, labels)) ?? [], measure, query.buckets);
+    for (const [bucket, value] of values.entries()) {
+      if (value === Number.POSITIVE_INFINITY) values[bucket] = mended[bucket] ?? Number.NaN;
+    }
+  }
+}
+
 /**
- * The measure as an expression that is not finite as soon as one of its samples is not; undefined where there is none.
- * A least or greatest value passes over NaN, and that is what is wanted. Without labels to group by, of each series.
+ * The measure as an expression that is not finite as soon as one of its samples is not. A least or greatest value passes
+ * over NaN, and that is what is wanted. Without labels to group by, of each series.
  */
-function combined(
-  { combine }: SampleMeasure,
-  by: readonly string[] | undefined,
-  samples: Expression,
-): Expression | undefined {
+function combined(combine: Expressible, by: readonly string[] | undefined, samples: Expression): Expression {
   const over = (operator: "avg" | "sum" | "min" | "max", of: Expression) =>
     by === undefined ? of : aggregate(operator, by, of);
   switch (combine) {
@@ -219,9 +223,6 @@ function combined(
     case "count": {
       return over("sum", binary(call("count_over_time", samples), "+", notFinite(samples)));
     }
-    case "first": // `first_over_time` is a parse error before 3.14.
-    case "quantile": // Over several series there is no such expression.
-      return undefined;
   }
   return combine satisfies never;
 }

@@ -1,6 +1,5 @@
 // A query whose metric is known, on the way to its answer: the groups that its series fall into, and the answer put together
 // group by group.
-import { compareLists } from "../../src/metrics.ts";
 import type { Series } from "../../src/model.ts";
 import type { SeriesQuery } from "../../src/store.ts";
 import { turn } from "../http.ts";
@@ -70,13 +69,21 @@ export async function finished(
 ): Promise<readonly Series[]> {
   await turn();
   return found
-    .filter(({ values }) => values.some((value) => !Number.isNaN(value)))
-    .map(({ labels, values }) => {
-      const tags = tagsOf(plan, labels);
-      return { series: { tags, values }, by: plan.keys.map((key) => labelOf(tags, key)) };
-    })
-    .sort((a, b) => compareLists(a.by, b.by))
-    .map(({ series }) => series);
+    .filter(({ values }) => hasValue(values))
+    .map(({ labels, values }) => ({ tags: tagsOf(plan, labels), values }))
+    .sort((a, b) => compareTags(plan.keys, a.tags, b.tags));
+}
+
+function hasValue(values: Float64Array): boolean {
+  return values.some((value) => !Number.isNaN(value));
+}
+
+function compareTags(keys: readonly string[], a: Labels, b: Labels): number {
+  for (const key of keys) {
+    const [one, other] = [labelOf(a, key), labelOf(b, key)];
+    if (one !== other) return one < other ? -1 : 1;
+  }
+  return 0;
 }
 
 /** The samples of one of the metric's parts, by its name. */

@@ -74,6 +74,20 @@ export function present(label: string): Matcher {
   return { label, operator: "!=", value: "" };
 }
 
+function isPresence({ operator, value }: Matcher): boolean {
+  return operator === "!=" && value === "";
+}
+
+/** The same series and those that lack a label which theirs have; `hasLabels` tells these apart. */
+export function withoutPresence(selector: Selector): Selector {
+  return { ...selector, matchers: selector.matchers.filter((matcher) => !isPresence(matcher)) };
+}
+
+/** Whether labels are there that the selector wants to be, whatever their value. */
+export function hasLabels({ matchers }: Selector, labels: Readonly<Record<string, string>>): boolean {
+  return matchers.every((matcher) => !isPresence(matcher) || (labels[matcher.label] ?? "") !== "");
+}
+
 /** Any of these values; `""` stands for a series without the label. */
 export function oneOf(label: string, values: readonly string[]): Matcher {
   const [only] = values;

@@ -12,12 +12,14 @@ import {
   aggregate,
   call,
   type Expression,
+  hasLabels,
   metadataLabels,
   narrow,
   oneOf,
   print,
   type Selector,
   window,
+  withoutPresence,
 } from "./promql.ts";
 
 /** A series on the grid: NaN where a bucket has no value, Infinity where it has one that is not finite. */
@@ -32,12 +34,22 @@ export interface RawSeries extends Samples {
   readonly histograms: readonly HistogramSample[];
 }
 
+export type IsMeant = (labels: Labels) => boolean;
+
 export interface Reader {
   /** As `Habits`'. */
   readonly hidesRestarts: boolean;
   readonly backend: string;
-  /** The expression at the end of each bucket; series × buckets are limited. @throws {Refused | BackendError} */
-  grid(expression: Expression, buckets: Buckets, limit: number): Promise<readonly GridSeries[]>;
+  /**
+   * The expression at the end of each bucket; series × buckets are limited, of those that are meant.
+   * @throws {Refused | BackendError}
+   */
+  grid(
+    expression: Expression,
+    buckets: Buckets,
+    limit: number,
+    isMeant?: IsMeant,
+  ): Promise<readonly GridSeries[]>;
   /** The expression at one time. @throws {BackendError} */
   instant(expression: Expression, at: Millis): Promise<readonly SampleSeries[]>;
   /** The samples from `from` until before `to`. @throws {Refused} over `limit` samples @throws {BackendError} */
@@ -55,6 +67,15 @@ export interface Reader {
     buckets: Buckets,
     limit: number,
   ): Promise<number>;
+  /**
+   * The selector without its matchers for mere presence, where no more series were counted by that: for such a matcher
+   * Prometheus goes through all values that the label has in any metric. Series that have come since and lack such a
+   * label are not meant.
+   */
+  lean(
+    selector: Selector,
+    buckets: Buckets,
+  ): Promise<{ readonly selector: Selector; readonly isMeant: IsMeant }>;
   /** What `estimate` has found is not so: there are more series than it knows. */
   underestimated(selector: Selector): void;
 }
@@ -64,6 +85,8 @@ const pointsOfQuery = 10_000;
 /** How many queries one request has under way at once. */
 const abreast = 4;
 const samplesOfQuery = 250_000;
+/** Values of a grid that are kept together, unless one series has more. */
+const valuesOfArray = 16_384;
 const moments = 5;
 const second: Millis = 1_000;
 // A source has no samples from before 1970 and counts nanoseconds in 64 bits, so that it takes no length of more than
@@ -117,6 +140,7 @@ export function createReader(
     expression: Expression,
     buckets: Buckets,
     limit: number,
+    isMeant: IsMeant = everything,
   ): Promise<readonly GridSeries[]> {
     const most = Math.floor(limit / buckets.count);
     const parts = await inTurns(slices(buckets), ({ start, step, count }) => {
@@ -125,7 +149,7 @@ export function createReader(
       return door.query(
         expression,
         times,
-        () => onGrid(backend, { start, step, count }, most, limit),
+        () => onGrid({ backend, buckets: { start, step, count }, most, limit, isMeant }),
         signal,
       );
     });
@@ -196,6 +220,32 @@ export function createReader(
     return { kind: "window", of, length: to - from, offset: 1 };
   }
 
+  const counting = new Map<string, Promise<readonly SampleSeries[]>>();
+  const estimate: Reader["estimate"] = async (selector, by, buckets, limit) => {
+    const key = print(by === undefined ? selector : aggregate("group", by, selector));
+    const known = sizes.get(key);
+    if (known !== undefined && known * 2 * buckets.count <= limit) return known;
+    const length = buckets.step * buckets.count;
+    const most = Math.min(Math.floor(length / moments), longest);
+    const step = most < second ? most : most - (most % second);
+    if (step < 2) return Number.NaN;
+    // Windows inside the range alone, so that what is counted is part of the answer.
+    const inside = window(selector, edge, { from: Math.min(step, 300_000), to: 1 });
+    const living = call("last_over_time", inside);
+    const of = by === undefined ? living : aggregate("group", by, living);
+    const times = { start: buckets.start + step, end: buckets.start + moments * step, step };
+    const counted = counting.get(key) ?? door.query(aggregate("count", [], of), times, collect, signal);
+    counting.set(key, counted);
+    const size = Math.max(0, ...((await counted)[0]?.values ?? []));
+    sizes.set(key, size);
+    if (size * buckets.count > limit) throw tooLarge(limit, size * buckets.count);
+    return size;
+  };
+
+  function underestimated(selector: Selector): void {
+    sizes.set(print(selector), Number.POSITIVE_INFINITY);
+  }
+
   return {
     backend,
     hidesRestarts,
@@ -203,55 +253,64 @@ export function createReader(
     instant,
     raw,
     window: (selector, { from, to }) => window(selector, edge, { from: Math.min(from, longest), to }),
-    async estimate(selector, by, buckets, limit) {
-      const key = print(by === undefined ? selector : aggregate("group", by, selector));
-      const known = sizes.get(key);
-      if (known !== undefined && known * 2 * buckets.count <= limit) return known;
-      const length = buckets.step * buckets.count;
-      const most = Math.min(Math.floor(length / moments), longest);
-      const step = most < second ? most : most - (most % second);
-      if (step < 2) return Number.NaN;
-      // Windows inside the range alone, so that what is counted is part of the answer.
-      const inside = window(selector, edge, { from: Math.min(step, 300_000), to: 1 });
-      const living = call("last_over_time", inside);
-      const of = by === undefined ? living : aggregate("group", by, living);
-      const times = { start: buckets.start + step, end: buckets.start + moments * step, step };
-      const counted = await door.query(aggregate("count", [], of), times, collect, signal);
-      const size = Math.max(0, ...(counted[0]?.values ?? []));
-      sizes.set(key, size);
-      if (size * buckets.count > limit) throw tooLarge(limit, size * buckets.count);
-      return size;
+    estimate,
+    async lean(selector, buckets) {
+      const isMeant = (labels: Labels) => hasLabels(selector, labels);
+      const bare = withoutPresence(selector);
+      if (bare.matchers.length === selector.matchers.length) return { selector, isMeant };
+      const [wanted, found] = await Promise.all(
+        [selector, bare].map((one) => estimate(one, undefined, buckets, Number.POSITIVE_INFINITY)),
+      );
+      return { selector: wanted === found ? bare : selector, isMeant };
     },
-    underestimated: (selector) => sizes.set(print(selector), Number.POSITIVE_INFINITY),
+    underestimated,
   };
 }
 
+const everything: IsMeant = () => true;
+
+/** The grid of an answer that is being read. */
+interface Grid {
+  readonly backend: string;
+  readonly buckets: Buckets;
+  /** How many series it may have, and the limit on points that says so. */
+  readonly most: number;
+  readonly limit: number;
+  readonly isMeant: IsMeant;
+  readonly found: GridSeries[];
+  /** For values of series to come: one array for many series costs less than one for each. */
+  room: Float64Array<ArrayBuffer>;
+}
+
 /** Puts values into their buckets, of at most so many series. An answer at other times than asked was shifted on its way. */
-function onGrid(
-  backend: string,
-  { start, step, count }: Buckets,
-  most: number,
-  limit: number,
-): Fold<readonly GridSeries[]> {
-  const found: GridSeries[] = [];
-  return {
-    series({ labels, times, values, histograms }) {
-      if (histograms.length > 0)
-        throw new BackendError(backend, "malformed", "histograms where numbers were asked for");
-      const placed = new Float64Array(count).fill(Number.NaN);
-      for (let index = 0; index < times.length; index++) {
-        const time = times[index] ?? Number.NaN;
-        const bucket = (time - start) / step - 1;
-        if (!Number.isInteger(bucket) || bucket < 0 || bucket >= count) {
-          throw new BackendError(backend, "malformed", `a value at ${time}, which was not asked for`);
-        }
-        placed[bucket] = asGrid(values[index]);
-      }
-      found.push({ labels, values: placed });
-      if (found.length > most) throw tooLarge(limit);
-    },
-    result: () => found,
-  };
+function onGrid(asked: Omit<Grid, "found" | "room">): Fold<readonly GridSeries[]> {
+  const grid: Grid = { ...asked, found: [], room: new Float64Array(0) };
+  return { series: (series) => place(grid, series), result: () => grid.found };
+}
+
+function place(grid: Grid, { labels, times, values, histograms }: SampleSeries): void {
+  const { backend, buckets, found } = grid;
+  const { start, step, count } = buckets;
+  if (!grid.isMeant(labels)) return;
+  if (histograms.length > 0)
+    throw new BackendError(backend, "malformed", "histograms where numbers were asked for");
+  if (grid.room.length < count) {
+    // As much as there is already, so that the room of few series stays small.
+    const series = Math.min(found.length + 1, Math.ceil(valuesOfArray / count));
+    grid.room = new Float64Array(series * count).fill(Number.NaN);
+  }
+  const placed = grid.room.subarray(0, count);
+  grid.room = grid.room.subarray(count);
+  for (let index = 0; index < times.length; index++) {
+    const time = times[index] ?? Number.NaN;
+    const bucket = (time - start) / step - 1;
+    if (!Number.isInteger(bucket) || bucket < 0 || bucket >= count) {
+      throw new BackendError(backend, "malformed", `a value at ${time}, which was not asked for`);
+    }
+    placed[bucket] = asGrid(values[index]);
+  }
+  found.push({ labels, values: placed });
+  if (found.length > grid.most) throw tooLarge(grid.limit);
 }
 
 /** A sample's value as a grid has it. */

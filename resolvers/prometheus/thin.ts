@@ -85,22 +85,25 @@ async function overview(reader: Reader, query: ThinQuery): Promise<readonly Surv
   const reach = reachOf(buckets);
   // Any bucket may hold a restart that the source does not show.
   const hidden = falls && reader.hidesRestarts;
+  const lean = await reader.lean(selector, buckets);
   const [lasts, odds, bases] = await Promise.all([
-    lastValues(reader, selector, buckets, limit),
-    hidden ? [] : reader.grid(oddity(reader, selector, buckets, falls), buckets, limit),
-    lookBack === undefined
-      ? new Map<string, number>()
-      : lastOf(reader, selector, start, Math.min(reach, lookBack)),
+    lastValues(reader, lean, buckets, limit),
+    hidden ? [] : reader.grid(oddity(reader, lean.selector, buckets, falls), buckets, limit, lean.isMeant),
+    lookBack === undefined ? [] : lastOf(reader, lean.selector, start, Math.min(reach, lookBack)),
   ]);
   await turn();
   byKey(reader.backend, lasts);
+  const baseByKey = finiteByKey(
+    reader,
+    bases.filter(({ labels }) => lean.isMeant(labels)),
+  );
   const oddByKey = new Map(odds.map(({ labels, values }) => [keyOf(labels), values]));
   const surveyed = lasts.map(({ labels, values }): Surveyed => {
     const key = keyOf(labels);
     const odd = oddByKey.get(key);
     const suspects = new Set<number>();
     const gaps = new Set<number>();
-    const base = bases.get(key) ?? bases.get(otherKey(labels));
+    const base = baseByKey.get(key) ?? baseByKey.get(otherKey(labels));
     let before = base;
     // The time that the sample before has at the least.
     let beforeAt = start - reach;
@@ -151,38 +154,39 @@ function oddity(reader: Reader, selector: Selector, buckets: Buckets, falls: boo
 /** A window of one millisecond cannot be written for a closed edge. */
 async function lastValues(
   reader: Reader,
-  selector: Selector,
+  { selector, isMeant }: Awaited<ReturnType<Reader["lean"]>>,
   buckets: Buckets,
   limit: number,
 ): Promise<readonly GridSeries[]> {
   const { start, step, count } = buckets;
-  if (step > 1)
-    return reader.grid(
-      call("last_over_time", reader.window(selector, { from: step, to: 1 })),
-      buckets,
-      limit,
-    );
+  if (step > 1) {
+    const last = call("last_over_time", reader.window(selector, { from: step, to: 1 }));
+    return reader.grid(last, buckets, limit, isMeant);
+  }
   const raw = await reader.raw(selector, start, start + count, limit);
-  return raw.map(({ labels, times, values }) => {
-    const last = new Float64Array(count).fill(Number.NaN);
-    for (const [index, time] of times.entries()) last[time - start] = asGrid(values[index]);
-    return { labels, values: last };
-  });
+  return raw
+    .filter(({ labels }) => isMeant(labels))
+    .map(({ labels, times, values }) => {
+      const last = new Float64Array(count).fill(Number.NaN);
+      for (const [index, time] of times.entries()) last[time - start] = asGrid(values[index]);
+      return { labels, values: last };
+    });
 }
 
-/** By key the last sample of each series from `length` before `start` until before it, where that sample is finite. */
+/** The last sample of each series from `length` before `start` until before it. */
 async function lastOf(
   reader: Reader,
   selector: Selector,
   start: Millis,
   length: Millis,
-): Promise<ReadonlyMap<string, number>> {
-  if (length < 1) return new Map();
-  const found =
-    length === 1
-      ? await reader.raw(selector, start - 1, start, Number.POSITIVE_INFINITY)
-      : await reader.instant(call("last_over_time", reader.window(selector, { from: length, to: 1 })), start);
-  const values = [...byKey(reader.backend, found)].map(([key, series]) => [key, series.values[0]] as const);
+): Promise<readonly LabelledSamples[]> {
+  if (length < 1) return [];
+  if (length === 1) return reader.raw(selector, start - 1, start, Number.POSITIVE_INFINITY);
+  return reader.instant(call("last_over_time", reader.window(selector, { from: length, to: 1 })), start);
+}
+
+function finiteByKey({ backend }: Reader, found: readonly LabelledSamples[]): ReadonlyMap<string, number> {
+  const values = [...byKey(backend, found)].map(([key, series]) => [key, series.values[0]] as const);
   return new Map(values.filter((entry): entry is [string, number] => Number.isFinite(entry[1])));
 }
 
@@ -292,6 +296,7 @@ const finer: readonly Millis[] = [365 * day, 30 * day, day, hour, 300_000];
 /** So little is read raw at once, were there a sample in each second. */
 const fewSamples = 50_000;
 
+type LabelledSamples = Pick<RawSeries, "labels" | "values">;
 type Suspect = { readonly bucket: number; readonly labels: Labels };
 
 /**
@@ -446,7 +451,7 @@ async function findBirths(
   const open = surveyed.filter(({ base }) => base === undefined);
   if (open.length === 0) return;
   const of = narrowTo(selector, spellings(open));
-  const far = await lastOf(reader, of, buckets.start, lookBack);
+  const far = finiteByKey(reader, await lastOf(reader, of, buckets.start, lookBack));
   for (const series of open) series.base = far.get(keyOf(series.labels)) ?? far.get(otherKey(series.labels));
   const unknown = open.filter(({ base }) => base === undefined);
   const { held, born } = await birthsOf(reader, [query], unknown, unknown.length < surveyed.length);

@@ -22,7 +22,15 @@ import { printNanos } from "../time.ts";
 import { toldRange } from "./explain.ts";
 import { metricList, metricNames, metricType, timeseriesAnswer } from "./metric-rows.ts";
 import { type Context, type Operation, type Printed, pieceChars, type Rows } from "./operation.ts";
-import { createPrinter, pointsOfTurn, valueAt } from "./points.ts";
+import {
+  createPiece,
+  type Piece,
+  pointsOfTurn,
+  printNumber,
+  printPoints,
+  printText,
+  take,
+} from "./points.ts";
 import { invalidRequest, type RequestTime, siteId } from "./request.ts";
 import {
   type ListRequest,
@@ -307,6 +315,16 @@ function planFor(selector: Selector, known: Known, counterDefault: Site["counter
 /** Series whose ids are made in one turn of the event loop. */
 const idsOfTurn = 1_000;
 
+/** A series on its way out. Its points are the values that are finite: a sum may pass what a number holds. */
+interface Drawn {
+  readonly selector: Selector;
+  readonly tags: Series["tags"];
+  readonly values: Float64Array;
+  readonly points: number;
+  readonly min: number;
+  readonly max: number;
+}
+
 async function* printTimeseries(
   opening: string,
   { select, limit = Number.POSITIVE_INFINITY }: TimeseriesRequest,
@@ -316,103 +334,109 @@ async function* printTimeseries(
 ): AsyncGenerator<Rows> {
   const answered = await ask(select, metrics, buckets, context);
   // Two selectors may find one series; it is answered once, as the first of them wants it.
-  const found = new Map<string, { readonly selector: Selector; readonly series: Series }>();
+  const found = new Map<string, Drawn>();
+  let unprinted = 0;
   for (const { selector, series } of answered) {
+    const idOf = createId(selector);
     const own: { readonly id: string; readonly series: Series }[] = [];
     for (const one of series) {
       if (own.length % idsOfTurn === idsOfTurn - 1) await nextTurn();
-      own.push({ id: seriesId(selector, one.tags), series: one });
+      own.push({ id: idOf(one.tags), series: one });
     }
     for (const { id, series } of own.sort((a, b) => (a.id < b.id ? -1 : 1))) {
-      if (found.size < limit && !found.has(id)) found.set(id, { selector, series });
+      if (found.size >= limit || found.has(id)) continue;
+      const drawn = draw(selector, series);
+      found.set(id, drawn);
+      unprinted += charsOfHead + drawn.points * charsOfPoint;
     }
   }
-  const printPoints = createPrinter(buckets);
-  // Joined at once: a text that is added to part by part is held as a tree of its parts, which takes several times its
-  // room, and is put together once more when it is sent.
-  let parts = [opening];
-  let chars = 0;
+  const piece = createPiece(buckets);
   let count = 0;
   let separator = "";
-  let unprinted = sizeOf(found.values());
-  for (const [id, { selector, series }] of found) {
-    const head = printHead(id, selector, series);
-    parts.push(separator, head, ',"data":[');
+  printText(piece, opening);
+  for (const [id, drawn] of found) {
+    printText(piece, separator);
+    printHead(piece, id, drawn);
     separator = ",";
-    chars += head.length;
-    const missing = missingOf(selector);
     let points = 0;
     for (let first = 0; first < buckets.count; first += pointsOfTurn) {
       const end = Math.min(first + pointsOfTurn, buckets.count);
-      const printed = printPoints(series.values, { first, end }, missing, points === 0);
-      parts.push(printed.text);
-      points += printed.count;
-      chars += printed.text.length;
-      if (chars < pieceChars) continue;
-      unprinted -= chars;
-      yield { count, text: parts.join(""), unprinted };
-      parts = [];
-      chars = 0;
+      points += printPoints(piece, drawn.values, { first, end }, points === 0);
+      if (piece.at < pieceChars) continue;
+      unprinted -= piece.at;
+      yield { count, text: take(piece), unprinted };
       count = 0;
     }
-    parts.push(points === 0 ? "]}" : "}]}");
+    printText(piece, points === 0 ? "]}" : "}]}");
     count += 1;
   }
-  parts.push("]}");
-  yield { count, text: parts.join("") };
+  printText(piece, "]}");
+  yield { count, text: take(piece) };
 }
 
 /** A point, and a series without its points, as they are printed: roughly. */
 const charsOfPoint = 70;
 const charsOfHead = 300;
 
-/** How many characters the series are when they are printed, roughly. */
-function sizeOf(found: Iterable<{ readonly selector: Selector; readonly series: Series }>): number {
-  let chars = 0;
-  for (const { selector, series } of found) {
-    const missing = missingOf(selector);
-    let points = 0;
-    for (let bucket = 0; bucket < series.values.length; bucket += 1)
-      if (!Number.isNaN(valueAt(series.values, bucket, missing))) points += 1;
-    chars += charsOfHead + points * charsOfPoint;
-  }
-  return chars;
-}
-
-/** What a bucket without a value is drawn as; NaN, not at all. */
-function missingOf({ draw_null_as_zero: fill }: Selector): number {
-  return fill === true ? 0 : Number.NaN;
-}
-
-/** An entry of `series` up to its data, its keys in the specification's order. */
-function printHead(id: string, selector: Selector, series: Series): string {
-  const missing = missingOf(selector);
+/** With a zero for each bucket without a value where the selector wants them. */
+function draw(selector: Selector, series: Series): Drawn {
+  const values =
+    selector.draw_null_as_zero === true
+      ? series.values.map((value) => (Number.isFinite(value) ? value : 0))
+      : series.values;
+  let points = 0;
   let min = Number.POSITIVE_INFINITY;
   let max = Number.NEGATIVE_INFINITY;
-  for (let bucket = 0; bucket < series.values.length; bucket += 1) {
-    const value = valueAt(series.values, bucket, missing);
-    if (Number.isNaN(value)) continue;
-    if (value < min) min = value;
-    if (value > max) max = value;
+  for (let bucket = 0; bucket < values.length; bucket += 1) {
+    const value = values[bucket] ?? Number.NaN;
+    if (!Number.isFinite(value)) continue;
+    points += 1;
+    min = Math.min(min, value);
+    max = Math.max(max, value);
   }
-  const { name, field } = selector;
-  return `{"id":${JSON.stringify(id)},"name":${JSON.stringify(name)},"tags":${JSON.stringify(series.tags)},"field":"${field}","min":${printNumber(min)},"max":${printNumber(max)}`;
+  return { selector, tags: series.tags, values, points, min, max };
 }
 
-function printNumber(value: number): string {
-  return Number.isFinite(value) ? String(value) : "null";
+/** An entry of `series` up to its points, its keys in the specification's order. */
+function printHead(piece: Piece, id: string, drawn: Drawn): void {
+  const { tags, points, min, max } = drawn;
+  const { name, field } = drawn.selector;
+  const named = `{"id":${JSON.stringify(id)},"name":${JSON.stringify(name)},"tags":${JSON.stringify(tags)}`;
+  printText(piece, `${named},"field":"${field}","min":`);
+  if (points === 0) printText(piece, 'null,"max":null');
+  else {
+    printNumber(piece, min);
+    printText(piece, ',"max":');
+    printNumber(piece, max);
+  }
+  printText(piece, ',"data":[');
 }
 
 /** `cpu|hostname=a,state=user|gauge`, and the aggregation after it when one was named (contract, "Metrics"). */
-function seriesId({ name, field, aggregation }: Selector, tags: Readonly<Record<string, string>>): string {
-  return [encode(name), printTags(tags), field, ...(aggregation === undefined ? [] : [aggregation])].join(
-    "|",
-  );
+function createId({
+  name,
+  tags,
+  field,
+  aggregation,
+}: Selector): (tags: Readonly<Record<string, string>>) => string {
+  const tail = aggregation === undefined ? `|${field}` : `|${field}|${aggregation}`;
+  const [head, keys] = [`${encode(name)}|`, sortedKeys(Object.keys(tags))];
+  return (tags) => head + printTags(keys, tags) + tail;
 }
 
-function printTags(tags: Readonly<Record<string, string>>): string {
-  const pairs = Object.entries(tags).map(([key, value]) => `${encode(key)}=${encode(value)}`);
-  return pairs.sort().join(",");
+/** Each with its text, in the order of their texts. */
+function sortedKeys(keys: readonly string[]): readonly (readonly [key: string, text: string])[] {
+  const printed = keys.map((key) => [key, `${encode(key)}=`] as const);
+  return printed.sort(([, a], [, b]) => (a < b ? -1 : 1));
+}
+
+function printTags(
+  keys: readonly (readonly [key: string, text: string])[],
+  tags: Readonly<Record<string, string>>,
+): string {
+  let text = "";
+  for (const [key, before] of keys) text += `${text === "" ? "" : ","}${before}${encode(tags[key] ?? "")}`;
+  return text;
 }
 
 function encode(text: string): string {
@@ -498,7 +522,7 @@ function groupOf(
   );
   const byName = groups.some(({ tag }) => tag === undefined);
   return {
-    id: `${byName ? encode(metric) : ""}|${printTags(Object.fromEntries(byTag))}`,
+    id: `${byName ? encode(metric) : ""}|${printTags(sortedKeys(byTag.map(([key]) => key)), tags)}`,
     group: byName ? [["Name", metric], ...byTag] : byTag,
   };
 }

@@ -2,29 +2,34 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import type { Buckets } from "#src/model.ts";
-import { createPrinter, pointsOfTurn } from "#src/operations/points.ts";
+import {
+  createPiece,
+  pointsOfTurn,
+  printNumber,
+  printPoints,
+  printText,
+  take,
+} from "#src/operations/points.ts";
 
 /** As an answer has them, all but the brackets around them. */
-function print(values: Float64Array, buckets: Buckets, missing: number, turn = pointsOfTurn): string {
-  const printPoints = createPrinter(buckets);
+function print(values: Float64Array, buckets: Buckets, turn = pointsOfTurn): string {
+  const piece = createPiece(buckets);
   let text = "";
   let count = 0;
   for (let first = 0; first < buckets.count; first += turn) {
     const range = { first, end: Math.min(first + turn, buckets.count) };
-    const printed = printPoints(values, range, missing, count === 0);
-    text += printed.text;
-    count += printed.count;
+    count += printPoints(piece, values, range, count === 0);
+    // Every other time a piece goes on.
+    if (first % (2 * turn) === 0) text += take(piece);
   }
+  text += take(piece);
   return count === 0 ? text : `${text}}`;
 }
 
-function stringify(values: Float64Array, { start, step }: Buckets, missing: number): string {
+function stringify(values: Float64Array, { start, step }: Buckets): string {
   const points = [...values]
-    .map((found, bucket) => ({
-      timestamp: new Date(start + bucket * step).toISOString(),
-      value: Number.isFinite(found) ? found : missing,
-    }))
-    .filter(({ value }) => !Number.isNaN(value));
+    .map((value, bucket) => ({ timestamp: new Date(start + bucket * step).toISOString(), value }))
+    .filter(({ value }) => Number.isFinite(value));
   return JSON.stringify(points).slice(1, -1);
 }
 
@@ -47,22 +52,45 @@ test("any values, printed any number at a time", () => {
   const drawn = fc.tuple(
     fc.array(number, { maxLength: 40 }),
     fc.integer({ min: 1, max: 12 }),
-    fc.constantFrom(0, Number.NaN),
     fc.constantFrom(0, 1_770_000_000_000, -62_167_219_200_000),
   );
   fc.assert(
-    fc.property(drawn, ([drawnValues, turn, missing, start]) => {
+    fc.property(drawn, ([drawnValues, turn, start]) => {
       const values = Float64Array.from(drawnValues);
       const buckets = { start, step: 60_000, count: values.length };
-      expect(print(values, buckets, missing, turn)).toBe(stringify(values, buckets, missing));
+      expect(print(values, buckets, turn)).toBe(stringify(values, buckets));
     }),
     // What is not finite has a sign as well.
-    { numRuns: 2_000, examples: [[[[Number.NEGATIVE_INFINITY], 1, 0, 0]]] },
+    { numRuns: 2_000, examples: [[[[Number.NEGATIVE_INFINITY], 1, 0]]] },
   );
 });
 
 test.each([100, 20_000])("a series of %i points, each with many digits", (count) => {
   const values = Float64Array.from({ length: count }, (_, n) => -Math.sin(n) * 1e-300);
   const buckets = { start: 1_770_000_000_000, step: 60_000, count };
-  expect(print(values, buckets, Number.NaN)).toBe(stringify(values, buckets, Number.NaN));
+  expect(print(values, buckets)).toBe(stringify(values, buckets));
+});
+
+test("texts of any length and alphabet, and numbers, stand between points as they are", () => {
+  const text = fc.oneof(
+    fc.string({ unit: "binary" }),
+    fc.constantFrom("é".repeat(50_000), "a".repeat(80_000), "😀".repeat(30_000)),
+  );
+  fc.assert(
+    fc.property(fc.array(fc.tuple(text, number.filter(Number.isFinite)), { maxLength: 6 }), (drawn) => {
+      const values = Float64Array.of(1.5);
+      const buckets = { start: 0, step: 1, count: 1 };
+      const piece = createPiece(buckets);
+      for (const [text, number] of drawn) {
+        printText(piece, text);
+        printNumber(piece, number);
+        printPoints(piece, values, { first: 0, end: 1 }, true);
+      }
+      const point = stringify(values, buckets).slice(0, -1);
+      const expected = drawn.map(([text, number]) => `${text}${JSON.stringify(number)}${point}`);
+      expect(take(piece)).toBe(expected.join("").toWellFormed());
+      expect(take(piece)).toBe("");
+    }),
+    { numRuns: 300 },
+  );
 });

@@ -92,6 +92,18 @@ describe("the scanner", () => {
     }
   });
 
+  test("a series that begins at the end of a chunk and takes all of the next", () => {
+    const label = (length: number) => ({ metric: { a: "x".repeat(length) }, values: [[1, "2"]] });
+    for (const length of [200, 300, 600, 5_000]) {
+      const result = [label(10), label(length), label(20)];
+      const bytes = Buffer.from(JSON.stringify({ status: "success", data: { result } }));
+      for (const cut of [80, 100, 130, 200]) {
+        const { series } = scan(bytes, [cut, cut + 257, cut + 600]);
+        expect(series.map(({ labels }) => labels.a?.length)).toEqual([10, length, 20]);
+      }
+    }
+  });
+
   test("byte by byte", () => {
     const bytes = Buffer.from(
       '{"status":"success","data":{"resultType":"matrix","result":[{"metric":{"a":"é\\"]}"},"values":[[1700000000.001,"1.5"],[1700000001,"NaN"]]}]}}\n',

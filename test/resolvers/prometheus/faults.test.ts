@@ -82,7 +82,7 @@ describe("a source that fails", () => {
     [
       "a value that is no number",
       "malformed",
-      (r) => sendJson(r, matrix([{ metric: {}, values: [[at(0), "many"]] }])),
+      (r) => sendJson(r, matrix([{ metric: { host: "a" }, values: [[at(0), "many"]] }])),
     ],
     [
       "a label that is no text",
@@ -97,17 +97,18 @@ describe("a source that fails", () => {
     [
       "a time that was not asked for",
       "malformed",
-      (r) => sendJson(r, matrix([{ metric: {}, values: [[at(0) + 1, "1"]] }])),
+      (r) => sendJson(r, matrix([{ metric: { host: "a" }, values: [[at(0) + 1, "1"]] }])),
     ],
     [
       "a time outside the range",
       "malformed",
-      (r) => sendJson(r, matrix([{ metric: {}, values: [[at(3), "1"]] }])),
+      (r) => sendJson(r, matrix([{ metric: { host: "a" }, values: [[at(3), "1"]] }])),
     ],
     [
       "a histogram for a number",
       "malformed",
-      (r) => sendJson(r, matrix([{ metric: {}, histograms: [[at(0), { count: "1", sum: "1" }]] }])),
+      (r) =>
+        sendJson(r, matrix([{ metric: { host: "a" }, histograms: [[at(0), { count: "1", sum: "1" }]] }])),
     ],
     [
       "an encoding that nobody asked for",

@@ -23,19 +23,21 @@ afterEach(async () => {
 interface Told {
   /** As the moments count them. */
   readonly series: number;
+  /** With those that lack the tag; as many where it is absent. */
+  readonly all?: number;
   readonly groups: number;
   /** What is answered without aggregation: series or an error status. */
   readonly plain: readonly object[] | number;
 }
 
-async function serve({ series, groups, plain }: Told): Promise<FakePrometheus> {
+async function serve({ series, all = series, groups, plain }: Told): Promise<FakePrometheus> {
   const counted = (size: number) => matrix([{ metric: {}, values: [[at(0), String(size)]] }]);
   const whole = matrix([{ metric: { host: "x" }, values: [[at(0), "7"]] }]);
   fake = await openFakePrometheus({
     answer: (form, response) => {
       const query = form.get("query") ?? "";
       if (query.startsWith("count(group")) sendJson(response, counted(groups));
-      else if (query.startsWith("count(")) sendJson(response, counted(series));
+      else if (query.startsWith("count(")) sendJson(response, counted(query.includes('!=""') ? series : all));
       else if (/by \(host\)/.test(query)) sendJson(response, whole);
       else if (typeof plain === "number") sendJson(response, { status: "error" }, plain);
       else sendJson(response, matrix(plain));
@@ -65,7 +67,29 @@ test.each(["last", "mean", "sum", "min", "max", "count"] as const)("%s of single
 test("groups of several series are aggregated at the source", async () => {
   const source = await serve({ series: 3, groups: 2, plain: 500 });
   expect(await read()).toEqual(aggregated);
-  expect(source.queries).toHaveLength(3);
+  // How many groups, series, and series that may lack the tag.
+  expect(source.queries).toHaveLength(4);
+});
+
+test("series that lack a tag are told apart by the source where there are any", async () => {
+  const source = await serve({
+    series: 2,
+    all: 3,
+    groups: 2,
+    plain: [one("a", "1", "5"), one("b", "2", "3")],
+  });
+  expect(await read()).toHaveLength(2);
+  const [asked] = source.queries.filter(({ query }) => query.startsWith("last_over_time"));
+  expect(asked?.query).toContain('host!=""');
+});
+
+test("series that lack a tag and have come since they were counted are left out, whatever they are", async () => {
+  const plain = [one("a", "1", "5"), one("", "2", "3"), { metric: { __name__: "g" }, histograms: [] }];
+  const histogram = { metric: { job: "3" }, histograms: [[at(0), { count: "1", sum: "1", buckets: [] }]] };
+  const source = await serve({ series: 1, groups: 1, plain: [...plain, histogram] });
+  expect(await read()).toEqual([{ tags: { host: "a" }, values: Float64Array.of(Number.NaN, 5, Number.NaN) }]);
+  const [asked] = source.queries.filter(({ query }) => query.startsWith("last_over_time"));
+  expect(asked?.query).not.toContain("host");
 });
 
 test.each<[string, Told["plain"]]>([

@@ -76,8 +76,9 @@ export function spanRow(arranged: ArrangedSpan): Members {
  * all is a constant. A trace has thousands of rows of thirty members.
  */
 export function* printSpans(spans: readonly ArrangedSpan[]): Generator<Rows> {
-  const shared = createSharedTexts();
-  const beforeId = createIdTexts();
+  const known: SharedTexts = new Map();
+  let trace = "";
+  let beforeId = "";
   let parts: string[] = [];
   let count = 0;
   let chars = 0;
@@ -87,11 +88,16 @@ export function* printSpans(spans: readonly ArrangedSpan[]): Generator<Rows> {
     const isBare = span.events.length === 0 && span.links.length === 0;
     const rest = isBare ? bareRest[`${subtraceRoot}`] : restText(arranged);
     const attributes = tryJson(span.span_attributes) ?? printJson(span.span_attributes);
-    const common = shared(arranged);
+    const common = sharedText(known, arranged);
     const { start_time, end_time, duration, trace_id, span_id, parent_span_id } = ownOf(span);
+    // Most spans are of the same trace as the one before.
+    if (beforeId === "" || trace_id !== trace) {
+      trace = trace_id;
+      beforeId = `,"trace_id":"${escaped(trace_id)}","span_id":"`;
+    }
     // No two spans have these in common, so that putting them together is all their cost.
     parts.push(count === 0 ? '{"start_time":"' : ',{"start_time":"', start_time, '","end_time":"', end_time);
-    parts.push('","duration":', String(duration), beforeId(trace_id), escaped(span_id));
+    parts.push('","duration":', String(duration), beforeId, escaped(span_id));
     parts.push('","parent_span_id":"', escaped(parent_span_id), common, attributes, rest);
     count += 1;
     chars += common.length + attributes.length + rest.length;
@@ -111,28 +117,30 @@ function membersText(members: Members): string {
   return (tryJson(members) ?? printJson(members)).slice(1, -1);
 }
 
-/** The text of `sharedOf`, with what stands before and behind it: spans of one name are hardly ever different in any of the rest. */
-function createSharedTexts(): (arranged: ArrangedSpan) => string {
-  interface Known {
+/** By name of a span: spans of one name are hardly ever different in any of the rest. */
+type SharedTexts = Map<
+  string,
+  {
     readonly of: ArrangedSpan;
     /** Of its resource. */
     readonly keys: readonly string[];
     readonly text: string;
   }
-  const byName = new Map<string, Known>();
-  return (arranged) => {
-    const { span } = arranged;
-    const known = byName.get(span.span_name);
-    if (
-      known !== undefined &&
-      isSharedBy(known.of, arranged) &&
-      isAlike(known.of.span.resource_attributes, known.keys, span.resource_attributes)
-    )
-      return known.text;
-    const text = `",${membersText(sharedOf(arranged))},"span_attributes":`;
-    byName.set(span.span_name, { of: arranged, keys: Object.keys(span.resource_attributes), text });
-    return text;
-  };
+>;
+
+/** The text of `sharedOf`, with what stands before and behind it. */
+function sharedText(texts: SharedTexts, arranged: ArrangedSpan): string {
+  const { span } = arranged;
+  const known = texts.get(span.span_name);
+  if (
+    known !== undefined &&
+    isSharedBy(known.of, arranged) &&
+    isAlike(known.of.span.resource_attributes, known.keys, span.resource_attributes)
+  )
+    return known.text;
+  const text = `",${membersText(sharedOf(arranged))},"span_attributes":`;
+  texts.set(span.span_name, { of: arranged, keys: Object.keys(span.resource_attributes), text });
+  return text;
 }
 
 /** All of `sharedOf` but the resource. Names are one object for all spans of a request. */
@@ -171,15 +179,6 @@ function ownOf(span: Span) {
     trace_id: span.trace_id,
     span_id: span.span_id,
     parent_span_id: span.parent_span_id ?? "",
-  };
-}
-
-/** What stands before the id of a span of a trace; most spans are of the same trace as the one before. */
-function createIdTexts(): (trace: string) => string {
-  let known: { readonly trace: string; readonly text: string } | undefined;
-  return (trace) => {
-    if (known?.trace !== trace) known = { trace, text: `,"trace_id":"${escaped(trace)}","span_id":"` };
-    return known.text;
   };
 }
 

@@ -5,6 +5,7 @@ import { exceptionsOf, hasException } from "./exception.ts";
 import {
   compareSpans,
   createFamily,
+  type Family,
   incidentDigest,
   isNearer,
   isRoot,
@@ -27,22 +28,6 @@ export function arrange(
   spans: readonly Span[],
   error?: Pick<Span, "site_id" | "span_id">,
 ): readonly ArrangedSpan[] {
-  const family = createFamily(spans);
-  let byId: ReadonlyMap<string, Span> | undefined;
-  /** For parents in other sites: who has an id, whatever the order that they come in. */
-  const anywhere = (id: string): Span | undefined => {
-    byId ??= nearestById(spans);
-    return byId.get(id);
-  };
-  const made = new Map<Span, ArrangedSpan["names"]>();
-  const namesBy = (entry: Span) => {
-    const known = made.get(entry);
-    if (known !== undefined) return known;
-    const names = namesOf(entry);
-    const own = { ...names, digest: actionDigest(names) };
-    made.set(entry, own);
-    return own;
-  };
   const sorted = spans.toSorted(compareSpans);
   const named = sorted.filter(
     ({ site_id, span_id }) => span_id === error?.span_id && site_id === error.site_id,
@@ -50,19 +35,47 @@ export function arrange(
   // Both sides of a call may have one id, and one of them the exception.
   const first = named.find(hasException) ?? named[0] ?? sorted.find(isRoot);
   const ordered = first === undefined ? sorted : [first, ...sorted.filter((span) => span !== first)];
-  return ordered.map((span) => {
-    const { parent_span_id, span_kind, service_name } = span;
-    const entry = family.entryOf(span);
-    const names = entry && namesBy(entry);
-    const parent =
-      parent_span_id === undefined ? undefined : (family.parentOf(span) ?? anywhere(parent_span_id));
-    return {
-      span: span.events.length === 0 ? span : withDigests(span, names ?? namesOf(span)),
-      names,
-      subtraceRoot:
-        parent?.service_name !== service_name || span_kind === "server" || span_kind === "consumer",
-    };
-  });
+  const trace: Trace = { spans, family: createFamily(spans), names: new Map(), byId: undefined };
+  return ordered.map((span) => arranged(trace, span));
+}
+
+/** What is known of a trace while its spans are arranged. */
+interface Trace {
+  readonly spans: readonly Span[];
+  readonly family: Family;
+  /** Of entries. */
+  readonly names: Map<Span, ArrangedSpan["names"]>;
+  /** For parents in other sites: who has an id, whatever the order that they come in. */
+  byId: ReadonlyMap<string, Span> | undefined;
+}
+
+function arranged(trace: Trace, span: Span): ArrangedSpan {
+  const { parent_span_id, span_kind, service_name } = span;
+  const entry = trace.family.entryOf(span);
+  const names = entry && namesBy(trace, entry);
+  const parent =
+    parent_span_id === undefined
+      ? undefined
+      : (trace.family.parentOf(span) ?? anywhere(trace, parent_span_id));
+  return {
+    span: span.events.length === 0 ? span : withDigests(span, names ?? namesOf(span)),
+    names,
+    subtraceRoot: parent?.service_name !== service_name || span_kind === "server" || span_kind === "consumer",
+  };
+}
+
+function namesBy(trace: Trace, entry: Span): ArrangedSpan["names"] {
+  const known = trace.names.get(entry);
+  if (known !== undefined) return known;
+  const names = namesOf(entry);
+  const own = { ...names, digest: actionDigest(names) };
+  trace.names.set(entry, own);
+  return own;
+}
+
+function anywhere(trace: Trace, id: string): Span | undefined {
+  trace.byId ??= nearestById(trace.spans);
+  return trace.byId.get(id);
 }
 
 function nearestById(spans: readonly Span[]): ReadonlyMap<string, Span> {

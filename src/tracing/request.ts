@@ -99,57 +99,68 @@ export interface Family {
   readonly entryOf: (span: Span) => Span | undefined;
 }
 
-export function createFamily(spans: Iterable<Span> = []): Family {
+/** Its functions are the module's: what V8 compiles of functions made for each trace, it forgets with that trace. */
+interface Members {
   /** By span id the first that has it, and others that do, of which there are hardly any. */
-  const held = new Map<string, Span>();
-  const others = new Map<string, Span>();
-  const entries = new Map<Span, Span | undefined>();
+  readonly held: Map<string, Span>;
+  readonly others: Map<string, Span>;
+  /** The entries above spans, as far as they were asked for. */
+  readonly entries: Map<Span, Span | undefined>;
+}
 
-  function add(added: Iterable<Span>): void {
-    entries.clear();
-    for (const span of added) {
-      const first = held.get(span.span_id);
-      const [known, key] =
-        first === undefined || isOf(first, span) ? [held, span.span_id] : [others, keyOf(span, span.span_id)];
-      const other = known.get(key);
-      // Some tracers give both sides of a call one id: what is below it belongs to the side that was called.
-      if (other === undefined || isNearer(span, other)) known.set(key, span);
-    }
-  }
-
-  function parentOf(span: Span): Span | undefined {
-    const { parent_span_id } = span;
-    if (parent_span_id === undefined) return undefined;
-    const first = held.get(parent_span_id);
-    if (first === undefined || isOf(first, span)) return first;
-    return others.get(keyOf(span, parent_span_id));
-  }
-
-  function entryOf(span: Span): Span | undefined {
-    // Mostly none: what is above a span has been asked for before it.
-    let passed: Span[] | undefined;
-    let at: Span | undefined = span;
-    while (at !== undefined && !at.entry) {
-      if (entries.has(at)) {
-        at = entries.get(at);
-        break;
-      }
-      // None, until one is found: a document may name itself, or its child, as its parent.
-      entries.set(at, undefined);
-      if (at !== span) {
-        passed ??= [];
-        passed.push(at);
-      }
-      at = parentOf(at);
-    }
-    if (at === undefined || at === span) return at;
-    entries.set(span, at);
-    for (const below of passed ?? []) entries.set(below, at);
-    return at;
-  }
-
+export function createFamily(spans: Iterable<Span> = []): Family {
+  const members: Members = { held: new Map(), others: new Map(), entries: new Map() };
+  const add = (added: Iterable<Span>) => addTo(members, added);
   add(spans);
-  return { add, parentOf, entryOf };
+  return {
+    add,
+    parentOf: (span) => parentIn(members, span),
+    entryOf: (span) => entryIn(members, span),
+  };
+}
+
+function addTo({ held, others, entries }: Members, added: Iterable<Span>): void {
+  entries.clear();
+  for (const span of added) {
+    const first = held.get(span.span_id);
+    const [known, key] =
+      first === undefined || isOf(first, span) ? [held, span.span_id] : [others, keyOf(span, span.span_id)];
+    const other = known.get(key);
+    // Some tracers give both sides of a call one id: what is below it belongs to the side that was called.
+    if (other === undefined || isNearer(span, other)) known.set(key, span);
+  }
+}
+
+function parentIn({ held, others }: Members, span: Span): Span | undefined {
+  const { parent_span_id } = span;
+  if (parent_span_id === undefined) return undefined;
+  const first = held.get(parent_span_id);
+  if (first === undefined || isOf(first, span)) return first;
+  return others.get(keyOf(span, parent_span_id));
+}
+
+function entryIn(members: Members, span: Span): Span | undefined {
+  const { entries } = members;
+  // Mostly none: what is above a span has been asked for before it.
+  let passed: Span[] | undefined;
+  let at: Span | undefined = span;
+  while (at !== undefined && !at.entry) {
+    if (entries.has(at)) {
+      at = entries.get(at);
+      break;
+    }
+    // None, until one is found: a document may name itself, or its child, as its parent.
+    entries.set(at, undefined);
+    if (at !== span) {
+      passed ??= [];
+      passed.push(at);
+    }
+    at = parentIn(members, at);
+  }
+  if (at === undefined || at === span) return at;
+  entries.set(span, at);
+  for (const below of passed ?? []) entries.set(below, at);
+  return at;
 }
 
 function keyOf({ site_id, trace_id }: Span, span: string): string {

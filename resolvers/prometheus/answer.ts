@@ -51,6 +51,8 @@ export interface Scanner {
 }
 
 const opening = '"result":[';
+const metricKey = '{"metric":';
+const valuesKey = ',"values":[';
 const frameLimit = 1 << 20;
 const bridgeBytes = 256;
 /** So many points are kept together, unless one series has more. */
@@ -166,10 +168,12 @@ const parts: Readonly<Record<State, (scan: Scan) => boolean>> = {
   },
   labels(scan) {
     const { data, at } = scan;
-    const key = '{"metric":';
-    const there = data.toString("latin1", at, at + key.length);
-    if (!key.startsWith(there)) throw new Surprise(`${there} where a series was expected`);
-    const start = at + key.length;
+    if (!isAt(data, at, metricKey)) {
+      const there = data.toString("latin1", at, at + metricKey.length);
+      if (!metricKey.startsWith(there)) throw new Surprise(`${there} where a series was expected`);
+      return false;
+    }
+    const start = at + metricKey.length;
     const end = endOf(data, start, openBrace, closeBrace);
     if (end < 0) return false;
     scan.labels = readLabels(JSON.parse(data.toString("utf8", start, end)));
@@ -193,13 +197,19 @@ const parts: Readonly<Record<State, (scan: Scan) => boolean>> = {
       scan.state = "element";
       return true;
     }
+    scan.listed = 0;
+    if (isAt(data, at, valuesKey)) {
+      scan.at += valuesKey.length;
+      scan.list = true;
+      scan.state = "points";
+      return true;
+    }
     const end = data.indexOf(colon, at);
     if (end < 0 || end + 1 >= data.length) return false;
     const key = data.toString("latin1", at, end);
     scan.at = end + 1;
     scan.list = key === ',"values"' || key === ',"histograms"';
     if (scan.list) expect(scan, openBracket);
-    scan.listed = 0;
     if (key === ',"values"' || key === ',"value"') scan.state = "points";
     else if (key === ',"histograms"' || key === ',"histogram"') scan.state = "histograms";
     else throw new Surprise(`the field ${key}`);
@@ -313,6 +323,15 @@ function expect(scan: Scan, byte: number): void {
   scan.at++;
 }
 
+/** Of a text of ASCII. */
+function isAt(data: Buffer, at: number, text: string): boolean {
+  if (at + text.length > data.length) return false;
+  for (let index = 0; index < text.length; index += 1) {
+    if (data[at + index] !== text.charCodeAt(index)) return false;
+  }
+  return true;
+}
+
 /** Behind the bracket that closes the one at `start`, or -1 while it has not arrived. */
 function endOf(data: Buffer, start: number, open: number, close: number): number {
   if (start < data.length && data[start] !== open) throw new Surprise("a value of another type");
@@ -359,8 +378,8 @@ function moved(part: Float64Array, length: number): Float64Array<ArrayBuffer> {
 
 function readLabels(value: unknown): Labels {
   const labels: Labels = Object(value);
-  for (const text of Object.values(labels)) {
-    if (typeof text !== "string") throw new Surprise("a label that is no text");
+  for (const name in labels) {
+    if (typeof labels[name] !== "string") throw new Surprise("a label that is no text");
   }
   return labels;
 }

@@ -33,6 +33,8 @@ export function tagsOf({ keys }: Plan, labels: Labels): Readonly<Record<string, 
 }
 
 export function groupKey({ keys }: Plan, labels: Labels): string {
+  const [only] = keys;
+  if (only !== undefined && keys.length === 1) return labelOf(labels, only);
   return JSON.stringify(keys.map((key) => labelOf(labels, key)));
 }
 

@@ -378,7 +378,9 @@ export function keyOf(labels: Labels): string {
 
 /** `""` where the series has no such label: to Prometheus both are the same. */
 export function labelOf(labels: Labels, label: string): string {
-  return (Object.hasOwn(labels, label) && labels[label]) || "";
+  const value = labels[label];
+  // What every object has, whatever its own keys, is no text.
+  return typeof value === "string" ? value : "";
 }
 
 /** A bound or a quantile, which may be spelt in several ways; NaN where it is none. */

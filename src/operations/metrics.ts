@@ -26,6 +26,7 @@ import {
   createPiece,
   type Piece,
   pointsOfTurn,
+  printMark,
   printNumber,
   printPoints,
   printText,
@@ -355,7 +356,7 @@ async function* printTimeseries(
   let separator = "";
   printText(piece, opening);
   for (const [id, drawn] of found) {
-    printText(piece, separator);
+    printMark(piece, separator);
     printHead(piece, id, drawn);
     separator = ",";
     let points = 0;
@@ -367,10 +368,10 @@ async function* printTimeseries(
       yield { count, text: take(piece), unprinted };
       count = 0;
     }
-    printText(piece, points === 0 ? "]}" : "}]}");
+    printMark(piece, points === 0 ? "]}" : "}]}");
     count += 1;
   }
-  printText(piece, "]}");
+  printMark(piece, "]}");
   yield { count, text: take(piece) };
 }
 
@@ -403,13 +404,13 @@ function printHead(piece: Piece, id: string, drawn: Drawn): void {
   const { name, field } = drawn.selector;
   const named = `{"id":${JSON.stringify(id)},"name":${JSON.stringify(name)},"tags":${JSON.stringify(tags)}`;
   printText(piece, `${named},"field":"${field}","min":`);
-  if (points === 0) printText(piece, 'null,"max":null');
+  if (points === 0) printMark(piece, 'null,"max":null');
   else {
     printNumber(piece, min);
-    printText(piece, ',"max":');
+    printMark(piece, ',"max":');
     printNumber(piece, max);
   }
-  printText(piece, ',"data":[');
+  printMark(piece, ',"data":[');
 }
 
 /** `cpu|hostname=a,state=user|gauge`, and the aggregation after it when one was named (contract, "Metrics"). */

@@ -48,6 +48,14 @@ export function printText(piece: Piece, text: string): void {
   piece.at += bytes;
 }
 
+/** What stands between other things: of ASCII, and short. */
+export function printMark(piece: Piece, text: string): void {
+  reserve(piece, text.length);
+  const { room, at } = piece;
+  for (let index = 0; index < text.length; index += 1) room[at + index] = text.charCodeAt(index);
+  piece.at = at + text.length;
+}
+
 /** A number that is finite. */
 export function printNumber(piece: Piece, number: number): void {
   reserve(piece, longestNumber);

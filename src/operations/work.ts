@@ -42,15 +42,19 @@ export function startWork(gone: AbortSignal, deadline: Millis): Work {
   if (gone.aborted) leave();
   else gone.addEventListener("abort", leave, { once: true });
   let ended = false;
+  /** One listener for all that is waited for: to add one and to take it away costs more than all the rest of a wait. */
+  const waiting = new Set<() => void>();
+  signal.addEventListener("abort", () => {
+    for (const stop of waiting) stop();
+  });
   return {
     signal,
     wait: (promise) =>
       new Promise((resolve, reject) => {
         const stop = () => reject(signal.reason);
         if (signal.aborted) stop();
-        signal.addEventListener("abort", stop, { once: true });
-        const over = () => signal.removeEventListener("abort", stop);
-        promise.then(resolve, reject).finally(over);
+        waiting.add(stop);
+        promise.then(resolve, reject).finally(() => waiting.delete(stop));
       }),
     progressed: () => {
       signal.throwIfAborted();

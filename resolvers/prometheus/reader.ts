@@ -220,6 +220,7 @@ export function createReader(
     return { kind: "window", of, length: to - from, offset: 1 };
   }
 
+  /** Counts under way or done: two who want the same one ask once. */
   const counting = new Map<string, Promise<readonly SampleSeries[]>>();
   const estimate: Reader["estimate"] = async (selector, by, buckets, limit) => {
     const key = print(by === undefined ? selector : aggregate("group", by, selector));
@@ -234,8 +235,9 @@ export function createReader(
     const living = call("last_over_time", inside);
     const of = by === undefined ? living : aggregate("group", by, living);
     const times = { start: buckets.start + step, end: buckets.start + moments * step, step };
-    const counted = counting.get(key) ?? door.query(aggregate("count", [], of), times, collect, signal);
-    counting.set(key, counted);
+    const asked = `${key} ${times.start} ${times.end}`;
+    const counted = counting.get(asked) ?? door.query(aggregate("count", [], of), times, collect, signal);
+    counting.set(asked, counted);
     const size = Math.max(0, ...((await counted)[0]?.values ?? []));
     sizes.set(key, size);
     if (size * buckets.count > limit) throw tooLarge(limit, size * buckets.count);

@@ -200,15 +200,14 @@ export function createReader(
     );
     const parts = await inTurns(starts, async (start) => {
       const end = Math.min(to, start + length);
-      return (await instant(stretch(selector, start, end), end)).map((series): RawSeries => {
+      return (await instant(stretch(selector, start, end), end)).flatMap((series): readonly RawSeries[] => {
         const inside = series.histograms.filter(({ time }) => time >= start && time < end);
         const [first, last] = [firstAtOrAfter(series.times, start), firstAtOrAfter(series.times, end)];
-        return {
-          labels: series.labels,
-          times: series.times.subarray(first, last),
-          values: series.values.subarray(first, last),
-          histograms: inside,
-        };
+        // Nothing is left of one whose last sample is that of a closed edge.
+        if (first === last && inside.length === 0) return [];
+        const times = series.times.subarray(first, last);
+        const values = series.values.subarray(first, last);
+        return [{ labels: series.labels, times, values, histograms: inside }];
       });
     });
     const bySeries = Map.groupBy(parts.flat(), ({ labels }) => keyOf(labels));

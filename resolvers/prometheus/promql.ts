@@ -85,7 +85,9 @@ export function withoutPresence(selector: Selector): Selector {
 
 /** Whether labels are there that the selector wants to be, whatever their value. */
 export function hasLabels({ matchers }: Selector, labels: Readonly<Record<string, string>>): boolean {
-  return matchers.every((matcher) => !isPresence(matcher) || (labels[matcher.label] ?? "") !== "");
+  // What every object has, whatever its own keys, is no label.
+  const isThere = (label: string) => Object.hasOwn(labels, label) && labels[label] !== "";
+  return matchers.every((matcher) => !isPresence(matcher) || isThere(matcher.label));
 }
 
 /** Any of these values; `""` stands for a series without the label. */

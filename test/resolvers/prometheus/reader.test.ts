@@ -2,7 +2,7 @@
 import { expect, test } from "vitest";
 import type { SampleSeries } from "#resolvers/prometheus/answer.ts";
 import type { Door } from "#resolvers/prometheus/door.ts";
-import { equal, print, select } from "#resolvers/prometheus/promql.ts";
+import { equal, hasLabels, present, print, select } from "#resolvers/prometheus/promql.ts";
 import { createReader } from "#resolvers/prometheus/reader.ts";
 
 const signal = new AbortController().signal;
@@ -37,4 +37,13 @@ test("a series of which a closed edge alone has let a sample in is none", async 
     ["both", 100],
     ["inside", 100],
   ]);
+});
+
+test("what every object has is no label", () => {
+  for (const label of ["constructor", "toString", "__proto__"]) {
+    const selector = select({}, [present(label)]);
+    expect(hasLabels(selector, { host: "a" })).toBe(false);
+    expect(hasLabels(selector, { [label]: "" })).toBe(false);
+    expect(hasLabels(selector, { [label]: "a" })).toBe(true);
+  }
 });

@@ -403,8 +403,15 @@ const histogramText = z.object({
   buckets: z.array(z.tuple([z.number(), z.string(), z.string(), z.string()])).default([]),
 });
 const histogramPoint = z.tuple([z.number(), histogramText]);
+/** Not a schema of records, which would leave the key `__proto__` out. */
+export const labelSet = z.custom<Labels>(
+  (value) =>
+    typeof value === "object" &&
+    value !== null &&
+    Object.values(value).every((label) => typeof label === "string"),
+);
 const element = z.object({
-  metric: z.record(z.string(), z.string()),
+  metric: labelSet,
   value: point.optional(),
   values: z.array(point).default([]),
   histogram: histogramPoint.optional(),

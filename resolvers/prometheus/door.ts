@@ -11,7 +11,7 @@ import { type Millis, toMillis } from "../../src/time.ts";
 import { passedOn } from "../../src/traced.ts";
 import { definedOnly, type Tls } from "../connection.ts";
 import { createGuard, type GuardSettings, orAborted, readRetryAfter, turn } from "../http.ts";
-import { createScanner, envelope, type Fold, readResult, resultData, Surprise } from "./answer.ts";
+import { createScanner, envelope, type Fold, labelSet, readResult, resultData, Surprise } from "./answer.ts";
 import {
   call,
   type Edge,
@@ -438,7 +438,7 @@ const matching = (selector: Selector): URLSearchParams =>
 const one = call("vector", number(1));
 const onesOfRange = z.tuple([z.object({ values: z.array(z.tuple([z.number(), z.string()])) })]);
 const ones = z.tuple([z.object({ value: z.tuple([z.number(), z.string()]) })]);
-const labelSets = z.array(z.record(z.string(), z.string()));
+const labelSets = z.array(labelSet);
 const texts = z.array(z.string()).nullish();
 /** By kind of store. */
 const storeLists = z.record(

@@ -141,6 +141,22 @@ describe("the scanner", () => {
   });
 });
 
+test("labels keep any name, however they are read", () => {
+  const result = '[{"metric":{"__proto__":"a","constructor":"b"},"values":[[1,"2"]]}]';
+  const found = [...scan(Buffer.from(`{"status":"success","data":{"result":${result}}}`), []).series];
+  readResult(JSON.parse(result), (one) => found.push(one));
+  expect(found.map(({ labels }) => Object.entries(labels))).toEqual([
+    [
+      ["__proto__", "a"],
+      ["constructor", "b"],
+    ],
+    [
+      ["__proto__", "a"],
+      ["constructor", "b"],
+    ],
+  ]);
+});
+
 describe("the bucket around zero", () => {
   const bucketsOf = (buckets: readonly (readonly [number, string, string, string])[]) => {
     const found: SampleSeries[] = [];

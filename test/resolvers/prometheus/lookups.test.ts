@@ -161,13 +161,15 @@ describe("the store's look-ups", () => {
           { ...own, host: "x", zone: "" },
           { ...own, host: "y", zone: "b" },
           { ...own, role: "z" },
+          { ...own, ["__proto__"]: "w" },
           own,
         ];
         sendJson(response, { status: "success", data });
         return true;
       },
     });
-    expect(await store.tagKeys({ site: "a" }, "g", signal)).toEqual([["host"], ["host", "zone"], ["role"]]);
+    const found = await store.tagKeys({ site: "a" }, "g", signal);
+    expect(found).toEqual([["__proto__"], ["host"], ["host", "zone"], ["role"]]);
   });
 
   // Which adds its own selector to the address, and a source takes what either of two selectors finds.

@@ -347,10 +347,12 @@ function createSpanReader(documents: Documents): SpanReader {
     if (select === "exceptions") {
       yield* exceptional(inTrace, undefined, reading);
       if (!(await hasLooseEvents(reading))) return;
-      const [inTraces] = eventsIn(ids);
+      const [inTraces, isSought] = eventsIn(ids);
       const isException: Condition<EventForm> = (placed, source) =>
         every([isNamed(placed, "exception"), inTraces(placed, source)]);
-      const places = await placesOf(isException, reading);
+      const places: Placement[] = [];
+      for await (const event of looseEvents(isException, reading))
+        if (isSought(event)) places.push(placementOf(event));
       const met = new Set<string>();
       yield* spansOfEvents(distinctIds(places.flatMap(({ spans }) => spans)), inTrace, reading, met);
       yield* spansAlone(lost(places, met), reading);

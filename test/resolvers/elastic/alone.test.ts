@@ -188,6 +188,18 @@ describe("an error whose transaction is not kept", () => {
     expect(span).toMatchObject({ span_id: own, parent_span_id: undefined });
   });
 
+  test("is in no trace but its own, also where the index cannot be asked for one", async () => {
+    const kept = error(20, idOf(0xe3, 32), { trace: idOf(2, 32), parent: idOf(2) });
+    const opened = await open(apm, [unsampled, request(0, { trace: idOf(2, 32), id: idOf(2) }), kept]);
+    // Longer than what the index keeps of a trace's id.
+    const long = "a".repeat(1_100);
+    for (const select of ["all", "exceptions"] as const)
+      expect(await find(opened, { by: "trace", traceIds: [long], select })).toEqual([]);
+    const { store, sources } = opened;
+    const nowhere = { performance: [], errors: [] };
+    expect(await store.locate({ sources, traceId: long, budget: plenty() }, never)).toEqual(nowhere);
+  });
+
   test("behind a wall that its transaction does not pass, too", async () => {
     const kept = request(0, { trace, id: idOf(5) }, "GET /cart", "other");
     const foreign = error(10, own, { trace, parent: idOf(5), transaction: { id: idOf(5) } });

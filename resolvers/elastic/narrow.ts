@@ -65,6 +65,9 @@ export function within(field: IndexedField, query: Query): Query {
   return field.nested === undefined ? query : { nested: { path: field.nested, query } };
 }
 
+/** What an index can hold of one keyword: servers refuse documents with more, and lists of terms that have it. */
+const mostBytes = 32_766;
+
 /** Documents that have any of these texts at a name, in any case where `caseless`. */
 export function holds(group: IndexGroup, name: string, values: readonly string[], caseless = false): Query {
   if (values.length === 0) return none;
@@ -80,7 +83,10 @@ export function holds(group: IndexGroup, name: string, values: readonly string[]
   }
   const exact = keyword(group, name);
   if (exact === undefined || values.some((value) => value.length > exact.ignoreAbove)) return all;
-  if (!caseless) return within(exact, { terms: { [exact.name]: values } });
+  if (!caseless) {
+    const terms = values.filter((value) => Buffer.byteLength(value) <= mostBytes);
+    return terms.length === 0 ? none : within(exact, { terms: { [exact.name]: terms } });
+  }
   return within(
     exact,
     any(values.map((value) => ({ term: { [exact.name]: { value, case_insensitive: true } } }))),

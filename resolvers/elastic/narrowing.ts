@@ -27,24 +27,41 @@ import {
   placesOf,
   within,
 } from "./narrow.ts";
-import { all, any, every, none, not, type Query } from "./query.ts";
+import { all, any, every, none, not, type Query, weigh } from "./query.ts";
+
+/** Servers refuse queries of too many clauses, and what is not narrowed is only read. */
+const mostClauses = 100;
 
 export function isNarrowed(placed: Placed<SpanForm>, narrow: SpanNarrowing, source: SpanSource): Query {
   const { form } = placed;
   const { service, revision, namespaces, actions, tags = [], kind, name, minDuration, maxDuration } = narrow;
   // What is read as the empty text may not be there at all.
   const at = (names: readonly string[], text: string | undefined): Query =>
-    text === undefined || text === "" ? all : any(names.map((own) => hasText(placed, own, text)));
-  return every([
+    text === undefined || text === "" ? all : any(names.map((own) => hasText(placed, own, [text])));
+  return everyLight([
+    // By these a scan is cut into windows.
+    minDuration === undefined && maxDuration === undefined ? all : lasts(placed, minDuration, maxDuration),
     at(form.service, service),
     at(form.revision, revision),
     at(form.name, name),
     kind === undefined ? all : isOfKind(placed, [kind]),
     namespaces === undefined ? all : isOfNamespace(placed, namespaces, source),
-    actions === undefined ? all : any(actions.map((action) => isOfAction(placed, action, source))),
+    actions === undefined ? all : isOfAction(placed, actions, source),
     ...tags.map((tag) => hasTag(placed, tag, source)),
-    minDuration === undefined && maxDuration === undefined ? all : lasts(placed, minDuration, maxDuration),
   ]);
+}
+
+/** As many of the queries as may be asked together, from the first on. */
+function everyLight(queries: readonly Query[]): Query {
+  let left = mostClauses;
+  return every(
+    queries.filter((query) => {
+      const { clauses } = weigh(query);
+      if (clauses > left) return false;
+      left -= clauses;
+      return true;
+    }),
+  );
 }
 
 // ---- Names ----------------------------------------------------------------------------------------------------
@@ -63,13 +80,17 @@ function isOfNamespace(
   ]);
 }
 
-function isOfAction(placed: Placed<SpanForm>, action: string, { actionAttribute }: SpanSource): Query {
+function isOfAction(
+  placed: Placed<SpanForm>,
+  actions: readonly string[],
+  { actionAttribute }: SpanSource,
+): Query {
   const { group, form } = placed;
   // An entry without a name has nothing to be found by.
-  if (action === unnamed || !isSearchable(action)) return all;
+  if (actions.includes(unnamed) || !actions.every(isSearchable)) return all;
   return any([
-    ...form.name.map((own) => hasText(placed, own, action)),
-    holdsAttribute(group, form.span_attributes, actionAttribute, [action]),
+    ...form.name.map((own) => hasText(placed, own, actions)),
+    holdsAttribute(group, form.span_attributes, actionAttribute, actions),
   ]);
 }
 
@@ -83,11 +104,11 @@ function hasTag(
     tagPrefixes.flatMap((prefix) => {
       const key = prefix + name;
       return form.span_attributes.from.map((source): Query => {
-        if ("pairs" in source) return pairHasText(group, source.pairs, key, value);
+        if ("pairs" in source) return pairHasText(group, source.pairs, key, [value]);
         const names = namesOf(source, key, tagPrefixes);
         return names === undefined
           ? all
-          : any(names.map((own) => fieldHasText({ group, listsIgnored }, own, value)));
+          : any(names.map((own) => fieldHasText({ group, listsIgnored }, own, [value])));
       });
     }),
   );
@@ -141,48 +162,53 @@ export function isError(placed: Placed<EventForm>, errors: Errors): Query {
 /** A digest and a type are texts, and nothing else. */
 function isAnyOf(group: IndexGroup, at: string, attributes: AttributeSources, errors: Errors): Query {
   if (errors === undefined) return all;
-  const holdsText = (key: string, text: string): Query =>
-    any(
+  const holdsText = (key: string, asked: readonly string[]): Query => {
+    const texts = [...new Set(asked)];
+    if (texts.length === 0) return none;
+    return any(
       placesOf(attributes, key).map((place) => {
-        if (!isSearchable(text)) return all;
+        if (!texts.every(isSearchable)) return all;
         return "pairs" in place
-          ? holdsPair(group, at + place.pairs, key, [text], false)
-          : holds(group, at + place.name, [text]);
+          ? holdsPair(group, at + place.pairs, key, texts, false)
+          : holds(group, at + place.name, texts);
       }),
     );
-  return any(
-    errors.map(({ digest, exception }) =>
-      any([
-        holdsText(incidentDigest, digest),
-        exception === undefined ? none : holdsText("exception.type", exception),
-      ]),
+  };
+  return any([
+    holdsText(
+      incidentDigest,
+      errors.map(({ digest }) => digest),
     ),
-  );
+    holdsText(
+      "exception.type",
+      errors.flatMap(({ exception }) => exception ?? []),
+    ),
+  ]);
 }
 
 // ---- Texts ----------------------------------------------------------------------------------------------------
 
-/** Documents in which a value at a name of a profile may be read as this text. */
-function hasText(placed: Placed<SpanForm>, name: string, text: string): Query {
+/** Documents in which a value at a name of a profile may be read as one of these texts. */
+function hasText(placed: Placed<SpanForm>, name: string, texts: readonly string[]): Query {
   for (const part of ["span_attributes", "resource_attributes"] as const) {
     if (name.startsWith(`${part}.`)) {
-      return attributeHasText(placed, placed.form[part], name.slice(part.length + 1), text);
+      return attributeHasText(placed, placed.form[part], name.slice(part.length + 1), texts);
     }
   }
-  return fieldHasText(placed, name, text);
+  return fieldHasText(placed, name, texts);
 }
 
 function attributeHasText(
   placed: Placed<SpanForm>,
   attributes: AttributeSources,
   key: string,
-  text: string,
+  texts: readonly string[],
 ): Query {
   return any(
     placesOf(attributes, key).map((place) =>
       "pairs" in place
-        ? pairHasText(placed.group, place.pairs, key, text)
-        : fieldHasText(placed, place.name, text),
+        ? pairHasText(placed.group, place.pairs, key, texts)
+        : fieldHasText(placed, place.name, texts),
     ),
   );
 }
@@ -193,25 +219,25 @@ const otherNumbers = "-?[0-9]+[.eE].*|-0";
 function fieldHasText(
   where: Pick<Placed<unknown>, "group" | "listsIgnored">,
   name: string,
-  text: string,
+  texts: readonly string[],
 ): Query {
   const { group } = where;
   const present = has(where, name);
-  if (!isSearchable(text)) return present;
+  if (!texts.every(isSearchable)) return present;
   const field = findField(group, name);
   // The index has minus zero as another number, and it is read as none.
-  if (field !== undefined && text === "0" && keyword(group, name) === undefined) return present;
-  const held = holds(group, name, [text]);
+  if (field !== undefined && texts.includes("0") && keyword(group, name) === undefined) return present;
+  const held = holds(group, name, texts);
   if (held === all) return present;
   const exact = keyword(group, name);
-  if (exact === undefined || !mayBeNumber(text)) return held;
+  if (exact === undefined || !texts.some(mayBeNumber)) return held;
   return any([held, within(exact, { regexp: { [exact.name]: otherNumbers } })]);
 }
 
 /** The type beside a text may make a number of it, or of a number's text a shorter one. */
-function pairHasText(group: IndexGroup, list: string, key: string, text: string): Query {
-  if (!isSearchable(text) || mayBeNumber(text)) return hasPair(group, list, key);
-  return holdsPair(group, list, key, [text], false);
+function pairHasText(group: IndexGroup, list: string, key: string, texts: readonly string[]): Query {
+  if (!texts.every(isSearchable) || texts.some(mayBeNumber)) return hasPair(group, list, key);
+  return holdsPair(group, list, key, texts, false);
 }
 
 /** Whether a number may be printed so. */

@@ -6,7 +6,7 @@ import { readKnowledge } from "#resolvers/elastic/mapping.ts";
 import { endsWithin, idSpellings, isSelected } from "#resolvers/elastic/narrow.ts";
 import { isError, isNarrowed, tellsOf } from "#resolvers/elastic/narrowing.ts";
 import { describeProduct } from "#resolvers/elastic/product.ts";
-import { all, none, type Query } from "#resolvers/elastic/query.ts";
+import { all, none, type Query, weigh } from "#resolvers/elastic/query.ts";
 import { spanSourceOf } from "#src/sites.ts";
 import { fromMillis, type Instant, parseInstant } from "#src/time.ts";
 import { canonicalId } from "#src/tracing/id.ts";
@@ -294,7 +294,7 @@ describe("errors are looked for by their own digest and by their type", () => {
     const pairs = JSON.stringify(tellsOf(placed(jaeger), errors));
     for (const text of [
       '"logs.fields.key":["appsignal.incident_digest"]',
-      '"logs.fields.value":["incident-7"]',
+      '"logs.fields.value":["incident-7","err_x"]',
     ])
       expect(pairs).toContain(text);
     expect(pairs).toContain('"logs.fields.value":["Timeout"]');
@@ -312,6 +312,41 @@ describe("errors are looked for by their own digest and by their type", () => {
     expect(text).toContain("error.exception.type");
     expect(text).toContain("labels.appsignal_incident_digest");
     expect(JSON.stringify(isError(event, undefined))).not.toContain("error.exception.type");
+  });
+});
+
+describe("however much is asked for, a search stays one that servers take", () => {
+  const texts = (what: string) => Array.from({ length: 5_000 }, (_, n) => `${what} ${n}`);
+
+  test("many texts at a name are one clause", () => {
+    const actions = texts("Shop#show");
+    const query = isNarrowed(placed(otel), { actions }, site);
+    expect(JSON.stringify(query)).toContain(JSON.stringify({ terms: { name: actions } }));
+    expect(weigh(query).clauses).toBeLessThan(20);
+    const errors = texts("err").map((digest) => ({ digest, exception: "Timeout" }));
+    const told = tellsOf(placed(jaeger), errors);
+    expect(JSON.stringify(told)).toContain('"logs.fields.value":["Timeout"]');
+    expect(weigh(told).clauses).toBeLessThan(20);
+  });
+
+  test("of many tags some are left to the reader, and the bounds of a window never", () => {
+    const tags = texts("tag").map((name) => ({ name, value: "v" }));
+    for (const shipper of [otel, apm, dataPrepper, jaeger]) {
+      const query = isNarrowed(placed(shipper), { tags, minDuration: 5_000n }, site);
+      expect(weigh(query).clauses).toBeLessThan(120);
+      expect(JSON.stringify(query)).toContain('"gte":"5');
+      expect(JSON.stringify(query)).toContain("tag 1");
+    }
+  });
+
+  test("a text that is too long for any index is in none", () => {
+    const long = "é".repeat(20_000);
+    const field = "attributes.appsignal.action_name";
+    const over = { name: { type: "keyword" }, [field]: { type: "keyword" } };
+    const narrowed = (...actions: string[]) => isNarrowed(placed(otel, over), { actions }, site);
+    expect(narrowed(long)).toBe(none);
+    expect(narrowed(long, "GET /")).toEqual(narrowed("GET /"));
+    expect(narrowed("é".repeat(16_383))).not.toBe(none);
   });
 });
 

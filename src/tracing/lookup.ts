@@ -91,6 +91,13 @@ export async function findEntriesWithNpo(
   return new Set(entries.map(entryKey));
 }
 
-export function entryKey({ site_id, trace_id, span_id }: SpanId & { readonly site_id: string }): string {
-  return `${site_id} ${trace_id} ${span_id}`;
+/** Tells entries from each other: both sides of a call may have one id, and both be entries. */
+export function entryKey({
+  site_id,
+  trace_id,
+  span_id,
+  span_kind,
+  start,
+}: Pick<Span, "site_id" | "trace_id" | "span_id" | "span_kind" | "start">): string {
+  return `${site_id} ${trace_id} ${span_id} ${span_kind} ${start}`;
 }

@@ -177,7 +177,12 @@ export function isOtherSide({ span_kind }: Pick<Span, "span_kind">): boolean {
   return span_kind === "server" || span_kind === "consumer";
 }
 
-/** Of two spans with one id, whether this is the one that children and exceptions belong to: the side that was called. */
+/**
+ * Of two spans with one id, whether this is the one that children and exceptions belong to: the side that was called.
+ * The caller may be an entry as well, where a trace begins with it.
+ */
 export function isNearer(span: Span, other: Span): boolean {
-  return span.entry === other.entry ? compareSpans(span, other) < 0 : span.entry;
+  if (span.entry !== other.entry) return span.entry;
+  const isCalled = isOtherSide(span);
+  return isCalled === isOtherSide(other) ? compareSpans(span, other) < 0 : isCalled;
 }

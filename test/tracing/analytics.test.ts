@@ -694,6 +694,34 @@ test("below one id of both sides of a call the called one is asked for, also whe
   expect(await list(spans, { candidates: "errors", ...lost })).toMatchObject([{ span_id: "below" }]);
 });
 
+test("both sides of the call that begins a trace under one id are requests, each with what is below itself", async () => {
+  const call = span({ trace_id: "t9", span_id: "x", span_kind: "client", from: 0, to: 90, action: "Call" });
+  const called = { ...call, ...({ span_kind: "server", start: at(1), action: "Serve" } as const) };
+  const queries = Array.from({ length: 5 }, (_, n) =>
+    span({
+      ...{ trace_id: "t9", span_id: `q${n}`, parent_span_id: "x", span_kind: "client", from: 2 },
+      ...{ statement: `SELECT ${n}`, events: n === 0 ? [exception(3, "Lost", "lost")] : [] },
+    }),
+  );
+  for (const spans of [
+    [call, called, ...queries],
+    [...queries, called, call],
+  ]) {
+    const { entryOf } = createFamily(spans);
+    expect(queries.map(entryOf)).toEqual(queries.map(() => called));
+    const { actions } = analyticsOver(readerOver(spans));
+    const asked = { sources: [shop] as const, range, namespaces: [], budget: budget() };
+    const rows = await actions(asked, signal);
+    expect(rows.map(({ action, has_npo }) => [action, has_npo]).sort()).toEqual([
+      ["Call", false],
+      ["Serve", true],
+    ]);
+    expect(await list(spans)).toMatchObject([{ action_name: "Call", has_npo: false }]);
+    const filter = { query: { kind: "all" }, digests: ["lost"] } as const;
+    expect(await list(spans, { filter })).toMatchObject([{ action_name: "Serve", has_npo: true }]);
+  }
+});
+
 test("a revision's requests, first and last by their ends", async () => {
   const request = (id: string, to: number, over: Partial<Span> = {}): Span =>
     span({ span_id: id, trace_id: id, span_kind: "server", to, revision: "r1", ...over });

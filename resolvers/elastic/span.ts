@@ -92,7 +92,9 @@ function compileSpan(form: SpanForm, source: SpanSource): (document: Json) => Sp
       ? readTime(valueAt(fields, ends.place), ends.unit)
       : ((begun + (length ?? 0n)) as Instant);
     if (end === undefined) return undefined;
-    const start = ends === undefined ? begun : ((end - (length ?? end - begun)) as Instant);
+    // Where a clock ran backwards the length is none, and the start is the document's all the same.
+    const isBackwards = length === 0n && begun > end;
+    const start = ends === undefined || isBackwards ? begun : ((end - (length ?? end - begun)) as Instant);
     const count = counts === undefined ? 1 : readCount(valueAt(fields, counts));
     const sum = count > 1 && sums ? readTime(valueAt(fields, sums.place), sums.unit) : undefined;
 

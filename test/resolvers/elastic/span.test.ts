@@ -16,7 +16,7 @@ import { type LooseEvent, readEvent, readSpan } from "#resolvers/elastic/span.ts
 import type { Span, SpanKind } from "#src/model.ts";
 import { spanSourceOf } from "#src/sites.ts";
 import { type Instant, parseInstant } from "#src/time.ts";
-import { namesOf } from "#src/tracing/request.ts";
+import { durationOf, namesOf } from "#src/tracing/request.ts";
 import { otel, otelOlder, type Shipper } from "../../support/shippers.ts";
 
 const source = spanSourceOf("shop", { index: "spans", profile: "auto" });
@@ -364,6 +364,17 @@ test.each([
   const ids = { trace_id: traceId, span_id: spanId, parent_span_id: parentId };
   const call = { ...ids, "@timestamp": "1705314600000.0", duration: 1, kind: "Client", attributes };
   expect(read("otel", JSON.stringify(call))?.peer).toBe(peer);
+});
+
+test("data-prepper: a span whose clock ran backwards keeps its times, and lasts for nothing", () => {
+  const text = `{"traceId":"${traceId}","spanId":"${spanId}","parentSpanId":"","name":"GET /a","kind":"SPAN_KIND_SERVER","startTime":"2024-01-15T10:30:00.000000009Z",
+    "endTime":"2024-01-15T10:30:00.000000004Z","durationInNanos":-5,"serviceName":"shop"}`;
+  const span = read("data-prepper", text);
+  expect(span).toMatchObject({
+    start: instant("2024-01-15T10:30:00.000000009Z"),
+    end: instant("2024-01-15T10:30:00.000000004Z"),
+  });
+  expect(span && durationOf(span)).toBe(0n);
 });
 
 describe("jaeger", () => {

@@ -81,9 +81,14 @@ export function compareRequests(a: Span, b: Span): number {
   return Number(isRoot(b)) - Number(isRoot(a)) || compareSpans(a, b);
 }
 
-/** By start, then span id. */
+/** By start, then span id; both sides of a call may have these in common. */
 export function compareSpans(a: Span, b: Span): number {
-  return order(a.start, b.start) || order(a.span_id, b.span_id) || order(a.site_id, b.site_id);
+  return (
+    order(a.start, b.start) ||
+    order(a.span_id, b.span_id) ||
+    order(a.site_id, b.site_id) ||
+    order(a.span_kind, b.span_kind)
+  );
 }
 
 /** Ascending; texts by UTF-16 code unit. */

@@ -722,6 +722,18 @@ test("both sides of the call that begins a trace under one id are requests, each
   }
 });
 
+test("both sides of a call under one id that begin at once come in one order, whichever is read first", async () => {
+  const call = span({ span_id: "x", span_kind: "client", action: "Call" });
+  const called = span({ span_id: "x", span_kind: "server", action: "Serve" });
+  for (const spans of [
+    [call, called],
+    [called, call],
+  ]) {
+    expect(arrange(spans).map(({ span }) => span.span_kind)).toEqual(["client", "server"]);
+    expect(await list(spans)).toMatchObject([{ action_name: "Call" }]);
+  }
+});
+
 test("a revision's requests, first and last by their ends", async () => {
   const request = (id: string, to: number, over: Partial<Span> = {}): Span =>
     span({ span_id: id, trace_id: id, span_kind: "server", to, revision: "r1", ...over });

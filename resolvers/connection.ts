@@ -4,7 +4,7 @@ import { z } from "zod";
 import { strict } from "../src/issues.ts";
 import { readNumeral } from "../src/numeral.ts";
 import type { IO } from "../src/store.ts";
-import { parseDuration } from "../src/time.ts";
+import { day, parseDuration } from "../src/time.ts";
 
 const text = z.string().min(1, "must not be empty");
 const logins = {
@@ -54,7 +54,7 @@ export function connection(timeout: `${number}s`) {
 /** A timer overflows after 24 days and then fires at once. */
 function isTimeout(text: string): boolean {
   const length = parseDuration(text);
-  return length !== undefined && length > 0 && length <= 86_400_000;
+  return length !== undefined && length > 0 && length <= day;
 }
 
 /** Certificates and keys: the paths of the settings, or what these files hold. */

@@ -8,7 +8,7 @@ import { ConfigError } from "./errors.ts";
 import { explain, type Report, redact, reportIssue, strict, suggest } from "./issues.ts";
 import { readNumeral } from "./numeral.ts";
 import { type OwnByPart, type ProfilesByPart, readProfiles } from "./profiles.ts";
-import { type Millis, parseDuration, parseInstant } from "./time.ts";
+import { day, type Millis, minute, parseDuration, parseInstant } from "./time.ts";
 import { httpUrl } from "./url.ts";
 import {
   inFileOrder,
@@ -152,9 +152,6 @@ export interface TailLimits {
   /** The same of one token. */
   readonly perToken: number;
 }
-
-const minute = 60_000;
-const day = 1_440 * minute;
 
 /** What an absent key means. The README's reference is tested against it. */
 export const defaults = freeze({

@@ -2,7 +2,7 @@
 // two snapshots, when pods are looked for, what a filter accepts and how rows are ordered.
 import type { Buckets, Container, NodesRow, PodOverviewRow, PodPhase, PodState, PodsRow } from "./model.ts";
 import type { OverviewFilter, PodFilter } from "./store.ts";
-import type { Millis } from "./time.ts";
+import { type Millis, minute } from "./time.ts";
 
 /** Reasons of a waiting container that do not pass by themselves. */
 const failing: ReadonlySet<string> = new Set([
@@ -33,8 +33,6 @@ export function growth(before: number | undefined, now: number): number {
   if (before === undefined) return 0;
   return now < before ? now : now - before;
 }
-
-export const minute: Millis = 60_000;
 
 /** The full minutes from `from` to `to`; undefined when there is none. */
 export function minutesOf({ from, to }: { readonly from: Millis; readonly to: Millis }): Buckets | undefined {

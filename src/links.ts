@@ -14,7 +14,6 @@ import {
   linkedRequests,
   linkedSlowEvents,
   linkedSpans,
-  minute,
   type Row,
   readSubject,
   shift,
@@ -23,7 +22,7 @@ import {
 import type { Prepared } from "./operations/operation.ts";
 import { invalidRequest } from "./operations/request.ts";
 import type { Resolvers, Session } from "./session.ts";
-import { type Instant, inclusiveEnd, parseInstant, type TimeRange } from "./time.ts";
+import { hour, type Instant, inclusiveEnd, minute, parseInstant, type TimeRange } from "./time.ts";
 
 const typeDefs = /* GraphQL */ `
   extend type Query {
@@ -190,7 +189,6 @@ interface TraceRef {
   readonly from: Instant;
   readonly to: Instant;
 }
-const hour = 60 * minute;
 
 function traceAround(row: Marked, id: unknown, start: Instant, end = start): TraceRef | null {
   if (typeof id !== "string" || id === "") return null;

@@ -3,7 +3,7 @@
 // all stores agree on it.
 import type { Buckets, Measure, MetricType } from "./model.ts";
 import { mean, total } from "./samples.ts";
-import { allTime, fromMillis, type Millis, type TimeRange, toMillis } from "./time.ts";
+import { allTime, day, fromMillis, hour, type Millis, minute, type TimeRange, toMillis } from "./time.ts";
 
 // ---- Fields and aggregations --------------------------------------------------------------------------------
 
@@ -122,12 +122,12 @@ export function combineBuckets(combine: Aggregation, values: Float64Array): numb
 
 /** Spec, "Resolutions", from fine to coarse, each with the length of its buckets. All of them divide a UTC day. */
 export const resolutions = {
-  MINUTELY: 60_000,
-  FIVE_MINUTELY: 300_000,
-  TEN_MINUTELY: 600_000,
-  FIFTEEN_MINUTELY: 900_000,
-  HOURLY: 3_600_000,
-  DAILY: 86_400_000,
+  MINUTELY: minute,
+  FIVE_MINUTELY: 5 * minute,
+  TEN_MINUTELY: 10 * minute,
+  FIFTEEN_MINUTELY: 15 * minute,
+  HOURLY: hour,
+  DAILY: day,
 } as const satisfies Readonly<Record<string, Millis>>;
 export type Resolution = keyof typeof resolutions;
 

@@ -5,6 +5,11 @@
 export type Instant = bigint & { readonly __unit: "ns since 1970-01-01T00:00:00Z" };
 export type Millis = number;
 
+export const second: Millis = 1_000;
+export const minute = 60 * second;
+export const hour = 60 * minute;
+export const day = 24 * hour;
+
 /** Both ends belong to the range; `from <= to`. */
 export interface TimeRange {
   readonly from: Instant;
@@ -30,17 +35,17 @@ const lastMilli: Millis = 253_402_300_799_999;
 export function parseInstant(text: string): Instant | undefined {
   const match = pattern.exec(text);
   if (match === null) return undefined;
-  const [, year, month, day, hour, minute, second, fraction = "", sign, zoneHour = "0", zoneMinute = "0"] =
-    match;
-  if (Number(hour) > 23 || Number(minute) > 59 || Number(second) > 59) return undefined;
-  if (Number(zoneHour) > 23 || Number(zoneMinute) > 59) return undefined;
-  const date = new Date(0);
+  const [, year, month, date, hours, minutes, seconds, fraction = "", sign, ...zone] = match;
+  const [zoneHours = "0", zoneMinutes = "0"] = zone;
+  if (Number(hours) > 23 || Number(minutes) > 59 || Number(seconds) > 59) return undefined;
+  if (Number(zoneHours) > 23 || Number(zoneMinutes) > 59) return undefined;
+  const found = new Date(0);
   // Not Date.UTC: it reads the years 0 to 99 as 1900 to 1999.
-  date.setUTCFullYear(Number(year), Number(month) - 1, Number(day));
-  if (date.getUTCMonth() !== Number(month) - 1 || date.getUTCDate() !== Number(day)) return undefined;
-  date.setUTCHours(Number(hour), Number(minute), Number(second));
-  const offsetMinutes = (sign === "-" ? -1 : 1) * (Number(zoneHour) * 60 + Number(zoneMinute));
-  const utc = date.getTime() - offsetMinutes * 60_000;
+  found.setUTCFullYear(Number(year), Number(month) - 1, Number(date));
+  if (found.getUTCMonth() !== Number(month) - 1 || found.getUTCDate() !== Number(date)) return undefined;
+  found.setUTCHours(Number(hours), Number(minutes), Number(seconds));
+  const offset = (sign === "-" ? -1 : 1) * (Number(zoneHours) * hour + Number(zoneMinutes) * minute);
+  const utc = found.getTime() - offset;
   if (utc < firstMilli || utc > lastMilli) return undefined;
   const millis = BigInt(utc);
   return (millis * nanosPerMilli + BigInt(fraction.padEnd(9, "0"))) as Instant;
@@ -76,7 +81,7 @@ export function toDate(instant: Instant): Date {
   return new Date(toMillis(instant));
 }
 /** The second that was printed last, without its fraction: the times of lines that follow each other share it. */
-let printed = { second: Number.NaN, text: "" };
+let printed = { start: Number.NaN, text: "" };
 
 /** Three digits of a fraction each, because a text that is put together of parts that are there costs a third. */
 const digits = Array.from({ length: 1_000 }, (_, number) => String(number).padStart(3, "0"));
@@ -89,11 +94,11 @@ export function printMillis(millis: Millis): string {
 }
 
 function printToMilli(millis: Millis): string {
-  const second = Math.floor(millis / 1_000);
-  if (second !== printed.second) {
-    printed = { second, text: new Date(second * 1_000).toISOString().slice(0, -4) };
+  const start = Math.floor(millis / second) * second;
+  if (start !== printed.start) {
+    printed = { start, text: new Date(start).toISOString().slice(0, -4) };
   }
-  return printed.text + digits[millis - second * 1_000];
+  return printed.text + digits[millis - start];
 }
 
 /** UTC with nine fraction digits, the form in which a bound is sent to a source. */
@@ -144,11 +149,24 @@ export function now(): Instant {
   return fromMillis(Date.now());
 }
 
-const units: Readonly<Record<string, Millis>> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
-const durationPattern = /^(\d+)(ms|s|m|h|d)$/;
+/** In what a length of time is told, the longest first. */
+export const units = [
+  ["d", day],
+  ["h", hour],
+  ["m", minute],
+  ["s", second],
+  ["ms", 1],
+] as const;
 
 /** `30d`, `10s`, `250ms` as milliseconds, or undefined. */
 export function parseDuration(text: string): Millis | undefined {
-  const match = durationPattern.exec(text);
-  return match === null ? undefined : Number(match[1]) * (units[match[2] ?? ""] ?? Number.NaN);
+  const [, digits, name] = /^(\d+)(ms|s|m|h|d)$/.exec(text) ?? [];
+  const size = units.find(([unit]) => unit === name)?.[1];
+  return size === undefined ? undefined : Number(digits) * size;
+}
+
+/** A whole length as `parseDuration` reads it, in the longest unit that divides it. */
+export function printDuration(length: Millis): string {
+  const [unit, size] = units.find(([, size]) => length % size === 0) ?? ["ms", 1];
+  return `${length / size}${unit}`;
 }

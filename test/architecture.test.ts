@@ -18,7 +18,7 @@ const allowed: readonly (readonly [file: string, imports: readonly string[]])[] 
   ],
   ["src/samples.ts", ["src/model.ts", "src/time.ts"]],
   ["src/metrics.ts", ["src/{model,samples,time}.ts"]],
-  ["src/kubernetes.ts", ["src/model.ts", "type src/{store,time}.ts"]],
+  ["src/kubernetes.ts", ["src/{model,time}.ts", "type src/store.ts"]],
   [
     "src/tracing/*",
     ["src/{model,time,errors,store,reader,explain}.ts", "src/logql/{ast,parse,print,scan}.ts"],

@@ -3,16 +3,13 @@
 // without the ones before it, and two observations always fit together.
 import type { Container, OwnerReference, PodPhase } from "../../src/model.ts";
 import type { Match } from "../../src/store.ts";
-import type { Millis } from "../../src/time.ts";
+import { day, hour, type Millis, minute } from "../../src/time.ts";
 import { createRandom, hex, type Random } from "./chance.ts";
 import type { Observation, ObservedPod } from "./kubernetes.ts";
 
 /** The wall behind which the cluster stands. */
 export const clusterMatch: Match = { cluster: "demo" };
 
-const minute: Millis = 60_000;
-const hour = 60 * minute;
-const day = 24 * hour;
 const nodeNames = ["demo-node-1", "demo-node-2", "demo-node-3"] as const;
 const gibibyte = 2 ** 30;
 

@@ -3,7 +3,7 @@
 // to serve: numbers like 200.0 and integers past 2^53, keys with dots, nested arrays, odd characters, and now and
 // then several hundred lines in one millisecond.
 import { type Severity, severities } from "../../src/model.ts";
-import { fromMillis, type Instant, type Millis, type TimeRange, toMillis } from "../../src/time.ts";
+import { fromMillis, type Instant, second, type TimeRange, toMillis } from "../../src/time.ts";
 import { createRandom, pick, type Random } from "./chance.ts";
 import type { Entry } from "./logs.ts";
 import { type Request, requestAt, type Site, sites } from "./story.ts";
@@ -31,7 +31,6 @@ export const indices: readonly string[] = sites.flatMap(({ name }) =>
 
 /** One second in so many has a burst, in each index. */
 const burstEvery = 1_800;
-const second: Millis = 1_000;
 
 /**
  * The lines of one of `indices` in the seconds that end in `(from, to]`, by time. Adjoining windows make adjoining

@@ -1,14 +1,12 @@
 // Metrics of the generated sites, measured every half minute from the same requests that their traces tell of, and on
 // hosts that carry them. Processes start anew every three hours, so that counters fall as real ones do, and so that what
 // they show depends on the seed and the time alone: nothing older has to be added up.
-import type { Millis } from "../../src/time.ts";
+import { hour, type Millis, second } from "../../src/time.ts";
 import { createRandom, type Random } from "./chance.ts";
 import type { Append, MemoryMetrics } from "./metrics.ts";
 import { requestAt, type Site, sites } from "./story.ts";
 
-const second: Millis = 1_000;
 const step: Millis = 30 * second;
-const hour: Millis = 3_600 * second;
 const deployEvery: Millis = 3 * hour;
 /** How far back the samples reach, but for the time since the deploy before. */
 const history: Millis = 3 * hour;

@@ -4,7 +4,7 @@ import * as z from "zod";
 import { readSettings, strict } from "../../src/issues.ts";
 import { readNumeral } from "../../src/numeral.ts";
 import type { Backend, BackendKind, Match, PartReport, SourceReport } from "../../src/store.ts";
-import { fromMillis, type Instant, type TimeRange, toMillis } from "../../src/time.ts";
+import { day, fromMillis, hour, type Instant, minute, type TimeRange, toMillis } from "../../src/time.ts";
 import { clusterMatch, observeCluster } from "./cluster.ts";
 import { generate, indices } from "./generate.ts";
 import { createMemoryKubernetes, type Observation } from "./kubernetes.ts";
@@ -22,13 +22,13 @@ const settings = strict({
 export type MemorySettings = z.output<typeof settings>;
 
 /** How far back the data reach at the start. */
-const history = fromMillis(3_600_000);
+const history = fromMillis(hour);
 /** How long a line is kept, so that a demo that is left running does not grow for ever. */
-const keep = fromMillis(3 * 3_600_000);
+const keep = fromMillis(3 * hour);
 /** Lines are made when somebody reads; this keeps what is then owed small. */
-const catchUpEvery = 60_000;
+const catchUpEvery = minute;
 /** How far back the cluster can be observed. It is made anew for each question, so nothing of it is kept. */
-const clusterHistory = 7 * 86_400_000;
+const clusterHistory = 7 * day;
 
 export const memory: BackendKind<MemorySettings> = {
   kind: "memory",

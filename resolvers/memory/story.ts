@@ -1,6 +1,6 @@
 // What the generated data tell of: a shop and its blog, what they are asked for, and when. Log lines, traces and metrics
 // are made from these same lists and moments, so that they belong together.
-import { fromMillis, type Instant, type Millis } from "../../src/time.ts";
+import { fromMillis, type Instant, second } from "../../src/time.ts";
 import { createRandom, hex, pick } from "./chance.ts";
 
 export interface Site {
@@ -52,8 +52,6 @@ export interface Request {
   readonly start: Instant;
   readonly failed: boolean;
 }
-
-const second: Millis = 1_000;
 
 /** The request that begins in a second (counted from 1970), if one does. */
 export function requestAt(seed: number, site: Site, slot: number): Request | undefined {

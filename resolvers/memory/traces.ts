@@ -1,8 +1,7 @@
 // The traces of the story's requests, as a function of seed and time: a web service that asks its databases, a second
 // service of its own, other companies and queues; with errors, an N+1, and a blog that asks the shop.
 import type { Attributes, SpanEvent, SpanKind } from "../../src/model.ts";
-import type { Instant, Millis, TimeRange } from "../../src/time.ts";
-import { toMillis } from "../../src/time.ts";
+import { type Instant, type Millis, second, type TimeRange, toMillis } from "../../src/time.ts";
 import { createRandom, hex, pick, type Random } from "./chance.ts";
 import type { StoredSpan } from "./spans.ts";
 import { type Request, requestAt, revisionAt, sites } from "./story.ts";
@@ -14,7 +13,6 @@ function indexOf(site: string): string {
   return `demo-${site}-traces`;
 }
 
-const second: Millis = 1_000;
 /** Every span of a trace ends within this of its first second. */
 export const settled: Millis = 5_000;
 

@@ -2,7 +2,7 @@
 // or they are new and grow from zero, or begin their metric. What that means for their growth is said in `src/samples.ts`.
 import type { Buckets } from "../../src/model.ts";
 import { finite } from "../../src/samples.ts";
-import type { Millis } from "../../src/time.ts";
+import { type Millis, minute } from "../../src/time.ts";
 import type { Labels } from "./answer.ts";
 import { aggregate, call, type Selector } from "./promql.ts";
 import { chunksOf, inTurns, keyOf, narrowTo, type Reader, wholeSeconds } from "./reader.ts";
@@ -84,7 +84,7 @@ async function firstTime(
   to: Millis,
   limit: number,
 ): Promise<Millis | undefined> {
-  if (to - from <= 60_000) {
+  if (to - from <= minute) {
     const samples = await reader.raw(metric, from, to, limit);
     const times = samples.flatMap((series) => [
       ...finite(series).times.subarray(0, 1),

@@ -7,7 +7,7 @@ import { z } from "zod";
 import { BackendError, type Failure } from "../../src/errors.ts";
 import { recording } from "../../src/explain.ts";
 import type { BackendInfo, IO } from "../../src/store.ts";
-import { type Millis, toMillis } from "../../src/time.ts";
+import { type Millis, minute, toMillis } from "../../src/time.ts";
 import { passedOn } from "../../src/traced.ts";
 import { definedOnly, type Tls } from "../connection.ts";
 import { createGuard, type GuardSettings, orAborted, readRetryAfter, turn } from "../http.ts";
@@ -98,7 +98,7 @@ const year: Millis = 31_536_000_000;
 const lookBack: Millis = 300_000;
 
 /** How long a source is trusted to be what it was: behind a load balancer it changes without a broken connection. */
-const edgeAge: Millis = 60_000;
+const edgeAge: Millis = minute;
 
 export function openDoor(backend: string, settings: DoorSettings, io: IO): Door {
   const guard = createGuard(backend, settings, io);
@@ -346,7 +346,7 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
    */
   async function countOnes(parameters: Record<string, string>, signal: AbortSignal): Promise<string> {
     const query = "count_over_time(vector(1)[1m:1m])";
-    const time = printSeconds(Math.floor(toMillis(io.now()) / 60_000) * 60_000);
+    const time = printSeconds(Math.floor(toMillis(io.now()) / minute) * minute);
     const form = new URLSearchParams({ query, time, ...parameters });
     const { result } = await ask(resultData, { method: "POST", path: "/api/v1/query", form }, signal);
     const found = ones.safeParse(result).data?.[0].value[1];

@@ -4,7 +4,7 @@ import { BackendError, Refused } from "../../src/errors.ts";
 import { compareLists } from "../../src/metrics.ts";
 import type { MetricType } from "../../src/model.ts";
 import type { IO, Match, PartReport } from "../../src/store.ts";
-import { type Millis, printMillis, toMillis } from "../../src/time.ts";
+import { day, hour, type Millis, minute, printMillis, toMillis } from "../../src/time.ts";
 import { collect, type Labels } from "./answer.ts";
 import type { Door } from "./door.ts";
 import { createMemo } from "./memo.ts";
@@ -86,9 +86,6 @@ interface Told {
 /** Families of a wall; a `plain` one is a single name, whose type its samples or its targets tell. */
 type Listing = ReadonlyMap<string, "plain" | "histogram" | "both" | "summary">;
 
-const minute: Millis = 60_000;
-const hour: Millis = 60 * minute;
-const day: Millis = 24 * hour;
 /** A metric that is not listed is looked for again in a listing of at most this age. */
 const unknownAge: Millis = 10_000;
 

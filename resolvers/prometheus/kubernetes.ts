@@ -3,7 +3,7 @@
 // read in slices of bounded size, each with the snapshot before it for the deltas.
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { Refused } from "../../src/errors.ts";
-import { comparePods, minute, minutesOf, overviewFilter, podFilter } from "../../src/kubernetes.ts";
+import { comparePods, minutesOf, overviewFilter, podFilter } from "../../src/kubernetes.ts";
 import type { Buckets, NodesRow, PodOverviewRow, PodsRow } from "../../src/model.ts";
 import { parallel } from "../../src/parallel.ts";
 import type {
@@ -15,7 +15,7 @@ import type {
   PodFilter,
   SnapshotQuery,
 } from "../../src/store.ts";
-import type { Millis } from "../../src/time.ts";
+import { type Millis, minute } from "../../src/time.ts";
 import type { Fold } from "./answer.ts";
 import type { Door, Habits, Moments } from "./door.ts";
 import { isInterface, readRestarted, successions } from "./network.ts";

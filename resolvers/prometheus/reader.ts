@@ -5,7 +5,7 @@ import { BackendError, Refused } from "../../src/errors.ts";
 import type { Buckets } from "../../src/model.ts";
 import { parallel } from "../../src/parallel.ts";
 import { firstAtOrAfter, type Samples } from "../../src/samples.ts";
-import { allTime, type Millis, toMillis } from "../../src/time.ts";
+import { allTime, type Millis, second, toMillis } from "../../src/time.ts";
 import { collect, type Fold, type HistogramSample, type Labels, type SampleSeries } from "./answer.ts";
 import type { Door, Habits, Moments } from "./door.ts";
 import {
@@ -88,7 +88,6 @@ const samplesOfQuery = 250_000;
 /** Values of a grid that are kept together, unless one series has more. */
 const valuesOfArray = 16_384;
 const moments = 5;
-const second: Millis = 1_000;
 // A source has no samples from before 1970 and counts nanoseconds in 64 bits, so that it takes no length of more than
 // 292 years. Nothing is lost where no more is asked for.
 const oldest: Millis = 0;

@@ -4,7 +4,7 @@
 // are samples, of which `src/samples.ts` makes the answer: births, restarts and sums are defined there alone.
 import type { Buckets } from "../../src/model.ts";
 import { type CounterSamples, finite, type Samples } from "../../src/samples.ts";
-import type { Millis } from "../../src/time.ts";
+import { day, hour, type Millis, minute } from "../../src/time.ts";
 import { turn } from "../http.ts";
 import type { Labels } from "./answer.ts";
 import { birthsOf, type Origin, otherKey, spellings } from "./births.ts";
@@ -290,9 +290,8 @@ async function firstSamples(
 
 // ---- Suspects ----------------------------------------------------------------------------------------------------
 
-const [hour, day]: readonly [Millis, Millis] = [3_600_000, 86_400_000];
 /** Parts that a wide bucket is surveyed in before raw samples are read, widest first: some dozens or hundreds of them. */
-const finer: readonly Millis[] = [365 * day, 30 * day, day, hour, 300_000];
+const finer: readonly Millis[] = [365 * day, 30 * day, day, hour, 5 * minute];
 /** So little is read raw at once, were there a sample in each second. */
 const fewSamples = 50_000;
 

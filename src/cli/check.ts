@@ -8,7 +8,7 @@ import { checkVisual } from "../operations/visuals.ts";
 import { startWork } from "../operations/work.ts";
 import { parallel } from "../parallel.ts";
 import type { Backend, BackendInfo } from "../store.ts";
-import { type Instant, type Millis, nanosPerMilli } from "../time.ts";
+import { type Instant, type Millis, nanosPerMilli, printDuration, units } from "../time.ts";
 import { describeError, openBackend } from "./backends.ts";
 import { openFile } from "./file.ts";
 import { findMeshProblems } from "./graphql.ts";
@@ -306,19 +306,6 @@ function align(rows: readonly (readonly string[])[]): readonly string[] {
 
 function count(number: number, noun: string): string {
   return `${number} ${noun}${number === 1 ? "" : "s"}`;
-}
-
-const units = [
-  ["d", 86_400_000],
-  ["h", 3_600_000],
-  ["m", 60_000],
-  ["s", 1_000],
-] as const;
-
-/** The largest unit that divides the length, as the file would say it. */
-function printDuration(length: Millis): string {
-  const [unit, size] = units.find(([, size]) => length % size === 0) ?? ["ms", 1];
-  return `${length / size}${unit}`;
 }
 
 /** Roughly how long ago, in the largest unit of which there is at least one. */

@@ -5,7 +5,16 @@ import * as z from "zod";
 import { Refused } from "../errors.ts";
 import { type Buckets, podPhases } from "../model.ts";
 import type { KubernetesStore, SnapshotQuery } from "../store.ts";
-import { earlier, fromMillis, type Instant, type Millis, printMillis, toMillis } from "../time.ts";
+import {
+  earlier,
+  fromMillis,
+  hour,
+  type Instant,
+  type Millis,
+  minute,
+  printMillis,
+  toMillis,
+} from "../time.ts";
 import { nodesRow, podOverviewRow, podsRow } from "./kubernetes-rows.ts";
 import { type Context, type Operation, pieceRows, type Rows } from "./operation.ts";
 import { anHour, checkRange, from, optional, type RequestTime, siteId, texts, to, word } from "./request.ts";
@@ -146,8 +155,6 @@ function checkSnapshots(count: number): void {
   throw new Refused("result_too_large", message, { limit: mostSnapshots, wanted: count });
 }
 
-const minute: Millis = 60_000;
-const hour = 60 * minute;
 /** The interval of ranges up to a length; that of longer ones is an hour. */
 const intervals: readonly (readonly [length: Millis, interval: Millis])[] = [
   [3 * hour, minute],

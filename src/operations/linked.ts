@@ -9,6 +9,7 @@ import {
   fromMillis,
   type Instant,
   type Millis,
+  minute,
   printMillis,
   type TimeRange,
   toMillis,
@@ -240,8 +241,6 @@ export function linkedLines(
 }
 
 // ---- Pods ---------------------------------------------------------------------------------------------------
-
-export const minute: Millis = 60_000;
 
 /** A pod over the snapshots, one a minute, from the first to the last; without a namespace, any pod of that name. */
 export interface PodQuestion {

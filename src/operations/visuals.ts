@@ -2,8 +2,7 @@
 // is public is decided by the visual's file alone; whatever else is asked for is not found.
 import * as z from "zod";
 import { type Issue, NotFound, Refused, Unprocessable } from "../errors.ts";
-import type { Instant } from "../time.ts";
-import { nanosPerMilli, printInstant } from "../time.ts";
+import { type Instant, nanosPerMilli, printInstant } from "../time.ts";
 import type { Answer, AnswerRow, AnswerSeries, Visual, Visuals } from "../visual.ts";
 import { type Cell, printCsv } from "./csv.ts";
 import { visualAnswer } from "./metric-rows.ts";

@@ -2,7 +2,7 @@
 // become too old is forgotten at once.
 import { Refused } from "../errors.ts";
 import type { LogLine } from "../model.ts";
-import type { Instant } from "../time.ts";
+import { fromMillis, type Instant, second } from "../time.ts";
 
 export interface Seen {
   readonly has: (line: LogLine) => boolean;
@@ -12,16 +12,17 @@ export interface Seen {
   readonly forget: (before: Instant) => void;
 }
 
-const second = 1_000_000_000n;
+/** What is forgotten together. */
+const slotLength = fromMillis(second);
 
 export function createSeen(limit: number): Seen {
   const seconds = new Map<bigint, Set<string>>();
   let count = 0;
   const keyOf = ({ source_id, id }: LogLine) => `${source_id}\n${id}`;
   return {
-    has: (line) => seconds.get(line.time / second)?.has(keyOf(line)) ?? false,
+    has: (line) => seconds.get(line.time / slotLength)?.has(keyOf(line)) ?? false,
     add(line) {
-      const slot = line.time / second;
+      const slot = line.time / slotLength;
       const keys = seconds.get(slot) ?? new Set();
       const key = keyOf(line);
       if (keys.has(key)) return false;
@@ -35,7 +36,7 @@ export function createSeen(limit: number): Seen {
     },
     forget(before) {
       for (const [slot, keys] of seconds) {
-        if ((slot + 1n) * second > before) continue;
+        if ((slot + 1n) * slotLength > before) continue;
         seconds.delete(slot);
         count -= keys.size;
       }

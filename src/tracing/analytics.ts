@@ -3,7 +3,7 @@
 import type { ActionRow, RevisionStats, Span, TraceLocation } from "../model.ts";
 import type { SpanReader, SpanScan } from "../reader.ts";
 import type { ActionsQuery, LocateQuery, RevisionQuery, SpanAnalytics } from "../store.ts";
-import { type Instant, nanosPerMilli, type TimeRange } from "../time.ts";
+import { fromMillis, type Instant, second, type TimeRange } from "../time.ts";
 import { ShareSpent, shareOf, watch } from "./budget.ts";
 import { findActionEdges, findSiteEdges } from "./edges.ts";
 import { findSlowEventActions, findSlowEvents } from "./events.ts";
@@ -310,7 +310,7 @@ function widen(ends: Instant[], end: Instant): void {
 
 /** So far down a source is asked where to cut. */
 const mostFromSource = 10_000;
-const leastWindow = nanosPerMilli * 1_000n;
+const leastWindow: bigint = fromMillis(second);
 const growth = 4n;
 
 /**

@@ -4,7 +4,7 @@ import { Refused } from "../errors.ts";
 import type { Span, TraceSummary } from "../model.ts";
 import type { SpanNarrowing, SpanReader } from "../reader.ts";
 import type { ListingQuery } from "../store.ts";
-import { allTime, floorToMilli, type Instant, nanosPerMilli, type TimeRange } from "../time.ts";
+import { allTime, floorToMilli, fromMillis, type Instant, second, type TimeRange } from "../time.ts";
 import { watch } from "./budget.ts";
 import { type Exception, exceptionsOf } from "./exception.ts";
 import { acceptsRow, type Row } from "./filter.ts";
@@ -80,7 +80,7 @@ async function findTracesNamed(
 // ones before say that it must be. Only a window's own rows are read in full, and what competes with them for
 // their trace's place is looked up.
 
-const firstWindow = nanosPerMilli * 1_000n;
+const firstWindow: bigint = fromMillis(second);
 const mostGrowth = 16;
 /** The part of the budget, in percent, that may go into looking for errors among the requests of windows. */
 const windowShare = 25;

@@ -1,6 +1,15 @@
 // What every Kubernetes store must agree on, whatever it reads: which state a pod is in, how a counter grew between
 // two snapshots, when pods are looked for, what a filter accepts and how rows are ordered.
-import type { Buckets, Container, NodesRow, PodOverviewRow, PodPhase, PodState, PodsRow } from "./model.ts";
+import {
+  type Buckets,
+  type Container,
+  compare,
+  type NodesRow,
+  type PodOverviewRow,
+  type PodPhase,
+  type PodState,
+  type PodsRow,
+} from "./model.ts";
 import type { OverviewFilter, PodFilter } from "./store.ts";
 import { type Millis, minute } from "./time.ts";
 
@@ -41,21 +50,18 @@ export function minutesOf({ from, to }: { readonly from: Millis; readonly to: Mi
   return count > 0 ? { start, step: minute, count } : undefined;
 }
 
-/** The order of the contract: by time, namespace and name; texts by UTF-16 code unit. */
+/** The order of the contract: by time, namespace and name. */
 export function comparePods(
   a: Pick<PodsRow, "timestamp" | "pod_namespace" | "pod_name">,
   b: Pick<PodsRow, "timestamp" | "pod_namespace" | "pod_name">,
 ): number {
-  if (a.timestamp !== b.timestamp) return a.timestamp - b.timestamp;
-  return compareTexts(a.pod_namespace, b.pod_namespace) || compareTexts(a.pod_name, b.pod_name);
+  return (
+    a.timestamp - b.timestamp || compare(a.pod_namespace, b.pod_namespace) || compare(a.pod_name, b.pod_name)
+  );
 }
 
 export function compareNodes(a: NodesRow, b: NodesRow): number {
-  return a.timestamp - b.timestamp || compareTexts(a.node_name, b.node_name);
-}
-
-export function compareTexts(a: string, b: string): number {
-  return a === b ? 0 : a < b ? -1 : 1;
+  return a.timestamp - b.timestamp || compare(a.node_name, b.node_name);
 }
 
 export function podFilter({ namespaces, pod, nodes, state }: PodFilter): (row: PodsRow) => boolean {

@@ -2,6 +2,11 @@
 // `undefined` here; only `operations/` writes `""` and `{}` for it.
 import type { Instant, Millis } from "./time.ts";
 
+/** The order in which rows are answered, ascending: texts by UTF-16 code unit. */
+export function compare<T extends string | bigint | number>(a: T, b: T): number {
+  return a < b ? -1 : a > b ? 1 : 0;
+}
+
 /** Spec, "Log line"; `unknown` is what no rule recognises. */
 export const severities = [
   "trace",

@@ -2,6 +2,7 @@
 // their digits. What a form says is compiled once for each site: thousands of documents are read by it at a time.
 import {
   type Attributes,
+  compare,
   reportMark,
   type Span,
   type SpanEvent,
@@ -400,7 +401,7 @@ function compileOneEvent(
 
 /** By time; the document's order where that is equal. */
 export function sortEvents(events: readonly SpanEvent[]): readonly SpanEvent[] {
-  return events.toSorted((a, b) => (a.time < b.time ? -1 : a.time > b.time ? 1 : 0));
+  return events.toSorted((a, b) => compare(a.time, b.time));
 }
 
 function compileLinks(

@@ -2,7 +2,7 @@
 // The index narrows what is read as far as it surely can; whether a span is one of those that are asked for is decided on
 // the span itself.
 import { Refused } from "../../src/errors.ts";
-import type { Span } from "../../src/model.ts";
+import { compare, type Span } from "../../src/model.ts";
 import type {
   Budget,
   SpanId,
@@ -76,7 +76,7 @@ function createSpanReader(documents: Documents): SpanReader {
       const found = await Promise.all(
         query.sources.map((source) => findMilestone(documents, source, query, signal)),
       );
-      const known = found.filter((value) => value !== undefined).sort((a, b) => (a < b ? -1 : a > b ? 1 : 0));
+      const known = found.filter((value) => value !== undefined).sort(compare);
       return query.order === "asc" ? known[0] : known.at(-1);
     },
     failedTraces: async (query, signal) => {

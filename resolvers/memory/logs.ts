@@ -5,7 +5,7 @@ import { Refused } from "../../src/errors.ts";
 import { type Recorder, recording } from "../../src/explain.ts";
 import { leavesOf } from "../../src/logql/ast.ts";
 import { matcher } from "../../src/logql/matches.ts";
-import type { LogLine } from "../../src/model.ts";
+import { compare, type LogLine } from "../../src/model.ts";
 import type { LogQuery, LogStore } from "../../src/store.ts";
 import { floorToMilli, type Instant, nanosPerMilli, type TimeRange } from "../../src/time.ts";
 
@@ -165,15 +165,14 @@ function tooLarge(what: string, limit: number): Refused {
   return new Refused("result_too_large", message, { limit });
 }
 
-// The order of the contract, ascending. `<` compares texts by UTF-16 code unit.
+/** The order of the contract. */
 function compareLines(a: LogLine, b: LogLine): number {
-  if (a.time === b.time && a.source_id !== b.source_id) return a.source_id < b.source_id ? -1 : 1;
-  return compareEntries(a, b);
+  return compare(a.time, b.time) || compare(a.source_id, b.source_id) || compare(a.id, b.id);
 }
 
+/** The same within one index. */
 function compareEntries(a: Entry, b: Entry): number {
-  if (a.time !== b.time) return a.time < b.time ? -1 : 1;
-  return a.id === b.id ? 0 : a.id < b.id ? -1 : 1;
+  return compare(a.time, b.time) || compare(a.id, b.id);
 }
 
 /** The first index from which the condition holds, in an array where it holds from some index on. */

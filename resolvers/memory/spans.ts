@@ -1,7 +1,7 @@
 // Spans in arrays, and every question answered by the definition of `src/tracing`. It is the oracle that other stores
 // are compared with, so it prefers being plainly right over being fast.
 import { setImmediate as nextTurn } from "node:timers/promises";
-import type { Span } from "../../src/model.ts";
+import { compare, type Span } from "../../src/model.ts";
 import type { Budget, SpanLookup, SpanReader, SpanSource, SpanSources } from "../../src/reader.ts";
 import type { SpanStore } from "../../src/store.ts";
 import type { Instant } from "../../src/time.ts";
@@ -100,7 +100,7 @@ export function createMemorySpans(): MemorySpans {
       const held = [...(indices.get(index) ?? []), ...spans];
       replace(
         index,
-        held.sort((a, b) => (a.end < b.end ? -1 : a.end > b.end ? 1 : 0)),
+        held.sort((a, b) => compare(a.end, b.end)),
       );
     },
     forget: (index, before) => {

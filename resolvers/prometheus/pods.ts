@@ -1,14 +1,15 @@
 // Joins what kube-state-metrics tells into the pods of each snapshot, without asking anything. Pods that replaced each
 // other under one name overlap for as long as samples are fresh; so do a container's reasons, and the twins of replicated
 // exporters. Each overlap has one rule here, so that an answer never depends on the order of series.
-import { compareTexts, podState } from "../../src/kubernetes.ts";
-import type {
-  Buckets,
-  Container,
-  OwnerReference,
-  PodOverviewRow,
-  PodPhase,
-  PodsRow,
+import { podState } from "../../src/kubernetes.ts";
+import {
+  type Buckets,
+  type Container,
+  compare,
+  type OwnerReference,
+  type PodOverviewRow,
+  type PodPhase,
+  type PodsRow,
 } from "../../src/model.ts";
 import { metricName } from "./promql.ts";
 import type { IdentityQuestion, StateQuestion } from "./questions.ts";
@@ -132,7 +133,7 @@ export function presentPods(
     } else for (const { times } of holdersOf(track)) listOf(times, metric).push(track);
   }
   const sorted = [...pods.values()].sort(
-    (a, b) => compareTexts(a.namespace, b.namespace) || compareTexts(a.name, b.name),
+    (a, b) => compare(a.namespace, b.namespace) || compare(a.name, b.name),
   );
   return (index) =>
     sorted.flatMap((pod) => {
@@ -180,7 +181,7 @@ function presentAt(
   const isTold = informed.some((track) => (track.labels.uid ?? "") === holder.uid && has(track, index));
   const tracks = [...holder.containers.values()]
     .filter(({ dropped }) => !isTold || !dropped.some((track) => has(track, index)))
-    .sort((a, b) => compareTexts(a.name, b.name));
+    .sort((a, b) => compare(a.name, b.name));
   const containers = tracks.flatMap((container) => containerAt(container, phase, answers, index) ?? []);
   const restarts = tracks.reduce((sum, container) => sum + (greatest(container.restarts, index) ?? 0), 0);
   const timestamp = first + index * step;
@@ -278,7 +279,7 @@ function podLabels(track: Track | undefined): Readonly<Record<string, string>> {
   return Object.fromEntries(
     entries
       .map(([key, value]) => [key.slice(prefix.length), value])
-      .sort(([a = ""], [b = ""]) => compareTexts(a, b)),
+      .sort(([a = ""], [b = ""]) => compare(a, b)),
   );
 }
 
@@ -293,5 +294,5 @@ function ownersAt(tracks: readonly Track[], namespace: string, index: number): O
       namespace: kind === "Node" ? "" : namespace,
     }))
     .filter(({ kind, name }) => known(kind) && known(name))
-    .sort((a, b) => compareTexts(a.kind, b.kind) || compareTexts(a.name, b.name));
+    .sort((a, b) => compare(a.kind, b.kind) || compare(a.name, b.name));
 }

@@ -1,12 +1,11 @@
 // Figures over the spans of one site: its actions, who calls whom, and where its time goes.
 import * as z from "zod";
 import { Refused } from "../errors.ts";
-import { type ActionEdge, type Edge, type SlowEvent, spanKinds } from "../model.ts";
+import { type ActionEdge, compare, type Edge, type SlowEvent, spanKinds } from "../model.ts";
 import type { SpanSource } from "../reader.ts";
 import type { Site, SpanPart } from "../sites.ts";
 import { printInstant } from "../time.ts";
 import { actionDigest, eventDigest, hashStatement } from "../tracing/digest.ts";
-import { order } from "../tracing/request.ts";
 import type { Context, Operation } from "./operation.ts";
 import { anHour, checkRange, from, integer, optional, siteId, texts, to, word } from "./request.ts";
 import { printRows, slowEventRow } from "./rows.ts";
@@ -72,7 +71,7 @@ export const actions: Operation<z.output<typeof actionsBody>, never> = {
     const { store, scope } = scopeOf(request, context);
     const found = await store.actions({ ...scope, namespaces, revision, action }, context.signal);
     const rows = checkRows(found, context).toSorted(
-      (a, b) => order(a.namespace, b.namespace) || order(a.action, b.action),
+      (a, b) => compare(a.namespace, b.namespace) || compare(a.action, b.action),
     );
     yield* printRows(rows, (row) => ({
       namespace: row.namespace,
@@ -176,17 +175,17 @@ export const actionEdges: Operation<z.output<typeof actionEdgesBody>, Sides<"ups
 };
 
 function compareEdges(a: Edge, b: Edge): number {
-  return order(b.count, a.count) || order(a.service, b.service);
+  return compare(b.count, a.count) || compare(a.service, b.service);
 }
 
 function compareActionEdges(a: ActionEdge, b: ActionEdge): number {
   return (
     compareEdges(a, b) ||
-    order(a.namespace ?? "", b.namespace ?? "") ||
-    order(a.action ?? "", b.action ?? "") ||
-    order(a.span_kind, b.span_kind) ||
-    order(a.peer_span_kind ?? "", b.peer_span_kind ?? "") ||
-    order(a.edge_type, b.edge_type)
+    compare(a.namespace ?? "", b.namespace ?? "") ||
+    compare(a.action ?? "", b.action ?? "") ||
+    compare(a.span_kind, b.span_kind) ||
+    compare(a.peer_span_kind ?? "", b.peer_span_kind ?? "") ||
+    compare(a.edge_type, b.edge_type)
   );
 }
 
@@ -248,7 +247,7 @@ export const slowEvents: Operation<z.output<typeof slowEventsBody>, never> = {
     const { store, scope } = scopeOf(request, context);
     const found = await store.slowEvents({ ...scope, kind, wanted, excluded, limit }, context.signal);
     const rows = found.map(withDigest);
-    rows.sort((a, b) => order(b.impact, a.impact) || order(a.digest, b.digest));
+    rows.sort((a, b) => compare(b.impact, a.impact) || compare(a.digest, b.digest));
     yield* printRows(rows, slowEventRow);
   },
 };
@@ -282,7 +281,9 @@ export const slowEventActions: Operation<z.output<typeof slowEventActionsBody>, 
     const found = await store.slowEventActions({ ...scope, digest: request.digest }, context.signal);
     const rows = checkRows(found, context).toSorted(
       (a, b) =>
-        order(b.count, a.count) || order(a.namespace, b.namespace) || order(a.action_name, b.action_name),
+        compare(b.count, a.count) ||
+        compare(a.namespace, b.namespace) ||
+        compare(a.action_name, b.action_name),
     );
     yield* printRows(rows, ({ action_name, namespace, count, trace_id, start_time }) => ({
       action_name,

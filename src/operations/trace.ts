@@ -1,11 +1,10 @@
 // One trace: its spans by id, the spans of a trace that filters choose, and where it belongs.
 import * as z from "zod";
-import type { TraceLocation } from "../model.ts";
+import { compare, type TraceLocation } from "../model.ts";
 import type { ListingQuery } from "../store.ts";
 import { distinct } from "../tracing/analytics.ts";
 import { arrange } from "../tracing/arrange.ts";
 import { incidentNumber } from "../tracing/digest.ts";
-import { order } from "../tracing/request.ts";
 import type { Context, Operation, Rows } from "./operation.ts";
 import { printSpans } from "./rows.ts";
 import { span, traceLocation } from "./span-rows.ts";
@@ -126,5 +125,5 @@ export const locator: Operation<LookupRequest, Location> = {
 };
 
 function sortRows<T>(rows: readonly T[]): readonly T[] {
-  return distinct(rows).toSorted((a, b) => order(JSON.stringify(a), JSON.stringify(b)));
+  return distinct(rows).toSorted((a, b) => compare(JSON.stringify(a), JSON.stringify(b)));
 }

@@ -1,21 +1,12 @@
 // Slow events: the spans below requests, grouped by what they do. A group's impact is its share of the time that all of
 // them took, so it says where time goes and not only what is slow once.
-import type { Attributes, SlowEvent, SlowEventAction, Span } from "../model.ts";
+import { type Attributes, compare, type SlowEvent, type SlowEventAction, type Span } from "../model.ts";
 import type { SpanReader, SpanTally } from "../reader.ts";
 import type { SlowEventActionsQuery, SlowEventsQuery } from "../store.ts";
 import { decodeDigest, type EventKey, eventDigest, hashStatement } from "./digest.ts";
 import { createFigures, type Figures } from "./figures.ts";
 import { climb, collect } from "./lookup.ts";
-import {
-  actionKey,
-  compareSpans,
-  durationOf,
-  isRequest,
-  namesAbove,
-  namesOf,
-  order,
-  timeOf,
-} from "./request.ts";
+import { actionKey, compareSpans, durationOf, isRequest, namesAbove, namesOf, timeOf } from "./request.ts";
 import { createNormaliser } from "./statement.ts";
 import { tally, tallyOf } from "./tally.ts";
 
@@ -92,7 +83,7 @@ function createEvents(): Events {
     },
     greatest: (limit, total, wanted) =>
       [...groups]
-        .sort(([idA, a], [idB, b]) => order(b.figures.total(), a.figures.total()) || order(idA, idB))
+        .sort(([idA, a], [idB, b]) => compare(b.figures.total(), a.figures.total()) || compare(idA, idB))
         .slice(0, limit)
         .map(([, { key, figures, longest }]) => ({
           ...key,
@@ -158,9 +149,9 @@ export async function findSlowEventActions(
 /** The longest, then the earliest, then by trace and span id. */
 function compareLengths(a: Span, b: Span): number {
   return (
-    order(durationOf(b), durationOf(a)) ||
-    order(a.start, b.start) ||
-    order(a.trace_id, b.trace_id) ||
+    compare(durationOf(b), durationOf(a)) ||
+    compare(a.start, b.start) ||
+    compare(a.trace_id, b.trace_id) ||
     compareSpans(a, b)
   );
 }

@@ -1,7 +1,7 @@
 // The listing of traces, from the two primitives. A trace's row is chosen from all its candidates in the range before
 // anything is cut; the range is read in windows, of time or of lengths, so that a page costs what it shows.
 import { Refused } from "../errors.ts";
-import type { Span, TraceSummary } from "../model.ts";
+import { compare, type Span, type TraceSummary } from "../model.ts";
 import type { SpanNarrowing, SpanReader } from "../reader.ts";
 import type { ListingQuery } from "../store.ts";
 import { allTime, floorToMilli, fromMillis, type Instant, second, type TimeRange } from "../time.ts";
@@ -10,7 +10,7 @@ import { type Exception, exceptionsOf } from "./exception.ts";
 import { acceptsRow, type Row } from "./filter.ts";
 import { climb, collect, entryKey, findEntriesWithNpo } from "./lookup.ts";
 import { narrowingOf, spanNamed, traceNamed } from "./narrowing.ts";
-import { actionKey, compareRequests, isRequest, namesOf, order, rowOf } from "./request.ts";
+import { actionKey, compareRequests, isRequest, namesOf, rowOf } from "./request.ts";
 
 interface Candidate {
   readonly row: Row;
@@ -31,7 +31,7 @@ interface Listing extends ListingQuery {
 /** Which of two candidates stands for their trace. */
 function compareRivals(a: Candidate, b: Candidate): number {
   if (a.exception === undefined || b.exception === undefined) return compareRequests(a.span, b.span);
-  return order(a.exception.time, b.exception.time) || order(a.span.span_id, b.span.span_id);
+  return compare(a.exception.time, b.exception.time) || compare(a.span.span_id, b.span.span_id);
 }
 
 /** Rows of a batch, but for the rest of its last millisecond or duration. */
@@ -449,7 +449,7 @@ export function compareRows(
   a: Pick<TraceSummary, "time" | "duration" | "site_id" | "trace_id">,
   b: Pick<TraceSummary, "time" | "duration" | "site_id" | "trace_id">,
 ): number {
-  const ascending = order(a[by], b[by]) || order(a.site_id, b.site_id) || order(a.trace_id, b.trace_id);
+  const ascending = compare(a[by], b[by]) || compare(a.site_id, b.site_id) || compare(a.trace_id, b.trace_id);
   return direction === "asc" ? ascending : -ascending;
 }
 

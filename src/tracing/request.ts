@@ -1,6 +1,6 @@
 // What a request is, and which request a span belongs to. Entries are found within one site: what a site's spans are
 // called depends on its own spans alone, whichever other sites are asked for together with it.
-import type { Span, TraceSummary } from "../model.ts";
+import { compare, type Span, type TraceSummary } from "../model.ts";
 import type { SpanId } from "../reader.ts";
 
 /** The attribute of an exception event that carries its digest. */
@@ -84,16 +84,11 @@ export function compareRequests(a: Span, b: Span): number {
 /** By start, then span id; both sides of a call may have these in common. */
 export function compareSpans(a: Span, b: Span): number {
   return (
-    order(a.start, b.start) ||
-    order(a.span_id, b.span_id) ||
-    order(a.site_id, b.site_id) ||
-    order(a.span_kind, b.span_kind)
+    compare(a.start, b.start) ||
+    compare(a.span_id, b.span_id) ||
+    compare(a.site_id, b.site_id) ||
+    compare(a.span_kind, b.span_kind)
   );
-}
-
-/** Ascending; texts by UTF-16 code unit. */
-export function order<T extends string | bigint | number>(a: T, b: T): number {
-  return a < b ? -1 : a > b ? 1 : 0;
 }
 
 /** Spans by id, for the way up. */

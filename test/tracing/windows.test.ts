@@ -1,7 +1,7 @@
 // Listings are read window by window, of time or of lengths: they must choose the rows that all spans together give.
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import type { Span, TraceSummary } from "#src/model.ts";
+import { compare, type Span, type TraceSummary } from "#src/model.ts";
 import type { Budget, SpanLookup, SpanNarrowing, SpanReader, SpanScan } from "#src/reader.ts";
 import type { ListingQuery, TraceFilter } from "#src/store.ts";
 import { floorToMilli, fromMillis, type Instant } from "#src/time.ts";
@@ -11,7 +11,7 @@ import { exceptionsOf } from "#src/tracing/exception.ts";
 import { acceptsRow, parseTraceQuery } from "#src/tracing/filter.ts";
 import { compareRows, listSummaries } from "#src/tracing/listing.ts";
 import { findNPlusOnes } from "#src/tracing/lookup.ts";
-import { compareRequests, createFamily, namesOf, order, rowOf } from "#src/tracing/request.ts";
+import { compareRequests, createFamily, namesOf, rowOf } from "#src/tracing/request.ts";
 import { makeTraces, midnight, readerOver, toSpan } from "../conformance/traces.ts";
 import { signal, source, span } from "./build.ts";
 
@@ -136,7 +136,7 @@ function plainly(spans: readonly Span[], { candidates, range, filter, beyond, ..
     });
   const errors = failures
     .filter(({ span, entry = span }) => isIn(entry))
-    .toSorted((a, b) => order(a.time, b.time) || order(a.span.span_id, b.span.span_id))
+    .toSorted((a, b) => compare(a.time, b.time) || compare(a.span.span_id, b.span.span_id))
     .map(({ span, entry, digest }) => ({
       row: rowOf(entry ?? span, span.span_id),
       entry,

@@ -86,6 +86,11 @@ export function unsupported(backend: string, feature: string): Refused<"not_supp
   return new Refused("not_supported_by_backend", message, { backend, feature });
 }
 
+/** The refusal of what a site has no part for. */
+export function withoutPart(feature: string, message: string): Refused<"not_supported_by_backend"> {
+  return new Refused("not_supported_by_backend", message, { backend: null, feature });
+}
+
 /** A token is over its rate or has too much under way: 429. Clients retry it after `retryAfterSeconds`. */
 export class TooMany extends Error {
   override readonly name = "TooMany";

@@ -2,7 +2,7 @@
 // minute, so an answer is a row per node or pod and full minute; over longer ranges the interval depends on the
 // length of the range alone, so that equal requests are answered on equal grids.
 import * as z from "zod";
-import { Refused } from "../errors.ts";
+import { Refused, withoutPart } from "../errors.ts";
 import { type Buckets, podPhases } from "../model.ts";
 import type { KubernetesStore, SnapshotQuery } from "../store.ts";
 import {
@@ -143,10 +143,7 @@ async function* answer<Row extends { readonly timestamp: Millis }>(
 function partOf({ site_id }: { readonly site_id: string }, { sites }: Context) {
   const part = sites.get(site_id)?.kubernetes;
   if (part !== undefined) return part;
-  throw new Refused("not_supported_by_backend", "The site has no Kubernetes part", {
-    backend: null,
-    feature: "kubernetes",
-  });
+  throw withoutPart("kubernetes", "The site has no Kubernetes part");
 }
 
 function checkSnapshots(count: number): void {

@@ -4,7 +4,7 @@
 // far the client has come.
 import * as z from "zod";
 import type { Limits } from "../config.ts";
-import { Refused } from "../errors.ts";
+import { Refused, withoutPart } from "../errors.ts";
 import { parse } from "../logql/parse.ts";
 import { print } from "../logql/print.ts";
 import type { LogLine } from "../model.ts";
@@ -159,9 +159,7 @@ async function explain(request: LinesRequest, context: Context) {
 /** Contract, "Order of checks": the site's logs, then the sources, then the query. */
 export function selectLogs(request: LinesRequest, context: Context) {
   const site = context.sites.get(request.site_id);
-  if (site?.logs === undefined) {
-    throw new Refused("not_supported_by_backend", "The site has no logs", { backend: null, feature: "logs" });
-  }
+  if (site?.logs === undefined) throw withoutPart("logs", "The site has no logs");
   const { store, backend } = site.logs;
   const sources = selectSources(site.logs.sources, request.source_ids);
   const filter = parse(request.query, { legacy: request.use_expressions !== true });

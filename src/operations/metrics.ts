@@ -3,7 +3,7 @@
 // sent, so that a large answer is never held as text.
 import { setImmediate as nextTurn } from "node:timers/promises";
 import * as z from "zod";
-import { NotFound, Refused, Unprocessable } from "../errors.ts";
+import { NotFound, Refused, Unprocessable, withoutPart } from "../errors.ts";
 import {
   type Aggregation,
   allowedFields,
@@ -175,12 +175,7 @@ async function explain(
 type Metrics = NonNullable<Site["metrics"]> & Pick<Site, "counterDefault">;
 
 function metricsOf(site: Site | undefined): Metrics {
-  if (site?.metrics === undefined) {
-    throw new Refused("not_supported_by_backend", "The site has no metrics", {
-      backend: null,
-      feature: "metrics",
-    });
-  }
+  if (site?.metrics === undefined) throw withoutPart("metrics", "The site has no metrics");
   return { ...site.metrics, counterDefault: site.counterDefault };
 }
 
@@ -212,13 +207,8 @@ function refuseUngrouped({ select, group_by: groups }: ListRequest): void {
       (key) => isPattern(tags[key] ?? "") && !groups.some((group) => group.tag === key),
     );
     if (tag === undefined) continue;
-    throw new Unprocessable(
-      "ungrouped_wildcard",
-      `The tag ${JSON.stringify(tag)} has a wildcard, but group_by lacks it`,
-      {
-        tag,
-      },
-    );
+    const message = `The tag ${JSON.stringify(tag)} has a wildcard, but group_by lacks it`;
+    throw new Unprocessable("ungrouped_wildcard", message, { tag });
   }
 }
 

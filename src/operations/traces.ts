@@ -1,7 +1,7 @@
 // What the trace routes share: the body that the specification calls TracesQuery, and reading one listing out of
 // several backends. The merge is a law: sites may lie anywhere, and the answer is that of one store which held all.
 import * as z from "zod";
-import { Refused } from "../errors.ts";
+import { Refused, withoutPart } from "../errors.ts";
 import { type Compare, leavesOf } from "../logql/ast.ts";
 import type { Span, TraceSummary } from "../model.ts";
 import type { Budget, SpanSource } from "../reader.ts";
@@ -195,11 +195,8 @@ function partsOf(ids: readonly string[], context: Context): readonly SpanPart[] 
   });
 }
 
-export function withoutTraces() {
-  return new Refused("not_supported_by_backend", "A site has no traces", {
-    backend: null,
-    feature: "traces",
-  });
+export function withoutTraces(): Refused<"not_supported_by_backend"> {
+  return withoutPart("traces", "A site has no traces");
 }
 
 /** The spans of a trace that the requested sites hold. @throws {Refused} `result_too_large` over `limits.spans` */

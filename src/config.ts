@@ -21,8 +21,6 @@ import {
   type Tree,
 } from "./yaml.ts";
 
-export { resolveBeside } from "./yaml.ts";
-
 export interface Config {
   readonly listen: Address;
   /** Front-end error reports; without `listen` they share the address above. */

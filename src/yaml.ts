@@ -220,6 +220,11 @@ export function pathKey(path: Path): string {
   return path.join("\0");
 }
 
+/** A text as a value of the file: in quotes, so that it stays a text, and with nothing in it to be put in. */
+export function printText(text: string): string {
+  return JSON.stringify(text.replaceAll("${", () => "$${"));
+}
+
 /** A value as YAML for people; what stands under one of the `flow` keys is on one line, as JSON. */
 export function printYaml(value: unknown, flow: ReadonlySet<string>): string {
   // One value that stands at two places is told at both: people read this, and know no anchors.

@@ -1,8 +1,9 @@
 // The backends of a command that ends: what fails comes back from the calls themselves and is told with them, so nothing
 // is logged or counted beside.
-import { type Config, resolveBeside } from "../config.ts";
+import type { Config } from "../config.ts";
 import { BackendError, messageOf } from "../errors.ts";
 import type { Backend, IO } from "../store.ts";
+import { resolveBeside } from "../yaml.ts";
 import type { Shell } from "./shell.ts";
 
 /** Undefined for a name without a kind. Throws what the kind does when the settings cannot be used. */

@@ -1,5 +1,6 @@
 // A proposal as the text of readout.yaml. What came from outside stands in quotes, or in comments on one line, so that no
 // name of an index or a label can be anything else in the file.
+import { printText } from "../yaml.ts";
 import type { ProposedMatch, ProposedSite } from "./init-propose.ts";
 
 export interface Draft {
@@ -30,7 +31,7 @@ export function printDraft({ preface, listen, token, backends, sites, notes }: D
     "",
     "tokens:",
     ...comment("  ", ["Only the hash is kept. `readout token new` makes more, for some of the sites."]),
-    `  - { user: ${key(token.user)}, sha256: ${text(token.sha256)}, sites: "*" }`,
+    `  - { user: ${key(token.user)}, sha256: ${printText(token.sha256)}, sites: "*" }`,
     "",
     ...printBackends(backends),
     "",
@@ -50,9 +51,9 @@ export function printBackends(backends: readonly DraftBackend[]): readonly strin
       ...comment("  ", reasons),
       `  ${name}:`,
       `    kind: ${kind}`,
-      `    url: ${text(url)}`,
+      `    url: ${printText(url)}`,
       ...printMap("auth", auth, (value) => JSON.stringify(value)),
-      ...printMap("tls", tls, text),
+      ...printMap("tls", tls, printText),
     ]),
   ];
 }
@@ -76,7 +77,7 @@ function printSite({ id, reasons, logs, traces, metrics, kubernetes }: ProposedS
           "      sources:",
           ...logs.sources.flatMap(({ id, index, profile, reasons }) => [
             ...comment("        ", reasons),
-            `        ${key(id)}: { index: ${text(index)}, profile: ${key(profile)} }`,
+            `        ${key(id)}: { index: ${printText(index)}, profile: ${key(profile)} }`,
           ]),
         ]),
     ...(traces === undefined
@@ -85,7 +86,7 @@ function printSite({ id, reasons, logs, traces, metrics, kubernetes }: ProposedS
           "    traces:",
           ...comment("      ", traces.reasons),
           `      backend: ${traces.backend}`,
-          `      index: ${text(traces.index)}`,
+          `      index: ${printText(traces.index)}`,
           `      profile: ${key(traces.profile)}`,
         ]),
     ...printMatch("metrics", metrics),
@@ -103,7 +104,7 @@ function printSite({ id, reasons, logs, traces, metrics, kubernetes }: ProposedS
 function printMatch(part: string, proposed: ProposedMatch | undefined): readonly string[] {
   if (proposed === undefined) return [];
   const { backend, match, reasons } = proposed;
-  const labels = Object.entries(match).map(([label, value]) => `${key(label)}: ${text(value)}`);
+  const labels = Object.entries(match).map(([label, value]) => `${key(label)}: ${printText(value)}`);
   return [
     `    ${part}:`,
     ...comment("      ", reasons),
@@ -122,10 +123,5 @@ function comment(indent: string, lines: readonly string[]): readonly string[] {
 /** A word as it is, where YAML reads no more than a word in it. */
 function key(word: string): string {
   const plain = /^[a-z][\w.-]*$/i.test(word) && !/^(?:true|false|null|yes|no|on|off|y|n)$/i.test(word);
-  return plain ? word : text(word);
-}
-
-/** In quotes, and nothing in it is put in from elsewhere. */
-function text(value: string): string {
-  return JSON.stringify(value.replaceAll("${", () => "$${"));
+  return plain ? word : printText(word);
 }

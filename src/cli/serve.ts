@@ -4,7 +4,7 @@
 // layouts) may have changed too, and the old ones live until the requests that began with them are over.
 import { isDeepStrictEqual } from "node:util";
 import { createAuthenticator } from "../auth.ts";
-import { type Config, resolveBeside } from "../config.ts";
+import type { Config } from "../config.ts";
 import { ConfigError, failureCode, type Issue, messageOf } from "../errors.ts";
 import { openGallery } from "../gallery.ts";
 import { operations } from "../operations/index.ts";
@@ -17,6 +17,7 @@ import { connectSites } from "../sites.ts";
 import type { Backend, IO } from "../store.ts";
 import { createTelemetry, redact, type Telemetry, type TelemetryOptions } from "../telemetry.ts";
 import type { Millis } from "../time.ts";
+import { resolveBeside } from "../yaml.ts";
 import { openFile, readConfig } from "./file.ts";
 import { prepareGraphql } from "./graphql.ts";
 import { type Question, questionsFor } from "./inspect.ts";

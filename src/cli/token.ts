@@ -3,6 +3,7 @@ import { parseArgs } from "node:util";
 import { hashToken, newToken } from "../auth.ts";
 import { messageOf } from "../errors.ts";
 import { parseInstant, printNanos } from "../time.ts";
+import { printText } from "../yaml.ts";
 import { exitCodes, type Shell, tellMisuse } from "./shell.ts";
 
 export const usage = `Usage: readout token new --user USER --site SITE [--site SITE …] [--expires TIME]
@@ -18,10 +19,11 @@ export async function run(args: readonly string[], shell: Shell): Promise<number
   if (typeof wanted === "string") return tellMisuse(wanted, usage, shell);
   const token = newToken();
   const { user, sites, expires } = wanted;
+  // In quotes, because a user may be called `null`, and a hash may be all digits.
   const fields = [
-    `user: ${print(user)}`,
-    `sha256: ${print(hashToken(token))}`,
-    `sites: ${sites === "*" ? print("*") : `[${sites.map(print).join(", ")}]`}`,
+    `user: ${printText(user)}`,
+    `sha256: ${printText(hashToken(token))}`,
+    `sites: ${sites === "*" ? '"*"' : `[${sites.map(printText).join(", ")}]`}`,
     ...(expires === undefined ? [] : [`expires: ${expires}`]),
   ];
   shell.out(
@@ -67,9 +69,4 @@ function readArguments([verb, ...args]: readonly string[], shell: Shell): Wanted
   } catch (error) {
     return `token new: ${messageOf(error)}`;
   }
-}
-
-/** Text as YAML, always in quotes: a user may be called `null`, and a hash may be all digits. */
-function print(text: string): string {
-  return JSON.stringify(text.replaceAll("${", () => "$${"));
 }

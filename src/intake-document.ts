@@ -1,9 +1,8 @@
 // The front-end error intake as OpenAPI has it (spec, "Front-end error report"). It is no operation: it takes whatever
 // is sent, on an origin that may be another, and answers at once.
 import * as z from "zod";
-import { describeSchema, type JsonSchema } from "./operations/describe.ts";
+import { describeSchema, type JsonSchema, text } from "./operations/describe.ts";
 
-const text = (description: string, example: string) => z.string().meta({ description, examples: [example] });
 const texts = (description: string, example: Readonly<Record<string, string>>) =>
   z
     .record(z.string(), z.string())

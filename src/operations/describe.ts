@@ -37,6 +37,16 @@ export interface Descriptions {
   readonly outputs: ReadonlyMap<string, JsonSchema>;
 }
 
+/** A text of a row or a report, and what is said of it. */
+export function text(description: string, example: string) {
+  return z.string().meta({ description, examples: [example] });
+}
+
+/** The same of a time. */
+export function instant(description: string, example = "2026-01-31T12:00:00.123Z") {
+  return z.string().meta({ format: "date-time", description, examples: [example] });
+}
+
 /** @throws {Error} two different schemas of one id, which is a mistake of ours */
 export function describeOperations(endpoints: readonly Endpoint[]): Descriptions {
   const inputs = new Map<string, JsonSchema>();

@@ -1,18 +1,14 @@
 // What the Kubernetes routes answer (spec, "NodesRow", "PodsRow", "PodOverviewRow"), for documentation.
 import * as z from "zod";
 import { containerStatuses, podPhases } from "../model.ts";
+import { instant, text } from "./describe.ts";
 
-const text = (description: string, example: string) => z.string().meta({ description, examples: [example] });
 const figure = (description: string, unit: string | undefined, example: number) =>
   z.number().meta({ description, ...(unit === undefined ? {} : { "x-unit": unit }), examples: [example] });
 const bytes = (description: string) => figure(description, "B", 268_435_456);
 const count = (description: string, example = 12) => figure(description, undefined, example);
 
-const timestamp = z.string().meta({
-  format: "date-time",
-  description: "The snapshot's time, on the grid of its interval.",
-  examples: ["2026-01-31T12:00:00.000Z"],
-});
+const timestamp = instant("The snapshot's time, on the grid of its interval.", "2026-01-31T12:00:00.000Z");
 const cpu = figure("CPU in use.", "billionths of a core", 125_000_000);
 
 const memory = {

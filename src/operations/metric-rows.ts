@@ -2,10 +2,8 @@
 import * as z from "zod";
 import { fields, resolutions } from "../metrics.ts";
 import { metricTypes } from "../model.ts";
+import { instant, text } from "./describe.ts";
 
-const text = (description: string, example: string) => z.string().meta({ description, examples: [example] });
-const instant = (description: string, example: string) =>
-  z.string().meta({ format: "date-time", description, examples: [example] });
 const range = {
   resolution: z
     .enum(Object.keys(resolutions))

@@ -2,12 +2,10 @@
 // for documentation. `rows.ts` and the operations print it.
 import * as z from "zod";
 import { spanKinds } from "../model.ts";
+import { instant, text } from "./describe.ts";
 
 const attributes = (description: string) =>
   z.record(z.string(), z.unknown()).meta({ description, examples: [{ "http.route": "/orders/{id}" }] });
-const text = (description: string, example: string) => z.string().meta({ description, examples: [example] });
-const instant = (description: string, example = "2026-01-31T12:00:00.123Z") =>
-  z.string().meta({ format: "date-time", description, examples: [example] });
 const millis = (description: string) => z.number().meta({ description, "x-unit": "ms", examples: [515.58] });
 const count = (description: string) =>
   z

@@ -8,7 +8,7 @@ import { type Exchange, readJson } from "./exchange.ts";
 import { chooseRepresentation } from "./operations/accept.ts";
 import { anybody, type Conductor, overloaded } from "./operations/conduct.ts";
 import { explained, explanationType, wantsExplanation } from "./operations/explain.ts";
-import type { Followed, Rows } from "./operations/operation.ts";
+import type { Followed, Prepared, Printed, Rows } from "./operations/operation.ts";
 import type { Route } from "./operations/router.ts";
 import { abandon, readHead, type Work } from "./operations/work.ts";
 import { eventsHeaders, type Tails } from "./tailing/tails.ts";
@@ -45,6 +45,9 @@ export type Operate = (
   finish: Finish,
 ) => Promise<Answer>;
 
+/** What an operation, or a representation of it, may answer. */
+type Answered = Promise<unknown> | AsyncIterable<Rows> | Printed | Followed;
+
 /** What stands around and between the batches of an answer. */
 interface Form {
   readonly opening: string;
@@ -76,14 +79,10 @@ export function createRest(telemetry: Telemetry): Operate {
       const raw = endpoint.method === "GET" ? parameters : await receive(readJson(exchange), work);
       // An explanation is JSON, whatever form its answer would have.
       const explaining = wantsExplanation(exchange.search);
-      const result =
-        chosen === undefined || explaining
-          ? conductor.start(
-              explaining ? explained(endpoint.prepare(raw)) : endpoint.prepare(raw),
-              principal,
-              work,
-            )
-          : conductor.start(chosen.prepare(raw), principal, work);
+      const prepared: Prepared<Answered> = explaining
+        ? explained(endpoint.prepare(raw))
+        : (chosen ?? endpoint).prepare(raw);
+      const result = conductor.start(prepared, principal, work);
       if ("follow" in result) {
         // Tails have places of their own.
         streaming = true;

@@ -82,6 +82,9 @@ export interface TelemetryOptions {
   readonly processMetrics?: boolean;
 }
 
+/** Seconds. */
+const buckets = [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30];
+
 export function createTelemetry({
   write,
   level = "info",
@@ -112,7 +115,7 @@ export function createTelemetry({
     name: "readout_request_duration_seconds",
     help: "Time from a request's head to the end of its answer",
     labelNames: ["operation"],
-    buckets: [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30],
+    buckets,
     registers,
   });
   const backendRequests = new Counter({
@@ -125,7 +128,7 @@ export function createTelemetry({
     name: "readout_backend_request_duration_seconds",
     help: "Time of one request to a source",
     labelNames: ["backend"],
-    buckets: [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30],
+    buckets,
     registers,
   });
   const caches = new Counter({

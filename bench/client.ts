@@ -9,7 +9,7 @@ export interface Call {
   readonly token?: string;
   readonly accept?: string;
 }
-export interface Sent {
+interface Sent {
   readonly millis: number;
   readonly bytes: number;
   /** Only where the call was made with `keep`. */

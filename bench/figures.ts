@@ -23,7 +23,7 @@ export function median(values: readonly number[]): number {
 }
 
 /** Where 95 % of the medians of resampled rounds lie. Rounds are few and skewed, so no normal law is assumed. */
-export function interval(rounds: readonly number[]): readonly [number, number] {
+function interval(rounds: readonly number[]): readonly [number, number] {
   let state = 1;
   function below(limit: number): number {
     state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;

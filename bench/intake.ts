@@ -16,7 +16,7 @@ const token = "bench";
 const floors = { millisPerSecond: 1_020, p99Millis: 20, peakMegabytes: 250, slowdown: 1.5 };
 
 /** Lines to read, and the range that they lie in. */
-export interface Lines {
+interface Lines {
   readonly url: string;
   readonly from: string;
   readonly to: string;

@@ -8,7 +8,7 @@ import { type Call, send } from "./client.ts";
 import { type Figure, median, summarise } from "./figures.ts";
 import { cpuMillis, type Subject } from "./subject.ts";
 
-export interface Bench {
+interface Bench {
   readonly agent: Agent;
   readonly token: string;
   readonly rounds: number;

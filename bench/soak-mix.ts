@@ -6,7 +6,7 @@ import { fill, requestSpans, spansBegun } from "./tracing-documents.ts";
 export const token = "soak";
 /** The front-end's, and where its reports end. */
 const key = "soak-key";
-export const reportIndex = "soak-reports";
+const reportIndex = "soak-reports";
 
 const second = 1_000;
 const minute = 60 * second;
@@ -14,7 +14,7 @@ const documents = 20_000;
 const hosts = 20;
 const requests = 1_000;
 
-export interface Mix {
+interface Mix {
   /** OpenMetrics text, for a Prometheus to begin with. */
   readonly series: string;
   readonly fill: (url: string) => Promise<void>;

@@ -9,7 +9,7 @@ import { type Call, send } from "./client.ts";
 import { type Figure, median, quantile, summarise } from "./figures.ts";
 import { cpuMillis, memoryMegabytes, type Subject } from "./subject.ts";
 
-export interface Bench {
+interface Bench {
   readonly agent: Agent;
   readonly token: string;
   readonly quick: boolean;

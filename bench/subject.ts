@@ -22,7 +22,7 @@ process.on("exit", () => {
   for (const child of running) child.kill("SIGKILL");
 });
 
-export interface Start {
+interface Start {
   readonly arguments: readonly string[];
   /** All of them where there is none. */
   readonly core?: 0 | 1;

@@ -20,7 +20,7 @@ import {
   various,
 } from "./tracing-documents.ts";
 
-export interface Bench {
+interface Bench {
   readonly agent: Agent;
   readonly token: string;
   readonly rounds: number;

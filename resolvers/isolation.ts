@@ -6,7 +6,7 @@ import type { Millis } from "../src/time.ts";
 
 // ---- Places -------------------------------------------------------------------------------------------------
 
-export interface Places {
+interface Places {
   /**
    * Takes a place, at once or when it is one's turn. The result gives it back and is called once.
    * Rejects with the signal's reason when the caller leaves the queue.
@@ -78,14 +78,14 @@ export function createPlaces(concurrent: number, queued: number): Places {
 /** What a request showed of its source: it answered, it did not, or its caller left before it could tell. */
 export type Sign = "alive" | "dead" | "unknown";
 
-export interface Breaker {
+interface Breaker {
   /** Whether `enter` would let nobody in. */
   rests(): boolean;
   /** Undefined while the source is given a rest. Otherwise the result is called once, with what came of the request. */
   enter(): ((sign: Sign) => void) | undefined;
 }
 
-export interface BreakerSettings {
+interface BreakerSettings {
   /** So many requests in a row without an answer open it. */
   readonly failures: number;
   /** For so long nothing is asked. Then one request is let through, and what comes of it decides. */
@@ -128,7 +128,7 @@ export function createBreaker({ failures, rest, opened, clock }: BreakerSettings
 
 // ---- Refused credentials ------------------------------------------------------------------------------------
 
-export interface Refusals {
+interface Refusals {
   /** Whether nothing should be asked. False lets one caller try, and nobody else until that is answered or due again. */
   rests(): boolean;
   /** What a request that began at `started` was answered: refused, or not. */

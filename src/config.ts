@@ -68,7 +68,7 @@ export interface TokenEntry {
   readonly sites: readonly string[] | "*";
   readonly expires?: bigint | undefined;
 }
-export interface BackendEntry {
+interface BackendEntry {
   readonly kind: string;
   readonly settings: unknown;
   /** The layouts of the user's own that its sources name, where there are any. */
@@ -87,7 +87,7 @@ export interface SiteConfig {
   readonly kubernetes?: MetricsPart | undefined;
   readonly frontend?: FrontendPart | undefined;
 }
-export interface LogsPart {
+interface LogsPart {
   readonly backend: string;
   readonly sources: Readonly<
     Record<string, { readonly index: string; readonly profile: string; readonly where?: string | undefined }>
@@ -103,7 +103,7 @@ export interface TracesPart {
   readonly namespaceAttribute?: string | undefined;
   readonly actionAttribute?: string | undefined;
 }
-export interface MetricsPart {
+interface MetricsPart {
   readonly backend: string;
   /** Labels forced on every query: the wall between tenants. */
   readonly match: Readonly<Record<string, string>>;
@@ -142,7 +142,7 @@ export interface Limits {
   readonly export: number;
   readonly tail: TailLimits;
 }
-export interface TailLimits {
+interface TailLimits {
   /** How long after its own time a line may become visible and is still delivered. */
   readonly lateness: Millis;
   /** Live tails open at once. */

@@ -19,14 +19,14 @@ export interface Delivery {
   readonly close: () => Promise<void>;
 }
 
-export interface DeliveryOptions {
+interface DeliveryOptions {
   readonly spooler: Spooler;
   readonly sites: Sites;
   readonly telemetry: Telemetry;
   readonly pace?: Pace;
 }
 /** How long is waited for more reports to come, and after failures. */
-export interface Pace {
+interface Pace {
   readonly gather: Millis;
   readonly firstRetry: Millis;
   readonly lastRetry: Millis;

@@ -13,7 +13,7 @@ export interface Gallery extends Visuals {
   readonly close: () => void;
 }
 
-export interface GalleryOptions {
+interface GalleryOptions {
   /** Asked for at each look; nothing is published without one. */
   readonly folder: () => string | undefined;
   readonly check: (visual: Visual) => readonly Issue[];

@@ -53,7 +53,7 @@ const bounds = {
   blockFieldSuggestion: { mask: "" },
 };
 
-export interface GatewayOptions<ServerContext extends object> {
+interface GatewayOptions<ServerContext extends object> {
   readonly unified: Unified;
   /** Come first, before anything of GraphQL. */
   readonly plugins: readonly Plugin<object, ServerContext>[];
@@ -265,7 +265,7 @@ function readVariables({ schema, document, operationName, variableValues }: Exec
   return getVariableValues(schema, definitions, variableValues ?? {}, { maxErrors: 50 });
 }
 
-export interface SessionOptions {
+interface SessionOptions {
   readonly conductor: Conductor;
   readonly operations: readonly Endpoint[];
   readonly limits: Limits;

@@ -18,7 +18,7 @@ export interface Unified {
   readonly stitched: boolean;
 }
 
-export interface MeshOptions {
+interface MeshOptions {
   /** The path of the file, for its messages and for the paths in it. */
   readonly file: string;
   readonly text: string;

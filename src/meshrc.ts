@@ -15,7 +15,7 @@ const shape = z.looseObject({
       `expected a source named ${ownSource}`,
     ),
 });
-export type Meshrc = z.output<typeof shape>;
+type Meshrc = z.output<typeof shape>;
 
 /** @throws {ConfigError} */
 export function parseMeshrc(text: string, file: string): Meshrc {

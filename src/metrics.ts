@@ -16,7 +16,7 @@ export const aggregations = ["sum", "avg", "min", "max", "first", "last"] as con
 export type Aggregation = (typeof aggregations)[number];
 
 /** What a counter answers where the request names no aggregation: a site's `counter_default`. */
-export type CounterDefault = "cumulative" | "increment";
+type CounterDefault = "cumulative" | "increment";
 
 /** How one selector is answered: `measure` gives each bucket's value, `combine` makes one of the buckets' values. */
 export interface Plan {

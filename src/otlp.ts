@@ -15,7 +15,7 @@ const batched = 512;
 const pause: Millis = 1_000;
 const patience: Millis = 5_000;
 
-export interface Exporter {
+interface Exporter {
   /** The step of a request with these headers; undefined where no traces are configured. */
   readonly begin: (traceparent: string | null, tracestate: string | null) => Step | undefined;
   readonly configure: (config: OtlpConfig | undefined) => void;
@@ -23,7 +23,7 @@ export interface Exporter {
   readonly close: (grace: Millis) => Promise<void>;
 }
 
-export interface ExporterOptions {
+interface ExporterOptions {
   readonly config: OtlpConfig | undefined;
   readonly now: () => Instant;
   readonly log: (event: LogEvent) => void;

@@ -11,7 +11,7 @@ import { buildOpenApi } from "./openapi.ts";
 import { allowsCoding } from "./operations/accept.ts";
 import type { Endpoint } from "./operations/operation.ts";
 
-export interface Page {
+interface Page {
   /** 304 for a browser that has the page as it is. */
   readonly status: 200 | 304;
   readonly headers: Readonly<Record<string, string>>;

@@ -4,7 +4,7 @@ import { type Attributes, reportMark, type Span, type Value } from "./model.ts";
 import { fromMillis, type Instant } from "./time.ts";
 
 /** Spec, "Front-end error report", with every optional part in its empty form. */
-export interface Report {
+interface Report {
   readonly time: Instant;
   readonly namespace: string;
   readonly error: {
@@ -20,8 +20,8 @@ export interface Report {
   readonly environment: Texts;
   readonly breadcrumbs: readonly Breadcrumb[];
 }
-export type Texts = Readonly<Record<string, string>>;
-export interface Breadcrumb {
+type Texts = Readonly<Record<string, string>>;
+interface Breadcrumb {
   readonly timestamp?: string | undefined;
   readonly category?: string | undefined;
   readonly action?: string | undefined;

@@ -37,7 +37,7 @@ export type Finish = (status: number, cut: boolean, error?: unknown) => void;
  * The answer of a route, which calls `finish` as soon as it is complete or broken off.
  * @throws what the operation, the limits and the reading of the body fail with; then `finish` has not been called
  */
-export type Operate = (
+type Operate = (
   exchange: Exchange,
   route: Route,
   epoch: Epoch,

@@ -325,7 +325,7 @@ function estimate(
 }
 
 /** How many observations are at most `bound`. */
-export interface CumulativeCount {
+interface CumulativeCount {
   readonly bound: number;
   readonly count: number;
 }

@@ -8,7 +8,7 @@ import type { Millis } from "./time.ts";
 import type { Step } from "./traced.ts";
 
 /** One finished request, as it is logged and counted. */
-export interface RequestRecord {
+interface RequestRecord {
   readonly id: string;
   /** `logs.lines`, or `none` for what no route knows. */
   readonly operation: string;
@@ -40,7 +40,7 @@ export type Drop =
   | "spool_failed";
 
 /** What becomes of front-end error reports. */
-export interface IntakeTelemetry {
+interface IntakeTelemetry {
   readonly kept: () => void;
   readonly dropped: (drop: Drop) => void;
   /** So many reports were confirmed by the site's source. */
@@ -50,7 +50,7 @@ export interface IntakeTelemetry {
   /** Asked for whenever the metrics are. */
   readonly watch: (level: () => Promise<SpoolLevel>) => void;
 }
-export interface SpoolLevel {
+interface SpoolLevel {
   readonly reports: number;
   readonly bytes: number;
   readonly deadLetters: number;

@@ -48,7 +48,7 @@ export function passedOn(): Readonly<Record<string, string>> {
   return steps.getStore()?.headers ?? {};
 }
 
-export interface Tracing {
+interface Tracing {
   readonly now: () => Instant;
   /** Whether a trace that begins here is seen; one that a client began keeps to what the client says. */
   readonly samples: () => boolean;

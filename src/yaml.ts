@@ -28,7 +28,7 @@ export function resolveBeside(file: string, path: string): string {
 }
 
 export type Path = readonly string[];
-export type Located = { readonly path: Path; readonly message: string; readonly line?: number };
+type Located = { readonly path: Path; readonly message: string; readonly line?: number };
 
 export interface Tree {
   readonly value: unknown;

@@ -168,14 +168,22 @@ interface Import {
   readonly typeOnly: boolean;
 }
 
-const files = ["src", "resolvers"].flatMap((folder) =>
-  readdirSync(join(root, folder), { recursive: true, encoding: "utf8" })
-    .filter((file) => /(?<!\.d)\.(ts|js)$/.test(file))
-    .map((file) => `${folder}/${file}`),
-);
-const code = new Map(files.map((file) => [file, withoutComments(readFileSync(join(root, file), "utf8"))]));
+const files = filesIn("src", "resolvers");
+const code = codeOf(files);
 const imports = [...code].flatMap(([file, text]) => importsOf(file, text));
 const own = imports.filter(({ to }) => files.includes(to));
+
+function filesIn(...folders: readonly string[]): string[] {
+  return folders.flatMap((folder) =>
+    readdirSync(join(root, folder), { recursive: true, encoding: "utf8" })
+      .filter((file) => /(?<!\.d)\.(ts|js)$/.test(file))
+      .map((file) => `${folder}/${file}`),
+  );
+}
+
+function codeOf(files: readonly string[]): ReadonlyMap<string, string> {
+  return new Map(files.map((file) => [file, withoutComments(readFileSync(join(root, file), "utf8"))]));
+}
 
 function importsOf(from: string, text: string): Import[] {
   const found: Import[] = [];
@@ -253,6 +261,22 @@ describe("imports", () => {
     };
     expect(files.flatMap((file) => visit(file, []))).toEqual([]);
   });
+});
+
+test("what a file exports is named in another one that imports it", () => {
+  const readers = [...code, ...codeOf(filesIn("test", "bench"))].map(([from, text]) => ({
+    text,
+    targets: new Set(importsOf(from, text).map(({ to }) => to)),
+  }));
+  const unused = [...code].flatMap(([file, text]) => {
+    const importing = readers.filter(({ targets }) => targets.has(file));
+    const names = [...text.matchAll(/^export (?:async )?(?:function\*?|const|class|interface|type) (\w+)/gm)];
+    return names
+      .map(([, name = ""]) => name)
+      .filter((name) => !importing.some((reader) => new RegExp(`\\b${name}\\b`).test(reader.text)))
+      .map((name) => `${file} exports ${name}`);
+  });
+  expect(unused).toEqual([]);
 });
 
 describe("the outside world", () => {

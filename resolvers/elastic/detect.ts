@@ -194,7 +194,7 @@ async function readSample(
  * The layout that documents show, and those by which they can be read. A layout that none can be read by gives way to one
  * that finds their messages: its mark may be a field that others have too.
  */
-export function tell(documents: readonly Json[], among: readonly LogProfile[]): Omit<Told, "documents"> {
+function tell(documents: readonly Json[], among: readonly LogProfile[]): Omit<Told, "documents"> {
   const shown = best(
     documents,
     among.filter((profile) => documents.some((document) => shows(document, profile))),

@@ -37,7 +37,7 @@ import {
 import { refuseBlinded, refuseMaskedWall } from "./security.ts";
 import { compileWhere, hasUnmapped, parseWhere } from "./where.ts";
 
-export interface Found<Form> {
+interface Found<Form> {
   readonly index: string;
   /** Unique in its index. */
   readonly id: string;

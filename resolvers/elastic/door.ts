@@ -14,7 +14,7 @@ import { createGuard, type GuardSettings, orAborted, readRetryAfter } from "../h
 import { spread, type Transport } from "./nodes.ts";
 import { describeProduct, type Product } from "./product.ts";
 
-export interface Request {
+interface Request {
   readonly method: "GET" | "POST" | "PUT" | "DELETE";
   readonly path: string;
   readonly query?: Readonly<Record<string, string>>;

@@ -24,7 +24,7 @@ const settings = strict({
   auth: anyLogin.optional(),
   ...connection("10s"),
 });
-export type ElasticConfig = z.infer<typeof settings>;
+type ElasticConfig = z.infer<typeof settings>;
 
 export const elastic: BackendKind<ElasticConfig, LogProfile, SpanProfile> = {
   kind: "elastic",

@@ -2,7 +2,7 @@
 // and their versions differ in nothing more than in that, so that everything else need not care.
 import type { Value } from "../../src/model.ts";
 
-export type Flat = ReadonlyMap<string, Value>;
+type Flat = ReadonlyMap<string, Value>;
 
 /** 2^53 has so many digits, and begins with a nine. */
 const longDigits = 16;

@@ -12,7 +12,7 @@ const hits = { least: 100, first: 512, most: 1_024 } as const;
 /** A window is so many times what the last full search came through: lines come unevenly, and a wide one costs no more. */
 const ahead = 8n;
 
-export interface Pace {
+interface Pace {
   /** Hits to ask for. */
   readonly size: number;
   /** The most that `size` may become. */

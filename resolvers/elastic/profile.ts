@@ -151,7 +151,7 @@ export function splits(name: string): readonly (readonly string[])[] {
 const splitsOf = new Map<string, readonly (readonly string[])[]>();
 
 /** The text of the first scalar at a dotted name of a document; undefined where there is none. */
-export function textAt(document: Json, name: string): string | undefined {
+function textAt(document: Json, name: string): string | undefined {
   let first: string | undefined;
   const take = (text: string): boolean => {
     first = text;

@@ -18,7 +18,7 @@ import {
 } from "./narrow.ts";
 import { all, any, every, ignored, none, not, type Query } from "./query.ts";
 
-export type Group = Pick<Placed<SpanForm>, "group" | "listsIgnored">;
+type Group = Pick<Placed<SpanForm>, "group" | "listsIgnored">;
 
 /** A name of a document as an index can group by it. */
 export interface Column {

@@ -15,7 +15,7 @@ import { any, encodePattern, every, inIndices, not, searchOptions } from "./quer
 import { copiesIn, reportSpans } from "./report.ts";
 import { needsMapping, searchWhole } from "./search.ts";
 
-export interface Surroundings {
+interface Surroundings {
   readonly backend: string;
   readonly door: Door;
   readonly catalog: Catalog;

@@ -11,7 +11,7 @@ export interface Place {
   readonly above: readonly { readonly slot: number; readonly rest: string }[];
 }
 /** A name at which a list of objects is looked for, or one of them without its brackets. */
-export interface ListPlace {
+interface ListPlace {
   readonly slot: number;
   readonly below: number;
 }

@@ -70,7 +70,7 @@ function compileLeaf(leaf: Compare, group: IndexGroup): Query {
 }
 
 /** The field behind a name: aliases are followed, and keys of `passthrough` objects are also known without it. */
-export function resolve(name: string, group: IndexGroup): IndexedField | undefined {
+function resolve(name: string, group: IndexGroup): IndexedField | undefined {
   const field = findField(group, name, name);
   if (field?.aliasOf !== undefined) return findField(group, field.aliasOf);
   if (field !== undefined) return field;

@@ -31,9 +31,9 @@ export interface Reading {
   readonly signal: AbortSignal;
   readonly given: Given;
 }
-export type StoredEvent = LooseEvent & { readonly id: string };
+type StoredEvent = LooseEvent & { readonly id: string };
 
-export interface Spans {
+interface Spans {
   /** As their own documents tell them. */
   bareSpans(wanted: Wanted, reading: Reading, plan?: Plan): AsyncGenerator<readonly Span[]>;
   /** With the events of other documents. */

@@ -14,7 +14,7 @@ const history: Millis = 3 * hour;
 /** The labels that a site's metrics part has to force. */
 export const metricMatches = sites.map(({ name }) => ({ site: `demo-${name}` }));
 
-export interface Measurements {
+interface Measurements {
   /** Makes the samples up to this time, and forgets old ones. */
   readonly catchUp: (now: Millis) => void;
 }

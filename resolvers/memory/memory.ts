@@ -19,7 +19,7 @@ const settings = strict({
   /** The same seed gives the same lines at the same times. */
   seed: z.preprocess(readNumeral, z.int()).default(1),
 });
-export type MemorySettings = z.output<typeof settings>;
+type MemorySettings = z.output<typeof settings>;
 
 /** How far back the data reach at the start. */
 const history = fromMillis(hour);

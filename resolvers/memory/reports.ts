@@ -3,7 +3,7 @@ import type { ReportStore } from "../../src/store.ts";
 import type { Instant } from "../../src/time.ts";
 import type { MemorySpans } from "./spans.ts";
 
-export interface MemoryReports extends ReportStore {
+interface MemoryReports extends ReportStore {
   /** Forgets reports of errors before this instant. */
   readonly forget: (before: Instant) => void;
 }

@@ -10,7 +10,7 @@ export interface Site {
   /** Chance that a request begins in a second. */
   readonly pace: number;
 }
-export interface Action {
+interface Action {
   /** As traces and metrics name it. */
   readonly name: string;
   readonly method: "GET" | "POST";

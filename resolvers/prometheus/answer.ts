@@ -43,7 +43,7 @@ export class Surprise extends Error {
   override readonly name = "Surprise";
 }
 
-export interface Scanner {
+interface Scanner {
   /** @throws {Surprise} */
   push(chunk: Buffer): void;
   /** The answer without its series, as JSON text. @throws {Surprise | SyntaxError} the second where it is cut */

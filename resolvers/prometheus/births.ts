@@ -19,7 +19,7 @@ export interface Origin {
   readonly limit: number;
 }
 
-export interface Births {
+interface Births {
   readonly held: ReadonlySet<string>;
   readonly born: ReadonlySet<string>;
 }

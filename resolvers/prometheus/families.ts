@@ -65,7 +65,7 @@ export function part(match: Match, name: string): Selector {
 }
 
 /** The series that carry a family's tags. */
-export function tagged(match: Match, metric: string, shape: Shape): Selector {
+function tagged(match: Match, metric: string, shape: Shape): Selector {
   if (shape === "both") return select(match, [oneOf(metricName, [metric, `${metric}_count`])]);
   return part(match, shape === "histogram" || shape === "summary" ? `${metric}_count` : metric);
 }

@@ -13,7 +13,7 @@ export interface Memo<V> {
   read(key: string, signal: AbortSignal, youngerThan?: Millis): Promise<V>;
 }
 
-export interface MemoSettings<V> {
+interface MemoSettings<V> {
   /** Its name in `/metrics`. */
   readonly name: string;
   readonly entries: number;

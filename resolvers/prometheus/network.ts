@@ -137,7 +137,7 @@ export function successions(interfaces: readonly Track[], { step, count }: Bucke
 }
 
 /** The interfaces of one node or pod at one snapshot. */
-export interface Interfaces {
+interface Interfaces {
   /** By metric. */
   readonly tracks: ReadonlyMap<string, readonly Track[]>;
   readonly index: number;

@@ -19,7 +19,7 @@ const settings = strict({
   auth: basicOrBearer.optional(),
   ...connection("30s"),
 });
-export type PrometheusConfig = z.infer<typeof settings>;
+type PrometheusConfig = z.infer<typeof settings>;
 
 /** A server evaluates 20 queries at once; the rest wait better here, where their clients can leave. */
 const concurrent = 16;

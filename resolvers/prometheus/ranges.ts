@@ -24,7 +24,7 @@ export function movementsOf(start: Millis, first: Millis): Movements {
 }
 
 /** Times that come are `by` later than those that were meant. */
-export interface Moved {
+interface Moved {
   readonly expression: Expression;
   readonly range: Range;
   readonly by: Millis;

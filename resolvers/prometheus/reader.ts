@@ -34,7 +34,7 @@ export interface RawSeries extends Samples {
   readonly histograms: readonly HistogramSample[];
 }
 
-export type IsMeant = (labels: Labels) => boolean;
+type IsMeant = (labels: Labels) => boolean;
 
 export interface Reader {
   /** As `Habits`'. */

@@ -38,7 +38,7 @@ export interface Thinned {
 }
 
 /** A series with its buckets; the indices in `suspects` have to be read raw. */
-export interface Surveyed {
+interface Surveyed {
   readonly labels: Labels;
   readonly last: Float64Array;
   readonly suspects: Set<number>;

@@ -4,7 +4,7 @@ import { type Config, parseConfig } from "../config.ts";
 import { ConfigError, failureCode, messageOf } from "../errors.ts";
 import { exitCodes, type Shell, tellMisuse } from "./shell.ts";
 
-export interface ConfigFile {
+interface ConfigFile {
   /** Paths within the configuration are relative to it. */
   readonly file: string;
   readonly config: Config;

@@ -14,7 +14,7 @@ import type { Shell } from "./shell.ts";
 /** What /graphql serves where the configuration names no other file. */
 const ownMeshrc = relative("", fileURLToPath(new URL("../../.meshrc.yaml", import.meta.url)));
 
-export interface GraphqlPart {
+interface GraphqlPart {
   /** @throws {ConfigError} what is wrong with the file or one of its sources */
   readonly load: () => Promise<Unified>;
   /** For an operator, in one line. */

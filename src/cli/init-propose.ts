@@ -4,7 +4,7 @@ import type { Instant } from "../time.ts";
 import { printNewest } from "./check.ts";
 
 /** A backend of the file to be, and what it holds. */
-export interface Surveyed {
+interface Surveyed {
   readonly backend: string;
   readonly survey: Survey;
 }
@@ -17,7 +17,7 @@ export interface ProposedSite {
   readonly metrics?: ProposedMatch;
   readonly kubernetes?: ProposedMatch;
 }
-export interface ProposedSource {
+interface ProposedSource {
   readonly id: string;
   readonly index: string;
   readonly profile: string;

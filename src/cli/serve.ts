@@ -58,7 +58,7 @@ export async function run(args: readonly string[], shell: Shell): Promise<number
   });
 }
 
-export interface Serving {
+interface Serving {
   /** Paths of backends are relative to it. */
   readonly file: string;
   /** Absent where no file can change. */

@@ -144,7 +144,7 @@ export const podStates = /** @type {const} */ ([
 
 const site = text;
 /** The parameters of each view, in the order in which they are written. */
-export const views = {
+const views = {
   logs: {
     site,
     query: text,

@@ -7,7 +7,7 @@
 export const spelling = Symbol("spelling");
 
 /** A number as the source spells it. */
-export interface NumberText {
+interface NumberText {
   readonly [spelling]: string;
 }
 

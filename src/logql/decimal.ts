@@ -3,7 +3,7 @@
 import { numberPattern } from "./ast.ts";
 
 /** sign × 0.digits × 10^magnitude; `digits` has no zero at either end, and is empty for zero alone. */
-export interface Decimal {
+interface Decimal {
   readonly sign: -1 | 0 | 1;
   readonly digits: string;
   /** A bigint only where the exponent has more digits than a double holds; the two compare exactly. */

@@ -5,12 +5,12 @@ import type { Field, Path, SourceSpan } from "./ast.ts";
 import { fieldOf, isExact, isLegacy, typeSuffix } from "./field.ts";
 import { endsAt, invalid, isSpace, scanQuoted, scanWord, skipSpaces } from "./scan.ts";
 
-export interface ListElement {
+interface ListElement {
   readonly value: string;
   readonly span: SourceSpan;
 }
 
-export interface List {
+interface List {
   readonly elements: readonly [ListElement, ...ListElement[]];
   readonly end: number;
 }

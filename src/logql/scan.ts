@@ -11,7 +11,7 @@ export interface Scanned {
 }
 
 /** What a field scan met: dot-separated keys as written, and the operator that ended them, if one did. */
-export interface ScannedField {
+interface ScannedField {
   readonly keys: readonly [string, ...string[]];
   readonly operator: Operator | undefined;
   /** Where the operator starts; without one, where the scan stopped. */

@@ -8,7 +8,7 @@ import { type Instant, parseInstant, printMillis, toDate } from "../time.ts";
 import type { Operation } from "./operation.ts";
 import { optional, time } from "./request.ts";
 
-export interface CronTest {
+interface CronTest {
   readonly expression: string;
   readonly timezone: string;
   /** Absent is now. */

@@ -45,12 +45,12 @@ export interface Conductor {
 export const anybody: Principal = { user: "", maySee: () => true };
 
 /** How many rows may still be collected for one request, over all of its operations. */
-export interface RowBudget {
+interface RowBudget {
   readonly limit: number;
   left: number;
 }
 
-export interface ConductorOptions {
+interface ConductorOptions {
   readonly sites: Sites;
   readonly limits: Limits;
   readonly visuals?: Visuals | undefined;

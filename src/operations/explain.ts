@@ -11,7 +11,7 @@ import type { Context, Prepared } from "./operation.ts";
 import { invalidRequest } from "./request.ts";
 
 /** What a request means, before anything is read; its keys depend on the operation. */
-export type Meaning = Readonly<Record<string, unknown>>;
+type Meaning = Readonly<Record<string, unknown>>;
 
 export interface Explanation extends Meaning {
   readonly answer: { readonly rows: number } | { readonly failed: Failed["body"]; readonly status: number };
@@ -24,19 +24,19 @@ export interface Explanation extends Meaning {
   readonly time: { readonly plan_ms: number; readonly run_ms: number; readonly sources_ms: number };
 }
 
-export interface ReadPart {
+interface ReadPart {
   readonly source_id?: string;
   readonly documents: number;
   readonly kept?: number;
 }
 
-export interface SampledPart {
+interface SampledPart {
   readonly backend: string;
   readonly series: number;
   readonly samples: number;
 }
 
-export interface ToldRequest {
+interface ToldRequest {
   readonly backend: string;
   readonly method: string;
   readonly path: string;

@@ -157,7 +157,7 @@ const places = {
     ["resource.k8s\\.pod\\.name", "resource", "k8s.pod.name"],
   ],
 } as const satisfies Readonly<Record<string, readonly Place[]>>;
-export type Subject = keyof typeof places;
+type Subject = keyof typeof places;
 
 /** What a line's body says it belongs to, by the first place that says it; undefined where none does. */
 export function readSubject(subject: Subject, json: unknown): string | undefined {
@@ -181,7 +181,7 @@ export function readSubject(subject: Subject, json: unknown): string | undefined
 }
 
 /** The lines that say they belong to `id` within a range, at most `limit` of them, in the order of all. */
-export interface LineQuestion {
+interface LineQuestion {
   readonly id: string;
   readonly from: Instant;
   readonly to: Instant;
@@ -243,7 +243,7 @@ export function linkedLines(
 // ---- Pods ---------------------------------------------------------------------------------------------------
 
 /** A pod over the snapshots, one a minute, from the first to the last; without a namespace, any pod of that name. */
-export interface PodQuestion {
+interface PodQuestion {
   readonly pod: string;
   readonly namespace?: string | undefined;
   readonly from: Millis;

@@ -232,7 +232,7 @@ export function rangeOf({ from, to }: LinesRequest, site: Site, now: Instant): T
 }
 
 /** How a page is cut. */
-export interface Page {
+interface Page {
   readonly perPage: number;
   readonly order: "asc" | "desc";
   /** Lines of one millisecond above which it is answered in parts. */
@@ -314,7 +314,7 @@ async function* paginate(
 }
 
 /** Lines of a batch, from `first` up to before `end`, that are answered together under one timestamp. */
-export interface Cut {
+interface Cut {
   readonly stamp: string;
   readonly first: number;
   readonly end: number;

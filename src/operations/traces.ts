@@ -170,7 +170,7 @@ type TracesQuery = Omit<z.output<typeof detailBody>, "trace_id"> & { readonly tr
 type NonEmpty<T> = readonly [T, ...T[]];
 
 /** Sources that one store answers for together. */
-export interface Group {
+interface Group {
   readonly store: SpanStore;
   readonly sources: NonEmpty<SpanSource>;
 }
@@ -239,7 +239,7 @@ export function budgetOf({ limits }: Context): Budget {
 
 // ---- Listings -----------------------------------------------------------------------------------------------
 
-export interface Page {
+interface Page {
   readonly by: "time" | "duration";
   readonly order: "asc" | "desc";
   readonly perPage: number;

@@ -2,7 +2,7 @@
 // ends the tail of a client that is too slow.
 import type { Instant } from "../time.ts";
 
-export interface Outbox {
+interface Outbox {
   /** `point` is where a client goes on that has received this. */
   readonly push: (text: string, point: Instant) => void;
   /** Characters that wait. */

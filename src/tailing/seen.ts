@@ -4,7 +4,7 @@ import { Refused } from "../errors.ts";
 import type { LogLine } from "../model.ts";
 import { fromMillis, type Instant, second } from "../time.ts";
 
-export interface Seen {
+interface Seen {
   readonly has: (line: LogLine) => boolean;
   /** False when it has been seen. @throws {Refused} `result_too_large` when there are too many to remember */
   readonly add: (line: LogLine) => boolean;

@@ -40,7 +40,7 @@ const heartbeatEvery: Millis = 15_000;
 const lastPatience: Millis = 10_000;
 const patience: Millis = 60_000;
 
-export interface Following {
+interface Following {
   readonly reading: Reading;
   readonly filter: Filter;
   /** Absent: from now on. */

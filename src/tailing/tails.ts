@@ -24,7 +24,7 @@ export const eventsHeaders = {
 /** Seconds after which a client over its limit may try again. */
 const retryAfter = 10;
 
-export interface TailsOptions {
+interface TailsOptions {
   readonly limits: Limits;
   /** Shared by the tails of a server: the bound is on all of them. */
   readonly places: { taken: number };

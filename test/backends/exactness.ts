@@ -27,7 +27,7 @@ export interface Target {
 }
 
 /** Replaces what is under the prefix; resolves to how many documents there are. */
-export type Load = (cluster: Cluster, prefix: string) => Promise<number>;
+type Load = (cluster: Cluster, prefix: string) => Promise<number>;
 /** A layout with random documents. */
 export interface Subject {
   /** Its own, for titles and the names of its indices. */

@@ -16,12 +16,12 @@ import {
   type Scrape,
 } from "./cluster.ts";
 
-export interface Subject {
+interface Subject {
   readonly name: string;
   readonly scrape: Scrape;
   readonly start: () => Promise<Running>;
 }
-export interface Running {
+interface Running {
   readonly store: KubernetesStore;
   /** The walls around `model` and `neighbour`. */
   readonly walls: Readonly<Record<"model" | "neighbour", Match>>;

@@ -19,7 +19,7 @@ export interface Excuse {
   /** What the failure's message says. */
   readonly failure: RegExp;
 }
-export interface Running {
+interface Running {
   readonly store: LogStore;
   /** `twin` reads the same documents as `app`. */
   readonly sources: Readonly<Record<"app" | "nginx" | "twin", LogSource>>;
@@ -29,7 +29,7 @@ export interface Running {
 }
 
 /** A line as its source has it: the severity as it is spelled there, or none. */
-export type SourceLine = Omit<LogLine, "severity"> & Pick<LoadedLine, "severity">;
+type SourceLine = Omit<LogLine, "severity"> & Pick<LoadedLine, "severity">;
 
 const base = Date.UTC(2026, 0, 15, 10);
 const wide = { from: fromMillis(base - 86_400_000), to: fromMillis(base + 86_400_000) };

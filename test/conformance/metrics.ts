@@ -11,19 +11,19 @@ import { hostileTexts } from "./metrics/hostile.ts";
 import { type Expected, expectedNames, expectedSeries, expectedTagKeys } from "./metrics/oracle.ts";
 import { base, day, hour, minute, type RawFamily, rawFamilies, type Tenant } from "./metrics/raw.ts";
 
-export interface MetricSubject {
+interface MetricSubject {
   readonly name: string;
   /** Fills the source with these and nothing else. `printOpenMetrics` makes a file of them. */
   readonly start: (families: readonly RawFamily[]) => Promise<RunningMetrics>;
   /** What the source cannot do, with the reason. It is asked all the same, and has to be refused with this slug. */
   readonly excuses?: Partial<Record<MetricCapability, { readonly reason: string; readonly slug: Slug }>>;
 }
-export interface RunningMetrics {
+interface RunningMetrics {
   readonly store: MetricStore;
   readonly match: (tenant: Tenant) => Match;
   readonly stop: () => Promise<void>;
 }
-export type MetricCapability =
+type MetricCapability =
   /** Metric and label names beyond `[A-Za-z_][A-Za-z0-9_]*`. A source without it is not filled with any. */
   "quoted names";
 

@@ -4,7 +4,7 @@ import { hostileTexts } from "../conformance/metrics/hostile.ts";
 import type { Draw } from "./draw.ts";
 
 /** JSON text that stands in a value's place. */
-export class Raw {
+class Raw {
   readonly text: string;
   constructor(text: string) {
     this.text = text;

@@ -30,7 +30,7 @@ export const tokens: Readonly<Record<string, readonly SiteId[] | "*">> = {
 export const seenBy = (token: string): readonly SiteId[] =>
   tokens[token] === "*" ? sites : (sites.filter((site) => tokens[token]?.includes(site)) ?? []);
 
-export interface World {
+interface World {
   readonly server: Server;
   /** Every call to a store so far. */
   readonly calls: () => number;

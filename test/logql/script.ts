@@ -35,7 +35,7 @@ export interface Load {
   readonly lines: readonly LoadedLine[];
 }
 
-export interface Evaluation {
+interface Evaluation {
   readonly kind: "eval";
   readonly query: string;
   readonly legacy: boolean;
@@ -45,7 +45,7 @@ export interface Evaluation {
   readonly line: number;
 }
 
-export interface Failure {
+interface Failure {
   readonly kind: "fail";
   readonly query: string;
   readonly legacy: boolean;
@@ -55,9 +55,9 @@ export interface Failure {
   readonly line: number;
 }
 
-export type Step = Load | Evaluation | Failure;
+type Step = Load | Evaluation | Failure;
 
-export interface Script {
+interface Script {
   /** The file's name without its ending. */
   readonly name: string;
   /** Why no server can hold these lines, where that is so. */

@@ -17,9 +17,9 @@ import { type Command, type Daemon, launch } from "./daemon.ts";
 import { type Artifact, fetchDistribution } from "./distribution.ts";
 import { findJdk, type JavaRange, needProgram, run } from "./host.ts";
 
-export type Product = "elasticsearch" | "opensearch";
+type Product = "elasticsearch" | "opensearch";
 
-export interface Server {
+interface Server {
   readonly product: Product;
   readonly version: string;
   readonly maven: Artifact;
@@ -49,7 +49,7 @@ export interface Security {
   readonly roles: string;
 }
 
-export class StartFailed extends Error {
+class StartFailed extends Error {
   override readonly name = "StartFailed";
 }
 

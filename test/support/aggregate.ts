@@ -3,7 +3,7 @@
 type Json = { readonly [key: string]: unknown };
 type Scalar = string | number | null;
 
-export interface Reading<Document> {
+interface Reading<Document> {
   /** All values of a field, as the index of its mapping has them. */
   readonly values: (document: Document, field: string) => readonly (string | number)[];
   readonly compile: (query: Json) => (document: Document) => boolean;

@@ -26,7 +26,7 @@ export interface Demo {
   readonly rest: (method: string, path: string, body?: unknown) => Promise<{ status: number; body: unknown }>;
   readonly graphql: (query: string, variables?: object, init?: RequestInit) => Promise<GraphqlAnswer>;
 }
-export interface GraphqlAnswer {
+interface GraphqlAnswer {
   readonly status: number;
   readonly data?: Readonly<Record<string, unknown>> | null;
   readonly errors?: readonly {

@@ -96,7 +96,7 @@ const strikes = {
 export type FaultKind = keyof typeof strikes;
 export const faultKinds = Object.keys(strikes) as readonly FaultKind[];
 
-export interface Fault {
+interface Fault {
   readonly kind: FaultKind;
   readonly chance: () => number;
 }

@@ -4,7 +4,7 @@ import { createServer, request } from "node:http";
 import type { AddressInfo } from "node:net";
 import { type ParsedMatcher, selectorsOf } from "./promql.ts";
 
-export interface Recorder {
+interface Recorder {
   readonly url: string;
   readonly selectors: ParsedMatcher[][];
   /** The metrics that the one request without a wall was made for. */

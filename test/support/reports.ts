@@ -45,7 +45,7 @@ export function sitesWith(
   );
 }
 
-export interface Watched {
+interface Watched {
   readonly telemetry: Telemetry;
   readonly logged: () => string;
   /** The value of a counter or gauge by its full name with labels; 0 where it was never touched. */

@@ -9,7 +9,7 @@ import { sendJson } from "./fake.ts";
 const aggregations = /^(?:sum|avg|min|max|count|group)$/;
 
 /** Reads what `print` prints. @throws {SyntaxError} */
-export function readPromql(text: string): Expression {
+function readPromql(text: string): Expression {
   let at = 0;
   const fail = (): never => {
     throw new SyntaxError(`not understood at ${at}: ${text}`);

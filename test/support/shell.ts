@@ -3,7 +3,7 @@ import type { Shell } from "../../src/cli/shell.ts";
 import type { BackendKind } from "../../src/store.ts";
 import { type Instant, parseInstant } from "../../src/time.ts";
 
-export interface TestShell extends Shell {
+interface TestShell extends Shell {
   printed(): string;
   complained(): string;
 }

@@ -3,12 +3,9 @@
 import type { Attributes, Span, SpanEvent, Value } from "#src/model.ts";
 import { type Instant, printMillis, printNanos, toMillis } from "#src/time.ts";
 
-export type ShippedSpan = Omit<
-  Span,
-  "site_id" | "namespace" | "action" | "tags" | "peer" | "statement" | "report"
->;
+type ShippedSpan = Omit<Span, "site_id" | "namespace" | "action" | "tags" | "peer" | "statement" | "report">;
 
-export interface Shipped {
+interface Shipped {
   readonly index: string;
   /** The document's JSON text. */
   readonly document: string;
@@ -25,7 +22,7 @@ export interface Shipper {
 }
 
 /** JSON with bigints as numbers. */
-export function printJson(value: unknown): string {
+function printJson(value: unknown): string {
   if (typeof value === "bigint") return value.toString();
   if (Array.isArray(value)) return `[${value.map((element) => printJson(element ?? null)).join(",")}]`;
   if (typeof value === "object" && value !== null) {

@@ -41,7 +41,7 @@ export interface Opening {
   readonly stalled?: boolean;
 }
 
-export interface Subject {
+interface Subject {
   readonly clock: Clock;
   readonly tails: Tails;
   readonly open: (opening?: Opening) => Promise<Client>;

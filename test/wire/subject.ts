@@ -16,7 +16,7 @@ export const token = "secret-token-of-ana";
 export const otherToken = "secret-token-of-eve";
 const expired = "secret-token-of-bob";
 
-export interface Subject {
+interface Subject {
   readonly server: Server;
   readonly logs: MemoryLogs;
   /** What `/metrics` says of each limit that has bitten. */

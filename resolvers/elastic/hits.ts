@@ -91,199 +91,258 @@ const closeBracket = 0x5d;
 const comma = 0x2c;
 const colon = 0x3a;
 
+/**
+ * An answer that is being cut. What runs for each hit and each member of a document is a function of the module, because
+ * V8 would forget what it has compiled for closures that are made for each answer (src/README.md).
+ */
+interface Cutting {
+  readonly bytes: Buffer;
+  /** The same, a character for each byte. */
+  readonly latin1: string;
+  readonly ascii: boolean;
+  readonly wanted: Names;
+  /** Up to where it is read. */
+  at: number;
+  timedOut: boolean;
+  terminatedEarly: boolean;
+  shards: Answer["shards"] | undefined;
+  scrollId: string | undefined;
+  total: number | undefined;
+  readonly indices: Set<string>;
+  hits: Hit[] | undefined;
+  /** The index of the hit before, and its JSON text: most hits are of the same one. */
+  indexName: string;
+  indexJson: string;
+  /** Of the hit that is being read. */
+  index: string | undefined;
+  id: string | undefined;
+  routing: string | undefined;
+  sort: string | undefined;
+  source: string | undefined;
+  picked: Picked | undefined;
+}
+
 /** @throws {SyntaxError} when the bytes are not an answer of `_search` */
 export function cutAnswer(bytes: Buffer, wanted: Names): Answer {
-  const latin1 = bytes.toString("latin1");
-  const ascii = isAscii(bytes);
-  const decode = (slice: string): string => (ascii ? slice : decodeUtf8(slice));
-  let at = 0;
+  const cutting: Cutting = {
+    bytes,
+    latin1: bytes.toString("latin1"),
+    ascii: isAscii(bytes),
+    wanted,
+    at: 0,
+    timedOut: false,
+    terminatedEarly: false,
+    shards: undefined,
+    scrollId: undefined,
+    total: undefined,
+    indices: new Set(),
+    hits: undefined,
+    indexName: "",
+    indexJson: "",
+    index: undefined,
+    id: undefined,
+    routing: undefined,
+    sort: undefined,
+    source: undefined,
+    picked: undefined,
+  };
+  eachMember(cutting, readAnswer);
+  cutting.at = pastSpace(bytes, cutting.at);
+  const { timedOut, terminatedEarly, shards, scrollId, total, indices, hits } = cutting;
+  if (cutting.at !== bytes.length || shards === undefined || hits === undefined) fail(cutting);
+  return { timedOut, terminatedEarly, shards, scrollId, total, indices, hits };
+}
 
-  function fail(): never {
-    throw new SyntaxError(`not an answer of _search near byte ${at}`);
-  }
-  function expect(byte: number): void {
-    at = pastSpace(bytes, at);
-    if (bytes[at] !== byte) fail();
-    at++;
-  }
-  /** Past a string whose opening quote is at `at`. */
-  function skipString(): void {
-    at = endOfString(bytes, at);
-    if (at > bytes.length) fail();
-  }
-  function skipValue(): void {
-    at = pastSpace(bytes, at);
-    const end = endOfValue(bytes, at);
-    if (end === at || end > bytes.length) fail();
-    at = end;
-  }
-  function slice(): string {
-    at = pastSpace(bytes, at);
-    const start = at;
-    skipValue();
-    return latin1.slice(start, at);
-  }
-  /**
-   * Calls `member` for each key of an object, its quotes before `start` and at `end`, and positioned before its value,
-   * which `member` must pass.
-   */
-  function eachMember(member: (start: number, end: number) => void): void {
-    expect(openBrace);
-    at = pastSpace(bytes, at);
-    if (bytes[at] === closeBrace) {
-      at++;
-      return;
+// ---- What an answer consists of -----------------------------------------------------------------------------------
+
+function readAnswer(cutting: Cutting, start: number, end: number): void {
+  if (is(cutting, "timed_out", start, end)) cutting.timedOut = slice(cutting) === "true";
+  else if (is(cutting, "terminated_early", start, end)) cutting.terminatedEarly = slice(cutting) === "true";
+  else if (is(cutting, "_scroll_id", start, end)) cutting.scrollId = unquote(cutting, slice(cutting));
+  else if (is(cutting, "_shards", start, end)) {
+    const value = JSON.parse(decode(cutting, slice(cutting))) as { total?: unknown; failed?: unknown };
+    if (typeof value.total !== "number" || typeof value.failed !== "number") fail(cutting);
+    cutting.shards = { total: value.total, failed: value.failed };
+  } else if (is(cutting, "hits", start, end)) {
+    cutting.hits = [];
+    eachMember(cutting, readHits);
+  } else skipValue(cutting);
+}
+
+function readHits(cutting: Cutting, start: number, end: number): void {
+  if (is(cutting, "hits", start, end)) eachElement(cutting, readHit);
+  else if (is(cutting, "total", start, end)) {
+    const counted = JSON.parse(slice(cutting)) as { value?: unknown; relation?: unknown } | null;
+    if (counted?.relation === "eq" && typeof counted.value === "number") cutting.total = counted.value;
+  } else skipValue(cutting);
+}
+
+function readHit(cutting: Cutting): void {
+  cutting.index = cutting.id = cutting.routing = cutting.sort = cutting.source = undefined;
+  eachMember(cutting, readMember);
+  const { index, id, routing, sort, source, picked } = cutting;
+  if (index === undefined || id === undefined || source === undefined) fail(cutting);
+  cutting.hits?.push({ index, id: identify(id, routing), sort, source, picked });
+}
+
+function readMember(cutting: Cutting, start: number, end: number): void {
+  if (is(cutting, "_source", start, end)) {
+    const begin = cutting.at;
+    cutting.picked = new Map();
+    if (cutting.wanted.keys.length === 0) skipValue(cutting);
+    else cutting.at = pick(cutting, begin, cutting.wanted);
+    cutting.source = decode(cutting, cutting.latin1.slice(begin, cutting.at));
+  } else if (is(cutting, "_id", start, end)) cutting.id = unquote(cutting, slice(cutting));
+  else if (is(cutting, "_routing", start, end)) cutting.routing = unquote(cutting, slice(cutting));
+  else if (is(cutting, "_index", start, end)) {
+    const json = slice(cutting);
+    if (json !== cutting.indexJson) {
+      cutting.indexName = unquote(cutting, json);
+      cutting.indexJson = json;
+      cutting.indices.add(cutting.indexName);
     }
-    for (;;) {
-      at = pastSpace(bytes, at);
-      if (bytes[at] !== quote) fail();
-      const start = at + 1;
-      skipString();
-      const end = at - 1;
-      expect(colon);
-      at = pastSpace(bytes, at);
-      member(start, end);
-      at = pastSpace(bytes, at);
-      const next = bytes[at++];
-      if (next === closeBrace) return;
-      if (next !== comma) fail();
+    cutting.index = cutting.indexName;
+  } else if (is(cutting, "sort", start, end)) eachElement(cutting, readSort);
+  else skipValue(cutting);
+}
+
+function readSort(cutting: Cutting): void {
+  cutting.sort = slice(cutting);
+}
+
+// ---- A document ---------------------------------------------------------------------------------------------------
+
+/**
+ * The end of the object at `start`, whose wanted values come into `picked`, which is given up where only parsing tells
+ * them. It sees every byte of every document, hence its own loop.
+ */
+function pick(cutting: Cutting, start: number, { keys }: Names): number {
+  const { bytes } = cutting;
+  if (bytes[start] !== openBrace) fail(cutting);
+  let here = pastSpace(bytes, start + 1);
+  if (bytes[here] === closeBrace) return here + 1;
+  for (;;) {
+    if (bytes[here] !== quote) fail(cutting);
+    const begin = here + 1;
+    const end = endOfString(bytes, here) - 1;
+    here = pastSpace(bytes, end + 1);
+    if (bytes[here] !== colon) fail(cutting);
+    here = pastSpace(bytes, here + 1);
+    const key = keyAt(bytes, begin, keys[end - begin]);
+    if (key?.within !== undefined && bytes[here] === openBrace) here = pick(cutting, here, key.within);
+    else {
+      const value = here;
+      here = endOfValue(bytes, value);
+      if (here === value || here > bytes.length) fail(cutting);
+      if (key !== undefined) take(cutting, key.name, value, here);
+      else if (hasEscape(bytes, begin, end)) cutting.picked = undefined;
     }
+    here = pastSpace(bytes, here);
+    const next = bytes[here];
+    if (next === closeBrace) return here + 1;
+    if (next !== comma) fail(cutting);
+    here = pastSpace(bytes, here + 1);
   }
-  function eachElement(element: () => void): void {
-    expect(openBracket);
-    at = pastSpace(bytes, at);
-    if (bytes[at] === closeBracket) {
-      at++;
-      return;
-    }
-    for (;;) {
-      element();
-      at = pastSpace(bytes, at);
-      const next = bytes[at++];
-      if (next === closeBracket) return;
-      if (next !== comma) fail();
-    }
-  }
-  function is(key: string, start: number, end: number): boolean {
-    return end - start === key.length && latin1.startsWith(key, start);
-  }
-  /** The string of a JSON text. */
-  function unquote(json: string): string {
-    if (json.charCodeAt(0) === quote && !special.test(json)) return decode(json.slice(1, -1));
-    const value: unknown = JSON.parse(decode(json));
-    return typeof value === "string" ? value : fail();
-  }
+}
 
-  const answer = { timedOut: false, terminatedEarly: false, scrollId: undefined as string | undefined };
-  let shards: { total: number; failed: number } | undefined;
-  let hits: Hit[] | undefined;
-  let total: number | undefined;
+function take(cutting: Cutting, name: string | undefined, start: number, end: number): void {
+  const first = cutting.bytes[start];
+  // An array stands for its elements, which may be objects.
+  if (first === openBracket) cutting.picked = undefined;
+  const { picked } = cutting;
+  if (picked === undefined || name === undefined || first === openBrace) return;
+  const json = cutting.latin1.slice(start, end);
+  if (json === "null") return;
+  if (picked.has(name) || (first !== quote && !scalar.test(json))) cutting.picked = undefined;
+  else picked.set(name, first === quote ? unquote(cutting, json) : json);
+}
 
-  let picked: Map<string, string> | undefined;
+// ---- JSON ---------------------------------------------------------------------------------------------------------
 
-  /**
-   * The end of the object at `start`, whose wanted values come into `picked`, which is given up where only parsing tells
-   * them. It sees every byte of every document, hence its own loop.
-   */
-  function pick(start: number, { keys }: Names): number {
-    if (bytes[start] !== openBrace) fail();
-    let here = pastSpace(bytes, start + 1);
-    if (bytes[here] === closeBrace) return here + 1;
-    for (;;) {
-      if (bytes[here] !== quote) fail();
-      const begin = here + 1;
-      const end = endOfString(bytes, here) - 1;
-      here = pastSpace(bytes, end + 1);
-      if (bytes[here] !== colon) fail();
-      here = pastSpace(bytes, here + 1);
-      const key = keyAt(bytes, begin, keys[end - begin]);
-      if (key?.within !== undefined && bytes[here] === openBrace) here = pick(here, key.within);
-      else {
-        const value = here;
-        here = endOfValue(bytes, value);
-        if (here === value || here > bytes.length) fail();
-        if (key !== undefined) take(key.name, value, here);
-        else if (hasEscape(bytes, begin, end)) picked = undefined;
-      }
-      here = pastSpace(bytes, here);
-      const next = bytes[here];
-      if (next === closeBrace) return here + 1;
-      if (next !== comma) fail();
-      here = pastSpace(bytes, here + 1);
-    }
-  }
-  function take(name: string | undefined, start: number, end: number): void {
-    const first = bytes[start];
-    // An array stands for its elements, which may be objects.
-    if (first === openBracket) picked = undefined;
-    if (picked === undefined || name === undefined || first === openBrace) return;
-    const json = latin1.slice(start, end);
-    if (json === "null") return;
-    if (picked.has(name) || (first !== quote && !scalar.test(json))) picked = undefined;
-    else picked.set(name, first === quote ? unquote(json) : json);
-  }
+function fail({ at }: Cutting): never {
+  throw new SyntaxError(`not an answer of _search near byte ${at}`);
+}
 
-  const indices = new Set<string>();
-  let [indexName, indexJson] = ["", ""];
-  let index: string | undefined;
-  let id: string | undefined;
-  let routing: string | undefined;
-  let sort: string | undefined;
-  let source: string | undefined;
-  function readSort(): void {
-    sort = slice();
-  }
-  function readMember(start: number, end: number): void {
-    if (is("_source", start, end)) {
-      const begin = at;
-      picked = new Map();
-      if (wanted.keys.length === 0) skipValue();
-      else at = pick(at, wanted);
-      source = decode(latin1.slice(begin, at));
-    } else if (is("_id", start, end)) id = unquote(slice());
-    else if (is("_routing", start, end)) routing = unquote(slice());
-    else if (is("_index", start, end)) {
-      const json = slice();
-      // Most hits are of the same index as the one before.
-      if (json !== indexJson) {
-        [indexName, indexJson] = [unquote(json), json];
-        indices.add(indexName);
-      }
-      index = indexName;
-    } else if (is("sort", start, end)) eachElement(readSort);
-    else skipValue();
-  }
-  function readHit(): void {
-    index = id = routing = sort = source = undefined;
-    eachMember(readMember);
-    if (index === undefined || id === undefined || source === undefined) fail();
-    hits?.push({ index, id: identify(id, routing), sort, source, picked });
-  }
+function expect(cutting: Cutting, byte: number): void {
+  cutting.at = pastSpace(cutting.bytes, cutting.at);
+  if (cutting.bytes[cutting.at] !== byte) fail(cutting);
+  cutting.at++;
+}
 
-  eachMember((start, end) => {
-    const key = latin1.slice(start, end);
-    if (key === "timed_out") answer.timedOut = slice() === "true";
-    else if (key === "terminated_early") answer.terminatedEarly = slice() === "true";
-    else if (key === "_scroll_id") answer.scrollId = unquote(slice());
-    else if (key === "_shards") {
-      const value = JSON.parse(decode(slice())) as { total?: unknown; failed?: unknown };
-      if (typeof value.total !== "number" || typeof value.failed !== "number") fail();
-      shards = { total: value.total, failed: value.failed };
-    } else if (key === "hits") {
-      hits = [];
-      eachMember((start, end) => {
-        const inner = latin1.slice(start, end);
-        if (inner === "hits") eachElement(readHit);
-        else if (inner === "total") {
-          const counted = JSON.parse(slice()) as { value?: unknown; relation?: unknown } | null;
-          if (counted?.relation === "eq" && typeof counted.value === "number") total = counted.value;
-        } else skipValue();
-      });
-    } else skipValue();
-  });
-  at = pastSpace(bytes, at);
-  if (at !== bytes.length || shards === undefined || hits === undefined) fail();
-  return { ...answer, shards, total, indices, hits };
+function skipValue(cutting: Cutting): void {
+  const { bytes } = cutting;
+  cutting.at = pastSpace(bytes, cutting.at);
+  const end = endOfValue(bytes, cutting.at);
+  if (end === cutting.at || end > bytes.length) fail(cutting);
+  cutting.at = end;
+}
+
+/** The JSON text of the value that begins here, which is passed. */
+function slice(cutting: Cutting): string {
+  const start = pastSpace(cutting.bytes, cutting.at);
+  skipValue(cutting);
+  return cutting.latin1.slice(start, cutting.at);
+}
+
+/**
+ * Calls `member` for each key of an object, its quotes before `start` and at `end`, and positioned before its value,
+ * which `member` must pass.
+ */
+function eachMember(cutting: Cutting, member: (cutting: Cutting, start: number, end: number) => void): void {
+  const { bytes } = cutting;
+  expect(cutting, openBrace);
+  cutting.at = pastSpace(bytes, cutting.at);
+  if (bytes[cutting.at] === closeBrace) {
+    cutting.at++;
+    return;
+  }
+  for (;;) {
+    cutting.at = pastSpace(bytes, cutting.at);
+    if (bytes[cutting.at] !== quote) fail(cutting);
+    const start = cutting.at + 1;
+    cutting.at = endOfString(bytes, cutting.at);
+    if (cutting.at > bytes.length) fail(cutting);
+    const end = cutting.at - 1;
+    expect(cutting, colon);
+    cutting.at = pastSpace(bytes, cutting.at);
+    member(cutting, start, end);
+    cutting.at = pastSpace(bytes, cutting.at);
+    const next = bytes[cutting.at++];
+    if (next === closeBrace) return;
+    if (next !== comma) fail(cutting);
+  }
+}
+
+function eachElement(cutting: Cutting, element: (cutting: Cutting) => void): void {
+  const { bytes } = cutting;
+  expect(cutting, openBracket);
+  cutting.at = pastSpace(bytes, cutting.at);
+  if (bytes[cutting.at] === closeBracket) {
+    cutting.at++;
+    return;
+  }
+  for (;;) {
+    element(cutting);
+    cutting.at = pastSpace(bytes, cutting.at);
+    const next = bytes[cutting.at++];
+    if (next === closeBracket) return;
+    if (next !== comma) fail(cutting);
+  }
+}
+
+function is({ latin1 }: Cutting, key: string, start: number, end: number): boolean {
+  return end - start === key.length && latin1.startsWith(key, start);
+}
+
+/** The string of a JSON text. */
+function unquote(cutting: Cutting, json: string): string {
+  if (json.charCodeAt(0) === quote && !special.test(json)) return decode(cutting, json.slice(1, -1));
+  const value: unknown = JSON.parse(decode(cutting, json));
+  return typeof value === "string" ? value : fail(cutting);
+}
+
+function decode({ ascii }: Cutting, slice: string): string {
+  return ascii ? slice : decodeUtf8(slice);
 }
 
 /** The sort value with which an answer ends, as all products print it, where it has one. */

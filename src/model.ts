@@ -42,6 +42,11 @@ export interface LogLine {
   readonly json: string;
 }
 
+/** The order of the contract, ascending. */
+export function compareLines(a: LogLine, b: LogLine): number {
+  return compare(a.time, b.time) || compare(a.source_id, b.source_id) || compare(a.id, b.id);
+}
+
 const spellings: Readonly<Record<string, Severity>> = {
   ...Object.fromEntries(severities.map((name) => [name, name])),
   information: "info",

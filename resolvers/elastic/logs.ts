@@ -279,7 +279,7 @@ function createReader(reading: Reading, spent: Spent) {
     left: TimeRange,
     size: number,
   ): Promise<Page> {
-    const instants = answer.hits.map((hit) => plan.instantOf(hit));
+    const instants = instantsOf(plan, answer.hits);
     if (answer.hits.length < size) {
       pace?.ranDry();
       count(answer.hits.length);
@@ -334,7 +334,7 @@ function createReader(reading: Reading, spent: Spent) {
         if (isStale(plan.knowledge, answer, accepted)) return undefined;
         count(answer.hits.length);
         read += answer.hits.length;
-        const instants = answer.hits.map((hit) => plan.instantOf(hit));
+        const instants = instantsOf(plan, answer.hits);
         lines.push(...keep(plan, answer.hits, instants, from, to));
         if (lines.length > query.tieLimit) throw tooManyTies(query.tieLimit);
         const bytes = await nextPart(backend, door, answer, signal);
@@ -429,19 +429,7 @@ function createReader(reading: Reading, spent: Spent) {
     from: Instant,
     to: Instant,
   ): LogLine[] {
-    const lines: LogLine[] = [];
-    hits.forEach((hit, at) => {
-      const time = instants[at];
-      if (time === undefined) return;
-      if (time < from || time > to) {
-        // A `date` field rounds a bound to its milliseconds, so the bound itself is held here.
-        if (floorToMilli(time) < floorToMilli(from) || floorToMilli(time) > to) throw strangeTimes(backend);
-        return;
-      }
-      const line = readLine(backend, hit, time, source.id, plan.profile);
-      // Always, also where the index seems exact by its mapping: a mapping can be newer than its documents.
-      if (holds(line)) lines.push(line);
-    });
+    const lines = linesOf(reading, plan, hits, instants, { from, to }, holds);
     recorder?.read({ source: source.id, documents: hits.length, kept: lines.length });
     return sortLines(lines, query.order);
   }
@@ -465,6 +453,40 @@ function createReader(reading: Reading, spent: Spent) {
     asksAhead: () => ahead !== undefined,
     foretell,
   };
+}
+
+// What runs for each line is a function of the module (src/README.md, "What runs for each point or span").
+
+/** When each of the hits is. */
+function instantsOf({ instantOf }: Plan, hits: readonly Hit[]): readonly Instant[] {
+  const instants: Instant[] = [];
+  for (const hit of hits) instants.push(instantOf(hit));
+  return instants;
+}
+
+/** The hits that are in the range and satisfy the filter, as lines. */
+function linesOf(
+  { backend, source }: Reading,
+  { profile }: Plan,
+  hits: readonly Hit[],
+  instants: readonly Instant[],
+  { from, to }: TimeRange,
+  holds: (line: LogLine) => boolean,
+): LogLine[] {
+  const lines: LogLine[] = [];
+  for (let at = 0; at < hits.length; at += 1) {
+    const [hit, time] = [hits[at], instants[at]];
+    if (hit === undefined || time === undefined) continue;
+    if (time < from || time > to) {
+      // A `date` field rounds a bound to its milliseconds, so the bound itself is held here.
+      if (floorToMilli(time) < floorToMilli(from) || floorToMilli(time) > to) throw strangeTimes(backend);
+      continue;
+    }
+    const line = readLine(backend, hit, time, source.id, profile);
+    // Always, also where the index seems exact by its mapping: a mapping can be newer than its documents.
+    if (holds(line)) lines.push(line);
+  }
+  return lines;
 }
 
 /** A document with several times sorts by one that may lie outside the range which another has put it in. */

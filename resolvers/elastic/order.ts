@@ -1,24 +1,28 @@
 // The order of lines across searches and sources, and the limit on lines of one millisecond.
 import { Refused } from "../../src/errors.ts";
-import type { LogLine } from "../../src/model.ts";
+import { compareLines, type LogLine } from "../../src/model.ts";
 import { floorToMilli, type Instant } from "../../src/time.ts";
 
-/** The contract's order: time, source, id, by UTF-16 code unit. */
+/** Puts lines into the contract's order. */
 export function sortLines(lines: LogLine[], order: "asc" | "desc"): LogLine[] {
-  const direction = order === "asc" ? 1 : -1;
   // The source sorts by time; only lines of one instant may still be out of order.
-  const strict = lines.every((line, at) => {
-    const before = lines[at - 1];
-    return before === undefined || (order === "asc" ? before.time < line.time : before.time > line.time);
-  });
-  if (strict) return lines;
-  const less = (a: LogLine, b: LogLine): boolean =>
-    a.time !== b.time
-      ? a.time < b.time
-      : a.source_id !== b.source_id
-        ? a.source_id < b.source_id
-        : a.id < b.id;
-  return lines.sort((a, b) => (less(a, b) ? -direction : less(b, a) ? direction : 0));
+  if (isStrict(lines, order)) return lines;
+  return lines.sort(order === "asc" ? compareLines : compareBackwards);
+}
+
+function compareBackwards(a: LogLine, b: LogLine): number {
+  return compareLines(b, a);
+}
+
+/** Whether the lines are in order by their times alone, no two of which are the same. */
+function isStrict(lines: readonly LogLine[], order: "asc" | "desc"): boolean {
+  let before: LogLine | undefined;
+  for (const line of lines) {
+    if (before !== undefined && !(order === "asc" ? before.time < line.time : before.time > line.time))
+      return false;
+    before = line;
+  }
+  return true;
 }
 
 /**

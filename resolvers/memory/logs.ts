@@ -5,7 +5,7 @@ import { Refused } from "../../src/errors.ts";
 import { type Recorder, recording } from "../../src/explain.ts";
 import { leavesOf } from "../../src/logql/ast.ts";
 import { matcher } from "../../src/logql/matches.ts";
-import { compare, type LogLine } from "../../src/model.ts";
+import { compare, compareLines, type LogLine } from "../../src/model.ts";
 import type { LogQuery, LogStore } from "../../src/store.ts";
 import { floorToMilli, type Instant, nanosPerMilli, type TimeRange } from "../../src/time.ts";
 
@@ -165,12 +165,7 @@ function tooLarge(what: string, limit: number): Refused {
   return new Refused("result_too_large", message, { limit });
 }
 
-/** The order of the contract. */
-function compareLines(a: LogLine, b: LogLine): number {
-  return compare(a.time, b.time) || compare(a.source_id, b.source_id) || compare(a.id, b.id);
-}
-
-/** The same within one index. */
+/** As `compareLines`, within one index. */
 function compareEntries(a: Entry, b: Entry): number {
   return compare(a.time, b.time) || compare(a.id, b.id);
 }

@@ -32,6 +32,8 @@ interface Usage {
   /** By metric. */
   readonly interfaces: Map<string, Measured[]>;
 }
+/** When containers started, by cgroup. */
+type Starts = ReadonlyMap<string | undefined, Track>;
 
 const sourceKey = (of: PodSource["of"], level: PodSource["level"], metric: string, fault = ""): string =>
   `${of} ${level} ${metric} ${fault}`;
@@ -66,25 +68,14 @@ export function podRows(
   for (const track of answers.resourceRates) keep(track, "rate", "pod", resourceCpu.pod);
   for (const track of answers.ephemeral) keep(track, "value", "pod", exported);
   for (const track of answers.containerRates) keep(track, "rate", "containers", metrics.cpu);
-  const starts: Track[] = [];
+  const starts = new Map<string | undefined, Track>();
   for (const track of answers.containerValues) {
-    if (track.labels[metricName] === metrics.containerStart) starts.push(track);
+    if (track.labels[metricName] === metrics.containerStart) starts.set(track.labels.id, track);
     else keep(track, "value", "containers");
   }
-  const startById = new Map(starts.map((track) => [track.labels.id, track]));
   for (const track of [...answers.podInterfaces, ...answers.otelInterfaces]) {
     listOf(usageOf(track).interfaces, track.labels[metricName] ?? "").push(owned(track));
   }
-
-  const figure = (name: PodFigure, usage: Usage | undefined, pod: Present, index: number): number => {
-    for (const source of podFigures[name]) {
-      const tracks = (usage?.figures.get(source) ?? []).filter((track) => belongs(track, pod));
-      const value =
-        source.level === "pod" ? greatest(tracks, index) : sumContainers(tracks, startById, index);
-      if (value !== undefined) return Math.max(0, Math.round(value * source.scale));
-    }
-    return 0;
-  };
 
   return (pods, index) => {
     const { addresses, addressed } = answers;
@@ -95,26 +86,28 @@ export function podRows(
       const key = nameKey(pod.namespace, pod.name);
       const usage = usages.get(key);
       const own = (restartedOf.get(key) ?? []).filter((series) => belongs(series, pod));
+      const figure = (name: PodFigure): number =>
+        usage === undefined ? 0 : figureOf(name, usage, starts, pod, index);
       const network = (name: NetworkFigure): number =>
         usage === undefined ? 0 : podTraffic(name, usage, own, pod, index, step);
-      const capacity = figure("ephemeral_storage_capacity_bytes", usage, pod, index);
+      const capacity = figure("ephemeral_storage_capacity_bytes");
       return {
         timestamp: pod.row.timestamp,
         pod_name: pod.name,
         pod_namespace: pod.namespace,
         node_name: pod.node,
-        cpu_usage_nano_cores: figure("cpu_usage_nano_cores", usage, pod, index),
-        cpu_usage_core_nano_seconds: figure("cpu_usage_core_nano_seconds", usage, pod, index),
-        memory_rss_bytes: figure("memory_rss_bytes", usage, pod, index),
-        memory_usage_bytes: figure("memory_usage_bytes", usage, pod, index),
-        memory_working_set_bytes: figure("memory_working_set_bytes", usage, pod, index),
-        memory_page_faults: figure("memory_page_faults", usage, pod, index),
-        memory_major_page_faults: figure("memory_major_page_faults", usage, pod, index),
-        ephemeral_storage_used_bytes: figure("ephemeral_storage_used_bytes", usage, pod, index),
+        cpu_usage_nano_cores: figure("cpu_usage_nano_cores"),
+        cpu_usage_core_nano_seconds: figure("cpu_usage_core_nano_seconds"),
+        memory_rss_bytes: figure("memory_rss_bytes"),
+        memory_usage_bytes: figure("memory_usage_bytes"),
+        memory_working_set_bytes: figure("memory_working_set_bytes"),
+        memory_page_faults: figure("memory_page_faults"),
+        memory_major_page_faults: figure("memory_major_page_faults"),
+        ephemeral_storage_used_bytes: figure("ephemeral_storage_used_bytes"),
         ephemeral_storage_capacity_bytes: capacity === 0 ? (capacities.get(pod.node) ?? 0) : capacity,
         network_rx_bytes: network("network_rx_bytes"),
         network_tx_bytes: network("network_tx_bytes"),
-        process_count: figure("process_count", usage, pod, index),
+        process_count: figure("process_count"),
         phase: pod.row.phase,
         state: pod.row.state,
         containers: pod.row.containers,
@@ -150,18 +143,24 @@ function podKey({ labels }: { readonly labels: Labels }): string {
   return nameKey(namespace, labels.pod_name ?? labels.k8s_pod_name ?? labels.pod ?? "");
 }
 
+/** By the first source that tells of the pod. */
+function figureOf(name: PodFigure, usage: Usage, starts: Starts, pod: Present, index: number): number {
+  for (const source of podFigures[name]) {
+    const tracks = (usage.figures.get(source) ?? []).filter((track) => belongs(track, pod));
+    const value = source.level === "pod" ? greatest(tracks, index) : sumContainers(tracks, starts, index);
+    if (value !== undefined) return Math.max(0, Math.round(value * source.scale));
+  }
+  return 0;
+}
+
 /** One value for each container: of its cgroups the one that started last, or what knows no cgroups. */
-function sumContainers(
-  tracks: readonly Measured[],
-  startById: ReadonlyMap<string | undefined, Track>,
-  index: number,
-): number | undefined {
+function sumContainers(tracks: readonly Measured[], starts: Starts, index: number): number | undefined {
   const fresh = tracks.filter((track) => has(track, index));
   if (fresh.length === 0) return undefined;
   let sum = 0;
   for (const cgroups of Map.groupBy(fresh, ({ labels }) => labels.container ?? "").values()) {
     const started = ({ labels: { id } }: Track): number =>
-      id === undefined ? -2 : (at(startById.get(id), index) ?? -1);
+      id === undefined ? -2 : (at(starts.get(id), index) ?? -1);
     const latest = Math.max(...cgroups.map(started));
     sum +=
       greatest(

@@ -2,8 +2,12 @@
 // the built-in ones lie.
 import { readdirSync, readFileSync } from "node:fs";
 import { z } from "zod";
+import { nanosPerMilli } from "../../src/time.ts";
 
 export const name = z.string().min(1);
+/** Nanoseconds of one of the units in which a number may count a time or a length. */
+export const nanosPer = { s: 1_000_000_000n, ms: nanosPerMilli, us: 1_000n, ns: 1n } as const;
+
 /** The first that a document has counts. */
 export const names = z
   .union([name, z.array(name).min(1)])

@@ -1,10 +1,10 @@
 // By what the lines of a part are bounded and sorted, and what a sort value says: milliseconds of a `date`, nanoseconds of a
 // `date_nanos` or where the two meet, or whole numbers of a profile's unit.
-import { earlier, fromMillis, type Instant, later, printNanos } from "../../src/time.ts";
+import { allTime, earlier, fromMillis, type Instant, later, printNanos } from "../../src/time.ts";
 import { none, type Query } from "./query.ts";
 
 /** What a `date_nanos` field can hold. */
-export const nanosEra = { from: 0n as Instant, to: 9_223_372_036_854_775_807n as Instant };
+export const nanosEra = allTime;
 
 /** What a `long` field can hold. */
 const longs = { from: -(2n ** 63n), to: 2n ** 63n - 1n };

@@ -1,7 +1,6 @@
 // How a query will be found, told to people. Whether the index decides a leaf is read off the bounds that the compiler
 // makes of it, so it cannot be told otherwise than it is done; the reason is read off the mapping that made them so.
-import type { Compare, Filter, Operator } from "../../src/logql/ast.ts";
-import { leavesOf } from "../../src/logql/ast.ts";
+import { type Compare, type Filter, leavesOf, type Operator } from "../../src/logql/ast.ts";
 import type { LeafPlan, LogSource, SourcePlan } from "../../src/store.ts";
 import type { Catalog } from "./catalog.ts";
 import type { Door } from "./door.ts";

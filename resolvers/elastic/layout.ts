@@ -5,8 +5,7 @@
 import { parse } from "yaml";
 import { z } from "zod";
 import { spanKinds } from "../../src/model.ts";
-import { nanosPerMilli } from "../../src/time.ts";
-import { name, names, readBuiltIn } from "./builtin.ts";
+import { name, names, nanosPer, readBuiltIn } from "./builtin.ts";
 import { findField, type IndexGroup, type Knowledge, mapsWhatComes } from "./mapping.ts";
 import type { Product } from "./product.ts";
 
@@ -15,10 +14,10 @@ const units = ["date", "ms", "us", "ns"] as const;
 export type Unit = (typeof units)[number];
 /** Nanoseconds of one; a date is sorted and counted as milliseconds. */
 export const nanosOf: Readonly<Record<Unit, bigint>> = {
-  date: nanosPerMilli,
-  ms: nanosPerMilli,
-  us: 1_000n,
-  ns: 1n,
+  date: nanosPer.ms,
+  ms: nanosPer.ms,
+  us: nanosPer.us,
+  ns: nanosPer.ns,
 };
 const time = z.strictObject({ field: name, unit: z.enum(units) });
 

@@ -1,6 +1,7 @@
 // One name of an index: what a comparison with it may find, by the type of field and the operator. See `filter.ts` for what
 // the two bounds are.
 import { numberPattern, type Operator } from "../../src/logql/ast.ts";
+import { toMillis } from "../../src/time.ts";
 import { nanosEra } from "./clock.ts";
 import { findField, type IndexedField, type IndexGroup } from "./mapping.ts";
 import type { Product } from "./product.ts";
@@ -282,7 +283,7 @@ function inRange(
  * it leaves the index out, and refuses the search where one is no date.
  */
 function isMilli(bound: number): boolean {
-  return bound >= 0 && bound <= Number(nanosEra.to / 1_000_000n);
+  return bound >= 0 && bound <= toMillis(nanosEra.to);
 }
 
 function widen(value: number, direction: 1 | -1): number {

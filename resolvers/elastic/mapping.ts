@@ -3,6 +3,7 @@
 import { z } from "zod";
 import { covers, globs } from "./patterns.ts";
 import { any, ignored, type Query } from "./query.ts";
+import { isObject, type Json } from "./spelled.ts";
 
 /** How one name is indexed. Names are joined by dots, as the index spells them. */
 export interface IndexedField {
@@ -86,7 +87,6 @@ export const opaqueKnowledge: Knowledge = {
 /** What an index in logsdb mode does without being told; the settings that are read show only what somebody has set. */
 const logsdbDefaults = { ignoreAbove: 8_191, ignoreMalformed: true, dropsBeyondLimit: true } as const;
 
-type Json = { readonly [key: string]: unknown };
 const object = z.record(z.string(), z.unknown());
 const answerSchema = z.record(
   z.string(),
@@ -101,10 +101,6 @@ const answerSchema = z.record(
     settings: z.object({ index: object.default({}) }).default({ index: {} }),
   }),
 );
-
-function isObject(value: unknown): value is Json {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
-}
 
 /** Reads the answer of `GET /<pattern>`. @throws {ZodError} */
 export function readKnowledge(answer: unknown, pattern = "*"): Knowledge {

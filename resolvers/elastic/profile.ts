@@ -4,18 +4,16 @@
 import { parse } from "yaml";
 import { z } from "zod";
 import { type Severity, severities } from "../../src/model.ts";
-import { name, names, readBuiltIn } from "./builtin.ts";
+import { name, names, nanosPer, readBuiltIn } from "./builtin.ts";
 import { type Names, namesOf, type Picked } from "./hits.ts";
 import { type Json, textOf } from "./spelled.ts";
 
-/** What one of each is, in nanoseconds. */
-const units = { s: 1_000_000_000n, ms: 1_000_000n, us: 1_000n, ns: 1n };
 /** A `date` or `date_nanos` field; by its unit also a `long` one, which counts from 1970 on. */
 const timeField = z.union([
   name.transform((field) => ({ field, unit: undefined })),
   z.strictObject({
     field: name,
-    unit: z.enum(["s", "ms", "us", "ns"]).transform((unit): bigint | undefined => units[unit]),
+    unit: z.enum(["s", "ms", "us", "ns"]).transform((unit): bigint | undefined => nanosPer[unit]),
   }),
 ]);
 

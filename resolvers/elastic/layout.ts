@@ -160,6 +160,17 @@ const eventForm = z.strictObject({
 });
 export type EventForm = z.infer<typeof eventForm>;
 
+/** The attributes of a span that a name leads to, and the key in them; undefined for a name of the document itself. */
+export function attributeNamed(
+  form: SpanForm,
+  name: string,
+): { readonly attributes: AttributeSources; readonly key: string } | undefined {
+  for (const part of ["span_attributes", "resource_attributes"] as const) {
+    if (name.startsWith(`${part}.`)) return { attributes: form[part], key: name.slice(part.length + 1) };
+  }
+  return undefined;
+}
+
 /** Where an event names its trace, or what stands for one where it has none. */
 export function tracesOfEvent({ trace_id, alone }: EventForm): readonly string[] {
   return alone?.trace_id ?? trace_id;

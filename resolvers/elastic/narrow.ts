@@ -17,6 +17,7 @@ import { spellings } from "./attributes.ts";
 import { nanosEra, timeRange } from "./clock.ts";
 import {
   type AttributeSources,
+  attributeNamed,
   type EventForm,
   nanosOf,
   type Placed,
@@ -291,11 +292,9 @@ function holdsAt(
   values: readonly string[],
   caseless = false,
 ): Query {
-  for (const part of ["span_attributes", "resource_attributes"] as const) {
-    if (!name.startsWith(`${part}.`)) continue;
-    return holdsAttribute(group, form[part], name.slice(part.length + 1), values, caseless);
-  }
-  return holds(group, name, values, caseless);
+  const named = attributeNamed(form, name);
+  if (named === undefined) return holds(group, name, values, caseless);
+  return holdsAttribute(group, named.attributes, named.key, values, caseless);
 }
 
 /** Where a document may have a key of its attributes: at names, or in lists of `{ key, value }`. */
@@ -335,16 +334,14 @@ export function holdsAttribute(
 
 /** As `has`, also for names that lead to attributes. */
 function hasAt(placed: Placed<SpanForm>, name: string): Query {
-  for (const part of ["span_attributes", "resource_attributes"] as const) {
-    if (!name.startsWith(`${part}.`)) continue;
-    const key = name.slice(part.length + 1);
-    return any(
-      placesOf(placed.form[part], key).map((place) =>
-        "pairs" in place ? hasPair(placed.group, place.pairs, key) : has(placed, place.name),
-      ),
-    );
-  }
-  return has(placed, name);
+  const named = attributeNamed(placed.form, name);
+  if (named === undefined) return has(placed, name);
+  const { attributes, key } = named;
+  return any(
+    placesOf(attributes, key).map((place) =>
+      "pairs" in place ? hasPair(placed.group, place.pairs, key) : has(placed, place.name),
+    ),
+  );
 }
 
 export function hasPair(group: IndexGroup, list: string, key: string): Query {

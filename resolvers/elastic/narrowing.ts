@@ -6,6 +6,7 @@ import { lost } from "./attributes.ts";
 import {
   type AttributeSource,
   type AttributeSources,
+  attributeNamed,
   type EventForm,
   nanosOf,
   type Placed,
@@ -190,20 +191,9 @@ function isAnyOf(group: IndexGroup, at: string, attributes: AttributeSources, er
 
 /** Documents in which a value at a name of a profile may be read as one of these texts. */
 function hasText(placed: Placed<SpanForm>, name: string, texts: readonly string[]): Query {
-  for (const part of ["span_attributes", "resource_attributes"] as const) {
-    if (name.startsWith(`${part}.`)) {
-      return attributeHasText(placed, placed.form[part], name.slice(part.length + 1), texts);
-    }
-  }
-  return fieldHasText(placed, name, texts);
-}
-
-function attributeHasText(
-  placed: Placed<SpanForm>,
-  attributes: AttributeSources,
-  key: string,
-  texts: readonly string[],
-): Query {
+  const named = attributeNamed(placed.form, name);
+  if (named === undefined) return fieldHasText(placed, name, texts);
+  const { attributes, key } = named;
   return any(
     placesOf(attributes, key).map((place) =>
       "pairs" in place

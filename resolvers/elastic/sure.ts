@@ -2,7 +2,14 @@
 // these is one of those asked for, and the index groups it as the reader would; all others have to be read. A name that
 // an index cannot vouch for is sure for no document.
 import { endOfMilli, floorToMilli, type Instant, nanosPerMilli, type TimeRange } from "../../src/time.ts";
-import type { AttributeSources, Placed, Rule, SpanForm, Unit } from "./layout.ts";
+import {
+  type AttributeSources,
+  attributeNamed,
+  type Placed,
+  type Rule,
+  type SpanForm,
+  type Unit,
+} from "./layout.ts";
 import { findField, type IndexedField, type IndexGroup } from "./mapping.ts";
 import {
   classes,
@@ -64,12 +71,10 @@ function groupable(group: IndexGroup, own: IndexedField): IndexedField | undefin
 /** The columns behind names of a profile, those of attributes included; undefined where one has none. */
 export function columnsOf(placed: Placed<SpanForm>, names: readonly string[]): readonly Column[] {
   return names.flatMap((name): readonly Column[] => {
-    for (const part of ["span_attributes", "resource_attributes"] as const) {
-      if (name.startsWith(`${part}.`)) {
-        return attributeColumns(placed, placed.form[part], name.slice(part.length + 1));
-      }
-    }
-    return [columnOf(placed, name)];
+    const named = attributeNamed(placed.form, name);
+    return named === undefined
+      ? [columnOf(placed, name)]
+      : attributeColumns(placed, named.attributes, named.key);
   });
 }
 

@@ -1,8 +1,11 @@
 // Spans for tests by hand: a trace is a list of lines, times are milliseconds.
-import type { Span } from "#src/model.ts";
+import type { Span, TraceSummary } from "#src/model.ts";
 import type { Budget, SpanSource } from "#src/reader.ts";
+import type { ListingQuery } from "#src/store.ts";
 import { fromMillis, type Instant } from "#src/time.ts";
+import { analyticsOver } from "#src/tracing/analytics.ts";
 import { createBudget } from "#src/tracing/budget.ts";
+import { readerOver } from "../conformance/traces.ts";
 
 export const base = Date.UTC(2026, 0, 15, 10);
 export const at = (millis: number): Instant =>
@@ -59,3 +62,25 @@ export function exception(millis: number, type: string, digest?: string): Span["
 
 export const budget = (): Budget => createBudget(10_000);
 export const signal = new AbortController().signal;
+
+/** The listing of requests in `range` of the sites `shop` and `stock`, oldest first. */
+export async function list(
+  spans: readonly Span[],
+  over: Partial<ListingQuery> = {},
+): Promise<TraceSummary[]> {
+  const query: ListingQuery = {
+    sources: [source("shop"), source("stock")],
+    candidates: "requests",
+    range,
+    filter: { query: { kind: "all" } },
+    by: "time",
+    order: "asc",
+    wanted: 100,
+    tieLimit: 100,
+    budget: budget(),
+    ...over,
+  };
+  const rows: TraceSummary[] = [];
+  for await (const batch of analyticsOver(readerOver(spans)).summaries(query, signal)) rows.push(...batch);
+  return rows;
+}

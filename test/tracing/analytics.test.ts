@@ -4,6 +4,7 @@ import type { Span } from "#src/model.ts";
 import { analyticsOver } from "#src/tracing/analytics.ts";
 import { eventDigest, hashStatement } from "#src/tracing/digest.ts";
 import { createFigures } from "#src/tracing/figures.ts";
+import { createFamily } from "#src/tracing/request.ts";
 import { readerOver } from "../conformance/traces.ts";
 import { at, budget, exception, list, range, signal, source, span } from "./build.ts";
 
@@ -204,18 +205,6 @@ test("both sides of the call that begins a trace under one id are requests, each
     expect(await list(spans)).toMatchObject([{ action_name: "Call", has_npo: false }]);
     const filter = { query: { kind: "all" }, digests: ["lost"] } as const;
     expect(await list(spans, { filter })).toMatchObject([{ action_name: "Serve", has_npo: true }]);
-  }
-});
-
-test("both sides of a call under one id that begin at once come in one order, whichever is read first", async () => {
-  const call = span({ span_id: "x", span_kind: "client", action: "Call" });
-  const called = span({ span_id: "x", span_kind: "server", action: "Serve" });
-  for (const spans of [
-    [call, called],
-    [called, call],
-  ]) {
-    expect(arrange(spans).map(({ span }) => span.span_kind)).toEqual(["client", "server"]);
-    expect(await list(spans)).toMatchObject([{ action_name: "Call" }]);
   }
 });
 

@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import type { Span } from "#src/model.ts";
 import { arrange } from "#src/tracing/arrange.ts";
 import { errorDigest } from "#src/tracing/digest.ts";
-import { at, exception, span } from "./build.ts";
+import { at, exception, list, span } from "./build.ts";
 
 describe("a trace arranged", () => {
   const root = span({ span_id: "z", span_kind: "server", action: "Pay", from: 5 });
@@ -79,4 +79,16 @@ describe("a trace arranged", () => {
       "own",
     ]);
   });
+});
+
+test("both sides of a call under one id that begin at once come in one order, whichever is read first", async () => {
+  const call = span({ span_id: "x", span_kind: "client", action: "Call" });
+  const called = span({ span_id: "x", span_kind: "server", action: "Serve" });
+  for (const spans of [
+    [call, called],
+    [called, call],
+  ]) {
+    expect(arrange(spans).map(({ span }) => span.span_kind)).toEqual(["client", "server"]);
+    expect(await list(spans)).toMatchObject([{ action_name: "Call" }]);
+  }
 });

@@ -187,8 +187,8 @@ const docsPage = `<!doctype html>
     <title>Readout: the API</title>
     <link rel="icon" type="image/png" href="/docs/favicon.png">
     <link rel="stylesheet" href="/docs/swagger-ui.css">
+    <script src="/docs/start.js"></script>
     <script src="/docs/swagger-ui-bundle.js" defer></script>
-    <script src="/docs/start.js" defer></script>
   </head>
   <body>
     <noscript>This page needs JavaScript. The document that it shows is <a href="/openapi.json">/openapi.json</a>.</noscript>
@@ -197,17 +197,27 @@ const docsPage = `<!doctype html>
 </html>
 `;
 
-// Swagger UI's own validator badge would ask a server elsewhere.
-const docsStart = `SwaggerUIBundle({
-  url: "/openapi.json",
-  dom_id: "#docs",
-  deepLinking: true,
-  validatorUrl: null,
-  tryItOutEnabled: true,
-  defaultModelsExpandDepth: 0,
-  presets: [SwaggerUIBundle.presets.apis],
-  layout: "BaseLayout",
-});
+// Swagger UI is dark by a class alone, set before it is drawn: as the reader's system is, or as the console's theme was
+// chosen. Its own validator badge would ask a server elsewhere.
+const docsStart = `const prefersDark = matchMedia("(prefers-color-scheme: dark)");
+function paint() {
+  const chosen = localStorage.getItem("readout.theme");
+  document.documentElement.classList.toggle("dark-mode", chosen ? chosen === "dark" : prefersDark.matches);
+}
+paint();
+prefersDark.addEventListener("change", paint);
+addEventListener("DOMContentLoaded", () =>
+  SwaggerUIBundle({
+    url: "/openapi.json",
+    dom_id: "#docs",
+    deepLinking: true,
+    validatorUrl: null,
+    tryItOutEnabled: true,
+    defaultModelsExpandDepth: 0,
+    presets: [SwaggerUIBundle.presets.apis],
+    layout: "BaseLayout",
+  }),
+);
 `;
 
 const graphiqlPage = `<!doctype html>
@@ -229,18 +239,24 @@ const graphiqlPage = `<!doctype html>
 `;
 
 // The console opens a query here by the address and hands its session on; its token is written into the headers, which
-// are not kept: GraphiQL would put them where they outlive the tab.
-const graphiqlStart = `YogaGraphiQL.renderYogaGraphiQL(document.querySelector("#root"), {
-  title: "Readout",
-  defaultQuery: ${JSON.stringify(`# Write your token in the headers below, as { "Authorization": "Bearer …" }.
+// are not kept: GraphiQL would put them where they outlive the tab. Without a query of the address or of an earlier visit
+// it is told the first one, or it would open an empty tab beside that.
+const graphiqlStart = `const asked = new URLSearchParams(location.search);
+const first = ${JSON.stringify(`# Put your token into Headers,
+# then press the round arrows
+# to read the schema.
 {
   sites {
     id
     sources
   }
 }
-`)},
-  variables: new URLSearchParams(location.search).get("variables") ?? undefined,
+`)};
+YogaGraphiQL.renderYogaGraphiQL(document.querySelector("#root"), {
+  title: "Readout",
+  defaultQuery: first,
+  query: asked.get("query") || localStorage.getItem("graphiql:query") || first,
+  variables: asked.get("variables") ?? undefined,
   initialHeaders: JSON.stringify(
     { Authorization: "Bearer " + (sessionStorage.getItem("readout.token") ?? "") }, null, 2),
   shouldPersistHeaders: false,

@@ -453,6 +453,21 @@ describe("elsewhere", () => {
     expect(editor.url()).not.toContain(token);
     expect(await editor.evaluate(() => JSON.stringify(localStorage))).not.toContain(token);
   });
+
+  test("GraphiQL opens on its first query, also when it is opened again", { timeout: 120_000 }, async () => {
+    const lines = page.locator(".graphiql-query-editor .view-line");
+    for (const _ of ["the first visit", "another", "and another"]) {
+      await page.goto(`${origin}/graphql`);
+      await lines.filter({ hasText: "sites" }).waitFor();
+      expect(await page.locator(".graphiql-tab").count()).toBe(1);
+    }
+    // What is said there is not hidden behind the buttons.
+    const buttons = await page.locator(".graphiql-toolbar").boundingBox();
+    const ends = await lines
+      .locator("> span")
+      .evaluateAll((texts) => texts.map((text) => text.getBoundingClientRect().right));
+    expect(Math.max(...ends)).toBeLessThan(buttons?.x ?? 0);
+  });
 });
 
 /** Runs in the page. */
@@ -526,5 +541,19 @@ describe("everyone", () => {
     await page.reload();
     await themes.waitFor();
     expect(await ground()).toBe(dark);
+  });
+
+  test("the API's page has the theme that was chosen, else the system's", async () => {
+    const ground = () => page.evaluate(() => getComputedStyle(document.documentElement).backgroundColor);
+    await page.emulateMedia({ colorScheme: "light" });
+    await page.goto(`${origin}/docs`);
+    await page.locator(".opblock").first().waitFor();
+    const light = await ground();
+    await page.emulateMedia({ colorScheme: "dark" });
+    await expect.poll(ground).not.toBe(light);
+    await page.evaluate(() => localStorage.setItem("readout.theme", "light"));
+    await page.reload();
+    expect(await ground()).toBe(light);
+    expect(complaints).toEqual([]);
   });
 });

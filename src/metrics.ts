@@ -3,7 +3,17 @@
 // all stores agree on it.
 import type { Buckets, Measure, MetricType } from "./model.ts";
 import { mean, total } from "./samples.ts";
-import { allTime, day, fromMillis, hour, type Millis, minute, type TimeRange, toMillis } from "./time.ts";
+import {
+  allTime,
+  day,
+  fromMillis,
+  hour,
+  type Instant,
+  type Millis,
+  minute,
+  type TimeRange,
+  toMillis,
+} from "./time.ts";
 
 // ---- Fields and aggregations --------------------------------------------------------------------------------
 
@@ -142,12 +152,12 @@ const enoughPoints = 400;
 
 /**
  * The finest resolution of which the range is at most 400 steps long, else `DAILY`. It depends on the length of the
- * range alone, so that a window that moves keeps its resolution.
+ * range alone, so that a window that moves keeps its resolution; in whole milliseconds, because an end that is written
+ * without finer digits is the last nanosecond of its own.
  */
 export function automaticResolution({ from, to }: TimeRange): Resolution {
-  return (
-    finest.find((resolution) => to - from <= fromMillis(resolutions[resolution] * enoughPoints)) ?? "DAILY"
-  );
+  const length = toMillis((to - from) as Instant);
+  return finest.find((resolution) => length <= resolutions[resolution] * enoughPoints) ?? "DAILY";
 }
 
 /** The whole buckets of the UTC grid from the one that holds `from` to the one that holds `to`. */

@@ -15,7 +15,7 @@ import {
   windowOf,
 } from "#src/metrics.ts";
 import type { MetricType } from "#src/model.ts";
-import { fromMillis, type Instant } from "#src/time.ts";
+import { fromMillis, type Instant, inclusiveEnd } from "#src/time.ts";
 
 const minute = 60_000;
 const hour = 60 * minute;
@@ -159,6 +159,9 @@ describe("buckets", () => {
       ...["MINUTELY", "MINUTELY", "FIVE_MINUTELY", "FIVE_MINUTELY", "TEN_MINUTELY", "FIFTEEN_MINUTELY"],
       ...["HOURLY", "DAILY"],
     ]);
+    const end = "1970-01-01T06:40:00Z";
+    const asked = { ...range(0, 0), to: inclusiveEnd(end, fromMillis(400 * minute)) };
+    expect(automaticResolution(asked), "a request's range of 400 minutes").toBe("MINUTELY");
     const law = fc.property(times, fc.nat(399 * day), (from, length) => {
       const name = automaticResolution(range(from, from + length));
       expect(automaticResolution(range(0, length))).toBe(name);

@@ -3,8 +3,8 @@
 import type { Buckets } from "../../src/model.ts";
 import { finite } from "../../src/samples.ts";
 import { type Millis, minute } from "../../src/time.ts";
-import type { Labels } from "./answer.ts";
-import { aggregate, call, type Selector } from "./promql.ts";
+import type { Labels, SampleSeries } from "./answer.ts";
+import { aggregate, call, type Expression, type Selector } from "./promql.ts";
 import { chunksOf, inTurns, keyOf, narrowTo, type Reader, wholeSeconds } from "./reader.ts";
 
 /** What is asked about series of a metric in some buckets. */
@@ -46,7 +46,8 @@ export async function birthsOf(
   const ever = beginsTime(start)
     ? []
     : await inTurns(past, (samples) => reader.instant(call("last_over_time", samples), start));
-  const held = new Set(spellings(ever.flat()).map(keyOf));
+  const idle = await withoutNumbers(reader, queries, ever.flat(), start);
+  const held = new Set(spellings(ever.flat().filter(({ labels }) => !idle.has(keyOf(labels)))).map(keyOf));
   const born = new Set(series.map(({ labels }) => keyOf(labels)).filter((key) => !held.has(key)));
   if (born.size === 0 || othersHeld || held.size > 0) return { held, born };
   const before = await inTurns(queries, ({ metric, lookBack = 0 }) => lived(reader, metric, start, lookBack));
@@ -57,8 +58,48 @@ export async function birthsOf(
   const first = Math.min(...begun.map((time = Number.POSITIVE_INFINITY) => time));
   if (first === Number.POSITIVE_INFINITY) return { held, born };
   const own = await inTurns(queries, ({ metric, limit }) => reader.raw(metric, first, first + 1, limit));
-  for (const { labels } of own.flat()) born.delete(keyOf(labels));
+  for (const one of own.flat()) {
+    if (one.histograms.length > 0 || finite(one).times.length > 0) born.delete(keyOf(one.labels));
+  }
   return { held, born };
+}
+
+/**
+ * Of series that had samples before `start`, the keys of those of which none was finite: what is not finite is left out, so
+ * that it is no past. A last sample that is finite, or a histogram, shows that there was one.
+ */
+async function withoutNumbers(
+  reader: Reader,
+  queries: readonly Origin[],
+  ever: readonly SampleSeries[],
+  start: Millis,
+): Promise<ReadonlySet<string>> {
+  const open = ever.filter(({ values: [last = 0] }) => !Number.isFinite(last)).map(({ labels }) => labels);
+  const past = queries.flatMap(({ selector }) =>
+    chunksOf(open).map((labels) => reader.window(narrowTo(selector, labels), { from: start, to: 1 })),
+  );
+  const [least = [], most = []] = await Promise.all(
+    ["min_over_time", "max_over_time"].map((name) =>
+      inTurns(past, (samples) => reader.instant(call(name, samples), start)),
+    ),
+  );
+  const mostOf = new Map(most.flat().map(({ labels, values }) => [keyOf(labels), values[0]]));
+  const wanted = new Set(open.map(keyOf));
+  return new Set(
+    least.flat().flatMap(({ labels, values: [value] }) => {
+      const key = keyOf(labels);
+      return wanted.has(key) && !holdsNumber(value, mostOf.get(key)) ? [key] : [];
+    }),
+  );
+}
+
+/**
+ * Whether some sample is finite, by the least and the greatest, which pass over NaN. Where both infinities are among them
+ * that is not known, and taken for so; where there is neither, the samples are histograms.
+ */
+function holdsNumber(least: number | undefined, most: number | undefined): boolean {
+  if (least === undefined || most === undefined) return true;
+  return Number.isFinite(least) || Number.isFinite(most) || least < most;
 }
 
 /** Nothing is older than 1970; and there is no window of no length, nor of one millisecond for a closed edge. */
@@ -70,19 +111,36 @@ function beginsTime(start: Millis): boolean {
 async function lived(reader: Reader, metric: Selector, start: Millis, lookBack: Millis): Promise<boolean> {
   if (beginsTime(start)) return false;
   for (const from of [300_000, Math.max(300_000, lookBack), start]) {
-    const samples = call("last_over_time", reader.window(metric, { from, to: 1 }));
-    if ((await reader.instant(aggregate("group", [], samples), start)).length > 0) return true;
+    const samples = reader.window(metric, { from, to: 1 });
+    const anySample = aggregate("group", [], call("last_over_time", samples));
+    if ((await reader.instant(anySample, start)).length === 0) continue;
+    const [least, most] = await Promise.all(
+      extremes(samples).map(async (one) => (await reader.instant(one, start))[0]?.values[0]),
+    );
+    if (holdsNumber(least, most)) return true;
   }
   return false;
 }
 
-/** The time of the metric's first sample from `from` until before `to`, found by ever smaller parts of it. */
+/** The least and the greatest sample of all series. */
+function extremes(samples: Expression): readonly Expression[] {
+  return [
+    aggregate("min", [], call("min_over_time", samples)),
+    aggregate("max", [], call("max_over_time", samples)),
+  ];
+}
+
+/**
+ * The time of the metric's first sample from `from` until before `to`, found by ever smaller parts of it. Where nothing that
+ * comes first is finite, what follows is looked through for numbers alone.
+ */
 async function firstTime(
   reader: Reader,
   metric: Selector,
   from: Millis,
   to: Millis,
   limit: number,
+  numbers = false,
 ): Promise<Millis | undefined> {
   if (to - from <= minute) {
     const samples = await reader.raw(metric, from, to, limit);
@@ -95,11 +153,15 @@ async function firstTime(
   const step = wholeSeconds((to - from) / 500);
   // Rounded down: a source finds nothing at all where a time is beyond those it can count. What is left comes last.
   const count = Math.floor((to - from) / step);
-  const samples = call("last_over_time", reader.window(metric, { from: step, to: 1 }));
-  const [found] = await reader.grid(aggregate("group", [], samples), { start: from, step, count }, count);
-  const first = found?.values.findIndex((value) => !Number.isNaN(value)) ?? -1;
+  const samples = reader.window(metric, { from: step, to: 1 });
+  const told = numbers ? extremes(samples) : [aggregate("group", [], call("last_over_time", samples))];
+  const grids = await Promise.all(told.map((one) => reader.grid(one, { start: from, step, count }, count)));
+  const firsts = grids.map(([found]) => found?.values.findIndex(Number.isFinite) ?? -1);
+  const first = firsts.reduce((a, b) => (a < 0 || b < 0 ? Math.max(a, b) : Math.min(a, b)));
   const start = from + (first < 0 ? count : first) * step;
-  return firstTime(reader, metric, start, first < 0 ? to : start + step, limit);
+  const end = first < 0 ? to : start + step;
+  const time = await firstTime(reader, metric, start, end, limit, numbers);
+  return time === undefined && end < to ? firstTime(reader, metric, end, to, limit, true) : time;
 }
 
 /**

@@ -162,9 +162,14 @@ function overTimes(hidesRestarts: boolean): Readonly<Record<string, (values: rea
   const ofCounter = (values: readonly number[]): readonly number[] =>
     hidesRestarts ? addedUp(values) : values;
   const sum = (values: readonly number[]): number => values.reduce((all, value) => all + value, 0);
+  const numbers = (values: readonly number[]): readonly number[] => {
+    const all = values.filter((value) => !Number.isNaN(value));
+    return all.length === 0 ? values : all;
+  };
   return {
     count_over_time: (values) => values.length,
-    min_over_time: (values) => Math.min(...values),
+    min_over_time: (values) => combine("min", numbers(values)),
+    max_over_time: (values) => combine("max", numbers(values)),
     sum_over_time: sum,
     changes: (values) => values.filter((value, at) => at > 0 && value !== values[at - 1]).length,
     delta: (values) => (values.at(-1) ?? 0) - (values[0] ?? 0),

@@ -143,6 +143,21 @@ function familiesOf(tenant: Tenant, random: () => number): readonly RawFamily[] 
         n % 7 === 3 ? Number.NaN : value,
       ]),
     ],
+    // What is not finite is no past, however long it was there.
+    [
+      { host: "long not a number", code: "200" },
+      every(15 * second, base - 10 * minute, base + hour, climb(6, 50)).map(([time, value], n) => [
+        time,
+        time >= base + 20 * minute ? value : n % 2 === 0 ? Number.NaN : Number.POSITIVE_INFINITY,
+      ]),
+    ],
+    [
+      { host: "was a number", code: "200" },
+      every(15 * second, base - 40 * minute, base + hour, climb(6, 50)).map(([time, value]) => [
+        time,
+        time >= base + 20 * minute || time < base - 30 * minute ? value : Number.NaN,
+      ]),
+    ],
     [{ host: "edges" }, edges.map((time, n) => [time, n * n * 3] as const)],
     [{ host: "before the range" }, every(minute, base - 3 * hour, base - 2 * hour, climb(5))],
   ]);
@@ -151,6 +166,13 @@ function familiesOf(tenant: Tenant, random: () => number): readonly RawFamily[] 
   const births = family("deploys_total", "counter", [
     [{ region: "first" }, every(30 * second, base + 10 * minute + 250, base + hour, climb(2, 300))],
     [{ region: "second" }, every(30 * second, base + 25 * minute, base + hour, climb(2, 50))],
+    [
+      { region: "not a number before" },
+      every(30 * second, base - 20 * minute, base + hour, climb(2, 70)).map(([time, value]) => [
+        time,
+        time < base + 30 * minute ? Number.NaN : value,
+      ]),
+    ],
   ]);
 
   const long = [

@@ -9,7 +9,7 @@ import { start as startServer } from "../test/servers/servers.ts";
 import { otel } from "../test/support/shippers.ts";
 import { type Call, send } from "./client.ts";
 import { type Figure, median, summarise } from "./figures.ts";
-import { announcement, cpuMillis, type Subject, start } from "./subject.ts";
+import { announcement, cpuMillis, memoryMegabytes, type Subject, start } from "./subject.ts";
 import {
   actions,
   hour,
@@ -30,7 +30,7 @@ interface Bench {
 }
 
 /** The most that each figure may be (README, "What it promises"). */
-const floors = { trace: 1.25, actions: 1.3 };
+const floors = { trace: 1.25, actions: 1.3, scanMemory: 1.25 };
 
 /** What the columns of actions take at the least, in order: `next` makes a request of what the one before answered. */
 type Raw = readonly ((answer: string) => object)[];
@@ -97,13 +97,14 @@ export async function tracing(bench: Bench): Promise<readonly Figure[]> {
     // So many that all their spans are more than one request may read.
     const perDay = quick ? 200 : 6_000;
     await fillApart(folder, [source.url, requests, perDay * various.days]);
-    const server = await bench.serve([
+    const yaml = [
       `backends: { es: { kind: elastic, url: "${source.url}", timeout: 60s } }`,
       "sites:",
       ...["bench", "days"].map(
         (site) => `  ${site}: { traces: { backend: es, index: "${otel.pattern(site)}", profile: otel } }`,
       ),
-    ]);
+    ];
+    const server = await bench.serve(yaml);
     const log = join(folder, "tracing-yardstick.log");
     const yardstick = start({
       arguments: [join(import.meta.dirname, "tracing-yardstick.ts"), source.url],
@@ -178,6 +179,7 @@ export async function tracing(bench: Bench): Promise<readonly Figure[]> {
     const cpu = cpuMillis(server.subject.pid) - cpuBefore;
     await server.subject.stop();
     await yardstick.stop();
+    const scans = await readLong(bench, await bench.serve(yaml), spans);
     const title = `trace of ${largeSpans.toLocaleString("en")} spans`;
     const counted = `actions over ${spans.toLocaleString("en")} spans`;
     return [
@@ -188,10 +190,49 @@ export async function tracing(bench: Bench): Promise<readonly Figure[]> {
       ratio(`${counted}, ours / raw requests: p50`, wide.ours, wide.direct, floors.actions),
       ...latencies(`actions of a day of ${various.days}, several queries each`, daily),
       { name: `${counted}, ours: CPU`, unit: "ms", value: cpu },
+      ...scans,
     ];
   } finally {
     await source.stop();
   }
+}
+
+/** Memory after a scan that reads every span, and after one ten times as long, of the most that one request may read. */
+async function readLong(
+  { agent, token }: Bench,
+  { subject, url }: { subject: Subject; url: string },
+  spans: number,
+): Promise<readonly Figure[]> {
+  const peaks: { readonly read: string; readonly megabytes: number }[] = [];
+  for (const part of [0.05, 0.5]) {
+    const body = JSON.stringify({
+      site_id: "bench",
+      from: new Date(spansBegun).toISOString(),
+      to: new Date(spansBegun + part * hour).toISOString(),
+      excluded_attributes: ["bench.absent"],
+    });
+    const call: Call = { url: `${url}/api/v2/tracing/slow_events`, method: "POST", token, body };
+    for (let sent = 0; sent < 2; sent++) {
+      const rows: { count: number }[] = JSON.parse((await send(agent, call, true)).body);
+      const counted = rows.reduce((sum, { count }) => sum + count, 0);
+      const inside = spans * part * (1 - 1 / spansOfRequest);
+      if (Math.abs(counted / inside - 1) > 0.01)
+        throw new Error(`${counted} of ${inside} spans were counted`);
+    }
+    const read = (spans * part * (1 - 1 / spansOfRequest)).toLocaleString("en");
+    peaks.push({ read, megabytes: memoryMegabytes(subject.pid, "VmHWM") });
+  }
+  await subject.stop();
+  const [short, long] = peaks.map(({ megabytes }) => megabytes);
+  return [
+    ...peaks.map(({ read, megabytes }) => {
+      return { name: `slow events of ${read} spans, all read: peak RSS`, unit: "MB", value: megabytes };
+    }),
+    {
+      ...{ name: "slow events, ten times the spans: peak RSS over that before", unit: "×" },
+      ...{ value: (long ?? Number.NaN) / (short ?? Number.NaN), floor: floors.scanMemory },
+    },
+  ];
 }
 
 /** By a process of its own, so that whoever measures has not a million documents' garbage to collect meanwhile. */

@@ -204,7 +204,7 @@ async function readLong(
   spans: number,
 ): Promise<readonly Figure[]> {
   const peaks: { readonly read: string; readonly megabytes: number }[] = [];
-  for (const part of [0.05, 0.5]) {
+  for (const part of [0.04, 0.4]) {
     const body = JSON.stringify({
       site_id: "bench",
       from: new Date(spansBegun).toISOString(),

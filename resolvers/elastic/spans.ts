@@ -132,7 +132,7 @@ function createSpanReader(documents: Documents): SpanReader {
     }
     const condition: Condition<SpanForm> = (placed, source) => candidates(placed, query, source);
     const accepts = (span: Span): boolean => isInRange(span) && selects(select, span);
-    const wanted: Wanted = { condition, accepts, byDocument: true };
+    const wanted: Wanted = { condition, accepts, byDocument: true, once: true };
     yield* bare ? bareSpans(wanted, reading) : wholeSpans(wanted, reading);
     if (select === "all" && !bare) yield* scanAlone(range, undefined, reading);
   }
@@ -149,7 +149,7 @@ function createSpanReader(documents: Documents): SpanReader {
     const accepts = (span: Span): boolean =>
       span.end >= from && span.end <= to && selects(query.select, span);
     const read = (condition: Condition<SpanForm>, plan: Plan) =>
-      bareSpans({ condition, accepts, byDocument: true }, reading, plan);
+      bareSpans({ condition, accepts, byDocument: true, once: true }, reading, plan);
     let given = false;
     try {
       for await (const batch of tallySpans(documents, source, query, read, signal)) {

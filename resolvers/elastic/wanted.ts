@@ -15,6 +15,8 @@ export interface Wanted {
   readonly accepts: (span: Span) => boolean;
   /** Whether spans are told apart by their documents, and not by what they are. */
   readonly byDocument?: boolean;
+  /** Nothing else is read for the call: of what one source gives, each document once, no keys are kept. */
+  readonly once?: boolean;
   /** Set where all spans of these traces are wanted: their events can be read at the same time. */
   readonly whole?: readonly string[];
   /** More than one answer holds, as far as is known. */

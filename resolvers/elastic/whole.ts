@@ -120,19 +120,22 @@ export function createSpans(documents: Documents): Spans {
   }
 
   async function* bareSpans(
-    { condition, accepts, byDocument, many }: Wanted,
+    { condition, accepts, byDocument, once, many }: Wanted,
     { sources, budget, signal, given }: Reading,
     plan?: Plan,
   ): AsyncGenerator<readonly Span[]> {
+    const isFlat = once && sources.length === 1;
     const found = sources.map(
       (source) =>
         async function* (): AsyncGenerator<readonly Span[]> {
           for await (const batch of documents.spans(source, condition, budget, signal, { plan, many })) {
             const spans: Span[] = [];
+            // A document may have several forms, which come together.
+            const known = isFlat ? nothingGiven() : given;
             for (const { index, id, document, form } of batch) {
               const span = readSpan(document, form, source);
               if (span === undefined || !accepts(span)) continue;
-              if (byDocument ? isNew(given, `${index}/${id}`) : isNewSpan(given, span)) spans.push(span);
+              if (byDocument ? isNew(known, `${index}/${id}`) : isNewSpan(known, span)) spans.push(span);
             }
             if (spans.length > 0) yield spans;
           }

@@ -8,7 +8,7 @@ import { ShareSpent, shareOf, watch } from "./budget.ts";
 import { findActionEdges, findSiteEdges } from "./edges.ts";
 import { findSlowEventActions, findSlowEvents } from "./events.ts";
 import { exceptionsOf } from "./exception.ts";
-import { createFigures, type Figures } from "./figures.ts";
+import { createDistribution, createFigures, type Figures } from "./figures.ts";
 import { listSummaries } from "./listing.ts";
 import { climb, collect, entryKey, findEntriesWithNpo, findNPlusOnes, npoThreshold } from "./lookup.ts";
 import { actionKey, isRequest, type Names, namesOf } from "./request.ts";
@@ -266,7 +266,7 @@ async function findRevision(
   { sources, range, revision, budget }: RevisionQuery,
   signal: AbortSignal,
 ): Promise<RevisionStats | undefined> {
-  const figures = createFigures();
+  const figures = createDistribution();
   const namespaces = new Set<string>();
   const ends: Instant[] = [];
   let counted = false;

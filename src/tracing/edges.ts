@@ -3,7 +3,7 @@
 import type { ActionEdge, Edge, Span } from "../model.ts";
 import type { SpanId, SpanReader, SpanSource } from "../reader.ts";
 import type { ActionEdges, ActionEdgesQuery, EdgesQuery, SiteEdges } from "../store.ts";
-import { createFigures, type Figures } from "./figures.ts";
+import { createDistribution, type Distribution } from "./figures.ts";
 import { climb, collect } from "./lookup.ts";
 import { isOtherSide, isRequest, namesAbove, namesOf, spanKey } from "./request.ts";
 
@@ -174,12 +174,12 @@ function group<K extends object>(
   calls: readonly Call[],
   keyOf: (call: Call) => K | undefined,
 ): readonly (K & Omit<Edge, "service">)[] {
-  const groups = new Map<string, { readonly key: K; readonly figures: Figures }>();
+  const groups = new Map<string, { readonly key: K; readonly figures: Distribution }>();
   for (const call of calls) {
     const key = keyOf(call);
     if (key === undefined) continue;
     const id = JSON.stringify(key);
-    const found = groups.get(id) ?? { key, figures: createFigures() };
+    const found = groups.get(id) ?? { key, figures: createDistribution() };
     found.figures.add(call.caller);
     groups.set(id, found);
   }

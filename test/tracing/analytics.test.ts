@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import type { Span } from "#src/model.ts";
 import { analyticsOver } from "#src/tracing/analytics.ts";
 import { eventDigest, hashStatement } from "#src/tracing/digest.ts";
-import { createFigures } from "#src/tracing/figures.ts";
+import { createDistribution } from "#src/tracing/figures.ts";
 import { createFamily } from "#src/tracing/request.ts";
 import { readerOver } from "../conformance/traces.ts";
 import { at, budget, exception, list, range, signal, source, span } from "./build.ts";
@@ -11,17 +11,17 @@ import { at, budget, exception, list, range, signal, source, span } from "./buil
 const shop = source("shop");
 
 test("figures: nearest rank, means over what compressed spans stand for", () => {
-  const figures = createFigures();
+  const figures = createDistribution();
   for (let n = 1; n <= 60; n += 1) figures.add(span({ span_id: `s${n}`, to: n }));
   expect([figures.percentile(90), figures.percentile(95), figures.mean()]).toEqual([54, 57, 30.5]);
   for (let n = 61; n <= 200; n += 1) figures.add(span({ span_id: `s${n}`, to: n }));
   expect([figures.percentile(90), figures.percentile(95)]).toEqual([180, 190]);
-  const weighted = createFigures();
+  const weighted = createDistribution();
   weighted.add(span({ to: 90, count: 9 }));
   weighted.add(span({ to: 100, status_code: "ERROR" }));
   expect([weighted.count(), weighted.errorCount(), weighted.mean()]).toEqual([10, 1, 19]);
   expect([weighted.percentile(90), weighted.percentile(95)]).toEqual([10, 100]);
-  expect(createFigures().percentile(95)).toBe(0);
+  expect(createDistribution().percentile(95)).toBe(0);
 });
 
 test("actions: by namespace and action whatever the service, with errors and N+1", async () => {

@@ -38,6 +38,7 @@ import type { EventForm, SpanForm } from "./layout.ts";
 import { endsWithin, holdsId, isNamed, isSelected, timeBounds } from "./narrow.ts";
 import { isError, isNarrowed, tellsOf } from "./narrowing.ts";
 import { every, none } from "./query.ts";
+import type { LooseEvent } from "./span.ts";
 import { candidates, tallySpans } from "./tallies.ts";
 import { together } from "./together.ts";
 import {
@@ -255,9 +256,14 @@ function createSpanReader(documents: Documents): SpanReader {
 
   // ---- events whose spans are not kept ------------------------------------------------------------------------
 
-  async function placesOf(condition: Condition<EventForm>, reading: Reading): Promise<readonly Placement[]> {
+  async function placesOf(
+    condition: Condition<EventForm>,
+    reading: Reading,
+    accepts: (event: LooseEvent) => boolean = () => true,
+  ): Promise<readonly Placement[]> {
     const places: Placement[] = [];
-    for await (const event of looseEvents(condition, reading)) places.push(placementOf(event));
+    for await (const event of looseEvents(condition, reading))
+      if (accepts(event)) places.push(placementOf(event));
     return places;
   }
 
@@ -350,9 +356,7 @@ function createSpanReader(documents: Documents): SpanReader {
       const [inTraces, isSought] = eventsIn(ids);
       const isException: Condition<EventForm> = (placed, source) =>
         every([isNamed(placed, "exception"), inTraces(placed, source)]);
-      const places: Placement[] = [];
-      for await (const event of looseEvents(isException, reading))
-        if (isSought(event)) places.push(placementOf(event));
+      const places = await placesOf(isException, reading, isSought);
       const met = new Set<string>();
       yield* spansOfEvents(distinctIds(places.flatMap(({ spans }) => spans)), inTrace, reading, met);
       yield* spansAlone(lost(places, met), reading);

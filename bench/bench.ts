@@ -16,14 +16,8 @@ import { cpus, loadavg, release, tmpdir, totalmem } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { parseArgs } from "node:util";
-import { parse } from "../src/logql/parse.ts";
-import { type Call, createAgent, send } from "./client.ts";
-import { type Figure, median, met, printTable, quantile, summarise } from "./figures.ts";
-import { graphql } from "./graphql.ts";
-import { intake } from "./intake.ts";
-import { isolation } from "./isolation.ts";
-import { metrics } from "./metrics.ts";
-import { streams } from "./streams.ts";
+import { parse } from "../src/log-query/parse.ts";
+import { type Call, createAgent, send } from "./harness/http-client.ts";
 import {
   announcement,
   cpuMillis,
@@ -33,8 +27,14 @@ import {
   program,
   type Subject,
   start,
-} from "./subject.ts";
-import { tracing } from "./tracing.ts";
+} from "./harness/process.ts";
+import { type Figure, median, met, printTable, quantile, summarise } from "./harness/report.ts";
+import { graphql } from "./suites/graphql.ts";
+import { intake } from "./suites/intake.ts";
+import { isolation } from "./suites/isolation.ts";
+import { metrics } from "./suites/metrics.ts";
+import { streams } from "./suites/streams.ts";
+import { tracing } from "./suites/tracing.ts";
 
 const { values: options } = parseArgs({
   options: {
@@ -120,7 +120,7 @@ interface Source {
 /** The floors are held to `ascii`, with the ratios on `unicode` told beside; that takes more memory, so the load uses it. */
 async function startSource(text: "ascii" | "unicode"): Promise<Source> {
   const log = join(folder, `source-${started++}.log`);
-  const subject = start({ arguments: [join(here, "source.ts"), text], core: 0, log });
+  const subject = start({ arguments: [join(here, "fixtures", "fake-elasticsearch.ts"), text], core: 0, log });
   const { url, from, to } = await announcement(subject, log);
   return { text, subject, url: String(url), from: String(from), to: String(to) };
 }
@@ -135,7 +135,7 @@ interface Server {
 async function startYardstick(source: Source, preload: Preload = {}): Promise<Server> {
   const log = join(folder, `yardstick-${started++}.log`);
   const subject = start({
-    arguments: [...(preload.flags ?? []), join(here, "yardstick.ts"), source.url],
+    arguments: [...(preload.flags ?? []), join(here, "baselines", "logs.ts"), source.url],
     environment: preload.environment ?? {},
     core: 1,
     log,
@@ -388,7 +388,11 @@ async function load(source: Source, name: "ours" | "yardstick"): Promise<readonl
   await readStall(pid, stalls);
 
   const log = join(folder, `prober-${name}.log`);
-  const prober = start({ arguments: [join(here, "prober.ts"), `${server.url}/livez`], core: 0, log });
+  const prober = start({
+    arguments: [join(here, "harness", "latency-prober.ts"), `${server.url}/livez`],
+    core: 0,
+    log,
+  });
   await announcement(prober, log);
   await sleep(200);
   const requests = options.quick ? 1 : 4;
@@ -434,7 +438,10 @@ async function load(source: Source, name: "ours" | "yardstick"): Promise<readonl
 /** Writes the longest stalls of the event loop to the file. */
 function watched(stalls: string): Preload {
   writeFileSync(stalls, "");
-  return { flags: ["--import", join(here, "stall.ts")], environment: { BENCH_STALLS: stalls } };
+  return {
+    flags: ["--import", join(here, "harness", "event-loop-stall.ts")],
+    environment: { BENCH_STALLS: stalls },
+  };
 }
 
 /** The longest stall since the last time that this was asked. */

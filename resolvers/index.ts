@@ -1,5 +1,5 @@
 // The only list of kinds of backends.
-import type { BackendKind, OwnProfiles } from "../src/store.ts";
+import type { BackendKind, OwnProfiles } from "../src/store/store.ts";
 import { elastic } from "./elastic/elastic.ts";
 import { memory } from "./memory/memory.ts";
 import { prometheus } from "./prometheus/prometheus.ts";

@@ -1,11 +1,11 @@
 // The composition root: arguments, environment, signals and exit code. No other file touches `process`, so that
 // every command can be run by a test.
-import "./cache.js";
+import "./compile-cache.js";
 import { readFileSync, type Stats, statSync } from "node:fs";
 import { stat } from "node:fs/promises";
 import { setFlagsFromString } from "node:v8";
-import type { Shell } from "./cli/shell.ts";
-import { now } from "./time.ts";
+import type { Shell } from "./cli/support/shell.ts";
+import { now } from "./core/time.ts";
 
 // Large answers leave much garbage behind and little that lives; V8 would let it pile up to four times of that. Twice is
 // cheap; at 30 % every request took twice the processor time.
@@ -16,12 +16,12 @@ type Command = (args: readonly string[], shell: Shell) => Promise<number>;
 // Loaded when asked for: `token new` need not wait for a web server.
 const commands: Readonly<Record<string, () => Promise<{ readonly run: Command; readonly usage: string }>>> = {
   demo: () => import("./cli/demo.ts"),
-  serve: () => import("./cli/serve.ts"),
+  serve: () => import("./cli/serve/serve.ts"),
   check: () => import("./cli/check.ts"),
-  init: () => import("./cli/init.ts"),
+  init: () => import("./cli/init/init.ts"),
   explain: () => import("./cli/explain.ts"),
   token: () => import("./cli/token.ts"),
-  visual: () => import("./cli/visual.ts"),
+  visual: () => import("./cli/new-visual.ts"),
   schema: () => import("./cli/schema.ts"),
 };
 

@@ -5,5 +5,5 @@ if (Number.parseInt(process.versions.node, 10) < 24) {
   process.stderr.write(`readout needs Node 24 or later, and this is ${process.version}\n`);
   process.exit(2);
 }
-await import("./cache.js");
+await import("./compile-cache.js");
 await import("./main.ts");

@@ -1,21 +1,21 @@
 // Elasticsearch and OpenSearch as one kind of backend.
 import { z } from "zod";
-import { readSettings, strict } from "../../src/issues.ts";
-import type { Backend, BackendKind, IO } from "../../src/store.ts";
-import { parseDuration } from "../../src/time.ts";
-import { httpUrl } from "../../src/url.ts";
-import { anyLogin, connection, readTls } from "../connection.ts";
-import { guardDefaults } from "../http.ts";
-import { createCatalog } from "./catalog.ts";
-import { type DoorSettings, openDoor } from "./door.ts";
-import { readSpanProfile, type SpanProfile, spanProfiles } from "./layout.ts";
-import { reportLogs } from "./logreport.ts";
-import { createLogStore } from "./logs.ts";
-import { type LogProfile, profiles, readProfile } from "./profile.ts";
-import { reportSpans } from "./report.ts";
-import { createReportStore, inspectReports } from "./reports.ts";
-import { createSpanStore } from "./spans.ts";
-import { surveyIndices } from "./survey.ts";
+import { httpUrl } from "../../src/config/http-url.ts";
+import { readSettings, strict } from "../../src/config/validation.ts";
+import { parseDuration } from "../../src/core/time.ts";
+import type { Backend, BackendKind, IO } from "../../src/store/store.ts";
+import { anyLogin, connection, readTls } from "../http/connection.ts";
+import { guardDefaults } from "../http/guard.ts";
+import { type DoorSettings, openDoor } from "./client/client.ts";
+import { surveyIndices } from "./discovery.ts";
+import { createReportStore, inspectReports } from "./error-reports.ts";
+import { type LogProfile, profiles, readProfile } from "./layout/log-layout.ts";
+import { readSpanProfile, type SpanProfile, spanProfiles } from "./layout/span-layout.ts";
+import { reportLogs } from "./logs/inspection.ts";
+import { createLogStore } from "./logs/log-store.ts";
+import { createCatalog } from "./search/mapping-cache.ts";
+import { reportSpans } from "./spans/inspection.ts";
+import { createSpanStore } from "./spans/span-store.ts";
 
 const settings = strict({
   url: z.union([httpUrl, z.array(httpUrl).min(1, "names no address")], {

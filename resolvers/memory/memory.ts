@@ -1,19 +1,27 @@
 // The embedded backend: generated data that grow while the program runs. Lines depend on the seed and the time
 // alone, so two instances with one seed and one clock hold the same.
 import * as z from "zod";
-import { readSettings, strict } from "../../src/issues.ts";
-import { readNumeral } from "../../src/numeral.ts";
-import type { Backend, BackendKind, Match, PartReport, SourceReport } from "../../src/store.ts";
-import { day, fromMillis, hour, type Instant, minute, type TimeRange, toMillis } from "../../src/time.ts";
-import { clusterMatch, observeCluster } from "./cluster.ts";
-import { generate, indices } from "./generate.ts";
-import { createMemoryKubernetes, type Observation } from "./kubernetes.ts";
-import { createMemoryLogs } from "./logs.ts";
-import { createMeasurements, metricMatches } from "./measurements.ts";
-import { createMemoryMetrics, type MemoryMetrics } from "./metrics.ts";
-import { createMemoryReports } from "./reports.ts";
-import { createMemorySpans, type MemorySpans } from "./spans.ts";
-import { generateSpans, traceIndices } from "./traces.ts";
+import { readNumeral } from "../../src/config/env-number.ts";
+import { readSettings, strict } from "../../src/config/validation.ts";
+import {
+  day,
+  fromMillis,
+  hour,
+  type Instant,
+  minute,
+  type TimeRange,
+  toMillis,
+} from "../../src/core/time.ts";
+import type { Backend, BackendKind, Match, PartReport, SourceReport } from "../../src/store/store.ts";
+import { clusterMatch, observeCluster } from "./demo/cluster.ts";
+import { generate, indices } from "./demo/logs.ts";
+import { createMeasurements, metricMatches } from "./demo/metrics.ts";
+import { generateSpans, traceIndices } from "./demo/traces.ts";
+import { createMemoryKubernetes, type Observation } from "./stores/kubernetes-store.ts";
+import { createMemoryLogs } from "./stores/log-store.ts";
+import { createMemoryMetrics, type MemoryMetrics } from "./stores/metric-store.ts";
+import { createMemoryReports } from "./stores/report-store.ts";
+import { createMemorySpans, type MemorySpans } from "./stores/span-store.ts";
 
 const settings = strict({
   /** The same seed gives the same lines at the same times. */

@@ -1,17 +1,17 @@
 // Prometheus, and what speaks its HTTP API, as one kind of backend.
 import type { z } from "zod";
-import { readSettings, strict } from "../../src/issues.ts";
-import type { Backend, BackendKind, IO } from "../../src/store.ts";
-import { parseDuration, toMillis } from "../../src/time.ts";
-import { httpUrl } from "../../src/url.ts";
-import { basicOrBearer, connection, readTls } from "../connection.ts";
-import { guardDefaults } from "../http.ts";
-import { inspectCluster } from "./coverage.ts";
-import { type DoorSettings, openDoor } from "./door.ts";
-import { createFamilies } from "./families.ts";
-import { createKubernetesStore } from "./kubernetes.ts";
-import { createMetricStore } from "./metrics.ts";
-import { surveyMetrics } from "./survey.ts";
+import { httpUrl } from "../../src/config/http-url.ts";
+import { readSettings, strict } from "../../src/config/validation.ts";
+import { parseDuration, toMillis } from "../../src/core/time.ts";
+import type { Backend, BackendKind, IO } from "../../src/store/store.ts";
+import { basicOrBearer, connection, readTls } from "../http/connection.ts";
+import { guardDefaults } from "../http/guard.ts";
+import { type DoorSettings, openDoor } from "./client/client.ts";
+import { surveyMetrics } from "./discovery.ts";
+import { inspectCluster } from "./kubernetes/coverage.ts";
+import { createKubernetesStore } from "./kubernetes/kubernetes-store.ts";
+import { createFamilies } from "./metrics/metric-families.ts";
+import { createMetricStore } from "./metrics/metric-store.ts";
 
 const settings = strict({
   /** With the path under which `/api/v1` lies, such as `https://mimir/prometheus`. */

@@ -1,19 +1,19 @@
 // `readout check`: what of this configuration will work, asked of the file and of the sources themselves. A
 // limitation (something that will be refused or be slow) is told and is no failure; whatever would make a request
 // fail is.
-import { type Config, parts, type SiteConfig } from "../config.ts";
-import { BackendError } from "../errors.ts";
-import { openGallery } from "../gallery.ts";
-import { checkVisual } from "../operations/visuals.ts";
-import { startWork } from "../operations/work.ts";
-import { parallel } from "../parallel.ts";
-import type { Backend, BackendInfo } from "../store.ts";
-import { type Instant, type Millis, nanosPerMilli, printDuration, units } from "../time.ts";
-import { describeError, openBackend } from "./backends.ts";
-import { openFile } from "./file.ts";
-import { findMeshProblems } from "./graphql.ts";
-import { type Question, questionsFor, type Report } from "./inspect.ts";
-import { exitCodes, type Shell } from "./shell.ts";
+import { type Config, parts, type SiteConfig } from "../config/config.ts";
+import { parallel } from "../core/concurrency.ts";
+import { BackendError } from "../core/errors.ts";
+import { type Instant, type Millis, nanosPerMilli, printDuration, units } from "../core/time.ts";
+import { checkVisual } from "../operations/metrics/visuals.ts";
+import { startWork } from "../operations/runtime/lifetime.ts";
+import type { Backend, BackendInfo } from "../store/store.ts";
+import { openGallery } from "../visuals/visual-directory.ts";
+import { openFile } from "./support/config-file.ts";
+import { findMeshProblems } from "./support/graphql-loader.ts";
+import { describeError, openBackend } from "./support/open-backend.ts";
+import { exitCodes, type Shell } from "./support/shell.ts";
+import { type Question, questionsFor, type Report } from "./support/site-inspections.ts";
 
 export const usage = `Usage: readout check [--config readout.yaml]
 

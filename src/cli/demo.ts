@@ -1,12 +1,12 @@
 // `readout demo`: the whole program on generated data, with nothing to configure and nothing kept.
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
-import { hashToken, newToken } from "../auth.ts";
-import { type Config, defaults, type SiteConfig } from "../config.ts";
-import { messageOf } from "../errors.ts";
-import { type Instant, toMillis } from "../time.ts";
-import { serve } from "./serve.ts";
-import { type Shell, tellMisuse } from "./shell.ts";
+import { hashToken, newToken } from "../access/auth.ts";
+import { type Config, defaults, type SiteConfig } from "../config/config.ts";
+import { messageOf } from "../core/errors.ts";
+import { type Instant, toMillis } from "../core/time.ts";
+import { serve } from "./serve/serve.ts";
+import { type Shell, tellMisuse } from "./support/shell.ts";
 
 export const usage = `Usage: readout demo [--port 8080] [--token T]
 

@@ -1,18 +1,18 @@
 // `readout explain`: what a request means and how it is answered, asked of the sources as the server would ask them. It is
 // the answer of `?explain=true`, made in this process and printed as YAML.
 import { parseArgs } from "node:util";
-import type { Config } from "../config.ts";
-import { BackendError, ConfigError, messageOf, Unprocessable } from "../errors.ts";
-import { explained } from "../operations/explain.ts";
+import { connectSites } from "../access/sites.ts";
+import type { Config } from "../config/config.ts";
+import { printYaml } from "../config/yaml.ts";
+import { BackendError, ConfigError, messageOf, Unprocessable } from "../core/errors.ts";
+import { fromMillis, type Instant, parseDuration, printInstant } from "../core/time.ts";
 import { operations } from "../operations/index.ts";
-import { startWork } from "../operations/work.ts";
-import { connectSites } from "../sites.ts";
-import type { Backend } from "../store.ts";
-import { fromMillis, type Instant, parseDuration, printInstant } from "../time.ts";
-import { printYaml } from "../yaml.ts";
-import { describeError, openBackend } from "./backends.ts";
-import { readConfig, tellConfigError } from "./file.ts";
-import { exitCodes, type Shell, tellMisuse } from "./shell.ts";
+import { explained } from "../operations/runtime/explain.ts";
+import { startWork } from "../operations/runtime/lifetime.ts";
+import type { Backend } from "../store/store.ts";
+import { readConfig, tellConfigError } from "./support/config-file.ts";
+import { describeError, openBackend } from "./support/open-backend.ts";
+import { exitCodes, type Shell, tellMisuse } from "./support/shell.ts";
 
 export const usage = `Usage: readout explain --site SITE ['QUERY'] [--source SOURCE …] [--order DESC] [--per-page 100] [--legacy]
        readout explain traces --site SITE ['QUERY'] [--errors] [--by time|duration] [--order DESC] [--per-page 25]

@@ -2,9 +2,9 @@
 // depends on its sources, and is asked of a running server by introspection.
 import { parseArgs } from "node:util";
 import { lexicographicSortSchema, printSchema } from "graphql";
-import { messageOf } from "../errors.ts";
-import { schema } from "../graphql.ts";
-import { exitCodes, type Shell, tellMisuse } from "./shell.ts";
+import { messageOf } from "../core/errors.ts";
+import { schema } from "../graphql/schema.ts";
+import { exitCodes, type Shell, tellMisuse } from "./support/shell.ts";
 
 export const usage = `Usage: readout schema
 

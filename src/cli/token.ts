@@ -1,10 +1,10 @@
 // `readout token new`: the only moment at which a token is readable. The file gets its hash alone.
 import { parseArgs } from "node:util";
-import { hashToken, newToken } from "../auth.ts";
-import { messageOf } from "../errors.ts";
-import { parseInstant, printNanos } from "../time.ts";
-import { printText } from "../yaml.ts";
-import { exitCodes, type Shell, tellMisuse } from "./shell.ts";
+import { hashToken, newToken } from "../access/auth.ts";
+import { printText } from "../config/yaml.ts";
+import { messageOf } from "../core/errors.ts";
+import { parseInstant, printNanos } from "../core/time.ts";
+import { exitCodes, type Shell, tellMisuse } from "./support/shell.ts";
 
 export const usage = `Usage: readout token new --user USER --site SITE [--site SITE …] [--expires TIME]
 

@@ -1,17 +1,18 @@
 // Every endpoint. The router, the metric labels and the tests walk this list; nothing else knows a route.
-import { actionEdges, actions, siteEdges, slowEventActions, slowEvents } from "./analytics.ts";
-import { testCron } from "./check_ins.ts";
-import { deployStats } from "./deploys.ts";
-import { csv, ndjson } from "./export.ts";
-import { nodes, pods, podsOverview } from "./kubernetes.ts";
-import { errorTraces, performanceTraces } from "./listings.ts";
-import { lines } from "./logs.ts";
-import { list, names, timeseries, typeAndTags } from "./metrics.ts";
-import { auth } from "./misc.ts";
-import { type Endpoint, endpoint } from "./operation.ts";
-import { tail } from "./tail.ts";
-import { errorTrace, locator, performanceTrace, trace } from "./trace.ts";
-import { savedVisual, savedVisualCsv } from "./visuals.ts";
+
+import { testCron } from "./check-ins.ts";
+import { nodes, pods, podsOverview } from "./kubernetes/kubernetes.ts";
+import { csv, ndjson } from "./logs/export.ts";
+import { lines } from "./logs/lines.ts";
+import { tail } from "./logs/tail-request.ts";
+import { list, names, timeseries, typeAndTags } from "./metrics/metrics.ts";
+import { savedVisual, savedVisualCsv } from "./metrics/visuals.ts";
+import { type Endpoint, endpoint } from "./runtime/operation.ts";
+import { auth } from "./token-check.ts";
+import { deployStats } from "./traces/deploys.ts";
+import { errorTraces, performanceTraces } from "./traces/listings.ts";
+import { actionEdges, actions, siteEdges, slowEventActions, slowEvents } from "./traces/routes-analytics.ts";
+import { errorTrace, locator, performanceTrace, trace } from "./traces/trace.ts";
 
 export const operations: readonly Endpoint[] = [
   endpoint(lines, [tail, ndjson, csv]),

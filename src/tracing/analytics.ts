@@ -1,18 +1,25 @@
 // All that the API asks of spans, from the two primitives of a reader. This is the definition of every figure, and what
 // a store falls back to where its source cannot answer natively.
-import type { ActionRow, RevisionStats, Span, TraceLocation } from "../model.ts";
-import type { SpanReader, SpanScan } from "../reader.ts";
-import type { ActionsQuery, LocateQuery, RevisionQuery, SpanAnalytics } from "../store.ts";
-import { fromMillis, type Instant, second, type TimeRange } from "../time.ts";
-import { ShareSpent, shareOf, watch } from "./budget.ts";
-import { findActionEdges, findSiteEdges } from "./edges.ts";
-import { findSlowEventActions, findSlowEvents } from "./events.ts";
-import { exceptionsOf } from "./exception.ts";
-import { createDistribution, createFigures, type Figures } from "./figures.ts";
-import { listSummaries } from "./listing.ts";
-import { climb, collect, entryKey, findEntriesWithNpo, findNPlusOnes, npoThreshold } from "./lookup.ts";
-import { actionKey, isRequest, type Names, namesOf } from "./request.ts";
-import { tally } from "./tally.ts";
+import type { ActionRow, RevisionStats, Span, TraceLocation } from "../core/rows.ts";
+import { fromMillis, type Instant, second, type TimeRange } from "../core/time.ts";
+import type { SpanReader, SpanScan } from "../store/span-reader.ts";
+import type { ActionsQuery, LocateQuery, RevisionQuery, SpanAnalytics } from "../store/store.ts";
+import { createDistribution, createFigures, type Figures } from "./duration-stats.ts";
+import { listSummaries } from "./listing/listing.ts";
+import { findActionEdges, findSiteEdges } from "./service-edges.ts";
+import { findSlowEventActions, findSlowEvents } from "./slow-events.ts";
+import {
+  climb,
+  collect,
+  entryKey,
+  findEntriesWithNpo,
+  findNPlusOnes,
+  npoThreshold,
+} from "./spans/entry-lookup.ts";
+import { exceptionsOf } from "./spans/exceptions.ts";
+import { ShareSpent, shareOf, watch } from "./spans/read-budget.ts";
+import { actionKey, isRequest, type Names, namesOf } from "./spans/requests.ts";
+import { tally } from "./spans/span-tally.ts";
 
 export function analyticsOver(reader: SpanReader): SpanAnalytics {
   return {

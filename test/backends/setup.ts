@@ -3,7 +3,7 @@
 import type { TestProject } from "vitest/node";
 import { findPrometheus } from "../servers/prometheus.ts";
 import { download, type Running, start } from "../servers/servers.ts";
-import { type ServerName, wantedServers } from "./named.ts";
+import { type ServerName, wantedServers } from "./selected-servers.ts";
 
 declare module "vitest" {
   interface ProvidedContext {

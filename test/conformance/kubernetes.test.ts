@@ -1,8 +1,9 @@
-import { createMemoryKubernetes, type Observation } from "#resolvers/memory/kubernetes.ts";
-import { createKubernetesStore } from "#resolvers/prometheus/kubernetes.ts";
-import type { Match } from "#src/store.ts";
-import { evaluateOver } from "../support/evaluate.ts";
-import { expose, scrape } from "../support/exporters.ts";
+import { createMemoryKubernetes, type Observation } from "#resolvers/memory/stores/kubernetes-store.ts";
+import { createKubernetesStore } from "#resolvers/prometheus/kubernetes/kubernetes-store.ts";
+import type { Match } from "#src/store/store.ts";
+import { expose, scrape } from "../support/prometheus/kubernetes-exporters.ts";
+import { evaluateOver } from "../support/prometheus/promql-evaluator.ts";
+import { kubernetesStoreSuite } from "./kubernetes.ts";
 import {
   expectNodes,
   expectOverview,
@@ -15,8 +16,7 @@ import {
   received,
   seeded,
   sent,
-} from "./cluster.ts";
-import { kubernetesStoreSuite } from "./kubernetes.ts";
+} from "./kubernetes-fixture.ts";
 
 const walls = { model: { cluster: "model" }, neighbour: { cluster: "neighbour" } } as const;
 

@@ -1,9 +1,9 @@
 // What every Kubernetes store must do, run against each of them on one model cluster, with another of the same names
 // behind the next wall.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { Refused } from "#src/errors.ts";
-import { type Buckets, podPhases } from "#src/model.ts";
-import type { KubernetesStore, Match, OverviewFilter, PodFilter } from "#src/store.ts";
+import { Refused } from "#src/core/errors.ts";
+import { type Buckets, podPhases } from "#src/core/rows.ts";
+import type { KubernetesStore, Match, OverviewFilter, PodFilter } from "#src/store/store.ts";
 import {
   base,
   expectNodes,
@@ -14,7 +14,7 @@ import {
   neighbour,
   type OverviewRange,
   type Scrape,
-} from "./cluster.ts";
+} from "./kubernetes-fixture.ts";
 
 interface Subject {
   readonly name: string;

@@ -1,12 +1,12 @@
 // What every log store must do, run against each of them. A subject is a store on a server with a data layout; it
 // writes lines the way that layout's shipper would, which is how a profile is tested.
 import { afterAll, beforeAll, describe, expect, test as vitestTest } from "vitest";
-import { Refused } from "#src/errors.ts";
-import { parse } from "#src/logql/parse.ts";
-import type { LogLine } from "#src/model.ts";
-import type { LogQuery, LogSource, LogStore } from "#src/store.ts";
-import { floorToMilli, fromMillis, type Instant } from "#src/time.ts";
-import { type LoadedLine, lineOf, loadScripts } from "../logql/script.ts";
+import { Refused } from "#src/core/errors.ts";
+import type { LogLine } from "#src/core/rows.ts";
+import { floorToMilli, fromMillis, type Instant } from "#src/core/time.ts";
+import { parse } from "#src/log-query/parse.ts";
+import type { LogQuery, LogSource, LogStore } from "#src/store/store.ts";
+import { type LoadedLine, lineOf, loadScripts } from "../log-query/script.ts";
 
 export interface Subject {
   readonly name: string;

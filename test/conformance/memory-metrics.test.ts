@@ -1,4 +1,4 @@
-import { createMemoryMetrics, type FamilyKind, type Part } from "#resolvers/memory/metrics.ts";
+import { createMemoryMetrics, type FamilyKind, type Part } from "#resolvers/memory/stores/metric-store.ts";
 import { metricStoreSuite } from "./metrics.ts";
 
 metricStoreSuite({

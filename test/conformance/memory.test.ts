@@ -1,11 +1,11 @@
-import { createMemoryLogs } from "#resolvers/memory/logs.ts";
-import { createMemorySpans } from "#resolvers/memory/spans.ts";
-import { severityOf } from "#src/model.ts";
-import { spanSourceOf } from "#src/sites.ts";
-import { fromMillis } from "#src/time.ts";
+import { createMemoryLogs } from "#resolvers/memory/stores/log-store.ts";
+import { createMemorySpans } from "#resolvers/memory/stores/span-store.ts";
+import { spanSourceOf } from "#src/access/sites.ts";
+import { severityOf } from "#src/core/rows.ts";
+import { fromMillis } from "#src/core/time.ts";
 import { logStoreSuite } from "./logs.ts";
-import { type SiteName, toSpan } from "./traces.ts";
-import { spanStoreSuite } from "./tracing.ts";
+import { spanStoreSuite } from "./spans.ts";
+import { type SiteName, toSpan } from "./trace-fixture.ts";
 
 logStoreSuite({
   name: "memory",

@@ -2,14 +2,14 @@
 // tags as data, and nothing of another tenant. A subject fills a source once with `rawFamilies`; expectations are
 // computed from the same raw samples by `metrics/oracle.ts`.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import type { Slug } from "#src/errors.ts";
-import { fields, gridOf, planOf, type Resolution, resolutions, windowOf } from "#src/metrics.ts";
-import type { Buckets, Measure, MetricType, Series } from "#src/model.ts";
-import type { Match, MetricStore, SeriesQuery } from "#src/store.ts";
-import { fromMillis } from "#src/time.ts";
-import { hostileTexts } from "./metrics/hostile.ts";
+import type { Slug } from "#src/core/errors.ts";
+import type { Buckets, Measure, MetricType, Series } from "#src/core/rows.ts";
+import { fromMillis } from "#src/core/time.ts";
+import { fields, gridOf, planOf, type Resolution, resolutions, windowOf } from "#src/metrics/measures.ts";
+import type { Match, MetricStore, SeriesQuery } from "#src/store/store.ts";
+import { base, day, hour, minute, type RawFamily, rawFamilies, type Tenant } from "./metrics/fixture.ts";
+import { hostileTexts } from "./metrics/injection-texts.ts";
 import { type Expected, expectedNames, expectedSeries, expectedTagKeys } from "./metrics/oracle.ts";
-import { base, day, hour, minute, type RawFamily, rawFamilies, type Tenant } from "./metrics/raw.ts";
 
 interface MetricSubject {
   readonly name: string;

@@ -1,7 +1,7 @@
 // The console as it is served: its own files and no others, and nothing in them that the policy would have to allow.
 import { readdirSync, readFileSync } from "node:fs";
 import { afterAll, describe, expect, test } from "vitest";
-import { createDemo } from "../support/demo.ts";
+import { createDemo } from "../support/demo-server.ts";
 
 const demo = await createDemo();
 afterAll(() => demo.close());

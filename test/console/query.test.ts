@@ -2,10 +2,10 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { narrow, printFieldTerm, printTagTerm, printTerm } from "#src/console/query.js";
-import type { Filter } from "#src/logql/ast.ts";
-import { parse } from "#src/logql/parse.ts";
-import { print } from "#src/logql/print.ts";
-import { parseTraceQuery } from "#src/tracing/filter.ts";
+import type { Filter } from "#src/log-query/ast.ts";
+import { parse } from "#src/log-query/parse.ts";
+import { print } from "#src/log-query/print.ts";
+import { parseTraceQuery } from "#src/tracing/listing/trace-query.ts";
 
 const piece = fc.oneof(
   { weight: 3, arbitrary: fc.constantFrom(...'ab01.\\"()[]=!:<>, \t\n-_{}\u202e') },

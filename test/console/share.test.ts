@@ -4,7 +4,7 @@ import fc from "fast-check";
 import { parse } from "graphql";
 import { afterAll, describe, expect, test } from "vitest";
 import { type Field, printCurl, printGraphiqlAddress, printGraphql } from "#src/console/share.js";
-import { clock, createDemo } from "../support/demo.ts";
+import { clock, createDemo } from "../support/demo-server.ts";
 
 const demo = await createDemo();
 afterAll(() => demo.close());

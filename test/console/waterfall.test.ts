@@ -2,8 +2,8 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { layOut, type Span } from "#src/console/waterfall.js";
-import { normaliseStatement } from "#src/tracing/statement.ts";
-import { createDemo } from "../support/demo.ts";
+import { normaliseStatement } from "#src/tracing/spans/statement-cache.ts";
+import { createDemo } from "../support/demo-server.ts";
 
 const start = Date.UTC(2026, 0, 31, 12);
 function span(id: string, parent: string, from: number, to: number, more: Partial<Span> = {}): Span {

@@ -4,10 +4,10 @@
 // from ten seeds, or from SEED=7 alone; `npm test` puts each kind of fault to an eighteenth of the questions. The clock of
 // the program is the test's: it moves on only while nothing happens on the wire.
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
-import { defaults } from "#src/config.ts";
-import { type Failure, failures } from "#src/errors.ts";
-import { createRandom } from "../conformance/traces.ts";
-import { type FaultKind, faultKinds, secret } from "../support/proxy.ts";
+import { defaults } from "#src/config/config.ts";
+import { type Failure, failures } from "#src/core/errors.ts";
+import { createRandom } from "../conformance/trace-fixture.ts";
+import { type FaultKind, faultKinds, secret } from "../support/fault-proxy.ts";
 import {
   countedQuestions,
   openSources,
@@ -18,7 +18,7 @@ import {
   type SourceName,
   type Sources,
   startProgram,
-} from "./subject.ts";
+} from "./harness.ts";
 
 const { SEED, SEEDS } = process.env;
 const seeds = Array.from({ length: Number(SEEDS ?? 1) }, (_, n) => Number(SEED ?? 1) + n);

@@ -9,12 +9,12 @@ import {
   isObjectType,
 } from "graphql";
 import { expect, test } from "vitest";
-import { hashToken } from "#src/auth.ts";
-import { schema } from "#src/graphql.ts";
-import { createDemo } from "../support/demo.ts";
-import { readVocabulary, type Vocabulary } from "./document.ts";
-import { type Draw, fuzz, long } from "./draw.ts";
-import { absurdTimes, hostileKey, hostileText, hostileValue, mutate, print } from "./hostile.ts";
+import { hashToken } from "#src/access/auth.ts";
+import { schema } from "#src/graphql/schema.ts";
+import { createDemo } from "../support/demo-server.ts";
+import { absurdTimes, hostileKey, hostileText, hostileValue, mutate, print } from "./hostile-values.ts";
+import { readVocabulary, type Vocabulary } from "./openapi-requests.ts";
+import { type Draw, fuzz, long } from "./seeded-generator.ts";
 
 const secret = "rdt_fuzz-hK3v9Zq-0123456789_abcdefghij";
 const demo = await createDemo({

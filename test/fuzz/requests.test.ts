@@ -1,14 +1,14 @@
 // Requests over every route, from what the OpenAPI document promises to what nobody promised anything about.
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { hashToken } from "#src/auth.ts";
-import { explanationSchema, explanationType } from "#src/operations/explain.ts";
-import { slugs } from "#src/operations/failure.ts";
+import { hashToken } from "#src/access/auth.ts";
 import { operations } from "#src/operations/index.ts";
-import { hostileTexts } from "../conformance/metrics/hostile.ts";
-import { createDemo, type Demo } from "../support/demo.ts";
-import { drawValue, type Route, readVocabulary, routes, type Vocabulary } from "./document.ts";
-import { type Draw, fuzz } from "./draw.ts";
-import { hostileText, mutate, print, spoilBytes } from "./hostile.ts";
+import { slugs } from "#src/operations/runtime/error-response.ts";
+import { explanationSchema, explanationType } from "#src/operations/runtime/explain.ts";
+import { hostileTexts } from "../conformance/metrics/injection-texts.ts";
+import { createDemo, type Demo } from "../support/demo-server.ts";
+import { hostileText, mutate, print, spoilBytes } from "./hostile-values.ts";
+import { drawValue, type Route, readVocabulary, routes, type Vocabulary } from "./openapi-requests.ts";
+import { type Draw, fuzz } from "./seeded-generator.ts";
 
 const secret = "rdt_fuzz-hK3v9Zq-0123456789_abcdefghij";
 const refused = "rdt_none-Qx7w2Lp-9876543210_klmnopqrst";

@@ -1,9 +1,9 @@
 // Links: what they answer, checked against the routes, and how often they ask a source.
 import { afterAll, describe, expect, test } from "vitest";
-import type { LogLine } from "#src/model.ts";
-import type { Backend, LogStore } from "#src/store.ts";
-import { fromMillis } from "#src/time.ts";
-import { clock, createDemo } from "../support/demo.ts";
+import type { LogLine } from "#src/core/rows.ts";
+import { fromMillis } from "#src/core/time.ts";
+import type { Backend, LogStore } from "#src/store/store.ts";
+import { clock, createDemo } from "../support/demo-server.ts";
 
 const asked: string[] = [];
 const counted = <A extends readonly unknown[], R>(name: string, ask: (...given: A) => R) => {

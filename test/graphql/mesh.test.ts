@@ -5,11 +5,11 @@ import { readFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { run as check } from "#src/cli/check.ts";
-import { prepareGraphql } from "#src/cli/graphql.ts";
-import { loadMesh } from "#src/mesh.ts";
-import { createDemo } from "../support/demo.ts";
-import { watchedTelemetry } from "../support/reports.ts";
-import { createShell, instant } from "../support/shell.ts";
+import { prepareGraphql } from "#src/cli/support/graphql-loader.ts";
+import { loadMesh } from "#src/graphql/mesh.ts";
+import { createDemo } from "../support/demo-server.ts";
+import { watchedTelemetry } from "../support/error-reports.ts";
+import { createShell, instant } from "../support/fake-shell.ts";
 
 const own = new URL("../../.meshrc.yaml", import.meta.url).pathname;
 const quiet = { log: () => {} };

@@ -3,9 +3,9 @@ import { readFile } from "node:fs/promises";
 import { isInputObjectType, isIntrospectionType, isObjectType } from "graphql";
 import { expect, test } from "vitest";
 import { run } from "#src/cli/schema.ts";
-import { schema } from "#src/graphql.ts";
+import { schema } from "#src/graphql/schema.ts";
 import { operations } from "#src/operations/index.ts";
-import { createShell, instant } from "../support/shell.ts";
+import { createShell, instant } from "../support/fake-shell.ts";
 
 const now = instant("2026-01-15T12:00:00Z");
 

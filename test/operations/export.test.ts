@@ -1,13 +1,13 @@
 // Exports: the concatenation of all pages, in another form.
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { createMemoryLogs } from "#resolvers/memory/logs.ts";
-import { defaults, type Limits } from "#src/config.ts";
-import { csv, ndjson } from "#src/operations/export.ts";
-import { lines } from "#src/operations/logs.ts";
-import type { Context, Rows } from "#src/operations/operation.ts";
-import type { LogStore } from "#src/store.ts";
-import { fromMillis, type Instant } from "#src/time.ts";
+import { createMemoryLogs } from "#resolvers/memory/stores/log-store.ts";
+import { defaults, type Limits } from "#src/config/config.ts";
+import { fromMillis, type Instant } from "#src/core/time.ts";
+import { csv, ndjson } from "#src/operations/logs/export.ts";
+import { lines } from "#src/operations/logs/lines.ts";
+import type { Context, Rows } from "#src/operations/runtime/operation.ts";
+import type { LogStore } from "#src/store/store.ts";
 
 const base = Date.UTC(2026, 0, 15, 10);
 

@@ -1,15 +1,15 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { defaults } from "#src/config.ts";
-import { Unprocessable } from "#src/errors.ts";
-import { podState } from "#src/kubernetes.ts";
-import { type Buckets, type Container, type NodesRow, podPhases } from "#src/model.ts";
-import { nodes, pods, podsOverview, snapshotsOf } from "#src/operations/kubernetes.ts";
-import type { Context, Rows } from "#src/operations/operation.ts";
-import { parseRequest } from "#src/operations/request.ts";
-import type { Site } from "#src/sites.ts";
-import type { KubernetesStore } from "#src/store.ts";
-import { fromMillis, type Instant, parseInstant, printNanos } from "#src/time.ts";
+import type { Site } from "#src/access/sites.ts";
+import { defaults } from "#src/config/config.ts";
+import { Unprocessable } from "#src/core/errors.ts";
+import { type Buckets, type Container, type NodesRow, podPhases } from "#src/core/rows.ts";
+import { fromMillis, type Instant, parseInstant, printNanos } from "#src/core/time.ts";
+import { nodes, pods, podsOverview, snapshotsOf } from "#src/operations/kubernetes/kubernetes.ts";
+import type { Context, Rows } from "#src/operations/runtime/operation.ts";
+import { parseRequest } from "#src/operations/runtime/request-body.ts";
+import { podState } from "#src/store/kubernetes-rules.ts";
+import type { KubernetesStore } from "#src/store/store.ts";
 
 const range = { site_id: "shop", from: "2026-01-15T10:00:00Z", to: "2026-01-15T10:30:00Z" };
 const minute = 60_000;

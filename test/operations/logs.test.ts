@@ -1,11 +1,11 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { createMemoryLogs } from "#resolvers/memory/logs.ts";
-import { defaults } from "#src/config.ts";
-import { lines } from "#src/operations/logs.ts";
-import type { Context } from "#src/operations/operation.ts";
-import type { Site } from "#src/sites.ts";
-import { fromMillis, type Instant, printNanos } from "#src/time.ts";
+import { createMemoryLogs } from "#resolvers/memory/stores/log-store.ts";
+import type { Site } from "#src/access/sites.ts";
+import { defaults } from "#src/config/config.ts";
+import { fromMillis, type Instant, printNanos } from "#src/core/time.ts";
+import { lines } from "#src/operations/logs/lines.ts";
+import type { Context } from "#src/operations/runtime/operation.ts";
 
 const base = Date.UTC(2026, 0, 15, 10);
 const { limits } = defaults;

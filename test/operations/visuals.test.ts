@@ -2,16 +2,16 @@
 // same data as the JSON, read back by a reader of its own.
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { createMemoryMetrics } from "#resolvers/memory/metrics.ts";
-import { defaults } from "#src/config.ts";
-import { Unauthorized } from "#src/errors.ts";
+import { createMemoryMetrics } from "#resolvers/memory/stores/metric-store.ts";
+import { defaults } from "#src/config/config.ts";
+import { Unauthorized } from "#src/core/errors.ts";
+import { fromMillis } from "#src/core/time.ts";
 import { operations } from "#src/operations/index.ts";
-import { checkVisual } from "#src/operations/visuals.ts";
-import { createServer } from "#src/server.ts";
-import type { MetricStore } from "#src/store.ts";
-import { fromMillis } from "#src/time.ts";
-import { createFinder, readVisual, type Visual } from "#src/visual.ts";
-import { watchedTelemetry } from "../support/reports.ts";
+import { checkVisual } from "#src/operations/metrics/visuals.ts";
+import { createServer } from "#src/server/server.ts";
+import type { MetricStore } from "#src/store/store.ts";
+import { createFinder, readVisual, type Visual } from "#src/visuals/visual.ts";
+import { watchedTelemetry } from "../support/error-reports.ts";
 
 const id = "AAAAAAAAAAAAAAAAAAAAAA";
 const base = Date.UTC(2026, 0, 15, 10);

@@ -1,12 +1,12 @@
 // The definitions against figures worked out by hand.
 import { describe, expect, test } from "vitest";
-import type { Span } from "#src/model.ts";
+import type { Span } from "#src/core/rows.ts";
 import { analyticsOver } from "#src/tracing/analytics.ts";
-import { eventDigest, hashStatement } from "#src/tracing/digest.ts";
-import { createDistribution } from "#src/tracing/figures.ts";
-import { createFamily } from "#src/tracing/request.ts";
-import { readerOver } from "../conformance/traces.ts";
-import { at, budget, exception, list, range, signal, source, span } from "./build.ts";
+import { createDistribution } from "#src/tracing/duration-stats.ts";
+import { eventDigest, hashStatement } from "#src/tracing/spans/digest.ts";
+import { createFamily } from "#src/tracing/spans/requests.ts";
+import { readerOver } from "../conformance/trace-fixture.ts";
+import { at, budget, exception, list, range, signal, source, span } from "./span-builder.ts";
 
 const shop = source("shop");
 

@@ -1,8 +1,8 @@
 // The queries of real dashboards, on the metrics of the generated sites.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { memory } from "#resolvers/memory/memory.ts";
-import { fromMillis, hour, minute } from "#src/time.ts";
-import { base, iso, serve } from "./metrics-subject.ts";
+import { fromMillis, hour, minute } from "#src/core/time.ts";
+import { base, iso, serve } from "./metrics-harness.ts";
 
 // The first of them has hours of samples made.
 describe("queries of real dashboards, on the generated sites", { timeout: 60_000 }, () => {

@@ -1,21 +1,21 @@
 // One source in trouble among several, and clients that leave: what the other sources' clients and the source itself see.
 import { afterEach, describe, expect, test } from "vitest";
 import { elastic } from "#resolvers/elastic/elastic.ts";
-import { createMemoryLogs } from "#resolvers/memory/logs.ts";
-import { createMemoryMetrics } from "#resolvers/memory/metrics.ts";
-import { createAuthenticator, hashToken } from "#src/auth.ts";
-import { defaults } from "#src/config.ts";
+import { createMemoryLogs } from "#resolvers/memory/stores/log-store.ts";
+import { createMemoryMetrics } from "#resolvers/memory/stores/metric-store.ts";
+import { createAuthenticator, hashToken } from "#src/access/auth.ts";
+import type { Site } from "#src/access/sites.ts";
+import { defaults } from "#src/config/config.ts";
+import { fromMillis } from "#src/core/time.ts";
 import { operations } from "#src/operations/index.ts";
-import { checkVisual } from "#src/operations/visuals.ts";
-import { createServer } from "#src/server.ts";
-import type { Site } from "#src/sites.ts";
-import type { Backend, LogStore, MetricStore } from "#src/store.ts";
-import { createTelemetry } from "#src/telemetry.ts";
-import { fromMillis } from "#src/time.ts";
-import { createFinder, readVisual } from "#src/visual.ts";
-import { testIO } from "../support/cluster.ts";
-import { type Fake, openFake, sendJson } from "../support/fake.ts";
-import { linesBody, linesPath } from "./subject.ts";
+import { checkVisual } from "#src/operations/metrics/visuals.ts";
+import { createServer } from "#src/server/server.ts";
+import type { Backend, LogStore, MetricStore } from "#src/store/store.ts";
+import { createTelemetry } from "#src/telemetry/telemetry.ts";
+import { createFinder, readVisual } from "#src/visuals/visual.ts";
+import { testIO } from "../support/elastic/test-index.ts";
+import { type Fake, openFake, sendJson } from "../support/scripted-http-source.ts";
+import { linesBody, linesPath } from "./harness.ts";
 
 const token = "ana";
 

@@ -1,12 +1,12 @@
 // Each limit of the server: what it answers, that room comes back, and that it is counted where an operator looks.
 import { connect } from "node:net";
 import { afterEach, describe, expect, test } from "vitest";
-import { defaults } from "#src/config.ts";
-import { failures } from "#src/errors.ts";
-import { anybody } from "#src/operations/conduct.ts";
-import type { LogStore } from "#src/store.ts";
-import { fromMillis } from "#src/time.ts";
-import { base, createSubject, linesBody, linesPath, otherToken, token } from "./subject.ts";
+import { defaults } from "#src/config/config.ts";
+import { failures } from "#src/core/errors.ts";
+import { fromMillis } from "#src/core/time.ts";
+import { anybody } from "#src/operations/runtime/executor.ts";
+import type { LogStore } from "#src/store/store.ts";
+import { base, createSubject, linesBody, linesPath, otherToken, token } from "./harness.ts";
 
 const origin = "http://readout";
 const as = (user: string): RequestInit => ({ headers: { authorization: `Bearer ${user}` } });
@@ -182,7 +182,7 @@ describe("of GraphQL", () => {
       limits: { deadline: 50 },
       graphql: async () => {
         await loaded.promise;
-        return { schema: (await import("#src/graphql.ts")).schema, plugins: [], stitched: false };
+        return { schema: (await import("#src/graphql/schema.ts")).schema, plugins: [], stitched: false };
       },
     });
     const ask = () => server.fetch(`${origin}/graphql`, asking('{"query":"{ __typename }"}'));
@@ -200,7 +200,7 @@ describe("of GraphQL", () => {
       graphql: async () => {
         begun.resolve();
         await loading.promise;
-        return { schema: (await import("#src/graphql.ts")).schema, plugins: [], stitched: false };
+        return { schema: (await import("#src/graphql/schema.ts")).schema, plugins: [], stitched: false };
       },
     });
     const query =

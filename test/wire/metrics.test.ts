@@ -1,10 +1,10 @@
 // The four metrics routes through the server: exact bodies, ids, order and limits on a few samples written by hand, and bad
 // input.
 import { afterAll, describe, expect, test } from "vitest";
-import { createMemoryMetrics } from "#resolvers/memory/metrics.ts";
-import type { MetricStore, SeriesQuery } from "#src/store.ts";
-import { hour, minute } from "#src/time.ts";
-import { base, headers, iso, origin, serve } from "./metrics-subject.ts";
+import { createMemoryMetrics } from "#resolvers/memory/stores/metric-store.ts";
+import { hour, minute } from "#src/core/time.ts";
+import type { MetricStore, SeriesQuery } from "#src/store/store.ts";
+import { base, headers, iso, origin, serve } from "./metrics-harness.ts";
 
 /** Two tenants; what matters of the first is in the comments of the tests. */
 function fill() {

@@ -1,13 +1,13 @@
 // A thousand reloads while clients ask: whoever asked under one configuration is answered by it, and nobody is refused.
 import { expect, test } from "vitest";
-import { createAuthenticator, hashToken } from "#src/auth.ts";
-import { defaults } from "#src/config.ts";
-import type { LogLine } from "#src/model.ts";
-import type { Served } from "#src/server.ts";
-import type { Site } from "#src/sites.ts";
-import type { LogStore } from "#src/store.ts";
-import { fromMillis, type Instant } from "#src/time.ts";
-import { base, createSubject, linesBody, linesPath } from "./subject.ts";
+import { createAuthenticator, hashToken } from "#src/access/auth.ts";
+import type { Site } from "#src/access/sites.ts";
+import { defaults } from "#src/config/config.ts";
+import type { LogLine } from "#src/core/rows.ts";
+import { fromMillis, type Instant } from "#src/core/time.ts";
+import type { Served } from "#src/server/server.ts";
+import type { LogStore } from "#src/store/store.ts";
+import { base, createSubject, linesBody, linesPath } from "./harness.ts";
 
 const token = "of-all-configurations";
 const reloads = 1_000;

@@ -1,10 +1,10 @@
 // Requests to exact statuses, headers and bodies, good and bad, through the same plug-in that a connection uses.
 import { gzipSync } from "node:zlib";
 import { describe, expect, test } from "vitest";
-import { BackendError, type Failure, failures } from "#src/errors.ts";
-import type { LogStore } from "#src/store.ts";
-import { startProcessorTime } from "../support/processor.ts";
-import { base, createSubject, expiredToken, linesBody, linesPath, token } from "./subject.ts";
+import { BackendError, type Failure, failures } from "#src/core/errors.ts";
+import type { LogStore } from "#src/store/store.ts";
+import { startProcessorTime } from "../support/cpu-time.ts";
+import { base, createSubject, expiredToken, linesBody, linesPath, token } from "./harness.ts";
 
 const subject = createSubject();
 const { server, post } = subject;

@@ -3,13 +3,13 @@ import { Agent, request as httpRequest, type IncomingMessage } from "node:http";
 import { connect, type Socket } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
 import { afterEach, describe, expect, test } from "vitest";
-import { defaults } from "#src/config.ts";
-import { BackendError, Refused, Unauthorized } from "#src/errors.ts";
-import type { LogLine } from "#src/model.ts";
-import type { Server } from "#src/server.ts";
-import type { LogStore } from "#src/store.ts";
-import { fromMillis } from "#src/time.ts";
-import { base, createSubject, linesBody, linesPath, token } from "./subject.ts";
+import { defaults } from "#src/config/config.ts";
+import { BackendError, Refused, Unauthorized } from "#src/core/errors.ts";
+import type { LogLine } from "#src/core/rows.ts";
+import { fromMillis } from "#src/core/time.ts";
+import type { Server } from "#src/server/server.ts";
+import type { LogStore } from "#src/store/store.ts";
+import { base, createSubject, linesBody, linesPath, token } from "./harness.ts";
 
 const open: Server[] = [];
 afterEach(async () => {

@@ -1,14 +1,14 @@
 // What only the server can show of the tracing routes: which sites a token's requests reach, and statuses.
 import { expect, test } from "vitest";
-import { createMemorySpans } from "#resolvers/memory/spans.ts";
-import { createAuthenticator, hashToken } from "#src/auth.ts";
-import { defaults } from "#src/config.ts";
+import { createMemorySpans } from "#resolvers/memory/stores/span-store.ts";
+import { createAuthenticator, hashToken } from "#src/access/auth.ts";
+import { type Site, spanSourceOf } from "#src/access/sites.ts";
+import { defaults } from "#src/config/config.ts";
+import { fromMillis } from "#src/core/time.ts";
 import { operations } from "#src/operations/index.ts";
-import { createServer } from "#src/server.ts";
-import { type Site, spanSourceOf } from "#src/sites.ts";
-import { createTelemetry } from "#src/telemetry.ts";
-import { fromMillis } from "#src/time.ts";
-import { base, span } from "../tracing/build.ts";
+import { createServer } from "#src/server/server.ts";
+import { createTelemetry } from "#src/telemetry/telemetry.ts";
+import { base, span } from "../tracing/span-builder.ts";
 
 const store = createMemorySpans();
 const ids = { trace_id: "a".repeat(32), service_name: "" };

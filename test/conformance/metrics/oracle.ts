@@ -1,8 +1,8 @@
 // What a store has to answer, computed in the plainest way from the raw samples: bucket by bucket, each time over all
 // samples again. It shares nothing with the code that it judges, so that the two do not agree on a mistake.
-import type { Measure } from "#src/model.ts";
-import type { SeriesQuery } from "#src/store.ts";
-import type { RawFamily, RawSample, RawSeries, Tenant } from "./raw.ts";
+import type { Measure } from "#src/core/rows.ts";
+import type { SeriesQuery } from "#src/store/store.ts";
+import type { RawFamily, RawSample, RawSeries, Tenant } from "./fixture.ts";
 
 export interface Expected {
   readonly tags: Readonly<Record<string, string>>;

@@ -1,0 +1,207 @@
+// How a query will be found, told to people. Whether the index decides a leaf is read off the bounds that the compiler
+// makes of it, so it cannot be told otherwise than it is done; the reason is read off the mapping that made them so.
+import { type Compare, type Filter, leavesOf, type Operator } from "../../../src/log-query/ast.ts";
+import type { LeafPlan, LogSource, SourcePlan } from "../../../src/store/store.ts";
+import type { Door } from "../client/client.ts";
+import type { Product } from "../client/product.ts";
+import { all, none, type Query } from "../client/query-dsl.ts";
+import type { LogProfile } from "../layout/log-layout.ts";
+import { findField, type IndexedField, type IndexGroup, type Knowledge } from "../mapping/mapping.ts";
+import { compileBounds, compileFilter, limits } from "../query/filter-compiler.ts";
+import type { Catalog } from "../search/mapping-cache.ts";
+
+/** Indices that are read by one layout. */
+export interface Part {
+  readonly profile: LogProfile;
+  readonly groups: readonly IndexGroup[];
+}
+
+/** @throws {BackendError} */
+export async function explainSource(
+  source: LogSource,
+  filter: Filter,
+  door: Door,
+  catalog: Catalog,
+  signal: AbortSignal,
+): Promise<SourcePlan> {
+  const product = await door.product(signal);
+  const knowledge = await catalog.knowledge(source.index, source.where !== undefined, signal);
+  const parts = await catalog.parts(source, knowledge, signal);
+  return {
+    source,
+    profile: [...new Set(parts.map(({ profile }) => profile.name))].join(", "),
+    indices: knowledge.opaque ? undefined : [...knowledge.indices].sort(),
+    leaves: explainLeaves(filter, parts, knowledge, product),
+    notes: notesOf(source, filter, parts, knowledge, product),
+  };
+}
+
+/** What becomes of each leaf in each group of indices; groups of which the same is said are told together. */
+export function explainLeaves(
+  filter: Filter,
+  parts: readonly Part[],
+  { opaque }: Pick<Knowledge, "opaque">,
+  product: Product,
+): readonly LeafPlan[] {
+  return leavesOf(filter).flatMap((leaf) => {
+    if (opaque) {
+      const why = "the mapping may not be read, so the index cannot be asked";
+      return [{ leaf, by: "documents" as const, why, indices: [] }];
+    }
+    const told = new Map<string, LeafPlan & { readonly indices: string[] }>();
+    for (const { profile, group } of parts.flatMap(groupsOf)) {
+      const { lower, upper } = compileBounds(leaf, group, profile, product);
+      const by = isSame(lower, upper) ? "index" : upper === all ? "documents" : "candidates";
+      const why = by === "index" ? whyExact(upper) : whyNot(leaf, group, profile, product);
+      const known = told.get(by + why);
+      if (known === undefined) told.set(by + why, { leaf, by, why, indices: [...group.indices] });
+      else known.indices.push(...group.indices);
+    }
+    return [...told.values()];
+  });
+}
+
+function groupsOf({ profile, groups }: Part) {
+  return groups.map((group) => ({ profile, group }));
+}
+
+/** Queries are plain values, made in one order. */
+function isSame(a: Query, b: Query): boolean {
+  return a === b || JSON.stringify(a) === JSON.stringify(b);
+}
+
+function notesOf(
+  { where }: LogSource,
+  filter: Filter,
+  parts: readonly Part[],
+  knowledge: Knowledge,
+  product: Product,
+): readonly string[] {
+  const notes: string[] = [];
+  if (where !== undefined) notes.push(`where stands in every search: ${where}`);
+  if (filter.kind === "all") notes.push("every document of the range is a line");
+  for (const { profile, groups } of knowledge.opaque || filter.kind === "all" ? [] : parts) {
+    const named = parts.length > 1 ? `${profile.name}: ` : "";
+    const uppers = groups.map((group) => compileBounds(filter, group, profile, product).upper);
+    if (groups.length === 0) continue;
+    if (uppers.every((upper) => upper === all)) {
+      notes.push(`${named}the index excludes nothing: every document of the range is read and verified`);
+    } else if (compileFilter(filter, { ...knowledge, groups }, profile, product) === all) {
+      const reason = `the query takes more than ${limits.clauses} clauses over these indices, which servers refuse`;
+      notes.push(`${named}${reason}: every document of the range is read and verified`);
+    }
+  }
+  // A mapping can be newer than its documents.
+  notes.push("each document found is verified before it is answered, also where the index decides alone");
+  return notes;
+}
+
+function whyExact(query: Query): string {
+  if (query === none) return "no line can satisfy it";
+  if (query === all) return "every line satisfies it";
+  return "the field is indexed as it stands in the document";
+}
+
+// ---- Reasons ------------------------------------------------------------------------------------------------
+
+/** Why the index alone does not decide the leaf. */
+function whyNot(leaf: Compare, group: IndexGroup, profile: LogProfile, product: Product): string {
+  const { field, value } = leaf;
+  const operator = positive(leaf.operator);
+  const reasonOf = (name: string) => fieldReason(name, operator, value, group, product);
+  if (field.kind === "line") {
+    const { name } = field;
+    if (name === "severity") {
+      if (operator !== "=" && operator !== ":") return "a severity is no number";
+      const reasons = profile.severity.flatMap(({ field }) => searchReason(field, group) ?? []);
+      return ["severities are compared as answered, whatever a document calls them", ...reasons].join("; ");
+    }
+    const names = profile[name];
+    const first =
+      names.length > 1
+        ? `${name} is the first of ${names.join(", ")} that a document has`
+        : `${name} is the first value of ${names.join()}`;
+    return [first, ...names.map(reasonOf)].join("; ");
+  }
+  if (profile.json !== "source") return "the body of a line is not the document as it is indexed";
+  if (field.alternatives !== undefined) {
+    return "the name may stand for several, of which the first that a document has counts";
+  }
+  const path = field.path;
+  const name = path.join(".");
+  if (path.some((segment, at) => at > 0 && /^\d+$/.test(segment))) {
+    return `a number in a path may be a position in an array, which is not in the index; ${reasonOf(name)}`;
+  }
+  if (path.length > 1) return `${name} in the index is also the key "${name}"; ${reasonOf(name)}`;
+  return reasonOf(name);
+}
+
+function positive(operator: Operator): Operator {
+  return operator === "!=" ? "=" : operator === "!:" ? ":" : operator;
+}
+
+/** Why a name cannot be searched at all; undefined where it can. */
+function searchReason(name: string, group: IndexGroup): string | undefined {
+  const field = findField(group, name);
+  if (field === undefined) return `${name} is not mapped`;
+  if (field.aliasOf !== undefined) return `${name} is an alias, which no document has`;
+  if (!field.indexed && field.beside) {
+    return `${name} is both a key with dots and a key within an object, of which the index finds one`;
+  }
+  if (!field.indexed) return `${name} is not searchable (index: false, or within enabled: false)`;
+  return undefined;
+}
+
+/** What of a field's mapping makes the index find more, or other, than the document has. */
+function fieldReason(
+  name: string,
+  operator: Operator,
+  value: string,
+  group: IndexGroup,
+  product: Product,
+): string {
+  const field = findField(group, name);
+  const unsearchable = searchReason(name, group);
+  if (unsearchable !== undefined || field === undefined) return unsearchable ?? `${name} is not mapped`;
+  const reasons: string[] = [];
+  if (field.nested !== undefined) reasons.push("lies within nested objects");
+  if (field.invented)
+    reasons.push("has values in the index that the document may lack (null_value, copy_to)");
+  if (field.rewritten) reasons.push("is rewritten by a normalizer or an analyzer");
+  reasons.push(...typeReasons(field, operator, value, group, product));
+  return `${name} is ${field.type}${reasons.length === 0 ? "" : `, and ${reasons.join(", and ")}`}`;
+}
+
+const analysed = new Set(["text", "match_only_text"]);
+const numeric = /^(?:byte|short|integer|long|unsigned_long|half_float|float|double|scaled_float)$/;
+const compared = new Set<Operator>([">", ">=", "<", "<="]);
+
+function typeReasons(
+  field: IndexedField,
+  operator: Operator,
+  value: string,
+  group: IndexGroup,
+  product: Product,
+): readonly string[] {
+  if (!compared.has(operator) && (value === "" || !value.isWellFormed())) {
+    return ["only the document knows an empty text, or one that is no Unicode"];
+  }
+  if (field.root !== undefined) return ["keys below it are whole values, without those of other types"];
+  if (analysed.has(field.type)) {
+    return [compared.has(operator) ? "its words are no numbers" : "the index knows its words, not its text"];
+  }
+  if (numeric.test(field.type)) return ["numbers are rounded in the index, and their spelling is not in it"];
+  if (/^(?:date|date_nanos|ip)$/.test(field.type)) return ["its spelling is not in the index"];
+  const listed = "values that were left out of the index are listed in _ignored, which are looked at too";
+  const lists = product.listsIgnored && group.createdSince715;
+  if (field.type === "boolean") return [lists ? listed : "an empty text is false in the index"];
+  if (field.type !== "keyword" && field.type !== "wildcard") return [];
+  if (compared.has(operator)) return ["its texts are not ordered as numbers"];
+  if (value.length > field.ignoreAbove) {
+    return [`values over ${field.ignoreAbove} characters are not in the index`];
+  }
+  if (lists) return [listed];
+  return operator === ":"
+    ? [`values that were left out of the index are listed nowhere (${product.name})`]
+    : ["the index may have more than the document"];
+}

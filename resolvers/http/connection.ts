@@ -1,0 +1,78 @@
+// How a backend behind HTTP is reached: the settings that all such kinds share, and what their clients make of them.
+import { isDeepStrictEqual } from "node:util";
+import { z } from "zod";
+import { readNumeral } from "../../src/config/env-number.ts";
+import { strict } from "../../src/config/validation.ts";
+import { day, parseDuration } from "../../src/core/time.ts";
+import type { IO } from "../../src/store/store.ts";
+
+const text = z.string().min(1, "must not be empty");
+const logins = {
+  basic: strict({ username: z.string(), password: z.string() }),
+  bearer: strict({ bearer: text }),
+  api_key: strict({ api_key: text }),
+};
+export const basicOrBearer = oneOf(
+  [logins.basic, logins.bearer],
+  "expected { username, password } or { bearer }",
+);
+export const anyLogin = oneOf(
+  [logins.basic, logins.api_key, logins.bearer],
+  "expected { username, password }, { bearer } or { api_key }",
+);
+
+/** An empty value says nothing of which form was meant, so that it is told of all. */
+function oneOf<const Forms extends readonly z.ZodType[]>(forms: Forms, error: string) {
+  const form = z.union(forms, { error });
+  return z.custom<z.input<typeof form>>((value) => !isDeepStrictEqual(value, {}), { error }).pipe(form);
+}
+
+const leastAnswer = 1_048_576;
+
+/**
+ * `tls` names PEM files; `timeout` is that of one request where the file has none; an answer over `answer_bytes` is an
+ * error instead of being held in memory.
+ */
+export function connection(timeout: `${number}s`) {
+  return {
+    tls: strict({
+      ca: z.string().optional(),
+      cert: z.string().optional(),
+      key: z.string().optional(),
+    }).optional(),
+    headers: z.record(z.string(), z.string()).default({}),
+    timeout: z
+      .string()
+      .refine(isTimeout, `expected a duration such as ${timeout}, at most 1d`)
+      .default(timeout),
+    answer_bytes: z
+      .preprocess(readNumeral, z.int().min(leastAnswer, `expected a whole number from ${leastAnswer} up`))
+      .default(268_435_456),
+  };
+}
+
+/** A timer overflows after 24 days and then fires at once. */
+function isTimeout(text: string): boolean {
+  const length = parseDuration(text);
+  return length !== undefined && length > 0 && length <= day;
+}
+
+/** Certificates and keys: the paths of the settings, or what these files hold. */
+export interface Tls {
+  readonly ca?: string | undefined;
+  readonly cert?: string | undefined;
+  readonly key?: string | undefined;
+}
+
+/** The texts of the files that are named. Throws what the file system throws. */
+export function readTls(paths: Tls | undefined, io: Pick<IO, "readText">): Tls | undefined {
+  const read = (path: string | undefined) => (path === undefined ? undefined : io.readText(path));
+  return paths && { ca: read(paths.ca), cert: read(paths.cert), key: read(paths.key) };
+}
+
+/** For clients that take an undefined option for one that is set. */
+export function definedOnly<T extends object>(value: T): { [K in keyof T]: Exclude<T[K], undefined> } {
+  return Object.fromEntries(Object.entries(value).filter(([, part]) => part !== undefined)) as {
+    [K in keyof T]: Exclude<T[K], undefined>;
+  };
+}

@@ -1,0 +1,184 @@
+// Log lines in arrays sorted by time, and `matches` for every one of them. It is the oracle that other stores are
+// compared with, so it prefers being plainly right over being fast.
+import { setImmediate as nextTurn } from "node:timers/promises";
+import { Refused } from "../../../src/core/errors.ts";
+import { compare, compareLines, type LogLine } from "../../../src/core/rows.ts";
+import { floorToMilli, type Instant, nanosPerMilli, type TimeRange } from "../../../src/core/time.ts";
+import { leavesOf } from "../../../src/log-query/ast.ts";
+import { matcher } from "../../../src/log-query/matches.ts";
+import type { LogQuery, LogStore } from "../../../src/store/store.ts";
+import { type Recorder, recording } from "../../../src/telemetry/request-recorder.ts";
+
+/** A line before a source has claimed it: which `source_id` it gets depends on who asks. */
+export type Entry = Omit<LogLine, "source_id">;
+
+export interface MemoryLogs extends LogStore {
+  /** Adds lines to an index, in any order and also late. They must not change afterwards. */
+  readonly add: (index: string, lines: readonly Entry[]) => void;
+  /** Forgets the index's lines before this instant. */
+  readonly forget: (index: string, before: Instant) => void;
+  /** The names of the indices that hold or held lines. */
+  readonly indices: () => readonly string[];
+  readonly newest: (index: string) => Instant | undefined;
+}
+
+/** Lines looked at before others get their turn; an abort is noticed there. */
+const stride = 2_000;
+/** Lines of a batch, but for the rest of its last millisecond. */
+const batchSize = 500;
+
+export function createMemoryLogs(): MemoryLogs {
+  /** By `compareEntries`. Arrays are replaced or grown at their end only, so a reader's slice stays what it was. */
+  const indices = new Map<string, Entry[]>();
+
+  function add(index: string, lines: readonly Entry[]): void {
+    const added = [...lines].sort(compareEntries);
+    const held = indices.get(index) ?? [];
+    const [first] = added;
+    // Nearly all lines come in order; late ones are merged with those that are not older than the first of them.
+    const from =
+      first === undefined ? held.length : lowerBound(held, (line) => compareEntries(line, first) > 0);
+    if (from === held.length) {
+      for (const line of added) held.push(line);
+      indices.set(index, held);
+    } else {
+      const merged = [...held.slice(from), ...added].sort(compareEntries);
+      indices.set(index, [...held.slice(0, from), ...merged]);
+    }
+  }
+
+  return {
+    add,
+    lines: (query, signal) => read(indices, query, signal),
+    fits: async ({ sources, range, documentLimit, tieLimit }) => {
+      const found = sources.map(({ index }) => within(indices.get(index) ?? [], range).length);
+      return found.reduce((sum, count) => sum + count, 0) <= Math.min(documentLimit, tieLimit);
+    },
+    explain: async ({ sources, filter }) =>
+      sources.map((source) => ({
+        source,
+        profile: "memory",
+        indices: indices.has(source.index) ? [source.index] : [],
+        leaves: leavesOf(filter).map((leaf) => ({
+          leaf,
+          by: "documents",
+          why: "there is no index",
+          indices: [],
+        })),
+        notes: ["lines are kept in memory, and each of the range is looked at"],
+      })),
+    forget: (index, before) => {
+      const held = indices.get(index) ?? [];
+      const from = lowerBound(held, (line) => line.time >= before);
+      if (from > 0) indices.set(index, held.slice(from));
+    },
+    indices: () => [...indices.keys()],
+    newest: (index) => indices.get(index)?.at(-1)?.time,
+  };
+}
+
+async function* read(
+  indices: ReadonlyMap<string, readonly Entry[]>,
+  query: LogQuery,
+  signal: AbortSignal,
+): AsyncGenerator<readonly LogLine[]> {
+  signal.throwIfAborted();
+  const accepts = counting(matcher(query.filter), recording());
+  let batch: LogLine[] = [];
+  // The open millisecond, and how many lines of it are in the batch.
+  let start: Instant | undefined;
+  let tied = 0;
+  let looked = 0;
+  for (const line of merge(indices, query)) {
+    looked += 1;
+    if (looked > query.documentLimit) throw tooLarge("documents would have to be read", query.documentLimit);
+    if (looked % stride === 0) {
+      await nextTurn();
+      signal.throwIfAborted();
+    }
+    if (!accepts(line)) continue;
+    if (start === undefined || line.time < start || line.time >= start + nanosPerMilli) {
+      if (batch.length >= batchSize) {
+        yield batch;
+        signal.throwIfAborted();
+        batch = [];
+      }
+      start = floorToMilli(line.time);
+      tied = 0;
+    }
+    tied += 1;
+    if (tied > query.tieLimit) throw tooLarge("lines of one millisecond match", query.tieLimit);
+    batch.push(line);
+  }
+  if (batch.length > 0) yield batch;
+}
+
+/** A test of lines that tells the recorder of each, where there is one. */
+function counting(accepts: (line: LogLine) => boolean, recorder: Recorder | undefined) {
+  if (recorder === undefined) return accepts;
+  return (line: LogLine) => {
+    const kept = accepts(line);
+    recorder.read({ source: line.source_id, documents: 1, kept: kept ? 1 : 0 });
+    return kept;
+  };
+}
+
+/**
+ * The lines of all sources in the query's order. What is there now: lines that come while the answer is read are
+ * not part of it.
+ */
+function* merge(
+  indices: ReadonlyMap<string, readonly Entry[]>,
+  { sources, range, order }: LogQuery,
+): Generator<LogLine> {
+  const heads = sources.flatMap(({ id, index }) => {
+    const held = within(indices.get(index) ?? [], range);
+    const lines = (order === "asc" ? held : held.toReversed()).values();
+    const next = (): LogLine | undefined => {
+      const entry = lines.next();
+      return entry.done === true ? undefined : { ...entry.value, source_id: id };
+    };
+    const line = next();
+    return line === undefined ? [] : [{ line, next }];
+  });
+  const sign = order === "asc" ? 1 : -1;
+  while (heads.length > 0) {
+    const head = heads.reduce((best, other) =>
+      sign * compareLines(other.line, best.line) < 0 ? other : best,
+    );
+    yield head.line;
+    const line = head.next();
+    if (line === undefined) heads.splice(heads.indexOf(head), 1);
+    else head.line = line;
+  }
+}
+
+function within(lines: readonly Entry[], { from, to }: TimeRange): readonly Entry[] {
+  return lines.slice(
+    lowerBound(lines, (line) => line.time >= from),
+    lowerBound(lines, (line) => line.time > to),
+  );
+}
+
+function tooLarge(what: string, limit: number): Refused {
+  const message = `More than ${limit} ${what}; narrow the range, the query or the sources`;
+  return new Refused("result_too_large", message, { limit });
+}
+
+/** As `compareLines`, within one index. */
+function compareEntries(a: Entry, b: Entry): number {
+  return compare(a.time, b.time) || compare(a.id, b.id);
+}
+
+/** The first index from which the condition holds, in an array where it holds from some index on. */
+function lowerBound(lines: readonly Entry[], holds: (line: Entry) => boolean): number {
+  let low = 0;
+  let high = lines.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    const line = lines[middle];
+    if (line !== undefined && holds(line)) high = middle;
+    else low = middle + 1;
+  }
+  return low;
+}

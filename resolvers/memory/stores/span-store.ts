@@ -1,0 +1,177 @@
+// Spans in arrays, and every question answered by the definition of `src/tracing`. It is the oracle that other stores
+// are compared with, so it prefers being plainly right over being fast.
+import { setImmediate as nextTurn } from "node:timers/promises";
+import { compare, type Span } from "../../../src/core/rows.ts";
+import type { Instant } from "../../../src/core/time.ts";
+import type {
+  Budget,
+  SpanLookup,
+  SpanReader,
+  SpanSource,
+  SpanSources,
+} from "../../../src/store/span-reader.ts";
+import type { SpanStore } from "../../../src/store/store.ts";
+import { analyticsOver } from "../../../src/tracing/analytics.ts";
+import { isOtherSide, spanKey } from "../../../src/tracing/spans/requests.ts";
+import { selects } from "../../../src/tracing/spans/selection.ts";
+import { readNames } from "../../../src/tracing/spans/site-attributes.ts";
+
+/** A span before a source has claimed it: its site, and what its attributes mean there, depend on who asks. */
+export type StoredSpan = Omit<Span, "site_id" | "namespace" | "action" | "tags">;
+
+export interface MemorySpans extends SpanStore {
+  /** Adds spans to an index, in any order. They must not change afterwards. */
+  readonly add: (index: string, spans: readonly StoredSpan[]) => void;
+  /** Forgets the index's spans that ended before this instant. */
+  readonly forget: (index: string, before: Instant) => void;
+  /** The names of the indices that hold or held spans. */
+  readonly indices: () => readonly string[];
+  readonly newest: (index: string) => Instant | undefined;
+}
+
+/** Spans looked at before others get their turn; an abort is noticed there. */
+const stride = 5_000;
+const batchSize = 500;
+
+export function createMemorySpans(): MemorySpans {
+  /** By end. Arrays are replaced, never changed: a reader keeps the one that it began with. */
+  const indices = new Map<string, readonly StoredSpan[]>();
+  /** The same spans by trace, made anew when they change and somebody asks. */
+  const traces = new Map<string, ReadonlyMap<string, readonly StoredSpan[]>>();
+
+  function replace(index: string, spans: readonly StoredSpan[]): void {
+    indices.set(index, spans);
+    traces.delete(index);
+  }
+
+  function tracesOf(index: string): ReadonlyMap<string, readonly StoredSpan[]> {
+    const known = traces.get(index);
+    if (known !== undefined) return known;
+    const grouped = Map.groupBy(indices.get(index) ?? [], ({ trace_id }) => trace_id);
+    traces.set(index, grouped);
+    return grouped;
+  }
+
+  async function* select(
+    sources: SpanSources,
+    candidates: (index: string) => Iterable<StoredSpan>,
+    accepts: (span: StoredSpan) => boolean,
+    budget: Budget,
+    signal: AbortSignal,
+  ): AsyncGenerator<readonly Span[]> {
+    signal.throwIfAborted();
+    let batch: Span[] = [];
+    let looked = 0;
+    for (const [source, index] of indicesOf(sources)) {
+      for (const span of candidates(index)) {
+        looked += 1;
+        if (looked % stride === 0) {
+          await nextTurn();
+          signal.throwIfAborted();
+        }
+        if (!accepts(span)) continue;
+        budget.spend(1);
+        batch.push({ ...span, site_id: source.site, ...readNames(span.span_attributes, source) });
+        if (batch.length < batchSize) continue;
+        yield batch;
+        signal.throwIfAborted();
+        batch = [];
+      }
+    }
+    if (batch.length > 0) yield batch;
+  }
+
+  const reader: SpanReader = {
+    scan: ({ sources, range, select: selection, budget }, signal) => {
+      const accepts = (span: StoredSpan): boolean =>
+        span.end >= range.from && span.end <= range.to && selects(selection, span);
+      return select(sources, (index) => indices.get(index) ?? [], accepts, budget, signal);
+    },
+    find: ({ sources, of, budget }, signal) => {
+      const { traceIds, accepts } = lookupOf(of);
+      const inTraces = function* (index: string, ids: Iterable<string>): Generator<StoredSpan> {
+        const byTrace = tracesOf(index);
+        for (const id of ids) yield* byTrace.get(id) ?? [];
+      };
+      const candidates = (index: string): Iterable<StoredSpan> =>
+        traceIds === undefined ? (indices.get(index) ?? []) : inTraces(index, traceIds);
+      return select(sources, candidates, accepts, budget, signal);
+    },
+  };
+
+  return {
+    ...reader,
+    ...analyticsOver(reader),
+    add: (index, spans) => {
+      const held = [...(indices.get(index) ?? []), ...spans];
+      replace(
+        index,
+        held.sort((a, b) => compare(a.end, b.end)),
+      );
+    },
+    forget: (index, before) => {
+      const held = indices.get(index);
+      if (held !== undefined) {
+        replace(
+          index,
+          held.filter(({ end }) => end >= before),
+        );
+      }
+    },
+    indices: () => [...indices.keys()],
+    newest: (index) => indices.get(index)?.at(-1)?.end,
+  };
+}
+
+/** Each index of each site once: what two sources of one site hold in common is answered once. */
+function indicesOf(sources: SpanSources): readonly (readonly [SpanSource, string])[] {
+  const pairs = sources.flatMap((source) =>
+    source.index.split(",").map((index) => [`${source.site} ${index}`, [source, index] as const] as const),
+  );
+  return [...new Map(pairs.toReversed()).values()].toReversed();
+}
+
+function isCalledBy(span: StoredSpan, callers: ReadonlySet<string>): boolean {
+  const { trace_id, parent_span_id: span_id, entry, report, links } = span;
+  if (!entry || report) return false;
+  return (
+    (isOtherSide(span) && callers.has(spanKey(span))) ||
+    (span_id !== undefined && callers.has(spanKey({ trace_id, span_id }))) ||
+    links.some((link) => callers.has(spanKey(link)))
+  );
+}
+
+/** Which spans are looked up, and of which traces alone they can be; absent where of any. */
+function lookupOf(of: SpanLookup["of"]): {
+  readonly traceIds?: Iterable<string>;
+  readonly accepts: (span: StoredSpan) => boolean;
+} {
+  switch (of.by) {
+    case "trace":
+      return { traceIds: of.traceIds, accepts: (span) => selects(of.select, span) };
+    case "span": {
+      const sought = new Set(of.spans.map(spanKey));
+      const traceIds = new Set(of.spans.map(({ trace_id }) => trace_id));
+      return { traceIds, accepts: (span) => sought.has(spanKey(span)) };
+    }
+    case "id": {
+      const ids = new Set(of.spanIds);
+      return { accepts: ({ span_id }) => ids.has(span_id) };
+    }
+    case "caller": {
+      const callers = new Set(of.spans.map(spanKey));
+      return { accepts: (span) => isCalledBy(span, callers) };
+    }
+    case "parent": {
+      const parents = new Set(of.spanIds);
+      return {
+        accepts: (span) =>
+          span.parent_span_id !== undefined &&
+          parents.has(span.parent_span_id) &&
+          selects("statements", span),
+      };
+    }
+    default:
+      return of satisfies never;
+  }
+}

@@ -1,0 +1,472 @@
+// Reads the answer of a query while it arrives. A matrix may have tens of megabytes, and JSON.parse would build each of
+// its points as an array and a string before we made a number of it. So this scanner walks the bytes in the one form in
+// which Prometheus and its kin print them; at the first surprise it gives up, and the caller asks again and parses.
+import { z } from "zod";
+import { readNumber } from "../../../src/metrics/float-text.ts";
+
+/** One series of an answer. Times are milliseconds since 1970, ascending. */
+export interface SampleSeries {
+  readonly labels: Labels;
+  readonly times: Float64Array;
+  readonly values: Float64Array;
+  /** Samples that are native histograms; they are not among `times`. */
+  readonly histograms: readonly HistogramSample[];
+}
+export type Labels = Readonly<Record<string, string>>;
+
+export interface HistogramSample {
+  readonly time: number;
+  readonly count: number;
+  readonly sum: number;
+  /** By upper bound. */
+  readonly buckets: readonly HistogramBucket[];
+}
+export interface HistogramBucket {
+  readonly lower: number;
+  readonly upper: number;
+  readonly count: number;
+}
+
+/** Takes the series of one answer as they come. `result` is asked for only when the whole answer was read. */
+export interface Fold<T> {
+  readonly series: (series: SampleSeries) => void;
+  readonly result: () => T;
+}
+
+export function collect(): Fold<readonly SampleSeries[]> {
+  const all: SampleSeries[] = [];
+  return { series: (series) => void all.push(series), result: () => all };
+}
+
+/** The answer is well-formed as far as we know, but not in the form that the scanner reads. */
+export class Surprise extends Error {
+  override readonly name = "Surprise";
+}
+
+interface Scanner {
+  /** @throws {Surprise} */
+  push(chunk: Buffer): void;
+  /** The answer without its series, as JSON text. @throws {Surprise | SyntaxError} the second where it is cut */
+  end(): string;
+}
+
+const opening = '"result":[';
+const metricKey = '{"metric":';
+const valuesKey = ',"values":[';
+const frameLimit = 1 << 20;
+const bridgeBytes = 256;
+/** So many points are kept together, unless one series has more. */
+const pointsOfArray = 16_384;
+
+const quoteByte = 0x22;
+const backslash = 0x5c;
+const comma = 0x2c;
+const colon = 0x3a;
+const openBracket = 0x5b;
+const closeBracket = 0x5d;
+const openBrace = 0x7b;
+const closeBrace = 0x7d;
+
+type State = "head" | "element" | "labels" | "field" | "points" | "histograms" | "tail";
+
+/**
+ * How far an answer is read. What reads it are functions of the module: of functions that are made for each answer, V8
+ * forgets at each collection of garbage what it has compiled, which takes it longer than most answers.
+ */
+interface Scan {
+  readonly take: (series: SampleSeries) => void;
+  data: Buffer;
+  view: DataView;
+  at: number;
+  state: State;
+  /** What surrounds the series. As latin1, since a chunk may end inside a character. */
+  frame: string;
+  elements: number;
+  labels: Labels;
+  // Shared by many series, each of which is a part: the points of a short series cost less than an array of its own.
+  times: Float64Array<ArrayBuffer>;
+  values: Float64Array<ArrayBuffer>;
+  /** Where the series begins, and where its next point goes. */
+  first: number;
+  next: number;
+  histograms: HistogramSample[];
+  /** Whether the field is a list of points, as in a matrix, or one point, as in a vector. */
+  list: boolean;
+  listed: number;
+  /** Of the places of a series' points the bytes of their times, three words each, and the times. */
+  readonly stamps: number[];
+  readonly stampTimes: number[];
+}
+
+export function createScanner(take: (series: SampleSeries) => void): Scanner {
+  const data: Buffer = Buffer.alloc(0);
+  const scan: Scan = {
+    ...{ take, data, view: viewOf(data), at: 0, state: "head", frame: "", elements: 0, labels: {} },
+    ...{ times: new Float64Array(1_024), values: new Float64Array(1_024), first: 0, next: 0, histograms: [] },
+    ...{ list: true, listed: 0, stamps: [], stampTimes: [] },
+  };
+  return {
+    push: (chunk) => push(scan, chunk),
+    end() {
+      const { state, frame } = scan;
+      if (state === "tail") return Buffer.from(frame, "latin1").toString("utf8");
+      if (state === "head") throw new Surprise("no result");
+      throw new SyntaxError(`the answer ends in its ${state}`);
+    },
+  };
+}
+
+/** A part that has not wholly arrived is read again, from its start, with the next chunk. */
+function push(scan: Scan, chunk: Buffer): void {
+  let rest = scan.data.subarray(scan.at);
+  if (rest.length > 0 && chunk.length > bridgeBytes) {
+    // With a little of it at first, which is nearly always enough and spares a copy of it all.
+    read(scan, Buffer.concat([rest, chunk.subarray(0, bridgeBytes)]), 0);
+    if (scan.at >= rest.length) {
+      read(scan, chunk, scan.at - rest.length);
+      return;
+    }
+    rest = rest.subarray(scan.at);
+  }
+  read(scan, rest.length === 0 ? chunk : Buffer.concat([rest, chunk]), 0);
+}
+
+function read(scan: Scan, data: Buffer, from: number): void {
+  scan.data = data;
+  scan.view = viewOf(data);
+  scan.at = from;
+  for (let start = from; scan.at < data.length; start = scan.at) {
+    if (!parts[scan.state](scan)) {
+      scan.at = start;
+      return;
+    }
+  }
+}
+
+/** Each reads one part of the answer; false when it has not wholly arrived. There is always a byte to read. */
+const parts: Readonly<Record<State, (scan: Scan) => boolean>> = {
+  head(scan) {
+    const { data } = scan;
+    const found = data.indexOf(opening);
+    if (found < 0) {
+      if (data.length > frameLimit) throw new Surprise("no result");
+      return false;
+    }
+    scan.at = found + opening.length;
+    scan.frame = data.toString("latin1", 0, scan.at);
+    scan.state = "element";
+    return true;
+  },
+  element(scan) {
+    if (scan.data[scan.at] === closeBracket) {
+      scan.state = "tail";
+      return true;
+    }
+    if (scan.elements++ > 0) expect(scan, comma);
+    scan.state = "labels";
+    return true;
+  },
+  labels(scan) {
+    const { data, at } = scan;
+    if (!isAt(data, at, metricKey)) {
+      const there = data.toString("latin1", at, at + metricKey.length);
+      if (!metricKey.startsWith(there)) throw new Surprise(`${there} where a series was expected`);
+      return false;
+    }
+    const start = at + metricKey.length;
+    const end = endOf(data, start, openBrace, closeBrace);
+    if (end < 0) return false;
+    scan.labels = readLabels(JSON.parse(data.toString("utf8", start, end)));
+    scan.at = end;
+    scan.first = scan.next;
+    scan.histograms = [];
+    scan.state = "field";
+    return true;
+  },
+  field(scan) {
+    const { data, at } = scan;
+    if (data[at] === closeBrace) {
+      const { labels, times, values, first, next, histograms } = scan;
+      scan.at++;
+      scan.take({
+        labels,
+        times: times.subarray(first, next),
+        values: values.subarray(first, next),
+        histograms,
+      });
+      scan.state = "element";
+      return true;
+    }
+    scan.listed = 0;
+    if (isAt(data, at, valuesKey)) {
+      scan.at += valuesKey.length;
+      scan.list = true;
+      scan.state = "points";
+      return true;
+    }
+    const end = data.indexOf(colon, at);
+    if (end < 0 || end + 1 >= data.length) return false;
+    const key = data.toString("latin1", at, end);
+    scan.at = end + 1;
+    scan.list = key === ',"values"' || key === ',"histograms"';
+    if (scan.list) expect(scan, openBracket);
+    if (key === ',"values"' || key === ',"value"') scan.state = "points";
+    else if (key === ',"histograms"' || key === ',"histogram"') scan.state = "histograms";
+    else throw new Surprise(`the field ${key}`);
+    return true;
+  },
+  /** As many as have arrived: one call each would cost more than reading them. */
+  points(scan) {
+    const before = scan.at;
+    do {
+      const start = scan.at;
+      if (ends(scan)) return true;
+      const end = takePoint(scan, scan.at);
+      if (end < 0) {
+        scan.at = start;
+        return start > before;
+      }
+      scan.at = end;
+      scan.listed++;
+    } while (scan.list && scan.at < scan.data.length);
+    if (!scan.list) scan.state = "field";
+    return true;
+  },
+  histograms(scan) {
+    if (ends(scan)) return true;
+    const { data, at } = scan;
+    const end = endOf(data, at, openBracket, closeBracket);
+    if (end < 0) return false;
+    scan.histograms.push(...readHistograms([JSON.parse(data.toString("latin1", at, end))]));
+    scan.at = end;
+    scan.listed++;
+    if (!scan.list) scan.state = "field";
+    return true;
+  },
+  tail(scan) {
+    scan.frame += scan.data.toString("latin1", scan.at);
+    scan.at = scan.data.length;
+    if (scan.frame.length > frameLimit) throw new Surprise("a frame of more than a megabyte");
+    return true;
+  },
+};
+
+/** `[1700000000.123,"4.5"]` at `start`: where it ends, or -1 while it has not arrived. */
+function takePoint(scan: Scan, start: number): number {
+  if (scan.next === scan.times.length) makeRoom(scan);
+  const { data, times, values, next } = scan;
+  if (!follows(data, start, openBracket)) return -1;
+  let middle = takeStamp(scan, start + 1);
+  if (middle < 0) {
+    middle = takeNumber(scan, start + 1, comma, times);
+    times[next] = Math.round((times[next] ?? 0) * 1_000);
+    if (middle < 0 || !follows(data, middle, quoteByte)) return -1;
+    middle += 1;
+    keepStamp(scan, start + 1, middle);
+  }
+  const end = takeNumber(scan, middle, quoteByte, values);
+  if (end < 0 || !follows(data, end, closeBracket)) return -1;
+  scan.next++;
+  return end + 1;
+}
+
+/** The bytes of a whole second and what follows it, `1700000000,"`, as three words. */
+const stampBytes = 12;
+/** So many are kept. */
+const mostStamps = 16_384;
+
+/** Series of one answer have the same times: where this one has the bytes of the one before it, it is not read again. */
+function takeStamp({ data, view, stamps, stampTimes, times, first, next }: Scan, start: number): number {
+  const place = next - first;
+  if (place >= stampTimes.length || start + stampBytes > data.length) return -1;
+  for (let word = 0; word < 3; word += 1) {
+    if (view.getInt32(start + 4 * word) !== stamps[3 * place + word]) return -1;
+  }
+  times[next] = stampTimes[place] ?? 0;
+  return start + stampBytes;
+}
+
+function keepStamp(scan: Scan, start: number, end: number): void {
+  const place = scan.next - scan.first;
+  // Only behind one another: an array with holes would be slower than reading.
+  if (end - start !== stampBytes || place > scan.stampTimes.length || place >= mostStamps) return;
+  for (let word = 0; word < 3; word += 1)
+    scan.stamps[3 * place + word] = scan.view.getInt32(start + 4 * word);
+  scan.stampTimes[place] = scan.times[scan.next] ?? 0;
+}
+
+/** Begins new arrays with the points of this series; those before it have theirs. */
+function makeRoom(scan: Scan): void {
+  const { times, values, first } = scan;
+  const held = scan.next - first;
+  const length = Math.max(2 * held, Math.min(2 * times.length, pointsOfArray));
+  scan.times = moved(times.subarray(first), length);
+  scan.values = moved(values.subarray(first), length);
+  scan.first = 0;
+  scan.next = held;
+}
+
+/** Whether the list ends here; else what separates its elements is taken. */
+function ends(scan: Scan): boolean {
+  if (scan.list && scan.data[scan.at] === closeBracket) {
+    scan.at++;
+    scan.state = "field";
+    return true;
+  }
+  if (scan.listed > 0) expect(scan, comma);
+  return false;
+}
+
+function expect(scan: Scan, byte: number): void {
+  const { data, at } = scan;
+  if (at < data.length && data[at] !== byte) throw new Surprise(`an unexpected byte ${data[at]}`);
+  scan.at++;
+}
+
+/** Of a text of ASCII. */
+function isAt(data: Buffer, at: number, text: string): boolean {
+  if (at + text.length > data.length) return false;
+  for (let index = 0; index < text.length; index += 1) {
+    if (data[at + index] !== text.charCodeAt(index)) return false;
+  }
+  return true;
+}
+
+/** Behind the bracket that closes the one at `start`, or -1 while it has not arrived. */
+function endOf(data: Buffer, start: number, open: number, close: number): number {
+  if (start < data.length && data[start] !== open) throw new Surprise("a value of another type");
+  let depth = 0;
+  for (let i = start; i < data.length; i++) {
+    const byte = data[i];
+    if (byte === quoteByte) {
+      for (i++; i < data.length && data[i] !== quoteByte; i++) if (data[i] === backslash) i++;
+    } else if (byte === open) depth++;
+    else if (byte === close && --depth === 0) return i + 1;
+  }
+  return -1;
+}
+
+/** False where nothing has arrived there. @throws {Surprise} at another byte */
+function follows(bytes: Buffer, at: number, byte: number): boolean {
+  if (at >= bytes.length) return false;
+  if (bytes[at] !== byte) throw new Surprise(`an unexpected byte ${bytes[at]}`);
+  return true;
+}
+
+/**
+ * Reads the number between `start` and the next `stop`, for the next point. Where it ends, the stop included, or -1 while
+ * that has not arrived. @throws {Surprise}
+ */
+function takeNumber({ data, view, next }: Scan, start: number, stop: number, numbers: Float64Array): number {
+  const end = readNumber(view, start, data.length, numbers, next);
+  if (end >= 0 && data[end] === stop) return end + 1;
+  const stopped = data.indexOf(stop, start);
+  if (stopped < 0) return -1;
+  numbers[next] = parseNumber(data.toString("latin1", start, stopped));
+  return stopped + 1;
+}
+
+function viewOf(bytes: Buffer): DataView {
+  return new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
+}
+
+function moved(part: Float64Array, length: number): Float64Array<ArrayBuffer> {
+  const array = new Float64Array(length);
+  array.set(part);
+  return array;
+}
+
+function readLabels(value: unknown): Labels {
+  const labels: Labels = Object(value);
+  for (const name in labels) {
+    if (typeof labels[name] !== "string") throw new Surprise("a label that is no text");
+  }
+  return labels;
+}
+
+/** Numbers as Prometheus spells them. @throws {Surprise} */
+function parseNumber(text: string): number {
+  if (text === "NaN") return Number.NaN;
+  if (/^[+-]?Inf$/.test(text))
+    return text.startsWith("-") ? Number.NEGATIVE_INFINITY : Number.POSITIVE_INFINITY;
+  if (!/^[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?$/i.test(text)) throw new Surprise(`the number ${text}`);
+  return Number(text);
+}
+
+// ---- The slow way, and native histograms ------------------------------------------------------------------------
+
+const point = z.tuple([z.number(), z.string()]);
+const histogramText = z.object({
+  count: z.string(),
+  sum: z.string(),
+  /** Which bounds are inclusive, lower bound, upper bound, count. */
+  buckets: z.array(z.tuple([z.number(), z.string(), z.string(), z.string()])).default([]),
+});
+const histogramPoint = z.tuple([z.number(), histogramText]);
+/** Not a schema of records, which would leave the key `__proto__` out. */
+export const labelSet = z.custom<Labels>(
+  (value) =>
+    typeof value === "object" &&
+    value !== null &&
+    Object.values(value).every((label) => typeof label === "string"),
+);
+const element = z.object({
+  metric: labelSet,
+  value: point.optional(),
+  values: z.array(point).default([]),
+  histogram: histogramPoint.optional(),
+  histograms: z.array(histogramPoint).default([]),
+});
+const result = z.array(element);
+
+/** What an answer without its series tells: whether it is whole. */
+export const envelope = z.object({
+  status: z.literal("success"),
+  isPartial: z.boolean().optional(),
+  warnings: z.array(z.string()).nullish(),
+  data: z.unknown(),
+});
+export const resultData = z.object({ resultType: z.enum(["matrix", "vector"]), result: z.unknown() });
+
+/** Reads parsed JSON: any order of keys, any white space. @throws {ZodError | Surprise} */
+export function readResult(value: unknown, visit: (series: SampleSeries) => void): void {
+  for (const { metric, value: one, values, histogram, histograms } of result.parse(value)) {
+    const points = one === undefined ? values : [one];
+    visit({
+      labels: metric,
+      times: Float64Array.from(points, ([seconds]) => Math.round(seconds * 1_000)),
+      values: Float64Array.from(points, ([, text]) => parseNumber(text)),
+      histograms: readHistograms(histogram === undefined ? histograms : [histogram]),
+    });
+  }
+}
+
+function readHistograms(value: unknown): readonly HistogramSample[] {
+  return z
+    .array(histogramPoint)
+    .parse(value)
+    .map(([seconds, { count, sum, buckets }]) => ({
+      time: Math.round(seconds * 1_000),
+      count: parseNumber(count),
+      sum: parseNumber(sum),
+      buckets: fromZero(
+        buckets
+          .map(([, lower, upper, held]) => ({
+            lower: parseNumber(lower),
+            upper: parseNumber(upper),
+            count: parseNumber(held),
+          }))
+          .sort((a, b) => a.upper - b.upper),
+      ),
+    }));
+}
+
+/**
+ * The bucket around zero begins at zero where no other lies below it, as `histogram_quantile` takes it: what is measured
+ * is hardly ever negative.
+ */
+function fromZero(buckets: readonly HistogramBucket[]): readonly HistogramBucket[] {
+  const [first, ...others] = buckets;
+  const around = first !== undefined && first.lower < 0 && first.upper > 0 && Number.isFinite(first.lower);
+  return around ? [{ ...first, lower: 0 }, ...others] : buckets;
+}

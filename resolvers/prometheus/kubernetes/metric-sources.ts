@@ -1,0 +1,222 @@
+// Where each figure of a row comes from, as data: sources in the order of preference, the first that has a value wins.
+// The questions that are sent, the join and `readout check` all read these tables.
+//
+// The fields are those of the kubelet's Summary API. cAdvisor tells the same numbers at three levels: the node (the
+// root cgroup), the pod's cgroup and its containers. The pod's cgroup is what the Summary API reports, and its
+// counters go on when a container restarts; but it has no processes and no disk, which are told of containers alone.
+import type { NodesRow, PodsRow } from "../../../src/core/rows.ts";
+
+export const metrics = {
+  cpu: "container_cpu_usage_seconds_total",
+  rss: "container_memory_rss",
+  usage: "container_memory_usage_bytes",
+  workingSet: "container_memory_working_set_bytes",
+  faults: "container_memory_failures_total",
+  processes: "container_processes",
+  containerStart: "container_start_time_seconds",
+  diskUsed: "container_fs_usage_bytes",
+  diskLimit: "container_fs_limit_bytes",
+  inodes: "container_fs_inodes_total",
+  inodesFree: "container_fs_inodes_free",
+  received: "container_network_receive_bytes_total",
+  sent: "container_network_transmit_bytes_total",
+} as const;
+
+/** Kinds of page faults, as `failure_type` names them. */
+export const faultTypes = ["pgfault", "pgmajfault"] as const;
+type FaultType = (typeof faultTypes)[number];
+
+/** OpenTelemetry's gauges of unit 1 are ratios to whoever adds units to names, also where they are no ratios. */
+const ofUnitOne = (metric: string): readonly string[] => [`${metric}_ratio`, metric];
+/** Cores in use, which older versions of the collector's kubelet receiver call a utilization. */
+const otelCpu = (prefix: string): readonly string[] => [
+  `${prefix}_usage`,
+  ...ofUnitOne(`${prefix}_utilization`),
+];
+
+// ---- Pods ---------------------------------------------------------------------------------------------------
+
+/** One way to a pod's figure. */
+export interface PodSource {
+  readonly metric: string;
+  /** `containers`: the sum over the pod's containers. */
+  readonly level: "pod" | "containers";
+  /** `rate`: the growth per second between the two newest samples. */
+  readonly of: "value" | "rate";
+  readonly fault?: FaultType;
+  /** From the metric's unit to the field's. */
+  readonly scale: number;
+}
+
+function pod(metric: string, more: Partial<PodSource> = {}): PodSource {
+  return { metric, level: "pod", of: "value", scale: 1, ...more };
+}
+function containers(metric: string, more: Partial<PodSource> = {}): PodSource {
+  return pod(metric, { level: "containers", ...more });
+}
+const both = (metric: string, more: Partial<PodSource> = {}) => [pod(metric, more), containers(metric, more)];
+const nano = { scale: 1e9 } as const;
+const nanoRate = { scale: 1e9, of: "rate" } as const;
+
+export type PodFigure = Exclude<
+  keyof PodsRow & (`${string}_bytes` | `cpu_${string}` | `memory_${string}` | "process_count"),
+  `network_${string}`
+>;
+export const podFigures: Readonly<Record<PodFigure, readonly PodSource[]>> = {
+  cpu_usage_nano_cores: [
+    ...both(metrics.cpu, nanoRate),
+    pod("pod_cpu_usage_seconds_total", nanoRate),
+    ...otelCpu("k8s_pod_cpu").map((metric) => pod(metric, nano)),
+  ],
+  cpu_usage_core_nano_seconds: [
+    ...both(metrics.cpu, nano),
+    pod("pod_cpu_usage_seconds_total", nano),
+    pod("k8s_pod_cpu_time_seconds_total", nano),
+  ],
+  memory_rss_bytes: [...both(metrics.rss), pod("k8s_pod_memory_rss_bytes")],
+  memory_usage_bytes: [...both(metrics.usage), pod("k8s_pod_memory_usage_bytes")],
+  memory_working_set_bytes: [
+    ...both(metrics.workingSet),
+    pod("pod_memory_working_set_bytes"),
+    pod("k8s_pod_memory_working_set_bytes"),
+  ],
+  memory_page_faults: [
+    ...both(metrics.faults, { fault: "pgfault" }),
+    ...ofUnitOne("k8s_pod_memory_page_faults").map((metric) => pod(metric)),
+  ],
+  memory_major_page_faults: [
+    ...both(metrics.faults, { fault: "pgmajfault" }),
+    ...ofUnitOne("k8s_pod_memory_major_page_faults").map((metric) => pod(metric)),
+  ],
+  // Exporters tell the kubelet's own figure; cAdvisor's leaves out volumes and logs.
+  ephemeral_storage_used_bytes: [
+    pod("ephemeral_storage_pod_usage"),
+    pod("k8s_pod_filesystem_usage_bytes"),
+    containers(metrics.diskUsed),
+  ],
+  // Else the capacity of the node's disk.
+  ephemeral_storage_capacity_bytes: [pod("k8s_pod_filesystem_capacity_bytes")],
+  process_count: [containers(metrics.processes)],
+};
+
+export const podSources: readonly PodSource[] = Object.values(podFigures).flat();
+
+/** Which series tell a pod's network: cumulative bytes of an interface. */
+export interface NetworkSource {
+  readonly metric: string;
+  readonly direction?: "receive" | "transmit";
+}
+/**
+ * Which interfaces are a pod's or node's network, of those that are not virtual: all of the first kind that it has. The
+ * kubelet reports `eth0`. What a bond carries is counted once more at its slaves, whatever these are called.
+ */
+export const podInterfaces: readonly RegExp[] = [/^eth0$/, /^/];
+export const nodeInterfaces: readonly RegExp[] = [
+  /^(?:bond|team)\d+$/,
+  /^eth0$/,
+  /^(?:en[Popsx]\w+|eth\d+)$/,
+  /^/,
+];
+export const otelPodNetwork = "k8s_pod_network_io_bytes_total";
+export type NetworkFigure = "network_rx_bytes" | "network_tx_bytes";
+export const podNetwork: Readonly<Record<NetworkFigure, readonly NetworkSource[]>> = {
+  network_rx_bytes: [{ metric: metrics.received }, { metric: otelPodNetwork, direction: "receive" }],
+  network_tx_bytes: [{ metric: metrics.sent }, { metric: otelPodNetwork, direction: "transmit" }],
+};
+
+// ---- Nodes --------------------------------------------------------------------------------------------------
+
+/** One way to a node's figure: a metric, or the difference of two, as in `MemTotal - MemFree`. */
+export interface NodeSource {
+  readonly metric: string;
+  readonly minus?: string;
+  readonly of: "value" | "rate";
+  readonly fault?: FaultType;
+  readonly scale: number;
+}
+
+function node(metric: string, more: Partial<NodeSource> = {}): NodeSource {
+  return { metric, of: "value", scale: 1, ...more };
+}
+
+export type NodeFigure = keyof NodesRow & (`cpu_${string}` | `memory_${string}`);
+export const nodeFigures: Readonly<Record<NodeFigure, readonly NodeSource[]>> = {
+  cpu_usage_nano_cores: [
+    node(metrics.cpu, nanoRate),
+    node("node_cpu_usage_seconds_total", nanoRate),
+    node("node_cpu_seconds_total", nanoRate),
+    ...otelCpu("k8s_node_cpu").map((metric) => node(metric, nano)),
+  ],
+  memory_rss_bytes: [
+    node(metrics.rss),
+    node("node_memory_AnonPages_bytes"),
+    node("k8s_node_memory_rss_bytes"),
+  ],
+  memory_usage_bytes: [
+    node(metrics.usage),
+    node("node_memory_MemTotal_bytes", { minus: "node_memory_MemFree_bytes" }),
+    node("k8s_node_memory_usage_bytes"),
+  ],
+  memory_working_set_bytes: [
+    node(metrics.workingSet),
+    node("node_memory_working_set_bytes"),
+    node("node_memory_MemTotal_bytes", { minus: "node_memory_MemAvailable_bytes" }),
+    node("k8s_node_memory_working_set_bytes"),
+  ],
+  memory_page_faults: [
+    node(metrics.faults, { fault: "pgfault" }),
+    node("node_vmstat_pgfault"),
+    ...ofUnitOne("k8s_node_memory_page_faults").map((metric) => node(metric)),
+  ],
+  memory_major_page_faults: [
+    node(metrics.faults, { fault: "pgmajfault" }),
+    node("node_vmstat_pgmajfault"),
+    ...ofUnitOne("k8s_node_memory_major_page_faults").map((metric) => node(metric)),
+  ],
+};
+
+/** A node's disk: all of its figures come from one source, the first that tells a capacity. */
+export interface DiskSource {
+  readonly capacity: string;
+  /** Absent where it is what is neither free nor available. */
+  readonly used?: string;
+  readonly free?: string;
+  readonly available?: string;
+  readonly inodes?: string;
+  readonly inodesFree?: string;
+}
+export const nodeDisks: readonly DiskSource[] = [
+  {
+    capacity: metrics.diskLimit,
+    used: metrics.diskUsed,
+    inodes: metrics.inodes,
+    inodesFree: metrics.inodesFree,
+  },
+  {
+    capacity: "node_filesystem_size_bytes",
+    free: "node_filesystem_free_bytes",
+    available: "node_filesystem_avail_bytes",
+    inodes: "node_filesystem_files",
+    inodesFree: "node_filesystem_files_free",
+  },
+  {
+    capacity: "k8s_node_filesystem_capacity_bytes",
+    used: "k8s_node_filesystem_usage_bytes",
+    available: "k8s_node_filesystem_available_bytes",
+    inodes: "k8s_node_filesystem_inode_count",
+    inodesFree: "k8s_node_filesystem_inode_free",
+  },
+];
+
+export const nodeNetwork: Readonly<Record<NetworkFigure, readonly NetworkSource[]>> = {
+  network_rx_bytes: [
+    { metric: metrics.received },
+    { metric: "node_network_receive_bytes_total" },
+    { metric: "k8s_node_network_io_bytes_total", direction: "receive" },
+  ],
+  network_tx_bytes: [
+    { metric: metrics.sent },
+    { metric: "node_network_transmit_bytes_total" },
+    { metric: "k8s_node_network_io_bytes_total", direction: "transmit" },
+  ],
+};

@@ -1,0 +1,128 @@
+// A site is what a token gives access to; this file ties its parts to the stores that answer for them.
+import type { Config, FrontendPart, SiteConfig, TracesPart } from "../config/config.ts";
+import type { Millis } from "../core/time.ts";
+import type { SpanSource } from "../store/span-reader.ts";
+import type {
+  Backend,
+  KubernetesStore,
+  LogSource,
+  LogStore,
+  Match,
+  MetricStore,
+  ReportStore,
+  SpanStore,
+  Stores,
+} from "../store/store.ts";
+
+/** A part is absent where the configuration has none, or its backend has no store for it. */
+export interface Site {
+  readonly id: string;
+  /** For people and for clients that look sites up by them; nothing is read by them. */
+  readonly name?: string | undefined;
+  readonly environment?: string | undefined;
+  readonly retention: Millis;
+  /** What a counter answers without an aggregation. */
+  readonly counterDefault: "cumulative" | "increment";
+  readonly logs?: Part<LogStore> & { readonly sources: ReadonlyMap<string, LogSource> };
+  readonly traces?: SpanPart;
+  /** The error reports of the site's browsers: spans as well, but never requests. */
+  readonly reports?: SpanPart;
+  readonly metrics?: Part<MetricStore> & { readonly match: Match };
+  readonly kubernetes?: Part<KubernetesStore> & { readonly match: Match };
+  /** Where front-end error reports are written; without a store those that carry its keys cannot be. */
+  readonly frontend?: FrontendPart & { readonly store: ReportStore | undefined };
+}
+export type Sites = ReadonlyMap<string, Site>;
+
+export type SpanPart = Part<SpanStore> & { readonly source: SpanSource };
+
+/** What each principal may see of the sites, worked out once; one is the same object from request to request. */
+export function createViews(sites: Sites): (principal: { maySee(site: string): boolean }) => Sites {
+  const views = new WeakMap<object, Sites>();
+  return (principal) => {
+    const known = views.get(principal) ?? new Map([...sites].filter(([id]) => principal.maySee(id)));
+    views.set(principal, known);
+    return known;
+  };
+}
+
+interface Part<Store> {
+  readonly backend: string;
+  readonly store: Store;
+}
+
+/** Ties each configured site to the stores of its backends, which the configuration has already checked to exist. */
+export function connectSites(config: Config, backends: ReadonlyMap<string, Backend>): Sites {
+  const find = <K extends keyof Stores>(kind: K, backend: string | undefined): Stores[K] | undefined =>
+    backend === undefined ? undefined : backends.get(backend)?.stores[kind];
+  return new Map(Object.entries(config.sites).map(([id, site]) => [id, connectSite(id, site, find)]));
+}
+
+function connectSite(
+  id: string,
+  {
+    name,
+    environment,
+    retention,
+    counterDefault = "cumulative",
+    logs,
+    traces,
+    frontend,
+    metrics,
+    kubernetes,
+  }: SiteConfig,
+  find: <K extends keyof Stores>(kind: K, backend: string | undefined) => Stores[K] | undefined,
+): Site {
+  const logStore = find("logs", logs?.backend);
+  const traceStore = find("traces", traces?.backend);
+  const reportReader = find("traces", frontend?.backend);
+  const metricStore = find("metrics", metrics?.backend);
+  const reportStore = find("reports", frontend?.backend);
+  const kubernetesStore = find("kubernetes", kubernetes?.backend);
+  return {
+    id,
+    name,
+    environment,
+    retention,
+    counterDefault,
+    ...(logs && logStore && { logs: { backend: logs.backend, store: logStore, sources: sourcesOf(logs) } }),
+    ...(traces &&
+      traceStore && {
+        traces: { backend: traces.backend, store: traceStore, source: spanSourceOf(id, traces) },
+      }),
+    ...(frontend &&
+      reportReader && {
+        reports: {
+          backend: frontend.backend,
+          store: reportReader,
+          source: spanSourceOf(id, { ...frontend, index: frontend.index.replaceAll(datePart, "*") }),
+        },
+      }),
+    ...(metrics && metricStore && { metrics: { ...metrics, store: metricStore } }),
+    ...(frontend && { frontend: { ...frontend, store: reportStore } }),
+    ...(kubernetes && kubernetesStore && { kubernetes: { ...kubernetes, store: kubernetesStore } }),
+  };
+}
+
+/** What stands for the day of a report in the name of its index. */
+const datePart = /\{(?:date|month)\}/g;
+
+function sourcesOf({ sources }: NonNullable<SiteConfig["logs"]>): ReadonlyMap<string, LogSource> {
+  return new Map(Object.entries(sources).map(([id, entry]) => [id, { id, ...entry }]));
+}
+
+/** Contract, "Requests and their names": what a part does not say itself. */
+export function spanSourceOf(
+  site: string,
+  part: Pick<TracesPart, "index" | "profile"> & Partial<TracesPart>,
+): SpanSource {
+  return {
+    site,
+    index: part.index,
+    profile: part.profile,
+    where: part.where,
+    tagPrefixes: part.tagPrefixes ?? ["appsignal.tag."],
+    namespaceAttribute: part.namespaceAttribute ?? "appsignal.namespace",
+    actionAttribute: part.actionAttribute ?? "appsignal.action_name",
+  };
+}

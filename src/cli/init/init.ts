@@ -1,0 +1,291 @@
+// `readout init`: looks at a stack and writes a readout.yaml that fits it. What it proposes has passed the same
+// inspections that `check` makes, and the file is whole or not there. Credentials are never in it, only references.
+import { randomUUID } from "node:crypto";
+import { existsSync, linkSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { basename, dirname, join } from "node:path";
+import { parseArgs } from "node:util";
+import { hashToken, newToken } from "../../access/auth.ts";
+import { type Config, parseConfig } from "../../config/config.ts";
+import { httpUrl } from "../../config/http-url.ts";
+import { BackendError, failureCode, messageOf } from "../../core/errors.ts";
+import { type Millis, printMillis, toMillis } from "../../core/time.ts";
+import type { Backend, BackendInfo, Survey } from "../../store/store.ts";
+import { run as check } from "../check.ts";
+import { tellConfigError } from "../support/config-file.ts";
+import { describeError, openBackend } from "../support/open-backend.ts";
+import { exitCodes, type Shell, tellMisuse } from "../support/shell.ts";
+import { propose } from "./propose.ts";
+import { type Draft, type DraftBackend, printBackends, printDraft } from "./render.ts";
+
+export const usage = `Usage: readout init [--elastic URL] [--prometheus URL] [--out readout.yaml] [--force] [--site main]
+                    [--index PATTERN …] [--user admin] [credentials]
+
+Looks at the indices and data streams, their layouts and services, and at the metrics and their labels; writes a file
+with sites and sources for them, with the reasons as comments; prints a token for it; and ends with \`readout check\`.
+An Elasticsearch or OpenSearch, a Prometheus, or both.
+
+  --out FILE       the file to write, never over one that is there, but with --force
+  --site NAME      what the site is called where nothing tells several apart
+  --index PATTERN  looks at these alone; for users that may not list all names
+  --user USER      whom the token is for
+
+Credentials stand in the file as references, so that they are read from where they are whenever it is. Without options
+these are \${ELASTIC_API_KEY}, or \${ELASTIC_USERNAME} and \${ELASTIC_PASSWORD}, and \${PROMETHEUS_BEARER}, or
+\${PROMETHEUS_USERNAME} and \${PROMETHEUS_PASSWORD}, as far as they are set. In quotes, for the shell:
+
+  --elastic-api-key, --elastic-bearer, --elastic-password, --prometheus-bearer, --prometheus-password REFERENCE
+                   '\${NAME}' for an environment variable or '\${file:PATH}' for a file's text
+  --elastic-username, --prometheus-username NAME
+                   as it is, or such a reference
+  --elastic-ca, --prometheus-ca PATH
+                   a PEM file of certificates to trust; relative to the file that is written
+`;
+
+const credentials = {
+  "elastic-username": { type: "string" },
+  "elastic-password": { type: "string" },
+  "elastic-api-key": { type: "string" },
+  "elastic-bearer": { type: "string" },
+  "elastic-ca": { type: "string" },
+  "prometheus-username": { type: "string" },
+  "prometheus-password": { type: "string" },
+  "prometheus-bearer": { type: "string" },
+  "prometheus-ca": { type: "string" },
+} as const;
+
+const options = {
+  elastic: { type: "string" },
+  prometheus: { type: "string" },
+  out: { type: "string", default: "readout.yaml" },
+  force: { type: "boolean", default: false },
+  site: { type: "string", default: "main" },
+  user: { type: "string", default: "admin" },
+  index: { type: "string", multiple: true },
+  ...credentials,
+} as const;
+
+/** How long one backend may take for all that it is asked. */
+const patience: Millis = 120_000;
+
+/** Exit code of `check` on what was written; 1 when nothing could be; 2 for wrong arguments. */
+export async function run(args: readonly string[], shell: Shell, deadline = patience): Promise<number> {
+  let wanted: Wanted;
+  try {
+    wanted = readArguments(args, shell.env);
+  } catch (error) {
+    return tellMisuse(`init: ${messageOf(error)}`, usage, shell);
+  }
+  const { out, force, site, user, backends, patterns } = wanted;
+  if (!force && existsSync(out)) {
+    shell.err(`${out} is there already; --force replaces it, --out names another\n`);
+    return exitCodes.failed;
+  }
+  let config: Config;
+  try {
+    config = parseConfig([...printBackends(backends), "sites: {}"].join("\n"), out, shell);
+  } catch (error) {
+    return tellConfigError(error, out, shell);
+  }
+  const signal = AbortSignal.any([shell.signal, AbortSignal.timeout(deadline)]);
+  const looks = await Promise.all(
+    backends.map((backend) => look(backend, config, out, patterns, shell, signal)),
+  );
+  shell.signal.throwIfAborted();
+  const found = looks.filter((look) => "survey" in look);
+  if (found.length < looks.length) {
+    for (const look of looks) if ("failure" in look) shell.err(`${look.failure}\n`);
+    shell.err(`Nothing was written.\n`);
+    return exitCodes.failed;
+  }
+  const token = newToken();
+  const draft: Draft = {
+    preface: [
+      `Written by \`readout init\` on ${printMillis(toMillis(shell.now())).slice(0, 10)}: a proposal, to be changed as you like.`,
+      '`readout check` says what of it works; README.md, "Configuration", has every key.',
+    ],
+    listen: "127.0.0.1:8080",
+    token: { user, sha256: hashToken(token) },
+    backends: found.map(({ draft, info }) => ({ ...draft, reasons: [`${info.product} ${info.version}`] })),
+    sites: propose(
+      found.map(({ draft: { name }, survey }) => ({ backend: name, survey })),
+      site,
+      shell.now(),
+    ),
+    notes: found.flatMap(({ survey: { notes, metrics, kubernetes } }) => [
+      ...notes,
+      ...(metrics?.problems ?? []).map((problem) => `metrics: ${problem}`),
+      ...kubernetes.flatMap(({ report }) => report.problems.map((problem) => `kubernetes: ${problem}`)),
+    ]),
+  };
+  const text = printDraft(draft);
+  // What cannot be read back is a mistake of ours, met before there is a file.
+  parseConfig(text, out, shell);
+  try {
+    writeWhole(out, text, force);
+  } catch (error) {
+    shell.err(`${out}: cannot be written${failureCode(error)}\n`);
+    return exitCodes.failed;
+  }
+  shell.out(describe(draft, out, token));
+  return check(["--config", out], shell);
+}
+
+// ---- Arguments ----------------------------------------------------------------------------------------------
+
+interface Wanted {
+  readonly out: string;
+  readonly force: boolean;
+  readonly site: string;
+  readonly user: string;
+  readonly patterns: readonly string[];
+  readonly backends: readonly DraftBackend[];
+}
+
+type Values = ReturnType<typeof parseArgs<{ options: typeof options }>>["values"];
+
+/** Throws with what is wrong with the arguments; no message repeats a credential. */
+function readArguments(args: readonly string[], env: Shell["env"]): Wanted {
+  const { values } = parseArgs({ args: [...args], options });
+  const { elastic, prometheus, out, force, site, user, index: patterns = [] } = values;
+  if (elastic === undefined && prometheus === undefined) throw new Error("--elastic, --prometheus or both");
+  if (!/^[\w.-]+$/.test(site)) throw new Error("--site: expected letters, digits and . _ -");
+  if (user.trim() === "") throw new Error("--user is empty");
+  if (patterns.some((pattern) => pattern.trim() === "")) throw new Error("--index is empty");
+  const backends = [
+    ...(elastic === undefined ? [] : [draftOf("elk", "elastic", elastic, values, env)]),
+    ...(prometheus === undefined ? [] : [draftOf("prom", "prometheus", prometheus, values, env)]),
+  ];
+  return { out, force, site, user, patterns, backends };
+}
+
+function draftOf(
+  name: string,
+  kind: "elastic" | "prometheus",
+  url: string,
+  values: Values,
+  env: Shell["env"],
+): DraftBackend {
+  const wrong = httpUrl.safeParse(url).error?.issues[0];
+  if (wrong !== undefined) throw new Error(`--${kind}: ${wrong.message}`);
+  const ca = values[`${kind}-ca`];
+  const auth = givenAuth(kind, values) ?? foundAuth(kind, env);
+  return { name, kind, url, auth, tls: ca === undefined ? {} : { ca }, reasons: [] };
+}
+
+const reference = /^\$\{(?:[A-Za-z_]\w*|file:[^}]+)\}$/;
+
+/** What the options name; undefined where they name nothing. */
+function givenAuth(kind: "elastic" | "prometheus", values: Values): DraftBackend["auth"] | undefined {
+  const given = (option: string): string | undefined => {
+    const value = Object.entries(values).find(([key]) => key === `${kind}-${option}`)?.[1];
+    if (typeof value !== "string" || option === "username" || reference.test(value)) return value?.toString();
+    throw new Error(
+      `--${kind}-${option}: expected a reference, '\${NAME}' or '\${file:PATH}': the file would hold what is written here`,
+    );
+  };
+  const all = {
+    api_key: given("api-key"),
+    bearer: given("bearer"),
+    username: given("username"),
+    password: given("password"),
+  };
+  const ways = [all.api_key, all.bearer, all.username ?? all.password].filter((way) => way !== undefined);
+  if (ways.length > 1) throw new Error(`--${kind}-…: one way to authenticate is enough`);
+  if ((all.username === undefined) !== (all.password === undefined)) {
+    throw new Error(`--${kind}-username and --${kind}-password belong together`);
+  }
+  return ways.length === 0 ? undefined : defined(all);
+}
+
+/** What the environment holds under the usual names. */
+function foundAuth(kind: "elastic" | "prometheus", env: Shell["env"]): DraftBackend["auth"] {
+  const prefix = kind.toUpperCase();
+  const ways: readonly Readonly<Record<string, string>>[] = [
+    ...(kind === "elastic" ? [{ api_key: `${prefix}_API_KEY` }] : [{ bearer: `${prefix}_BEARER` }]),
+    { username: `${prefix}_USERNAME`, password: `${prefix}_PASSWORD` },
+  ];
+  const set = ways.find((way) => Object.values(way).every((name) => (env[name] ?? "") !== ""));
+  return Object.fromEntries(Object.entries(set ?? {}).map(([key, name]) => [key, `\${${name}}`]));
+}
+
+function defined(values: Readonly<Record<string, string | undefined>>): Readonly<Record<string, string>> {
+  return Object.fromEntries(
+    Object.entries(values).flatMap(([key, value]) => (value === undefined ? [] : [[key, value]])),
+  );
+}
+
+// ---- Looking ------------------------------------------------------------------------------------------------
+
+type Look =
+  | { readonly draft: DraftBackend; readonly info: BackendInfo; readonly survey: Survey }
+  | { readonly failure: string };
+
+async function look(
+  draft: DraftBackend,
+  config: Config,
+  out: string,
+  patterns: readonly string[],
+  shell: Shell,
+  signal: AbortSignal,
+): Promise<Look> {
+  let backend: Backend | undefined;
+  try {
+    backend = openBackend(draft.name, config, out, shell);
+    if (backend?.survey === undefined) return { failure: `--${draft.kind}: there is nothing to look at` };
+    const info = await backend.probe(signal);
+    return { draft, info, survey: await backend.survey(patterns, signal) };
+  } catch (error) {
+    const cause = error instanceof BackendError ? `${error.failure}: ` : "";
+    const late = signal.aborted && !shell.signal.aborted ? "it takes too long: " : "";
+    return { failure: `--${draft.kind} ${draft.url}: ${late}${cause}${describeError(error)}` };
+  } finally {
+    // What was found stands, whether or not the connections can be closed.
+    await backend?.close().catch(() => undefined);
+  }
+}
+
+// ---- Writing ------------------------------------------------------------------------------------------------
+
+/** The file is whole or not there, and without `force` the one that is there stays. Throws what the system throws. */
+function writeWhole(path: string, text: string, force: boolean): void {
+  const draft = join(dirname(path), `.${basename(path)}.${randomUUID().slice(0, 8)}`);
+  try {
+    writeFileSync(draft, text, { flag: "wx" });
+    if (force) renameSync(draft, path);
+    else linkUnlessThere(draft, path);
+  } finally {
+    rmSync(draft, { force: true });
+  }
+}
+
+function linkUnlessThere(draft: string, path: string): void {
+  try {
+    linkSync(draft, path);
+  } catch (error) {
+    // Some file systems have no links; there the look and the renaming are two steps.
+    if (existsSync(path)) throw error;
+    renameSync(draft, path);
+  }
+}
+
+function describe({ sites, notes, token: { user } }: Draft, out: string, token: string): string {
+  const parts = sites.map((site) => {
+    const sources =
+      site.logs === undefined ? [] : [`logs (${site.logs.sources.map(({ id }) => id).join(", ")})`];
+    const others = (["traces", "metrics", "kubernetes"] as const).filter((part) => site[part] !== undefined);
+    return `  ${site.id}: ${[...sources, ...others].join(", ") || "nothing was found"}`;
+  });
+  return [
+    `${out} is written. Its sites:`,
+    ...parts,
+    ...(notes.length === 0 ? [] : ["", "Left out:", ...notes.map((note) => `  ${note}`)]),
+    "",
+    `Token (shown this once; whoever holds it reads as ${user}):`,
+    "",
+    `  ${token}`,
+    "",
+    "Next: read the file, then `npx readout serve`. What `npx readout check` says of it:",
+    "",
+    "",
+  ].join("\n");
+}

@@ -1,0 +1,262 @@
+// From what was found to sites and their parts, each with its reason. Pure: the same findings give the same proposal.
+
+import type { Instant } from "../../core/time.ts";
+import type { FoundSource, Match, Survey } from "../../store/store.ts";
+import { printNewest } from "../check.ts";
+
+/** A backend of the file to be, and what it holds. */
+interface Surveyed {
+  readonly backend: string;
+  readonly survey: Survey;
+}
+
+export interface ProposedSite {
+  readonly id: string;
+  readonly reasons: readonly string[];
+  readonly logs?: { readonly backend: string; readonly sources: readonly ProposedSource[] };
+  readonly traces?: { readonly backend: string } & Omit<ProposedSource, "id">;
+  readonly metrics?: ProposedMatch;
+  readonly kubernetes?: ProposedMatch;
+}
+interface ProposedSource {
+  readonly id: string;
+  readonly index: string;
+  readonly profile: string;
+  readonly reasons: readonly string[];
+}
+export interface ProposedMatch {
+  readonly backend: string;
+  readonly match: Match;
+  readonly reasons: readonly string[];
+}
+
+/** More environments than this are no environments. */
+const mostSites = 12;
+
+/** At least one site, `name` where nothing tells several apart; one may have no part. */
+export function propose(found: readonly Surveyed[], name: string, now: Instant): readonly ProposedSite[] {
+  const documents = found.find(({ survey: { logs, traces } }) => logs.length + traces.length > 0);
+  const measured = found.find(({ survey: { metrics } }) => metrics !== undefined);
+  const { logs = [], traces = [] } = documents?.survey ?? {};
+  const namespaces = namespacesOf([...logs, ...traces]);
+  const several = namespaces.length > 1 && namespaces.length <= mostSites;
+  const taken = new Set<string>();
+  const idOf = new Map(namespaces.map((namespace) => [namespace, unused(nameOf(namespace), taken)]));
+  const ids = several ? [...idOf.values()] : [name];
+  const [home = name] = ids;
+  const isOf = (id: string) => (source: FoundSource) =>
+    !several || (source.namespace === undefined ? home : idOf.get(source.namespace)) === id;
+  const walls = proposeMatches(measured, ids, home);
+  const sites = ids.map((id): ProposedSite => {
+    const own = { logs: logs.filter(isOf(id)), traces: traces.filter(isOf(id)) };
+    const spans = documents && proposeTraces(documents.backend, own.traces, now);
+    const reasons = several
+      ? [
+          `the environment ${id}: the namespace of its data streams`,
+          ...(id === home && [...logs, ...traces].some(({ namespace }) => namespace === undefined)
+            ? ["what has no namespace is here as well"]
+            : []),
+        ]
+      : ["nothing tells several apart; each site is what one token may see as a whole"];
+    return {
+      id,
+      reasons,
+      ...(documents &&
+        own.logs.length > 0 && {
+          logs: { backend: documents.backend, sources: proposeSources(own.logs, now) },
+        }),
+      ...(spans && { traces: spans }),
+      ...walls.get(id),
+    };
+  });
+  const others = [...walls].filter(([id]) => !ids.includes(id));
+  return [
+    ...sites,
+    ...others.map(([id, parts]) => ({ id, reasons: [`Prometheus watches the cluster ${id}`], ...parts })),
+  ];
+}
+
+/** Those with the most sources first: what has no namespace goes with them. */
+function namespacesOf(sources: readonly FoundSource[]): readonly string[] {
+  const counts = new Map<string, number>();
+  for (const { namespace } of sources) {
+    if (namespace !== undefined) counts.set(namespace, (counts.get(namespace) ?? 0) + 1);
+  }
+  return [...counts].sort(([a, m], [b, n]) => n - m || (a < b ? -1 : 1)).map(([namespace]) => namespace);
+}
+
+// ---- Documents ----------------------------------------------------------------------------------------------
+
+function proposeSources(found: readonly FoundSource[], now: Instant): readonly ProposedSource[] {
+  const taken = new Set<string>();
+  return found.map((source) => {
+    const { index, profile, guess, services } = source;
+    const id = unused(sourceName(index), taken);
+    const [service, ...others] = services?.names ?? [];
+    const hint =
+      service === undefined
+        ? []
+        : [
+            `for one service alone add where: '${services?.field}=${JSON.stringify(service)}'` +
+              (others.length === 0 ? "" : ` (others: ${others.join(", ")})`),
+          ];
+    const reasons = [describe(source, "line", now), ...hint];
+    return { id, index, profile: guess === undefined ? oneProfile(profile) : "auto", reasons };
+  });
+}
+
+/** Undefined where there are no spans. */
+function proposeTraces(
+  backend: string,
+  found: readonly FoundSource[],
+  now: Instant,
+): ProposedSite["traces"] | undefined {
+  const spans = found.filter(({ holds }) => holds === "spans");
+  const profiles = new Set(spans.map(({ profile }) => profile));
+  // Events without spans of their layout are shown nowhere.
+  const used = found.filter(({ profile }) => profiles.has(profile));
+  if (spans.length === 0) return undefined;
+  const [only] = profiles;
+  const profile = profiles.size === 1 && only !== undefined ? oneProfile(only) : "auto";
+  const indices = used.map(({ index }) => index);
+  const awaited = [...new Set(spans.flatMap(eventsOf))].filter((index) => !indices.includes(index));
+  return {
+    backend,
+    index: [...indices, ...awaited].sort(byReach).join(","),
+    profile,
+    reasons: [
+      ...used.map((source) =>
+        source.holds === "events"
+          ? `${source.index}: events of spans, ${source.profile} by their mapping`
+          : `${source.index}: ${describe(source, "span", now)}`,
+      ),
+      ...awaited.map((index) => `${index}: where events of these spans come; none was found yet`),
+    ],
+  };
+}
+
+/**
+ * The data stream that is given the events of a data stream's spans. Without it in the file a stack in which nothing has
+ * failed so far would never show an error.
+ */
+function eventsOf({ profile, index }: FoundSource): readonly string[] {
+  const [, dataset, namespace] = /^traces-([^-,]+)-([^-,]+)$/.exec(index) ?? [];
+  if (dataset === undefined) return [];
+  if (profile === "otel") return [`logs-${dataset}-${namespace}`];
+  return profile === "apm" ? [`logs-apm.error-${namespace}`] : [];
+}
+
+/** A pattern may hold several layouts, which are told by their mappings each time. */
+function oneProfile(name: string): string {
+  return name.includes(",") ? "auto" : name;
+}
+
+/** An exclusion takes away what stands before it: so what excludes stands first, and of it what reaches furthest. */
+function byReach(a: string, b: string): number {
+  const excludes = (index: string) => index.includes(",-");
+  if (excludes(a) !== excludes(b)) return excludes(a) ? -1 : 1;
+  const stem = (index: string) => index.split(",", 1)[0] ?? index;
+  return excludes(a) ? stem(a).length - stem(b).length : a < b ? -1 : 1;
+}
+
+function describe({ profile, guess, indices, newest }: FoundSource, what: string, now: Instant): string {
+  const size = indices === 1 ? "1 index" : `${indices} indices`;
+  const layout = guess === undefined ? `${profile} by its mapping` : `no known layout; ${guess}`;
+  return `${layout}, ${size}, ${printNewest({ what, time: newest }, now)}`;
+}
+
+/** `logs-nginx.access-default` is `nginx.access`, `logs-nginx.*-default` is `nginx`, `filebeat-*` is `filebeat`. */
+function sourceName(index: string): string {
+  const [stem = index] = index.split(",", 1);
+  const dataset = /^logs-([^-*]+)(?:[._]\*)?-[^-*]+$/.exec(stem)?.[1];
+  return nameOf(dataset ?? stem.replaceAll(/[-._]*\*[-._]*/g, "-").replaceAll(/^-+|-+$/g, ""));
+}
+
+/** As names stand in the file, in messages and in queries. */
+function nameOf(text: string): string {
+  return text.replaceAll(/[^\w.-]+/g, "-") || "logs";
+}
+
+function unused(name: string, taken: Set<string>): string {
+  let found = name;
+  for (let at = 2; taken.has(found); at += 1) found = `${name}-${at}`;
+  taken.add(found);
+  return found;
+}
+
+// ---- Metrics ------------------------------------------------------------------------------------------------
+
+type Parts = Pick<ProposedSite, "metrics" | "kubernetes">;
+
+/** By site; clusters that no site is named after have sites of their own. */
+function proposeMatches(
+  measured: Surveyed | undefined,
+  ids: readonly string[],
+  home: string,
+): ReadonlyMap<string, Parts> {
+  const parts = new Map<string, Parts>();
+  if (measured === undefined) return parts;
+  const { backend, survey } = measured;
+  const { labels, metrics } = survey;
+  const found = metrics?.problems.length === 0 ? metrics.found.slice(0, 1) : [];
+  if (found.length > 0) {
+    for (const id of ids) {
+      const match = ids.length === 1 ? undefined : wallFor(id, labels);
+      if (match !== undefined) {
+        parts.set(id, { metrics: { backend, match, reasons: [`targets carry ${printMatch(match)}`] } });
+      } else if (id === home) {
+        const reasons = [...found, ...describeLabels(labels)];
+        parts.set(id, { metrics: { backend, match: {}, reasons } });
+      }
+    }
+  }
+  const clusters = survey.kubernetes.filter(({ report }) => report.problems.length === 0);
+  const named = clusters.filter(
+    ({ match }) => match.cluster !== undefined && ids.includes(nameOf(match.cluster)),
+  );
+  // The home site takes the first that is named after no site, if it has none of its own.
+  const homeless = clusters.filter((cluster) => !named.includes(cluster));
+  const hasOwn = named.some(({ match }) => match.cluster === home);
+  for (const cluster of clusters) {
+    const { match, report } = cluster;
+    const own = nameOf(match.cluster ?? home);
+    const wanted = cluster === homeless[0] && !hasOwn ? home : own;
+    const isHeld = parts.get(wanted)?.kubernetes !== undefined;
+    const id = isHeld ? unused(wanted, new Set([...ids, ...parts.keys()])) : wanted;
+    const kubernetes = { backend, match, reasons: report.found };
+    const reasons = ["the metrics of this cluster's targets"];
+    const metrics = labels.get("cluster")?.includes(match.cluster ?? "")
+      ? { metrics: { backend, match, reasons } }
+      : {};
+    parts.set(id, { ...(ids.includes(id) ? {} : metrics), ...parts.get(id), kubernetes });
+  }
+  return parts;
+}
+
+/** The label that has the site's name among its values; `job` tells programs apart, not sites. */
+function wallFor(id: string, labels: Survey["labels"]): Match | undefined {
+  for (const [label, values] of labels) {
+    const value = values.find((one) => nameOf(one) === id);
+    if (label !== "job" && value !== undefined) return { [label]: value };
+  }
+  return undefined;
+}
+
+const mostValues = 6;
+
+function describeLabels(labels: Survey["labels"]): readonly string[] {
+  if (labels.size === 0) return ["no target of the last five minutes has a label that would part them"];
+  return [
+    "a match such as { job: … } lets a site see no others:",
+    ...[...labels].map(([label, values]) => {
+      const more = values.length > mostValues ? `, and ${values.length - mostValues} more` : "";
+      return `  ${label}: ${values.slice(0, mostValues).join(", ")}${more}`;
+    }),
+  ];
+}
+
+function printMatch(match: Match): string {
+  return Object.entries(match)
+    .map(([label, value]) => `${label}=${value}`)
+    .join(", ");
+}

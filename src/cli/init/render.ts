@@ -1,0 +1,127 @@
+// A proposal as the text of readout.yaml. What came from outside stands in quotes, or in comments on one line, so that no
+// name of an index or a label can be anything else in the file.
+import { printText } from "../../config/yaml.ts";
+import type { ProposedMatch, ProposedSite } from "./propose.ts";
+
+export interface Draft {
+  /** How this came about: lines of comment. */
+  readonly preface: readonly string[];
+  readonly listen: string;
+  readonly token: { readonly user: string; readonly sha256: string };
+  readonly backends: readonly DraftBackend[];
+  readonly sites: readonly ProposedSite[];
+  /** What was found and is in no site. */
+  readonly notes: readonly string[];
+}
+export interface DraftBackend {
+  readonly name: string;
+  readonly kind: string;
+  readonly url: string;
+  /** Values are references and stand as they are. */
+  readonly auth: Readonly<Record<string, string>>;
+  readonly tls: Readonly<Record<string, string>>;
+  readonly reasons: readonly string[];
+}
+
+export function printDraft({ preface, listen, token, backends, sites, notes }: Draft): string {
+  const lines = [
+    ...comment("", preface),
+    "",
+    `listen: ${listen}`,
+    "",
+    "tokens:",
+    ...comment("  ", ["Only the hash is kept. `readout token new` makes more, for some of the sites."]),
+    `  - { user: ${key(token.user)}, sha256: ${printText(token.sha256)}, sites: "*" }`,
+    "",
+    ...printBackends(backends),
+    "",
+    "sites:",
+    ...sites.flatMap((site, at) => [...(at === 0 ? [] : [""]), ...printSite(site)]),
+  ];
+  if (notes.length > 0)
+    lines.push("", ...comment("", ["Found and left out:", ...notes.map((note) => `  ${note}`)]));
+  return `${lines.join("\n")}\n`;
+}
+
+/** The part of the file that a connection needs, before anything is known. */
+export function printBackends(backends: readonly DraftBackend[]): readonly string[] {
+  return [
+    "backends:",
+    ...backends.flatMap(({ name, kind, url, auth, tls, reasons }) => [
+      ...comment("  ", reasons),
+      `  ${name}:`,
+      `    kind: ${kind}`,
+      `    url: ${printText(url)}`,
+      ...printMap("auth", auth, (value) => JSON.stringify(value)),
+      ...printMap("tls", tls, printText),
+    ]),
+  ];
+}
+
+function printMap(
+  key: string,
+  values: Readonly<Record<string, string>>,
+  print: (value: string) => string,
+): readonly string[] {
+  const entries = Object.entries(values).map(([name, value]) => `${name}: ${print(value)}`);
+  return entries.length === 0 ? [] : [`    ${key}: { ${entries.join(", ")} }`];
+}
+
+function printSite({ id, reasons, logs, traces, metrics, kubernetes }: ProposedSite): readonly string[] {
+  const parts = [
+    ...(logs === undefined
+      ? []
+      : [
+          "    logs:",
+          `      backend: ${logs.backend}`,
+          "      sources:",
+          ...logs.sources.flatMap(({ id, index, profile, reasons }) => [
+            ...comment("        ", reasons),
+            `        ${key(id)}: { index: ${printText(index)}, profile: ${key(profile)} }`,
+          ]),
+        ]),
+    ...(traces === undefined
+      ? []
+      : [
+          "    traces:",
+          ...comment("      ", traces.reasons),
+          `      backend: ${traces.backend}`,
+          `      index: ${printText(traces.index)}`,
+          `      profile: ${key(traces.profile)}`,
+        ]),
+    ...printMatch("metrics", metrics),
+    ...printMatch("kubernetes", kubernetes),
+  ];
+  const nothing = "    # nothing was found for it yet: add logs, traces, metrics or kubernetes";
+  return [
+    ...comment("  ", reasons),
+    `  ${key(id)}:`,
+    "    retention: 30d # how far back a request without `from` looks",
+    ...(parts.length === 0 ? [nothing] : parts),
+  ];
+}
+
+function printMatch(part: string, proposed: ProposedMatch | undefined): readonly string[] {
+  if (proposed === undefined) return [];
+  const { backend, match, reasons } = proposed;
+  const labels = Object.entries(match).map(([label, value]) => `${key(label)}: ${printText(value)}`);
+  return [
+    `    ${part}:`,
+    ...comment("      ", reasons),
+    `      backend: ${backend}`,
+    ...(labels.length === 0 ? [] : [`      match: { ${labels.join(", ")} }`]),
+  ];
+}
+
+/** What would end a comment, or is no text of a file. */
+const breaks = /[\p{Cc}\p{Cs}\u2028\u2029\ufeff]+/gu;
+
+function comment(indent: string, lines: readonly string[]): readonly string[] {
+  return lines.map((line) => `${indent}# ${line.replaceAll(breaks, " ")}`);
+}
+
+/** A word as it is, where YAML reads no more than a word in it. */
+function key(word: string): string {
+  const plain = /^[a-z][\w.-]*$/i.test(word) && !/^(?:true|false|null|yes|no|on|off|y|n)$/i.test(word);
+  return plain ? word : printText(word);
+}

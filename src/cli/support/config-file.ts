@@ -1,0 +1,57 @@
+// The configuration file that a command was given: found by `--config`, read and checked in one way for all of them.
+import { parseArgs } from "node:util";
+import { type Config, parseConfig } from "../../config/config.ts";
+import { ConfigError, failureCode, messageOf } from "../../core/errors.ts";
+import { exitCodes, type Shell, tellMisuse } from "./shell.ts";
+
+interface ConfigFile {
+  /** Paths within the configuration are relative to it. */
+  readonly file: string;
+  readonly config: Config;
+}
+
+/** The file of a command that takes `--config` alone, or the exit code when what is wrong has been printed. */
+export function openFile(
+  command: string,
+  usage: string,
+  args: readonly string[],
+  shell: Shell,
+): ConfigFile | number {
+  let file: string;
+  try {
+    const { values } = parseArgs({
+      args: [...args],
+      options: { config: { type: "string", default: "readout.yaml" } },
+    });
+    file = values.config;
+  } catch (error) {
+    return tellMisuse(`${command}: ${messageOf(error)}`, usage, shell);
+  }
+  try {
+    return { file, config: readConfig(file, shell) };
+  } catch (error) {
+    return tellConfigError(error, file, shell);
+  }
+}
+
+/** Prints what is wrong with the file; any other error is thrown. The exit code. */
+export function tellConfigError(error: unknown, file: string, shell: Shell): number {
+  if (!(error instanceof ConfigError)) throw error;
+  const { length } = error.issues;
+  shell.err(`${error.message}\n${length > 1 ? `\n${length} problems in ${file}\n` : ""}`);
+  return exitCodes.failed;
+}
+
+/** @throws {ConfigError} all issues at once; that the file cannot be read is one */
+export function readConfig(file: string, shell: Shell): Config {
+  return parseConfig(readText(file, shell), file, shell);
+}
+
+/** @throws {ConfigError} */
+export function readText(file: string, shell: Shell): string {
+  try {
+    return shell.readText(file);
+  } catch (error) {
+    throw new ConfigError(file, [{ path: "", message: `cannot be read${failureCode(error)}` }]);
+  }
+}

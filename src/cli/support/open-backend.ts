@@ -1,0 +1,50 @@
+// The backends of a command that ends: what fails comes back from the calls themselves and is told with them, so nothing
+// is logged or counted beside.
+import type { Config } from "../../config/config.ts";
+import { resolveBeside } from "../../config/yaml.ts";
+import { BackendError, messageOf } from "../../core/errors.ts";
+import type { Backend, IO } from "../../store/store.ts";
+import type { Shell } from "./shell.ts";
+
+/** Undefined for a name without a kind. Throws what the kind does when the settings cannot be used. */
+export function openBackend(
+  name: string,
+  config: Pick<Config, "backends">,
+  file: string,
+  shell: Shell,
+): Backend | undefined {
+  const entry = config.backends[name];
+  const io: IO = {
+    now: () => shell.now(),
+    log: () => undefined,
+    requested: () => undefined,
+    cache: () => undefined,
+    readText: (path) => shell.readText(resolveBeside(file, path)),
+  };
+  return entry && shell.kinds.get(entry.kind)?.create(name, entry.settings, io, entry.profiles);
+}
+
+/** What an operator may read of a failure: without line ends, and without a password in a URL. */
+export function describeError(error: unknown): string {
+  const message = messageOf(error)
+    .trim()
+    .replaceAll(/\s*\n\s*/g, " ");
+  const safe = message.replaceAll(/\/\/[^/@\s]+@/g, "//…@");
+  const advice = error instanceof BackendError && advices.find(([sign]) => sign.test(safe))?.[1];
+  return advice ? `${safe} (${advice})` : safe;
+}
+
+/** What to change in the file, by what clients and servers say of a connection. */
+const advices: readonly (readonly [RegExp, string])[] = [
+  [
+    /unable to (?:verify the first|get (?:local )?issuer) certificate|self-signed certificate/,
+    "name the CA that signed its certificate: tls.ca, of init --elastic-ca or --prometheus-ca",
+  ],
+  [/match certificate's altnames/, "name it in url as its certificate does"],
+  [/wrong version number|packet length too long/, "it speaks no TLS: begin url with http://"],
+  [
+    /other side closed|socket hang up|ECONNRESET|certificate required/,
+    "if it speaks TLS, begin url with https://; if it wants a certificate, name tls.cert and tls.key",
+  ],
+  [/^status 401\b/, "auth is missing or wrong"],
+];

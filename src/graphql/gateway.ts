@@ -1,0 +1,380 @@
+// GraphQL over HTTP: Yoga, hardened. What a request may cost is bounded before it runs (depth, cost, tokens, aliases,
+// directives), what it runs is bounded by the session, and what leaves is bounded here: an error is the client's own
+// mistake in words, one of our table, or nothing but "Internal server error".
+import { EnvelopArmorPlugin } from "@escape.tech/graphql-armor";
+import { useCSRFPrevention } from "@graphql-yoga/plugin-csrf-prevention";
+import {
+  type ASTNode,
+  type ASTVisitor,
+  BREAK,
+  type DocumentNode,
+  type ExecutionArgs,
+  type ExecutionResult,
+  GraphQLError,
+  type GraphQLErrorExtensions,
+  type GraphQLFormattedError,
+  getNamedType,
+  getOperationAST,
+  getVariableValues,
+  isScalarType,
+  isSpecifiedScalarType,
+  type ListValueNode,
+  type ObjectValueNode,
+  TypeInfo,
+  visit,
+  visitWithTypeInfo,
+} from "graphql";
+import { compileQuery, isCompiledQuery } from "graphql-jit";
+import { createYoga, type FetchAPI, type Plugin } from "graphql-yoga";
+import type { Principal } from "../access/auth.ts";
+import type { Limits } from "../config/config.ts";
+import { describeFailure, type Failed, isClients } from "../operations/runtime/error-response.ts";
+import { anybody, type Conductor } from "../operations/runtime/executor.ts";
+import type { Endpoint, Prepared } from "../operations/runtime/operation.ts";
+import type { Unified } from "./mesh.ts";
+import type { Session } from "./session.ts";
+
+/** A browser sends none of these to another origin without asking first, so a request with one is no forgery. */
+const deliberate = ["authorization", "x-requested-with", "x-graphql-yoga-csrf", "apollo-require-preflight"];
+
+/** What a bound has refused. The same error is thrown again for a document that Yoga remembers as wrong. */
+const overBounds = new WeakSet<object>();
+const onReject = [(_: unknown, error: GraphQLError) => void overBounds.add(error)];
+
+/** More than the longest chain of links with an introspection fragment beside it; the armor's own for the rest. */
+const bounds = {
+  costLimit: { maxCost: 5_000, onReject },
+  // Gateways that have us as a source ask for the rows of a page by aliases in one query.
+  maxAliases: { n: 100, allowList: [], onReject },
+  maxDepth: { n: 12, onReject },
+  // What asks for a schema by variables has a dozen (sgqlc).
+  maxDirectives: { n: 50, onReject },
+  maxTokens: { n: 2_000, onReject },
+  blockFieldSuggestion: { mask: "" },
+};
+
+interface GatewayOptions<ServerContext extends object> {
+  readonly unified: Unified;
+  /** Come first, before anything of GraphQL. */
+  readonly plugins: readonly Plugin<object, ServerContext>[];
+  /** Told of each query that one of the bounds has refused. */
+  readonly limited: () => void;
+  readonly warn: (told: string, error?: unknown) => void;
+}
+
+export function createGateway<ServerContext extends object>({
+  unified,
+  plugins,
+  limited,
+  warn,
+}: GatewayOptions<ServerContext>) {
+  const told = (...parts: readonly unknown[]) => warn(parts.map(String).join(" "));
+  return createYoga<ServerContext>({
+    plugins: [
+      ...plugins,
+      onlyJson,
+      tellUnacceptable,
+      noPersisted,
+      noEmptyName,
+      useCSRFPrevention({ requestHeaders: deliberate }),
+      ...unified.plugins,
+      fewAtOnePlace,
+      EnvelopArmorPlugin(bounds),
+      unified.stitched ? {} : compile(warn),
+      closeErrors(warn, limited),
+    ],
+    schema: unified.schema,
+    maskedErrors: false,
+    graphiql: false,
+    landingPage: false,
+    cors: false,
+    batching: false,
+    multipart: false,
+    // Yoga would answer every URL that ends in `/health` before our routes are asked; none ends in this.
+    healthCheckEndpoint: "\n",
+    logging: { debug: () => {}, info: () => {}, warn: told, error: told },
+  });
+}
+
+/** Forms and plain text can be sent by any page without asking; nothing that we serve needs them. */
+const onlyJson: Plugin = {
+  onRequestParse({ request, url, requestParser, setRequestParser, endResponse, fetchAPI }) {
+    if (request.method !== "POST") {
+      for (const name of ["variables", "extensions"]) checkJson(name, url.searchParams.get(name));
+      return;
+    }
+    const type = request.headers.get("content-type")?.split(";")[0]?.trim().toLowerCase();
+    if (type === "application/json" || type === "application/graphql+json") {
+      if (requestParser !== undefined) setRequestParser(refuseMalformed(requestParser));
+      return;
+    }
+    endResponse(refuse(415, "Send the query as application/json", fetchAPI));
+  },
+};
+
+/** What is no request at all is a 400 also where plain JSON is asked for, which Yoga would tell of it with a 200. */
+function refuseMalformed(parse: RequestParser): RequestParser {
+  return async (request) => {
+    try {
+      return await parse(request);
+    } catch (error) {
+      if (!(error instanceof GraphQLError)) throw error;
+      throw new GraphQLError(error.message, { extensions: { http: { status: 400 } } });
+    }
+  };
+}
+type RequestParser = Parameters<Parameters<NonNullable<Plugin["onRequestParse"]>>[0]["setRequestParser"]>[0];
+
+/** Yoga would send the status alone to a client that takes none of its media types. */
+const tellUnacceptable: Plugin = {
+  onResultProcess({ resultProcessor, setResultProcessor }) {
+    if (resultProcessor !== undefined) return;
+    const message = "The answer is application/json or application/graphql-response+json";
+    setResultProcessor((_, fetchAPI) => refuse(406, message, fetchAPI), "application/json");
+  },
+};
+
+function refuse(status: 406 | 415, message: string, { Response }: FetchAPI): Response {
+  const headers = { "Content-Type": "application/json; charset=utf-8", Accept: "application/json" };
+  return new Response(JSON.stringify({ errors: [{ message }] }), { status, headers });
+}
+
+/** Yoga would tell it as a failure of ours. */
+function checkJson(name: string, text: string | null): void {
+  if (text === null || text === "") return;
+  try {
+    JSON.parse(text);
+  } catch {
+    throw new GraphQLError(`The parameter ${name} is not JSON`, { extensions: badRequest });
+  }
+}
+
+/** What is wrong with the request itself: 400, and where plain JSON is asked for, 200, as GraphQL over HTTP has it. */
+const badRequest = { http: { spec: true, status: 400 } };
+
+/**
+ * Clients that know queries by a hash (automatic persisted queries) send it alone first. This answer has them send the
+ * query, now and from then on; any other is a failure to them.
+ */
+const noPersisted: Plugin = {
+  onParams({ params: { query, extensions } }) {
+    if (query || extensions?.persistedQuery === undefined) return;
+    throw new GraphQLError("PersistedQueryNotSupported", { extensions: badRequest });
+  },
+};
+
+/** Clients in languages whose texts are never absent send an empty name for none, and in the address it is one anyhow. */
+const noEmptyName: Plugin = {
+  onParams({ params: { operationName, ...params }, setParams }) {
+    if (operationName === "") setParams(params);
+  },
+};
+
+/** More directives at one place can mean nothing, and each that is unknown would be an error of its own. */
+const mostAtOnePlace = 9;
+const fewAtOnePlace: Plugin = {
+  onValidate({ addValidationRule }) {
+    addValidationRule(() => ({
+      enter(node: ASTNode) {
+        const found = "directives" in node ? (node.directives?.length ?? 0) : 0;
+        if (found <= mostAtOnePlace) return;
+        const error = new GraphQLError(
+          `Syntax Error: Directives limit of ${mostAtOnePlace} at one place exceeded, found ${found}.`,
+        );
+        overBounds.add(error);
+        throw error;
+      },
+    }));
+  },
+};
+
+type Run = (root: unknown, context: unknown, variables: Readonly<Record<string, unknown>>) => unknown;
+
+/**
+ * Compiles a query once for each operation in its document. One that the compiler refuses, or would not answer as it is
+ * meant, is executed as usual: it is an optimisation, and has no say in what can be asked.
+ */
+function compile(warn: GatewayOptions<object>["warn"]): Plugin {
+  const compiled = new WeakMap<DocumentNode, Map<string, Run | undefined>>();
+  return {
+    onExecute({ args, setExecuteFn }) {
+      const known = compiled.get(args.document) ?? new Map<string, Run | undefined>();
+      compiled.set(args.document, known);
+      const operation = args.operationName ?? "";
+      if (!known.has(operation)) known.set(operation, compileOne());
+      const run = known.get(operation);
+      if (run !== undefined) {
+        setExecuteFn((given: ExecutionArgs) => {
+          // The compiler's own reading refuses a variable that is left out where null may not stand, default or not.
+          const { errors, coerced = {} } = readVariables(given);
+          return errors === undefined ? run(given.rootValue, given.contextValue, coerced) : { errors };
+        });
+      }
+
+      function compileOne(): Run | undefined {
+        if (!isPlain(args)) return undefined;
+        try {
+          const query = compileQuery(args.schema, args.document, args.operationName ?? undefined, {
+            // Leaves are what operations answer and tests hold to the schema; to look at each again costs a quarter.
+            disableLeafSerialization: true,
+          });
+          return isCompiledQuery(query) ? query.query : undefined;
+        } catch (error) {
+          warn("a query could not be compiled, and is executed as usual", error);
+          return undefined;
+        }
+      }
+    },
+  };
+}
+
+/**
+ * Whether the compiler reads a document as it is meant. It mistakes fields that `@skip` or `@include` leave out in one place
+ * and another has; forgets variables within a literal of a scalar, such as one of a map of tags; and takes twice as long
+ * for each fragment that is spread twice within another such.
+ */
+function isPlain({ schema, document }: ExecutionArgs): boolean {
+  const types = new TypeInfo(schema);
+  const spread = new Set<string>();
+  let plain = true;
+  const leave = () => {
+    plain = false;
+    return BREAK;
+  };
+  const look = (literal: ObjectValueNode | ListValueNode) => {
+    const type = getNamedType(types.getInputType());
+    if (isScalarType(type) && !isSpecifiedScalarType(type)) visit(literal, { Variable: leave });
+  };
+  const visitor: ASTVisitor = {
+    Directive: leave,
+    ObjectValue: look,
+    ListValue: look,
+    FragmentSpread({ name }) {
+      if (spread.has(name.value)) return leave();
+      spread.add(name.value);
+      return undefined;
+    },
+  };
+  visit(document, visitWithTypeInfo(types, visitor));
+  return plain;
+}
+
+/** Checked, and with their defaults. */
+function readVariables({ schema, document, operationName, variableValues }: ExecutionArgs) {
+  const definitions = getOperationAST(document, operationName)?.variableDefinitions ?? [];
+  return getVariableValues(schema, definitions, variableValues ?? {}, { maxErrors: 50 });
+}
+
+interface SessionOptions {
+  readonly conductor: Conductor;
+  readonly operations: readonly Endpoint[];
+  readonly limits: Limits;
+  readonly principal: Principal;
+  /** Aborted when nobody waits for the answer any more. */
+  readonly gone: AbortSignal;
+  /** Told of what is not the client's affair. */
+  readonly failed: (operation: string, error: unknown) => void;
+}
+
+/**
+ * Operations and links of one request under way at once. The links of a large page are many, and each takes one of the
+ * places of the token, and of the server.
+ */
+const mostUnderWay = 8;
+
+export function createSession(options: SessionOptions): Session {
+  const { conductor, operations, limits, principal, gone, failed } = options;
+  const budget = { limit: limits.rows, left: limits.rows };
+  const width = Math.min(mostUnderWay, limits.tokenRequests);
+  let underWay = 0;
+  const waiting: (() => void)[] = [];
+  return {
+    user: principal.user,
+    sites: [...conductor.visible(principal).values()],
+    ask: async (name, input) => {
+      const endpoint = operations.find((one) => one.name === name);
+      if (endpoint === undefined) throw new Error(`no operation ${name}`);
+      const asker = endpoint.access === "public" ? anybody : principal;
+      return complete(name, () => endpoint.prepare(input), asker);
+    },
+    read: (link, prepare) => complete(link, prepare, principal),
+  };
+
+  async function complete(name: string, prepare: () => Prepared, asker: Principal): Promise<unknown> {
+    if (underWay < width) underWay += 1;
+    else await new Promise<void>((resolve) => waiting.push(resolve));
+    try {
+      return await conductor.complete(prepare, asker, budget, gone);
+    } catch (error) {
+      if (!isClients(error)) failed(name, error);
+      throw failField(describeFailure(error));
+    } finally {
+      const next = waiting.shift();
+      if (next === undefined) underWay -= 1;
+      else next();
+    }
+  }
+}
+
+const ours = Symbol("of our table");
+
+/** A failure of an operation with what REST would have said of it. */
+function failField({ status, headers, body }: Failed): GraphQLError {
+  const retryAfter = headers["Retry-After"];
+  return new GraphQLError("message" in body ? body.message : body.error, {
+    extensions: {
+      [ours]: true,
+      status,
+      ...("message" in body ? { slug: body.error, details: body.details } : {}),
+      ...(retryAfter === undefined ? {} : { retry_after: Number(retryAfter) }),
+    },
+  });
+}
+
+/** Lets out the errors of our table and what a client can mend in its query; the rest is logged and says nothing. */
+function closeErrors(
+  warn: GatewayOptions<object>["warn"],
+  limited: GatewayOptions<object>["limited"],
+): Plugin {
+  const close = (error: GraphQLError): GraphQLError => {
+    const { message, path, originalError, extensions = {} } = error;
+    if (Object.getOwnPropertySymbols(extensions).includes(ours)) return retell(error, message, extensions);
+    // Without a path nothing was run: the query, its variables, or the request around them is wrong.
+    if (path === undefined && (originalError === undefined || originalError instanceof GraphQLError)) {
+      const { http = badRequest.http } = extensions;
+      return retell(error, message.replace(/ Did you mean .*\?$/, ""), { http });
+    }
+    warn("a GraphQL field failed", originalError ?? error);
+    return retell(error, "Internal server error", { status: 500 });
+  };
+  return {
+    onResultProcess({ result, setResult }) {
+      if (!isSingle(result) || result.errors === undefined) return;
+      if (result.errors.some((error) => overBounds.has(error))) limited();
+      const errors = result.errors.map(close);
+      // Yoga prints errors without the places that are not those of nodes.
+      const stringify = (printed: object) => JSON.stringify({ ...printed, errors: errors.map(format) });
+      setResult({ ...result, errors, stringify });
+    },
+  };
+}
+
+/** The error at its place, with nothing else of it. Compiled queries know locations and no nodes. */
+function retell(
+  { locations, path }: GraphQLError,
+  message: string,
+  extensions: GraphQLErrorExtensions,
+): GraphQLError {
+  const error = new GraphQLError(message, { ...(path && { path }), extensions });
+  return Object.defineProperty(error, "locations", { value: locations, enumerable: locations !== undefined });
+}
+
+/** What is sent of an error: all but what says how. */
+function format(error: GraphQLError): GraphQLFormattedError {
+  const { extensions: { http: _, ...extensions } = {}, ...told } = error.toJSON();
+  return Object.keys(extensions).length === 0 ? told : { ...told, extensions };
+}
+
+function isSingle(result: object): result is ExecutionResult {
+  return !Array.isArray(result) && !(Symbol.asyncIterator in result);
+}

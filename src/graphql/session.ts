@@ -1,0 +1,32 @@
+// What one GraphQL request is answered through. The schema is stateless and is loaded by Mesh on its own; whatever it
+// needs comes with the request, under `readout` in its context.
+
+import type { Site } from "../access/sites.ts";
+import type { Prepared } from "../operations/runtime/operation.ts";
+
+export interface Session {
+  readonly user: string;
+  /** The sites that the token may see, in the configuration's order. */
+  readonly sites: readonly Site[];
+  /**
+   * The answer of the operation of that name, as REST would give it, its rows collected. All operations of a request
+   * share one bound of rows.
+   * @throws {GraphQLError} with what REST would have said, in its `extensions`
+   */
+  readonly ask: (operation: string, input: unknown) => Promise<unknown>;
+  /** What a link has prepared, run as an operation is. Errors as `ask`. */
+  readonly read: (link: string, prepare: () => Prepared) => Promise<unknown>;
+}
+
+export interface Context {
+  readonly readout: Session;
+}
+
+/**
+ * By type and field. The schema checks parents and arguments, so a resolver says what it is given (which is why this
+ * is a method's type: its parameters may be narrower).
+ */
+export type Resolvers = Readonly<Record<string, Readonly<Record<string, Resolver["resolve"]>>>>;
+interface Resolver {
+  resolve(parent: unknown, args: unknown, context: Context): unknown;
+}

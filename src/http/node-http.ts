@@ -1,0 +1,163 @@
+// Connections of an HTTP server, whatever it serves: what node would answer by itself or not at all, what it would hold
+// for ever, and what it would cut.
+import { randomUUID } from "node:crypto";
+import type { Server as HttpServer, IncomingMessage, ServerResponse } from "node:http";
+import type { Socket } from "node:net";
+import type { Duplex } from "node:stream";
+import type { Millis } from "../core/time.ts";
+
+/** The request's target from its path on: proxies may send the whole address (RFC 9112, section 3.2.2). */
+export function pathOf(target: string | undefined): string {
+  return target?.replace(/^https?:\/\/[^/?#]*/i, "") ?? "";
+}
+
+/** A whole answer of JSON, where the client is still there. */
+export function send(response: ServerResponse, status: number, body: string): void {
+  if (response.destroyed) return;
+  // What was not read of a body cannot be told from a next request.
+  if (!response.req.complete) response.setHeader("Connection", "close");
+  response.writeHead(status, {
+    "Content-Type": "application/json; charset=utf-8",
+    "Content-Length": Buffer.byteLength(body),
+    "X-Request-Id": randomUUID(),
+  });
+  response.end(body);
+}
+
+export const notFound = '{"error":"Not found"}';
+
+/**
+ * Refuses what node lets pass and might be read otherwise than it was meant.
+ * @returns whether it was refused
+ */
+export function refuseHead(request: IncomingMessage, response: ServerResponse): boolean {
+  const refused = misleading(request);
+  if (refused === undefined) return false;
+  response.setHeader("Connection", "close");
+  send(response, ...refused);
+  return true;
+}
+
+/**
+ * A request has one Host header; only in HTTP/1.0 it may have none (RFC 9112, section 3.2). Of several node would take the
+ * first, and a proxy before it maybe another. A server with `requireHostHeader` refuses with an empty body.
+ *
+ * Of transfer codings node takes off the last alone, which is `chunked` (section 6.1).
+ */
+function misleading({
+  headersDistinct,
+  httpVersion,
+}: IncomingMessage): [status: number, body: string] | undefined {
+  const { host: hosts = [], "transfer-encoding": codings = [] } = headersDistinct;
+  if (hosts.length > 1 || (hosts.length === 0 && httpVersion === "1.1"))
+    return [400, '{"error":"One Host header is required"}'];
+  if (codings.length > 0 && codings.join().toLowerCase() !== "chunked")
+    return [501, '{"error":"No transfer coding but chunked is taken"}'];
+  return undefined;
+}
+
+/** What node cannot read as a request, by its code. */
+const unreadable: Readonly<Record<string, readonly [status: string, body: string]>> = {
+  HPE_HEADER_OVERFLOW: ["431 Request Header Fields Too Large", '{"error":"The headers are too large"}'],
+  ERR_HTTP_REQUEST_TIMEOUT: ["408 Request Timeout", '{"error":"The request did not come in time"}'],
+};
+const malformed = ["400 Bad Request", '{"error":"The request is not HTTP"}'] as const;
+
+/** A method that node does not know is one that no route has; what is no HTTP at all is told by the same code. */
+function answerTo({
+  code = "",
+  rawPacket,
+  bytesParsed = 0,
+}: Unparsed): readonly [status: string, body: string] {
+  const text = rawPacket?.toString("latin1") ?? "";
+  // The line that cannot be read: whole requests may have come before it.
+  const line = text.slice(text.lastIndexOf("\n", bytesParsed) + 1);
+  const hasMethod = /^[\w!#$%&'*+.^`|~-]{1,100} \S{1,8192} HTTP\/1\.[01]\r\n/.test(line);
+  if (code === "HPE_INVALID_METHOD" && hasMethod) return ["404 Not Found", notFound];
+  return unreadable[code] ?? malformed;
+}
+interface Unparsed extends NodeJS.ErrnoException {
+  /** What came with what cannot be read. */
+  readonly rawPacket?: Buffer;
+  /** Up to where in that it was read. */
+  readonly bytesParsed?: number;
+}
+
+function answerRaw(socket: Duplex, [status, body]: readonly [status: string, body: string]): void {
+  const head = [
+    `HTTP/1.1 ${status}`,
+    "Content-Type: application/json; charset=utf-8",
+    `Content-Length: ${body.length}`,
+    `X-Request-Id: ${randomUUID()}`,
+    "Connection: close",
+  ];
+  socket.end(`${head.join("\r\n")}\r\n\r\n${body}`);
+}
+
+/**
+ * What node answers by itself, or not at all, gets the body of an answer of ours.
+ *
+ * Some senders count the characters of a body instead of its bytes: what they send too much is no next request, and
+ * node would break off the answer to the first with a 400. Here all that came whole is answered before the connection ends.
+ */
+export function keepAnswers(server: HttpServer, failed: (code: string | undefined) => void = () => {}): void {
+  const underWay = new WeakMap<Socket, Set<ServerResponse>>();
+  const owes = (socket: Socket) => [...(underWay.get(socket) ?? [])].some(({ req }) => req.complete);
+  const broken = new WeakSet<Socket>();
+  server.on("request", ({ socket }, response) => {
+    const own = underWay.get(socket) ?? new Set();
+    underWay.set(socket, own.add(response));
+    response.once("close", () => {
+      own.delete(response);
+      if (broken.has(socket) && !owes(socket)) socket.destroySoon();
+    });
+  });
+  server.on("clientError", (error: Unparsed, socket: Socket) => {
+    failed(error.code);
+    if (error.code === "ECONNRESET" || !socket.writable) socket.destroy();
+    else if (owes(socket)) broken.add(socket);
+    else answerRaw(socket, answerTo(error));
+  });
+  // A tunnel is no route either. Its socket is ours alone from here on.
+  server.on("connect", (_, socket) => {
+    socket.on("error", () => socket.destroy());
+    socket.once("finish", () => socket.destroy());
+    answerRaw(socket, ["404 Not Found", notFound]);
+  });
+  // No expectation but `100-continue` has a meaning, so that others may be ignored (RFC 9110, 10.1.1).
+  server.on("checkExpectation", (request, response) => void server.emit("request", request, response));
+}
+
+/**
+ * How long a client may take nothing of its answer, which is held until it does: a laptop that was closed never says that
+ * it is gone. Node counts all time in which nothing passes, so it is longer than any step of an answer may take.
+ */
+export const unreadTime = (deadline: Millis): Millis => Math.max(60_000, 2 * deadline);
+
+/** Resets connections of such clients, and tells of each; closes those that have waited too long for their next request. */
+export function cutUnread(server: HttpServer, cut: () => void): void {
+  server.on("timeout", (socket) => {
+    if (socket.writableLength === 0) return void socket.destroy();
+    cut();
+    socket.resetAndDestroy();
+  });
+}
+
+/**
+ * Closes the connections on which nothing is under way. Node takes one for idle as soon as its answer is complete, and
+ * would cut what has not left yet, also by itself when the server closes: so none is closed while any answer is leaving.
+ */
+export function closerOf(http: HttpServer): () => void {
+  const sockets = new Set<Socket>();
+  http.on("connection", (socket) => {
+    sockets.add(socket);
+    socket.once("close", () => sockets.delete(socket));
+  });
+  const close = http.closeIdleConnections.bind(http);
+  const closeIdle = () => {
+    for (const { writableLength } of sockets) if (writableLength > 0) return;
+    close();
+  };
+  http.closeIdleConnections = closeIdle;
+  return closeIdle;
+}

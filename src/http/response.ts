@@ -1,0 +1,141 @@
+// An answer on its way out: in one write, or in pieces that a client can see the end of.
+import type { ServerResponse } from "node:http";
+import { setImmediate as nextTurn } from "node:timers/promises";
+import { describeFailure } from "../operations/runtime/error-response.ts";
+import type { Exchange } from "./request.ts";
+
+export const jsonType = { "Content-Type": "application/json; charset=utf-8" };
+
+export interface Answer {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: Whole | Chunks;
+}
+/** A completed body, at once or in pieces: a text of megabytes costs more to put together than to write. */
+export type Whole = string | Uint8Array | readonly string[];
+/** A streamed body. Reading throws when the answer breaks off. Whoever is handed one must begin to read it. */
+export interface Chunks {
+  readonly next: () => Promise<IteratorResult<string, void>>;
+  readonly leave: () => Promise<void>;
+  /** Aborted when there is no more point in writing, also while nothing is being read. */
+  readonly signal: AbortSignal;
+}
+
+export function respond(error: unknown): Answer {
+  const { status, headers, body } = describeFailure(error);
+  return { status, headers: { ...jsonType, ...headers }, body: JSON.stringify(body) };
+}
+
+/** What may wait to be sent of a stream: its next piece is printed while the client takes the one before. */
+const heldBytes = 256 * 1_024;
+/** What of a stream is printed in one turn of the event loop. */
+const turnBytes = 128 * 1_024;
+
+/** Resolves when the answer is handed over or broken off. */
+export async function write(
+  answer: Answer,
+  exchange: Exchange,
+  response: ServerResponse,
+  closing: boolean,
+): Promise<void> {
+  const headers = {
+    ...answer.headers,
+    "X-Request-Id": exchange.id,
+    ...(closing ? { Connection: "close" } : {}),
+  };
+  if (typeof answer.body === "string" || !("next" in answer.body)) {
+    const pieces =
+      typeof answer.body === "string" || answer.body instanceof Uint8Array ? [answer.body] : answer.body;
+    const length = pieces.reduce((sum, piece) => sum + Buffer.byteLength(piece), 0);
+    if (response.destroyed) return;
+    // A 304 has no length of its own.
+    const told = answer.status === 304 ? {} : { "Content-Length": length };
+    response.writeHead(answer.status, { ...headers, ...told });
+    for (const piece of pieces.slice(0, -1)) {
+      response.write(piece, encodingOf(piece));
+      await nextTurn();
+    }
+    const last = pieces.at(-1) ?? "";
+    response.end(last, encodingOf(last));
+    // What was not read of the request would hold the connection up.
+    response.req.resume();
+    return;
+  }
+  const { next, leave, signal } = answer.body;
+  let unturned = 0;
+  try {
+    for (let chunk = await next(); chunk.done !== true; chunk = await next()) {
+      if (response.destroyed) return await leave();
+      if (!response.headersSent) response.writeHead(answer.status, headers);
+      response.write(chunk.value, encodingOf(chunk.value));
+      unturned += chunk.value.length;
+      // At once: whoever leaves during a turn closes the response before anybody waits for it.
+      if (response.writableLength >= heldBytes) await drained(response, signal);
+      else if (unturned < turnBytes) continue;
+      unturned = 0;
+      // Even a client that keeps up must not keep the event loop: others are waiting for it. What was written since the
+      // last turn goes out together, which costs less than piece by piece.
+      await nextTurn();
+    }
+    response.end();
+  } catch {
+    // Already logged by who made the answer. A reset shows also in HTTP/1.0, where a mere end would look complete.
+    response.socket?.resetAndDestroy();
+    response.destroy();
+  }
+}
+
+/** A text that is all ASCII is the same in both, and in latin1 costs a copy: for UTF-8 node takes room of three times its size. */
+function encodingOf(piece: string | Uint8Array): BufferEncoding {
+  return typeof piece === "string" && Buffer.byteLength(piece) === piece.length ? "latin1" : "utf8";
+}
+
+/** Resolves when more can be written, when nobody reads any more, or when the work has been given up. */
+function drained(response: ServerResponse, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const over = () => {
+      response.off("drain", over);
+      response.off("close", over);
+      signal.removeEventListener("abort", over);
+      resolve();
+    };
+    response.once("drain", over);
+    response.once("close", over);
+    signal.addEventListener("abort", over, { once: true });
+  });
+}
+
+export function chunksOf(chunks: AsyncGenerator<string, void, void>, signal: AbortSignal): Chunks {
+  const leave = async () => {
+    await chunks.return();
+  };
+  return { next: () => chunks.next(), leave, signal };
+}
+
+export function toResponse(
+  answer: Answer,
+  exchange: Exchange,
+  { Response, ReadableStream }: FetchApi,
+): Response {
+  const { status, body } = answer;
+  const headers = { ...answer.headers, "X-Request-Id": exchange.id };
+  if (typeof body === "string") return new Response(body, { status, headers });
+  if (status === 304) return new Response(null, { status, headers });
+  if (body instanceof Uint8Array) return new Response(Uint8Array.from(body), { status, headers });
+  if (!("next" in body)) return new Response(body.join(""), { status, headers });
+  const encoder = new TextEncoder();
+  const source = new ReadableStream<Uint8Array>({
+    pull: async (controller) => {
+      const next = await body.next();
+      if (next.done === true) controller.close();
+      else controller.enqueue(encoder.encode(next.value));
+    },
+    cancel: () => body.leave(),
+  });
+  return new Response(source, { status, headers });
+}
+
+interface FetchApi {
+  readonly Response: typeof globalThis.Response;
+  readonly ReadableStream: typeof globalThis.ReadableStream;
+}

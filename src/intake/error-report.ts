@@ -1,0 +1,195 @@
+// Front-end error reports, from the body that a browser posts to the span that the tracing routes answer. Browsers are
+// forgiven what the specification's types do not allow: only what a report cannot be without has to be right.
+import { type Attributes, reportMark, type Span, type Value } from "../core/rows.ts";
+import { fromMillis, type Instant } from "../core/time.ts";
+
+/** Spec, "Front-end error report", with every optional part in its empty form. */
+interface Report {
+  readonly time: Instant;
+  readonly namespace: string;
+  readonly error: {
+    readonly name: string;
+    readonly message?: string | undefined;
+    readonly backtrace: readonly string[];
+  };
+  readonly action?: string | undefined;
+  readonly revision?: string | undefined;
+  readonly language?: string | undefined;
+  readonly tags: Texts;
+  readonly params: Texts;
+  readonly environment: Texts;
+  readonly breadcrumbs: readonly Breadcrumb[];
+}
+type Texts = Readonly<Record<string, string>>;
+interface Breadcrumb {
+  readonly timestamp?: string | undefined;
+  readonly category?: string | undefined;
+  readonly action?: string | undefined;
+  readonly message?: string | undefined;
+  readonly metadata: Texts;
+}
+
+type Json = Readonly<Record<string, unknown>>;
+
+/**
+ * The report that a body holds; undefined where it is no JSON object, or `timestamp`, `namespace` or the error's name
+ * is missing or of another type. Other values are taken as text, and what cannot be placed is left out.
+ */
+export function readReport(body: string): Report | undefined {
+  const report = parseObject(body);
+  const error = objectOf(report?.error);
+  const time = readTime(report?.timestamp);
+  if (report === undefined || error === undefined || time === undefined) return undefined;
+  if (typeof report.namespace !== "string" || typeof error.name !== "string") return undefined;
+  return {
+    time,
+    namespace: report.namespace,
+    error: {
+      name: error.name,
+      message: textOf(error.message),
+      backtrace: linesOf(error.backtrace),
+    },
+    action: textOf(report.action),
+    revision: textOf(report.revision),
+    language: textOf(report.language),
+    tags: textsOf(report.tags),
+    params: textsOf(report.params),
+    environment: textsOf(report.environment),
+    breadcrumbs: Array.isArray(report.breadcrumbs) ? report.breadcrumbs.flatMap(readBreadcrumb) : [],
+  };
+}
+
+function readBreadcrumb(value: unknown): readonly Breadcrumb[] {
+  const crumb = objectOf(value);
+  if (crumb === undefined) return [];
+  const { timestamp, category, action, message, metadata } = crumb;
+  return [
+    {
+      timestamp: textOf(timestamp),
+      category: textOf(category),
+      action: textOf(action),
+      message: textOf(message),
+      metadata: textsOf(metadata),
+    },
+  ];
+}
+
+/** From here on a number counts milliseconds: as seconds it would be the year 5138, as milliseconds it is 1973. */
+const leastMillis = 100_000_000_000;
+/** The end of the year 9999, which is as far as times are written. */
+const mostMillis = 253_402_300_799_999;
+
+function readTime(timestamp: unknown): Instant | undefined {
+  if (typeof timestamp !== "number" || !Number.isInteger(timestamp) || timestamp < 0) return undefined;
+  const millis = timestamp < leastMillis ? timestamp * 1_000 : timestamp;
+  return millis <= mostMillis ? fromMillis(millis) : undefined;
+}
+
+function parseObject(body: string): Json | undefined {
+  try {
+    return objectOf(JSON.parse(body));
+  } catch {
+    return undefined;
+  }
+}
+
+function objectOf(value: unknown): Json | undefined {
+  return typeof value === "object" && value !== null && !Array.isArray(value) ? { ...value } : undefined;
+}
+
+/** `null` and what is not there have no text; objects and lists are shown as JSON, unless nested too deep to print. */
+function textOf(value: unknown): string | undefined {
+  if (value === undefined || value === null) return undefined;
+  if (typeof value === "string") return value;
+  try {
+    return JSON.stringify(value);
+  } catch {
+    // It recurses, and what `JSON.parse` has read may be deeper than the stack.
+    return undefined;
+  }
+}
+
+/** One that is a text is what browsers call a stack. */
+function linesOf(backtrace: unknown): readonly string[] {
+  if (Array.isArray(backtrace)) return backtrace.map((line) => textOf(line) ?? "");
+  const text = textOf(backtrace) ?? "";
+  return text === "" ? [] : text.split("\n");
+}
+
+function textsOf(value: unknown): Texts {
+  const entries = Object.entries(objectOf(value) ?? {}).flatMap(([key, inner]) => {
+    const text = textOf(inner);
+    return text === undefined ? [] : [[key, text] as const];
+  });
+  return Object.fromEntries(entries);
+}
+
+// ---- As a span ----------------------------------------------------------------------------------------------
+
+/**
+ * Contract, "Front-end error intake": one span of no length with one exception event. `id` has 32 lower-case hex
+ * digits and is its trace id. A tag's attribute has the prefix that a site without settings of its own looks for.
+ */
+export function spanOf(site: string, id: string, report: Report): Span {
+  const { time, error, revision } = report;
+  const namespace = report.namespace === "" ? "frontend" : report.namespace;
+  const action = [report.action, error.name].find((name) => name !== undefined && name !== "") ?? "unknown";
+  return {
+    site_id: site,
+    trace_id: id,
+    span_id: id.slice(16),
+    start: time,
+    end: time,
+    service_name: site,
+    span_name: action,
+    span_kind: "internal",
+    revision: revision === "" ? undefined : revision,
+    status_code: "ERROR",
+    status_message: error.message === "" ? undefined : error.message,
+    resource_attributes: present({ "service.name": site, "service.version": revision }),
+    span_attributes: {
+      [reportMark]: true,
+      ...present({
+        "appsignal.namespace": namespace,
+        "appsignal.action_name": action,
+        "appsignal.language": report.language,
+        "appsignal.function.parameters": printTexts(report.params),
+        "appsignal.environment": printTexts(report.environment),
+        "appsignal.breadcrumbs":
+          report.breadcrumbs.length === 0 ? undefined : JSON.stringify(report.breadcrumbs),
+      }),
+      ...Object.fromEntries(Object.entries(report.tags).map(([key, tag]) => [`appsignal.tag.${key}`, tag])),
+    },
+    events: [
+      {
+        time,
+        name: "exception",
+        attributes: present({
+          "exception.type": error.name,
+          "exception.message": error.message,
+          "exception.stacktrace": error.backtrace.join("\n"),
+        }),
+      },
+    ],
+    links: [],
+    entry: true,
+    namespace,
+    action,
+    tags: report.tags,
+    count: 1,
+    report: true,
+  };
+}
+
+function printTexts(texts: Texts): string | undefined {
+  return Object.keys(texts).length === 0 ? undefined : JSON.stringify(texts);
+}
+
+/** Without what is absent or empty: no layout tells the two apart. */
+function present(attributes: Readonly<Record<string, Value | undefined>>): Attributes {
+  return Object.fromEntries(
+    Object.entries(attributes).flatMap(([key, value]) =>
+      value === undefined || value === "" ? [] : [[key, value] as const],
+    ),
+  );
+}

@@ -1,0 +1,182 @@
+// What a filter means, on one line. This is the definition: stores that compile filters are tested against it.
+import type { LogLine } from "../core/rows.ts";
+import type { Compare, Filter, Operator, Path } from "./ast.ts";
+import { orderDecimals, readDecimal } from "./decimal.ts";
+import { type Body, isNumberText, openBody, spelling } from "./json-body.ts";
+
+type Test = (line: LogLine, body: Body) => boolean;
+
+/** A key of a path, and the array index that it spells: `0` or digits that do not begin with 0. */
+interface Step {
+  readonly key: string;
+  readonly index: number | undefined;
+}
+
+/** The positive comparison with the filter's value; `!=` and `!:` are its negation. */
+interface Comparison {
+  readonly ofText: (text: string) => boolean;
+  /** On a number as a double; undefined where only its text can tell. */
+  readonly ofNumber: (number: number) => boolean | undefined;
+}
+
+/** Whether the line satisfies the filter. Total: no line and no body makes it throw. */
+export function matches(filter: Filter, line: LogLine): boolean {
+  return matcher(filter)(line);
+}
+
+/** `matches` for many lines: what depends on the filter alone is worked out once. A body is read only if asked for. */
+export function matcher(filter: Filter): (line: LogLine) => boolean {
+  if (filter.kind === "all") return () => true;
+  const test = compileFilter(filter);
+  return (line) => test(line, openBody(line.json));
+}
+
+function compileFilter(filter: Filter): Test {
+  switch (filter.kind) {
+    case "all":
+      return () => true;
+    case "and": {
+      const tests = filter.operands.map(compileFilter);
+      return (line, body) => tests.every((test) => test(line, body));
+    }
+    case "or": {
+      const tests = filter.operands.map(compileFilter);
+      return (line, body) => tests.some((test) => test(line, body));
+    }
+    case "compare":
+      return compileCompare(filter);
+    default:
+      return filter satisfies never;
+  }
+}
+
+/** Contract: a lacking field satisfies only `!=` and `!:`, and those hold when none of its values matches. */
+function compileCompare({ field, operator, value }: Compare): Test {
+  const isNegative = operator === "!=" || operator === "!:";
+  const comparison = compileComparison(operator, value);
+  if (field.kind === "line") {
+    const { name } = field;
+    return (line) => {
+      const text = line[name];
+      return text === undefined ? isNegative : comparison.ofText(text) !== isNegative;
+    };
+  }
+  const paths = [field.path, ...(field.alternatives ?? [])].map(stepsOf);
+  return (_line, body) => {
+    for (const path of paths) {
+      const holds = holdsAt(body, path, comparison);
+      if (holds !== undefined) return holds !== isNegative;
+    }
+    return isNegative;
+  };
+}
+
+function compileComparison(operator: Operator, value: string): Comparison {
+  const right = Number(value);
+  switch (operator) {
+    case "=":
+    case "!=":
+      // A number whose text is `value` has the same double, so a different double settles it.
+      return {
+        ofText: (text) => text === value,
+        ofNumber: (number) => (number === right ? undefined : false),
+      };
+    case ":":
+    case "!:":
+      return { ofText: (text) => text.includes(value), ofNumber: () => undefined };
+    case ">":
+      return numericComparison(value, right, (order) => order > 0);
+    case ">=":
+      return numericComparison(value, right, (order) => order >= 0);
+    case "<":
+      return numericComparison(value, right, (order) => order < 0);
+    case "<=":
+      return numericComparison(value, right, (order) => order <= 0);
+    default:
+      return operator satisfies never;
+  }
+}
+
+/** Spec: a line whose value is no number is skipped. */
+function numericComparison(value: string, right: number, holds: (order: number) => boolean): Comparison {
+  const decimal = readDecimal(value);
+  if (decimal === undefined) return { ofText: () => false, ofNumber: () => false };
+  return {
+    ofText: (text) => {
+      const left = readDecimal(text);
+      return left !== undefined && holds(orderDecimals(left, decimal));
+    },
+    ofNumber: (number) => (number === right ? undefined : holds(number < right ? -1 : 1)),
+  };
+}
+
+function stepsOf(path: Path): readonly Step[] {
+  return path.map((key) => ({ key, index: /^(?:0|[1-9]\d*)$/.test(key) ? Number(key) : undefined }));
+}
+
+/** Whether some value at the path satisfies the comparison; undefined where the body lacks the field. */
+function holdsAt(body: Body, path: readonly Step[], comparison: Comparison): boolean | undefined {
+  const answer = someAt(body.plain(), path, comparison);
+  if (answer !== "unsure") return answer;
+  const exact = someAt(body.exact(), path, comparison);
+  return exact === "unsure" ? undefined : exact;
+}
+
+/**
+ * Contract: a digit segment addresses an array element; without one an array stands for each of its elements, in
+ * mid-path and nested too. `null`, an empty array and an object at the end are lacking. The stack of places is ours,
+ * since arrays may be nested deeper than the engine's.
+ */
+function someAt(
+  root: unknown,
+  path: readonly Step[],
+  comparison: Comparison,
+): boolean | undefined | "unsure" {
+  let answer: false | undefined | "unsure";
+  let node = root;
+  let at = 0;
+  const waiting: { readonly node: unknown; readonly at: number }[] = [];
+  for (;;) {
+    const step = path[at];
+    if (Array.isArray(node)) {
+      if (step?.index !== undefined) {
+        node = node[step.index];
+        at++;
+        continue;
+      }
+      for (const element of node) waiting.push({ node: element, at });
+    } else if (step !== undefined) {
+      if (typeof node === "object" && node !== null) {
+        node = childOf(node, step.key);
+        at++;
+        continue;
+      }
+    } else {
+      const holds = holdsFor(node, comparison);
+      if (holds === true) return true;
+      if (holds !== undefined && answer !== "unsure") answer = holds;
+    }
+    const next = waiting.pop();
+    if (next === undefined) return answer;
+    ({ node, at } = next);
+  }
+}
+
+/** Own keys only: a body's `__proto__` and `constructor` are keys like any other, and absent unless it has them. */
+function childOf(node: object, key: string): unknown {
+  if (node instanceof Map) return node.get(key);
+  return Object.hasOwn(node, key) ? (node as Readonly<Record<string, unknown>>)[key] : undefined;
+}
+
+function holdsFor(value: unknown, comparison: Comparison): boolean | undefined | "unsure" {
+  switch (typeof value) {
+    case "string":
+      return comparison.ofText(value);
+    case "number":
+      return comparison.ofNumber(value) ?? "unsure";
+    case "boolean":
+      return comparison.ofText(String(value));
+    default:
+      return isNumberText(value) ? comparison.ofText(value[spelling]) : undefined;
+  }
+}

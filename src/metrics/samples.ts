@@ -1,0 +1,396 @@
+// What each `Measure` is, over raw samples of one group of series: the definition that stores are tested against, and
+// the way out for a store whose source cannot say it. Nothing is extrapolated: a growth belongs whole to the bucket of
+// its later sample. Every function answers one value per bucket, NaN where the bucket has none.
+import type { Buckets, Measure } from "../core/rows.ts";
+import type { Millis } from "../core/time.ts";
+
+/** Of one series, by time, each time once, every value finite (`finite` makes it so). */
+export interface Samples {
+  readonly times: Float64Array;
+  readonly values: Float64Array;
+}
+
+/** Of a counter, from the look-back on: the sample before the buckets is what the first growth is measured from. */
+export interface CounterSamples extends Samples {
+  /**
+   * What the very first sample here has grown from. `zero`: the series is new, and its metric had samples of others
+   * before it. `own`, its own value, so that nothing has grown: the series begins its metric, or it comes back
+   * after more than the look-back.
+   */
+  readonly birth: "zero" | "own";
+}
+
+/** The series of one histogram that differ in `le` alone, and its totals. A summary has no buckets. */
+export interface Observations {
+  readonly count: CounterSamples;
+  readonly sum: CounterSamples;
+  /** By bound, the last one +Infinity; cumulative, as a source exports them. */
+  readonly buckets: readonly { readonly bound: number; readonly samples: CounterSamples }[];
+}
+
+type SampleMeasure = Extract<Measure, { of: "samples" }>;
+type CumulativeMeasure = Extract<Measure, { of: "cumulative" }>;
+type ObservationMeasure = Extract<Measure, { of: "observations" }>;
+
+/** The samples without those that are NaN or infinite, which are left out of everything. */
+export function finite({ times, values }: Samples): Samples {
+  if (values.every(Number.isFinite)) return { times, values };
+  const keep = (_: number, index: number) => Number.isFinite(values[index]);
+  return { times: times.filter(keep), values: values.filter(keep) };
+}
+
+/** The samples with `from <= time < to`. */
+export function between({ times, values }: Samples, from: Millis, to: Millis): Samples {
+  const first = firstAtOrAfter(times, from);
+  const end = firstAtOrAfter(times, to);
+  return { times: times.subarray(first, end), values: values.subarray(first, end) };
+}
+
+/** The index of the first time that is not before this one; the length where none is. */
+export function firstAtOrAfter(times: ArrayLike<Millis>, time: Millis): number {
+  let low = 0;
+  let high = times.length;
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    if ((times[middle] ?? time) < time) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+// ---- Gauges -------------------------------------------------------------------------------------------------
+
+/** Over all samples of the group; `first` and `last`: the mean of each series' own. */
+export function combineSamples(
+  group: readonly Samples[],
+  measure: SampleMeasure,
+  buckets: Buckets,
+): Float64Array {
+  const inBuckets = group.map((series) => [...cut(series, buckets)]);
+  const all = Array.from({ length: buckets.count }, (): number[] => []);
+  for (const series of inBuckets) {
+    for (const { bucket, values } of series) {
+      if (measure.combine === "first") all[bucket]?.push(values[0] ?? Number.NaN);
+      else if (measure.combine === "last") all[bucket]?.push(values.at(-1) ?? Number.NaN);
+      else for (const value of values) all[bucket]?.push(value);
+    }
+  }
+  return Float64Array.from(all, (values) => (values.length === 0 ? Number.NaN : combine(values, measure)));
+}
+
+function combine(values: readonly number[], measure: SampleMeasure): number {
+  switch (measure.combine) {
+    case "count":
+      return values.length;
+    case "min":
+      return least(values);
+    case "max":
+      return greatest(values);
+    case "sum":
+      return total(values);
+    case "mean":
+    case "first":
+    case "last":
+      return mean(values);
+    case "quantile":
+      return quantileOf(values.toSorted(ascending), measure.quantile);
+  }
+  return measure satisfies never;
+}
+
+// Functions of the module and not made where they are used: V8 keeps what it has compiled for them.
+const ascending = (a: number, b: number): number => a - b;
+const lesser = (a: number, b: number): number => (b < a ? b : a);
+const greater = (a: number, b: number): number => (b > a ? b : a);
+const plus = (a: number, b: number): number => a + b;
+
+// Not `Math.min(...values)`: a window may hold more values than a call can take.
+function least(values: readonly number[]): number {
+  return values.reduce(lesser);
+}
+
+function greatest(values: readonly number[]): number {
+  return values.reduce(greater);
+}
+
+/** The sum. On the way it may pass what a number holds, though the result does not. */
+export function total(values: readonly number[]): number {
+  const sum = values.reduce(plus, 0);
+  return Number.isFinite(sum) ? sum : mean(values) * values.length;
+}
+
+export function mean(values: readonly number[]): number {
+  const sum = values.reduce(plus, 0);
+  if (Number.isFinite(sum)) return sum / values.length;
+  return values.reduce((sum, value) => sum + value / values.length, 0);
+}
+
+/** Between the two order statistics around the rank, in proportion. `sorted` is ascending and not empty. */
+function quantileOf(sorted: readonly number[], quantile: number): number {
+  const rank = quantile * (sorted.length - 1);
+  const below = sorted[Math.floor(rank)] ?? Number.NaN;
+  const above = sorted[Math.ceil(rank)] ?? Number.NaN;
+  const weight = rank - Math.floor(rank);
+  return below * (1 - weight) + above * weight;
+}
+
+// ---- Counters -----------------------------------------------------------------------------------------------
+
+/** The exact growth of the group. A sample below the one before it shows a restart: it has grown from 0. */
+export function combineIncrements(group: readonly CounterSamples[], buckets: Buckets): Float64Array {
+  return sumUp(
+    group.map((series) => incrementsOf(series, buckets)),
+    buckets,
+  );
+}
+
+/** Where one series shows that its process restarted. */
+interface Restarts {
+  /** A fall of the series' own values counts. */
+  readonly byFall: boolean;
+  /** Ascending times; a restart lies between the sample before such a time and the sample at it. */
+  readonly at: readonly Millis[];
+}
+const byFall: Restarts = { byFall: true, at: [] };
+
+/**
+ * The exact growth of one series. Where no restart lies between them, the growths of one bucket are taken in one
+ * subtraction, so that fractions do not add up errors.
+ */
+export function incrementsOf(
+  { times, values, birth }: CounterSamples,
+  { start, step, count }: Buckets,
+  restarts = byFall,
+): Float64Array {
+  const grown = new Float64Array(count).fill(Number.NaN);
+  let next = 0;
+  // The growth that is not yet accounted for is `before - base`.
+  let before = birth === "zero" ? 0 : (values[0] ?? 0);
+  let base = before;
+  let open = -1;
+  let closed = 0;
+  const close = () => {
+    if (open >= 0) grown[open] = closed + (before - base);
+    base = before;
+    closed = 0;
+  };
+  for (let index = 0; index < times.length; index++) {
+    const time = times[index] ?? Number.NaN;
+    const value = values[index] ?? Number.NaN;
+    const bucket = Math.floor((time - start) / step);
+    if (bucket >= count) break;
+    if (bucket !== open) {
+      close();
+      open = Math.max(bucket, -1);
+    }
+    let restarted = restarts.byFall && value < before && index > 0;
+    for (let at = restarts.at[next]; at !== undefined && at <= time; at = restarts.at[++next]) {
+      restarted ||= index > 0;
+    }
+    if (restarted) {
+      closed += before - base;
+      base = 0;
+    }
+    before = value;
+  }
+  close();
+  return grown;
+}
+
+/** The times of the samples that are below the one before. */
+function fallsOf({ times, values }: Samples): readonly Millis[] {
+  return [...times].filter((_, index) => index > 0 && (values[index] ?? 0) < (values[index - 1] ?? 0));
+}
+
+/** The sum of series by bucket: NaN where none of them has a value. */
+function sumUp(group: readonly Float64Array[], { count }: Buckets): Float64Array {
+  const sums = new Float64Array(count).fill(Number.NaN);
+  for (const values of group) {
+    for (let bucket = 0; bucket < values.length; bucket++) {
+      const value = values[bucket] ?? Number.NaN;
+      if (Number.isNaN(value)) continue;
+      const sum = sums[bucket] ?? Number.NaN;
+      sums[bucket] = Number.isNaN(sum) ? value : sum + value;
+    }
+  }
+  return sums;
+}
+
+/**
+ * The sum over the group of each series' running value: its first raw value within the buckets, and from there on
+ * every growth. In each bucket a series gives the first, last, least, greatest or mean of its own running values; in
+ * a bucket after its first where it has no sample, the last one before. A bucket without any sample has no value.
+ */
+export function combineCumulative(
+  group: readonly Samples[],
+  { combine }: CumulativeMeasure,
+  buckets: Buckets,
+): Float64Array {
+  const sums = new Float64Array(buckets.count);
+  const sampled = new Uint8Array(buckets.count);
+  for (const series of group) {
+    let running = 0;
+    let before: number | undefined;
+    let carriedFrom = buckets.count;
+    for (const { bucket, values } of cut(series, buckets)) {
+      for (let empty = carriedFrom; empty < bucket; empty += 1) sums[empty] = (sums[empty] ?? 0) + running;
+      const runnings = values.map((value) => {
+        running = before === undefined ? value : running + (value < before ? value : value - before);
+        before = value;
+        return running;
+      });
+      sums[bucket] = (sums[bucket] ?? 0) + combineRunning(runnings, combine);
+      sampled[bucket] = 1;
+      carriedFrom = bucket + 1;
+    }
+    for (let empty = carriedFrom; empty < buckets.count; empty += 1)
+      sums[empty] = (sums[empty] ?? 0) + running;
+  }
+  return sums.map((sum, bucket) => (sampled[bucket] === 1 ? sum : Number.NaN));
+}
+
+function combineRunning(values: readonly number[], combine: CumulativeMeasure["combine"]): number {
+  switch (combine) {
+    case "first":
+      return values[0] ?? Number.NaN;
+    case "last":
+      return values.at(-1) ?? Number.NaN;
+    case "min":
+      return least(values);
+    case "max":
+      return greatest(values);
+    case "mean":
+      return mean(values);
+  }
+  return combine satisfies never;
+}
+
+// ---- Measurements -------------------------------------------------------------------------------------------
+
+/**
+ * Over what the group's histograms have recorded. A fall of the count is a restart of the sum and of the buckets
+ * too; the sum alone tells nothing, since negative observations make it fall. `mean` has a value where something was
+ * recorded, over the histograms of which the bucket has count and sum. Least, greatest and percentiles are
+ * estimates from the bounds of the buckets, as `histogram_quantile` of Prometheus makes them.
+ */
+export function combineObservations(
+  group: readonly Observations[],
+  measure: ObservationMeasure,
+  buckets: Buckets,
+): Float64Array {
+  switch (measure.combine) {
+    case "count":
+      return combineIncrements(
+        group.map(({ count }) => count),
+        buckets,
+      );
+    case "mean":
+      return meanOf(group, buckets);
+    case "min":
+    case "max":
+    case "quantile":
+      return estimate(group, measure, buckets);
+  }
+  return measure satisfies never;
+}
+
+function meanOf(group: readonly Observations[], buckets: Buckets): Float64Array {
+  const counts: Float64Array[] = [];
+  const sums: Float64Array[] = [];
+  for (const { count, sum } of group) {
+    const counted = incrementsOf(count, buckets);
+    const summed = incrementsOf(sum, buckets, { byFall: false, at: fallsOf(count) });
+    counts.push(counted.map((value, bucket) => (Number.isNaN(summed[bucket]) ? Number.NaN : value)));
+    sums.push(summed.map((value, bucket) => (Number.isNaN(counted[bucket]) ? Number.NaN : value)));
+  }
+  const recorded = sumUp(counts, buckets);
+  return sumUp(sums, buckets).map((sum, bucket) =>
+    (recorded[bucket] ?? 0) > 0 ? sum / (recorded[bucket] ?? 0) : Number.NaN,
+  );
+}
+
+function estimate(
+  group: readonly Observations[],
+  measure: Exclude<ObservationMeasure, { combine: "count" | "mean" }>,
+  buckets: Buckets,
+): Float64Array {
+  const byBound = new Map<number, Float64Array[]>();
+  for (const { count, buckets: parts } of group) {
+    const restarts: Restarts = { byFall: true, at: fallsOf(count) };
+    for (const { bound, samples } of parts) {
+      const grown = byBound.get(bound) ?? [];
+      grown.push(incrementsOf(samples, buckets, restarts));
+      byBound.set(bound, grown);
+    }
+  }
+  const bounds = [...byBound.keys()].sort(ascending);
+  const grown = bounds.map((bound) => sumUp(byBound.get(bound) ?? [], buckets));
+  return Float64Array.from({ length: buckets.count }, (_, bucket) => {
+    const found = bounds.flatMap((bound, index) => {
+      const count = grown[index]?.[bucket] ?? Number.NaN;
+      return Number.isNaN(count) ? [] : [{ bound, count }];
+    });
+    return estimateOf(found, measure);
+  });
+}
+
+/** How many observations are at most `bound`. */
+interface CumulativeCount {
+  readonly bound: number;
+  readonly count: number;
+}
+
+/**
+ * The estimate from one histogram: `counts` by bound, the last one +Infinity. Where counts fall from one bound to the
+ * next, which happens when series of different bounds are added, the greatest so far stands. NaN without an
+ * observation, without a finite bound or without +Infinity.
+ */
+export function estimateOf(
+  counts: readonly CumulativeCount[],
+  measure: Exclude<ObservationMeasure, { combine: "count" | "mean" }>,
+): number {
+  const rising: CumulativeCount[] = [];
+  for (const { bound, count } of counts) {
+    rising.push({ bound, count: Math.max(count, rising.at(-1)?.count ?? count) });
+  }
+  const all = rising.at(-1);
+  const greatestFinite = rising.at(-2);
+  if (all === undefined || greatestFinite === undefined || all.bound !== Number.POSITIVE_INFINITY)
+    return Number.NaN;
+  if (!(all.count > 0)) return Number.NaN;
+  const rank =
+    measure.combine === "quantile" ? measure.quantile * all.count : measure.combine === "max" ? all.count : 0;
+  const index = rising.findIndex(({ count }) => count >= rank && count > 0);
+  const { bound, count } = rising[index] ?? all;
+  // Nothing is known above the greatest finite bound, nor below the least one where that is not positive.
+  if (bound === Number.POSITIVE_INFINITY) return greatestFinite.bound;
+  const below = rising[index - 1];
+  if (below === undefined && bound <= 0) return bound;
+  const lower = below?.bound ?? 0;
+  const fewer = below?.count ?? 0;
+  return lower + (bound - lower) * Math.max(0, (rank - fewer) / (count - fewer));
+}
+
+/** What a client's summary exported as this quantile: its last value in each bucket. Those of two cannot be merged. */
+export function exportedQuantile(series: Samples, buckets: Buckets): Float64Array {
+  return combineSamples([series], { of: "samples", combine: "last" }, buckets);
+}
+
+// ---- Cutting ------------------------------------------------------------------------------------------------
+
+/** The values of a series by bucket, in order; buckets without a sample do not appear. */
+function* cut(
+  { times, values }: Samples,
+  { start, step, count }: Buckets,
+): Generator<{ readonly bucket: number; readonly values: readonly number[] }> {
+  let index = firstAtOrAfter(times, start);
+  while (index < times.length) {
+    const bucket = Math.floor(((times[index] ?? start) - start) / step);
+    if (bucket >= count) return;
+    const until = start + (bucket + 1) * step;
+    const inside: number[] = [];
+    for (; index < times.length && (times[index] ?? until) < until; index++)
+      inside.push(values[index] ?? Number.NaN);
+    yield { bucket, values: inside };
+  }
+}

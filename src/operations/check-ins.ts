@@ -1,0 +1,184 @@
+// Tests a cron schedule. croner alone decides what is a schedule and when it runs; cronstrue puts it into words, and
+// is asked only afterwards, because it describes much that never runs.
+import { Cron } from "croner";
+import { toString as describeCron } from "cronstrue";
+import * as z from "zod";
+import { messageOf, Unprocessable } from "../core/errors.ts";
+import { type Instant, parseInstant, printMillis, toDate } from "../core/time.ts";
+import type { Operation } from "./runtime/operation.ts";
+import { optional, time } from "./runtime/request-body.ts";
+
+interface CronTest {
+  readonly expression: string;
+  readonly timezone: string;
+  /** Absent is now. */
+  readonly from?: Instant | undefined;
+}
+export interface CronResult {
+  readonly valid: true;
+  readonly expression: string;
+  readonly timezone: string;
+  readonly description: string;
+  /** The next five, none before `from`. */
+  readonly next_occurrences: readonly string[];
+}
+
+const wanted = 5;
+/** All sixty minutes as a list are 169 characters. */
+const longest = 1_000;
+/** croner looks no further than the year 3000, and 29 February falls on one weekday five times in 200 years. */
+const earliest = parseInstant("1970-01-01T00:00:00Z") ?? 0n;
+const latest = parseInstant("2500-01-01T00:00:00Z") ?? 0n;
+
+const text = z
+  .string()
+  .max(longest, `expected at most ${longest} characters`)
+  .meta({ description: "The same under another name.", examples: ["0 3 * * *"] });
+const timezone = z
+  .string()
+  .refine(isTimezone, "expected an IANA time zone such as Europe/Berlin, or an offset such as +02:00");
+const from = time.refine(
+  ({ instant }) => instant >= earliest && instant < latest,
+  "expected a year from 1970 to 2499",
+);
+const body = z
+  .object({
+    expression: optional(text).meta({
+      description:
+        "A cron schedule of five fields, six with seconds first, or an alias such as @daily. Required, under this or one of the two other names; the first that is there counts.",
+      examples: ["0 9-17 * * MON-FRI"],
+    }),
+    cron: optional(text),
+    schedule: optional(text),
+    timezone: optional(timezone).meta({
+      description: "An IANA time zone or an offset. The default is UTC.",
+      examples: ["Europe/Berlin"],
+    }),
+    from: optional(from).meta({
+      description: "Occurrences from then on. The default is now.",
+      examples: ["2026-01-31T12:00:00Z"],
+    }),
+  })
+  .transform(({ expression, cron, schedule, timezone = "UTC", from }, { issues }): CronTest => {
+    const written = expression ?? cron ?? schedule;
+    if (written === undefined) {
+      const message = "is required: expected a string";
+      issues.push({ code: "custom", path: ["expression"], message, input: undefined });
+      return z.NEVER;
+    }
+    return { expression: written, timezone, from: from?.instant };
+  })
+  .meta({ examples: [{ expression: "0 9-17 * * MON-FRI", timezone: "Europe/Berlin" }] });
+
+const answer = z
+  .object({
+    // Always true; several generators of clients can make nothing of a boolean that is a constant.
+    valid: z.boolean().meta({ description: "An expression that is not valid is a 422.", examples: [true] }),
+    expression: z.string().meta({ description: "As sent.", examples: ["0 9-17 * * MON-FRI"] }),
+    timezone: z.string().meta({ description: "The zone it runs in.", examples: ["Europe/Berlin"] }),
+    description: z.string().meta({
+      description: "The schedule in words.",
+      examples: ["Every hour, between 09:00 and 17:00, Monday through Friday"],
+    }),
+    next_occurrences: z.array(z.string().meta({ format: "date-time" })).meta({
+      description: "The next five, none before `from`.",
+      examples: [["2026-02-02T08:00:00.000Z"]],
+    }),
+  })
+  .meta({ id: "CronTest", description: "What a cron schedule means." });
+
+function isTimezone(name: string): boolean {
+  try {
+    new Intl.DateTimeFormat("en", { timeZone: name });
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** Contract, "check_ins/test_cron". */
+export const testCron: Operation<CronTest, CronResult> = {
+  name: "check_ins.test_cron",
+  method: "POST",
+  path: "/api/v2/check_ins/test_cron",
+  access: "token",
+  summary: "What a cron schedule means, and when it runs next",
+  request: body,
+  answer,
+  sites: () => [],
+  async run({ expression, timezone, from }, { now }) {
+    const schedule = parseSchedule(expression, timezone);
+    const times = schedule.nextRuns(wanted, justBefore(from ?? now()));
+    if (times.length === 0) throw invalid(expression, "it never runs: no date fits all its fields");
+    return {
+      valid: true,
+      expression,
+      timezone,
+      description: describe(expression),
+      next_occurrences: times.map((time) => printMillis(time.getTime())),
+    };
+  },
+};
+
+/** @throws {Unprocessable} `invalid_cron_expression` */
+function parseSchedule(expression: string, timezone: string): Cron {
+  const fields = expression.trim().split(/\s+/);
+  // croner also takes a seventh field for the year, and a single date as a schedule; crontabs have neither.
+  if (!expression.trim().startsWith("@") && fields.length !== 5 && fields.length !== 6) {
+    const count = expression.trim() === "" ? 0 : fields.length;
+    throw invalid(
+      expression,
+      `expected five fields, or six with seconds first, or an alias such as @daily; found ${count}`,
+    );
+  }
+  try {
+    return new Cron(expression.trim(), {
+      timezone,
+      paused: true,
+      mode: "5-or-6-parts",
+      // As cron does: only a time that is named, not one that `*` or a step comes to, is made up for after a gap.
+      fixedTimeRule: "no-wildcard",
+    });
+  } catch (error) {
+    throw invalid(expression, explain(messageOf(error)));
+  }
+}
+
+function invalid(expression: string, reason: string): Unprocessable<"invalid_cron_expression"> {
+  return new Unprocessable("invalid_cron_expression", `The cron expression is not valid: ${reason}`, {
+    expression,
+    reason,
+  });
+}
+
+/** croner's words. It counts days and months from 0, people do not. */
+function explain(message: string): string {
+  return message
+    .replace(/^\w+: (?:Syntax error, )?/, "")
+    .replace(/(value for (?:day|month): )(-?\d+)/, (_, words, value) => `${words}${Number(value) + 1}`);
+}
+
+/** croner's next run is after the time that it is given, and an occurrence at `from` itself counts. */
+function justBefore(instant: Instant): Date {
+  return toDate((instant - 1n) as Instant);
+}
+
+function describe(expression: string): string {
+  try {
+    return describeCron(respell(expression.trim()), { use24HourTimeFormat: true });
+  } catch {
+    // It has no words for `+5` (and on Friday) and `1W,15W`, which croner takes.
+    return expression.trim();
+  }
+}
+
+/** What croner takes in any spelling, in the one that cronstrue knows: aliases small, all else in capitals. */
+function respell(expression: string): string {
+  if (expression.startsWith("@")) return expression.toLowerCase();
+  return expression
+    .toUpperCase()
+    .replace(/\s+/g, " ")
+    .replace(/\b0+(?=\d)/g, "")
+    .replaceAll("?", "*")
+    .replaceAll("#L", "L");
+}

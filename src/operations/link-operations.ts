@@ -1,0 +1,319 @@
+// What links ask for: the rows that belong to many others, read in one request to a source. They are no routes, but
+// they run as operations do, with the same sites, deadline and limits, and their rows are those of the routes.
+import { Refused } from "../core/errors.ts";
+import type { LogLine, PodsRow, Span } from "../core/rows.ts";
+import {
+  floorToMilli,
+  fromMillis,
+  type Instant,
+  type Millis,
+  minute,
+  printMillis,
+  type TimeRange,
+  toMillis,
+} from "../core/time.ts";
+import { parse } from "../log-query/parse.ts";
+import type { ListingQuery, LogSource } from "../store/store.ts";
+import { findSeriesOfActions } from "../tracing/duration-series.ts";
+import { parseTraceQuery } from "../tracing/listing/trace-query.ts";
+import { findSlowEventsOfActions } from "../tracing/slow-events.ts";
+import { actionDigest } from "../tracing/spans/digest.ts";
+import { canonicalId } from "../tracing/spans/id.ts";
+import { actionKey, type Names } from "../tracing/spans/requests.ts";
+import { arrange } from "../tracing/trace-detail.ts";
+import { printLine } from "./logs/lines.ts";
+import { readRows } from "./runtime/executor.ts";
+import type { Context, Prepared } from "./runtime/operation.ts";
+import { withDigest } from "./traces/routes-analytics.ts";
+import { joinRows, type Members, slowEventRow, spanRow, summaryRow } from "./traces/row-writer.ts";
+import { budgetOf, mostTied, readTraces } from "./traces/traces-query.ts";
+
+/** A row as it is answered. */
+export type Row = Readonly<Record<string, unknown>>;
+
+/** The spans of each trace, as `tracing.trace` orders them; null where the site has no traces. */
+export function linkedSpans(site: string, traceIds: readonly string[]): Prepared {
+  return prepare("tracing", site, async (context) => {
+    const { traces, reports } = context.sites.get(site) ?? {};
+    if (traces === undefined && reports === undefined) return traceIds.map(() => null);
+    // A line has its id in the spelling of whoever wrote it.
+    const ids = traceIds.map((id) => canonicalId(id, 32));
+    const spans = await readTraces([site], [...new Set(ids)], budgetOf(context), context);
+    const byTrace = Map.groupBy(spans, (span: Span) => span.trace_id);
+    const rowsOf = once((id: string) => readRows(joinRows(arrange(byTrace.get(id) ?? []).map(spanRow))));
+    return ids.map(rowsOf);
+  });
+}
+
+/** The newest requests of each action in the range, by the action's digest; null where the site has no traces. */
+export function linkedRequests(
+  site: string,
+  range: TimeRange,
+  limit: number,
+  digests: readonly string[],
+): Prepared {
+  return prepare("tracing", site, async (context) => {
+    const { traces } = context.sites.get(site) ?? {};
+    const [first, ...others] = [...new Set(digests)];
+    if (traces === undefined || first === undefined) return digests.map(() => null);
+    const filter = { digests: [first, ...others] as const, query: parseTraceQuery("") };
+    const found = new Map<string, Members[]>([first, ...others].map((digest) => [digest, []]));
+    let open = found.size;
+    const listing: ListingQuery = {
+      sources: [traces.source],
+      candidates: "requests",
+      ...{ range, filter, byAction: true, by: "time", order: "desc", wanted: limit * open },
+      tieLimit: mostTied,
+      budget: budgetOf(context),
+    };
+    for await (const batch of traces.store.summaries(listing, context.signal)) {
+      for (const row of batch) {
+        const rows = found.get(actionDigest({ namespace: row.namespace, action: row.action_name }));
+        if (rows === undefined || rows.length >= limit) continue;
+        rows.push(summaryRow(row));
+        if (rows.length === limit) open -= 1;
+      }
+      if (open === 0) break;
+    }
+    return digests.map((digest) => readRows(joinRows(found.get(digest) ?? [])));
+  });
+}
+
+/** The slow events within the requests of each action, greatest impact first; null where the site has no traces. */
+export function linkedSlowEvents(
+  site: string,
+  range: TimeRange,
+  limit: number,
+  actions: readonly Names[],
+): Prepared {
+  return prepare("tracing", site, async (context) => {
+    const { traces } = context.sites.get(site) ?? {};
+    if (traces === undefined) return actions.map(() => null);
+    const query = { sources: [traces.source] as const, range, budget: budgetOf(context) };
+    const found = await findSlowEventsOfActions(traces.store, query, limit, context.signal);
+    return actions.map((action) =>
+      readRows(
+        joinRows((found.get(actionKey(action)) ?? []).map((event) => slowEventRow(withDigest(event)))),
+      ),
+    );
+  });
+}
+
+/** How many requests of each action ended in each bucket, and their mean; null where the site has no traces. */
+export function linkedDurations(
+  site: string,
+  range: TimeRange,
+  width: Millis,
+  actions: readonly Names[],
+): Prepared {
+  const run = async (context: Context) => {
+    const { traces } = context.sites.get(site) ?? {};
+    if (traces === undefined) return actions.map(() => null);
+    const start = Math.floor(toMillis(range.from) / width) * width;
+    const count = Math.max(0, Math.floor((toMillis(range.to) - start) / width) + 1);
+    const { points: limit } = context.limits;
+    if (count * actions.length > limit) {
+      const message = `The series would have more than ${limit} points; ask for wider buckets or a shorter range`;
+      throw new Refused("result_too_large", message, { limit, wanted: count * actions.length });
+    }
+    const scan = { sources: [traces.source] as const, range, budget: budgetOf(context) };
+    const found = await findSeriesOfActions(traces.store, scan, width, context.signal);
+    return actions.map((action) => {
+      const buckets = found.get(actionKey(action));
+      return Array.from({ length: count }, (_, at) => {
+        const figures = buckets?.get(start + at * width);
+        return {
+          timestamp: printMillis(start + at * width),
+          throughput: figures?.count() ?? 0,
+          mean: figures?.mean() ?? null,
+        };
+      });
+    });
+  };
+  return { ...prepare("tracing", site, run), points: true };
+}
+
+/** The names of a site's metrics; null where it has none configured. */
+export function linkedNames(site: string): Prepared {
+  return prepare("metrics", site, async ({ sites, signal }) => {
+    const { metrics } = sites.get(site) ?? {};
+    return metrics === undefined ? null : await metrics.store.names(metrics.match, signal);
+  });
+}
+
+// ---- Log lines ----------------------------------------------------------------------------------------------
+
+/** Where a line says something, as a path into its body and as the query language writes it. */
+type Place = readonly [query: string, ...path: readonly string[]];
+const places = {
+  trace: [
+    ["trace_id", "trace_id"],
+    ["trace.id", "trace", "id"],
+  ],
+  pod: [
+    ["k8s\\.pod\\.name", "k8s.pod.name"],
+    ["kubernetes.pod.name", "kubernetes", "pod", "name"],
+    ["kubernetes.pod_name", "kubernetes", "pod_name"],
+    ["resource.k8s\\.pod\\.name", "resource", "k8s.pod.name"],
+  ],
+} as const satisfies Readonly<Record<string, readonly Place[]>>;
+type Subject = keyof typeof places;
+
+/** What a line's body says it belongs to, by the first place that says it; undefined where none does. */
+export function readSubject(subject: Subject, json: unknown): string | undefined {
+  let body: unknown;
+  try {
+    body = JSON.parse(String(json));
+  } catch {
+    return undefined;
+  }
+  for (const [, ...path] of places[subject]) {
+    let value: unknown = body;
+    for (const key of path) {
+      value =
+        typeof value === "object" && value !== null && Object.hasOwn(value, key)
+          ? Reflect.get(value, key)
+          : undefined;
+    }
+    if (typeof value === "string" && value !== "") return value;
+  }
+  return undefined;
+}
+
+/** The lines that say they belong to `id` within a range, at most `limit` of them, in the order of all. */
+interface LineQuestion {
+  readonly id: string;
+  readonly from: Instant;
+  readonly to: Instant;
+  readonly limit: number;
+}
+
+/** The lines for each question; null where the site has no logs. All its sources are searched. */
+export function linkedLines(
+  site: string,
+  subject: Subject,
+  order: "asc" | "desc",
+  questions: readonly LineQuestion[],
+): Prepared {
+  return prepare("logs", site, async (context) => {
+    const { logs } = context.sites.get(site) ?? {};
+    const [source, ...others] = [...(logs?.sources.values() ?? [])];
+    if (logs === undefined || source === undefined) return questions.map(() => null);
+    const sources: readonly [LogSource, ...LogSource[]] = [source, ...others];
+    const waiting = Map.groupBy(questions, ({ id }) => id);
+    const filter = parse(
+      [...waiting.keys()]
+        .flatMap((id) => places[subject].map(([field]) => `${field}=${JSON.stringify(id)}`))
+        .join(" OR "),
+    );
+    const range = {
+      from: questions.reduce(
+        (least, { from }) => (from < least ? from : least),
+        questions[0]?.from ?? 0n,
+      ) as Instant,
+      to: questions.reduce((most, { to }) => (to > most ? to : most), questions[0]?.to ?? 0n) as Instant,
+    };
+    const found = new Map<LineQuestion, LogLine[]>(questions.map((question) => [question, []]));
+    let open = questions.length;
+    const { documents: documentLimit, millisecond, rows } = context.limits;
+    const wanted = questions.reduce((sum, { limit }) => sum + limit, 0);
+    const query = { sources, range, filter, order, wanted, documentLimit, tieLimit: millisecond };
+    let read = 0;
+    reading: for await (const batch of logs.store.lines(query, context.signal)) {
+      for (const line of batch) {
+        read += 1;
+        if (read > rows) throw tooManyRows(rows);
+        for (const question of waiting.get(readSubject(subject, line.json) ?? "") ?? []) {
+          const lines = found.get(question) ?? [];
+          if (line.time < question.from || line.time > question.to || lines.length >= question.limit)
+            continue;
+          lines.push(line);
+          if (lines.length === question.limit) open -= 1;
+        }
+        if (open === 0) break reading;
+      }
+    }
+    const rowOf = once(
+      (line: LogLine) => readRows(printLine(line, printMillis(toMillis(floorToMilli(line.time)))))[0],
+    );
+    return questions.map((question) => (found.get(question) ?? []).map(rowOf));
+  });
+}
+
+// ---- Pods ---------------------------------------------------------------------------------------------------
+
+/** A pod over the snapshots, one a minute, from the first to the last; without a namespace, any pod of that name. */
+interface PodQuestion {
+  readonly pod: string;
+  readonly namespace?: string | undefined;
+  readonly from: Millis;
+  readonly to: Millis;
+}
+
+/** The rows for each question, oldest first; null where the site has no Kubernetes part. */
+export function linkedPods(site: string, questions: readonly PodQuestion[]): Prepared {
+  return prepare("kubernetes", site, async (context) => {
+    const part = context.sites.get(site)?.kubernetes;
+    if (part === undefined) return questions.map(() => null);
+    const start = Math.min(...questions.map(({ from }) => from));
+    const end = Math.max(...questions.map(({ to }) => to));
+    const pods = new Set(questions.map(({ pod }) => pod));
+    const [only] = pods;
+    const namespaces = questions.map(({ namespace }) => namespace).filter((one) => one !== undefined);
+    const query = {
+      match: part.match,
+      snapshots: { start, step: minute, count: (end - start) / minute + 1 },
+      rowLimit: context.limits.rows,
+      namespaces: namespaces.length === questions.length ? [...new Set(namespaces)] : [],
+      pod: pods.size === 1 ? only : undefined,
+      nodes: [],
+    };
+    const rows: PodsRow[] = [];
+    for await (const batch of part.store.pods(query, context.signal)) {
+      for (const row of batch) if (pods.has(row.pod_name)) rows.push(row);
+    }
+    const byPod = Map.groupBy(rows, ({ pod_name }) => pod_name);
+    const rowOf = once((row: PodsRow) => ({ ...row, timestamp: printMillis(row.timestamp) }));
+    return questions.map(({ pod, namespace, from, to }) =>
+      (byPod.get(pod) ?? [])
+        .filter(
+          (row) =>
+            row.timestamp >= from &&
+            row.timestamp <= to &&
+            (namespace === undefined || row.pod_namespace === namespace),
+        )
+        .map(rowOf),
+    );
+  });
+}
+
+/** The last full minute at a moment. */
+export function snapshotAt(moment: Instant): Millis {
+  return Math.floor(toMillis(moment) / minute) * minute;
+}
+
+export function shift(moment: Instant, millis: Millis): Instant {
+  return (moment + fromMillis(millis)) as Instant;
+}
+
+/** Made once for each key: many rows may lead to the same ones, and share them. */
+function once<Key, Value>(make: (key: Key) => Value): (key: Key) => Value {
+  const made = new Map<Key, Value>();
+  return (key) => {
+    const known = made.get(key);
+    if (known !== undefined) return known;
+    const value = make(key);
+    made.set(key, value);
+    return value;
+  };
+}
+
+function prepare(name: string, site: string, run: (context: Context) => Promise<unknown>): Prepared {
+  return { name, sites: () => [site], run };
+}
+
+function tooManyRows(limit: number) {
+  return new Refused("result_too_large", `A link would read more than ${limit} lines; ask for fewer rows`, {
+    limit,
+  });
+}

@@ -1,0 +1,262 @@
+// `?explain=true` (ours): not the answer, but how it comes about. The request is run as it always is, under a recorder,
+// and its rows are counted instead of sent. So what is told is what was sent, and not what would be.
+import * as z from "zod";
+import { BackendError, NotFound, Unprocessable } from "../../core/errors.ts";
+import { type Millis, printInstant, type TimeRange } from "../../core/time.ts";
+import { print } from "../../log-query/print.ts";
+import type { LeafPlan, LogStore, SourcePlan } from "../../store/store.ts";
+import { type Recorder, record, type SentRequest } from "../../telemetry/request-recorder.ts";
+import { describeFailure, type Failed } from "./error-response.ts";
+import type { Context, Prepared } from "./operation.ts";
+import { invalidRequest } from "./request-body.ts";
+
+/** What a request means, before anything is read; its keys depend on the operation. */
+type Meaning = Readonly<Record<string, unknown>>;
+
+export interface Explanation extends Meaning {
+  readonly answer: { readonly rows: number } | { readonly failed: Failed["body"]; readonly status: number };
+  readonly read: readonly (ReadPart | SampledPart)[];
+  /** In the order in which they were begun. */
+  readonly requests: readonly ToldRequest[];
+  /** Beyond those that are shown. */
+  readonly more_requests: number;
+  /** Milliseconds: what the request means, running it, and of that the time in which some source was waited for. */
+  readonly time: { readonly plan_ms: number; readonly run_ms: number; readonly sources_ms: number };
+}
+
+interface ReadPart {
+  readonly source_id?: string;
+  readonly documents: number;
+  readonly kept?: number;
+}
+
+interface SampledPart {
+  readonly backend: string;
+  readonly series: number;
+  readonly samples: number;
+}
+
+interface ToldRequest {
+  readonly backend: string;
+  readonly method: string;
+  readonly path: string;
+  readonly parameters?: Readonly<Record<string, string>>;
+  readonly body?: unknown;
+  /** Milliseconds since the explanation began. */
+  readonly at_ms: number;
+  readonly took_ms: number;
+  readonly outcome: SentRequest["outcome"];
+}
+
+/** Not that of the answer, so that an OpenAPI document can say what each of them is. */
+export const explanationType = "application/vnd.readout.explanation+json";
+
+const figure = (description: string) => z.number().meta({ description });
+const millis = (description: string) => z.number().meta({ description, "x-unit": "ms" });
+
+/** For documentation. What a request means has other keys for each operation. */
+export const explanationSchema = z
+  .looseObject({
+    answer: z
+      .looseObject({
+        rows: figure("How many rows the answer has; one value is one row.").optional(),
+        status: figure("Of the error that the answer would be, instead of rows.").optional(),
+        failed: z.looseObject({}).optional().meta({ description: "The body of that error." }),
+      })
+      .meta({ description: "What the request is answered." }),
+    read: z.array(z.looseObject({})).meta({
+      description: "What was read of each source: documents, and how many were kept; or series and samples.",
+    }),
+    requests: z
+      .array(
+        z.looseObject({
+          backend: z.string().meta({ description: "A name of the configuration." }),
+          method: z.string().meta({ description: "Of HTTP." }),
+          path: z.string().meta({ description: "At the source." }),
+          parameters: z.looseObject({}).optional().meta({ description: "Of the query or the form." }),
+          body: z.unknown().optional().meta({ description: "As it was sent." }),
+          at_ms: millis("When it was begun, since the explanation was."),
+          took_ms: millis("How long it took."),
+          outcome: z.string().meta({ description: "`ok`, or how it failed." }),
+        }),
+      )
+      .meta({ description: "What the sources were asked, in the order in which it was begun." }),
+    more_requests: figure("Beyond those that are shown."),
+    time: z
+      .looseObject({
+        plan_ms: millis("To find out what the request means."),
+        run_ms: millis("To run it."),
+        sources_ms: millis("How long a source was waited for, of both."),
+      })
+      .meta({ description: "How long it took." }),
+  })
+  .meta({
+    description:
+      "How a request is answered, for people. Beside these keys stands what it means, which differs between the routes.",
+  });
+
+/** A request that reads half a million documents sends hundreds of these, and they are all alike. */
+const mostShown = 50;
+
+/**
+ * The same request, to be explained. Its sites are authorised as ever.
+ * @throws {Unprocessable} `invalid_request` where the route has no explanation
+ */
+export function explained({ name, sites, run, explain }: Prepared): Prepared {
+  if (explain === undefined) throw refuse("this route has no explanation");
+  return { name, sites, run: (context) => tell(explain, run, context) };
+}
+
+/** Whether `?explain=true` asks for it. @throws {Unprocessable} `invalid_request` for any other value but `false` */
+export function wantsExplanation(search: string): boolean {
+  if (!search.includes("explain=")) return false;
+  const value = new URLSearchParams(search).get("explain");
+  if (value === null || value === "false") return false;
+  if (value !== "true") throw refuse("expected true or false");
+  return true;
+}
+
+function refuse(message: string): Unprocessable {
+  return invalidRequest([{ path: "explain", message }]);
+}
+
+async function tell(
+  explain: NonNullable<Prepared["explain"]>,
+  run: Prepared["run"],
+  moving: Context,
+): Promise<Explanation> {
+  // Meaning and run are of one moment.
+  const now = moving.now();
+  const context = { ...moving, now: () => now };
+  const began = performance.now();
+  const { recorder, requests, read, sampled } = createLedger();
+  return record(recorder, async () => {
+    // A query that cannot be parsed is answered as ever; what fails later is part of the explanation.
+    const meaning = await explain(context);
+    const planned = performance.now();
+    const answer = await count(run, context).then(
+      (rows) => ({ rows }),
+      (error: unknown) => failed(error, context),
+    );
+    const ended = performance.now();
+    const sent = requests.toSorted((a, b) => a.started - b.started);
+    return {
+      ...meaning,
+      answer,
+      read: [...read.values(), ...sampled.values()],
+      requests: sent.slice(0, mostShown).map((request) => told(request, began)),
+      more_requests: Math.max(0, sent.length - mostShown),
+      time: {
+        plan_ms: rounded(planned - began),
+        run_ms: rounded(ended - planned),
+        sources_ms: rounded(busy(sent)),
+      },
+    };
+  });
+}
+
+function createLedger() {
+  const requests: SentRequest[] = [];
+  const read = new Map<string | undefined, ReadPart>();
+  const sampled = new Map<string, SampledPart>();
+  const recorder: Recorder = {
+    sent: (request) => void requests.push(request),
+    read({ source, documents, kept }) {
+      const before = read.get(source);
+      read.set(source, {
+        ...(source !== undefined && { source_id: source }),
+        documents: (before?.documents ?? 0) + documents,
+        ...(kept !== undefined && { kept: (before?.kept ?? 0) + kept }),
+      });
+    },
+    sampled({ backend, series, samples }) {
+      const before = sampled.get(backend) ?? { series: 0, samples: 0 };
+      sampled.set(backend, {
+        backend,
+        series: before.series + series,
+        samples: before.samples + samples,
+      });
+    },
+  };
+  return { recorder, requests, read, sampled };
+}
+
+/** How many rows the answer has; one value is one row. */
+async function count(run: Prepared["run"], context: Context): Promise<number> {
+  const result = run(context);
+  if ("then" in result) {
+    await result;
+    return 1;
+  }
+  let rows = 0;
+  for await (const batch of "pieces" in result ? result.pieces : result) rows += batch.count;
+  return rows;
+}
+
+/** As the client would have been told. */
+function failed(error: unknown, { signal }: Context): Explanation["answer"] {
+  const known = error instanceof BackendError || error instanceof Unprocessable || error instanceof NotFound;
+  if (signal.aborted || !known) throw error;
+  const { status, body } = describeFailure(error);
+  return { status, failed: body };
+}
+
+function told({ backend, method, path, parameters, body, ...rest }: SentRequest, began: Millis): ToldRequest {
+  const { started, took, outcome } = rest;
+  return {
+    ...{ backend, method, path },
+    ...(parameters !== undefined && { parameters }),
+    ...(body !== undefined && { body: JSON.parse(body) }),
+    ...{ at_ms: rounded(started - began), took_ms: rounded(took), outcome },
+  };
+}
+
+/** How long at least one of them was under way. */
+function busy(sent: readonly SentRequest[]): Millis {
+  let total = 0;
+  let until = Number.NEGATIVE_INFINITY;
+  for (const { started, took } of sent) {
+    const end = started + took;
+    if (end > until) total += end - Math.max(started, until);
+    until = Math.max(until, end);
+  }
+  return total;
+}
+
+function rounded(millis: Millis): number {
+  return Math.round(millis * 10) / 10;
+}
+
+// ---- What requests mean -------------------------------------------------------------------------------------
+
+export function toldRange({ from, to }: TimeRange): { readonly from: string; readonly to: string } {
+  return { from: printInstant(from), to: printInstant(to) };
+}
+
+/** How a store would find the lines; a store that does not say is told as such. */
+export async function toldSources(
+  store: LogStore,
+  query: Parameters<LogStore["lines"]>[0],
+  { signal }: Context,
+): Promise<readonly Meaning[]> {
+  const plans = (await store.explain?.(query, signal)) ?? query.sources.map(unknownPlan);
+  return plans.map(({ source, profile, indices, leaves, notes }) => ({
+    source_id: source.id,
+    index: source.index,
+    profile,
+    indices: indices ?? null,
+    leaves: leaves.map((leaf) => toldLeaf(leaf, indices?.length)),
+    notes,
+  }));
+}
+
+function unknownPlan(source: SourcePlan["source"]): SourcePlan {
+  const notes = ["the store does not tell how it finds lines"];
+  return { source, profile: source.profile, indices: undefined, leaves: [], notes };
+}
+
+/** With its indices where it is another matter in others. */
+function toldLeaf({ leaf, by, why, indices }: LeafPlan, all: number | undefined): Meaning {
+  const isEverywhere = indices.length === 0 || indices.length === all;
+  return { leaf: print(leaf), by, why, ...(!isEverywhere && { indices }) };
+}

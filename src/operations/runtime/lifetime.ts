@@ -1,0 +1,144 @@
+// The life of an operation under way: its deadline, a client that may leave, and how far its answer is read before
+// the status is decided.
+import { setImmediate as nextTurn } from "node:timers/promises";
+import { BackendError, LimitReached, Refused } from "../../core/errors.ts";
+import type { Millis } from "../../core/time.ts";
+import type { Rows } from "./operation.ts";
+
+// Answers up to here are completed before the status is sent, so that a late failure is still a 500. Of those that cannot
+// fail any more, what is up to here is as good as completed.
+const completedRows = 1_000;
+const completedChars = 4 * 1_048_576;
+/** What is held of an answer that may still be refused. */
+const heldChars = 32 * 1_048_576;
+
+/** The client left: no answer, no error in the log. */
+export class ClientGone extends Error {
+  override readonly name = "ClientGone";
+}
+
+/** The life of one request: it is given up when the client leaves or the deadline passes. */
+export interface Work {
+  readonly signal: AbortSignal;
+  /** The promise, or the signal's reason as soon as it aborts, even when the work ignores the signal. */
+  readonly wait: <T>(promise: Promise<T>) => Promise<T>;
+  /**
+   * A streamed answer has got on: from then on the deadline is for each step, as a slow client is no failure.
+   * Throws the signal's reason when it is too late.
+   */
+  readonly progressed: () => void;
+  readonly end: () => void;
+}
+
+export function startWork(gone: AbortSignal, deadline: Millis): Work {
+  const control = new AbortController();
+  const { signal } = control;
+  const timer = setTimeout(
+    () => control.abort(new LimitReached("deadline", "timeout", `the deadline of ${deadline} ms has passed`)),
+    deadline,
+  );
+  // A request within a request inherits its deadline.
+  const leave = () => control.abort(gone.reason instanceof BackendError ? gone.reason : new ClientGone());
+  if (gone.aborted) leave();
+  else gone.addEventListener("abort", leave, { once: true });
+  let ended = false;
+  /** One listener for all that is waited for: to add one and to take it away costs more than all the rest of a wait. */
+  const waiting = new Set<() => void>();
+  signal.addEventListener("abort", () => {
+    for (const stop of waiting) stop();
+  });
+  return {
+    signal,
+    wait: (promise) =>
+      new Promise((resolve, reject) => {
+        const stop = () => reject(signal.reason);
+        if (signal.aborted) stop();
+        waiting.add(stop);
+        promise.then(resolve, reject).finally(() => waiting.delete(stop));
+      }),
+    progressed: () => {
+      signal.throwIfAborted();
+      // A source may still answer when its request has failed by another.
+      if (!ended) timer.refresh();
+    },
+    end: () => {
+      ended = true;
+      clearTimeout(timer);
+      gone.removeEventListener("abort", leave);
+    },
+  };
+}
+
+/** What was read of an answer before its status is sent. */
+interface Head {
+  readonly texts: readonly string[];
+  /** `done`: that is all. `settled`: what follows is little, and only has to be printed. */
+  readonly state: "done" | "settled" | "open";
+}
+
+/**
+ * Reads an answer as far as it is completed before its status is sent: further while it may still be refused, and no
+ * further than to its first piece where nothing can fail any more.
+ * @throws {Refused} `result_too_large` when it may still be refused and no more of it can be held
+ */
+export async function readHead(rows: AsyncIterator<Rows>, work: Work): Promise<Head> {
+  const texts: string[] = [];
+  let count = 0;
+  let size = 0;
+  let refusable = false;
+  try {
+    while (refusable || (count <= completedRows && size <= completedChars)) {
+      if (size > heldChars) throw tooLargeToHold();
+      const next = await work.wait(rows.next());
+      if (next.done === true) return { texts, state: "done" };
+      texts.push(next.value.text);
+      count += next.value.count;
+      size += next.value.text.length;
+      const { unprinted = 0 } = next.value;
+      if (unprinted > 0) return { texts, state: unprinted <= completedChars ? "settled" : "open" };
+      refusable = next.value.refusable ?? false;
+      // Printing is work without a wait: large answers take turns, and no small one waits for all of them.
+      if (texts.length > 1) await nextTurn();
+    }
+    return { texts, state: "open" };
+  } catch (error) {
+    abandon(rows);
+    throw error;
+  }
+}
+
+/**
+ * Marks what comes after the completed rows as refusable, unless `fits` says that no refusal can follow. It is asked
+ * ahead where more rows are `wanted`, else when the answer turns out to be that large.
+ */
+export async function* markRefusable(
+  rows: AsyncIterable<Rows>,
+  wanted: number,
+  fits: () => Promise<boolean>,
+): AsyncGenerator<Rows> {
+  // An answer whose source cannot tell is completed before it is sent.
+  const ask = () => fits().catch(() => false);
+  let asking = wanted > completedRows ? ask() : undefined;
+  let count = 0;
+  let size = 0;
+  for await (const batch of rows) {
+    count += batch.count;
+    size += batch.text.length;
+    if (count <= completedRows && size <= completedChars) {
+      yield batch;
+    } else {
+      asking ??= ask();
+      yield { ...batch, refusable: !(await asking) };
+    }
+  }
+}
+
+function tooLargeToHold(): Refused {
+  const message = `The source cannot tell whether it can answer in full before more than ${heldChars / 1_048_576} MiB are read; ask for fewer rows a page, or narrow the range or the query`;
+  return new Refused("result_too_large", message, { limit: heldChars });
+}
+
+/** Ends an iteration without waiting for it: its source may be what hangs. */
+export function abandon(rows: AsyncIterator<unknown>): void {
+  rows.return?.().catch(() => {});
+}

@@ -1,0 +1,154 @@
+// An endpoint of the specification is one value. The REST route, the GraphQL field, the OpenAPI entry and the
+// metric label all derive from it, and `sites` is required, so that no route can forget authorisation.
+import type * as z from "zod";
+import type { Sites } from "../../access/sites.ts";
+import type { Limits } from "../../config/config.ts";
+import type { Instant } from "../../core/time.ts";
+import type { Filter } from "../../log-query/ast.ts";
+import type { LogSource, LogStore } from "../../store/store.ts";
+import type { Visuals } from "../../visuals/visual.ts";
+import { parseRequest } from "./request-body.ts";
+
+export interface Operation<Input, Output> {
+  /** `logs.lines`: the GraphQL field, metric label and trace name. */
+  readonly name: string;
+  readonly method: "GET" | "POST";
+  /** Placeholders as the specification writes them: `{site_id}`. */
+  readonly path: `/api/v2/${string}`;
+  readonly access: "token" | "public";
+  /** What it answers, in one line, for whoever reads the documentation. */
+  readonly summary: string;
+  /** What a caller has to know beyond the summary: order, bounds, paging. CommonMark. */
+  readonly description?: string;
+  /**
+   * Body or path parameters. Its input side is what REST takes, OpenAPI documents and GraphQL types; its output is
+   * the operation's input. `null` means absent. Examples stand in its `meta`.
+   */
+  readonly request: z.ZodType<Input>;
+  /** The whole answer as it is sent, for documentation: answers are not checked against it on their way out. */
+  readonly answer: z.ZodType;
+  /** Of an answer that is no JSON; `answer` is then its text. */
+  readonly mediaType?: string;
+  /** The sites that the request touches; each is authorised before `run`. Only a public one asks what is published. */
+  readonly sites: (input: Input, visuals: Visuals | undefined) => readonly string[];
+  /**
+   * One JSON value, or the rows of a JSON array in batches, or an object that holds many rows as its text. A batch is
+   * the JSON text of its rows, already joined by commas, with how many they are.
+   * @throws {Unprocessable} {BackendError} also after the first batch
+   */
+  readonly run: (input: Input, context: Context) => Promise<Output> | AsyncIterable<Rows> | Printed;
+  /**
+   * The rows of `run` as values, fresh for each request, where they are at hand without their text: for protocols that
+   * print them as a part of something larger. Errors as `run`.
+   */
+  readonly values?: (input: Input, context: Context) => AsyncIterable<readonly object[]>;
+  /** What the request means, for `?explain=true`, which then runs it; absent where that may not be asked. */
+  readonly explain?: (input: Input, context: Context) => Promise<Readonly<Record<string, unknown>>>;
+}
+/** Another form of an operation's answer, for clients that name its media type in `Accept`. The request is the same. */
+export interface Representation<Input> {
+  /** The metric label: `logs.tail`. */
+  readonly name: string;
+  readonly mediaType: string;
+  readonly answer: z.ZodType;
+  /** Errors as the operation's `run`. */
+  readonly run: (input: Input, context: Context) => Printed | Followed;
+}
+/** Lines to be followed as they come; the server's tails do that, since it outlives every deadline. */
+export interface Followed {
+  readonly follow: {
+    readonly store: LogStore;
+    readonly sources: readonly [LogSource, ...LogSource[]];
+    readonly filter: Filter;
+    /** Absent: from now on. */
+    readonly from: Instant | undefined;
+    /** Absent: without end. */
+    readonly to: Instant | undefined;
+  };
+}
+/** Rows of one `Rows`: writing one never holds the event loop up, and many answers at once hold little text each. */
+export const pieceRows = 100;
+/**
+ * Text of one `Rows` where rows differ much in size, roughly. A text of 128 KiB has no room among V8's young objects, and
+ * finding it another takes longer than printing it.
+ */
+export const pieceChars = 65_536;
+
+/** A non-empty run of rows as JSON text joined by commas, without the brackets. */
+export interface Rows {
+  readonly count: number;
+  readonly text: string;
+  /** A refusal may still follow, so the status has to wait. Absent where only a failure can. */
+  readonly refusable?: boolean;
+  /** All is read, nothing can fail any more: roughly so many characters are still to be printed. */
+  readonly unprinted?: number;
+}
+/** A JSON object as text, in pieces to be sent as they are; each counts the rows that end in it. */
+export interface Printed {
+  /** Of a text that is no JSON: what it is, and the like. */
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly pieces: AsyncIterable<Rows>;
+}
+export interface Context {
+  readonly user: string;
+  /** Those that the token may see; all of them for a public operation, which answers only what has been published. */
+  readonly sites: Sites;
+  /** What is published without a token. */
+  readonly visuals?: Visuals | undefined;
+  readonly limits: Limits;
+  readonly now: () => Instant;
+  readonly signal: AbortSignal;
+  /** Whoever calls it has the deadline for each step, not for all of them. */
+  readonly progressed?: (() => void) | undefined;
+}
+
+/** An operation whose input type is closed over, so that operations of different inputs can stand in one list. */
+export interface Endpoint
+  extends Pick<
+    Operation<unknown, unknown>,
+    "name" | "method" | "path" | "access" | "summary" | "description" | "request" | "answer" | "mediaType"
+  > {
+  /** @throws {Unprocessable} all issues at once */
+  readonly prepare: (raw: unknown) => Prepared;
+  /** Whether `?explain=true` may be asked. */
+  readonly explains: boolean;
+  readonly representations: readonly Represented[];
+}
+/** A representation whose input type is closed over. */
+export interface Represented extends Pick<Representation<unknown>, "name" | "mediaType" | "answer"> {
+  readonly prepare: (raw: unknown) => Prepared<Printed | Followed>;
+}
+export interface Prepared<Result = Promise<unknown> | AsyncIterable<Rows> | Printed> {
+  /** The operation's, or of a link the family alone. */
+  readonly name: string;
+  readonly sites: (visuals: Visuals | undefined) => readonly string[];
+  readonly run: (context: Context) => Result;
+  readonly values?: (context: Context) => AsyncIterable<readonly object[]>;
+  /** Of a link: its lists are points, which have a bound of their own, and no rows. */
+  readonly points?: boolean;
+  readonly explain?: (context: Context) => Promise<Readonly<Record<string, unknown>>>;
+}
+export function endpoint<Input, Output>(
+  operation: Operation<Input, Output>,
+  representations: readonly Representation<Input>[] = [],
+): Endpoint {
+  const { sites, run, values, explain, ...described } = operation;
+  const prepareTo =
+    <Result>(run: (input: Input, context: Context) => Result) =>
+    (raw: unknown): Prepared<Result> => {
+      const input = parseRequest(described.request, raw);
+      return {
+        name: described.name,
+        sites: (visuals) => sites(input, visuals),
+        run: (context) => run(input, context),
+        ...(values && { values: (context: Context) => values(input, context) }),
+        ...(explain && { explain: (context: Context) => explain(input, context) }),
+      };
+    };
+  return {
+    ...described,
+    prepare: prepareTo(run),
+    explains: explain !== undefined,
+    representations: representations.map(({ run, ...rest }) => ({ ...rest, prepare: prepareTo(run) })),
+  };
+}

@@ -1,0 +1,171 @@
+// Reads request bodies: zod finds all that is wrong at once, and every word a client can see about it is chosen here.
+// A schema that transforms carries in its `meta` what the wire side of it looks like, which zod cannot know.
+import * as z from "zod";
+import { type Issue, Unprocessable } from "../../core/errors.ts";
+import { type Instant, inclusiveEnd, parseInstant } from "../../core/time.ts";
+
+/** A time of a request, with its text: whether a bound takes in its whole millisecond depends on its digits. */
+export interface RequestTime {
+  readonly instant: Instant;
+  readonly text: string;
+}
+
+/** `null` in a body means absent (contract, "Everywhere"). */
+export function optional<T extends z.ZodType>(schema: T) {
+  return schema.nullish().transform((value) => value ?? undefined);
+}
+
+const expectedTime = "expected an ISO 8601 time with a zone, such as 2026-01-31T12:00:00.000Z";
+
+/** ISO 8601 as `parseInstant` takes it; numbers are told so too, which some clients send as times. */
+export const time = z
+  .string({ error: ({ input }) => (isAbsent(input) ? `is required: ${expectedTime}` : expectedTime) })
+  .transform((text, context): RequestTime => {
+    const instant = parseInstant(text);
+    if (instant !== undefined) return { instant, text };
+    context.addIssue({ code: "custom", message: expectedTime });
+    return z.NEVER;
+  })
+  .meta({ format: "date-time" });
+
+export const siteId = z.string().meta({
+  description:
+    "The site to query. One that the token may not see is answered as one that does not exist: 404.",
+  examples: ["demo-shop"],
+});
+export const from = time.meta({ description: "Range start, inclusive.", examples: ["2026-01-31T12:00:00Z"] });
+export const to = time.meta({ description: "Range end, inclusive.", examples: ["2026-01-31T13:00:00Z"] });
+/** What examples of ranges ask for. */
+export const anHour = { site_id: "demo-shop", from: "2026-01-31T12:00:00Z", to: "2026-01-31T13:00:00Z" };
+
+const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
+  typeof value === "object" && value !== null;
+const isTime = (value: unknown): boolean => isObject(value) && "instant" in value;
+
+/**
+ * `from` after `to` is an error, also where only one digit below the millisecond makes it so. Told beside whatever else is
+ * wrong, as soon as these two could be read.
+ */
+export const checkRange = z.refine<{ from?: RequestTime | undefined; to?: RequestTime | undefined }>(
+  ({ from, to }) =>
+    from === undefined || to === undefined || from.instant <= inclusiveEnd(to.text, to.instant),
+  {
+    path: ["from"],
+    message: "is later than to",
+    when: ({ value }) => isObject(value) && isTime(value.from) && isTime(value.to),
+  },
+);
+
+/**
+ * Of what is wrong with the members of a value that is read by hand: the first, as many as can be told, and how many there
+ * are in all.
+ */
+export function addIssues(
+  context: z.RefinementCtx,
+  first: readonly { readonly at: string | number; readonly message: string }[],
+  count: number,
+): void {
+  const last = first.length - 1;
+  for (const [index, { at, message }] of first.entries()) {
+    const params = index === last ? { untold: count - first.length } : {};
+    context.addIssue({ code: "custom", path: [at], message, params });
+  }
+}
+
+/** A list of texts, read by hand: half a million numbers fit into a body, and zod would make an issue of each. */
+export function texts(least: 0 | 1 = 0) {
+  return z
+    .array(z.unknown())
+    .min(least)
+    .transform((values, context): readonly string[] => {
+      const read = values.filter((value) => typeof value === "string");
+      const count = values.length - read.length;
+      const first: { at: number; message: string }[] = [];
+      for (let at = 0; first.length < Math.min(count, mostIssues); at += 1) {
+        const value = values[at];
+        if (typeof value !== "string") first.push({ at, message: expectedText(value) });
+      }
+      addIssues(context, first, count);
+      return read;
+    })
+    .meta({ items: { type: "string" } });
+}
+
+/** One of the words, in any case, as the specification spells it. */
+export function word<const W extends string>(...words: readonly [W, ...W[]]) {
+  return z
+    .string()
+    .transform((text, context): W => {
+      const found = words.find((candidate) => candidate.toLowerCase() === text.toLowerCase());
+      if (found !== undefined) return found;
+      context.addIssue({ code: "custom", message: `expected ${words.join(" or ")}` });
+      return z.NEVER;
+    })
+    .meta({ enum: [...words] });
+}
+
+export const order = word("ASC", "DESC").meta({
+  id: "Order",
+  description: "Oldest (or least) or newest (or greatest) first.",
+  examples: ["DESC"],
+});
+
+export function integer(least: number, most: number) {
+  const message = `expected a whole number from ${least} to ${most}`;
+  return z
+    .number()
+    .refine((value) => Number.isInteger(value) && value >= least && value <= most, { message })
+    .meta({ type: "integer", minimum: least, maximum: most });
+}
+
+/** More would make the answer many times as large as the request. */
+export const mostIssues = 100;
+
+/** @throws {Unprocessable} `invalid_request` with the issues of the body, all at once */
+export function parseRequest<T extends z.ZodType>(schema: T, raw: unknown): z.output<T> {
+  const result = schema.safeParse(raw, { error: describe });
+  if (result.success) return result.data;
+  const { issues } = result.error;
+  let count = issues.length;
+  for (const issue of issues) if (issue.code === "custom") count += Number(issue.params?.untold ?? 0);
+  const told = issues.slice(0, mostIssues);
+  throw invalidRequest(
+    told.map(({ path, message }) => ({ path: path.join("."), message })),
+    count,
+  );
+}
+
+/** The first of `count` issues. */
+export function invalidRequest(all: readonly Issue[], count = all.length): Unprocessable<"invalid_request"> {
+  const issues = all.slice(0, mostIssues);
+  const told = issues.map(({ path, message }) => (path === "" ? message : `${path}: ${message}`));
+  const more = count > issues.length ? `; and ${count - issues.length} more` : "";
+  return new Unprocessable("invalid_request", `The request is not valid: ${told.join("; ")}${more}`, {
+    issues,
+  });
+}
+
+function isAbsent(value: unknown): boolean {
+  return value === undefined || value === null;
+}
+
+const articles: Readonly<Record<string, string>> = {
+  string: "a string",
+  number: "a number",
+  boolean: "true or false",
+  array: "an array",
+  object: "an object",
+};
+
+function expectedText(value: unknown): string {
+  return value === null ? "is required: expected a string" : "expected a string";
+}
+
+function describe(issue: z.core.$ZodRawIssue): string | undefined {
+  if (issue.code === "invalid_type") {
+    const expected = `expected ${articles[issue.expected] ?? issue.expected}`;
+    return isAbsent(issue.input) ? `is required: ${expected}` : expected;
+  }
+  if (issue.code === "too_small" && issue.origin === "array") return `expected at least ${issue.minimum}`;
+  return undefined;
+}

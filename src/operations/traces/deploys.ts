@@ -1,0 +1,65 @@
+// POST /api/v2/deploys/stats: the requests of one revision.
+import * as z from "zod";
+import { NotFound } from "../../core/errors.ts";
+import { printMillis, toMillis } from "../../core/time.ts";
+import type { Operation } from "../runtime/operation.ts";
+import { checkRange, from, optional, siteId, to } from "../runtime/request-body.ts";
+import { errorRate, tracesOf } from "./routes-analytics.ts";
+import { revisionStats } from "./schema.ts";
+import { budgetOf, rangeOf } from "./traces-query.ts";
+
+const body = z
+  .object({
+    site_id: siteId,
+    revision: z.string().meta({ description: "The deploy, as spans tell it.", examples: ["4f1c2a9"] }),
+    from: optional(from).meta({ description: "Range start, inclusive. The default is the retention bound." }),
+    to: optional(to).meta({ description: "Range end, inclusive. The default is now." }),
+  })
+  .check(checkRange)
+  .meta({ examples: [{ site_id: "demo-shop", revision: "4f1c2a9" }] });
+
+interface Stats {
+  readonly revision: string;
+  readonly first_seen: string;
+  readonly last_seen: string;
+  readonly throughput: number;
+  readonly mean: number;
+  readonly error_rate: number;
+  readonly p_90: number;
+  readonly p_95: number;
+  readonly namespaces: readonly string[];
+}
+
+/** A revision without a request in the range is a 404. */
+export const deployStats: Operation<z.output<typeof body>, Stats> = {
+  name: "deploys.stats",
+  method: "POST",
+  path: "/api/v2/deploys/stats",
+  access: "token",
+  summary: "The requests of one revision",
+  description: "404 when the revision has no request in the range.",
+  request: body,
+  answer: revisionStats,
+  sites: (request) => [request.site_id],
+  run: async (request, context) => {
+    const { revision } = request;
+    const { site, traces } = tracesOf(request.site_id, context);
+    const range = rangeOf(request, site, context.now());
+    if (range.from > range.to) throw new NotFound();
+    const query = { sources: [traces.source], range, revision, budget: budgetOf(context) } as const;
+    const stats = await traces.store.revisionStats(query, context.signal);
+    if (stats === undefined) throw new NotFound();
+    const { first_seen, last_seen, count, mean, p_90, p_95, namespaces } = stats;
+    return {
+      revision,
+      first_seen: printMillis(toMillis(first_seen)),
+      last_seen: printMillis(toMillis(last_seen)),
+      throughput: count,
+      mean,
+      error_rate: errorRate(stats),
+      p_90,
+      p_95,
+      namespaces,
+    };
+  },
+};

@@ -1,0 +1,48 @@
+// The listings of traces: POST /api/v2/tracing/traces/performance and …/errors.
+import * as z from "zod";
+import type { ListingQuery } from "../../store/store.ts";
+import type { Context, Operation, Rows } from "../runtime/operation.ts";
+import { printRows, summaryRow } from "./row-writer.ts";
+import { traceSummary } from "./schema.ts";
+import { budgetOf, explainListing, listingBody, listPage, pageOf } from "./traces-query.ts";
+
+type ListingRequest = z.output<typeof listingBody>;
+
+export const performanceTraces: Operation<ListingRequest, never> = {
+  name: "tracing.traces_performance",
+  method: "POST",
+  path: "/api/v2/tracing/traces/performance",
+  access: "token",
+  summary: "Requests, newest or longest first",
+  description:
+    "One row for each trace of a site: its root if the filters accept it, else its first entry that they accept.",
+  request: listingBody,
+  answer: z.array(traceSummary),
+  sites: (request) => request.site_ids,
+  run: (request, context) => list(request, "requests", context),
+  explain: async (request, context) => explainListing(request, "requests", context),
+};
+
+export const errorTraces: Operation<ListingRequest, never> = {
+  name: "tracing.traces_errors",
+  method: "POST",
+  path: "/api/v2/tracing/traces/errors",
+  access: "token",
+  summary: "Traces with an exception",
+  description:
+    "One row for each trace of a site that has an exception event; `span_id` is the span of the first one that the filters accept.",
+  request: listingBody,
+  answer: z.array(traceSummary),
+  sites: (request) => request.site_ids,
+  run: (request, context) => list(request, "errors", context),
+  explain: async (request, context) => explainListing(request, "errors", context),
+};
+
+async function* list(
+  request: ListingRequest,
+  candidates: ListingQuery["candidates"],
+  context: Context,
+): AsyncGenerator<Rows> {
+  const rows = await listPage(request, candidates, pageOf(request), budgetOf(context), context);
+  yield* printRows(rows, summaryRow);
+}

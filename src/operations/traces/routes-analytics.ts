@@ -1,0 +1,306 @@
+// Figures over the spans of one site: its actions, who calls whom, and where its time goes.
+import * as z from "zod";
+import type { Site, SpanPart } from "../../access/sites.ts";
+import { Refused } from "../../core/errors.ts";
+import { type ActionEdge, compare, type Edge, type SlowEvent, spanKinds } from "../../core/rows.ts";
+import { printInstant } from "../../core/time.ts";
+import type { SpanSource } from "../../store/span-reader.ts";
+import { actionDigest, eventDigest, hashStatement } from "../../tracing/spans/digest.ts";
+import type { Context, Operation } from "../runtime/operation.ts";
+import {
+  anHour,
+  checkRange,
+  from,
+  integer,
+  optional,
+  siteId,
+  texts,
+  to,
+  word,
+} from "../runtime/request-body.ts";
+import { printRows, slowEventRow } from "./row-writer.ts";
+import { actionEdgeRows, actionRow, siteEdgeRows, slowEvent, slowEventAction } from "./schema.ts";
+import { budgetOf, rangeOf, withoutTraces } from "./traces-query.ts";
+
+const span = { site_id: siteId, from, to };
+const attributeNames = optional(texts());
+
+/** @throws {Refused} for a site without traces */
+export function tracesOf(id: string, context: Context): { readonly site: Site; readonly traces: SpanPart } {
+  const site = context.sites.get(id);
+  if (site?.traces === undefined) throw withoutTraces();
+  return { site, traces: site.traces };
+}
+
+/** What each of these operations asks a store with. */
+function scopeOf(request: z.output<typeof edgesBody>, context: Context) {
+  const { site, traces } = tracesOf(request.site_id, context);
+  const sources: readonly [SpanSource] = [traces.source];
+  return {
+    store: traces.store,
+    traces,
+    scope: { sources, range: rangeOf(request, site, context.now()), budget: budgetOf(context) },
+  };
+}
+
+function checkRows<T>(rows: readonly T[], { limits: { rows: limit } }: Context): readonly T[] {
+  if (rows.length <= limit) return rows;
+  const message = `The answer has more than ${limit} rows; narrow the range or the filters`;
+  throw new Refused("result_too_large", message, { limit, wanted: rows.length });
+}
+
+// ---- Actions ------------------------------------------------------------------------------------------------
+
+const actionsBody = z
+  .object({
+    ...span,
+    namespaces: optional(texts()).meta({
+      description: "Any of them; absent or empty is all.",
+      examples: [["web"]],
+    }),
+    revision: optional(z.string()).meta({ description: "One deploy only.", examples: ["4f1c2a9"] }),
+    action: optional(z.string()).meta({ description: "One action only.", examples: ["GET /checkout"] }),
+  })
+  .check(checkRange)
+  .meta({ examples: [anHour, { ...anHour, namespaces: ["web"] }] });
+
+/** By namespace and action. */
+export const actions: Operation<z.output<typeof actionsBody>, never> = {
+  name: "tracing.actions",
+  method: "POST",
+  path: "/api/v2/tracing/actions",
+  access: "token",
+  summary: "Actions with their figures",
+  description:
+    "One row for each namespace and action of the requests that ended in the range, by their names.",
+  request: actionsBody,
+  answer: z.array(actionRow),
+  sites: (request) => [request.site_id],
+  run: async function* (request, context) {
+    const { namespaces = [], revision, action } = request;
+    const { store, scope } = scopeOf(request, context);
+    const found = await store.actions({ ...scope, namespaces, revision, action }, context.signal);
+    const rows = checkRows(found, context).toSorted(
+      (a, b) => compare(a.namespace, b.namespace) || compare(a.action, b.action),
+    );
+    yield* printRows(rows, (row) => ({
+      namespace: row.namespace,
+      action: row.action,
+      digest: actionDigest(row),
+      mean: row.mean,
+      throughput: row.count,
+      error_rate: errorRate(row),
+      has_npo: row.has_npo,
+    }));
+  },
+};
+
+export function errorRate({ count, error_count }: Pick<Edge, "count" | "error_count">): number {
+  return count === 0 ? 0 : (100 * error_count) / count;
+}
+
+// ---- Edges --------------------------------------------------------------------------------------------------
+
+const edgesBody = z
+  .object(span)
+  .check(checkRange)
+  .meta({ examples: [anHour] });
+const actionEdgesBody = z
+  .object({
+    ...span,
+    namespace: z
+      .string()
+      // The slash is in brackets so that it needs no escape, which generators of clients would escape again.
+      .regex(/^.+[/].+$/s, "expected a service and a namespace, as in shop/web")
+      .meta({
+        description: "The action's service and namespace, with a slash between.",
+        examples: ["shop/web"],
+      }),
+    action: z.string().meta({ description: "The action's name.", examples: ["GET /checkout"] }),
+  })
+  .check(checkRange)
+  .meta({ examples: [{ ...anHour, namespace: "shop/web", action: "GET /checkout" }] });
+
+/** Every other site of the backend that the token may see. */
+function partnersOf(site: string, { backend }: SpanPart, context: Context): readonly SpanSource[] {
+  return [...context.sites.values()].flatMap(({ id, traces }) =>
+    id !== site && traces?.backend === backend ? [traces.source] : [],
+  );
+}
+
+type Sides<S extends string> = Readonly<Record<S, readonly unknown[]>>;
+
+export const siteEdges: Operation<
+  z.output<typeof edgesBody>,
+  Sides<"upstream" | "downstream" | "internal">
+> = {
+  name: "tracing.site_edges",
+  method: "POST",
+  path: "/api/v2/tracing/site_edges",
+  access: "token",
+  summary: "Who calls a site, and whom it calls",
+  description: "By service, measured on the caller's side, by the end of the caller's span.",
+  request: edgesBody,
+  answer: siteEdgeRows,
+  sites: (request) => [request.site_id],
+  run: async (request, context) => {
+    const { store, traces, scope } = scopeOf(request, context);
+    const partners = partnersOf(request.site_id, traces, context);
+    const { upstream, downstream, internal } = await store.siteEdges({ ...scope, partners }, context.signal);
+    checkRows([...upstream, ...downstream, ...internal], context);
+    return {
+      upstream: upstream.toSorted(compareEdges).map(edgeRow),
+      downstream: downstream.toSorted(compareEdges).map(edgeRow),
+      internal: internal.toSorted(compareEdges).map(edgeRow),
+    };
+  },
+};
+
+export const actionEdges: Operation<z.output<typeof actionEdgesBody>, Sides<"upstream" | "downstream">> = {
+  name: "tracing.action_edges",
+  method: "POST",
+  path: "/api/v2/tracing/action_edges",
+  access: "token",
+  summary: "Who calls an action, and whom it calls",
+  description: "By service, namespace, action, kinds and type, measured on the caller's side.",
+  request: actionEdgesBody,
+  answer: actionEdgeRows,
+  sites: (request) => [request.site_id],
+  run: async (request, context) => {
+    const { store, traces, scope } = scopeOf(request, context);
+    const slash = request.namespace.lastIndexOf("/");
+    const asked = {
+      service: request.namespace.slice(0, slash),
+      namespace: request.namespace.slice(slash + 1),
+      action: request.action,
+      partners: partnersOf(request.site_id, traces, context),
+    };
+    const { upstream, downstream } = await store.actionEdges({ ...scope, ...asked }, context.signal);
+    checkRows([...upstream, ...downstream], context);
+    return {
+      upstream: upstream.toSorted(compareActionEdges).map(actionEdgeRow),
+      downstream: downstream.toSorted(compareActionEdges).map(actionEdgeRow),
+    };
+  },
+};
+
+function compareEdges(a: Edge, b: Edge): number {
+  return compare(b.count, a.count) || compare(a.service, b.service);
+}
+
+function compareActionEdges(a: ActionEdge, b: ActionEdge): number {
+  return (
+    compareEdges(a, b) ||
+    compare(a.namespace ?? "", b.namespace ?? "") ||
+    compare(a.action ?? "", b.action ?? "") ||
+    compare(a.span_kind, b.span_kind) ||
+    compare(a.peer_span_kind ?? "", b.peer_span_kind ?? "") ||
+    compare(a.edge_type, b.edge_type)
+  );
+}
+
+function edgeRow({ service, count, error_count, mean, p_90, p_95 }: Edge) {
+  return { service, count, error_count, mean, p_90, p_95 };
+}
+
+function actionEdgeRow(edge: ActionEdge) {
+  const { service, namespace = null, action = null, span_kind, peer_span_kind = null, edge_type } = edge;
+  const { count, error_count, mean, p_90, p_95 } = edge;
+  return {
+    ...{ service, namespace, action, span_kind, peer_span_kind, edge_type },
+    ...{ count, error_count, mean, p_90, p_95 },
+  };
+}
+
+// ---- Slow events --------------------------------------------------------------------------------------------
+
+const slowEventsBody = z
+  .object({
+    ...span,
+    span_kind: optional(
+      word(...spanKinds).meta({
+        id: "SpanKind",
+        description: "Which side of a call a span is.",
+        examples: ["server"],
+      }),
+    ).meta({ description: "One kind of span only." }),
+    wanted_attributes: attributeNames.meta({
+      description: "Names of attributes: all must be there, and their values are answered.",
+      examples: [["db.system.name"]],
+    }),
+    excluded_attributes: attributeNames.meta({
+      description: "Names of attributes: none may be there.",
+      examples: [["http.route"]],
+    }),
+    limit: optional(integer(1, 10_000)).meta({
+      description: "Most rows. The default is 100.",
+      examples: [10],
+    }),
+  })
+  .check(checkRange)
+  .meta({ examples: [anHour, { ...anHour, span_kind: "client", limit: 10 }] });
+
+/** Greatest impact first. */
+export const slowEvents: Operation<z.output<typeof slowEventsBody>, never> = {
+  name: "tracing.slow_events",
+  method: "POST",
+  path: "/api/v2/tracing/slow_events",
+  access: "token",
+  summary: "Where the time of requests goes",
+  description: "Spans within requests, grouped by service, kind, name and statement, greatest impact first.",
+  request: slowEventsBody,
+  answer: z.array(slowEvent),
+  sites: (request) => [request.site_id],
+  run: async function* (request, context) {
+    const { span_kind: kind, limit = 100 } = request;
+    const { wanted_attributes: wanted = [], excluded_attributes: excluded = [] } = request;
+    const { store, scope } = scopeOf(request, context);
+    const found = await store.slowEvents({ ...scope, kind, wanted, excluded, limit }, context.signal);
+    const rows = found.map(withDigest);
+    rows.sort((a, b) => compare(b.impact, a.impact) || compare(a.digest, b.digest));
+    yield* printRows(rows, slowEventRow);
+  },
+};
+
+export function withDigest(event: SlowEvent): SlowEvent & { readonly digest: string } {
+  const statement = event.statement === undefined ? undefined : hashStatement(event.statement);
+  return { ...event, digest: eventDigest({ ...event, statement }) };
+}
+
+const slowEventActionsBody = z
+  .object({
+    ...span,
+    digest: z.string().meta({ description: "The `digest` of a slow event.", examples: ["c2hvcDpjbGllbnQ"] }),
+  })
+  .check(checkRange)
+  .meta({ examples: [{ ...anHour, digest: "c2hvcDpjbGllbnQ" }] });
+
+/** Most spans first. */
+export const slowEventActions: Operation<z.output<typeof slowEventActionsBody>, never> = {
+  name: "tracing.slow_event_actions",
+  method: "POST",
+  path: "/api/v2/tracing/slow_events/actions",
+  access: "token",
+  summary: "The actions in which a slow event happens",
+  description: "Most spans first.",
+  request: slowEventActionsBody,
+  answer: z.array(slowEventAction),
+  sites: (request) => [request.site_id],
+  run: async function* (request, context) {
+    const { store, scope } = scopeOf(request, context);
+    const found = await store.slowEventActions({ ...scope, digest: request.digest }, context.signal);
+    const rows = checkRows(found, context).toSorted(
+      (a, b) =>
+        compare(b.count, a.count) ||
+        compare(a.namespace, b.namespace) ||
+        compare(a.action_name, b.action_name),
+    );
+    yield* printRows(rows, ({ action_name, namespace, count, trace_id, start_time }) => ({
+      action_name,
+      namespace,
+      count,
+      trace_id,
+      start_time: printInstant(start_time),
+    }));
+  },
+};

@@ -1,0 +1,87 @@
+// What every Kubernetes store must agree on, whatever it reads: which state a pod is in, how a counter grew between
+// two snapshots, when pods are looked for, what a filter accepts and how rows are ordered.
+import {
+  type Buckets,
+  type Container,
+  compare,
+  type NodesRow,
+  type PodOverviewRow,
+  type PodPhase,
+  type PodState,
+  type PodsRow,
+} from "../core/rows.ts";
+import { type Millis, minute } from "../core/time.ts";
+import type { OverviewFilter, PodFilter } from "./store.ts";
+
+/** Reasons of a waiting container that do not pass by themselves. */
+const failing: ReadonlySet<string> = new Set([
+  "CrashLoopBackOff",
+  "ImagePullBackOff",
+  "ErrImagePull",
+  "InvalidImageName",
+  "CreateContainerError",
+  "CreateContainerConfigError",
+  "RunContainerError",
+]);
+
+/**
+ * Spec, "PodState": derived from phase and container statuses. A final or unknown phase stands. Otherwise a container
+ * that ended with another code than 0, or waits for a reason that does not pass, makes the pod `Failed`; one that
+ * waits for anything else makes it `Pending`.
+ */
+export function podState(phase: PodPhase, containers: readonly Container[]): PodState {
+  if (phase !== "Running" && phase !== "Pending") return phase;
+  const fails = ({ status, reason, exit_code }: Container): boolean =>
+    (status === "Waiting" && failing.has(reason)) || (status === "Terminated" && exit_code !== 0);
+  if (containers.some(fails)) return "Failed";
+  return containers.some(({ status }) => status === "Waiting") ? "Pending" : phase;
+}
+
+/** What a counter grew by since it was looked at before: from 0 where it fell, and 0 where nothing was known of it. */
+export function growth(before: number | undefined, now: number): number {
+  if (before === undefined) return 0;
+  return now < before ? now : now - before;
+}
+
+/** The full minutes from `from` to `to`; undefined when there is none. */
+export function minutesOf({ from, to }: { readonly from: Millis; readonly to: Millis }): Buckets | undefined {
+  const start = Math.ceil(from / minute) * minute;
+  const count = Math.floor((to - start) / minute) + 1;
+  return count > 0 ? { start, step: minute, count } : undefined;
+}
+
+/** The order of the contract: by time, namespace and name. */
+export function comparePods(
+  a: Pick<PodsRow, "timestamp" | "pod_namespace" | "pod_name">,
+  b: Pick<PodsRow, "timestamp" | "pod_namespace" | "pod_name">,
+): number {
+  return (
+    a.timestamp - b.timestamp || compare(a.pod_namespace, b.pod_namespace) || compare(a.pod_name, b.pod_name)
+  );
+}
+
+export function compareNodes(a: NodesRow, b: NodesRow): number {
+  return a.timestamp - b.timestamp || compare(a.node_name, b.node_name);
+}
+
+export function podFilter({ namespaces, pod, nodes, state }: PodFilter): (row: PodsRow) => boolean {
+  const namespaceSet = new Set(namespaces);
+  const nodeSet = new Set(nodes);
+  return (row) =>
+    (namespaceSet.size === 0 || namespaceSet.has(row.pod_namespace)) &&
+    (pod === undefined || row.pod_name === pod) &&
+    (nodeSet.size === 0 || nodeSet.has(row.node_name)) &&
+    (state === undefined || row.state === state);
+}
+
+export function overviewFilter({ namespaces, text }: OverviewFilter): (row: PodOverviewRow) => boolean {
+  const namespaceSet = new Set(namespaces);
+  const wanted = text.toLowerCase();
+  const holds = (part: string): boolean => part.toLowerCase().includes(wanted);
+  return (row) =>
+    (namespaceSet.size === 0 || namespaceSet.has(row.pod_namespace)) &&
+    (wanted === "" ||
+      [row.pod_name, row.pod_namespace, row.node_name].some(holds) ||
+      row.owner_references.some(({ name }) => holds(name)) ||
+      Object.entries(row.labels).some(([key, value]) => holds(`${key}=${value}`)));
+}

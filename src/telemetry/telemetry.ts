@@ -1,0 +1,248 @@
+// What the program says about itself: its log and its metrics. Everything that is logged leaves by one door, where
+// tokens are struck out of the finished text, so that no caller can forget to.
+import pino from "pino";
+import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client";
+import type { LimitName } from "../core/errors.ts";
+import type { Millis } from "../core/time.ts";
+import type { LogEvent } from "../store/store.ts";
+import type { Step } from "./tracer.ts";
+
+/** One finished request, as it is logged and counted. */
+interface RequestRecord {
+  readonly id: string;
+  /** `logs.lines`, or `none` for what no route knows. */
+  readonly operation: string;
+  readonly status: number;
+  /** The client left, or the answer broke off after its first byte. */
+  readonly cut: boolean;
+  readonly duration: Millis;
+  readonly user: string | undefined;
+  /** What goes to the log when the request failed. */
+  readonly error?: unknown;
+  readonly method: string;
+  /** The path of the operation, with its placeholders. */
+  readonly route?: string | undefined;
+  /** Its part of a trace, which ends with it. */
+  readonly step?: Step | undefined;
+}
+
+/** Why a front-end error report was not kept. */
+export type Drop =
+  | "too_large"
+  | "incomplete"
+  | "overloaded"
+  | "address_rate"
+  | "key_rate"
+  | "unknown_key"
+  | "invalid"
+  | "no_target"
+  | "spool_full"
+  | "spool_failed";
+
+/** What becomes of front-end error reports. */
+interface IntakeTelemetry {
+  readonly kept: () => void;
+  readonly dropped: (drop: Drop) => void;
+  /** So many reports were confirmed by the site's source. */
+  readonly delivered: (site: string, reports: number) => void;
+  /** So many were refused for good and put aside. */
+  readonly refused: (site: string, reports: number) => void;
+  /** Asked for whenever the metrics are. */
+  readonly watch: (level: () => Promise<SpoolLevel>) => void;
+}
+interface SpoolLevel {
+  readonly reports: number;
+  readonly bytes: number;
+  readonly deadLetters: number;
+}
+
+export interface Telemetry {
+  readonly log: (event: LogEvent) => void;
+  /** Counts a request, writes its line of the request log and ends its step. */
+  readonly finished: (request: RequestRecord) => void;
+  /** Counts one finished request to a source. */
+  readonly requested: (backend: string, outcome: string, duration: Millis) => void;
+  readonly cache: (cache: string, hit: boolean) => void;
+  /** Counts a request that a limit has ended or refused. */
+  readonly limited: (limit: LimitName) => void;
+  readonly streams: { readonly opened: () => void; readonly closed: () => void };
+  readonly tails: { readonly opened: () => void; readonly closed: () => void };
+  /** Counts steps of the program's own traces, by what became of them. */
+  readonly exported: (result: "sent" | "dropped", steps: number) => void;
+  readonly intake: IntakeTelemetry;
+  /** The Prometheus text format. */
+  readonly metrics: () => Promise<{ readonly contentType: string; readonly text: string }>;
+}
+
+export interface TelemetryOptions {
+  /** Gets each log line, newline included. */
+  readonly write: (line: string) => void;
+  readonly level?: LogEvent["level"] | "silent";
+  /** Memory, CPU and event loop of the process. Off in tests. */
+  readonly processMetrics?: boolean;
+}
+
+/** Seconds. */
+const buckets = [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30];
+
+export function createTelemetry({
+  write,
+  level = "info",
+  processMetrics = false,
+}: TelemetryOptions): Telemetry {
+  const logger = pino(
+    {
+      level,
+      base: null,
+      timestamp: pino.stdTimeFunctions.isoTime,
+      formatters: { level: (label) => ({ level: label }) },
+      redact: { paths: ["token", "authorization", "*.token", "*.authorization"], censor: struckOut },
+      hooks: { streamWrite: redact },
+    },
+    { write },
+  );
+
+  const registry = new Registry();
+  if (processMetrics) collectDefaultMetrics({ register: registry });
+  const registers = [registry];
+  const requests = new Counter({
+    name: "readout_requests_total",
+    help: "Requests answered, by operation and status; status `cut` is a client that left or an answer broken off",
+    labelNames: ["operation", "status"],
+    registers,
+  });
+  const durations = new Histogram({
+    name: "readout_request_duration_seconds",
+    help: "Time from a request's head to the end of its answer",
+    labelNames: ["operation"],
+    buckets,
+    registers,
+  });
+  const backendRequests = new Counter({
+    name: "readout_backend_requests_total",
+    help: "Requests to each source, by outcome: ok or how it failed",
+    labelNames: ["backend", "outcome"],
+    registers,
+  });
+  const backendDurations = new Histogram({
+    name: "readout_backend_request_duration_seconds",
+    help: "Time of one request to a source",
+    labelNames: ["backend"],
+    buckets,
+    registers,
+  });
+  const caches = new Counter({
+    name: "readout_cache_requests_total",
+    help: "Look-ups in each cache, by result",
+    labelNames: ["cache", "result"],
+    registers,
+  });
+  const limits = new Counter({
+    name: "readout_limited_total",
+    help: "Requests that a limit has refused or ended, by limit",
+    labelNames: ["limit"],
+    registers,
+  });
+  const traced = new Counter({
+    name: "readout_trace_spans_total",
+    help: "Spans of the program's own traces, by result: sent to the collector, or dropped",
+    labelNames: ["result"],
+    registers,
+  });
+  const streams = new Gauge({ name: "readout_open_streams", help: "Streamed answers under way", registers });
+  const tails = new Gauge({ name: "readout_open_tails", help: "Live tails of log lines", registers });
+
+  return {
+    log: ({ level, message, ...fields }) => logger[level](fields, message),
+    finished: ({ id, operation, status, cut, duration, user, error, method, route, step }) => {
+      requests.inc({ operation, status: cut ? "cut" : status });
+      durations.observe({ operation }, duration / 1_000);
+      const fields = { request: id, operation, status, cut: cut || undefined, ms: round(duration), user };
+      if (error === undefined) logger.info(fields, "request");
+      else logger.error({ ...fields, err: error }, "request failed");
+      const failed = cut ? "cut" : status >= 500 ? String(status) : undefined;
+      const named = { "readout.operation": operation, "readout.request": id };
+      const http = {
+        "http.request.method": method,
+        "http.route": route,
+        "http.response.status_code": status,
+      };
+      step?.end(route === undefined ? method : `${method} ${route}`, { ...http, ...named }, failed);
+    },
+    requested: (backend, outcome, duration) => {
+      backendRequests.inc({ backend, outcome });
+      backendDurations.observe({ backend }, duration / 1_000);
+    },
+    limited: (limit) => limits.inc({ limit }),
+    cache: (cache, hit) => caches.inc({ cache, result: hit ? "hit" : "miss" }),
+    streams: { opened: () => streams.inc(), closed: () => streams.dec() },
+    tails: { opened: () => tails.inc(), closed: () => tails.dec() },
+    exported: (result, steps) => traced.inc({ result }, steps),
+    intake: createIntakeTelemetry(registers),
+    metrics: async () => ({ contentType: registry.contentType, text: await registry.metrics() }),
+  };
+}
+
+function createIntakeTelemetry(registers: Registry[]): IntakeTelemetry {
+  const taken = new Counter({
+    name: "readout_intake_reports_total",
+    help: "Front-end error reports, by result: kept, or why they were not",
+    labelNames: ["result"],
+    registers,
+  });
+  const delivered = new Counter({
+    name: "readout_intake_delivered_total",
+    help: "Front-end error reports that the site's source has confirmed",
+    labelNames: ["site"],
+    registers,
+  });
+  const refused = new Counter({
+    name: "readout_intake_refused_total",
+    help: "Front-end error reports that the site's source refused for good; they are kept as dead letters",
+    labelNames: ["site"],
+    registers,
+  });
+  return {
+    kept: () => taken.inc({ result: "kept" }),
+    dropped: (drop) => taken.inc({ result: drop }),
+    delivered: (site, reports) => delivered.inc({ site }, reports),
+    refused: (site, reports) => refused.inc({ site }, reports),
+    watch: (level) => {
+      const gauge = (name: string, help: string, read: (level: SpoolLevel) => number) =>
+        new Gauge({
+          name: `readout_intake_${name}`,
+          help,
+          registers,
+          async collect() {
+            // A spool that cannot be asked keeps its last figure and costs no other metric.
+            const found = await level().catch(() => undefined);
+            if (found !== undefined) this.set(read(found));
+          },
+        });
+      gauge(
+        "spooled_reports",
+        "Front-end error reports on the disk, not yet delivered",
+        ({ reports }) => reports,
+      );
+      gauge("spooled_bytes", "What they take of the spool's limit", ({ bytes }) => bytes);
+      gauge(
+        "dead_letters",
+        "Reports that were refused for good and are kept",
+        ({ deadLetters }) => deadLetters,
+      );
+    },
+  };
+}
+
+const struckOut = "[redacted]";
+// In headers as they are quoted by errors, and in URLs, where the name may be percent-encoded but seldom is.
+const secrets = /(\b(?:bearer|basic|apikey)\s+|\b(?:token|api_key)=)[^\s&"'\\#,;]+/gi;
+
+/** The text with what looks like a token or credential struck out. */
+export function redact(text: string): string {
+  return text.replace(secrets, `$1${struckOut}`);
+}
+
+function round(duration: Millis): Millis {
+  return Math.round(duration * 10) / 10;
+}

@@ -1,0 +1,130 @@
+// The filters of the trace routes: the trace query language, and whether a row passes. The language is joined as the
+// log language is; its names and its four operators are its own.
+
+import type { TraceSummary, Value } from "../../core/rows.ts";
+import type { Compare, Filter, Operator } from "../../log-query/ast.ts";
+import { parseAs, type Term } from "../../log-query/parse.ts";
+import { printAs, printValue, quoteValue } from "../../log-query/print.ts";
+import { escapeKey, invalid, unescapeKey } from "../../log-query/scan.ts";
+import { type TraceField, type TraceFilter, traceFields } from "../../store/store.ts";
+import { actionDigest, decodeDigest } from "../spans/digest.ts";
+import { canonicalId } from "../spans/id.ts";
+
+export type Row = Omit<TraceSummary, "has_npo">;
+
+const operators: ReadonlySet<Operator> = new Set(["=", "!=", ":", "!:"]);
+const names = `tag.<name>, ${traceFields.join(", ")}`;
+
+/** @throws {Unprocessable} `invalid_log_query`, `log_query_too_complex` */
+export function parseTraceQuery(query: string): Filter<TraceField> {
+  return parseAs(query, { bare: { kind: "any" }, fieldOf: readField, lists: false });
+}
+
+/** Text that `parseTraceQuery` reads as this filter, but for spans. */
+export function printTraceQuery(filter: Filter<TraceField>): string {
+  return printAs(filter, "", ({ field, operator, value }) => {
+    // A bare word that is not in quotes might be read as a term with an operator.
+    if (field.kind === "any") return quoteValue(value);
+    const name = field.kind === "tag" ? `tag.${escapeKey(field.name)}` : field.name;
+    return `${name}${operator}${printValue(value)}`;
+  });
+}
+
+function readField({ query, keys, operator, field }: Term): TraceField {
+  const [first, ...rest] = keys;
+  const name = traceFields.find((known) => known === first);
+  const tag = rest.map(unescapeKey).join(".");
+  if ((name === undefined || rest.length > 0) && (first !== "tag" || tag === "")) {
+    throw invalid(query, field, `one of ${names}`, "Text with an operator in it goes in double quotes.");
+  }
+  if (!operators.has(operator)) {
+    throw invalid(query, { start: field.end, end: field.end + operator.length }, "one of = != : !:");
+  }
+  return name === undefined ? { kind: "tag", name: tag } : { kind: "row", name };
+}
+
+/**
+ * Whether a row satisfies the filter, but for the choice of digests, which its caller knows: `digests` are those of
+ * the row's exceptions that count.
+ */
+export function acceptsRow(filter: TraceFilter, row: Row, digests: readonly string[]): boolean {
+  const { traceId, namespace, action, minDuration } = filter;
+  if (traceId !== undefined && row.trace_id !== traceId) return false;
+  if (namespace !== undefined && row.namespace !== namespace) return false;
+  if (action !== undefined && row.action_name !== action) return false;
+  if (minDuration !== undefined && row.duration < minDuration) return false;
+  if (filter.digests !== undefined) {
+    const own = actionDigest({ namespace: row.namespace, action: row.action_name });
+    const holds = (digest: string): boolean =>
+      digest === own || (digests.includes(digest) && isOfRow(digest, row));
+    if (!filter.digests.some(holds)) return false;
+  }
+  return matchesTrace(filter.query, row);
+}
+
+/**
+ * A digest of ours finds what it stands for and nothing else, so that a source can be asked for that: an exception may
+ * carry any text as its digest, also what is an action's, or another request's error.
+ */
+function isOfRow(digest: string, { namespace, action_name }: Row): boolean {
+  const key = decodeDigest(digest);
+  if (key?.of !== "error") return key?.of !== "action";
+  return key.namespace === namespace && key.action === action_name;
+}
+
+/** Whether a row satisfies the query. A field that it lacks satisfies only `!=` and `!:`. */
+function matchesTrace(filter: Filter<TraceField>, row: Row): boolean {
+  switch (filter.kind) {
+    case "all":
+      return true;
+    case "and":
+      return filter.operands.every((operand) => matchesTrace(operand, row));
+    case "or":
+      return filter.operands.some((operand) => matchesTrace(operand, row));
+    case "compare":
+      return compares(filter, row);
+    default:
+      return filter satisfies never;
+  }
+}
+
+function compares({ field, operator, value }: Compare<TraceField>, row: Row): boolean {
+  const isNegative = operator === "!=" || operator === "!:";
+  const isWhole = operator === "=" || operator === "!=";
+  const sought = field.kind === "row" ? spellingsOf(field.name, isWhole, value) : [value];
+  const holds = (text: string): boolean =>
+    sought.some((spelling) => (isWhole ? text === spelling : text.includes(spelling)));
+  return textsOf(field, row).some(holds) !== isNegative;
+}
+
+/** How a row may have what a query says of it, whole or as a part. */
+function spellingsOf(name: string, isWhole: boolean, value: string): readonly string[] {
+  if (name !== "trace_id" && name !== "span_id") return [value];
+  return isWhole ? [canonicalId(value, name === "trace_id" ? 32 : 16)] : [value, value.toLowerCase()];
+}
+
+function textsOf(field: TraceField, row: Row): readonly string[] {
+  switch (field.kind) {
+    case "tag":
+      return Object.hasOwn(row.tags, field.name) ? texts(row.tags[field.name]) : [];
+    case "row": {
+      const text = row[field.name];
+      return text === undefined ? [] : [text];
+    }
+    case "any":
+      return [row.action_name, ...Object.values(row.tags).flatMap(texts)];
+    default:
+      return field satisfies never;
+  }
+}
+
+/** A value as the texts that operators see: an array stands for its elements, `null` and objects for nothing. */
+function texts(value: Value | undefined): readonly string[] {
+  if (value === undefined || value === null) return [];
+  if (isList(value)) return value.flatMap(texts);
+  return typeof value === "object" ? [] : [String(value)];
+}
+
+function isList(value: Value): value is readonly Value[] {
+  return Array.isArray(value);
+}

@@ -1,0 +1,91 @@
+// Digests stand for a group of requests, errors or slow events. Ours are the group's key itself, encoded, so that a
+// filter by digest needs no memory of what was answered before.
+import { createHash } from "node:crypto";
+import * as z from "zod";
+import { type SpanKind, spanKinds } from "../../core/rows.ts";
+import type { Names } from "./requests.ts";
+
+/** What a digest of ours stands for. */
+export type Digest =
+  | ({ readonly of: "action" } & Names)
+  | ({ readonly of: "error"; readonly exception: string } & Names)
+  | ({ readonly of: "event" } & EventKey);
+
+export interface EventKey {
+  readonly service: string;
+  readonly kind: SpanKind;
+  readonly name: string;
+  /** `hashStatement` of the normalised statement, which may be far too long for a digest. */
+  readonly statement: string | undefined;
+}
+
+/** Of the rows of `actions` and of the spans below a request. URL-safe, as all digests of ours. */
+export function actionDigest({ namespace, action }: Names): string {
+  return encode("act_", [namespace, action]);
+}
+
+/** Of an exception that carries none of its own; the names are those of the request that it happened in. */
+export function errorDigest(exception: string, { namespace, action }: Names): string {
+  return encode("err_", [exception, namespace, action]);
+}
+
+export function eventDigest({ service, kind, name, statement }: EventKey): string {
+  return encode("evt_", [service, kind, name, statement ?? ""]);
+}
+
+export function hashStatement(normalised: string): string {
+  return createHash("sha256").update(normalised).digest("base64url").slice(0, 22);
+}
+
+const text = z.string();
+const forms = [
+  {
+    prefix: "act_",
+    key: z
+      .tuple([text, text])
+      .transform(([namespace, action]): Digest => ({ of: "action", namespace, action })),
+  },
+  {
+    prefix: "err_",
+    key: z
+      .tuple([text, text, text])
+      .transform(([exception, namespace, action]): Digest => ({ of: "error", exception, namespace, action })),
+  },
+  {
+    prefix: "evt_",
+    key: z.tuple([text, z.enum(spanKinds), text, text]).transform(
+      ([service, kind, name, statement]): Digest => ({
+        of: "event",
+        service,
+        kind,
+        name,
+        statement: statement === "" ? undefined : statement,
+      }),
+    ),
+  },
+] as const;
+
+/** Undefined for any text that none of the functions above makes. */
+export function decodeDigest(digest: string): Digest | undefined {
+  const form = forms.find(({ prefix }) => digest.startsWith(prefix));
+  if (form === undefined) return undefined;
+  const bytes = Buffer.from(digest.slice(form.prefix.length), "base64url");
+  let key: unknown;
+  try {
+    key = JSON.parse(bytes.toString());
+  } catch {
+    return undefined;
+  }
+  const { data } = form.key.safeParse(key);
+  return data !== undefined && encode(form.prefix, key) === digest ? data : undefined;
+}
+
+function encode(prefix: string, key: unknown): string {
+  return prefix + Buffer.from(JSON.stringify(key)).toString("base64url");
+}
+
+/** The number under which an error is known in a site: 1 to 2^53 - 1, the same on every instance and for ever. */
+export function incidentNumber(site: string, digest: string): number {
+  const hash = createHash("sha256").update(`${site}\0${digest}`).digest();
+  return Number(hash.readBigUInt64BE() >> 11n) || 1;
+}

@@ -1,0 +1,141 @@
+// A saved visual: a file that publishes one view of a site's metrics to whoever knows its id. The file is the whole of
+// it: nothing else is published, and without the file it is gone.
+import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
+import { parse, YAMLParseError } from "yaml";
+import { z } from "zod";
+import { ConfigError, type Issue } from "../core/errors.ts";
+import { type Millis, parseDuration, parseInstant } from "../core/time.ts";
+
+export const visualTypes = ["line", "area", "bar", "number", "table"] as const;
+export type VisualType = (typeof visualTypes)[number];
+
+export interface Visual {
+  readonly id: string;
+  readonly title: string;
+  readonly description: string;
+  readonly type: VisualType;
+  readonly site: string;
+  /** So long until now, or two ISO times. */
+  readonly range: Millis | { readonly from: string; readonly to: string };
+  /** What is asked of the metrics routes, but for the site and the times: of the list where it has `group_by`. */
+  readonly query: Readonly<Record<string, unknown>>;
+}
+
+/** What is published at the moment. */
+export interface Visuals {
+  readonly find: (id: string) => Visual | undefined;
+  /**
+   * What `compute` answers, kept for a moment and shared by all who ask meanwhile. It gets a signal of its own: one of
+   * them may leave without the others.
+   */
+  readonly share: (visual: Visual, compute: (signal: AbortSignal) => Promise<Answer>) => Promise<Answer>;
+}
+
+/** Of the metrics routes: `series` without groups, `rows` with them. */
+export interface Answer {
+  readonly resolution: string | null;
+  readonly from: string;
+  readonly to: string;
+  readonly series?: readonly AnswerSeries[] | undefined;
+  readonly rows?: readonly AnswerRow[] | undefined;
+}
+export interface AnswerSeries {
+  readonly id: string;
+  readonly data: readonly { readonly timestamp: string; readonly value: number }[];
+}
+export interface AnswerRow {
+  readonly group: Readonly<Record<string, string>>;
+  readonly data: Readonly<Record<string, number>>;
+}
+
+/** 128 random bits, the least that nobody can guess. */
+export function newVisualId(): string {
+  return randomBytes(16).toString("base64url");
+}
+const idPattern = /^[A-Za-z0-9_-]{22,100}$/;
+
+/** A search that takes as long for a near miss as for any other text. */
+export function createFinder(visuals: readonly Visual[]): (id: string) => Visual | undefined {
+  const hash = (id: string) => createHash("sha256").update(id).digest();
+  const entries = visuals.map((visual) => ({ visual, hash: hash(visual.id) }));
+  return (id) => {
+    const sought = hash(id);
+    let found: Visual | undefined;
+    for (const entry of entries) if (timingSafeEqual(entry.hash, sought)) found = entry.visual;
+    return found;
+  };
+}
+
+const text = z.string().min(1, "must not be empty");
+const instant = text.refine((value) => parseInstant(value) !== undefined, {
+  error: "expected an ISO 8601 time with a zone, such as 2026-01-31T12:00:00Z, in quotes",
+});
+const schema = z
+  .strictObject({
+    id: text.regex(idPattern, "expected an id as `readout visual new` makes it"),
+    title: text.max(200),
+    description: z.string().max(2_000).default(""),
+    type: z.enum(visualTypes, { error: `expected ${visualTypes.join(", ")}` }),
+    site: text,
+    range: text
+      .refine((value) => (parseDuration(value) ?? 0) > 0, {
+        error: "expected a duration such as 90m, 24h or 7d",
+      })
+      .optional(),
+    from: instant.optional(),
+    to: instant.optional(),
+    resolution: z.unknown().optional(),
+    limit: z.unknown().optional(),
+    select: z.unknown().optional(),
+    group_by: z.unknown().optional(),
+  })
+  .check(({ value, issues }) => {
+    const wrong = (path: string, message: string) =>
+      issues.push({ code: "custom", path: [path], message, input: undefined });
+    const { range, from, to, type, group_by } = value;
+    const fixed = from !== undefined && to !== undefined;
+    if (range === undefined ? !fixed : from !== undefined || to !== undefined) {
+      wrong("range", "expected either `range`, or `from` and `to`");
+    }
+    const grouped = group_by !== undefined;
+    if (type === "table" && !grouped) wrong("group_by", "a table has rows: say what to group them by");
+    if ((type === "line" || type === "area") && grouped)
+      wrong("group_by", `a ${type} has series and no groups`);
+  });
+
+function explain(issue: z.core.$ZodRawIssue): string | undefined {
+  if (issue.code === "unrecognized_keys") return `unknown key ${issue.keys.join(", ")}`;
+  if (issue.code === "invalid_type" && issue.expected === "object") return "expected keys with values";
+  if (issue.input === undefined || issue.input === null) return "is missing";
+  return issue.code === "invalid_type" ? `expected ${issue.expected}; put it in quotes` : undefined;
+}
+
+/**
+ * The visual that a file holds. `check` tells what the metrics routes would say of its query.
+ * @throws {ConfigError} all issues at once
+ */
+export function readVisual(text: string, file: string, check: (visual: Visual) => readonly Issue[]): Visual {
+  let value: unknown;
+  try {
+    value = parse(text);
+  } catch (error) {
+    if (!(error instanceof YAMLParseError)) throw error;
+    throw new ConfigError(file, [{ path: "", message: error.message.split("\n", 1)[0] ?? "is no YAML" }]);
+  }
+  const { data, error } = schema.safeParse(value, { error: explain });
+  if (error !== undefined) {
+    throw new ConfigError(
+      file,
+      error.issues.map(({ path, message }) => ({ path: path.join("."), message })),
+    );
+  }
+  const { id, title, description, type, site, range, from = "", to = "", ...query } = data;
+  const visual: Visual = {
+    ...{ id, title, description, type, site },
+    range: range === undefined ? { from, to } : (parseDuration(range) ?? 0),
+    query: Object.fromEntries(Object.entries(query).filter(([, part]) => part !== undefined)),
+  };
+  const issues = check(visual);
+  if (issues.length > 0) throw new ConfigError(file, issues);
+  return visual;
+}

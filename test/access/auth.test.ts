@@ -1,0 +1,120 @@
+import { expect, test } from "vitest";
+import { createAuthenticator, hashToken, newToken, readToken } from "../../src/access/auth.ts";
+import { run } from "../../src/cli/token.ts";
+import { type Kinds, parseConfig, type TokenEntry } from "../../src/config/config.ts";
+import { TooMany, Unauthorized } from "../../src/core/errors.ts";
+import { type Instant, parseInstant } from "../../src/core/time.ts";
+import { createShell, instant } from "../support/fake-shell.ts";
+
+const now = instant("2026-06-01T00:00:00Z");
+const entry = (token: string, rest: Partial<TokenEntry> = {}): TokenEntry => ({
+  user: token,
+  sha256: hashToken(token),
+  sites: ["shop"],
+  ...rest,
+});
+
+test("a token is its user, and sees its sites alone", () => {
+  const authenticate = createAuthenticator([entry("a"), entry("b", { sites: "*" }), entry("c")], () => now);
+  const { user, maySee } = authenticate("a");
+  expect([user, maySee("shop"), maySee("blog"), maySee("constructor")]).toEqual(["a", true, false, false]);
+  expect(authenticate("b").maySee("whatever")).toBe(true);
+  expect(authenticate("c").user).toBe("c");
+});
+
+test.each([undefined, "", "d", "A", "a ", hashToken("a")])("%j is no token", (token) => {
+  const authenticate = createAuthenticator([entry("a")], () => now);
+  expect(() => authenticate(token)).toThrow(Unauthorized);
+});
+
+test("a token ends at its expiry, on the clock of the request", () => {
+  let clock = (now - 1n) as Instant;
+  const authenticate = createAuthenticator([entry("a", { expires: now })], () => clock);
+  expect(authenticate("a").user).toBe("a");
+  clock = now;
+  expect(() => authenticate("a")).toThrow(Unauthorized);
+});
+
+test("each token has a rate of its own, which a wrong token does not use up", () => {
+  const asked: string[] = [];
+  const rate = (name: string) => asked.push(name) <= 2;
+  const authenticate = createAuthenticator([entry("a"), entry("b")], () => now, rate);
+  authenticate("a");
+  expect(() => authenticate("c")).toThrow(Unauthorized);
+  authenticate("b");
+  expect(() => authenticate("a")).toThrow(TooMany);
+  expect(asked).toEqual([hashToken("a"), hashToken("b"), hashToken("a")]);
+});
+
+test.each([
+  ["Bearer abc", "/x", "abc"],
+  ["bearer abc", "/x", "abc"],
+  ["BEARER \t abc ", "/x", "abc"],
+  ["Bearer abc", "/x?token=def", "abc"],
+  // The header wins also when it is empty: whoever sends one means it.
+  ["Bearer", "/x?token=def", ""],
+  ["Bearer ", "/x?token=def", ""],
+  // Another scheme belongs to a proxy in front.
+  ["Basic YTpi", "/x?token=def", "def"],
+  ["Basic YTpi", "/x", undefined],
+  ["Bearerabc", "/x?token=def", "def"],
+  [undefined, "/x?token=a%2Bb&token=c", "a+b"],
+  [undefined, "http://h/x?y=1&token=def#token=z", "def"],
+  [undefined, "?token=", ""],
+  [undefined, "/x?tokens=1", undefined],
+  [undefined, "/x", undefined],
+])("%j and %j present %j", (authorization, url, token) => {
+  expect(readToken(new Headers(authorization === undefined ? {} : { authorization }), url)).toBe(token);
+});
+
+test("new tokens are 256 random bits, fit for a URL", () => {
+  expect(newToken()).toMatch(/^rdt_[A-Za-z0-9_-]{43}$/);
+  expect(newToken()).not.toBe(newToken());
+});
+
+test.each([
+  [
+    ["--user", "ana", "--site", "shop", "--site", "blog", "--site", "shop"],
+    "ana",
+    ["shop", "blog"],
+    undefined,
+  ],
+  [["--user", "null", "--site", "*"], "null", "*", undefined],
+  // biome-ignore lint/suspicious/noTemplateCurlyInString: what a configuration would put a variable in for
+  [["--user", 'a "b" ${c}: #', "--site", "shop"], 'a "b" ${c}: #', ["shop"], undefined],
+  [
+    ["--user", "ana", "--site", "shop", "--expires", "2027-01-01T02:00:00+02:00"],
+    "ana",
+    ["shop"],
+    parseInstant("2027-01-01T00:00:00Z"),
+  ],
+])("readout token new %j prints an entry that lets its token in", async (args, user, sites, expires) => {
+  const shell = createShell({ now });
+  expect(await run(["new", ...args], shell)).toBe(0);
+  const token = /^ {2}(rdt_\S+)$/m.exec(shell.printed())?.[1] ?? "";
+  const line = /^ {2}- \{.*$/m.exec(shell.printed())?.[0] ?? "";
+  const none: Kinds = new Map([["none", { parseConfig: () => ({}) }]]);
+  const file = `tokens:\n${line}\nbackends: {}\nsites: { shop: {}, blog: {} }`;
+  const { tokens } = parseConfig(file, "f", { kinds: none, env: {}, readText: () => "" });
+  expect(tokens).toEqual([{ user, sha256: hashToken(token), sites, ...(expires && { expires }) }]);
+  expect(createAuthenticator(tokens, () => now)(token).user).toBe(user);
+  expect(shell.printed().split(token)).toHaveLength(2);
+});
+
+test.each([
+  [[], "what to do is missing"],
+  [["old"], 'unknown command "old"'],
+  [["new", "--site", "shop"], "--user is missing"],
+  [["new", "--user", "ana"], "--site is missing"],
+  [["new", "--user", "ana", "--site", "*", "--site", "shop"], "stands alone"],
+  [["new", "--user", "ana", "--site", "shop", "--expires", "2027-02-30T00:00:00Z"], "not an ISO 8601 time"],
+  [["new", "--user", "ana", "--site", "shop", "--expires", "2026-06-01T00:00:00Z"], "in the past"],
+  [["new", "--user", "ana", "--site", "shop", "--colour", "red"], "--colour"],
+  [["new", "--user", "ana", "--site", "shop", "more"], "more"],
+])("readout token %j is a usage error", async (args, message) => {
+  const shell = createShell({ now });
+  expect(await run(args, shell)).toBe(2);
+  expect(shell.complained()).toContain(message);
+  expect(shell.complained()).toContain("Usage: readout token new");
+  expect(shell.printed()).toBe("");
+});

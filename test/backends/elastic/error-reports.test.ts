@@ -1,0 +1,283 @@
+// Front-end error reports on real servers: from an intake's own connection through the spool into an index, once each.
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { elastic } from "#resolvers/elastic/elastic.ts";
+import { connectSites, spanSourceOf } from "#src/access/sites.ts";
+import { defaults, parseConfig } from "#src/config/config.ts";
+import type { Span } from "#src/core/rows.ts";
+import { now } from "#src/core/time.ts";
+import { startDelivery } from "#src/intake/delivery.ts";
+import { readReport, spanOf } from "#src/intake/error-report.ts";
+import { createIntake } from "#src/intake/intake.ts";
+import { operations } from "#src/operations/index.ts";
+import { createServer } from "#src/server/server.ts";
+import { createBudget } from "#src/tracing/spans/read-budget.ts";
+import { type Cluster, openCluster, testIO } from "../../support/elastic/test-index.ts";
+import { memorySpooler, reportBody, watchedTelemetry } from "../../support/error-reports.ts";
+import { onServers } from "../selected-servers.ts";
+
+const signal = () => AbortSignal.timeout(60_000);
+
+/** Which test distributions lack data streams, and how that shows. */
+const withoutDataStreams: Readonly<Record<string, "template is refused" | "delivery is rejected">> = {
+  // Its templates do not know the word.
+  es7: "template is refused",
+  // They have data streams, but not the requests that make and delete them.
+  es8: "delivery is rejected",
+  es9: "delivery is rejected",
+};
+
+onServers(({ name, url }) => {
+  let cluster: Cluster;
+  const index = "readout-frontend-test";
+  const target = { site: "shop", index, profile: "auto" };
+  beforeAll(async () => {
+    cluster = openCluster(url);
+    await cluster.remove(`${index}*`);
+  });
+  afterAll(async () => {
+    await cluster.remove(`${index}*`);
+    await cluster.close();
+  });
+
+  function stores() {
+    const { reports: store } = cluster.backend.stores;
+    const { reports: inspect } = cluster.backend.inspections;
+    if (store === undefined || inspect === undefined) throw new Error("no report store");
+    return { store, inspect };
+  }
+  let drawn = 0;
+  function span(over: Record<string, unknown> = {}): Span {
+    drawn += 1;
+    const report = readReport(reportBody(drawn, over));
+    if (report === undefined) throw new Error("no report");
+    return spanOf("shop", drawn.toString(16).padStart(32, "0"), report);
+  }
+  async function documents(name = index) {
+    await cluster.request("POST", `/${name}/_refresh`);
+    const body = JSON.stringify({ size: 1_000, track_total_hits: true });
+    const answer = (await cluster.request("POST", `/${name}/_search`, body)) as {
+      hits: { hits: { _id: string; _source: Record<string, unknown> }[] };
+    };
+    return answer.hits.hits;
+  }
+
+  test("check makes the index, proves the right to write, and leaves no document", async () => {
+    const report = await stores().inspect(target, signal());
+    expect(report).toEqual({ found: [`index ${index}, writable`], limitations: [], problems: [] });
+    expect(await documents()).toEqual([]);
+    expect((await stores().inspect(target, signal())).problems).toEqual([]);
+  });
+
+  test("check leaves an index without a mapping as it is, also behind an alias", async () => {
+    const bare = `${index}-bare`;
+    await cluster.createIndex(bare, { aliases: { [`${bare}-alias`]: { is_write_index: true } } });
+    const { found, limitations, problems } = await stores().inspect(
+      { ...target, index: `${bare}-alias` },
+      signal(),
+    );
+    expect({ found, problems }).toEqual({ found: [`alias ${bare}-alias, writable`], problems: [] });
+    expect(limitations).toEqual([expect.stringContaining("rollover")]);
+    expect(await documents(bare)).toEqual([]);
+    expect(await cluster.request("GET", `/${bare}/_mapping`)).toEqual({ [bare]: { mappings: {} } });
+  });
+
+  test("what is delivered twice is there once, under its own id", async () => {
+    const spans = Array.from({ length: 50 }, () => span());
+    const { store } = stores();
+    expect(await store.deliver(target, spans, signal())).toEqual(new Map());
+    expect(await store.deliver(target, spans, signal())).toEqual(new Map());
+    const ids = (await documents()).map(({ _id }) => _id);
+    expect(ids.toSorted()).toEqual(spans.flatMap(({ trace_id }) => [trace_id, `${trace_id}-0`]).toSorted());
+  });
+
+  test("whatever a user names a tag, and however long a value is, the document is taken and kept whole", async () => {
+    const odd = {
+      ...{
+        a: "1",
+        "a.b": "2",
+        "a.b.c": "3",
+        ".": "4",
+        "..": "5",
+        " ": "6",
+        "x.": "7",
+        ".x": "8",
+        "": "9",
+        "*": "10",
+      },
+      [`k${"x".repeat(2_000)}`]: "y".repeat(40_000),
+      ...Object.fromEntries(Array.from({ length: 1_500 }, (_, n) => [`many.${n}`, `${n}`])),
+    };
+    const one = span({
+      tags: odd,
+      error: { name: "E", message: "m".repeat(50_000), backtrace: ["b".repeat(50_000)] },
+    });
+    expect(await stores().store.deliver(target, [one], signal())).toEqual(new Map());
+    const found = (await documents()).filter(({ _id }) => _id.startsWith(one.trace_id));
+    const whole = found.find(({ _id }) => _id === one.trace_id)?._source;
+    expect(whole?.attributes).toEqual(one.span_attributes);
+    expect(found.find(({ _id }) => _id === `${one.trace_id}-0`)?._source.attributes).toEqual(
+      one.events[0]?.attributes,
+    );
+  });
+
+  test.each(["auto", "otel"])("read as %s, the span is what was delivered", async (profile) => {
+    const spans = [
+      span(),
+      span({
+        action: "CartPage",
+        revision: "abc",
+        tags: { größe: "🎉", "a.b": "1", a: "2", empty: "" },
+        params: { id: "7" },
+        error: { name: "E", message: "m", backtrace: ["one", "two"] },
+        breadcrumbs: [{ category: "Fetch", action: "GET" }],
+      }),
+    ];
+    expect(await stores().store.deliver(target, spans, signal())).toEqual(new Map());
+    await cluster.request("POST", `/${index}/_refresh`);
+    const { traces } = cluster.backend.stores;
+    const source = spanSourceOf("shop", { index, profile });
+    const traceIds = spans.map(({ trace_id }) => trace_id);
+    const of = { by: "trace", traceIds, select: "all" } as const;
+    const found: Span[] = [];
+    const query = { sources: [source], of, budget: createBudget(1_000) } as const;
+    for await (const batch of traces?.find(query, signal()) ?? []) found.push(...batch);
+    const byId = (a: Span, b: Span) => (a.trace_id < b.trace_id ? -1 : 1);
+    expect(found.sort(byId)).toEqual(spans.sort(byId));
+  });
+
+  test("posted, spooled, delivered, and answered by the tracing routes", async () => {
+    const { server, post, spooler, close } = await serve();
+    const ask = async (path: string, body: object) => {
+      const init = {
+        method: "POST",
+        headers: { authorization: "Bearer t" },
+        body: JSON.stringify({ site_ids: ["shop"], ...body }),
+      };
+      const answer = await server.fetch(`http://readout/api/v2/tracing/${path}`, init);
+      expect(answer.status).toBe(200);
+      return answer.json();
+    };
+    const pagination = { per_page: 100, order: "DESC", cursor: "Time" };
+    // Before the first report there is no index, and nothing to find.
+    expect(await ask("traces/errors", { pagination })).toEqual([]);
+    const bodies = [1, 2, 3].map((number) =>
+      reportBody(number, { action: "Page", tags: { number: `${number}` } }),
+    );
+    for (const body of bodies) expect((await post(body)).status).toBe(200);
+    await expect.poll(async () => (await spooler.level()).reports).toBe(0);
+    await cluster.request("POST", `/${whole}/_refresh`);
+    const rows = await ask("traces/errors", { pagination });
+    expect(rows.map(({ tags }: { tags: object }) => tags)).toEqual(
+      expect.arrayContaining([{ number: "1" }, { number: "2" }, { number: "3" }]),
+    );
+    expect(rows).toHaveLength(3);
+    const [row, ...none] = await ask("traces/errors", { pagination, query: "tag.number=2" });
+    expect(none).toEqual([]);
+    expect(row).toMatchObject({ namespace: "frontend", action_name: "Page", duration: 0 });
+    const [detail] = await ask("trace/error", { trace_id: row.trace_id });
+    expect(detail).toMatchObject({
+      span_id: row.span_id,
+      "events.name": ["exception"],
+      status_message: "number 2",
+    });
+    const { performance, errors } = await ask("locator", { trace_id: row.trace_id });
+    expect([performance, errors]).toEqual([[], [expect.objectContaining({ exception_name: "TypeError" })]]);
+    expect(await ask("traces/performance", { pagination })).toEqual([]);
+    await close();
+  });
+
+  const whole = `${index}-whole`;
+  /** The parts of the program as `serve` ties them, over this cluster. */
+  async function serve() {
+    const config = parseConfig(
+      `backends: { elk: { kind: elastic, url: "${url}" } }
+sites: { shop: { frontend: { keys: [k], backend: elk, index: ${whole} } } }
+`,
+      "readout.yaml",
+      { kinds: new Map([[elastic.kind, elastic]]), env: {}, readText: testIO.readText },
+    );
+    const sites = connectSites(config, new Map([["elk", cluster.backend]]));
+    const { telemetry } = watchedTelemetry();
+    const spooler = memorySpooler();
+    const delivery = startDelivery({ spooler, sites, telemetry });
+    const { spoolBytes, keyRate, addressRate, proxies } = defaults;
+    const intake = createIntake({
+      ...{ sites, spooler, telemetry, now, spooled: delivery.wake },
+      config: { spool: ":memory:", spoolBytes, keyRate, addressRate, proxies },
+    });
+    const server = createServer({
+      ...{ operations, sites, telemetry, now, intake },
+      limits: defaults.limits,
+      authenticate: () => ({ user: "ana", maySee: () => true }),
+      graphql: () => Promise.reject(new Error("not asked for")),
+    });
+    const { port } = await server.listen({ host: "127.0.0.1", port: 0 });
+    const post = (body: string) =>
+      fetch(`http://127.0.0.1:${port}/errors?api_key=k`, { method: "POST", body });
+    const close = async () => {
+      await server.close(0);
+      await delivery.close();
+    };
+    return { server, post, spooler, close };
+  }
+
+  test("a document that a mapping refuses is told apart from its neighbours", async () => {
+    const strict = `${index}-strict`;
+    await cluster.createIndex(strict, {
+      mappings: { properties: { name: { type: "long" }, trace_id: { type: "keyword" } } },
+    });
+    const [good, bad] = [span({ action: "7" }), span({ action: "no number" })];
+    const refusals = await stores().store.deliver({ ...target, index: strict }, [good, bad], signal());
+    expect([...refusals.keys()]).toEqual([bad.trace_id]);
+    expect(refusals.get(bad.trace_id)).toMatch(/^status 400: /);
+  });
+
+  test("an index that may not be written is a failure and no refusal", async () => {
+    const blocked = `${index}-blocked`;
+    await cluster.createIndex(blocked, { settings: { "index.blocks.write": true } });
+    await expect(
+      stores().store.deliver({ ...target, index: blocked }, [span()], signal()),
+    ).rejects.toMatchObject({
+      name: "BackendError",
+      failure: "denied",
+    });
+    const { problems } = await stores().inspect({ ...target, index: blocked }, signal());
+    expect(problems).toEqual([expect.stringContaining("reports cannot be written")]);
+  });
+
+  test("a name that a template claims becomes a data stream", async () => {
+    const stream = `${index}-stream`;
+    const template = {
+      index_patterns: [stream],
+      data_stream: {},
+      priority: 900,
+      template: { mappings: { properties: { "@timestamp": { type: "date" } } } },
+    };
+    const excuse = withoutDataStreams[name];
+    const made = cluster.request("PUT", `/_index_template/${stream}`, JSON.stringify(template));
+    if (excuse === "template is refused") {
+      await expect(made).rejects.toThrow("unknown field [data_stream]");
+      return;
+    }
+    await made;
+    try {
+      const { store, inspect } = stores();
+      const one = span();
+      const there = { ...target, index: stream };
+      if (excuse === "delivery is rejected") {
+        await expect(store.deliver(there, [one], signal())).rejects.toMatchObject({ failure: "rejected" });
+        return;
+      }
+      expect(await store.deliver(there, [one], signal())).toEqual(new Map());
+      expect(await store.deliver(there, [one], signal())).toEqual(new Map());
+      expect((await documents(stream)).map(({ _id }) => _id).toSorted()).toEqual([
+        one.trace_id,
+        `${one.trace_id}-0`,
+      ]);
+      expect((await inspect(there, signal())).limitations).toEqual([expect.stringContaining("rollover")]);
+    } finally {
+      await cluster.request("DELETE", `/_data_stream/${stream}`).catch(() => {});
+      await cluster.request("DELETE", `/_index_template/${stream}`);
+    }
+  });
+});

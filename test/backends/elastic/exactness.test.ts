@@ -1,0 +1,51 @@
+// The exactness law on fixed seeds: `SEED=7 ROUNDS=50` looks further.
+import fc from "fast-check";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { difference, query, read, subjectsOn } from "../../exactness/law.ts";
+import { type Cluster, openCluster } from "../../support/elastic/test-index.ts";
+import { onServers } from "../selected-servers.ts";
+
+const rounds = Number(process.env.ROUNDS ?? 4);
+const each = 150;
+
+onServers((server) => {
+  let cluster: Cluster;
+  beforeAll(async () => {
+    cluster = openCluster(server.url);
+    await cluster.remove("exact-*");
+  });
+  afterAll(async () => {
+    await cluster.remove("exact-*");
+    await cluster.close();
+  });
+
+  // The layouts beside `ecs` differ in few ways from each other: a round of each is a look, the long run is `test:exact`.
+  const subjects = subjectsOn(server).map((subject) => ({
+    ...subject,
+    own: subject.name === "ecs" ? rounds : Math.ceil(rounds / 4),
+  }));
+  test.each(subjects)(
+    "$name: a query finds exactly what matches keeps of a full scan",
+    { timeout: 900_000 },
+    async ({ name, layout, documents, own }) => {
+      const seed = Number(process.env.SEED ?? 20_240_115);
+      const corpora = fc.sample(documents, { seed, numRuns: own });
+      const queries = fc.sample(query, { seed, numRuns: own * each });
+      for (const [round, load] of corpora.entries()) {
+        // New names: the store may remember a mapping by the old ones.
+        const prefix = `exact-${name}-${round}`;
+        const written = await load(cluster, prefix);
+        const everything = await read(cluster, layout, prefix, "");
+        expect(everything).toHaveLength(written);
+        let found = 0;
+        for (const text of queries.slice(round * each, (round + 1) * each)) {
+          // Compact: a whole corpus in a failure's text hides what differs.
+          expect(await difference(cluster, layout, prefix, everything, text)).toBeUndefined();
+          found += 1;
+        }
+        expect(found).toBe(each);
+        await cluster.remove(`${prefix}-*`);
+      }
+    },
+  );
+});

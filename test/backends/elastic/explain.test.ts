@@ -1,0 +1,88 @@
+// What is told of a query, held against what reading it on a real server does: a leaf said to be the index's own costs no
+// document that is not kept, and one that the index cannot narrow costs them all.
+import fc from "fast-check";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import type { LogLine } from "#src/core/rows.ts";
+import { fromMillis } from "#src/core/time.ts";
+import { leavesOf } from "#src/log-query/ast.ts";
+import { matches } from "#src/log-query/matches.ts";
+import { parse } from "#src/log-query/parse.ts";
+import type { LogQuery } from "#src/store/store.ts";
+import { record } from "#src/telemetry/request-recorder.ts";
+import { corpus, dynamicDefinition, mappedDefinition, query } from "../../exactness/corpus.ts";
+import { type Cluster, openCluster } from "../../support/elastic/test-index.ts";
+import { onServers } from "../selected-servers.ts";
+
+const seed = Number(process.env.SEED ?? 20_240_117);
+const start = Date.UTC(2024, 0, 15, 10);
+
+onServers((server) => {
+  let cluster: Cluster;
+  beforeAll(async () => {
+    cluster = openCluster(server.url);
+    await cluster.remove("explain-*");
+    const [documents] = fc.sample(corpus, { seed, numRuns: 1 });
+    await cluster.createIndex("explain-a", mappedDefinition(server.product, server.version));
+    await cluster.createIndex("explain-b", dynamicDefinition);
+    await cluster.write("explain-a", stamped(documents?.mapped ?? []));
+    await cluster.write("explain-b", stamped(documents?.dynamic ?? []));
+  });
+  afterAll(async () => {
+    await cluster.remove("explain-*");
+    await cluster.close();
+  });
+
+  const ask = (text: string, index: string): LogQuery => ({
+    sources: [{ id: "app", index, profile: "ecs" }],
+    range: { from: fromMillis(start), to: fromMillis(start + 3_600_000) },
+    filter: parse(text),
+    order: "asc",
+    ...{ wanted: 1_000, documentLimit: 10_000, tieLimit: 10_000 },
+  });
+  async function read(query: LogQuery) {
+    const counts = { documents: 0, kept: 0 };
+    const recorder = {
+      sent: () => {},
+      sampled: () => {},
+      read: (part: { documents: number; kept?: number }) => {
+        counts.documents += part.documents;
+        counts.kept += part.kept ?? 0;
+      },
+    };
+    const lines: LogLine[] = [];
+    const signal = AbortSignal.timeout(60_000);
+    await record(recorder, async () => {
+      for await (const batch of cluster.store.lines(query, signal)) lines.push(...batch);
+    });
+    return { lines, counts };
+  }
+
+  test("documents read are those that the explanation foretells", { timeout: 600_000 }, async () => {
+    const told = { index: 0, candidates: 0, documents: 0 };
+    for (const index of ["explain-a", "explain-b"]) {
+      const { lines: everything } = await read(ask("", index));
+      expect(everything.length).toBeGreaterThan(10);
+      for (const text of fc.sample(query, { seed, numRuns: 300 })) {
+        const query = ask(text, index);
+        if (leavesOf(query.filter).length !== 1) continue;
+        const [plan] = (await cluster.store.explain?.(query, AbortSignal.timeout(60_000))) ?? [];
+        expect(plan).toMatchObject({ profile: "ecs", indices: [index] });
+        const [leaf] = plan?.leaves ?? [];
+        const { lines, counts } = await read(query);
+        const wanted = everything.filter((line) => matches(query.filter, line)).length;
+        expect([text, lines.length, counts.kept]).toEqual([text, wanted, wanted]);
+        if (leaf?.by === "index") expect([text, counts.documents]).toEqual([text, wanted]);
+        if (leaf?.by === "documents") expect([text, counts.documents]).toEqual([text, everything.length]);
+        told[leaf?.by ?? "documents"] += 1;
+      }
+    }
+    for (const [by, count] of Object.entries(told)) expect([by, count > 0]).toEqual([by, true]);
+  });
+});
+
+function stamped(texts: readonly string[]): [string, string][] {
+  return texts.map((text, at) => {
+    const time = `"@timestamp":"${new Date(start + at).toISOString()}"`;
+    return [`d${at}`, text === "{}" ? `{${time}}` : `{${time},${text.slice(1)}`];
+  });
+}

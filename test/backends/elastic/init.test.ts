@@ -1,0 +1,186 @@
+// `readout init` on real servers with two layouts and whatever else lies there: the file loads, `check` passes on the stack
+// that it came from, and each index is behind the one source that holds it.
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { kinds } from "#resolvers/index.ts";
+import { run } from "#src/cli/init/init.ts";
+import { parseConfig } from "#src/config/config.ts";
+import { now, printMillis, toMillis } from "#src/core/time.ts";
+import { startPrometheus } from "../../servers/prometheus.ts";
+import { documentOf, templateOf } from "../../support/elastic/filebeat.ts";
+import { apm7, dataPrepper, otel, type Shipper } from "../../support/elastic/span-shippers.ts";
+import { type Cluster, openCluster } from "../../support/elastic/test-index.ts";
+import { createShell } from "../../support/fake-shell.ts";
+import { remoteWrite } from "../../support/prometheus/remote-write.ts";
+import { exception, span } from "../../tracing/span-builder.ts";
+import { named, namedPrometheus, type ServerName, withoutDataStreams } from "../selected-servers.ts";
+
+/** The layout of spans that each server is seeded with, beside lines of `ecs`. */
+const shippers: Readonly<Record<ServerName, Shipper>> = {
+  es7: apm7,
+  es8: otel,
+  es9: otel,
+  os2: dataPrepper,
+  os3: dataPrepper,
+};
+
+const folder = mkdtempSync(join(tmpdir(), "readout-init-"));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+const out = join(folder, "readout.yaml");
+
+async function init(...args: string[]) {
+  const shell = {
+    ...createShell({ now: now() }),
+    readText: (path: string) => readFileSync(path, "utf8"),
+    kinds,
+  };
+  const code = await run([...args, "--out", out, "--force"], shell);
+  const told = shell.printed();
+  expect([code, shell.complained(), told]).toEqual([0, "", told]);
+  const text = readFileSync(out, "utf8");
+  return { told, text, config: parseConfig(text, out, shell) };
+}
+
+describe.each(named())("$name", ({ name, url }) => {
+  const shipper = shippers[name];
+  const lines = ["init-app-2026.11.20", "init-app-2026.11.21", "init-app-audit-2026.11.21"];
+  let cluster: Cluster;
+  beforeAll(async () => {
+    cluster = openCluster(url);
+    await cluster.remove("init-*");
+    const time = printMillis(toMillis(now()));
+    for (const index of lines) {
+      await cluster.createIndex(index, templateOf("date", 1));
+      const json = '{"service":{"name":"checkout"}}';
+      await cluster.write(index, [["1", documentOf({ time, message: "hello", severity: "error", json })]]);
+    }
+    await cluster.createIndex("init-strange", { mappings: { properties: { x: { type: "keyword" } } } });
+    for (const [index, definition] of Object.entries(shipper.indices("init"))) {
+      await cluster.createIndex(index, definition);
+    }
+    const ids = { trace_id: "ab".repeat(16), span_id: "cd".repeat(8) };
+    for (const { index, document } of shipper.write("init", [
+      span({ ...ids, events: [exception(1, "Boom")] }),
+    ])) {
+      await cluster.write(index, [[undefined, document]]);
+    }
+  });
+  afterAll(async () => {
+    await cluster.remove("init-*");
+    await cluster.close();
+  });
+
+  test("the file has the layouts that are there, and check passes", async () => {
+    const { told, text, config } = await init("--elastic", url, "--site", "shop");
+    const sites = Object.values(config.sites);
+    const sources = sites.flatMap(({ logs }) => Object.values(logs?.sources ?? {}));
+    expect(sources).toEqual(
+      expect.arrayContaining([
+        expect.objectContaining({ index: "init-app-*,-init-app-audit-*", profile: "ecs" }),
+        expect.objectContaining({ index: "init-app-audit-*", profile: "ecs" }),
+      ]),
+    );
+    const traces = sites.flatMap(({ traces }) => traces ?? []);
+    expect(traces).toHaveLength(1);
+    expect([shipper.profile, "auto"]).toContain(traces[0]?.profile);
+    const named = (traces[0]?.index ?? "").split(",");
+    for (const index of Object.keys(shipper.indices("init")).filter((index) => index.includes("trac"))) {
+      expect(named).toContain(index);
+    }
+    expect(text).toContain(`where: 'service.name="checkout"'`);
+    expect(text).toMatch(/#\s+init-strange: no known layout/);
+    expect(told).toMatch(/0 problems, \d+ limitations\n$/);
+    const [, token] = /\n {2}(rdt_\S+)\n/.exec(told) ?? [];
+    expect(token).toBeDefined();
+    expect(text).not.toContain(token);
+  });
+
+  test("of one pattern alone", async () => {
+    const { config } = await init("--elastic", url, "--index", "init-app-*");
+    expect(config.sites).toMatchObject({
+      main: { logs: { sources: { "init-app": { index: "init-app-*" } } } },
+    });
+    expect(config.sites.main?.traces).toBeUndefined();
+  });
+
+  test("data streams are named as they are", async () => {
+    const { mappings } = templateOf("date", 1);
+    const patterns = { index_patterns: ["logs-init.*"], data_stream: {}, priority: 900 };
+    const template = JSON.stringify({ ...patterns, template: { mappings } });
+    const made = cluster.request("PUT", "/_index_template/init", template);
+    const excuse = withoutDataStreams[name];
+    if (excuse?.templates === false) {
+      await expect(made).rejects.toThrow(excuse.failure);
+      return;
+    }
+    await made;
+    const remove = () => cluster.request("DELETE", "/_data_stream/logs-init.*");
+    try {
+      if (excuse !== undefined) {
+        await expect(remove()).rejects.toThrow(excuse.failure);
+        return;
+      }
+      for (const stream of ["logs-init.web-prod", "logs-init.web-test"]) {
+        const document = documentOf({ time: printMillis(toMillis(now())), json: "{}" });
+        await cluster.write(stream, [[undefined, document]]);
+        await cluster.request("POST", `/${stream}/_rollover`);
+      }
+      const { config } = await init("--elastic", url);
+      await remove();
+      expect(config.sites).toMatchObject({
+        prod: { logs: { sources: { "init.web": { index: "logs-init.web-prod" } } } },
+        test: { logs: { sources: { "init.web": { index: "logs-init.web-test" } } } },
+      });
+    } finally {
+      await cluster.request("DELETE", "/_index_template/init");
+    }
+  });
+
+  test("nothing is there: a file to go on with", async () => {
+    const { text, config } = await init("--elastic", url, "--index", "init-none-*");
+    expect(config.sites.main).not.toMatchObject({ logs: expect.anything() });
+    expect(text).toContain("init-none-*: no open index");
+  });
+});
+
+describe.each(namedPrometheus())("$name", ({ name }) => {
+  test("labels, clusters and metrics; and nothing at all", async () => {
+    const server = await startPrometheus(name, "");
+    try {
+      const empty = await init("--prometheus", server.url);
+      expect(empty.config.sites).toMatchObject({ main: {} });
+      expect(empty.text).toMatch(/#\s+metrics: there are no series/);
+      const time = toMillis(now());
+      const sample = (labels: Readonly<Record<string, string>>) => ({
+        labels,
+        samples: [[time, 1]] as const,
+      });
+      await remoteWrite(server.url, [
+        ...["east", "west"].flatMap((cluster) => [
+          sample({ __name__: "up", job: "api", cluster, instance: "a:1" }),
+          sample({
+            __name__: "kube_pod_info",
+            job: "ksm",
+            cluster,
+            namespace: "n",
+            pod: "p",
+            uid: "u",
+            node: "m",
+          }),
+          sample({ __name__: "kube_node_info", job: "ksm", cluster, node: "m" }),
+        ]),
+      ]);
+      const { text, config } = await init("--prometheus", server.url);
+      expect(config.sites).toMatchObject({
+        main: { metrics: { match: {} }, kubernetes: { match: { cluster: "east" } } },
+        west: { metrics: { match: { cluster: "west" } }, kubernetes: { match: { cluster: "west" } } },
+      });
+      expect(text).toContain("#   cluster: east, west\n");
+      expect(text).toContain("#   job: api\n");
+    } finally {
+      await server.stop();
+    }
+  });
+});

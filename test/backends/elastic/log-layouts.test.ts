@@ -1,0 +1,606 @@
+// Layouts of log lines on real servers: what each shipper writes is found by `auto` and read as it was meant, several
+// layouts behind one pattern are one answer in exact order, and what cannot be read exactly is refused.
+import fc from "fast-check";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { BackendError, Refused } from "#src/core/errors.ts";
+import { type LogLine, severityOf } from "#src/core/rows.ts";
+import { endOfMilli, fromMillis, type Instant, parseInstant, printNanos } from "#src/core/time.ts";
+import { matches } from "#src/log-query/matches.ts";
+import { parse } from "#src/log-query/parse.ts";
+import type { LogQuery, LogSource } from "#src/store/store.ts";
+import type { LoadedLine } from "../../log-query/script.ts";
+import { documentOf, filebeat } from "../../support/elastic/filebeat.ts";
+import * as shippers from "../../support/elastic/log-shippers.ts";
+import { type Cluster, openCluster } from "../../support/elastic/test-index.ts";
+import { type NamedServer, onServers, withoutDataStreams } from "../selected-servers.ts";
+
+const start = Date.UTC(2026, 0, 15, 10);
+const range = { from: fromMillis(start - 3_600_000), to: fromMillis(start + 3_600_000) };
+
+const ecs: shippers.LogShipper = {
+  profile: "ecs",
+  index: (prefix) => `${prefix}-filebeat`,
+  definition: filebeat,
+  document: documentOf,
+};
+const anywhere = [
+  ecs,
+  shippers.fluentBitLogs,
+  shippers.fluentdLogs,
+  shippers.logstashLogs,
+  shippers.otelNoneLogs,
+  shippers.rsyslogLogs,
+  shippers.syslogNgLogs,
+  shippers.vectorLogs,
+];
+function shippersOn({ name, product }: NamedServer): readonly shippers.LogShipper[] {
+  if (product === "opensearch") {
+    const flat = name === "os3" ? shippers.ss4oLogsFlat : shippers.ss4oLogsDynamic;
+    return [...anywhere, flat, shippers.dataPrepperLogs, shippers.exportedEcsLogs, shippers.exportedFlatLogs];
+  }
+  return name === "es7"
+    ? anywhere
+    : [...anywhere, shippers.logstashEcsLogs, shippers.otelLogs, shippers.elasticApmLogs];
+}
+
+onServers((server) => {
+  let cluster: Cluster;
+  beforeAll(async () => {
+    cluster = openCluster(server.url);
+    await cluster.remove("layout-*");
+  });
+  afterAll(async () => {
+    await cluster.remove("layout-*");
+    await cluster.close();
+  });
+
+  const signal = () => AbortSignal.timeout(60_000);
+  const source = (index: string, over: Partial<LogSource> = {}): LogSource => ({
+    id: "app",
+    index,
+    profile: "auto",
+    ...over,
+  });
+  function queryOf(from: LogSource, text = "", over: Partial<LogQuery> = {}): LogQuery {
+    const limits = { wanted: 1_000, documentLimit: 100_000, tieLimit: 100_000 };
+    return { sources: [from], range, filter: parse(text), order: "asc", ...limits, ...over };
+  }
+  async function read(from: LogSource, text = "", over: Partial<LogQuery> = {}): Promise<LogLine[]> {
+    const lines: LogLine[] = [];
+    for await (const batch of cluster.store.lines(queryOf(from, text, over), signal())) lines.push(...batch);
+    return lines;
+  }
+  const idsOf = (lines: readonly LogLine[]) => lines.map(({ id }) => id.slice(id.indexOf("/") + 1));
+  async function ship(shipper: shippers.LogShipper, prefix: string, lines: readonly LoadedLine[]) {
+    const index = shipper.index(prefix);
+    await cluster.createIndex(index, shipper.definition);
+    await cluster.write(
+      index,
+      lines.map(({ id, ...line }) => [id, shipper.document(line)]),
+    );
+    return index;
+  }
+  const at = (millis: number): string => new Date(start + millis).toISOString();
+
+  describe("each layout by itself", () => {
+    const lines: readonly LoadedLine[] = [
+      {
+        id: "a",
+        time: at(1),
+        severity: "WARN",
+        message: "first, of all",
+        hostname: "h1",
+        group: "shop",
+        json: '{"n":1.5,"k":"x"}',
+      },
+      {
+        id: "b",
+        time: at(2),
+        severity: "error",
+        message: "second",
+        hostname: "h2",
+        group: "blog",
+        json: '{"n":20.5,"k":"y"}',
+      },
+    ];
+    test.each(shippersOn(server))("$profile is found, read and told", async (shipper) => {
+      const index = await ship(shipper, `layout-one-${shipper.profile}`, lines);
+      const found = await read(source(index));
+      expect(
+        found.map(({ id: _, source_id: __, json: ___, time, ...fields }) => ({
+          time: printNanos(time),
+          ...fields,
+        })),
+      ).toEqual(
+        lines.map(({ message, hostname, group, time, severity }) => ({
+          time: printNanos(parseInstant(time ?? "") as Instant),
+          severity: severityOf(severity),
+          message,
+          hostname,
+          group,
+        })),
+      );
+      for (const [text, ids] of [
+        ["severity=error", ["b"]],
+        ["severity=warn", ["a"]],
+        ["message=second", ["b"]],
+        ['message="first, of all"', ["a"]],
+        ["hostname=h1", ["a"]],
+        ["group:lo", ["b"]],
+        ["n>=1.5 n<20.5", ["a"]],
+        ["k=y OR absent=1", ["b"]],
+        ["absent!=1", ["a", "b"]],
+      ] as const) {
+        expect({ text, ids: idsOf(await read(source(index), text)) }).toEqual({ text, ids });
+      }
+      const report = await cluster.inspect(source(index), signal());
+      expect(report).toMatchObject({ profile: shipper.profile, problems: [] });
+      expect(report.newest).toBe(fromMillis(start + 2));
+    });
+  });
+
+  describe("records of OpenTelemetry", () => {
+    const time = at(5);
+    const millis = start + 5;
+    type Own = Readonly<
+      Record<string, { document: string; line: Partial<LogLine>; body: object; finds: readonly string[] }>
+    >;
+    const otel: Own = {
+      map: {
+        document: `{"@timestamp":"${millis}.500","trace_id":"4bf9","severity_number":17,"attributes":{"http.status":500,"n":200.0},"body":{"structured":{"msg":"boom","n":1,"deep":{"k":[1,2.50]}}},"resource":{"attributes":{"service.name":"shop"}}}`,
+        line: { severity: "error", message: '{"msg":"boom","n":1,"deep":{"k":[1,2.50]}}', group: "shop" },
+        body: { "http.status": 500, n: 200, msg: "boom", deep: { k: [1, 2.5] }, trace_id: "4bf9" },
+        finds: [
+          "msg=boom",
+          "deep.k=2.50",
+          "n=200.0",
+          "trace_id=4bf9",
+          'message:"boom"',
+          "severity=error",
+          "http\\.status>=500",
+        ],
+      },
+      flattened: {
+        document: `{"@timestamp":"${millis}.0","severity_number":24,"severity_text":"weird","body":{"flattened":{"user":{"name":"ann"}}},"attributes":{"user":null}}`,
+        line: { severity: "fatal", message: '{"user":{"name":"ann"}}' },
+        body: { user: null },
+        finds: ["severity=fatal", "message:ann", "user.name!=ann"],
+      },
+      list: {
+        document: `{"@timestamp":"${millis}.0","severity_number":10,"body":{"structured":[{"a":1},{"a":2}]}}`,
+        line: { severity: "info", message: '[{"a":1},{"a":2}]' },
+        body: { "@timestamp": `${millis}.0` },
+        finds: ["message:2", "a!=1"],
+      },
+      // The index keeps nothing of the second of these keys.
+      beside: {
+        document: `{"@timestamp":"${millis}.1","body":{"text":"t"},"attributes":{"a":{"b":"x"},"a.b":"y"}}`,
+        line: { message: "t" },
+        body: { a: { b: "x" }, "a.b": "y" },
+        finds: ["a.b=x", "a\\.b=y", "a\\.b:y", "a.b!=y", "a\\.b!=x"],
+      },
+      attributes: {
+        document: `{"@timestamp":"${millis}.1","severity_number":25,"body":{"text":"t"},"attributes":{"scope":"mine","@timestamp":7},"scope":{"name":"lib"}}`,
+        line: { severity: "unknown", message: "t", group: "lib" },
+        body: { scope: "mine", "@timestamp": 7 },
+        finds: ["scope=mine", "@timestamp=7", "severity=unknown"],
+      },
+    };
+    const ss4o: Own = {
+      map: {
+        document: `{"@timestamp":"${time}","observedTimestamp":"${time}","severity":{"number":13},"attributes":{"a.b":1,"data_stream":{"type":"record"}},"body":"{\\"user\\":\\"\\\\u0061nn\\",\\"n\\":200.0,\\"a.b\\":2}","resource":{"service.name":"shop"},"instrumentationScope":{"name":"io"}}`,
+        line: { severity: "warn", group: "shop" },
+        body: { "a.b": 1, user: "ann", n: 200, resource: { "service.name": "shop" }, scope: { name: "io" } },
+        finds: [
+          "user=ann",
+          "n=200.0",
+          "n>199",
+          "a\\.b=1",
+          "scope.name=io",
+          "resource.service\\.name=shop",
+          "data_stream.type!=record",
+        ],
+      },
+      text: {
+        document: `{"@timestamp":"${time}","observedTimestamp":"${time}","severity":{"text":"E1","number":18},"body":"{no json","resource":{"host.name":"h"}}`,
+        line: { severity: "error", message: "{no json", hostname: "h" },
+        body: { "@timestamp": time },
+        finds: ["message:json", "severity=error", "no!=json", "hostname=h"],
+      },
+    };
+    const prepper: Own = {
+      older: {
+        document: shippers.olderDataPrepperLogs.document({
+          time,
+          severity: "fatal",
+          message: "m",
+          hostname: "h",
+          group: "g",
+          json: '{"http.method":"GET","n":5,"list":[1]}',
+        }),
+        line: { severity: "fatal", message: "m", hostname: "h", group: "g" },
+        body: { "http.method": "GET", n: 5, list: "[1]", "@timestamp": time },
+        finds: [
+          "http\\.method=GET",
+          "n>4",
+          'list="[1]"',
+          "http\\@method!=GET",
+          "resource.attributes\\.host@name=h",
+        ],
+      },
+    };
+    const prepared: readonly (readonly [string, shippers.LogShipper, Own])[] = [
+      // Data Prepper writes to Elasticsearch 7 as well.
+      ["data-prepper", shippers.olderDataPrepperLogs, prepper],
+    ];
+    const sets: typeof prepared =
+      server.product === "opensearch"
+        ? [["ss4o", shippers.ss4oLogsDynamic, ss4o], ...prepared]
+        : server.name === "es7"
+          ? prepared
+          : [["otel", shippers.otelLogs, otel]];
+
+    test.each(sets)("%s", async (profile, shipper, own) => {
+      for (const [name, { document, line, body, finds }] of Object.entries(own)) {
+        const index = shipper.index(`layout-own-${name}`);
+        await cluster.createIndex(index, shipper.definition);
+        await cluster.write(index, [[name, document]]);
+        const found = await read(source(index, { profile }));
+        expect(found).toHaveLength(1);
+        expect(found[0]).toMatchObject(line);
+        expect(JSON.parse(found[0]?.json ?? "")).toMatchObject(body);
+        for (const text of finds) {
+          expect({ text, ids: idsOf(await read(source(index, { profile }), text)) }).toEqual({
+            text,
+            ids: [name],
+          });
+        }
+      }
+    });
+  });
+
+  describe("several layouts behind one pattern", () => {
+    const pattern = "layout-mixed-*";
+    const mixed = shippersOn(server);
+    const kept: { readonly line: LogLine; readonly shipper: string }[] = [];
+    beforeAll(async () => {
+      const word = fc.constantFrom("pay", "cart", "slow query", "x-1");
+      const drawn = fc.sample(
+        fc.record({
+          // Many lines of one millisecond, some of them finer.
+          millis: fc.nat(120),
+          severity: fc.constantFrom("error", "WARN", "info", undefined),
+          message: fc.option(word, { nil: undefined }),
+          group: fc.option(word, { nil: undefined }),
+          n: fc.integer({ min: 0, max: 9 }),
+        }),
+        { seed: 7, numRuns: 600 * mixed.length },
+      );
+      for (const [turn, shipper] of mixed.entries()) {
+        const lines = drawn.slice(turn * 600, (turn + 1) * 600).map(
+          ({ millis, n, ...fields }, at): LoadedLine => ({
+            id: `${shipper.profile}-${at}`,
+            time: new Date(start + millis).toISOString(),
+            ...fields,
+            json: `{"n":${n}}`,
+          }),
+        );
+        const index = await ship(shipper, `layout-mixed-${turn}`, lines);
+        for (const { id, time, severity, ...line } of lines) {
+          const instant = parseInstant(time ?? "") ?? fromMillis(0);
+          kept.push({
+            shipper: shipper.profile,
+            line: {
+              ...line,
+              id: `${index}/${id}`,
+              time: instant,
+              source_id: "app",
+              severity: severityOf(severity),
+            },
+          });
+        }
+      }
+      kept.sort(({ line: a }, { line: b }) =>
+        a.time !== b.time ? (a.time < b.time ? -1 : 1) : a.id < b.id ? -1 : 1,
+      );
+    });
+    const expected = (text: string) => {
+      const filter = parse(text);
+      return kept.filter(({ line }) => matches(filter, line)).map(({ line }) => line.id);
+    };
+
+    test.each(["", "severity=error", "message:pay n>4", "group!=cart severity!=info", "n=3 OR message=x-1"])(
+      "%j is one answer in exact order",
+      async (text) => {
+        expect((await read(source(pattern), text)).map(({ id }) => id)).toEqual(expected(text));
+        const falling = await read(source(pattern), text, { order: "desc", wanted: 50 });
+        expect(falling.map(({ id }) => id)).toEqual(expected(text).reverse());
+      },
+    );
+
+    test("its pages are the whole, and what is said to fit is not refused", async () => {
+      const seen: string[] = [];
+      let from: Instant | undefined = range.from;
+      while (from !== undefined) {
+        const rest: LogQuery = queryOf(source(pattern), "", { range: { ...range, from }, wanted: 70 });
+        from = undefined;
+        for await (const batch of cluster.store.lines(rest, signal())) {
+          seen.push(...batch.map(({ id }) => id));
+          from = (endOfMilli(batch.at(-1)?.time ?? range.to) + 1n) as Instant;
+          break;
+        }
+      }
+      expect(seen).toEqual(expected(""));
+      const all = kept.length;
+      const fits = (documentLimit: number) =>
+        cluster.store.fits?.(queryOf(source(pattern), "", { wanted: all, documentLimit }), signal());
+      expect(await fits(all + 256 * (mixed.length + 1))).toBe(true);
+      expect(await fits(all - 1)).toBe(false);
+    });
+
+    test("check names each", async () => {
+      const report = await cluster.inspect(source(pattern), signal());
+      expect(report.problems).toEqual([]);
+      const profiles = [...new Set(mixed.map(({ profile }) => profile))];
+      expect(report.profile.split(", ").toSorted()).toEqual(profiles.toSorted());
+      expect(report.limitations.filter((text) => text.includes("read as"))).toHaveLength(profiles.length);
+    });
+
+    test("a layout that appears while lines are read is read as its own", async () => {
+      const seen: LogLine[] = [];
+      let added = false;
+      for await (const batch of cluster.store.lines(
+        queryOf(source("layout-late-*,layout-mixed-0*")),
+        signal(),
+      )) {
+        seen.push(...batch);
+        if (added) continue;
+        added = true;
+        const late = { id: "late", time: at(500), message: "late", severity: "error", json: "{}" };
+        await ship(shippers.logstashLogs, "layout-late", [late]);
+      }
+      expect(seen.at(-1)).toMatchObject({ message: "late", severity: "error" });
+      expect(new Set(seen.map(({ id }) => id)).size).toBe(601);
+    });
+  });
+
+  describe("a mapping that shows two layouts", () => {
+    test("is told by its documents", async () => {
+      const properties = {
+        "@timestamp": { type: "date" },
+        event: { properties: { dataset: { type: "keyword" } } },
+        "@version": { type: "keyword" },
+      };
+      for (const name of ["a", "b"])
+        await cluster.createIndex(`layout-both-${name}`, { mappings: { properties } });
+      await cluster.write("layout-both-a", [
+        ["a", shippers.logstashLogs.document({ time: at(1), severity: "error", group: "cron", json: "{}" })],
+      ]);
+      await cluster.write("layout-both-b", [
+        ["b", documentOf({ time: at(2), severity: "error", group: "nginx", json: "{}" })],
+      ]);
+      const found = await read(source("layout-both-*"));
+      expect(found.map(({ severity, group }) => [severity, group])).toEqual([
+        ["error", "cron"],
+        ["error", "nginx"],
+      ]);
+    });
+  });
+
+  describe("documents that show no layout", () => {
+    const documents = [
+      { log: "tail without a parser\n", level: "error" },
+      { message: "no tag key", level: "error" },
+      { container_id: "c", container_name: "/web", source: "stderr", log: "by Docker" },
+      { "@version": "1", message: "by syslog", log: { syslog: { severity: { code: 3 } } } },
+    ];
+    test("lose neither message nor severity, each in an index of its own", async () => {
+      for (const [turn, document] of documents.entries()) {
+        const index = `layout-shown-${turn}`;
+        await cluster.createIndex(index, {});
+        await cluster.write(index, [["a", JSON.stringify({ "@timestamp": at(turn), ...document })]]);
+        expect((await read(source(index), "severity=error")).map(({ message }) => message)).toEqual([
+          (document.message ?? String(document.log)).trim(),
+        ]);
+      }
+      const all = await read(source("layout-shown-*"));
+      expect(all.map(({ severity }) => severity)).toEqual(documents.map(() => "error"));
+      expect(idsOf(await read(source("layout-shown-*"), "message:by severity=error"))).toHaveLength(2);
+    });
+  });
+
+  test("a structured body of Fluent Bit without text has its compact JSON as the message", async () => {
+    await cluster.createIndex("layout-structured", {});
+    const documents = ['{"msg":"hi there","n":1.50}', "{}", "[]", "null"].map(
+      (log, turn): [string, string] => [
+        `${turn}`,
+        `{"@timestamp":"${at(turn)}","kubernetes":{"pod_name":"p","host":"h"},"log":${log}}`,
+      ],
+    );
+    // Each its own request, so that the first objects are what maps the name.
+    for (const document of documents.toReversed()) await cluster.write("layout-structured", [document]);
+    const lines = await read(source("layout-structured"));
+    expect(lines.map(({ message }) => message)).toEqual([
+      '{"msg":"hi there","n":1.50}',
+      "{}",
+      undefined,
+      undefined,
+    ]);
+    for (const [text, ids] of [
+      ['message:"hi there"', ["0"]],
+      ["message:{", ["0", "1"]],
+      ["message!:{", ["2", "3"]],
+      ["log.n=1.50", ["0"]],
+    ] as const) {
+      expect({ text, ids: idsOf(await read(source("layout-structured"), text)) }).toEqual({ text, ids });
+    }
+  });
+
+  describe("indices that come, go and are hidden", () => {
+    const documents = (from: number, count: number): (readonly [string, string])[] =>
+      Array.from({ length: count }, (_, n) => [
+        `n${from + n}`,
+        documentOf({ time: at(from + n), message: `m ${n % 7}`, group: n % 2 ? "odd" : "even", json: "{}" }),
+      ]);
+
+    test("an index that is deleted while it is read is an error, not a short answer", async () => {
+      await cluster.createIndex("layout-gone-1", filebeat);
+      await cluster.createIndex("layout-gone-2", filebeat);
+      await cluster.write("layout-gone-1", documents(0, 1_000));
+      await cluster.write("layout-gone-2", documents(1_000, 1_000));
+      const reading = (async () => {
+        let seen = 0;
+        for await (const batch of cluster.store.lines(
+          queryOf(source("layout-gone-*"), "", { wanted: 100 }),
+          signal(),
+        )) {
+          if (seen === 0) await cluster.remove("layout-gone-2");
+          seen += batch.length;
+        }
+        return seen;
+      })();
+      await expect(reading).rejects.toThrow(BackendError);
+      expect(await read(source("layout-gone-*"))).toHaveLength(1_000);
+    });
+
+    test("a closed index is refused and told, and read again once it is open", async () => {
+      await cluster.createIndex("layout-closed-1", filebeat);
+      await cluster.createIndex("layout-closed-2", filebeat);
+      await cluster.write("layout-closed-1", documents(0, 3));
+      await cluster.write("layout-closed-2", documents(10, 3));
+      const both = source("layout-closed-*");
+      expect(await read(both)).toHaveLength(6);
+      await cluster.request("POST", "/layout-closed-2/_close");
+      await expect(read(both)).rejects.toThrow(Refused);
+      await expect(read(source("layout-closed-2"))).rejects.toThrow(Refused);
+      expect((await cluster.inspect(both, signal())).problems.join()).toMatch(/layout-closed-2: closed/);
+      expect(await read(source("layout-closed-*,-layout-closed-2"))).toHaveLength(3);
+      await cluster.request("POST", "/layout-closed-2/_open?wait_for_active_shards=1");
+      expect(await read(both)).toHaveLength(6);
+      expect(await cluster.inspect(both, signal())).toMatchObject({ indices: 2, problems: [] });
+    });
+
+    test("names of a remote cluster are refused and told", async () => {
+      await expect(read(source("other:logs-*"))).rejects.toThrow(Refused);
+      await expect(read(source("layout-*,other:logs-*"))).rejects.toThrow(Refused);
+      expect((await cluster.inspect(source("other:logs-*"), signal())).problems.join()).toMatch(/remote/);
+      await expect(read(source("logs-*::failures"))).rejects.toThrow("a part of a data stream");
+      const told = await cluster.inspect(source("logs-*::failures"), signal());
+      expect(told.problems.join()).toMatch(/::failures/);
+    });
+
+    test("an alias shows what it filters and where it routes", async () => {
+      await cluster.createIndex("layout-aliased", {
+        ...filebeat,
+        settings: { number_of_shards: 3, number_of_replicas: 0 },
+      });
+      await cluster.write("layout-aliased", documents(0, 60));
+      const actions = [
+        {
+          add: { index: "layout-aliased", alias: "layout-odd", filter: { term: { "event.dataset": "odd" } } },
+        },
+        { add: { index: "layout-aliased", alias: "layout-routed", search_routing: "7" } },
+      ];
+      await cluster.request("POST", "/_aliases", JSON.stringify({ actions }));
+      expect(idsOf(await read(source("layout-odd")))).toEqual(
+        documents(0, 60)
+          .map(([id]) => id)
+          .filter((_, n) => n % 2 === 1),
+      );
+      expect(await read(source("layout-odd"), "group=even")).toEqual([]);
+      const shard = (await cluster.request("POST", "/layout-aliased/_search?routing=7&size=100&q=*")) as {
+        hits: { hits: { _id: string }[] };
+      };
+      const routed = await read(source("layout-routed"));
+      expect(idsOf(routed).toSorted()).toEqual(shard.hits.hits.map(({ _id }) => _id).toSorted());
+    });
+
+    test("a rollover between two pages loses and repeats nothing", async () => {
+      await cluster.createIndex("layout-roll-000001", {
+        ...filebeat,
+        aliases: { "layout-rolled": { is_write_index: true } },
+      });
+      await cluster.write("layout-rolled", documents(0, 150));
+      const first = await read(source("layout-rolled"), "", {
+        range: { ...range, to: fromMillis(start + 99) },
+      });
+      await cluster.request(
+        "POST",
+        "/layout-rolled/_rollover",
+        JSON.stringify({ mappings: filebeat.mappings, settings: filebeat.settings }),
+      );
+      await cluster.write("layout-rolled", documents(150, 150));
+      const rest = await read(source("layout-rolled"), "", {
+        range: { ...range, from: fromMillis(start + 100) },
+      });
+      expect(idsOf([...first, ...rest])).toEqual(documents(0, 300).map(([id]) => id));
+    });
+
+    async function rollStream(): Promise<void> {
+      const template = {
+        index_patterns: ["layout-stream*"],
+        data_stream: {},
+        priority: 901,
+        template: { mappings: filebeat.mappings },
+      };
+      await cluster.request("PUT", "/_index_template/layout-stream", JSON.stringify(template));
+      try {
+        await cluster.request("PUT", "/_data_stream/layout-stream");
+        await cluster.write("layout-stream", documents(0, 150));
+        const first = await read(source("layout-stream"), "", {
+          range: { ...range, to: fromMillis(start + 99) },
+        });
+        await cluster.request("POST", "/layout-stream/_rollover");
+        await cluster.write("layout-stream", documents(150, 150));
+        const rest = await read(source("layout-str*"), "", {
+          range: { ...range, from: fromMillis(start + 100) },
+        });
+        expect(idsOf([...first, ...rest])).toEqual(documents(0, 300).map(([id]) => id));
+        await cluster.request("DELETE", "/_data_stream/layout-stream");
+      } finally {
+        await cluster.request("DELETE", "/_index_template/layout-stream");
+      }
+    }
+    test("so does one of a data stream, where the server has them", async () => {
+      const lack = withoutDataStreams[server.name];
+      if (lack === undefined) await rollStream();
+      else await expect(rollStream()).rejects.toThrow(lack.failure);
+    });
+
+    test("a query over the budget names the fields to map", async () => {
+      const properties = {
+        "@timestamp": { type: "date" },
+        blind: { type: "keyword", index: false },
+        off: { type: "object", enabled: false },
+      };
+      await cluster.createIndex("layout-blind", { mappings: { dynamic: false, properties } });
+      await cluster.write(
+        "layout-blind",
+        Array.from({ length: 50 }, (_, n) => [
+          `${n}`,
+          `{"@timestamp":"${at(n)}","blind":"${n}","off":{"k":${n}}}`,
+        ]),
+      );
+      const refused = read(source("layout-blind"), "blind=7 OR off.k=8", { documentLimit: 40 });
+      await expect(refused).rejects.toMatchObject({
+        slug: "result_too_large",
+        message: /map blind, off\.k as keyword/,
+      });
+      expect(idsOf(await read(source("layout-blind"), "blind=7 OR off.k=8"))).toEqual(["7", "8"]);
+      const { limitations } = await cluster.inspect(source("layout-blind"), signal());
+      expect(limitations.join("\n")).toMatch(/blind, off cannot be searched/);
+    });
+
+    test("documents without a time are in no range, and check counts them", async () => {
+      await cluster.createIndex("layout-untimed", filebeat);
+      await cluster.write("layout-untimed", [
+        ["a", '{"message":"lost"}'],
+        ["b", documentOf({ time: at(1), json: "{}" })],
+      ]);
+      expect(idsOf(await read(source("layout-untimed")))).toEqual(["b"]);
+      expect((await cluster.inspect(source("layout-untimed"), signal())).limitations.join()).toMatch(
+        /1 documents? ha.* no @timestamp/,
+      );
+    });
+  });
+});

@@ -1,0 +1,173 @@
+// The conformance suite of log stores on real servers: a subject for each natural pair of server and layout, which writes
+// lines as the layout's shipper does. A pair that is not here is one that nobody runs, or that another pair covers.
+import { printNanos } from "#src/core/time.ts";
+import { type Excuse, logStoreSuite, type Subject } from "../../conformance/logs.ts";
+import { documentOf, templateOf } from "../../support/elastic/filebeat.ts";
+import {
+  dataPrepperLogs,
+  elasticApmLogs,
+  fluentBitLogs,
+  graylogLogs,
+  type LogShipper,
+  logstashEcsLogs,
+  logstashLogs,
+  otelLogs,
+  otelNoneLogs,
+  otelRawLogs,
+  pinoLogs,
+  rsyslogLogs,
+  ss4oLogsDynamic,
+  ss4oLogsFlat,
+  syslogNgLogs,
+  vectorLogs,
+} from "../../support/elastic/log-shippers.ts";
+import { openCluster } from "../../support/elastic/test-index.ts";
+import { type NamedServer, onServers, type ServerName } from "../selected-servers.ts";
+
+const unindexable: Excuse = {
+  reason:
+    "servers refuse empty keys, dots at the ends of keys, mixed types and numbers beyond long and double",
+  failure: /a document was refused/,
+};
+const milliseconds: Excuse = {
+  reason: "a date field holds milliseconds, so lines of one are ordered by their ids",
+  failure: /\[ 'a', 'b', 'c' \] to deeply equal \[ 'c', 'b', 'a' \]/,
+};
+
+const rooted = (name: string): Excuse => ({
+  reason: `the body is the whole document, in which ${name} stands for itself`,
+  failure: /to deeply equal/,
+});
+
+const ecs = (time: "date" | "date_nanos"): LogShipper => ({
+  profile: "ecs",
+  index: (prefix) => `${prefix}-filebeat`,
+  // One shard takes documents one after another, so that the first decides how a name is mapped.
+  definition: templateOf(time, 1),
+  document: documentOf,
+});
+
+interface Pair {
+  readonly name: string;
+  readonly shipper: LogShipper;
+  readonly servers: readonly ServerName[];
+  readonly excuses: Subject["excuses"];
+}
+const every: readonly ServerName[] = ["es7", "es8", "es9", "os2", "os3"];
+const whole = { "script unindexable": unindexable };
+const dated = { ...whole, "nanoseconds order lines and bound ranges": milliseconds };
+const pairs: readonly Pair[] = [
+  {
+    name: "ecs with date",
+    shipper: ecs("date"),
+    servers: every,
+    excuses: { ...dated, "script keys": rooted("hostname") },
+  },
+  {
+    name: "ecs with date_nanos",
+    shipper: ecs("date_nanos"),
+    servers: every,
+    excuses: { ...whole, "script keys": rooted("hostname") },
+  },
+  { name: "otel", shipper: otelLogs, servers: ["es8", "es9"], excuses: dated },
+  { name: "ss4o without a template", shipper: ss4oLogsDynamic, servers: ["os2"], excuses: dated },
+  { name: "ss4o", shipper: ss4oLogsFlat, servers: ["os3"], excuses: dated },
+  { name: "data-prepper", shipper: dataPrepperLogs, servers: ["os2", "os3"], excuses: whole },
+  {
+    name: "fluent-bit",
+    shipper: fluentBitLogs,
+    servers: ["es7", "es9", "os3"],
+    excuses: { ...dated, "script keys": rooted("hostname") },
+  },
+  {
+    name: "logstash",
+    shipper: logstashLogs,
+    servers: ["es8"],
+    excuses: { ...dated, "script keys": rooted("hostname"), "script fields": rooted("host") },
+  },
+  {
+    name: "logstash with ecs",
+    shipper: logstashEcsLogs,
+    servers: ["es8", "es9"],
+    excuses: { ...dated, "script keys": rooted("hostname") },
+  },
+  { name: "elastic-apm", shipper: elasticApmLogs, servers: ["es8"], excuses: dated },
+  { name: "otel-none", shipper: otelNoneLogs, servers: ["es7"], excuses: dated },
+  { name: "otel-raw", shipper: otelRawLogs, servers: ["es8"], excuses: dated },
+  { name: "syslog-ng", shipper: syslogNgLogs, servers: ["es8", "os2"], excuses: dated },
+  {
+    name: "rsyslog",
+    shipper: rsyslogLogs,
+    servers: ["es8", "os3"],
+    excuses: { ...dated, "script keys": rooted("hostname") },
+  },
+  { name: "graylog", shipper: graylogLogs, servers: ["os2"], excuses: dated },
+  {
+    name: "pino",
+    shipper: pinoLogs,
+    servers: ["es8"],
+    excuses: { ...dated, "script keys": rooted("hostname") },
+  },
+  {
+    name: "plain",
+    shipper: vectorLogs,
+    servers: ["os3"],
+    excuses: {
+      ...dated,
+      "what the source lacks is absent, and its severity is unknown": {
+        reason: "Vector names its kind of source in each line, which is the group of one without another",
+        failure: /\[ undefined, undefined, 'file' \] to deeply equal/,
+      },
+      "script keys": rooted("hostname"),
+      "script fields": rooted("host"),
+    },
+  },
+];
+
+onServers((server) => {
+  for (const pair of pairs) if (pair.servers.includes(server.name)) logStoreSuite(subjectOf(server, pair));
+});
+
+function subjectOf(server: NamedServer, { name, shipper, excuses }: Pair): Subject {
+  return {
+    name: `${server.name}, ${name}`,
+    excuses,
+    start: async () => {
+      const cluster = openCluster(server.url);
+      const prefix = `store-${name.replace(/[^a-z0-9]+/g, "-")}`;
+      await cluster.remove(`${prefix}-*`);
+      const source = (id: string, index = id) => ({
+        id,
+        index: `${prefix}-${index}-*`,
+        profile: shipper.profile,
+      });
+      let seeds = 0;
+      return {
+        store: {
+          ...cluster.store,
+          // Ids carry the index, which is another one after each seed.
+          async *lines(query, signal) {
+            for await (const batch of cluster.store.lines(query, signal)) {
+              yield batch.map((line) => ({ ...line, id: line.id.slice(line.id.indexOf("/") + 1) }));
+            }
+          },
+        },
+        sources: { app: source("app"), nginx: source("nginx"), twin: source("twin", "app") },
+        async seed(name, lines) {
+          await cluster.remove(`${prefix}-${name}-*`);
+          const index = shipper.index(`${prefix}-${name}-${seeds++}`);
+          await cluster.createIndex(index, shipper.definition);
+          const documents = lines.map(({ id, ...line }): [string, string] => [
+            id,
+            shipper.document({ ...line, time: printNanos(line.time) }),
+          ]);
+          await cluster.write(index, documents);
+        },
+        async stop() {
+          await cluster.remove(`${prefix}-*`);
+          await cluster.close();
+        },
+      };
+    },
+  };
+}

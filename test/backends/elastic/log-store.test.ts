@@ -1,0 +1,287 @@
+// The log store on real servers, with documents as Filebeat writes them: order and bursts, the pages of
+// the route, several sources at once, and the wall between tenants.
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { defaults } from "#src/config/config.ts";
+import { Refused } from "#src/core/errors.ts";
+import type { LogLine } from "#src/core/rows.ts";
+import { fromMillis, printNanos } from "#src/core/time.ts";
+import { parse } from "#src/log-query/parse.ts";
+import { lines as linesOperation } from "#src/operations/logs/lines.ts";
+import type { LogQuery, LogSource } from "#src/store/store.ts";
+import { documentOf, filebeat } from "../../support/elastic/filebeat.ts";
+import { type Cluster, openCluster } from "../../support/elastic/test-index.ts";
+import { onServers } from "../selected-servers.ts";
+
+const day = Date.UTC(2024, 0, 15);
+const range = { from: fromMillis(day), to: fromMillis(day + 86_400_000) };
+
+onServers((server) => {
+  let cluster: Cluster;
+  beforeAll(async () => {
+    cluster = openCluster(server.url);
+    await cluster.remove("filebeat-*");
+  });
+  afterAll(() => cluster.close());
+
+  function source(index: string, over: Partial<LogSource> = {}): LogSource {
+    return { id: "app", index, profile: "ecs", ...over };
+  }
+  async function read(over: Partial<LogQuery> & Pick<LogQuery, "sources">): Promise<LogLine[]> {
+    const lines: LogLine[] = [];
+    const query: LogQuery = {
+      range,
+      filter: parse(""),
+      order: "asc",
+      wanted: 100,
+      documentLimit: 100_000,
+      tieLimit: 100_000,
+      ...over,
+    };
+    for await (const batch of cluster.store.lines(query, AbortSignal.timeout(60_000))) {
+      expect(batch.length).toBeGreaterThan(0);
+      lines.push(...batch);
+    }
+    return lines;
+  }
+
+  describe("order, bursts and pages", () => {
+    const burst = day + 43_200_000;
+    const times = [
+      ...Array.from({ length: 700 }, (_, at) => burst - 700 * 5 + at * 5),
+      ...Array.from({ length: 2_300 }, () => burst),
+      ...Array.from({ length: 40 }, () => burst + 1),
+      ...Array.from({ length: 300 }, (_, at) => burst + 2 + Math.floor(at / 7)),
+    ];
+    beforeAll(async () => {
+      await cluster.createIndex("filebeat-burst-1", filebeat);
+      await cluster.createIndex("filebeat-burst-2", filebeat);
+      // Of another day: a server may skip it.
+      await cluster.createIndex("filebeat-burst-old", filebeat);
+      const documents = times.map((time, at): [string, string] => [
+        `n${at}`,
+        documentOf({ time: new Date(time).toISOString(), message: `line ${at}`, json: `{"at":${at}}` }),
+      ]);
+      // Equal ids in two indices of one pattern.
+      await cluster.write("filebeat-burst-1", documents.slice(0, 3_000));
+      await cluster.write("filebeat-burst-2", documents.slice(2_900));
+      const old = documentOf({ time: "2019-01-15T10:00:00.000Z", message: "old", json: "{}" });
+      await cluster.write("filebeat-burst-old", [["old", old]]);
+    });
+    const sources: readonly [LogSource] = [{ id: "app", index: "filebeat-burst-*", profile: "ecs" }];
+
+    test.each(["asc", "desc"] as const)("a scan is complete and in order, %s", async (order) => {
+      const found = await read({ sources, order, wanted: 10_000 });
+      expect(found).toHaveLength(times.length + 100);
+      expect(new Set(found.map(({ id }) => id)).size).toBe(found.length);
+      const sorted = found.toSorted((a, b) =>
+        a.time !== b.time ? (a.time < b.time ? -1 : 1) : a.id < b.id ? -1 : a.id > b.id ? 1 : 0,
+      );
+      expect(found.map(({ id }) => id)).toEqual(
+        (order === "asc" ? sorted : sorted.reverse()).map(({ id }) => id),
+      );
+    });
+
+    test.each([
+      ["ASC", 100],
+      ["DESC", 100],
+      ["ASC", 7],
+      ["DESC", 1_999],
+    ] as const)(
+      "the pages of the route are the scan, %s by %i",
+      { timeout: 120_000 },
+      async (order, perPage) => {
+        const scan = await read({ sources, order: order === "ASC" ? "asc" : "desc", wanted: 10_000 });
+        const seen: string[] = [];
+        let cursor: string | null = null;
+        for (;;) {
+          const page = await pageOf({ order, per_page: perPage, cursor: { time: cursor } }, sources);
+          seen.push(...page.map(({ id }) => id));
+          if (page.length < perPage) break;
+          cursor = page.at(-1)?.timestamp ?? null;
+        }
+        expect(seen).toEqual(scan.map(({ id }) => id));
+      },
+    );
+
+    test("a millisecond over the cap is answered in parts", async () => {
+      const seen: string[] = [];
+      const stamps: string[] = [];
+      let cursor: string | null = null;
+      for (;;) {
+        const page = await pageOf({ order: "ASC", per_page: 900, cursor: { time: cursor } }, sources, 1_000);
+        seen.push(...page.map(({ id }) => id));
+        const last = page.at(-1)?.timestamp ?? null;
+        if (last !== null) stamps.push(last);
+        if (page.length < 900) break;
+        cursor = last;
+      }
+      expect(new Set(seen).size).toBe(times.length + 100);
+      expect(seen).toHaveLength(times.length + 100);
+      expect(stamps.filter((stamp) => stamp.length > 24)).not.toHaveLength(0);
+    });
+
+    test("bounds are inclusive to the nanosecond given", async () => {
+      const from = fromMillis(burst + 1);
+      const found = await read({ sources, range: { from, to: fromMillis(burst + 2) } });
+      expect(found).toHaveLength(47);
+      const later = await read({
+        sources,
+        range: { from: (from + 1n) as typeof from, to: fromMillis(burst + 2) },
+      });
+      expect(later).toHaveLength(7);
+    });
+
+    test("a document of two sources appears once for each", async () => {
+      const to = fromMillis(burst + 1);
+      const both = await read({
+        sources: [source("filebeat-burst-*"), source("filebeat-burst-1", { id: "b" })],
+        range: { from: fromMillis(burst), to },
+        order: "desc",
+        wanted: 10,
+      });
+      const one = await read({ sources, range: { from: fromMillis(burst), to } });
+      const other = await read({
+        sources: [source("filebeat-burst-1")],
+        range: { from: fromMillis(burst), to },
+      });
+      expect(both).toHaveLength(one.length + other.length);
+      const keys = both.map(({ time, source_id, id }) => `${printNanos(time)} ${source_id} ${id}`);
+      expect(keys).toEqual(keys.toSorted((a, b) => (a < b ? 1 : -1)));
+    });
+
+    test("more documents than the budget, or than a millisecond may hold, are refused", async () => {
+      await expect(read({ sources, documentLimit: 1_000, wanted: 5_000 })).rejects.toThrow(Refused);
+      await expect(read({ sources, tieLimit: 2_000, wanted: 5_000 })).rejects.toThrow(Refused);
+    });
+
+    test("aborting rejects with the reason", async () => {
+      const leaving = new AbortController();
+      const reading = (async () => {
+        const query: LogQuery = {
+          sources,
+          range,
+          filter: parse(""),
+          order: "asc",
+          wanted: 5_000,
+          documentLimit: 9_999,
+          tieLimit: 9_999,
+        };
+        for await (const _ of cluster.store.lines(query, leaving.signal)) leaving.abort(new Error("left"));
+      })();
+      await expect(reading).rejects.toThrow("left");
+    });
+
+    async function pageOf(pagination: object, sources: readonly [LogSource], millisecond = 10_000) {
+      const input = linesOperation.request.parse({
+        site_id: "shop",
+        source_ids: ["app"],
+        query: "",
+        from: "2024-01-15T00:00:00Z",
+        to: "2024-01-15T23:59:59Z",
+        pagination,
+      });
+      const limits = { ...defaults.limits, millisecond, documents: 100_000 };
+      const rows = linesOperation.run(input, {
+        user: "ana",
+        sites: new Map([
+          [
+            "shop",
+            {
+              id: "shop",
+              retention: 0,
+              counterDefault: "cumulative",
+              logs: { backend: "elk", store: cluster.store, sources: new Map([["app", sources[0]]]) },
+            },
+          ],
+        ]),
+        limits: limits as Parameters<typeof linesOperation.run>[1]["limits"],
+        now: () => fromMillis(day),
+        signal: AbortSignal.timeout(60_000),
+      });
+      if (!(Symbol.asyncIterator in rows)) throw new Error("expected rows");
+      let text = "";
+      for await (const batch of rows) text += `${text === "" ? "" : ","}${batch.text}`;
+      return JSON.parse(`[${text}]`) as { id: string; timestamp: string }[];
+    }
+  });
+
+  describe("the wall between tenants", () => {
+    beforeAll(async () => {
+      await cluster.createIndex("filebeat-wall-1", filebeat);
+      await cluster.createIndex("filebeat-wall-2", {
+        settings: { number_of_shards: 1 },
+        mappings: {
+          dynamic: false,
+          properties: { "@timestamp": { type: "date" }, message: { type: "text" } },
+        },
+      });
+      const line = (id: string, service: string, message: string): [string, string] => [
+        id,
+        `{"@timestamp":"2024-01-15T10:00:00.000Z","service":{"name":${JSON.stringify(service)}},"message":${JSON.stringify(message)}}`,
+      ];
+      await cluster.write("filebeat-wall-1", [
+        line("a", "shop", "mine"),
+        line("b", "blog", "theirs"),
+        line("c", "Shop", "case"),
+      ]);
+      await cluster.write("filebeat-wall-2", [line("d", "shop", "mine"), line("e", "blog", "theirs")]);
+    });
+    const report = (where: string, index = "filebeat-wall-1") =>
+      cluster.inspect(source(index, { where }), AbortSignal.timeout(10_000));
+
+    test("only the tenant's lines are found", async () => {
+      const own = await read({ sources: [source("filebeat-wall-*", { where: 'service.name="shop"' })] });
+      expect(own.map(({ id }) => id)).toEqual(["filebeat-wall-1/a"]);
+      const others = await read({ sources: [source("filebeat-wall-1", { where: 'service.name!="shop"' })] });
+      expect(others.map(({ id }) => id)).toEqual(["filebeat-wall-1/b", "filebeat-wall-1/c"]);
+      const filtered = await read({
+        sources: [source("filebeat-wall-*", { where: 'service.name="shop" OR service.name="Shop"' })],
+        filter: parse("message:a OR service.name=blog"),
+      });
+      expect(filtered.map(({ id }) => id)).toEqual(["filebeat-wall-1/c"]);
+    });
+
+    test("a wall that the index cannot keep exactly is refused", async () => {
+      expect((await report('service.name="shop"')).problems).toEqual([]);
+      expect((await report('message="mine"')).problems.join()).toMatch(/message is of type text/);
+      expect((await report('service.name:"sh"')).problems.join()).toMatch(/only = and !=/);
+      expect((await report('service.name!="shop"', "filebeat-wall-*")).problems.join()).toMatch(/not mapped/);
+      await expect(
+        read({ sources: [source("filebeat-wall-1", { where: 'message="mine"' })] }),
+      ).rejects.toThrow(Refused);
+    });
+
+    test("an index that appears under the pattern is met at once, behind the wall", async () => {
+      const walled = source("filebeat-wall-*", { where: 'service.name="shop"' });
+      await read({ sources: [walled] });
+      await cluster.createIndex("filebeat-wall-3", filebeat);
+      await cluster.write("filebeat-wall-3", [
+        ["f", '{"@timestamp":"2024-01-15T11:00:00.000Z","service":{"name":"shop"}}'],
+        ["g", '{"@timestamp":"2024-01-15T11:00:00.000Z","service":{"name":"blog"}}'],
+      ]);
+      const found = await read({ sources: [walled] });
+      expect(found.map(({ id }) => id)).toEqual(["filebeat-wall-1/a", "filebeat-wall-3/f"]);
+    });
+  });
+
+  test("a pattern without indices has no lines, and check says so", async () => {
+    expect(await read({ sources: [source("nothing-here-*")] })).toEqual([]);
+    const report = await cluster.inspect(source("nothing-here-*"), AbortSignal.timeout(10_000));
+    expect(report.problems.join()).toMatch(/no open index/);
+  });
+
+  test("the server says who it is", async () => {
+    const { product, version } = await cluster.backend.probe(AbortSignal.timeout(10_000));
+    expect(product.toLowerCase()).toBe(server.product);
+    expect(version).toBe(server.version);
+  });
+
+  test("a source is described as it is", async () => {
+    const found = await cluster.inspect(
+      { id: "app", index: "filebeat-burst-*", profile: "auto" },
+      AbortSignal.timeout(10_000),
+    );
+    expect(found).toMatchObject({ profile: "ecs", indices: 3, problems: [] });
+    expect(found.newest).toBe(fromMillis(day + 43_200_000 + 2 + 42));
+  });
+});

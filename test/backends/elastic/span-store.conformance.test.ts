@@ -1,0 +1,174 @@
+// The span store on real servers, with spans as each shipper writes them: the conformance suite on natural pairs of
+// server and layout. Where the layout's service is a keyword, all sites share their indices and stand behind walls.
+import { spanSourceOf } from "#src/access/sites.ts";
+import { type CountingSubject, countingSuite } from "../../conformance/span-aggregation.ts";
+import { spanStoreSuite } from "../../conformance/spans.ts";
+import { type ModelSpan, type Part, type SiteName, toSpan } from "../../conformance/trace-fixture.ts";
+import {
+  apm,
+  apm7,
+  dataPrepper,
+  dataPrepperLegacy,
+  jaeger,
+  jaegerFields,
+  otel,
+  otelLogsdb,
+  otelOlder,
+  type Shipper,
+  ss4o,
+  ss4oBare,
+} from "../../support/elastic/span-shippers.ts";
+import { openCluster } from "../../support/elastic/test-index.ts";
+import { chosen, type NamedServer, onServers, type ServerName } from "../selected-servers.ts";
+
+type Lacks = Readonly<Partial<Record<Part, string>>>;
+
+interface Pair {
+  readonly shipper: Shipper;
+  readonly servers: readonly ServerName[];
+  readonly lacks: Lacks;
+  /** What it cannot count at its source. */
+  readonly reads?: CountingSubject["reads"];
+  /** The field of the wall; without one each site has indices of its own. */
+  readonly service: string | undefined;
+}
+
+const uncompressed = { count: "only Elastic APM compresses spans" } as const;
+const apmLacks: Lacks = {
+  nanoseconds: "times are microseconds",
+  state: "there is no field for it",
+  message: "an outcome has no message",
+  linkAttributes: "links are two ids",
+  linkState: "links are two ids",
+  events: "only exceptions are kept",
+  booleans: "labels are texts",
+  unset: "an outcome that is not known is stored as a success",
+};
+const jaegerLacks: Lacks = {
+  ...uncompressed,
+  nanoseconds: "times are microseconds",
+  linkAttributes: "references are two ids",
+  linkState: "references are two ids",
+};
+
+const noLength = "spans have two ends and no length, and ends cannot be subtracted without scripts";
+const nestedTags = "tags are nested pairs, which no aggregation puts together by document";
+/** A tag that is not there may be one that is too long, and OpenSearch does not tell. */
+const maybeTooLong = { request: "no status is surely missing", deploy: "no status is surely missing" };
+const text = { event: "statements are analysed texts" };
+
+const pairs: readonly Pair[] = [
+  {
+    shipper: otel,
+    servers: ["es8", "es9"],
+    lacks: uncompressed,
+    service: "resource.attributes.service.name",
+  },
+  {
+    shipper: otelLogsdb,
+    servers: ["es8", "es9"],
+    lacks: { ...uncompressed, submillis: "a date is printed by its milliseconds" },
+    service: "resource.attributes.service.name",
+  },
+  { shipper: apm, servers: ["es8", "es9"], lacks: apmLacks, reads: text, service: "service.name" },
+  { shipper: apm7, servers: ["es7"], lacks: apmLacks, reads: text, service: "service.name" },
+  { shipper: dataPrepper, servers: ["os2", "os3"], lacks: uncompressed, service: "serviceName" },
+  { shipper: dataPrepperLegacy, servers: ["os2", "os3"], lacks: uncompressed, service: "serviceName" },
+  {
+    shipper: ss4o,
+    servers: ["os2", "os3"],
+    lacks: uncompressed,
+    reads: { request: noLength, event: noLength, deploy: noLength },
+    service: undefined,
+  },
+  {
+    shipper: ss4oBare,
+    servers: ["os2", "os3"],
+    lacks: uncompressed,
+    reads: { request: noLength, event: noLength, deploy: noLength },
+    service: "resource.service.name.keyword",
+  },
+  {
+    shipper: jaeger,
+    servers: ["es7", "es8", "es9", "os2", "os3"],
+    lacks: jaegerLacks,
+    reads: { request: nestedTags, event: nestedTags, deploy: nestedTags, crowds: nestedTags },
+    service: "process.serviceName",
+  },
+  { shipper: jaegerFields, servers: ["es8"], lacks: jaegerLacks, service: "process.serviceName" },
+  {
+    shipper: jaegerFields,
+    servers: ["os2"],
+    lacks: jaegerLacks,
+    reads: maybeTooLong,
+    service: "process.serviceName",
+  },
+  {
+    shipper: otelOlder,
+    servers: ["es8"],
+    lacks: uncompressed,
+    service: "resource.attributes.service.name",
+  },
+];
+
+const services: Readonly<Record<SiteName, readonly string[]>> = {
+  shop: ["shop-web", "shop-api", "shop-worker"],
+  stock: ["stock"],
+  blog: ["blog-web"],
+};
+
+onServers((server) => {
+  pairs.forEach((pair, turn) => {
+    if (chosen(pair.servers, turn).includes(server.name)) runSuite(server, pair);
+  });
+});
+
+function runSuite(server: NamedServer, { shipper, lacks, reads = {}, service }: Pair): void {
+  const name = `${server.name}, ${shipper.name}`;
+  const subject: CountingSubject = {
+    name,
+    lacks,
+    reads,
+    start: async () => {
+      const cluster = openCluster(server.url);
+      const own = `spans-${shipper.name.replace(/[^a-z0-9]+/g, "-")}`;
+      let round = 0;
+      await cluster.remove(`${own}-*`);
+      const prefixOf = (site: SiteName) => `${own}-${round}${service === undefined ? `-${site}` : ""}`;
+      const source = (site: SiteName) =>
+        spanSourceOf(site, {
+          index: shipper.pattern(prefixOf(site)),
+          profile: "auto",
+          where: service && services[site].map((text) => `${service}="${text}"`).join(" OR "),
+        });
+      return {
+        store: cluster.traces,
+        get sources() {
+          return { shop: source("shop"), stock: source("stock"), blog: source("blog") };
+        },
+        seed: async (models: readonly ModelSpan[]) => {
+          await cluster.remove(`${own}-*`);
+          round += 1;
+          for (const prefix of new Set((["shop", "stock", "blog"] as const).map(prefixOf))) {
+            for (const [index, definition] of Object.entries(shipper.indices(prefix))) {
+              await cluster.createIndex(index, definition);
+            }
+          }
+          const documents = models.flatMap((model) => shipper.write(prefixOf(model.site), [toSpan(model)]));
+          for (const [index, shipped] of Map.groupBy(documents, ({ index }) => index)) {
+            await cluster.write(
+              index,
+              shipped.map(({ document }) => [undefined, document]),
+            );
+          }
+        },
+        stop: async () => {
+          await cluster.remove(`${own}-*`);
+          await cluster.close();
+        },
+      };
+    },
+  };
+  spanStoreSuite(subject, 1);
+  countingSuite(subject);
+}

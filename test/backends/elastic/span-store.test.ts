@@ -1,0 +1,600 @@
+// What hurts a reader of spans on real servers: another tenant in the same documents, ids in other spellings, values that
+// an index leaves out, indices that come while we look, several layouts behind one pattern.
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { spanProfiles } from "#resolvers/elastic/layout/span-layout.ts";
+import { spanSourceOf } from "#src/access/sites.ts";
+import type { Span } from "#src/core/rows.ts";
+import { fromMillis, type Instant } from "#src/core/time.ts";
+import type { SpanLookup, SpanSelection, SpanSource } from "#src/store/span-reader.ts";
+import type { ListingQuery } from "#src/store/store.ts";
+import { analyticsOver } from "#src/tracing/analytics.ts";
+import { parseTraceQuery } from "#src/tracing/listing/trace-query.ts";
+import { canonicalId } from "#src/tracing/spans/id.ts";
+import { createBudget } from "#src/tracing/spans/read-budget.ts";
+import { type ModelSpan, toSpan } from "../../conformance/trace-fixture.ts";
+import {
+  apm,
+  dataPrepper,
+  jaeger,
+  jaegerFields,
+  otel,
+  type Shipper,
+  ss4oBare,
+} from "../../support/elastic/span-shippers.ts";
+import { type Cluster, openCluster } from "../../support/elastic/test-index.ts";
+import { onServers } from "../selected-servers.ts";
+
+const start = Date.UTC(2026, 0, 15, 12);
+const at = (millis: number, nanos = 0n): Instant => (fromMillis(start + millis) + nanos) as Instant;
+const range = { from: at(-3_600_000), to: at(3_600_000) };
+const never = new AbortController().signal;
+const plenty = () => createBudget(1_000_000);
+const trace = "00000000000000000af7651916cd43dd";
+const id = (n: number): string => n.toString(16).padStart(16, "0");
+type Json = Readonly<Record<string, unknown>>;
+
+function make(over: Partial<ModelSpan>): ModelSpan {
+  return {
+    site: "shop",
+    trace,
+    id: id(0xa1),
+    service: "shop-web",
+    name: "GET /cart",
+    kind: "server",
+    start: at(0),
+    end: at(10),
+    status: "OK",
+    attributes: {},
+    resource: {},
+    events: [],
+    links: [],
+    count: 1,
+    ...over,
+  };
+}
+
+const walls: readonly (readonly [Shipper, string])[] = [
+  [otel, "resource.attributes.service.name"],
+  [apm, "service.name"],
+  [dataPrepper, "serviceName"],
+  [ss4oBare, "resource.service.name.keyword"],
+  [jaeger, "process.serviceName"],
+];
+
+onServers((server) => {
+  let cluster: Cluster;
+  const prefix = "hurt";
+  beforeAll(() => {
+    cluster = openCluster(server.url);
+  });
+  afterAll(async () => {
+    await cluster.remove(`${prefix}-*`);
+    await cluster.close();
+  });
+
+  const source = (shipper: Shipper, over: Partial<SpanSource> = {}): SpanSource => ({
+    ...spanSourceOf("shop", { index: shipper.pattern(prefix), profile: "auto" }),
+    ...over,
+  });
+  async function write(shipper: Shipper, models: readonly ModelSpan[]): Promise<void> {
+    const documents = shipper.write(prefix, models.map(toSpan));
+    for (const [index, shipped] of Map.groupBy(documents, ({ index }) => index)) {
+      await cluster.write(
+        index,
+        shipped.map(({ document }) => [undefined, document]),
+      );
+    }
+  }
+  /** A fresh cluster object: what it knows of mappings ends with the indices. */
+  async function empty(shipper: Shipper): Promise<void> {
+    await cluster.remove(`${prefix}-*`);
+    await cluster.close();
+    cluster = openCluster(server.url);
+    for (const [index, definition] of Object.entries(shipper.indices(prefix))) {
+      await cluster.createIndex(index, definition);
+    }
+  }
+  async function collect(batches: AsyncIterable<readonly Span[]>): Promise<Span[]> {
+    const spans: Span[] = [];
+    for await (const batch of batches) spans.push(...batch);
+    return spans;
+  }
+  // A signal each, as each request has: what is asked with one may be answered by mappings of a moment ago.
+  const find = (from: SpanSource, of: SpanLookup["of"]) =>
+    collect(cluster.traces.find({ sources: [from], of, budget: plenty() }, new AbortController().signal));
+  const scan = (from: SpanSource, select: SpanSelection = "all", over = range) => {
+    const query = { sources: [from], range: over, select, budget: plenty() } as const;
+    return collect(cluster.traces.scan(query, new AbortController().signal));
+  };
+
+  /** Layouts that such a server has in the field. */
+  const here = (shipper: Shipper): boolean => {
+    if (shipper === jaeger) return true;
+    if (server.product === "opensearch") return shipper === dataPrepper || shipper === ss4oBare;
+    return shipper === apm || (shipper === otel && !server.version.startsWith("7"));
+  };
+
+  test.each(walls.filter(([shipper]) => here(shipper)))(
+    "a tag is found however the index has it: $name",
+    async (shipper) => {
+      const texts = ["eu", "EU", "Ä b", "5", "05", "5.0", "1e3", "true", "0", "-0", "x".repeat(2_000)];
+      const numbers = [5, 0.5, 1_000, -7, 0, 12_345_678_901];
+      const lists = [
+        ["eu", "us"],
+        ["a", "5"],
+      ];
+      // A field is mapped by what comes first.
+      const tags = [
+        ...[...texts, ...lists, ...numbers, true].map((value) => ({ "some.key": value })),
+        ...numbers.toReversed().map((value) => ({ size: value })),
+      ];
+      await empty(shipper);
+      const models = tags.map((tag, n) => {
+        const [[name, value] = ["", ""]] = Object.entries(tag);
+        return make({
+          ...{ trace: (n + 1).toString(16).padStart(32, "0"), id: id(n + 1) },
+          attributes: { [`appsignal.tag.${name}`]: value, "appsignal.tag.other": "x" },
+        });
+      });
+      // By itself, because shards that meet a new field at once may take it for different types.
+      const firsts = [0, tags.findIndex((tag) => "size" in tag)].map((n) => models.slice(n, n + 1));
+      for (const first of firsts) await write(shipper, first);
+      await write(
+        shipper,
+        models.filter((model) => !firsts.flat().includes(model)),
+      );
+      const spans = await scan(source(shipper), "entries");
+      expect(spans).toHaveLength(tags.length);
+      const textsOf = ({ tags }: Span): readonly string[] =>
+        Object.entries(tags).flatMap(([name, value]) => [value].flat().map((one) => `${name} ${one}`));
+      const sought = new Set(spans.flatMap(textsOf));
+      expect(sought.size).toBeGreaterThan(15);
+      for (const text of sought) {
+        const [name = "", ...value] = text.split(" ");
+        const leaf = parseTraceQuery(`tag.${name}=${JSON.stringify(value.join(" "))}`);
+        const query: ListingQuery = {
+          ...{ sources: [source(shipper)], candidates: "requests", range, filter: { query: leaf } },
+          ...{ by: "time", order: "asc", wanted: 100, tieLimit: 100, budget: plenty(), beyond: undefined },
+        };
+        const found: string[] = [];
+        for await (const rows of cluster.traces.summaries(query, never))
+          found.push(...rows.map(({ span_id }) => span_id));
+        const wanted = spans.filter((span) => textsOf(span).includes(text)).map(({ span_id }) => span_id);
+        expect([text, found.sort()]).toEqual([text, wanted.sort()]);
+      }
+    },
+  );
+
+  test.each(walls.filter(([shipper]) => here(shipper)))(
+    "another tenant in the same index and trace is never seen: $name",
+    async (shipper, field) => {
+      const secret = "the other's";
+      const mine = make({
+        events: [{ name: "exception", time: at(5), attributes: { "exception.type": "Mine" } }],
+      });
+      const call = make({
+        id: id(0xa2),
+        parent: mine.id,
+        kind: "client",
+        name: "query",
+        attributes: { "db.query.text": "SELECT 1" },
+      });
+      const theirs = [
+        // The same ids as well: a child of mine, a request that mine called, my own span once more.
+        make({
+          id: id(0xb1),
+          parent: mine.id,
+          kind: "client",
+          name: secret,
+          attributes: { "db.query.text": "SELECT 2" },
+        }),
+        make({ id: id(0xb2), parent: call.id, name: secret }),
+        make({
+          id: id(0xb3),
+          trace: "f".repeat(32),
+          kind: "consumer",
+          name: secret,
+          links: [{ trace_id: trace, span_id: call.id, trace_state: "", attributes: {} }],
+        }),
+        make({
+          name: secret,
+          start: at(1),
+          events: [{ name: "exception", time: at(6), attributes: { "exception.type": secret } }],
+        }),
+      ].map((span) => ({ ...span, service: "blog-web" }));
+      await empty(shipper);
+      await write(shipper, [mine, call, ...theirs]);
+      const walled = source(shipper, { where: `${field}="shop-web"` });
+
+      const selections = ["all", "entries", "children", "calls", "exceptions", "statements"] as const;
+      const spans = [mine, call, ...theirs].map((span) => ({ trace_id: span.trace, span_id: span.id }));
+      const traceIds = [trace, "f".repeat(32)];
+      const found = [
+        ...(await Promise.all(selections.map((select) => scan(walled, select)))),
+        ...(await Promise.all(selections.map((select) => find(walled, { by: "trace", traceIds, select })))),
+        await find(walled, { by: "span", spans }),
+        await find(walled, { by: "caller", spans }),
+      ];
+      expect(found[0]).toHaveLength(2);
+      expect(found[6]).toHaveLength(2);
+      expect(found.flat().filter(({ service_name }) => service_name !== "shop-web")).toEqual([]);
+      expect(
+        JSON.stringify(found, (_, value) => (typeof value === "bigint" ? String(value) : value)),
+      ).not.toContain(secret);
+      const asked = { sources: [walled] as const, partners: [], range, budget: plenty(), namespaces: [] };
+      const answers = [
+        await cluster.traces.locate({ ...asked, traceId: trace }, never),
+        await cluster.traces.actions(asked, never),
+        await cluster.traces.siteEdges(asked, never),
+        await cluster.traces.slowEvents({ ...asked, wanted: [], excluded: [], limit: 10 }, never),
+      ];
+      expect(JSON.stringify(answers)).toContain("Mine");
+      expect(JSON.stringify(answers)).not.toContain(secret);
+      // Open, everything is there: the wall is what kept it away.
+      expect(await scan(source(shipper))).toHaveLength(6);
+      await expect(scan(source(shipper, { where: `${field}:shop` }))).rejects.toMatchObject({
+        slug: "not_supported_by_backend",
+      });
+    },
+  );
+
+  describe("jaeger", () => {
+    test("ids in upper case and without their zeros are found, and answered in one spelling", async () => {
+      await empty(jaegerFields);
+      const spelled = [
+        { trace: "af7651916cd43dd", id: "a1", parent: undefined },
+        { trace: "0AF7651916CD43DD", id: "00000000000000A2", parent: "A1" },
+        { trace: trace.toUpperCase(), id: "A3", parent: "00000000000000a1" },
+      ];
+      const documents = spelled.map((ids) => ({
+        ...(JSON.parse(jaegerFields.write("", [toSpan(make({}))])[0]?.document ?? "") as object),
+        traceID: ids.trace,
+        spanID: ids.id,
+        parentSpanID: ids.parent,
+        references: [],
+      }));
+      const [index = ""] = Object.keys(jaegerFields.indices(prefix));
+      await cluster.write(
+        index,
+        documents.map((document) => [undefined, JSON.stringify(document)]),
+      );
+      const from = source(jaegerFields);
+      const ids = [id(0xa1), id(0xa2), id(0xa3)];
+      const many = Array.from({ length: 50 }, (_, n) => ({ trace_id: trace, span_id: id(0xf000 + n) }));
+      const of = (span_id: string) => ({ trace_id: trace, span_id });
+      for (const found of [
+        await find(from, { by: "trace", traceIds: [trace], select: "all" }),
+        await find(from, {
+          by: "trace",
+          traceIds: [trace, ...many.map((_, n) => id(n).repeat(2))],
+          select: "all",
+        }),
+        await find(from, { by: "span", spans: ids.map(of) }),
+        await find(from, { by: "span", spans: [...many, ...ids.map(of)] }),
+      ]) {
+        expect(found.map(({ span_id }) => span_id).sort()).toEqual(ids);
+        expect(new Set(found.map(({ trace_id }) => trace_id))).toEqual(new Set([trace]));
+        expect(found.filter(({ parent_span_id }) => parent_span_id === id(0xa1))).toHaveLength(2);
+      }
+      const called = await find(from, { by: "caller", spans: [...many, of(id(0xa1))] });
+      // The first is a server: a caller of that id would be the other side of its call.
+      expect(called.map(({ span_id }) => span_id).sort()).toEqual(ids);
+    });
+
+    test("ids of another alphabet are told apart by their case, whether few or many are asked for", async () => {
+      await empty(jaegerFields);
+      const traces = ["aB3dE12f", "ab3de12f", "AB3DE12F0", "V1StGXR8_Z5jdHi6B-myT", "v1stgxr8_z5jdhi6b-myt"];
+      const documents = traces.map((traceID, n) => ({
+        ...(JSON.parse(jaegerFields.write("", [toSpan(make({}))])[0]?.document ?? "") as object),
+        ...{ traceID, spanID: `${n}`, parentSpanID: undefined, references: [] },
+      }));
+      const [index = ""] = Object.keys(jaegerFields.indices(prefix));
+      await cluster.write(
+        index,
+        documents.map((document) => [undefined, JSON.stringify(document)]),
+      );
+      const others = Array.from({ length: 50 }, (_, n) => id(0xf000 + n).repeat(2));
+      for (const [n, trace] of traces.entries()) {
+        const trace_id = canonicalId(trace, 32);
+        for (const traceIds of [[trace_id], [trace_id, ...others]]) {
+          const found = await find(source(jaegerFields), { by: "trace", traceIds, select: "all" });
+          expect(found.map((span) => [span.trace_id, span.span_id])).toEqual([[trace_id, id(n)]]);
+        }
+      }
+    });
+
+    test("tags beyond what the index holds, big integers, missing roots", async () => {
+      await empty(jaeger);
+      const long = "x".repeat(5_000);
+      const model = make({
+        parent: id(0xdead),
+        attributes: {
+          "appsignal.tag.long": long,
+          "db.query.text": long,
+          big: 9_007_199_254_740_993n,
+          "a.b.c": 1,
+        },
+        kind: "client",
+        events: [{ name: "exception", time: at(1), attributes: { "exception.message": long } }],
+      });
+      await write(jaeger, [model]);
+      for (const select of ["all", "children", "calls", "statements", "exceptions"] as const) {
+        const [found] = await scan(source(jaeger), select);
+        expect(found).toMatchObject({
+          span_attributes: model.attributes,
+          tags: { long },
+          statement: long,
+          entry: false,
+        });
+      }
+      expect(await scan(source(jaeger), "entries")).toEqual([]);
+    });
+  });
+
+  test("an index that comes while we look is read, and behind the wall", async () => {
+    const shipper = server.product === "elasticsearch" ? apm : dataPrepper;
+    const field = shipper === apm ? "service.name" : "serviceName";
+    await empty(shipper);
+    await write(shipper, [make({})]);
+    const from = source(shipper, { where: `${field}="shop-web"` });
+    expect(await scan(from)).toHaveLength(1);
+    for (const [index, definition] of Object.entries(shipper.indices(prefix))) {
+      const next = `${index}-next`;
+      await cluster.createIndex(next, definition);
+      const documents = shipper
+        .write(prefix, [make({ id: id(2) }), make({ id: id(3), service: "blog-web" })].map(toSpan))
+        .filter((shipped) => shipped.index === index);
+      await cluster.write(
+        next,
+        documents.map(({ document }) => [undefined, document]),
+      );
+    }
+    expect((await scan(from)).map(({ span_id }) => span_id).sort()).toEqual([id(2), id(0xa1)]);
+    expect(await find(from, { by: "span", spans: [{ trace_id: trace, span_id: id(3) }] })).toEqual([]);
+  });
+
+  test("an index that learns of spans, and another of their exceptions, while we look", async () => {
+    await empty(ss4oBare);
+    await cluster.remove(`${prefix}-*`);
+    const bare = { mappings: { properties: { "@timestamp": { type: "date" } } } };
+    for (const index of Object.keys(otel.indices(prefix))) await cluster.createIndex(index, bare);
+    const from = source(otel);
+    expect(await scan(from)).toEqual([]);
+    await write(otel, [make({})]);
+    expect(await scan(from)).toHaveLength(1);
+    expect(await scan(from, "exceptions")).toEqual([]);
+    const failed = make({
+      id: id(2),
+      events: [{ name: "exception", time: at(5), attributes: { "exception.type": "E" } }],
+    });
+    await write(otel, [failed]);
+    expect((await scan(from, "exceptions")).map(({ span_id }) => span_id)).toEqual([id(2)]);
+  });
+
+  test("several layouts behind one pattern are one source", async () => {
+    const both = server.product === "elasticsearch" ? [apm, jaegerFields] : [dataPrepper, ss4oBare];
+    await empty(both[0] ?? apm);
+    for (const [index, definition] of Object.entries(both[1]?.indices(prefix) ?? {})) {
+      await cluster.createIndex(index, definition);
+    }
+    for (const [n, shipper] of both.entries()) {
+      const events = [{ name: "exception", time: at(n), attributes: { "exception.type": `E${n}` } }];
+      await write(shipper, [make({ id: id(n + 1), end: at(20 + n), events })]);
+    }
+    const from = spanSourceOf("shop", { index: `${prefix}-*`, profile: "auto" });
+    const found = await find(from, { by: "trace", traceIds: [trace], select: "exceptions" });
+    expect(
+      found.map(({ span_id, events }) => [span_id, events[0]?.attributes["exception.type"]]).sort(),
+    ).toEqual([
+      [id(1), "E0"],
+      [id(2), "E1"],
+    ]);
+    expect(await scan(from, "exceptions")).toHaveLength(2);
+    const report = await cluster.inspectTraces(from, never);
+    expect(report.problems).toEqual([]);
+    expect(report.profile.split(", ").sort()).toEqual(both.map(({ profile }) => profile).sort());
+    expect(report.newest).toBe(at(21));
+  });
+
+  test.each([
+    ["texts", 0],
+    ["numbers", 3],
+    ["booleans", 7],
+  ])("an index of %s: counted or read, the figures are those of the spans", async (_, first) => {
+    const [shipper, attributes, parent, length] =
+      server.product === "elasticsearch"
+        ? ([apm, "labels", "parent.id", "transaction.duration.us"] as const)
+        : ([dataPrepper, "attributes", "parentSpanId", "durationInNanos"] as const);
+    const action = shipper === apm ? "appsignal_action_name" : "appsignal.action_name";
+    const long = "x".repeat(2_000);
+    const strange: readonly Readonly<Record<string, unknown>>[] = [
+      ...[
+        "A",
+        "7",
+        "007",
+        7,
+        1.5,
+        "1.5",
+        "1e3",
+        true,
+        "true",
+        ["A"],
+        ["A", "B"],
+        [null, "A"],
+        [],
+        "",
+        null,
+        long,
+      ].map((value) => ({ [`${attributes}.${action}`]: value })),
+      { [attributes]: { [action]: "A" } },
+      ...["", "0000", [""], ["", id(3)], id(3)].map((value) => ({ [parent]: value })),
+      ...[["GET /", "GET /cart"], long, "404", ""].map((value) => ({
+        [shipper === apm ? "transaction.name" : "name"]: value,
+      })),
+      ...[0, "12", 12.7, 5e15].map((value) => ({ [length]: value })),
+      ...(shipper === apm ? [] : [{ kind: ["SPAN_KIND_SERVER", "SPAN_KIND_CLIENT"] }, { kind: "odd" }]),
+    ];
+    await empty(shipper);
+    const [index = ""] = Object.keys(shipper.indices(prefix));
+    const documents = strange.map((fields, n) => {
+      const [shipped] = shipper.write(prefix, [toSpan(make({ id: id(n + 1), trace: id(n + 1).repeat(2) }))]);
+      return JSON.stringify({ ...(JSON.parse(shipped?.document ?? "") as object), ...fields });
+    });
+    // One is there before the others: in one bulk over several shards, any of them might give the action its type.
+    const bulk = (some: readonly string[]) =>
+      cluster.request(
+        "POST",
+        `/${index}/_bulk?refresh=true`,
+        some.map((document) => `{"create":{}}\n${document}\n`).join(""),
+      );
+    await bulk(documents.slice(first, first + 1));
+    // A mapping may refuse an odd one, which is then not there for either.
+    await bulk(documents.toSpliced(first, 1));
+    const from = source(shipper);
+    const { scan: plain, find: look } = cluster.traces;
+    const defined = analyticsOver({ scan: plain, find: look });
+    const asked = { sources: [from] as const, range: { from: at(-1), to: at(100_000) }, namespaces: [] };
+    const sorted = (rows: readonly unknown[]) => rows.map((row) => JSON.stringify(row)).sort();
+    const [native, read] = [
+      await cluster.traces.actions({ ...asked, budget: plenty() }, never),
+      await defined.actions({ ...asked, budget: plenty() }, never),
+    ];
+    expect(read.length).toBeGreaterThan(1);
+    expect(sorted(native)).toEqual(sorted(read));
+    const events = { ...asked, wanted: [], excluded: [], limit: 100 };
+    expect(sorted(await cluster.traces.slowEvents({ ...events, budget: plenty() }, never))).toEqual(
+      sorted(await defined.slowEvents({ ...events, budget: plenty() }, never)),
+    );
+  });
+
+  test("a closed index is refused and told, and read again once it is open; a remote cluster always", async () => {
+    const shipper = server.product === "elasticsearch" ? apm : dataPrepper;
+    await empty(shipper);
+    await write(shipper, [make({})]);
+    const beside = `${prefix}-old`;
+    await cluster.createIndex(beside, {});
+    const both = source(shipper, { index: `${shipper.pattern(prefix)},${beside}` });
+    const refusal = { slug: "not_supported_by_backend" };
+    expect(await scan(both)).toHaveLength(1);
+    await cluster.request("POST", `/${beside}/_close`);
+    await expect(scan(both)).rejects.toMatchObject(refusal);
+    await expect(find(both, { by: "trace", traceIds: [trace], select: "all" })).rejects.toMatchObject(
+      refusal,
+    );
+    const asked = { sources: [both] as const, partners: [], range, budget: plenty(), namespaces: [] };
+    await expect(cluster.traces.actions(asked, never)).rejects.toMatchObject(refusal);
+    expect((await cluster.inspectTraces(both, never)).problems.join()).toContain(`${beside}: closed`);
+    await cluster.request("POST", `/${beside}/_open?wait_for_active_shards=1`);
+    expect(await cluster.inspectTraces(both, never)).toMatchObject({ problems: [] });
+    expect(await scan(both)).toHaveLength(1);
+
+    const remote = source(shipper, { index: `${shipper.pattern(prefix)},other:spans-*` });
+    await expect(scan(remote)).rejects.toMatchObject(refusal);
+    expect((await cluster.inspectTraces(remote, never)).problems.join()).toContain("remote");
+  });
+
+  test("what an operator is told", async () => {
+    const shipper = server.product === "elasticsearch" ? apm : dataPrepper;
+    await empty(shipper);
+    await write(shipper, [make({})]);
+    const good = await cluster.inspectTraces(source(shipper), never);
+    expect(good).toMatchObject({ profile: shipper.profile, problems: [], newest: at(10) });
+    const wrong = await cluster.inspectTraces(source(shipper, { where: "nothing!=x" }), never);
+    expect(wrong.problems.join()).toContain("where: nothing is not mapped");
+    const none = await cluster.inspectTraces({ ...source(shipper), index: "nothing-like-it-*" }, never);
+    expect(none.problems).toEqual(["no open index matches nothing-like-it-*"]);
+    const foreign = await cluster.inspectTraces(source(shipper, { profile: "jaeger" }), never);
+    expect(foreign.problems.join()).toContain("holds spans of a known layout");
+    const { lacks } = spanProfiles.get(shipper.profile) ?? { lacks: [] };
+    expect(good.limitations).toEqual(lacks.map((lack) => `${shipper.profile}: ${lack}`));
+    const [spans = ""] = Object.keys(shipper.indices(prefix));
+    await cluster.write(spans, [
+      [undefined, JSON.stringify({ "@timestamp": new Date(start).toISOString(), event_name: "note" })],
+    ]);
+    const beside = await cluster.inspectTraces(source(shipper), never);
+    expect(beside.limitations.join()).toContain("not shown: 1");
+  });
+
+  if (here(otel)) {
+    test("otel: an exception belongs to the called one of two spans with one id", async () => {
+      const event = { name: "exception", time: at(5), attributes: { "exception.type": "E" } };
+      const call = make({ parent: id(1), kind: "client" });
+      const called = make({ parent: id(1), kind: "server", start: at(1), end: at(9), events: [event] });
+      for (const written of [
+        [call, called],
+        [called, call],
+      ]) {
+        await empty(otel);
+        await write(otel, written);
+        for (const spans of [
+          await find(source(otel), { by: "trace", traceIds: [trace], select: "all" }),
+          await scan(source(otel)),
+          await scan(source(otel), "exceptions"),
+        ]) {
+          const failed = spans.filter(({ events }) => events.length > 0);
+          expect(failed.map(({ span_kind }) => span_kind)).toEqual(["server"]);
+        }
+      }
+    });
+  }
+
+  if (here(apm)) {
+    test("apm: an exception belongs to the nearest span that there is; without any, to itself", async () => {
+      await empty(apm);
+      const request = make({});
+      const child = make({ id: id(2), parent: request.id, kind: "client", name: "query" });
+      const lone = "e5".padStart(32, "0");
+      await write(apm, [request, child]);
+      const error = (parent: string, n: number) =>
+        JSON.stringify({
+          "@timestamp": new Date(start + n).toISOString(),
+          timestamp: { us: (start + n) * 1_000 },
+          trace: { id: trace },
+          parent: { id: parent },
+          transaction: { id: request.id },
+          service: { name: "shop-web" },
+          error: { id: `e${n}`, grouping_key: "g", exception: [{ type: `E${n}`, message: "boom" }] },
+        });
+      const lost = JSON.stringify({
+        ...(JSON.parse(error(id(7), 4)) as object),
+        transaction: { id: id(8), name: "POST /pay", type: "request", sampled: false },
+      });
+      const { trace: _, parent: __, transaction: ___, ...outside } = JSON.parse(error(id(7), 5)) as Json;
+      const [, errors = ""] = Object.keys(apm.indices(prefix));
+      await cluster.write(errors, [
+        [undefined, error(child.id, 1)],
+        [undefined, error(request.id, 2)],
+        [undefined, error(id(9), 3)],
+        [undefined, lost],
+        [undefined, JSON.stringify(outside)],
+      ]);
+      const types = (span: Span | undefined) =>
+        span?.events.map(({ attributes }) => attributes["exception.type"]);
+      for (const spans of [
+        await find(source(apm), { by: "trace", traceIds: [trace, lone], select: "exceptions" }),
+        await find(source(apm), { by: "trace", traceIds: [trace, lone], select: "all" }),
+        await scan(source(apm), "exceptions"),
+        await scan(source(apm)),
+        // One at a time: who has the event must not depend on what is read together.
+        [
+          ...(await find(source(apm), { by: "span", spans: [{ trace_id: trace, span_id: request.id }] })),
+          ...(await find(source(apm), { by: "span", spans: [{ trace_id: trace, span_id: child.id }] })),
+          ...(await find(source(apm), { by: "id", spanIds: ["00000000000000e4", "00000000000000e5"] })),
+        ],
+      ]) {
+        expect(types(spans.find(({ span_id }) => span_id === request.id))).toEqual(["E2", "E3"]);
+        expect(types(spans.find(({ span_id }) => span_id === child.id))).toEqual(["E1"]);
+        const alone = spans.filter(({ report }) => report);
+        expect(alone.flatMap(types)).toEqual(expect.arrayContaining(["E4", "E5"]));
+        expect(alone.map(({ trace_id, span_name }) => `${trace_id} ${span_name}`).sort()).toEqual(
+          [`${trace} POST /pay`, `${lone} E5`].sort(),
+        );
+        expect(spans).toHaveLength(4);
+      }
+      const requests = await scan(source(apm), "entries");
+      expect(requests.map(({ span_id }) => span_id)).toEqual([request.id]);
+      const failed = { sources: [source(apm)] as const, budget: plenty() };
+      expect((await cluster.traces.failedTraces?.(failed, never))?.toSorted()).toEqual([lone, trace].sort());
+    });
+  }
+});

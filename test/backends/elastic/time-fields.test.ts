@@ -1,0 +1,240 @@
+// The forms in which an index holds the time of lines: numbers of a unit, dates that reach beyond nanoseconds, a column alone.
+// Expected lines are those of the raw documents, sorted by hand.
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { readProfile } from "#resolvers/elastic/layout/log-layout.ts";
+import { type LogLine, severityOf } from "#src/core/rows.ts";
+import { fromMillis, type Instant, parseInstant, printMillis } from "#src/core/time.ts";
+import { parse } from "#src/log-query/parse.ts";
+import type { LogQuery } from "#src/store/store.ts";
+import { type Cluster, openCluster } from "../../support/elastic/test-index.ts";
+import { onServers } from "../selected-servers.ts";
+
+const start = Date.UTC(2026, 0, 15, 10);
+const one = { settings: { number_of_shards: 1, number_of_replicas: 0 } };
+const mapped = (name: string, mapping: object) => ({ ...one, mappings: { properties: { [name]: mapping } } });
+
+/** A profile whose time is a number of seconds. */
+const seconds = `
+name: zerolog
+logs:
+  time: { field: time, unit: s }
+  message: message
+  severity: [level]
+  hostname: host
+  group: app
+  json: source
+  detect: [level]
+`;
+
+onServers((server) => {
+  let cluster: Cluster;
+  beforeAll(async () => {
+    cluster = openCluster(server.url, {
+      logs: new Map([["zerolog.yaml", readProfile(seconds)]]),
+      traces: new Map(),
+    });
+    await cluster.remove("time-*");
+  });
+  afterAll(async () => {
+    await cluster.remove("time-*");
+    await cluster.close();
+  });
+
+  const signal = () => AbortSignal.timeout(60_000);
+  function queryOf(index: string, over: Partial<LogQuery> & { readonly profile?: string } = {}): LogQuery {
+    const { profile = "auto", ...rest } = over;
+    const range = { from: fromMillis(start - 3_600_000), to: fromMillis(start + 3_600_000) };
+    const limits = { wanted: 1_000, documentLimit: 100_000, tieLimit: 100_000 };
+    return {
+      sources: [{ id: "app", index, profile }],
+      range,
+      filter: parse(""),
+      order: "asc",
+      ...limits,
+      ...rest,
+    };
+  }
+  async function read(query: LogQuery): Promise<LogLine[]> {
+    const lines: LogLine[] = [];
+    for await (const batch of cluster.store.lines(query, signal())) lines.push(...batch);
+    return lines;
+  }
+  const told = (lines: readonly LogLine[]) =>
+    lines.map(({ id, time, severity, message }) => [id.slice(id.indexOf("/") + 1), time, severity, message]);
+  const inspect = (index: string, profile = "auto") =>
+    cluster.inspect({ id: "app", index, profile }, signal());
+
+  describe("pino's own time, a number of milliseconds", () => {
+    const levels = [20, 30, 40, 50] as const;
+    const names = { 20: "debug", 30: "info", 40: "warn", 50: "error" };
+    // Several of one millisecond, more than a search takes.
+    const lines = Array.from({ length: 900 }, (_, n) => ({
+      id: `p${String(n).padStart(4, "0")}`,
+      time: start + (n < 600 ? 7 : (n * 7) % 50),
+      level: levels[n % 4] ?? 30,
+      msg: n % 3 === 0 ? "request completed" : `line ${n}`,
+    }));
+    const expected = lines
+      .toSorted((a, b) => a.time - b.time || (a.id < b.id ? -1 : 1))
+      .map(({ id, time, level, msg }) => [id, fromMillis(time), severityOf(names[level]), msg]);
+    const write = (index: string, some: typeof lines, time: (millis: number) => number | string) =>
+      cluster.write(
+        index,
+        some.map((line) => [
+          line.id,
+          JSON.stringify({ pid: 7, hostname: "web-1", ...line, time: time(line.time) }),
+        ]),
+      );
+
+    test("is found, sorted, bounded and paged", async () => {
+      await cluster.createIndex("time-pino", one);
+      await write("time-pino", lines, (millis) => millis);
+      expect(told(await read(queryOf("time-pino")))).toEqual(expected);
+      expect(told(await read(queryOf("time-pino", { order: "desc", wanted: 50 })))).toEqual(
+        expected.toReversed(),
+      );
+      expect(told(await read(queryOf("time-pino", { wanted: 100_000 })))).toEqual(expected);
+      const from = fromMillis(start + 8);
+      const to = (fromMillis(start + 30) + 999_999n) as Instant;
+      const within = expected.filter(([, time]) => (time as Instant) >= from && (time as Instant) <= to);
+      expect(told(await read(queryOf("time-pino", { range: { from, to } })))).toEqual(within);
+      const between = { from: (from + 1n) as Instant, to: (from + 2n) as Instant };
+      expect(await read(queryOf("time-pino", { range: between }))).toEqual([]);
+      const errors = await read(queryOf("time-pino", { filter: parse("severity=error msg:completed") }));
+      expect(told(errors)).toEqual(
+        expected.filter(([, , severity, msg]) => severity === "error" && msg === "request completed"),
+      );
+      expect(await inspect("time-pino")).toMatchObject({
+        profile: "pino",
+        problems: [],
+        limitations: [],
+        newest: fromMillis(start + 49),
+      });
+    });
+
+    test("and dates under the same name in another index are one answer", async () => {
+      await cluster.createIndex("time-both-number", one);
+      await cluster.createIndex("time-both-date", one);
+      const isNumber = (_: unknown, n: number) => n % 2 === 0;
+      await write("time-both-number", lines.filter(isNumber), (millis) => millis);
+      await write(
+        "time-both-date",
+        lines.filter((line, n) => !isNumber(line, n)),
+        printMillis,
+      );
+      for (const order of ["asc", "desc"] as const) {
+        const found = await read(queryOf("time-both-*", { order }));
+        const rows = told(found).toSorted(([a], [b]) => (String(a) < String(b) ? -1 : 1));
+        expect(rows).toEqual(expected.toSorted(([a], [b]) => (String(a) < String(b) ? -1 : 1)));
+        const sorted = found.toSorted((a, b) =>
+          a.time !== b.time ? (a.time < b.time ? -1 : 1) : a.id < b.id ? -1 : 1,
+        );
+        expect(found).toEqual(order === "asc" ? sorted : sorted.reverse());
+      }
+      expect((await inspect("time-both-*")).problems).toEqual([]);
+      await cluster.createIndex("time-both-nanos", mapped("time", { type: "date_nanos" }));
+      await write("time-both-nanos", lines.slice(0, 1), printMillis);
+      await expect(read(queryOf("time-both-*"))).rejects.toMatchObject({ slug: "not_supported_by_backend" });
+    });
+
+    test("does not stand for a date that another layout has", async () => {
+      await cluster.createIndex("time-took", one);
+      await cluster.write("time-took", [
+        ["a", JSON.stringify({ timestamp: printMillis(start), level: "warn", message: "slow", time: 35 })],
+      ]);
+      expect(told(await read(queryOf("time-took")))).toEqual([["a", fromMillis(start), "warn", "slow"]]);
+    });
+  });
+
+  test("a number of seconds, by a profile that says so", async () => {
+    await cluster.createIndex("time-seconds", one);
+    const at = start / 1_000;
+    await cluster.write(
+      "time-seconds",
+      [0, 1, 1, 2, 3].map((after, n) => [
+        `s${n}`,
+        JSON.stringify({ level: "error", time: at + after, message: `m${n}` }),
+      ]),
+    );
+    const profile = "zerolog.yaml";
+    const ids = async (from: number, to: number) =>
+      (
+        await read(
+          queryOf("time-seconds", {
+            profile,
+            range: { from: fromMillis(start + from), to: fromMillis(start + to) },
+          }),
+        )
+      ).map(({ message }) => message);
+    expect(await ids(0, 3_000)).toEqual(["m0", "m1", "m2", "m3", "m4"]);
+    expect(await ids(1, 2_999)).toEqual(["m1", "m2", "m3"]);
+    expect(await ids(1, 999)).toEqual([]);
+    const everything = {
+      from: parseInstant("0001-01-01T00:00:00Z") ?? fromMillis(0),
+      to: parseInstant("9999-12-31T23:59:59Z") ?? fromMillis(0),
+    };
+    expect(await read(queryOf("time-seconds", { profile, range: everything, order: "desc" }))).toHaveLength(
+      5,
+    );
+    expect(await inspect("time-seconds", profile)).toMatchObject({
+      newest: fromMillis(start + 3_000),
+      problems: [],
+    });
+  });
+
+  describe("a range that reaches beyond what nanoseconds can hold", () => {
+    const range = {
+      from: parseInstant("0001-01-01T00:00:00Z") ?? fromMillis(0),
+      to: parseInstant("9999-12-31T23:59:59.999Z") ?? fromMillis(0),
+    };
+    const document = (time: string, message: string) =>
+      JSON.stringify({ "@timestamp": time, log: { level: "info" }, message });
+
+    test("over dates and nanoseconds is answered where no line lies there, and refused where one does", async () => {
+      await cluster.createIndex("time-era-date", mapped("@timestamp", { type: "date" }));
+      await cluster.createIndex("time-era-nanos", mapped("@timestamp", { type: "date_nanos" }));
+      await cluster.write("time-era-date", [["a", document("1970-01-01T00:00:00Z", "first")]]);
+      await cluster.write("time-era-nanos", [["b", document("2026-01-15T10:00:00.000000001Z", "second")]]);
+      const query = queryOf("time-era-*", { range });
+      expect((await read(query)).map(({ message }) => message)).toEqual(["first", "second"]);
+      expect((await read({ ...query, order: "desc" })).map(({ message }) => message)).toEqual([
+        "second",
+        "first",
+      ]);
+      for (const outside of ["1969-12-31T23:59:59.999Z", "2262-04-11T23:47:16.855Z"]) {
+        await cluster.write("time-era-date", [[outside, document(outside, "outside")]]);
+        await expect(read(query)).rejects.toMatchObject({ slug: "not_supported_by_backend" });
+        const inside = { from: fromMillis(0), to: fromMillis(start + 1) };
+        expect(await read({ ...query, range: inside })).toHaveLength(2);
+      }
+    });
+
+    test("over dates alone holds its lines", async () => {
+      await cluster.createIndex("time-old", mapped("@timestamp", { type: "date" }));
+      await cluster.write("time-old", [
+        ["a", document("1900-01-01T00:00:00.001Z", "old")],
+        ["b", document("3000-01-01T00:00:00Z", "new")],
+      ]);
+      expect((await read(queryOf("time-old", { range }))).map(({ message }) => message)).toEqual([
+        "old",
+        "new",
+      ]);
+    });
+  });
+
+  test("a time that is kept by column alone is bounded by it, or refused", async () => {
+    await cluster.createIndex("time-column", mapped("@timestamp", { type: "date", index: false }));
+    await cluster.write("time-column", [
+      ["a", JSON.stringify({ "@timestamp": printMillis(start), log: { level: "info" }, message: "m" })],
+    ]);
+    const report = await inspect("time-column");
+    if (server.name === "es7") {
+      await expect(read(queryOf("time-column"))).rejects.toMatchObject({ slug: "not_supported_by_backend" });
+      expect(report.problems.join()).toMatch(/@timestamp is not indexed/);
+    } else {
+      expect(told(await read(queryOf("time-column")))).toEqual([["a", fromMillis(start), "info", "m"]]);
+      expect(report.problems).toEqual([]);
+      expect(report.limitations.join()).not.toMatch(/@timestamp/);
+    }
+  });
+});

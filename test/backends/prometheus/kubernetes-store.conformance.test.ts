@@ -1,0 +1,34 @@
+// The Kubernetes store on real Prometheus servers, each filled by promtool with what the exporters of two clusters of
+// the same names would have shown.
+import { prometheus } from "#resolvers/prometheus/prometheus.ts";
+import { kubernetesStoreSuite } from "../../conformance/kubernetes.ts";
+import { model, neighbour } from "../../conformance/kubernetes-fixture.ts";
+import { startPrometheus } from "../../servers/prometheus.ts";
+import { testIO } from "../../support/elastic/test-index.ts";
+import { expose, scrape } from "../../support/prometheus/kubernetes-exporters.ts";
+import { printOpenMetrics } from "../../support/prometheus/openmetrics.ts";
+import { namedPrometheus } from "../selected-servers.ts";
+
+const walls = { model: { cluster: "model" }, neighbour: { cluster: "neighbour" } } as const;
+
+for (const server of namedPrometheus()) {
+  kubernetesStoreSuite({
+    name: `${server.name} ${server.version}`,
+    scrape,
+    start: async () => {
+      const series = [...expose(model, walls.model), ...expose(neighbour, walls.neighbour)];
+      const { url, stop } = await startPrometheus(server.name, printOpenMetrics(series));
+      const backend = prometheus.create("prom", prometheus.parseConfig({ url }), testIO);
+      const { kubernetes } = backend.stores;
+      if (kubernetes === undefined) throw new Error("no Kubernetes store");
+      return {
+        store: kubernetes,
+        walls,
+        stop: async () => {
+          await backend.close();
+          await stop();
+        },
+      };
+    },
+  });
+}

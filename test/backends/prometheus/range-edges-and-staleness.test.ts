@@ -1,0 +1,172 @@
+// What only a running Prometheus shows, beside the suite: the edge of its ranges, native histograms and marks of
+// staleness, which come by remote write, and ranges of more points than it answers.
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { prometheus } from "#resolvers/prometheus/prometheus.ts";
+import type { Measure } from "#src/core/rows.ts";
+import type { Backend, SeriesQuery } from "#src/store/store.ts";
+import { type RunningPrometheus, startPrometheus } from "../../servers/prometheus.ts";
+import { testIO } from "../../support/elastic/test-index.ts";
+import { remoteWrite, type WrittenHistogram } from "../../support/prometheus/remote-write.ts";
+import { namedPrometheus } from "../selected-servers.ts";
+
+const signal = AbortSignal.timeout(110_000);
+const minute = 60_000;
+const base = Date.UTC(2026, 0, 15, 10);
+/** A sample every seven minutes, on the full minute. */
+const sparse = Array.from(
+  { length: 3_000 },
+  (_, n) => [base - 15 * 24 * 60 * minute + n * 7 * minute, n] as const,
+);
+
+/** Observations of a process that restarts before the 25th of 50 scrapes. */
+const scrapes = Array.from({ length: 50 }, (_, n) => ({
+  millis: base + n * 15_000 + 200,
+  observed: Array.from({ length: n % 4 }, (_, i) => ((n * 7 + i * 13) % 60) / 4 + 0.3),
+  restarted: n === 25,
+}));
+
+describe.each(namedPrometheus())("$name", ({ name, version }) => {
+  let server: RunningPrometheus;
+  let backend: Backend;
+  beforeAll(async () => {
+    const lines = sparse.map(([time, value]) => `sparse{site="a"} ${value} ${(time + 0.5) / 1_000}`);
+    server = await startPrometheus(name, ["# TYPE sparse gauge", ...lines, "# EOF", ""].join("\n"));
+    backend = prometheus.create("prom", prometheus.parseConfig({ url: server.url }), testIO);
+    await remoteWrite(server.url, [
+      { labels: { __name__: "native", site: "a", host: "x" }, histograms: nativeHistograms() },
+      {
+        labels: { __name__: "blinks_total", site: "a" },
+        samples: [
+          [base - minute, 4],
+          [base - minute + 5_000, "stale"],
+          [base + 1_000, 5],
+          [base + 2_000, "stale"],
+          [base + 90_000, 9],
+          [base + 150_000, 2],
+          [base + 151_000, "stale"],
+        ],
+      },
+    ]);
+  });
+  afterAll(async () => {
+    await backend?.close();
+    await server?.stop();
+  });
+
+  const read = (over: Partial<SeriesQuery> & Pick<SeriesQuery, "metric" | "measure">) =>
+    backend.stores.metrics?.series(
+      {
+        match: { site: "a" },
+        tags: {},
+        buckets: { start: base, step: minute, count: 13 },
+        lookBack: 24 * 60 * minute,
+        pointLimit: 100_000,
+        ...over,
+      },
+      signal,
+    );
+
+  test("says what it is, and cuts ranges as its version does", async () => {
+    const info = await backend.probe(signal);
+    expect(info.product).toBe("Prometheus");
+    expect(info.version).toContain(version);
+    const report = await backend.inspections.metrics?.({ site: "a" }, signal);
+    expect(report?.problems).toEqual([]);
+    expect(report?.found[0]).toMatch(/^3 metrics/);
+    expect(report?.found[1]).toMatch(name === "prom2" ? /closed/ : /left-open/);
+    const none = await backend.inspections.metrics?.({ site: "nobody" }, signal);
+    expect(none?.problems).toEqual(['no series has the labels {site="nobody"}']);
+  });
+
+  test("16,000 points of one series, each bucket with its own sample alone", async () => {
+    const start = base - 11 * 24 * 60 * minute;
+    const buckets = { start, step: minute, count: 16_000 };
+    const [found] =
+      (await read({ metric: "sparse", measure: { of: "samples", combine: "sum" }, buckets })) ?? [];
+    const expected = new Float64Array(buckets.count).fill(Number.NaN);
+    for (const [time, value] of sparse) {
+      const bucket = (time - start) / minute;
+      if (bucket >= 0 && bucket < buckets.count) expected[bucket] = value;
+    }
+    expect(found?.values).toEqual(expected);
+  });
+
+  test("a mark of staleness is no sample, and no restart", async () => {
+    const buckets = { start: base, step: minute, count: 4 };
+    const [grown] = (await read({ metric: "blinks_total", measure: { of: "increment" }, buckets })) ?? [];
+    expect([...(grown?.values ?? [])]).toEqual([1, 4, 2, Number.NaN]);
+    const [last] =
+      (await read({ metric: "blinks_total", measure: { of: "samples", combine: "last" }, buckets })) ?? [];
+    expect([...(last?.values ?? [])]).toEqual([5, 9, 2, Number.NaN]);
+  });
+
+  describe("a native histogram", () => {
+    const bucketOf = (millis: number) => Math.floor((millis - base) / minute);
+    const observedIn = (bucket: number) =>
+      scrapes
+        .filter(({ millis }, n) => n > 0 && bucketOf(millis) === bucket)
+        .flatMap(({ observed }) => observed);
+
+    test("is a measurement with its tags", async () => {
+      const store = backend.stores.metrics;
+      expect(await store?.type({ site: "a" }, "native", signal)).toBe("measurement");
+      expect(await store?.tagKeys({ site: "a" }, "native", signal)).toEqual([["host"]]);
+    });
+
+    // The first scrape begins the metric, so that nothing has grown to it.
+    const table: readonly (readonly [string, Measure, (observed: readonly number[]) => number])[] = [
+      ["count", { of: "observations", combine: "count" }, (all) => all.length],
+      [
+        "mean",
+        { of: "observations", combine: "mean" },
+        (all) => all.reduce((sum, one) => sum + one, 0) / all.length,
+      ],
+      [
+        "least",
+        { of: "observations", combine: "min" },
+        (all) => 2 ** Math.ceil(Math.log2(Math.min(...all)) - 1),
+      ],
+      [
+        "greatest",
+        { of: "observations", combine: "max" },
+        (all) => 2 ** Math.ceil(Math.log2(Math.max(...all))),
+      ],
+      [
+        "90th percentile",
+        { of: "observations", combine: "quantile", quantile: 0.9 },
+        (all) => interpolate(all, 0.9),
+      ],
+    ];
+    test.each(table)("%s", async (_name, measure, expectedOf) => {
+      const [found] = (await read({ metric: "native", measure, tags: { host: "*" } })) ?? [];
+      expect(found?.tags).toEqual({ host: "x" });
+      const expected = Array.from({ length: 13 }, (_, bucket) => expectedOf(observedIn(bucket)));
+      for (const [bucket, value] of expected.entries()) {
+        expect(found?.values[bucket], `bucket ${bucket}`).toBeCloseTo(value, 9);
+      }
+    });
+
+    /** In the bucket of powers of two that holds the rank, in proportion. */
+    function interpolate(all: readonly number[], quantile: number): number {
+      const rank = quantile * all.length;
+      for (let exponent = -4; ; exponent++) {
+        const below = all.filter((one) => one <= 2 ** (exponent - 1)).length;
+        const within = all.filter((one) => one <= 2 ** exponent).length;
+        if (within >= rank) return 2 ** (exponent - 1) * (1 + (rank - below) / (within - below));
+      }
+    }
+  });
+});
+
+function nativeHistograms(): readonly WrittenHistogram[] {
+  let all: number[] = [];
+  return scrapes.map(({ millis, observed, restarted }) => {
+    if (restarted) all = [];
+    all = [...all, ...observed];
+    const counts = Array.from({ length: 8 }, (_, index) => {
+      const upper = 2 ** (index - 2);
+      return all.filter((one) => one > upper / 2 && one <= upper).length;
+    });
+    return { millis, sum: all.reduce((sum, one) => sum + one, 0), first: -2, counts };
+  });
+}

@@ -1,0 +1,158 @@
+// Prometheus 3 with `type-and-unit-labels`: what a target says of a metric is in the labels `__type__` and `__unit__`,
+// which some functions drop and others keep. The answers are the same as without it.
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { prometheus } from "#resolvers/prometheus/prometheus.ts";
+import type { MetricType } from "#src/core/rows.ts";
+import type { Backend, SeriesQuery } from "#src/store/store.ts";
+import {
+  base,
+  day,
+  hour,
+  minute,
+  printOpenMetrics,
+  type RawFamily,
+  rawFamilies,
+} from "../../conformance/metrics/fixture.ts";
+import { expectedTagKeys } from "../../conformance/metrics/oracle.ts";
+import { measures, verifySeries } from "../../conformance/metrics.ts";
+import { type RunningPrometheus, startPrometheus } from "../../servers/prometheus.ts";
+import { testIO } from "../../support/elastic/test-index.ts";
+import { remoteWrite } from "../../support/prometheus/remote-write.ts";
+import { namedPrometheus } from "../selected-servers.ts";
+
+const signal = AbortSignal.timeout(110_000);
+const selections: Readonly<Record<string, readonly [MetricType, ...Record<string, string>[]]>> = {
+  temperature: ["gauge", { room: "*" }],
+  requests_total: ["counter", {}, { host: "*", code: "*" }],
+  deploys_total: ["counter", { region: "*" }],
+  latency_seconds: ["measurement", {}, { route: "*" }],
+  balance: ["measurement", { account: "*" }],
+};
+const families = rawFamilies(false).filter(({ metric }) => Object.hasOwn(selections, metric));
+const typed = (family: RawFamily): RawFamily => ({
+  ...family,
+  series: family.series.map((one) => ({
+    ...one,
+    labels: { ...one.labels, __type__: family.kind, __unit__: "seconds" },
+  })),
+});
+/** A target that says another type from the half hour on. */
+const switched: RawFamily = {
+  metric: "switched_total",
+  kind: "counter",
+  series: ["unknown", "counter"].map((type, n) => ({
+    suffix: "",
+    labels: { tenant: "shop", __type__: type },
+    samples: Array.from({ length: 120 }, (_, at) => [base + n * 30 * minute + at * 15_000, at + n * 120]),
+  })),
+};
+
+const servers = namedPrometheus().filter(({ name }) => name === "prom3");
+describe.runIf(servers.length > 0)("with type-and-unit-labels", () => {
+  let server: RunningPrometheus;
+  let backend: Backend;
+  beforeAll(async () => {
+    const text = printOpenMetrics([...families.map(typed), switched]);
+    server = await startPrometheus("prom3", text, undefined, ["type-and-unit-labels"]);
+    backend = prometheus.create("prom", prometheus.parseConfig({ url: server.url }), testIO);
+  });
+  afterAll(async () => {
+    await backend?.close();
+    await server?.stop();
+  });
+
+  const queryOf = (over: Pick<SeriesQuery, "metric"> & Partial<SeriesQuery>): SeriesQuery => ({
+    match: { tenant: "shop" },
+    tags: {},
+    measure: { of: "increment" },
+    buckets: { start: base, step: hour, count: 1 },
+    lookBack: day,
+    pointLimit: 1_000_000,
+    ...over,
+  });
+  const read = async (over: Pick<SeriesQuery, "metric"> & Partial<SeriesQuery>) =>
+    (await backend.stores.metrics?.series(queryOf(over), signal)) ?? [];
+
+  test("functions drop these labels, and raw samples have them", async () => {
+    const labelsOf = async (query: string): Promise<readonly string[]> => {
+      const body = new URLSearchParams({ query, time: String((base + hour) / 1_000) });
+      const answer = await (await fetch(`${server.url}/api/v1/query`, { method: "POST", body })).json();
+      return Object.keys(Object(answer).data.result[0].metric);
+    };
+    const some = 'requests_total{tenant="shop",host="steady",code="200"}';
+    expect(await labelsOf(`last_over_time(${some}[5m])`)).toContain("__type__");
+    expect(await labelsOf(`${some}[5m]`)).toContain("__unit__");
+    expect(await labelsOf(`resets(${some}[5m])`)).not.toContain("__type__");
+  });
+
+  describe.each(Object.entries(selections))("%s", (metric, [type, ...tagged]) => {
+    test("every measure is what its raw samples make it", async () => {
+      for (const buckets of [
+        { start: base, step: minute, count: 60 },
+        { start: base - day, step: hour, count: 48 },
+        { start: base + 17, step: 3 * hour + 1, count: 1 },
+      ]) {
+        for (const tags of tagged) {
+          for (const measure of measures[type]) {
+            const query = queryOf({ metric, tags, measure, buckets });
+            await verifySeries(backend.stores.metrics, families, query, signal);
+          }
+        }
+      }
+    });
+
+    test("they are no tags", async () => {
+      const keys = await backend.stores.metrics?.tagKeys({ tenant: "shop" }, metric, signal);
+      expect(keys).toEqual(expectedTagKeys(families, "shop", metric));
+      for (const key of ["__type__", "__unit__"]) {
+        const [measure = { of: "increment" }] = measures[type];
+        expect(await read({ metric, measure, tags: { [key]: "*" } })).toEqual([]);
+      }
+    });
+  });
+
+  test("the rates of pods and nodes are told", async () => {
+    // Later than all blocks, since no server takes samples that are older.
+    const at = base + 30 * day;
+    const times = Array.from({ length: 21 }, (_, n) => at - 5 * minute + n * 15_000);
+    const uid = "12345678-1234-4234-8234-123456789abc";
+    const web = { cluster: "c", namespace: "shop", pod: "web-0", node: "n1" };
+    const series = (name: string, type: string, labels: object, read: (n: number) => number) => ({
+      labels: { __name__: name, __type__: type, ...labels },
+      samples: times.map((time, n) => [time, read(n)] as const),
+    });
+    const cpu = "container_cpu_usage_seconds_total";
+    await remoteWrite(server.url, [
+      series("kube_pod_info", "gauge", { ...web, uid }, () => 1),
+      series(cpu, "counter", { ...web, id: `/kubepods/pod${uid}` }, (n) => 3 * n),
+      series(cpu, "counter", { cluster: "c", node: "n1", id: "/" }, (n) => 6 * n),
+    ]);
+    const query = {
+      match: { cluster: "c" },
+      snapshots: { start: at, step: minute, count: 1 },
+      rowLimit: 10,
+    };
+    const store = backend.stores.kubernetes;
+    const all = async <Row>(batches: AsyncIterable<readonly Row[]> | undefined): Promise<Row[]> => {
+      const rows: Row[] = [];
+      for await (const batch of batches ?? []) rows.push(...batch);
+      return rows;
+    };
+    const pods = await all(store?.pods({ ...query, namespaces: [], nodes: [] }, signal));
+    expect(pods).toMatchObject([{ pod_name: "web-0", cpu_usage_nano_cores: 0.2e9 }]);
+    const nodes = await all(store?.nodes(query, signal));
+    expect(nodes).toMatchObject([{ node_name: "n1", cpu_usage_nano_cores: 0.4e9 }]);
+  });
+
+  test("a change of type within what is read is refused, and tells why; beside it all is exact", async () => {
+    const metric = "switched_total";
+    for (const step of [hour, minute]) {
+      const buckets = { start: base, step, count: hour / step };
+      const asked = read({ metric, buckets });
+      await expect(asked).rejects.toMatchObject({ slug: "not_supported_by_backend" });
+      await expect(asked).rejects.toThrow("__type__ or __unit__");
+    }
+    const later = await read({ metric, buckets: { start: base + 40 * minute, step: 10 * minute, count: 2 } });
+    expect(later.map(({ values }) => [...values])).toEqual([[40, 40]]);
+  });
+});

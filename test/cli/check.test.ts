@@ -1,0 +1,353 @@
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { z } from "zod";
+import { run } from "../../src/cli/check.ts";
+import { BackendError } from "../../src/core/errors.ts";
+import type { Instant } from "../../src/core/time.ts";
+import type { Backend, BackendKind, Inspections, LogStore, SourceReport } from "../../src/store/store.ts";
+import { createShell, instant } from "../support/fake-shell.ts";
+
+const now = instant("2026-06-01T00:00:00Z");
+const ago = (seconds: number): Instant => (now - BigInt(seconds) * 1_000_000_000n) as Instant;
+const store: LogStore = { lines: () => (async function* () {})() };
+const report = (rest: Partial<SourceReport> = {}): SourceReport => ({
+  profile: "ecs",
+  indices: 3,
+  newest: ago(4),
+  limitations: [],
+  problems: [],
+  ...rest,
+});
+const closed: string[] = [];
+
+/** A kind whose backends do what `overrides` says and are fine otherwise. */
+function fake(overrides: Partial<Backend> = {}): BackendKind<unknown> {
+  return {
+    kind: "fake",
+    parseConfig: (value) => z.strictObject({ ca: z.string().optional() }).parse(value),
+    create: (name, config, io) => {
+      const { ca } = z.object({ ca: z.string().optional() }).parse(config);
+      if (ca !== undefined) io.readText(ca);
+      return {
+        name,
+        kind: "fake",
+        stores: { logs: store },
+        probe: async () => ({ product: "Fake", version: "1.2.3" }),
+        inspections: { logs: async () => report() },
+        close: async () => {
+          closed.push(name);
+        },
+        ...overrides,
+      };
+    },
+  };
+}
+
+const oneSource = `
+tokens: [{ user: ana, sha256: "${"ab".repeat(32)}", sites: "*" }]
+backends: { elk: { kind: fake } }
+sites: { shop: { logs: { backend: elk, sources: { app: { index: "logs-*" } } } } }
+`;
+const check = async (file: string, kind: BackendKind<unknown>, deadline?: number) => {
+  const shell = createShell({ now, files: { "readout.yaml": file }, kinds: [kind] });
+  const code = await run([], shell, deadline);
+  return { code, out: shell.printed().replaceAll(/\d+ ms$/gm, "N ms"), err: shell.complained() };
+};
+
+test("everything works: the whole text", async () => {
+  const file = `
+tokens:
+  - { user: ana, sha256: "${"ab".repeat(32)}", sites: "*" }
+  - { user: bob, sha256: "${"cd".repeat(32)}", sites: "*", expires: 2026-05-01T00:00:00Z }
+backends: { elk: { kind: fake }, production: { kind: fake } }
+sites:
+  shop:
+    logs: { backend: elk, sources: { app: { index: "logs-app-*" }, nginx: { index: "filebeat-*" } } }
+    traces: { backend: elk, index: "traces-*" }
+    metrics: { backend: production }
+  blog: { retention: 36h }
+`;
+  const limitation = "message is text without a keyword: term queries read more documents";
+  const logs: Inspections["logs"] = async ({ id }) =>
+    id === "app" ? report({ limitations: [limitation] }) : report({ indices: 1, newest: undefined });
+  const metrics: Inspections["metrics"] = async () => ({
+    found: ["214 metrics: 120 gauges, 94 counters", "2 more"],
+    limitations: ["no metadata"],
+    problems: [],
+  });
+  const traces: Inspections["traces"] = async ({ site, index }) =>
+    report({ profile: "otel", newest: ago(60), limitations: [`${site} ${index}: no events`] });
+  const { code, out, err } = await check(file, fake({ inspections: { logs, traces, metrics } }));
+  expect(out).toBe(`readout.yaml: valid
+
+Tokens    2, expired: bob
+
+Backends
+  elk         fake  Fake 1.2.3  N ms
+  production  fake  Fake 1.2.3  N ms
+
+Site shop, retention 30d
+  logs in elk
+    app    logs-app-*  profile ecs  3 indices  newest line 4 s ago
+      limitation: ${limitation}
+    nginx  filebeat-*  profile ecs  1 index    no lines
+  traces in elk
+    traces-*  profile otel  3 indices  newest span 1 m ago
+      limitation: shop traces-*: no events
+  metrics in production
+    214 metrics: 120 gauges, 94 counters
+    2 more
+      limitation: no metadata
+
+Site blog, retention 36h
+  nothing configured
+
+0 problems, 3 limitations
+`);
+  expect([code, err]).toEqual([0, ""]);
+  expect(closed).toEqual(expect.arrayContaining(["elk", "production"]));
+});
+
+test("hundreds of sources are asked about a few at a time", async () => {
+  const sources = Array.from({ length: 300 }, (_, n) => `s${n}: { index: x }`).join(", ");
+  let [asked, most] = [0, 0];
+  const logs: Inspections["logs"] = async () => {
+    asked += 1;
+    most = Math.max(most, asked);
+    await new Promise((resolve) => setTimeout(resolve, 1));
+    asked -= 1;
+    return report();
+  };
+  const file = oneSource.replace('app: { index: "logs-*" }', sources);
+  expect(await check(file, fake({ inspections: { logs } }))).toMatchObject({ code: 0 });
+  expect(most).toBeLessThanOrEqual(32);
+});
+
+test.each<[string, Partial<Backend>, string]>([
+  [
+    "a backend that fails",
+    {
+      probe: async () => {
+        throw new BackendError("elk", "unreachable", "connect http://u:secret@h:9200\n  refused");
+      },
+    },
+    "elk  fake  FAILED unreachable: connect http://…@h:9200 refused",
+  ],
+  [
+    "a backend that never answers",
+    { probe: () => new Promise(() => undefined) },
+    "FAILED no answer within 20ms",
+  ],
+  [
+    "a source that never answers",
+    { inspections: { logs: () => new Promise(() => undefined) } },
+    "app  logs-*  FAILED no answer",
+  ],
+  [
+    "a source that fails",
+    {
+      inspections: {
+        logs: async () => {
+          throw new BackendError("elk", "denied", "no rights to logs-*");
+        },
+      },
+    },
+    "app  logs-*  FAILED denied: no rights to logs-*",
+  ],
+  [
+    "credentials that are refused",
+    {
+      probe: async () => {
+        throw new BackendError("elk", "denied", "status 401: Unauthorized");
+      },
+    },
+    "FAILED denied: status 401: Unauthorized (auth is missing or wrong)",
+  ],
+  [
+    "a source with a problem",
+    { inspections: { logs: async () => report({ problems: ["where: message is analysed text"] }) } },
+    "PROBLEM where: message is analysed text",
+  ],
+  [
+    "a pattern that names nothing",
+    { inspections: { logs: async () => report({ indices: 0, newest: undefined }) } },
+    "PROBLEM no index is named logs-*",
+  ],
+  ["a backend without log lines", { stores: {}, inspections: {} }, "PROBLEM elk serves no log lines"],
+])("%s is told, with exit code 1", async (_, overrides, line) => {
+  const { code, out } = await check(oneSource, fake(overrides), 20);
+  expect(out).toContain(line);
+  expect(out).toContain("1 problem, 0 limitations");
+  expect(out).not.toContain("secret");
+  expect(code).toBe(1);
+});
+
+test.each<[string, Partial<Backend>, string]>([
+  ["a backend without it", { inspections: {} }, "PROBLEM prom serves no kubernetes"],
+  [
+    "a part that fails",
+    {
+      inspections: {
+        kubernetes: async () => {
+          throw new BackendError("prom", "timeout", "too slow");
+        },
+      },
+    },
+    "    FAILED timeout: too slow",
+  ],
+  [
+    "a part with a problem",
+    {
+      inspections: {
+        kubernetes: async ({ cluster = "" }) => ({
+          found: [],
+          limitations: [],
+          problems: [`no node in ${cluster}`],
+        }),
+      },
+    },
+    "      PROBLEM no node in prod",
+  ],
+])("metrics and Kubernetes, %s: exit code 1", async (_, overrides, line) => {
+  const file = `
+tokens: []
+backends: { prom: { kind: fake } }
+sites: { shop: { kubernetes: { backend: prom, match: { cluster: prod } } } }
+`;
+  const { code, out } = await check(file, fake(overrides), 20);
+  expect(out).toContain(`\n  kubernetes in prom\n`);
+  expect(out).toContain(`${line}\n`);
+  expect(code).toBe(1);
+});
+
+test("a backend that cannot be created fails alone, and files are beside the configuration", async () => {
+  const file = oneSource.replace("{ kind: fake }", "{ kind: fake, ca: ca.pem }, b: { kind: fake }");
+  const shell = (files: Record<string, string>) => createShell({ now, files, kinds: [fake()] });
+  const without = shell({ "conf/r.yaml": file });
+  expect(await run(["--config", "conf/r.yaml"], without)).toBe(1);
+  expect(without.printed()).toMatch(/elk {2}fake {2}FAILED no such file\n {2}b {4}fake {2}Fake 1\.2\.3/);
+  expect(without.printed()).toContain("not looked at: the backend does not answer");
+  expect(await run(["--config", "conf/r.yaml"], shell({ "conf/r.yaml": file, "conf/ca.pem": "x" }))).toBe(0);
+});
+
+test("backends are asked at once", async () => {
+  const file = "backends: { a: { kind: fake }, b: { kind: fake } }\nsites: {}";
+  let waiting = 0;
+  const both = Promise.withResolvers<void>();
+  const probe: Backend["probe"] = async () => {
+    waiting += 1;
+    if (waiting === 2) both.resolve();
+    await both.promise;
+    return { product: "Fake", version: "1" };
+  };
+  expect((await check(file, fake({ probe }), 2_000)).code).toBe(0);
+});
+
+test("a wrong file: every issue, exit code 1", async () => {
+  const { code, out, err } = await check("sites: {}\nbackend: {}\nlimits: { rows: x }", fake());
+  expect(err).toBe(
+    'readout.yaml:1: backends: is missing\nreadout.yaml:2: backend: unknown key; did you mean "backends"?\n' +
+      "readout.yaml:3: limits.rows: expected a whole number from 1 up\n\n3 problems in readout.yaml\n",
+  );
+  expect([code, out]).toEqual([1, ""]);
+});
+
+test("no file: exit code 1", async () => {
+  const shell = createShell({ now });
+  expect(await run(["--config", "x.yaml"], shell)).toBe(1);
+  expect(shell.complained()).toBe("x.yaml: cannot be read (ENOENT)\n");
+});
+
+test.each([[["--colour"]], [["readout.yaml"]], [["--config"]]])("%j: exit code 2", async (args) => {
+  const shell = createShell({ now });
+  expect(await run(args, shell)).toBe(2);
+  expect(shell.complained()).toContain("Usage: readout check");
+});
+
+test("Ctrl-C ends it", async () => {
+  const stop = new AbortController();
+  const shell = createShell({
+    now,
+    files: { "readout.yaml": oneSource },
+    kinds: [fake({ probe: () => new Promise(() => undefined) })],
+    signal: stop.signal,
+  });
+  const running = run([], shell);
+  stop.abort(new Error("interrupted"));
+  await expect(running).rejects.toThrow("interrupted");
+});
+
+test("a Mesh configuration is looked at, and one that is not there is a problem", async () => {
+  const files = { "readout.yaml": `${oneSource}mesh: /m/mesh.yaml\n` };
+  const looked = async (more: Readonly<Record<string, string>>) => {
+    const shell = createShell({ now, files: { ...files, ...more }, kinds: [fake()] });
+    return { code: await run([], shell), out: shell.printed() };
+  };
+  const missing = await looked({});
+  expect(missing.out).toContain("GraphQL by /m/mesh.yaml\n  PROBLEM /m/mesh.yaml: cannot be read (ENOENT)\n");
+  expect(missing.code).toBe(1);
+  expect(await looked({ "/m/mesh.yaml": "sources: 1" })).toMatchObject({ code: 1 });
+});
+
+test("what a problem kept from looking for is not called empty", async () => {
+  const problem = "where: name is of type text in logs-1; it must be a keyword";
+  const looked = report({ newest: undefined, problems: [problem] });
+  const { code, out } = await check(oneSource, fake({ inspections: { logs: async () => looked } }));
+  expect(out).toContain(`app  logs-*  profile ecs  3 indices\n      PROBLEM ${problem}\n`);
+  expect(code).toBe(1);
+});
+
+test("front-end reports and visuals are looked at", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "readout-check-"));
+  try {
+    const visual = (over: object) =>
+      JSON.stringify({
+        ...{ id: "A".repeat(22), title: "CPU", type: "line", site: "shop", range: "1h" },
+        ...{ select: [{ name: "cpu", tags: {}, field: "gauge" }], ...over },
+      });
+    writeFileSync(join(folder, "a.yaml"), visual({}));
+    writeFileSync(join(folder, "b.yaml"), visual({ id: "B".repeat(22), site: "gone" }));
+    writeFileSync(join(folder, "c.yaml"), visual({ type: "pie", title: "" }));
+    const asked: unknown[] = [];
+    const reports: Inspections["reports"] = async (target) => {
+      asked.push(target);
+      return { found: ["index r-1, writable"], limitations: ["is a data stream"], problems: [] };
+    };
+    const file = `
+backends: { elk: { kind: fake }, other: { kind: fake } }
+sites:
+  shop: { frontend: { keys: [k], backend: elk, index: "r-1" } }
+intake: { listen: "127.0.0.1:8081" }
+visuals: ${folder}
+`;
+    const { code, out } = await check(file, fake({ inspections: { reports } }));
+    expect(out).toContain(`
+  frontend in elk
+    index r-1, writable
+      limitation: is a data stream
+
+Front-end reports on 127.0.0.1:8081, spool data/spool.db
+
+Visuals in ${folder}: 2 published
+  PROBLEM ${join(folder, "c.yaml")}: title: must not be empty
+  PROBLEM ${join(folder, "c.yaml")}: type: expected line, area, bar, number, table
+  limitation: "CPU" is of a site that is not configured, gone, and therefore not found
+
+2 problems, 2 limitations
+`);
+    expect(code).toBe(1);
+    expect(asked).toEqual([{ site: "shop", index: "r-1", profile: "auto" }]);
+    const without = await check(file.replace(/intake.*\nvisuals.*\n/, ""), fake());
+    expect(without.out).toContain("PROBLEM elk cannot write reports");
+    expect(without.out).toContain("Front-end reports\n  limitation: without `intake` none are taken");
+    const missing = await check(
+      file.replace(folder, join(folder, "none")),
+      fake({ inspections: { reports } }),
+    );
+    expect(missing.out).toContain(`PROBLEM ${join(folder, "none")}: the folder cannot be read (ENOENT)`);
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});

@@ -1,0 +1,388 @@
+// The raw samples of the metric suite, in no source's own form, and their OpenMetrics text for sources that are filled
+// from a file. Two tenants hold the same metrics with other values, told apart by the label `tenant`.
+import { hostileTexts } from "./injection-texts.ts";
+
+/** What a source holds of one metric. `unknown` is a plain name of which nothing more is known. */
+export interface RawFamily {
+  readonly metric: string;
+  readonly kind: "gauge" | "counter" | "histogram" | "summary" | "unknown";
+  readonly series: readonly RawSeries[];
+}
+export interface RawSeries {
+  /** `""` for the metric's own name, which of a summary has a label `quantile`. */
+  readonly suffix: "" | "_bucket" | "_sum" | "_count";
+  readonly labels: Readonly<Record<string, string>>;
+  /** Milliseconds since 1970, ascending. */
+  readonly samples: readonly RawSample[];
+}
+export type RawSample = readonly [time: number, value: number];
+
+export const tenants = ["shop", "other"] as const;
+export type Tenant = (typeof tenants)[number];
+
+/** Full hour. Most series have samples from here for three hours, every 15 seconds. */
+export const base = Date.UTC(2026, 0, 15, 10);
+export const second = 1_000;
+export const minute = 60 * second;
+export const hour = 60 * minute;
+export const day = 24 * hour;
+
+/** Everything that a subject is filled with; without metric and label names that need quotes where it takes none. */
+export function rawFamilies(quotedNames: boolean): readonly RawFamily[] {
+  const families = tenants.flatMap((tenant, n) => familiesOf(tenant, createRandom(n + 1)));
+  const merged = new Map<string, RawFamily>();
+  for (const family of families) {
+    if (!quotedNames && !isPlain(family)) continue;
+    const before = merged.get(family.metric)?.series ?? [];
+    merged.set(family.metric, { ...family, series: [...before, ...family.series] });
+  }
+  return [...merged.values()];
+}
+
+const plainName = /^[A-Za-z_][A-Za-z0-9_]*$/;
+function isPlain({ metric, series }: RawFamily): boolean {
+  return (
+    plainName.test(metric) &&
+    series.every(({ labels }) => Object.keys(labels).every((key) => plainName.test(key)))
+  );
+}
+
+function familiesOf(tenant: Tenant, random: () => number): readonly RawFamily[] {
+  const family = (
+    metric: string,
+    kind: RawFamily["kind"],
+    series: readonly (readonly [labels: Readonly<Record<string, string>>, samples: readonly RawSample[]])[],
+  ): RawFamily => ({
+    metric,
+    kind,
+    series: series.map(([labels, samples]) => ({ suffix: "", labels: { ...labels, tenant }, samples })),
+  });
+  const whole = (most: number) => Math.floor(random() * most);
+  const walk = () => {
+    let value = 40 + whole(20);
+    return () => {
+      value += whole(21) - 10;
+      return value / 4;
+    };
+  };
+  const climb = (most: number, from = 0) => {
+    let value = from;
+    return () => {
+      value += whole(most);
+      return value;
+    };
+  };
+  const edges = [0, 1, 5, 10, 15, 60, 61, 120].flatMap((at) =>
+    [-1, 0, 1].map((off) => base + at * minute + off),
+  );
+
+  const gauges = family("temperature", "gauge", [
+    [{ room: "off the grid", floor: "1" }, every(15 * second, base + 7_123, base + 3 * hour, walk())],
+    [{ room: "on the grid", floor: "1" }, every(15 * second, base, base + 3 * hour, walk())],
+    [
+      { room: "with gaps", floor: "2" },
+      every(20 * second, base + 500, base + 3 * hour, walk()).filter(
+        ([time]) => (time - base) % (50 * minute) > 35 * minute,
+      ),
+    ],
+    [
+      { room: "not a number", floor: "2" },
+      every(30 * second, base + 1_000, base + 2 * hour, walk()).map(([time, value], n) => [
+        time,
+        [value, Number.NaN, -value, Number.POSITIVE_INFINITY, value, Number.NEGATIVE_INFINITY][n % 6] ??
+          value,
+      ]),
+    ],
+    [{ room: "only NaN" }, every(minute, base, base + hour, () => Number.NaN)],
+    [{ room: "edges" }, edges.map((time) => [time, whole(1_000) / 8] as const)],
+  ]);
+
+  const counters = family("requests_total", "counter", [
+    [
+      { host: "steady", code: "200" },
+      every(15 * second, base - hour + 3_210, base + 3 * hour, climb(9, 5_000)),
+    ],
+    [{ host: "steady", code: "500" }, every(15 * second, base - hour + 3_210, base + 3 * hour, climb(2, 40))],
+    [
+      { host: "on the grid", code: "200" },
+      every(15 * second, base - 5 * minute, base + 3 * hour, climb(7, 100)),
+    ],
+    [
+      { host: "restarts", code: "200" },
+      restarting(every(15 * second, base - 20 * minute, base + 3 * hour, climb(30)), whole),
+    ],
+    // Overtakes its old value within one bucket after a restart, twice within a minute.
+    [
+      { host: "overtakes", code: "200" },
+      every(10 * second, base - minute, base + hour, climb(3, 1)).map(([time, value], n) => [
+        time,
+        n % 6 === 2 || n % 6 === 4 ? 0 : value + (n % 6) * 7,
+      ]),
+    ],
+    [
+      { host: "born", code: "200" },
+      every(15 * second, base + 47 * minute + 100, base + 2 * hour, climb(5, 700)),
+    ],
+    [
+      { host: "comes back", code: "200" },
+      [
+        ...every(15 * second, base - 30 * hour, base - 29 * hour, climb(4, 20)),
+        ...every(15 * second, base + 70 * minute, base + 100 * minute, climb(4, 9_000)),
+      ],
+    ],
+    [
+      { host: "gap", code: "200" },
+      every(15 * second, base - 10 * minute, base + 3 * hour, climb(6)).filter(
+        ([time]) => time < base + 20 * minute || time > base + 62 * minute,
+      ),
+    ],
+    [
+      { host: "not a number", code: "200" },
+      every(15 * second, base - 10 * minute, base + hour, climb(6)).map(([time, value], n) => [
+        time,
+        n % 7 === 3 ? Number.NaN : value,
+      ]),
+    ],
+    // What is not finite is no past, however long it was there.
+    [
+      { host: "long not a number", code: "200" },
+      every(15 * second, base - 10 * minute, base + hour, climb(6, 50)).map(([time, value], n) => [
+        time,
+        time >= base + 20 * minute ? value : n % 2 === 0 ? Number.NaN : Number.POSITIVE_INFINITY,
+      ]),
+    ],
+    [
+      { host: "was a number", code: "200" },
+      every(15 * second, base - 40 * minute, base + hour, climb(6, 50)).map(([time, value]) => [
+        time,
+        time >= base + 20 * minute || time < base - 30 * minute ? value : Number.NaN,
+      ]),
+    ],
+    [{ host: "edges" }, edges.map((time, n) => [time, n * n * 3] as const)],
+    [{ host: "before the range" }, every(minute, base - 3 * hour, base - 2 * hour, climb(5))],
+  ]);
+
+  // The metric itself begins within the range, and a second series of it later.
+  const births = family("deploys_total", "counter", [
+    [{ region: "first" }, every(30 * second, base + 10 * minute + 250, base + hour, climb(2, 300))],
+    [{ region: "second" }, every(30 * second, base + 25 * minute, base + hour, climb(2, 50))],
+    [
+      { region: "not a number before" },
+      every(30 * second, base - 20 * minute, base + hour, climb(2, 70)).map(([time, value]) => [
+        time,
+        time < base + 30 * minute ? Number.NaN : value,
+      ]),
+    ],
+  ]);
+
+  const long = [
+    family("deliveries_total", "counter", [
+      [{}, restarting(every(10 * minute, base - 2 * day, base + 2 * day, climb(50, 7)), whole)],
+    ]),
+    family("disk_free", "gauge", [[{}, every(10 * minute, base - 2 * day + 333, base + 2 * day, walk())]]),
+  ];
+  const plain = [
+    family("queue_depth", "unknown", [[{ queue: "mail" }, every(minute, base, base + hour, walk())]]),
+    family("jobs_count", "unknown", [
+      [{ queue: "mail" }, every(minute, base - minute, base + hour, climb(9))],
+    ]),
+    family("work_total", "unknown", [[{}, every(minute, base - minute, base + hour, climb(9))]]),
+  ];
+
+  const zoo = family(
+    "zoo",
+    "gauge",
+    hostileTexts
+      .filter((text, n) => n % 4 === 0 && text !== "" && !text.includes("\0") && text.isWellFormed())
+      .map((v, n) => [
+        { v },
+        [-1, 0, 1].map((at) => [
+          base + at * minute,
+          (tenant === "shop" ? 1 : -1_000) * (n + 1) - at * at * 0.25,
+        ]),
+      ]),
+  );
+  const keys = family("keyed", "gauge", [
+    [{ a: "1", b: "1" }, every(minute, base, base + hour, walk())],
+    [{ a: "1", c: "2" }, every(minute, base, base + hour, walk())],
+    [{ b: "1" }, every(minute, base, base + hour, walk())],
+  ]);
+  const quoted = family("http.server.größe", "gauge", [
+    [{ "http.route": "/a b", größe: "XL" }, every(minute, base, base + hour, walk())],
+    [{ "http.route": 'x"} or zoo{v="', größe: "*" }, every(minute, base, base + hour, walk())],
+  ]);
+  const own = family(`only_${tenant}`, "gauge", [[{ v: tenant }, every(minute, base, base + hour, walk())]]);
+
+  const observed = (
+    labels: Readonly<Record<string, string>>,
+    over: Partial<Parameters<typeof recorder>[0]>,
+  ) =>
+    recorder({
+      labels: { ...labels, tenant },
+      bounds: [0.1, 0.25, 0.5, 1, 2.5],
+      times: every(15 * second, base - 10 * minute + 3_000, base + 3 * hour, () => 0).map(([time]) => time),
+      most: 12,
+      draw: () => Math.floor(random() ** 3 * 400) / 100,
+      restart: () => false,
+      random,
+      ...over,
+    });
+  const histograms: RawFamily = {
+    metric: "latency_seconds",
+    kind: "histogram",
+    series: [
+      ...observed({ route: "/", method: "GET" }, {}),
+      ...observed({ route: "/cart", method: "GET" }, { restart: (n) => n % 97 === 40 || n % 97 === 41 }),
+      // So few observations that a restart shows in hardly any bucket, and many minutes have none.
+      ...observed({ route: "/rare", method: "POST" }, { most: 2, restart: (n) => n % 31 === 11 }),
+      ...observed(
+        { route: "/born", method: "POST" },
+        { times: every(15 * second, base + 40 * minute, base + 2 * hour, () => 0).map(([time]) => time) },
+      ),
+    ],
+  };
+  // Negative observations make the sum fall without a restart.
+  const signed: RawFamily = {
+    metric: "balance",
+    kind: "histogram",
+    series: observed(
+      { account: "a" },
+      {
+        bounds: [-10, -1, 0, 1, 10],
+        draw: () => Math.floor(random() * 4_000) / 100 - 20,
+        restart: (n) => n % 200 === 150,
+      },
+    ),
+  };
+  const summaries: RawFamily = {
+    metric: "rpc_seconds",
+    kind: "summary",
+    series: ["read", "write"].flatMap((method) => {
+      const parts = observed({ method }, { bounds: [], restart: (n) => n % 120 === 60 });
+      const quantiles = method === "read" ? ["0", "0.5", "0.9", "1"] : ["0.9"];
+      return [
+        ...parts.filter(({ suffix }) => suffix !== "_bucket"),
+        ...quantiles.map(
+          (quantile): RawSeries => ({
+            suffix: "",
+            labels: { method, tenant, quantile },
+            samples: every(
+              15 * second,
+              base - 10 * minute + 3_000,
+              base + 3 * hour,
+              () => whole(90) / 100 + Number(quantile),
+            ),
+          }),
+        ),
+      ];
+    }),
+  };
+  return [gauges, counters, births, ...long, ...plain, zoo, keys, quoted, own, histograms, signed, summaries];
+}
+
+// ---- Making samples -----------------------------------------------------------------------------------------
+
+function every(step: number, from: number, to: number, value: () => number): readonly RawSample[] {
+  return Array.from({ length: Math.ceil((to - from) / step) }, (_, n) => [from + n * step, value()] as const);
+}
+
+/** Falls back to a small value now and then, as a process does that starts anew. */
+function restarting(samples: readonly RawSample[], whole: (most: number) => number): readonly RawSample[] {
+  let lost = 0;
+  return samples.map(([time, value], n) => {
+    if (n % 83 === 50 || n % 83 === 52) lost = value - whole(3);
+    return [time, value - lost];
+  });
+}
+
+/** The parts of a histogram that has seen up to `most` observations before each of its samples. */
+function recorder(over: {
+  readonly labels: Readonly<Record<string, string>>;
+  readonly bounds: readonly number[];
+  readonly times: readonly number[];
+  readonly most: number;
+  readonly draw: () => number;
+  /** Whether the process started anew before the sample with this index. */
+  readonly restart: (index: number) => boolean;
+  readonly random: () => number;
+}): readonly RawSeries[] {
+  const bounds = [...over.bounds, Number.POSITIVE_INFINITY];
+  let seen: number[] = [];
+  const rows = over.times.map((time, index) => {
+    if (over.restart(index)) seen = [];
+    const more = Math.floor(over.random() * over.most);
+    seen = [...seen, ...Array.from({ length: more }, over.draw)];
+    const hundredths = seen.reduce((sum, value) => sum + Math.round(value * 100), 0);
+    return {
+      time,
+      counts: bounds.map((bound) => seen.filter((value) => value <= bound).length),
+      sum: hundredths / 100,
+    };
+  });
+  const part = (
+    suffix: RawSeries["suffix"],
+    extra: Readonly<Record<string, string>>,
+    value: (row: (typeof rows)[number]) => number,
+  ): RawSeries => ({
+    suffix,
+    labels: { ...over.labels, ...extra },
+    samples: rows.map((row) => [row.time, value(row)] as const),
+  });
+  return [
+    ...bounds.map((bound, n) =>
+      part(
+        "_bucket",
+        { le: Number.isFinite(bound) ? String(bound) : "+Inf" },
+        ({ counts }) => counts[n] ?? 0,
+      ),
+    ),
+    part("_sum", {}, ({ sum }) => sum),
+    part("_count", {}, ({ counts }) => counts.at(-1) ?? 0),
+  ];
+}
+
+/** mulberry32. */
+function createRandom(seed: number): () => number {
+  let state = seed;
+  return () => {
+    state = (state + 0x6d2b79f5) | 0;
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4_294_967_296;
+  };
+}
+
+// ---- OpenMetrics --------------------------------------------------------------------------------------------
+
+/**
+ * One file for `promtool tsdb create-blocks-from openmetrics`. Readers multiply the seconds by 1,000 and cut off the
+ * rest, which would make 1768471207.123 one millisecond less; half a millisecond more keeps every time what it is.
+ */
+export function printOpenMetrics(families: readonly RawFamily[]): string {
+  const lines: string[] = [];
+  for (const { metric, kind, series } of families) {
+    lines.push(`# TYPE ${printName(metric.replace(/_total$/, ""))} ${kind}`);
+    for (const { suffix, labels, samples } of series) {
+      const name = `${metric}${suffix}`;
+      const pairs = Object.entries(labels).map(([key, value]) => `${printName(key)}=${quote(value)}`);
+      const id = plainName.test(name)
+        ? `${name}{${pairs.join(",")}}`
+        : `{${[quote(name), ...pairs].join(",")}}`;
+      for (const [time, value] of samples) lines.push(`${id} ${printValue(value)} ${(time + 0.5) / 1_000}`);
+    }
+  }
+  return `${lines.join("\n")}\n# EOF\n`;
+}
+
+function printName(name: string): string {
+  return plainName.test(name) ? name : quote(name);
+}
+
+function quote(text: string): string {
+  return `"${text.replaceAll("\\", "\\\\").replaceAll('"', '\\"').replaceAll("\n", "\\n")}"`;
+}
+
+function printValue(value: number): string {
+  if (Number.isNaN(value)) return "NaN";
+  return Number.isFinite(value) ? String(value) : value > 0 ? "+Inf" : "-Inf";
+}

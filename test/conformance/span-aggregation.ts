@@ -1,0 +1,232 @@
+// What a store counts at its source: as the definition over the spans themselves, whatever is asked; and counted indeed,
+// so that falling back to reading every span does not pass for it. Where a layout leaves no other way than reading,
+// the subject says why, and the test holds it to that.
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import type { Span, TraceSummary } from "#src/core/rows.ts";
+import { fromMillis, type Instant, type TimeRange } from "#src/core/time.ts";
+import type { Budget, SpanTally, TallyQuery } from "#src/store/span-reader.ts";
+import type { ListingQuery } from "#src/store/store.ts";
+import { analyticsOver } from "#src/tracing/analytics.ts";
+import type { RunningTraces, TracingSubject } from "./spans.ts";
+import {
+  createRandom,
+  type ModelSpan,
+  makeTraces,
+  midnight,
+  type Part,
+  parts,
+  readerOver,
+  type SiteName,
+  toSpan,
+} from "./trace-fixture.ts";
+
+export interface CountingSubject extends TracingSubject {
+  /** What this source cannot count, each with its reason. */
+  readonly reads: Readonly<Partial<Record<TallyQuery["by"] | "crowds", string>>>;
+}
+
+const day = 86_400_000;
+const wide: TimeRange = { from: fromMillis(midnight - day), to: fromMillis(midnight + day) };
+const never = new AbortController().signal;
+
+function watched(): Budget & { readonly spent: () => number } {
+  let spent = 0;
+  const spend = (documents: number): void => {
+    spent += documents;
+  };
+  return { limit: Number.MAX_SAFE_INTEGER, spend, spent: () => spent };
+}
+
+const hex = (n: number, digits: number): string => n.toString(16).padStart(digits, "0");
+
+/** Requests of few actions, each with queries that are alike; no two are equally long. */
+function makeRequests(count: number): readonly ModelSpan[] {
+  const common = {
+    site: "shop",
+    service: "shop-web",
+    status: "OK",
+    resource: {},
+    events: [],
+    links: [],
+    count: 1,
+  } as const;
+  return Array.from({ length: count }, (_, n) => {
+    const trace = hex(n + 1, 32);
+    const root = hex(n * 16 + 1, 16);
+    const start = fromMillis(midnight + n * 10);
+    const at = (micros: number): Instant => (start + BigInt(micros) * 1_000n) as Instant;
+    const children = Array.from({ length: n % 3 === 0 ? 6 : 2 }, (_, query) => ({
+      ...common,
+      ...{ trace, id: hex(n * 16 + 2 + query, 16), parent: root, name: "query", kind: "client" as const },
+      ...{ start: at(query * 10), end: at(query * 10 + 7) },
+      attributes: { "db.system.name": "mysql", "db.query.text": "SELECT * FROM a WHERE b = ?" },
+    }));
+    const request = {
+      ...common,
+      ...{ trace, id: root, name: "GET /", kind: "server" as const, revision: "r1" },
+      ...{ start, end: at(10_000 + n) },
+      attributes: {
+        "http.request.method": "GET",
+        "appsignal.action_name": n % 3 === 0 ? "Loop#show" : "Plain#show",
+      },
+    };
+    return [request, ...children];
+  }).flat();
+}
+
+export function countingSuite(subject: CountingSubject): void {
+  const lacks = Object.keys(subject.lacks).filter((part): part is Part => part in parts);
+  const carried = (span: ModelSpan): Span => toSpan(lacks.reduce((left, part) => parts[part](left), span));
+
+  describe(`${subject.name}: counting`, () => {
+    let running: RunningTraces;
+    beforeAll(async () => {
+      running = await subject.start();
+    });
+    afterAll(() => running.stop());
+
+    describe("of many requests", () => {
+      const models = makeRequests(400);
+      const spans = models.map(carried);
+      beforeAll(() => running.seed(models));
+
+      const tallies = async (over: Pick<TallyQuery, "by" | "select" | "narrow">): Promise<SpanTally[]> => {
+        const query: TallyQuery = {
+          sources: [running.sources.shop],
+          range: wide,
+          budget: watched(),
+          ...over,
+        };
+        const found: SpanTally[] = [];
+        for await (const batch of running.store.tally?.(query, never) ?? []) found.push(...batch);
+        return found;
+      };
+
+      test.each([
+        { by: "request", select: "entries" },
+        { by: "event", select: "children" },
+        { by: "deploy", select: "entries", narrow: { revision: "r1" } },
+      ] as const)("$by: by the source, or for the stated reason not", async (asked) => {
+        const found = await tallies(asked);
+        const wanted = spans.filter(({ entry }) => entry === (asked.select === "entries"));
+        expect(found.reduce((sum, tally) => sum + tally.spans, 0)).toBe(wanted.length);
+        const time = wanted.reduce((sum, { start, end }) => sum + (end - start), 0n);
+        expect(found.reduce((sum, tally) => sum + tally.total, 0n)).toBe(time);
+        const counted = found.reduce((sum, { whole, spans }) => sum + (whole ? 0 : spans), 0);
+        if (subject.reads[asked.by] === undefined) expect(counted).toBeGreaterThan(wanted.length * 0.9);
+        else expect(counted).toBe(0);
+      });
+
+      test("crowds: all parents of so many queries, and few others, or for the stated reason none", async () => {
+        const query = { sources: [running.sources.shop] as const, least: 5, budget: watched() };
+        const found = await running.store.crowds?.(query, never);
+        if (subject.reads.crowds !== undefined) {
+          expect(found).toBeUndefined();
+          return;
+        }
+        const crowds = models.filter(
+          ({ kind }, n) => kind === "server" && models[n + 6]?.trace === models[n]?.trace,
+        );
+        expect(crowds).toHaveLength(134);
+        expect(found).toEqual(expect.arrayContaining(crowds.map(({ id }) => id)));
+        expect(found?.length).toBeLessThan(400);
+        const spanIds = crowds.slice(0, 3).map(({ id }) => id);
+        const children: Span[] = [];
+        const of = { by: "parent", spanIds } as const;
+        for await (const batch of running.store.find({ ...query, of }, never)) children.push(...batch);
+        expect(children).toHaveLength(18);
+      });
+
+      test("the longest and the shortest requests are read without the others", async () => {
+        for (const order of ["asc", "desc"] as const) {
+          const budget = watched();
+          const listing: ListingQuery = {
+            ...{ sources: [running.sources.shop], candidates: "requests", range: wide, budget },
+            ...{ filter: { query: { kind: "all" } }, by: "duration", order, wanted: 5, tieLimit: 100 },
+          };
+          const rows: TraceSummary[] = [];
+          for await (const batch of running.store.summaries(listing, never)) {
+            rows.push(...batch);
+            if (rows.length >= 5) break;
+          }
+          const all = analyticsOver(readerOver(spans)).summaries({ ...listing, budget: watched() }, never);
+          const wanted: TraceSummary[] = [];
+          for await (const batch of all) wanted.push(...batch);
+          expect(rows).toEqual(wanted.slice(0, rows.length));
+          // A hundred requests, those once more with all of their trace's, and the queries of the rows.
+          if (subject.reads.deploy === undefined) expect(budget.spent()).toBeLessThan(300);
+        }
+      });
+    });
+
+    test("whatever is asked, native answers are those of the definition", async () => {
+      const models = makeTraces(77, 80);
+      await running.seed(models);
+      const store = analyticsOver(readerOver(models.map(carried)));
+      const random = createRandom(4);
+      const below = (limit: number): number => Math.floor(random() * limit);
+      const pick = <T>(choices: readonly [T, ...T[]]): T => choices[below(choices.length)] ?? choices[0];
+      for (let round = 0; round < 12; round++) {
+        const from = fromMillis(midnight - 80 + below(100)) + BigInt(below(3)) * 333_333n;
+        const to = from + BigInt(below(100)) * 1_000_000n + BigInt(pick([0, 999_999, 500_001]));
+        const site = running.sources[pick<SiteName>(["shop", "shop", "stock", "blog"])];
+        const asked = { sources: [site] as const, range: { from, to } as TimeRange };
+        const actions = {
+          ...asked,
+          namespaces: pick<readonly string[]>([[], [], ["web"], ["background", "admin"]]),
+          revision: pick([undefined, undefined, "r1", "s1", "none"]),
+          action: pick([undefined, undefined, "Cart#show", "GET /cart", "MailJob"]),
+        };
+        const events = {
+          ...asked,
+          kind: pick([undefined, undefined, "client", "internal"] as const),
+          ...{
+            wanted: pick<readonly string[]>([[], [], ["db.system.name"]]),
+            excluded: [],
+            limit: pick([100, 3]),
+          },
+        };
+        const revision = { ...asked, revision: pick(["r1", "r2", "s1"]) };
+        const budget = watched();
+        const label = `round ${round}`;
+        expect(plain(await running.store.actions({ ...actions, budget }, never)), label).toEqual(
+          plain(await store.actions({ ...actions, budget }, never)),
+        );
+        expect(plain(await running.store.slowEvents({ ...events, budget }, never)), label).toEqual(
+          plain(await store.slowEvents({ ...events, budget }, never)),
+        );
+        const [found, wanted] = [
+          await running.store.revisionStats({ ...revision, budget }, never),
+          await store.revisionStats({ ...revision, budget }, never),
+        ];
+        const figures = { p_90: 0, p_95: 0 };
+        expect(plain(found && { ...found, ...figures }), label).toEqual(
+          plain(wanted && { ...wanted, ...figures }),
+        );
+        for (const key of ["p_90", "p_95"] as const) {
+          const [value = 0, exact = 0] = [found?.[key], wanted?.[key]];
+          expect(Math.abs(value - exact), `${label} ${key}`).toBeLessThanOrEqual(exact * 0.02);
+        }
+      }
+    });
+  });
+}
+
+/** Rows in one order, figures without the last digits of their binary form. */
+function plain(value: unknown): unknown {
+  const text = JSON.stringify(value, (_, inner: unknown) =>
+    typeof inner === "bigint"
+      ? `${inner}n`
+      : typeof inner === "number"
+        ? Number(inner.toPrecision(9))
+        : inner,
+  );
+  const parsed: unknown = text === undefined ? undefined : JSON.parse(text);
+  return Array.isArray(parsed) ? parsed.map((row) => JSON.stringify(sortKeys(row))).sort() : parsed;
+}
+
+function sortKeys(row: unknown): unknown {
+  return typeof row === "object" && row !== null
+    ? Object.fromEntries(Object.entries(row).sort(([a], [b]) => (a < b ? -1 : 1)))
+    : row;
+}

@@ -1,0 +1,379 @@
+// Traces as an application makes them, before any shipper has written them: the neutral model that every subject of the
+// tracing suite writes in its own layout's form. `toSpan` says what a store must read of it, by the rules of the
+// contract alone and not by the code under test.
+import type { Attributes, Span, SpanEvent, SpanKind, SpanLink, StatusCode } from "#src/core/rows.ts";
+import { floorToMilli, fromMillis, type Instant } from "#src/core/time.ts";
+import type { Budget, SpanLookup, SpanReader, SpanSelection, SpanSource } from "#src/store/span-reader.ts";
+
+export type SiteName = "shop" | "stock" | "blog";
+
+export interface ModelSpan {
+  readonly site: SiteName;
+  readonly trace: string;
+  readonly id: string;
+  readonly parent?: string;
+  readonly service: string;
+  readonly name: string;
+  readonly kind: SpanKind;
+  readonly start: Instant;
+  readonly end: Instant;
+  readonly status: StatusCode;
+  readonly message?: string;
+  readonly revision?: string;
+  readonly state?: string;
+  readonly scope?: { readonly name: string; readonly version: string };
+  /** Namespace, action, tags, statement and peer are among them, under OpenTelemetry's and the contract's names. */
+  readonly attributes: Attributes;
+  /** But for `service.name` and `service.version`, which are `service` and `revision`. */
+  readonly resource: Attributes;
+  readonly events: readonly SpanEvent[];
+  readonly links: readonly SpanLink[];
+  /** More than 1 for a compressed span. */
+  readonly count: number;
+}
+
+/** What a layout may be unable to carry; the suite then expects the span without it. */
+export const parts = {
+  /** Times below the microsecond. */
+  nanoseconds: (span: ModelSpan): ModelSpan => ({
+    ...span,
+    start: cut(span.start),
+    end: cut(span.end),
+    events: span.events.map((event) => ({ ...event, time: cut(event.time) })),
+  }),
+  /** Times below the millisecond; lengths are whole. */
+  submillis: (span: ModelSpan): ModelSpan => ({
+    ...span,
+    start: floorToMilli(span.start),
+    end: (floorToMilli(span.start) + (span.end - span.start)) as Instant,
+    events: span.events.map((event) => ({ ...event, time: floorToMilli(event.time) })),
+  }),
+  state: ({ state: _, ...span }: ModelSpan): ModelSpan => span,
+  scope: ({ scope: _, ...span }: ModelSpan): ModelSpan => span,
+  message: ({ message: _, ...span }: ModelSpan): ModelSpan => span,
+  linkAttributes: (span: ModelSpan): ModelSpan => ({
+    ...span,
+    links: span.links.map((link) => ({ ...link, attributes: {} })),
+  }),
+  linkState: (span: ModelSpan): ModelSpan => ({
+    ...span,
+    links: span.links.map((link) => ({ ...link, trace_state: "" })),
+  }),
+  /** Events that are no exceptions. */
+  events: (span: ModelSpan): ModelSpan => ({
+    ...span,
+    events: span.events.filter(({ name }) => name === "exception"),
+  }),
+  count: (span: ModelSpan): ModelSpan => ({ ...span, count: 1 }),
+  /** That a span has no status. */
+  unset: (span: ModelSpan): ModelSpan => ({
+    ...span,
+    status: span.status === "UNSET" ? "OK" : span.status,
+  }),
+  /** Attributes that are true or false. */
+  booleans: (span: ModelSpan): ModelSpan => ({
+    ...span,
+    attributes: Object.fromEntries(
+      Object.entries(span.attributes).map(([key, value]) => [
+        key,
+        typeof value === "boolean" ? String(value) : value,
+      ]),
+    ),
+  }),
+  /** Attributes other than texts. */
+  types: (span: ModelSpan): ModelSpan => ({
+    ...span,
+    attributes: Object.fromEntries(
+      Object.entries(span.attributes).map(([key, value]) => [
+        key,
+        typeof value === "object" ? value : String(value),
+      ]),
+    ),
+  }),
+} as const;
+export type Part = keyof typeof parts;
+
+function cut(time: Instant): Instant {
+  return (time - (time % 1_000n)) as Instant;
+}
+
+const peers = [
+  "service.peer.name",
+  "peer.service",
+  "server.address",
+  "net.peer.name",
+  "db.system.name",
+  "db.system",
+  "db.namespace",
+  "db.name",
+  "messaging.destination.name",
+  "messaging.destination",
+];
+
+/** What a store must read. */
+export function toSpan(model: ModelSpan): Span {
+  const { attributes, parent, kind, revision } = model;
+  const text = (key: string): string | undefined => {
+    const value = attributes[key];
+    return typeof value === "string" && value !== "" ? value : undefined;
+  };
+  const calls = kind === "client" || kind === "producer";
+  return {
+    site_id: model.site,
+    trace_id: model.trace,
+    span_id: model.id,
+    parent_span_id: parent,
+    trace_state: model.state,
+    start: model.start,
+    end: model.end,
+    service_name: model.service,
+    span_name: model.name,
+    span_kind: kind,
+    scope_name: model.scope?.name,
+    scope_version: model.scope?.version,
+    revision,
+    status_code: model.status,
+    status_message: model.message,
+    resource_attributes: {
+      ...model.resource,
+      "service.name": model.service,
+      ...(revision === undefined ? {} : { "service.version": revision }),
+    },
+    span_attributes: attributes,
+    events: model.events,
+    links: model.links,
+    entry: parent === undefined || kind === "server" || kind === "consumer",
+    namespace: text("appsignal.namespace"),
+    action: text("appsignal.action_name"),
+    tags: Object.fromEntries(
+      Object.entries(attributes).flatMap(([key, value]) =>
+        key.startsWith("appsignal.tag.") ? [[key.slice("appsignal.tag.".length), value]] : [],
+      ),
+    ),
+    count: model.count,
+    statement: text("db.query.text"),
+    peer: calls ? peers.map(text).find((name) => name !== undefined) : undefined,
+    report: false,
+  };
+}
+
+/** The two primitives over spans in an array, as plainly as they can be said. */
+export function readerOver(spans: readonly Span[]): SpanReader {
+  async function* select(
+    sources: readonly SpanSource[],
+    budget: Budget,
+    accepts: (span: Span) => boolean,
+  ): AsyncGenerator<readonly Span[]> {
+    const found = spans.filter((span) => sources.some(({ site }) => site === span.site_id) && accepts(span));
+    budget.spend(found.length);
+    if (found.length > 0) yield found;
+  }
+  return {
+    scan: ({ sources, range, select: selection, budget }) =>
+      select(sources, budget, (span) => isWithin(span, range) && isSelected(selection, span)),
+    find: ({ sources, of, budget }) => select(sources, budget, (span) => isSought(of, span)),
+  };
+}
+
+function isWithin({ end }: Span, { from, to }: { readonly from: Instant; readonly to: Instant }): boolean {
+  return end >= from && end <= to;
+}
+
+export function isSelected(selection: SpanSelection, span: Span): boolean {
+  const isCall = span.span_kind === "client" || span.span_kind === "producer";
+  const tests: Readonly<Record<SpanSelection, boolean>> = {
+    all: true,
+    entries: span.entry && !span.report,
+    children: !span.entry,
+    calls: isCall,
+    exceptions: span.events.some(({ name }) => name === "exception"),
+    statements: span.span_kind === "client" && span.statement !== undefined,
+  };
+  return tests[selection];
+}
+
+export function isSought(of: SpanLookup["of"], span: Span): boolean {
+  if (of.by === "trace") return of.traceIds.includes(span.trace_id) && isSelected(of.select, span);
+  if (of.by === "id") return of.spanIds.includes(span.span_id);
+  if (of.by === "parent") {
+    return of.spanIds.some((id) => id === span.parent_span_id) && isSelected("statements", span);
+  }
+  return of.spans.some(({ trace_id, span_id }) => {
+    if (of.by === "span") return span.trace_id === trace_id && span.span_id === span_id;
+    const isChild = span.trace_id === trace_id && span.parent_span_id === span_id;
+    const links = span.links.some((link) => link.trace_id === trace_id && link.span_id === span_id);
+    const isServer = span.span_kind === "server" || span.span_kind === "consumer";
+    const isOther = isServer && span.trace_id === trace_id && span.span_id === span_id;
+    return span.entry && !span.report && (isChild || isOther || links);
+  });
+}
+
+// ---- Traces at random ---------------------------------------------------------------------------------------
+
+/** The middle of what `makeTraces` makes: 2026-01-15, a millisecond before midnight. */
+export const midnight = Date.UTC(2026, 0, 16);
+const statements = [
+  (n: number) => `SELECT * FROM users WHERE id = ${n}`,
+  (n: number) => `select name from items where sku in (${n}, ${n + 1})`,
+  (n: number) => `INSERT INTO log VALUES ('line ${n}')`,
+];
+
+/**
+ * Traces of a shop that asks a stock service of another site, and queues work for a worker of its own, and of a blog;
+ * around midnight. Roots may be missing, spans may end after them, times and durations tie.
+ */
+export function makeTraces(seed: number, count: number): readonly ModelSpan[] {
+  const random = createRandom(seed);
+  const below = (limit: number): number => Math.floor(random() * limit);
+  const chance = (probability: number): boolean => random() < probability;
+  const pick = <T>(choices: readonly [T, ...T[]]): T => choices[below(choices.length)] ?? choices[0];
+  const hex = (digits: number): string =>
+    Array.from({ length: digits }, () => below(16).toString(16)).join("");
+  const spans: ModelSpan[] = [];
+
+  function make(
+    over: Partial<ModelSpan> & Pick<ModelSpan, "trace" | "service" | "name" | "kind" | "start" | "end">,
+  ): ModelSpan {
+    return {
+      site: "shop",
+      id: hex(16),
+      status: chance(0.15) ? "ERROR" : pick(["OK", "UNSET"]),
+      attributes: {},
+      resource: { "deployment.environment.name": "test" },
+      events: [],
+      links: [],
+      count: 1,
+      ...over,
+    };
+  }
+  /** Some microseconds, few enough to tie. */
+  const length = () => BigInt(pick([500, 1_000, 1_000, 2_500, 12_000, 40_000])) * 1_000n;
+  const later = (time: bigint, nanos: bigint) => (time + nanos) as Instant;
+  const exception = (time: Instant): SpanEvent => ({
+    name: "exception",
+    time,
+    attributes: {
+      "exception.type": pick(["Timeout", "KeyError", "NoMethodError"]),
+      "exception.message": "it broke",
+      ...(chance(0.3) ? { "appsignal.incident_digest": pick(["digest-1", "digest-2"]) } : {}),
+    },
+  });
+
+  for (let n = 0; n < count; n += 1) {
+    const trace = hex(32);
+    const start = later(fromMillis(midnight - 60 + below(120)), BigInt(below(3)) * 250_000n);
+    const site = chance(0.25) ? "blog" : "shop";
+    const service = site === "blog" ? "blog-web" : pick(["shop-web", "shop-api"]);
+    const kind = pick<SpanKind>(["server", "server", "server", "internal"]);
+    const action = pick(["Cart#show", "Cart#pay", "Items#index", ""]);
+    const tags = chance(0.5) ? { "appsignal.tag.region": pick(["eu", "us"]) } : {};
+    const root = make({
+      ...{ site, trace, service, kind, start },
+      end: later(start, length() + 20_000_000n),
+      name: pick(["GET /cart", "GET /items", "job"]),
+      revision: pick(["r1", "r2"]),
+      attributes: {
+        ...tags,
+        ...(kind === "server" ? { "http.request.method": "GET" } : {}),
+        ...(action === "" ? {} : { "appsignal.action_name": action }),
+        ...(chance(0.1) ? { "appsignal.namespace": "admin" } : {}),
+      },
+    });
+    const middle = make({
+      ...{ site, trace, service, kind: "internal", parent: root.id },
+      start: later(start, 1_000_000n),
+      end: later(start, 1_000_000n + length()),
+      name: pick(["render", "load"]),
+      events: chance(0.3) ? [exception(later(start, 2_000_000n))] : [],
+    });
+    spans.push(middle);
+    // A trace whose root never arrived, or came to another cluster.
+    if (!chance(0.1)) spans.push(chance(0.1) ? { ...root, events: [exception(root.end)] } : root);
+    const statement = pick([0, 1, 2]);
+    for (let query = pick([0, 1, 4, 5, 7]); query > 0; query -= 1) {
+      const begun = later(start, BigInt(2 + query) * 1_000_000n);
+      const text = statements[statement]?.(below(1_000)) ?? "";
+      spans.push(
+        make({
+          ...{ site, trace, service, kind: "client", parent: middle.id },
+          ...{ start: begun, end: later(begun, length()), name: "query" },
+          attributes: { "db.system.name": "postgresql", "db.query.text": text },
+        }),
+      );
+    }
+    if (site === "shop" && chance(0.6)) {
+      const begun = later(start, 3_000_000n);
+      const call = make({
+        ...{ trace, service, kind: "client", parent: middle.id, name: "POST" },
+        ...{ start: begun, end: later(begun, length()) },
+        attributes: {
+          [n % 4 === 0 ? "net.peer.name" : "server.address"]: pick(["stock.internal", "pay.example"]),
+        },
+      });
+      spans.push(call);
+      if (chance(0.7)) {
+        const taken = later(begun, 100_000n);
+        const request = make({
+          ...{
+            site: "stock",
+            trace,
+            service: "stock",
+            kind: "server",
+            parent: call.id,
+            name: "POST /reserve",
+          },
+          ...{ start: taken, end: later(taken, length()), revision: "s1" },
+          attributes: { "http.request.method": "POST" },
+          events: chance(0.2) ? [exception(taken)] : [],
+        });
+        spans.push(request);
+        if (chance(0.5)) {
+          const inner = later(taken, 100_000n);
+          spans.push(
+            make({
+              ...{ site: "stock", trace, service: "stock", kind: "internal", parent: request.id },
+              ...{ start: inner, end: later(inner, length()), name: "reserve" },
+              events: chance(0.3) ? [exception(inner)] : [],
+            }),
+          );
+        }
+      }
+    }
+    if (site === "shop" && chance(0.4)) {
+      const begun = later(start, 4_000_000n);
+      const send = make({
+        ...{
+          trace,
+          service,
+          kind: "producer",
+          parent: chance(0.5) ? middle.id : root.id,
+          name: "mails send",
+        },
+        ...{ start: begun, end: later(begun, length()) },
+        attributes: { "messaging.destination.name": "mails" },
+      });
+      spans.push(send);
+      const taken = later(begun, BigInt(1 + below(80)) * 1_000_000n);
+      const linked = chance(0.5);
+      const worker = make({
+        ...{ trace: linked ? hex(32) : trace, service: "shop-worker", kind: "consumer", name: "MailJob" },
+        ...{ start: taken, end: later(taken, length()), revision: "r2" },
+        attributes: { "messaging.destination.name": "mails" },
+        ...(linked ? {} : { parent: send.id }),
+        links: linked ? [{ trace_id: trace, span_id: send.id, trace_state: "", attributes: {} }] : [],
+      });
+      if (chance(0.8)) spans.push(worker);
+    }
+  }
+  return spans;
+}
+
+export function createRandom(seed: number): () => number {
+  let state = (seed * 0x9e3779b1) | 0;
+  return () => {
+    state = (state + 0x6d2b79f5) | 0;
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4_294_967_296;
+  };
+}

@@ -1,0 +1,275 @@
+// The law that matters most, as data: what the store finds for a query is what `matches` keeps of everything it holds. The
+// suite checks it on fixed seeds, `npm run test:exact` on new ones until it is stopped.
+import type fc from "fast-check";
+import { parseSpelled } from "#resolvers/elastic/document/lossless-json.ts";
+import { type LogLine, type Severity, spellingsOf } from "#src/core/rows.ts";
+import { fromMillis } from "#src/core/time.ts";
+import { matches } from "#src/log-query/matches.ts";
+import { parse } from "#src/log-query/parse.ts";
+import { lineOf, readScript } from "../log-query/script.ts";
+import { documentOf, templateOf } from "../support/elastic/filebeat.ts";
+import * as shippers from "../support/elastic/log-shippers.ts";
+import type { Cluster } from "../support/elastic/test-index.ts";
+import {
+  type Corpus,
+  corpus,
+  drawnLines,
+  dynamicDefinition,
+  mappedDefinition,
+  query,
+  shrinkingCorpus,
+} from "./corpus.ts";
+
+export interface Target {
+  readonly name: string;
+  readonly product: "elasticsearch" | "opensearch";
+  readonly version: string;
+}
+
+/** Replaces what is under the prefix; resolves to how many documents there are. */
+type Load = (cluster: Cluster, prefix: string) => Promise<number>;
+/** A layout with random documents. */
+export interface Subject {
+  /** Its own, for titles and the names of its indices. */
+  readonly name: string;
+  readonly layout: string;
+  /** How scripts of this layout are loaded. */
+  readonly shipper: shippers.LogShipper;
+  /** Enough documents for a round, and any number of them, for shrinking. */
+  readonly documents: fc.Arbitrary<Load>;
+  readonly shrinking: fc.Arbitrary<Load>;
+}
+
+export interface Difference {
+  readonly text: string;
+  readonly missing: readonly LogLine[];
+  readonly extra: readonly LogLine[];
+  /** False where the lines are right and their order is not. */
+  readonly isOrdered: boolean;
+}
+
+const start = Date.UTC(2024, 0, 15, 10);
+const range = { from: fromMillis(start), to: fromMillis(start + 3_600_000) };
+
+/** The layouts that shippers write to this server. */
+export function subjectsOn(target: Target): readonly Subject[] {
+  const { name, product } = target;
+  const own =
+    product === "opensearch"
+      ? [
+          ...(name === "os2" ? [shippers.ss4oLogsDynamic] : [shippers.ss4oLogsFlat]),
+          shippers.dataPrepperLogs,
+          shippers.fluentBitLogs,
+        ]
+      : name === "es7"
+        ? [shippers.fluentBitLogs, shippers.otelNoneLogs]
+        : [shippers.otelLogs, shippers.fluentBitLogs];
+  return [
+    ecs(target),
+    ...[...own, shippers.logstashLogs, shippers.vectorLogs].map((shipper) =>
+      shipped(shipper.profile, shipper),
+    ),
+    ...(product === "elasticsearch" ? [shipped("logstash-ecs", shippers.logstashEcsLogs)] : []),
+  ];
+}
+
+/** Two indices that map the same names differently, and documents for each. */
+function ecs({ product, version }: Target): Subject {
+  const load =
+    ({ mapped, dynamic }: Corpus): Load =>
+    async (cluster, prefix) => {
+      await cluster.remove(`${prefix}-*`);
+      await cluster.createIndex(`${prefix}-a`, mappedDefinition(product, version));
+      await cluster.createIndex(`${prefix}-b`, dynamicDefinition);
+      if (mapped.length > 0) await cluster.write(`${prefix}-a`, stamped(mapped));
+      if (dynamic.length > 0) await cluster.write(`${prefix}-b`, stamped(dynamic));
+      return mapped.length + dynamic.length;
+    };
+  const shipper: shippers.LogShipper = {
+    profile: "ecs",
+    index: (prefix) => `${prefix}-filebeat`,
+    definition: templateOf("date", 1),
+    document: documentOf,
+  };
+  const drawn = { documents: corpus.map(load), shrinking: shrinkingCorpus.map(load) };
+  return { name: "ecs", layout: "ecs", shipper, ...drawn };
+}
+
+/** The shipper's own mapping, and where it would be taken too, one where everything is mapped as it comes. */
+function shipped(name: string, shipper: shippers.LogShipper): Subject {
+  const definitions = shipper.profile === "otel" ? [shipper.definition] : [shipper.definition, plain];
+  const load =
+    (lines: readonly shippers.Shippable[]): Load =>
+    async (cluster, prefix) => {
+      await cluster.remove(`${prefix}-*`);
+      for (const [turn, definition] of definitions.entries()) {
+        const index = `${prefix}-${turn}`;
+        await cluster.createIndex(index, definition);
+        const own = lines.flatMap((line, at): [string, string][] =>
+          at % definitions.length === turn
+            ? [[`d${at}`, shipper.document({ ...line, time: timeOf(at) })]]
+            : [],
+        );
+        if (own.length > 0) await cluster.write(index, own);
+      }
+      return lines.length;
+    };
+  return {
+    name,
+    layout: shipper.profile,
+    shipper,
+    documents: drawnLines(30).map(load),
+    shrinking: drawnLines(0).map(load),
+  };
+}
+
+/** One shard takes documents one after another, so that the first decides how a name is mapped. */
+const plain = { settings: { number_of_shards: 1, number_of_replicas: 0 } };
+
+/** Documents three to a millisecond. */
+const timeOf = (at: number): string => new Date(start + Math.floor(at / 3)).toISOString();
+function stamped(texts: readonly string[]): [string, string][] {
+  return texts.map((text, at) => [
+    `d${at}`,
+    text === "{}" ? `{"@timestamp":"${timeOf(at)}"}` : `{"@timestamp":"${timeOf(at)}",${text.slice(1)}`,
+  ]);
+}
+
+export async function read(
+  cluster: Cluster,
+  layout: string,
+  prefix: string,
+  text: string,
+): Promise<LogLine[]> {
+  const lines: LogLine[] = [];
+  const limits = { wanted: 100, documentLimit: 100_000, tieLimit: 100_000 };
+  const sources = [{ id: "app", index: `${prefix}-*`, profile: layout }] as const;
+  const batches = cluster.store.lines(
+    { sources, range, filter: parse(text), order: "asc", ...limits },
+    AbortSignal.timeout(60_000),
+  );
+  for await (const batch of batches) lines.push(...batch);
+  return lines;
+}
+
+/** What a query finds against what `matches` keeps of everything; undefined where they are the same. */
+export async function difference(
+  cluster: Cluster,
+  layout: string,
+  prefix: string,
+  everything: readonly LogLine[],
+  text: string,
+): Promise<Difference | undefined> {
+  const filter = parse(text);
+  const found = await read(cluster, layout, prefix, text).catch((error: Error) => {
+    throw new Error(`${layout}: ${text}: ${error.message}`, { cause: error });
+  });
+  const wanted = everything.filter((line) => matches(filter, line));
+  const ids = found.map(({ id }) => id);
+  const same = ids.length === wanted.length && wanted.every(({ id }, at) => id === ids[at]);
+  if (same) return undefined;
+  const missing = wanted.filter(({ id }) => !ids.includes(id));
+  const extra = found.filter(({ id }) => !wanted.some((line) => line.id === id));
+  return { text, missing, extra, isOrdered: missing.length + extra.length > 0 };
+}
+
+export { query };
+
+/** Names that a layout writes beside the body, which a script has fields of its own for. */
+const written = ["@timestamp", "@version", "message", "log", "level", "host", "event", "kubernetes", "type"];
+
+/** How the source of a line may have spelled its severity, which its answer no longer tells. */
+export const spellings: readonly ((severity: Severity) => string)[] = [
+  (severity) => severity,
+  (severity) => severity.toUpperCase(),
+  ...[1, 2, 3].map((at) => (severity: Severity) => [...spellingsOf(severity)][at] ?? severity),
+];
+
+/** A script of the query language that holds these lines and says what `matches` does, for `test/logql/cases`. */
+export function printScript(
+  layout: string,
+  lines: readonly LogLine[],
+  text: string,
+  spell: (severity: Severity) => string = (severity) => severity,
+): string {
+  const rows = lines.map(({ id, severity, message, hostname, group, json }) => {
+    const body = Object.entries(parseSpelled(json) as object).filter(([key]) => !written.includes(key));
+    const line = {
+      severity: severity === "unknown" ? undefined : spell(severity),
+      message,
+      hostname,
+      group,
+      json: Object.fromEntries(body),
+    };
+    return `  ${scriptId(id)} ${JSON.stringify(line)}`;
+  });
+  const filter = parse(text);
+  const ids = lines.filter((line) => matches(filter, line)).map(({ id }) => scriptId(id));
+  return [
+    `# Found by test:exact on the layout ${layout}.`,
+    "load",
+    ...rows,
+    `eval ${text}`,
+    `  ${ids.join(" ")}`,
+  ].join("\n");
+}
+
+const scriptId = (id: string): string => id.replace(/^.*-(\w+)\//, "$1-");
+
+/** Whether `matches` finds what the script says: not where the query names what a layout writes beside the body. */
+export function isTrue(script: string): boolean {
+  let lines: readonly LogLine[] = [];
+  for (const step of readScript("found", script).steps) {
+    if (step.kind === "load") lines = step.lines.map(lineOf);
+    else if (step.kind === "eval") {
+      const filter = parse(step.query);
+      const ids = lines.filter((line) => matches(filter, line)).map(({ id }) => id);
+      if (ids.sort().join(" ") !== step.ids.join(" ")) return false;
+    }
+  }
+  return true;
+}
+
+/**
+ * Whether a script, loaded as the suite of stores loads it, is answered otherwise than it says, or not at all. What a
+ * layout's own mapping has to do with a difference is not in a script, so that this is not certain before it is tried.
+ */
+export async function reproduces(
+  cluster: Cluster,
+  shipper: shippers.LogShipper,
+  script: string,
+  prefix: string,
+): Promise<boolean> {
+  try {
+    for (const step of readScript("found", script).steps) {
+      if (step.kind === "fail") continue;
+      if (step.kind === "load") {
+        await cluster.remove(`${prefix}-*`);
+        const index = shipper.index(prefix);
+        await cluster.createIndex(index, shipper.definition);
+        const documents = step.lines.map(({ id, ...line }, at): [string, string] => [
+          id,
+          shipper.document({ ...line, time: timeOf(at) }),
+        ]);
+        // What cannot be written together tells nothing of reading.
+        if (!(await isWritten(cluster, index, documents))) return false;
+        continue;
+      }
+      const found = await read(cluster, shipper.profile, prefix, step.query).catch(() => undefined);
+      const ids = found?.map(({ id }) => id.slice(id.indexOf("/") + 1)).sort();
+      if (ids?.join(" ") !== step.ids.join(" ")) return true;
+    }
+    return false;
+  } finally {
+    await cluster.remove(`${prefix}-*`);
+  }
+}
+
+async function isWritten(cluster: Cluster, index: string, documents: [string, string][]): Promise<boolean> {
+  try {
+    await cluster.write(index, documents);
+    return true;
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,44 @@
+// What `npm run test:exact` prints of a difference: a script that says what `matches` does, read back as it was meant. That
+// it is answered wrongly by the server that it was found on, the run tries by itself.
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import { type LogLine, severityOf } from "#src/core/rows.ts";
+import { fromMillis } from "#src/core/time.ts";
+import { readScript } from "../log-query/script.ts";
+import { drawnLines, query } from "./corpus.ts";
+import { isTrue, printScript } from "./law.ts";
+
+const answered = drawnLines(0).map((lines) =>
+  lines.map(
+    ({ severity, message, hostname, group, json }, at): LogLine => ({
+      id: `search-ecs-7-0-${at % 2 === 0 ? "a" : "b"}/d${at}`,
+      ...{ time: fromMillis(at), source_id: "app", severity: severityOf(severity) },
+      ...{ message, hostname, group, json },
+    }),
+  ),
+);
+/** A script has no names but those of a line's fields and of its body. */
+const ofBody = query.filter((text) => !/@timestamp|log\.level/.test(text));
+
+test("a printed script is read back with its lines and says what matches does", () => {
+  fc.assert(
+    fc.property(answered, ofBody, (lines, text) => {
+      const script = printScript("ecs", lines, text);
+      const [load, evaluation] = readScript("found", script).steps;
+      const bodies = load?.kind === "load" ? load.lines.map(({ message, json }) => [message, json]) : [];
+      expect(bodies).toEqual(lines.map(({ message, json }) => [message, json]));
+      expect(evaluation).toMatchObject({ kind: "eval", query: text });
+      expect(isTrue(script)).toBe(true);
+    }),
+    { numRuns: 100 },
+  );
+});
+
+test("a script that cannot say what was found is known as such", () => {
+  const line: LogLine = {
+    ...{ id: "search-ecs-7-0-a/d0", time: fromMillis(0), source_id: "app", severity: "error", message: "m" },
+    json: '{"log":{"level":"ERR"},"k":"x"}',
+  };
+  expect(isTrue(printScript("ecs", [line], "k=x severity=error message=m"))).toBe(true);
+  expect(isTrue(printScript("ecs", [line], "log.level=ERR"))).toBe(false);
+});

@@ -1,0 +1,77 @@
+// What the suites beside this one have found, one case each, as small as it gets.
+import { afterAll, expect, test } from "vitest";
+import { describeProduct } from "#resolvers/elastic/client/product.ts";
+import { profiles } from "#resolvers/elastic/layout/log-layout.ts";
+import { readKnowledge } from "#resolvers/elastic/mapping/mapping.ts";
+import { compileFilter } from "#resolvers/elastic/query/filter-compiler.ts";
+import { readReport } from "#src/intake/error-report.ts";
+import { parse } from "#src/log-query/parse.ts";
+import { normaliseStatement } from "#src/tracing/spans/statement-cache.ts";
+import { startProcessorTime } from "../support/cpu-time.ts";
+import { createDemo, token } from "../support/demo-server.ts";
+
+const demo = await createDemo();
+afterAll(() => demo.close());
+
+test.each([
+  ["/api/v2/auth", { authorization: `Bearer ${token}` }],
+  [`/api/v2/auth?token=${token}`, {}],
+])("a token that is sent as the request's id too is not kept: %s", async (path, headers) => {
+  const answer = await demo.server.fetch(`http://readout${path}`, {
+    headers: { ...headers, "x-request-id": token },
+  });
+  expect(answer.status).toBe(200);
+  expect(answer.headers.get("x-request-id")).not.toContain(token);
+  expect(demo.logged()).not.toContain(token);
+});
+
+test.each([
+  ['{ metrics_list(site_id: "x", from: [], to: 1, select: [], group_by: []) { resolution } }', {}],
+  [
+    'query ($to: DateTime!) { metrics_list(site_id: "x", from: $to, to: $to, select: [], group_by: []) { resolution } }',
+    { to: [1] },
+  ],
+])("a time of the wrong type in GraphQL is the client's error: %s", async (query, variables) => {
+  const { data, errors = [] } = await demo.graphql(query, variables);
+  expect(data ?? undefined).toBeUndefined();
+  expect(errors.map(({ message }) => message).join()).toContain("DateTime");
+  expect(demo.logged()).not.toContain('"level":"warn"');
+});
+
+test("a long word of letters before another costs no time to look for in analysed text", () => {
+  const ecs = profiles.get("ecs");
+  if (ecs === undefined) throw new Error("no profile ecs");
+  const known = readKnowledge({
+    logs: {
+      mappings: { properties: { t: { type: "text" } } },
+      settings: { index: { number_of_shards: "1", version: { created: "8190899" } } },
+    },
+  });
+  const word = "a".repeat(200_000);
+  const used = startProcessorTime();
+  const compiled = compileFilter(
+    parse(`t:"${word}é ${word}"`),
+    known,
+    ecs,
+    describeProduct("Elasticsearch", "8.19.8"),
+  );
+  expect(used()).toBeLessThan(1_000);
+  expect(JSON.stringify(compiled).length).toBeLessThan(2_000);
+});
+
+test("a statement that is cut at a backslash is masked, in time that is in proportion", () => {
+  expect(normaliseStatement("SELECT 'it\\'s secret\\")).toBe("select ?");
+  const used = startProcessorTime();
+  normaliseStatement("'\\".repeat(50_000));
+  normaliseStatement('{"\\'.repeat(50_000));
+  expect(used()).toBeLessThan(1_000);
+});
+
+test("a report with a tag nested deeper than the stack is kept without the tag", () => {
+  const deep = `${"[".repeat(100_000)}${"]".repeat(100_000)}`;
+  const report = readReport(
+    `{"timestamp":1768478400,"namespace":"frontend","error":{"name":"E","message":${deep}},"tags":{"deep":${deep},"plan":"pro"}}`,
+  );
+  expect(report).toMatchObject({ error: { name: "E", message: undefined }, tags: { plan: "pro" } });
+  expect(report?.tags).not.toHaveProperty("deep");
+});

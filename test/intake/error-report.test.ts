@@ -1,0 +1,171 @@
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { printMillis, toMillis } from "#src/core/time.ts";
+import { readReport, spanOf } from "#src/intake/error-report.ts";
+
+const least = { timestamp: 1_559_201_249, namespace: "frontend", error: { name: "TypeError" } };
+const read = (body: unknown) => readReport(JSON.stringify(body));
+const id = "00112233445566778899aabbccddeeff";
+
+describe("what makes a report", () => {
+  test("time, namespace and the error's name are enough", () => {
+    expect(read(least)).toMatchObject({
+      namespace: "frontend",
+      error: { name: "TypeError", backtrace: [] },
+      tags: {},
+    });
+  });
+
+  test.each([
+    ["no JSON", "{"],
+    ["nothing", ""],
+    ["null", "null"],
+    ["a list", "[]"],
+    ["text", '"x"'],
+    ["no time", JSON.stringify({ ...least, timestamp: undefined })],
+    ["a time as text", JSON.stringify({ ...least, timestamp: "1559201249" })],
+    ["half a second", JSON.stringify({ ...least, timestamp: 1.5 })],
+    ["a time before 1970", JSON.stringify({ ...least, timestamp: -1 })],
+    ["a time after the year 9999", JSON.stringify({ ...least, timestamp: 253_402_300_800_000 })],
+    ["no namespace", JSON.stringify({ ...least, namespace: null })],
+    ["a namespace that is a number", JSON.stringify({ ...least, namespace: 1 })],
+    ["no error", JSON.stringify({ ...least, error: undefined })],
+    ["an error as text", JSON.stringify({ ...least, error: "TypeError" })],
+    ["an error without a name", JSON.stringify({ ...least, error: { message: "x" } })],
+  ])("%s is none", (_, body) => {
+    expect(readReport(body)).toBeUndefined();
+  });
+
+  test.each([
+    [1_559_201_249, "2019-05-30T07:27:29.000Z"],
+    [1_559_201_249_123, "2019-05-30T07:27:29.123Z"],
+    [0, "1970-01-01T00:00:00.000Z"],
+    [99_999_999_999, "5138-11-16T09:46:39.000Z"],
+    [100_000_000_000, "1973-03-03T09:46:40.000Z"],
+  ])("%i is %s", (timestamp, time) => {
+    expect(printMillis(toMillis(read({ ...least, timestamp })?.time ?? (0n as never)))).toBe(time);
+  });
+
+  test("other values become text, and what cannot be placed is left out", () => {
+    const params = { id: 7, deep: { a: [1] }, none: null, yes: true, text: "x" };
+    const breadcrumbs = [
+      { category: "Fetch", action: "GET", timestamp: 5, metadata: { code: 200 } },
+      "no crumb",
+      null,
+    ];
+    const report = read({
+      ...least,
+      params,
+      tags: ["no"],
+      environment: "no",
+      breadcrumbs,
+      revision: 12,
+      action: null,
+    });
+    expect(report).toMatchObject({
+      params: { id: "7", deep: '{"a":[1]}', yes: "true", text: "x" },
+      tags: {},
+      environment: {},
+      revision: "12",
+      action: undefined,
+      breadcrumbs: [{ category: "Fetch", action: "GET", timestamp: "5", metadata: { code: "200" } }],
+    });
+    expect(report?.params).not.toHaveProperty("none");
+    expect(report?.breadcrumbs).toHaveLength(1);
+  });
+
+  test("a backtrace that is one text is its lines", () => {
+    const backtrace = "TypeError: x is undefined\n    at pay (checkout.js:12:7)";
+    expect(read({ ...least, error: { name: "E", backtrace } })?.error.backtrace.join("\n")).toBe(backtrace);
+    for (const nothing of [null, undefined, ""])
+      expect(read({ ...least, error: { name: "E", backtrace: nothing } })?.error.backtrace).toEqual([]);
+  });
+
+  test("law: no body makes it throw, and texts come out as they went in", () => {
+    const texts = fc.dictionary(fc.string({ unit: "binary" }), fc.string({ unit: "binary" }));
+    fc.assert(fc.property(fc.string({ unit: "binary" }), (body) => void readReport(body)));
+    fc.assert(fc.property(fc.json(), (body) => void readReport(body)));
+    fc.assert(
+      fc.property(texts, texts, fc.array(fc.string()), (tags, params, backtrace) => {
+        const report = read({ ...least, tags, params, error: { name: "E", backtrace } });
+        expect(Object.entries(report?.tags ?? {})).toEqual(Object.entries(tags));
+        expect(Object.entries(report?.params ?? {})).toEqual(Object.entries(params));
+        expect(report?.error.backtrace).toEqual(backtrace);
+      }),
+    );
+  });
+});
+
+describe("the span of a report", () => {
+  const span = (over: object) => {
+    const report = read({ ...least, ...over });
+    if (report === undefined) throw new Error("no report");
+    return spanOf("shop", id, report);
+  };
+
+  test("keeps everything that the report told", () => {
+    const { span_attributes, resource_attributes, events, ...rest } = span({
+      action: "CartPage",
+      revision: "abc123",
+      language: "javascript",
+      tags: { user: "7" },
+      params: { a: "1" },
+      environment: { agent: "Firefox" },
+      breadcrumbs: [{ category: "Fetch", action: "GET", metadata: { url: "/x" } }],
+      error: { name: "TypeError", message: "x is undefined", backtrace: ["TypeError: x", "  at a.js:1"] },
+    });
+    expect(rest).toMatchObject({
+      site_id: "shop",
+      trace_id: id,
+      span_id: id.slice(16),
+      start: rest.end,
+      service_name: "shop",
+      span_name: "CartPage",
+      span_kind: "internal",
+      revision: "abc123",
+      status_code: "ERROR",
+      status_message: "x is undefined",
+      entry: true,
+      namespace: "frontend",
+      action: "CartPage",
+      tags: { user: "7" },
+      report: true,
+    });
+    expect(rest.parent_span_id).toBeUndefined();
+    expect(resource_attributes).toEqual({ "service.name": "shop", "service.version": "abc123" });
+    expect(span_attributes).toEqual({
+      "readout.report": true,
+      "appsignal.namespace": "frontend",
+      "appsignal.action_name": "CartPage",
+      "appsignal.language": "javascript",
+      "appsignal.function.parameters": '{"a":"1"}',
+      "appsignal.environment": '{"agent":"Firefox"}',
+      "appsignal.breadcrumbs": '[{"category":"Fetch","action":"GET","metadata":{"url":"/x"}}]',
+      "appsignal.tag.user": "7",
+    });
+    expect(events).toEqual([
+      {
+        time: rest.start,
+        name: "exception",
+        attributes: {
+          "exception.type": "TypeError",
+          "exception.message": "x is undefined",
+          "exception.stacktrace": "TypeError: x\n  at a.js:1",
+        },
+      },
+    ]);
+  });
+
+  test.each([
+    [{}, "TypeError"],
+    [{ action: "" }, "TypeError"],
+    [{ action: "Page", error: { name: "" } }, "Page"],
+    [{ error: { name: "" } }, "unknown"],
+  ])("%j is called %s", (over, name) => {
+    expect(span(over)).toMatchObject({ action: name, span_name: name });
+  });
+
+  test("a report without a namespace of its own is of the frontend", () => {
+    expect(span({ namespace: "" }).namespace).toBe("frontend");
+  });
+});

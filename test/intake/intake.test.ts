@@ -1,0 +1,394 @@
+// The intake over real connections: statuses and bodies to the byte, what browsers need, and what is counted.
+import { once } from "node:events";
+import { type RequestOptions, request, type Server } from "node:http";
+import { type AddressInfo, connect } from "node:net";
+import { afterEach, describe, expect, test } from "vitest";
+import { defaults, type IntakeConfig } from "#src/config/config.ts";
+import { fromMillis } from "#src/core/time.ts";
+import {
+  bodyLimitBytes,
+  createIntake,
+  createIntakeServer,
+  type IntakeOptions,
+  printIndex,
+} from "#src/intake/intake.ts";
+import type { Spooler } from "#src/intake/spool-client.ts";
+import { createServer } from "#src/server/server.ts";
+import { memorySpooler, reportBody, sitesWith, watchedTelemetry } from "../support/error-reports.ts";
+
+const store = { deliver: async () => new Map<string, string>() };
+const sites = sitesWith({
+  shop: { keys: ["key", "a b&c"], store, index: "reports-{date}" },
+  blog: { keys: ["no-store"] },
+});
+const servers: Server[] = [];
+afterEach(() => {
+  for (const server of servers.splice(0)) server.close().closeAllConnections();
+});
+
+async function open(over: Partial<IntakeOptions> = {}, changed: Partial<IntakeConfig> = {}) {
+  const watched = watchedTelemetry();
+  const spooler = over.spooler ?? memorySpooler();
+  const { spoolBytes, keyRate, proxies } = defaults;
+  const config = { spool: ":memory:", spoolBytes, keyRate, addressRate: 10_000, proxies, ...changed };
+  const intake = createIntake({
+    config,
+    sites,
+    spooler,
+    spooled: () => {},
+    telemetry: watched.telemetry,
+    now: () => fromMillis(Date.UTC(2026, 10, 21, 12)),
+    ...over,
+  });
+  const server = createIntakeServer(intake).listen(0, "127.0.0.1");
+  servers.push(server);
+  await once(server, "listening");
+  const { port } = server.address() as AddressInfo;
+  const url = `http://127.0.0.1:${port}`;
+  const post = (path: string, body?: string | Buffer, headers: Record<string, string> = {}) =>
+    exchange({ port, path, method: "POST", headers }, body);
+  const count = (result: string) => watched.metric(`readout_intake_reports_total{result="${result}"}`);
+  return { ...watched, config, intake, server, spooler, port, url, post, count };
+}
+
+/** By node's client: `fetch` has a mind of its own about types, origins and early answers. */
+async function exchange(options: RequestOptions, body?: string | Buffer) {
+  const sent = request({ host: "127.0.0.1", ...options });
+  sent.end(body);
+  const [response] = await once(sent, "response");
+  let text = "";
+  for await (const chunk of response) text += chunk;
+  return { status: response.statusCode as number, headers: response.headers, text };
+}
+
+const ok = { status: 200, text: "{}" };
+
+describe("answers", () => {
+  test.each([
+    ["a report", "/errors?api_key=key", reportBody(1), "kept"],
+    ["by the other name", "/collect?api_key=key&version=1.6.0", reportBody(1), "kept"],
+    ["an address with its origin", "HTTP://errors.example/errors?api_key=key", reportBody(1), "kept"],
+    ["an encoded key", "/errors?api_key=a%20b%26c", reportBody(1), "kept"],
+    ["a key twice: the first", "/errors?api_key=key&api_key=no", reportBody(1), "kept"],
+    ["a key added to an address with a query", "/errors?from=web?api_key=key", reportBody(1), "kept"],
+    ["no key", "/errors", reportBody(1), "unknown_key"],
+    ["an empty key", "/errors?api_key=", reportBody(1), "unknown_key"],
+    ["a key that nobody has", "/errors?api_key=KEY", reportBody(1), "unknown_key"],
+    ["no JSON", "/errors?api_key=key", "{", "invalid"],
+    ["no body", "/errors?api_key=key", undefined, "invalid"],
+    ["bytes that are no UTF-8", "/errors?api_key=key", Buffer.from([0x7b, 0xff, 0x7d]), "invalid"],
+    ["JSON that is no report", "/errors?api_key=key", '{"a":1}', "invalid"],
+    ["a site that cannot be written", "/errors?api_key=no-store", reportBody(1), "no_target"],
+  ])("%s: 200 {} at once, counted", async (_, path, body, result) => {
+    const { post, count, spooler } = await open();
+    const answer = await post(path, body);
+    expect(answer).toMatchObject(ok);
+    expect(answer.headers["x-request-id"]).toMatch(/^[\w-]{36}$/);
+    expect(await count(result)).toBe(1);
+    expect((await spooler.level()).reports).toBe(result === "kept" ? 1 : 0);
+  });
+
+  test.each(["text/plain;charset=UTF-8", "application/json", "application/x-www-form-urlencoded", ""])(
+    "the type %j makes no difference",
+    async (type) => {
+      const { post, count } = await open();
+      const headers = type === "" ? {} : { "content-type": type };
+      expect(await post("/errors?api_key=key", reportBody(1), headers)).toMatchObject(ok);
+      expect(await count("kept")).toBe(1);
+    },
+  );
+
+  test("what is kept is what was sent, with the index of its day", async () => {
+    const { post, spooler } = await open();
+    const body = reportBody(1, { tags: { größe: "🎉", "": "\u0000" } });
+    await post("/errors?api_key=key", body);
+    expect(await spooler.next("shop", 10, 1e6)).toMatchObject([{ body, index: "reports-2026.11.21" }]);
+    const at = fromMillis(Date.UTC(2026, 11, 31, 23, 59));
+    expect(printIndex("r-{month}-{date}", at)).toBe("r-2026.12-2026.12.31");
+  });
+
+  test.each(["GET", "PUT", "DELETE", "HEAD"])("%s is 404, with the origin", async (method) => {
+    const { port } = await open();
+    const headers = { origin: "https://a.example" };
+    const answer = await exchange({ port, path: "/errors", method, headers });
+    expect(answer.status).toBe(404);
+    expect(answer.headers["access-control-allow-origin"]).toBe("https://a.example");
+  });
+
+  test.each(["/", "/errors/", "/errorsx", "/livez", "/api/v2/auth", "/%65rrors"])(
+    "%s is 404 here",
+    async (path) => {
+      const { post, count } = await open();
+      expect(await post(path, reportBody(1))).toMatchObject({ status: 404, text: '{"error":"Not found"}' });
+      expect(await count("kept")).toBe(0);
+    },
+  );
+});
+
+describe("the limit of a body", () => {
+  const sized = (bytes: number) => {
+    const body = reportBody(1, { action: "ä" });
+    return body.replace("ä", `ä${"x".repeat(bytes - Buffer.byteLength(body))}`);
+  };
+
+  test.each([false, true])("204,800 bytes are kept, one more is 413; chunked: %s", async (chunked) => {
+    const { post, count } = await open();
+    const headers: Record<string, string> = chunked ? { "transfer-encoding": "chunked" } : {};
+    expect(bodyLimitBytes).toBe(204_800);
+    expect(await post("/errors?api_key=key", sized(bodyLimitBytes), headers)).toMatchObject(ok);
+    expect(await post("/errors?api_key=key", sized(bodyLimitBytes + 1), headers)).toMatchObject({
+      status: 413,
+      text: '{"error":"Payload too large"}',
+    });
+    expect([await count("kept"), await count("too_large")]).toEqual([1, 1]);
+  });
+
+  test("a clock that goes back changes neither what is kept nor its order, and slows no rate", async () => {
+    const days = [21, 19, 22].map((day) => fromMillis(Date.UTC(2026, 10, day, 12)));
+    let asked = 0;
+    const { post, spooler, count } = await open(
+      { now: () => days[asked++] ?? fromMillis(0) },
+      { keyRate: 1 },
+    );
+    for (const number of [1, 2, 3])
+      expect(await post("/errors?api_key=key", reportBody(number))).toMatchObject(ok);
+    expect(await count("kept")).toBe(3);
+    expect(await spooler.next("shop", 10, 1e6)).toMatchObject([
+      { body: reportBody(1), index: "reports-2026.11.21" },
+      { body: reportBody(2), index: "reports-2026.11.19" },
+      { body: reportBody(3), index: "reports-2026.11.22" },
+    ]);
+  });
+
+  test("the largest bodies are read to their end before the answer, and any size is answered", async () => {
+    const { post, count } = await open();
+    expect((await post("/errors", Buffer.alloc(5_000_000))).status).toBe(413);
+    expect((await post("/errors", Buffer.alloc(9_000_000)).catch(() => ({ status: 413 }))).status).toBe(413);
+    expect(await count("too_large")).toBe(2);
+  });
+});
+
+describe("other origins", () => {
+  test.each([["https://shop.example"], ["null"], ["http://127.0.0.1:3000"]])(
+    "%s may post and read",
+    async (origin) => {
+      const { post } = await open();
+      const answers = await Promise.all([
+        post("/errors?api_key=key", reportBody(1), { origin }),
+        post("/errors?api_key=nobody", "", { origin }),
+        post("/errors", Buffer.alloc(bodyLimitBytes + 1), { origin }),
+      ]);
+      expect(answers.map(({ status }) => status)).toEqual([200, 200, 413]);
+      for (const { headers } of answers) {
+        expect(headers).toMatchObject({
+          "access-control-allow-origin": origin,
+          "access-control-allow-credentials": "true",
+          vary: "Origin",
+        });
+      }
+    },
+  );
+
+  test("a preflight is granted, with the headers that it asks for", async () => {
+    const { port } = await open();
+    const headers = {
+      origin: "https://shop.example",
+      "access-control-request-method": "POST",
+      "access-control-request-headers": "content-type,x-trace",
+    };
+    const answer = await exchange({ port, path: "/collect", method: "OPTIONS", headers });
+    expect(answer).toMatchObject({
+      status: 204,
+      text: "",
+      headers: {
+        "access-control-allow-origin": "https://shop.example",
+        "access-control-allow-credentials": "true",
+        "access-control-allow-methods": "POST, OPTIONS",
+        "access-control-allow-headers": "content-type,x-trace",
+        vary: "Origin",
+      },
+    });
+  });
+
+  test.each([["true"], [undefined]])(
+    "a private network is granted where a preflight asks: %s",
+    async (asks) => {
+      const { port } = await open();
+      const headers = {
+        origin: "https://shop.example",
+        "access-control-request-method": "POST",
+        ...(asks === undefined ? {} : { "access-control-request-private-network": asks }),
+      };
+      const answer = await exchange({ port, path: "/errors", method: "OPTIONS", headers });
+      expect(answer.headers["access-control-allow-private-network"]).toBe(asks);
+    },
+  );
+
+  test("without an origin none is named, and caches are told", async () => {
+    const { post } = await open();
+    const { headers } = await post("/errors?api_key=key", reportBody(1));
+    expect(headers.vary).toBe("Origin");
+    expect(headers).not.toHaveProperty("access-control-allow-origin");
+  });
+});
+
+describe("bounds", () => {
+  test("over a key's rate it is still 200, and counted", async () => {
+    const { post, count } = await open({}, { keyRate: 1 });
+    for (let n = 0; n < 15; n += 1)
+      expect(await post("/errors?api_key=key", reportBody(n))).toMatchObject(ok);
+    expect(await count("kept")).toBeGreaterThanOrEqual(10);
+    expect((await count("kept")) + (await count("key_rate"))).toBe(15);
+    expect(await count("key_rate")).toBeGreaterThanOrEqual(4);
+    expect(await post("/errors?api_key=a%20b%26c", reportBody(1))).toMatchObject(ok);
+    expect(await count("kept")).toBeGreaterThanOrEqual(11);
+  });
+
+  test("what was used of a rate outlives a reload that leaves the rate as it is", async () => {
+    const { config, intake, post, count } = await open({}, { keyRate: 1 });
+    const began = performance.now();
+    const postMany = async () => {
+      for (let n = 0; n < 15; n += 1) await post("/errors?api_key=key", reportBody(n));
+    };
+    await postMany();
+    intake.replace({ ...config }, sites);
+    await postMany();
+    // Ten at once, and one more each second.
+    expect(await count("kept")).toBeLessThanOrEqual(11 + (performance.now() - began) / 1_000);
+    const before = await count("kept");
+    intake.replace({ ...config, keyRate: 2 }, sites);
+    await postMany();
+    expect(await count("kept")).toBe(before + 15);
+  });
+
+  test("senders behind a proxy are told apart only where proxies are configured", async () => {
+    const from = (address: string) => ({ "x-forwarded-for": `6.6.6.6, ${address}` });
+    const direct = await open({}, { addressRate: 1 });
+    for (let n = 0; n < 15; n += 1)
+      await direct.post("/errors?api_key=key", reportBody(n), from(`10.0.0.${n}`));
+    expect(await direct.count("address_rate")).toBeGreaterThanOrEqual(4);
+    const behind = await open({}, { addressRate: 1, proxies: 1 });
+    for (let n = 0; n < 15; n += 1)
+      await behind.post("/errors?api_key=key", reportBody(n), from(`10.0.0.${n}`));
+    expect(await behind.count("kept")).toBe(15);
+    // One host has a whole network of version 6.
+    for (let n = 0; n < 15; n += 1)
+      await behind.post("/errors?api_key=key", reportBody(n), from(`2001:db8::${n}`));
+    expect(await behind.count("address_rate")).toBeGreaterThanOrEqual(4);
+  });
+
+  test("a body that ends early is counted, one that comes too slowly is broken off", async () => {
+    const { port, count } = await open({ patience: 100 });
+    const head = "POST /errors?api_key=key HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{";
+    const leaver = connect(port, "127.0.0.1", () => leaver.end(head, () => leaver.destroy()));
+    await expect.poll(() => count("incomplete")).toBe(1);
+    const slow = connect(port, "127.0.0.1", () => slow.write(head));
+    await once(slow.resume(), "close");
+    expect(await count("incomplete")).toBe(2);
+  });
+
+  test("bodies over the memory that they may take are read and dropped, and the memory comes back", async () => {
+    const { post, port, count } = await open({ heldLimitBytes: 5_000 });
+    const big = reportBody(1, { action: "x".repeat(3_000) });
+    // One that holds its place open while another one comes.
+    const head = `POST /errors?api_key=key HTTP/1.1\r\nHost: x\r\nContent-Length: ${big.length}\r\n\r\n`;
+    const holder = connect(port, "127.0.0.1", () => holder.write(head + big.slice(0, -1)));
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    expect(await post("/errors?api_key=key", big)).toMatchObject(ok);
+    expect(await count("overloaded")).toBe(1);
+    holder.write(big.slice(-1));
+    await once(holder, "data");
+    holder.destroy();
+    expect(await post("/errors?api_key=key", big)).toMatchObject(ok);
+    expect(await count("kept")).toBe(2);
+  });
+
+  test("a full spool and a failing one answer 200, counted apart", async () => {
+    const full = await open({ spooler: memorySpooler(1_000) });
+    for (let n = 0; n < 5; n += 1)
+      expect(await full.post("/errors?api_key=key", reportBody(n))).toMatchObject(ok);
+    expect([await full.count("kept"), await full.count("spool_full")]).toEqual([3, 2]);
+    const broken: Spooler = { ...memorySpooler(), append: () => Promise.reject(new Error("disk I/O error")) };
+    const failing = await open({ spooler: broken });
+    expect(await failing.post("/errors?api_key=key", reportBody(1))).toMatchObject(ok);
+    expect(await failing.count("spool_failed")).toBe(1);
+    expect(failing.logged()).toContain("disk I/O error");
+    expect(failing.logged()).not.toContain("api_key");
+  });
+
+  test("200 is not sent before the commit", async () => {
+    const committed = Promise.withResolvers<boolean>();
+    const { post, intake } = await open({ spooler: { ...memorySpooler(), append: () => committed.promise } });
+    let answered = false;
+    const answer = post("/errors?api_key=key", reportBody(1)).then((result) => {
+      answered = true;
+      return result;
+    });
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    expect(answered).toBe(false);
+    const closed = intake.close();
+    committed.resolve(true);
+    const { status, headers } = await answer;
+    expect(status).toBe(200);
+    expect(headers.connection).toBe("keep-alive");
+    await closed;
+    // From now on senders are told to go elsewhere.
+    expect((await post("/errors?api_key=key", "")).headers.connection).toBe("close");
+  });
+});
+
+test("what follows a body that was longer than told does not spoil its answer", async () => {
+  const { port, count } = await open();
+  const text =
+    "POST /errors?api_key=key HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n0123456789rest of it äöü";
+  const socket = connect(port, "127.0.0.1", () => socket.write(text));
+  let told = "";
+  socket.on("data", (data) => {
+    told += data;
+  });
+  await once(socket, "close");
+  expect(told).toMatch(/^HTTP\/1\.1 200 OK\r\n/);
+  expect(told).toMatch(/\r\n\r\n\{\}$/);
+  expect(await count("invalid")).toBe(1);
+  // Garbage from the start is no report.
+  const other = connect(port, "127.0.0.1", () => other.write("garbage\r\n\r\n"));
+  const [answer] = await once(other, "data");
+  expect(String(answer)).toMatch(/^HTTP\/1\.1 400 /);
+});
+
+describe("on the main address", () => {
+  const serve = async (withIntake: boolean) => {
+    const { intake, telemetry, count } = await open();
+    const server = createServer({
+      operations: [],
+      authenticate: () => ({ user: "ana", maySee: () => true }),
+      sites,
+      limits: defaults.limits,
+      telemetry,
+      now: () => fromMillis(0),
+      graphql: () => Promise.reject(new Error("not asked for")),
+      intake: withIntake ? intake : undefined,
+    });
+    const { port } = await server.listen({ host: "127.0.0.1", port: 0 });
+    return { server, port, count };
+  };
+
+  test("reports are taken beside everything else", async () => {
+    const { server, port, count } = await serve(true);
+    const send = (path: string) => exchange({ port, path, method: "POST" }, reportBody(1));
+    expect(await send("/errors?api_key=key")).toMatchObject(ok);
+    expect(await count("kept")).toBe(1);
+    expect((await exchange({ port, path: "/livez" })).status).toBe(200);
+    await server.close(0);
+  });
+
+  test("without an intake the routes are the ordinary 404", async () => {
+    const { server, port } = await serve(false);
+    for (const path of ["/errors", "/collect?api_key=key"]) {
+      const answer = await exchange({ port, path, method: "POST" }, reportBody(1));
+      expect(answer).toMatchObject({ status: 404, text: '{"error":"Not found"}' });
+      expect(answer.headers).not.toHaveProperty("vary");
+    }
+    await server.close(0);
+  });
+});

@@ -1,0 +1,126 @@
+// The intake, its spool and its delivery together, as `serve` has them, while the configuration changes.
+import { once } from "node:events";
+import { mkdtempSync, rmSync } from "node:fs";
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { openReports } from "#src/cli/serve/error-intake.ts";
+import { defaults } from "#src/config/config.ts";
+import { BackendError, ConfigError } from "#src/core/errors.ts";
+import { now } from "#src/core/time.ts";
+import type { ReportStore } from "#src/store/store.ts";
+import { reportBody, sitesWith, watchedTelemetry } from "../support/error-reports.ts";
+
+let folder: string;
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), "readout-reports-"));
+});
+afterEach(() => rmSync(folder, { recursive: true }));
+
+function keep() {
+  const held: string[] = [];
+  const store: ReportStore = {
+    deliver: async (_, reports) => {
+      held.push(...reports.map(({ status_message }) => status_message ?? ""));
+      return new Map();
+    },
+  };
+  return { held, store };
+}
+const { spoolBytes, keyRate, addressRate, proxies } = defaults;
+const configFor = (spool: string) => ({ spool, spoolBytes, keyRate, addressRate, proxies });
+
+test("another configuration: its keys count at once, its stores get what is spooled", async () => {
+  const config = configFor(join(folder, "spool.db"));
+  const [before, after] = [keep(), keep()];
+  const { telemetry } = watchedTelemetry();
+  const reports = await openReports(
+    config,
+    sitesWith({ shop: { keys: ["old"], store: before.store } }),
+    telemetry,
+    now,
+  );
+  const http = createServer((request, response) => void reports.intake.takes(request, response)).listen(
+    0,
+    "127.0.0.1",
+  );
+  await once(http, "listening");
+  const { port } = http.address() as AddressInfo;
+  const post = async (key: string, number: number) => {
+    const init = { method: "POST", body: reportBody(number) };
+    expect((await fetch(`http://127.0.0.1:${port}/errors?api_key=${key}`, init)).status).toBe(200);
+  };
+  await post("old", 1);
+  await expect.poll(() => before.held).toEqual(["number 1"]);
+  await reports.replace(config, sitesWith({ shop: { keys: ["new"], store: after.store } }));
+  await post("old", 2);
+  await post("new", 3);
+  await expect.poll(() => after.held).toEqual(["number 3"]);
+  expect(before.held).toEqual(["number 1"]);
+  http.close();
+  await reports.close(0);
+});
+
+test("two configurations at once: one delivery goes on, and none after the end", async () => {
+  const { telemetry, logged } = watchedTelemetry();
+  const asked = [0, 0, 0];
+  const away = (at: number) => {
+    const deliver = async () => {
+      asked[at] = (asked[at] ?? 0) + 1;
+      throw new BackendError("fake", "unreachable", "connection refused");
+    };
+    return sitesWith({ shop: { keys: ["key"], store: { deliver } } });
+  };
+  const config = configFor(":memory:");
+  const reports = await openReports(config, away(0), telemetry, now);
+  const takes = (request: IncomingMessage, response: ServerResponse) =>
+    void reports.intake.takes(request, response);
+  const http = createServer(takes).listen(0, "127.0.0.1");
+  await once(http, "listening");
+  const { port } = http.address() as AddressInfo;
+  await fetch(`http://127.0.0.1:${port}/errors?api_key=key`, { method: "POST", body: reportBody(1) });
+  await Promise.all([reports.replace(config, away(1)), reports.replace(config, away(2))]);
+  // By its third time the one that was replaced would have tried again.
+  await expect.poll(() => asked[2], { timeout: 20_000 }).toBe(3);
+  expect(asked[1]).toBeLessThan(2);
+  http.close();
+  await Promise.all([reports.replace(config, away(1)), reports.close(0)]);
+  expect(logged()).not.toContain("the spool is closed");
+});
+
+test("reports that wait for a site without a place are told at the start, and delivered once it has one", async () => {
+  const config = configFor(join(folder, "spool.db"));
+  const away: ReportStore = { deliver: () => Promise.reject(new Error("away")) };
+  const first = await openReports(
+    config,
+    sitesWith({ shop: { keys: ["k"], store: away } }),
+    watchedTelemetry().telemetry,
+    now,
+  );
+  const http = createServer((request, response) => void first.intake.takes(request, response)).listen(
+    0,
+    "127.0.0.1",
+  );
+  await once(http, "listening");
+  const { port } = http.address() as AddressInfo;
+  await fetch(`http://127.0.0.1:${port}/errors?api_key=k`, { method: "POST", body: reportBody(7) });
+  http.close();
+  await first.close(0);
+
+  const watched = watchedTelemetry();
+  const { held, store } = keep();
+  const second = await openReports(config, sitesWith({}), watched.telemetry, now);
+  expect(watched.logged()).toContain("wait in the spool for a site that has no place for them");
+  expect(await watched.metric("readout_intake_spooled_reports")).toBe(1);
+  await second.replace(config, sitesWith({ shop: { keys: ["k"], store } }));
+  await expect.poll(() => held).toEqual(["number 7"]);
+  await second.close(0);
+});
+
+test("a spool that cannot be used is told with its path", async () => {
+  const opened = openReports(configFor(folder), sitesWith({}), watchedTelemetry().telemetry, now);
+  await expect(opened).rejects.toThrow(ConfigError);
+  await expect(opened).rejects.toThrow(`${folder}: cannot be used as a spool: `);
+});

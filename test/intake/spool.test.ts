@@ -1,0 +1,181 @@
+// The file itself: what a commit keeps, in which order, up to which size, and what a disk without room does to it.
+import { execFile } from "node:child_process";
+import { mkdtempSync, rmSync, statSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { promisify } from "node:util";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { type Entry, openSpool } from "#src/intake/spool.ts";
+import { startSpooler } from "#src/intake/spool-client.ts";
+
+let folder: string;
+let path: string;
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), "readout-spool-"));
+  path = join(folder, "deep", "spool.db");
+});
+afterEach(() => rmSync(folder, { recursive: true }));
+
+const entry = (body: string, over: Partial<Entry> = {}): Entry => ({
+  site: "shop",
+  index: "reports",
+  received: 1,
+  body,
+  ...over,
+});
+const bodies = (spooled: readonly { readonly body: string }[]) => spooled.map(({ body }) => body);
+const large = 1_000_000;
+
+test("keeps what was appended, in its order and per site, also after it was closed", () => {
+  const spool = openSpool(path, large);
+  expect(spool.append([entry("a"), entry("b", { site: "blog" }), entry("c", { index: "other" })])).toEqual([
+    true,
+    true,
+    true,
+  ]);
+  spool.close();
+  const again = openSpool(path, large);
+  expect(bodies(again.next("shop", 10, large))).toEqual(["a", "c"]);
+  expect(again.next("shop", 10, large).map(({ index }) => index)).toEqual(["reports", "other"]);
+  expect(bodies(again.next("blog", 10, large))).toEqual(["b"]);
+  expect(again.level()).toMatchObject({ reports: 3, deadLetters: 0, sites: { shop: 2, blog: 1 } });
+  again.close();
+});
+
+test("equal reports stay two, each with an id of its own", () => {
+  const spool = openSpool(path, large);
+  spool.append([entry("same"), entry("same")]);
+  const ids = spool.next("shop", 10, large).map(({ id }) => id);
+  expect(new Set(ids).size).toBe(2);
+  for (const id of ids) expect(id).toMatch(/^[0-9a-f]{32}$/);
+  spool.close();
+});
+
+test("answers at most so many and so large, but always one", () => {
+  const spool = openSpool(path, large);
+  spool.append(["x".repeat(500), "y".repeat(500), "z"].map((body) => entry(body)));
+  expect(spool.next("shop", 2, large)).toHaveLength(2);
+  expect(spool.next("shop", 10, 1)).toHaveLength(1);
+  expect(spool.next("shop", 10, 1_000)).toHaveLength(1);
+  expect(spool.next("shop", 10, 1_400)).toHaveLength(2);
+  spool.close();
+});
+
+test("over its limit the oldest stay and new ones are refused, until there is room", () => {
+  const spool = openSpool(path, 3_000);
+  const kept = spool.append(Array.from({ length: 10 }, (_, n) => entry(`${n}${"x".repeat(799)}`)));
+  expect(kept).toEqual([true, true, true, ...Array.from({ length: 7 }, () => false)]);
+  expect(bodies(spool.next("shop", 10, large)).map((body) => body[0])).toEqual(["0", "1", "2"]);
+  const [first] = spool.next("shop", 1, large);
+  spool.settle([{ sequence: first?.sequence ?? 0 }], 2);
+  expect(spool.append([entry("n".repeat(800)), entry("m".repeat(800))])).toEqual([true, false]);
+  spool.close();
+  expect(openSpool(path, 3_000).append([entry("x".repeat(800))])).toEqual([false]);
+});
+
+test("what was refused is put aside with its reason; the oldest of those make room", () => {
+  const spool = openSpool(path, 100_000);
+  spool.append(Array.from({ length: 20 }, (_, n) => entry(`${n} ${"x".repeat(900)}`)));
+  const spooled = spool.next("shop", 20, large);
+  spool.settle(
+    spooled.map(({ sequence }, at) => (at % 2 === 0 ? { sequence } : { sequence, refused: "status 400" })),
+    77,
+  );
+  expect(spool.next("shop", 20, large)).toEqual([]);
+  // A tenth of the limit holds nine of them.
+  expect(spool.level()).toEqual({ reports: 0, bytes: 0, deadLetters: 9, sites: {} });
+  spool.close();
+  const file = new DatabaseSync(path);
+  const letters = file.prepare("SELECT body, reason, refused FROM dead_letters ORDER BY sequence").all();
+  expect(letters.map(({ body }) => Number.parseInt(String(body), 10))).toEqual([
+    3, 5, 7, 9, 11, 13, 15, 17, 19,
+  ]);
+  expect(letters[0]).toMatchObject({ reason: "status 400", refused: 77 });
+  file.close();
+});
+
+test("settling twice, or what is not there, changes nothing", () => {
+  const spool = openSpool(path, large);
+  spool.append([entry("a"), entry("b")]);
+  const [first] = spool.next("shop", 1, large);
+  const settlement = { sequence: first?.sequence ?? 0 };
+  spool.settle([settlement, settlement, { sequence: 999, refused: "x" }], 2);
+  expect(spool.level()).toMatchObject({ reports: 1, deadLetters: 0 });
+  spool.close();
+});
+
+test("a sequence is never used again, also when the newest row has gone", () => {
+  const spool = openSpool(path, large);
+  spool.append([entry("a")]);
+  const [first] = spool.next("shop", 1, large);
+  spool.settle([{ sequence: first?.sequence ?? 0 }], 2);
+  spool.append([entry("b")]);
+  expect(spool.next("shop", 1, large)[0]?.sequence).toBeGreaterThan(first?.sequence ?? 0);
+  spool.close();
+});
+
+test("the file is its owner's alone; a later format and another file are refused", () => {
+  openSpool(path, large).close();
+  expect(statSync(path).mode & 0o777).toBe(0o600);
+  const file = new DatabaseSync(path);
+  file.exec("PRAGMA user_version = 2");
+  file.close();
+  expect(() => openSpool(path, large)).toThrow("format 2");
+  expect(() => openSpool(new URL(import.meta.url).pathname, large)).toThrow();
+});
+
+test("a disk without room: what was refused is told, and what was kept is there afterwards", async () => {
+  const program = `
+    import { openSpool } from "#src/intake/spool.ts";
+    const spool = openSpool(${JSON.stringify(path)}, 1e9);
+    let kept = 0;
+    try { for (;;) { spool.append([{ site: "shop", index: "i", received: 1, body: "x".repeat(5000) }]); kept += 1; } }
+    catch (error) { console.log(JSON.stringify({ kept, told: String(error), level: spool.level().reports })); }
+  `;
+  // Files of at most a megabyte; without the trap the system would end the program instead of failing the write.
+  const command = 'trap "" XFSZ; ulimit -f 2000; exec "$0" --input-type=module-typescript -e "$1"';
+  const { stdout } = await promisify(execFile)("sh", ["-c", command, process.execPath, program]);
+  const { kept, told, level } = JSON.parse(stdout);
+  expect(kept).toBeGreaterThan(10);
+  expect(told).toMatch(/disk|full/i);
+  expect(level).toBe(kept);
+  const spool = openSpool(path, 1e9);
+  expect(spool.next("shop", 1_000, 1e9)).toHaveLength(kept);
+  spool.close();
+});
+
+test("on a disk that is nearly full new reports are refused, so that what was delivered can leave", () => {
+  let room = 1_500;
+  const spool = openSpool(path, 1e9, () => room);
+  expect(spool.append([entry("x".repeat(800)), entry("y".repeat(800))])).toEqual([true, false]);
+  room = -1;
+  expect(spool.append([entry("")])).toEqual([false]);
+  const [first] = spool.next("shop", 10, large);
+  spool.settle([{ sequence: first?.sequence ?? 0 }], 1);
+  expect(spool.level()).toMatchObject({ reports: 0, bytes: 0 });
+  room = 1_500;
+  expect(spool.append([entry("z")])).toEqual([true]);
+  spool.close();
+});
+
+describe("in its thread", () => {
+  test("many at once are all kept, each with its own answer", async () => {
+    const spooler = await startSpooler({ path, limitBytes: 100_000 });
+    const kept = await Promise.all(
+      Array.from({ length: 100 }, (_, n) => spooler.append(entry(`${n}`.padEnd(1_000)))),
+    );
+    // 83 of 1,200 bytes each.
+    expect(kept.filter(Boolean)).toHaveLength(83);
+    expect(kept.indexOf(false)).toBe(83);
+    const spooled = await spooler.next("shop", 200, large);
+    expect(spooled.map(({ body }) => Number(body))).toEqual(Array.from({ length: 83 }, (_, n) => n));
+    await spooler.settle(spooled.slice(1).map(({ sequence }) => ({ sequence })));
+    expect(await spooler.level()).toMatchObject({ reports: 1 });
+    await spooler.close();
+  });
+
+  test("a file that cannot be opened is told at once", async () => {
+    await expect(startSpooler({ path: folder, limitBytes: large })).rejects.toThrow();
+  });
+});

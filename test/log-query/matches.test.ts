@@ -1,0 +1,94 @@
+import { describe, expect, test, vi } from "vitest";
+import { Unprocessable } from "#src/core/errors.ts";
+import type { LogLine } from "#src/core/rows.ts";
+import { matcher, matches } from "#src/log-query/matches.ts";
+import { parse } from "#src/log-query/parse.ts";
+import { type LoadedLine, lineOf, loadScripts } from "./script.ts";
+
+const scripts = loadScripts();
+
+describe.each(scripts)("script $name", ({ name, steps }) => {
+  let lines: readonly LoadedLine[] = [];
+  for (const step of steps) {
+    if (step.kind === "load") {
+      lines = step.lines;
+      continue;
+    }
+    const loaded = lines;
+    test(`${name}:${step.line} ${step.kind} ${step.query}`, () => {
+      if (step.kind === "eval") {
+        const found = matcher(parse(step.query, { legacy: step.legacy }));
+        expect(loaded.filter((line) => found(lineOf(line))).map((line) => line.id)).toEqual(step.ids);
+        return;
+      }
+      expect(refusal(() => parse(step.query, { legacy: step.legacy }))).toEqual({
+        slug: step.slug,
+        details: step.details,
+      });
+    });
+  }
+});
+
+test("scripts hold enough to be worth running, and expect only lines that are loaded", () => {
+  const evaluations = scripts.flatMap((script) => script.steps.filter((step) => step.kind === "eval"));
+  expect(evaluations.length).toBeGreaterThan(150);
+  for (const { steps } of scripts) {
+    const ids = steps.flatMap((step) => (step.kind === "load" ? step.lines.map((line) => line.id) : []));
+    for (const step of steps)
+      if (step.kind === "eval") expect(ids).toEqual(expect.arrayContaining([...step.ids]));
+  }
+});
+
+function refusal(run: () => unknown): unknown {
+  try {
+    return run();
+  } catch (error) {
+    if (!(error instanceof Unprocessable)) throw error;
+    return { slug: error.slug, details: error.details };
+  }
+}
+
+function line(json: string): LogLine {
+  return lineOf({ id: "a", json });
+}
+
+describe("bodies that are no ordinary object", () => {
+  test.each(["", "{", "nope", '{"a":1}}', '{"a":01}', "\0"])("%j is an empty object", (json) => {
+    expect(matches(parse("a:1"), line(json))).toBe(false);
+    expect(matches(parse("a!:1"), line(json))).toBe(true);
+  });
+
+  test.each(["null", "1", '"a"', "true"])("%j has no fields", (json) => {
+    expect(matches(parse("a!=1"), line(json))).toBe(true);
+  });
+
+  test.each([1_000, 200_000])("%i levels of nesting exhaust no stack", (levels) => {
+    const arrays = line(`{"a":${"[".repeat(levels)}7.0${"]".repeat(levels)}}`);
+    expect(matches(parse("a=7.0"), arrays)).toBe(true);
+    expect(matches(parse("a=7"), arrays)).toBe(false);
+    const objects = line(`${'{"a":'.repeat(levels)}7.0${"}".repeat(levels)}`);
+    expect(matches(parse(`${"a.".repeat(999)}a=7.0`), objects)).toBe(levels === 1_000);
+  });
+
+  test("numbers are read at every place of a body", () => {
+    const body = line(
+      '{ "s" : "x\\"1.0\\\\" , "a":[1.0,{"b":-2.50e+1,"c":null}, true,false], "d\\u0065":3.0 }',
+    );
+    for (const query of ["a.0=1.0", "a.1.b=-2.50e+1", "de=3.0", "a=false", 's="x\\"1.0\\\\"']) {
+      expect(matches(parse(query), body), query).toBe(true);
+    }
+  });
+});
+
+test("a body is parsed once for all comparisons, and only for filters that ask for it", () => {
+  const parsed = vi.spyOn(JSON, "parse");
+  try {
+    const body = line('{"a":1.0,"b":"x"}');
+    expect(matches(parse("severity=unknown message!=x (hostname=x OR group!:x)"), body)).toBe(true);
+    expect(parsed).toHaveBeenCalledTimes(0);
+    expect(matches(parse("a=1.0 a:.0 b=x b!=y c!=z a>0 a<=1.0"), body)).toBe(true);
+    expect(parsed).toHaveBeenCalledTimes(1);
+  } finally {
+    parsed.mockRestore();
+  }
+});

@@ -1,0 +1,373 @@
+// Cases worked out by hand, and laws. The suite in `conformance/metrics.ts` compares the same code with an oracle.
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import type { Buckets } from "#src/core/rows.ts";
+import { fromMillis } from "#src/core/time.ts";
+import { gridOf } from "#src/metrics/measures.ts";
+import {
+  type CounterSamples,
+  combineCumulative,
+  combineIncrements,
+  combineObservations,
+  combineSamples,
+  estimateOf,
+  finite,
+  type Observations,
+} from "#src/metrics/samples.ts";
+
+const buckets: Buckets = { start: 100, step: 10, count: 4 };
+const series = (
+  samples: readonly (readonly [number, number])[],
+  birth: "zero" | "own" = "own",
+): CounterSamples => ({
+  times: Float64Array.from(samples, ([time]) => time),
+  values: Float64Array.from(samples, ([, value]) => value),
+  birth,
+});
+const { NaN: none, POSITIVE_INFINITY: infinity } = Number;
+
+describe("gauges", () => {
+  const group = [
+    series([
+      [99, 1_000],
+      [100, 1],
+      [109, 3],
+      [110, 10],
+      [139, 5],
+      [140, 1_000],
+    ]),
+    series([
+      [105, 8],
+      [131, 7],
+    ]),
+  ];
+  test.each([
+    ["first", [4.5, 10, none, 6]],
+    ["last", [5.5, 10, none, 6]],
+    ["mean", [4, 10, none, 6]],
+    ["sum", [12, 10, none, 12]],
+    ["min", [1, 10, none, 5]],
+    ["max", [8, 10, none, 7]],
+    ["count", [3, 1, none, 2]],
+  ] as const)("%s", (combine, expected) => {
+    expect([...combineSamples(group, { of: "samples", combine }, buckets)]).toEqual(expected);
+  });
+
+  test("percentiles lie between the order statistics around their rank", () => {
+    const ten = series(Array.from({ length: 11 }, (_, n) => [100 + n * 0.9, n * 10] as const));
+    expect([
+      ...combineSamples([ten], { of: "samples", combine: "quantile", quantile: 0.95 }, buckets),
+    ]).toEqual([95, none, none, none]);
+  });
+
+  test("what passes a number's range on the way is no less finite", () => {
+    const huge = Number.MAX_VALUE;
+    const two = series([
+      [100, huge],
+      [101, huge],
+      [110, -huge],
+    ]);
+    for (const combine of ["mean", "last"] as const) {
+      expect([...combineSamples([two, two], { of: "samples", combine }, buckets)]).toEqual([
+        huge,
+        -huge,
+        none,
+        none,
+      ]);
+    }
+    const swinging = series([100, 101, 102, 103].map((time, n) => [time, n < 2 ? huge : -huge] as const));
+    expect(combineSamples([swinging], { of: "samples", combine: "sum" }, buckets)[0]).toBe(0);
+  });
+
+  test("NaN and infinite samples are left out before", () => {
+    const { times, values } = finite(
+      series([
+        [1, 1],
+        [2, none],
+        [3, infinity],
+        [4, -infinity],
+        [5, 2],
+      ]),
+    );
+    expect([[...times], [...values]]).toEqual([
+      [1, 5],
+      [1, 2],
+    ]);
+  });
+
+  test("a bucket may hold more samples than a call takes arguments", () => {
+    const many = series(Array.from({ length: 300_000 }, (_, n) => [100 + n / 300_000, n] as const));
+    expect(combineSamples([many], { of: "samples", combine: "max" }, buckets)[0]).toBe(299_999);
+    expect(combineCumulative([many], { of: "cumulative", combine: "max" }, buckets)[0]).toBe(299_999);
+  });
+});
+
+describe("counters", () => {
+  test.each([
+    [
+      "the sample before the range counts",
+      series([
+        [95, 10],
+        [102, 14],
+        [118, 20],
+      ]),
+      [4, 6, none, none],
+    ],
+    [
+      "a growth over a gap lies in the later bucket",
+      series([
+        [101, 10],
+        [131, 70],
+      ]),
+      [0, none, none, 60],
+    ],
+    [
+      "a restart has grown from 0",
+      series([
+        [95, 10],
+        [102, 14],
+        [104, 3],
+        [112, 5],
+      ]),
+      [7, 2, none, none],
+    ],
+    [
+      "two restarts in one bucket",
+      series([
+        [95, 10],
+        [102, 14],
+        [104, 3],
+        [106, 2],
+        [108, 9],
+      ]),
+      [16, none, none, none],
+    ],
+    [
+      "a restart between two buckets",
+      series([
+        [95, 10],
+        [102, 14],
+        [112, 5],
+      ]),
+      [4, 5, none, none],
+    ],
+    [
+      "a restart just before the range",
+      series([
+        [92, 50],
+        [95, 10],
+        [102, 14],
+      ]),
+      [4, none, none, none],
+    ],
+    [
+      "a new series of a known metric",
+      series(
+        [
+          [112, 5],
+          [113, 9],
+        ],
+        "zero",
+      ),
+      [none, 9, none, none],
+    ],
+    [
+      "the first series of a metric, or one that comes back",
+      series([
+        [112, 5],
+        [113, 9],
+      ]),
+      [none, 4, none, none],
+    ],
+    [
+      "edges: before, at and after",
+      series([
+        [99, 1],
+        [100, 2],
+        [101, 4],
+        [109, 8],
+        [110, 16],
+      ]),
+      [7, 8, none, none],
+    ],
+    ["nothing", series([]), [none, none, none, none]],
+  ] as const)("increments: %s", (_, one, expected) => {
+    expect([...combineIncrements([one], buckets)]).toEqual(expected);
+  });
+
+  test("increments add up over series, and are counted before they are added", () => {
+    const group = [
+      series([
+        [95, 100],
+        [102, 1],
+      ]),
+      series([
+        [95, 5],
+        [103, 8],
+        [121, 9],
+      ]),
+    ];
+    expect([...combineIncrements(group, buckets)]).toEqual([4, none, 1, none]);
+  });
+
+  test("fractions are not added up one by one", () => {
+    const tenths = series(Array.from({ length: 90 }, (_, n) => [100 + n / 10, n / 10] as const));
+    expect(combineIncrements([tenths], buckets)[0]).toBe(8.9);
+  });
+
+  const group = [
+    series([
+      [90, 500],
+      [101, 100],
+      [104, 110],
+      [112, 4],
+      [113, 6],
+    ]),
+    series([
+      [105, 20],
+      [135, 25],
+    ]),
+  ];
+  test.each([
+    // The first: 100, 110, then 4 and 2 more. It is carried on after 113. The second begins with 20.
+    ["last", [130, 136, none, 141]],
+    ["first", [120, 134, none, 141]],
+    ["min", [120, 134, none, 141]],
+    ["max", [130, 136, none, 141]],
+    ["mean", [125, 135, none, 141]],
+  ] as const)("cumulative %s", (combine, expected) => {
+    expect([...combineCumulative(group, { of: "cumulative", combine }, buckets)]).toEqual(expected);
+  });
+
+  const walk = fc.array(fc.tuple(fc.integer({ min: 1, max: 400_000 }), fc.nat(50)), {
+    minLength: 1,
+    maxLength: 60,
+  });
+  const counterOf = (steps: readonly (readonly [number, number])[], from: number): CounterSamples => {
+    let time = from;
+    return series(
+      steps.map(([wait, value]) => {
+        time += wait;
+        return [time, value] as const;
+      }),
+      steps.length % 2 === 0 ? "zero" : "own",
+    );
+  };
+
+  test("the minutes of an hour grow as much as the hour, restarts and births included", () => {
+    const law = fc.property(
+      fc.array(walk, { minLength: 1, maxLength: 3 }),
+      fc.integer({ min: -2, max: 2 }),
+      (steps, at) => {
+        const from = at * 3_600_000;
+        const range = { from: fromMillis(from), to: fromMillis(from + 2 * 3_600_000 - 1) };
+        const group = steps.map((one) => counterOf(one, from - 200_000));
+        const minutes = combineIncrements(group, gridOf(range, "MINUTELY"));
+        const hours = combineIncrements(group, gridOf(range, "HOURLY"));
+        for (const [hour, value] of hours.entries()) {
+          const some = minutes.slice(hour * 60, hour * 60 + 60).filter((one) => !Number.isNaN(one));
+          expect(some.length === 0 ? none : some.reduce((a, b) => a + b, 0)).toBe(value);
+        }
+      },
+    );
+    fc.assert(law);
+  });
+
+  test("the cumulative value is the first one and every growth after it", () => {
+    const law = fc.property(walk, (steps) => {
+      const one = counterOf(steps, 0);
+      const grid = gridOf({ from: fromMillis(0), to: fromMillis(one.times.at(-1) ?? 0) }, "MINUTELY");
+      const last = combineCumulative([one], { of: "cumulative", combine: "last" }, grid).at(-1);
+      const grown = combineIncrements([{ ...one, birth: "zero" }], grid).filter(
+        (value) => !Number.isNaN(value),
+      );
+      expect(grown.reduce((a, b) => a + b, 0)).toBe(last);
+    });
+    fc.assert(law);
+  });
+});
+
+describe("histograms", () => {
+  const histogram = (
+    times: readonly number[],
+    count: readonly number[],
+    sum: readonly number[],
+    parts: Readonly<Record<string, readonly number[]>> = {},
+  ): Observations => {
+    const samples = (values: readonly number[]) =>
+      series(values.map((value, n) => [times[n] ?? 0, value] as const));
+    return {
+      count: samples(count),
+      sum: samples(sum),
+      buckets: [
+        ...Object.entries(parts).map(([bound, values]) => ({
+          bound: Number(bound),
+          samples: samples(values),
+        })),
+        { bound: infinity, samples: samples(count) },
+      ],
+    };
+  };
+  const observe = (group: readonly Observations[], combine: "count" | "mean" | "min" | "max") => [
+    ...combineObservations(group, { of: "observations", combine }, buckets),
+  ];
+
+  test("count and mean; a bucket with samples and nothing recorded has a count of 0 and no mean", () => {
+    const group = [
+      histogram([95, 105, 115, 125], [10, 14, 14, 20], [1, 3, 3, 6]),
+      histogram([95, 105], [0, 1], [0, 8]),
+    ];
+    expect(observe(group, "count")).toEqual([5, 0, 6, none]);
+    expect(observe(group, "mean")).toEqual([2, none, 0.5, none]);
+  });
+
+  test("negative observations make the sum fall, a fall of the count makes the sum begin anew", () => {
+    const group = [histogram([95, 105, 115, 125], [10, 14, 16, 3], [50, 30, 28, 29])];
+    expect(observe(group, "mean")).toEqual([-5, -1, 29 / 3, none]);
+  });
+
+  test("buckets begin anew with the count, also those that do not fall", () => {
+    const group = [histogram([95, 105], [100, 50], [0, 0], { 1: [5, 6], 2: [90, 44] })];
+    const counts = [
+      { bound: 1, count: 6 },
+      { bound: 2, count: 44 },
+      { bound: infinity, count: 50 },
+    ];
+    const quantile = { of: "observations", combine: "quantile", quantile: 0.5 } as const;
+    expect(combineObservations(group, quantile, buckets)[0]).toBe(estimateOf(counts, quantile));
+    expect(combineObservations(group, quantile, buckets)[0]).toBe(1 + 19 / 38);
+  });
+
+  const counts = (...all: readonly (readonly [number, number])[]) =>
+    all.map(([bound, count]) => ({ bound, count }));
+  test.each([
+    ["within its bucket, in proportion", counts([1, 2], [2, 6], [infinity, 10]), 0.5, 1.75],
+    ["at a bound", counts([1, 5], [2, 9], [infinity, 10]), 0.9, 2],
+    ["from 0 where the least bound is positive", counts([4, 10], [infinity, 10]), 0.5, 2],
+    ["at the least bound where it is not positive", counts([-4, 10], [infinity, 10]), 0.5, -4],
+    ["at the greatest finite bound where it lies above", counts([1, 1], [2, 2], [infinity, 10]), 0.9, 2],
+    ["over bounds that fall", counts([1, 6], [2, 4], [4, 8], [infinity, 8]), 0.9, 2 + (2 * 1.2) / 2],
+    ["min: lower bound of the least that has any", counts([1, 0], [2, 0], [4, 3], [infinity, 3]), "min", 2],
+    ["min: 0", counts([1, 1], [infinity, 3]), "min", 0],
+    ["min: above all finite bounds", counts([1, 0], [2, 0], [infinity, 3]), "min", 2],
+    [
+      "max: upper bound of the greatest that has any",
+      counts([1, 1], [2, 3], [4, 3], [infinity, 3]),
+      "max",
+      2,
+    ],
+    ["max: above all finite bounds", counts([1, 1], [2, 3], [infinity, 4]), "max", 2],
+    ["nothing recorded", counts([1, 0], [infinity, 0]), 0.9, none],
+    ["no finite bound", counts([infinity, 4]), 0.9, none],
+    ["no infinite bound", counts([1, 2], [2, 4]), 0.9, none],
+    ["no bounds", [], "max", none],
+  ] as const)("estimate %s", (_, all, wanted, expected) => {
+    const measure =
+      typeof wanted === "number"
+        ? ({ of: "observations", combine: "quantile", quantile: wanted } as const)
+        : ({ of: "observations", combine: wanted } as const);
+    const estimate = estimateOf(all, measure);
+    if (Number.isNaN(expected)) expect(estimate).toBeNaN();
+    else expect(estimate).toBeCloseTo(expected, 12);
+  });
+});

@@ -1,0 +1,96 @@
+// Points printed as bytes are the JSON of their times and values, digit for digit.
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import type { Buckets } from "#src/core/rows.ts";
+import {
+  createPiece,
+  pointsOfTurn,
+  printNumber,
+  printPoints,
+  printText,
+  take,
+} from "#src/operations/metrics/series-writer.ts";
+
+/** As an answer has them, all but the brackets around them. */
+function print(values: Float64Array, buckets: Buckets, turn = pointsOfTurn): string {
+  const piece = createPiece(buckets);
+  let text = "";
+  let count = 0;
+  for (let first = 0; first < buckets.count; first += turn) {
+    const range = { first, end: Math.min(first + turn, buckets.count) };
+    count += printPoints(piece, values, range, count === 0);
+    // Every other time a piece goes on.
+    if (first % (2 * turn) === 0) text += take(piece);
+  }
+  text += take(piece);
+  return count === 0 ? text : `${text}}`;
+}
+
+function stringify(values: Float64Array, { start, step }: Buckets): string {
+  const points = [...values]
+    .map((value, bucket) => ({ timestamp: new Date(start + bucket * step).toISOString(), value }))
+    .filter(({ value }) => Number.isFinite(value));
+  return JSON.stringify(points).slice(1, -1);
+}
+
+const decimal = fc
+  .tuple(fc.maxSafeInteger(), fc.integer({ min: 0, max: 17 }))
+  .map(([digits, places]) => Number(`${digits}e-${places}`));
+const near = fc
+  .tuple(fc.constantFrom(1, 999_999_999, 1e9, 2 ** 31, 1e12, 2 ** 53, 1e15, 1e21, 0.001, 1e-6, 1e-7), decimal)
+  .map(([edge, little]) => edge + little);
+const number = fc.oneof(
+  fc.double(),
+  fc.integer(),
+  fc.maxSafeInteger(),
+  decimal,
+  near,
+  fc.constantFrom(0, -0, 0.1 + 0.2, Number.MIN_VALUE, -Number.MAX_VALUE, 1 / 3, 1e9, 1e12 - 0.001, 1e12),
+);
+
+test("any values, printed any number at a time", () => {
+  const drawn = fc.tuple(
+    fc.array(number, { maxLength: 40 }),
+    fc.integer({ min: 1, max: 12 }),
+    fc.constantFrom(0, 1_770_000_000_000, -62_167_219_200_000),
+  );
+  fc.assert(
+    fc.property(drawn, ([drawnValues, turn, start]) => {
+      const values = Float64Array.from(drawnValues);
+      const buckets = { start, step: 60_000, count: values.length };
+      expect(print(values, buckets, turn)).toBe(stringify(values, buckets));
+    }),
+    // What is not finite has a sign as well.
+    { numRuns: 2_000, examples: [[[[Number.NEGATIVE_INFINITY], 1, 0]]] },
+  );
+});
+
+test.each([100, 20_000])("a series of %i points, each with many digits", (count) => {
+  const values = Float64Array.from({ length: count }, (_, n) => -Math.sin(n) * 1e-300);
+  const buckets = { start: 1_770_000_000_000, step: 60_000, count };
+  expect(print(values, buckets)).toBe(stringify(values, buckets));
+});
+
+test("texts of any length and alphabet, and numbers, stand between points as they are", () => {
+  const text = fc.oneof(
+    fc.string({ unit: "binary" }),
+    fc.constantFrom("é".repeat(50_000), "a".repeat(80_000), "😀".repeat(30_000)),
+  );
+  fc.assert(
+    fc.property(fc.array(fc.tuple(text, number.filter(Number.isFinite)), { maxLength: 6 }), (drawn) => {
+      const values = Float64Array.of(1.5);
+      const buckets = { start: 0, step: 1, count: 1 };
+      const piece = createPiece(buckets);
+      for (const [text, number] of drawn) {
+        printText(piece, text);
+        printNumber(piece, number);
+        printPoints(piece, values, { first: 0, end: 1 }, true);
+      }
+      const point = stringify(values, buckets).slice(0, -1);
+      const expected = drawn.map(([text, number]) => `${text}${JSON.stringify(number)}${point}`);
+      expect(take(piece)).toBe(expected.join("").toWellFormed());
+      expect(take(piece)).toBe("");
+    }),
+    { numRuns: 300 },
+  );
+});

@@ -1,0 +1,18 @@
+// Which servers bound times that are kept by column alone; of all others such a range would find nothing, without a word.
+import { expect, test } from "vitest";
+import { describeProduct, type Product } from "#resolvers/elastic/client/product.ts";
+
+test.each<[Product["name"], version: string, boolean]>([
+  ["Elasticsearch", "7.17.29", false],
+  ["Elasticsearch", "8.0.1", false],
+  ["Elasticsearch", "8.1.0", true],
+  ["Elasticsearch", "9.2.0", true],
+  ["OpenSearch", "2.13.0", false],
+  ["OpenSearch", "2.14.0", true],
+  ["OpenSearch", "3.0.0", true],
+  // As each OpenSearch calls itself for the sake of old clients, where it is told to.
+  ["OpenSearch", "7.10.2", false],
+  ["OpenSearch", "unknown", false],
+])("%s %s: %s", (name, version, searches) => {
+  expect(describeProduct(name, version).searchesColumns).toBe(searches);
+});

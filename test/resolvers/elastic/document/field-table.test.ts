@@ -1,0 +1,159 @@
+// What a compiled table finds in a document is what the document's flat form has; an answer parsed in parts is the answer cut.
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { createTable, listAt, valueAt } from "#resolvers/elastic/document/field-table.ts";
+import { flatten, isJson, type Json, lookUp, parseExact } from "#resolvers/elastic/document/flatten.ts";
+import { cutAnswer, namesOf } from "#resolvers/elastic/document/hit-scanner.ts";
+import { parseAnswer } from "#resolvers/elastic/search/search-response.ts";
+import type { Value } from "#src/core/rows.ts";
+
+const segment = fc.constantFrom("a", "b", "c", "__proto__", "1");
+const name = fc.array(segment, { minLength: 1, maxLength: 3 }).map((path) => path.join("."));
+const key = fc.oneof({ weight: 4, arbitrary: segment }, name);
+const { document } = fc.letrec<{ document: Json; value: Value }>((tie) => ({
+  value: fc.oneof(
+    { maxDepth: 3 },
+    fc.constantFrom("", "x", 1, null, true),
+    fc.array(tie("value"), { maxLength: 2 }),
+    tie("document"),
+  ),
+  document: fc
+    .uniqueArray(fc.tuple(key, tie("value")), { selector: ([key]) => key, maxLength: 4 })
+    .map((members): Json => Object.fromEntries(members)),
+}));
+const documents = fc.array(document, { minLength: 1, maxLength: 5 });
+
+test("names, and what lies below prefixes, are those of the flat form", () => {
+  fc.assert(
+    fc.property(
+      documents,
+      fc.array(name, { maxLength: 3 }),
+      fc.uniqueArray(name, { maxLength: 3 }),
+      (read, names, prefixes) => {
+        const table = createTable();
+        const places = names.map((name) => table.place(name));
+        const numbers = prefixes.map((prefix) => table.prefix(`${prefix}.`));
+        const excepted = table.prefix("a.", ["a.b"], (name) => name.toUpperCase());
+        for (const document of read) {
+          const flat = flatten(document);
+          const fields = table.read(document);
+          expect(places.map((place) => valueAt(fields, place))).toEqual(
+            names.map((name) => lookUp(flat, name)),
+          );
+          for (const [at, prefix] of prefixes.entries()) {
+            const wanted = [...flat].flatMap(([name, value]) =>
+              name.startsWith(`${prefix}.`) ? [[name.slice(prefix.length + 1), value] as const] : [],
+            );
+            expect(Object.entries(fields.below[numbers[at] ?? -1]?.attributes ?? {}).sort()).toEqual(
+              wanted.sort(),
+            );
+          }
+          const kept = [...flat.keys()].filter((name) => name.startsWith("a.") && !name.startsWith("a.b"));
+          expect(Object.keys(fields.below[excepted]?.attributes ?? {}).sort()).toEqual(
+            kept.map((name) => name.toUpperCase()).sort(),
+          );
+        }
+      },
+    ),
+    { numRuns: 2_000 },
+  );
+});
+
+test("a list may be one object, its names nested or dotted", () => {
+  const table = createTable();
+  const place = table.list("of.links");
+  const listed = (text: string) => {
+    const document = parseExact(text);
+    return isJson(document) ? listAt(table.read(document), place) : undefined;
+  };
+  const one = [{ id: "1", "at.time": 2 }];
+  expect(listed('{"of":{"links":[{"id":"1","at.time":2},"no object"]}}')).toEqual(one);
+  expect(listed('{"of":{"links":{"id":"1","at":{"time":2}}}}')).toEqual(one);
+  expect(listed('{"of.links.id":"1","of":{"links.at":{"time":2}}}')).toEqual(one);
+  expect(listed('{"of":{"links":{}}}')).toEqual([]);
+});
+
+test("names are read rightly however many there are", () => {
+  const table = createTable();
+  const place = table.place("many.5");
+  const prefix = table.prefix("many.");
+  for (const step of [1, 5]) {
+    const many = Object.fromEntries(Array.from({ length: 12_000 }, (_, at) => [String(at * step), at]));
+    const fields = table.read({ many: { ...many, inner: { x: 1 } } });
+    expect(valueAt(fields, place)).toBe(5 / step);
+    expect(Object.keys(fields.below[prefix]?.attributes ?? {})).toHaveLength(12_001);
+  }
+});
+
+describe("an answer parsed in parts is the answer cut, integers exact", () => {
+  /** Documents may hold what hits begin with, and be larger than a part. */
+  const nested = fc.constantFrom<unknown>(
+    [{ a: 1 }, { _index: "i", _id: "0", _source: {} }],
+    [{ a: [] }, { _index: "other" }],
+    '},{"_index":"i"',
+    "]}",
+    "ü".repeat(60_000),
+  );
+  const value = fc.oneof(
+    fc.string(),
+    fc.double({ noNaN: true, noDefaultInfinity: true }),
+    fc.bigInt(),
+    fc.boolean(),
+  );
+  const print = (one: unknown) => (typeof one === "bigint" ? String(one) : JSON.stringify(one));
+  const hits = (one: fc.Arbitrary<unknown>) =>
+    fc.array(fc.tuple(fc.constantFrom("i", "i2", "ï"), fc.array(one, { maxLength: 3 })), { maxLength: 6 });
+  function check(rows: readonly (readonly [string, readonly unknown[]])[], head: string, size: number): void {
+    const texts = rows.map(
+      ([index, values], at) =>
+        `{"_index":"${index}","_id":"${at}","_source":{"v":[${values.map(print)}]},"sort":[${at}]}`,
+    );
+    const bytes = Buffer.from(
+      `{"took":1,"timed_out":false,"_shards":{"total":3,"failed":1},"hits":{${head}"hits":[${texts}]}}`,
+    );
+    const { hits: cut, ...rest } = cutAnswer(bytes, namesOf([]));
+    const { count, parts, ...own } = parseAnswer(bytes, size);
+    expect(own).toEqual(rest);
+    expect(count).toBe(rows.length);
+    expect([...parts()].flat()).toEqual(
+      cut.map(({ index, id, source }) => ({ index, id, document: parseExact(source) })),
+    );
+  }
+  const total = (value: number, relation: string) =>
+    `"total":{"value":${value},"relation":"${relation}"},"max_score":null,`;
+
+  test("whatever is counted and was asked for", () => {
+    fc.assert(
+      fc.property(
+        hits(value),
+        fc.constantFrom("eq", "gte"),
+        fc.nat(8),
+        fc.nat(8),
+        (rows, relation, of, size) => {
+          check(rows, total(of, relation), size);
+          check(rows, total(rows.length, relation), size);
+          check(rows, total(rows.length + of, relation), rows.length);
+          check(rows, "", size);
+        },
+      ),
+    );
+  });
+
+  test("where a document holds what a hit begins with", () => {
+    fc.assert(
+      fc.property(hits(fc.oneof(value, nested)), (rows) => {
+        check(rows, total(rows.length, "eq"), 5_000);
+      }),
+    );
+  });
+});
+
+test.each([
+  "{}",
+  "[]",
+  "null",
+  '{"hits":{"hits":[]}}',
+  '{"_shards":{"total":1,"failed":0},"hits":{"hits":[{}]}}',
+])("%s is no answer", (text) => {
+  expect(() => parseAnswer(Buffer.from(text), 5_000)).toThrow(SyntaxError);
+});

@@ -1,0 +1,157 @@
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { cutAnswer, namesOf } from "#resolvers/elastic/document/hit-scanner.ts";
+import { isObject, parseSpelled } from "#resolvers/elastic/document/lossless-json.ts";
+import { textsAt } from "#resolvers/elastic/layout/log-layout.ts";
+import { parseAnswer } from "#resolvers/elastic/search/search-response.ts";
+
+const names = ["message", "log.level", "log.syslog.severity.name", "log.file.path", "größe", "__proto__"];
+const wanted = namesOf(names);
+const key = fc.oneof(
+  fc.string(),
+  fc.constantFrom(
+    ...names,
+    ...names.flatMap((name) => name.split(".")),
+    "log.syslog",
+    "severity.name",
+    "logs",
+  ),
+);
+const { value } = fc.letrec<{ value: unknown; object: unknown }>((tie) => ({
+  value: fc.oneof(
+    { maxDepth: 2 },
+    fc.jsonValue({ maxDepth: 1 }),
+    tie("object"),
+    fc.array(tie("object"), { maxLength: 2 }),
+  ),
+  object: fc.dictionary(key, tie("value"), { maxKeys: 3 }),
+}));
+const json = fc
+  .tuple(fc.dictionary(key, value, { maxKeys: 6 }), fc.constantFrom(0, 1))
+  .map(([value, indent]) => JSON.stringify(value, null, indent));
+const hit = fc.record({
+  index: fc.string({ unit: "binary" }),
+  id: fc.string({ unit: "binary" }),
+  source: json,
+  sort: fc.bigInt(),
+});
+
+test("documents of one _id that lie in different shards have ids of their own", () => {
+  const rows = ["a", "b", undefined].map((_routing) => ({ _index: "logs", _id: "1", _routing, _source: {} }));
+  const total = { value: 3, relation: "eq" };
+  const answer = { timed_out: false, _shards: { total: 3, failed: 0 }, hits: { total, hits: rows } };
+  const bytes = Buffer.from(JSON.stringify(answer));
+  const ids = ["1?routing=a", "1?routing=b", "1"];
+  expect(cutAnswer(bytes, wanted).hits.map(({ id }) => id)).toEqual(ids);
+  for (const size of [3, 4, 5_000]) {
+    expect([...parseAnswer(bytes, size).parts()].flat().map(({ id }) => id)).toEqual(ids);
+  }
+});
+
+describe("cutAnswer", () => {
+  test("gives each document's own text, whatever it holds", () => {
+    fc.assert(
+      fc.property(fc.array(hit), fc.constantFrom("", " ", "\n  "), (hits, space) => {
+        const rows = hits.map(
+          ({ index, id, source, sort }) =>
+            `{${space}"_index":${JSON.stringify(index)},"_type":"_doc","_id":${JSON.stringify(id)},"_score":null,${space}"_source":${source},"sort":[${sort}${space}]}`,
+        );
+        const text = `{"took":1,"timed_out":false,"_shards":{"total":2,"successful":2,"skipped":0,"failed":0},"hits":{"max_score":null,"hits":[${rows.join(`${space},`)}]}}`;
+        const answer = cutAnswer(Buffer.from(text), wanted);
+        expect(answer.hits.map(({ picked: _, ...rest }) => rest)).toEqual(
+          hits.map(({ index, id, source, sort }) => ({
+            // What cannot be encoded arrives replaced, as it would from a server.
+            index: index.toWellFormed(),
+            id: id.toWellFormed(),
+            source: source.toWellFormed(),
+            sort: String(sort),
+          })),
+        );
+      }),
+      { numRuns: 200 },
+    );
+  });
+
+  const pickedOf = (source: string) => {
+    const text = `{"_shards":{"total":1,"failed":0},"hits":{"hits":[{"_index":"i","_id":"1","_source":${source}}]}}`;
+    return cutAnswer(Buffer.from(text), wanted).hits[0]?.picked;
+  };
+
+  test("picks what parsing the document would find, or nothing", () => {
+    let plain = 0;
+    fc.assert(
+      fc.property(json, (source) => {
+        const picked = pickedOf(source);
+        if (picked === undefined) return;
+        plain += 1;
+        const document = parseSpelled(source.toWellFormed());
+        if (!isObject(document)) throw new Error("an object expected");
+        for (const name of names)
+          expect([...(picked.has(name) ? [picked.get(name)] : [])], name).toEqual(textsAt(document, name));
+      }),
+      { numRuns: 300 },
+    );
+    expect(plain).toBeGreaterThan(100);
+  });
+
+  test.each([
+    [
+      '{"message":"a","log":{"level":"warn","file":{"path":"/x"}},"x":{"message":"b"}}',
+      { message: "a", "log.level": "warn", "log.file.path": "/x" },
+    ],
+    [
+      '{"log.level":"warn","log.syslog":{"severity.name":"notice"}}',
+      { "log.level": "warn", "log.syslog.severity.name": "notice" },
+    ],
+    [
+      '{"message":200.0,"log.level":9007199254740993,"größe":true}',
+      { message: "200.0", "log.level": "9007199254740993", größe: "true" },
+    ],
+    ['{"message":"\\u00fc\\n\\"","größe":"ü"}', { message: 'ü\n"', größe: "ü" }],
+    ['{"message":null,"log":"text","log.file":7,"log.level":{"a":1}}', {}],
+  ])("picks from %s", (source, expected) => {
+    expect(Object.fromEntries(pickedOf(source) ?? [["nothing", ""]])).toEqual(expected);
+  });
+
+  test.each([
+    ['{"m\\u0065ssage":"a"}', "an escaped key"],
+    ['{"log":{"l\\u0065vel":"a"}}', "an escaped key within"],
+    ['{"message":["a"]}', "a list"],
+    ['{"log":[{"level":"a"}]}', "a list of objects"],
+    ['{"log.level":"a","log":{"level":"b"}}', "a name in two spellings"],
+    ['{"message":tru}', "what is no JSON"],
+  ])("picks nothing from %s: %s", (source) => {
+    expect(pickedOf(source)).toBeUndefined();
+  });
+
+  test("keeps numbers as they are spelled", () => {
+    const source = '{"a":200.0,"b":2e2,"c":9007199254740993,"d":"\\\\\\"}","e":[]}';
+    const text = `{"timed_out":true,"terminated_early":true,"_scroll_id":"x==","_shards":{"total":3,"failed":1},"hits":{"hits":[{"_index":"i","_id":"1","_source":${source}}]}}`;
+    expect(cutAnswer(Buffer.from(text), wanted)).toEqual({
+      timedOut: true,
+      terminatedEarly: true,
+      indices: new Set(["i"]),
+      scrollId: "x==",
+      total: undefined,
+      shards: { total: 3, failed: 1 },
+      hits: [{ index: "i", id: "1", sort: undefined, source, picked: new Map() }],
+    });
+  });
+
+  test("refuses what is cut short or is another answer", () => {
+    const whole =
+      '{"timed_out":false,"_shards":{"total":1,"failed":0},"hits":{"hits":[{"_index":"i","_id":"1","_source":{"a":"b"}}]}}';
+    expect(cutAnswer(Buffer.from(whole), wanted).hits).toHaveLength(1);
+    for (let length = 0; length < whole.length; length++)
+      expect(() => cutAnswer(Buffer.from(whole.slice(0, length)), wanted)).toThrow(SyntaxError);
+    for (const text of [
+      "[]",
+      "{}",
+      `${whole}x`,
+      '{"hits":{"hits":[]}}',
+      whole.replace('"_source":{"a":"b"}', '"x":1'),
+    ]) {
+      expect(() => cutAnswer(Buffer.from(text), wanted)).toThrow(SyntaxError);
+    }
+  });
+});

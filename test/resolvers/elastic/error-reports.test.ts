@@ -1,0 +1,181 @@
+// What is sent to a source for reports, and what each of its answers means.
+import type { ServerResponse } from "node:http";
+import { afterEach, expect, test } from "vitest";
+import { elastic } from "#resolvers/elastic/elastic.ts";
+import { readReport, spanOf } from "#src/intake/error-report.ts";
+import { testIO } from "../../support/elastic/test-index.ts";
+import { reportBody } from "../../support/error-reports.ts";
+import { type Fake, openFake, sendJson } from "../../support/scripted-http-source.ts";
+
+const fakes: Fake[] = [];
+afterEach(async () => {
+  for (const fake of fakes.splice(0)) await fake.close();
+});
+
+/** A server without indices that answers `bulk` to a bulk request. */
+async function open(bulk: (response: ServerResponse, items: number) => void, place = "indices") {
+  let made = false;
+  const fake = await openFake((response, { method, url = "" }, body) => {
+    if (url.startsWith("/_resolve/"))
+      return sendJson(response, made ? { [place]: [{ name: "reports" }] } : {});
+    if (url.includes("/_bulk")) return bulk(response, body.trim().split("\n").length / 2);
+    if (method === "PUT") {
+      if (url === "/reports" && place === "data_streams")
+        return sendJson(response, { error: "template" }, 400);
+      made = true;
+      return sendJson(response, {});
+    }
+    return sendJson(response, { version: { number: "8.19.0" } });
+  });
+  fakes.push(fake);
+  const backend = elastic.create("elk", elastic.parseConfig({ url: fake.url }), testIO);
+  const { reports: store } = backend.stores;
+  const { reports: inspect } = backend.inspections;
+  if (store === undefined || inspect === undefined) throw new Error("no report store");
+  const target = { site: "shop", index: "reports", profile: "auto" };
+  const deliver = (count = 2) => store.deliver(target, spans(count), AbortSignal.timeout(60_000));
+  return { fake, store, target, deliver, inspect: () => inspect(target, AbortSignal.timeout(60_000)) };
+}
+
+function spans(count: number) {
+  return Array.from({ length: count }, (_, n) => {
+    const report = readReport(reportBody(n, { tags: { n: `${n}` } }));
+    if (report === undefined) throw new Error("no report");
+    return spanOf("shop", `${n}`.padStart(32, "a"), report);
+  });
+}
+const items = (statuses: readonly number[]) => ({
+  items: statuses.map((status) => ({
+    create: status < 300 ? { status } : { status, error: { type: "some_exception", reason: "because" } },
+  })),
+});
+
+test("a report is created as a span and its exception, under fixed ids, in an index that is made first", async () => {
+  const { fake, deliver } = await open((response) => sendJson(response, items([201, 201])));
+  expect(await deliver(1)).toEqual(new Map());
+  const asked = fake.asked.filter(({ path }) => path !== "/");
+  expect(asked.map(({ method, path }) => `${method} ${path.split("?")[0]}`)).toEqual([
+    "GET /_resolve/index/reports*",
+    "PUT /reports",
+    "POST /reports/_bulk",
+  ]);
+  const id = "0".padStart(32, "a");
+  const lines = asked[2]?.body
+    .trimEnd()
+    .split("\n")
+    .map((line) => JSON.parse(line));
+  expect(lines).toEqual([
+    { create: { _id: id } },
+    {
+      "@timestamp": "2026-11-18T11:06:40.000Z",
+      trace_id: id,
+      span_id: id.slice(16),
+      name: "TypeError",
+      kind: "Internal",
+      duration: 0,
+      status: { code: "Error", message: "number 0" },
+      attributes: {
+        "readout.report": true,
+        "appsignal.namespace": "frontend",
+        "appsignal.action_name": "TypeError",
+        "appsignal.tag.n": "0",
+      },
+      resource: { attributes: { "service.name": "shop" } },
+    },
+    { create: { _id: `${id}-0` } },
+    {
+      "@timestamp": "2026-11-18T11:06:40.000Z",
+      trace_id: id,
+      span_id: id.slice(16),
+      event_name: "exception",
+      attributes: {
+        "exception.type": "TypeError",
+        "exception.message": "number 0",
+        "exception.stacktrace": "at app.js:1",
+      },
+      resource: { attributes: { "service.name": "shop" } },
+    },
+  ]);
+});
+
+test("what is there already counts as delivered", async () => {
+  const { deliver } = await open((response) => sendJson(response, items([409, 409, 201, 409])));
+  expect(await deliver()).toEqual(new Map());
+});
+
+test("a document that does not fit is refused with its reason, alone", async () => {
+  const { deliver } = await open((response) => sendJson(response, items([201, 201, 201, 400])));
+  expect(await deliver()).toEqual(new Map([["1".padStart(32, "a"), "status 400: some_exception: because"]]));
+});
+
+test.each([
+  [429, "overloaded"],
+  [503, "overloaded"],
+  [403, "denied"],
+  [404, "rejected"],
+  [500, "rejected"],
+])("one document with status %i: all have to come again", async (status, failure) => {
+  const { deliver } = await open((response) => sendJson(response, items([201, 201, status, 400])));
+  await expect(deliver()).rejects.toMatchObject({ name: "BackendError", failure });
+});
+
+test("reports for an index that is closed have to come again", async () => {
+  const item = { create: { status: 400, error: { type: "index_closed_exception", reason: "closed" } } };
+  const { deliver } = await open((response) => sendJson(response, { items: Array(4).fill(item) }));
+  await expect(deliver()).rejects.toMatchObject({ name: "BackendError", failure: "rejected" });
+});
+
+test.each([
+  ["too few results", { items: [{ create: { status: 201 } }] }, 200, "malformed"],
+  ["no results", {}, 200, "malformed"],
+  ["no JSON", "<html>", 200, "malformed"],
+  ["an error", { error: "x" }, 500, "rejected"],
+  ["no right", { error: "x" }, 403, "denied"],
+])("an answer with %s is none", async (_, answer, status, failure) => {
+  const { deliver } = await open((response) => sendJson(response, answer, status));
+  await expect(deliver()).rejects.toMatchObject({ name: "BackendError", failure });
+});
+
+test("a name that a template wants for a data stream becomes one", async () => {
+  const { fake, deliver, inspect } = await open((response, count) => {
+    sendJson(response, items(Array.from({ length: count }, () => (count === 1 ? 400 : 201))));
+  }, "data_streams");
+  await deliver(1);
+  expect(fake.asked.map(({ path }) => path)).toContain("/_data_stream/reports");
+  const { limitations, problems } = await inspect();
+  expect(limitations).toEqual([expect.stringContaining("data stream")]);
+  expect(problems).toEqual([]);
+});
+
+test("an index that went away is made again with the next delivery", async () => {
+  let gone = true;
+  const { fake, deliver } = await open((response) => {
+    sendJson(response, items(gone ? [404, 404, 404, 404] : [201, 201, 201, 201]));
+    gone = false;
+  });
+  await expect(deliver()).rejects.toMatchObject({ failure: "rejected" });
+  await deliver();
+  expect(fake.asked.filter(({ path }) => path.startsWith("/_resolve/"))).toHaveLength(2);
+});
+
+test("another layout is no place for reports", async () => {
+  const { store, target } = await open((response) => sendJson(response, items([])));
+  const wrong = { ...target, profile: "ecs" };
+  await expect(store.deliver(wrong, spans(1), AbortSignal.timeout(60_000))).rejects.toMatchObject({
+    failure: "rejected",
+  });
+});
+
+test("what check sends is a document by no mapping, also where an index has none yet", async () => {
+  const { fake, inspect } = await open((response) => sendJson(response, items([400])));
+  expect((await inspect()).problems).toEqual([]);
+  const [, document] = fake.asked.find(({ path }) => path.includes("/_bulk"))?.body.split("\n") ?? [];
+  expect(document).toBe("[]");
+});
+
+test("check tells who may not write", async () => {
+  const { inspect } = await open((response) => sendJson(response, items([403])));
+  expect((await inspect()).problems).toEqual([
+    "reports cannot be written to reports: status 403: some_exception: because",
+  ]);
+});

@@ -1,0 +1,152 @@
+// Every layout's documents as its shipper writes them, read as lines: what the suite on real servers holds of whole stores,
+// here of the reading alone.
+import { describe, expect, test } from "vitest";
+import { readLine } from "#resolvers/elastic/layout/line-decoder.ts";
+import { profiles, readProfile } from "#resolvers/elastic/layout/log-layout.ts";
+import { fromMillis } from "#src/core/time.ts";
+import * as shippers from "../../../support/elastic/log-shippers.ts";
+
+const given = {
+  ...{ time: "2026-01-15T10:00:00.123Z", hostname: "web-1", group: "shop", severity: "error" },
+  ...{ message: "it broke", json: '{"n":200,"price":1.50,"big":9007199254740993,"on":true,"text":"x"}' },
+};
+const all = Object.entries(shippers).flatMap(([name, one]) =>
+  typeof one === "object" && "document" in one ? [[name, one] as const] : [],
+);
+
+function read({ profile: name, document }: shippers.LogShipper, over: Partial<shippers.Shippable> = {}) {
+  const profile = profiles.get(name);
+  if (profile === undefined) throw new Error(`no profile ${name}`);
+  const source = document({ ...given, ...over });
+  const hit = { index: "i", id: "1", source, sort: undefined, picked: undefined };
+  return { source, profile, line: readLine("elk", hit, fromMillis(0), "app", profile) };
+}
+
+describe.each(all)("%s", (name, shipper) => {
+  test("a line, with a body whose numbers are spelled as they were", () => {
+    const { line, profile, source } = read(shipper);
+    const { time: _, json: __, ...plain } = given;
+    expect(line).toMatchObject({ id: "i/1", source_id: "app", ...plain });
+    if (profile.json === "source") expect(line.json).toBe(source);
+    expect(JSON.parse(line.json)).toMatchObject({ n: 200, price: 1.5, on: true, text: "x" });
+    // Older ones of data-prepper lose the digits themselves.
+    if (name !== "olderDataPrepperLogs") expect(line.json).toContain('"price":1.50,"big":9007199254740993');
+  });
+
+  test("severities in its own words or numbers", () => {
+    for (const severity of ["debug", "info", "warn", "error"])
+      expect(read(shipper, { severity }).line.severity).toBe(severity);
+    expect(read(shipper, { severity: undefined }).line.severity).toBe("unknown");
+  });
+
+  test("a message keeps all of its lines", () => {
+    for (const message of ["two\nlines", "two\r\n\nlines and a space ", "\nx"])
+      expect(read(shipper, { message }).line.message).toBe(message);
+    // Fluent Bit adds a line end of its own, and fluentd is one of those that may.
+    const ended = name === "fluentdLogs" ? "x" : "x\n";
+    expect(read(shipper, { message: "x\n" }).line.message).toBe(ended);
+  });
+
+  test("what it lacks is lacking", () => {
+    const { line } = read(shipper, { message: undefined, hostname: undefined, json: "{}" });
+    expect(line).toMatchObject({ message: undefined, hostname: undefined });
+  });
+});
+
+describe("a layout that keeps the body in parts", () => {
+  const profile = readProfile(`
+name: parts
+logs:
+  time: when
+  message: text
+  severity: [lvl, { field: code, values: { E: error }, at_least: { 1: debug, 5: warn } }]
+  hostname: node
+  group: app
+  json:
+    from:
+      - { prefix: attrs., dot: "@", except: [attrs.internal.] }
+      - { structured: payload }
+      - { text: text }
+      - { pairs: tags }
+      - { prefix: deep.er. }
+      - named: { trace_id: ctx.trace, ctx: ctx }
+  detect: [lvl]
+`);
+  const lineOf = (source: string) =>
+    readLine(
+      "elk",
+      { index: "i", id: "1", source, sort: undefined, picked: undefined },
+      fromMillis(0),
+      "app",
+      profile,
+    );
+
+  test.each([
+    ["nothing", "{}", "{}"],
+    [
+      "a prefix, nested or dotted",
+      '{"attrs":{"a@b":1.50,"c":{"d":1}},"attrs.e":2}',
+      '{"a.b":1.50,"c":{"d":1},"e":2}',
+    ],
+    [
+      "without what is left out",
+      '{"attrs":{"internal":{"x":1},"internals":2},"attrs.internal.y":1}',
+      '{"internals":2}',
+    ],
+    [
+      "a prefix of two names",
+      '{"deep":{"er":{"a":1},"er.b":2,"erx":3},"deep.er":{"c":4},"deep.er.d":5}',
+      '{"a":1,"b":2,"c":4,"d":5}',
+    ],
+    ["a name that is the prefix alone", '{"attrs.":1,"attrs":5,"other":{"attrs":{"a":1}}}', "{}"],
+    ["the first of two", '{"attrs":{"k":1},"tags":[{"key":"k","value":"2"}]}', '{"k":1}'],
+    [
+      "a list of pairs by their types",
+      `{"tags":[{"key":"i","type":"int64","value":"007"},{"key":"n","type":"int64","value":"7"},
+        {"key":"f","type":"float64","value":"1.50"},{"key":"b","type":"bool","value":"true"},{"key":"c","type":"bool","value":"yes"},
+        {"key":"s","type":"string","value":"7"},{"key":"t","type":"string","value":"true"},{"key":"u","type":"UINT8","value":"1"},
+        {"key":"v","type":"Boolean","value":"false"},{"key":"w","type":"bool","value":"true enough"},{"value":"lost"},"odd",{"key":"o","type":"int64","value":8}]}`,
+      '{"i":"007","n":7,"f":1.50,"b":true,"c":"yes","s":"7","t":"true","u":1,"v":false,"w":"true enough","o":8}',
+    ],
+    ["a single pair", '{"tags":{"key":"n","type":"int64","value":"7"}}', '{"n":7}'],
+    ["a text that is an object", '{"text":" {\\"a\\":1.0}"}', '{"a":1.0}'],
+    ["a text that is a list, or broken", '{"text":"[1]"}', "{}"],
+    ["a text that only begins as one", '{"text":"{a"}', "{}"],
+    ["an object in place of a text", '{"payload":{"a":{"b":1}}}', '{"a":{"b":1}}'],
+    ["none beside a text", '{"payload":{"a":1},"text":"t"}', "{}"],
+    ["names", '{"ctx":{"trace":"t","x":1}}', '{"trace_id":"t","ctx":{"trace":"t","x":1}}'],
+    ["names in dotted keys", '{"ctx.trace":"t","ctx.x":1}', '{"trace_id":"t","ctx":{"trace":"t","x":1}}'],
+    ["no prototype", '{"attrs":{"__proto__":{"x":1}}}', '{"__proto__":{"x":1}}'],
+  ])("the body has %s", (_, source, body) => {
+    expect(lineOf(source).json).toBe(body);
+  });
+
+  test.each([
+    ['{"text":"t","payload":{"a":1}}', "t"],
+    ['{"payload":{"a":1.50}}', '{"a":1.50}'],
+    ['{"payload":[1,{"a":2}]}', '[1,{"a":2}]'],
+    ['{"payload":"p"}', undefined],
+    ["{}", undefined],
+  ])("the message of %s", (source, message) => {
+    expect(lineOf(source).message).toBe(message);
+  });
+
+  test.each([
+    ['{"lvl":"ERR"}', "error"],
+    ['{"lvl":"?","code":"E"}', "error"],
+    ['{"code":"0"}', "unknown"],
+    ['{"code":"4"}', "debug"],
+    ['{"code":5}', "warn"],
+    ['{"code":"5.5"}', "warn"],
+    ['{"code":"toString"}', "unknown"],
+    ['{"code":"0x9"}', "unknown"],
+    ['{"code":""}', "unknown"],
+    ['{"code":["x","E"]}', "error"],
+  ])("the severity of %s is %s", (source, severity) => {
+    expect(lineOf(source).severity).toBe(severity);
+  });
+
+  test("what is no object is no line", () => {
+    for (const source of ["[]", "7", "{"]) expect(() => lineOf(source)).toThrow("not a JSON object");
+  });
+});

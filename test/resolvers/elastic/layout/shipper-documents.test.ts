@@ -1,0 +1,272 @@
+// Documents as shippers write them: Filebeat 7.10 and 7.17, Fluent Bit 5.1, an APM server of Elastic's (apm-data of 2026) and the collector's
+// opensearch exporter 0.138 were run for it. Which layout `auto` takes for them, and what the lines are then.
+import { describe, expect, test } from "vitest";
+import { at, held, type Json, open, told } from "../../../support/elastic/layout-harness.ts";
+
+describe("Filebeat", () => {
+  test.each<readonly [string, Json, object]>([
+    ["below json", { json: { level: "WARN", message: "m" } }, { severity: "warn", message: "m" }],
+    ["below json, as msg", { json: { severity: "error", msg: "m" } }, { severity: "error", message: "m" }],
+    [
+      "of an ECS logger below json",
+      { json: { "log.level": "info", level: "x", message: "m" } },
+      { severity: "info", message: "m" },
+    ],
+    ["in the root, as msg", { level: "debug", msg: "m" }, { severity: "debug", message: "m" }],
+    [
+      "that no JSON is",
+      { message: "{half", error: { type: "json" } },
+      { severity: "unknown", message: "{half" },
+    ],
+  ])("Filebeat's JSON %s has a message and a severity", async (_, own, line) => {
+    const { read, report } = await open({
+      "logs-1": held([
+        {
+          agent: { type: "filebeat", version: "7.17.29" },
+          ecs: { version: "1.12.0" },
+          host: { name: "h" },
+          input: { type: "log" },
+          log: { offset: 0, file: { path: "/a" } },
+          ...own,
+        },
+        // A line of another file in the same index, by which nothing is told.
+        { ecs: { version: "1.12.0" }, host: { name: "h" }, log: { file: { path: "/b" } }, message: "plain" },
+      ]),
+    });
+    expect((await report()).profile).toBe("ecs");
+    expect(await read("group=/a")).toMatchObject([{ ...line, hostname: "h", group: "/a" }]);
+  });
+
+  test.each<readonly [string, Json, object]>([
+    [
+      "input",
+      {
+        hostname: "sender",
+        syslog: { priority: 131, severity_label: "Error", facility: 16, facility_label: "local0" },
+        event: { severity: 3 },
+        process: { pid: 100, program: "prog" },
+        log: { source: { address: "127.0.0.1:57522" } },
+      },
+      { severity: "error", hostname: "sender", group: "prog" },
+    ],
+    [
+      "input of RFC 5424",
+      {
+        hostname: "sender",
+        syslog: { priority: 35, severity_label: "Error", facility: 4, msgid: "ID0", version: 1 },
+        event: { severity: 3 },
+        process: { entity_id: "77", name: "prog" },
+        log: { source: { address: "127.0.0.1:57522" } },
+      },
+      { severity: "error", hostname: "sender", group: "prog" },
+    ],
+    [
+      "processor",
+      {
+        log: {
+          syslog: {
+            priority: 131,
+            hostname: "sender",
+            appname: "prog",
+            severity: { code: 3, name: "Error" },
+            facility: { code: 16, name: "local0" },
+          },
+        },
+      },
+      { severity: "error", hostname: "sender", group: "prog" },
+    ],
+    [
+      "journald input",
+      { log: { syslog: { priority: 3, identifier: "sshd" } }, host: { hostname: "own", name: "vm" } },
+      { severity: "error", hostname: "own" },
+    ],
+  ])("Filebeat's syslog %s names the sender, not its own machine", async (_, own, line) => {
+    const document = {
+      agent: { type: "filebeat" },
+      ecs: { version: "1.12.0" },
+      host: { name: "vm" },
+      message: "m",
+      ...own,
+    };
+    expect(await told(document)).toMatchObject({ profile: "ecs", line: { message: "m", ...line } });
+  });
+});
+
+describe("Fluent Bit", () => {
+  // As 5.1 was seen to write what came by syslog, with its own parsers: the number is a text.
+  const sent = { host: "sender", ident: "sshd", pid: "7", message: "m", time: "Jan 15 10:00:00" };
+  test.each<readonly [unknown, string]>([
+    ["0", "fatal"],
+    ["13", "notice"],
+    ["34", "critical"],
+    [131, "error"],
+    ["191", "debug"],
+    ["192", "unknown"],
+  ])("syslog's facility and severity %j are %s", async (pri, severity) => {
+    const line = { severity, message: "m", hostname: "sender", group: "sshd" };
+    expect(await told({ pri, ...sent })).toEqual({ profile: "fluent-bit", guesses: [], line });
+  });
+
+  // `Strip_Underscores` of its input.
+  const entry = { SYSLOG_IDENTIFIER: "sshd", PRIORITY: "3", MESSAGE: "m", _TRANSPORT: "journal" };
+  test.each<readonly [string, Json]>([
+    ["as it is", { ...entry, _HOSTNAME: "sender" }],
+    ["without underscores", { ...entry, HOSTNAME: "sender" }],
+  ])("the journal's entries are read %s", async (_, document) => {
+    const line = { severity: "error", message: "m", hostname: "sender", group: "sshd" };
+    expect(await told(document)).toEqual({ profile: "fluent-bit", guesses: [], line });
+  });
+
+  test("severities of syslog's numbers are found, and only these", async () => {
+    const documents = Array.from({ length: 24 }, (_, pri) => ({ pri: String(pri), ...sent, n: pri }));
+    const { read } = await open({ "logs-1": held(documents) });
+    const numbers = async (query: string) =>
+      (await read(query)).map(({ json }): number => JSON.parse(json).n).sort((a, b) => a - b);
+    expect(await numbers("severity=error")).toEqual([3, 11, 19]);
+    expect(await numbers("severity!=error n<8")).toEqual([0, 1, 2, 4, 5, 6, 7]);
+  });
+
+  test("a number that is a severity's by its table is not said to tell nothing", async () => {
+    const { report } = await open({ "logs-1": held([{ pri: 131, ...sent }]) });
+    expect((await report()).limitations.filter((text) => text.includes("holds numbers"))).toEqual([]);
+  });
+
+  test.each<readonly [string, Json, object]>([
+    ["with its text", { log: '{"level":"warn"}' }, { message: '{"level":"warn"}', severity: "warn" }],
+    ["without its text", {}, { message: "m", severity: "warn" }],
+  ])(
+    "a container's JSON below log_processed, %s, tells the severity before the stream",
+    async (_, own, line) => {
+      const pod = { pod_name: "p", host: "node", container_name: "web" };
+      const document = { stream: "stderr", log_processed: { level: "warn", message: "m" }, kubernetes: pod };
+      expect(await told({ ...document, ...own })).toEqual({
+        profile: "fluent-bit",
+        guesses: [],
+        line: { ...line, hostname: "node", group: "web" },
+      });
+    },
+  );
+});
+
+describe("an APM server's records of OTLP", () => {
+  // As its version 9 writes them, and version 8.8.
+  const record = {
+    agent: { name: "opentelemetry/java", version: "1.30.0" },
+    data_stream: { type: "logs", dataset: "apm.app.shop", namespace: "default" },
+    host: { hostname: "h", name: "h" },
+    message: "m",
+    service: { name: "shop", framework: { name: "com.acme.Logger" } },
+  };
+  const received = "2026-01-15T10:00:01.000Z";
+  const text = { ...record, event: { received, severity: 9 }, log: { level: "WARN" } };
+  test.each<readonly [string, Json, string]>([
+    ["a number alone", { event: { received, severity: 17 }, log: {} }, "error"],
+    [
+      "a number beside a text that is none",
+      { event: { received, severity: 24 }, log: { level: "X" } },
+      "fatal",
+    ],
+    ["a number of an older server", { event: { severity: 13 }, processor: { event: "log" } }, "warn"],
+  ])("%s is the severity", async (_, own, severity) => {
+    const line = { severity, message: "m", hostname: "h", group: "shop" };
+    expect(await told({ ...record, ...own })).toEqual({ profile: "elastic-apm", guesses: [], line });
+    const { read } = await open({ "logs-1": held([text, { ...record, ...own }]) });
+    expect((await read("message=m")).map((found) => found.severity).sort()).toEqual(
+      ["warn", severity].sort(),
+    );
+    expect(await read(`severity=${severity} group=shop`)).toHaveLength(severity === "warn" ? 2 : 1);
+  });
+
+  test("records that have a text or nothing are read as ECS", async () => {
+    expect(await told(text)).toMatchObject({ profile: "ecs", line: { severity: "warn" } });
+    const nothing = { ...record, event: { received, severity: 0 }, log: {} };
+    expect(await told(nothing)).toMatchObject({ profile: "ecs", line: { severity: "unknown" } });
+  });
+
+  test("numbers of other sources are none of OpenTelemetry's", async () => {
+    const document = { ecs: { version: "8" }, message: "m", host: { name: "h" }, event: { severity: 8 } };
+    expect(await told(document)).toMatchObject({ profile: "ecs", line: { severity: "unknown" } });
+  });
+});
+
+describe("OpenTelemetry's modes without a schema", () => {
+  const record = {
+    Body: "boom",
+    SeverityNumber: 17,
+    TraceFlags: 0,
+    TraceId: "4bf9",
+    Resource: { service: { name: "shop" }, host: { name: "h" } },
+    Scope: { name: "io" },
+  };
+  const line = { severity: "error", message: "boom", hostname: "h", group: "shop" };
+
+  test("none: attributes are the body", async () => {
+    const document = { ...record, Attributes: { http: { method: "GET" }, n: 5 } };
+    expect(await told(document)).toEqual({ profile: "otel-none", guesses: [], line });
+    const { read } = await open({ "logs-1": held([document]) });
+    const [found] = await read("http.method=GET n>4 resource.host.name=h trace_id=4bf9 severity=error");
+    expect(JSON.parse(found?.json ?? "")).toEqual({
+      ...document.Attributes,
+      resource: record.Resource,
+      scope: record.Scope,
+      trace_id: "4bf9",
+      "@timestamp": at,
+    });
+  });
+
+  // As its version 0.138 writes them: keys with their dots, and a text below `Body`.
+  const exported = (body: Json, prefix: string): Json => ({
+    [`${prefix}service.name`]: "shop",
+    [`${prefix}host.name`]: "h",
+    TraceId: "4bf9",
+    TraceFlags: 0,
+    SeverityNumber: 17,
+    ...body,
+    [`${prefix}n`]: 5,
+  });
+  test.each([
+    ["otel-none", "Attributes."],
+    ["otel-raw", ""],
+  ])("the opensearch exporter's modes are %s", async (profile, prefix) => {
+    const text = exported({ "Body.value": "boom" }, prefix);
+    expect(await told(text)).toEqual({ profile, guesses: [], line });
+    const map = exported({ "Body.text": "hidden", "Body.deep.a": 7 }, prefix);
+    const { read } = await open({ "logs-1": held([text, map]) });
+    expect((await read("hostname=h group=shop")).map(({ message }) => message)).toEqual([
+      "boom",
+      '{"text":"hidden","deep.a":7}',
+    ]);
+    expect(await read("message=boom n=5")).toHaveLength(1);
+    expect(await read("message:hidden n=5")).toHaveLength(1);
+    expect(await read("message!:boom")).toHaveLength(1);
+  });
+
+  test("the opensearch exporter's texts are no part of the body, and other keys are", async () => {
+    const documents = [{ "Body.value": "boom" }, { "Body.value": "x", "Body.a": 1 }, { "Body.a": 2 }];
+    const { read } = await open({
+      "logs-1": held(documents.map((body) => exported(body, "Attributes."))),
+    });
+    const body = { "service.name": "shop", "host.name": "h", n: 5, trace_id: "4bf9", "@timestamp": at };
+    expect((await read()).map(({ json }) => JSON.parse(json))).toEqual([
+      body,
+      { ...body, a: 1 },
+      { ...body, a: 2 },
+    ]);
+    expect(await read("a>0")).toHaveLength(2);
+    expect(await read("value=boom")).toEqual([]);
+  });
+
+  test("none: a body of keys and values is the message and part of the body", async () => {
+    const document = { ...record, Body: { a: 1, b: "x" }, Attributes: { n: 5 } };
+    const { read } = await open({ "logs-1": held([document]) });
+    expect((await read("b=x n=5 message:a")).map(({ message }) => message)).toEqual(['{"a":1,"b":"x"}']);
+  });
+
+  test("raw: attributes stand beside the record", async () => {
+    const document = { ...record, SeverityNumber: 13, http: { method: "GET" } };
+    const expected = { ...line, severity: "warn" };
+    expect(await told(document)).toEqual({ profile: "otel-raw", guesses: [], line: expected });
+    const { read } = await open({ "logs-1": held([document]) });
+    expect(await read("http.method=GET Scope.name=io")).toHaveLength(1);
+  });
+});

@@ -1,0 +1,260 @@
+// What is told of each leaf agrees with the bounds that it is compiled to, for any query and any mapping; and what is
+// told of requests is what the source received.
+import fc from "fast-check";
+import { afterEach, describe, expect, test } from "vitest";
+import { describeProduct, type Product } from "#resolvers/elastic/client/product.ts";
+import { elastic } from "#resolvers/elastic/elastic.ts";
+import { profiles } from "#resolvers/elastic/layout/log-layout.ts";
+import { explainLeaves } from "#resolvers/elastic/logs/explain.ts";
+import { type Knowledge, opaqueKnowledge, readKnowledge } from "#resolvers/elastic/mapping/mapping.ts";
+import { compileBounds } from "#resolvers/elastic/query/filter-compiler.ts";
+import { createGuard, guardDefaults } from "#resolvers/http/guard.ts";
+import { fromMillis } from "#src/core/time.ts";
+import { type Compare, type Filter, leavesOf } from "#src/log-query/ast.ts";
+import { parse } from "#src/log-query/parse.ts";
+import { print } from "#src/log-query/print.ts";
+import { type Recorder, record, type SentRequest } from "#src/telemetry/request-recorder.ts";
+import { dynamicDefinition, mappedDefinition, query } from "../../../exactness/corpus.ts";
+import { testIO } from "../../../support/elastic/test-index.ts";
+import { type Fake, openFake, sendJson } from "../../../support/scripted-http-source.ts";
+
+const ecs = profiles.get("ecs");
+if (ecs === undefined) throw new Error("no profile ecs");
+const product = describeProduct("Elasticsearch", "8.19.8");
+const subjects = [
+  ["Elasticsearch", product, "8190899"],
+  ["OpenSearch", describeProduct("OpenSearch", "2.19.1"), "136408127"],
+] as const;
+
+const knownTo = (created: string, product: "elasticsearch" | "opensearch") =>
+  readKnowledge({
+    "logs-a": index(mappedDefinition(product, "8.19.8"), created),
+    "logs-b": index(dynamicDefinition, created),
+    "logs-c": index(dynamicDefinition, created),
+  });
+function index(definition: object, created: string) {
+  const { mappings } = definition as { mappings: object };
+  return { mappings, settings: { index: { number_of_shards: "1", version: { created } } } };
+}
+const all = { match_all: {} };
+const explain = (filter: Filter, known: Knowledge, product: Product) =>
+  explainLeaves(filter, [{ profile: ecs, groups: known.groups }], known, product);
+
+describe.each(subjects)("%s", (_, product, created) => {
+  const known = knownTo(created, product.name === "OpenSearch" ? "opensearch" : "elasticsearch");
+
+  test("a leaf said to be the index's own has equal bounds, any other has not, and no index is left out", () => {
+    let exact = 0;
+    fc.assert(
+      fc.property(query, (text) => {
+        const filter = parse(text);
+        const plans = explain(filter, known, product);
+        for (const leaf of leavesOf(filter)) {
+          const own = plans.filter((plan) => plan.leaf === leaf);
+          expect(own.flatMap(({ indices }) => indices).sort()).toEqual(["logs-a", "logs-b", "logs-c"]);
+          for (const { by, why, indices } of own) {
+            expect(why).not.toBe("");
+            for (const group of known.groups.filter((group) => indices.includes(group.indices[0] ?? ""))) {
+              const { lower, upper } = compileBounds(leaf, group, ecs, product);
+              const same = JSON.stringify(lower) === JSON.stringify(upper);
+              const excludes = JSON.stringify(upper) !== JSON.stringify(all);
+              expect([print(leaf), by]).toEqual([
+                print(leaf),
+                same ? "index" : excludes ? "candidates" : "documents",
+              ]);
+              if (by === "index") exact += 1;
+            }
+          }
+        }
+      }),
+      { seed: 20_260_101, numRuns: 1_000 },
+    );
+    // A law about nothing would hold as well.
+    expect(exact).toBeGreaterThan(50);
+  });
+
+  test("where all leaves are the index's own, so is the query", () => {
+    let whole = 0;
+    fc.assert(
+      fc.property(query, (text) => {
+        const filter = parse(text);
+        const plans = explain(filter, known, product);
+        for (const group of known.groups) {
+          const own = plans.filter(({ indices }) => indices.includes(group.indices[0] ?? ""));
+          if (own.some(({ by }) => by !== "index")) continue;
+          const { lower, upper } = compileBounds(filter, group, ecs, product);
+          expect(lower).toEqual(upper);
+          whole += 1;
+        }
+      }),
+      { seed: 20_260_102, numRuns: 1_000 },
+    );
+    expect(whole).toBeGreaterThan(10);
+  });
+});
+
+const reasons: readonly (readonly [query: string, by: string, why: RegExp])[] = [
+  ["b=true", "candidates", /^b is boolean, and .*_ignored/],
+  ["k:foo", "candidates", /^k is keyword, and .*_ignored/],
+  ["short=abcdefgh", "candidates", /values over 5 characters are not in the index/],
+  ["t=foo", "candidates", /^t is text, and the index knows its words, not its text$/],
+  ["n=200", "candidates", /^n is long, and numbers are rounded in the index/],
+  ["n>200", "candidates", /rounded/],
+  ["unknown=foo", "documents", /^unknown is not mapped$/],
+  ["off.a=x", "documents", /off\.a in the index is also the key "off\.a"; off\.a is not mapped/],
+  ["blind=x", "documents", /^blind is not searchable/],
+  ["other=x", "documents", /^other is an alias, which no document has$/],
+  ["deep.k=x", "candidates", /deep\.k in the index is also the key "deep\.k"; deep\.k is keyword/],
+  ["nest.k=x", "candidates", /nested objects/],
+  ["nest.0.k=x", "documents", /position in an array.*nest\.0\.k is not mapped/],
+  ["filled=x", "candidates", /null_value, copy_to/],
+  ["low=x", "candidates", /normalizer/],
+  ["flat.a=x", "candidates", /keys below it are whole values/],
+  ["message:foo", "candidates", /message is the first of message, event\.original/],
+  ["severity=error", "candidates", /compared as answered/],
+  ["severity=nothing", "index", /^no line can satisfy it$/],
+  ['k=""', "documents", /only the document knows an empty text/],
+  ["k>5", "candidates", /not ordered as numbers/],
+];
+test.each(reasons)("%s: %s, because %s", (text, by, why) => {
+  const [plan] = explain(parse(text), knownTo("8190899", "elasticsearch"), product).filter(({ indices }) =>
+    indices.includes("logs-a"),
+  );
+  expect(plan?.by).toBe(by);
+  expect(plan?.why).toMatch(why);
+});
+
+test("a mapping that may not be read leaves every leaf to the documents", () => {
+  expect(explain(parse("k=a n>1"), opaqueKnowledge, product)).toMatchObject([
+    { by: "documents", why: expect.stringContaining("may not be read") },
+    { by: "documents" },
+  ]);
+});
+
+test("leaves come from left to right", () => {
+  const filter: Filter = parse("(a=1 OR b=2) c=3");
+  expect(leavesOf(filter).map((leaf: Compare) => leaf.value)).toEqual(["1", "2", "3"]);
+});
+
+// ---- Recording ----------------------------------------------------------------------------------------------
+
+let fake: Fake | undefined;
+afterEach(async () => {
+  await fake?.close();
+  fake = undefined;
+});
+
+function ledger() {
+  const sent: SentRequest[] = [];
+  const read: object[] = [];
+  const recorder: Recorder = {
+    sent: (one) => void sent.push(one),
+    read: (part) => void read.push(part),
+    sampled: () => {},
+  };
+  return { recorder, sent, read };
+}
+
+describe("a recorder", () => {
+  const hit = (id: number, k: string) => ({
+    ...{ _index: "logs-1", _id: `${id}`, _source: { k }, sort: [1_000 + id] },
+  });
+  async function open() {
+    fake = await openFake((response, request) => {
+      const path = request.url ?? "";
+      if (path === "/") return sendJson(response, { version: { number: "8.19.8" } });
+      if (!path.includes("_search")) {
+        const mappings = { properties: { "@timestamp": { type: "date" }, k: { type: "text" } } };
+        return sendJson(response, { "logs-1": index({ mappings }, "8190899") });
+      }
+      return sendJson(response, {
+        ...{ took: 1, timed_out: false, _shards: { total: 1, successful: 1, skipped: 0, failed: 0 } },
+        hits: { hits: [hit(1, "a b"), hit(2, "a"), hit(3, "b a")] },
+      });
+    });
+    const settings = {
+      url: fake.url,
+      auth: { username: "elastic", password: "hunter2" },
+      headers: { "X-Secret": "s3" },
+    };
+    return { fake, backend: elastic.create("elk", elastic.parseConfig(settings), testIO) };
+  }
+  const ask = (text: string, where?: string) => ({
+    sources: [{ id: "app", index: "logs-*", profile: "ecs", where }] as const,
+    range: { from: fromMillis(0), to: fromMillis(10_000) },
+    filter: parse(text),
+    order: "asc" as const,
+    ...{ wanted: 10, documentLimit: 100, tieLimit: 100 },
+  });
+  const drain = async (rows: AsyncIterable<readonly unknown[]> | undefined) => {
+    let count = 0;
+    for await (const batch of rows ?? []) count += batch.length;
+    return count;
+  };
+
+  test("is told what the source received, without credentials, and what was kept", async () => {
+    const { fake, backend } = await open();
+    const { recorder, sent, read } = ledger();
+    const signal = AbortSignal.timeout(60_000);
+    const rows = await record(recorder, () => drain(backend.stores.logs?.lines(ask("k=a"), signal)));
+    await backend.close();
+    expect(rows).toBe(1);
+    expect(read).toEqual([{ source: "app", documents: 3, kept: 1 }]);
+    const shown = sent.map(({ method, path, parameters, body }) => {
+      const search = new URLSearchParams(parameters).toString();
+      return { method, path: search === "" ? path : `${path}?${search}`, body: body ?? "" };
+    });
+    expect(shown).toEqual(fake.asked);
+    expect(sent.every(({ outcome, took }) => outcome === "ok" && took >= 0)).toBe(true);
+    expect(JSON.stringify(sent)).not.toMatch(/hunter2|s3|authorization/i);
+  });
+
+  test("hears nothing of others that run at the same time", async () => {
+    const { backend } = await open();
+    const { recorder, sent, read } = ledger();
+    const signal = AbortSignal.timeout(60_000);
+    const other = () =>
+      drain(backend.stores.logs?.lines(ask("k=b", "service=theirs"), signal)).catch(() => 0);
+    await Promise.all([
+      other(),
+      record(recorder, () => drain(backend.stores.logs?.lines(ask("k=a"), signal))),
+      other(),
+    ]);
+    await backend.close();
+    expect(sent.filter(({ path }) => path.includes("_search"))).toHaveLength(1);
+    expect(JSON.stringify(sent)).not.toContain("theirs");
+    expect(read).toHaveLength(1);
+  });
+
+  test("is the one of the request that waited for a place, and not of the one that left it", async () => {
+    const guard = createGuard("elk", { ...guardDefaults, concurrent: 1 }, testIO);
+    const [first, second] = [ledger(), ledger()];
+    const signal = AbortSignal.timeout(60_000);
+    const run = (path: string) =>
+      guard.run(
+        true,
+        signal,
+        async () => void (await new Promise(setImmediate)),
+        () => ({ method: "GET", path }),
+      );
+    await Promise.all([
+      record(first.recorder, () => Promise.all([run("/1"), run("/2")])),
+      record(second.recorder, () => run("/3")),
+      run("/4"),
+    ]);
+    expect(first.sent.map(({ path }) => path)).toEqual(["/1", "/2"]);
+    expect(second.sent.map(({ path }) => path)).toEqual(["/3"]);
+  });
+
+  test("a request that fails, and its second try", async () => {
+    fake = await openFake((response) => sendJson(response, {}, 503));
+    const { recorder, sent } = ledger();
+    const backend = elastic.create("elk", elastic.parseConfig({ url: fake.url }), testIO);
+    await expect(record(recorder, () => backend.probe(AbortSignal.timeout(60_000)))).rejects.toThrow("503");
+    await backend.close();
+    expect(sent.map(({ path, outcome }) => [path, outcome])).toEqual([
+      ["/", "overloaded"],
+      ["/", "overloaded"],
+    ]);
+  });
+});

@@ -1,0 +1,164 @@
+// Names collapsed to patterns: each name lies behind exactly one of them, however names are chosen.
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { collapse, covers, keptStreams } from "#resolvers/elastic/mapping/index-patterns.ts";
+
+const indicesOf = (names: readonly string[], most?: number) =>
+  collapse(names, most).map(({ index }) => index);
+
+describe("names collapse to patterns", () => {
+  test.each<[string, readonly string[], readonly string[]]>([
+    ["days", ["app-2026.01.30", "app-2026.01.31"], ["app-*"]],
+    ["one day: tomorrow there are two", ["app-2026.01.31"], ["app-*"]],
+    [
+      "months, weeks, dashes, no separator",
+      ["a-2026.01", "b-2026.w05", "c-2026-01-31", "d-20260131"],
+      ["a-*", "b-*", "c-*", "d-*"],
+    ],
+    [
+      "rollover and versions",
+      ["filebeat-8.19.0-2026.01.31-000001", "filebeat-8.19.1-2026.02.01-000002"],
+      ["filebeat-*"],
+    ],
+    [
+      "a counter behind an alias",
+      ["otel-v1-apm-span-000001", "otel-v1-apm-span-000002"],
+      ["otel-v1-apm-span-*"],
+    ],
+    [
+      "data streams stay themselves",
+      ["logs-nginx.access-default", "logs-app-prod"],
+      ["logs-app-prod", "logs-nginx.access-default"],
+    ],
+    [
+      "what another one would hold",
+      ["app-2026.01.31", "app-errors-2026.01.31"],
+      ["app-*,-app-errors-*", "app-errors-*"],
+    ],
+    [
+      "a name without a date beside dated ones",
+      ["app-2026.01.31", "app-archive"],
+      ["app-*,-app-archive", "app-archive"],
+    ],
+    ["hidden ones are nobody's", [".kibana_1", ".ds-logs-app-2026.01.31-000001"], []],
+    ["numbers that are no dates stay", ["team-42", "k8s-logs"], ["k8s-logs", "team-42"]],
+    ["nothing", [], []],
+  ])("%s", (_, names, patterns) => expect(indicesOf(names)).toEqual(patterns));
+
+  test("a data stream is taken out by a name with a star: no other one is seen by servers", () => {
+    const isStream = (name: string) => name.startsWith("logs-");
+    const patterns = (names: readonly string[], most?: number) =>
+      collapse(names, most, (name) => (name === "logs-app-old" ? "old" : ""), isStream).map(
+        ({ index }) => index,
+      );
+    expect(patterns(["app-2026.01.31", "app-old"])).toEqual(["app-*,-app-old", "app-old"]);
+    expect(patterns(["logs-app-2026.01.31", "logs-app-old"])).toEqual([
+      "logs-app-*,-*logs-app-old",
+      "logs-app-old",
+    ]);
+    // Where the star would take more out, it stands elsewhere.
+    const names = ["logs-app-a", "logs-app-b", "logs-app-c-logs-app-old", "logs-app-old"];
+    expect(patterns(names, 1)).toEqual(["logs-app-*,-logs-app-o*ld", "logs-app-old"]);
+  });
+
+  test("hundreds of names become few patterns", () => {
+    const tenants = Array.from({ length: 300 }, (_, at) => `tenant-${at}x-2026.01.31`);
+    const streams = Array.from({ length: 200 }, (_, at) => `logs-nginx.site${at}-default`);
+    expect(indicesOf([...tenants, ...streams, "logs-app-default"])).toEqual([
+      "logs-app-default",
+      "logs-nginx.*-default",
+      "tenant-*",
+    ]);
+  });
+
+  test("data streams of several environments are gathered within each, those of many namespaces over all", () => {
+    const named = (namespaces: readonly string[], datasets: readonly string[]) =>
+      namespaces.flatMap((namespace) => datasets.map((dataset) => `logs-${dataset}-${namespace}`));
+    const datasets = Array.from({ length: 15 }, (_, at) => `app${at}`);
+    expect(indicesOf(named(["prod", "staging"], datasets))).toEqual(["logs-*-prod", "logs-*-staging"]);
+    const dotted = datasets.map((dataset) => `nginx.${dataset}`);
+    expect(indicesOf(named(["prod", "staging"], dotted))).toEqual([
+      "logs-nginx.*-prod",
+      "logs-nginx.*-staging",
+    ]);
+    const tenants = Array.from({ length: 30 }, (_, at) => `t${at}x`);
+    expect(indicesOf(named(tenants, ["app", "db"]))).toEqual(["logs-app-*", "logs-db-*"]);
+  });
+});
+
+test.each<[string, readonly string[]]>([
+  ["logs-*,-logs-a-x", ["logs-a-x"]],
+  ["logs-*,-logs-b,-logs-a-x", ["logs-b", "logs-a-x"]],
+  ["logs-*,-logs-a-x,logs-a-x", []],
+  ["logs-*,-*logs-a-x,-logs-b*,-plain", []],
+])("of %s these data streams stay: %j", (index, kept) => {
+  // With and without the day, as Elasticsearch and OpenSearch name them.
+  const indices = [".ds-logs-a-x-2026.01.31-000001", ".ds-logs-b-000002", "plain-1"];
+  const told = (name: string) => `-${name} does not take the data stream out of the pattern; -*${name} does`;
+  expect(keptStreams(index, indices)).toEqual(kept.map(told));
+});
+
+const word = fc.constantFrom("app", "logs", "a", "errors", "nginx.access", "prod", "x_y", "v2");
+const counter = fc.constantFrom(
+  "2026.01.31",
+  "2026.02",
+  "2026-01-31",
+  "000001",
+  "000002",
+  "8.19.0",
+  "20260131",
+);
+const name = fc
+  .array(fc.oneof({ weight: 2, arbitrary: word }, { weight: 1, arbitrary: counter }), {
+    minLength: 1,
+    maxLength: 5,
+  })
+  .chain((parts) =>
+    fc
+      .array(fc.constantFrom("-", ".", "_"), { minLength: parts.length, maxLength: parts.length })
+      .map((separators) => parts.map((part, at) => (at === 0 ? part : `${separators[at]}${part}`)).join("")),
+  );
+
+test("every name lies behind one pattern, its own", () => {
+  fc.assert(
+    fc.property(fc.array(name, { maxLength: 60 }), fc.constantFrom(1, 5, 24), (names, most) => {
+      const patterns = collapse(names, most, undefined, (one) => one.length % 2 === 0);
+      expect(patterns.flatMap((pattern) => pattern.names).sort()).toEqual([...new Set(names)].sort());
+      for (const one of names) {
+        const behind = patterns.filter(({ index }) => covers(index, one));
+        expect(behind).toHaveLength(1);
+        expect(behind[0]?.names).toContain(one);
+      }
+    }),
+    { seed: 20_260_103, numRuns: 800 },
+  );
+});
+
+test("what is gathered is of one kind", () => {
+  const kinds = fc.dictionary(word, fc.constantFrom("lines", "spans"));
+  fc.assert(
+    fc.property(
+      fc.array(name, { maxLength: 60 }),
+      fc.constantFrom(1, 5, 24),
+      kinds,
+      (names, most, kindsOf) => {
+        const kindOf = (one: string) =>
+          one
+            .split(/[-._]/)
+            .map((part) => kindsOf[part] ?? "")
+            .join("");
+        const apart = new Map(
+          collapse(names, Number.POSITIVE_INFINITY).map((one) => [one.names.join(), one]),
+        );
+        for (const pattern of collapse(names, most, kindOf)) {
+          expect(names.filter((one) => covers(pattern.index, one)).sort()).toEqual(
+            [...names].filter((one) => pattern.names.includes(one)).sort(),
+          );
+          if (!pattern.gathered || apart.has(pattern.names.join())) continue;
+          expect([pattern, new Set(pattern.names.map(kindOf)).size]).toEqual([pattern, 1]);
+        }
+      },
+    ),
+    { seed: 20_261_122, numRuns: 800 },
+  );
+});

@@ -1,0 +1,96 @@
+// A cluster on which `search.allow_expensive_queries` is off, over a small search server in memory: it refuses wildcards.
+import { afterEach, expect, test, vi } from "vitest";
+import { elastic } from "#resolvers/elastic/elastic.ts";
+import { fromMillis } from "#src/core/time.ts";
+import { parse } from "#src/log-query/parse.ts";
+import type { LogQuery, LogSource } from "#src/store/store.ts";
+import { createSearch } from "../../../support/elastic/fake-cluster.ts";
+import { testIO } from "../../../support/elastic/test-index.ts";
+import { openFake, sendJson } from "../../../support/scripted-http-source.ts";
+
+const opened: { close(): Promise<void> }[] = [];
+afterEach(async () => {
+  for (const one of opened.splice(0).reverse()) await one.close();
+});
+
+const at = "2026-01-15T10:00:00.000Z";
+const properties = {
+  "@timestamp": { type: "date" },
+  message: { type: "text" },
+  log: { properties: { level: { type: "keyword" } } },
+  tenant: { type: "keyword" },
+};
+const documents = [
+  { "@timestamp": at, tenant: "a", message: "a boot", log: { level: "error" } },
+  { "@timestamp": at, tenant: "a", message: "no match", log: { level: "error" } },
+  { "@timestamp": at, tenant: "b", message: "a boot", log: { level: "error" } },
+];
+
+const range = { from: fromMillis(0), to: fromMillis(Date.UTC(2027, 0)) };
+const limits = { wanted: 100_000, documentLimit: 10_000, tieLimit: 10_000 };
+
+/** A cluster that refuses wildcards in these words. */
+async function serve(words: string) {
+  const search = createSearch({ "logs-1": { documents, mappings: { properties } } }, "OpenSearch");
+  let refused = 0;
+  const fake = await openFake((response, request, text) => {
+    if (!text.includes('"wildcard"')) return search.reply(response, request, text);
+    refused += 1;
+    sendJson(response, { error: words }, 400);
+  });
+  const backend = elastic.create("elk", elastic.parseConfig({ url: fake.url }), testIO);
+  opened.push(fake, backend);
+  const { logs } = backend.stores;
+  if (logs === undefined) throw new Error("logs expected");
+  const queryOf = (text: string, source: Partial<LogSource>): LogQuery => ({
+    ...{ sources: [{ id: "app", index: "logs-*", profile: "ecs", ...source }], range, ...limits },
+    ...{ filter: parse(text), order: "asc" },
+  });
+  return {
+    fake,
+    refused: () => refused,
+    async read(text: string, source: Partial<LogSource> = {}) {
+      const messages: (string | undefined)[] = [];
+      for await (const batch of logs.lines(queryOf(text, source), AbortSignal.timeout(30_000)))
+        messages.push(...batch.map(({ message }) => message));
+      return messages;
+    },
+    fits: (text: string, source: Partial<LogSource> = {}) =>
+      logs.fits?.(queryOf(text, source), AbortSignal.timeout(30_000)),
+  };
+}
+
+const told = "[wildcard] queries cannot be executed when 'search.allow_expensive_queries' is set to false.";
+
+test.each([told, "in other words"])(
+  "what it refuses is read and verified, within the wall: %s",
+  async (words) => {
+    const { fake, read, fits } = await serve(words);
+    expect(await read("message:boo", { where: "tenant=a" })).toEqual(["a boot"]);
+    expect(await fits("message:boo", { where: "tenant=a" })).toBe(true);
+    // A line of the other tenant is not even counted.
+    const asked = fake.asked.filter(({ path }) => path.includes("_search")).map(({ body }) => body);
+    expect(asked.every((body) => body.includes('{"term":{"tenant":"a"}}'))).toBe(true);
+  },
+);
+
+test("it is asked once in a while, and all else still narrows", async () => {
+  vi.useFakeTimers({ toFake: ["performance"] });
+  try {
+    const { fake, refused, read, fits } = await serve(told);
+    expect(await fits("message:boo tenant=b")).toBe(true);
+    expect(await read("message:boo tenant=b")).toEqual(["a boot"]);
+    expect(await read("message:boo tenant=a")).toEqual(["a boot"]);
+    expect(refused()).toBe(1);
+    expect(fake.asked.at(-1)?.body).toContain('"term":{"tenant":"a"}');
+    // Text that is not read word by word, and what is not said to hold: nothing is let through or lost.
+    expect(await read("message!:boo")).toEqual(["no match"]);
+    expect(await read("log.level:rro message:match")).toEqual(["no match"]);
+    expect(refused()).toBe(1);
+    vi.advanceTimersByTime(300_001);
+    expect(await read("message:boo tenant=b")).toEqual(["a boot"]);
+    expect(refused()).toBe(2);
+  } finally {
+    vi.useRealTimers();
+  }
+});

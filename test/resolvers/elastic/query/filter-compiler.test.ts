@@ -1,0 +1,391 @@
+// What each type of field and each operator compile to, on both products. The golden file is the table; that its bounds
+// hold is proved on real servers (test/backends/elastic/filter-bounds.test.ts), so a change of it asks for a run of those.
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { describeProduct } from "#resolvers/elastic/client/product.ts";
+import { all, none, type Query, weigh } from "#resolvers/elastic/client/query-dsl.ts";
+import { type LogProfile, profiles, readProfile } from "#resolvers/elastic/layout/log-layout.ts";
+import { isIndexedAsItComes, readKnowledge } from "#resolvers/elastic/mapping/mapping.ts";
+import { compileBounds, compileFilter } from "#resolvers/elastic/query/filter-compiler.ts";
+import { numberClock, timeRange } from "#resolvers/elastic/query/time-field.ts";
+import { type Instant, parseInstant } from "#src/core/time.ts";
+import { parse } from "#src/log-query/parse.ts";
+
+/** By the name of the field. */
+const types: Readonly<Record<string, object>> = {
+  keyword: { type: "keyword" },
+  limited: { type: "keyword", ignore_above: 5 },
+  normalized: { type: "keyword", normalizer: "lower" },
+  text: { type: "text" },
+  multi: { type: "text", fields: { keyword: { type: "keyword", ignore_above: 256 } } },
+  only: { type: "match_only_text" },
+  analyzed: { type: "text", analyzer: "english" },
+  wild: { type: "wildcard" },
+  constant: { type: "constant_keyword", value: "x" },
+  long: { type: "long" },
+  lenient: { type: "long", ignore_malformed: true },
+  double: { type: "double" },
+  scaled: { type: "scaled_float", scaling_factor: 10 },
+  boolean: { type: "boolean" },
+  date: { type: "date" },
+  nanos: { type: "date_nanos" },
+  ip: { type: "ip" },
+  version: { type: "version" },
+  flattened: { type: "flattened" },
+  flat: { type: "flat_object" },
+  nested: { type: "nested", properties: { k: { type: "keyword" } } },
+  object: { properties: { k: { type: "keyword" } } },
+  off: { type: "object", enabled: false },
+  blind: { type: "keyword", index: false },
+  filled: { type: "keyword", null_value: "none" },
+  copied: { type: "keyword" },
+  origin: { type: "keyword", copy_to: "copied" },
+  alias: { type: "alias", path: "keyword" },
+};
+const paths = [
+  ...Object.keys(types).filter((name) => !["nested", "object", "off"].includes(name)),
+  ...["flattened.k", "flat.k", "nested.k", "object", "object.k", "object\\.k", "off.k"],
+  ...["keyword.0", "0", "unmapped", "unmapped.k"],
+];
+const texts = ["=ab", "=abcdefgh", '="two words"', "!=ab", ":ab", ':"a*b?\\\\c"', ':"one two three"', "!:ab"];
+const numbers = ["=200", "!=200", ">200", ">=200", "<200", "<=-3.5", ">1e400"];
+const lineFields = [
+  ...[
+    "message=ab",
+    "message:ab",
+    "message!=ab",
+    "free",
+    "severity=error",
+    "severity!=error",
+    "severity=unknown",
+  ],
+  ...["severity:warn", "severity=nothing", "hostname=h", "hostname!:h", "group=g"],
+];
+
+function knowledge(version: string) {
+  return readKnowledge({
+    "logs-1": {
+      mappings: {
+        properties: {
+          "@timestamp": { type: "date" },
+          message: { type: "text" },
+          log: { properties: { level: { type: "keyword", ignore_above: 1024 } } },
+          host: { properties: { name: { type: "keyword", ignore_above: 1024 } } },
+          event: { properties: { dataset: { type: "keyword", ignore_above: 1024 } } },
+          ...types,
+        },
+      },
+      settings: { index: { number_of_shards: "1", version: { created: version } } },
+    },
+  });
+}
+
+function print(query: Query): string {
+  if (query === all) return "ALL";
+  return query === none ? "NONE" : JSON.stringify(query);
+}
+
+const products = [
+  ["Elasticsearch", "8.19.8", "8190899"],
+  ["OpenSearch", "2.19.1", "136408127"],
+] as const;
+const ecs = profiles.get("ecs");
+if (ecs === undefined) throw new Error("no profile ecs");
+
+describe.each(products)("%s", (name, version, created) => {
+  const known = knowledge(created);
+  const [group] = known.groups;
+  if (group === undefined) throw new Error("no group");
+  const product = describeProduct(name, version);
+  const bounds = (query: string) => compileBounds(parse(query), group, ecs, product);
+
+  test("the table of types and operators", async () => {
+    const rows = [...paths.map((path) => [...texts, ...numbers].map((end) => path + end)), lineFields];
+    const table = rows.flatMap((queries) => {
+      // Queries with the same bounds stand together.
+      const byBounds = new Map<string, string[]>();
+      for (const query of queries) {
+        const { lower, upper } = bounds(query);
+        const text = `  lower ${print(lower)}\n  upper ${lower === upper ? "the same" : print(upper)}\n`;
+        byBounds.set(text, [...(byBounds.get(text) ?? []), query]);
+      }
+      return [...byBounds].map(([text, queries]) => `${queries.join("   ")}\n${text}`);
+    });
+    await expect(table.join("")).toMatchFileSnapshot(`golden/filter-${name.toLowerCase()}.txt`);
+  });
+
+  test("and, or, not, and what is sent", async () => {
+    const queries = [
+      "keyword=a long>5",
+      "keyword=a OR boolean=true",
+      "keyword=a OR unmapped=b",
+      "keyword=a unmapped=b",
+      "(keyword=a OR keyword=b) (boolean=true OR boolean!=false)",
+      "keyword!=a boolean!=true",
+    ];
+    const sent = queries.map((query) => {
+      const { lower, upper } = bounds(query);
+      const request = compileFilter(parse(query), known, ecs, product);
+      return `${query}\n  lower ${print(lower)}\n  upper ${print(upper)}\n  sent ${print(request)}\n`;
+    });
+    await expect(sent.join("")).toMatchFileSnapshot(`golden/sent-${name.toLowerCase()}.txt`);
+  });
+
+  test("a negation's bounds are those of what it negates, changed over", () => {
+    for (const path of paths) {
+      for (const [positive, negative] of [
+        ["=ab", "!=ab"],
+        [":ab", "!:ab"],
+      ]) {
+        const { lower, upper } = bounds(`${path}${positive}`);
+        const swapped = bounds(`${path}${negative}`);
+        const opposite = (query: Query) =>
+          query === all ? "NONE" : query === none ? "ALL" : JSON.stringify({ bool: { must_not: [query] } });
+        expect([print(swapped.lower), print(swapped.upper)]).toEqual([opposite(upper), opposite(lower)]);
+      }
+    }
+  });
+});
+
+describe("what an index may not hold as its documents do", () => {
+  const product = describeProduct("Elasticsearch", "8.19.8");
+  function upper(profile: LogProfile, mappings: object, query: string): string {
+    const settings = { index: { number_of_shards: "1", version: { created: "8190899" } } };
+    const [group] = readKnowledge({ "logs-1": { mappings, settings } }).groups;
+    if (group === undefined) throw new Error("no group");
+    return print(compileBounds(parse(query), group, profile, product).upper);
+  }
+
+  test.each(["message:boom", "severity=error", "hostname=h", "log.level=error"])(
+    "a runtime field hides its name: %s",
+    (query) => {
+      const names = ["message", "log.level", "host.name"];
+      const runtime = Object.fromEntries(names.map((name) => [name, { type: "long" }]));
+      expect(upper(ecs, { runtime }, query)).toBe("ALL");
+    },
+  );
+
+  test("an object that stands for the message is no value of another name", () => {
+    const profile = readProfile(
+      "{ name: own, logs: { time: at, message: [text, msg], structured: payload, severity: [lvl], hostname: h, group: g, json: source, detect: [lvl] } }",
+    );
+    const payload = { properties: { a: { type: "long" } } };
+    expect(upper(profile, { properties: { payload } }, "message:a")).toBe("ALL");
+    // Not yet in any document.
+    expect(upper(profile, {}, "message:a")).toContain('{"exists":{"field":"payload"}}');
+    expect(upper(profile, { properties: { payload: { type: "text" } } }, "message:a")).not.toContain(
+      "payload",
+    );
+  });
+
+  test("an object at the name of the message is no text", () => {
+    const profile = readProfile(
+      "{ name: own, logs: { time: at, message: Body, severity: [lvl], hostname: h, group: g, json: { from: [{ structured: Body }] }, detect: [lvl] } }",
+    );
+    const Body = { properties: { a: { type: "keyword" } } };
+    expect(upper(profile, { properties: { Body } }, "a=x")).toBe(
+      '{"bool":{"should":[{"term":{"Body.a":"x"}},{"term":{"_ignored":"Body.a"}}],"minimum_should_match":1}}',
+    );
+  });
+
+  test.each(["point.lat=1", "span.gte=1", "list.new=x", "list.deep.new=x", "lenient.k=x"])(
+    "what lies where a search finds nothing by its name: %s",
+    (query) => {
+      const otel = profiles.get("otel");
+      if (otel === undefined) throw new Error("no profile");
+      const list = { type: "nested", properties: { deep: { properties: { k: { type: "keyword" } } } } };
+      const lenient = { type: "long", ignore_malformed: true };
+      const properties = { point: { type: "geo_point" }, span: { type: "long_range" }, list, lenient };
+      expect(upper(otel, { properties: { attributes: { properties } } }, query)).toBe("ALL");
+      expect(upper(otel, { properties: { attributes: { properties } } }, "new=x")).toContain("exists");
+    },
+  );
+
+  test("a word is no number", () => {
+    const log = { properties: { level: { type: "long" } } };
+    expect(upper(ecs, { dynamic: "false", properties: { log } }, "severity=error")).toBe("ALL");
+    expect(upper(ecs, { properties: { log, level: { type: "long" } } }, "severity=error")).not.toBe("ALL");
+  });
+});
+
+describe("days whose mappings differ, as they do where all is mapped as it comes", () => {
+  const text = { type: "text", fields: { keyword: { type: "keyword", ignore_above: 256 } } };
+  const knowledgeOf = (days: number) =>
+    readKnowledge(
+      Object.fromEntries(
+        Array.from({ length: days }, (_, day) => {
+          const own = { [`label${day}`]: text, ...(day % 2 === 0 ? {} : { level: text }) };
+          const properties = { "@timestamp": { type: "date" }, log: text, stream: text, ...own };
+          const settings = { index: { number_of_shards: "1", version: { created: "8190899" } } };
+          return [`logstash-${day}`, { mappings: { properties }, settings }];
+        }),
+      ),
+    );
+  const fluentBit = profiles.get("fluent-bit");
+  const compiled = (days: number, query: string, product: "Elasticsearch" | "OpenSearch") => {
+    if (fluentBit === undefined) throw new Error("no profile");
+    return compileFilter(parse(query), knowledgeOf(days), fluentBit, describeProduct(product, "8.19.8"));
+  };
+
+  test.each(["message:boom", "severity=error", "hostname=n1", "severity=error message:boom stream=stderr"])(
+    "are asked alike in as many clauses as two of them: %s",
+    (query) => {
+      for (const product of ["Elasticsearch", "OpenSearch"] as const) {
+        const two = weigh(compiled(2, query, product)).clauses;
+        expect(weigh(compiled(90, query, product)).clauses).toBe(two);
+        expect(two).toBeGreaterThan(1);
+      }
+    },
+  );
+
+  test("are asked each by its own mapping, and what is not known yet for everything", () => {
+    const asked = JSON.stringify(compiled(4, "stream=stderr", "OpenSearch"));
+    expect(asked).toContain('{"terms":{"_index":["logstash-0","logstash-1","logstash-2","logstash-3"]}}');
+    const severity = JSON.stringify(compiled(4, "severity=error", "OpenSearch"));
+    expect(severity).toContain('{"terms":{"_index":["logstash-0","logstash-2"]}}');
+    expect(severity).toContain('{"terms":{"_index":["logstash-1","logstash-3"]}}');
+    expect(severity).toContain('"must_not":[{"terms":{"_index":["logstash-0","logstash-1"');
+  });
+});
+
+test.each([
+  [{}, {}, "whole"],
+  [{ mode: "logsdb" }, {}, "synthetic"],
+  [{ mode: "time_series" }, {}, "synthetic"],
+  // What a server sets by itself where its licence has no synthetic ones.
+  [{ mode: "logsdb", mapping: { source: { mode: "STORED" } } }, {}, "whole"],
+  [{ mapping: { source: { mode: "synthetic" } } }, {}, "synthetic"],
+  [{}, { _source: { mode: "synthetic" } }, "synthetic"],
+  [{ derived_source: { enabled: "true" } }, {}, "synthetic"],
+  [{ mapping: { source: { mode: "disabled" } } }, {}, "cut"],
+  [{}, { _source: { mode: "disabled" } }, "cut"],
+  [{}, { _source: { enabled: false } }, "cut"],
+  [{}, { _source: { excludes: ["secret"] } }, "cut"],
+])("settings %j and mappings %j keep documents %s", (index, mappings, source) => {
+  const [group] = readKnowledge({ "logs-1": { mappings, settings: { index } } }).groups;
+  expect(group?.source).toBe(source);
+});
+
+describe("an index in logsdb mode, whose settings do not show its defaults", () => {
+  const { groups } = readKnowledge({
+    "logs-1": { mappings: {}, settings: { index: { mode: "logsdb", version: { created: "9039001" } } } },
+    "logs-2": {
+      mappings: { properties: { d: { type: "date" } } },
+      settings: { index: { mode: "logsdb", version: { created: "9039001" } } },
+    },
+  });
+  const product = describeProduct("Elasticsearch", "9.2.0");
+  const asked = (query: string, layout = "ecs") => {
+    const [[group], profile] = [groups, profiles.get(layout)];
+    if (group === undefined || profile === undefined) throw new Error("no group or profile");
+    return JSON.stringify(compileBounds(parse(query), group, profile, product).upper);
+  };
+
+  test("lists a name that found no room in the mapping by what it lies in", () => {
+    expect(asked("hostname=web")).toContain('{"terms":{"_ignored":["host","host.hostname"]}}');
+    expect(asked("severity=error")).toContain('{"terms":{"_ignored":["log","log.level"]}}');
+    // Of attributes each is listed by itself.
+    expect(asked("a.b=1", "otel")).toContain('["attributes","attributes.a","attributes.a.b"]');
+  });
+
+  test("keeps an object as a malformed date", () => {
+    expect(groups.map((group) => isIndexedAsItComes(group, "d.x"))).toEqual([true, false]);
+  });
+});
+
+test("a range that no date_nanos can reach finds nothing, and is not refused", () => {
+  const before = [parseInstant("1960-01-01T00:00:00Z"), parseInstant("1965-01-01T00:00:00Z")] as const;
+  const after = [parseInstant("2300-01-01T00:00:00Z"), parseInstant("2301-01-01T00:00:00Z")] as const;
+  for (const [from, to] of [before, after]) {
+    if (from === undefined || to === undefined) throw new Error("no instant");
+    expect(timeRange("at", from, to, true)).toBe(none);
+    expect(timeRange("at", from, to, false)).not.toBe(none);
+  }
+});
+
+test("a range over numbers of a unit holds those whose instant lies in it, and no bound that a long cannot hold", () => {
+  const instant = fc.bigInt({ min: -(10n ** 20n), max: 10n ** 21n }).map((at) => at as Instant);
+  const unit = fc.constantFrom(1n, 1_000n, 1_000_000n, 1_000_000_000n);
+  const long = fc.bigInt({ min: -(2n ** 63n), max: 2n ** 63n - 1n });
+  fc.assert(
+    fc.property(
+      instant,
+      fc.bigInt({ min: 0n, max: 10n ** 10n }),
+      unit,
+      long,
+      fc.boolean(),
+      (from, length, unit, any, near) => {
+        const to = (from + length) as Instant;
+        const value = near ? from / unit + (any % 3n) : any;
+        if (BigInt.asIntN(64, value) !== value) return;
+        const clock = numberClock("at", unit);
+        const { range } = clock.range(from, to) as {
+          range?: { at: { gte: number | string; lte: number | string } };
+        };
+        const [gte, lte] = range === undefined ? [1n, 0n] : [BigInt(range.at.gte), BigInt(range.at.lte)];
+        expect(BigInt.asIntN(64, gte) === gte && BigInt.asIntN(64, lte) === lte).toBe(true);
+        const at = clock.instantOf(String(value));
+        expect(value >= gte && value <= lte).toBe(at >= from && at <= to);
+      },
+    ),
+  );
+});
+
+test("where another index has dates at the name, no range is asked whose bound is no date", () => {
+  const index = (type: string) => ({ mappings: { properties: { n: { type } } }, settings: {} });
+  const upper = (other: string, query: string) => {
+    const [group] = readKnowledge({ a: index("double"), b: index(other) }).groups;
+    if (group === undefined || ecs === undefined) throw new Error("no group");
+    return print(compileBounds(parse(query), group, ecs, describeProduct("Elasticsearch", "8.19.8")).upper);
+  };
+  for (const query of ["n<-5", "n>-5", "n=2e22", "n<10000000000000000000"]) {
+    expect(upper("double", query)).toContain("range");
+    for (const type of ["date", "date_nanos"]) expect(upper(type, query)).toContain("exists");
+  }
+  expect(upper("date_nanos", "n>5")).toContain("range");
+});
+
+describe("a key with dots beside a map of its first part, where objects are without subobjects", () => {
+  // The index keeps nothing of {"a.b": "x"} once it has a flattened `a`, and of {"a": {"b": "x"}} nothing at a field `a.b`.
+  const otel = profiles.get("otel");
+  if (otel === undefined) throw new Error("no profile otel");
+  const keyword = { type: "keyword" };
+  const upperOf = (query: string, keys: object, mappings: object = {}) => {
+    const attributes = { type: "passthrough", dynamic: "true", properties: keys };
+    const body = { properties: { text: { type: "text" } } };
+    const properties = { "@timestamp": { type: "date" }, attributes, body, resource: { enabled: false } };
+    const { groups } = readKnowledge({
+      "logs-1": {
+        mappings: { dynamic: "false", properties, ...mappings },
+        settings: { index: { version: { created: "8190899" } } },
+      },
+    });
+    const [group] = groups;
+    if (group === undefined) throw new Error("no group");
+    return compileBounds(parse(query), group, otel, describeProduct("Elasticsearch", "8.19.8")).upper;
+  };
+  const map = { a: { type: "flattened" } };
+  const both = { "a.b": keyword, ...map };
+  const asks = (field: string) => expect.stringContaining(JSON.stringify({ term: { [field]: "x" } }));
+
+  test("the index is not asked for what it lacks", () => {
+    expect(upperOf("a\\.b=x", map)).toBe(all);
+    expect(upperOf("a.b=x", both)).toBe(all);
+    expect(upperOf("geo.lat=1", { geo: { type: "geo_point" }, "geo.lat": { type: "float" } })).toBe(all);
+    expect(upperOf("a.b.c=x", { ...map, "a.b": { type: "flattened" } })).toBe(all);
+  });
+
+  test("it is asked for what it has", () => {
+    expect(print(upperOf("a.b=x", map))).toEqual(asks("attributes.a.b"));
+    expect(print(upperOf("a\\.b=x", both))).toEqual(asks("attributes.a.b"));
+    expect(print(upperOf("ab=x", { ...map, ab: keyword }))).toEqual(asks("attributes.ab"));
+    expect(print(upperOf("a\\.b.c=x", { "a.b": { type: "flattened" } }))).toEqual(asks("attributes.a.b.c"));
+  });
+
+  test("objects that have subobjects take a key with dots apart", () => {
+    const attributes = { properties: { a: { type: "flattened" } } };
+    const properties = { "@timestamp": { type: "date" }, attributes };
+    const mappings = { properties: { ...properties, body: { properties: { text: { type: "text" } } } } };
+    expect(print(upperOf("a\\.b=x", {}, mappings))).toEqual(asks("attributes.a.b"));
+  });
+});

@@ -1,0 +1,365 @@
+// What an index is asked of spans: every document that is meant is among the hits, and a range does not read its past.
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { describeProduct } from "#resolvers/elastic/client/product.ts";
+import { all, none, type Query, weigh } from "#resolvers/elastic/client/query-dsl.ts";
+import {
+  type Placed,
+  placeForms,
+  type SpanForm,
+  spanProfiles,
+} from "#resolvers/elastic/layout/span-layout.ts";
+import { readKnowledge } from "#resolvers/elastic/mapping/mapping.ts";
+import { isError, isNarrowed, tellsOf } from "#resolvers/elastic/query/span-pushdown.ts";
+import { endsWithin, idSpellings, isSelected } from "#resolvers/elastic/query/span-upper-bounds.ts";
+import { spanSourceOf } from "#src/access/sites.ts";
+import { fromMillis, type Instant, parseInstant } from "#src/core/time.ts";
+import { canonicalId } from "#src/tracing/spans/id.ts";
+import { apm, dataPrepper, jaeger, otel, type Shipper } from "../../../support/elastic/span-shippers.ts";
+
+function placed(shipper: Shipper, over: object = {}, entry?: SpanForm["entry"]): Placed<SpanForm> {
+  const [definition] = Object.values(shipper.indices("p"));
+  const { mappings } = definition as { mappings: { properties: object } };
+  const properties = { ...mappings.properties, ...over };
+  const knowledge = readKnowledge({
+    index: {
+      mappings: { ...mappings, properties },
+      settings: { index: { version: { created: "8190899" } } },
+    },
+  });
+  const product = describeProduct("Elasticsearch", "8.19.8");
+  const { spans } = placeForms(knowledge, [...spanProfiles.values()], product);
+  const first = entry === undefined ? spans[0] : spans.find(({ form }) => form.entry === entry);
+  if (first === undefined) throw new Error(`${shipper.name} is not recognised`);
+  return first;
+}
+
+const site = spanSourceOf("shop", { index: "x", profile: "auto" });
+
+type Fields = Readonly<Record<string, bigint>>;
+
+/** A range as a server reads it: dates by their milliseconds. */
+function hits(query: Query, fields: Fields): boolean {
+  if (query === all) return true;
+  if (query === none) return false;
+  const { bool, range } = query as {
+    bool?: Record<string, Query[]>;
+    range?: Record<string, Record<string, unknown>>;
+  };
+  if (bool !== undefined) {
+    const { filter = [], should = [], must_not = [] } = bool;
+    return (
+      filter.every((inner) => hits(inner, fields)) &&
+      (should.length === 0 || should.some((inner) => hits(inner, fields))) &&
+      !must_not.some((inner) => hits(inner, fields))
+    );
+  }
+  const [[name, bounds] = ["", {}]] = Object.entries(range ?? {});
+  const value = fields[name];
+  if (value === undefined) throw new Error(`not a range: ${JSON.stringify(query)}`);
+  const bound = (text: unknown): bigint => parseInstant(String(text)) ?? BigInt(String(text));
+  return (
+    (bounds.gte === undefined || value >= bound(bounds.gte)) &&
+    (bounds.lte === undefined || value <= bound(bounds.lte))
+  );
+}
+
+const base = Date.UTC(2026, 0, 15);
+const instant = fc
+  .tuple(fc.integer({ min: -100_000, max: 100_000 }), fc.bigInt({ min: 0n, max: 999_999n }))
+  .map(([millis, nanos]) => (fromMillis(base + millis) + nanos) as Instant);
+const length = fc.oneof(
+  fc.bigInt({ min: 0n, max: 3_000_000n }),
+  fc.bigInt({ min: 0n, max: 200_000_000_000n }),
+  fc.bigInt({ min: 0n, max: 400n * 86_400_000_000_000n }),
+);
+
+describe("a range by the end", () => {
+  const layouts: readonly (readonly [string, Placed<SpanForm>, (start: bigint, end: bigint) => Fields])[] = [
+    [
+      "jaeger",
+      placed(jaeger),
+      (start, end) => ({ startTime: start / 1_000n, duration: end / 1_000n - start / 1_000n }),
+    ],
+    [
+      "apm",
+      placed(apm),
+      (start, end) => ({
+        "timestamp.us": start / 1_000n,
+        "transaction.duration.us": end / 1_000n - start / 1_000n,
+      }),
+    ],
+    [
+      "otel",
+      placed(otel),
+      (start, end) => ({ "@timestamp": (start / 1_000_000n) * 1_000_000n, duration: end - start }),
+    ],
+    ["data-prepper", placed(dataPrepper), (_, end) => ({ endTime: end })],
+  ];
+
+  test.each(layouts)("of %s finds all that is meant, and little of what is long past", (_, form, index) => {
+    fc.assert(
+      fc.property(instant, instant, instant, length, (a, b, end, duration) => {
+        const range = a < b ? { from: a, to: b } : { from: b, to: a };
+        const query = endsWithin(form, range);
+        const hit = hits(query, index(end - duration, end));
+        if (end >= range.from && end <= range.to) expect(hit).toBe(true);
+        const least = duration > 1_000_000n ? duration : 1_000_000n;
+        if (end < range.from - 8n * least - 1_000_000n) expect(hit).toBe(false);
+        if (end - duration > range.to + 1_000_000n) expect(hit).toBe(false);
+      }),
+      { numRuns: 500 },
+    );
+  });
+
+  test("without an indexed duration everything that started before its end is read", () => {
+    const form = placed(jaeger, { duration: { type: "long", index: false } });
+    const query = endsWithin(form, { from: fromMillis(base), to: fromMillis(base + 1) });
+    expect(query).toEqual({
+      range: { startTime: expect.objectContaining({ lte: String((base + 1) * 1_000 + 999) }) },
+    });
+  });
+
+  test("names no time that another index of the pattern cannot hold, which would refuse the search", () => {
+    for (const type of ["date", "date_nanos"]) {
+      const form = placed(otel, { "@timestamp": { type } });
+      const query = JSON.stringify(endsWithin(form, { from: fromMillis(base), to: fromMillis(base + 1) }));
+      const years = [...query.matchAll(/"[gl]te":"(\d{4})-/g)].map(([, year]) => Number(year));
+      expect(years.length).toBeGreaterThan(2);
+      expect(years.filter((year) => year < 1970 || year > 2261)).toEqual([]);
+    }
+    const numbers = JSON.stringify(
+      endsWithin(placed(jaeger), { from: fromMillis(base), to: fromMillis(base + 1) }),
+    );
+    expect(numbers).not.toMatch(/"gte":"?-/);
+  });
+});
+
+test("ids are asked for in every spelling that is read as them", () => {
+  fc.assert(
+    fc.property(
+      fc.bigInt({ min: 1n, max: 2n ** 128n - 1n }),
+      fc.bigInt({ min: 1n, max: 2n ** 64n - 1n }),
+      (trace, span) => {
+        for (const [number, digits] of [
+          [trace, 32],
+          [trace >> 64n || 1n, 32],
+          [span, 16],
+        ] as const) {
+          const id = number.toString(16).padStart(digits, "0");
+          expect(idSpellings(id)).toEqual(
+            expect.arrayContaining([id, number.toString(16), id.toUpperCase()]),
+          );
+          expect(idSpellings(id).map((text) => canonicalId(text, digits))).toEqual(
+            idSpellings(id).map(() => id),
+          );
+        }
+      },
+    ),
+  );
+});
+
+describe("what an index cannot answer for is only whether it has anything", () => {
+  const text = { type: "text" };
+  const named = { exists: { field: "operationName" } };
+
+  test("names that are text without a keyword", () => {
+    expect(isSelected(placed(otel, { kind: text }), "calls")).toBe(all);
+    expect(isNarrowed(placed(jaeger, { operationName: text }), { name: "GET" }, site)).toEqual(named);
+    expect(isNarrowed(placed(jaeger), { name: "GET" }, site)).toEqual({ terms: { operationName: ["GET"] } });
+  });
+
+  test("a kind that an attribute tells", () => {
+    const spans = placed(apm, { "labels.db_system_name": { type: "keyword" } }, "never");
+    expect(JSON.stringify(isSelected(spans, "calls"))).toContain(
+      '{"exists":{"field":"labels.db_system_name"}}',
+    );
+    expect(JSON.stringify(isSelected(spans, "calls"))).not.toContain("span_attributes");
+  });
+
+  test("values beyond ignore_above, and keywords with a normalizer", () => {
+    expect(isNarrowed(placed(jaeger), { name: "x".repeat(257) }, site)).toEqual({
+      bool: { should: [named, { term: { _ignored: "operationName" } }], minimum_should_match: 1 },
+    });
+    const folded = { type: "keyword", normalizer: "lowercase" };
+    expect(isNarrowed(placed(jaeger, { operationName: folded }), { name: "GET" }, site)).toEqual(named);
+  });
+
+  test("numbers that a field does not hold as they are spelled", () => {
+    const revision = (type: object, value: string) =>
+      JSON.stringify(
+        isNarrowed(
+          placed(dataPrepper, { "resource.attributes.service.version": type }),
+          { revision: value },
+          site,
+        ),
+      );
+    const double = { type: "double" };
+    const present = '{"exists":{"field":"resource.attributes.service.version"}}';
+    expect(revision(double, "20260115")).toContain(
+      '{"terms":{"resource.attributes.service.version":["20260115"]}}',
+    );
+    for (const value of ["1.5", "1.50", "1e3", "20240101123456789", "0"])
+      expect(revision(double, value)).toContain(present);
+    expect(revision({ type: "integer" }, "99999999999")).toContain(present);
+    expect(revision({ type: "long", ignore_malformed: true }, "v1")).toContain(present);
+  });
+
+  test("an entry without a name has the action that is made for it", () => {
+    expect(isNarrowed(placed(dataPrepper), { actions: ["unknown"] }, site)).toBe(all);
+  });
+
+  test("a span without a name or a service has the empty one, whether or not its field is there", () => {
+    const event = { service: "", kind: "client", name: "", revision: undefined } as const;
+    const kind = isNarrowed(placed(apm), { kind: "client" }, site);
+    expect(isNarrowed(placed(apm), event, site)).toEqual(kind);
+  });
+
+  test("a length or time that the field's type cannot be asked for", () => {
+    const text = JSON.stringify(isNarrowed(placed(jaeger), { minDuration: 10n ** 40n }, site));
+    expect(text).toBe('{"range":{"duration":{"gte":"9223372036854775807"}}}');
+    const short = placed(jaeger, { duration: { type: "integer" } });
+    expect(isNarrowed(short, { minDuration: 10n ** 40n }, site)).toBe(all);
+    const query = endsWithin(short, { from: fromMillis(base), to: fromMillis(base + 1) });
+    expect(JSON.stringify(query)).not.toContain('"duration"');
+  });
+
+  test("an action may be the attribute's or the span's name", () => {
+    const query = JSON.stringify(isNarrowed(placed(dataPrepper), { actions: ["A#b"] }, site));
+    expect(query).toContain('"name":["A#b"]');
+    // Not mapped yet: whatever the next document makes of it.
+    expect(query).toContain('{"exists":{"field":"attributes.appsignal.action_name"}}');
+  });
+
+  test("a namespace may be the attribute's or the kind's", () => {
+    const namespaceField = "attributes.appsignal.namespace";
+    const narrowed = (namespaces: readonly string[], type: object = { type: "keyword" }) =>
+      isNarrowed(placed(dataPrepper, { [namespaceField]: type }), { namespaces }, site);
+    const named = (...names: string[]) => ({ terms: { [namespaceField]: names } });
+    expect(JSON.stringify(narrowed(["admin", "shop"]))).toContain(JSON.stringify(named("admin", "shop")));
+    expect(JSON.stringify(narrowed(["admin"]))).not.toContain("server");
+    // The attribute may be there and say so, whatever the kind.
+    const web = JSON.stringify(narrowed(["web"]));
+    expect(web).toContain(JSON.stringify(named("web")));
+    expect(web).toContain('"value":"span_kind_server"');
+    // Every kind but one.
+    expect(narrowed(["background"])).toBe(all);
+    expect(narrowed(["admin", "background"])).toBe(all);
+    expect(narrowed(["admin"], text)).toBe(all);
+    expect(narrowed(["x".repeat(9)], { type: "keyword", ignore_above: 8 })).toBe(all);
+    expect(narrowed(["admin"], { type: "keyword", normalizer: "lowercase" })).toBe(all);
+  });
+});
+
+describe("a tag is looked for wherever the layout may have it", () => {
+  const tagged = (shipper: Shipper, name: string, value: string, over: object = {}) =>
+    JSON.stringify(isNarrowed(placed(shipper, over), { tags: [{ name, value }] }, site));
+
+  test("as a keyword under its dotted name", () => {
+    const field = "attributes.appsignal.tag.region";
+    const own = { [field]: { type: "keyword", ignore_above: 8 } };
+    expect(tagged(otel, "region", "eu", own)).toBe(`{"terms":{"${field}":["eu"]}}`);
+    // Too long to be in the index: where anything was left out, or is there.
+    expect(tagged(otel, "region", "eu-central-1", own)).toContain(`{"term":{"_ignored":"${field}"}}`);
+    // Numbers that are read as they are printed: 5.0 is 5.
+    expect(tagged(otel, "region", "5", own)).toContain('"regexp"');
+    expect(tagged(otel, "region", "\ud800", own)).not.toContain("d800");
+  });
+
+  test("in lists of pairs, whose numbers have a type beside them", () => {
+    expect(tagged(jaeger, "region", "eu")).toContain('"tags.value":["eu"]');
+    const number = tagged(jaeger, "region", "5");
+    expect(number).toContain('"tags.key":["appsignal.tag.region"]');
+    expect(number).not.toContain("tags.value");
+  });
+
+  test("as labels, whose prefix alone is spelled anew, and as numbers", () => {
+    const text = tagged(apm, "a.b", "eu");
+    for (const name of [
+      "labels.appsignal_tag_a.b",
+      "labels.appsignal_tag_a_b",
+      "numeric_labels.appsignal_tag_a.b",
+    ])
+      expect(text).toContain(`"${name}"`);
+  });
+
+  test("with dots that the older template spells otherwise, each by itself", () => {
+    const text = tagged(dataPrepper, "a.b", "eu");
+    for (const name of ["appsignal@tag@a@b", "appsignal@tag.a.b", "appsignal.tag.a.b", "appsignal.tag@a@b"])
+      expect(text).toContain(`"span.attributes.${name}"`);
+    expect(tagged(dataPrepper, "a.b.c.d.e.f.g", "eu")).toBe(JSON.stringify(all));
+  });
+});
+
+describe("errors are looked for by their own digest and by their type", () => {
+  const errors = [{ digest: "incident-7" }, { digest: "err_x", exception: "Timeout" }];
+
+  test("in the span's own document", () => {
+    expect(tellsOf(placed(otel), errors)).toBe(none);
+    const pairs = JSON.stringify(tellsOf(placed(jaeger), errors));
+    for (const text of [
+      '"logs.fields.key":["appsignal.incident_digest"]',
+      '"logs.fields.value":["incident-7","err_x"]',
+    ])
+      expect(pairs).toContain(text);
+    expect(pairs).toContain('"logs.fields.value":["Timeout"]');
+    expect(tellsOf(placed(jaeger), undefined)).toEqual(isSelected(placed(jaeger), "exceptions"));
+  });
+
+  test("in documents of their own", () => {
+    const product = describeProduct("Elasticsearch", "8.19.8");
+    const found = Object.values(apm.indices("p")).flatMap(
+      (own) => placeForms(readKnowledge({ index: own }), [...spanProfiles.values()], product).events,
+    );
+    const [event] = found;
+    if (event === undefined) throw new Error("no events");
+    const text = JSON.stringify(isError(event, errors));
+    expect(text).toContain("error.exception.type");
+    expect(text).toContain("labels.appsignal_incident_digest");
+    expect(JSON.stringify(isError(event, undefined))).not.toContain("error.exception.type");
+  });
+});
+
+describe("however much is asked for, a search stays one that servers take", () => {
+  const texts = (what: string) => Array.from({ length: 5_000 }, (_, n) => `${what} ${n}`);
+
+  test("many texts at a name are one clause", () => {
+    const actions = texts("Shop#show");
+    const query = isNarrowed(placed(otel), { actions }, site);
+    expect(JSON.stringify(query)).toContain(JSON.stringify({ terms: { name: actions } }));
+    expect(weigh(query).clauses).toBeLessThan(20);
+    const errors = texts("err").map((digest) => ({ digest, exception: "Timeout" }));
+    const told = tellsOf(placed(jaeger), errors);
+    expect(JSON.stringify(told)).toContain('"logs.fields.value":["Timeout"]');
+    expect(weigh(told).clauses).toBeLessThan(20);
+  });
+
+  test("of many tags some are left to the reader, and the bounds of a window never", () => {
+    const tags = texts("tag").map((name) => ({ name, value: "v" }));
+    for (const shipper of [otel, apm, dataPrepper, jaeger]) {
+      const query = isNarrowed(placed(shipper), { tags, minDuration: 5_000n }, site);
+      expect(weigh(query).clauses).toBeLessThan(120);
+      expect(JSON.stringify(query)).toContain('"gte":"5');
+      expect(JSON.stringify(query)).toContain("tag 1");
+    }
+  });
+
+  test("a text that is too long for any index is in none", () => {
+    const long = "é".repeat(20_000);
+    const field = "attributes.appsignal.action_name";
+    const over = { name: { type: "keyword" }, [field]: { type: "keyword" } };
+    const narrowed = (...actions: string[]) => isNarrowed(placed(otel, over), { actions }, site);
+    expect(narrowed(long)).toBe(none);
+    expect(narrowed(long, "GET /")).toEqual(narrowed("GET /"));
+    expect(narrowed("é".repeat(16_383))).not.toBe(none);
+  });
+});
+
+test("a namespace is an attribute's, or the one of the kind", () => {
+  const own = { "attributes.appsignal.namespace": { type: "keyword" } };
+  const asked = (...namespaces: string[]) =>
+    JSON.stringify(isNarrowed(placed(otel, own), { namespaces }, site));
+  expect(asked("admin")).toBe('{"terms":{"attributes.appsignal.namespace":["admin"]}}');
+  expect(asked("web")).toContain('"server"');
+  expect(asked("web", "background")).toBe(JSON.stringify(all));
+});

@@ -1,0 +1,128 @@
+// The wall between tenants, over a small search server in memory: which fields of an index it may name.
+import { afterEach, describe, expect, test } from "vitest";
+import { all, any, every, none, not } from "#resolvers/elastic/client/query-dsl.ts";
+import { elastic } from "#resolvers/elastic/elastic.ts";
+import { readKnowledge } from "#resolvers/elastic/mapping/mapping.ts";
+import { compileWhere, hasUnmapped, namesIn, parseWhere } from "#resolvers/elastic/query/tenant-filter.ts";
+import { fromMillis } from "#src/core/time.ts";
+import { parse } from "#src/log-query/parse.ts";
+import { createSearch } from "../../../support/elastic/fake-cluster.ts";
+import { testIO } from "../../../support/elastic/test-index.ts";
+import { openFake } from "../../../support/scripted-http-source.ts";
+
+const opened: { close(): Promise<void> }[] = [];
+afterEach(async () => {
+  for (const one of opened.splice(0).reverse()) await one.close();
+});
+
+const at = "2026-01-15T10:00:00.000Z";
+const keyword = { type: "keyword" };
+const documents = [
+  { "@timestamp": at, message: "mine", attributes: { tenant: "a" }, tenant_string: "[a]", is_bool: true },
+  { "@timestamp": at, message: "theirs", attributes: { tenant: "b" }, tenant_string: "b", is_bool: false },
+];
+
+test.each([
+  "attributes.tenant=a",
+  "attributes.tenant!=b",
+  "tenant_string=[a]",
+  "is_bool=true",
+  "\\attributes.tenant=a",
+])("%s is a wall, since names of an index are no legacy syntax", async (where) => {
+  const properties = {
+    "@timestamp": { type: "date" },
+    message: { type: "text" },
+    attributes: { properties: { tenant: keyword } },
+    tenant_string: keyword,
+    is_bool: { type: "boolean" },
+  };
+  const search = createSearch({ "logs-1": { documents, mappings: { properties } } }, "OpenSearch");
+  const fake = await openFake((...asked) => search.reply(...asked));
+  const backend = elastic.create("elk", elastic.parseConfig({ url: fake.url }), testIO);
+  opened.push(fake, backend);
+  const source = { id: "app", index: "logs-*", profile: "ecs", where };
+  const range = { from: fromMillis(0), to: fromMillis(Date.UTC(2027, 0)) };
+  const limits = { wanted: 100, documentLimit: 1_000, tieLimit: 1_000 };
+  const query = { sources: [source], range, filter: parse(""), order: "asc", ...limits } as const;
+  const messages: (string | undefined)[] = [];
+  for await (const batch of backend.stores.logs?.lines(query, AbortSignal.timeout(10_000)) ?? [])
+    messages.push(...batch.map(({ message }) => message));
+  expect(messages).toEqual(["mine"]);
+  const report = await backend.inspections.logs?.(source, AbortSignal.timeout(10_000));
+  expect(report?.problems).toEqual([]);
+});
+
+test("a key beside a map of its first part is no wall by what it is not", () => {
+  const attributes = { type: "passthrough", properties: { a: { type: "flattened" }, "a.b": keyword } };
+  const { groups } = readKnowledge({ "logs-1": { mappings: { properties: { attributes } } } });
+  const [group] = groups;
+  if (group === undefined) throw new Error("no group");
+  const walled = (where: string) => compileWhere(parseWhere(where), group);
+  expect(walled("attributes.a.b=x")).toEqual({ term: { "attributes.a.b": "x" } });
+  expect(() => walled("attributes.a.b!=x")).toThrow("within an object");
+});
+
+describe("what an index", () => {
+  const properties = {
+    tenant: keyword,
+    other: { type: "alias", path: "tenant" },
+    short: { type: "keyword", ignore_above: 3 },
+    lower: { type: "keyword", normalizer: "lowercase" },
+    hidden: { type: "keyword", index: false },
+    fixed: { type: "constant_keyword" },
+    flag: { type: "boolean" },
+    text: { type: "text" },
+    number: { type: "long" },
+    map: { type: "flattened" },
+    nest: { type: "nested", properties: { key: keyword } },
+    through: { type: "passthrough", properties: { team: keyword } },
+  };
+  const { groups } = readKnowledge({ "logs-1": { mappings: { properties } } });
+  const [group] = groups;
+  if (group === undefined) throw new Error("no group");
+  const walled = (where: string) => compileWhere(parseWhere(where), group);
+  const term = (name: string, value: string) => ({ term: { [name]: value } });
+
+  test.each([
+    ["", all],
+    ["tenant=a", term("tenant", "a")],
+    ["tenant!=a", not(term("tenant", "a"))],
+    ["other=a", term("other", "a")],
+    ["short=abc", term("short", "abc")],
+    ["fixed=a", term("fixed", "a")],
+    ["flag=false", term("flag", "false")],
+    ["team=a", term("team", "a")],
+    ["unknown=a", none],
+    ["message=a", none],
+    ["tenant=a flag!=true", every([term("tenant", "a"), not(term("flag", "true"))])],
+    ["tenant=a OR fixed=b", any([term("tenant", "a"), term("fixed", "b")])],
+  ])("tells exactly is a wall: %s", (where, query) => {
+    expect(walled(where)).toEqual(query);
+  });
+
+  test.each([
+    ["tenant:a", "only = and !="],
+    ["number>1", "only = and !="],
+    ["unknown!=a", "not mapped"],
+    ["tenant=a OR unknown!=a", "not mapped"],
+    ["text=a", "of type text"],
+    ["number=1", "of type long"],
+    ["lower=a", "rewritten"],
+    ["short=abcd", "left out of the index"],
+    ["hidden=a", "not searchable"],
+    ["flag=yes", "has no yes"],
+    ["nest.key=a", "nested"],
+    ["map.key!=a", "inside a flattened object"],
+    ["(tenant=a", "expected"],
+  ])("does not is none: %s", (where, reason) => {
+    expect(() => walled(where)).toThrow(reason);
+  });
+
+  test("names and does not know", () => {
+    const unknown = (where: string) => hasUnmapped(parseWhere(where), groups);
+    expect(["", "tenant=a", "team=a other!=b"].map(unknown)).toEqual([false, false, false]);
+    expect(["gone=a", "tenant=a OR (fixed=b gone=a)"].map(unknown)).toEqual([true, true]);
+    expect(namesIn(parseWhere("other=a OR team=b gone=c"), groups)).toEqual(["tenant", "through.team"]);
+    expect(namesIn(parseWhere(""), groups)).toEqual([]);
+  });
+});

@@ -1,0 +1,297 @@
+// Credentials that may not see everything, on answers as OpenSearch 2.19 gave them with its security plugin (and
+// `do_not_fail_on_forbidden`, which leaves out without a word what is forbidden). What may be missing is an error.
+import { afterEach, describe, expect, test } from "vitest";
+import { elastic } from "#resolvers/elastic/elastic.ts";
+import { spanSourceOf } from "#src/access/sites.ts";
+import { fromMillis } from "#src/core/time.ts";
+import { parse } from "#src/log-query/parse.ts";
+import type { Backend } from "#src/store/store.ts";
+import { createBudget } from "#src/tracing/spans/read-budget.ts";
+import { testIO } from "../../../support/elastic/test-index.ts";
+import { type Fake, openFake, sendJson } from "../../../support/scripted-http-source.ts";
+
+const denied = (action: string) => {
+  const reason = `no permissions for [${action}] and User [name=reader, backend_roles=[], requestedTenant=null]`;
+  const type = "security_exception";
+  return { error: { root_cause: [{ type, reason }], type, reason }, status: 403 };
+};
+const definition = (properties: object) => ({
+  "app-1": {
+    aliases: { apps: {} },
+    mappings: { properties },
+    settings: { index: { number_of_shards: "1", uuid: "u", version: { created: "136408227" } } },
+  },
+});
+const timed = { "@timestamp": { type: "date" }, message: { type: "text" } };
+const hit = {
+  ...{ _index: "app-1", _id: "d0", _source: { "@timestamp": "2026-11-23T00:01:00Z", message: "m" } },
+  sort: [1_795_392_060_000],
+};
+const found = (hits: readonly object[]) => ({
+  ...{ took: 1, timed_out: false, _shards: { total: 1, successful: 1, skipped: 0, failed: 0 } },
+  hits: { total: { value: hits.length, relation: "eq" }, hits },
+});
+const resolved = (over: object) => ({ indices: [], aliases: [], data_streams: [], ...over });
+const onlyIndex = resolved({ indices: [{ name: "app-1", aliases: ["apps"], attributes: ["open"] }] });
+const wholeAlias = resolved({ aliases: [{ name: "apps", indices: ["app-1", "app-2"] }] });
+
+interface Answers {
+  readonly mapping: object;
+  readonly resolve?: object;
+  /** By the text of a search. */
+  readonly search?: (body: string) => readonly object[];
+  readonly scroll?: object;
+  readonly aggregate?: (body: string) => object;
+}
+
+let fake: Fake | undefined;
+let backend: Backend | undefined;
+afterEach(async () => {
+  await backend?.close();
+  await fake?.close();
+});
+
+async function open(
+  { mapping, resolve, search = () => [hit], scroll, aggregate }: Answers,
+  settings: object = {},
+): Promise<Backend> {
+  fake = await openFake((response, { url = "" }, body) => {
+    const answer = url.includes("/_search/scroll")
+      ? (scroll ?? { status: 400, error: { reason: "Cannot parse scroll id" } })
+      : url.includes("/_search")
+        ? { ...found(search(body)), ...(aggregate && { aggregations: aggregate(body) }) }
+        : url.startsWith("/_resolve/")
+          ? (resolve ?? denied("indices:admin/resolve/index"))
+          : url === "/" || url.startsWith("/_nodes")
+            ? denied("cluster:monitor/main")
+            : mapping;
+    const { status = 200 } = answer as { status?: number };
+    response.writeHead(status, { "content-type": "application/json" });
+    response.end(JSON.stringify(answer));
+  });
+  backend = elastic.create("elk", elastic.parseConfig({ url: fake.url, ...settings }), testIO);
+  return backend;
+}
+
+async function lines(
+  index: string,
+  answers: Answers,
+  {
+    where,
+    query: text = "",
+    ...settings
+  }: { readonly where?: string; readonly query?: string; readonly auth?: object } = {},
+): Promise<string[]> {
+  const { logs } = (await open(answers, settings)).stores;
+  const ids: string[] = [];
+  const query = {
+    sources: [{ id: "app", index, profile: "ecs", where }] as const,
+    ...{ range: { from: fromMillis(0), to: fromMillis(Date.UTC(2027, 0)) }, filter: parse(text) },
+    ...({ order: "asc", wanted: 10, documentLimit: 1_000, tieLimit: 1_000 } as const),
+  };
+  for await (const batch of logs?.lines(query, AbortSignal.timeout(30_000)) ?? [])
+    ids.push(...batch.map(({ id }) => id));
+  return ids;
+}
+const inspect = async (answers: Answers, settings?: object) => {
+  const { inspections } = await open(answers, settings);
+  return inspections.logs?.({ id: "app", index: "app-1", profile: "ecs" }, AbortSignal.timeout(30_000));
+};
+
+test("a login that is refused is no mapping that may not be read, for which spans are refused for good", async () => {
+  fake = await openFake((response, { url }) => {
+    if (url === "/") return sendJson(response, { version: { number: "8.19.8" } });
+    sendJson(response, { error: {}, status: 401 }, 401);
+  });
+  backend = elastic.create("elk", elastic.parseConfig({ url: fake.url }), testIO);
+  const sources = [spanSourceOf("shop", { index: "app-*", profile: "otel" })] as const;
+  const of = { by: "trace", traceIds: ["a".repeat(32)], select: "all" } as const;
+  const found = backend.stores.traces?.find(
+    { sources, of, budget: createBudget(9) },
+    AbortSignal.timeout(9_000),
+  );
+  await expect(found?.[Symbol.asyncIterator]().next()).rejects.toMatchObject({
+    failure: "denied",
+    status: 401,
+  });
+});
+
+describe("an alias whose indices may not be looked at", () => {
+  const mapping = denied("indices:admin/get");
+  test("is refused where its indices come in its place: some are left out", async () => {
+    const answers = { mapping, resolve: onlyIndex };
+    await expect(lines("apps", answers)).rejects.toMatchObject({
+      failure: "partial",
+      message: "the credentials may read some of the indices of apps only",
+    });
+  });
+  test("is read where all of it may be, and so is an index, or what a pattern covers", async () => {
+    expect(await lines("apps", { mapping, resolve: wholeAlias })).toEqual(["app-1/d0"]);
+    expect(await lines("app-1", { mapping, resolve: onlyIndex })).toEqual(["app-1/d0"]);
+    expect(await lines("app-*", { mapping })).toEqual(["app-1/d0"]);
+  });
+  test("is refused where that is not told", async () => {
+    await expect(lines("apps", { mapping })).rejects.toMatchObject({ failure: "denied" });
+  });
+});
+
+describe("documents of which no time is shown", () => {
+  // Field-level security hides the field in the mapping, from searches and in documents.
+  const hidden = definition({ message: { type: "text" } });
+  const search = (body: string) =>
+    body.includes("must_not") ? [{ ...hit, _source: { message: "m" }, sort: [0] }] : [];
+  test.each([
+    ["hidden in the mapping as well", hidden],
+    ["with a mapping that may not be read", denied("indices:admin/get")],
+  ])("are refused: %s", async (_, mapping) => {
+    await expect(lines("app-1", { mapping, resolve: onlyIndex, search })).rejects.toMatchObject({
+      slug: "not_supported_by_backend",
+      details: { feature: "documents without @timestamp" },
+    });
+  });
+  test("an index without documents has no lines", async () => {
+    expect(await lines("app-1", { mapping: hidden, search: () => [] })).toEqual([]);
+  });
+  test("check says so", async () => {
+    expect((await inspect({ mapping: hidden, search }))?.problems).toEqual([
+      "no document of app-1 shows @timestamp, so its lines are in no range: another profile, or hidden from this user",
+    ]);
+  });
+});
+
+test("check names the permissions of scrolls where they lack", async () => {
+  const mapping = definition(timed);
+  expect((await inspect({ mapping }))?.limitations.join()).not.toContain("scroll");
+  const { problems, limitations } = (await inspect({ mapping, scroll: denied("scroll") })) ?? {};
+  expect(problems).toEqual([]);
+  expect(limitations?.filter((one) => one.includes("scroll"))).toEqual([
+    "large traces, and many lines of one millisecond, are errors without the cluster permission indices:data/read/scroll",
+    "scrolls take up their place for a minute without the cluster permission indices:data/read/scroll/clear",
+  ]);
+});
+
+describe("a column that shows values by which the index finds nothing", () => {
+  const mapping = definition({ ...timed, user: { type: "keyword" }, other: { type: "keyword" } });
+  const digest = "1fe4d68cc6ddbe09d65de9119d7cf76bebde55625ee4efdf813888e44fcd9aab";
+  /** `user` is masked; where the shard has two copies, `other` shows a value that the second lacks. */
+  const aggregateOf = (values: Readonly<Record<string, string>>) => (body: string) => {
+    const { aggs } = JSON.parse(body) as {
+      aggs?: Record<string, { aggs?: { values: Terms }; filter: Term }>;
+    };
+    return Object.fromEntries(
+      Object.entries(aggs ?? {}).map(([name, { aggs, filter }]) => {
+        const field = aggs?.values.terms.field ?? Object.keys(filter.term ?? {})[0] ?? "";
+        const key = values[field];
+        const buckets = [{ key, doc_count: 1 }];
+        return [name, aggs === undefined ? { doc_count: 0 } : { doc_count: 1, values: { buckets } }];
+      }),
+    );
+  };
+  const aggregate = aggregateOf({ user: digest, other: "o" });
+  type Terms = { readonly terms: { readonly field: string } };
+  type Term = { readonly term?: object };
+  const search = (body: string) => (body.includes(digest) ? [] : [hit]);
+
+  test("is told to who logs in", async () => {
+    const auth = { username: "masked", password: "p" };
+    const report = await inspect({ mapping, search, aggregate }, { auth });
+    expect(report?.problems).toEqual([]);
+    expect(report?.limitations).toContain(
+      "user: masked for this user; filters on them read every line of the range",
+    );
+  });
+  test.each(["user!=x", "user=x"])(
+    "is refused as the wall %s, which would let all through or nothing",
+    async (where) => {
+      const auth = { username: "masked", password: "p" };
+      await expect(lines("app-1", { mapping, search, aggregate }, { auth, where })).rejects.toMatchObject({
+        slug: "not_supported_by_backend",
+        details: { feature: "a where on a masked field" },
+      });
+      const other = { auth, where: where.replace("user", "other") };
+      expect(await lines("app-1", { mapping, search, aggregate }, other)).toEqual(["app-1/d0"]);
+    },
+  );
+  test("is refused as a wall also where few have it, behind many that do not", async () => {
+    const auth = { username: "masked", password: "p" };
+    const rare = (body: string) => (body.includes('{"exists":{"field":"user"}}') ? aggregate(body) : {});
+    const answers = { mapping, search, aggregate: rare };
+    await expect(lines("app-1", answers, { auth, where: "user!=x" })).rejects.toMatchObject({
+      details: { feature: "a where on a masked field" },
+    });
+  });
+  test("narrows no query: the documents decide", async () => {
+    const auth = { username: "masked", password: "p" };
+    const masked = { ...hit, _source: { ...hit._source, user: digest } };
+    const searched = (body: string) => (body.includes(digest) ? [] : [masked]);
+    const answers = { mapping, search: searched, aggregate };
+    expect(await lines("app-1", answers, { auth, query: `user=${digest}` })).toEqual(["app-1/d0"]);
+    expect(await lines("app-1", answers, { auth, query: "user=x" })).toEqual([]);
+  });
+  test("is filtered by in no request of traces", async () => {
+    const texts = ["trace_id", "span_id", "name", "kind"].map((name) => [name, { type: "keyword" }] as const);
+    const spans = { ...timed, ...Object.fromEntries(texts), duration: { type: "long" } };
+    const auth = { username: "masked", password: "p" };
+    const find = async (masked: string): Promise<number> => {
+      const answers = {
+        mapping: definition(spans),
+        search: () => [],
+        aggregate: aggregateOf({ [masked]: digest }),
+      };
+      const { traces } = (await open(answers, { auth })).stores;
+      const sources = [spanSourceOf("shop", { index: "app-1", profile: "otel" })] as const;
+      const of = { by: "trace", traceIds: ["a".repeat(32)], select: "all" } as const;
+      let count = 0;
+      const lookup = { sources, of, budget: createBudget(100) };
+      for await (const batch of traces?.find(lookup, AbortSignal.timeout(30_000)) ?? [])
+        count += batch.length;
+      await backend?.close();
+      await fake?.close();
+      return count;
+    };
+    expect(await find("name")).toBe(0);
+    await expect(find("trace_id")).rejects.toMatchObject({
+      slug: "not_supported_by_backend",
+      details: { feature: "a filter on a masked field" },
+    });
+  });
+  test("is not looked for where nobody logs in", async () => {
+    expect((await inspect({ mapping, search, aggregate }))?.limitations.join()).not.toContain("masked");
+  });
+});
+
+test("check tells what to allow where mappings may not be read", async () => {
+  const report = await inspect({ mapping: denied("indices:admin/get"), resolve: onlyIndex });
+  expect(report?.limitations.join()).toContain(
+    "on OpenSearch indices:admin/get on all that the pattern matches",
+  );
+});
+
+test("check tells what Elasticsearch keeps back from the user", async () => {
+  fake = await openFake((response, { url = "" }) => {
+    // As 8.19 answers it.
+    const own = (over: object) => ({
+      names: ["app-*"],
+      privileges: ["read", "view_index_metadata"],
+      ...over,
+    });
+    const indices = [
+      own({ field_security: [{ grant: ["*"], except: ["secretfield"] }] }),
+      own({ names: ["web-1"], query: ['{"term":{"tenant":"a"}}'] }),
+      own({ names: ["other"] }),
+    ];
+    if (url.includes("/_search")) sendJson(response, found([hit]));
+    else if (url.startsWith("/_security/user/_privileges")) sendJson(response, { cluster: [], indices });
+    else sendJson(response, url === "/" ? { version: { number: "8.19.8" } } : definition(timed));
+  });
+  const auth = { username: "u", password: "p" };
+  backend = elastic.create("elk", elastic.parseConfig({ url: fake.url, auth }), testIO);
+  const report = await backend.inspections.logs?.(
+    { id: "app", index: "app-1", profile: "ecs" },
+    AbortSignal.timeout(30_000),
+  );
+  expect(report?.limitations.filter((one) => one.includes("security"))).toEqual([
+    "app-*: security keeps fields back from this user, which are as if they were not there",
+    "web-1: security keeps documents back from this user, which are as if they were not there",
+  ]);
+});

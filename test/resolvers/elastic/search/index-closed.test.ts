@@ -1,0 +1,138 @@
+// An index that is closed, and opened or removed again, over a search server in memory.
+import { afterEach, expect, test } from "vitest";
+import { elastic } from "#resolvers/elastic/elastic.ts";
+import { fromMillis } from "#src/core/time.ts";
+import { parse } from "#src/log-query/parse.ts";
+import type { Backend } from "#src/store/store.ts";
+import { createSearch } from "../../../support/elastic/fake-cluster.ts";
+import { testIO } from "../../../support/elastic/test-index.ts";
+import { openFake, sendJson } from "../../../support/scripted-http-source.ts";
+
+const opened: { close(): Promise<void> }[] = [];
+afterEach(async () => {
+  for (const one of opened.splice(0).reverse()) await one.close();
+});
+
+const held = (message: string) => ({
+  mappings: { properties: { "@timestamp": { type: "date" }, message: { type: "text" } } },
+  documents: [{ "@timestamp": "2026-01-15T10:00:00.000Z", message }],
+});
+const read = async (backend: Backend, index: string) => {
+  const messages: (string | undefined)[] = [];
+  const query = {
+    sources: [{ id: "app", index, profile: "ecs" }],
+    range: { from: fromMillis(0), to: fromMillis(Date.UTC(2027, 0)) },
+    filter: parse(""),
+    order: "asc",
+    ...{ wanted: 10, documentLimit: 1_000, tieLimit: 1_000 },
+  } as const;
+  for await (const batch of backend.stores.logs?.lines(query, AbortSignal.timeout(30_000)) ?? [])
+    messages.push(...batch.map(({ message }) => message));
+  return messages.sort();
+};
+const refused = { slug: "not_supported_by_backend" };
+
+const open = createSearch({ "logs-1": held("one"), "logs-2": held("two") }, "OpenSearch");
+const half = createSearch({ "logs-1": held("one") }, "OpenSearch");
+const halfOfElastic = createSearch({ "logs-1": held("one") }, "Elasticsearch");
+
+test("is refused as long as it is closed, and no longer", async () => {
+  let state: "open" | "closed" | "gone" = "open";
+  const fake = await openFake((response, request, text) => {
+    if (state === "open") return open.reply(response, request, text);
+    const { pathname } = new URL(request.url ?? "", "http://source");
+    if (state === "gone" || pathname === "/" || pathname.endsWith("/_search"))
+      return half.reply(response, request, text);
+    const settings = { index: { number_of_shards: "1" } };
+    const { mappings } = held("");
+    sendJson(response, {
+      "logs-1": { aliases: {}, mappings, settings },
+      "logs-2": { aliases: {}, mappings, settings: { index: { verified_before_close: "true" } } },
+    });
+  });
+  const backend = elastic.create("elk", elastic.parseConfig({ url: fake.url }), testIO);
+  opened.push(fake, backend);
+  expect(await read(backend, "logs-*")).toEqual(["one", "two"]);
+  state = "closed";
+  await expect(read(backend, "logs-*")).rejects.toMatchObject(refused);
+  await expect(read(backend, "logs-*")).rejects.toMatchObject(refused);
+  state = "open";
+  expect(await read(backend, "logs-*")).toEqual(["one", "two"]);
+  state = "closed";
+  await expect(read(backend, "logs-*")).rejects.toMatchObject(refused);
+  state = "gone";
+  expect(await read(backend, "logs-*")).toEqual(["one"]);
+});
+
+/** What both products answer where `logs-2` is closed and `logs-9` is not there. */
+const refusal = ({ pathname, searchParams }: URL): { readonly status: number } | undefined => {
+  if (!pathname.endsWith("/_search") || searchParams.get("ignore_unavailable") === "true") return undefined;
+  const refused = (type: string, reason: string, status: number) => ({
+    error: { root_cause: [{ type, reason }], type, reason },
+    status,
+  });
+  if (pathname.includes("logs-9")) return refused("index_not_found_exception", "no such index [logs-9]", 404);
+  return /logs-(?:2|\*)/.test(pathname) ? refused("index_closed_exception", "closed", 400) : undefined;
+};
+
+test("is refused also where another came as it was closed, so that shards are as many as before", async () => {
+  const later = createSearch({ "logs-1": held("one"), "logs-3": held("late") }, "OpenSearch");
+  let isClosed = false;
+  const fake = await openFake((response, request, text) => {
+    const url = new URL(request.url ?? "", "http://source");
+    const answer = isClosed ? refusal(url) : undefined;
+    if (answer !== undefined) return sendJson(response, answer, answer.status);
+    // Nothing of what came has a line in the range: no hit tells of it.
+    const body = text.replace(
+      '"filter":[',
+      '"filter":[{"bool":{"filter":[],"must_not":[{"terms":{"_index":["logs-3"]}}]}},',
+    );
+    return isClosed && url.pathname.endsWith("/_search")
+      ? later.reply(response, request, body)
+      : open.reply(response, request, text);
+  });
+  const backend = elastic.create("elk", elastic.parseConfig({ url: fake.url }), testIO);
+  opened.push(fake, backend);
+  expect(await read(backend, "logs-*")).toEqual(["one", "two"]);
+  isClosed = true;
+  await expect(read(backend, "logs-*")).rejects.toMatchObject(refused);
+});
+
+test("is refused where the mappings may not be read", async () => {
+  const fake = await openFake((response, request, text) => {
+    const url = new URL(request.url ?? "", "http://source");
+    if (url.pathname === "/") return halfOfElastic.reply(response, request, text);
+    const answer = refusal(url);
+    if (answer !== undefined) return sendJson(response, answer, answer.status);
+    if (url.pathname.endsWith("/_search")) return halfOfElastic.reply(response, request, text);
+    return sendJson(response, { error: {}, status: 403 }, 403);
+  });
+  const backend = elastic.create("elk", elastic.parseConfig({ url: fake.url }), testIO);
+  opened.push(fake, backend);
+  await expect(read(backend, "logs-*")).rejects.toMatchObject(refused);
+  await expect(read(backend, "logs-1,logs-2")).rejects.toMatchObject(refused);
+  expect(await read(backend, "logs-1")).toEqual(["one"]);
+  // One that is not there either makes the source refuse the whole, so the rest is asked for by itself.
+  await expect(read(backend, "logs-2,logs-9")).rejects.toMatchObject(refused);
+  await expect(read(backend, "logs-2,logs-9")).rejects.toMatchObject(refused);
+  const source = { id: "app", index: "logs-*", profile: "ecs" };
+  const report = await backend.inspections.logs?.(source, AbortSignal.timeout(30_000));
+  expect(report?.problems.join()).toMatch(/^an index of logs-\* is closed/);
+});
+
+test("a name that is not there is passed over, and asked for strictly once in a while", async () => {
+  const fake = await openFake((response, request, text) => {
+    const answer = refusal(new URL(request.url ?? "", "http://source"));
+    return answer === undefined
+      ? halfOfElastic.reply(response, request, text)
+      : sendJson(response, answer, answer.status);
+  });
+  const backend = elastic.create("elk", elastic.parseConfig({ url: fake.url }), testIO);
+  opened.push(fake, backend);
+  expect(await read(backend, "logs-1,logs-9")).toEqual(["one"]);
+  expect(await read(backend, "logs-1,logs-9")).toEqual(["one"]);
+  const strict = fake.asked.filter(({ path }) =>
+    /logs-1,logs-9\/_search.*ignore_unavailable=false/.test(path),
+  );
+  expect(strict).toHaveLength(1);
+});

@@ -1,0 +1,60 @@
+// An index that goes away in the midst of a reading, over a search server in memory: its lines would be missing without a
+// word, also where the search that is next cannot show it.
+import { setTimeout as delay } from "node:timers/promises";
+import { expect, test } from "vitest";
+import { fromMillis } from "#src/core/time.ts";
+import { parse } from "#src/log-query/parse.ts";
+import { createSearch, type HeldIndex } from "../../../support/elastic/fake-cluster.ts";
+import { openCluster } from "../../../support/elastic/test-index.ts";
+import { openFake } from "../../../support/scripted-http-source.ts";
+
+const held = (from: number) => ({
+  mappings: { properties: { "@timestamp": { type: "date" }, message: { type: "text" } } },
+  documents: Array.from({ length: 3_000 }, (_, n) => ({
+    "@timestamp": new Date(from + n).toISOString(),
+    message: "m",
+  })),
+});
+const old = held(1_000);
+const young = held(1_001);
+const coming = held(1_000_000);
+
+const cases: [string, Readonly<Record<string, HeldIndex>>, boolean][] = [
+  ["as another comes", { "logs-2": young, "logs-3": coming }, false],
+  ["and another reader meets it first", { "logs-2": young }, true],
+  ["and comes again with other documents", { "logs-1": { ...old, uuid: "other" }, "logs-2": young }, false],
+];
+test.each(cases)("an index goes %s", async (_, left, otherReads) => {
+  let search = createSearch({ "logs-1": old, "logs-2": young }, "Elasticsearch");
+  const fake = await openFake((...request) => search.reply(...request));
+  const cluster = openCluster(fake.url);
+  const read = (wanted: number) =>
+    cluster.store.lines(
+      {
+        sources: [{ id: "app", index: "logs-*", profile: "ecs" }],
+        range: { from: fromMillis(0), to: fromMillis(100_000) },
+        filter: parse(""),
+        order: "asc",
+        ...{ wanted, documentLimit: 100_000, tieLimit: 10_000 },
+      },
+      AbortSignal.timeout(30_000),
+    );
+  try {
+    const reading = read(2_000_000_000)[Symbol.asyncIterator]();
+    await reading.next();
+    // What is read ahead comes before it.
+    await delay(300);
+    search = createSearch(left, "Elasticsearch");
+    if (otherReads) for await (const _ of read(10)) break;
+    const rest = async () => {
+      for (let next = await reading.next(); next.done !== true; next = await reading.next());
+    };
+    await expect(rest()).rejects.toMatchObject({
+      failure: "partial",
+      message: "index logs-1 of logs-* went away while it was read",
+    });
+  } finally {
+    await cluster.close();
+    await fake.close();
+  }
+});

@@ -1,0 +1,34 @@
+// Aliases with a routing reach some shards of an index only, so that a search which reaches fewer than there are may be
+// whole. It must not be taken for whole where the pattern meets the indices themselves, which the user may not all read.
+import { expect, test } from "vitest";
+import { readKnowledge } from "#resolvers/elastic/mapping/mapping.ts";
+import { shardProblem } from "#resolvers/elastic/search/search.ts";
+
+const index = (shards: number, aliases: object = {}, hidden = false) => ({
+  aliases,
+  settings: { index: { number_of_shards: String(shards), ...(hidden ? { hidden: "true" } : {}) } },
+});
+const routed = { "app-routed": { search_routing: "7" } };
+const others = { ...routed, "app-all": {} };
+
+test.each([
+  ["app-*", { "app-1": index(4, routed), "app-2": index(1) }, 5],
+  ["_all", { "app-1": index(4, routed) }, 4],
+  ["app-1", { "app-1": index(4, routed) }, 4],
+  ["app-routed", { "app-1": index(4, routed) }, 1],
+  ["app-r*", { "app-1": index(4, routed) }, 1],
+  ["app-routed,app-2", { "app-1": index(4, routed), "app-2": index(3) }, 4],
+  ["app-routed,app-all", { "app-1": index(4, others) }, 4],
+  ["app-a*", { "app-1": index(4, others) }, 4],
+  ["app-*,-app-1", { "app-1": index(4, routed) }, 1],
+  ["app-*", { "app-1": index(4, routed, true) }, 1],
+  ["app-1", { "app-1": index(4, routed, true) }, 4],
+  ["app-*", { "app-1": index(4, { ...routed, "app-all": { is_hidden: true } }, true) }, 1],
+  ["<app-{now/d}>", { "app-1": index(4, routed) }, 1],
+  ["<app-{now/d}>", { "app-1": index(4) }, 4],
+  ["appx1", { "app-1": index(4, { "app.1": { search_routing: "7" } }) }, 4],
+])("a whole answer of %s over %j reaches at least %i shards", (pattern, indices, least) => {
+  const knowledge = readKnowledge(indices, pattern);
+  expect(shardProblem(pattern, knowledge, least)).toBeUndefined();
+  expect(shardProblem(pattern, knowledge, least - 1)).toContain(`reaches ${least - 1} of the`);
+});

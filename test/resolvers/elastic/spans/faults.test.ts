@@ -1,0 +1,487 @@
+// The ways in which a source of spans fails, and that none of them is a short answer.
+import { afterEach, describe, expect, test } from "vitest";
+import { z } from "zod";
+import { elastic } from "#resolvers/elastic/elastic.ts";
+import { readSpanProfile } from "#resolvers/elastic/layout/span-layout.ts";
+import { spanSourceOf } from "#src/access/sites.ts";
+import type { Span } from "#src/core/rows.ts";
+import { fromMillis } from "#src/core/time.ts";
+import type { SpanSource } from "#src/store/span-reader.ts";
+import type { SpanStore } from "#src/store/store.ts";
+import { createBudget } from "#src/tracing/spans/read-budget.ts";
+import { jaeger, otel } from "../../../support/elastic/span-shippers.ts";
+import { testIO } from "../../../support/elastic/test-index.ts";
+import { type Fake, openFake, type Reply, sendJson } from "../../../support/scripted-http-source.ts";
+
+const [[name = "", definition] = []] = Object.entries(jaeger.indices("x"));
+const settings = { index: { number_of_shards: "1", version: { created: "8190899" } } };
+const mappings = { [name]: { ...definition, settings } };
+const mapped = z.object({ mappings: z.object({ properties: z.record(z.string(), z.unknown()) }) });
+
+const hit = (n: number, index = name) => ({
+  _index: index,
+  _id: String(n),
+  _source: { traceID: "1", spanID: n.toString(16), startTime: n * 1_000, duration: 5, operationName: "a" },
+});
+const answer = (hits: readonly object[], total = hits.length, over: object = {}) => ({
+  timed_out: false,
+  _shards: { total: 1, failed: 0 },
+  hits: { total: { value: total, relation: "eq" }, hits },
+  ...over,
+});
+
+let fake: Fake | undefined;
+afterEach(async () => {
+  await fake?.close();
+  fake = undefined;
+});
+
+async function serve(
+  search: Reply,
+  mapping: Reply = (response) => sendJson(response, mappings),
+): Promise<string> {
+  fake = await openFake((response, request, body) => {
+    const path = request.url ?? "";
+    if (path === "/") sendJson(response, { version: { number: "8.19.8" } });
+    else if (path.includes("/_search")) search(response, request, body);
+    else mapping(response, request, body);
+  });
+  return fake.url;
+}
+
+type Own = Parameters<typeof elastic.create>[3];
+type Inspections = ReturnType<typeof elastic.create>["inspections"];
+
+async function using<T>(
+  url: string,
+  ask: (store: SpanStore, inspections: Inspections) => Promise<T>,
+  own?: Own,
+): Promise<T> {
+  const backend = elastic.create("elk", elastic.parseConfig({ url, timeout: "60s" }), testIO, own);
+  try {
+    if (backend.stores.traces === undefined) throw new Error("no span store");
+    return await ask(backend.stores.traces, backend.inspections);
+  } finally {
+    await backend.close();
+  }
+}
+const source = (over: Partial<SpanSource> = {}): SpanSource => ({
+  ...spanSourceOf("shop", { index: "x-*", profile: "auto" }),
+  ...over,
+});
+function read(url: string, over: Partial<SpanSource> = {}, limit = 10_000): Promise<Span[]> {
+  return using(url, async (store) => {
+    const spans: Span[] = [];
+    const range = { from: fromMillis(0), to: fromMillis(1_000_000) };
+    const query = { sources: [source(over)], range, select: "all", budget: createBudget(limit) } as const;
+    for await (const batch of store.scan(query, AbortSignal.timeout(60_000))) spans.push(...batch);
+    return spans;
+  });
+}
+
+describe("a source of spans that fails", () => {
+  test.each([
+    ["failed shards", "partial", answer([hit(1)], 1, { _shards: { total: 2, failed: 1 } })],
+    ["its own time-out", "partial", answer([hit(1)], 1, { timed_out: true })],
+    ["early termination", "partial", answer([hit(1)], 1, { terminated_early: true })],
+    [
+      "a total that is a guess",
+      "malformed",
+      { ...answer([hit(1)]), hits: { total: { value: 1, relation: "gte" }, hits: [hit(1)] } },
+    ],
+    ["an error with status 200", "malformed", { error: "no" }],
+    ["documents of an index that no mapping tells of", "partial", answer([hit(1, "x-unknown")])],
+  ])("%s", async (_, failure, body) => {
+    const url = await serve((response) => sendJson(response, body));
+    await expect(read(url)).rejects.toMatchObject({ name: "BackendError", failure });
+  });
+
+  test("a scroll that gives fewer documents than it counted", async () => {
+    let scrolls = 0;
+    const url = await serve((response, request) => {
+      const path = request.url ?? "";
+      if (request.method === "DELETE") sendJson(response, {});
+      else if (path.includes("/_search/scroll")) {
+        scrolls += 1;
+        sendJson(response, answer(scrolls > 1 ? [] : [hit(3)], 3, { _scroll_id: "s" }));
+      } else sendJson(response, answer([hit(1)], 3, { _scroll_id: "s" }));
+    });
+    await expect(read(url)).rejects.toMatchObject({ name: "BackendError", failure: "partial" });
+  });
+
+  test("unless its parts only stop where they are full, as Elasticsearch 7 says", async () => {
+    let scrolls = 0;
+    const url = await serve((response, request) => {
+      const path = request.url ?? "";
+      if (request.method === "DELETE") sendJson(response, {});
+      else if (path.includes("/_search/scroll")) {
+        scrolls += 1;
+        sendJson(response, answer([hit(scrolls + 1)], 3, { _scroll_id: "s", terminated_early: true }));
+      } else sendJson(response, answer([hit(1)], 3, { _scroll_id: "s" }));
+    });
+    expect((await read(url)).map(({ span_id }) => Number(span_id))).toEqual([1, 2, 3]);
+  });
+
+  test("a mapping that may not be read is refused, for good", async () => {
+    const url = await serve(
+      (response) => sendJson(response, answer([hit(1)])),
+      (response) => sendJson(response, {}, 403),
+    );
+    await expect(read(url)).rejects.toMatchObject({ slug: "not_supported_by_backend" });
+  });
+
+  /** Mappings of tags as Jaeger makes them where they are fields, below `tag` as they are spelt. */
+  const tagged = (...tags: string[]) => {
+    const { properties } = mapped.parse(definition).mappings;
+    const below = (names: readonly string[]): object => ({
+      properties: Object.fromEntries(
+        [...Map.groupBy(names, (name) => name.split(".", 1)[0] ?? "")].map(([key, own]) => {
+          const rest = own.map((name) => name.slice(key.length + 1)).filter((name) => name !== "");
+          return [key, rest.length > 0 ? below(rest) : { type: "keyword" }];
+        }),
+      ),
+    });
+    const grown = { mappings: { dynamic: false, properties: { ...properties, tag: below(tags) } } };
+    return { [name]: { ...grown, settings } };
+  };
+
+  test.each([
+    [["span#kind"], "tag.span#kind"],
+    [["internal#span#format", "http#method", "otel#scope#name"], "tag.otel#scope#name"],
+    [["span__kind"], "tag.span__kind"],
+  ])("tags that spell their dots otherwise than the layout: %j", async (tags, shown) => {
+    const url = await serve(
+      (response) => sendJson(response, answer([hit(1)])),
+      (response) => sendJson(response, tagged(...tags)),
+    );
+    await expect(read(url)).rejects.toMatchObject({
+      slug: "not_supported_by_backend",
+      message: expect.stringContaining(`as ${shown} does`),
+    });
+    const report = await using(url, async (_, { traces }) => traces?.(source(), AbortSignal.timeout(60_000)));
+    expect(report?.problems).toContainEqual(expect.stringContaining(`as ${shown} does`));
+  });
+
+  test.each([[["span@kind"]], [["http@method", "span_kind"]], [["colour", "span_kinds", "spankind"]]])(
+    "but an attribute may have any name: %j",
+    async (tags) => {
+      const url = await serve(
+        (response) => sendJson(response, answer([hit(1)])),
+        (response) => sendJson(response, tagged(...tags)),
+      );
+      expect(await read(url)).toHaveLength(1);
+    },
+  );
+
+  test.each([{ "span.kind": "server" }, { span: { kind: "server" } }, { "span@kind": "server" }])(
+    "and tags that keep their dots are read: %j",
+    async (tag) => {
+      const own = hit(1);
+      const url = await serve(
+        (response) => sendJson(response, answer([{ ...own, _source: { ...own._source, tag } }])),
+        (response) =>
+          sendJson(response, tagged(Object.keys(tag)[0] === "span@kind" ? "span@kind" : "span.kind")),
+      );
+      expect(await read(url)).toMatchObject([{ span_kind: "server", span_attributes: {} }]);
+    },
+  );
+
+  describe("documents in no layout", () => {
+    // As OpenSearch tells a user whose field-level rule hides the times.
+    const { startTime: _, ...shown } = mapped.parse(definition).mappings.properties;
+    const hidden = { [name]: { mappings: { properties: shown }, settings } };
+
+    test("are refused, because they may be spans", async () => {
+      let counts = 0;
+      const url = await serve(
+        (response) => {
+          counts += 1;
+          sendJson(response, answer([], 1));
+        },
+        (response) => sendJson(response, hidden),
+      );
+      await expect(read(url)).rejects.toMatchObject({
+        slug: "not_supported_by_backend",
+        details: { feature: "an index pattern without spans of a known layout" },
+      });
+      expect(counts).toBe(1);
+    });
+
+    test("are not there where there are none", async () => {
+      const url = await serve(
+        (response) => sendJson(response, answer([])),
+        (response) => sendJson(response, hidden),
+      );
+      expect(await read(url)).toEqual([]);
+    });
+
+    test("are read as soon as the mapping has their names", async () => {
+      let told = 0;
+      const url = await serve(
+        (response) => sendJson(response, answer([hit(1)])),
+        (response) => {
+          told += 1;
+          sendJson(response, told > 1 ? mappings : hidden);
+        },
+      );
+      expect((await read(url)).map(({ span_id }) => Number(span_id))).toEqual([1]);
+    });
+  });
+
+  test("more documents than the budget are refused before a second is asked for", async () => {
+    const url = await serve((response) => sendJson(response, answer([hit(1)], 5_000)));
+    await expect(read(url, {}, 4_999)).rejects.toMatchObject({ slug: "result_too_large" });
+    expect(fake?.asked.filter(({ path }) => path.includes("_search"))).toHaveLength(1);
+  });
+});
+
+test("documents that are too large to be held together come in smaller parts", async () => {
+  const spans = Array.from({ length: 120 }, (_, n) => ({
+    ...hit(n + 1),
+    _source: { ...hit(n + 1)._source, tags: [{ key: "stack", type: "string", value: "x".repeat(16_384) }] },
+  }));
+  let at = 0;
+  let size = 0;
+  const url = await serve((response, request, body) => {
+    if (request.method === "DELETE") return sendJson(response, {});
+    if (!request.url?.includes("/_search/scroll")) [at, size] = [0, JSON.parse(body).size];
+    const hits = spans.slice(at, at + size);
+    at += size;
+    sendJson(response, answer(hits, spans.length, { _scroll_id: "s" }));
+  });
+  const config = elastic.parseConfig({ url, timeout: "60s", answer_bytes: 1_048_576 });
+  const backend = elastic.create("elk", config, testIO);
+  try {
+    const range = { from: fromMillis(0), to: fromMillis(1_000_000) };
+    const query = { sources: [source()], range, select: "all", budget: createBudget(120) } as const;
+    const found = backend.stores.traces?.scan(query, AbortSignal.timeout(60_000)) ?? [];
+    const ids: number[] = [];
+    for await (const batch of found) ids.push(...batch.map(({ span_id }) => Number.parseInt(span_id, 16)));
+    expect(ids).toEqual(spans.map((_, n) => n + 1));
+  } finally {
+    await backend.close();
+  }
+});
+
+test("an index whose documents have names that its mapping lacked is read by its new mapping", async () => {
+  let grown = false;
+  const url = await serve(
+    (response, _, body) => {
+      const probe = JSON.parse(body).size === 0;
+      sendJson(response, answer(probe ? [] : [hit(1)], 1));
+    },
+    (response) => {
+      const before = { [name]: { mappings: { properties: { message: { type: "text" } } }, settings } };
+      sendJson(response, grown ? mappings : before);
+      grown = true;
+    },
+  );
+  expect(await read(url)).toHaveLength(1);
+});
+
+test("events in documents of their own are looked for only where somebody looks at them", async () => {
+  const [index = ""] = Object.keys(otel.indices("x"));
+  const document = { "@timestamp": "1.0", trace_id: "1", span_id: "2", kind: "Server", duration: 5 };
+  const spanHit = { _index: index, _id: "1", _source: document };
+  const both = Object.fromEntries(
+    Object.entries(otel.indices("x")).map(([own, definition]) => [own, { ...definition, settings }]),
+  );
+  const url = await serve(
+    (response, _, body) => {
+      const isEvents = body.includes("event_name") && !body.includes('"duration"');
+      const probe = JSON.parse(body).size === 0;
+      sendJson(
+        response,
+        answer(isEvents || probe ? [] : [spanHit], isEvents || probe ? 0 : 1, {
+          _shards: { total: 2, failed: 0 },
+        }),
+      );
+    },
+    (response) => sendJson(response, both),
+  );
+  await using(url, async (store) => {
+    const range = { from: fromMillis(0), to: fromMillis(1_000_000) };
+    const sources = [source()] as const;
+    for (const bare of [true, false]) {
+      const before = fake?.asked.length ?? 0;
+      const query = { sources, range, select: "entries", bare, budget: createBudget(100) } as const;
+      for await (const _ of store.scan(query, AbortSignal.timeout(60_000)));
+      const searches = (fake?.asked ?? []).slice(before).filter(({ body }) => body.includes("event_name"));
+      expect(searches.length > 0).toBe(!bare);
+    }
+  });
+});
+
+describe("lists and hints that an index makes", () => {
+  const both = Object.fromEntries(
+    Object.entries(otel.indices("x")).map(([own, definition]) => [own, { ...definition, settings }]),
+  );
+  const whole = { _shards: { total: 2, failed: 0 } };
+  /** With this of the second of two sources. */
+  const ask = async (over: object) => {
+    const url = await serve(
+      // What is asked before, of all that may be there, is whole.
+      (response, { url = "" }, body) => {
+        const isSecond = url.includes("y-") && /"composite"|"sort"/.test(body);
+        const ids = { buckets: isSecond ? [] : [{ key: { c0: "a" }, doc_count: 1 }] };
+        sendJson(response, answer([], 0, { ...whole, aggregations: { ids }, ...(isSecond ? over : {}) }));
+      },
+      (response) => sendJson(response, both),
+    );
+    return using(url, async (store) => {
+      const shared = { sources: [source(), source({ index: "y-*" })] as const, budget: createBudget(100) };
+      const range = { from: fromMillis(0), to: fromMillis(1_000_000) };
+      const scan = { ...shared, range, select: "entries", by: "time", order: "asc", nth: 3 } as const;
+      const signal = AbortSignal.timeout(60_000);
+      const asked = [
+        store.failedTraces?.({ ...shared, errors: undefined }, signal),
+        store.milestone?.(scan, signal),
+      ];
+      return Promise.allSettled(asked);
+    });
+  };
+
+  test.each([
+    ["failed shards", { _shards: { total: 2, failed: 1 } }],
+    ["its own time-out", { timed_out: true }],
+    ["a total that is a guess", { hits: { total: { value: 0, relation: "gte" }, hits: [] } }],
+  ])("are none with %s", async (_, over) => {
+    const reason = expect.objectContaining({ name: "BackendError", failure: "partial" });
+    expect(await ask(over)).toEqual([
+      { status: "rejected", reason },
+      { status: "rejected", reason },
+    ]);
+  });
+
+  test("are not known of other shards than the mapping has told of", async () => {
+    const of = (value: unknown) => ({ status: "fulfilled", value });
+    expect(await ask({})).toEqual([of(["a".padStart(32, "0")]), of(undefined)]);
+    for (const total of [1, 3])
+      expect(await ask({ _shards: { total, failed: 0 } })).toEqual([of(undefined), of(undefined)]);
+  });
+});
+
+test("every search carries the wall, and says that parts are errors", async () => {
+  const url = await serve((response) => sendJson(response, answer([])));
+  await using(url, async (store) => {
+    const walled = source({ where: 'process.serviceName="shop"' });
+    const budget = createBudget(100);
+    const range = { from: fromMillis(0), to: fromMillis(1) };
+    const ids = [{ trace_id: "1", span_id: "2" }];
+    const { signal } = new AbortController();
+    const sources = [walled] as const;
+    for (const select of ["all", "entries", "children", "calls", "exceptions", "statements"] as const) {
+      for await (const _ of store.scan({ sources, range, select, budget }, signal));
+      for await (const _ of store.find(
+        { sources, of: { by: "trace", traceIds: ["1"], select }, budget },
+        signal,
+      ));
+    }
+    for await (const _ of store.find({ sources, of: { by: "span", spans: ids }, budget }, signal));
+    for await (const _ of store.find({ sources, of: { by: "caller", spans: ids }, budget }, signal));
+    await store.locate({ sources, traceId: "1", budget }, signal);
+  });
+  const searches = (fake?.asked ?? []).filter(({ path }) => path.includes("_search"));
+  expect(searches.length).toBeGreaterThan(14);
+  for (const { path, body } of searches) {
+    expect(path).toContain("allow_partial_search_results=false");
+    const { query } = JSON.parse(body) as { query: { bool: { should: readonly object[] } } };
+    // Either the known index behind its wall, or documents of indices that nobody knows, which are never used.
+    for (const part of query.bool.should ?? [query]) {
+      const text = JSON.stringify(part);
+      const strange = { bool: { must_not: [{ terms: { _index: [name] } }] } };
+      if (text.startsWith('{"bool":{"must_not"')) expect(part).toEqual(strange);
+      else expect(text).toContain('{"term":{"process.serviceName":"shop"}}');
+    }
+  }
+});
+
+test("leaving early frees the scroll", async () => {
+  let freed: () => void = () => undefined;
+  const deleted = new Promise<void>((resolve) => {
+    freed = resolve;
+  });
+  const url = await serve((response, request) => {
+    if (request.method === "DELETE") freed();
+    const hits = Array.from({ length: 1_000 }, (_, n) => hit(n + 1));
+    sendJson(response, answer(hits, 5_000, { _scroll_id: "s" }));
+  });
+  await using(url, async (store) => {
+    const range = { from: fromMillis(0), to: fromMillis(1_000_000) };
+    const query = { sources: [source()], range, select: "all", budget: createBudget(10_000) } as const;
+    for await (const batch of store.scan(query, AbortSignal.timeout(60_000))) {
+      expect(batch.length).toBeGreaterThan(0);
+      break;
+    }
+    await deleted;
+  });
+});
+
+test("a part that fails while the caller is busy is met when its turn comes", async () => {
+  const url = await serve((response, request) => {
+    const path = request.url ?? "";
+    const hits = Array.from({ length: 1_000 }, (_, n) => hit(n + 1));
+    if (path.includes("/_search/scroll") && request.method === "POST") sendJson(response, {}, 400);
+    else sendJson(response, answer(hits, 5_000, { _scroll_id: "s" }));
+  });
+  await using(url, async (store) => {
+    const range = { from: fromMillis(0), to: fromMillis(1_000_000) };
+    const query = { sources: [source()], range, select: "all", budget: createBudget(10_000) } as const;
+    let spans = 0;
+    const reading = async () => {
+      for await (const batch of store.scan(query, AbortSignal.timeout(60_000))) {
+        spans += batch.length;
+        await new Promise((resolve) => setTimeout(resolve, 50));
+      }
+    };
+    await expect(reading()).rejects.toMatchObject({ failure: "rejected" });
+    expect(spans).toBe(1_000);
+  });
+});
+
+describe("a profile of one's own", () => {
+  const profile = `
+name: mine
+traces:
+  documents:
+    - holds: span
+      present: [traceID, spanID]
+      trace_id: traceID
+      span_id: spanID
+      parent: parentSpanID
+      start: { field: startTime, unit: us }
+      duration: { field: duration, unit: ms }
+      name: operationName
+      kind: [{ value: server }]
+      status: [{ field: failed, values: { "true": ERROR } }]
+      service: operationName
+      span_attributes: { from: [{ prefix: tag. }] }
+      resource_attributes: { from: [{ prefix: process. }] }
+`;
+  const scanWith = async (text: string): Promise<Span[]> => {
+    const url = await serve((response) => sendJson(response, answer([hit(1)])));
+    const ask = async (store: SpanStore) => {
+      const spans: Span[] = [];
+      const range = { from: fromMillis(0), to: fromMillis(1_000) };
+      const sources = [source({ profile: "mine.yaml" })] as const;
+      const query = { sources, range, select: "all", budget: createBudget(10) } as const;
+      for await (const batch of store.scan(query, AbortSignal.timeout(10_000))) spans.push(...batch);
+      return spans;
+    };
+    return using(url, ask, { logs: new Map(), traces: new Map([["mine.yaml", readSpanProfile(text)]]) });
+  };
+
+  test("is read as it says", async () => {
+    const [span] = await scanWith(profile);
+    expect(span).toMatchObject({
+      span_kind: "server",
+      service_name: "a",
+      start: fromMillis(1),
+      end: fromMillis(6),
+    });
+  });
+
+  test("with a mistake is none", () => {
+    expect(() => readSpanProfile(profile.replace("unit: ms", "unit: weeks"))).toThrow(/unit/);
+  });
+});

@@ -1,0 +1,62 @@
+// What `check` and `init` tell of indices of spans, over a small search server in memory: copies that would be counted
+// twice.
+import { afterEach, expect, test } from "vitest";
+import { elastic } from "#resolvers/elastic/elastic.ts";
+import { spanSourceOf } from "#src/access/sites.ts";
+import { createSearch, type HeldIndex } from "../../../support/elastic/fake-cluster.ts";
+import { jaegerFields, type Shipper } from "../../../support/elastic/span-shippers.ts";
+import { testIO } from "../../../support/elastic/test-index.ts";
+import { openFake } from "../../../support/scripted-http-source.ts";
+import { span } from "../../../tracing/span-builder.ts";
+
+const opened: { close(): Promise<void> }[] = [];
+afterEach(async () => {
+  for (const one of opened.splice(0).reverse()) await one.close();
+});
+
+async function open(indices: Readonly<Record<string, HeldIndex>>) {
+  const search = createSearch(indices, "Elasticsearch");
+  const fake = await openFake((...asked) => search.reply(...asked));
+  const backend = elastic.create("elk", elastic.parseConfig({ url: fake.url, timeout: "60s" }), testIO);
+  opened.push(fake, backend);
+  const signal = AbortSignal.timeout(60_000);
+  const limitations = async (index: string, over: { readonly where?: string } = {}) => {
+    const report = await backend.inspections.traces?.(
+      spanSourceOf("shop", { index, profile: "auto", ...over }),
+      signal,
+    );
+    expect(report?.problems).toEqual([]);
+    return report?.limitations ?? [];
+  };
+  return { limitations, survey: (...patterns: string[]) => backend.survey?.(patterns, signal) };
+}
+
+const request = span({
+  ...{ site_id: "shop", trace_id: "a".repeat(32), span_id: "b".repeat(16), span_kind: "server" },
+  ...{ from: 0, to: 5, service_name: "shop", resource_attributes: { "service.name": "shop" } },
+});
+
+/** As `shipper` writes the request, with the documents of `more` beside it. */
+function written(shipper: Shipper, more: Readonly<Record<string, readonly object[]>> = {}) {
+  const shipped = shipper.write("x", [request]);
+  return Object.fromEntries(
+    Object.entries(shipper.indices("x")).map(([name, definition]) => {
+      const own = shipped.filter(({ index }) => index === name).map(({ document }) => JSON.parse(document));
+      const { mappings } = definition as { readonly mappings: object };
+      return [name, { mappings, documents: [...own, ...(more[name] ?? [])] }] as const;
+    }),
+  );
+}
+
+test("archived spans are copies: check says what leaves them out, and init does not propose them", async () => {
+  const [[name = "", held] = []] = Object.entries(written(jaegerFields));
+  if (held === undefined) throw new Error("no index");
+  const { limitations, survey } = await open({ [name]: held, "x-jaeger-span-archive": held });
+  expect(await limitations("*jaeger-span-*")).toContain(
+    "x-jaeger-span-archive: copies of other spans, which figures count again; let the pattern end in ,-*jaeger-span-archive*",
+  );
+  expect((await limitations(name)).filter((text) => text.includes("copies"))).toEqual([]);
+  const found = await survey(name, "x-jaeger-span-archive");
+  expect(found?.traces.map(({ index }) => index)).toEqual([name]);
+  expect(found?.notes).toEqual(["x-jaeger-span-archive: copies of spans that other indices hold"]);
+});

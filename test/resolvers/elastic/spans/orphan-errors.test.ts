@@ -1,0 +1,337 @@
+// Error documents of Elastic APM whose transaction is not kept: unsampled, dropped by tail-based sampling, or never begun.
+// Which of them are spans of their own is worked out here from the raw documents alone.
+import { afterEach, describe, expect, test } from "vitest";
+import { spanSourceOf } from "#src/access/sites.ts";
+import type { Span, TraceSummary } from "#src/core/rows.ts";
+import { fromMillis, type Instant } from "#src/core/time.ts";
+import type { SpanLookup } from "#src/store/span-reader.ts";
+import type { ListingQuery, SpanStore } from "#src/store/store.ts";
+import { analyticsOver } from "#src/tracing/analytics.ts";
+import { parseTraceQuery } from "#src/tracing/listing/trace-query.ts";
+import { createBudget } from "#src/tracing/spans/read-budget.ts";
+import { isSelected, isSought, readerOver } from "../../../conformance/trace-fixture.ts";
+import { createSearch, type HeldIndex } from "../../../support/elastic/fake-cluster.ts";
+import { apm, apm7, type Shipper } from "../../../support/elastic/span-shippers.ts";
+import { openCluster } from "../../../support/elastic/test-index.ts";
+import { openFake } from "../../../support/scripted-http-source.ts";
+
+const opened: { close(): Promise<void> }[] = [];
+afterEach(async () => {
+  for (const one of opened.splice(0).reverse()) await one.close();
+});
+
+const start = Date.UTC(2026, 0, 15, 10);
+const at = (millis: number): Instant => fromMillis(start + millis);
+const never = new AbortController().signal;
+const plenty = () => createBudget(1_000_000);
+const range = { from: at(-1_000), to: at(100_000) };
+
+const common = (millis: number, service: string) => ({
+  "@timestamp": new Date(start + millis).toISOString(),
+  timestamp: { us: (start + millis) * 1_000 },
+  agent: { name: "nodejs" },
+  service: { name: service, version: "r1", environment: "prod" },
+});
+interface Place {
+  readonly trace: string;
+  readonly id: string;
+  readonly parent?: string;
+}
+const request = (millis: number, { trace, id, parent }: Place, name = "GET /cart", service = "shop") => ({
+  ...common(millis, service),
+  processor: { event: "transaction", name: "transaction" },
+  trace: { id: trace },
+  ...(parent === undefined ? {} : { parent: { id: parent } }),
+  event: { outcome: "success" },
+  transaction: { id, name, type: "request", sampled: true, duration: { us: 5_000 } },
+  span: { id },
+});
+const inner = (millis: number, { trace, id, parent = "" }: Place, transaction: string) => ({
+  ...common(millis, "shop"),
+  processor: { event: "span", name: "transaction" },
+  trace: { id: trace },
+  parent: { id: parent },
+  transaction: { id: transaction },
+  event: { outcome: "success" },
+  span: { id, name: "render", type: "app", duration: { us: 1_000 } },
+});
+/** As agents send it, also where the transaction is not sampled; without a transaction outside of any. */
+const error = (
+  millis: number,
+  id: string,
+  in_: { trace?: string; parent?: string; transaction?: object & { id: string } } = {},
+  more: object = {},
+) => ({
+  ...common(millis, "shop"),
+  processor: { event: "error", name: "error" },
+  ...(in_.trace === undefined ? {} : { trace: { id: in_.trace } }),
+  ...(in_.parent === undefined ? {} : { parent: { id: in_.parent } }),
+  ...(in_.transaction === undefined
+    ? {}
+    : { transaction: in_.transaction, span: { id: in_.transaction.id } }),
+  error: {
+    id,
+    grouping_key: "7ec6bd5ec4a6b9b9f7cbd5e0a1a2a3a4",
+    culprit: "pay (cart.js)",
+    exception: [{ type: "CardError", message: "declined" }],
+  },
+  ...more,
+});
+
+type Document = Readonly<Record<string, unknown>>;
+
+/** `lacks` are fields that no error has had yet, so that the mapping of their index has none. */
+async function open(
+  shipper: Shipper,
+  documents: readonly Document[],
+  { where, lacks = [] }: { readonly where?: string; readonly lacks?: readonly string[] } = {},
+) {
+  const indices: Record<string, HeldIndex> = {};
+  for (const [name, definition] of Object.entries(shipper.indices("x"))) {
+    const { mappings } = definition as { readonly mappings: { readonly properties: object } };
+    const known = Object.entries(mappings.properties).filter(([field]) => !lacks.includes(field));
+    const properties = name.includes("error") ? Object.fromEntries(known) : mappings.properties;
+    const own = documents.filter(
+      (document) => shipper === apm7 || name.includes("error") === "error" in document,
+    );
+    indices[name] = { mappings: { ...mappings, properties }, documents: own };
+  }
+  const search = createSearch(indices, "Elasticsearch");
+  const fake = await openFake((...asked) => search.reply(...asked));
+  const cluster = openCluster(fake.url);
+  opened.push(fake, cluster);
+  const source = spanSourceOf("shop", { index: shipper.pattern("x"), profile: "auto", where });
+  return { store: cluster.traces, sources: [source] as const };
+}
+type Opened = Awaited<ReturnType<typeof open>>;
+
+async function collect<T>(batches: AsyncIterable<readonly T[]>): Promise<T[]> {
+  const found: T[] = [];
+  for await (const batch of batches) found.push(...batch);
+  return found;
+}
+const find = ({ store, sources }: Opened, of: SpanLookup["of"]) =>
+  collect(store.find({ sources, of, budget: plenty() }, new AbortController().signal));
+const listing = (
+  { store, sources }: { readonly store: Pick<SpanStore, "summaries">; readonly sources: Opened["sources"] },
+  over: Partial<ListingQuery> & { readonly text?: string } = {},
+): Promise<TraceSummary[]> => {
+  const { text = "", filter = {}, ...rest } = over;
+  const query: ListingQuery = {
+    ...{ sources, range, candidates: "errors", by: "time", order: "asc", beyond: undefined },
+    ...{ wanted: 100, tieLimit: 10_000, budget: plenty(), ...rest },
+    filter: { ...filter, query: parseTraceQuery(text) },
+  };
+  return collect(store.summaries(query, new AbortController().signal));
+};
+const idOf = (n: number, digits = 16) => n.toString(16).padStart(digits, "0");
+
+describe("an error whose transaction is not kept", () => {
+  const lost = { id: idOf(9), type: "request", name: "POST /pay", sampled: false };
+  const trace = idOf(1, 32);
+  const own = idOf(0xe1, 32);
+  const unsampled = error(
+    10,
+    own,
+    { trace, parent: lost.id, transaction: lost },
+    {
+      labels: { appsignal_tag_region: "eu" },
+    },
+  );
+
+  test("is a span of no length, named as its transaction, with its exception", async () => {
+    const opened = await open(apm, [unsampled, request(0, { trace: idOf(2, 32), id: idOf(2) })]);
+    const [span, ...others] = await find(opened, { by: "trace", traceIds: [trace], select: "all" });
+    expect(others).toEqual([]);
+    expect(span).toMatchObject({
+      ...{ trace_id: trace, span_id: own, parent_span_id: lost.id, entry: true, report: true },
+      ...{ start: at(10), end: at(10), service_name: "shop", revision: "r1", status_code: "ERROR" },
+      ...{ span_name: "POST /pay", span_kind: "server", tags: { region: "eu" }, count: 1 },
+      events: [{ name: "exception", time: at(10), attributes: { "exception.type": "CardError" } }],
+    });
+  });
+
+  test("is listed as an error of that action, found by its filters, and never a request", async () => {
+    const opened = await open(apm, [unsampled, request(0, { trace: idOf(2, 32), id: idOf(2) })]);
+    const row = { trace_id: trace, span_id: own, namespace: "web", action_name: "POST /pay", time: at(10) };
+    expect(await listing(opened)).toMatchObject([{ ...row, duration: 0n, revision: "r1", has_npo: false }]);
+    for (const text of [`span_id=${own}`, "tag.region=eu", `trace_id=${trace}`, "revision=r1", "pay"]) {
+      expect([text, await listing(opened, { text })]).toMatchObject([text, [row]]);
+    }
+    for (const text of ["span_id=e2", "tag.region=us", "revision=r2"]) {
+      expect([text, await listing(opened, { text })]).toEqual([text, []]);
+    }
+    expect(await listing(opened, { by: "duration", order: "desc" })).toMatchObject([row]);
+    expect(await listing(opened, { range: { from: at(10), to: at(10) } })).toMatchObject([row]);
+    expect(await listing(opened, { range: { from: at(11), to: at(99) } })).toEqual([]);
+    expect(await listing(opened, { candidates: "requests" })).toMatchObject([{ trace_id: idOf(2, 32) }]);
+    const { store, sources } = opened;
+    const query = { sources, partners: [], range, namespaces: [], budget: plenty() };
+    expect(await store.actions(query, never)).toMatchObject([{ action: "GET /cart", count: 1 }]);
+    expect(await store.locate({ sources, traceId: trace, budget: plenty() }, never)).toMatchObject({
+      performance: [],
+      errors: [{ site_id: "shop", exception_name: "CardError" }],
+    });
+  });
+
+  test("outside of any trace it is a trace of its own, under its id", async () => {
+    const alone = error(20, own, {}, { agent: { name: "rum-js" } });
+    const lacks = ["trace", "parent", "span", "transaction", "labels", "numeric_labels"];
+    const opened = await open(apm, [alone, error(30, idOf(0xe2, 32))], { lacks });
+    expect(await listing(opened)).toMatchObject([
+      { trace_id: own, span_id: own, namespace: "web", action_name: "CardError" },
+      { trace_id: idOf(0xe2, 32), namespace: "background", action_name: "CardError" },
+    ]);
+    const failed = await opened.store.failedTraces?.({ sources: opened.sources, budget: plenty() }, never);
+    expect(failed?.toSorted()).toEqual([own, idOf(0xe2, 32)]);
+    const [span] = await find(opened, { by: "trace", traceIds: [own], select: "all" });
+    expect(span).toMatchObject({ span_id: own, parent_span_id: undefined });
+  });
+
+  test("is in no trace but its own, also where the index cannot be asked for one", async () => {
+    const kept = error(20, idOf(0xe3, 32), { trace: idOf(2, 32), parent: idOf(2) });
+    const opened = await open(apm, [unsampled, request(0, { trace: idOf(2, 32), id: idOf(2) }), kept]);
+    // Longer than what the index keeps of a trace's id.
+    const long = "a".repeat(1_100);
+    for (const select of ["all", "exceptions"] as const)
+      expect(await find(opened, { by: "trace", traceIds: [long], select })).toEqual([]);
+    const { store, sources } = opened;
+    const nowhere = { performance: [], errors: [] };
+    expect(await store.locate({ sources, traceId: long, budget: plenty() }, never)).toEqual(nowhere);
+  });
+
+  test("behind a wall that its transaction does not pass, too", async () => {
+    const kept = request(0, { trace, id: idOf(5) }, "GET /cart", "other");
+    const foreign = error(10, own, { trace, parent: idOf(5), transaction: { id: idOf(5) } });
+    const opened = await open(apm, [kept, foreign], { where: 'service.name="shop"' });
+    expect(await listing(opened)).toMatchObject([{ span_id: own, action_name: "CardError" }]);
+    const whole = await open(apm, [kept, foreign]);
+    expect(await listing(whole)).toMatchObject([{ span_id: idOf(5), action_name: "GET /cart" }]);
+  });
+
+  test("one that came as a log record of OTLP belongs to the span that it names", async () => {
+    const named = error(2, own, { trace }, { span: { id: idOf(6) } });
+    const opened = await open(apm, [
+      request(0, { trace, id: idOf(5) }),
+      inner(1, { trace, id: idOf(6), parent: idOf(5) }, idOf(5)),
+      named,
+    ]);
+    const spans = await find(opened, { by: "trace", traceIds: [trace], select: "exceptions" });
+    expect(spans).toMatchObject([{ span_id: idOf(6), report: false }]);
+  });
+});
+
+/** Transactions of which some are kept, spans below them, and errors that name any of them, or nothing. */
+function makeDocuments(seed: number): readonly Document[] {
+  let state = seed;
+  const below = (limit: number): number => {
+    state = (state * 1_103_515_245 + 12_345) % 2 ** 31;
+    return Math.floor((state / 2 ** 31) * limit);
+  };
+  const documents: Document[] = [];
+  for (let n = 1; n <= 40; n += 1) {
+    const millis = below(2_000);
+    const trace = idOf(1 + below(30), 32);
+    const id = idOf(0x100 + n);
+    const kept = below(3) > 0;
+    const hasSpan = kept && below(2) === 0;
+    const child = idOf(0x200 + n);
+    const action = ["GET /cart", "POST /pay"][below(2)] ?? "";
+    if (kept) documents.push(request(millis, { trace, id }, action));
+    if (hasSpan) documents.push(inner(millis + 1, { trace, id: child, parent: id }, id));
+    for (let many = below(3); many > 0; many -= 1) {
+      const own = idOf(0xe000 + n * 8 + many, 32);
+      const transaction = { id, type: "request", name: action, sampled: below(2) === 0 };
+      const parent = below(3) === 0 ? child : id;
+      const time = millis + below(50);
+      const outside = below(5) === 0;
+      documents.push(error(time, own, outside ? {} : { trace, parent, transaction }));
+    }
+  }
+  return documents;
+}
+
+interface Ids {
+  readonly trace?: { readonly id: string };
+  readonly parent?: { readonly id: string };
+  readonly span?: { readonly id: string };
+  readonly transaction?: { readonly id: string; readonly duration?: object };
+  readonly error?: { readonly id: string };
+}
+
+/** Of each error the span that shows it: the nearest that is kept, or itself. */
+function placesOf(documents: readonly Ids[]): ReadonlyMap<string, string> {
+  const kept = new Set(
+    documents.flatMap(({ trace, span, transaction, error }) =>
+      error === undefined ? [`${trace?.id} ${transaction?.duration ? transaction.id : span?.id}`] : [],
+    ),
+  );
+  return new Map(
+    documents.flatMap(({ trace, parent, transaction, error }) => {
+      if (error === undefined) return [];
+      const near = [parent?.id, transaction?.id].find((id) => kept.has(`${trace?.id} ${id}`));
+      return [[error.id, `${trace?.id ?? error.id} ${near ?? error.id}`]];
+    }),
+  );
+}
+
+describe.each([apm, apm7])("$name: whatever is kept", (shipper) => {
+  test.each([1, 2])("each error is shown once, where it belongs; seed %i", async (seed) => {
+    const documents = makeDocuments(seed);
+    const opened = await open(shipper, documents);
+    const places = placesOf(documents);
+    const traceIds = [...new Set([...places.values()].map((place) => place.slice(0, 32)))];
+    const all = await find(opened, {
+      by: "trace",
+      traceIds: [...new Set([...traceIds, ...documents.flatMap((one) => (one as Ids).trace?.id ?? [])])],
+      select: "all",
+    });
+    const shown = (spans: readonly Span[]) =>
+      spans.flatMap(({ trace_id, span_id, events }) =>
+        events.map(({ attributes }) => [attributes["error.id"], `${trace_id} ${span_id}`] as const),
+      );
+    const sorted = (pairs: readonly (readonly unknown[])[]) => pairs.map(String).sort();
+    expect(sorted(shown(all))).toEqual(sorted([...places]));
+    const { store, sources } = opened;
+    const scan = (select: "all" | "entries" | "exceptions" | "children", over = range) =>
+      collect(store.scan({ sources, range: over, select, budget: plenty() }, new AbortController().signal));
+    const keys = (spans: readonly Span[]) =>
+      spans.map(({ trace_id, span_id }) => `${trace_id} ${span_id}`).sort();
+    for (const over of [range, { from: at(500), to: at(1_200) }]) {
+      const inRange = all.filter(({ end }) => end >= over.from && end <= over.to);
+      for (const select of ["all", "entries", "exceptions", "children"] as const) {
+        const wanted = inRange.filter((span) => isSelected(select, span));
+        expect([select, keys(await scan(select, over))]).toEqual([select, keys(wanted)]);
+      }
+    }
+    for (const of of [
+      { by: "trace", traceIds: traceIds.slice(0, 5), select: "exceptions" },
+      { by: "id", spanIds: [...places.values()].map((place) => place.slice(33)) },
+      { by: "span", spans: all },
+      { by: "caller", spans: all },
+    ] as const) {
+      const wanted = all.filter((span) => isSought(of, span));
+      expect([of.by, keys(await find(opened, of))]).toEqual([of.by, keys(wanted)]);
+    }
+    const expected = { store: analyticsOver(readerOver(all)), sources };
+    for (const over of [
+      {},
+      { order: "desc", by: "duration" },
+      { candidates: "requests" },
+      { range: { from: at(500), to: at(1_200) } },
+      { text: 'action_name="POST /pay"' },
+      { filter: { namespace: "web", query: parseTraceQuery("") } },
+    ] as const) {
+      const rows = await listing(opened, over);
+      expect([over, rows]).toEqual([over, await listing(expected, over)]);
+    }
+    const query = { sources, partners: [], range, namespaces: [], budget: plenty() };
+    expect((await store.actions(query, never)).toSorted(byAction)).toEqual(
+      (await expected.store.actions(query, never)).toSorted(byAction),
+    );
+  });
+});
+
+function byAction(a: { readonly action: string }, b: { readonly action: string }): number {
+  return a.action < b.action ? -1 : 1;
+}

@@ -1,0 +1,49 @@
+// What a scan keeps in mind, and what it need not: sources of one site may hold the same documents.
+import { afterEach, expect, test } from "vitest";
+import { spanSourceOf } from "#src/access/sites.ts";
+import { fromMillis } from "#src/core/time.ts";
+import { createBudget } from "#src/tracing/spans/read-budget.ts";
+import { toSpan } from "../../../conformance/trace-fixture.ts";
+import { createSearch, type HeldIndex } from "../../../support/elastic/fake-cluster.ts";
+import { otel } from "../../../support/elastic/span-shippers.ts";
+import { openCluster } from "../../../support/elastic/test-index.ts";
+import { openFake } from "../../../support/scripted-http-source.ts";
+
+const opened: { close(): Promise<void> }[] = [];
+afterEach(async () => {
+  for (const one of opened.splice(0).reverse()) await one.close();
+});
+
+const start = Date.UTC(2026, 0, 15, 10);
+const range = { from: fromMillis(start), to: fromMillis(start + 60_000) };
+
+test("each document counts once, whatever sources hold it, and one that was sent twice counts twice", async () => {
+  const spans = Array.from({ length: 2_500 }, (_, n) => {
+    // The last two are one span.
+    const id = Math.min(n, 2_498).toString(16).padStart(16, "0");
+    return toSpan({
+      ...{ site: "shop", trace: "1".padStart(32, "0"), id, service: "web", name: "call" },
+      ...{ kind: "server", status: "OK", attributes: {}, resource: {}, events: [], links: [], count: 1 },
+      ...{ start: fromMillis(start + 1), end: fromMillis(start + 2) },
+    });
+  });
+  const indices: Record<string, HeldIndex> = {};
+  for (const [name, definition] of Object.entries(otel.indices("x"))) {
+    const own = otel.write("x", spans).filter(({ index }) => index === name);
+    const documents = own.map(({ document }) => JSON.parse(document));
+    indices[name] = { mappings: (definition as { readonly mappings: object }).mappings, documents };
+  }
+  const search = createSearch(indices, "Elasticsearch");
+  const fake = await openFake((...asked) => search.reply(...asked));
+  const cluster = openCluster(fake.url);
+  opened.push(fake, cluster);
+  const one = spanSourceOf("shop", { index: otel.pattern("x"), profile: "auto" });
+  const other = spanSourceOf("shop", { index: otel.pattern("x"), profile: "auto", where: "kind=Server" });
+  for (const sources of [[one], [one, other]] as const) {
+    let counted = 0;
+    const scan = { sources, range, select: "all", bare: true, budget: createBudget(100_000) } as const;
+    for await (const batch of cluster.traces.scan(scan, new AbortController().signal))
+      counted += batch.length;
+    expect(counted).toBe(spans.length);
+  }
+});

@@ -1,0 +1,71 @@
+// Both sides of a call may have one id, and a layout may keep exceptions in documents of their own: then the side that was
+// called has them, however many spans are read together.
+import { afterEach, expect, test } from "vitest";
+import { spanSourceOf } from "#src/access/sites.ts";
+import type { Span, SpanEvent } from "#src/core/rows.ts";
+import { fromMillis, type Instant } from "#src/core/time.ts";
+import type { SpanLookup } from "#src/store/span-reader.ts";
+import { createBudget } from "#src/tracing/spans/read-budget.ts";
+import { type ModelSpan, toSpan } from "../../../conformance/trace-fixture.ts";
+import { createSearch, type HeldIndex } from "../../../support/elastic/fake-cluster.ts";
+import { otel } from "../../../support/elastic/span-shippers.ts";
+import { openCluster } from "../../../support/elastic/test-index.ts";
+import { openFake } from "../../../support/scripted-http-source.ts";
+
+const opened: { close(): Promise<void> }[] = [];
+afterEach(async () => {
+  for (const one of opened.splice(0).reverse()) await one.close();
+});
+
+const start = Date.UTC(2026, 0, 15, 10);
+const at = (millis: number): Instant => fromMillis(start + millis);
+const trace = "1".padStart(32, "0");
+const idOf = (n: number) => n.toString(16).padStart(16, "0");
+const failure: SpanEvent = { name: "exception", time: at(2), attributes: { "exception.type": "E" } };
+
+function side(n: number, kind: "client" | "server", events: readonly SpanEvent[]): ModelSpan {
+  const [from, to] = kind === "client" ? [0, 10] : [1, 9];
+  return {
+    ...{ site: "shop", trace, id: idOf(n), parent: idOf(1), service: "shop-web", name: "call", kind, events },
+    ...{ start: at(from), end: at(to), status: "OK", attributes: {}, resource: {}, links: [], count: 1 },
+  };
+}
+
+async function open(spans: readonly ModelSpan[]) {
+  const shipped = otel.write("x", spans.map(toSpan));
+  const indices: Record<string, HeldIndex> = {};
+  for (const [name, definition] of Object.entries(otel.indices("x"))) {
+    const documents = shipped
+      .filter(({ index }) => index === name)
+      .map(({ document }) => JSON.parse(document));
+    indices[name] = { mappings: (definition as { readonly mappings: object }).mappings, documents };
+  }
+  const search = createSearch(indices, "Elasticsearch");
+  const fake = await openFake((...asked) => search.reply(...asked));
+  const cluster = openCluster(fake.url);
+  opened.push(fake, cluster);
+  const sources = [spanSourceOf("shop", { index: otel.pattern("x"), profile: "auto" })] as const;
+  return async (select: "all" | "exceptions") => {
+    const of: SpanLookup["of"] = { by: "trace", traceIds: [trace], select };
+    const found: Span[] = [];
+    const asked = { sources, of, budget: createBudget(100_000) };
+    for await (const batch of cluster.traces.find(asked, new AbortController().signal)) found.push(...batch);
+    return found;
+  };
+}
+
+test("the side that was called has the exceptions, also where thousands of spans are read together", async () => {
+  const calls = Array.from({ length: 2_300 }, (_, n) => n + 2);
+  const failed = calls.slice(0, 600);
+  const find = await open([
+    ...calls.map((n) => side(n, "client", [])),
+    ...calls.map((n) => side(n, "server", failed.includes(n) ? [failure] : [])),
+  ]);
+  for (const select of ["all", "exceptions"] as const) {
+    const spans = await find(select);
+    if (select === "all") expect(spans).toHaveLength(2 * calls.length);
+    const telling = spans.filter(({ events }) => events.length > 0);
+    expect(new Set(telling.map(({ span_kind }) => span_kind))).toEqual(new Set(["server"]));
+    expect(telling.map(({ span_id }) => span_id).sort()).toEqual(failed.map(idOf));
+  }
+});

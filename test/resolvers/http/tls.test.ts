@@ -1,0 +1,123 @@
+// A source behind TLS, by each of the three clients: the server's certificate is verified, one's own is shown.
+import type { ServerOptions } from "node:https";
+import { afterEach, describe, expect, test } from "vitest";
+import { elastic } from "#resolvers/elastic/elastic.ts";
+import { prometheus } from "#resolvers/prometheus/prometheus.ts";
+import { describeError } from "#src/cli/support/open-backend.ts";
+import { BackendError } from "#src/core/errors.ts";
+import type { Backend, BackendInfo, IO } from "#src/store/store.ts";
+import { testIO } from "../../support/elastic/test-index.ts";
+import { type Fake, openFake, type Reply, sendJson } from "../../support/scripted-http-source.ts";
+import { pem, readPem } from "../../support/tls.ts";
+
+const io: IO = { ...testIO, readText: readPem };
+const server: ServerOptions = {
+  cert: readPem(pem.server.cert),
+  key: readPem(pem.server.key),
+  ca: readPem(pem.ca),
+};
+const versioned = (version: object) => (response: Parameters<Reply>[0]) => {
+  response.writeHead(200, { "content-type": "application/json" });
+  response.end(JSON.stringify({ version }));
+};
+
+interface Client {
+  readonly name: string;
+  readonly reply: Reply;
+  readonly open: (url: string, tls: object) => Backend;
+}
+const openElastic: Client["open"] = (url, tls) =>
+  elastic.create("source", elastic.parseConfig({ url, tls, auth: { username: "u", password: "hush" } }), io);
+const clients: readonly Client[] = [
+  {
+    name: "Elasticsearch",
+    reply: (response) => sendJson(response, { version: { number: "8.19.8" } }),
+    open: openElastic,
+  },
+  {
+    name: "OpenSearch",
+    reply: versioned({ number: "2.19.1", distribution: "opensearch" }),
+    open: openElastic,
+  },
+  {
+    name: "Prometheus",
+    reply: (response, _, body) => {
+      const ones = [{ metric: {}, value: [1_700_000_040, "1"] }];
+      const edge = { resultType: "vector", result: ones };
+      sendJson(response, { status: "success", data: body === "" ? { version: "3.1.0" } : edge });
+    },
+    open: (url, tls) =>
+      prometheus.create(
+        "source",
+        prometheus.parseConfig({ url, tls, auth: { username: "u", password: "hush" } }),
+        io,
+      ),
+  },
+];
+
+let fake: Fake | undefined;
+afterEach(async () => {
+  await fake?.close();
+  fake = undefined;
+});
+
+describe.each(clients)("$name", ({ reply, open }) => {
+  async function probe(options: ServerOptions, tls: object): Promise<BackendInfo> {
+    fake = await openFake(reply, options);
+    const backend = open(fake.url, tls);
+    try {
+      return await backend.probe(AbortSignal.timeout(20_000));
+    } finally {
+      await backend.close();
+    }
+  }
+  const refusal = (options: ServerOptions, tls: object): Promise<unknown> =>
+    probe(options, tls).then(
+      () => "an answer",
+      (error: unknown) => error,
+    );
+
+  test("a certificate of the CA that is named", async () => {
+    expect((await probe(server, { ca: pem.ca })).version).toMatch(/^\d+\.\d+\.\d+$/);
+    expect(fake?.asked.length).toBeGreaterThan(0);
+  });
+
+  test.each([
+    ["of another CA", { ca: pem.otherCa }],
+    ["of no CA that this machine knows", {}],
+  ])("a certificate %s: nothing is sent", async (_, tls) => {
+    const error = await refusal(server, tls);
+    expect(error).toBeInstanceOf(BackendError);
+    expect(error).toMatchObject({ failure: "unreachable" });
+    expect(String(error)).not.toContain("hush");
+    expect(describeError(error)).toContain("(name the CA that signed its certificate: tls.ca");
+    expect(fake?.asked).toEqual([]);
+  });
+
+  test("a server that wants to see a certificate", async () => {
+    const strict = { ...server, requestCert: true, rejectUnauthorized: true };
+    expect((await probe(strict, { ca: pem.ca, ...pem.client })).version).toMatch(/^\d/);
+    await fake?.close();
+    const error = await refusal(strict, { ca: pem.ca });
+    expect(error).toMatchObject({ failure: "unreachable" });
+    expect(describeError(error)).toContain("if it wants a certificate, name tls.cert and tls.key");
+    expect(fake?.asked).toEqual([]);
+  });
+
+  test.each<[string, ServerOptions | undefined, (url: string) => string, string]>([
+    ["http to a server with TLS", server, (url) => url.replace("https", "http"), "begin url with https://"],
+    ["https to one without", undefined, (url) => url.replace("http", "https"), "begin url with http://"],
+    [
+      "another name than the certificate's",
+      server,
+      (url) => url.replace("127.0.0.1", "localhost"),
+      "name it in url as its certificate does",
+    ],
+  ])("%s: what to change is told", async (_, options, asked, advice) => {
+    fake = await openFake(reply, options);
+    const backend = open(asked(fake.url), { ca: pem.ca });
+    const error: unknown = await backend.probe(AbortSignal.timeout(20_000)).catch((error: unknown) => error);
+    await backend.close();
+    expect(describeError(error)).toContain(advice);
+  });
+});

@@ -1,0 +1,124 @@
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import {
+  aggregate,
+  binary,
+  call,
+  equal,
+  glob,
+  noneOf,
+  notFinite,
+  number,
+  oneOf,
+  present,
+  print,
+  printDuration,
+  select,
+  window,
+} from "#resolvers/prometheus/client/promql.ts";
+import { matchesPattern } from "#src/metrics/measures.ts";
+import { evaluateOver } from "../../../support/prometheus/promql-evaluator.ts";
+import { selectorsOf } from "../../../support/prometheus/promql-selectors.ts";
+
+const hostile = fc.oneof(
+  fc.string({ unit: "binary" }),
+  fc.string({ unit: fc.constantFrom(..."\\\"'`{}()[]=~!,*.+?|^$\n\r\t\0 ab\u007f\ufffdé") }),
+  fc.constantFrom('x"} or vector(1) or {a="', "\\", '\\"', "a\nb", "$(x)", "{{x}}", "#", "a*b"),
+);
+const label = fc.oneof(
+  fc.constantFrom("a", "le", "__name__", "on", "by"),
+  hostile.filter((text) => text !== ""),
+);
+
+describe("printing", () => {
+  test("names and values come back as they were, whatever they hold", () => {
+    fc.assert(
+      fc.property(label, hostile, label, hostile, (forced, tenant, key, value) => {
+        const selector = select({ [forced]: tenant }, [equal(key, value)]);
+        const query = print(
+          aggregate("sum", [key], call("sum_over_time", window(selector, "open", { from: 60_000, to: 1 }))),
+        );
+        expect(selectorsOf(query)).toEqual([
+          [
+            { label: key, operator: "=", value },
+            { label: forced, operator: "=", value: tenant },
+          ],
+        ]);
+      }),
+    );
+  });
+
+  test("a pattern's regular expression accepts what the pattern accepts", () => {
+    const small = fc.string({ unit: fc.constantFrom(..."ab.*\n(") });
+    fc.assert(
+      fc.property(small, small, (pattern, value) => {
+        fc.pre(pattern !== "" && value !== "");
+        const { operator, value: text } = glob("k", pattern);
+        const accepts: Record<string, () => boolean> = {
+          "=": () => value === text,
+          "!=": () => value !== text,
+          "=~": () => new RegExp(`^(?:${dotAll(text)})$`, "s").test(value),
+        };
+        expect(accepts[operator]?.()).toBe(matchesPattern(pattern, value));
+      }),
+    );
+  });
+
+  test("any of several values, and none of them", () => {
+    fc.assert(
+      fc.property(fc.array(hostile, { minLength: 2 }), hostile, (values, value) => {
+        const regex = new RegExp(`^(?:${dotAll(oneOf("k", values).value)})$`, "s");
+        expect(regex.test(value)).toBe(values.includes(value));
+        expect(noneOf("k", values)).toEqual({ ...oneOf("k", values), operator: "!~" });
+      }),
+    );
+  });
+
+  /** JavaScript has the flag outside. */
+  function dotAll(text: string): string {
+    expect(text).toMatch(/^\(\?s:[\s\S]*\)$/);
+    return text.slice(4, -1);
+  }
+
+  test("forms", () => {
+    const all = select({ site: "a" }, [equal("__name__", "x")]);
+    expect(print(window(all, "closed", { from: 60_000, to: 1 }))).toBe(
+      '{__name__="x",site="a"}[59s999ms] offset 1ms',
+    );
+    expect(print(window(all, "open", { from: 60_000, to: 1 }))).toBe(
+      '{__name__="x",site="a"}[60s] offset 1ms',
+    );
+    expect(print(window(all, "open", { from: 60_000, to: 0 }))).toBe('{__name__="x",site="a"}[60s1ms]');
+    expect(print(aggregate("sum", ["a", "b.c"], binary(all, "+", number(1))))).toBe(
+      'sum by (a,"b.c") (({__name__="x",site="a"} + 1))',
+    );
+    expect(print(select({}, [present("a"), oneOf("b", ["x", ""])]))).toBe('{a!="",b=~"(?s:x|)"}');
+    // As itself it would reach the lexer as broken UTF-8.
+    expect(print(select({}, [equal("a", "\ud800")]))).toBe('{a="\\ufffd"}');
+    // A server of version 2 holds labels of such names, and takes them unquoted in braces alone.
+    const keyword = select({ inf: "a" }, [present("without")]);
+    expect(print(aggregate("sum", ["NaN", "Without", "on"], keyword))).toBe(
+      'sum by ("NaN","Without",on) ({without!="",inf="a"})',
+    );
+    expect([86_400_000, 1, 90_061_001].map(printDuration)).toEqual(["86400s", "1ms", "90061s1ms"]);
+  });
+});
+
+test.each([
+  [[1, 2], 0],
+  [[1e308, -1e308], 0],
+  [[1, Number.POSITIVE_INFINITY], Number.POSITIVE_INFINITY],
+  [[Number.NEGATIVE_INFINITY, 5], Number.POSITIVE_INFINITY],
+])("samples %j that are no finite numbers show by one that is NaN nowhere", async (values, expected) => {
+  const samples = values.map((value, at) => [60_000 + at, value] as const);
+  // Like VictoriaMetrics it has no result that is NaN.
+  const source = evaluateOver([{ labels: { __name__: "g" }, samples }], "open");
+  const found: number[] = [];
+  const fold = () => ({
+    series: (one: { readonly values: Float64Array }) => void found.push(...one.values),
+    result: () => found,
+  });
+  const over = window(select({}, [equal("__name__", "g")]), "open", { from: 60_000, to: 1 });
+  const { signal } = new AbortController();
+  expect(await source.query(notFinite(over), { at: 120_000 }, fold, signal)).toEqual([expected]);
+});

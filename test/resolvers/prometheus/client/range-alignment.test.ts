@@ -1,0 +1,135 @@
+// Frontends move ranges on their way. Then a range is asked in a form that none of them moves: the values are those of the
+// range that was meant, also where all that there is lies at an end that was moved away.
+import fc from "fast-check";
+import { afterEach, describe, expect, test } from "vitest";
+import { call, equal, select, window } from "#resolvers/prometheus/client/promql.ts";
+import { movementsOf, type Range, unmoved } from "#resolvers/prometheus/client/range-alignment.ts";
+import { prometheus } from "#resolvers/prometheus/prometheus.ts";
+import { printMillis } from "#src/core/time.ts";
+import type { Backend } from "#src/store/store.ts";
+import { testIO } from "../../../support/elastic/test-index.ts";
+import { openFakeServer } from "../../../support/prometheus/fake-thanos.ts";
+import type { Fake } from "../../../support/scripted-http-source.ts";
+
+const signal = AbortSignal.timeout(60_000);
+const minute = 60_000;
+const base = Date.UTC(2026, 0, 15, 10);
+
+const aligned = ({ start, end, step }: Range): Range => ({
+  start: start - (start % step),
+  end: end - (end % step),
+  step,
+});
+const since =
+  (oldest: number) =>
+  ({ start, end, step }: Range): Range | undefined =>
+    end < oldest ? undefined : { start: Math.max(start, oldest), end, step };
+
+let source: Fake | undefined;
+let backend: Backend | undefined;
+afterEach(async () => {
+  await backend?.close();
+  await source?.close();
+});
+
+describe("the last of all minutes, where nothing else has a sample", () => {
+  const series = [
+    { labels: { __name__: "g_bytes" }, samples: [[base + 9 * minute + 1_000, 7]] as [number, number][] },
+  ];
+  // A start that is no whole minute, as that of a list without resolution.
+  test.each([
+    ["ranges go as they are", undefined, base],
+    ["ranges are aligned", aligned, base + 17_000],
+    ["ranges begin no earlier than 90 seconds and a bit after", since(base + 90_123), base, base + 90_123],
+  ])("%s", async (_, move, start, oldest?: number) => {
+    source = await openFakeServer(series, move);
+    backend = prometheus.create("prom", prometheus.parseConfig({ url: source.url }), {
+      ...testIO,
+      now: () => (BigInt(base + 20 * minute) * 1_000_000n) as ReturnType<typeof testIO.now>,
+    });
+    const found = await backend.stores.metrics?.series(
+      {
+        match: {},
+        metric: "g_bytes",
+        tags: {},
+        measure: { of: "samples", combine: "last" },
+        buckets: { start, step: minute, count: 10 },
+        lookBack: 86_400_000,
+        pointLimit: 1_000,
+      },
+      signal,
+    );
+    const at = Math.floor((base + 9 * minute + 1_000 - start) / minute);
+    const told = (await backend.inspections.metrics?.({}, signal))?.limitations.filter((one) =>
+      /before/.test(one),
+    );
+    expect(told).toEqual(oldest === undefined ? [] : [expect.stringContaining(printMillis(oldest))]);
+    expect(found?.map(({ values }) => [...values.entries()].filter(([, value]) => value === 7))).toEqual([
+      [[at, 7]],
+    ]);
+  });
+});
+
+test("where a frontend loses a millisecond of a step, the first sample of a metric is found", async () => {
+  const second = 1_000;
+  // As a number of seconds, of which the next one makes nanoseconds.
+  const inSeconds = (range: Range): Range => ({
+    ...range,
+    step: Math.floor(Math.trunc((range.step / second) * 1e9) / 1e6),
+  });
+  const samples = [3, 5, 9].map((value, at): [number, number] => [base + (at + 30) * 5 * minute, value]);
+  source = await openFakeServer([{ labels: { __name__: "jobs_total", host: "a" }, samples }], inSeconds);
+  backend = prometheus.create("prom", prometheus.parseConfig({ url: source.url }), testIO);
+  const found = await backend.stores.metrics?.series(
+    {
+      match: {},
+      metric: "jobs_total",
+      tags: { host: "*" },
+      measure: { of: "increment" },
+      // Of which a five hundredth is 66.6 s.
+      buckets: { start: base, step: 15 * minute, count: 37 },
+      lookBack: 86_400_000,
+      pointLimit: 1_000,
+    },
+    signal,
+  );
+  expect(found?.map(({ values }) => values[10])).toEqual([6]);
+});
+
+test("no frontend moves what is asked then, and no time is lost that may be asked", () => {
+  const looking = (offset: number) =>
+    call(
+      "max_over_time",
+      window(select({}, [equal("__name__", "g")]), "open", { from: 10 + offset, to: offset }),
+    );
+  const time = fc.integer({ min: 1_000, max: 100_000 });
+  fc.assert(
+    fc.property(
+      time,
+      time,
+      fc.integer({ min: 1, max: 500 }),
+      fc.option(time),
+      (start, length, step, from) => {
+        const range = { start, end: start + Math.floor(length / step) * step, step };
+        const oldest = from ?? undefined;
+        const move = oldest === undefined ? aligned : since(oldest);
+        const asked = unmoved(looking(1), range, { oldest, aligned: oldest === undefined });
+        const times = timesOf(range).filter((one) => one >= (oldest ?? 0));
+        expect(asked === undefined ? [] : timesOf(asked.range).map((one) => one - asked.by)).toEqual(times);
+        if (asked === undefined) return;
+        expect(move(asked.range)).toEqual(asked.range);
+        expect(asked.expression).toEqual(looking(1 + asked.by));
+      },
+    ),
+  );
+});
+
+function timesOf({ start, end, step }: Range): readonly number[] {
+  return Array.from({ length: (end - start) / step + 1 }, (_, at) => start + at * step);
+}
+
+test("where a range of all times begins tells who moves it", () => {
+  expect(movementsOf(1_000, 1_000)).toEqual({ oldest: undefined, aligned: false });
+  expect(movementsOf(1_000, 0)).toEqual({ oldest: undefined, aligned: true });
+  expect(movementsOf(1_000, base)).toEqual({ oldest: base, aligned: false });
+});

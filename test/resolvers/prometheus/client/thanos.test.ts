@@ -1,0 +1,149 @@
+// Thanos hides the restarts of counters from every function that would show them. It is told from others by a parameter
+// that it alone reads, and then every bucket of a counter is computed from raw samples.
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { prometheus } from "#resolvers/prometheus/prometheus.ts";
+import type { Measure } from "#src/core/rows.ts";
+import type { Backend, SeriesQuery } from "#src/store/store.ts";
+import { base, hour, minute, rawFamilies } from "../../../conformance/metrics/fixture.ts";
+import { verifySeries } from "../../../conformance/metrics.ts";
+import { testIO } from "../../../support/elastic/test-index.ts";
+import { openFakeThanos } from "../../../support/prometheus/fake-thanos.ts";
+import type { Fake } from "../../../support/scripted-http-source.ts";
+
+const signal = AbortSignal.timeout(300_000);
+const wanted = ["requests_total", "deploys_total", "jobs_count", "latency_seconds", "balance"];
+// The evaluation takes NaN for no sample.
+const families = rawFamilies(false)
+  .filter(({ metric }) => wanted.includes(metric))
+  .map((one) => ({ ...one, series: one.series.filter(({ labels }) => labels.host !== "not a number") }));
+const series = families.flatMap(({ metric, series }) =>
+  series.map(({ suffix, labels, samples }) => ({
+    labels: { ...labels, __name__: `${metric}${suffix}` },
+    samples: [...samples],
+  })),
+);
+
+let thanos: Fake;
+let backend: Backend;
+beforeAll(async () => {
+  thanos = await openFakeThanos(series);
+  backend = prometheus.create("prom", prometheus.parseConfig({ url: thanos.url }), testIO);
+});
+afterAll(async () => {
+  await backend?.close();
+  await thanos?.close();
+});
+
+test("is told by a parameter that it cannot read, and by no other product", async () => {
+  expect(await backend.probe(signal)).toEqual({ product: "Thanos", version: "unknown" });
+  expect(thanos.asked.filter(({ body }) => body.includes("dedup=neither"))).toHaveLength(1);
+});
+
+// A query frontend drops a resolution of 0, and the querier behind it may then read downsampled blocks.
+test("no query may be answered in part or from downsampled blocks, nor through a query frontend", async () => {
+  thanos.asked.length = 0;
+  const buckets = { start: base + 10 * minute, step: 10 * minute, count: 5 };
+  const query = { match: { tenant: "shop" }, tags: {}, buckets, lookBack: hour, pointLimit: 10_000 };
+  const measure: Measure = { of: "increment" };
+  await backend.stores.metrics?.series({ ...query, metric: "requests_total", measure }, signal);
+  const queries = thanos.asked.filter(({ path }) => /^\/api\/v1\/query(_range)?$/.test(path));
+  const forms = queries.map(({ body }) => Object.fromEntries(new URLSearchParams(body)));
+  const asked = forms.filter(({ query }) => query?.includes("requests_total"));
+  expect(asked.length).toBeGreaterThan(1);
+  for (const form of asked) {
+    expect(form).toMatchObject({ partial_response: "false", max_source_resolution: "1ms" });
+  }
+});
+
+test("a type that neither a target nor a name tells is a guess, and measures of the other type are answered", async () => {
+  const samples = Array.from({ length: 60 }, (_, at): [number, number] => [base + at * minute, 5 + at]);
+  const depth = { labels: { __name__: "depth", tenant: "shop" }, samples };
+  const source = await openFakeThanos([depth, ...series]);
+  const guessing = prometheus.create("prom", prometheus.parseConfig({ url: source.url }), testIO);
+  const { metrics } = guessing.stores;
+  const match = { tenant: "shop" };
+  expect(await metrics?.type(match, "depth", signal)).toBe("counter");
+  expect(await metrics?.isGuess?.(match, "depth", signal)).toBe(true);
+  for (const told of ["requests_total", "latency_seconds", "none"]) {
+    expect(await metrics?.isGuess?.(match, told, signal)).toBe(false);
+  }
+  const buckets = { start: base + 10 * minute, step: 10 * minute, count: 5 };
+  const query = { match, metric: "depth", tags: {}, buckets, lookBack: hour, pointLimit: 1_000 };
+  const ask = (measure: Measure) => metrics?.series({ ...query, measure }, signal);
+  expect((await ask({ of: "samples", combine: "last" }))?.map(({ values }) => [...values])).toEqual([
+    [24, 34, 44, 54, 64],
+  ]);
+  expect((await ask({ of: "increment" }))?.map(({ values }) => [...values])).toEqual([[10, 10, 10, 10, 10]]);
+  await guessing.close();
+  await source.close();
+});
+
+test("a store that it leaves out, of which no answer tells, makes each an error until it is asked again", async () => {
+  let lastError: string | null = null;
+  const store = { name: "127.0.0.1:10901", lastCheck: "2026-01-15T10:00:00Z", labelSets: [{ replica: "a" }] };
+  const source = await openFakeThanos(series, () => ({
+    store: null,
+    sidecar: [
+      { ...store, name: "127.0.0.1:10902", lastError: null },
+      { ...store, lastError },
+    ],
+  }));
+  const asking = prometheus.create("prom", prometheus.parseConfig({ url: source.url }), testIO);
+  const { metrics, kubernetes } = asking.stores;
+  const match = { tenant: "shop" };
+  const buckets = { start: base, step: minute, count: 5 };
+  const nodes = { match, snapshots: buckets, rowLimit: 1_000 };
+  const read = () =>
+    metrics?.series(
+      {
+        match,
+        metric: "requests_total",
+        tags: {},
+        measure: { of: "increment" },
+        buckets,
+        lookBack: hour,
+        pointLimit: 99,
+      },
+      signal,
+    );
+  const whole = await read();
+  expect(whole).toHaveLength(1);
+  lastError = "rpc error: code = DeadlineExceeded";
+  await expect(read()).rejects.toMatchObject({ failure: "partial" });
+  await expect(metrics?.tagKeys(match, "requests_total", signal)).rejects.toMatchObject({
+    failure: "partial",
+  });
+  const rows = kubernetes?.nodes(nodes, signal)[Symbol.asyncIterator]();
+  await expect(rows?.next()).rejects.toMatchObject({ failure: "partial" });
+  lastError = null;
+  expect(await read()).toEqual(whole);
+  await asking.close();
+  await source.close();
+});
+
+const quantile: Measure = { of: "observations", combine: "quantile", quantile: 0.9 };
+const mean: Measure = { of: "observations", combine: "mean" };
+describe.each<[string, SeriesQuery["tags"], readonly Measure[]]>([
+  ["requests_total", { host: "*" }, [{ of: "increment" }, { of: "cumulative", combine: "last" }]],
+  ["requests_total", {}, [{ of: "increment" }, { of: "cumulative", combine: "first" }]],
+  ["deploys_total", { region: "*" }, [{ of: "increment" }]],
+  ["jobs_count", {}, [{ of: "increment" }]],
+  ["latency_seconds", { route: "*" }, [{ of: "observations", combine: "count" }, mean, quantile]],
+  ["balance", {}, [mean, quantile]],
+])("%s %j", (metric, tags, measures) => {
+  test.each([
+    ["minutes", { start: base, step: minute, count: 61 }],
+    ["hours", { start: base - hour, step: hour, count: 4 }],
+    ["one window", { start: base + 3_210, step: 100 * minute + 1, count: 1 }],
+  ])("is exact over %s, with restarts in and between buckets", async (_, buckets) => {
+    for (const measure of measures) {
+      const query: SeriesQuery = {
+        match: { tenant: "shop" },
+        ...{ metric, tags, measure, buckets },
+        lookBack: 24 * hour,
+        pointLimit: 100_000,
+      };
+      await verifySeries(backend.stores.metrics, families, query, signal);
+    }
+  });
+});

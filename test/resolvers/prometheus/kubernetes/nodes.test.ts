@@ -1,0 +1,246 @@
+// What the model cluster does not show of nodes: who tells of them, and under which names.
+import { describe, expect, test } from "vitest";
+import type { NodesRow } from "#src/core/rows.ts";
+import { base, minute } from "../../../conformance/kubernetes-fixture.ts";
+import type { Labels, Write } from "../../../support/prometheus/kubernetes-exporters.ts";
+import { collect, never, readNodes, scope, snapshots, storeOver, written } from "./small-cluster.ts";
+
+describe("nodes", () => {
+  const uname = { instance: "10.0.0.7:9100", nodename: "worker-7" };
+  const exporter = (write: Write, time: number, age: number, instance = uname.instance): void => {
+    for (const [mode, rate] of Object.entries({ user: 0.5, system: 0.25, idle: 7, iowait: 1, steal: 2 })) {
+      write(time, "node_cpu_seconds_total", { instance, cpu: "0", mode }, age * rate);
+    }
+    const figures = {
+      ...{ node_memory_MemTotal_bytes: 1_000, node_memory_MemFree_bytes: 100 },
+      ...{ node_memory_MemAvailable_bytes: 300, node_memory_AnonPages_bytes: 450 },
+      ...{ node_vmstat_pgfault: 77, node_vmstat_pgmajfault: 7 },
+    };
+    for (const [name, value] of Object.entries(figures)) write(time, name, { instance }, value);
+    for (const [mountpoint, factor] of Object.entries({ "/": 1, "/data": 100 })) {
+      const disk = { instance, device: "/dev/sda1", mountpoint };
+      write(time, "node_filesystem_size_bytes", disk, 5_000 * factor);
+      write(time, "node_filesystem_free_bytes", disk, 2_000 * factor);
+      write(time, "node_filesystem_avail_bytes", disk, 1_500 * factor);
+      write(time, "node_filesystem_files", disk, 90 * factor);
+      write(time, "node_filesystem_files_free", disk, 30 * factor);
+    }
+    for (const [device, rate] of Object.entries({ ens5: 3, ens6: 4, lo: 100, cni0: 100, veth9: 100 })) {
+      write(time, "node_network_receive_bytes_total", { instance, device }, age * rate);
+      write(time, "node_network_transmit_bytes_total", { instance, device }, age * rate * 2);
+    }
+  };
+  const told = {
+    timestamp: base,
+    cpu_usage_nano_cores: 750_000_000,
+    memory_rss_bytes: 450,
+    memory_usage_bytes: 900,
+    memory_working_set_bytes: 700,
+    memory_page_faults: 77,
+    memory_major_page_faults: 7,
+    fs_used_bytes: 3_000,
+    fs_available_bytes: 1_500,
+    fs_capacity_bytes: 5_000,
+    fs_inodes_free: 30,
+    fs_inodes_used: 60,
+    fs_inodes: 90,
+    network_rx_bytes: 420,
+    network_tx_bytes: 840,
+    phase: 0,
+  };
+
+  test("are machines with a node exporter where nothing else knows them", async () => {
+    const series = written((write, time, age) => {
+      write(time, "node_uname_info", uname, 1);
+      exporter(write, time, age);
+    });
+    expect(await readNodes(series)).toEqual([{ ...told, node_name: "worker-7" }]);
+  });
+
+  test("have the largest disk where several are mounted at the root, and none that is no disk", async () => {
+    const sizes = { "/dev/sda2": 2_500, "/dev/sdb1": 4_999, rootfs: 90_000, overlay: 80_000, tmpfs: 70_000 };
+    const series = written((write, time, age) => {
+      write(time, "node_uname_info", uname, 1);
+      exporter(write, time, age);
+      for (const [device, size] of Object.entries(sizes)) {
+        const disk = { instance: uname.instance, device, mountpoint: "/" };
+        write(time, "node_filesystem_size_bytes", disk, size);
+        write(time, "node_filesystem_avail_bytes", disk, 1);
+      }
+    });
+    expect(await readNodes(series)).toEqual([{ ...told, node_name: "worker-7" }]);
+  });
+
+  test.each<[string, Labels]>([
+    ["name", { node: "worker-7", internal_ip: "192.168.0.1" }],
+    ["address", { node: "worker-7.internal", internal_ip: "10.0.0.7" }],
+  ])("have a node exporter's figures by %s, and other machines are none", async (_, node) => {
+    const series = written((write, time, age) => {
+      write(time, "kube_node_info", node, 1);
+      write(
+        time,
+        "kube_node_status_condition",
+        { node: node.node ?? "", condition: "Ready", status: "true" },
+        1,
+      );
+      write(time, "node_uname_info", uname, 1);
+      exporter(write, time, age);
+      write(time, "node_uname_info", { instance: "10.0.0.99:9100", nodename: "database" }, 1);
+      exporter(write, time, age, "10.0.0.99:9100");
+    });
+    expect(await readNodes(series)).toEqual([{ ...told, node_name: node.node, phase: 2 }]);
+  });
+
+  test("have a node exporter's figures where the scraper calls its instance as the cluster calls the node", async () => {
+    const series = written((write, time, age) => {
+      write(time, "kube_node_info", { node: "worker-7.internal", internal_ip: "10.0.0.7" }, 1);
+      write(time, "node_uname_info", { instance: "worker-7.internal", nodename: "WORKER-7" }, 1);
+      exporter(write, time, age, "worker-7.internal");
+    });
+    expect(await readNodes(series)).toEqual([{ ...told, node_name: "worker-7.internal", phase: 0 }]);
+  });
+
+  test("have no figure of a disk that is not told, also where others of it are", async () => {
+    const disk = { node: "worker-7", id: "/", device: "/dev/sda1" };
+    const series = written((write, time) => {
+      write(time, "container_fs_limit_bytes", disk, 100);
+      write(time, "container_fs_inodes_total", disk, 10);
+    });
+    expect(await readNodes(series)).toMatchObject([
+      {
+        ...{ fs_used_bytes: 0, fs_available_bytes: 0, fs_capacity_bytes: 100 },
+        ...{ fs_inodes_free: 0, fs_inodes_used: 0, fs_inodes: 10 },
+      },
+    ]);
+  });
+
+  test("are found by the scraper's address where cAdvisor names no node", async () => {
+    const series = written((write, time) => {
+      write(time, "kube_node_info", { node: "worker-7", internal_ip: "10.0.0.7" }, 1);
+      write(time, "container_memory_rss", { instance: "10.0.0.7:10250", id: "/" }, 1_234);
+    });
+    expect(await readNodes(series)).toMatchObject([{ node_name: "worker-7", memory_rss_bytes: 1_234 }]);
+  });
+
+  const names = ["k8s_node_cpu_usage", "k8s_node_cpu_utilization_ratio", "k8s_node_cpu_utilization"];
+  test.each(names)("have the figures of OpenTelemetry's kubelet stats (%s)", async (cpu) => {
+    const node = { k8s_node_name: "n1" };
+    const series = written((write, time, age) => {
+      write(time, "kube_node_info", { node: "n1", internal_ip: "10.0.0.1" }, 1);
+      write(time, cpu, node, 0.5);
+      write(time, "k8s_node_memory_working_set_bytes", node, 8);
+      write(time, "k8s_node_filesystem_capacity_bytes", node, 100);
+      write(time, "k8s_node_filesystem_usage_bytes", node, 40);
+      write(time, "k8s_node_filesystem_available_bytes", node, 50);
+      write(
+        time,
+        "k8s_node_network_io_bytes_total",
+        { ...node, interface: "eth0", direction: "receive" },
+        age,
+      );
+    });
+    expect(await readNodes(series)).toMatchObject([
+      {
+        cpu_usage_nano_cores: 5e8,
+        memory_working_set_bytes: 8,
+        fs_used_bytes: 40,
+        fs_available_bytes: 50,
+        fs_capacity_bytes: 100,
+        network_rx_bytes: 60,
+        network_tx_bytes: 0,
+      },
+    ]);
+  });
+
+  test.each<[metric: string, labels: Labels, figure: keyof NodesRow]>([
+    ["container_memory_rss", { node: "n1", id: "/" }, "memory_rss_bytes"],
+    ["container_cpu_usage_seconds_total", { node: "n1", id: "/" }, "cpu_usage_nano_cores"],
+    ["node_memory_working_set_bytes", { node: "n1" }, "memory_working_set_bytes"],
+    ["node_cpu_usage_seconds_total", { node: "n1" }, "cpu_usage_nano_cores"],
+    ["node_vmstat_pgfault", { node: "n1" }, "memory_page_faults"],
+    ["node_cpu_seconds_total", { node: "n1", mode: "user" }, "cpu_usage_nano_cores"],
+    ["k8s_node_memory_rss_bytes", { k8s_node_name: "n1" }, "memory_rss_bytes"],
+    // Of unit 1, as the collector names it in Prometheus, and without units in names.
+    ["k8s_node_memory_page_faults_ratio", { k8s_node_name: "n1" }, "memory_page_faults"],
+    ["k8s_node_memory_page_faults", { k8s_node_name: "n1" }, "memory_page_faults"],
+    ["k8s_node_memory_major_page_faults_ratio", { k8s_node_name: "n1" }, "memory_major_page_faults"],
+  ])("are shown where %s is all that is known of them", async (metric, labels, figure) => {
+    const [row, ...others] = await readNodes(written((write, time, age) => write(time, metric, labels, age)));
+    expect(others).toEqual([]);
+    expect(row?.node_name).toBe("n1");
+    expect(row?.[figure]).toBe(figure === "cpu_usage_nano_cores" ? 1e9 : 600);
+  });
+
+  test("more than the limit are refused before any is answered, whoever tells of them", async () => {
+    // Half of the nodes are known to one exporter, half to another: no single count is over the limit.
+    const series = written((write, time) => {
+      for (let number = 0; number < 6; number += 1) {
+        if (number < 3) write(time, "kube_node_info", { node: `a${number}` }, 1);
+        else write(time, "container_memory_rss", { node: `b${number}`, id: "/" }, 1);
+      }
+    });
+    const query = { ...scope, snapshots: { ...snapshots, start: base - 5 * minute, count: 6 } };
+    expect(await collect(storeOver(series).nodes({ ...query, rowLimit: 36 }, never))).toHaveLength(36);
+    const rows = storeOver(series)
+      .nodes({ ...query, rowLimit: 35 }, never)
+      [Symbol.asyncIterator]();
+    await expect(rows.next()).rejects.toMatchObject({ slug: "result_too_large" });
+  });
+
+  // Of the interfaces each carries ten times as much as the one before; the first ones are the node's network.
+  test.each<[where: string, network: readonly string[], others: string]>([
+    ["Cilium", ["ens5"], "lo cilium_net cilium_host cilium_vxlan lxc_health lxc9a8b7c6d5e4f"],
+    ["the CNI of AWS", ["ens5", "ens6"], "lo eni1a2b3c4d5e6 dummy0 pod-id-link0 vlan.eth.1"],
+    ["Azure", ["eth0"], "lo enP5s1 azv1a2b3c4d5e6 docker0"],
+    ["GKE", ["eth0"], "lo gke52e5a4b9 docker0"],
+    ["Calico", ["enp3s0f1"], "lo cali1a2b3c4d5e6 tunl0 vxlan.calico wireguard.cali kube-ipvs0 nodelocaldns"],
+    ["Flannel", ["eno1"], "lo cni0 flannel.1 veth1a2b3c4d kube-bridge"],
+    ["OVN", ["enp1s0"], "lo br-ex br-int ovs-system ovn-k8s-mp0 genev_sys_6081 1a2b3c4d5e6f7_3"],
+    [
+      "Antrea and Weave",
+      ["eth1", "eth2"],
+      "lo antrea-gw0 antrea-tun0 weave vethwe-bridge vxlan-6784 datapath",
+    ],
+    ["a bond", ["bond0"], "lo ens1 ens2 bond0.100 vlan200 cali1a2b3c4d5e6"],
+    ["a bond of eth0", ["bond0", "bond1"], "lo eth0 eth1 bond0.100"],
+    ["virtual machines", ["eno1np0"], "lo virbr0 tap0 tun0 wg0 ip6tnl0 sit0 br0 vnet3"],
+    ["wireless", ["wlan0"], "lo cni0 veth1a2b3c4d docker0 br-1a2b3c4d5e6f eth0.7"],
+  ])("have each byte of their network once with %s", async (_, network, others) => {
+    const all = [...network, ...others.split(" ")];
+    const expected = network.reduce((sum, __, position) => sum + 60 * 10 ** position, 0);
+    for (const [metric, label, own] of [
+      ["container_network_receive_bytes_total", "interface", { node: "n1", id: "/" }],
+      ["node_network_receive_bytes_total", "device", { instance: "n1:9100" }],
+    ] as const) {
+      const series = written((write, time, age) => {
+        write(time, "kube_node_info", { node: "n1", internal_ip: "n1" }, 1);
+        for (const [position, name] of all.entries()) {
+          write(time, metric, { ...own, [label]: name }, age * 10 ** position);
+        }
+      });
+      expect((await readNodes(series)).map((row) => row.network_rx_bytes)).toEqual([expected]);
+    }
+  });
+
+  test("a renamed machine's figures go to its newest name", async () => {
+    const series = written((write, time, age) => {
+      write(time, "node_uname_info", { ...uname, nodename: time < base - 30_000 ? "zulu" : "alpha" }, 1);
+      exporter(write, time, age);
+    });
+    expect((await readNodes(series)).map(({ node_name }) => node_name)).toEqual(["alpha"]);
+  });
+
+  test("an address that a node has taken over is the new node's, while both are told of", async () => {
+    const series = written((write, time) => {
+      // It had the address long before, so that its series is the first.
+      const node = time < base - 9 * minute || time >= base - 30_000 ? "alpha" : "zulu";
+      write(time, "kube_node_info", { node, internal_ip: "10.0.0.1" }, 1);
+      write(time, "container_memory_rss", { instance: "10.0.0.1:10250", id: "/" }, 5);
+    });
+    const rows = await readNodes(series);
+    expect(rows.map(({ node_name, memory_rss_bytes }) => [node_name, memory_rss_bytes])).toEqual([
+      ["alpha", 5],
+      ["zulu", 0],
+    ]);
+  });
+});

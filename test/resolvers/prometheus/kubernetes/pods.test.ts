@@ -1,0 +1,537 @@
+// What the model cluster does not show of pods: other exporters than kube-state-metrics and cAdvisor with all of its
+// levels, and exporters that disagree.
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { newest } from "#resolvers/prometheus/kubernetes/snapshot-series.ts";
+import { base, minute } from "../../../conformance/kubernetes-fixture.ts";
+import { collectSeries, type Labels, type Write } from "../../../support/prometheus/kubernetes-exporters.ts";
+import {
+  cgroup,
+  collect,
+  ended,
+  exists,
+  info,
+  key,
+  never,
+  other,
+  readNodes,
+  readOverview,
+  readPods,
+  storeOver,
+  uid,
+  written,
+} from "./small-cluster.ts";
+
+describe("a pod's figures", () => {
+  test("are 0 where nothing but kube-state-metrics is there", async () => {
+    expect(await readPods(written(exists))).toEqual([
+      {
+        timestamp: base,
+        pod_name: "web-0",
+        pod_namespace: "shop",
+        node_name: "n1",
+        cpu_usage_nano_cores: 0,
+        cpu_usage_core_nano_seconds: 0,
+        memory_rss_bytes: 0,
+        memory_usage_bytes: 0,
+        memory_working_set_bytes: 0,
+        memory_page_faults: 0,
+        memory_major_page_faults: 0,
+        ephemeral_storage_used_bytes: 0,
+        ephemeral_storage_capacity_bytes: 0,
+        network_rx_bytes: 0,
+        network_tx_bytes: 0,
+        process_count: 0,
+        phase: "Unknown",
+        state: "Unknown",
+        containers: [],
+        pod_restart_count: 0,
+        pod_uptime_seconds: 0,
+      },
+    ]);
+  });
+
+  test("are found by its name and node where kube-state-metrics is told to drop uids", async () => {
+    const series = written((write, time) => {
+      const { uid: _, ...dropped } = info;
+      write(time, "kube_pod_info", dropped, 1);
+      write(time, "container_memory_rss", { ...key, node: "n1", id: cgroup }, 40);
+      write(time, "container_memory_rss", { ...key, node: "n2", id: `/kubepods/pod${other}` }, 9_000);
+      write(time, "container_memory_working_set_bytes", { ...key, id: cgroup }, 50);
+    });
+    const row = { memory_rss_bytes: 40, memory_working_set_bytes: 50 };
+    expect(await readPods(series)).toMatchObject([row]);
+  });
+
+  test("of a static pod are told under its hash, by its cgroup and by the kubelet", async () => {
+    const hash = "0123456789abcdef0123456789abcdef";
+    const named = { k8s_namespace_name: "shop", k8s_pod_name: "web-0", k8s_pod_uid: hash };
+    const series = written((write, time) => {
+      exists(write, time);
+      write(time, "container_memory_rss", { ...key, node: "n1", id: `/kubepods/burstable/pod${hash}` }, 40);
+      write(time, "k8s_pod_memory_working_set_bytes", named, 50);
+    });
+    const row = { memory_rss_bytes: 40, memory_working_set_bytes: 50 };
+    expect(await readPods(series)).toMatchObject([row]);
+  });
+
+  test("are rates also of series that tell their type, which half of the functions drop", async () => {
+    const series = written((write, time, age) => {
+      exists(write, time);
+      const typed = { __type__: "counter", __unit__: "seconds", node: "n1", cpu: "total" };
+      const cpu = "container_cpu_usage_seconds_total";
+      write(time, cpu, { ...key, ...typed, id: cgroup }, age / 4);
+      write(time, cpu, { ...typed, id: "/" }, age / 2);
+    });
+    expect(await readPods(series)).toMatchObject([{ cpu_usage_nano_cores: 0.25e9 }]);
+    expect(await readNodes(series)).toMatchObject([{ cpu_usage_nano_cores: 0.5e9 }]);
+  });
+
+  test("are the sum of its containers where its own cgroup is not told, each by its newest cgroup", async () => {
+    const series = written((write, time, age) => {
+      exists(write, time);
+      const of = (container: string, id: string): Labels => ({
+        ...key,
+        container,
+        id: `${cgroup}/${id}`,
+        image: "i",
+      });
+      write(time, "container_memory_rss", of("app", "b"), 1_000);
+      write(time, "container_memory_rss", of("proxy", "c"), 200);
+      write(time, "container_start_time_seconds", of("app", "b"), 50);
+      write(time, "container_cpu_usage_seconds_total", of("app", "b"), age / 4);
+      write(time, "container_cpu_usage_seconds_total", of("proxy", "c"), age / 2);
+      // The sandbox is none of its containers.
+      write(time, "container_memory_rss", { ...key, container: "POD", id: `${cgroup}/s`, image: "pause" }, 5);
+      write(time, "container_memory_rss", { ...key, id: `${cgroup}/t`, image: "pause" }, 7);
+      // Another pod of that name, which is gone.
+      write(
+        time,
+        "container_memory_rss",
+        { ...key, container: "app", id: `/kubepods/pod${other}/x` },
+        90_000,
+      );
+      if (time < base - 20_000) {
+        write(time, "container_memory_rss", of("app", "a"), 5_000);
+        write(time, "container_start_time_seconds", of("app", "a"), 20);
+      }
+    });
+    const [row] = await readPods(series);
+    expect(row).toMatchObject({
+      memory_rss_bytes: 1_200,
+      cpu_usage_nano_cores: 750_000_000,
+      cpu_usage_core_nano_seconds: 450_000_000_000,
+    });
+  });
+
+  test("are not counted twice where the kubelet tells the same as cAdvisor", async () => {
+    const series = written((write, time) => {
+      exists(write, time);
+      const container = { ...key, container: "app" };
+      write(time, "container_memory_working_set_bytes", { ...container, id: `${cgroup}/b` }, 1_000);
+      write(time, "container_start_time_seconds", { ...container, id: `${cgroup}/b` }, 50);
+      write(
+        time,
+        "container_memory_working_set_bytes",
+        { ...container, metrics_path: "/metrics/resource" },
+        1_010,
+      );
+      write(time, "container_start_time_seconds", { ...container, metrics_path: "/metrics/resource" }, 50);
+    });
+    const [row] = await readPods(series);
+    expect(row?.memory_working_set_bytes).toBe(1_000);
+  });
+
+  test("come from the kubelet's resource metrics where there is no cAdvisor", async () => {
+    const series = written((write, time, age) => {
+      exists(write, time);
+      write(time, "pod_cpu_usage_seconds_total", { ...key, node: "n1" }, age / 8);
+      write(time, "pod_memory_working_set_bytes", { ...key, node: "n1" }, 4_321);
+      // Of a pod of that name on another node.
+      write(time, "pod_memory_working_set_bytes", { ...key, node: "n2" }, 9_999);
+    });
+    const [row] = await readPods(series);
+    expect(row).toMatchObject({
+      cpu_usage_nano_cores: 125_000_000,
+      cpu_usage_core_nano_seconds: 75_000_000_000,
+      memory_working_set_bytes: 4_321,
+    });
+  });
+
+  const names = ["k8s_pod_cpu_usage", "k8s_pod_cpu_utilization_ratio", "k8s_pod_cpu_utilization"];
+  test.each(names)(
+    "come from OpenTelemetry's kubelet stats where there is nothing else (%s)",
+    async (cpu) => {
+      const series = written((write, time, age) => {
+        exists(write, time);
+        const pod = (id: string): Labels => ({
+          k8s_namespace_name: "shop",
+          k8s_pod_name: "web-0",
+          k8s_pod_uid: id,
+        });
+        write(time, cpu, pod(uid), 0.25);
+        write(time, "k8s_pod_cpu_time_seconds_total", pod(uid), 12);
+        write(time, "k8s_pod_memory_rss_bytes", pod(uid), 1);
+        write(time, "k8s_pod_memory_usage_bytes", pod(uid), 2);
+        write(time, "k8s_pod_memory_working_set_bytes", pod(uid), 3);
+        write(time, "k8s_pod_memory_working_set_bytes", pod(other), 30);
+        // Of unit 1: the collector, and Prometheus' own intake, name such a gauge a ratio.
+        write(time, "k8s_pod_memory_page_faults_ratio", pod(uid), 4);
+        write(time, "k8s_pod_memory_major_page_faults_ratio", pod(uid), 5);
+        write(time, "k8s_pod_filesystem_usage_bytes", pod(uid), 6);
+        write(time, "k8s_pod_filesystem_capacity_bytes", pod(uid), 7);
+        for (const [direction, rate] of [
+          ["receive", 10],
+          ["transmit", 20],
+        ] as const) {
+          write(
+            time,
+            "k8s_pod_network_io_bytes_total",
+            { ...pod(uid), interface: "eth0", direction },
+            age * rate,
+          );
+        }
+      });
+      const [row] = await readPods(series);
+      expect(row).toMatchObject({
+        cpu_usage_nano_cores: 250_000_000,
+        cpu_usage_core_nano_seconds: 12_000_000_000,
+        memory_rss_bytes: 1,
+        memory_usage_bytes: 2,
+        memory_working_set_bytes: 3,
+        memory_page_faults: 4,
+        memory_major_page_faults: 5,
+        ephemeral_storage_used_bytes: 6,
+        ephemeral_storage_capacity_bytes: 7,
+        network_rx_bytes: 600,
+        network_tx_bytes: 1_200,
+      });
+      expect(await readPods(series, { pod: "web-0", namespaces: ["shop"] })).toEqual([row]);
+    },
+  );
+
+  test.each<[spelling: string, labels: Labels]>([
+    ["its own", { pod_name: "web-0", pod_namespace: "shop", pod: "exporter-x", namespace: "monitoring" }],
+    ["the usual", key],
+  ])("of ephemeral storage are read in %s spelling", async (_, labels) => {
+    const series = written((write, time) => {
+      exists(write, time);
+      write(time, "kube_pod_info", { ...info, pod: "exporter-x", namespace: "monitoring", uid: other }, 1);
+      write(time, "ephemeral_storage_pod_usage", labels, 555);
+    });
+    const rows = await readPods(series);
+    expect(rows.map((row) => [row.pod_name, row.ephemeral_storage_used_bytes])).toEqual([
+      ["exporter-x", 0],
+      ["web-0", 555],
+    ]);
+  });
+
+  test("are never negative, infinite or no number", async () => {
+    const series = written((write, time) => {
+      exists(write, time);
+      write(time, "container_memory_rss", { ...key, id: cgroup }, Number.NaN);
+      write(time, "container_memory_usage_bytes", { ...key, id: cgroup }, Number.POSITIVE_INFINITY);
+      write(time, "container_memory_working_set_bytes", { ...key, id: cgroup }, -5);
+    });
+    const [row] = await readPods(series);
+    expect(row).toMatchObject({ memory_rss_bytes: 0, memory_usage_bytes: 0, memory_working_set_bytes: 0 });
+  });
+});
+
+describe("cpu per second", () => {
+  // Seconds before the snapshot.
+  test.each<[when: string, scrapes: readonly number[], shown: boolean]>([
+    ["every 15 s", [45, 30, 15, 0], true],
+    ["every minute", [170, 110, 50], true],
+    ["every minute, the last but one failed", [179, 59], true],
+    ["every minute, the newest failed", [219, 159, 99], true],
+    ["every minute, with jitter", [240, 181.234, 119.999], true],
+    ["after a long gap", [299.999, 0], true],
+    ["after too long a gap", [300, 0], false],
+    ["and no more", [240, 180, 120], false],
+    ["for the first time", [10], false],
+  ])("is the growth between two scrapes %s, as fresh as other figures", async (_, scrapes, shown) => {
+    // Faster with time, so that each pair of samples has a growth of its own.
+    const counter = (ago: number): number => (1_000 - ago) ** 2 / 16;
+    const [last = 0, before = 0] = scrapes.toReversed();
+    const perSecond = shown ? (counter(last) - counter(before)) / (before - last) : 0;
+    const expected = Math.round(perSecond * 1e9);
+    for (const [metric, labels] of [
+      ["container_cpu_usage_seconds_total", { ...key, id: cgroup }],
+      ["container_cpu_usage_seconds_total", { ...key, id: `${cgroup}/b`, container: "app", image: "i" }],
+      ["pod_cpu_usage_seconds_total", { ...key, node: "n1" }],
+      ["container_cpu_usage_seconds_total", { node: "n1", id: "/" }],
+      ["node_cpu_usage_seconds_total", { node: "n1" }],
+      ["node_cpu_seconds_total", { instance: "n1", cpu: "0", mode: "user" }],
+    ] as const) {
+      const { write, series } = collectSeries({ cluster: "c" });
+      write(base, "kube_node_info", { node: "n1", internal_ip: "n1" }, 1);
+      exists(write, base);
+      for (const ago of scrapes) {
+        const time = base - Math.round(ago * 1_000);
+        write(time, metric, labels, counter(ago));
+        if (metric.startsWith("container_")) write(time, "container_memory_rss", labels, 1_000);
+      }
+      const rows = "namespace" in labels ? await readPods(series()) : await readNodes(series());
+      expect(rows.map((row) => Math.abs(row.cpu_usage_nano_cores - expected) <= 1)).toEqual([true]);
+      const fresh = last < 120 && metric.startsWith("container_");
+      expect(rows).toMatchObject([{ memory_rss_bytes: fresh ? 1_000 : 0 }]);
+    }
+  });
+});
+
+describe("exporters that disagree", () => {
+  test("while replicas see different phases, the later of a pod's life is shown, and the worse of a container", async () => {
+    const series = written((write, time) => {
+      exists(write, time);
+      const flags = (instance: string, phase: string, status: string): void => {
+        const twin = { ...key, uid, instance };
+        for (const each of ["Pending", "Running", "Succeeded"]) {
+          write(time, "kube_pod_status_phase", { ...twin, phase: each }, each === phase ? 1 : 0);
+        }
+        for (const each of ["running", "waiting", "terminated"]) {
+          const flag = `kube_pod_container_status_${each}`;
+          write(time, flag, { ...twin, container: "app" }, each === status ? 1 : 0);
+        }
+        write(time, "kube_pod_container_status_restarts_total", { ...twin, container: "app" }, 3);
+      };
+      flags("a", "Pending", "waiting");
+      flags("b", "Running", "running");
+    });
+    expect(await readPods(series)).toMatchObject([
+      {
+        phase: "Running",
+        state: "Pending",
+        pod_restart_count: 3,
+        containers: [{ name: "app", status: "Waiting", exit_code: 0, reason: "" }],
+      },
+    ]);
+  });
+
+  test.each(["n1", ""])("a pod is on a node as soon as one series says so (first %j)", async (first) => {
+    const series = written((write, time) => {
+      for (const node of first === "" ? ["", "n1"] : ["n1", ""]) {
+        write(time, "kube_pod_info", { ...info, pod_ip: `ip of ${node}`, node }, 1);
+      }
+    });
+    expect((await readPods(series)).map(({ node_name }) => node_name)).toEqual(["n1"]);
+  });
+
+  // What a scrape does not tell any more is marked as ended, and after a failed one that is everything.
+  test("what was told last is told on while a scrape fails, which ends all series", async () => {
+    const { write, series } = collectSeries({ cluster: "c" });
+    const container = { ...key, uid, container: "app" };
+    const scrapes = [-90, -60, -30, 0].map((seconds) => base + seconds * 1_000);
+    for (const [at, time] of scrapes.entries()) {
+      const failed = at === 3;
+      const mark = (name: string, labels: Labels, there = true) =>
+        write(time, name, labels, there && !failed ? 1 : Number.NaN);
+      mark("kube_pod_info", info);
+      mark("kube_pod_container_status_waiting", container);
+      const reasons = ["CrashLoopBackOff", "ErrImagePull", "ImagePullBackOff"];
+      for (const reason of reasons) {
+        // Of the three it is the second at last, which was told before the others as well.
+        const there = reasons.indexOf(reason) === [1, 0, 1][at];
+        mark("kube_pod_container_status_waiting_reason", { ...container, reason }, there);
+      }
+      mark("kube_pod_labels", { ...key, uid, label_v: "9" }, at < 1);
+      mark("kube_pod_labels", { ...key, uid, label_v: "10" }, at >= 1);
+    }
+    const containers = [{ reason: "ErrImagePull" }];
+    expect(await readPods(series())).toMatchObject([{ containers }]);
+    expect(await readOverview(series())).toMatchObject([{ containers, labels: { v: "10" } }]);
+  });
+
+  // What the kubelet's eviction does to a pod's status.
+  test.each([
+    ["has none at once", false, [], 0],
+    ["has those that it had while a scrape fails", true, [{ name: "app", status: "Running" }], 3],
+  ])("a pod that lost its containers %s", async (_, fails, containers, restarts) => {
+    const { write, series } = collectSeries({ cluster: "c" });
+    const container = { ...key, uid, container: "app" };
+    for (const seconds of [-90, -60, -30, 0]) {
+      const gone = seconds >= -30;
+      const tell = (name: string, labels: Labels, value: number, there = true) =>
+        write(base + seconds * 1_000, name, labels, there && !(gone && fails) ? value : Number.NaN);
+      tell("kube_pod_info", info, 1);
+      tell("kube_pod_status_phase", { ...key, uid, phase: "Running" }, gone ? 0 : 1);
+      tell("kube_pod_status_phase", { ...key, uid, phase: "Failed" }, gone ? 1 : 0);
+      tell("kube_pod_container_status_running", container, 1, !gone);
+      tell("kube_pod_container_status_restarts_total", container, 3, !gone);
+    }
+    expect(await readPods(series())).toMatchObject([
+      { phase: fails ? "Running" : "Failed", containers, pod_restart_count: restarts },
+    ]);
+  });
+
+  const none = Number.NaN;
+  test.each<[when: string, zulu: readonly number[], alpha: readonly number[]]>([
+    ["goes on", [10, none], [none, 20]],
+    ["has begun since, and a scrape failed", [10, none], [none, none]],
+    ["had begun before, and a scrape failed", [none, none], [10, none]],
+  ])("what %s is the newest", (_, zulu, alpha) => {
+    const track = (name: string, values: readonly number[]) => ({
+      labels: { name },
+      values: Float64Array.from(values),
+    });
+    const told = Number.isNaN(alpha[0] ?? none) ? [none, 1] : [1, 1];
+    const tracks = [track("zulu", [1, 1]), track("alpha", told)];
+    const taken = [track("zulu", zulu), track("alpha", alpha)];
+    for (const each of [tracks, tracks.toReversed()]) {
+      expect(newest(each, taken, 1)?.labels).toEqual({ name: "alpha" });
+    }
+  });
+
+  test("all containers of a pod that succeeded have ended well, whatever their exporter knows of it", async () => {
+    const series = written((write, time) => {
+      exists(write, time);
+      write(time, "kube_pod_status_phase", { ...key, uid, phase: "Succeeded" }, 1);
+      write(time, "kube_pod_container_status_terminated", { ...key, uid, container: "app" }, 1);
+    });
+    const [row] = await readPods(series);
+    expect(row?.containers).toEqual([{ name: "app", status: "Terminated", exit_code: 0, reason: "" }]);
+  });
+
+  test("a container without any status is Unknown", async () => {
+    const series = written((write, time) => {
+      exists(write, time);
+      write(time, "kube_pod_container_status_restarts_total", { ...key, uid, container: "app" }, 2);
+    });
+    const [row] = await readPods(series);
+    expect(row?.containers).toEqual([{ name: "app", status: "Unknown", exit_code: 0, reason: "" }]);
+  });
+
+  test.each<[reason: string, last: number | undefined, code: number]>([
+    ["OOMKilled", undefined, 137],
+    ["OOMKilled", 1, 1],
+    ["Error", undefined, 1],
+    ["Error", 42, 42],
+    ["Completed", 42, 0],
+  ])("a container that ended as %s, after a code of %s, shows %s", async (reason, last, code) => {
+    const container = { ...key, uid, container: "app" };
+    const series = written((write, time) => {
+      exists(write, time);
+      write(time, "kube_pod_container_status_terminated", container, 1);
+      write(time, "kube_pod_container_status_terminated_reason", { ...container, reason }, 1);
+      if (last !== undefined)
+        write(time, "kube_pod_container_status_last_terminated_exitcode", container, last);
+    });
+    const [row] = await readPods(series);
+    expect(row?.containers).toEqual([{ name: "app", status: "Terminated", exit_code: code, reason }]);
+  });
+
+  test("owners have a kind and a name: older exporters write <none> for none", async () => {
+    const owners = [
+      ["ReplicaSet", "web"],
+      ["<none>", "<none>"],
+      ["Job", "<none>"],
+      ["<none>", "web"],
+      ["", "web"],
+      ["DaemonSet", ""],
+      ["Node", "n1"],
+    ] as const;
+    const series = written((write, time) => {
+      write(time, "kube_pod_info", info, 1);
+      for (const [owner_kind, owner_name] of owners)
+        write(time, "kube_pod_owner", { ...key, uid, owner_kind, owner_name }, 1);
+    });
+    expect(await readOverview(series)).toMatchObject([
+      {
+        owner_references: [
+          { kind: "Node", name: "n1", namespace: "" },
+          { kind: "ReplicaSet", name: "web", namespace: info.namespace },
+        ],
+      },
+    ]);
+  });
+
+  test("without times of creation the later start decides between two pods of one name", async () => {
+    const series = written((write, time) => {
+      for (const [each, start] of [
+        [uid, 100],
+        [other, 50],
+      ] as const) {
+        write(time, "kube_pod_info", { ...info, uid: each }, 1);
+        write(time, "kube_pod_start_time", { ...key, uid: each }, start);
+      }
+    });
+    expect(await readOverview(series)).toMatchObject([{ pod_uuid: uid }]);
+  });
+});
+
+describe("a kube-state-metrics that tells few uids", () => {
+  const { uid: _, ...unnamed } = info;
+  const bare: Labels = { namespace: "shop", pod: "web-0" };
+  const container: Labels = { ...bare, container: "app" };
+  /** Version 1 tells the uid in `kube_pod_info` alone. */
+  function tell(write: Write, time: number): void {
+    write(time, "kube_pod_created", bare, time < base - 30_000 ? 50 : 100);
+    write(time, "kube_pod_start_time", bare, base / 1_000 - 700);
+    write(time, "kube_pod_status_phase", { ...bare, phase: "Running" }, 1);
+    write(time, "kube_pod_container_status_waiting", container, 1);
+    write(time, "kube_pod_container_status_waiting_reason", { ...container, reason: "CrashLoopBackOff" }, 1);
+    write(time, "kube_pod_container_status_restarts_total", container, 4);
+    write(time, "kube_pod_owner", { ...bare, owner_kind: "StatefulSet", owner_name: "web" }, 1);
+    write(time, "kube_pod_labels", { ...bare, label_app: "shop" }, 1);
+  }
+
+  test.each<[told: string, first: Labels, second: Labels, shown: string]>([
+    ["in one family", { ...info, uid: other }, { ...info, uid }, uid],
+    ["in none", unnamed, unnamed, ""],
+  ])("shows all that it tells of pods (%s)", async (_, first, second, shown) => {
+    const series = written((write, time) => {
+      const old = time < base - 30_000;
+      write(time, "kube_pod_info", old ? { ...first, node: "n0" } : { ...second, node: "n1" }, 1);
+      // Nor does a pod become one on its node's own network by one that had the name before.
+      if (old) write(time, "kube_pod_info", { ...first, node: "n0", host_network: "true" }, 1);
+      tell(write, time);
+    });
+    const containers = [{ name: "app", status: "Waiting", exit_code: 0, reason: "CrashLoopBackOff" }];
+    const row = { node_name: "n1", phase: "Running", state: "Failed", containers, pod_restart_count: 4 };
+    expect(await readPods(series)).toMatchObject([{ ...row, pod_uptime_seconds: 700 }]);
+    expect(await readOverview(series)).toMatchObject([
+      {
+        ...row,
+        pod_uuid: shown,
+        labels: { app: "shop" },
+        owner_references: [{ name: "web", kind: "StatefulSet", namespace: "shop" }],
+      },
+    ]);
+  });
+});
+
+describe("the overview", () => {
+  test("has each pod of any range once, at the last minute that has it, however long both are", async () => {
+    const second = 1_000;
+    const lives = fc.array(fc.tuple(fc.nat(5 * 86_400), fc.oneof(fc.nat(300), fc.nat(90_000))), {
+      minLength: 1,
+      maxLength: 40,
+    });
+    const length = fc.oneof(fc.nat(90), fc.nat(20_000), fc.nat(5 * 86_400));
+    const law = fc.asyncProperty(lives, fc.nat(5 * 86_400_000), length, async (pods, late, seconds) => {
+      const { write, series } = collectSeries({ cluster: "c" });
+      const to = base + late;
+      const from = to - seconds * second;
+      const moments = new Set([to]);
+      for (let time = Math.ceil(from / minute) * minute; time <= to; time += minute) moments.add(time);
+      const expected: [number, string][] = [];
+      for (const [number, [start, age]] of pods.entries()) {
+        const pod = `p-${String(number).padStart(2, "0")}`;
+        const samples: number[] = [];
+        for (let time = base + start * second; time <= base + (start + age) * second; time += minute) {
+          samples.push(time);
+          write(time, "kube_pod_info", { ...info, pod }, 1);
+        }
+        const [first = 0, end = 0] = [samples[0], samples.at(-1)];
+        // Scraped every minute without a gap: it is seen from its first sample until two minutes after its last.
+        const seen = [...moments].filter((time) => time >= first && time < end + 2 * minute);
+        if (seen.length > 0) expected.push([Math.max(...seen), pod]);
+      }
+      const query = { ...ended, from, to, namespaces: [], text: "" };
+      const rows = await collect(storeOver(series()).overview(query, never));
+      const byTime = expected.sort(([a, p], [b, q]) => a - b || (p < q ? -1 : 1));
+      expect(rows.map(({ timestamp, pod_name }) => [timestamp, pod_name])).toEqual(byTime);
+    });
+    await fc.assert(law, { numRuns: 60 });
+  });
+});

@@ -1,0 +1,227 @@
+// How much a source of Kubernetes metrics is asked, and what `check` tells of one.
+import { describe, expect, test } from "vitest";
+import type { Moments } from "#resolvers/prometheus/client/client.ts";
+import { type Expression, print, type Selector } from "#resolvers/prometheus/client/promql.ts";
+import { inspectCluster } from "#resolvers/prometheus/kubernetes/coverage.ts";
+import { createKubernetesStore, type Source } from "#resolvers/prometheus/kubernetes/kubernetes-store.ts";
+import type { PodOverviewRow, PodsRow } from "#src/core/rows.ts";
+import { base, minute, model } from "../../../conformance/kubernetes-fixture.ts";
+import {
+  collectSeries,
+  expose,
+  type Labels,
+  type WrittenSeries,
+} from "../../../support/prometheus/kubernetes-exporters.ts";
+import { evaluateOver } from "../../../support/prometheus/promql-evaluator.ts";
+import { collect, ended, exists, info, key, never, scope, snapshots, written } from "./small-cluster.ts";
+
+describe("what is asked", () => {
+  interface Asked {
+    readonly expression: Expression;
+    readonly moments: Moments;
+  }
+  function watched(series: readonly WrittenSeries[], hidesRestarts = false) {
+    const asked: Asked[] = [];
+    const inner = evaluateOver(series, "open", hidesRestarts);
+    const source: Source = {
+      habits: inner.habits,
+      query: (expression, moments, fold, signal) => {
+        asked.push({ expression, moments });
+        return inner.query(expression, moments, fold, signal);
+      },
+    };
+    return { asked, source };
+  }
+  const selectors = (expression: Expression): Selector[] => {
+    switch (expression.kind) {
+      case "selector":
+        return [expression];
+      case "window":
+      case "aggregate":
+        return selectors(expression.of);
+      case "call":
+        return expression.arguments.flatMap(selectors);
+      case "binary":
+        return [...selectors(expression.left), ...selectors(expression.right)];
+      case "number":
+        return [];
+    }
+  };
+
+  test("every selector holds every forced label, those of `check` too", async () => {
+    const match = { cluster: "model", "odd.label": 'a"b\\' };
+    const { source, asked } = watched(expose(model, match));
+    const store = createKubernetesStore(source);
+    const query = { ...scope, match, snapshots: { ...snapshots, count: 30 } };
+    await collect(store.nodes(query, never));
+    await collect(store.pods({ ...query, namespaces: ["shop"], nodes: [], pod: "web-0" }, never));
+    await collect(store.overview({ ...ended, match, namespaces: [], text: "" }, never));
+    await inspectCluster(source, match, base, never);
+    const sent = asked.flatMap(({ expression }) => selectors(expression));
+    expect(sent.length).toBeGreaterThan(50);
+    for (const { matchers } of sent) {
+      for (const [label, value] of Object.entries(match)) {
+        expect(matchers).toContainEqual({ label, operator: "=", value });
+      }
+    }
+  });
+
+  test.each([false, true])(
+    "restarts are asked for where the source shows them (hidden: %s)",
+    async (hides) => {
+      const { source, asked } = watched(expose(model, scope.match), hides);
+      const store = createKubernetesStore(source);
+      await collect(store.nodes(scope, never));
+      await collect(store.pods({ ...scope, namespaces: [], nodes: [] }, never));
+      const sent = asked.filter(({ expression }) => print(expression).includes("resets("));
+      expect(sent).toHaveLength(hides ? 0 : 2);
+    },
+  );
+
+  test("a refusal costs the source one count", async () => {
+    const { source, asked } = watched(written(exists));
+    const rows = createKubernetesStore(source).pods(
+      { ...scope, rowLimit: 0, namespaces: [], nodes: [] },
+      never,
+    );
+    await expect(collect(rows)).rejects.toMatchObject({ slug: "result_too_large" });
+    expect(asked).toHaveLength(1);
+  });
+
+  test("no request has more moments than a source answers", async () => {
+    const { write, series } = collectSeries({ cluster: "c" });
+    for (const [pod, minutes] of [
+      ["first", -24_000],
+      ["second", -12_001],
+      ["last", 0],
+    ] as const) {
+      write(base + minutes * minute, "kube_pod_info", { ...info, pod }, 1);
+    }
+    const { source, asked } = watched(series());
+    const store = createKubernetesStore(source);
+    const long = { start: base - 25_000 * minute, step: minute, count: 30_000 };
+    const query = { ...scope, snapshots: long };
+    const whole = { ...ended, from: long.start, to: long.start + 29_999 * minute };
+    const name = ({ timestamp, pod_name: pod }: PodsRow | PodOverviewRow) => [
+      (timestamp - base) / minute,
+      pod,
+    ];
+    expect((await collect(store.pods({ ...query, namespaces: [], nodes: [] }, never))).map(name)).toEqual([
+      [-24_000, "first"],
+      [-23_999, "first"],
+      [-12_001, "second"],
+      [-12_000, "second"],
+      [0, "last"],
+      [1, "last"],
+    ]);
+    expect((await collect(store.overview({ ...whole, namespaces: [], text: "" }, never))).map(name)).toEqual([
+      [-23_999, "first"],
+      [-12_000, "second"],
+      [1, "last"],
+    ]);
+    for (const { moments } of asked) {
+      const count = "at" in moments ? 1 : (moments.end - moments.start) / moments.step + 1;
+      expect(count).toBeLessThanOrEqual(11_000);
+    }
+  });
+
+  test("rows do not depend on where slices are cut", async () => {
+    const series = written((write, time, age) => {
+      for (let pod = 0; pod < 700; pod += 1) {
+        const labels = { namespace: "many", pod: `p-${String(pod).padStart(3, "0")}` };
+        write(time, "kube_pod_info", { ...labels, uid: `u-${pod}` }, 1);
+        const network = { ...labels, id: "/x", image: "pause", interface: "eth0" };
+        write(time, "container_network_receive_bytes_total", network, age * (pod + 1));
+      }
+    });
+    const { source, asked } = watched(series);
+    const query = {
+      ...scope,
+      snapshots: { ...snapshots, start: base - 8 * minute, count: 9 },
+      rowLimit: 10_000,
+    };
+    const rows = await collect(
+      createKubernetesStore(source).pods({ ...query, namespaces: [], nodes: [] }, never),
+    );
+    expect(asked.filter(({ moments }) => "start" in moments).length).toBeGreaterThan(20);
+    const wanted = Array.from({ length: 9 }, (_, at) =>
+      Array.from({ length: 700 }, (_, pod) => [base + (at - 8) * minute, 60 * (pod + 1)]),
+    ).flat();
+    expect(rows.map((row) => [row.timestamp, row.network_rx_bytes])).toEqual(wanted);
+  });
+
+  test("a failing request ends the others and is the answer's failure", async () => {
+    const failure = new Error("down");
+    const source = evaluateOver(written(exists), "open");
+    let asked = 0;
+    let ended = 0;
+    const flaky: Source = {
+      habits: source.habits,
+      query: (expression, moments, fold, signal) => {
+        asked += 1;
+        if (asked === 1) return source.query(expression, moments, fold, signal);
+        if (asked === 5) return Promise.reject(failure);
+        return new Promise((_, reject) => {
+          signal.addEventListener("abort", () => {
+            ended += 1;
+            reject(signal.reason);
+          });
+        });
+      },
+    };
+    const rows = createKubernetesStore(flaky).pods({ ...scope, namespaces: [], nodes: [] }, never);
+    await expect(collect(rows)).rejects.toBe(failure);
+    expect(ended).toBe(asked - 2);
+    expect(asked).toBeLessThan(10);
+  });
+});
+
+describe("check", () => {
+  test("tells which exporters are there and what rows lack", async () => {
+    const source = evaluateOver(
+      written((write, time) => {
+        exists(write, time);
+        write(time, "pod_memory_working_set_bytes", key, 1);
+      }),
+      "open",
+    );
+    const { found, limitations, problems } = await inspectCluster(source, { cluster: "c" }, base, never);
+    expect(found).toEqual(["kube-state-metrics: 1 pods", "kubelet resource metrics: 1 pods"]);
+    expect(limitations).toContain("pods: no kube_pod_start_time: pod_uptime_seconds is 0");
+    expect(limitations.filter((text) => text.includes("memory_"))).toEqual([
+      "pods: memory_rss_bytes is 0: none of container_memory_rss, k8s_pod_memory_rss_bytes",
+      "pods: memory_usage_bytes is 0: none of container_memory_usage_bytes, k8s_pod_memory_usage_bytes",
+      "pods: memory_page_faults is 0: none of container_memory_failures_total, k8s_pod_memory_page_faults_ratio, k8s_pod_memory_page_faults",
+      "pods: memory_major_page_faults is 0: none of container_memory_failures_total, k8s_pod_memory_major_page_faults_ratio, k8s_pod_memory_major_page_faults",
+    ]);
+    expect(problems).toEqual([
+      "no kube_node_info, cAdvisor or node exporter behind the wall: nodes are empty",
+    ]);
+  });
+
+  test("tells of a kube-state-metrics whose labels were not honored, and of no other", async () => {
+    const itself = { namespace: "monitoring", pod: "kube-state-metrics-0" };
+    const found = async (labels: (pod: string) => Labels) => {
+      const series = written((write, time) => {
+        for (const pod of ["a", "b", "c"]) write(time, "kube_pod_info", { ...labels(pod), uid: pod }, 1);
+        write(time, "kube_node_info", { node: "n1" }, 1);
+      });
+      const source = evaluateOver(series, "open");
+      return (await inspectCluster(source, { cluster: "c" }, base, never)).problems;
+    };
+    const moved = (pod: string) => ({ exported_namespace: "shop", exported_pod: pod });
+    expect(await found((pod) => ({ ...itself, ...moved(pod) }))).toEqual([
+      "kube_pod_info names 3 pods by exported_pod, and 1 by pod: kube-state-metrics has to be scraped with honor_labels",
+    ]);
+    // Put back by relabelling.
+    expect(await found((pod) => ({ ...moved(pod), namespace: "shop", pod }))).toEqual([]);
+    expect(await found((pod) => ({ namespace: "shop", pod }))).toEqual([]);
+  });
+
+  test("finds nothing to complain of where everything is exported", async () => {
+    const source = evaluateOver(expose(model, { cluster: "c" }), "open");
+    const report = await inspectCluster(source, { cluster: "c" }, base + 20 * minute, never);
+    expect(report).toMatchObject({ limitations: [], problems: [] });
+    expect(report.found).toHaveLength(4);
+  });
+});

@@ -1,0 +1,413 @@
+// What is remembered of a source: names, types and tags. Warm look-ups send nothing, and a source in trouble is left alone.
+import { setTimeout as delay } from "node:timers/promises";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { createMemo, type Memo } from "#resolvers/prometheus/client/swr-cache.ts";
+import { fold } from "#resolvers/prometheus/metrics/metric-families.ts";
+import type { Backend, MetricStore } from "#src/store/store.ts";
+import { testIO } from "../../../support/elastic/test-index.ts";
+import {
+  type FakePrometheus,
+  type Knowledge,
+  matrix,
+  openFakePrometheus,
+} from "../../../support/prometheus/scripted-server.ts";
+import { sendJson } from "../../../support/scripted-http-source.ts";
+
+let signal: AbortSignal;
+beforeEach(() => {
+  // Of each test: the file may be loaded long before it.
+  signal = AbortSignal.timeout(60_000);
+});
+
+describe("a memo", () => {
+  let loads = 0;
+  let hits: boolean[] = [];
+  let fail: Error | undefined;
+  let gate: Promise<void> | undefined;
+  function open(fresh = 40, served = 10_000): Memo<string> {
+    [loads, hits, fail, gate] = [0, [], undefined, undefined];
+    return createMemo(
+      {
+        name: "names",
+        entries: 10,
+        fresh,
+        served,
+        load: async (key) => {
+          const load = ++loads;
+          await gate;
+          if (fail) throw fail;
+          return `${key}${load}`;
+        },
+      },
+      { ...testIO, cache: (_, hit) => hits.push(hit) },
+    );
+  }
+
+  test("fresh values are given without asking, each key for itself", async () => {
+    const memo = open(10_000);
+    expect(await memo.read("a", signal)).toBe("a1");
+    expect(await memo.read("a", signal)).toBe("a1");
+    expect(await memo.read("b", signal)).toBe("b2");
+    expect(hits).toEqual([false, true, false]);
+  });
+
+  test("a cold key is asked for once, whoever waits, and whoever leaves", async () => {
+    const memo = open();
+    const opened = Promise.withResolvers<void>();
+    gate = opened.promise;
+    const leaving = new AbortController();
+    const first = memo.read("a", leaving.signal);
+    const others = Array.from({ length: 50 }, () => memo.read("a", signal));
+    leaving.abort(new Error("left"));
+    await expect(first).rejects.toThrow("left");
+    opened.resolve();
+    expect(new Set(await Promise.all(others))).toEqual(new Set(["a1"]));
+    expect(loads).toBe(1);
+  });
+
+  // An unhandled rejection would end the program; here it fails the run.
+  test("a failure that comes for nobody, since its only caller had left, is nobody's", async () => {
+    const memo = open();
+    fail = new Error("down");
+    await expect(memo.read("a", AbortSignal.abort(new Error("left")))).rejects.toThrow("left");
+    await delay(10);
+  });
+
+  test("a stale value is given at once and refreshed behind", async () => {
+    const memo = open();
+    await memo.read("a", signal);
+    await delay(60);
+    expect(await memo.read("a", signal)).toBe("a1");
+    await expect.poll(() => memo.read("a", signal)).toBe("a2");
+  });
+
+  test("a value that is too old is not given", async () => {
+    const memo = open(10, 50);
+    await memo.read("a", signal);
+    await delay(80);
+    expect(await memo.read("a", signal)).toBe("a2");
+    expect(await memo.read("a", signal, 10_000)).toBe("a2");
+    await delay(5);
+    expect(await memo.read("a", signal, 1)).toBe("a3");
+  });
+
+  test("a failing source is not hammered, and a failure is everybody's", async () => {
+    const memo = open();
+    fail = new Error("down");
+    const reads = await Promise.allSettled(Array.from({ length: 20 }, () => memo.read("a", signal)));
+    for (let n = 0; n < 20; n++) reads.push(...(await Promise.allSettled([memo.read("a", signal)])));
+    expect(reads.every((read) => read.status === "rejected" && read.reason === fail)).toBe(true);
+    expect(loads).toBe(1);
+  });
+
+  test("a stale value outlives a refresh that fails, which is not repeated at once", async () => {
+    const memo = open();
+    await memo.read("a", signal);
+    await delay(60);
+    fail = new Error("down");
+    for (let n = 0; n < 20; n++) {
+      expect(await memo.read("a", signal)).toBe("a1");
+      await delay(1);
+    }
+    expect(loads).toBe(2);
+  });
+});
+
+describe("the store's look-ups", () => {
+  let fake: FakePrometheus | undefined;
+  let backend: Backend | undefined;
+  afterEach(async () => {
+    await backend?.close();
+    await fake?.close();
+  });
+  async function serve(knowledge: Knowledge = {}): Promise<MetricStore> {
+    fake = await openFakePrometheus(knowledge);
+    backend = fake.open();
+    const { metrics } = backend.stores;
+    if (metrics === undefined) throw new Error("no metric store");
+    return metrics;
+  }
+
+  test("warm look-ups send nothing, and sites are told apart", async () => {
+    const store = await serve();
+    const ask = async (site: string) => [
+      await store.names({ site }, signal),
+      await store.type({ site }, "c_total", signal),
+      await store.tagKeys({ site }, "g", signal),
+    ];
+    expect(await ask("a")).toEqual([["c_total", "g"], "counter", [["host"]]]);
+    // But for what the source is.
+    const asked = () => fake?.asked.filter(({ body }) => !body.includes("vector")) ?? [];
+    const sent = asked().length;
+    expect(await ask("a")).toEqual([["c_total", "g"], "counter", [["host"]]]);
+    expect(asked()).toHaveLength(sent);
+    await ask("b");
+    expect(asked()).toHaveLength(2 * sent);
+    const walls = asked()
+      .slice(sent)
+      .filter(({ path, body }) => decodeURIComponent(path + body).includes('site="b"'));
+    // All but the metadata, which know no wall and are asked for names that were found within it.
+    expect(walls).toHaveLength(sent - 2);
+  });
+
+  test("what a source knows a series by besides is no tag, nor is the wall, nor what is empty", async () => {
+    const own = {
+      __name__: "g",
+      __type__: "gauge",
+      __unit__: "seconds",
+      le: "1",
+      quantile: "0.5",
+      site: "a",
+    };
+    const store = await serve({
+      intercept(response, { url = "" }) {
+        if (!url.includes("/series")) return false;
+        const data = [
+          { ...own, host: "x", zone: "" },
+          { ...own, host: "y", zone: "b" },
+          { ...own, role: "z" },
+          { ...own, ["__proto__"]: "w" },
+          own,
+        ];
+        sendJson(response, { status: "success", data });
+        return true;
+      },
+    });
+    const found = await store.tagKeys({ site: "a" }, "g", signal);
+    expect(found).toEqual([["__proto__"], ["host"], ["host", "zone"], ["role"]]);
+  });
+
+  // Which adds its own selector to the address, and a source takes what either of two selectors finds.
+  test("tags are those of the metric alone behind prom-label-proxy", async () => {
+    const store = await serve({
+      metrics: { requests_total: "counter" },
+      intercept(response, { method, url = "" }) {
+        if (!url.includes("/series")) return false;
+        const asked = new URL(url, "http://source").searchParams.getAll("match[]");
+        const other = { __name__: "logins_total", site: "a", user: "ana" };
+        const own = { __name__: "requests_total", site: "a", code: "200" };
+        const alone = method === "GET" && asked.length === 1;
+        sendJson(response, { status: "success", data: alone ? [own] : [own, other] });
+        return true;
+      },
+    });
+    expect(await store.tagKeys({ site: "a" }, "requests_total", signal)).toEqual([["code"]]);
+  });
+
+  test("what targets say of a metric decides its type; without it the name, then the samples", async () => {
+    const looks: Record<string, readonly [resets: string, changes: string, least: string]> = {
+      grows: ["0", "5", "1"],
+      falls: ["2", "9", "1"],
+      rests: ["0", "0", "1"],
+      negative: ["0", "5", "-1"],
+      threads_count: ["2", "9", "1"],
+      state: ["0", "1", "0"],
+    };
+    const rows = {
+      told_total: ["gauge", "gauge"],
+      said: ["counter", "counter"],
+      // Of OpenMetrics: a set of states whose first one began within the hour.
+      state: ["stateset", "gauge"],
+      // What is told of `bytes` is told of one of the two.
+      bytes: ["gauge", "gauge"],
+      bytes_total: [undefined, "counter"],
+      falls_total: ["unknown", "counter"],
+      lone_count: ["unknown", "counter"],
+      threads_count: ["unknown", "gauge"],
+      grows: ["unknown", "counter"],
+      falls: ["counter", "gauge"],
+      rests: ["unknown", "gauge"],
+      negative: ["unknown", "gauge"],
+    } as const;
+    const store = await serve({
+      metrics: Object.fromEntries(Object.entries(rows).map(([name, [told]]) => [name, told])),
+      answer(form, response) {
+        const query = form.get("query") ?? "";
+        const [resets, changes, least] = looks[/__name__="(\w+)"/.exec(query)?.[1] ?? ""] ?? ["0", "0", "0"];
+        if (query.includes("histogram_count")) return sendJson(response, { status: "error" }, 400);
+        const value = query.includes("resets") ? resets : query.includes("changes") ? changes : least;
+        return sendJson(response, matrix([{ metric: {}, value: [1, value] }]));
+      },
+    });
+    for (const [metric, [, type]] of Object.entries(rows)) {
+      expect([metric, await store.type({ site: "a" }, metric, signal)]).toEqual([metric, type]);
+    }
+    expect(await store.type({ site: "a" }, "unheard_of", signal)).toBeUndefined();
+    // Whoever is told nothing sure is answered for the fields of both.
+    const guesses = ["lone_count", "threads_count", "falls", "grows"];
+    for (const metric of Object.keys(rows)) {
+      const guess = guesses.includes(metric) || ["rests", "negative"].includes(metric);
+      expect([metric, await store.isGuess?.({ site: "a" }, metric, signal)]).toEqual([metric, guess]);
+    }
+  });
+
+  // Prometheus tells each statement once: of three targets that say gauge and one that says counter, two.
+  test("where targets disagree, the samples decide, and the fields of both are answered", async () => {
+    const store = await serve({
+      metrics: { disputed: "counter" },
+      intercept(response, { url = "" }) {
+        if (!url.includes("/metadata")) return false;
+        const told = ["gauge", "counter"].map((type) => ({ type, help: "", unit: "" }));
+        sendJson(response, { status: "success", data: { disputed: told } });
+        return true;
+      },
+      answer(form, response) {
+        const query = form.get("query") ?? "";
+        if (query.includes("histogram_count")) return false;
+        return sendJson(response, matrix([{ metric: {}, value: [1, query.includes("resets") ? "3" : "1"] }]));
+      },
+    });
+    expect(await store.type({ site: "a" }, "disputed", signal)).toBe("gauge");
+    expect(await store.isGuess?.({ site: "a" }, "disputed", signal)).toBe(true);
+  });
+
+  test("a warning of what the rate of numbers would be concerns nobody", async () => {
+    const warning = "PromQL warning: sample has start time that overlaps with previous sample timestamp";
+    const store = await serve({
+      metrics: { x_total: undefined },
+      answer(form, response) {
+        const query = form.get("query") ?? "";
+        if (query.includes("rate(")) return sendJson(response, matrix([], { warnings: [warning] }));
+        if (query.includes("histogram_count")) return false;
+        return sendJson(response, matrix([{ metric: {}, value: [1, "2"] }]));
+      },
+    });
+    expect(await store.type({ site: "a" }, "x_total", signal)).toBe("counter");
+  });
+
+  describe("histograms that are told of by nothing but their samples", () => {
+    const answers = (rate: object) =>
+      serve({
+        metrics: { h: "unknown" },
+        answer(form, response) {
+          const query = form.get("query") ?? "";
+          if (query.includes("rate(")) return sendJson(response, matrix([], rate));
+          if (query.includes("histogram_count") || query.includes("last_over_time"))
+            return sendJson(response, matrix([{ metric: {}, value: [1, "2"] }]));
+          return false;
+        },
+      });
+
+    test("are a measurement, also where histograms of two kinds in one series have no rate", async () => {
+      const warning =
+        "PromQL warning: vector contains a mix of histograms with exponential and custom buckets schemas";
+      const store = await answers({ warnings: [warning] });
+      expect(await store.type({}, "h", signal)).toBe("measurement");
+    });
+
+    test("are told before anything is asked of them that only numbers have", async () => {
+      const warnings = ['PromQL warning: this native histogram metric is not a gauge: "h" (1:2)'];
+      const store = await serve({
+        metrics: { h: "unknown" },
+        answer(form, response) {
+          const query = form.get("query") ?? "";
+          const wrong = /delta|changes|resets|min_over_time/.test(query);
+          const found = wrong ? matrix([], { warnings }) : matrix([{ metric: {}, value: [1, "2"] }]);
+          return sendJson(response, found);
+        },
+      });
+      expect(await store.type({}, "h", signal)).toBe("measurement");
+    });
+
+    test("are refused where they are no counters, since they would seem to restart", async () => {
+      const warning = 'PromQL warning: this native histogram metric is not a counter: "h" (1:2)';
+      const store = await answers({ warnings: [warning] });
+      const refused = { slug: "not_supported_by_backend", details: { backend: "prom" } };
+      await expect(store.type({}, "h", signal)).rejects.toMatchObject(refused);
+    });
+  });
+
+  describe.each(["gaugehistogram", "gauge histogram"])("what targets call a %s", (type) => {
+    const parts = { h_bucket: undefined, h_count: undefined, h_sum: undefined };
+
+    test("is refused, whatever its form, since it would seem to restart", async () => {
+      const refused = { slug: "not_supported_by_backend", details: { backend: "prom" } };
+      for (const metrics of [{ h: type }, { h: type, ...parts }]) {
+        const store = await serve({
+          metrics,
+          intercept: (response, request) => {
+            const ofAll = request.url?.endsWith("/metadata") === true;
+            if (ofAll) sendJson(response, { status: "success", data: { h: [{ type }] } });
+            return ofAll;
+          },
+        });
+        await expect(store.type({}, "h", signal)).rejects.toMatchObject(refused);
+        const told = (await backend?.inspections.metrics?.({}, signal))?.limitations;
+        expect(told).toContain("1 gauge histograms, as their targets say, are refused");
+      }
+    });
+
+    test("has parts that are gauges, as OpenMetrics names them", async () => {
+      const store = await serve({
+        metrics: { h: type, h_bucket: undefined, h_gcount: undefined, h_gsum: undefined },
+      });
+      const types = ["h_bucket", "h_gcount", "h_gsum"].map((name) => store.type({}, name, signal));
+      expect(await Promise.all(types)).toEqual(["gauge", "gauge", "gauge"]);
+    });
+  });
+
+  test("a histogram that another target calls otherwise is one", async () => {
+    const store = await serve({
+      metrics: { h_bucket: undefined, h_count: undefined, h_sum: undefined },
+      intercept: (response, request) => {
+        const asked = request.url?.includes("/metadata") === true;
+        const told = [{ type: "gaugehistogram" }, { type: "histogram" }];
+        if (asked) sendJson(response, { status: "success", data: { h: told } });
+        return asked;
+      },
+    });
+    expect(await store.type({}, "h", signal)).toBe("measurement");
+  });
+
+  test("where nothing is found, the report says of what", async () => {
+    await serve({ metrics: {} });
+    const problems = async (match: Readonly<Record<string, string>>) =>
+      (await backend?.inspections.metrics?.(match, signal))?.problems;
+    expect(await problems({})).toEqual(["there are no series"]);
+    expect(await problems({ site: "a" })).toEqual(['no series has the labels {site="a"}']);
+  });
+
+  test("a source without metadata and build information will do", async () => {
+    const store = await serve({
+      metrics: { work_total: "unknown" },
+      intercept: (response, request) => {
+        const gone = /metadata|buildinfo/.test(request.url ?? "");
+        if (gone) sendJson(response, "404 page not found", 404);
+        return gone;
+      },
+    });
+    expect(await store.type({}, "work_total", signal)).toBe("counter");
+    expect(await backend?.probe(signal)).toEqual({ product: "Prometheus", version: "unknown" });
+  });
+});
+
+describe("families", () => {
+  const shapes = (
+    names: readonly string[],
+    bounds: readonly string[] = [],
+    quantiles: readonly string[] = [],
+    others: readonly string[] = [],
+  ) => Object.fromEntries(fold(new Set(names), new Set(bounds), new Set(quantiles), new Set(others)));
+
+  test("are folded where they are whole", () => {
+    const names = ["h_bucket", "h_sum", "h_count", "s", "s_sum", "s_count", "bare_sum", "bare_count"];
+    expect(shapes(names, ["h_bucket"], ["s"])).toEqual({ h: "histogram", s: "summary", bare: "summary" });
+  });
+
+  test("with native samples beside their parts, whatever these are", () => {
+    const names = ["s", "s_sum", "s_count", "h", "h_sum", "h_count", "h_bucket"];
+    expect(shapes(names, ["h_bucket"], ["s"], ["s"])).toEqual({ h: "both", s: "both" });
+    expect(shapes(names, ["h_bucket"], ["s", "h"], [])).toEqual({ h: "histogram", s: "summary" });
+    expect(shapes(names, ["h_bucket"], ["s", "h"], ["h"])).toEqual({ h: "both", s: "summary" });
+  });
+
+  test("and left as they are where a part is missing or a name is taken", () => {
+    const lone = ["a_count", "b_sum", "c_bucket", "d", "d_sum", "d_count", "_count", "_sum"];
+    expect(shapes(lone, ["c_bucket"])).toEqual(Object.fromEntries(lone.map((name) => [name, "plain"])));
+    expect(shapes(["h_bucket", "h_sum", "h_count"])).toEqual({ h: "summary", h_bucket: "plain" });
+  });
+
+  test("are sorted by code unit", () => {
+    expect(Object.keys(shapes(["b", "Z", "a", "é", "a_"]))).toEqual(["Z", "a", "a_", "b", "é"]);
+  });
+});

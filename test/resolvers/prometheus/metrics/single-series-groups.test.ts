@@ -1,0 +1,113 @@
+// Gauges whose groups seem to be one series each are not aggregated at the source; where that was wrong, they are.
+import { afterEach, beforeEach, expect, test } from "vitest";
+import type { Measure } from "#src/core/rows.ts";
+import type { Backend } from "#src/store/store.ts";
+import {
+  type FakePrometheus,
+  matrix,
+  openFakePrometheus,
+  seriesQuery,
+} from "../../../support/prometheus/scripted-server.ts";
+import { sendJson } from "../../../support/scripted-http-source.ts";
+
+const { buckets } = seriesQuery();
+const at = (bucket: number) => (buckets.start + (bucket + 1) * buckets.step) / 1_000;
+let signal: AbortSignal;
+beforeEach(() => {
+  // Of each test: the file may be loaded long before it.
+  signal = AbortSignal.timeout(60_000);
+});
+
+let fake: FakePrometheus | undefined;
+let backend: Backend | undefined;
+afterEach(async () => {
+  await backend?.close();
+  await fake?.close();
+});
+
+interface Told {
+  /** As the moments count them. */
+  readonly series: number;
+  /** With those that lack the tag; as many where it is absent. */
+  readonly all?: number;
+  readonly groups: number;
+  /** What is answered without aggregation: series or an error status. */
+  readonly plain: readonly object[] | number;
+}
+
+async function serve({ series, all = series, groups, plain }: Told): Promise<FakePrometheus> {
+  const counted = (size: number) => matrix([{ metric: {}, values: [[at(0), String(size)]] }]);
+  const whole = matrix([{ metric: { host: "x" }, values: [[at(0), "7"]] }]);
+  fake = await openFakePrometheus({
+    answer: (form, response) => {
+      const query = form.get("query") ?? "";
+      if (query.startsWith("count(group")) sendJson(response, counted(groups));
+      else if (query.startsWith("count(")) sendJson(response, counted(query.includes('!=""') ? series : all));
+      else if (/by \(host\)/.test(query)) sendJson(response, whole);
+      else if (typeof plain === "number") sendJson(response, { status: "error" }, plain);
+      else sendJson(response, matrix(plain));
+    },
+  });
+  backend = fake.open();
+  return fake;
+}
+
+const read = (measure: Measure = { of: "samples", combine: "last" }) =>
+  backend?.stores.metrics?.series(seriesQuery({ measure, pointLimit: 6 }), signal);
+const aggregated = [{ tags: { host: "x" }, values: Float64Array.of(7, Number.NaN, Number.NaN) }];
+const one = (host: string, job: string, value: string) => ({
+  metric: { __name__: "g", host, job },
+  values: [[at(1), value]],
+});
+
+test.each(["last", "mean", "sum", "min", "max", "count"] as const)("%s of single series", async (combine) => {
+  const source = await serve({ series: 2, groups: 2, plain: [one("b", "1", "5"), one("a", "2", "3.5")] });
+  expect(await read({ of: "samples", combine })).toEqual([
+    { tags: { host: "a" }, values: Float64Array.of(Number.NaN, 3.5, Number.NaN) },
+    { tags: { host: "b" }, values: Float64Array.of(Number.NaN, 5, Number.NaN) },
+  ]);
+  expect(source.queries.filter(({ query }) => !query.startsWith("count(") && / by /.test(query))).toEqual([]);
+});
+
+test("groups of several series are aggregated at the source", async () => {
+  const source = await serve({ series: 3, groups: 2, plain: 500 });
+  expect(await read()).toEqual(aggregated);
+  // How many groups, series, and series that may lack the tag.
+  expect(source.queries).toHaveLength(4);
+});
+
+test("series that lack a tag are told apart by the source where there are any", async () => {
+  const source = await serve({
+    series: 2,
+    all: 3,
+    groups: 2,
+    plain: [one("a", "1", "5"), one("b", "2", "3")],
+  });
+  expect(await read()).toHaveLength(2);
+  const [asked] = source.queries.filter(({ query }) => query.startsWith("last_over_time"));
+  expect(asked?.query).toContain('host!=""');
+});
+
+test("series that lack a tag and have come since they were counted are left out, whatever they are", async () => {
+  const plain = [one("a", "1", "5"), one("", "2", "3"), { metric: { __name__: "g" }, histograms: [] }];
+  const histogram = { metric: { job: "3" }, histograms: [[at(0), { count: "1", sum: "1", buckets: [] }]] };
+  const source = await serve({ series: 1, groups: 1, plain: [...plain, histogram] });
+  expect(await read()).toEqual([{ tags: { host: "a" }, values: Float64Array.of(Number.NaN, 5, Number.NaN) }]);
+  const [asked] = source.queries.filter(({ query }) => query.startsWith("last_over_time"));
+  expect(asked?.query).not.toContain("host");
+});
+
+test.each<[string, Told["plain"]]>([
+  ["a series that no moment saw", [one("x", "1", "5"), one("x", "2", "3")]],
+  ["more series than may be answered", ["a", "b", "c"].map((host) => one(host, "1", "1"))],
+  ["a source that refuses", 422],
+])("what %s leaves open is aggregated, and remembered", async (_, plain) => {
+  const source = await serve({ series: 2, groups: 2, plain });
+  for (let times = 0; times < 2; times++) expect(await read()).toEqual(aggregated);
+  expect(source.queries.filter(({ query }) => query.startsWith("last_over_time"))).toHaveLength(1);
+});
+
+test("a source that fails is not asked a second time", async () => {
+  await serve({ series: 2, groups: 2, plain: 504 });
+  await expect(read()).rejects.toMatchObject({ failure: "timeout" });
+});

@@ -1,0 +1,81 @@
+// Summaries of a source that marks by a sample of zero in each series when a process began
+// (`created-timestamp-zero-ingestion`): no client exported such a quantile.
+import { afterEach, expect, test } from "vitest";
+import { prometheus } from "#resolvers/prometheus/prometheus.ts";
+import type { Backend } from "#src/store/store.ts";
+import { testIO } from "../../../support/elastic/test-index.ts";
+import { openFakeServer } from "../../../support/prometheus/fake-thanos.ts";
+import type { Fake } from "../../../support/scripted-http-source.ts";
+
+const minute = 60_000;
+const base = Date.UTC(2026, 0, 15, 10);
+
+let source: Fake | undefined;
+let backend: Backend | undefined;
+afterEach(async () => {
+  await backend?.close();
+  await source?.close();
+});
+
+/** Seconds after the beginning, the count, and what is exported for the quantile 0.9. */
+type Scrape = readonly [second: number, count: number, quantile: number];
+const series = (job: string, scrapes: readonly Scrape[]) => {
+  const part = (suffix: string, read: (scrape: Scrape) => number, more: object = {}) => ({
+    labels: { __name__: `rpc_seconds${suffix}`, job, ...more },
+    samples: scrapes.map((scrape) => [base + scrape[0] * 1_000, read(scrape)] as const),
+  });
+  const quantile = part("", ([, , value]) => value, { quantile: "0.9" });
+  return [quantile, part("_count", ([, count]) => count), part("_sum", ([, count]) => count / 2)];
+};
+
+test("what marks the beginning of a process is no percentile", async () => {
+  source = await openFakeServer([
+    // Began anew just before the end of a minute, which has nothing else of the new process.
+    ...series("restarted", [
+      [20, 50, 2.5],
+      [40, 52, 2.25],
+      [55, 0, 0],
+      [70, 3, 1.5],
+    ]),
+    // Found late: in the minute in which it began there is nothing else at all.
+    ...series("found", [
+      [10, 0, 0],
+      [100, 7, 0.5],
+    ]),
+    // Nothing observed for long: the client says NaN.
+    ...series("idle", [
+      [10, 0, 0],
+      [20, 40, Number.NaN],
+      [70, 40, Number.NaN],
+      [130, 41, 4],
+    ]),
+    // Really measured as 0.
+    ...series("fast", [
+      [10, 0, 0],
+      [20, 3, 0],
+      [70, 5, 0],
+    ]),
+  ]);
+  backend = prometheus.create("prom", prometheus.parseConfig({ url: source.url }), testIO);
+  const found = await backend.stores.metrics?.series(
+    {
+      ...{
+        match: {},
+        metric: "rpc_seconds",
+        tags: { job: "*" },
+        lookBack: 1_440 * minute,
+        pointLimit: 1_000,
+      },
+      ...{ measure: { of: "observations", combine: "quantile", quantile: 0.9 } },
+      buckets: { start: base, step: minute, count: 3 },
+    },
+    AbortSignal.timeout(60_000),
+  );
+  const none = Number.NaN;
+  expect(found?.map(({ tags, values }) => [tags.job, ...values])).toEqual([
+    ["fast", 0, 0, none],
+    ["found", none, 0.5, none],
+    ["idle", none, none, 4],
+    ["restarted", 2.25, 1.5, none],
+  ]);
+});

@@ -1,0 +1,101 @@
+// The test servers by hand:
+//   node test/servers/cli.ts up es8 os2      start, print the addresses, stay until Ctrl-C
+//   node test/servers/cli.ts download [es8]  only fill the cache, with all servers when none is named
+//   node test/servers/cli.ts list            the servers and what they need
+
+import { cacheFolder } from "./distribution.ts";
+import {
+  findPrometheus,
+  type PrometheusName,
+  prometheusNames,
+  prometheusServers,
+  type RunningPrometheus,
+  startPrometheus,
+} from "./prometheus.ts";
+import { download, type Running, type ServerName, serverNames, servers, start } from "./servers.ts";
+
+type Name = ServerName | PrometheusName;
+const names: readonly Name[] = [...serverNames, ...prometheusNames];
+
+const usage = `usage: node test/servers/cli.ts up NAME... | download [NAME...] | list
+names: ${names.join(" ")}`;
+
+class Usage extends Error {}
+
+async function main([command, ...args]: readonly string[]): Promise<void> {
+  if (command === "list" && args.length === 0) return list();
+  if (command === "download") return downloadAll(namesIn(args));
+  if (command === "up" && args.length > 0) return up(namesIn(args));
+  throw new Usage(usage);
+}
+
+function namesIn(args: readonly string[]): readonly Name[] {
+  const known = names.filter((name) => args.includes(name));
+  const unknown = args.filter((arg) => !known.some((name) => name === arg));
+  if (unknown.length > 0) throw new Usage(`unknown: ${unknown.join(" ")}\n${usage}`);
+  return known;
+}
+
+function isPrometheus(name: Name): name is PrometheusName {
+  return prometheusNames.some((known) => known === name);
+}
+
+function list(): void {
+  for (const name of serverNames) {
+    const { product, version, java } = servers[name];
+    console.log(`${name}  ${product.padEnd(13)}  ${version.padEnd(8)}  Java ${java.from} to ${java.to}`);
+  }
+  for (const name of prometheusNames) {
+    const { product, version } = prometheusServers[name];
+    console.log(
+      `${name}  ${product.padEnd(13)}  ${version.padEnd(8)}  ${name === "prom3" ? "Go" : "Debian's prometheus"}`,
+    );
+  }
+  console.log(`cache: ${cacheFolder()}`);
+}
+
+async function downloadAll(wanted: readonly Name[]): Promise<void> {
+  for (const name of wanted.length > 0 ? wanted : names) {
+    const files = isPrometheus(name) ? (await findPrometheus(name)).program : await download(name);
+    console.log(`${name}  ${files}`);
+  }
+}
+
+async function up(names: readonly Name[]): Promise<void> {
+  const ending = new AbortController();
+  const interrupted = interruption();
+  void interrupted.then(() => ending.abort());
+  const running: (Running | RunningPrometheus)[] = [];
+  const starts = names.map(async (name) => {
+    const server = isPrometheus(name)
+      ? await startPrometheus(name, "", ending.signal)
+      : await start(name, ending.signal);
+    running.push(server);
+    console.log(`${name}  ${server.url}  ${server.product} ${server.version}`);
+  });
+  try {
+    await Promise.all(starts);
+    console.log("Ctrl-C ends them.");
+    await interrupted;
+  } catch (error) {
+    if (!ending.signal.aborted) throw error;
+  } finally {
+    ending.abort();
+    await Promise.allSettled(starts); // one that failed must not leave the others half started
+    await Promise.all(running.map((server) => server.stop()));
+  }
+}
+
+/** The first Ctrl-C ends in order, a second one at once: the guards then clean up. */
+function interruption(): Promise<void> {
+  return new Promise((resolve) => {
+    for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => resolve());
+  });
+}
+
+try {
+  await main(process.argv.slice(2));
+} catch (error) {
+  console.error(error instanceof Error ? error.message : error);
+  process.exitCode = error instanceof Usage ? 2 : 1;
+}

@@ -1,0 +1,99 @@
+// Documents over a small search server in memory, read with `profile: auto`: which layout is taken, what the lines are then, and
+// what `check` says of it.
+import { afterEach } from "vitest";
+import { elastic } from "#resolvers/elastic/elastic.ts";
+import type { LogLine } from "#src/core/rows.ts";
+import { fromMillis } from "#src/core/time.ts";
+import { parse } from "#src/log-query/parse.ts";
+import type { LogSource } from "#src/store/store.ts";
+import { type Fake, openFake } from "../scripted-http-source.ts";
+import { createSearch, type HeldIndex } from "./fake-cluster.ts";
+import { testIO } from "./test-index.ts";
+
+export type Json = { readonly [key: string]: unknown };
+export const at = "2026-01-15T10:00:00.000Z";
+const range = { from: fromMillis(0), to: fromMillis(Date.UTC(2027, 0)) };
+
+/** The mapping that a server makes of these as they come: dots in keys are nesting to it. */
+export function mapped(documents: readonly Json[]): object {
+  const properties: Record<string, object> = {};
+  for (const document of documents) {
+    for (const [spelled, own] of Object.entries(document)) {
+      const [key = "", ...rest] = spelled.split(".");
+      const value = rest.length > 0 ? { [rest.join(".")]: own } : own;
+      if (key === "@timestamp") properties[key] = { type: "date" };
+      else if (typeof value === "object" && value !== null) {
+        const below = mapped([value as Json]) as Mapping;
+        properties[key] = merged(properties[key], below);
+      } else properties[key] = { type: typeof value === "number" ? "long" : "keyword" };
+    }
+  }
+  return { properties };
+}
+
+interface Mapping {
+  readonly properties?: Readonly<Record<string, object>>;
+}
+
+function merged(before: Mapping | undefined, { properties = {}, ...own }: Mapping): object {
+  const all: Record<string, object> = { ...before?.properties };
+  for (const [key, value] of Object.entries(properties)) all[key] = merged(all[key], value);
+  return Object.keys(all).length > 0 ? { ...own, properties: all } : own;
+}
+
+export const held = (documents: readonly Json[], mappings = mapped(documents)): HeldIndex => ({
+  documents: documents.map((document) => ({ "@timestamp": at, ...document })),
+  mappings: {
+    ...mappings,
+    properties: {
+      "@timestamp": { type: "date" },
+      ...(mappings as { readonly properties?: object }).properties,
+    },
+  },
+});
+
+export const propertiesOf = ({ mappings }: Pick<HeldIndex, "mappings">): object =>
+  (mappings as { readonly properties: object }).properties;
+
+const opened: { close(): Promise<void> }[] = [];
+afterEach(async () => {
+  for (const one of opened.splice(0).reverse()) await one.close();
+});
+
+/** A backend over these indices, which `hold` replaces. */
+export async function open(indices: Readonly<Record<string, HeldIndex>>) {
+  let search = createSearch(indices, "Elasticsearch");
+  const fake: Fake = await openFake((...asked) => search.reply(...asked));
+  const backend = elastic.create("elk", elastic.parseConfig({ url: fake.url }), testIO);
+  opened.push(fake, backend);
+  const source = { id: "app", index: "logs-*", profile: "auto" };
+  const signal = () => AbortSignal.timeout(10_000);
+  return {
+    fake,
+    hold(indices: Readonly<Record<string, HeldIndex>>) {
+      search = createSearch(indices, "Elasticsearch");
+    },
+    async read(text = "", over: Partial<LogSource> = {}): Promise<LogLine[]> {
+      const limits = { wanted: 100, documentLimit: 1_000, tieLimit: 1_000 };
+      const sources = [{ ...source, ...over }] as const;
+      const query = { sources, range, filter: parse(text), order: "asc", ...limits } as const;
+      const lines: LogLine[] = [];
+      for await (const batch of backend.stores.logs?.lines(query, signal()) ?? []) lines.push(...batch);
+      return lines;
+    },
+    async report(over: Partial<LogSource> = {}) {
+      const report = await backend.inspections.logs?.({ ...source, ...over }, signal());
+      if (report === undefined) throw new Error("no inspection of logs");
+      return { ...report, guesses: report.limitations.filter((text) => text.includes("no known layout")) };
+    },
+  };
+}
+
+/** One document, alone in its index. */
+export const told = async (document: Json) => {
+  const { read, report } = await open({ "logs-1": held([document]) });
+  const [line] = await read();
+  const { profile, guesses } = await report();
+  const { severity, message, hostname, group } = line ?? {};
+  return { profile, guesses, line: { severity, message, hostname, group } };
+};

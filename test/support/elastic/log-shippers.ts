@@ -1,0 +1,543 @@
+// Log lines in the form in which each shipper writes them, and the mappings that it installs, as far as the test servers
+// have the field types. Bodies are spliced in as text: their numbers must arrive as they are spelled.
+import { severityOf } from "#src/core/rows.ts";
+import { parseInstant, printMillis, toMillis } from "#src/core/time.ts";
+import type { LoadedLine } from "../../log-query/script.ts";
+
+export type Shippable = Omit<LoadedLine, "id">;
+export interface LogShipper {
+  /** The profile that has to be found. */
+  readonly profile: string;
+  readonly index: (prefix: string) => string;
+  readonly definition: object;
+  /** The document's text; `line.time` must be there. */
+  readonly document: (line: Shippable) => string;
+}
+
+const settings = { number_of_shards: 1, number_of_replicas: 0 };
+const keyword = (ignore_above?: number) => ({ type: "keyword", ...(ignore_above && { ignore_above }) });
+
+/** Members of an object: values by `JSON.stringify`, absent ones left out, and `body` text at the end. */
+function print(members: Readonly<Record<string, unknown>>, body = "{}"): string {
+  const own = JSON.stringify(members).slice(1, -1);
+  const rest = body.trim().slice(1, -1).trim();
+  return `{${[own, rest].filter((part) => part !== "").join(",")}}`;
+}
+
+/** An object text whose member `key` is the text `inner`. */
+function withMember(object: string, key: string, inner: string): string {
+  return `${object.slice(0, -1)}${object === "{}" ? "" : ","}${JSON.stringify(key)}:${inner}}`;
+}
+
+function nanosOf(time: string | undefined): bigint {
+  const instant = parseInstant(time ?? "");
+  if (instant === undefined) throw new Error(`no time: ${time}`);
+  return instant;
+}
+
+const numbers: Readonly<Record<string, number>> = {
+  trace: 1,
+  debug: 5,
+  info: 9,
+  notice: 10,
+  warn: 13,
+  error: 17,
+  critical: 18,
+  alert: 19,
+  fatal: 21,
+};
+/** Texts that OpenTelemetry has a number for. */
+const numberOf = (severity = ""): number | undefined => numbers[severity.toLowerCase()];
+
+// ---- otel: the collector's elasticsearch exporter ---------------------------------------------------------------
+
+const passthrough = (priority: number) => ({ type: "passthrough", dynamic: true, priority });
+
+export const otelLogs: LogShipper = {
+  profile: "otel",
+  index: (prefix) => `${prefix}-logs-generic.otel-default`,
+  definition: {
+    settings,
+    mappings: {
+      dynamic: false,
+      properties: {
+        "@timestamp": { type: "date" },
+        observed_timestamp: { type: "date_nanos" },
+        data_stream: { properties: { type: keyword(), dataset: keyword(), namespace: keyword() } },
+        severity_text: keyword(),
+        severity_number: { type: "byte" },
+        "log.level": { type: "alias", path: "severity_text" },
+        message: { type: "alias", path: "body.text" },
+        event_name: keyword(),
+        trace_id: keyword(),
+        span_id: keyword(),
+        attributes: passthrough(20),
+        scope: { properties: { name: keyword(1024), version: keyword(1024), attributes: passthrough(30) } },
+        resource: { properties: { attributes: passthrough(40) } },
+        body: {
+          properties: {
+            text: { type: "text" },
+            structured: { type: "passthrough", dynamic: true, priority: 10 },
+            flattened: { type: "flattened" },
+          },
+        },
+      },
+      dynamic_templates: [
+        { texts: { match_mapping_type: "string", mapping: keyword(1024) } },
+        { objects: { match_mapping_type: "object", mapping: { type: "flattened" } } },
+      ],
+    },
+  },
+  document({ time, severity, message, hostname, group, json }) {
+    const nanos = nanosOf(time);
+    const millis = toMillis(nanos as Parameters<typeof toMillis>[0]);
+    const record = print({
+      "@timestamp": `${millis}.${nanos - BigInt(millis) * 1_000_000n}`,
+      observed_timestamp: `${millis + 3}.0`,
+      data_stream: { type: "logs", dataset: "generic.otel", namespace: "default" },
+      severity_text: severity,
+      severity_number: numberOf(severity),
+      resource: { attributes: { "service.name": group, "host.name": hostname } },
+      scope: {},
+      ...(message === undefined ? {} : { body: { text: message } }),
+    });
+    return withMember(record, "attributes", json);
+  },
+};
+
+/** An APM server's record of OTLP: most instrumentations send the number of the severity alone. */
+export const elasticApmLogs: LogShipper = {
+  profile: "elastic-apm",
+  index: (prefix) => `${prefix}-logs-apm.app.shop-default`,
+  definition: {
+    settings,
+    mappings: {
+      date_detection: false,
+      properties: { "@timestamp": { type: "date" }, message: { type: "text" } },
+      dynamic_templates: [{ texts: { match_mapping_type: "string", mapping: keyword(1024) } }],
+    },
+  },
+  document({ time, severity, message, hostname, group, json }) {
+    const number = numberOf(severity) ?? 0;
+    const record = {
+      "@timestamp": time,
+      agent: { name: "opentelemetry/java", version: "1.30.0" },
+      event: { received: time, severity: number, dataset: group },
+      // Numbers between those of the six names tell less than their texts.
+      log: number % 4 === 1 ? {} : { level: severity },
+      message,
+      ...(hostname === undefined ? {} : { host: { hostname, name: hostname } }),
+      service: { name: group, framework: { name: "com.acme.Logger" } },
+    };
+    return print(record, json);
+  },
+};
+
+// ---- ss4o: the collector's opensearch exporter -----------------------------------------------------------------
+
+function ss4oLogs(mappings: object): LogShipper {
+  return {
+    profile: "ss4o",
+    index: (prefix) => `${prefix}-ss4o_logs-default-namespace`,
+    definition: { settings, mappings },
+    document({ time, severity, message, hostname, group, json }) {
+      const record = print({
+        // An absent body is an empty text there; a test needs to tell them apart.
+        body: message,
+        instrumentationScope: {},
+        observedTimestamp: time,
+        resource: { "service.name": group, "host.name": hostname },
+        severity: { text: severity, number: numberOf(severity) },
+        "@timestamp": time,
+      });
+      const stream = { data_stream: { dataset: "default", namespace: "namespace", type: "record" } };
+      return withMember(record, "attributes", print(stream, json));
+    },
+  };
+}
+/** Older versions install no template. */
+export const ss4oLogsDynamic = ss4oLogs({});
+export const ss4oLogsFlat = ss4oLogs({
+  properties: {
+    attributes: { type: "flat_object" },
+    resource: { type: "flat_object" },
+    instrumentationScope: { properties: { attributes: { type: "flat_object" } } },
+  },
+});
+
+// ---- data-prepper: its log pipeline -----------------------------------------------------------------------------
+
+const typedAttributes = (path: string) => [
+  { [`long_${path}`]: { mapping: { type: "long" }, path_match: `${path}.*`, match_mapping_type: "long" } },
+  {
+    [`double_${path}`]: {
+      mapping: { type: "double" },
+      path_match: `${path}.*`,
+      match_mapping_type: "double",
+    },
+  },
+  {
+    [`string_${path}`]: { mapping: keyword(256), path_match: `${path}.*`, match_mapping_type: "string" },
+  },
+];
+const nanosField = { type: "date_nanos" };
+
+/** The standard template, and the documents of the newer codec. */
+export const dataPrepperLogs: LogShipper = {
+  profile: "data-prepper",
+  index: (prefix) => `${prefix}-logs-otel-v1-000001`,
+  definition: {
+    settings,
+    mappings: {
+      date_detection: false,
+      dynamic_templates: [
+        ...typedAttributes("resource.attributes"),
+        ...typedAttributes("instrumentationScope.attributes"),
+        ...typedAttributes("attributes"),
+      ],
+      properties: {
+        droppedAttributesCount: { type: "integer" },
+        instrumentationScope: { properties: { name: keyword(128), version: keyword(64) } },
+        resource: { properties: { droppedAttributesCount: { type: "integer" } } },
+        severity: { properties: { number: { type: "integer" }, text: keyword(32) } },
+        body: { type: "text" },
+        "@timestamp": nanosField,
+        time: nanosField,
+        observedTime: nanosField,
+        traceId: keyword(32),
+        spanId: keyword(16),
+        flags: { type: "long" },
+      },
+    },
+  },
+  document({ time, severity, message, hostname, group, json }) {
+    const record = print({
+      traceId: "",
+      spanId: "",
+      time,
+      "@timestamp": time,
+      observedTime: time,
+      severity: { number: numberOf(severity) ?? 0, text: severity ?? "" },
+      body: message,
+      flags: 0,
+      droppedAttributesCount: 0,
+      resource: { attributes: { "service.name": group, "host.name": hostname } },
+      instrumentationScope: {},
+    });
+    return withMember(record, "attributes", json);
+  },
+};
+
+/** The older template, and the documents of the older codec, which prints lists and maps as texts. */
+export const olderDataPrepperLogs: LogShipper = {
+  profile: "data-prepper",
+  index: (prefix) => `${prefix}-logs-otel-v1-000001`,
+  definition: {
+    settings,
+    mappings: {
+      date_detection: false,
+      dynamic_templates: [
+        { resource: { mapping: keyword(), path_match: "resource.attributes.*" } },
+        { log: { mapping: keyword(), path_match: "log.attributes.*" } },
+      ],
+      properties: {
+        severity: { properties: { number: { type: "long" }, text: keyword() } },
+        body: { type: "text" },
+        "@timestamp": nanosField,
+        time: nanosField,
+        observedTimestamp: nanosField,
+        observedTime: { type: "alias", path: "observedTimestamp" },
+        traceId: keyword(256),
+        spanId: keyword(256),
+        instrumentationScope: { properties: { name: keyword(), version: keyword() } },
+      },
+    },
+  },
+  document({ time, severity, message, hostname, group, json }) {
+    const attributes: [string, unknown][] = Object.entries(JSON.parse(json));
+    return print({
+      traceId: "",
+      spanId: "",
+      severityText: severity ?? "",
+      severityNumber: numberOf(severity) ?? 0,
+      flags: 0,
+      time,
+      serviceName: group,
+      body: message,
+      "resource.attributes.host@name": hostname,
+      "resource.attributes.service@name": group,
+      ...Object.fromEntries(
+        attributes.map(([key, value]) => [
+          `log.attributes.${key.replaceAll(".", "@")}`,
+          typeof value === "object" && value !== null ? JSON.stringify(value) : value,
+        ]),
+      ),
+    });
+  },
+};
+
+// ---- without a schema: everything is mapped as it comes -------------------------------------------------------------
+
+export const fluentBitLogs: LogShipper = {
+  profile: "fluent-bit",
+  index: (prefix) => `${prefix}-fluent-bit-2026.01.15`,
+  definition: { settings },
+  document({ time, severity, message, hostname, group, json }) {
+    const record = {
+      "@timestamp": time,
+      ...(message === undefined ? {} : { log: `${message}\n` }),
+      level: severity,
+      kubernetes: { pod_name: "web-1", pod_id: "p1", host: hostname, container_name: group },
+    };
+    return print(record, json);
+  },
+};
+
+export const fluentdLogs: LogShipper = {
+  profile: "fluentd",
+  index: (prefix) => `${prefix}-fluentd-2026.01.15`,
+  definition: { settings },
+  document({ time, severity, message, hostname, group, json }) {
+    const record = {
+      "@timestamp": time,
+      "@log_name": "app.web",
+      message,
+      level: severity,
+      hostname,
+      ident: group,
+    };
+    return print(record, json);
+  },
+};
+
+/** The dynamic template of the message, as all of Logstash's templates have it. */
+const messageAs = (mapping: object) => ({
+  message: { path_match: "message", match_mapping_type: "string", mapping },
+});
+
+/** The record's own fields, as the collector's elasticsearch exporter writes them without a schema. */
+const collected = ({ time, severity, message, hostname, group }: Shippable) => ({
+  "@timestamp": time,
+  TraceFlags: 0,
+  SeverityText: severity,
+  SeverityNumber: numberOf(severity) ?? 0,
+  Body: message,
+  Resource: { service: { name: group }, host: { name: hostname } },
+  Scope: {},
+});
+
+/** The exporter in its `none` mode. */
+export const otelNoneLogs: LogShipper = {
+  profile: "otel-none",
+  index: (prefix) => `${prefix}-logs-generic-default`,
+  definition: { settings },
+  document: (line) => withMember(print(collected(line)), "Attributes", line.json),
+};
+
+/** The exporter in its `raw` mode: attributes stand beside the record's own fields. */
+export const otelRawLogs: LogShipper = {
+  ...otelNoneLogs,
+  profile: "otel-raw",
+  document: (line) => print(collected(line), line.json),
+};
+
+/** The collector's opensearch exporter without the schema of ss4o: keys keep their dots, and a text is below `Body`. */
+function exportedLogs(profile: string, mode: string, prefix: string): LogShipper {
+  return {
+    profile,
+    index: (name) => `${name}-otel-${mode}`,
+    definition: { settings },
+    document: ({ time, severity, message, hostname, group, json }) =>
+      print(
+        {
+          [`${prefix}service.name`]: group,
+          [`${prefix}host.name`]: hostname,
+          "@timestamp": time,
+          TraceFlags: 0,
+          SeverityText: severity,
+          SeverityNumber: numberOf(severity) ?? 0,
+          "Body.value": message,
+        },
+        // Maps among the attributes are told key by key; those of the tests that are shipped so have none.
+        json.replace(/(?<=[{,]\s*")(?=\w+"\s*:)/g, prefix),
+      ),
+  };
+}
+export const exportedEcsLogs = exportedLogs("otel-none", "ecs", "Attributes.");
+export const exportedFlatLogs = exportedLogs("otel-raw", "flat", "");
+
+/** Lines of pino with labels as levels, sent as they are: the time is a number, which nothing maps as a date. */
+export const pinoLogs: LogShipper = {
+  profile: "pino",
+  index: (prefix) => `${prefix}-pino`,
+  definition: { settings },
+  document({ time, severity, message, hostname, group, json }) {
+    const millis = toMillis(nanosOf(time) as Parameters<typeof toMillis>[0]);
+    return print({ level: severity, time: millis, pid: 7, hostname, name: group, msg: message }, json);
+  },
+};
+
+/** Graylog's index template, and a message of its GELF input. */
+export const graylogLogs: LogShipper = {
+  profile: "graylog",
+  index: (prefix) => `${prefix}-graylog_0`,
+  definition: {
+    settings: {
+      ...settings,
+      analysis: { analyzer: { analyzer_keyword: { tokenizer: "keyword", filter: "lowercase" } } },
+    },
+    mappings: {
+      dynamic_templates: [
+        { internal_fields: { match: "gl2_*", match_mapping_type: "string", mapping: keyword() } },
+        { store_generic: { match_mapping_type: "string", mapping: keyword() } },
+      ],
+      properties: {
+        message: { type: "text", analyzer: "standard" },
+        full_message: { type: "text", analyzer: "standard" },
+        source: { type: "text", analyzer: "analyzer_keyword", fielddata: true },
+        streams: keyword(),
+        timestamp: { type: "date", format: "uuuu-MM-dd HH:mm:ss.SSS" },
+        gl2_accounted_message_size: { type: "long" },
+        gl2_receive_timestamp: { type: "date", format: "uuuu-MM-dd HH:mm:ss.SSS" },
+      },
+    },
+  },
+  document({ time, severity, message, hostname, group, json }) {
+    const millis = toMillis(nanosOf(time) as Parameters<typeof toMillis>[0]);
+    const timestamp = printMillis(millis).replace("T", " ").slice(0, -1);
+    const record = {
+      gl2_message_id: "01",
+      gl2_source_input: "in-1",
+      streams: ["000000000000000000000001"],
+      timestamp,
+      message,
+      source: hostname,
+      facility: group,
+      level: syslogCodes[severityOf(severity)],
+    };
+    return print(record, json);
+  },
+};
+
+/** syslog-ng's elasticsearch-http with its own template, whose group is the program. */
+export const syslogNgLogs: LogShipper = {
+  profile: "syslog-ng",
+  index: (prefix) => `${prefix}-syslog-ng`,
+  definition: { settings },
+  document({ time, severity, message, hostname, group, json }) {
+    const record = {
+      PROGRAM: group,
+      PRIORITY: severity,
+      MESSAGE: message,
+      ISODATE: time,
+      HOST: hostname,
+      "@timestamp": time,
+    };
+    return print(record, json);
+  },
+};
+
+/** rsyslog's omelasticsearch with its own template, whose group is the facility. */
+export const rsyslogLogs: LogShipper = {
+  profile: "rsyslog",
+  index: (prefix) => `${prefix}-system`,
+  definition: { settings },
+  document({ time, severity, message, hostname, group, json }) {
+    const record = {
+      message,
+      fromhost: hostname,
+      facility: group,
+      priority: severity,
+      timereported: time,
+      timegenerated: time,
+    };
+    return print(record, json);
+  },
+};
+
+/** Vector's elasticsearch sink: a line of its file source, parsed by a transform. */
+export const vectorLogs: LogShipper = {
+  profile: "plain",
+  index: (prefix) => `${prefix}-vector-2026.01.15`,
+  definition: { settings },
+  document({ time, severity, message, hostname, group, json }) {
+    const record = {
+      timestamp: time,
+      source_type: "file",
+      message,
+      level: severity,
+      host: hostname,
+      file: group,
+    };
+    return print(record, json);
+  },
+};
+
+/** Logstash 8 at its defaults: a line of its syslog input, whose group is the file that relayed it. */
+export const logstashEcsLogs: LogShipper = {
+  profile: "ecs",
+  index: (prefix) => `${prefix}-logs-generic-default`,
+  definition: {
+    settings,
+    mappings: {
+      dynamic_templates: [
+        messageAs({ type: "text" }),
+        { texts: { match_mapping_type: "string", mapping: keyword(1024) } },
+      ],
+      properties: { "@timestamp": { type: "date" }, "@version": keyword() },
+    },
+  },
+  document({ time, severity, message, hostname, group, json }) {
+    const code = syslogCodes[severity?.toLowerCase() ?? ""];
+    const record = {
+      "@timestamp": time,
+      "@version": "1",
+      ...(message === undefined ? {} : { message, event: { original: message } }),
+      host: { hostname },
+      log: { syslog: { severity: { name: severity, code } }, file: { path: group } },
+    };
+    return print(record, json);
+  },
+};
+const syslogCodes: Readonly<Record<string, number>> = {
+  fatal: 0,
+  alert: 1,
+  critical: 2,
+  error: 3,
+  warn: 4,
+  notice: 5,
+  info: 6,
+  debug: 7,
+};
+
+export const logstashLogs: LogShipper = {
+  profile: "logstash",
+  index: (prefix) => `${prefix}-logstash-2026.01.15`,
+  definition: {
+    settings,
+    mappings: {
+      dynamic_templates: [
+        messageAs({ type: "text", norms: false }),
+        {
+          texts: {
+            match: "*",
+            match_mapping_type: "string",
+            mapping: { type: "text", norms: false, fields: { keyword: keyword(256) } },
+          },
+        },
+      ],
+      properties: { "@timestamp": { type: "date" }, "@version": keyword() },
+    },
+  },
+  document({ time, severity, message, hostname, group, json }) {
+    const record = {
+      "@timestamp": time,
+      "@version": "1",
+      message,
+      level: severity,
+      host: hostname,
+      type: group,
+    };
+    return print(record, json);
+  },
+};

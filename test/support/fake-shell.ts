@@ -1,0 +1,44 @@
+// A shell of its own for a test of a command: files, environment and clock are given, what is printed is kept.
+import type { Shell } from "../../src/cli/support/shell.ts";
+import { type Instant, parseInstant } from "../../src/core/time.ts";
+import type { BackendKind } from "../../src/store/store.ts";
+
+interface TestShell extends Shell {
+  printed(): string;
+  complained(): string;
+}
+
+export function createShell(given: {
+  readonly now: Instant;
+  readonly files?: Readonly<Record<string, string>>;
+  readonly env?: Readonly<Record<string, string>>;
+  readonly kinds?: readonly BackendKind<unknown>[];
+  readonly signal?: AbortSignal;
+}): TestShell {
+  const out: string[] = [];
+  const err: string[] = [];
+  return {
+    env: given.env ?? {},
+    out: (text) => out.push(text),
+    err: (text) => err.push(text),
+    readText(path) {
+      const text = given.files?.[path];
+      if (text === undefined) throw Object.assign(new Error("no such file"), { code: "ENOENT" });
+      return text;
+    },
+    now: () => given.now,
+    onChange: () => {},
+    onHangup: () => {},
+    loading: (load) => load(),
+    signal: given.signal ?? new AbortController().signal,
+    kinds: new Map((given.kinds ?? []).map((kind) => [kind.kind, kind])),
+    printed: () => out.join(""),
+    complained: () => err.join(""),
+  };
+}
+
+export function instant(text: string): Instant {
+  const result = parseInstant(text);
+  if (result === undefined) throw new Error(`no instant: ${text}`);
+  return result;
+}

@@ -1,0 +1,77 @@
+// Stands before a Prometheus, passes everything on, and reads what was sent: every selector of every query and of every
+// `match[]`, with the grammar of Prometheus' own editor.
+import { createServer, request } from "node:http";
+import type { AddressInfo } from "node:net";
+import { type ParsedMatcher, selectorsOf } from "./promql-selectors.ts";
+
+interface Recorder {
+  readonly url: string;
+  readonly selectors: ParsedMatcher[][];
+  /** The metrics that the one request without a wall was made for. */
+  readonly metadata: Set<string>;
+  /** What could not be understood, in words. */
+  readonly strange: string[];
+  requests: number;
+  close(): Promise<void>;
+}
+
+export async function openRecorder(target: string): Promise<Recorder> {
+  const server = createServer((incoming, outgoing) => {
+    const chunks: Buffer[] = [];
+    incoming.on("data", (chunk: Buffer) => chunks.push(chunk));
+    incoming.on("end", () => {
+      const body = Buffer.concat(chunks);
+      recorder.requests++;
+      note(recorder, incoming.url ?? "", body.toString());
+      const { method, headers } = incoming;
+      const passed = request(target + incoming.url, { method, headers }, (answer) => {
+        outgoing.writeHead(answer.statusCode ?? 500, answer.headers);
+        answer.pipe(outgoing);
+      });
+      passed.on("error", () => outgoing.destroy());
+      outgoing.on("close", () => passed.destroy());
+      passed.end(body);
+    });
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const { port } = server.address() as AddressInfo;
+  const recorder: Recorder = {
+    url: `http://127.0.0.1:${port}`,
+    selectors: [],
+    metadata: new Set(),
+    strange: [],
+    requests: 0,
+    close: () =>
+      new Promise((resolve) => {
+        server.close(() => resolve());
+        server.closeAllConnections();
+      }),
+  };
+  return recorder;
+}
+
+const harmless: readonly string[] = [
+  ...["time", "start", "end", "step", "timeout", "lookback_delta"],
+  ...["partial_response", "max_source_resolution", "nocache", "dedup"],
+];
+
+export function note(
+  recorder: Pick<Recorder, "selectors" | "metadata" | "strange">,
+  url: string,
+  body: string,
+): void {
+  const { pathname, searchParams } = new URL(url, "http://source");
+  for (const part of [searchParams, new URLSearchParams(body)]) {
+    for (const [key, value] of part) {
+      try {
+        if (key === "query" || key === "match[]") recorder.selectors.push(...selectorsOf(value));
+        else if (key === "metric" && pathname.endsWith("/metadata")) recorder.metadata.add(value);
+        else if (!harmless.includes(key)) {
+          recorder.strange.push(`the parameter ${key} of ${pathname}`);
+        }
+      } catch (error) {
+        recorder.strange.push(String(error));
+      }
+    }
+  }
+}

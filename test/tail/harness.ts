@@ -1,0 +1,184 @@
+// Tails over a memory store, in a time of the test's own, with clients that read as a test tells them to.
+import { createMemoryLogs } from "#resolvers/memory/stores/log-store.ts";
+import type { Principal } from "#src/access/auth.ts";
+import { defaults, type Limits } from "#src/config/config.ts";
+import type { LogLine } from "#src/core/rows.ts";
+import { fromMillis, type Millis } from "#src/core/time.ts";
+import { parse } from "#src/log-query/parse.ts";
+import type { LogStore } from "#src/store/store.ts";
+import { createTails, type Tails } from "#src/tail/tail-registry.ts";
+import { type Clock, createClock } from "../support/fake-clock.ts";
+
+export const base = Date.UTC(2026, 0, 15, 10);
+export const ana: Principal = { user: "ana", maySee: () => true };
+
+export interface Event {
+  readonly event: string;
+  readonly id: string | undefined;
+  readonly data: Readonly<Record<string, unknown>>;
+}
+export interface Client {
+  readonly events: readonly Event[];
+  /** The ids of the lines received. */
+  readonly lines: () => readonly string[];
+  /** As a client keeps it. */
+  readonly lastId: () => string | undefined;
+  readonly text: () => string;
+  readonly state: () => "open" | "ended" | "broken";
+  /** How its server has seen it end. */
+  readonly over: () => boolean | undefined;
+  readonly leave: () => void;
+  /** Reads nothing while true. */
+  stalled: boolean;
+}
+
+export interface Opening {
+  readonly query?: string;
+  readonly from?: Millis | undefined;
+  readonly to?: Millis | undefined;
+  readonly resume?: string | undefined;
+  readonly principal?: Principal;
+  readonly stalled?: boolean;
+}
+
+interface Subject {
+  readonly clock: Clock;
+  readonly tails: Tails;
+  readonly open: (opening?: Opening) => Promise<Client>;
+  /** Makes a line visible now; times are milliseconds after `base`. */
+  readonly add: (id: string, time: Millis, message?: string) => void;
+  /** Readings of the store so far. */
+  readonly readings: () => number;
+  /** All clients leave, also those that have no answer yet. */
+  readonly leaveAll: () => void;
+  readonly logged: () => string;
+}
+
+export function createSubject(
+  over: {
+    limits?: Partial<Limits>;
+    tail?: Partial<Limits["tail"]>;
+    store?: (store: LogStore) => LogStore;
+  } = {},
+): Subject {
+  const clock = createClock(base);
+  const logs = createMemoryLogs();
+  let readings = 0;
+  const counted: LogStore = {
+    lines(query, signal) {
+      readings += 1;
+      return logs.lines(query, signal);
+    },
+  };
+  const store = over.store?.(counted) ?? counted;
+  const leaving: AbortController[] = [];
+  const left = new Error("the client left");
+  let log = "";
+  const { limits } = defaults;
+  const tails = createTails({
+    limits: { ...limits, ...over.limits, tail: { ...limits.tail, ...over.tail } },
+    places: { taken: 0 },
+    now: clock.now,
+    pause: clock.pause,
+    log: (event) => {
+      log += `${JSON.stringify(event)}\n`;
+    },
+  });
+
+  async function open({ query = "", from, to, resume, principal = ana, stalled = false }: Opening = {}) {
+    const gone = new AbortController();
+    leaving.push(gone);
+    let state: ReturnType<Client["state"]> = "open";
+    let ending: boolean | undefined;
+    const chunks = await tails.open(
+      {
+        store,
+        sources: [{ id: "app", index: "app", profile: "auto" }],
+        filter: parse(query),
+        from: from === undefined ? undefined : fromMillis(base + from),
+        to: to === undefined ? undefined : fromMillis(base + to),
+      },
+      {
+        principal,
+        resume,
+        gone: gone.signal,
+        over: (cut) => {
+          ending = cut;
+        },
+      },
+    );
+    let text = "";
+    let moved = Promise.withResolvers<void>();
+    let held = stalled;
+    const client: Client = {
+      get events() {
+        return readEvents(text);
+      },
+      lines: () => readEvents(text).flatMap(({ event, data }) => (event === "line" ? [String(data.id)] : [])),
+      lastId: () =>
+        text
+          .match(/^id: (.*)$/gm)
+          ?.at(-1)
+          ?.slice(4),
+      text: () => text,
+      state: () => state,
+      over: () => ending,
+      leave: () => gone.abort(left),
+      get stalled() {
+        return held;
+      },
+      set stalled(value) {
+        held = value;
+        moved.resolve();
+        moved = Promise.withResolvers();
+      },
+    };
+    void (async () => {
+      try {
+        for (;;) {
+          while (held && !chunks.signal.aborted) {
+            const aborted = new Promise((resolve) => chunks.signal.addEventListener("abort", resolve));
+            await Promise.race([moved.promise, aborted]);
+          }
+          const next = await chunks.next();
+          if (next.done === true) break;
+          text += next.value;
+        }
+        state = "ended";
+      } catch {
+        state = "broken";
+      }
+    })();
+    return client;
+  }
+
+  const leaveAll = () => {
+    for (const one of leaving) one.abort(left);
+  };
+  const add = (id: string, time: Millis, message?: string) =>
+    logs.add("app", [
+      { id, time: fromMillis(base + time), severity: "info", message, json: "{}" } satisfies Omit<
+        LogLine,
+        "source_id"
+      >,
+    ]);
+  return { clock, tails, open, add, readings: () => readings, leaveAll, logged: () => log };
+}
+
+/** As the standard says: fields to the first colon, an event ends at an empty line, without data it is none. */
+export function readEvents(text: string): readonly Event[] {
+  return text
+    .split("\n\n")
+    .slice(0, -1)
+    .flatMap((block) => {
+      const fields = new Map(
+        block.split("\n").flatMap((line) => {
+          const [, name = "", value = ""] = /^([^:]*): ?(.*)$/.exec(line) ?? [];
+          return name === "" ? [] : [[name, value] as const];
+        }),
+      );
+      const data = fields.get("data");
+      if (data === undefined) return [];
+      return [{ event: fields.get("event") ?? "message", id: fields.get("id"), data: JSON.parse(data) }];
+    });
+}

@@ -1,0 +1,113 @@
+// The law of live tails: whatever arrives within the lateness is sent once, and nothing else, over any schedule of
+// arrivals, failures of the source and reconnections. What should have been sent is told from the schedule alone.
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import { BackendError } from "#src/core/errors.ts";
+import type { LogStore } from "#src/store/store.ts";
+import { base, type Client, createSubject, type Opening } from "./harness.ts";
+
+const lateness = 20_000;
+const length = 90_000;
+/** Long enough for the longest rest of a source and for all that is late. */
+const after = 60_000 + lateness;
+
+const arrivals = fc.array(
+  fc.record({
+    time: fc.integer({ min: -30_000, max: length }),
+    // Small delays and the ends of the lateness more often than the rest.
+    delay: fc.oneof(fc.nat(1_500), fc.nat(lateness), fc.constantFrom(0, lateness)),
+    red: fc.boolean(),
+  }),
+  { maxLength: 60 },
+);
+/** When the source does not answer, and whether it fails at once or after its first batch. */
+const outages = fc.array(
+  fc.record({ from: fc.integer({ min: 1, max: length }), length: fc.nat(40_000), midway: fc.boolean() }),
+  { maxLength: 3 },
+);
+const openings = fc.array(
+  fc.record({
+    at: fc.nat(length),
+    back: fc.option(fc.nat(60_000), { nil: undefined }),
+    red: fc.boolean(),
+    /** How long each connection lasts. */
+    cuts: fc.array(fc.integer({ min: 1, max: 30_000 }), { maxLength: 4 }),
+  }),
+  { minLength: 1, maxLength: 5 },
+);
+
+function failing(now: () => number, periods: readonly { from: number; length: number; midway: boolean }[]) {
+  return (store: LogStore): LogStore => ({
+    async *lines(query, signal) {
+      const down = () => periods.find(({ from, length }) => now() >= from && now() < from + length);
+      const outage = down();
+      const fail = () => new BackendError("elk", "unreachable", "down");
+      if (outage !== undefined && !outage.midway) throw fail();
+      for await (const batch of store.lines(query, signal)) {
+        // Batches end between two milliseconds; here every millisecond is one, so that much can go wrong between.
+        for (let first = 0; first < batch.length; ) {
+          const start = batch[first]?.time;
+          const end = batch.findIndex(({ time }, at) => at > first && time !== start);
+          yield batch.slice(first, end === -1 ? batch.length : end);
+          if (outage !== undefined) throw fail();
+          first = end === -1 ? batch.length : end;
+        }
+      }
+      if (outage !== undefined) throw fail();
+    },
+  });
+}
+
+test("each line once: tails of any age, over a source that fails, with clients that come back", async () => {
+  const law = fc.asyncProperty(arrivals, outages, openings, async (arrivals, outages, openings) => {
+    let clock: { now: () => bigint } | undefined;
+    const now = () => Number((clock?.now() ?? 0n) / 1_000_000n) - base;
+    const subject = createSubject({ tail: { lateness }, store: failing(now, outages) });
+    clock = subject.clock;
+    for (const [n, { time, delay, red }] of arrivals.entries()) {
+      const add = () => subject.add(`l${n}`, time, red ? "red" : "blue");
+      if (time + delay <= 0) add();
+      else subject.clock.at(base + time + delay, add);
+    }
+    const stories = openings.map(({ at, back, red, cuts }) => {
+      const from = back === undefined ? undefined : at - back;
+      const opening: Opening = { query: red ? "message=red" : "", from };
+      const clients: Client[] = [];
+      let began: number | undefined;
+      /** Clients retry an answer of 500, with what they had. */
+      const connect = (resume: string | undefined, which: number) => {
+        subject.open({ ...opening, resume }).then(
+          (client) => {
+            // From the next millisecond on: the open one may have been read already.
+            began ??= now() + 1;
+            clients.push(client);
+            const cut = cuts[which];
+            if (cut === undefined) return;
+            subject.clock.at(base + now() + cut, () => {
+              client.leave();
+              connect(client.lastId(), which + 1);
+            });
+          },
+          () => subject.clock.at(base + now() + 1_000, () => connect(resume, which)),
+        );
+      };
+      subject.clock.at(base + at, () => connect(undefined, 0));
+      return { opening, red, clients, start: () => from ?? began };
+    });
+    await subject.clock.advance(length + after);
+    for (const { red, clients, start } of stories) {
+      const from = start() ?? Number.POSITIVE_INFINITY;
+      const wanted = arrivals.flatMap((arrival, n) =>
+        arrival.time >= from && (arrival.red || !red) ? [`l${n}`] : [],
+      );
+      for (const client of clients) {
+        const lines = client.lines();
+        expect(lines.length).toBe(new Set(lines).size);
+      }
+      expect([...new Set(clients.flatMap((client) => client.lines()))].sort()).toEqual(wanted.sort());
+      for (const client of clients) client.leave();
+    }
+    await subject.clock.advance(1_000);
+  });
+  await fc.assert(law, { numRuns: 60 });
+});

@@ -1,0 +1,403 @@
+// What a tail says and when it ends; that it sends the right lines is the law of laws.test.ts.
+import { setTimeout as delay } from "node:timers/promises";
+import { describe, expect, test } from "vitest";
+import { BackendError, Refused } from "#src/core/errors.ts";
+import { fromMillis } from "#src/core/time.ts";
+import type { LogStore } from "#src/store/store.ts";
+import { ana, base, createSubject } from "./harness.ts";
+
+const named = (events: readonly { event: string }[]) => events.map(({ event }) => event);
+
+/** A store that fails with `failure.now` while that is set. */
+function breakable() {
+  const failure: { now: Error | undefined } = { now: undefined };
+  const wrap = (store: LogStore): LogStore => ({
+    async *lines(query, signal) {
+      if (failure.now !== undefined) throw failure.now;
+      yield* store.lines(query, signal);
+    },
+  });
+  return { failure, wrap };
+}
+
+describe("events", () => {
+  test("a line is the row of a page, with the id of the last closed millisecond", async () => {
+    const { open, add, clock } = createSubject();
+    const client = await open();
+    add("a", 500, "hello\nworld");
+    await clock.advance(1_000);
+    expect(client.events).toEqual([
+      {
+        event: "line",
+        id: Buffer.from(String(base)).toString("base64url"),
+        data: {
+          id: "a",
+          timestamp: "2026-01-15T10:00:00.500Z",
+          source_id: "app",
+          severity: "info",
+          message: "hello\nworld",
+          hostname: "",
+          group: "",
+          json: "{}",
+          attributes: {},
+        },
+      },
+    ]);
+  });
+
+  test("a line of the future waits for its time, and a late one comes after newer ones", async () => {
+    const { open, add, clock } = createSubject();
+    const client = await open();
+    add("future", 5_000);
+    await clock.advance(2_000);
+    add("late", 100);
+    await clock.advance(1_000);
+    expect(client.lines()).toEqual(["late"]);
+    await clock.advance(3_000);
+    expect(client.lines()).toEqual(["late", "future"]);
+  });
+
+  test("a quiet tail gets a heartbeat that moves its id on, and reads little when it comes back", async () => {
+    const { open, clock } = createSubject({ tail: { lateness: 20_000 } });
+    const client = await open();
+    await clock.advance(120_000);
+    expect(client.text().match(/^:$/gm)).toHaveLength(8);
+    expect(client.events).toEqual([]);
+    const closed = Number(Buffer.from(client.lastId() ?? "", "base64url").toString()) - base;
+    expect(closed).toBeGreaterThan(70_000);
+    expect(closed).toBeLessThanOrEqual(100_000);
+  });
+
+  test("`to` ends it when nothing in its range can come any more", async () => {
+    const { open, add, clock } = createSubject({ tail: { lateness: 20_000 } });
+    const client = await open({ to: 2_000 });
+    await clock.advance(15_000);
+    add("late", 1_999);
+    add("beyond", 2_001);
+    await clock.advance(15_000);
+    expect([client.lines(), client.events.at(-1)?.data]).toEqual([["late"], { reason: "complete" }]);
+    expect([client.state(), client.over()]).toEqual(["ended", false]);
+  });
+
+  test("a range of the past is read and ended at once", async () => {
+    const { open, add, clock } = createSubject();
+    for (let n = 0; n < 2_000; n += 1) add(`l${n}`, -500_000 + n);
+    const client = await open({ from: -500_000, to: -499_000 });
+    await clock.advance(0);
+    expect(client.lines()).toHaveLength(1_001);
+    expect(named(client.events).at(-1)).toBe("end");
+  });
+});
+
+describe("a source that fails", () => {
+  test("before its first answer is the answer", async () => {
+    const { failure, wrap } = breakable();
+    const { open } = createSubject({ store: wrap });
+    failure.now = new BackendError("elk", "overloaded", "secret");
+    await expect(open()).rejects.toBe(failure.now);
+    failure.now = new Refused("not_supported_by_backend", "no", { backend: "elk", feature: "x" });
+    await expect(open()).rejects.toBe(failure.now);
+  });
+
+  test("later is told without its own words, left alone longer and longer, and made good", async () => {
+    const { failure, wrap } = breakable();
+    const { open, add, clock, logged } = createSubject({ store: wrap });
+    const client = await open();
+    await clock.advance(2_500);
+    failure.now = new BackendError("elk", "unreachable", "secret");
+    add("a", 2_000);
+    await clock.advance(20_000);
+    expect(client.events.map(({ event, data }) => [event, data.error, data.retry_in_ms])).toEqual(
+      [1_000, 2_000, 4_000, 8_000, 16_000].map((rest) => ["retry", "A data source cannot be reached", rest]),
+    );
+    failure.now = undefined;
+    await clock.advance(16_000);
+    expect(named(client.events).slice(5).sort()).toEqual(["line", "resumed"]);
+    expect(client.text()).not.toContain("secret");
+    expect(logged()).toContain("tail: reading failed");
+  });
+
+  test("for good ends it with the refusal", async () => {
+    const { failure, wrap } = breakable();
+    const { open, clock } = createSubject({ store: wrap });
+    const client = await open();
+    failure.now = new Refused("result_too_large", "too many", { limit: 7 });
+    await clock.advance(2_000);
+    expect(client.events.at(-1)).toEqual({
+      event: "end",
+      id: Buffer.from(String(base)).toString("base64url"),
+      data: { reason: "refused", error: "result_too_large", message: "too many", details: { limit: 7 } },
+    });
+  });
+
+  /** A store that refuses every query in which `severity` is compared, as one that cannot be narrowed. */
+  const choosy = (store: LogStore): LogStore => ({
+    async *lines(query, signal) {
+      if (JSON.stringify(query.filter).includes("severity"))
+        throw new Refused("result_too_large", "too many", { limit: 7 });
+      yield* store.lines(query, signal);
+    },
+  });
+
+  test("for one query ends only those who ask it, and loses nothing for the others", async () => {
+    const refusing = { now: false };
+    const { open, add, clock, readings } = createSubject({
+      store: (store) => {
+        const strict = choosy(store);
+        return { lines: (query, signal) => (refusing.now ? strict : store).lines(query, signal) };
+      },
+    });
+    const [all, some, own, twin] = [
+      await open({ query: "message:line" }),
+      await open({ query: "message:other" }),
+      await open({ query: "severity=error" }),
+      await open({ query: "severity=error" }),
+    ];
+    refusing.now = true;
+    add("a", 500, "line other");
+    await clock.advance(1_000);
+    for (const client of [own, twin]) {
+      expect(client.events.at(-1)).toMatchObject({
+        event: "end",
+        data: { reason: "refused", error: "result_too_large" },
+      });
+      expect([client.state(), client.over()]).toEqual(["ended", false]);
+    }
+    const before = readings();
+    add("b", 1_500, "line");
+    add("c", 1_600, "other");
+    await clock.advance(2_000);
+    expect(all.lines()).toEqual(["a", "b"]);
+    expect(some.lines()).toEqual(["a", "c"]);
+    expect(all.text() + some.text()).not.toMatch(/event: (retry|end)/);
+    // Together again.
+    expect(readings() - before).toBe(2);
+  });
+
+  test("of one that comes is its answer or its end, and nothing to those who are there", async () => {
+    const { open, add, clock } = createSubject({ store: choosy });
+    const there = await open({ query: "message:line" });
+    const late = await open({ query: "severity=error" }).catch((error: unknown) => error);
+    await clock.advance(1_000);
+    if (late instanceof Error) expect(late).toBeInstanceOf(Refused);
+    else expect(late).toMatchObject({ events: [{ event: "end", data: { reason: "refused" } }] });
+    // It has left no trace: the next one is told as well.
+    await expect(open({ query: "severity=error", from: -60_000 })).rejects.toBeInstanceOf(Refused);
+    add("a", 1_500, "line");
+    await clock.advance(2_000);
+    expect([there.lines(), there.state()]).toEqual([["a"], "open"]);
+  });
+
+  test("for each query ends all of them", async () => {
+    const refusing = { now: false };
+    const { open, clock, readings } = createSubject({
+      store: (store) => {
+        const strict = choosy(store);
+        return { lines: (query, signal) => (refusing.now ? strict : store).lines(query, signal) };
+      },
+    });
+    const clients = [await open({ query: "severity=error" }), await open({ query: "severity=warn" })];
+    refusing.now = true;
+    await clock.advance(1_000);
+    for (const { events } of clients) expect(events.at(-1)?.data).toMatchObject({ reason: "refused" });
+    const before = readings();
+    await clock.advance(5_000);
+    expect(readings()).toBe(before);
+  });
+
+  test("hangs only as long as the deadline", async () => {
+    const { open } = createSubject({
+      limits: { deadline: 20 },
+      store: () => ({
+        async *lines() {
+          await new Promise(() => {});
+        },
+      }),
+    });
+    await expect(open()).rejects.toMatchObject({ failure: "timeout" });
+  });
+
+  test("is waited for as long as it gets on, with or without a line, and the client is told that it does", async () => {
+    let over = false;
+    const { open, clock } = createSubject({
+      limits: { deadline: 1_500 },
+      store: () => ({
+        // biome-ignore lint/correctness/useYield: there are no lines
+        async *lines({ progressed }) {
+          for (let n = 0; n < 8; n += 1) {
+            await delay(300);
+            progressed?.();
+          }
+          over = true;
+        },
+      }),
+    });
+    const client = await open({ from: -3_600_000 });
+    expect(over).toBe(false);
+    await clock.advance(20_000);
+    expect(client.text()).toContain("\n:\nid: ");
+    await expect.poll(() => over, { timeout: 10_000 }).toBe(true);
+    expect(client.state()).toBe("open");
+    client.leave();
+  });
+});
+
+describe("slow clients", () => {
+  const long = "x".repeat(2_000);
+
+  test("are cut with an event, and find everything when they come back", async () => {
+    const { open, add, clock } = createSubject();
+    const client = await open({ stalled: true });
+    const quick = await open();
+    for (let second = 0; second < 8; second += 1) {
+      for (let n = 0; n < 100; n += 1) add(`l${second}-${n}`, second * 1_000 + n + 1, long);
+      await clock.advance(1_000);
+    }
+    expect(client.over()).toBeUndefined();
+    client.stalled = false;
+    await clock.advance(0);
+    expect(client.events.at(-1)?.data).toEqual({ reason: "slow" });
+    expect(client.state()).toBe("ended");
+    const again = await open({ resume: client.lastId() });
+    await clock.advance(2_000);
+    expect([...new Set([...client.lines(), ...again.lines()])].sort()).toEqual(
+      Array.from({ length: 800 }, (_, n) => `l${Math.floor(n / 100)}-${n % 100}`).sort(),
+    );
+    expect(quick.lines()).toHaveLength(800);
+  });
+
+  test("that do not even take the last event are broken off", async () => {
+    const { open, add, clock } = createSubject();
+    const client = await open({ stalled: true });
+    for (let n = 0; n < 2_000; n += 1) add(`l${n}`, n, long);
+    await clock.advance(14_000);
+    expect([client.state(), client.over()]).toEqual(["broken", true]);
+  });
+
+  test("that catch up are waited for, and the source with them", async () => {
+    const { open, add, clock, readings } = createSubject();
+    for (let n = 0; n < 5_000; n += 1) add(`l${n}`, -3_600_000 + n, long);
+    const client = await open({ from: -3_600_000, stalled: true });
+    const before = readings();
+    await clock.advance(30_000);
+    expect([client.over(), readings()]).toEqual([undefined, before]);
+    client.stalled = false;
+    await clock.advance(2_000);
+    expect(client.lines()).toHaveLength(5_000);
+    expect(client.over()).toBeUndefined();
+  });
+
+  test("that are cut while they catch up with large lines have got on", async () => {
+    const { open, add } = createSubject();
+    for (let n = 0; n < 200; n += 1) add(`l${n}`, -3_600_000 + Math.floor(n / 2), long.repeat(25));
+    const client = await open({ from: -3_600_000 });
+    await expect.poll(client.lines).toHaveLength(200);
+    const ids = client.events.map(({ id }) => id);
+    // Of 50,000 characters each, six are one piece.
+    for (let at = 6; at < ids.length; at += 1) expect(ids[at]).not.toBe(ids[at - 6]);
+  });
+});
+
+describe("who may, and how long", () => {
+  test("as many as the token and the server may have; a place is free again when a tail is over", async () => {
+    const { open, clock } = createSubject({ tail: { open: 3, perToken: 2 } });
+    const first = await open();
+    await open();
+    await expect(open()).rejects.toMatchObject({ name: "TooMany" });
+    const bob = { user: "bob", maySee: () => true };
+    await open({ principal: bob });
+    await expect(open({ principal: bob })).rejects.toMatchObject({ failure: "overloaded" });
+    first.leave();
+    await clock.advance(0);
+    expect([first.state(), first.over()]).toEqual(["broken", false]);
+    await open();
+  });
+
+  test("a refused opening keeps no place", async () => {
+    const { failure, wrap } = breakable();
+    const { open } = createSubject({ store: wrap, tail: { open: 1, perToken: 1 } });
+    failure.now = new BackendError("elk", "unreachable", "down");
+    for (let n = 0; n < 3; n += 1) await expect(open()).rejects.toBe(failure.now);
+    failure.now = undefined;
+    await open();
+  });
+
+  test.each([undefined, -1_000])(
+    "a client that leaves before the first answer keeps none (from %s)",
+    async (from) => {
+      const hung: LogStore = {
+        async *lines() {
+          await new Promise(() => {});
+        },
+      };
+      const stores: LogStore[] = [hung];
+      const { open, leaveAll } = createSubject({
+        store: (store) => ({ lines: (query, signal) => (stores.pop() ?? store).lines(query, signal) }),
+        tail: { open: 1, perToken: 1 },
+      });
+      const opening = open({ from });
+      leaveAll();
+      await expect(opening).rejects.toThrow("the client left");
+      stores.length = 0;
+      await open();
+    },
+  );
+
+  test("a token that expires ends its tails", async () => {
+    const { open, clock } = createSubject();
+    const client = await open({ principal: { ...ana, expires: fromMillis(base + 5_000) } });
+    await clock.advance(4_000);
+    expect(client.state()).toBe("open");
+    await clock.advance(2_000);
+    expect(client.events.at(-1)?.data).toEqual({ reason: "expired" });
+  });
+
+  test.each(["draining", "reloaded"] as const)(
+    "%s ends all, with a last event, and is then over",
+    async (reason) => {
+      const { open, clock, tails } = createSubject();
+      const clients = [await open(), await open({ query: "message=a" })];
+      await tails.close(reason);
+      await clock.advance(0);
+      for (const client of clients) {
+        expect([client.events.at(-1)?.data, client.state()]).toEqual([{ reason }, "ended"]);
+      }
+    },
+  );
+
+  test.each(["", "x", "!!!", Buffer.from("99999999999999999").toString("base64url")])(
+    "the id %j is refused",
+    async (resume) => {
+      await expect(createSubject().open({ resume })).rejects.toMatchObject({ slug: "invalid_request" });
+    },
+  );
+});
+
+describe("the source's load", () => {
+  test("is that of one reading at a time, however many follow; without tails there is none", async () => {
+    const { open, clock, readings } = createSubject();
+    const clients = await Promise.all(
+      Array.from({ length: 50 }, (_, n) => open({ query: `message=m${n % 40}` })),
+    );
+    await clock.advance(5_000);
+    // One a second.
+    expect(readings()).toBeLessThanOrEqual(8);
+    for (const client of clients) client.leave();
+    await clock.advance(2_000);
+    const after = readings();
+    await clock.advance(60_000);
+    expect(readings()).toBe(after);
+  });
+
+  test("stays the same when the server's clock is put back", async () => {
+    const { open, clock, readings } = createSubject();
+    const client = await open();
+    await clock.advance(5_000);
+    clock.putBack(3_600_000);
+    const before = readings();
+    await clock.advance(20_000);
+    expect(readings() - before).toBeGreaterThanOrEqual(19);
+    expect(readings() - before).toBeLessThanOrEqual(21);
+    expect(client.text().match(/^:$/gm)).toHaveLength(1);
+  });
+});

@@ -1,0 +1,334 @@
+// Listings are read window by window, of time or of lengths: they must choose the rows that all spans together give.
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { compare, type Span, type TraceSummary } from "#src/core/rows.ts";
+import { floorToMilli, fromMillis, type Instant } from "#src/core/time.ts";
+import type { Budget, SpanLookup, SpanNarrowing, SpanReader, SpanScan } from "#src/store/span-reader.ts";
+import type { ListingQuery, TraceFilter } from "#src/store/store.ts";
+import { compareRows, listSummaries } from "#src/tracing/listing/listing.ts";
+import { acceptsRow, parseTraceQuery } from "#src/tracing/listing/trace-query.ts";
+import { actionDigest, errorDigest } from "#src/tracing/spans/digest.ts";
+import { findNPlusOnes } from "#src/tracing/spans/entry-lookup.ts";
+import { exceptionsOf } from "#src/tracing/spans/exceptions.ts";
+import { createBudget } from "#src/tracing/spans/read-budget.ts";
+import { compareRequests, createFamily, namesOf, rowOf } from "#src/tracing/spans/requests.ts";
+import { makeTraces, midnight, readerOver, toSpan } from "../../conformance/trace-fixture.ts";
+import { signal, source, span } from "../span-builder.ts";
+
+const center = fromMillis(midnight);
+const day = 86_400_000;
+const range = { from: fromMillis(midnight - 3 * day), to: fromMillis(midnight + 3 * day) };
+/** A range whose bounds lie within traces. */
+const later = { from: center, to: fromMillis(midnight + day / 4) };
+
+/** Traces whose milliseconds are stretched to hours, so that the spans of one lie in many windows. */
+function stretched(seed: number): readonly Span[] {
+  const stretch = (time: Instant): Instant => (center + (time - center) * 40_000n) as Instant;
+  return makeTraces(seed, 40).map((model) => {
+    const span = toSpan(model);
+    return { ...span, start: stretch(span.start), end: stretch(span.end) };
+  });
+}
+
+/** A source that leaves out all that it may, and lists the traces that failed, with others among them. */
+function sparing(spans: readonly Span[]): SpanReader {
+  const reader = readerOver(spans);
+  const isWanted = (span: Span, { range, narrow }: NonNullable<SpanLookup["within"]>): boolean => {
+    const { namespace, action } = namesOf(span);
+    const { namespaces, actions, tags = [], revision, errors, minDuration = 0n, maxDuration } = narrow ?? {};
+    const length = span.end > span.start ? span.end - span.start : 0n;
+    return (
+      span.end >= range.from &&
+      span.end <= range.to &&
+      namespaces?.includes(namespace) !== false &&
+      actions?.includes(action) !== false &&
+      tags.every(({ name, value }) => String(span.tags[name]) === value) &&
+      (revision === undefined || span.revision === revision) &&
+      length >= minDuration &&
+      (maxDuration === undefined || length <= maxDuration) &&
+      (errors === undefined || failed(span, errors))
+    );
+  };
+  const failed = (span: Span, errors: NonNullable<SpanNarrowing["errors"]>): boolean =>
+    span.events.some(
+      ({ name, attributes }) =>
+        name === "exception" &&
+        errors.some(
+          ({ digest, exception }) =>
+            attributes["appsignal.incident_digest"] === digest || attributes["exception.type"] === exception,
+        ),
+    );
+  async function* kept(batches: AsyncIterable<readonly Span[]>, accepts: (span: Span) => boolean) {
+    for await (const batch of batches) {
+      const left = batch.filter(accepts);
+      if (left.length > 0) yield left;
+    }
+  }
+  return {
+    scan: (query, signal) => {
+      const { errors, ...others } = query.narrow ?? {};
+      const narrow = query.select === "exceptions" ? query.narrow : others;
+      return kept(reader.scan(query, signal), (span) => isWanted(span, { range: query.range, narrow }));
+    },
+    find: (query, signal) => {
+      const { range, narrow } = query.within ?? {};
+      const { errors, ...others } = narrow ?? {};
+      return kept(
+        reader.find(query, signal),
+        (span) => range === undefined || isWanted(span, { range, narrow: others }),
+      );
+    },
+    failedTraces: async ({ errors }) => [
+      "unknown",
+      ...spans
+        .filter((span) => (errors ? failed(span, errors) : span.events.length > 0))
+        .map(({ trace_id }) => trace_id),
+    ],
+  };
+}
+
+async function list(
+  spans: readonly Span[],
+  over: Partial<ListingQuery>,
+  budget: Budget = createBudget(1_000_000),
+  reader: SpanReader = readerOver(spans),
+): Promise<TraceSummary[]> {
+  const query: ListingQuery = {
+    sources: [source("shop"), source("stock"), source("blog")],
+    candidates: "requests",
+    range,
+    filter: everything,
+    by: "time",
+    order: "desc",
+    wanted: 5,
+    tieLimit: 1_000,
+    budget,
+    ...over,
+  };
+  const rows: TraceSummary[] = [];
+  for await (const batch of listSummaries(reader, query, signal)) rows.push(...batch);
+  return rows;
+}
+
+type Asked = Required<Pick<ListingQuery, "candidates" | "range" | "filter" | "by" | "order">> &
+  Pick<ListingQuery, "beyond">;
+
+/** The rows of a listing as the contract says them, from all spans at once. */
+function plainly(spans: readonly Span[], { candidates, range, filter, beyond, ...ordering }: Asked) {
+  const { entryOf } = createFamily(spans);
+  const withNpo = new Set(findNPlusOnes(spans).map(entryOf));
+  const isIn = ({ end }: Span) => end >= range.from && end <= range.to;
+  const failures = spans.flatMap((span) => {
+    const entry = entryOf(span);
+    return exceptionsOf(span, namesOf(entry ?? span)).map(({ time, digest }) => ({
+      time,
+      digest,
+      span,
+      entry,
+    }));
+  });
+  const requests = spans
+    .filter((span) => span.entry && isIn(span))
+    .toSorted(compareRequests)
+    .map((span) => {
+      const digests = failures.flatMap(({ digest, entry }) => (entry === span ? [digest] : []));
+      return { row: rowOf(span, span.span_id), entry: span, digests };
+    });
+  const errors = failures
+    .filter(({ span, entry = span }) => isIn(entry))
+    .toSorted((a, b) => compare(a.time, b.time) || compare(a.span.span_id, b.span.span_id))
+    .map(({ span, entry, digest }) => ({
+      row: rowOf(entry ?? span, span.span_id),
+      entry,
+      digests: [digest],
+    }));
+  const chosen = new Map<string, TraceSummary>();
+  for (const { row, entry, digests } of candidates === "requests" ? requests : errors) {
+    const key = `${row.site_id} ${row.trace_id}`;
+    if (chosen.has(key) || !acceptsRow(filter, row, digests)) continue;
+    chosen.set(key, { ...row, has_npo: entry !== undefined && withNpo.has(entry) });
+  }
+  const place = (row: TraceSummary) => row[ordering.by];
+  return [...chosen.values()]
+    .filter(
+      (row) => beyond === undefined || (ordering.order === "asc" ? place(row) > beyond : place(row) < beyond),
+    )
+    .sort((a, b) => compareRows(ordering, a, b));
+}
+
+const everything: TraceFilter = { query: { kind: "all" } };
+const filters: readonly TraceFilter[] = [
+  everything,
+  { minDuration: 900_000_000_000n, query: { kind: "all" } },
+  { namespace: "background", query: { kind: "all" } },
+  { digests: ["digest-1"], query: { kind: "all" } },
+  { query: parseTraceQuery("tag.region=eu OR stock") },
+  { query: parseTraceQuery("tag.region=eu") },
+  { query: parseTraceQuery("revision=r1 tag.region!=us OR revision=r2") },
+  { digests: [actionDigest({ namespace: "web", action: "Cart#show" })], query: { kind: "all" } },
+  {
+    digests: [
+      errorDigest("Timeout", { namespace: "web", action: "Cart#show" }),
+      errorDigest("KeyError", { namespace: "web", action: "GET /cart" }),
+    ],
+    query: { kind: "all" },
+  },
+  {
+    digests: ["digest-1", errorDigest("Timeout", { namespace: "web", action: "Cart#pay" })],
+    query: { kind: "all" },
+  },
+];
+
+describe("windows", () => {
+  test("choose the rows of the whole range, in order, for any filter, order and position", async () => {
+    const law = fc.asyncProperty(
+      fc.nat(1_000),
+      fc.constantFrom("requests" as const, "errors" as const),
+      fc.constantFrom("asc" as const, "desc" as const),
+      fc.constantFrom(...filters),
+      fc.option(fc.integer({ min: -2 * day, max: 2 * day }), { nil: undefined }),
+      // Small ones leave the windows of errors for all exceptions.
+      fc.constantFrom(600, 1_000_000),
+      fc.boolean(),
+      async (seed, candidates, order, filter, position, limit, isPart) => {
+        const spans = stretched(seed);
+        const beyond = position === undefined ? undefined : fromMillis(midnight + position);
+        const budget = candidates === "errors" ? limitedShare(limit) : createBudget(1_000_000);
+        const query = {
+          candidates,
+          filter,
+          by: "time",
+          order,
+          beyond,
+          range: isPart ? later : range,
+        } as const;
+        expect(await list(spans, query, budget)).toEqual(plainly(spans, query));
+      },
+    );
+    await fc.assert(law, { numRuns: 80 });
+  });
+
+  test("do not depend on what a source leaves out, nor on which failed traces it lists", async () => {
+    const law = fc.asyncProperty(
+      fc.nat(1_000),
+      fc.constantFrom("requests" as const, "errors" as const),
+      fc.constantFrom("time" as const, "duration" as const),
+      fc.constantFrom(...filters),
+      fc.constantFrom(600, 1_000_000),
+      async (seed, candidates, by, filter, limit) => {
+        const spans = stretched(seed);
+        const query = { candidates, by, filter, order: "desc", range: later } as const;
+        const found = await list(spans, query, limitedShare(limit), sparing(spans));
+        expect(found).toEqual(plainly(spans, query));
+      },
+    );
+    await fc.assert(law, { numRuns: 100 });
+  });
+
+  test("of lengths may be cut wherever a source says", async () => {
+    const law = fc.asyncProperty(
+      fc.nat(1_000),
+      fc.constantFrom("asc" as const, "desc" as const),
+      fc.constantFrom(...filters),
+      fc.option(fc.nat(), { nil: undefined }),
+      fc.array(fc.constantFrom(0, 1, 2, 30), { minLength: 1, maxLength: 4 }),
+      async (seed, order, filter, position, hints) => {
+        const spans = stretched(seed);
+        const lengths = [...new Set(spans.map(({ start, end }) => end - start))].sort((a, b) =>
+          Number(a - b),
+        );
+        const beyond = position === undefined ? undefined : lengths[position % lengths.length];
+        let asked = 0;
+        const cutting: SpanReader = {
+          ...sparing(spans),
+          // Of whole microseconds, so that of a bound within one all of it is found.
+          milestone: async ({ narrow: { minDuration = 0n, maxDuration } = {} }) => {
+            const rest = lengths.filter(
+              (length) =>
+                length + 999n >= minDuration && (maxDuration === undefined || length <= maxDuration + 999n),
+            );
+            const hint = hints[asked++ % hints.length] ?? 0;
+            return (order === "asc" ? rest : rest.reverse())[hint];
+          },
+        };
+        const query = {
+          candidates: "requests",
+          by: "duration",
+          filter,
+          order,
+          beyond,
+          range: later,
+        } as const;
+        const found = await list(spans, query, createBudget(1_000_000), cutting);
+        expect(found).toEqual(plainly(spans, query));
+      },
+    );
+    await fc.assert(law, { numRuns: 80 });
+  });
+
+  test("part no millisecond", async () => {
+    const spans = stretched(3).map((span) => ({
+      ...span,
+      end: (floorToMilli(span.end) + (span.end % 7n)) as Instant,
+    }));
+    const query = { order: "asc", wanted: 1 } as const;
+    const rows = await list(spans, query);
+    expect(rows.map(({ time }) => time)).toEqual(
+      rows.map(({ time }) => time).toSorted((a, b) => Number(a - b)),
+    );
+  });
+
+  test.each(["asc", "desc"] as const)(
+    "by duration, %s, read on where a source holds whole microseconds, and very many have one length",
+    async (order) => {
+      const unit = 1_000n;
+      const entry = (n: number, micros: bigint, tags: Span["tags"] = {}): Span => {
+        const [start, trace_id] = [fromMillis(midnight), n.toString(16).padStart(32, "0")];
+        return { ...span({ trace_id, tags }), start, end: (start + micros * unit) as Instant };
+      };
+      const tied = Array.from({ length: 10_050 }, (_, n) => entry(n, 10n));
+      const others = [1n, 9n, 11n, 12n].map((micros, n) => entry(20_000 + n, micros, { plan: "pro" }));
+      const spans = [...tied, ...others];
+      const lengthOf = ({ start, end }: Span) => (end - start) / unit;
+      const reader = readerOver(spans);
+      const held = ({ narrow: { minDuration = 0n, maxDuration } = {} }: Pick<SpanScan, "narrow">) =>
+        spans.filter(
+          (span) =>
+            lengthOf(span) >= minDuration / unit &&
+            (maxDuration === undefined || lengthOf(span) <= (maxDuration + unit - 1n) / unit),
+        );
+      const coarse: SpanReader = {
+        ...reader,
+        scan: (query, signal) => readerOver(held(query)).scan(query, signal),
+        milestone: async (query) => {
+          const lengths = held(query)
+            .map(lengthOf)
+            .sort((a, b) => Number(a - b));
+          const found = (query.order === "asc" ? lengths : lengths.reverse())[query.nth - 1];
+          return found && found * unit;
+        },
+      };
+      const query = { by: "duration", order, filter: { query: parseTraceQuery("tag.plan:p") } } as const;
+      const rows = await list(spans, query, createBudget(5 * spans.length), coarse);
+      const lengths = [1_000n, 9_000n, 11_000n, 12_000n];
+      expect(rows.map(({ duration }) => duration)).toEqual(order === "asc" ? lengths : lengths.reverse());
+    },
+  );
+
+  test("read little for a first page", async () => {
+    const spans = Array.from({ length: 50 }, (_, seed) => stretched(seed)).flat();
+    const budget = createBudget(spans.length / 10);
+    const query: ListingQuery = {
+      ...{ sources: [source("shop"), source("stock"), source("blog")], candidates: "requests" },
+      ...{ range: { from: range.from, to: center }, filter: everything },
+      ...{ by: "time", order: "desc", wanted: 5, tieLimit: 1_000, budget },
+    };
+    const first = await listSummaries(readerOver(spans), query, signal).next();
+    expect(first.value?.length).toBeGreaterThanOrEqual(1);
+  });
+});
+
+/** Says that little may be read, and lets much be read. */
+function limitedShare(limit: number): Budget {
+  return { limit, spend: () => {} };
+}

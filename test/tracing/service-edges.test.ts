@@ -1,0 +1,209 @@
+// Edges, against figures worked out by hand.
+import { describe, expect, test } from "vitest";
+import type { EdgesQuery } from "#src/store/store.ts";
+import { analyticsOver } from "#src/tracing/analytics.ts";
+import { readerOver } from "../conformance/trace-fixture.ts";
+import { at, budget, range, signal, source, span } from "./span-builder.ts";
+
+const shop = source("shop");
+const stock = source("stock");
+
+describe("edges", () => {
+  const root = span({ span_id: "root", span_kind: "server", action: "Pay", to: 200 });
+  const middle = span({ span_id: "m", parent_span_id: "root" });
+  const call = span({
+    span_id: "c",
+    parent_span_id: "m",
+    span_kind: "client",
+    peer: "stock.internal",
+    to: 40,
+  });
+  const taken = span({
+    ...{ site_id: "stock", span_id: "k", parent_span_id: "c", span_kind: "server", to: 30 },
+    ...{ service_name: "stock", action: "Reserve" },
+  });
+  const query = span({
+    ...{ span_id: "q", parent_span_id: "m", span_kind: "client", peer: "postgresql" },
+    ...{ to: 60, count: 3, status_code: "ERROR" },
+  });
+  const nameless = span({ span_id: "n", parent_span_id: "m", span_kind: "client" });
+  const send = span({ span_id: "p", parent_span_id: "root", span_kind: "producer", peer: "mails", to: 10 });
+  const job = span({
+    ...{
+      span_id: "w",
+      trace_id: "t2",
+      span_kind: "consumer",
+      service_name: "worker",
+      action: "Mail",
+      to: 900,
+    },
+    links: [{ trace_id: "t1", span_id: "p", trace_state: "", attributes: {} }],
+  });
+  const { siteEdges, actionEdges } = analyticsOver(
+    readerOver([root, middle, call, taken, query, nameless, send, job]),
+  );
+  const asked = { sources: [shop], partners: [stock], range, budget: budget() } as const;
+  const figures = (count: number, error_count: number, mean: number) => {
+    return { count, error_count, mean, p_90: mean, p_95: mean };
+  };
+
+  test("of a site: callers' figures, peers without spans by name, what links join", async () => {
+    expect(await siteEdges(asked, signal)).toEqual({
+      upstream: [],
+      downstream: [
+        { service: "stock", ...figures(1, 0, 40) },
+        { service: "postgresql", ...figures(3, 3, 20) },
+      ],
+      internal: [{ service: "worker", ...figures(1, 0, 10) }],
+    });
+    expect(await siteEdges({ ...asked, sources: [stock], partners: [shop] }, signal)).toEqual({
+      upstream: [{ service: "web", ...figures(1, 0, 40) }],
+      downstream: [],
+      internal: [],
+    });
+  });
+
+  test("a partner that may not be seen is known by the caller's attributes, and calls nobody", async () => {
+    const { downstream } = await siteEdges({ ...asked, partners: [] }, signal);
+    expect(downstream).toContainEqual({ service: "stock.internal", ...figures(1, 0, 40) });
+    const { upstream } = await siteEdges({ ...asked, sources: [stock], partners: [] }, signal);
+    expect(upstream).toEqual([]);
+  });
+
+  test("of sites that hold the same spans are counted once, as the site's own where it has them", async () => {
+    const spans = [root, middle, call, taken, query, nameless, send, job];
+    const copies = spans.flatMap((one) => [
+      { ...one, site_id: "both" },
+      { ...one, site_id: "other" },
+    ]);
+    const shared = analyticsOver(readerOver([...copies, ...spans])).siteEdges;
+    const [both, other] = [source("both"), source("other")];
+    const partners = [other, stock, both];
+    const apart = await siteEdges(asked, signal);
+    expect(await shared({ ...asked, partners }, signal)).toEqual(apart);
+    const { upstream } = await shared({ ...asked, sources: [stock], partners: [both, shop, other] }, signal);
+    expect(upstream).toEqual([{ service: "web", ...figures(1, 0, 40) }]);
+    const whole = await shared({ ...asked, sources: [both], partners: [shop, stock, other] }, signal);
+    expect(whole.upstream).toEqual([]);
+    expect(whole.internal.map(({ service, count }) => [service, count]).sort()).toEqual([
+      ["stock", 1],
+      ["worker", 1],
+    ]);
+  });
+
+  test("of calls whose sides have one id join these, and not what is below with what is above", async () => {
+    const till = source("till");
+    const reserve = { ...taken, span_id: "c", parent_span_id: "m" };
+    const pay = { ...call, site_id: "stock", service_name: "stock", span_id: "d", parent_span_id: "c" };
+    const charge = { ...taken, site_id: "till", service_name: "till", span_id: "d", parent_span_id: "c" };
+    const spans = [root, middle, call, reserve, { ...pay, end: at(30) }, { ...charge, action: "Charge" }];
+    const shared = analyticsOver(readerOver(spans));
+    const edgesOf = async (sources: EdgesQuery["sources"], over: Partial<EdgesQuery> = {}) => {
+      const partners = [shop, stock, till].filter((partner) => partner !== sources[0]);
+      const { upstream, downstream, internal } = await shared.siteEdges(
+        { ...asked, sources, partners, ...over },
+        signal,
+      );
+      return [upstream, downstream, internal].map((edges) => edges.map(({ service }) => service));
+    };
+    expect(await edgesOf([shop])).toEqual([[], ["stock"], []]);
+    expect(await edgesOf([stock])).toEqual([["web"], ["till"], []]);
+    expect(await edgesOf([till])).toEqual([["stock"], [], []]);
+    // Its caller is not in the range, and what called that one is.
+    expect(await edgesOf([till], { range: { from: at(35), to: range.to } })).toEqual([[], [], []]);
+    const queue = [
+      { ...call, span_kind: "producer" },
+      { ...reserve, span_kind: "consumer" },
+    ] as const;
+    const queued = await analyticsOver(readerOver([root, middle, ...queue])).siteEdges(asked, signal);
+    expect(queued.downstream).toMatchObject([{ service: "stock", count: 1 }]);
+    const named = { sources: [till] as const, partners: [shop, stock], service: "till", namespace: "web" };
+    const { upstream } = await shared.actionEdges({ ...asked, ...named, action: "Charge" }, signal);
+    expect(upstream).toMatchObject([{ service: "stock", action: "Reserve", edge_type: "SYNC", count: 1 }]);
+  });
+
+  test("of an action are not those of a partner's action of the same name", async () => {
+    const twin = { ...taken, service_name: "web", action: "Pay" };
+    const twins = analyticsOver(readerOver([root, middle, call, twin])).actionEdges;
+    const pay = { service: "web", namespace: "web", action: "Pay" };
+    const { upstream, downstream } = await twins({ ...asked, ...pay }, signal);
+    expect(upstream).toEqual([]);
+    expect(downstream).toMatchObject([{ service: "web", action: "Pay", count: 1 }]);
+  });
+
+  test("have the percentiles of all their calls", async () => {
+    const calls = Array.from({ length: 200 }, (_, n) =>
+      span({ span_id: `c${n}`, parent_span_id: "root", span_kind: "client", peer: "db", to: n + 1 }),
+    );
+    const { downstream } = await analyticsOver(readerOver([root, ...calls])).siteEdges(asked, signal);
+    expect(downstream).toEqual([{ service: "db", ...figures(200, 0, 100.5), p_90: 180, p_95: 190 }]);
+  });
+
+  test.each([
+    ["client", "server", false, "SYNC"],
+    ["client", "server", true, "ASYNC"],
+    ["client", "consumer", false, "ASYNC"],
+    ["producer", "server", false, "ASYNC"],
+  ] as const)(
+    "from %s to %s, linked: %s, are %s, of the caller's request",
+    async (kind, of, linked, type) => {
+      const caller = { ...call, span_kind: kind, service_name: "library" };
+      const links = [{ trace_id: "t1", span_id: "c", trace_state: "", attributes: {} }];
+      const callee = { ...taken, span_kind: of, links: linked ? links : [], namespace: "web" };
+      const { actionEdges } = analyticsOver(readerOver([root, middle, caller, callee]));
+      const reserve = { service: "stock", namespace: "web", action: "Reserve" };
+      const up = { ...asked, sources: [stock] as const, partners: [shop], ...reserve };
+      const kinds = { span_kind: kind, peer_span_kind: of, edge_type: type, count: 1 };
+      const { upstream } = await actionEdges(up, signal);
+      expect(upstream).toMatchObject([{ service: "web", action: "Pay", ...kinds }]);
+      const { downstream } = await actionEdges(
+        { ...asked, service: "web", namespace: "web", action: "Pay" },
+        signal,
+      );
+      expect(downstream).toMatchObject([{ ...reserve, ...kinds }]);
+    },
+  );
+
+  test("are in the range by the caller's end", async () => {
+    const { downstream } = await siteEdges({ ...asked, range: { from: at(50), to: at(60) } }, signal);
+    expect(downstream.map(({ service }) => service)).toEqual(["postgresql"]);
+  });
+
+  test("of an action whose namespace has a slash: service and namespace are compared as they are joined", async () => {
+    const caller = span({ span_kind: "server", span_id: "s1", namespace: "jobs/mail", action: "A" });
+    const call = span({ span_id: "s2", parent_span_id: "s1", span_kind: "client", peer: "smtp" });
+    const { actionEdges } = analyticsOver(readerOver([caller, call]));
+    for (const [service, namespace] of [
+      ["web", "jobs/mail"],
+      ["web/jobs", "mail"],
+    ] as const) {
+      const named = { service, namespace, action: "A" };
+      const { downstream } = await actionEdges({ ...asked, ...named }, signal);
+      expect(downstream).toMatchObject([{ service: "smtp", count: 1 }]);
+    }
+  });
+
+  test("of an action: both ends' kinds, and nothing at an end without spans", async () => {
+    const pay = { service: "web", namespace: "web", action: "Pay" };
+    const { upstream, downstream } = await actionEdges({ ...asked, ...pay }, signal);
+    expect(upstream).toEqual([]);
+    const rows = [
+      ["stock", "web", "Reserve", "client", "server", "SYNC", figures(1, 0, 40)],
+      ["worker", "background", "Mail", "producer", "consumer", "ASYNC", figures(1, 0, 10)],
+      ["postgresql", undefined, undefined, "client", undefined, "SYNC", figures(3, 3, 20)],
+    ] as const;
+    expect(new Set(downstream)).toEqual(
+      new Set(
+        rows.map(([service, namespace, action, span_kind, peer_span_kind, edge_type, rest]) => ({
+          ...{ service, namespace, action, span_kind, peer_span_kind, edge_type, ...rest },
+        })),
+      ),
+    );
+    const reserve = { service: "stock", namespace: "web", action: "Reserve" };
+    const taken = await actionEdges({ ...asked, sources: [stock], partners: [shop], ...reserve }, signal);
+    expect(taken.upstream).toMatchObject([{ ...pay, span_kind: "client", edge_type: "SYNC", count: 1 }]);
+    const mail = { service: "worker", namespace: "background", action: "Mail" };
+    const { upstream: senders } = await actionEdges({ ...asked, ...mail }, signal);
+    expect(senders).toMatchObject([{ ...pay, span_kind: "producer", edge_type: "ASYNC" }]);
+  });
+});

@@ -1,0 +1,86 @@
+// Spans for tests by hand: a trace is a list of lines, times are milliseconds.
+import type { Span, TraceSummary } from "#src/core/rows.ts";
+import { fromMillis, type Instant } from "#src/core/time.ts";
+import type { Budget, SpanSource } from "#src/store/span-reader.ts";
+import type { ListingQuery } from "#src/store/store.ts";
+import { analyticsOver } from "#src/tracing/analytics.ts";
+import { createBudget } from "#src/tracing/spans/read-budget.ts";
+import { readerOver } from "../conformance/trace-fixture.ts";
+
+export const base = Date.UTC(2026, 0, 15, 10);
+export const at = (millis: number): Instant =>
+  (fromMillis(base) + BigInt(Math.round(millis * 1e6))) as Instant;
+export const range = { from: at(0), to: at(1_000) };
+
+export function source(site: string): SpanSource {
+  return {
+    site,
+    index: site,
+    profile: "auto",
+    tagPrefixes: ["appsignal.tag."],
+    namespaceAttribute: "appsignal.namespace",
+    actionAttribute: "appsignal.action_name",
+  };
+}
+
+/** `from` and `to` in milliseconds after `base`; an entry as the contract says, if not told. */
+export function span(over: Partial<Omit<Span, "start" | "end">> & { from?: number; to?: number } = {}): Span {
+  const { from = 0, to = 10, ...rest } = over;
+  const kind = over.span_kind ?? "internal";
+  return {
+    site_id: "shop",
+    trace_id: "t1",
+    span_id: "s1",
+    start: at(from),
+    end: at(to),
+    service_name: "web",
+    span_name: "work",
+    span_kind: kind,
+    status_code: "OK",
+    resource_attributes: {},
+    span_attributes: {},
+    events: [],
+    links: [],
+    entry: over.parent_span_id === undefined || kind === "server" || kind === "consumer",
+    tags: {},
+    count: 1,
+    report: false,
+    ...rest,
+  };
+}
+
+export function exception(millis: number, type: string, digest?: string): Span["events"][number] {
+  return {
+    name: "exception",
+    time: at(millis),
+    attributes: {
+      "exception.type": type,
+      ...(digest === undefined ? {} : { "appsignal.incident_digest": digest }),
+    },
+  };
+}
+
+export const budget = (): Budget => createBudget(10_000);
+export const signal = new AbortController().signal;
+
+/** The listing of requests in `range` of the sites `shop` and `stock`, oldest first. */
+export async function list(
+  spans: readonly Span[],
+  over: Partial<ListingQuery> = {},
+): Promise<TraceSummary[]> {
+  const query: ListingQuery = {
+    sources: [source("shop"), source("stock")],
+    candidates: "requests",
+    range,
+    filter: { query: { kind: "all" } },
+    by: "time",
+    order: "asc",
+    wanted: 100,
+    tieLimit: 100,
+    budget: budget(),
+    ...over,
+  };
+  const rows: TraceSummary[] = [];
+  for await (const batch of analyticsOver(readerOver(spans)).summaries(query, signal)) rows.push(...batch);
+  return rows;
+}

@@ -1,0 +1,69 @@
+// Layouts keep events in documents of their own, which cost a search for each thousand spans: only who looks at events may
+// ask for them. Spans that were asked for without their events refuse to show any.
+import { expect, test } from "vitest";
+import type { Span } from "#src/core/rows.ts";
+import { fromMillis } from "#src/core/time.ts";
+import type { SpanReader } from "#src/store/span-reader.ts";
+import type { ListingQuery } from "#src/store/store.ts";
+import { analyticsOver } from "#src/tracing/analytics.ts";
+import { eventDigest } from "#src/tracing/spans/digest.ts";
+import { makeTraces, midnight, readerOver, toSpan } from "../conformance/trace-fixture.ts";
+import { budget, signal, source } from "./span-builder.ts";
+
+const spans = makeTraces(3, 40).map(toSpan);
+const range = { from: fromMillis(midnight - 3_600_000), to: fromMillis(midnight + 3_600_000) };
+
+test("only exceptions and whole traces are read with their events", async () => {
+  const reader = readerOver(spans);
+  const whole: string[] = [];
+  async function* reading(batches: AsyncIterable<readonly Span[]>, bare: boolean | undefined, what: string) {
+    if (!bare) whole.push(what);
+    for await (const batch of batches) {
+      yield bare
+        ? batch.map((span) =>
+            Object.defineProperty({ ...span }, "events", {
+              get: () => {
+                throw new Error(`events of ${what}`);
+              },
+            }),
+          )
+        : batch;
+    }
+  }
+  const listening: SpanReader = {
+    scan: (query, signal) => reading(reader.scan(query, signal), query.bare, `scan ${query.select}`),
+    find: (query, signal) =>
+      reading(
+        reader.find(query, signal),
+        query.bare,
+        `find ${"select" in query.of ? query.of.select : query.of.by}`,
+      ),
+  };
+  const [own, defined] = [analyticsOver(listening), analyticsOver(reader)];
+  const asked = () => ({
+    ...{ sources: [source("shop")] as const, partners: [source("stock")], range, budget: budget() },
+    ...{ namespaces: [], wanted: [], excluded: [], limit: 100 },
+  });
+  const event = { service: "shop-web", kind: "client", name: "query", statement: undefined } as const;
+  const action = { service: "shop-web", namespace: "web", action: "Cart#show" };
+  for (const analytics of [
+    (store: typeof own) => store.actions(asked(), signal),
+    (store: typeof own) => store.siteEdges(asked(), signal),
+    (store: typeof own) => store.actionEdges({ ...asked(), ...action }, signal),
+    (store: typeof own) => store.slowEvents({ ...asked(), wanted: ["db.system.name"] }, signal),
+    (store: typeof own) => store.slowEventActions({ ...asked(), digest: eventDigest(event) }, signal),
+    (store: typeof own) => store.revisionStats({ ...asked(), revision: "r1" }, signal),
+  ]) {
+    expect(await analytics(own)).toEqual(await analytics(defined));
+  }
+  expect(whole).toEqual([]);
+  const listing: Omit<ListingQuery, "candidates"> = {
+    ...asked(),
+    ...{ filter: { query: { kind: "all" } }, by: "time", order: "desc", wanted: 10, tieLimit: 100 },
+    beyond: undefined,
+  };
+  for (const candidates of ["requests", "errors"] as const) {
+    for await (const rows of own.summaries({ ...listing, candidates }, signal)) expect(rows).not.toEqual([]);
+  }
+  expect(new Set(whole)).toEqual(new Set(["scan exceptions", "find exceptions"]));
+});

@@ -1,0 +1,57 @@
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import { spanKinds } from "#src/core/rows.ts";
+import {
+  actionDigest,
+  decodeDigest,
+  errorDigest,
+  eventDigest,
+  incidentNumber,
+} from "#src/tracing/spans/digest.ts";
+
+const text = fc.string({ unit: "binary" });
+
+test("a digest of ours is URL-safe and says what it stands for", () => {
+  const law = fc.property(
+    text,
+    text,
+    text,
+    fc.constantFrom(...spanKinds),
+    (namespace, action, other, kind) => {
+      const key = { service: namespace, kind, name: action, statement: other === "" ? undefined : other };
+      for (const [digest, meaning] of [
+        [actionDigest({ namespace, action }), { of: "action", namespace, action }],
+        [errorDigest(other, { namespace, action }), { of: "error", exception: other, namespace, action }],
+        [eventDigest(key), { of: "event", ...key }],
+      ] as const) {
+        expect(digest).toMatch(/^[\w-]+$/);
+        expect(decodeDigest(digest)).toEqual(meaning);
+      }
+    },
+  );
+  fc.assert(law);
+});
+
+test("any other text stands for nothing", () => {
+  const real = actionDigest({ namespace: "web", action: "Cart#show" });
+  const others = [
+    "",
+    "act_",
+    "act_!!",
+    "xyz",
+    real.slice(0, -1),
+    `${real}A`,
+    real.toUpperCase(),
+    `err_${real.slice(4)}`,
+    // The same key, spelt in another way than ours.
+    `act_${Buffer.from('["web", "Cart#show"]').toString("base64url")}`,
+  ];
+  expect(others.map(decodeDigest)).toEqual(others.map(() => undefined));
+});
+
+test("incident numbers are stable, positive and safe, and differ by site and digest", () => {
+  const numbers = ["a", "b"].flatMap((site) => ["x", "y"].map((digest) => incidentNumber(site, digest)));
+  expect(new Set(numbers).size).toBe(4);
+  expect(numbers.every((number) => Number.isSafeInteger(number) && number > 0)).toBe(true);
+  expect(incidentNumber("demo-shop", "digest-1")).toBe(incidentNumber("demo-shop", "digest-1"));
+});

@@ -1,0 +1,252 @@
+// Figures from spans that a source has counted: the same as from the spans, however these are cut into tallies. The
+// source is a reader that counts what it likes, as an index does.
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import type { Span } from "#src/core/rows.ts";
+import type { SpanReader, SpanTally } from "#src/store/span-reader.ts";
+import { analyticsOver } from "#src/tracing/analytics.ts";
+import { createBudget } from "#src/tracing/spans/read-budget.ts";
+import { timeOf } from "#src/tracing/spans/requests.ts";
+import { readerOver } from "../../conformance/trace-fixture.ts";
+import { at, budget, range, signal, source, span } from "../span-builder.ts";
+
+const asked = {
+  sources: [source("shop")] as const,
+  range,
+  namespaces: [],
+  wanted: [],
+  excluded: [],
+  limit: 100,
+};
+
+/** Counts together all that are alike, but for every nth span, which comes as it is. */
+function counting(spans: readonly Span[], nth: number): SpanReader & { readonly asked: string[] } {
+  const reader = readerOver(spans);
+  const log: string[] = [];
+  return {
+    find: (query, signal) => {
+      log.push(`find ${query.of.by}`);
+      return reader.find(query, signal);
+    },
+    scan: (query, signal) => {
+      log.push("scan");
+      return reader.scan(query, signal);
+    },
+    asked: log,
+    async *tally({ by, ...query }, signal) {
+      const found: Span[] = [];
+      for await (const batch of reader.scan(query, signal)) found.push(...batch);
+      const groups = Map.groupBy(found, (one, at) => {
+        const { service_name, span_kind, span_name, statement, status_code, namespace, action, revision } =
+          one;
+        if (at % nth === 0) return one;
+        return JSON.stringify([
+          by,
+          service_name,
+          span_kind,
+          span_name,
+          statement,
+          status_code,
+          namespace,
+          action,
+          revision,
+        ]);
+      });
+      for (const [key, [first, ...others]] of groups) {
+        if (first === undefined) continue;
+        const members = [first, ...others];
+        const whole = typeof key !== "string";
+        const alike = {
+          ...first,
+          start: at(0),
+          end: at(0),
+          trace_id: "",
+          span_id: "",
+          parent_span_id: first.parent_span_id,
+        };
+        const tally: SpanTally = {
+          span: whole ? first : alike,
+          whole,
+          spans: members.length,
+          total: members.reduce((sum, one) => sum + timeOf(one), 0n),
+          lengths:
+            by === "deploy" ? members.map((one) => ({ length: Number(timeOf(one)), spans: 1 })) : undefined,
+        };
+        yield [tally];
+      }
+    },
+  };
+}
+
+const arbitrary = fc
+  .array(
+    fc.record({
+      kind: fc.constantFrom("server", "internal", "internal", "client", "consumer"),
+      parent: fc.constantFrom(undefined, "p1", "p2"),
+      action: fc.constantFrom(undefined, "A", "B"),
+      statement: fc.constantFrom(undefined, "SELECT 1", "select 2"),
+      status: fc.constantFrom("OK", "ERROR"),
+      revision: fc.constantFrom("r1", "r2"),
+      length: fc.integer({ min: 0, max: 50 }),
+      host: fc.constantFrom(undefined, "a", "b"),
+    }),
+    // Many of few kinds, so that there are groups.
+    { minLength: 20, maxLength: 60, size: "max" },
+  )
+  .map((rows) =>
+    rows.map(({ kind, parent, status, length, host, ...rest }, n) =>
+      span({
+        ...rest,
+        ...{ trace_id: `t${n % 5}`, span_id: `s${n}`, parent_span_id: parent },
+        ...{ span_kind: kind as Span["span_kind"], status_code: status as Span["status_code"] },
+        ...{ from: n, to: n + length, span_attributes: host === undefined ? {} : { host } },
+      }),
+    ),
+  );
+
+const sorted = (rows: readonly unknown[]): unknown[] =>
+  rows
+    .map((row) => JSON.stringify(row, (_, value) => (typeof value === "bigint" ? `${value}` : value)))
+    .sort();
+
+test("actions, slow events and deploys do not depend on what the source counts", async () => {
+  const property = fc.asyncProperty(arbitrary, fc.integer({ min: 1, max: 5 }), async (spans, nth) => {
+    const [native, defined] = [analyticsOver(counting(spans, nth)), analyticsOver(readerOver(spans))];
+    const query = () => ({ ...asked, budget: budget() });
+    expect(sorted(await native.actions(query(), signal))).toEqual(
+      sorted(await defined.actions(query(), signal)),
+    );
+    for (const over of [{}, { wanted: ["host"] }, { excluded: ["host"] }]) {
+      const [counted, read] = [native, defined].map(({ slowEvents }) =>
+        slowEvents({ ...query(), ...over }, signal),
+      );
+      expect(await counted).toEqual(await read);
+    }
+    const revision = () => ({ ...query(), revision: "r1" });
+    expect(await native.revisionStats(revision(), signal)).toEqual(
+      await defined.revisionStats(revision(), signal),
+    );
+  });
+  await fc.assert(property, { numRuns: 60 });
+});
+
+test("ends beyond ten thousand longer requests are found without reading the range", async () => {
+  const wide = { from: at(0), to: at(3_600_000) };
+  const root = (n: number, from: number, to: number) =>
+    span({ trace_id: `t${n}`, span_id: `s${n}`, span_kind: "server", revision: "r1", from, to });
+  const spans = [
+    // The one that comes whole is neither the first nor the last.
+    ...Array.from({ length: 200 }, (_, n) => root(200 + n, 3_500_000 + n, 3_550_000 + n)),
+    ...Array.from({ length: 200 }, (_, n) => root(n, 9_000 + n, 10_000 + n)),
+  ];
+  const reader = counting(spans, 100_000);
+  const lengths: number[] = [];
+  const own: SpanReader = {
+    ...reader,
+    scan: (query, signal) => {
+      lengths.push(Number(query.range.to - query.range.from) / 1e6);
+      return reader.scan(query, signal);
+    },
+    // However many are asked for, so many begin within five seconds of either end; none of them ends there.
+    milestone: async ({ order }) => (order === "asc" ? at(5_000) : at(3_595_000)),
+  };
+  const query = { ...asked, range: wide, revision: "r1", budget: budget() };
+  expect(await analyticsOver(own).revisionStats(query, signal)).toMatchObject({
+    first_seen: at(10_000),
+    last_seen: at(3_550_199),
+  });
+  expect(Math.max(...lengths)).toBeLessThan(100_000);
+});
+
+describe("N+1 of very many requests", () => {
+  const root = (n: number, action: string) =>
+    span({ trace_id: `t${n}`, span_id: `r${n}`, span_kind: "server", action });
+  const queries = (n: number, count: number, statement: (query: number) => string) =>
+    Array.from({ length: count }, (_, query) =>
+      span({
+        ...{ trace_id: `t${n}`, span_id: `q${n}.${query}`, parent_span_id: `r${n}` },
+        ...{ span_kind: "client", statement: statement(query) },
+      }),
+    );
+  const spans = [
+    ...Array.from({ length: 6_000 }, (_, n) => root(n, n % 2 === 0 ? "Even" : "Odd")),
+    ...queries(4, 5, (query) => `SELECT ${query}`),
+    ...queries(7, 6, (query) => `SELECT ${"a".repeat(query + 1)}`),
+    // Out of the range: its request does not count.
+    { ...root(9_000, "Odd"), end: (range.to + 1n) as Span["end"] },
+    ...queries(9_000, 5, (query) => `SELECT ${query}`),
+  ];
+
+  test("only parents that the source names are looked at", async () => {
+    const reader = counting(spans, 100_000);
+    const limit = { limit: 1e9, spend: () => undefined };
+    const crowds = async () => ["r4", "r7", "r9000", "unknown"];
+    const rows = await analyticsOver({ ...reader, crowds }).actions({ ...asked, budget: limit }, signal);
+    expect(rows.map(({ action, has_npo }) => [action, has_npo]).sort()).toEqual([
+      ["Even", true],
+      ["Odd", false],
+    ]);
+    expect(reader.asked).toEqual(["find id", "find parent"]);
+  });
+
+  describe("with several queries each, of which none is like another", () => {
+    const requests = Array.from({ length: 6_000 }, (_, n) => root(n, n % 2 === 0 ? "Even" : "Odd"));
+    const various = (n: number) => queries(n, 5, (query) => `SELECT ${"a".repeat(query + 1)}`);
+    const here = [
+      ...requests,
+      ...Array.from({ length: 1_000 }, (_, n) => various(n)).flat(),
+      ...queries(1, 5, () => "SELECT 1"),
+    ];
+    const actions = async (crowds: readonly string[], others: readonly Span[], limit: number) => {
+      const reader = counting([...here, ...others], 100_000);
+      const own = { ...reader, crowds: async () => crowds, count: async () => 5_005 };
+      const rows = await analyticsOver(own).actions({ ...asked, budget: createBudget(limit) }, signal);
+      return { npo: rows.filter(({ has_npo }) => has_npo).map(({ action }) => action), asked: reader.asked };
+    };
+
+    test("parents of other times are not read where the range's own traces are fewer", async () => {
+      const old = Array.from({ length: 30_000 }, (_, n) => {
+        return { ...root(10_000 + n, "Even"), end: (range.to + 1n) as Span["end"] };
+      });
+      const crowds = [
+        ...old.map(({ span_id }) => span_id),
+        ...Array.from({ length: 1_000 }, (_, n) => `r${n}`),
+      ];
+      // 6,000 requests are counted and then read, with 5,005 queries.
+      const { npo, asked } = await actions(crowds, old, 22_000);
+      expect(npo).toEqual(["Odd"]);
+      expect(asked).not.toContain("find id");
+    });
+
+    test("what the parents would cost is left where the traces still can be read, and no more", async () => {
+      const crowds = Array.from({ length: 1_000 }, (_, n) => `r${n}`);
+      const parents = await actions(crowds, [], 30_000);
+      expect(parents).toMatchObject({ npo: ["Odd"], asked: expect.not.arrayContaining(["find trace"]) });
+      const traces = await actions(crowds, [], 22_000);
+      expect(traces).toMatchObject({
+        npo: ["Odd"],
+        asked: expect.arrayContaining(["find id", "find trace"]),
+      });
+      await expect(actions(crowds, [], 7_000)).rejects.toMatchObject({ slug: "result_too_large" });
+    });
+  });
+
+  test("a source that cannot name them has all traces looked at", async () => {
+    const reader = counting(spans, 100_000);
+    const limit = { limit: 1e9, spend: () => undefined };
+    const crowds = async () => undefined;
+    const rows = await analyticsOver({ ...reader, crowds }).actions({ ...asked, budget: limit }, signal);
+    expect(rows.map(({ action, has_npo }) => [action, has_npo]).sort()).toEqual([
+      ["Even", true],
+      ["Odd", false],
+    ]);
+    expect(reader.asked).toContain("find trace");
+  });
+});
+
+test("a compressed span took what its spans took together, not the time from the first to the last", async () => {
+  const parent = { span_kind: "client", parent_span_id: "p", count: 4 } as const;
+  const one = span({ ...parent, sum: 2_000_000n, from: 0, to: 10 });
+  const [event] = await analyticsOver(readerOver([one])).slowEvents({ ...asked, budget: budget() }, signal);
+  expect(event).toMatchObject({ count: 4, mean: 0.5, impact: 100 });
+});

@@ -1,0 +1,282 @@
+// What a visual's file may say, and the folder as it changes.
+import { mkdtempSync, renameSync, rmSync, unlinkSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { run } from "#src/cli/new-visual.ts";
+import { ConfigError } from "#src/core/errors.ts";
+import { checkVisual } from "#src/operations/metrics/visuals.ts";
+import type { LogEvent } from "#src/store/store.ts";
+import { newVisualId, readVisual } from "#src/visuals/visual.ts";
+import { type Gallery, openGallery } from "#src/visuals/visual-directory.ts";
+import { createShell, instant } from "../support/fake-shell.ts";
+
+const id = "AAAAAAAAAAAAAAAAAAAAAA";
+const good = `
+id: ${id}
+title: CPU
+type: line
+site: shop
+range: 24h
+select: [{ name: cpu, tags: {}, field: gauge }]
+`;
+
+describe("a file", () => {
+  const issuesOf = (text: string) => {
+    try {
+      readVisual(text, "cpu.yaml", checkVisual);
+    } catch (error) {
+      if (!(error instanceof ConfigError)) throw error;
+      return error.issues.map(({ path, message }) => `${path}: ${message}`);
+    }
+    return [];
+  };
+
+  test("says what is shown", () => {
+    expect(readVisual(`${good}description: of all\nresolution: hourly\n`, "cpu.yaml", checkVisual)).toEqual({
+      id,
+      title: "CPU",
+      description: "of all",
+      type: "line",
+      site: "shop",
+      range: 86_400_000,
+      query: { resolution: "hourly", select: [{ name: "cpu", tags: {}, field: "gauge" }] },
+    });
+  });
+
+  test("a fixed range", () => {
+    const fixed = good.replace("range: 24h", "from: '2026-01-01T00:00:00Z'\nto: '2026-01-02T00:00:00Z'");
+    expect(readVisual(fixed, "cpu.yaml", checkVisual).range).toEqual({
+      from: "2026-01-01T00:00:00Z",
+      to: "2026-01-02T00:00:00Z",
+    });
+  });
+
+  test.each([
+    ["a short id", good.replace(id, "short"), ["id: expected an id as `readout visual new` makes it"]],
+    ["no id", good.replace(/id: .*/, ""), [expect.stringMatching(/^id: /)]],
+    ["another type", good.replace("line", "pie"), ["type: expected line, area, bar, number, table"]],
+    ["another key", `${good}token: x\n`, [expect.stringContaining("token")]],
+    ["no range", good.replace("range: 24h", ""), ["range: expected either `range`, or `from` and `to`"]],
+    [
+      "two ranges",
+      `${good}from: '2026-01-01T00:00:00Z'\n`,
+      ["range: expected either `range`, or `from` and `to`"],
+    ],
+    [
+      "half a range",
+      good.replace("range: 24h", "to: '2026-01-01T00:00:00Z'"),
+      [expect.stringMatching(/^range: /)],
+    ],
+    ["no length", good.replace("24h", "0h"), ["range: expected a duration such as 90m, 24h or 7d"]],
+    [
+      "times that are none",
+      good.replace("range: 24h", "from: '2026-02-30T00:00:00Z'\nto: yesterday"),
+      [expect.stringMatching(/^from: /), expect.stringMatching(/^to: /)],
+    ],
+    [
+      "a table without groups",
+      good.replace("line", "table"),
+      [expect.stringMatching(/^group_by: a table has rows/)],
+    ],
+    [
+      "a line with groups",
+      `${good}group_by: [Name]\n`,
+      [expect.stringMatching(/^group_by: a line has series/)],
+    ],
+    ["no selectors", good.replace(/select.*/, ""), [expect.stringMatching(/^select: is required/)]],
+    [
+      "a wrong field",
+      good.replace("gauge", "gouge"),
+      [expect.stringMatching(/^select\.0\.field: expected /)],
+    ],
+    [
+      "a wrong resolution",
+      `${good}resolution: SECONDLY\n`,
+      [expect.stringMatching(/^resolution: expected /)],
+    ],
+    [
+      "an end before its beginning",
+      good.replace("range: 24h", "from: '2026-01-02T00:00:00Z'\nto: '2026-01-01T00:00:00Z'"),
+      ["from: is later than to"],
+    ],
+    ["no YAML", "a: [", [expect.stringMatching(/^: /)]],
+    ["nothing", "", [expect.stringMatching(/^: /)]],
+    ["a list", "- 1", [expect.stringMatching(/^: /)]],
+  ])("%s is refused with its path", (_, text, issues) => {
+    expect(issuesOf(text)).toEqual(issues);
+  });
+
+  test("ids are 128 random bits", () => {
+    const ids = Array.from({ length: 1_000 }, newVisualId);
+    expect(new Set(ids).size).toBe(1_000);
+    for (const one of ids) expect(Buffer.from(one, "base64url")).toHaveLength(16);
+  });
+});
+
+describe("the folder", () => {
+  let folder: string;
+  let gallery: Gallery | undefined;
+  let logged: LogEvent[];
+  beforeEach(() => {
+    folder = mkdtempSync(join(tmpdir(), "readout-visuals-"));
+    logged = [];
+  });
+  afterEach(() => {
+    gallery?.close();
+    rmSync(folder, { recursive: true, force: true });
+  });
+  const write = (file: string, text: string) => writeFileSync(join(folder, file), text);
+  const open = async (over: object = {}) => {
+    const log = (event: LogEvent) => logged.push(event);
+    gallery = await openGallery({
+      folder: () => folder,
+      check: checkVisual,
+      log,
+      deadline: () => 60_000,
+      every: 5,
+      ...over,
+    });
+    return gallery;
+  };
+  const other = "BBBBBBBBBBBBBBBBBBBBBB";
+
+  test("publishes by exact id, and nothing else", async () => {
+    write("cpu.yaml", good);
+    write("notes.txt", good.replace(id, other));
+    write(".hidden.yaml", good.replace(id, other));
+    const { find } = await open();
+    expect(find(id)?.title).toBe("CPU");
+    for (const near of ["", id.slice(1), `${id}A`, id.toLowerCase(), other, "{id}", "..", `${id}/`]) {
+      expect(find(near), near).toBeUndefined();
+    }
+  });
+
+  test("new, changed, renamed and deleted files count without a restart", async () => {
+    const { find } = await open();
+    expect(find(id)).toBeUndefined();
+    write("cpu.yaml", good);
+    await expect.poll(() => find(id)?.title).toBe("CPU");
+    write("cpu.yaml", good.replace("CPU", "Processor time"));
+    await expect.poll(() => find(id)?.title).toBe("Processor time");
+    renameSync(join(folder, "cpu.yaml"), join(folder, "other.yml"));
+    await new Promise((resolve) => setTimeout(resolve, 30));
+    expect(find(id)?.title).toBe("Processor time");
+    unlinkSync(join(folder, "other.yml"));
+    await expect.poll(() => find(id)).toBeUndefined();
+    rmSync(folder, { recursive: true });
+    await expect.poll(() => logged.map(({ message }) => message)).toEqual(["visuals cannot be read"]);
+  });
+
+  test("a wrong file is told once and the others are published", async () => {
+    write("a.yaml", good);
+    write("b.yaml", good.replace(id, other).replace("gauge", "gouge"));
+    const { find } = await open();
+    expect(find(id)).toBeDefined();
+    expect(find(other)).toBeUndefined();
+    await new Promise((resolve) => setTimeout(resolve, 30));
+    expect(logged).toEqual([
+      expect.objectContaining({
+        message: "visual not published",
+        file: join(folder, "b.yaml"),
+        reason: expect.stringContaining("b.yaml: select.0.field"),
+      }),
+    ]);
+    write("b.yaml", good.replace(id, other));
+    await expect.poll(() => find(other)).toBeDefined();
+  });
+
+  test("of two files with one id the first counts, and that is told", async () => {
+    write("a.yaml", good);
+    write("b.yaml", good.replace("CPU", "Copy"));
+    const { find } = await open();
+    expect(find(id)?.title).toBe("CPU");
+    expect(logged).toEqual([
+      expect.objectContaining({
+        file: join(folder, "b.yaml"),
+        reason: `${join(folder, "b.yaml")}: another file has its id`,
+      }),
+    ]);
+    expect(JSON.stringify(logged)).not.toContain(id);
+  });
+
+  test("one computation serves all who ask meanwhile; a failed one serves nobody twice", async () => {
+    write("a.yaml", good);
+    const { find, share } = await open({ keep: 3_600_000 });
+    const visual = find(id);
+    if (visual === undefined) throw new Error("not published");
+    let computed = 0;
+    const compute = async () => {
+      computed += 1;
+      await new Promise((resolve) => setTimeout(resolve, 10));
+      if (computed === 1) throw new Error("source is down");
+      return { resolution: null, from: "", to: "", rows: [] };
+    };
+    const first = await Promise.allSettled([share(visual, compute), share(visual, compute)]);
+    expect([computed, ...first.map(({ status }) => status)]).toEqual([1, "rejected", "rejected"]);
+    const [a, b] = await Promise.all([share(visual, compute), share(visual, compute)]);
+    expect(a).toBe(b);
+    expect(await share(visual, compute)).toBe(a);
+    expect(computed).toBe(2);
+  });
+
+  test("a computation that takes too long is a time-out to all who wait for it", async () => {
+    write("a.yaml", good);
+    const { find, share } = await open({ deadline: () => 10 });
+    const visual = find(id);
+    if (visual === undefined) throw new Error("not published");
+    const compute = (signal: AbortSignal) =>
+      new Promise<never>((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
+    const late = { name: "BackendError", failure: "timeout", limit: "deadline" };
+    await expect(share(visual, compute)).rejects.toMatchObject(late);
+  });
+
+  test("an answer is kept for a while, and then computed anew", async () => {
+    write("a.yaml", good);
+    const { find, share } = await open({ keep: 1 });
+    const visual = find(id);
+    if (visual === undefined) throw new Error("not published");
+    const compute = async () => ({ resolution: null, from: "", to: "", rows: [] });
+    const first = await share(visual, compute);
+    await expect.poll(() => share(visual, compute)).not.toBe(first);
+  });
+
+  test("a folder that is not there is told by its name and the reason", async () => {
+    rmSync(folder, { recursive: true });
+    await open();
+    expect(logged).toEqual([
+      expect.objectContaining({ reason: `${folder}: the folder cannot be read (ENOENT)` }),
+    ]);
+  });
+
+  test.each(["line", "area", "bar", "number", "table"])(
+    "`visual new` writes a %s that is published as it is",
+    async (type) => {
+      const shell = createShell({ now: instant("2026-01-01T00:00:00Z") });
+      const args = ["new", "--site", "shop", "--title", 'CPU: "größe"', "--type", type, "--folder", folder];
+      expect(await run(args, shell)).toBe(0);
+      const [, made = ""] = /saved_visuals\/(\S+)\n/.exec(shell.printed()) ?? [];
+      const { find } = await open();
+      expect(logged).toEqual([]);
+      expect(find(made)).toMatchObject({ title: 'CPU: "größe"', type, site: "shop" });
+      // A file that is there is never written over.
+      expect(await run(args, shell)).toBe(1);
+      expect(shell.complained()).toContain("cannot be written");
+    },
+  );
+
+  test("`visual new` with wrong arguments is exit code 2", async () => {
+    for (const args of [
+      [],
+      ["old"],
+      ["new"],
+      ["new", "--site", "s"],
+      ["new", "--site", "s", "--title", "t", "--type", "pie"],
+      ["new", "--nope"],
+    ]) {
+      const shell = createShell({ now: instant("2026-01-01T00:00:00Z") });
+      expect(await run(args, shell), args.join(" ")).toBe(2);
+      expect(shell.complained()).toContain("Usage: readout visual new");
+    }
+  });
+});

@@ -1,0 +1,127 @@
+// A server over the memory store, or over a store of the test's own, with a clock that stands still.
+import { createMemoryLogs, type MemoryLogs } from "#resolvers/memory/stores/log-store.ts";
+import { createAuthenticator, hashToken } from "#src/access/auth.ts";
+import type { Rate } from "#src/access/rate-limit.ts";
+import type { Site } from "#src/access/sites.ts";
+import { defaults, type Limits } from "#src/config/config.ts";
+import { fromMillis, type Instant } from "#src/core/time.ts";
+import { operations } from "#src/operations/index.ts";
+import { createServer, type Server, type ServerOptions } from "#src/server/server.ts";
+import type { LogStore } from "#src/store/store.ts";
+import { createTelemetry } from "#src/telemetry/telemetry.ts";
+
+export const base = Date.UTC(2026, 0, 15, 10);
+export const token = "secret-token-of-ana";
+/** Of another user, for the same site. */
+export const otherToken = "secret-token-of-eve";
+const expired = "secret-token-of-bob";
+
+interface Subject {
+  readonly server: Server;
+  readonly logs: MemoryLogs;
+  /** What `/metrics` says of each limit that has bitten. */
+  readonly limited: () => Promise<Readonly<Record<string, number>>>;
+  /** What it says of the requests that are over, by operation and status. */
+  readonly requests: () => Promise<Readonly<Record<string, number>>>;
+  /** Everything that was logged. */
+  readonly logged: () => string;
+  /** POST /api/v2/logs/lines with ana's token. */
+  readonly post: (body: unknown, init?: RequestInit) => Promise<Response>;
+}
+
+export function createSubject(
+  over: {
+    store?: LogStore;
+    limits?: Partial<Limits>;
+    lines?: number;
+    rate?: Rate;
+    readingTime?: ServerOptions["readingTime"];
+    graphql?: ServerOptions["graphql"];
+    connections?: number;
+    unread?: number;
+  } = {},
+): Subject {
+  const logs = createMemoryLogs();
+  const lines = Array.from({ length: over.lines ?? 5 }, (_, n) => ({
+    id: `l${n}`,
+    time: (fromMillis(base + n) + 123n) as Instant,
+    severity: "error" as const,
+    message: `line ${n}`,
+    json: '{"n":1.0}',
+  }));
+  logs.add("app", lines);
+  const sources = new Map([["app", { id: "app", index: "app", profile: "auto" }]]);
+  const site = (id: string, parts: Omit<Site, "id" | "retention" | "counterDefault">): [string, Site] => [
+    id,
+    { id, retention: 86_400_000, counterDefault: "cumulative", ...parts },
+  ];
+  const store = { backend: "memory", store: over.store ?? logs, sources };
+  let log = "";
+  const now = () => fromMillis(base + 60_000);
+  const server = createServer({
+    graphql:
+      over.graphql ??
+      (async () => ({
+        schema: (await import("#src/graphql/schema.ts")).schema,
+        plugins: [],
+        stitched: false,
+      })),
+    operations,
+    authenticate: createAuthenticator(
+      [
+        { user: "ana", sha256: hashToken(token), sites: ["shop", "bare"] },
+        { user: "eve", sha256: hashToken(otherToken), sites: ["shop"] },
+        { user: "bob", sha256: hashToken(expired), sites: "*", expires: fromMillis(base) },
+      ],
+      now,
+      over.rate,
+    ),
+    sites: new Map([site("shop", { logs: store }), site("foreign", { logs: store }), site("bare", {})]),
+    limits: { ...defaults.limits, ...over.limits },
+    telemetry: createTelemetry({
+      write: (line) => {
+        log += line;
+      },
+      level: "debug",
+    }),
+    now,
+    ...(over.readingTime && { readingTime: over.readingTime }),
+    connections: over.connections,
+    unread: over.unread,
+    backends: () => ["memory: ok"],
+  });
+  const post = (body: unknown, init: RequestInit = {}) =>
+    server.fetch(`http://readout${linesPath}`, {
+      method: "POST",
+      headers: { authorization: `Bearer ${token}` },
+      body: typeof body === "string" || body instanceof Uint8Array ? body : JSON.stringify(body),
+      ...init,
+    } as RequestInit);
+  const measured = async () => (await server.fetch("http://readout/metrics")).text();
+  const limited = async () => {
+    const counted = (await measured()).matchAll(/^readout_limited_total\{limit="(\w+)"\} (\d+)$/gm);
+    return Object.fromEntries([...counted].map(([, limit = "", count]) => [limit, Number(count)]));
+  };
+  const requests = async () => {
+    const counted = (await measured()).matchAll(
+      /^readout_requests_total\{operation="([\w.]+)",status="(\w+)"\} (\d+)$/gm,
+    );
+    return Object.fromEntries(
+      [...counted].map(([, operation, status, count]) => [`${operation} ${status}`, Number(count)]),
+    );
+  };
+  return { server, limited, requests, logs, logged: () => log, post };
+}
+
+export const linesPath = "/api/v2/logs/lines";
+export const expiredToken = expired;
+export function linesBody(over: Record<string, unknown> = {}, pagination: Record<string, unknown> = {}) {
+  return {
+    site_id: "shop",
+    source_ids: ["app"],
+    query: "",
+    use_expressions: true,
+    pagination: { per_page: 100, order: "ASC", cursor: { time: null }, ...pagination },
+    ...over,
+  };
+}

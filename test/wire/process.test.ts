@@ -1,0 +1,291 @@
+// The program as a person starts it: what it prints, and how it ends. What a command refuses before it serves is asked of
+// the command itself, which costs no process.
+import { readFileSync } from "node:fs";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import { afterAll, beforeAll, describe, test } from "vitest";
+import { kinds } from "#resolvers/index.ts";
+import { hashToken } from "#src/access/auth.ts";
+import * as demo from "#src/cli/demo.ts";
+import * as serve from "#src/cli/serve/serve.ts";
+import { now } from "#src/core/time.ts";
+import type { BackendKind } from "#src/store/store.ts";
+import { createShell } from "../support/fake-shell.ts";
+import { endAll, program, readout, start } from "../support/process.ts";
+
+let folder: string;
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), "readout-"));
+});
+afterAll(async () => {
+  endAll();
+  await rm(folder, { recursive: true });
+});
+
+async function configure(text: string): Promise<string> {
+  const file = join(folder, `${Math.random()}.yaml`);
+  await writeFile(file, text);
+  return file;
+}
+
+/** A command that ends by itself: its exit code, and what it said to standard error. */
+async function refused(command: typeof demo | typeof serve, ...args: string[]) {
+  const shell = {
+    ...createShell({ now: now(), kinds: [...kinds.values()] }),
+    readText: (path: string) => readFileSync(path, "utf8"),
+  };
+  const code = await command.run(args, shell);
+  return { code, err: shell.complained() };
+}
+async function takePort() {
+  const taken = createServer().listen(0, "127.0.0.1");
+  await new Promise((resolve) => taken.once("listening", resolve));
+  const address = taken.address();
+  return { taken, port: typeof address === "object" && address !== null ? address.port : 0 };
+}
+
+const dead = '{ kind: elastic, url: "http://127.0.0.1:9" }';
+const site = (backend: string, source: string): string => `
+listen: 127.0.0.1:0
+tokens:
+  - { user: ana, sha256: "${hashToken("t")}", sites: "*" }
+backends:
+  one: ${backend}
+sites:
+  shop: { logs: { backend: one, sources: { app: ${source} } } }
+`;
+
+// Each waits most of the time, for a process or for the next look at a file.
+describe.concurrent("demo", () => {
+  test("prints a curl line that returns lines when pasted, and SIGTERM ends it well", async ({ expect }) => {
+    const { child, told, ended, listening } = readout("demo", "--port", "0", "--token", "it's-a-token");
+    await listening;
+    await expect.poll(() => told.out).toContain("Ctrl-C");
+    const line = told.out.split("\n").find((text) => text.startsWith("curl ")) ?? "";
+    // The shell takes the line apart as it would for curl, which this machine may not have.
+    const shell = start("sh", [
+      "-c",
+      `curl() { for argument in "$@"; do printf '%s\\0' "$argument"; done; }; ${line}`,
+    ]);
+    expect(await shell.ended).toBe(0);
+    const [silent, url = "", h1, authorization = "", h2, type, d, body = ""] = shell.told.out.split("\0");
+    expect([silent, h1, h2, type, d]).toEqual(["-s", "-H", "-H", "Content-Type: application/json", "-d"]);
+    const headers = { authorization: authorization.replace("Authorization: ", "") };
+    const answer = await fetch(url, { method: "POST", headers, body });
+    expect(answer.status).toBe(200);
+    // More where the fifth is one of a burst.
+    expect(((await answer.json()) as unknown[]).length).toBeGreaterThanOrEqual(5);
+    child.kill("SIGTERM");
+    expect(await ended).toBe(0);
+    expect(told.err).toBe("");
+  });
+
+  test("says when the port is taken", async ({ expect }) => {
+    const { taken, port } = await takePort();
+    const { code, err } = await refused(demo, "--port", String(port));
+    expect(code).toBe(1);
+    expect(err).toBe(`http://127.0.0.1:${port} is in use; choose another port with --port\n`);
+    taken.close();
+  });
+});
+
+describe.concurrent("serve", () => {
+  test("a dead backend does not stop the start, and shows in /readyz", async ({ expect }) => {
+    const file = await configure(site(dead, '{ index: "logs-*" }'));
+    const { child, ended, listening } = readout("serve", "--config", file);
+    const address = await listening;
+    const answer = await fetch(`${address}/api/v2/auth?token=t`);
+    expect(await answer.json()).toEqual({ message: "Authenticated as ana" });
+    await expect
+      .poll(async () => (await fetch(`${address}/readyz`)).text())
+      .toContain("one: does not answer");
+    expect((await fetch(`${address}/readyz`)).status).toBe(200);
+    child.kill("SIGINT");
+    expect(await ended).toBe(0);
+  });
+
+  test("a wall that does not hold refuses the start", async ({ expect }) => {
+    const file = await configure(site("{ kind: memory }", "{ index: demo-shop-app, where: a=b }"));
+    const { code, err } = await refused(serve, "--config", file);
+    expect(code).toBe(1);
+    expect(err).toContain("sites.shop.logs.sources.app: where:");
+  });
+
+  test("a wall that does not hold is met however long the looking at all sources takes", async ({
+    expect,
+  }) => {
+    const names = Array.from({ length: 50 }, (_, n) => `s${n}`);
+    const slow: BackendKind<unknown> = {
+      kind: "slow",
+      parseConfig: () => ({}),
+      create: (name) => ({
+        ...{ name, kind: "slow", stores: {}, close: async () => {} },
+        probe: async () => ({ product: "Slow", version: "1" }),
+        inspections: {
+          async logs({ id }, signal) {
+            await delay(250, undefined, { signal });
+            const problems = id === names.at(-1) ? ["where: it does not hold"] : [];
+            return { profile: "x", newest: undefined, limitations: [], problems };
+          },
+        },
+      }),
+    };
+    const sources = names.map((name) => `${name}: { index: ${name} }`).join(", ");
+    const text = site("{ kind: slow }", "{ index: s }").replace("app: { index: s }", sources);
+    const shell = createShell({ now: now(), files: { "readout.yaml": text }, kinds: [slow] });
+    expect(await serve.run([], shell)).toBe(1);
+    expect(shell.complained()).toContain("sites.shop.logs.sources.s49: where: it does not hold");
+  });
+
+  test("says which of its ports is taken", async ({ expect }) => {
+    const { taken, port } = await takePort();
+    const spool = `intake: { listen: "127.0.0.1:${port}", spool: taken.db }`;
+    const file = await configure(`${site(dead, "{ index: logs }")}${spool}\n`);
+    const { code, err } = await refused(serve, "--config", file);
+    expect(code).toBe(1);
+    expect(err).toContain(`http://127.0.0.1:${port} is in use; set another \`listen\` in ${file}\n`);
+    taken.close();
+  });
+
+  test("a wrong file is told with its path", async ({ expect }) => {
+    const file = await configure("sites: { shop: 1 }\n");
+    const { code, err } = await refused(serve, "--config", file);
+    expect(code).toBe(1);
+    expect(err).toContain(`${file}:1: sites.shop: `);
+    expect(await refused(serve, "--config", join(folder, "none.yaml"))).toMatchObject({ code: 1 });
+  });
+});
+
+describe.concurrent("a changed file", () => {
+  const two = (token: string, listen = "127.0.0.1:0"): string =>
+    site(dead, "{ index: logs }").replace(hashToken("t"), hashToken(token)).replace("127.0.0.1:0", listen);
+  const statusOf = async (address: string, token: string) =>
+    (await fetch(`${address}/api/v2/auth?token=${token}`)).status;
+
+  test("is served after SIGHUP and by itself; a wrong one changes nothing and is told", async ({
+    expect,
+  }) => {
+    const file = await configure(two("old"));
+    const { child, told, ended, listening } = readout("serve", "--config", file);
+    const address = await listening;
+    expect(await statusOf(address, "old")).toBe(200);
+
+    await writeFile(file, two("new"));
+    child.kill("SIGHUP");
+    await expect.poll(() => statusOf(address, "new")).toBe(200);
+    expect(await statusOf(address, "old")).toBe(401);
+
+    for (const [wrong, reason] of [
+      ["sites: { shop: 1 }\n", "sites.shop: "],
+      [
+        site("{ kind: memory }", "{ index: demo-shop-app, where: a=b }"),
+        "sites.shop.logs.sources.app: where:",
+      ],
+      ["{", "not reloaded"],
+    ] as const) {
+      const before = told.err.length;
+      await writeFile(file, wrong);
+      await expect.poll(() => told.err.slice(before)).toContain(reason);
+      expect(await statusOf(address, "new")).toBe(200);
+    }
+
+    await writeFile(file, two("newer", "127.0.0.1:1"));
+    await expect.poll(() => statusOf(address, "newer")).toBe(200);
+    await expect.poll(() => told.err).toContain("a change of listen needs a restart");
+    child.kill("SIGTERM");
+    expect(await ended).toBe(0);
+  });
+
+  test("what a token has used of its rate stays used", async ({ expect }) => {
+    const text = `${two("eager")}limits: { rate: 1 }\n`;
+    const file = await configure(text);
+    const { child, told, ended, listening } = readout("serve", "--config", file);
+    const address = await listening;
+    const started = performance.now();
+    let answered = 0;
+    const askUntilRefused = async () => {
+      while ((await statusOf(address, "eager")) === 200) answered += 1;
+    };
+    await askUntilRefused();
+    await writeFile(file, `${text}# changed\n`);
+    child.kill("SIGHUP");
+    await expect.poll(() => told.err).toContain('"reloaded"');
+    await askUntilRefused();
+    // Ten at once, and one more each second.
+    expect(answered).toBeLessThanOrEqual(11 + (performance.now() - started) / 1_000);
+    child.kill("SIGTERM");
+    expect(await ended).toBe(0);
+  });
+
+  test("an intake that is no longer in it goes on until the restart, into the new backends", async ({
+    expect,
+  }) => {
+    const text = site("{ kind: memory }", "{ index: demo-shop-app }").replace(
+      "shop: {",
+      "shop: { frontend: { keys: [k], backend: one, index: reports },",
+    );
+    const file = await configure(`${text}intake: { spool: reports.db }\n`);
+    const { child, told, ended, listening } = readout("serve", "--config", file);
+    const address = await listening;
+    await writeFile(file, text);
+    // No signal as well: a second reload would take a report in memory with the backend that holds it.
+    await expect.poll(() => told.err).toContain('"reloaded"');
+    expect(told.err).toContain("needs a restart");
+    const body = {
+      timestamp: Math.floor(Date.now() / 1_000),
+      namespace: "frontend",
+      error: { name: "Late" },
+    };
+    const listed = async () => {
+      // Anew each time: one that was on its way during the change may be in the memory of the old backend.
+      await fetch(`${address}/errors?api_key=k`, { method: "POST", body: JSON.stringify(body) });
+      const pagination = { per_page: 10, order: "DESC", cursor: { time: null } };
+      const answer = await fetch(`${address}/api/v2/tracing/traces/errors?token=t`, {
+        method: "POST",
+        body: JSON.stringify({ site_ids: ["shop"], pagination }),
+      });
+      return answer.text();
+    };
+    await expect.poll(listed).toContain('"Late"');
+    child.kill("SIGTERM");
+    expect(await ended).toBe(0);
+  });
+});
+
+test.concurrent("wrong arguments are exit code 2, and help is 0", async ({ expect }) => {
+  for (const args of [[], ["nope"], ["demo", "--nope"]]) {
+    const { told, ended } = readout(...args);
+    expect(await ended, args.join(" ")).toBe(2);
+    expect(told.err).toContain("Usage: readout");
+    expect(told.out).toBe("");
+  }
+  for (const [command, ...args] of [
+    [demo, "--port", "99999"],
+    [serve, "x"],
+  ] as const) {
+    const { code, err } = await refused(command, ...args);
+    expect(code, args.join(" ")).toBe(2);
+    expect(err).toContain("Usage: readout");
+  }
+  for (const args of [["--help"], ["serve", "--help"], ["token", "new", "-h"]]) {
+    const { told, ended } = readout(...args);
+    expect(await ended, args.join(" ")).toBe(0);
+    expect(told.out).toContain(`Usage: readout ${args.length === 1 ? "COMMAND" : args[0]}`);
+    expect(told.err).toBe("");
+  }
+});
+
+test.concurrent("a node that is too old is told so", async ({ expect }) => {
+  const old = 'Object.defineProperty(process, "versions", { value: { node: "22.20.0" } })';
+  const { told, ended } = start(process.execPath, [
+    "--import",
+    `data:text/javascript,${old}`,
+    ...program,
+    "demo",
+  ]);
+  expect(await ended).toBe(2);
+  expect(told.err).toMatch(/^readout needs Node 24 or later, and this is v[\d.]+\n$/);
+});

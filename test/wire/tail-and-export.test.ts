@@ -1,0 +1,279 @@
+// Tails and exports over real connections: which form is answered, what comes before the first byte, what a cut, a
+// slow client, a reload and a drain look like.
+import { request as httpRequest, type IncomingMessage } from "node:http";
+import { setTimeout as delay } from "node:timers/promises";
+import { afterEach, describe, expect, test } from "vitest";
+import { createAuthenticator } from "#src/access/auth.ts";
+import { defaults } from "#src/config/config.ts";
+import { BackendError } from "#src/core/errors.ts";
+import type { LogLine } from "#src/core/rows.ts";
+import { fromMillis, printMillis } from "#src/core/time.ts";
+import type { Server } from "#src/server/server.ts";
+import type { LogStore } from "#src/store/store.ts";
+import { readEvents } from "../tail/harness.ts";
+import { base, createSubject, expiredToken, linesBody, linesPath, token } from "./harness.ts";
+
+const opened: Server[] = [];
+afterEach(async () => {
+  await Promise.all(opened.splice(0).map((server) => server.close(0)));
+});
+
+async function start(over: Parameters<typeof createSubject>[0] = {}) {
+  const subject = createSubject(over);
+  const { port } = await subject.server.listen({ host: "127.0.0.1", port: 0 });
+  opened.push(subject.server);
+  return { ...subject, port };
+}
+
+function ask(
+  port: number,
+  accept: string,
+  body: unknown = linesBody(),
+  headers: Record<string, string> = {},
+): Promise<IncomingMessage> {
+  return new Promise((resolve, reject) => {
+    const sent = { authorization: `Bearer ${token}`, accept, ...headers };
+    const request = httpRequest({ port, host: "127.0.0.1", path: linesPath, method: "POST", headers: sent });
+    request.on("response", resolve).on("error", reject).end(JSON.stringify(body));
+  });
+}
+
+/** Gathers what comes; `ended` is "complete" only for a body that says that it is. */
+function gather(answer: IncomingMessage) {
+  let text = "";
+  answer.setEncoding("utf8").on("data", (chunk) => {
+    text += chunk;
+  });
+  const ended = new Promise<string>((resolve) => {
+    answer.on("end", () => resolve(answer.complete ? "complete" : "cut"));
+    answer.on("error", () => resolve("cut"));
+  });
+  return { text: () => text, events: () => readEvents(text), ended };
+}
+async function whole(answer: IncomingMessage): Promise<string> {
+  const { text, ended } = gather(answer);
+  await ended;
+  return text();
+}
+async function eventually(holds: () => boolean): Promise<void> {
+  for (let turn = 0; turn < 3_000 && !holds(); turn += 1) await delay(10);
+  expect(holds()).toBe(true);
+}
+
+/** Batches of 500 lines of `length` characters, then `last`. */
+function feed(batches: number, last: () => Promise<void> = async () => {}, length = 100) {
+  const seen = { batches: 0 };
+  const store: LogStore = {
+    async *lines(_, signal) {
+      for (let number = 0; number < batches; number += 1) {
+        signal.throwIfAborted();
+        seen.batches += 1;
+        yield Array.from(
+          { length: 500 },
+          (_, n): LogLine => ({
+            id: `l${number}-${n}`,
+            time: fromMillis(base + number),
+            source_id: "app",
+            severity: "info",
+            message: "x".repeat(length),
+            json: "{}",
+          }),
+        );
+      }
+      await last();
+    },
+    fits: async () => true,
+  };
+  return { store, seen };
+}
+const fail = async () => {
+  throw new BackendError("elk", "unreachable", "gone");
+};
+
+describe("which form is answered", () => {
+  const json = "application/json; charset=utf-8";
+  test.each([
+    ["*/*", json],
+    ["", json],
+    ["image/png", json],
+    ["text/*", json],
+    ["text/csv;q=0", json],
+    ["text/csv;q=nonsense", json],
+    ["application/json, text/csv", json],
+    ["text/csv;q=0.5, application/json", json],
+    ["text/csv;q=0.5, */*", json],
+    ["text/csv, */*", "text/csv; charset=utf-8; header=present"],
+    ["TEXT/CSV; charset=utf-8", "text/csv; charset=utf-8; header=present"],
+    ["application/json;q=0.1, application/x-ndjson;q=0.2", "application/x-ndjson; charset=utf-8"],
+  ])("Accept: %s", async (accept, type) => {
+    const { port } = await start();
+    const answer = await ask(port, accept);
+    expect([answer.statusCode, answer.headers["content-type"]]).toEqual([200, type]);
+    answer.resume();
+  });
+});
+
+describe.each(["text/event-stream", "application/x-ndjson", "text/csv"])(
+  "%s: before the first byte",
+  (accept) => {
+    test.each([
+      ["a wrong token", linesBody(), { authorization: `Bearer ${expiredToken}` }, 401],
+      ["a foreign site", linesBody({ site_id: "foreign" }), {}, 404],
+      ["a wrong body", linesBody({ pagination: {} }), {}, 422],
+      ["an unknown source", linesBody({ source_ids: ["x"] }), {}, 422],
+      ["a wrong query", linesBody({ query: "a=" }), {}, 422],
+      ["a site without logs", linesBody({ site_id: "bare" }), {}, 422],
+    ])("%s is the ordinary error", async (_, body, headers, status) => {
+      const { port } = await start();
+      const answer = await ask(port, accept, body, headers);
+      const plain = await ask(port, "application/json", body, headers);
+      expect([answer.statusCode, answer.headers["content-type"]]).toEqual([
+        status,
+        "application/json; charset=utf-8",
+      ]);
+      expect(await whole(answer)).toBe(await whole(plain));
+    });
+
+    test("a source that is down is a 500", async () => {
+      const { store } = feed(0, fail);
+      const { port } = await start({ store });
+      const answer = await ask(port, accept);
+      expect([answer.statusCode, await whole(answer)]).toEqual([
+        500,
+        '{"error":"A data source cannot be reached"}',
+      ]);
+    });
+  },
+);
+
+describe("exports", () => {
+  test("small ones have a length, large ones are streamed and end", async () => {
+    const { port } = await start({ lines: 5 });
+    expect((await ask(port, "application/x-ndjson")).headers["content-length"]).toBeDefined();
+    const large = await start({ store: feed(20).store });
+    const answer = await ask(large.port, "application/x-ndjson");
+    const { text, ended } = gather(answer);
+    expect(await ended).toBe("complete");
+    expect(answer.headers["transfer-encoding"]).toBe("chunked");
+    expect(text().trimEnd().split("\n")).toHaveLength(10_000);
+  });
+
+  test.each(["application/x-ndjson", "text/csv"])("%s that fails midway is cut", async (accept) => {
+    const { port, logged } = await start({ store: feed(20, fail).store });
+    const { ended } = gather(await ask(port, accept));
+    expect(await ended).toBe("cut");
+    await eventually(() => logged().includes('"status":200,"cut":true'));
+  });
+
+  test("have the deadline for each step of their source, a page for all of them", async () => {
+    const store: LogStore = {
+      async *lines({ progressed }, signal) {
+        for (let n = 0; n < 8; n += 1) {
+          await delay(300);
+          signal.throwIfAborted();
+          progressed?.();
+        }
+        yield* feed(1).store.lines({} as never, signal);
+      },
+    };
+    const { port } = await start({ store, limits: { deadline: 1_500 } });
+    const [answer, page] = await Promise.all([ask(port, "text/csv"), ask(port, "application/json")]);
+    expect((await whole(answer)).trimEnd().split("\r\n")).toHaveLength(501);
+    expect(page.statusCode).toBe(500);
+    page.resume();
+  });
+
+  test("a client that does not read holds the source back", async () => {
+    const { store, seen } = feed(10_000, undefined, 1_000);
+    const { port } = await start({ store });
+    const answer = await ask(port, "application/x-ndjson");
+    answer.pause();
+    await delay(300);
+    const held = seen.batches;
+    await delay(300);
+    expect([seen.batches, held < 200]).toEqual([held, true]);
+    answer.destroy();
+  });
+});
+
+describe("tails", () => {
+  const tail = "text/event-stream";
+
+  test("send what comes, and leave when the client does", async () => {
+    const { port, logs, server, logged } = await start();
+    // The subject's clock stands still at this millisecond.
+    const time = fromMillis(base + 60_000);
+    const from = printMillis(base + 60_000);
+    const answer = await ask(port, tail, linesBody({ query: "severity=error", from }));
+    expect(answer.headers).toMatchObject({
+      "content-type": "text/event-stream; charset=utf-8",
+      "cache-control": "no-store",
+    });
+    const { events } = gather(answer);
+    logs.add("app", [{ id: "new", time, severity: "error", json: "{}" }]);
+    await eventually(() => events().length > 0);
+    expect(events().map(({ event, data }) => [event, data.id])).toEqual([["line", "new"]]);
+    const metric = async () =>
+      (await (await server.fetch("http://readout/metrics")).text()).match(/readout_open_tails (\d)/)?.[1];
+    expect(await metric()).toBe("1");
+    answer.destroy();
+    await eventually(() => logged().includes('"operation":"logs.tail","status":200,"ms"'));
+    expect(await metric()).toBe("0");
+  });
+
+  test("are ended by a reload; a token that is gone is a 401 when its client comes back", async () => {
+    const { port, server } = await start();
+    const { events, ended, text } = gather(await ask(port, tail));
+    await eventually(() => text() !== "");
+    const authenticate = createAuthenticator([], () => fromMillis(base));
+    await server.replace({ authenticate, sites: new Map(), limits: defaults.limits });
+    expect([await ended, events().at(-1)?.data]).toEqual(["complete", { reason: "reloaded" }]);
+    expect(
+      (await ask(port, tail, linesBody(), { "last-event-id": events().at(-1)?.id ?? "" })).statusCode,
+    ).toBe(401);
+  });
+
+  test("are ended by a drain, which then has nothing to wait for", async () => {
+    const { port, server } = await start();
+    const { events, ended, text } = gather(await ask(port, tail));
+    await eventually(() => text() !== "");
+    await server.close(20_000);
+    opened.length = 0;
+    expect([await ended, events().at(-1)?.data]).toEqual(["complete", { reason: "draining" }]);
+  });
+
+  test("take no place among requests, and have limits of their own", async () => {
+    const limits = { requests: 1, streams: 1, tail: { ...defaults.limits.tail, open: 3, perToken: 2 } };
+    const { port, post } = await start({ limits });
+    await ask(port, tail);
+    await ask(port, tail);
+    expect((await post(linesBody())).status).toBe(200);
+    const third = await ask(port, tail);
+    expect([third.statusCode, third.headers["retry-after"], await whole(third)]).toEqual([
+      429,
+      "10",
+      '{"error":"Too many requests"}',
+    ]);
+  });
+
+  test("a wrong Last-Event-ID is refused, and an empty one is none", async () => {
+    const { port } = await start();
+    expect((await ask(port, tail, linesBody(), { "last-event-id": "" })).statusCode).toBe(200);
+    const answer = await ask(port, tail, linesBody(), { "last-event-id": "nonsense" });
+    expect([answer.statusCode, JSON.parse(await whole(answer)).details.issues[0].path]).toEqual([
+      422,
+      "Last-Event-ID",
+    ]);
+  });
+
+  test("without a connection they can be read and left too", async () => {
+    const { post } = createSubject();
+    const answer = await post(linesBody(), {
+      headers: { authorization: `Bearer ${token}`, accept: tail },
+    });
+    const reader = answer.body?.getReader();
+    const first = await reader?.read();
+    expect(new TextDecoder().decode(first?.value)).toMatch(/^retry: 1000\nid: \S+\n\n$/);
+    await reader?.cancel();
+  });
+});

@@ -1,0 +1,52 @@
+// Checked access to arrays and maps. Each function throws where a value that must be there is missing, so that a defect
+// shows as an error of the program and never as a wrong answer.
+
+/** A list with at least one element. */
+export type NonEmpty<T> = readonly [T, ...T[]];
+
+export function isNonEmpty<T>(list: readonly T[]): list is NonEmpty<T> {
+  return list.length > 0;
+}
+
+/** The element at `index`, counted from 0. @throws {RangeError} The list has no such element. */
+export function requireAt<T>(list: readonly T[], index: number): T {
+  const value = list[index];
+  if (value === undefined) throw new RangeError(`no element ${index} in a list of ${list.length}`);
+  return value;
+}
+
+/** @throws {RangeError} The list is empty. */
+export function requireFirst<T>(list: readonly T[]): T {
+  return requireAt(list, 0);
+}
+
+/** @throws {RangeError} The list is empty. */
+export function requireLast<T>(list: readonly T[]): T {
+  return requireAt(list, list.length - 1);
+}
+
+/** The value of `key`. @throws {RangeError} The map lacks it. */
+export function requireKey<K, V>(map: ReadonlyMap<K, V>, key: K): V {
+  const value = map.get(key);
+  if (value === undefined) throw new RangeError(`no entry ${String(key)} in a map of ${map.size}`);
+  return value;
+}
+
+/**
+ * The number at `index` of a typed array. A function apart from `requireAt`, because one that reads both kinds of list is
+ * slow in hot loops.
+ * @throws {RangeError} The array is shorter.
+ */
+export function readNumber(numbers: Float64Array, index: number): number {
+  const value = numbers[index];
+  if (value === undefined) throw new RangeError(`no number ${index} in ${numbers.length}`);
+  return value;
+}
+
+/** Pairs of the elements at equal indices. @throws {RangeError} The lists differ in length. */
+export function zip<A, B>(first: readonly A[], second: readonly B[]): readonly (readonly [A, B])[] {
+  if (first.length !== second.length) {
+    throw new RangeError(`lists of ${first.length} and ${second.length} cannot be paired`);
+  }
+  return first.map((value, index) => [value, requireAt(second, index)]);
+}

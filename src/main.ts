@@ -6,6 +6,7 @@ import { stat } from "node:fs/promises";
 import { setFlagsFromString } from "node:v8";
 import type { Shell } from "./cli/support/shell.ts";
 import { now } from "./core/time.ts";
+import { version } from "./core/version.ts";
 
 // Large answers leave much garbage behind and little that lives; V8 would let it pile up to four times of that. Twice is
 // cheap; at 30 % every request took twice the processor time.
@@ -35,6 +36,9 @@ const usage = `Usage: readout COMMAND [options]
   token new --user U --site S [--site S]  make a token, and its entry for the file
   visual new --site S --title T           write the file of a published visual, with a new id
   schema                                  print the GraphQL schema
+
+  --version                               print the version
+  COMMAND --help                          say what a command does, and its options
 `;
 
 const stop = new AbortController();
@@ -114,6 +118,10 @@ const asksForHelp = (argument: string) => argument === "--help" || argument === 
 async function main([name, ...args]: readonly string[]): Promise<number> {
   if (name === "help" || (name !== undefined && asksForHelp(name))) {
     world.out(usage);
+    return 0;
+  }
+  if (name === "--version" || name === "-v") {
+    world.out(`${version}\n`);
     return 0;
   }
   const command = name !== undefined && Object.hasOwn(commands, name) ? commands[name] : undefined;

@@ -1,6 +1,6 @@
 // The OpenAPI 3.1 document, built from the operations: what REST takes and answers, in the words of their schemas.
 import { isDeepStrictEqual } from "node:util";
-import manifest from "../../package.json" with { type: "json" };
+import { version } from "../core/version.ts";
 import { describeIntake } from "../intake/openapi.ts";
 import { slugs } from "../operations/runtime/error-response.ts";
 import { explanationSchema, explanationType } from "../operations/runtime/explain.ts";
@@ -50,7 +50,7 @@ export function buildOpenApi(endpoints: readonly Endpoint[]): Json {
     info: {
       title: "Readout",
       summary: "The monitoring data read API (V2)",
-      version: manifest.version,
+      version: version,
       description: introduction,
     },
     servers: [{ url: "/", description: "This server." }],

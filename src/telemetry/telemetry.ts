@@ -4,6 +4,7 @@ import pino from "pino";
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client";
 import type { LimitName } from "../core/errors.ts";
 import type { Millis } from "../core/time.ts";
+import { version } from "../core/version.ts";
 import type { LogEvent } from "../store/store.ts";
 import type { Step } from "./tracer.ts";
 
@@ -105,6 +106,12 @@ export function createTelemetry({
   const registry = new Registry();
   if (processMetrics) collectDefaultMetrics({ register: registry });
   const registers = [registry];
+  new Gauge({
+    name: "readout_build_info",
+    help: "Always 1; the label has the version of the program",
+    labelNames: ["version"],
+    registers,
+  }).set({ version }, 1);
   const requests = new Counter({
     name: "readout_requests_total",
     help: "Requests answered, by operation and status; status `cut` is a client that left or an answer broken off",

@@ -6,16 +6,18 @@ import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
-import { afterAll, beforeAll, describe, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { kinds } from "#resolvers/index.ts";
 import { hashToken } from "#src/access/auth.ts";
 import * as demo from "#src/cli/demo.ts";
 import * as serve from "#src/cli/serve/serve.ts";
 import { now } from "#src/core/time.ts";
 import type { BackendKind } from "#src/store/store.ts";
+import manifest from "../../package.json" with { type: "json" };
 import { createShell } from "../support/fake-shell.ts";
 import { endAll, program, readout, start } from "../support/process.ts";
 
+const { version } = manifest;
 let folder: string;
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), "readout-"));
@@ -58,6 +60,14 @@ sites:
   shop: { logs: { backend: one, sources: { app: ${source} } } }
 `;
 
+describe.concurrent("--version", () => {
+  test.each(["--version", "-v"])("%s prints the version of package.json", async (option) => {
+    const { told, ended } = start(process.execPath, [...program, option]);
+    expect(await ended).toBe(0);
+    expect(told).toEqual({ out: `${version}\n`, err: "" });
+  });
+});
+
 // Each waits most of the time, for a process or for the next look at a file.
 describe.concurrent("demo", () => {
   test("prints a curl line that returns lines when pasted, and SIGTERM ends it well", async ({ expect }) => {
@@ -95,13 +105,19 @@ describe.concurrent("demo", () => {
 describe.concurrent("serve", () => {
   test("a dead backend does not stop the start, and shows in /readyz", async ({ expect }) => {
     const file = await configure(site(dead, '{ index: "logs-*" }'));
-    const { child, ended, listening } = readout("serve", "--config", file);
+    const { child, told, ended, listening } = readout("serve", "--config", file);
     const address = await listening;
     const answer = await fetch(`${address}/api/v2/auth?token=t`);
     expect(await answer.json()).toEqual({ message: "Authenticated as ana" });
     await expect
       .poll(async () => (await fetch(`${address}/readyz`)).text())
       .toContain("one: does not answer");
+    expect(JSON.parse(told.err.split("\n", 1).join())).toMatchObject({
+      message: `readout ${version}`,
+      version,
+    });
+    const metrics = await (await fetch(`${address}/metrics`)).text();
+    expect(metrics).toContain(`readout_build_info{version="${version}"} 1\n`);
     expect((await fetch(`${address}/readyz`)).status).toBe(200);
     child.kill("SIGINT");
     expect(await ended).toBe(0);

@@ -11,6 +11,7 @@ import { resolveBeside } from "../../config/yaml.ts";
 import { parallel } from "../../core/concurrency.ts";
 import { ConfigError, failureCode, type Issue, messageOf } from "../../core/errors.ts";
 import type { Millis } from "../../core/time.ts";
+import { version } from "../../core/version.ts";
 import { operations } from "../../operations/index.ts";
 import { checkVisual } from "../../operations/metrics/visuals.ts";
 import { createServer, type Served } from "../../server/server.ts";
@@ -115,6 +116,7 @@ export async function serve(config: Config, shell: Shell, serving: Serving): Pro
     shell.err(`${error.message}\n`);
     return exitCodes.failed;
   }
+  log({ level: "info", message: `readout ${version}`, version });
   const gallery = await openGallery({
     folder: () => current.config.visuals,
     check: checkVisual,

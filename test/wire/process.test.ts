@@ -113,7 +113,7 @@ describe.concurrent("serve", () => {
       .poll(async () => (await fetch(`${address}/readyz`)).text())
       .toContain("one: does not answer");
     expect(JSON.parse(told.err.split("\n", 1).join())).toMatchObject({
-      message: `readout ${version}`,
+      msg: `readout ${version}`,
       version,
     });
     const metrics = await (await fetch(`${address}/metrics`)).text();

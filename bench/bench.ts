@@ -19,22 +19,29 @@ import { parseArgs } from "node:util";
 import { parse } from "../src/log-query/parse.ts";
 import { type Call, createAgent, send } from "./harness/http-client.ts";
 import {
-  announcement,
-  cpuMillis,
-  freePort,
-  memoryMegabytes,
+  awaitAnnouncement,
+  findFreePort,
   pinned,
   program,
+  readCpuMillis,
+  readMemoryMegabytes,
   type Subject,
   start,
 } from "./harness/process.ts";
-import { type Figure, median, met, printTable, quantile, summarise } from "./harness/report.ts";
-import { graphql } from "./suites/graphql.ts";
-import { intake } from "./suites/intake.ts";
-import { isolation } from "./suites/isolation.ts";
-import { metrics } from "./suites/metrics.ts";
-import { streams } from "./suites/streams.ts";
-import { tracing } from "./suites/tracing.ts";
+import {
+  calculateMedian,
+  calculateQuantile,
+  type Figure,
+  isFloorMet,
+  printTable,
+  summarise,
+} from "./harness/report.ts";
+import { measureGraphql } from "./suites/graphql.ts";
+import { measureIntake } from "./suites/intake.ts";
+import { measureIsolation } from "./suites/isolation.ts";
+import { measureMetrics } from "./suites/metrics.ts";
+import { measureStreams } from "./suites/streams.ts";
+import { measureTracing } from "./suites/tracing.ts";
 
 const { values: options } = parseArgs({
   options: {
@@ -121,7 +128,7 @@ interface Source {
 async function startSource(text: "ascii" | "unicode"): Promise<Source> {
   const log = join(folder, `source-${started++}.log`);
   const subject = start({ arguments: [join(here, "fixtures", "fake-elasticsearch.ts"), text], core: 0, log });
-  const { url, from, to } = await announcement(subject, log);
+  const { url, from, to } = await awaitAnnouncement(subject, log);
   return { text, subject, url: String(url), from: String(from), to: String(to) };
 }
 
@@ -140,7 +147,7 @@ async function startYardstick(source: Source, preload: Preload = {}): Promise<Se
     core: 1,
     log,
   });
-  const { url } = await announcement(subject, log);
+  const { url } = await awaitAnnouncement(subject, log);
   return { subject, url: String(url), readyMillis: Number.NaN, log };
 }
 
@@ -160,7 +167,7 @@ function startOurs(source: Source, preload: Preload = {}): Promise<Server> {
 async function serve(yaml: readonly string[], preload: Preload = {}): Promise<Server> {
   const log = join(folder, `ours-${started++}.log`);
   const config = join(folder, "readout.yaml");
-  const port = await freePort();
+  const port = await findFreePort();
   const hash = createHash("sha256").update(token).digest("hex");
   writeFileSync(
     config,
@@ -205,7 +212,7 @@ interface Preload {
   readonly environment?: Readonly<Record<string, string>>;
 }
 
-function linesCall(server: string, source: Source, lines: number, query = ""): Call {
+function buildLinesCall(server: string, source: Source, lines: number, query = ""): Call {
   const body = JSON.stringify({
     site_id: "bench",
     source_ids: ["app"],
@@ -218,7 +225,7 @@ function linesCall(server: string, source: Source, lines: number, query = ""): C
   return { url: `${server}/api/v2/logs/lines`, method: "POST", body, token };
 }
 
-function directCall(source: Source, lines: number): Call {
+function buildDirectCall(source: Source, lines: number): Call {
   const body = JSON.stringify({
     size: lines,
     track_total_hits: false,
@@ -231,7 +238,7 @@ function directCall(source: Source, lines: number): Call {
 // --- compare: a request at a time, in turns -------------------------------------------------------------------
 
 /** A fast wrong answer is no answer: both servers must send the same rows. */
-async function verify(
+async function verifyRows(
   source: Source,
   servers: ReadonlyMap<SubjectName, Server>,
   lines: number,
@@ -240,7 +247,7 @@ async function verify(
   if (ours === undefined || yardstick === undefined) return;
   const [left, right] = (await Promise.all(
     [ours, yardstick].map(async ({ url }) =>
-      JSON.parse((await send(agent, linesCall(url, source, lines), true)).body),
+      JSON.parse((await send(agent, buildLinesCall(url, source, lines), true)).body),
     ),
   )) as [readonly Readonly<Record<string, unknown>>[], readonly Readonly<Record<string, unknown>>[]];
   if (left.length !== lines || right.length !== lines) {
@@ -264,28 +271,34 @@ interface Round {
 
 async function measure(call: Call, pid: number, requests: number): Promise<Round> {
   const times: number[] = [];
-  const before = cpuMillis(pid);
+  const before = readCpuMillis(pid);
   for (let sent = 0; sent < requests; sent++) times.push((await send(agent, call)).millis);
-  return { p50: median(times), cpu: (cpuMillis(pid) - before) / requests };
+  return { p50: calculateMedian(times), cpu: (readCpuMillis(pid) - before) / requests };
 }
 
 type Rounds = ReadonlyMap<SubjectName, readonly Round[]>;
 
 /** All chosen subjects in turns, for each number of lines. */
-async function takeTurns(source: Source, sizes: readonly number[]): Promise<ReadonlyMap<number, Rounds>> {
+async function measureInTurns(
+  source: Source,
+  sizes: readonly number[],
+): Promise<ReadonlyMap<number, Rounds>> {
   const servers = new Map<SubjectName, Server>();
   const ours = chosen.includes("ours") || chosen.includes("verified") ? await startOurs(source) : undefined;
   if (ours !== undefined) servers.set("ours", ours).set("verified", ours);
   if (chosen.includes("yardstick")) servers.set("yardstick", await startYardstick(source));
   const measured = new Map<number, Rounds>();
   for (const lines of sizes) {
-    await verify(source, servers, lines);
+    await verifyRows(source, servers, lines);
     const calls = chosen.map((name) => {
       const server = servers.get(name);
       const query = name === "verified" ? verifiedQuery : "";
       return {
         name,
-        call: server === undefined ? directCall(source, lines) : linesCall(server.url, source, lines, query),
+        call:
+          server === undefined
+            ? buildDirectCall(source, lines)
+            : buildLinesCall(server.url, source, lines, query),
         pid: server?.subject.pid ?? source.subject.pid,
         rounds: [] as Round[],
       };
@@ -317,7 +330,7 @@ const pairs = [
   ["yardstick", "direct"],
 ] as const;
 
-function ratios(title: string, byName: Rounds, floor: number | undefined): readonly Figure[] {
+function calculateRatios(title: string, byName: Rounds, floor: number | undefined): readonly Figure[] {
   return pairs.flatMap(([left, right]) => {
     const [own, other] = [byName.get(left), byName.get(right)];
     if (own === undefined || other === undefined) return [];
@@ -333,7 +346,7 @@ function ratios(title: string, byName: Rounds, floor: number | undefined): reado
 }
 
 async function compare(source: Source): Promise<readonly Figure[]> {
-  const measured = await takeTurns(source, sizes);
+  const measured = await measureInTurns(source, sizes);
   const figures: Figure[] = [];
   for (const [lines, byName] of measured) {
     const title = `${count(lines)} lines`;
@@ -344,14 +357,14 @@ async function compare(source: Source): Promise<readonly Figure[]> {
         { name: `${title}, ${name}: CPU a request`, unit: "ms", ...cpu },
       );
     }
-    figures.push(...ratios(title, byName, floors.ratio.get(lines)));
+    figures.push(...calculateRatios(title, byName, floors.ratio.get(lines)));
   }
   // What one more line costs: flat when the cost grows with the lines, rising when it grows faster.
   for (const name of chosen.filter((one) => one !== "direct")) {
     sizes.slice(1).forEach((lines, at) => {
       const fewer = sizes[at] ?? 0;
       const [more, less] = [lines, fewer].map((size) => {
-        return median((measured.get(size)?.get(name) ?? []).map(({ cpu }) => cpu));
+        return calculateMedian((measured.get(size)?.get(name) ?? []).map(({ cpu }) => cpu));
       });
       figures.push({
         name: `${count(fewer)} → ${count(lines)} lines, ${name}: CPU a further line`,
@@ -365,9 +378,9 @@ async function compare(source: Source): Promise<readonly Figure[]> {
 
 /** The ratios alone, over lines that are not all ASCII. */
 async function compareUnicode(source: Source): Promise<readonly Figure[]> {
-  const measured = await takeTurns(source, [1_000]);
+  const measured = await measureInTurns(source, [1_000]);
   return [...measured].flatMap(([lines, byName]) =>
-    ratios(`${count(lines)} lines beyond ASCII`, byName, undefined),
+    calculateRatios(`${count(lines)} lines beyond ASCII`, byName, undefined),
   );
 }
 
@@ -376,13 +389,13 @@ async function compareUnicode(source: Source): Promise<readonly Figure[]> {
 const clients = 32;
 const linesUnderLoad = 10_000;
 
-async function load(source: Source, name: "ours" | "yardstick"): Promise<readonly Figure[]> {
+async function measureLoad(source: Source, name: "ours" | "yardstick"): Promise<readonly Figure[]> {
   const stalls = join(folder, `${name}-stalls.txt`);
-  const preload = watched(stalls);
+  const preload = buildStallPreload(stalls);
   const server = name === "ours" ? await startOurs(source, preload) : await startYardstick(source, preload);
   const { pid } = server.subject;
-  const call = linesCall(server.url, source, linesUnderLoad);
-  for (let warm = 0; warm < 20; warm++) await send(agent, linesCall(server.url, source, 1_000));
+  const call = buildLinesCall(server.url, source, linesUnderLoad);
+  for (let warm = 0; warm < 20; warm++) await send(agent, buildLinesCall(server.url, source, 1_000));
   for (let warm = 0; warm < 3; warm++) await send(agent, call);
   await sleep(500);
   await readStall(pid, stalls);
@@ -393,11 +406,11 @@ async function load(source: Source, name: "ours" | "yardstick"): Promise<readonl
     core: 0,
     log,
   });
-  await announcement(prober, log);
+  await awaitAnnouncement(prober, log);
   await sleep(200);
   const requests = options.quick ? 1 : 4;
   const times: number[] = [];
-  const cpuBefore = cpuMillis(pid);
+  const cpuBefore = readCpuMillis(pid);
   const begin = performance.now();
   await Promise.all(
     Array.from({ length: clients }, async () => {
@@ -405,11 +418,11 @@ async function load(source: Source, name: "ours" | "yardstick"): Promise<readonl
     }),
   );
   const seconds = (performance.now() - begin) / 1_000;
-  const cpu = (cpuMillis(pid) - cpuBefore) / times.length;
+  const cpu = (readCpuMillis(pid) - cpuBefore) / times.length;
   await prober.stop();
-  const probed = await announcement(prober, log, 1);
+  const probed = await awaitAnnouncement(prober, log, 1);
   const stall = await readStall(pid, stalls);
-  const peak = memoryMegabytes(pid, "VmHWM");
+  const peak = readMemoryMegabytes(pid, "VmHWM");
   await server.subject.stop();
 
   const isOurs = name === "ours";
@@ -428,7 +441,7 @@ async function load(source: Source, name: "ours" | "yardstick"): Promise<readonl
       value: Number(probed.longest),
       note: `of ${Number(probed.answers)} probes, median ${Number(probed.median).toFixed(1)} ms`,
     },
-    { name: `${title}: p50`, unit: "ms", value: median(times) },
+    { name: `${title}: p50`, unit: "ms", value: calculateMedian(times) },
     { name: `${title}: slowest`, unit: "ms", value: Math.max(...times) },
     { name: `${title}: lines a second`, unit: "", value: (times.length * linesUnderLoad) / seconds },
     { name: `${title}: CPU a request`, unit: "ms", value: cpu },
@@ -436,7 +449,7 @@ async function load(source: Source, name: "ours" | "yardstick"): Promise<readonl
 }
 
 /** Writes the longest stalls of the event loop to the file. */
-function watched(stalls: string): Preload {
+function buildStallPreload(stalls: string): Preload {
   writeFileSync(stalls, "");
   return {
     flags: ["--import", join(here, "harness", "event-loop-stall.ts")],
@@ -458,14 +471,14 @@ async function readStall(pid: number, file: string): Promise<number> {
 
 // --- start and parse ------------------------------------------------------------------------------------------
 
-async function startAndIdle(source: Source): Promise<readonly Figure[]> {
+async function measureStartAndIdle(source: Source): Promise<readonly Figure[]> {
   const ready: number[] = [];
   const idle: number[] = [];
   for (let run = 0; run < (options.quick ? 2 : 7); run++) {
     const server = await startOurs(source);
     ready.push(server.readyMillis);
     await sleep(1_500);
-    idle.push(memoryMegabytes(server.subject.pid, "VmRSS"));
+    idle.push(readMemoryMegabytes(server.subject.pid, "VmRSS"));
     await server.subject.stop();
   }
   return [
@@ -481,7 +494,7 @@ async function startAndIdle(source: Source): Promise<readonly Figure[]> {
 }
 
 /** A query of about 4 kB that has a bit of everything. */
-function longQuery(seed: number): string {
+function generateLongQuery(seed: number): string {
   const parts: string[] = [];
   for (let at = seed; parts.join(" AND ").length < 4_000; at++) {
     parts.push(
@@ -497,8 +510,8 @@ function longQuery(seed: number): string {
   return parts.join(" AND ").slice(0, 4_200);
 }
 
-function parsing(): readonly Figure[] {
-  const queries = Array.from({ length: 50 }, (_, seed) => longQuery(seed));
+function measureParsing(): readonly Figure[] {
+  const queries = Array.from({ length: 50 }, (_, seed) => generateLongQuery(seed));
   const times: number[] = [];
   for (let run = 0; run < (options.quick ? 2_500 : 10_000); run++) {
     const query = queries[run % queries.length] ?? "";
@@ -512,9 +525,9 @@ function parsing(): readonly Figure[] {
     {
       name: "parse of a 4 kB query: p99",
       unit: "ms",
-      value: quantile(measured, 0.99),
+      value: calculateQuantile(measured, 0.99),
       floor: floors.parseMillis,
-      note: `median ${median(measured).toFixed(3)} ms, the very first ${times[0]?.toFixed(1)} ms, ${average.toFixed(0)} characters`,
+      note: `median ${calculateMedian(measured).toFixed(3)} ms, the very first ${times[0]?.toFixed(1)} ms, ${average.toFixed(0)} characters`,
     },
   ];
 }
@@ -535,29 +548,31 @@ await runSection("compare", async () => [...(await compare(source)), ...(await c
 await runSection("load", async () => {
   const names = (["ours", "yardstick"] as const).filter((name) => chosen.includes(name));
   const figures: Figure[] = [];
-  for (const name of names) figures.push(...(await load(unicode, name)));
+  for (const name of names) figures.push(...(await measureLoad(unicode, name)));
   return figures;
 });
 if (ours) {
   const serveMetrics = (yaml: readonly string[], stalls?: string) =>
-    serve(yaml, stalls === undefined ? {} : watched(stalls));
+    serve(yaml, stalls === undefined ? {} : buildStallPreload(stalls));
   await runSection("metrics", () =>
-    metrics({ agent, token, rounds, folder, serve: serveMetrics, readStall }),
+    measureMetrics({ agent, token, rounds, folder, serve: serveMetrics, readStall }),
   );
-  await runSection("streams", () => streams({ agent, token, quick: options.quick, serve }));
-  await runSection("tracing", () => tracing({ agent, token, rounds, quick: options.quick, folder, serve }));
+  await runSection("streams", () => measureStreams({ agent, token, quick: options.quick, serve }));
+  await runSection("tracing", () =>
+    measureTracing({ agent, token, rounds, quick: options.quick, folder, serve }),
+  );
   await runSection("graphql", async () => {
     const server = await startOurs(source);
-    const rest = (lines: number) => linesCall(server.url, source, lines);
+    const rest = (lines: number) => buildLinesCall(server.url, source, lines);
     const range = { from: source.from, to: source.to };
-    const figures = await graphql({ agent, token, rounds, server, rest, range });
+    const figures = await measureGraphql({ agent, token, rounds, server, rest, range });
     await server.subject.stop();
     return figures;
   });
-  await runSection("start", () => startAndIdle(source));
-  await runSection("parse", async () => parsing());
-  await runSection("intake", () => intake(options.quick, folder, source));
-  await runSection("isolation", () => isolation(options.quick, folder));
+  await runSection("start", () => measureStartAndIdle(source));
+  await runSection("parse", async () => measureParsing());
+  await runSection("intake", () => measureIntake(options.quick, folder, source));
+  await runSection("isolation", () => measureIsolation(options.quick, folder));
 }
 await source.subject.stop();
 await unicode.subject.stop();
@@ -587,14 +602,14 @@ if (output !== undefined) {
     options.output === undefined && existsSync(output) ? JSON.parse(readFileSync(output, "utf8")) : {};
   const own = [...measured].map(([name, figures]) => {
     const told = figures.map((figure) =>
-      figure.floor === undefined ? figure : { ...figure, met: met(figure) },
+      figure.floor === undefined ? figure : { ...figure, met: isFloorMet(figure) },
     );
     return [name, { ...took, figures: told }] as const;
   });
   const results = { machine, sections: { ...before.sections, ...Object.fromEntries(own) } };
   writeFileSync(output, `${JSON.stringify(results, null, 2)}\n`);
 }
-const missed = figures.filter((figure) => !met(figure));
+const missed = figures.filter((figure) => !isFloorMet(figure));
 if (missed.length > 0)
   console.log(`\n${missed.length} of ${figures.filter(({ floor }) => floor).length} floors missed`);
 if (options.strict && missed.length > 0) process.exitCode = 1;

@@ -1,5 +1,5 @@
 // The only list of kinds of backends.
-import type { BackendKind, OwnProfiles } from "../src/store/store.ts";
+import type { BackendKind, CustomLayouts } from "../src/store/store.ts";
 import { elastic } from "./elastic/elastic.ts";
 import { memory } from "./memory/memory.ts";
 import { prometheus } from "./prometheus/prometheus.ts";
@@ -11,11 +11,11 @@ export const kinds: ReadonlyMap<string, BackendKind<unknown>> = new Map([
   register(prometheus),
 ]);
 
-/** A kind whose settings and layouts are known to itself alone: what it has parsed is what its `create` gets. */
+/** A kind whose settings and layouts are known to itself alone: what it has parsed is what its `createDocuments` gets. */
 function register<Config, Logs, Traces>(
   kind: BackendKind<Config, Logs, Traces>,
 ): readonly [string, BackendKind<unknown>] {
   const create: BackendKind<unknown>["create"] = (name, config, io, own) =>
-    kind.create(name, config as Config, io, own as OwnProfiles<Logs, Traces> | undefined);
+    kind.create(name, config as Config, io, own as CustomLayouts<Logs, Traces> | undefined);
   return [kind.kind, { ...kind, create }];
 }

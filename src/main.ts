@@ -58,18 +58,18 @@ const world: Omit<Shell, "kinds"> = {
   err: (text) => void process.stderr.write(text),
   readText: (path) => readFileSync(path, "utf8"),
   now,
-  loading,
-  onChange,
-  onHangup,
+  loadModules,
+  onChange: watchFile,
+  onHangup: subscribeToHangup,
   signal: stop.signal,
 };
 
 /** Looks from time to time instead of watching: what is mounted from elsewhere changes by a link being turned. */
-function onChange(path: string, changed: () => void, signal: AbortSignal): void {
+function watchFile(path: string, changed: () => void, signal: AbortSignal): void {
   // At once, because who asks reads the file next: `watchFile` would take for the first state what it is a moment later.
-  let seen = stampNow(path);
+  let seen = readStamp(path);
   const look = async () => {
-    const found = await stat(path).then(stampOf, () => stampOf());
+    const found = await stat(path).then(formatStamp, () => formatStamp());
     if (signal.aborted) return;
     if (found !== seen) changed();
     seen = found;
@@ -79,43 +79,43 @@ function onChange(path: string, changed: () => void, signal: AbortSignal): void 
   wait();
 }
 
-function stampNow(path: string): string {
+function readStamp(path: string): string {
   try {
-    return stampOf(statSync(path));
+    return formatStamp(statSync(path));
   } catch {
-    return stampOf();
+    return formatStamp();
   }
 }
 
-function stampOf(found?: Stats): string {
+function formatStamp(found?: Stats): string {
   return found === undefined ? "missing" : `${found.mtimeMs} ${found.ino} ${found.size}`;
 }
 
-function onHangup(asked: () => void, signal: AbortSignal): void {
+function subscribeToHangup(asked: () => void, signal: AbortSignal): void {
   process.on("SIGHUP", asked);
   signal.addEventListener("abort", () => process.off("SIGHUP", asked));
 }
 
-let loads = 0;
+let runningLoads = 0;
 
 /**
  * Loading much code leaves garbage that V8 makes room for by the doubling, and the room stays. Kept from growing, the
  * program takes 16 MB less when it has started, and 30 MB less once Mesh is there.
  */
-async function loading<T>(load: () => Promise<T>): Promise<T> {
-  loads += 1;
+async function loadModules<T>(load: () => Promise<T>): Promise<T> {
+  runningLoads += 1;
   setFlagsFromString("--semi-space-growth-factor=1");
   try {
     return await load();
   } finally {
-    loads -= 1;
-    if (loads === 0) setFlagsFromString("--semi-space-growth-factor=2");
+    runningLoads -= 1;
+    if (runningLoads === 0) setFlagsFromString("--semi-space-growth-factor=2");
   }
 }
 
 const asksForHelp = (argument: string) => argument === "--help" || argument === "-h";
 
-async function main([name, ...args]: readonly string[]): Promise<number> {
+async function runCommand([name, ...args]: readonly string[]): Promise<number> {
   if (name === "help" || (name !== undefined && asksForHelp(name))) {
     world.out(usage);
     return 0;
@@ -129,7 +129,7 @@ async function main([name, ...args]: readonly string[]): Promise<number> {
     world.err(`${name === undefined ? "" : `readout: unknown command "${name}"\n\n`}${usage}`);
     return 2;
   }
-  const [{ run, usage: own }, { kinds }] = await loading(() =>
+  const [{ run, usage: own }, { kinds }] = await loadModules(() =>
     Promise.all([command(), import("#resolvers/index.ts")]),
   );
   if (args.some(asksForHelp)) {
@@ -139,7 +139,7 @@ async function main([name, ...args]: readonly string[]): Promise<number> {
   return run(args, { ...world, kinds });
 }
 
-main(process.argv.slice(2)).then(
+runCommand(process.argv.slice(2)).then(
   (code) => {
     process.exitCode = code;
     // Whatever still holds the process when a command has ended is not worth waiting for.

@@ -2,7 +2,7 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { parse } from "yaml";
-import { readSpanProfile } from "#resolvers/elastic/layout/span-layout.ts";
+import { parseSpanLayout } from "#resolvers/elastic/layout/span-layout.ts";
 import { kinds } from "#resolvers/index.ts";
 import { parseConfig } from "#src/config/config.ts";
 
@@ -63,5 +63,5 @@ describe("the README's examples", () => {
 test("the span layout that resolvers/README.md shows is one", () => {
   const guide = readFileSync("resolvers/README.md", "utf8");
   const [shown = ""] = blocksOf(guide).filter((block) => block.includes("\ntraces:\n"));
-  expect(readSpanProfile(shown).name).toBe("mine");
+  expect(parseSpanLayout(shown).name).toBe("mine");
 });

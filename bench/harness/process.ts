@@ -73,7 +73,7 @@ export function start({ arguments: args, core, environment, log }: Start): Subje
 }
 
 /** Waits for the nth JSON line in a subject's log. @throws when it ends first or says nothing in 20 s */
-export async function announcement(
+export async function awaitAnnouncement(
   subject: Subject,
   log: string,
   line = 0,
@@ -95,7 +95,7 @@ export async function announcement(
 }
 
 /** CPU time that a process has used so far, of all its threads, in milliseconds. */
-export function cpuMillis(pid: number): number {
+export function readCpuMillis(pid: number): number {
   try {
     // Nanoseconds. `stat` counts in ticks of 10 ms, too coarse for a batch of small requests.
     let nanos = 0;
@@ -112,12 +112,12 @@ export function cpuMillis(pid: number): number {
 }
 
 /** `VmRSS` is the memory now, `VmHWM` the most since the start. In MB of 10^6 bytes. */
-export function memoryMegabytes(pid: number, which: "VmRSS" | "VmHWM"): number {
+export function readMemoryMegabytes(pid: number, which: "VmRSS" | "VmHWM"): number {
   const text = readFileSync(`/proc/${pid}/status`, "utf8");
   return (Number(new RegExp(`^${which}:\\s+(\\d+) kB`, "m").exec(text)?.[1]) * 1_024) / 1e6;
 }
 
-export function freePort(): Promise<number> {
+export function findFreePort(): Promise<number> {
   return new Promise((resolve, reject) => {
     const server = createServer();
     server.on("error", reject);

@@ -11,36 +11,36 @@ export interface Figure {
   readonly note?: string | undefined;
 }
 
-export function quantile(values: readonly number[], share: number): number {
+export function calculateQuantile(values: readonly number[], share: number): number {
   const sorted = values.toSorted((a, b) => a - b);
   const position = (sorted.length - 1) * share;
   const low = sorted[Math.floor(position)] ?? Number.NaN;
   const high = sorted[Math.ceil(position)] ?? low;
   return low + (high - low) * (position - Math.floor(position));
 }
-export function median(values: readonly number[]): number {
-  return quantile(values, 0.5);
+export function calculateMedian(values: readonly number[]): number {
+  return calculateQuantile(values, 0.5);
 }
 
 /** Where 95 % of the medians of resampled rounds lie. Rounds are few and skewed, so no normal law is assumed. */
-function interval(rounds: readonly number[]): readonly [number, number] {
+function calculateInterval(rounds: readonly number[]): readonly [number, number] {
   let state = 1;
   function below(limit: number): number {
     state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
     return Math.floor((state / 4_294_967_296) * limit);
   }
   const medians = Array.from({ length: 2_000 }, () => {
-    return median(rounds.map(() => rounds[below(rounds.length)] ?? Number.NaN));
+    return calculateMedian(rounds.map(() => rounds[below(rounds.length)] ?? Number.NaN));
   });
-  return [quantile(medians, 0.025), quantile(medians, 0.975)];
+  return [calculateQuantile(medians, 0.025), calculateQuantile(medians, 0.975)];
 }
 
 /** The median over rounds, with its interval. */
 export function summarise(rounds: readonly number[]): Pick<Figure, "value" | "interval"> {
-  return { value: median(rounds), interval: interval(rounds) };
+  return { value: calculateMedian(rounds), interval: calculateInterval(rounds) };
 }
 
-export function met({ value, floor }: Figure): boolean {
+export function isFloorMet({ value, floor }: Figure): boolean {
   return floor === undefined || value <= floor;
 }
 
@@ -57,7 +57,7 @@ export function printTable(figures: readonly Figure[]): string {
     figure.interval === undefined
       ? ""
       : `${printNumber(figure.interval[0])} – ${printNumber(figure.interval[1])}`,
-    figure.floor === undefined ? "" : `≤ ${printNumber(figure.floor)} ${met(figure) ? "ok" : "MISS"}`,
+    figure.floor === undefined ? "" : `≤ ${printNumber(figure.floor)} ${isFloorMet(figure) ? "ok" : "MISS"}`,
     figure.note ?? "",
   ]);
   const all = [["figure", "value", "95 % interval", "floor", ""], ...rows];

@@ -13,9 +13,9 @@ import { prometheusNames, startPrometheus } from "../../test/servers/prometheus.
 import { serverNames, start as startServer } from "../../test/servers/servers.ts";
 import { type FaultProxy, faultKinds, openProxy } from "../../test/support/fault-proxy.ts";
 import { type Call, createAgent, send } from "../harness/http-client.ts";
-import { freePort, memoryMegabytes, program, start } from "../harness/process.ts";
-import { type Figure, met, printTable, quantile } from "../harness/report.ts";
-import { soakMix, token } from "./traffic-mix.ts";
+import { findFreePort, program, readMemoryMegabytes, start } from "../harness/process.ts";
+import { calculateQuantile, type Figure, isFloorMet, printTable } from "../harness/report.ts";
+import { createTrafficMix, token } from "./traffic-mix.ts";
 
 /** Part of the peak that is asked for. */
 const load = 0.7;
@@ -77,17 +77,17 @@ interface Sample {
 }
 function look(pid: number, at: number): Sample {
   const descriptors = readdirSync(`/proc/${pid}/fd`).length;
-  return { at, megabytes: memoryMegabytes(pid, "VmRSS"), descriptors };
+  return { at, megabytes: readMemoryMegabytes(pid, "VmRSS"), descriptors };
 }
 
 /** The least of each whole minute: what is left when garbage and connections of the moment are gone. */
-function troughs(samples: readonly Sample[], value: (sample: Sample) => number): readonly number[] {
+function findTroughs(samples: readonly Sample[], value: (sample: Sample) => number): readonly number[] {
   const byMinute = Map.groupBy(samples, ({ at }) => Math.floor(at / minute));
   return [...byMinute.values()].map((some) => Math.min(...some.map(value)));
 }
 
 /** Least squares, in units per minute. */
-function slope(values: readonly number[]): number {
+function calculateSlope(values: readonly number[]): number {
   const mean = (of: readonly number[]) => of.reduce((sum, value) => sum + value, 0) / of.length;
   const [middle, level] = [(values.length - 1) / 2, mean(values)];
   const over = values.reduce((sum, value, at) => sum + (at - middle) * (value - level), 0);
@@ -97,7 +97,7 @@ function slope(values: readonly number[]): number {
 // ---- The run ----------------------------------------------------------------------------------------------------
 
 const began = Date.now();
-const mix = soakMix(began);
+const mix = createTrafficMix(began);
 const folder = mkdtempSync(join(tmpdir(), "readout-soak-"));
 const ends: (() => Promise<unknown> | undefined)[] = [];
 const interrupted = new AbortController();
@@ -111,7 +111,7 @@ async function run(elastic: typeof elasticName & string, prometheus: typeof prom
   await mix.fill(search.url);
   const proxies = await Promise.all([search, series].map(({ url }) => openProxy(url)));
   for (const proxy of proxies) ends.push(() => proxy.close());
-  const port = await freePort();
+  const port = await findFreePort();
   const file = join(folder, "readout.yaml");
   const many = "rate: 1000000, requests: 256, token_requests: 256, streams: 128, token_streams: 128";
   writeFileSync(
@@ -148,7 +148,7 @@ sites:
     reported += 1;
     return sent;
   };
-  await answers(base);
+  await awaitAnswer(base);
   for (let round = 0; round < warming; round += 1) {
     for (const call of calls) await send(agent, call);
   }
@@ -156,15 +156,15 @@ sites:
   for (let n = 0; n < 8; n += 1) follow(calls[0], tails.signal);
 
   const peak = await findPeak(ask);
-  const { failed, asked, times, samples, injected } = await soak(ask, peak * load, proxies, () =>
+  const { failed, asked, times, samples, injected } = await runSoak(ask, peak * load, proxies, () =>
     ended ? undefined : subject.pid,
   );
   tails.abort();
-  const delivered = ended ? 0 : await settled(() => mix.delivered(search.url), reported);
+  const delivered = ended ? 0 : await awaitSettled(() => mix.delivered(search.url), reported);
   agent.destroy();
 
-  const memory = troughs(samples, ({ megabytes }) => megabytes);
-  const open = troughs(samples, ({ descriptors }) => descriptors);
+  const memory = findTroughs(samples, ({ megabytes }) => megabytes);
+  const open = findTroughs(samples, ({ descriptors }) => descriptors);
   const long = minutes >= judgedMinutes;
   const note = long ? undefined : "too short to judge";
   const bound = (floor: number) => (long ? floor : undefined);
@@ -172,8 +172,8 @@ sites:
     { name: "duration", value: minutes, unit: "min" },
     { name: "peak", value: peak, unit: "requests/s" },
     { name: "asked", value: asked, unit: "requests", note: `${Math.round(peak * load)} a second` },
-    { name: "median", value: quantile(times, 0.5), unit: "ms" },
-    { name: "p99", value: quantile(times, 0.99), unit: "ms" },
+    { name: "median", value: calculateQuantile(times, 0.5), unit: "ms" },
+    { name: "p99", value: calculateQuantile(times, 0.99), unit: "ms" },
     { name: "answers spoiled", value: injected, unit: "" },
     { name: "failed in their wake", value: failed.injected, unit: "requests" },
     { name: "failed otherwise", value: failed.others.length, unit: "requests", floor: 0 },
@@ -181,7 +181,7 @@ sites:
     { name: "of them not delivered once", value: Math.abs(reported - delivered), unit: "", floor: 0 },
     { name: "RSS", value: samples.at(-1)?.megabytes ?? Number.NaN, unit: "MB" },
     {
-      ...{ name: "RSS growth", value: slope(memory) * 10, unit: "MB/10 min", note },
+      ...{ name: "RSS growth", value: calculateSlope(memory) * 10, unit: "MB/10 min", note },
       floor: bound(floors.growthMegabytes),
     },
     {
@@ -192,7 +192,7 @@ sites:
   return { figures, others: failed.others, ended };
 }
 
-async function answers(base: string): Promise<void> {
+async function awaitAnswer(base: string): Promise<void> {
   for (let tries = 0; tries < 200; tries += 1) {
     const up = await fetch(`${base}/livez`).then(
       ({ ok }) => ok,
@@ -205,7 +205,7 @@ async function answers(base: string): Promise<void> {
 }
 
 /** What `count` says once it is `wanted`, or after half a minute. */
-async function settled(count: () => Promise<number>, wanted: number): Promise<number> {
+async function awaitSettled(count: () => Promise<number>, wanted: number): Promise<number> {
   let counted = await count();
   for (let tries = 0; tries < 60 && counted !== wanted; tries += 1) {
     await sleep(second / 2);
@@ -232,7 +232,7 @@ async function findPeak(ask: (n: number) => Promise<unknown>): Promise<number> {
   return (done * second) / calibration;
 }
 
-async function soak(
+async function runSoak(
   ask: (n: number) => Promise<{ readonly millis: number }>,
   rate: number,
   proxies: readonly FaultProxy[],
@@ -257,7 +257,7 @@ async function soak(
       const message = error instanceof Error ? error.message : String(error);
       // What a fault may do to a request: our 500, or an answer that visibly breaks off.
       const known = /: 500 \{"error":|was cut|aborted|ECONNRESET|socket hang up/.test(message);
-      if (known && inWake(begin, elapsed())) failed.injected += 1;
+      if (known && isInWake(begin, elapsed())) failed.injected += 1;
       else failed.others.push(`${(begin / second).toFixed(1)} s: ${message}`);
     }
   };
@@ -294,7 +294,7 @@ function drawFault() {
 }
 
 /** Whether a request between these times may have met a fault, or a breaker that rests after one. */
-function inWake(begin: number, end: number): boolean {
+function isInWake(begin: number, end: number): boolean {
   const minuteOf = Math.floor(end / minute) * minute;
   return end >= minuteOf + faulty.from && begin <= minuteOf + faulty.to + faulty.wake;
 }
@@ -309,7 +309,7 @@ try {
     const line = { at: new Date(began).toISOString(), servers: wanted, node: process.version, figures };
     appendFileSync(join(import.meta.dirname, "..", "results", "soak.jsonl"), `${JSON.stringify(line)}\n`);
   }
-  process.exitCode = ended || !figures.every(met) ? 1 : 0;
+  process.exitCode = ended || !figures.every(isFloorMet) ? 1 : 0;
 } finally {
   for (const end of ends.reverse()) await end();
   rmSync(folder, { recursive: true });

@@ -1,6 +1,6 @@
 // What the soak puts into its sources and asks of them: each kind of question, in the shares of a busy day.
 import { otel } from "../../test/support/elastic/span-shippers.ts";
-import { fill, requestSpans, spansBegun } from "../fixtures/spans.ts";
+import { fill, generateRequestSpans, spansBegun } from "../fixtures/spans.ts";
 import type { Call } from "../harness/http-client.ts";
 
 export const token = "soak";
@@ -18,7 +18,7 @@ interface Mix {
   /** OpenMetrics text, for a Prometheus to begin with. */
   readonly series: string;
   readonly fill: (url: string) => Promise<void>;
-  /** The site `shop`, of the backends `logs` and `metrics`. */
+  /** The site `generateShopTrace`, of the backends `logs` and `metrics`. */
   readonly site: string;
   readonly calls: (base: string) => readonly [Call, ...Call[]];
   /** An answered report is in the spool, whatever befalls the source. */
@@ -27,14 +27,14 @@ interface Mix {
   readonly delivered: (url: string) => Promise<number>;
 }
 
-/** Logs and series of the hour before `began` (ms), spans of the bench's hour. */
-export function soakMix(began: number): Mix {
+/** Logs and series of the hour before `countsFromZero` (ms), spans of the bench's hour. */
+export function createTrafficMix(began: number): Mix {
   const from = began - 60 * minute;
   return {
     series: openMetrics(from, began),
     async fill(url) {
       await fillLines(url, from);
-      await fill(url, "soak", spans());
+      await fill(url, "soak", generateSpans());
     },
     site: `
     logs: { backend: logs, sources: { app: { index: soak-app, profile: ecs } } }
@@ -42,7 +42,7 @@ export function soakMix(began: number): Mix {
     metrics: { backend: metrics }
     kubernetes: { backend: metrics }
     frontend: { keys: [${key}], backend: logs, index: ${reportIndex} }`,
-    calls: (base) => calls(base, from, began),
+    calls: (base) => buildCalls(base, from, began),
     report: (base, n) => ({
       ...{ url: `${base}/errors?api_key=${key}`, method: "POST" },
       body: JSON.stringify({
@@ -91,8 +91,8 @@ async function fillLines(url: string, from: number): Promise<void> {
   }
 }
 
-function* spans() {
-  for (let n = 0; n < requests; n += 1) yield* requestSpans(n, requests);
+function* generateSpans() {
+  for (let n = 0; n < requests; n += 1) yield* generateRequestSpans(n, requests);
 }
 
 function openMetrics(from: number, to: number): string {
@@ -145,7 +145,7 @@ function openMetrics(from: number, to: number): string {
 
 // ---- What is asked ----------------------------------------------------------------------------------------------
 
-function calls(base: string, from: number, to: number): readonly [Call, ...Call[]] {
+function buildCalls(base: string, from: number, to: number): readonly [Call, ...Call[]] {
   const range = { from: new Date(from).toISOString(), to: new Date(to).toISOString() };
   const traced = {
     from: new Date(spansBegun).toISOString(),

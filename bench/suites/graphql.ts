@@ -2,8 +2,8 @@
 // hardening add. Measured last of a server's life, because a REST request goes through the GraphQL host once that is there.
 import type { Agent } from "node:http";
 import { type Call, send } from "../harness/http-client.ts";
-import { cpuMillis, memoryMegabytes, type Subject } from "../harness/process.ts";
-import { type Figure, median, summarise } from "../harness/report.ts";
+import { readCpuMillis, readMemoryMegabytes, type Subject } from "../harness/process.ts";
+import { calculateMedian, type Figure, summarise } from "../harness/report.ts";
 
 interface Bench {
   readonly agent: Agent;
@@ -25,19 +25,19 @@ const floors = {
   loadedMegabytes: 220,
 };
 
-export async function graphql(bench: Bench): Promise<readonly Figure[]> {
+export async function measureGraphql(bench: Bench): Promise<readonly Figure[]> {
   const { agent, rounds, rest, server } = bench;
   const figures: Figure[] = [];
-  await send(agent, graphqlCall(bench, 10));
+  await send(agent, buildGraphqlCall(bench, 10));
   await new Promise((resolve) => setTimeout(resolve, 1_500));
   figures.push({
     name: "serve: RSS with Mesh loaded",
     unit: "MB",
-    value: memoryMegabytes(server.subject.pid, "VmRSS"),
+    value: readMemoryMegabytes(server.subject.pid, "VmRSS"),
     floor: floors.loadedMegabytes,
   });
   for (const [lines, floor] of floors.ratio) {
-    const [own, plain] = [graphqlCall(bench, lines), rest(lines)];
+    const [own, plain] = [buildGraphqlCall(bench, lines), rest(lines)];
     await verify(agent, own, plain);
     const requests = Math.max(5, Math.min(50, Math.round(6_000 / lines)));
     for (let warm = 0; warm < requests * 4; warm++) for (const call of [own, plain]) await send(agent, call);
@@ -66,13 +66,13 @@ interface Round {
 
 async function measure({ agent, server }: Bench, call: Call, requests: number): Promise<Round> {
   const times: number[] = [];
-  const before = cpuMillis(server.subject.pid);
+  const before = readCpuMillis(server.subject.pid);
   for (let sent = 0; sent < requests; sent++) times.push((await send(agent, call)).millis);
-  return { p50: median(times), cpu: (cpuMillis(server.subject.pid) - before) / requests };
+  return { p50: calculateMedian(times), cpu: (readCpuMillis(server.subject.pid) - before) / requests };
 }
 
 /** All fields of the route, so that both answer the same. */
-function graphqlCall({ server, token, range }: Bench, lines: number): Call {
+function buildGraphqlCall({ server, token, range }: Bench, lines: number): Call {
   const query = `query Lines($from: DateTime, $to: DateTime, $page: LogPaginationInput!) {
     logs_lines(site_id: "bench", source_ids: ["app"], query: "", use_expressions: true, from: $from, to: $to, pagination: $page) {
       id timestamp source_id severity message hostname group json attributes

@@ -6,8 +6,15 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { hashToken } from "../../src/access/auth.ts";
 import { createAgent, send } from "../harness/http-client.ts";
-import { announcement, cpuMillis, freePort, memoryMegabytes, program, start } from "../harness/process.ts";
-import { type Figure, quantile } from "../harness/report.ts";
+import {
+  awaitAnnouncement,
+  findFreePort,
+  program,
+  readCpuMillis,
+  readMemoryMegabytes,
+  start,
+} from "../harness/process.ts";
+import { calculateQuantile, type Figure } from "../harness/report.ts";
 
 const perSecond = 2_000;
 const token = "bench";
@@ -22,15 +29,19 @@ interface Lines {
   readonly to: string;
 }
 
-export async function intake(quick: boolean, folder: string, lines: Lines): Promise<readonly Figure[]> {
+export async function measureIntake(
+  quick: boolean,
+  folder: string,
+  lines: Lines,
+): Promise<readonly Figure[]> {
   const sinkLog = join(folder, "sink.log");
   const sink = start({
     arguments: [join(import.meta.dirname, "..", "fixtures", "bulk-sink.ts")],
     core: 0,
     log: sinkLog,
   });
-  const { url: sinkUrl } = await announcement(sink, sinkLog);
-  const port = await freePort();
+  const { url: sinkUrl } = await awaitAnnouncement(sink, sinkLog);
+  const port = await findFreePort();
   const file = join(folder, "intake.yaml");
   writeFileSync(
     file,
@@ -76,7 +87,7 @@ sites:
       }),
     } as const;
 
-    /** Starts `rate` calls a second, however long each takes; their times, and how long all of them took. */
+    /** Starts `buildRate` calls a second, however long each takes; their times, and how long all of them took. */
     const run = async (call: typeof post | typeof read, rate: number, seconds: number) => {
       const millis: number[] = [];
       const begin = performance.now();
@@ -100,12 +111,12 @@ sites:
     await send(agent, read);
     await run(post, perSecond / 4, 2);
     const seconds = quick ? 5 : 60;
-    const cpu = cpuMillis(subject.pid);
+    const cpu = readCpuMillis(subject.pid);
     const steady = await run(post, perSecond, seconds);
-    const used = cpuMillis(subject.pid) - cpu;
-    const peak = memoryMegabytes(subject.pid, "VmHWM");
+    const used = readCpuMillis(subject.pid) - cpu;
+    const peak = readMemoryMegabytes(subject.pid, "VmHWM");
 
-    await settled(base);
+    await awaitSettled(base);
     const before = await run(read, 50, quick ? 5 : 20);
     await fetch(`${sinkUrl}/away`, { method: "PUT" });
     const backlog = quick ? 5_000 : 100_000;
@@ -113,7 +124,7 @@ sites:
     await fetch(`${sinkUrl}/back`, { method: "PUT" });
     const drainBegin = performance.now();
     const during: number[] = [];
-    for (let left = await spooled(base); left > 0; left = await spooled(base)) {
+    for (let left = await countSpooled(base); left > 0; left = await countSpooled(base)) {
       const { millis } = await run(read, 50, 1);
       if (left > backlog / 50 || during.length === 0) during.push(...millis);
     }
@@ -129,17 +140,17 @@ sites:
       {
         name: "intake: p99 from request to acknowledged commit",
         unit: "ms",
-        value: quantile(steady.millis, 0.99),
+        value: calculateQuantile(steady.millis, 0.99),
         floor: floors.p99Millis,
-        note: `median ${quantile(steady.millis, 0.5).toFixed(1)} ms`,
+        note: `median ${calculateQuantile(steady.millis, 0.5).toFixed(1)} ms`,
       },
       { name: "intake: peak RSS", unit: "MB", value: peak, floor: floors.peakMegabytes },
       {
         name: "intake: p99 of reads while a backlog drains, ratio",
         unit: "",
-        value: quantile(during, 0.99) / quantile(before.millis, 0.99),
+        value: calculateQuantile(during, 0.99) / calculateQuantile(before.millis, 0.99),
         floor: floors.slowdown,
-        note: `${backlog} reports in ${(drained / 1_000).toFixed(0)} s; p99 ${quantile(before.millis, 0.99).toFixed(1)} ms before`,
+        note: `${backlog} reports in ${(drained / 1_000).toFixed(0)} s; p99 ${calculateQuantile(before.millis, 0.99).toFixed(1)} ms before`,
       },
     ];
   } finally {
@@ -166,11 +177,11 @@ function report(): string {
 }
 
 /** Of the server's own metrics. */
-async function spooled(base: string): Promise<number> {
+async function countSpooled(base: string): Promise<number> {
   const text = await (await fetch(`${base}/metrics`)).text();
   return Number(/^readout_intake_spooled_reports (\d+)$/m.exec(text)?.[1] ?? Number.NaN);
 }
 
-async function settled(base: string): Promise<void> {
-  while ((await spooled(base)) > 0) await sleep(100);
+async function awaitSettled(base: string): Promise<void> {
+  while ((await countSpooled(base)) > 0) await sleep(100);
 }

@@ -8,8 +8,8 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { hashToken } from "../../src/access/auth.ts";
 import { createAgent, send } from "../harness/http-client.ts";
-import { freePort, program, start } from "../harness/process.ts";
-import { type Figure, quantile, summarise } from "../harness/report.ts";
+import { findFreePort, program, start } from "../harness/process.ts";
+import { calculateQuantile, type Figure, summarise } from "../harness/report.ts";
 
 const token = "bench";
 const healthy = ["a", "b", "c"] as const;
@@ -20,13 +20,13 @@ const aborts = 1_000;
 /** The most that each figure may be (README, "What it promises"). */
 const floors = { slowdown: 1.2, abortMillis: 250 };
 
-export async function isolation(quick: boolean, folder: string): Promise<readonly Figure[]> {
+export async function measureIsolation(quick: boolean, folder: string): Promise<readonly Figure[]> {
   const sources = new Map(
     await Promise.all([...healthy, "d"].map(async (name) => [name, await openSource()] as const)),
   );
   const troubled = sources.get("d");
   if (troubled === undefined) throw new Error("no source");
-  const port = await freePort();
+  const port = await findFreePort();
   const file = join(folder, "isolation.yaml");
   const names = [...sources.keys()];
   writeFileSync(
@@ -125,11 +125,11 @@ ${names.map((name) => `  ${name}: { logs: { backend: ${name}, sources: { app: { 
     const slowdown = { dead: [] as number[], slow: [] as number[] };
     const p99s: number[] = [];
     for (let round = 0; round < rounds; round += 1) {
-      const before = quantile(await run(seconds), 0.99);
+      const before = calculateQuantile(await run(seconds), 0.99);
       p99s.push(before);
       for (const state of ["dead", "slow"] as const) {
         troubled.state = state;
-        slowdown[state].push(quantile(await run(seconds), 0.99) / before);
+        slowdown[state].push(calculateQuantile(await run(seconds), 0.99) / before);
         troubled.state = "well";
         await recovered();
       }
@@ -152,7 +152,7 @@ ${names.map((name) => `  ${name}: { logs: { backend: ${name}, sources: { app: { 
           unit: "",
           ...summarise(slowdown[state]),
           floor: floors.slowdown,
-          note: `p99 ${quantile(p99s, 0.5).toFixed(1)} ms while it is well`,
+          note: `p99 ${calculateQuantile(p99s, 0.5).toFixed(1)} ms while it is well`,
         }),
       ),
       {
@@ -165,9 +165,9 @@ ${names.map((name) => `  ${name}: { logs: { backend: ${name}, sources: { app: { 
       {
         name: "isolation: a client leaves, until its source sees it go, p99.9",
         unit: "ms",
-        value: quantile(delays, 0.999),
+        value: calculateQuantile(delays, 0.999),
         floor: floors.abortMillis,
-        note: `${delays.length} of ${count} had reached the source, each was seen to go; median ${quantile(delays, 0.5).toFixed(1)} ms`,
+        note: `${delays.length} of ${count} had reached the source, each was seen to go; median ${calculateQuantile(delays, 0.5).toFixed(1)} ms`,
       },
     ];
   } finally {

@@ -5,8 +5,8 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { startPrometheus } from "../../test/servers/prometheus.ts";
 import { type Call, send } from "../harness/http-client.ts";
-import { cpuMillis, type Subject } from "../harness/process.ts";
-import { type Figure, median, summarise } from "../harness/report.ts";
+import { readCpuMillis, type Subject } from "../harness/process.ts";
+import { calculateMedian, type Figure, summarise } from "../harness/report.ts";
 
 interface Bench {
   readonly agent: Agent;
@@ -51,7 +51,7 @@ function openMetrics(): string {
   return `${lines.join("\n")}\n# EOF\n`;
 }
 
-export async function metrics(bench: Bench): Promise<readonly Figure[]> {
+export async function measureMetrics(bench: Bench): Promise<readonly Figure[]> {
   const source = await startPrometheus("prom2", openMetrics());
   const yaml = [
     `backends: { prom: { kind: prometheus, url: "${source.url}" } }`,
@@ -60,20 +60,20 @@ export async function metrics(bench: Bench): Promise<readonly Figure[]> {
   const server = await bench.serve(yaml);
   const figures: Figure[] = [];
   try {
-    figures.push(...(await againstDirect(bench, server, source.url)));
+    figures.push(...(await compareWithDirect(bench, server, source.url)));
     figures.push(
-      ...(await growth(bench, server, "series", sizes, (size) =>
-        seriesCall(server.url, bench.token, "wide", { [`s${size}`]: "y", host: "*" }, 60),
+      ...(await measureGrowth(bench, server, "series", sizes, (size) =>
+        buildSeriesCall(server.url, bench.token, "wide", { [`s${size}`]: "y", host: "*" }, 60),
       )),
     );
     figures.push(
-      ...(await growth(bench, server, "points", lengths, (length) =>
-        seriesCall(server.url, bench.token, "long", { host: "*" }, length),
+      ...(await measureGrowth(bench, server, "points", lengths, (length) =>
+        buildSeriesCall(server.url, bench.token, "long", { host: "*" }, length),
       )),
     );
-    figures.push(await names(bench, server.url));
+    figures.push(await measureNames(bench, server.url));
     await server.subject.stop();
-    figures.push(await dashboards(bench, yaml));
+    figures.push(await measureDashboards(bench, yaml));
   } finally {
     await server.subject.stop();
     await source.stop();
@@ -81,7 +81,7 @@ export async function metrics(bench: Bench): Promise<readonly Figure[]> {
   return figures;
 }
 
-function seriesCall(
+function buildSeriesCall(
   url: string,
   token: string,
   name: string,
@@ -95,12 +95,12 @@ function seriesCall(
   return { url: `${url}/api/v2/metrics/timeseries`, method: "POST", body, token };
 }
 
-async function againstDirect(
+async function compareWithDirect(
   { agent, token, rounds }: Bench,
   { subject, url }: { subject: Subject; url: string },
   source: string,
 ): Promise<readonly Figure[]> {
-  const ours = seriesCall(url, token, "wide", { s1000: "y", host: "*" }, 60);
+  const ours = buildSeriesCall(url, token, "wide", { s1000: "y", host: "*" }, 60);
   const ask = (query: string, later = 0): Call => {
     const [start, stop] = [end - 60 * minute + later, end + later].map((millis) => String(millis / 1_000));
     const form = new URLSearchParams({ query, start: start ?? "", end: stop ?? "", step: "60" });
@@ -123,11 +123,11 @@ async function againstDirect(
     cpu: [] as number[],
   };
   for (let round = 0; round < rounds; round++) {
-    const before = cpuMillis(subject.pid);
-    measured.ours.push(await medianOf(agent, ours, 5));
-    measured.cpu.push((cpuMillis(subject.pid) - before) / 5);
-    measured.direct.push(await medianOf(agent, direct, 5));
-    measured.exact.push(await medianOf(agent, exact, 5));
+    const before = readCpuMillis(subject.pid);
+    measured.ours.push(await measureMedian(agent, ours, 5));
+    measured.cpu.push((readCpuMillis(subject.pid) - before) / 5);
+    measured.direct.push(await measureMedian(agent, direct, 5));
+    measured.exact.push(await measureMedian(agent, exact, 5));
   }
   const ratio = (to: readonly number[]) =>
     summarise(measured.ours.map((millis, at) => millis / (to[at] ?? Number.NaN)));
@@ -154,10 +154,10 @@ async function againstDirect(
   ];
 }
 
-async function medianOf(agent: Agent, call: Call, requests: number): Promise<number> {
+async function measureMedian(agent: Agent, call: Call, requests: number): Promise<number> {
   const times: number[] = [];
   for (let sent = 0; sent < requests; sent++) times.push((await send(agent, call)).millis);
-  return median(times);
+  return calculateMedian(times);
 }
 
 /** So many small requests are measured as one, of which each by itself costs as little as what else goes on. */
@@ -168,7 +168,7 @@ const mostTogether = 100;
  * by turns, each in as many requests as make up one of the greatest, so that neither what the compiler has yet to learn nor
  * a busy machine falls on one of them alone.
  */
-async function growth(
+async function measureGrowth(
   { agent, rounds }: Bench,
   { subject }: { subject: Subject },
   what: string,
@@ -184,12 +184,12 @@ async function growth(
   const warmUps = 3;
   for (let round = 0; round < warmUps + Math.ceil(rounds / 2); round++) {
     for (const { call, requests, millis } of sizes) {
-      const before = cpuMillis(subject.pid);
+      const before = readCpuMillis(subject.pid);
       for (let sent = 0; sent < requests; sent++) await send(agent, call);
-      if (round >= warmUps) millis.push((cpuMillis(subject.pid) - before) / requests);
+      if (round >= warmUps) millis.push((readCpuMillis(subject.pid) - before) / requests);
     }
   }
-  const costs = sizes.map(({ millis }) => median(millis));
+  const costs = sizes.map(({ millis }) => calculateMedian(millis));
   const slopes = steps.slice(1).map((step, at) => {
     const [less, more] = [costs[at] ?? Number.NaN, costs[at + 1] ?? Number.NaN];
     return Math.log(more / less) / Math.log(step / (steps[at] ?? Number.NaN));
@@ -205,13 +205,13 @@ async function growth(
   ];
 }
 
-async function names({ agent, token, rounds }: Bench, url: string): Promise<Figure> {
+async function measureNames({ agent, token, rounds }: Bench, url: string): Promise<Figure> {
   const lookUp: Call = { url: `${url}/api/v2/metrics/names/bench`, method: "GET", token };
   const empty: Call = { url: `${url}/api/v2/auth`, method: "GET", token };
   for (let warm = 0; warm < 100; warm++) for (const call of [lookUp, empty]) await send(agent, call);
   const over: number[] = [];
   for (let round = 0; round < rounds; round++) {
-    over.push((await medianOf(agent, lookUp, 50)) - (await medianOf(agent, empty, 50)));
+    over.push((await measureMedian(agent, lookUp, 50)) - (await measureMedian(agent, empty, 50)));
   }
   return {
     name: "names, warm, over an empty route",
@@ -222,21 +222,21 @@ async function names({ agent, token, rounds }: Bench, url: string): Promise<Figu
 }
 
 /** Sixteen clients, each with ten queries as dashboards send them. */
-async function dashboards(bench: Bench, yaml: readonly string[]): Promise<Figure> {
+async function measureDashboards(bench: Bench, yaml: readonly string[]): Promise<Figure> {
   const stalls = join(bench.folder, "metrics-stalls.txt");
   const { subject, url } = await bench.serve(yaml, stalls);
   const { agent, token } = bench;
   const hosts = { host: "*" };
   const queries = [
-    seriesCall(url, token, "wide", { s1000: "y", ...hosts }, 60),
-    seriesCall(url, token, "wide", { s100: "y", ...hosts }, 60),
-    seriesCall(url, token, "wide", { s100: "y" }, 60, "p_90"),
-    seriesCall(url, token, "wide", { s1000: "y" }, 60, "mean"),
-    seriesCall(url, token, "wide", {}, 60, "max"),
-    seriesCall(url, token, "requests_total", hosts, 60, "counter"),
-    seriesCall(url, token, "requests_total", {}, 60, "counter"),
-    seriesCall(url, token, "long", hosts, 1_000),
-    seriesCall(url, token, "long", {}, 6_000, "mean"),
+    buildSeriesCall(url, token, "wide", { s1000: "y", ...hosts }, 60),
+    buildSeriesCall(url, token, "wide", { s100: "y", ...hosts }, 60),
+    buildSeriesCall(url, token, "wide", { s100: "y" }, 60, "p_90"),
+    buildSeriesCall(url, token, "wide", { s1000: "y" }, 60, "mean"),
+    buildSeriesCall(url, token, "wide", {}, 60, "max"),
+    buildSeriesCall(url, token, "requests_total", hosts, 60, "counter"),
+    buildSeriesCall(url, token, "requests_total", {}, 60, "counter"),
+    buildSeriesCall(url, token, "long", hosts, 1_000),
+    buildSeriesCall(url, token, "long", {}, 6_000, "mean"),
     { url: `${url}/api/v2/metrics/names/bench`, method: "GET", token } as const,
   ];
   try {

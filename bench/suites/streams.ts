@@ -3,11 +3,11 @@
 import { type Agent, type IncomingMessage, request } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
 import { start as startServer } from "../../test/servers/servers.ts";
-import { documentOf, filebeat } from "../../test/support/elastic/filebeat.ts";
+import { filebeat, printDocument } from "../../test/support/elastic/filebeat.ts";
 import { openCluster } from "../../test/support/elastic/test-index.ts";
 import { type Call, send } from "../harness/http-client.ts";
-import { cpuMillis, memoryMegabytes, type Subject } from "../harness/process.ts";
-import { type Figure, median, quantile, summarise } from "../harness/report.ts";
+import { readCpuMillis, readMemoryMegabytes, type Subject } from "../harness/process.ts";
+import { calculateMedian, calculateQuantile, type Figure, summarise } from "../harness/report.ts";
 
 interface Bench {
   readonly agent: Agent;
@@ -25,7 +25,7 @@ const from = Date.UTC(2026, 0, 15);
 const sources = ["a", "b", "c", "d", "e"] as const;
 const tails = 500;
 
-export async function streams(bench: Bench): Promise<readonly Figure[]> {
+export async function measureStreams(bench: Bench): Promise<readonly Figure[]> {
   const documents = bench.quick ? 20_000 : 200_000;
   const { ADDRESS } = process.env;
   const source = ADDRESS === undefined ? await startServer("es8") : { url: ADDRESS, stop: async () => {} };
@@ -39,7 +39,10 @@ export async function streams(bench: Bench): Promise<readonly Figure[]> {
     for (let first = 0; first < documents; first += 10_000) {
       await cluster.write(
         index,
-        Array.from({ length: Math.min(10_000, documents - first) }, (_, n) => [undefined, textOf(first + n)]),
+        Array.from({ length: Math.min(10_000, documents - first) }, (_, n) => [
+          undefined,
+          renderLine(first + n),
+        ]),
       );
     }
     await cluster.request("POST", `/${index}/_forcemerge?max_num_segments=1`);
@@ -50,9 +53,9 @@ export async function streams(bench: Bench): Promise<readonly Figure[]> {
       `  ${all}, live: { index: ${index}-live, profile: ecs } } } } }`,
     ]);
     return [
-      ...(await throughput(bench, server, source.url, documents)),
-      ...(await million(bench, server, documents)),
-      ...(await fanOut(bench, server, (index, body) =>
+      ...(await measureThroughput(bench, server, source.url, documents)),
+      ...(await measureLongExport(bench, server, documents)),
+      ...(await measureTails(bench, server, (index, body) =>
         cluster.request("POST", `/${index}/_bulk?refresh=true`, body),
       )),
     ];
@@ -64,8 +67,8 @@ export async function streams(bench: Bench): Promise<readonly Figure[]> {
   }
 }
 
-function textOf(n: number, time = from + n * 7): string {
-  return documentOf({
+function renderLine(n: number, time = from + n * 7): string {
+  return printDocument({
     time: new Date(time).toISOString(),
     message: `GET /products/${n % 977} 200 ${n % 313}ms`,
     severity: n % 50 === 0 ? "error" : "info",
@@ -92,7 +95,7 @@ interface Read {
 function readExport(bench: Bench, url: string, accept: string, sourceIds: readonly string[]): Promise<Read> {
   const begin = performance.now();
   return new Promise((resolve, reject) => {
-    const outgoing = post(url, bench.token, accept, bench.agent, (response) => {
+    const outgoing = sendPost(url, bench.token, accept, bench.agent, (response) => {
       let lines = 0;
       response.on("data", (chunk: Buffer) => {
         for (let at = chunk.indexOf(10); at !== -1; at = chunk.indexOf(10, at + 1)) lines += 1;
@@ -107,7 +110,7 @@ function readExport(bench: Bench, url: string, accept: string, sourceIds: readon
   });
 }
 
-function post(
+function sendPost(
   url: string,
   token: string,
   accept: string,
@@ -149,7 +152,7 @@ async function readScroll({ agent }: Bench, url: string): Promise<Read> {
   }
 }
 
-async function throughput(
+async function measureThroughput(
   bench: Bench,
   { subject, url }: { subject: Subject; url: string },
   source: string,
@@ -168,9 +171,9 @@ async function throughput(
   // The first of each warms what it goes through, and is not counted.
   for (let round = -1; round < rounds; round++) {
     const scroll = await readScroll(bench, source);
-    const before = cpuMillis(subject.pid);
+    const before = readCpuMillis(subject.pid);
     const ndjson = await readExport(bench, url, "application/x-ndjson", ["a"]);
-    const cpu = cpuMillis(subject.pid) - before;
+    const cpu = readCpuMillis(subject.pid) - before;
     const csv = await readExport(bench, url, "text/csv", ["a"]);
     check(scroll);
     check(ndjson);
@@ -182,7 +185,7 @@ async function throughput(
     measured.cpu.push((cpu * 1_000) / documents);
   }
   const floor = floors.scrollRatio;
-  const perSecond = (documents / median(measured.scroll)) * 1_000;
+  const perSecond = (documents / calculateMedian(measured.scroll)) * 1_000;
   return [
     { name: "raw scroll of the source", unit: "lines/s", value: perSecond },
     { name: "export as NDJSON / raw scroll", unit: "×", ...summarise(measured.ndjson), floor },
@@ -191,7 +194,7 @@ async function throughput(
   ];
 }
 
-async function million(
+async function measureLongExport(
   bench: Bench,
   { subject, url }: { subject: Subject; url: string },
   documents: number,
@@ -202,7 +205,7 @@ async function million(
     {
       name: `export of ${lines.toLocaleString("en")} lines of five sources: peak RSS`,
       unit: "MB",
-      value: memoryMegabytes(subject.pid, "VmHWM"),
+      value: readMemoryMegabytes(subject.pid, "VmHWM"),
       floor: floors.exportMegabytes,
       note: `${(millis / 1_000).toFixed(1)} s; the most since the start`,
     },
@@ -210,7 +213,7 @@ async function million(
 }
 
 /** 500 tails of one source, a tenth of them with a query of their own, while 100 lines a second come in. */
-async function fanOut(
+async function measureTails(
   bench: Bench,
   { subject, url }: { subject: Subject; url: string },
   write: (index: string, body: string) => Promise<unknown>,
@@ -220,18 +223,18 @@ async function fanOut(
   const requests = await Promise.all(Array.from({ length: tails }, (_, n) => openTail(n)));
   const seconds = bench.quick ? 5 : 30;
   await sleep(2_000);
-  const before = cpuMillis(subject.pid);
+  const before = readCpuMillis(subject.pid);
   const begin = performance.now();
   for (let round = 0; round < seconds * 2; round++) {
     const started = performance.now();
     const body = Array.from(
       { length: 50 },
-      (_, n) => `{"create":{}}\n${textOf(round * 50 + n, Date.now())}\n`,
+      (_, n) => `{"create":{}}\n${renderLine(round * 50 + n, Date.now())}\n`,
     );
     await write(`${index}-live`, body.join(""));
     await sleep(Math.max(0, 500 - (performance.now() - started)));
   }
-  const cpu = cpuMillis(subject.pid) - before;
+  const cpu = readCpuMillis(subject.pid) - before;
   const spent = performance.now() - begin;
   await sleep(5_000);
   for (const one of requests) one.destroy();
@@ -251,12 +254,12 @@ async function fanOut(
     {
       name: `${tails} tails: a line's time to its arrival, p50`,
       unit: "ms",
-      value: median(delays),
+      value: calculateMedian(delays),
     },
     {
       name: `${tails} tails: a line's time to its arrival, p99`,
       unit: "ms",
-      value: quantile(delays, 0.99),
+      value: calculateQuantile(delays, 0.99),
       floor: floors.delayMillis,
     },
   ];
@@ -268,7 +271,7 @@ async function fanOut(
       pagination: { per_page: 1, order: "ASC" },
     });
     return new Promise((resolve, reject) => {
-      const outgoing = post(url, bench.token, "text/event-stream", undefined, (response) => {
+      const outgoing = sendPost(url, bench.token, "text/event-stream", undefined, (response) => {
         if (response.statusCode !== 200) reject(new Error(`a tail answered ${response.statusCode}`));
         let rest = "";
         response.setEncoding("latin1").on("data", (chunk: string) => {

@@ -17,8 +17,14 @@ import {
   various,
 } from "../fixtures/spans.ts";
 import { type Call, send } from "../harness/http-client.ts";
-import { announcement, cpuMillis, memoryMegabytes, type Subject, start } from "../harness/process.ts";
-import { type Figure, median, summarise } from "../harness/report.ts";
+import {
+  awaitAnnouncement,
+  readCpuMillis,
+  readMemoryMegabytes,
+  type Subject,
+  start,
+} from "../harness/process.ts";
+import { calculateMedian, type Figure, summarise } from "../harness/report.ts";
 
 interface Bench {
   readonly agent: Agent;
@@ -32,13 +38,13 @@ interface Bench {
 /** The most that each figure may be (README, "What it promises"). */
 const floors = { trace: 1.25, actions: 1.3, scanMemory: 1.25 };
 
-/** What the columns of actions take at the least, in order: `next` makes a request of what the one before answered. */
+/** What the columns of actions take at the least, in order: `readOldest` makes a request of what the one before answered. */
 type Raw = readonly ((answer: string) => object)[];
 const kept = (...queries: readonly object[]) => ({ bool: { filter: queries } });
 
 /**
  * The figures, and the N+1: parents with five queries, and of a few of them the queries and the spans above. Each shard
- * lists so many parents that none is left out, which `verify` holds them to: a shorter list costs a third, and misses
+ * lists so many parents that none is left out, which `verifyRows` holds them to: a shorter list costs a third, and misses
  * parents whose queries lie on several shards.
  */
 const rawRequests: Raw = [
@@ -88,7 +94,7 @@ const rawRequests: Raw = [
   },
 ];
 
-export async function tracing(bench: Bench): Promise<readonly Figure[]> {
+export async function measureTracing(bench: Bench): Promise<readonly Figure[]> {
   const { agent, token, quick, folder } = bench;
   const spans = quick ? 80_000 : 1_000_000;
   const requests = spans / spansOfRequest;
@@ -111,7 +117,7 @@ export async function tracing(bench: Bench): Promise<readonly Figure[]> {
       core: 1,
       log,
     });
-    const { url } = await announcement(yardstick, log);
+    const { url } = await awaitAnnouncement(yardstick, log);
     const body = JSON.stringify({ site_ids: ["bench"], trace_id: largeTrace });
     const trace = (base: string): Call => ({
       url: `${base}/api/v2/tracing/trace`,
@@ -174,21 +180,21 @@ export async function tracing(bench: Bench): Promise<readonly Figure[]> {
     const daily = await takeTurns({ ...bench, rounds: Math.min(bench.rounds, 5) }, 1, {
       ours: () => timed(dayCall),
     });
-    const cpuBefore = cpuMillis(server.subject.pid);
+    const cpuBefore = readCpuMillis(server.subject.pid);
     await uncached();
-    const cpu = cpuMillis(server.subject.pid) - cpuBefore;
+    const cpu = readCpuMillis(server.subject.pid) - cpuBefore;
     await server.subject.stop();
     await yardstick.stop();
     const scans = await readLong(bench, await bench.serve(yaml), spans);
     const title = `trace of ${largeSpans.toLocaleString("en")} spans`;
     const counted = `actions over ${spans.toLocaleString("en")} spans`;
     return [
-      ...latencies(title, large),
-      ratio(`${title}, ours / yardstick: p50`, large.ours, large.yardstick, floors.trace),
-      ratio(`${title}, ours / documents read directly: p50`, large.ours, large.direct),
-      ...latencies(counted, wide),
-      ratio(`${counted}, ours / raw requests: p50`, wide.ours, wide.direct, floors.actions),
-      ...latencies(`actions of a day of ${various.days}, several queries each`, daily),
+      ...summariseLatencies(title, large),
+      compareRounds(`${title}, ours / yardstick: p50`, large.ours, large.yardstick, floors.trace),
+      compareRounds(`${title}, ours / documents read directly: p50`, large.ours, large.direct),
+      ...summariseLatencies(counted, wide),
+      compareRounds(`${counted}, ours / raw requests: p50`, wide.ours, wide.direct, floors.actions),
+      ...summariseLatencies(`actions of a day of ${various.days}, several queries each`, daily),
       { name: `${counted}, ours: CPU`, unit: "ms", value: cpu },
       ...scans,
     ];
@@ -219,7 +225,7 @@ async function readLong(
       if (Math.abs(counted / inside - 1) > 0.01)
         throw new Error(`${counted} of ${inside} spans were counted`);
     }
-    peaks.push({ read: inside.toLocaleString("en"), megabytes: memoryMegabytes(subject.pid, "VmHWM") });
+    peaks.push({ read: inside.toLocaleString("en"), megabytes: readMemoryMegabytes(subject.pid, "VmHWM") });
   }
   await subject.stop();
   const [short, long] = peaks.map(({ megabytes }) => megabytes);
@@ -296,19 +302,27 @@ async function takeTurns<Name extends string>(
     for (const name of [...names.slice(turn), ...names.slice(0, turn)]) {
       const times: number[] = [];
       for (let sent = 0; sent < requests; sent++) times.push(await runs[name]());
-      measured[name].push(median(times));
+      measured[name].push(calculateMedian(times));
     }
   }
   return measured;
 }
 
-function latencies(title: string, measured: Readonly<Record<string, readonly number[]>>): readonly Figure[] {
+function summariseLatencies(
+  title: string,
+  measured: Readonly<Record<string, readonly number[]>>,
+): readonly Figure[] {
   return Object.entries(measured).map(([name, rounds]) => ({
     ...{ name: `${title}, ${name}: p50`, unit: "ms" },
     ...summarise(rounds),
   }));
 }
 
-function ratio(name: string, own: readonly number[], other: readonly number[], floor?: number): Figure {
+function compareRounds(
+  name: string,
+  own: readonly number[],
+  other: readonly number[],
+  floor?: number,
+): Figure {
   return { name, unit: "×", ...summarise(own.map((time, at) => time / (other[at] ?? Number.NaN))), floor };
 }

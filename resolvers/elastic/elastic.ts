@@ -1,70 +1,70 @@
 // Elasticsearch and OpenSearch as one kind of backend.
 import { z } from "zod";
 import { httpUrl } from "../../src/config/http-url.ts";
-import { readSettings, strict } from "../../src/config/validation.ts";
+import { parseSettings, strictObject } from "../../src/config/validation.ts";
 import { parseDuration } from "../../src/core/time.ts";
 import type { Backend, BackendKind, IO } from "../../src/store/store.ts";
-import { anyLogin, connection, readTls } from "../http/connection.ts";
+import { anyLogin, createConnectionSchema, readTls } from "../http/connection.ts";
 import { guardDefaults } from "../http/guard.ts";
-import { type DoorSettings, openDoor } from "./client/client.ts";
+import { type ClientSettings, createElasticClient } from "./client/client.ts";
 import { surveyIndices } from "./discovery.ts";
 import { createReportStore, inspectReports } from "./error-reports.ts";
-import { type LogProfile, profiles, readProfile } from "./layout/log-layout.ts";
-import { readSpanProfile, type SpanProfile, spanProfiles } from "./layout/span-layout.ts";
-import { reportLogs } from "./logs/inspection.ts";
+import { type LogLayout, logLayouts, parseLogLayout } from "./layout/log-layout.ts";
+import { parseSpanLayout, type SpanLayout, spanLayouts } from "./layout/span-layout.ts";
+import { inspectLogSource } from "./logs/inspection.ts";
 import { createLogStore } from "./logs/log-store.ts";
-import { createCatalog } from "./search/mapping-cache.ts";
-import { reportSpans } from "./spans/inspection.ts";
+import { createMappingCache } from "./search/mapping-cache.ts";
+import { inspectSpanSource } from "./spans/inspection.ts";
 import { createSpanStore } from "./spans/span-store.ts";
 
-const settings = strict({
+const settingsSchema = strictObject({
   url: z.union([httpUrl, z.array(httpUrl).min(1, "names no address")], {
     error: ({ input }) => (input == null ? undefined : "expected an address or a list of them"),
   }),
   auth: anyLogin.optional(),
-  ...connection("10s"),
+  ...createConnectionSchema("10s"),
 });
-type ElasticConfig = z.infer<typeof settings>;
+type ElasticConfig = z.infer<typeof settingsSchema>;
 
-export const elastic: BackendKind<ElasticConfig, LogProfile, SpanProfile> = {
+export const elastic: BackendKind<ElasticConfig, LogLayout, SpanLayout> = {
   kind: "elastic",
-  parseConfig: (value) => readSettings(settings, value),
-  profiles: {
-    logs: { has: (name) => profiles.has(name), parse: readProfile },
-    traces: { has: (name) => spanProfiles.has(name), parse: readSpanProfile },
+  parseConfig: (value) => parseSettings(settingsSchema, value),
+  layouts: {
+    logs: { has: (name) => logLayouts.has(name), parse: parseLogLayout },
+    traces: { has: (name) => spanLayouts.has(name), parse: parseSpanLayout },
   },
   create(name, config, io, own): Backend {
-    const door = openDoor(name, doorSettings(config, io), io);
-    const catalog = createCatalog(name, door, io, own);
+    const client = createElasticClient(name, toClientSettings(config, io), io);
+    const catalog = createMappingCache(name, client, io, own);
     return {
       name,
       kind: "elastic",
       stores: {
-        logs: createLogStore(name, door, catalog),
-        traces: createSpanStore(name, door, catalog),
-        reports: createReportStore(name, door),
+        logs: createLogStore(name, client, catalog),
+        traces: createSpanStore(name, client, catalog),
+        reports: createReportStore(name, client),
       },
       async probe(signal) {
-        const { name: product, version } = await door.probe(signal);
+        const { name: product, version } = await client.probe(signal);
         return { product, version };
       },
       inspections: {
-        logs: (source, signal) => reportLogs(name, source, door, catalog, signal),
-        reports: (target, signal) => inspectReports(name, target, door, signal),
-        traces: (source, signal) => reportSpans(name, source, door, catalog, signal),
+        logs: (source, signal) => inspectLogSource(name, source, client, catalog, signal),
+        reports: (target, signal) => inspectReports(name, target, client, signal),
+        traces: (source, signal) => inspectSpanSource(name, source, client, catalog, signal),
       },
       survey: (patterns, signal) =>
         surveyIndices(patterns, {
-          ...{ backend: name, door, catalog },
-          inspect: (source) => reportLogs(name, source, door, catalog, signal),
+          ...{ backend: name, client, catalog },
+          inspect: (source) => inspectLogSource(name, source, client, catalog, signal),
           signal,
         }),
-      close: () => door.close(),
+      close: () => client.close(),
     };
   },
 };
 
-function doorSettings(config: ElasticConfig, io: IO): DoorSettings {
+function toClientSettings(config: ElasticConfig, io: IO): ClientSettings {
   const { auth, tls } = config;
   return {
     ...guardDefaults,
@@ -73,6 +73,6 @@ function doorSettings(config: ElasticConfig, io: IO): DoorSettings {
     tls: readTls(tls, io),
     headers: config.headers,
     timeout: parseDuration(config.timeout) ?? guardDefaults.timeout,
-    answerBytes: config.answer_bytes,
+    maxResponseBytes: config.answer_bytes,
   };
 }

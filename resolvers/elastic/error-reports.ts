@@ -1,30 +1,30 @@
-// Front-end error reports as documents: the one place where this backend writes. A report becomes what the `otel` layout
+// Front-end error reports as documents: the one place where this backend writes. A report becomes what the `otelLabels` layout
 // has for a span with an exception event, two documents that its reader puts together again. Both have fixed ids and are
 // only ever created, so that a second delivery finds them there and changes nothing.
 import { z } from "zod";
 import { BackendError } from "../../src/core/errors.ts";
 import type { Attributes, Span, SpanEvent } from "../../src/core/rows.ts";
 import { printMillis, toMillis } from "../../src/core/time.ts";
-import type { PartReport, ReportStore, ReportTarget } from "../../src/store/store.ts";
-import type { Door } from "./client/client.ts";
+import type { ErrorReportStore, ErrorReportTarget, PartInspection } from "../../src/store/store.ts";
+import type { ElasticClient } from "./client/client.ts";
 import { encodePattern } from "./client/query-dsl.ts";
 
 /** The layouts that reports can be written in; `auto` is the first. */
-const layouts: readonly string[] = ["auto", "otel"];
+const supportedLayouts: readonly string[] = ["auto", "otel"];
 
-export function createReportStore(backend: string, door: Door): ReportStore {
+export function createReportStore(backend: string, client: ElasticClient): ErrorReportStore {
   /** Indices that are known to be there. */
   const prepared = new Set<string>();
 
   return {
-    async deliver({ index, profile }, reports, signal) {
-      checkLayout(backend, profile);
-      if (!prepared.has(index)) await makeIndex(door, index, signal);
+    async deliver({ index, layout }, reports, signal) {
+      checkLayout(backend, layout);
+      if (!prepared.has(index)) await ensureIndex(client, index, signal);
       prepared.add(index);
       try {
-        const documents = reports.flatMap(documentsOf);
-        const results = await create(backend, door, index, documents, signal);
-        return refusalsOf(backend, documents, results);
+        const documents = reports.flatMap(toDocuments);
+        const results = await createDocuments(backend, client, index, documents, signal);
+        return collectRefusals(backend, documents, results);
       } catch (error) {
         // It may have been deleted since.
         prepared.delete(index);
@@ -34,33 +34,37 @@ export function createReportStore(backend: string, door: Door): ReportStore {
   };
 }
 
-function checkLayout(backend: string, profile: string): void {
-  if (layouts.includes(profile)) return;
+function checkLayout(backend: string, layout: string): void {
+  if (supportedLayouts.includes(layout)) return;
   throw new BackendError(
     backend,
     "rejected",
-    `reports cannot be written in the layout ${profile}, only in otel`,
+    `reports cannot be written in the layout ${layout}, only in otel`,
   );
 }
 
 // ---- Documents ----------------------------------------------------------------------------------------------
 
-interface Document {
+interface ReportDocument {
   readonly report: string;
   readonly id: string;
   readonly body: object;
 }
 
-function documentsOf(span: Span): readonly Document[] {
+function toDocuments(span: Span): readonly ReportDocument[] {
   const report = span.trace_id;
   return [
-    { report, id: report, body: spanDocument(span) },
-    ...span.events.map((event, at) => ({ report, id: `${report}-${at}`, body: eventDocument(span, event) })),
+    { report, id: report, body: toSpanDocument(span) },
+    ...span.events.map((event, at) => ({
+      report,
+      id: `${report}-${at}`,
+      body: toEventDocument(span, event),
+    })),
   ];
 }
 
 /** As the collector's exporter writes them, but for the time, which is spelled in full. */
-function spanDocument(span: Span): object {
+function toSpanDocument(span: Span): object {
   return {
     "@timestamp": printMillis(toMillis(span.start)),
     trace_id: span.trace_id,
@@ -74,7 +78,7 @@ function spanDocument(span: Span): object {
   };
 }
 
-function eventDocument(span: Span, event: SpanEvent): object {
+function toEventDocument(span: Span, event: SpanEvent): object {
   const attributes: Attributes = event.attributes;
   return {
     "@timestamp": printMillis(toMillis(event.time)),
@@ -91,7 +95,7 @@ function eventDocument(span: Span, event: SpanEvent): object {
  * thousand different names, would make documents that no mapping takes. What a reader narrows by is indexed.
  */
 const keyword = { type: "keyword", ignore_above: 1_024 };
-const definition = {
+const indexDefinition = {
   mappings: {
     dynamic: false,
     properties: {
@@ -125,18 +129,22 @@ const definition = {
 
 // ---- Requests -----------------------------------------------------------------------------------------------
 
-const resolved = z.object({
+const resolveResponseSchema = z.object({
   indices: z.array(z.object({ name: z.string() })).default([]),
   aliases: z.array(z.object({ name: z.string() })).default([]),
   data_streams: z.array(z.object({ name: z.string() })).default([]),
 });
-type Place = "index" | "alias" | "data stream";
+type TargetKind = "index" | "alias" | "data stream";
 
-async function findPlace(door: Door, index: string, signal: AbortSignal): Promise<Place | undefined> {
+async function findTargetKind(
+  client: ElasticClient,
+  index: string,
+  signal: AbortSignal,
+): Promise<TargetKind | undefined> {
   // With the star an answer without matches is not an error.
   const path = `/_resolve/index/${encodePattern(index)}*`;
-  const { indices, aliases, data_streams } = resolved.parse(
-    await door.sendJson({ method: "GET", path }, signal),
+  const { indices, aliases, data_streams } = resolveResponseSchema.parse(
+    await client.sendJson({ method: "GET", path }, signal),
   );
   const holds = (list: readonly { readonly name: string }[]) => list.some(({ name }) => name === index);
   return holds(data_streams)
@@ -149,19 +157,19 @@ async function findPlace(door: Door, index: string, signal: AbortSignal): Promis
 }
 
 /** Makes the index where there is none: left to itself the server would guess what its fields are. */
-async function makeIndex(door: Door, index: string, signal: AbortSignal): Promise<Place> {
-  const place = await findPlace(door, index, signal);
+async function ensureIndex(client: ElasticClient, index: string, signal: AbortSignal): Promise<TargetKind> {
+  const place = await findTargetKind(client, index, signal);
   if (place !== undefined) return place;
   const path = `/${encodePattern(index)}`;
   try {
-    await door.send({ method: "PUT", path, body: JSON.stringify(definition) }, signal);
+    await client.send({ method: "PUT", path, body: JSON.stringify(indexDefinition) }, signal);
     return "index";
   } catch (error) {
     // Another instance may have been faster, or a template may want a data stream under this name.
-    const found = await findPlace(door, index, signal);
+    const found = await findTargetKind(client, index, signal);
     if (found !== undefined) return found;
     try {
-      await door.send({ method: "PUT", path: `/_data_stream${path}` }, signal);
+      await client.send({ method: "PUT", path: `/_data_stream${path}` }, signal);
     } catch {
       throw error;
     }
@@ -169,7 +177,7 @@ async function makeIndex(door: Door, index: string, signal: AbortSignal): Promis
   }
 }
 
-const bulkAnswer = z.object({
+const bulkResponseSchema = z.object({
   items: z.array(
     z.object({
       create: z.object({
@@ -179,23 +187,26 @@ const bulkAnswer = z.object({
     }),
   ),
 });
-type Result = z.infer<typeof bulkAnswer>["items"][number]["create"];
+type CreateResult = z.infer<typeof bulkResponseSchema>["items"][number]["create"];
 
-async function create(
+async function createDocuments(
   backend: string,
-  door: Door,
+  client: ElasticClient,
   index: string,
-  documents: readonly Document[],
+  documents: readonly ReportDocument[],
   signal: AbortSignal,
-): Promise<readonly Result[]> {
+): Promise<readonly CreateResult[]> {
   const lines = documents.flatMap(({ id, body }) => [
     JSON.stringify({ create: { _id: id } }),
     JSON.stringify(body),
   ]);
   const path = `/${encodePattern(index)}/_bulk`;
   const query = { filter_path: "items.create.status,items.create.error.type,items.create.error.reason" };
-  const answer = await door.sendJson({ method: "POST", path, query, body: `${lines.join("\n")}\n` }, signal);
-  const parsed = bulkAnswer.safeParse(answer);
+  const answer = await client.sendJson(
+    { method: "POST", path, query, body: `${lines.join("\n")}\n` },
+    signal,
+  );
+  const parsed = bulkResponseSchema.safeParse(answer);
   if (!parsed.success || parsed.data.items.length !== documents.length) {
     throw new BackendError(backend, "malformed", `${path}: not one result for each document`);
   }
@@ -203,10 +214,10 @@ async function create(
 }
 
 /** Reports of which a document was refused for good. @throws {BackendError} when one may be taken another time */
-function refusalsOf(
+function collectRefusals(
   backend: string,
-  documents: readonly Document[],
-  results: readonly Result[],
+  documents: readonly ReportDocument[],
+  results: readonly CreateResult[],
 ): ReadonlyMap<string, string> {
   const refusals = new Map<string, string>();
   for (const [at, { status, error }] of results.entries()) {
@@ -233,19 +244,19 @@ function refusalsOf(
  */
 export async function inspectReports(
   backend: string,
-  { index, profile }: ReportTarget,
-  door: Door,
+  { index, layout }: ErrorReportTarget,
+  client: ElasticClient,
   signal: AbortSignal,
-): Promise<PartReport> {
-  if (!layouts.includes(profile)) {
+): Promise<PartInspection> {
+  if (!supportedLayouts.includes(layout)) {
     return {
       found: [],
       limitations: [],
-      problems: [`reports are written in the layout otel, not in ${profile}`],
+      problems: [`reports are written in the layout otel, not in ${layout}`],
     };
   }
   try {
-    return await proveWriting(backend, index, door, signal);
+    return await proveWriting(backend, index, client, signal);
   } catch (error) {
     if (!(error instanceof BackendError) || !["denied", "rejected"].includes(error.failure)) throw error;
     return {
@@ -259,18 +270,18 @@ export async function inspectReports(
 async function proveWriting(
   backend: string,
   index: string,
-  door: Door,
+  client: ElasticClient,
   signal: AbortSignal,
-): Promise<PartReport> {
+): Promise<PartInspection> {
   const limitations: string[] = [];
-  const place = await makeIndex(door, index, signal);
+  const place = await ensureIndex(client, index, signal);
   if (place !== "index") {
     limitations.push(
       `${index} is ${place === "alias" ? "an" : "a"} ${place}: a report whose confirmation is lost just before a rollover is there twice after it`,
     );
   }
   const misfit = { report: "", id: "readout-check", body: [] };
-  const [result] = await create(backend, door, index, [misfit], signal);
+  const [result] = await createDocuments(backend, client, index, [misfit], signal);
   const told = `status ${result?.status}: ${result?.error?.type}: ${result?.error?.reason}`;
   const problems = result?.status === 400 ? [] : [`reports cannot be written to ${index}: ${told}`];
   return { found: [`${place} ${index}, writable`], limitations, problems };

@@ -6,19 +6,19 @@ import type { Millis } from "../../src/core/time.ts";
 
 // ---- Places -------------------------------------------------------------------------------------------------
 
-interface Places {
+interface Bulkhead {
   /**
    * Takes a place, at once or when it is one's turn. The result gives it back and is called once.
    * Rejects with the signal's reason when the caller leaves the queue.
-   * @throws {QueueFull}
+   * @throws {QueueFullError}
    */
-  take(signal: AbortSignal): Promise<() => void>;
+  acquire(signal: AbortSignal): Promise<() => void>;
   /** Sends away all who wait. */
-  clear(reason: unknown): void;
+  rejectWaiting(reason: unknown): void;
 }
 
 /** All places are taken, and as many wait as may. */
-export class QueueFull extends Error {
+export class QueueFullError extends Error {
   override readonly name = "QueueFull";
 }
 
@@ -27,7 +27,7 @@ interface Waiting {
   readonly refuse: (reason: unknown) => void;
 }
 
-export function createPlaces(concurrent: number, queued: number): Places {
+export function createBulkhead(concurrent: number, queued: number): Bulkhead {
   let taken = 0;
   // In the order of arrival.
   const waiting = new Set<Waiting>();
@@ -39,13 +39,13 @@ export function createPlaces(concurrent: number, queued: number): Places {
   }
 
   return {
-    take: async (signal) => {
+    acquire: async (signal) => {
       signal.throwIfAborted();
       if (taken < concurrent) {
         taken += 1;
         return release;
       }
-      if (waiting.size >= queued) throw new QueueFull(`more than ${queued} requests wait for it`);
+      if (waiting.size >= queued) throw new QueueFullError(`more than ${queued} requests wait for it`);
       const turn = Promise.withResolvers<void>();
       const leave = () => entry.refuse(signal.reason);
       const over = () => {
@@ -67,7 +67,7 @@ export function createPlaces(concurrent: number, queued: number): Places {
       await turn.promise;
       return release;
     },
-    clear: (reason) => {
+    rejectWaiting: (reason) => {
       for (const entry of [...waiting]) entry.refuse(reason);
     },
   };
@@ -76,26 +76,26 @@ export function createPlaces(concurrent: number, queued: number): Places {
 // ---- Breaker ------------------------------------------------------------------------------------------------
 
 /** What a request showed of its source: it answered, it did not, or its caller left before it could tell. */
-export type Sign = "alive" | "dead" | "unknown";
+export type BreakerOutcome = "alive" | "dead" | "unknown";
 
 interface Breaker {
   /** Whether `enter` would let nobody in. */
-  rests(): boolean;
+  isOpen(): boolean;
   /** Undefined while the source is given a rest. Otherwise the result is called once, with what came of the request. */
-  enter(): ((sign: Sign) => void) | undefined;
+  enter(): ((sign: BreakerOutcome) => void) | undefined;
 }
 
 interface BreakerSettings {
   /** So many requests in a row without an answer open it. */
   readonly failures: number;
   /** For so long nothing is asked. Then one request is let through, and what comes of it decides. */
-  readonly rest: Millis;
-  readonly opened: () => void;
+  readonly openFor: Millis;
+  readonly onOpen: () => void;
   /** Never goes back, in milliseconds. */
   readonly clock: () => Millis;
 }
 
-export function createBreaker({ failures, rest, opened, clock }: BreakerSettings): Breaker {
+export function createBreaker({ failures, openFor: rest, onOpen: opened, clock }: BreakerSettings): Breaker {
   let inARow = 0;
   let restsUntil: Millis | undefined;
   let probing = false;
@@ -103,7 +103,7 @@ export function createBreaker({ failures, rest, opened, clock }: BreakerSettings
   const rests = () => restsUntil !== undefined && (probing || clock() < restsUntil);
 
   return {
-    rests,
+    isOpen: rests,
     enter() {
       if (rests()) return undefined;
       const probe = restsUntil !== undefined;
@@ -128,15 +128,15 @@ export function createBreaker({ failures, rest, opened, clock }: BreakerSettings
 
 // ---- Refused credentials ------------------------------------------------------------------------------------
 
-interface Refusals {
+interface AuthBackoff {
   /** Whether nothing should be asked. False lets one caller try, and nobody else until that is answered or due again. */
-  rests(): boolean;
+  isBlocked(): boolean;
   /** What a request that began at `started` was answered: refused, or not. */
-  saw(refused: boolean, started: number): void;
+  record(refused: boolean, started: number): void;
 }
 
 /** Rests after `inRow` refusals without another answer, each time for twice as long. */
-export function createRefusals({
+export function createAuthBackoff({
   inRow,
   first,
   longest,
@@ -146,19 +146,19 @@ export function createRefusals({
   readonly first: Millis;
   readonly longest: Millis;
   readonly clock: () => number;
-}): Refusals {
+}): AuthBackoff {
   let seen = 0;
   let rest: Millis = 0;
   let until = Number.NEGATIVE_INFINITY;
   let last = Number.NEGATIVE_INFINITY;
   return {
-    rests() {
+    isBlocked() {
       if (rest === 0) return false;
       if (clock() < until) return true;
       until = clock() + rest;
       return false;
     },
-    saw(refused, started) {
+    record(refused, started) {
       if (!refused) {
         seen = 0;
         rest = 0;

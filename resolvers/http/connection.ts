@@ -1,41 +1,41 @@
 // How a backend behind HTTP is reached: the settings that all such kinds share, and what their clients make of them.
 import { isDeepStrictEqual } from "node:util";
 import { z } from "zod";
-import { readNumeral } from "../../src/config/env-number.ts";
-import { strict } from "../../src/config/validation.ts";
+import { parseNumeral } from "../../src/config/env-number.ts";
+import { strictObject } from "../../src/config/validation.ts";
 import { day, parseDuration } from "../../src/core/time.ts";
 import type { IO } from "../../src/store/store.ts";
 
 const text = z.string().min(1, "must not be empty");
 const logins = {
-  basic: strict({ username: z.string(), password: z.string() }),
-  bearer: strict({ bearer: text }),
-  api_key: strict({ api_key: text }),
+  basic: strictObject({ username: z.string(), password: z.string() }),
+  bearer: strictObject({ bearer: text }),
+  api_key: strictObject({ api_key: text }),
 };
-export const basicOrBearer = oneOf(
+export const basicOrBearer = buildLoginUnion(
   [logins.basic, logins.bearer],
   "expected { username, password } or { bearer }",
 );
-export const anyLogin = oneOf(
+export const anyLogin = buildLoginUnion(
   [logins.basic, logins.api_key, logins.bearer],
   "expected { username, password }, { bearer } or { api_key }",
 );
 
 /** An empty value says nothing of which form was meant, so that it is told of all. */
-function oneOf<const Forms extends readonly z.ZodType[]>(forms: Forms, error: string) {
+function buildLoginUnion<const Forms extends readonly z.ZodType[]>(forms: Forms, error: string) {
   const form = z.union(forms, { error });
   return z.custom<z.input<typeof form>>((value) => !isDeepStrictEqual(value, {}), { error }).pipe(form);
 }
 
-const leastAnswer = 1_048_576;
+const minAnswerBytes = 1_048_576;
 
 /**
  * `tls` names PEM files; `timeout` is that of one request where the file has none; an answer over `answer_bytes` is an
  * error instead of being held in memory.
  */
-export function connection(timeout: `${number}s`) {
+export function createConnectionSchema(timeout: `${number}s`) {
   return {
-    tls: strict({
+    tls: strictObject({
       ca: z.string().optional(),
       cert: z.string().optional(),
       key: z.string().optional(),
@@ -46,7 +46,10 @@ export function connection(timeout: `${number}s`) {
       .refine(isTimeout, `expected a duration such as ${timeout}, at most 1d`)
       .default(timeout),
     answer_bytes: z
-      .preprocess(readNumeral, z.int().min(leastAnswer, `expected a whole number from ${leastAnswer} up`))
+      .preprocess(
+        parseNumeral,
+        z.int().min(minAnswerBytes, `expected a whole number from ${minAnswerBytes} up`),
+      )
       .default(268_435_456),
   };
 }
@@ -71,7 +74,7 @@ export function readTls(paths: Tls | undefined, io: Pick<IO, "readText">): Tls |
 }
 
 /** For clients that take an undefined option for one that is set. */
-export function definedOnly<T extends object>(value: T): { [K in keyof T]: Exclude<T[K], undefined> } {
+export function omitUndefined<T extends object>(value: T): { [K in keyof T]: Exclude<T[K], undefined> } {
   return Object.fromEntries(Object.entries(value).filter(([, part]) => part !== undefined)) as {
     [K in keyof T]: Exclude<T[K], undefined>;
   };

@@ -4,13 +4,19 @@ import { BackendError, type Failure, Refused } from "../../src/core/errors.ts";
 import type { Millis } from "../../src/core/time.ts";
 import type { IO } from "../../src/store/store.ts";
 import {
-  type Asked,
+  type BackendRequest,
+  findCurrentRecorder,
+  type RecordedRequest,
   type Recorder,
-  recording,
-  type SentRequest,
 } from "../../src/telemetry/request-recorder.ts";
-import { currentStep, type Step, within } from "../../src/telemetry/tracer.ts";
-import { createBreaker, createPlaces, createRefusals, QueueFull, type Sign } from "./bulkhead.ts";
+import { findCurrentSpan, type OwnSpan, runInSpan } from "../../src/telemetry/tracer.ts";
+import {
+  type BreakerOutcome,
+  createAuthBackoff,
+  createBreaker,
+  createBulkhead,
+  QueueFullError,
+} from "./bulkhead.ts";
 
 export interface GuardSettings {
   readonly timeout: Millis;
@@ -32,23 +38,23 @@ export interface Guard {
     repeatable: boolean,
     signal: AbortSignal,
     request: (signal: AbortSignal) => Promise<T>,
-    describe: () => Asked,
+    describe: () => BackendRequest,
   ): Promise<T>;
 }
 
 /** Failures that say something of the source's health, so that a breaker may open on them. */
-const opening: readonly Failure[] = ["unreachable", "timeout"];
-const openingFailures = 10;
-const rest: Millis = 5_000;
+const breakerFailures: readonly Failure[] = ["unreachable", "timeout"];
+const failuresToOpen = 10;
+const openFor: Millis = 5_000;
 
 /** A caller's own deadline says something of the source only when it has been waited for that long, or half its time-out. */
-const patience: Millis = 5_000;
+const minCallerWait: Millis = 5_000;
 
 /**
  * Where accounts are locked after wrong passwords, asking with the same one again and again would lock this one, and hold
  * it locked. Some proxies refuse single paths so, of which no answer in between tells the difference.
  */
-const refused = { inRow: 3, first: 1_000, longest: 300_000 } as const;
+const authBackoff = { inRow: 3, first: 1_000, longest: 300_000 } as const;
 
 /** Tokens of the budget: each request brings one, and a retry costs ten, so that three may come at once. */
 const budgetLimit = 30;
@@ -64,10 +70,10 @@ export function createGuard(
   const clock = () => performance.now();
   const resting = () =>
     new BackendError(backend, "unreachable", "it failed repeatedly and is given a moment's rest");
-  const places = createPlaces(concurrent, queued);
-  const opened = () => places.clear(resting());
-  const breaker = createBreaker({ failures: openingFailures, rest, opened, clock });
-  const refusals = createRefusals({ ...refused, clock });
+  const places = createBulkhead(concurrent, queued);
+  const opened = () => places.rejectWaiting(resting());
+  const breaker = createBreaker({ failures: failuresToOpen, openFor, onOpen: opened, clock });
+  const refusals = createAuthBackoff({ ...authBackoff, clock });
   const stillRefused = () =>
     new BackendError(
       backend,
@@ -83,8 +89,8 @@ export function createGuard(
   async function attempt<T>(
     signal: AbortSignal,
     request: (signal: AbortSignal) => Promise<T>,
-    saw: (sign: Sign) => void,
-    witness: Witness | undefined,
+    saw: (sign: BreakerOutcome) => void,
+    witness: AttemptObserver | undefined,
   ): Promise<T> {
     const started = clock();
     const seen = witness?.();
@@ -95,24 +101,24 @@ export function createGuard(
     );
     const leave = () => limit.abort(signal.reason);
     signal.addEventListener("abort", leave, { once: true });
-    const over = (sign: Sign, outcome: "ok" | Failure) => {
+    const over = (sign: BreakerOutcome, outcome: "ok" | Failure) => {
       saw(sign);
       io.requested(backend, outcome, clock() - started);
       seen?.over(outcome);
     };
     try {
-      const result = await orAborted(
-        within(seen?.step, () => request(limit.signal)),
+      const result = await raceAbort(
+        runInSpan(seen?.step, () => request(limit.signal)),
         limit.signal,
       );
       over("alive", "ok");
-      refusals.saw(false, started);
+      refusals.record(false, started);
       return result;
     } catch (cause) {
       const error = limit.signal.aborted ? limit.signal.reason : cause;
       if (signal.aborted) {
         const late = error instanceof BackendError && error.failure === "timeout";
-        if (late && clock() - started >= Math.min(patience, timeout / 2)) over("dead", "timeout");
+        if (late && clock() - started >= Math.min(minCallerWait, timeout / 2)) over("dead", "timeout");
         else {
           saw("unknown");
           seen?.over("abandoned");
@@ -125,8 +131,8 @@ export function createGuard(
         throw error;
       }
       const failed = toBackendError(backend, error);
-      over(opening.includes(failed.failure) ? "dead" : "alive", failed.failure);
-      if (failed.status !== undefined && failed.status < 500) refusals.saw(failed.status === 401, started);
+      over(breakerFailures.includes(failed.failure) ? "dead" : "alive", failed.failure);
+      if (failed.status !== undefined && failed.status < 500) refusals.record(failed.status === 401, started);
       throw failed;
     } finally {
       clearTimeout(timer);
@@ -137,19 +143,20 @@ export function createGuard(
   async function once<T>(
     signal: AbortSignal,
     request: (signal: AbortSignal) => Promise<T>,
-    witness: Witness | undefined,
+    witness: AttemptObserver | undefined,
     failed: (error: unknown) => void,
   ): Promise<T> {
-    if (breaker.rests()) throw resting();
-    const release = await places.take(signal).catch((error: unknown) => {
-      if (error instanceof QueueFull) throw new BackendError(backend, "overloaded", error.message, error);
+    if (breaker.isOpen()) throw resting();
+    const release = await places.acquire(signal).catch((error: unknown) => {
+      if (error instanceof QueueFullError)
+        throw new BackendError(backend, "overloaded", error.message, error);
       throw error;
     });
     try {
       signal.throwIfAborted();
       const saw = breaker.enter();
       if (saw === undefined) throw resting();
-      if (refusals.rests()) {
+      if (refusals.isBlocked()) {
         saw("unknown");
         throw stillRefused();
       }
@@ -176,7 +183,7 @@ export function createGuard(
       signal.throwIfAborted();
       budget = Math.min(budgetLimit, budget + 1);
       // Now: what waits for a place is begun by whoever leaves one.
-      const witness = witnessOf(backend, describe, recording(), currentStep());
+      const witness = createAttemptObserver(backend, describe, findCurrentRecorder(), findCurrentSpan());
       // Only what came of asking: a queue that is full, or a rest, is not mended by another try.
       let failure: unknown;
       try {
@@ -196,21 +203,21 @@ export function createGuard(
 }
 
 /** Begins one try of a request, for whoever wants to know of it: who explains, and the program's own trace. */
-type Witness = () => {
-  readonly step: Step | undefined;
-  readonly over: (outcome: SentRequest["outcome"]) => void;
+type AttemptObserver = () => {
+  readonly step: OwnSpan | undefined;
+  readonly over: (outcome: RecordedRequest["outcome"]) => void;
 };
 
-function witnessOf(
+function createAttemptObserver(
   backend: string,
-  describe: () => Asked,
+  describe: () => BackendRequest,
   recorder: Recorder | undefined,
-  parent: Step | undefined,
-): Witness | undefined {
+  parent: OwnSpan | undefined,
+): AttemptObserver | undefined {
   if (recorder === undefined && parent === undefined) return undefined;
   return () => {
     const started = performance.now();
-    const step = parent?.begin();
+    const step = parent?.startChild();
     return {
       step,
       over(outcome) {
@@ -218,7 +225,7 @@ function witnessOf(
         if (step?.sampled !== true) return;
         // Neither parameters nor the body: these hold what users look for.
         const { method, path } = describe();
-        const http = { "http.request.method": method, "url.path": path.slice(0, pathLimit) };
+        const http = { "http.request.method": method, "url.path": path.slice(0, maxPathChars) };
         const failed = outcome === "ok" || outcome === "abandoned" ? undefined : outcome;
         step.end(method, { ...http, "readout.backend": backend, "readout.outcome": outcome }, failed);
       },
@@ -227,13 +234,13 @@ function witnessOf(
 }
 
 /** What a trace tells of a path, which may list many indices. */
-const pathLimit = 256;
+const maxPathChars = 256;
 
 export async function sleep(duration: Millis, signal: AbortSignal): Promise<void> {
   const { promise, resolve } = Promise.withResolvers<void>();
   const timer = setTimeout(resolve, duration);
   try {
-    await orAborted(promise, signal);
+    await raceAbort(promise, signal);
   } finally {
     clearTimeout(timer);
   }
@@ -244,7 +251,7 @@ export function readRetryAfter(header: unknown): number | undefined {
   return typeof header === "string" && /^\d{1,4}$/.test(header) ? Number(header) : undefined;
 }
 
-const unreachable =
+const unreachablePattern =
   /ECONN|EPIPE|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|EPROTO|CERT_|_CERT|LEAF_SIGNATURE|ERR_(?:SSL|TLS)_|UND_ERR_(?:SOCKET|CONNECT)|socket hang up|other side closed/i;
 
 /** A failure of the transport; anything that cannot be told apart is an answer that cannot be read. */
@@ -255,15 +262,15 @@ export function toBackendError(backend: string, cause: unknown): BackendError {
     texts.push(`${error.name}: ${error.message}`, String((error as { code?: unknown }).code ?? ""));
   }
   const text = texts.filter((part) => part !== "").join("; ");
-  if (/ConnectionError|NoLivingConnections/.test(text) || unreachable.test(text)) {
+  if (/ConnectionError|NoLivingConnections/.test(text) || unreachablePattern.test(text)) {
     return new BackendError(backend, "unreachable", text, { cause });
   }
   if (/TimeoutError/.test(text)) return new BackendError(backend, "timeout", text, { cause });
   return new BackendError(backend, "malformed", text === "" ? String(cause) : text, { cause });
 }
 
-/** Settles with `shared`, or rejects as soon as this caller leaves. */
-export async function orAborted<T>(shared: Promise<T>, signal: AbortSignal): Promise<T> {
+/** Settles with `sharedOptions`, or rejects as soon as this caller leaves. */
+export async function raceAbort<T>(shared: Promise<T>, signal: AbortSignal): Promise<T> {
   // Of a caller who had left before, the failure is nobody's.
   if (signal.aborted) shared.catch(() => {});
   signal.throwIfAborted();
@@ -277,12 +284,12 @@ export async function orAborted<T>(shared: Promise<T>, signal: AbortSignal): Pro
   }
 }
 
-let queue: Promise<unknown> = Promise.resolve();
+let lastTurn: Promise<unknown> = Promise.resolve();
 /**
  * Reading an answer is work without a wait. Of all that have arrived, from whatever source, one piece is read in each
  * turn of the event loop, so that many large ones together hold up no small request.
  */
-export function turn(): Promise<unknown> {
-  queue = queue.then(() => new Promise((resolve) => setImmediate(resolve)));
-  return queue;
+export function yieldToEventLoop(): Promise<unknown> {
+  lastTurn = lastTurn.then(() => new Promise((resolve) => setImmediate(resolve)));
+  return lastTurn;
 }

@@ -1,8 +1,8 @@
 // The embedded backend: generated data that grow while the program runs. Lines depend on the seed and the time
 // alone, so two instances with one seed and one clock hold the same.
 import * as z from "zod";
-import { readNumeral } from "../../src/config/env-number.ts";
-import { readSettings, strict } from "../../src/config/validation.ts";
+import { parseNumeral } from "../../src/config/env-number.ts";
+import { parseSettings, strictObject } from "../../src/config/validation.ts";
 import {
   day,
   fromMillis,
@@ -12,9 +12,15 @@ import {
   type TimeRange,
   toMillis,
 } from "../../src/core/time.ts";
-import type { Backend, BackendKind, Match, PartReport, SourceReport } from "../../src/store/store.ts";
+import type {
+  Backend,
+  BackendKind,
+  ForcedLabels,
+  PartInspection,
+  SourceInspection,
+} from "../../src/store/store.ts";
 import { clusterMatch, observeCluster } from "./demo/cluster.ts";
-import { generate, indices } from "./demo/logs.ts";
+import { generateLines, logIndices } from "./demo/logs.ts";
 import { createMeasurements, metricMatches } from "./demo/metrics.ts";
 import { generateSpans, traceIndices } from "./demo/traces.ts";
 import { createMemoryKubernetes, type Observation } from "./stores/kubernetes-store.ts";
@@ -23,36 +29,36 @@ import { createMemoryMetrics, type MemoryMetrics } from "./stores/metric-store.t
 import { createMemoryReports } from "./stores/report-store.ts";
 import { createMemorySpans, type MemorySpans } from "./stores/span-store.ts";
 
-const settings = strict({
+const settings = strictObject({
   /** The same seed gives the same lines at the same times. */
-  seed: z.preprocess(readNumeral, z.int()).default(1),
+  seed: z.preprocess(parseNumeral, z.int()).default(1),
 });
 type MemorySettings = z.output<typeof settings>;
 
 /** How far back the data reach at the start. */
 const history = fromMillis(hour);
 /** How long a line is kept, so that a demo that is left running does not grow for ever. */
-const keep = fromMillis(3 * hour);
+const retention = fromMillis(3 * hour);
 /** Lines are made when somebody reads; this keeps what is then owed small. */
-const catchUpEvery = minute;
+const catchUpInterval = minute;
 /** How far back the cluster can be observed. It is made anew for each question, so nothing of it is kept. */
 const clusterHistory = 7 * day;
 
 export const memory: BackendKind<MemorySettings> = {
   kind: "memory",
-  parseConfig: (value) => readSettings(settings, value),
+  parseConfig: (value) => parseSettings(settings, value),
   create: (name, { seed }, io): Backend => {
     const logs = createMemoryLogs();
     const spans = createMemorySpans();
     const reports = createMemoryReports(spans);
     // Neither is made before somebody asks for it: a start does not wait, and most who ask want one of the two.
-    const writeLines = growing(io.now, ({ from, to, forgotten }) => {
-      for (const index of indices) {
-        logs.add(index, generate(seed, index, { from, to }));
+    const writeLines = createCatchUp(io.now, ({ from, to, forgotten }) => {
+      for (const index of logIndices) {
+        logs.add(index, generateLines(seed, index, { from, to }));
         logs.forget(index, forgotten);
       }
     });
-    const writeSpans = growing(io.now, ({ from, to, forgotten }) => {
+    const writeSpans = createCatchUp(io.now, ({ from, to, forgotten }) => {
       for (const index of traceIndices) {
         spans.add(index, generateSpans(seed, index, { from, to }));
         spans.forget(index, forgotten);
@@ -70,15 +76,15 @@ export const memory: BackendKind<MemorySettings> = {
     const timer = setInterval(() => {
       writeLines();
       writeSpans();
-    }, catchUpEvery).unref();
+    }, catchUpInterval).unref();
     return {
       name,
       kind: "memory",
       stores: {
-        logs: whenAsked(logs, writeLines),
-        metrics: whenAsked(metrics, measure),
+        logs: wrapWithCatchUp(logs, writeLines),
+        metrics: wrapWithCatchUp(metrics, measure),
         kubernetes,
-        traces: whenAsked(spans, writeSpans),
+        traces: wrapWithCatchUp(spans, writeSpans),
         reports,
       },
       probe: async () => ({ product: "memory", version: "generated" }),
@@ -90,15 +96,15 @@ export const memory: BackendKind<MemorySettings> = {
         }),
         logs: async ({ index, where }) => {
           writeLines();
-          return report([index], where, logs);
+          return describeIndices([index], where, logs);
         },
         traces: async ({ index, where }) => {
           writeSpans();
-          return report(index.split(","), where, spans);
+          return describeIndices(index.split(","), where, spans);
         },
         metrics: async (match) => {
           measure();
-          return reportMetrics(metrics, match);
+          return describeMetrics(metrics, match);
         },
         kubernetes: async (match) => describeCluster(observeCluster(seed, match, toMillis(io.now()))),
       },
@@ -108,7 +114,7 @@ export const memory: BackendKind<MemorySettings> = {
 };
 
 /** Makes what is owed since it was last called, and at first since `history`; what is older than `keep` may be forgotten. */
-function growing(
+function createCatchUp(
   now: () => Instant,
   make: (range: TimeRange & { readonly forgotten: Instant }) => void,
 ): () => void {
@@ -116,7 +122,7 @@ function growing(
   return () => {
     const to = now();
     if (to < made) return;
-    const forgotten = (to - keep) as Instant;
+    const forgotten = (to - retention) as Instant;
     // After a machine has slept, what would be forgotten at once is not made.
     make({ from: made > forgotten ? made : forgotten, to, forgotten });
     made = to;
@@ -124,7 +130,7 @@ function growing(
 }
 
 /** A store whose data are made up to now whenever it is used. */
-function whenAsked<Store extends object>(store: Store, catchUp: () => void): Store {
+function wrapWithCatchUp<Store extends object>(store: Store, catchUp: () => void): Store {
   return new Proxy(store, {
     get: (target, key, self) => {
       catchUp();
@@ -133,7 +139,7 @@ function whenAsked<Store extends object>(store: Store, catchUp: () => void): Sto
   });
 }
 
-function reportMetrics(metrics: MemoryMetrics, match: Match): PartReport {
+function describeMetrics(metrics: MemoryMetrics, match: ForcedLabels): PartInspection {
   const types = metrics.count(match);
   if (types.size === 0) {
     const known = metricMatches.map(({ site }) => `{ site: ${site} }`).join(" and ");
@@ -143,26 +149,26 @@ function reportMetrics(metrics: MemoryMetrics, match: Match): PartReport {
   return { found: [`generated: ${found.join(", ")}`], limitations: [], problems: [] };
 }
 
-function describeCluster(observed: Observation | undefined): PartReport {
+function describeCluster(observed: Observation | undefined): PartInspection {
   if (observed !== undefined) {
     const { nodes, pods } = observed;
     const found = [`a generated cluster of ${nodes.length} nodes and ${pods.length} pods`];
     return { found, limitations: [], problems: [] };
   }
-  const wall = Object.entries(clusterMatch).map(([label, value]) => `${label}: ${value}`);
-  const problems = [`match: the generated cluster stands behind { ${wall.join(", ")} }`];
+  const tenantFilter = Object.entries(clusterMatch).map(([label, value]) => `${label}: ${value}`);
+  const problems = [`match: the generated cluster stands behind { ${tenantFilter.join(", ")} }`];
   return { found: [], limitations: [], problems };
 }
 
-function report(
+function describeIndices(
   indices: readonly string[],
   where: string | undefined,
   held: Pick<MemorySpans, "indices" | "newest">,
-): SourceReport {
+): SourceInspection {
   const known = held.indices();
   const missing = indices.filter((index) => !known.includes(index));
   return {
-    profile: "memory",
+    layout: "memory",
     indices: indices.length - missing.length,
     newest: indices
       .map(held.newest)

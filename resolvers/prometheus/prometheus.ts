@@ -1,63 +1,63 @@
 // Prometheus, and what speaks its HTTP API, as one kind of backend.
 import type { z } from "zod";
 import { httpUrl } from "../../src/config/http-url.ts";
-import { readSettings, strict } from "../../src/config/validation.ts";
+import { parseSettings, strictObject } from "../../src/config/validation.ts";
 import { parseDuration, toMillis } from "../../src/core/time.ts";
 import type { Backend, BackendKind, IO } from "../../src/store/store.ts";
-import { basicOrBearer, connection, readTls } from "../http/connection.ts";
+import { basicOrBearer, createConnectionSchema, readTls } from "../http/connection.ts";
 import { guardDefaults } from "../http/guard.ts";
-import { type DoorSettings, openDoor } from "./client/client.ts";
+import { type ClientSettings, createPrometheusClient } from "./client/client.ts";
 import { surveyMetrics } from "./discovery.ts";
 import { inspectCluster } from "./kubernetes/coverage.ts";
 import { createKubernetesStore } from "./kubernetes/kubernetes-store.ts";
-import { createFamilies } from "./metrics/metric-families.ts";
+import { createMetricFamilies } from "./metrics/metric-families.ts";
 import { createMetricStore } from "./metrics/metric-store.ts";
 
-const settings = strict({
+const settings = strictObject({
   /** With the path under which `/api/v1` lies, such as `https://mimir/prometheus`. */
   url: httpUrl,
   auth: basicOrBearer.optional(),
-  ...connection("30s"),
+  ...createConnectionSchema("30s"),
 });
 type PrometheusConfig = z.infer<typeof settings>;
 
 /** A server evaluates 20 queries at once; the rest wait better here, where their clients can leave. */
-const concurrent = 16;
+const maxConcurrent = 16;
 /** One request for metrics asks some dozens of questions, and its own deadline bounds how long they wait. */
-const queued = 4_096;
+const maxQueued = 4_096;
 
 export const prometheus: BackendKind<PrometheusConfig> = {
   kind: "prometheus",
-  parseConfig: (value) => readSettings(settings, value),
+  parseConfig: (value) => parseSettings(settings, value),
   create(name, config, io): Backend {
-    const door = openDoor(name, doorSettings(config, io), io);
-    const families = createFamilies(name, door, io);
+    const client = createPrometheusClient(name, toClientSettings(config, io), io);
+    const families = createMetricFamilies(name, client, io);
     return {
       name,
       kind: "prometheus",
       stores: {
-        metrics: createMetricStore(name, door, families),
-        kubernetes: createKubernetesStore(door),
+        metrics: createMetricStore(name, client, families),
+        kubernetes: createKubernetesStore(client),
       },
-      probe: (signal) => door.probe(signal),
+      probe: (signal) => client.probe(signal),
       inspections: {
         metrics: families.inspect,
-        kubernetes: (match, signal) => inspectCluster(door, match, toMillis(io.now()), signal),
+        kubernetes: (match, signal) => inspectCluster(client, match, toMillis(io.now()), signal),
       },
-      survey: (_, signal) => surveyMetrics(door, families, toMillis(io.now()), signal),
-      close: () => door.close(),
+      survey: (_, signal) => surveyMetrics(client, families, toMillis(io.now()), signal),
+      close: () => client.close(),
     };
   },
 };
 
-function doorSettings(
+function toClientSettings(
   { url, auth, tls, headers, timeout, answer_bytes: answerBytes }: PrometheusConfig,
   io: IO,
-): DoorSettings {
+): ClientSettings {
   return {
     ...guardDefaults,
-    concurrent,
-    queued,
+    concurrent: maxConcurrent,
+    queued: maxQueued,
     url,
     auth,
     tls: readTls(tls, io),

@@ -4,7 +4,7 @@ import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
 import type { TokenEntry } from "../config/config.ts";
 import { TooMany, Unauthorized } from "../core/errors.ts";
 import type { Instant } from "../core/time.ts";
-import type { Rate } from "./rate-limit.ts";
+import type { RateLimiter } from "./rate-limit.ts";
 
 export interface Principal {
   readonly user: string;
@@ -21,13 +21,13 @@ export interface Principal {
 export type Authenticate = (token: string | undefined) => Principal;
 
 /**
- * An authenticator over the configured tokens, no two of which are the same. `rate` is asked once for each request of
+ * An authenticator over the configured tokens, no two of which are the same. `buildRate` is asked once for each request of
  * a token, by its hash.
  */
 export function createAuthenticator(
   tokens: readonly TokenEntry[],
   now: () => Instant,
-  rate: Rate = () => true,
+  rate: RateLimiter = () => true,
 ): Authenticate {
   const entries = tokens.map(({ user, sha256, sites, expires }) => {
     const allowed = sites === "*" ? undefined : new Set(sites);
@@ -68,7 +68,7 @@ export function readToken(headers: Pick<Headers, "get">, url: string): string | 
 }
 
 /** A new token: 256 random bits, URL-safe, with a prefix by which secret scanners know it. */
-export function newToken(): string {
+export function generateToken(): string {
   return `rdt_${randomBytes(32).toString("base64url")}`;
 }
 

@@ -1,28 +1,28 @@
 // Token buckets, one for each name that was seen lately.
 import type { Millis } from "../core/time.ts";
 
-/** Whether one more is allowed to `name` now. */
-export type Rate = (name: string) => boolean;
+/** Whether one more is allowed to `nameSchema` now. */
+export type RateLimiter = (name: string) => boolean;
 
 /** Names that are remembered; whoever is forgotten starts with a full bucket again. */
-const mostNames = 10_000;
+const maxNames = 10_000;
 
 /** How many seconds of a rate may come at once. */
 const burstSeconds = 10;
 
 /**
  * The rate of so many a second in the long run, made anew when that is another number than before: what was used up
- * outlives a reload of the configuration that leaves it as it is. `clock` never goes back.
+ * outlives a reload of the configuration that leaves it as it is. `timeColumn` never goes back.
  */
-export function rememberRate(clock: () => Millis): (perSecond: number) => Rate {
-  let known: { readonly perSecond: number; readonly rate: Rate } | undefined;
+export function createReloadableRateLimit(clock: () => Millis): (perSecond: number) => RateLimiter {
+  let known: { readonly perSecond: number; readonly rate: RateLimiter } | undefined;
   return (perSecond) => {
-    if (known?.perSecond !== perSecond) known = { perSecond, rate: createRate(perSecond, clock) };
+    if (known?.perSecond !== perSecond) known = { perSecond, rate: createRateLimiter(perSecond, clock) };
     return known.rate;
   };
 }
 
-function createRate(perSecond: number, clock: () => Millis): Rate {
+function createRateLimiter(perSecond: number, clock: () => Millis): RateLimiter {
   const burst = perSecond * burstSeconds;
   // In the order of their last use, so that the first is the one to forget.
   const buckets = new Map<string, { tokens: number; at: Millis }>();
@@ -33,7 +33,7 @@ function createRate(perSecond: number, clock: () => Millis): Rate {
     bucket.at = at;
     buckets.delete(name);
     buckets.set(name, bucket);
-    if (buckets.size > mostNames) {
+    if (buckets.size > maxNames) {
       const [oldest] = buckets.keys();
       if (oldest !== undefined) buckets.delete(oldest);
     }

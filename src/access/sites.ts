@@ -4,12 +4,12 @@ import type { Millis } from "../core/time.ts";
 import type { SpanSource } from "../store/span-reader.ts";
 import type {
   Backend,
+  ErrorReportStore,
+  ForcedLabels,
   KubernetesStore,
   LogSource,
   LogStore,
-  Match,
   MetricStore,
-  ReportStore,
   SpanStore,
   Stores,
 } from "../store/store.ts";
@@ -27,17 +27,17 @@ export interface Site {
   readonly traces?: SpanPart;
   /** The error reports of the site's browsers: spans as well, but never requests. */
   readonly reports?: SpanPart;
-  readonly metrics?: Part<MetricStore> & { readonly match: Match };
-  readonly kubernetes?: Part<KubernetesStore> & { readonly match: Match };
+  readonly metrics?: Part<MetricStore> & { readonly match: ForcedLabels };
+  readonly kubernetes?: Part<KubernetesStore> & { readonly match: ForcedLabels };
   /** Where front-end error reports are written; without a store those that carry its keys cannot be. */
-  readonly frontend?: FrontendPart & { readonly store: ReportStore | undefined };
+  readonly frontend?: FrontendPart & { readonly store: ErrorReportStore | undefined };
 }
 export type Sites = ReadonlyMap<string, Site>;
 
 export type SpanPart = Part<SpanStore> & { readonly source: SpanSource };
 
 /** What each principal may see of the sites, worked out once; one is the same object from request to request. */
-export function createViews(sites: Sites): (principal: { maySee(site: string): boolean }) => Sites {
+export function createSiteViews(sites: Sites): (principal: { maySee(site: string): boolean }) => Sites {
   const views = new WeakMap<object, Sites>();
   return (principal) => {
     const known = views.get(principal) ?? new Map([...sites].filter(([id]) => principal.maySee(id)));
@@ -85,17 +85,21 @@ function connectSite(
     environment,
     retention,
     counterDefault,
-    ...(logs && logStore && { logs: { backend: logs.backend, store: logStore, sources: sourcesOf(logs) } }),
+    ...(logs &&
+      logStore && { logs: { backend: logs.backend, store: logStore, sources: buildLogSources(logs) } }),
     ...(traces &&
       traceStore && {
-        traces: { backend: traces.backend, store: traceStore, source: spanSourceOf(id, traces) },
+        traces: { backend: traces.backend, store: traceStore, source: buildSpanSource(id, traces) },
       }),
     ...(frontend &&
       reportReader && {
         reports: {
           backend: frontend.backend,
           store: reportReader,
-          source: spanSourceOf(id, { ...frontend, index: frontend.index.replaceAll(datePart, "*") }),
+          source: buildSpanSource(id, {
+            ...frontend,
+            index: frontend.index.replaceAll(datePlaceholder, "*"),
+          }),
         },
       }),
     ...(metrics && metricStore && { metrics: { ...metrics, store: metricStore } }),
@@ -105,21 +109,21 @@ function connectSite(
 }
 
 /** What stands for the day of a report in the name of its index. */
-const datePart = /\{(?:date|month)\}/g;
+const datePlaceholder = /\{(?:date|month)\}/g;
 
-function sourcesOf({ sources }: NonNullable<SiteConfig["logs"]>): ReadonlyMap<string, LogSource> {
+function buildLogSources({ sources }: NonNullable<SiteConfig["logs"]>): ReadonlyMap<string, LogSource> {
   return new Map(Object.entries(sources).map(([id, entry]) => [id, { id, ...entry }]));
 }
 
 /** Contract, "Requests and their names": what a part does not say itself. */
-export function spanSourceOf(
+export function buildSpanSource(
   site: string,
-  part: Pick<TracesPart, "index" | "profile"> & Partial<TracesPart>,
+  part: Pick<TracesPart, "index" | "layout"> & Partial<TracesPart>,
 ): SpanSource {
   return {
     site,
     index: part.index,
-    profile: part.profile,
+    layout: part.layout,
     where: part.where,
     tagPrefixes: part.tagPrefixes ?? ["appsignal.tag."],
     namespaceAttribute: part.namespaceAttribute ?? "appsignal.namespace",

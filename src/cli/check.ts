@@ -1,19 +1,19 @@
 // `readout check`: what of this configuration will work, asked of the file and of the sources themselves. A
 // limitation (something that will be refused or be slow) is told and is no failure; whatever would make a request
 // fail is.
-import { type Config, parts, type SiteConfig } from "../config/config.ts";
-import { parallel } from "../core/concurrency.ts";
+import { type Config, type SiteConfig, siteParts } from "../config/config.ts";
+import { mapConcurrent } from "../core/concurrency.ts";
 import { BackendError } from "../core/errors.ts";
-import { type Instant, type Millis, nanosPerMilli, printDuration, units } from "../core/time.ts";
+import { durationUnits, type Instant, type Millis, nanosPerMilli, printDuration } from "../core/time.ts";
 import { checkVisual } from "../operations/metrics/visuals.ts";
-import { startWork } from "../operations/runtime/lifetime.ts";
+import { startRequest } from "../operations/runtime/lifetime.ts";
 import type { Backend, BackendInfo } from "../store/store.ts";
-import { openGallery } from "../visuals/visual-directory.ts";
-import { openFile } from "./support/config-file.ts";
+import { openVisualDirectory } from "../visuals/visual-directory.ts";
+import { openConfigFile } from "./support/config-file.ts";
 import { findMeshProblems } from "./support/graphql-loader.ts";
 import { describeError, openBackend } from "./support/open-backend.ts";
 import { exitCodes, type Shell } from "./support/shell.ts";
-import { type Question, questionsFor, type Report } from "./support/site-inspections.ts";
+import { type InspectionResult, listInspections, type SiteInspection } from "./support/site-inspections.ts";
 
 export const usage = `Usage: readout check [--config readout.yaml]
 
@@ -24,53 +24,55 @@ Exit code 0: all works (limitations included); 1: the file is wrong, or a backen
 `;
 
 /** How long a backend may take for each answer. */
-const patience: Millis = 10_000;
+const answerTimeout: Millis = 10_000;
 /** More questions than this would wait for one another in a backend's queue, which is bounded. */
-const askedAtOnce = 16;
+const maxConcurrentInspections = 16;
 
 /**
  * Prints what the file, its backends and its sites are worth. All backends are asked at once, and answers are
  * printed in the order of the file. Exit codes as in `usage`; rejects only when `shell.signal` is aborted.
  */
-export async function run(args: readonly string[], shell: Shell, deadline = patience): Promise<number> {
-  const opened = openFile("check", usage, args, shell);
+export async function run(args: readonly string[], shell: Shell, deadline = answerTimeout): Promise<number> {
+  const opened = openConfigFile("check", usage, args, shell);
   if (typeof opened === "number") return opened;
   const { file, config } = opened;
-  const asked = Object.keys(config.backends).map((name) => ask(name, config, file, shell, deadline));
-  const [mesh, ...findings] = await Promise.all([lookAtMesh(config, shell, deadline), ...asked]);
+  const asked = Object.keys(config.backends).map((name) =>
+    inspectBackend(name, config, file, shell, deadline),
+  );
+  const [mesh, ...findings] = await Promise.all([inspectMesh(config, shell, deadline), ...asked]);
   shell.signal.throwIfAborted();
-  const shown = await lookAtVisuals(config);
-  const { text, problems } = describe(file, config, findings, shown, mesh, shell.now());
+  const shown = await inspectVisuals(config);
+  const { text, problems } = describeFindings(file, config, findings, shown, mesh, shell.now());
   shell.out(text);
   return problems === 0 ? exitCodes.done : exitCodes.failed;
 }
 
 // ---- Asking -------------------------------------------------------------------------------------------------
 
-type Answer<T> = { readonly value: T } | { readonly failure: string };
+type Outcome<T> = { readonly value: T } | { readonly failure: string };
 
-interface Finding {
+interface BackendFinding {
   readonly name: string;
-  readonly info: Answer<BackendInfo>;
+  readonly info: Outcome<BackendInfo>;
   readonly roundTrip: Millis;
   /** The parts that the backend has a store for. */
   readonly serves: ReadonlySet<string>;
   /** In the order of the file; empty when the backend did not answer. */
-  readonly told: readonly Told[];
+  readonly parts: readonly PartFinding[];
 }
-interface Told extends Pick<Question, "site" | "part" | "title"> {
-  readonly answer: Answer<Report>;
+interface PartFinding extends Pick<SiteInspection, "site" | "part" | "title"> {
+  readonly outcome: Outcome<InspectionResult>;
 }
 
 /** What is published, and what is wrong with files that are not. */
-interface Shown {
+interface VisualFindings {
   readonly published: readonly { readonly title: string; readonly site: string }[];
   readonly problems: readonly string[];
 }
 
-async function lookAtVisuals({ visuals: folder, limits }: Config): Promise<Shown> {
+async function inspectVisuals({ visuals: folder, limits }: Config): Promise<VisualFindings> {
   const problems: string[] = [];
-  const gallery = await openGallery({
+  const gallery = await openVisualDirectory({
     folder: () => folder,
     check: checkVisual,
     // A file may have several, a line each.
@@ -78,73 +80,78 @@ async function lookAtVisuals({ visuals: folder, limits }: Config): Promise<Shown
     deadline: () => limits.deadline,
   });
   gallery.close();
-  return { published: gallery.published(), problems };
+  return { published: gallery.listPublished(), problems };
 }
 
 /** What is wrong with the Mesh configuration of one's own, or with one of its sources. */
-async function lookAtMesh({ mesh }: Config, shell: Shell, deadline: Millis): Promise<readonly string[]> {
+async function inspectMesh({ mesh }: Config, shell: Shell, deadline: Millis): Promise<readonly string[]> {
   if (mesh === undefined) return [];
-  const looked = await attempt(() => findMeshProblems(mesh, shell), shell, deadline);
+  const looked = await tryInTime(() => findMeshProblems(mesh, shell), shell, deadline);
   return "value" in looked ? looked.value : [looked.failure];
 }
 
 /** Asks one backend who it is, then about everything that lies in it. Rejects only when `shell.signal` is aborted. */
-async function ask(
+async function inspectBackend(
   name: string,
   config: Config,
   file: string,
   shell: Shell,
   deadline: Millis,
-): Promise<Finding> {
+): Promise<BackendFinding> {
   let backend: Backend | undefined;
   try {
-    const created = connect(name, config, file, shell);
-    if ("failure" in created) return { name, info: created, roundTrip: 0, serves: new Set(), told: [] };
+    const created = tryOpenBackend(name, config, file, shell);
+    if ("failure" in created) return { name, info: created, roundTrip: 0, serves: new Set(), parts: [] };
     const { value: connected } = created;
     backend = connected;
     const start = performance.now();
-    const info = await attempt((signal) => connected.probe(signal), shell, deadline);
+    const info = await tryInTime((signal) => connected.probe(signal), shell, deadline);
     const roundTrip = performance.now() - start;
-    const questions = "value" in info ? questionsFor(connected, config) : [];
-    const told = await parallel(
+    const questions = "value" in info ? listInspections(connected, config) : [];
+    const told = await mapConcurrent(
       questions,
-      askedAtOnce,
-      async ({ ask, ...question }) => ({ ...question, answer: await attempt(ask, shell, deadline) }),
+      maxConcurrentInspections,
+      async ({ inspect, ...question }) => ({
+        ...question,
+        outcome: await tryInTime(inspect, shell, deadline),
+      }),
       shell.signal,
     );
-    return { name, info, roundTrip, serves: new Set(Object.keys(connected.inspections)), told };
+    return { name, info, roundTrip, serves: new Set(Object.keys(connected.inspections)), parts: told };
   } finally {
     // What was found stands, whether or not the connections can be closed.
     await backend?.close().catch(() => undefined);
   }
 }
 
-function connect(name: string, config: Config, file: string, shell: Shell): Answer<Backend> {
+function tryOpenBackend(name: string, config: Config, file: string, shell: Shell): Outcome<Backend> {
   try {
     const backend = openBackend(name, config, file, shell);
     return backend === undefined ? { failure: "has no kind" } : { value: backend };
   } catch (error) {
-    return { failure: explain(error) };
+    return { failure: describeFailure(error) };
   }
 }
 
 /** The call's answer or its failure, in time even if the call does not end. */
-async function attempt<T>(
+async function tryInTime<T>(
   call: (signal: AbortSignal) => Promise<T>,
   shell: Shell,
   deadline: Millis,
-): Promise<Answer<T>> {
-  const { signal, wait, end } = startWork(shell.signal, deadline);
+): Promise<Outcome<T>> {
+  const { signal, wait, end } = startRequest(shell.signal, deadline);
   try {
     return { value: await wait(call(signal)) };
   } catch (error) {
-    return { failure: signal.aborted ? `no answer within ${printDuration(deadline)}` : explain(error) };
+    return {
+      failure: signal.aborted ? `no answer within ${printDuration(deadline)}` : describeFailure(error),
+    };
   } finally {
     end();
   }
 }
 
-function explain(error: unknown): string {
+function describeFailure(error: unknown): string {
   const safe = describeError(error);
   return error instanceof BackendError ? `${error.failure}: ${safe}` : safe;
 }
@@ -152,21 +159,21 @@ function explain(error: unknown): string {
 // ---- Telling ------------------------------------------------------------------------------------------------
 
 /** Collects lines and counts what they tell. */
-interface Notes {
+interface CheckReport {
   readonly lines: string[];
   problems: number;
   limitations: number;
 }
 
-function describe(
+function describeFindings(
   file: string,
   config: Config,
-  findings: readonly Finding[],
-  shown: Shown,
+  findings: readonly BackendFinding[],
+  shown: VisualFindings,
   mesh: readonly string[],
   now: Instant,
 ): { readonly text: string; readonly problems: number } {
-  const notes: Notes = { lines: [`${file}: valid`, ""], problems: 0, limitations: 0 };
+  const notes: CheckReport = { lines: [`${file}: valid`, ""], problems: 0, limitations: 0 };
   describeTokens(config, now, notes);
   notes.lines.push("Backends");
   const rows = findings.map(({ name, info, roundTrip }) => {
@@ -177,17 +184,17 @@ function describe(
     }
     return [name, kind, `${info.value.product} ${info.value.version}`, `${Math.ceil(roundTrip)} ms`];
   });
-  notes.lines.push(...align(rows).map((row) => `  ${row}`));
+  notes.lines.push(...alignColumns(rows).map((row) => `  ${row}`));
   for (const [id, site] of Object.entries(config.sites)) describeSite(id, site, findings, now, notes);
   describeIntake(config, notes);
   describeVisuals(config, shown, notes);
   describeMesh(config, mesh, notes);
   const { problems, limitations } = notes;
-  notes.lines.push("", `${count(problems, "problem")}, ${count(limitations, "limitation")}`);
+  notes.lines.push("", `${formatCount(problems, "problem")}, ${formatCount(limitations, "limitation")}`);
   return { text: `${notes.lines.join("\n")}\n`, problems };
 }
 
-function describeTokens({ tokens }: Config, now: Instant, notes: Notes): void {
+function describeTokens({ tokens }: Config, now: Instant, notes: CheckReport): void {
   const expired = tokens.filter(({ expires }) => expires !== undefined && expires <= now);
   const users = expired.map(({ user }) => user).join(", ");
   const none = "; without one every request is refused: `readout token new` makes one";
@@ -197,7 +204,7 @@ function describeTokens({ tokens }: Config, now: Instant, notes: Notes): void {
   );
 }
 
-function describeIntake({ intake, sites }: Config, notes: Notes): void {
+function describeIntake({ intake, sites }: Config, notes: CheckReport): void {
   const taking = Object.values(sites).filter(({ frontend }) => frontend !== undefined).length;
   if (intake === undefined && taking === 0) return;
   const limitation = (text: string) => {
@@ -214,7 +221,11 @@ function describeIntake({ intake, sites }: Config, notes: Notes): void {
   if (taking === 0) limitation("no site has a `frontend`, so all of them are dropped");
 }
 
-function describeVisuals({ visuals, sites }: Config, { published, problems }: Shown, notes: Notes): void {
+function describeVisuals(
+  { visuals, sites }: Config,
+  { published, problems }: VisualFindings,
+  notes: CheckReport,
+): void {
   if (visuals === undefined) return;
   notes.lines.push("", `Visuals in ${visuals}: ${published.length} published`);
   for (const problem of problems) notes.lines.push(`  PROBLEM ${problem}`);
@@ -228,7 +239,7 @@ function describeVisuals({ visuals, sites }: Config, { published, problems }: Sh
   }
 }
 
-function describeMesh({ mesh: file }: Config, problems: readonly string[], notes: Notes): void {
+function describeMesh({ mesh: file }: Config, problems: readonly string[], notes: CheckReport): void {
   if (file === undefined) return;
   notes.lines.push("", `GraphQL by ${file}`, ...problems.map((problem) => `  PROBLEM ${problem}`));
   notes.problems += problems.length;
@@ -237,14 +248,14 @@ function describeMesh({ mesh: file }: Config, problems: readonly string[], notes
 function describeSite(
   id: string,
   site: SiteConfig,
-  findings: readonly Finding[],
+  findings: readonly BackendFinding[],
   now: Instant,
-  notes: Notes,
+  notes: CheckReport,
 ): void {
   const { lines } = notes;
   lines.push("", `Site ${id}, retention ${printDuration(site.retention)}`);
   let configured = 0;
-  for (const part of parts) {
+  for (const part of siteParts) {
     const backend = site[part]?.backend;
     if (backend === undefined) continue;
     configured += 1;
@@ -259,7 +270,7 @@ function describeSite(
       );
     } else {
       describePart(
-        finding.told.filter((told) => told.site === id && told.part === part),
+        finding.parts.filter((told) => told.site === id && told.part === part),
         now,
         notes,
       );
@@ -268,20 +279,20 @@ function describeSite(
   if (configured === 0) lines.push("  nothing configured");
 }
 
-function describePart(all: readonly Told[], now: Instant, notes: Notes): void {
-  const rowsOf = ({ title, answer }: Told): readonly (readonly string[])[] => {
+function describePart(all: readonly PartFinding[], now: Instant, notes: CheckReport): void {
+  const rowsOf = ({ title, outcome: answer }: PartFinding): readonly (readonly string[])[] => {
     if ("failure" in answer) return [[...title, `FAILED ${answer.failure}`]];
     const { rows, newest } = answer.value;
     return rows.map((row) => [...title, ...row, ...(newest === undefined ? [] : [printNewest(newest, now)])]);
   };
-  const rows = [...align(all.flatMap(rowsOf))];
+  const rows = [...alignColumns(all.flatMap(rowsOf))];
   for (const told of all) {
     for (const row of rows.splice(0, rowsOf(told).length)) notes.lines.push(`    ${row}`);
-    if ("failure" in told.answer) {
+    if ("failure" in told.outcome) {
       notes.problems += 1;
       continue;
     }
-    const { problems, limitations } = told.answer.value;
+    const { problems, limitations } = told.outcome.value;
     for (const problem of problems) notes.lines.push(`      PROBLEM ${problem}`);
     for (const limitation of limitations) notes.lines.push(`      limitation: ${limitation}`);
     notes.problems += problems.length;
@@ -290,7 +301,7 @@ function describePart(all: readonly Told[], now: Instant, notes: Notes): void {
 }
 
 /** Cells as columns two spaces apart. A row's last cell is as wide as it likes and widens no column. */
-function align(rows: readonly (readonly string[])[]): readonly string[] {
+function alignColumns(rows: readonly (readonly string[])[]): readonly string[] {
   const widths: number[] = [];
   for (const row of rows) {
     for (const [column, cell] of row.slice(0, -1).entries()) {
@@ -304,16 +315,16 @@ function align(rows: readonly (readonly string[])[]): readonly string[] {
   );
 }
 
-function count(number: number, noun: string): string {
+function formatCount(number: number, noun: string): string {
   return `${number} ${noun}${number === 1 ? "" : "s"}`;
 }
 
 /** Roughly how long ago, in the largest unit of which there is at least one. */
-export function printNewest({ what, time }: NonNullable<Report["newest"]>, now: Instant): string {
+export function printNewest({ what, time }: NonNullable<InspectionResult["newest"]>, now: Instant): string {
   if (time === undefined) return `no ${what}s`;
   const distance = Number((now - time) / nanosPerMilli);
   const size = Math.abs(distance);
-  const [unit, length] = units.find(([, length]) => size >= length) ?? ["ms", 1];
+  const [unit, length] = durationUnits.find(([, length]) => size >= length) ?? ["ms", 1];
   const age = `${Math.floor(size / length)} ${unit}`;
   return `newest ${what} ${age} ${distance < 0 ? "ahead of this clock" : "ago"}`;
 }

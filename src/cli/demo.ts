@@ -1,12 +1,12 @@
 // `readout demo`: the whole program on generated data, with nothing to configure and nothing kept.
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
-import { hashToken, newToken } from "../access/auth.ts";
+import { generateToken, hashToken } from "../access/auth.ts";
 import { type Config, defaults, type SiteConfig } from "../config/config.ts";
-import { messageOf } from "../core/errors.ts";
+import { toErrorMessage } from "../core/errors.ts";
 import { type Instant, toMillis } from "../core/time.ts";
 import { serve } from "./serve/serve.ts";
-import { type Shell, tellMisuse } from "./support/shell.ts";
+import { printUsageError, type Shell } from "./support/shell.ts";
 
 export const usage = `Usage: readout demo [--port 8080] [--token T]
 
@@ -32,20 +32,20 @@ export async function run(args: readonly string[], shell: Shell): Promise<number
     if (values.token !== undefined && !/^[\x21-\x7e]+$/.test(values.token)) {
       throw new Error("--token: expected printable characters without spaces");
     }
-    token = values.token ?? newToken();
+    token = values.token ?? generateToken();
   } catch (error) {
-    return tellMisuse(`demo: ${messageOf(error)}`, usage, shell);
+    return printUsageError(`demo: ${toErrorMessage(error)}`, usage, shell);
   }
-  return serve(configure(port, token), shell, {
+  return serve(buildDemoConfig(port, token), shell, {
     file: "demo",
     level: "warn",
-    listening: (address) => shell.out(greet(address, token, shell.now())),
+    listening: (address) => shell.out(printGreeting(address, token, shell.now())),
     inUse: (address) => `${address} is in use; choose another port with --port`,
   });
 }
 
 /** Two sites of generated data behind one token. */
-export function configure(port: number, token: string): Config {
+export function buildDemoConfig(port: number, token: string): Config {
   return {
     listen: { ...defaults.listen, port },
     tokens: [{ user: "demo", sha256: hashToken(token), sites: "*" }],
@@ -57,25 +57,28 @@ export function configure(port: number, token: string): Config {
       addressRate: defaults.addressRate,
       proxies: defaults.proxies,
     },
-    sites: { "demo-shop": site("demo-shop", "demo-key"), "demo-blog": site("demo-blog", "demo-blog-key") },
+    sites: {
+      "demo-shop": buildDemoSite("demo-shop", "demo-key"),
+      "demo-blog": buildDemoSite("demo-blog", "demo-blog-key"),
+    },
     visuals: fileURLToPath(new URL("demo", import.meta.url)),
     limits: defaults.limits,
   };
 }
 
-function site(name: string, key: string): SiteConfig {
-  const indices = sources.map((source) => [source, { index: `${name}-${source}`, profile: "auto" }] as const);
+function buildDemoSite(name: string, key: string): SiteConfig {
+  const indices = sources.map((source) => [source, { index: `${name}-${source}`, layout: "auto" }] as const);
   return {
     retention: defaults.retention,
     logs: { backend: "memory", sources: Object.fromEntries(indices) },
-    traces: { backend: "memory", index: `${name}-traces`, profile: "auto" },
-    frontend: { keys: [key], backend: "memory", index: `${name}-frontend`, profile: "auto" },
+    traces: { backend: "memory", index: `${name}-traces`, layout: "auto" },
+    frontend: { keys: [key], backend: "memory", index: `${name}-frontend`, layout: "auto" },
     metrics: { backend: "memory", match: { site: name } },
     kubernetes: { backend: "memory", match: { cluster: "demo" } },
   };
 }
 
-function greet(address: string, token: string, now: Instant): string {
+function printGreeting(address: string, token: string, now: Instant): string {
   const body = JSON.stringify({
     site_id: "demo-shop",
     source_ids: sources,

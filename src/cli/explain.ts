@@ -4,15 +4,15 @@ import { parseArgs } from "node:util";
 import { connectSites } from "../access/sites.ts";
 import type { Config } from "../config/config.ts";
 import { printYaml } from "../config/yaml.ts";
-import { BackendError, ConfigError, messageOf, Unprocessable } from "../core/errors.ts";
+import { BackendError, ConfigError, toErrorMessage, Unprocessable } from "../core/errors.ts";
 import { fromMillis, type Instant, parseDuration, printInstant } from "../core/time.ts";
 import { operations } from "../operations/index.ts";
-import { explained } from "../operations/runtime/explain.ts";
-import { startWork } from "../operations/runtime/lifetime.ts";
+import { prepareExplanation } from "../operations/runtime/explain.ts";
+import { startRequest } from "../operations/runtime/lifetime.ts";
 import type { Backend } from "../store/store.ts";
-import { readConfig, tellConfigError } from "./support/config-file.ts";
+import { printConfigError, readConfig } from "./support/config-file.ts";
 import { describeError, openBackend } from "./support/open-backend.ts";
-import { exitCodes, type Shell, tellMisuse } from "./support/shell.ts";
+import { exitCodes, printUsageError, type Shell } from "./support/shell.ts";
 
 export const usage = `Usage: readout explain --site SITE ['QUERY'] [--source SOURCE …] [--order DESC] [--per-page 100] [--legacy]
        readout explain traces --site SITE ['QUERY'] [--errors] [--by time|duration] [--order DESC] [--per-page 25]
@@ -50,24 +50,24 @@ const options = {
 } as const;
 
 /** What of the explanation is short enough for one line, or easier to copy so. */
-const oneLine = new Set([
+const oneLineKeys = new Set([
   ...["body", "parameters", "indices", "range", "match", "tags", "measure", "time", "answer"],
 ]);
 
 /** Exit code 1 when the file is wrong or the request cannot be explained, 2 for wrong arguments. */
 export async function run(args: readonly string[], shell: Shell): Promise<number> {
-  let wanted: Wanted;
+  let wanted: ExplainArguments;
   try {
     wanted = readArguments(args, shell.now());
   } catch (error) {
-    return tellMisuse(`explain: ${messageOf(error)}`, usage, shell);
+    return printUsageError(`explain: ${toErrorMessage(error)}`, usage, shell);
   }
   const { file, site, json } = wanted;
   let config: Config;
   try {
     config = readConfig(file, shell);
   } catch (error) {
-    return tellConfigError(error, file, shell);
+    return printConfigError(error, file, shell);
   }
   const entry = Object.hasOwn(config.sites, site) ? config.sites[site] : undefined;
   if (entry === undefined) {
@@ -78,19 +78,19 @@ export async function run(args: readonly string[], shell: Shell): Promise<number
     (part) => part?.backend ?? [],
   );
   const backends = new Map<string, Backend>();
-  const work = startWork(shell.signal, config.limits.deadline);
+  const work = startRequest(shell.signal, config.limits.deadline);
   try {
     for (const name of new Set(names)) {
-      const backend = open(name, config, file, shell);
+      const backend = openSiteBackend(name, config, file, shell);
       if (backend !== undefined) backends.set(name, backend);
     }
     const sites = new Map([...connectSites(config, backends)].filter(([id]) => id === site));
     const { limits } = config;
     const context = { user: "", sites, limits, now: () => shell.now(), signal: work.signal };
-    const { run } = explained(wanted.prepare(Object.keys(entry.logs?.sources ?? {})));
+    const { run } = prepareExplanation(wanted.prepare(Object.keys(entry.logs?.sources ?? {})));
     // Its run is one value.
     const explanation = await work.wait(Promise.resolve(run(context)));
-    shell.out(json ? `${JSON.stringify(explanation, null, 2)}\n` : printYaml(explanation, oneLine));
+    shell.out(json ? `${JSON.stringify(explanation, null, 2)}\n` : printYaml(explanation, oneLineKeys));
     return exitCodes.done;
   } catch (error) {
     shell.signal.throwIfAborted();
@@ -104,7 +104,7 @@ export async function run(args: readonly string[], shell: Shell): Promise<number
 }
 
 /** @throws {ConfigError} */
-function open(name: string, config: Config, file: string, shell: Shell): Backend | undefined {
+function openSiteBackend(name: string, config: Config, file: string, shell: Shell): Backend | undefined {
   try {
     return openBackend(name, config, file, shell);
   } catch (error) {
@@ -112,7 +112,7 @@ function open(name: string, config: Config, file: string, shell: Shell): Backend
   }
 }
 
-interface Wanted {
+interface ExplainArguments {
   readonly file: string;
   readonly site: string;
   readonly json: boolean;
@@ -124,15 +124,15 @@ interface Wanted {
 const subjects = ["logs", "traces", "metrics"] as const;
 
 /** What each takes beside what all do. */
-const own: Readonly<Record<(typeof subjects)[number], readonly string[]>> = {
+const subjectOptions: Readonly<Record<(typeof subjects)[number], readonly string[]>> = {
   logs: ["source", "order", "per-page", "legacy"],
   traces: ["errors", "by", "order", "per-page"],
   metrics: ["name", "field", "tag", "aggregation", "resolution"],
 };
-const shared: readonly string[] = ["site", "from", "to", "config", "json"];
+const sharedOptions: readonly string[] = ["site", "from", "to", "config", "json"];
 
 /** Throws with what is wrong with the arguments. */
-function readArguments(args: readonly string[], now: Instant): Wanted {
+function readArguments(args: readonly string[], now: Instant): ExplainArguments {
   const named = subjects.find((known) => known === args[0]);
   const subject = named ?? "logs";
   const { values, positionals, tokens } = parseArgs({
@@ -142,7 +142,12 @@ function readArguments(args: readonly string[], now: Instant): Wanted {
     tokens: true,
   });
   for (const token of tokens) {
-    if (token.kind !== "option" || shared.includes(token.name) || own[subject].includes(token.name)) continue;
+    if (
+      token.kind !== "option" ||
+      sharedOptions.includes(token.name) ||
+      subjectOptions[subject].includes(token.name)
+    )
+      continue;
     throw new Error(`--${token.name} is no option of ${subject}`);
   }
   const { site, config: file, json } = values;
@@ -151,7 +156,7 @@ function readArguments(args: readonly string[], now: Instant): Wanted {
   if (others.length > 0) throw new Error("the query is one argument: put it in quotes");
   if (subject === "metrics" && query !== "") throw new Error("metrics have no query");
   const range = { from: readTime(values.from, now), to: readTime(values.to, now) };
-  const shape = shapes[subject](values, query, range, now);
+  const shape = requestShapes[subject](values, query, range, now);
   const endpoint = operations.find(({ name }) => name === shape.operation);
   if (endpoint === undefined) throw new Error(`${shape.operation} is no operation`);
   return { file, site, json, query, prepare: (sources) => endpoint.prepare(shape.body(sources)) };
@@ -163,13 +168,16 @@ interface Range {
   readonly to: string | undefined;
 }
 /** The request's body. */
-interface Shape {
+interface RequestShape {
   readonly operation: string;
   readonly body: (sources: readonly string[]) => Readonly<Record<string, unknown>>;
 }
 
-const shapes: Readonly<
-  Record<(typeof subjects)[number], (values: Values, query: string, range: Range, now: Instant) => Shape>
+const requestShapes: Readonly<
+  Record<
+    (typeof subjects)[number],
+    (values: Values, query: string, range: Range, now: Instant) => RequestShape
+  >
 > = {
   logs: ({ site, source, order, legacy, "per-page": size = "100" }, query, range) => ({
     operation: "logs.lines",

@@ -3,9 +3,9 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
-import { failureCode, messageOf } from "../core/errors.ts";
-import { newVisualId, type VisualType, visualTypes } from "../visuals/visual.ts";
-import { exitCodes, type Shell, tellMisuse } from "./support/shell.ts";
+import { formatErrorCode, toErrorMessage } from "../core/errors.ts";
+import { generateVisualId, type VisualType, visualTypes } from "../visuals/visual.ts";
+import { exitCodes, printUsageError, type Shell } from "./support/shell.ts";
 
 export const usage = `Usage: readout visual new --site SITE --title TITLE [--type line] [--metric NAME] [--folder visuals]
 
@@ -19,8 +19,8 @@ export const usage = `Usage: readout visual new --site SITE --title TITLE [--typ
 /** Writes the file and prints where the visual will be. Exit code 1 when it cannot be written, 2 for wrong arguments. */
 export async function run(args: readonly string[], shell: Shell): Promise<number> {
   const wanted = readArguments(args);
-  if (typeof wanted === "string") return tellMisuse(wanted, usage, shell);
-  const id = newVisualId();
+  if (typeof wanted === "string") return printUsageError(wanted, usage, shell);
+  const id = generateVisualId();
   const { title, folder } = wanted;
   const name = title
     .toLowerCase()
@@ -31,7 +31,7 @@ export async function run(args: readonly string[], shell: Shell): Promise<number
     mkdirSync(folder, { recursive: true });
     writeFileSync(path, printVisual(id, wanted), { flag: "wx" });
   } catch (error) {
-    shell.err(`${path}: cannot be written${failureCode(error)}\n`);
+    shell.err(`${path}: cannot be written${formatErrorCode(error)}\n`);
     return exitCodes.failed;
   }
   shell.out(
@@ -41,7 +41,7 @@ export async function run(args: readonly string[], shell: Shell): Promise<number
   return exitCodes.done;
 }
 
-interface Wanted {
+interface VisualArguments {
   readonly site: string;
   readonly title: string;
   readonly type: VisualType;
@@ -50,7 +50,7 @@ interface Wanted {
 }
 
 /** What is asked for, or what is wrong with the arguments. */
-function readArguments([verb, ...args]: readonly string[]): Wanted | string {
+function readArguments([verb, ...args]: readonly string[]): VisualArguments | string {
   if (verb !== "new")
     return verb === undefined ? "visual: what to do is missing" : `visual: unknown command "${verb}"`;
   try {
@@ -70,11 +70,11 @@ function readArguments([verb, ...args]: readonly string[]): Wanted | string {
     if (type === undefined) return `visual new: --type is one of ${visualTypes.join(", ")}`;
     return { ...values, type };
   } catch (error) {
-    return `visual new: ${messageOf(error)}`;
+    return `visual new: ${toErrorMessage(error)}`;
   }
 }
 
-function printVisual(id: string, { site, title, type, metric }: Wanted): string {
+function printVisual(id: string, { site, title, type, metric }: VisualArguments): string {
   const text = (value: string) => JSON.stringify(value);
   const grouped = type === "table";
   const selector = `name: ${text(metric)}, field: gauge, tags: {}, aggregation: avg`;

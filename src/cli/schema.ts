@@ -2,9 +2,9 @@
 // depends on its sources, and is asked of a running server by introspection.
 import { parseArgs } from "node:util";
 import { lexicographicSortSchema, printSchema } from "graphql";
-import { messageOf } from "../core/errors.ts";
+import { toErrorMessage } from "../core/errors.ts";
 import { schema } from "../graphql/schema.ts";
-import { exitCodes, type Shell, tellMisuse } from "./support/shell.ts";
+import { exitCodes, printUsageError, type Shell } from "./support/shell.ts";
 
 export const usage = `Usage: readout schema
 
@@ -15,7 +15,7 @@ export async function run(args: readonly string[], shell: Shell): Promise<number
   try {
     parseArgs({ args: [...args], options: {} });
   } catch (error) {
-    return tellMisuse(`schema: ${messageOf(error)}`, usage, shell);
+    return printUsageError(`schema: ${toErrorMessage(error)}`, usage, shell);
   }
   shell.out(`${printSchema(lexicographicSortSchema(schema))}\n`);
   return exitCodes.done;

@@ -1,10 +1,10 @@
 // `readout token new`: the only moment at which a token is readable. The file gets its hash alone.
 import { parseArgs } from "node:util";
-import { hashToken, newToken } from "../access/auth.ts";
+import { generateToken, hashToken } from "../access/auth.ts";
 import { printText } from "../config/yaml.ts";
-import { messageOf } from "../core/errors.ts";
+import { toErrorMessage } from "../core/errors.ts";
 import { parseInstant, printNanos } from "../core/time.ts";
-import { exitCodes, type Shell, tellMisuse } from "./support/shell.ts";
+import { exitCodes, printUsageError, type Shell } from "./support/shell.ts";
 
 export const usage = `Usage: readout token new --user USER --site SITE [--site SITE …] [--expires TIME]
 
@@ -16,8 +16,8 @@ export const usage = `Usage: readout token new --user USER --site SITE [--site S
 /** Prints a new token and its entry for readout.yaml. Exit code 2 for wrong arguments, else 0. */
 export async function run(args: readonly string[], shell: Shell): Promise<number> {
   const wanted = readArguments(args, shell);
-  if (typeof wanted === "string") return tellMisuse(wanted, usage, shell);
-  const token = newToken();
+  if (typeof wanted === "string") return printUsageError(wanted, usage, shell);
+  const token = generateToken();
   const { user, sites, expires } = wanted;
   // In quotes, because a user may be called `null`, and a hash may be all digits.
   const fields = [
@@ -33,14 +33,14 @@ export async function run(args: readonly string[], shell: Shell): Promise<number
   return exitCodes.done;
 }
 
-interface Wanted {
+interface TokenArguments {
   readonly user: string;
   readonly sites: readonly string[] | "*";
   readonly expires: string | undefined;
 }
 
 /** What is asked for, or what is wrong with the arguments. */
-function readArguments([verb, ...args]: readonly string[], shell: Shell): Wanted | string {
+function readArguments([verb, ...args]: readonly string[], shell: Shell): TokenArguments | string {
   if (verb !== "new")
     return verb === undefined ? "token: what to do is missing" : `token: unknown command "${verb}"`;
   try {
@@ -67,6 +67,6 @@ function readArguments([verb, ...args]: readonly string[], shell: Shell): Wanted
       expires: instant && printNanos(instant).replace(/\.?0+Z$/, "Z"),
     };
   } catch (error) {
-    return `token new: ${messageOf(error)}`;
+    return `token new: ${toErrorMessage(error)}`;
   }
 }

@@ -6,19 +6,26 @@ import { isIPv4, isIPv6 } from "node:net";
 import { z } from "zod";
 import { ConfigError } from "../core/errors.ts";
 import { day, type Millis, minute, parseDuration, parseInstant } from "../core/time.ts";
-import { readNumeral } from "./env-number.ts";
+import { parseNumeral } from "./env-number.ts";
 import { httpUrl } from "./http-url.ts";
-import { type OwnByPart, type ProfilesByPart, readProfiles } from "./layout-files.ts";
-import { explain, type Report, redact, reportIssue, strict, suggest } from "./validation.ts";
+import { type CustomLayoutsByPart, type LayoutReadersByPart, readCustomLayouts } from "./layout-files.ts";
 import {
-  inFileOrder,
-  mapping,
-  pathKey,
-  quote,
-  readTree,
+  explainIssue,
+  formatSuggestion,
+  type IssueReporter,
+  redactSecrets,
+  reportIssue,
+  strictObject,
+} from "./validation.ts";
+import {
+  formatPathKey,
+  type InterpolationContext,
+  quoteAsWritten,
+  readYamlTree,
   resolveBeside,
-  type Surroundings,
-  type Tree,
+  sortInFileOrder,
+  toMapping,
+  type YamlTree,
 } from "./yaml.ts";
 
 export interface Config {
@@ -72,7 +79,7 @@ interface BackendEntry {
   readonly kind: string;
   readonly settings: unknown;
   /** The layouts of the user's own that its sources name, where there are any. */
-  readonly profiles?: OwnByPart | undefined;
+  readonly layouts?: CustomLayoutsByPart | undefined;
 }
 export interface SiteConfig {
   /** By which clients of the GraphQL interface tell it from others. */
@@ -90,13 +97,13 @@ export interface SiteConfig {
 interface LogsPart {
   readonly backend: string;
   readonly sources: Readonly<
-    Record<string, { readonly index: string; readonly profile: string; readonly where?: string | undefined }>
+    Record<string, { readonly index: string; readonly layout: string; readonly where?: string | undefined }>
   >;
 }
 export interface TracesPart {
   readonly backend: string;
   readonly index: string;
-  readonly profile: string;
+  readonly layout: string;
   readonly where?: string | undefined;
   /** The contract's where absent (`src/access/sites.ts`). */
   readonly tagPrefixes?: readonly string[] | undefined;
@@ -113,7 +120,7 @@ export interface FrontendPart {
   readonly keys: readonly string[];
   readonly backend: string;
   readonly index: string;
-  readonly profile: string;
+  readonly layout: string;
 }
 export interface Limits {
   /** Rows of one answer. */
@@ -152,7 +159,7 @@ interface TailLimits {
 }
 
 /** What an absent key means. The README's reference is tested against it. */
-export const defaults = freeze({
+export const defaults = deepFreeze({
   listen: { host: "127.0.0.1", port: 8080 },
   spool: "data/spool.db",
   spoolBytes: 1_073_741_824,
@@ -161,7 +168,7 @@ export const defaults = freeze({
   proxies: 0,
   retention: 30 * day,
   counterDefault: "cumulative",
-  profile: "auto",
+  layout: "auto",
   otlp: { ratio: 1, service: "readout" },
   limits: {
     rows: 200_000,
@@ -182,14 +189,14 @@ export const defaults = freeze({
   },
 } as const satisfies Record<string, unknown> & { limits: Limits });
 
-export interface World extends Surroundings {
-  readonly kinds: Kinds;
+interface ConfigContext extends InterpolationContext {
+  readonly kinds: BackendKinds;
 }
 
 /** The kinds of backends, by name; each validates its own settings (the entry without `kind`), and its profiles. */
-export type Kinds = ReadonlyMap<
+export type BackendKinds = ReadonlyMap<
   string,
-  { parseConfig(value: unknown): unknown; readonly profiles?: ProfilesByPart }
+  { parseConfig(value: unknown): unknown; readonly layouts?: LayoutReadersByPart }
 >;
 
 /**
@@ -198,47 +205,60 @@ export type Kinds = ReadonlyMap<
  *
  * @throws {ConfigError} all issues at once, in the order of the file
  */
-export function parseConfig(text: string, file: string, world: World): Config {
-  const tree = readTree(text, file, world);
+export function parseConfig(text: string, file: string, world: ConfigContext): Config {
+  const tree = readYamlTree(text, file, world);
   // A value that could not be put in is wrong already: what else is said of it would only distract.
   const unreadable = new Set(
-    tree.issues.map(({ path }) => pathKey(path)).filter((key) => tree.templates.has(key)),
+    tree.issues.map(({ path }) => formatPathKey(path)).filter((key) => tree.templates.has(key)),
   );
   const issues = [...tree.issues];
-  const report: Report = (path, message) => {
-    if (!unreadable.has(pathKey(path))) issues.push({ path, message });
+  const report: IssueReporter = (path, message) => {
+    if (!unreadable.has(formatPathKey(path))) issues.push({ path, message });
   };
   const backends = parseBackends(tree, world.kinds, report);
   checkReferences(tree, report);
   const readText = (path: string) => world.readText(resolveBeside(file, path));
-  const profiles = readProfiles(tree.value, world.kinds, readText, report);
-  const parsed = fileSchema.safeParse(tree.value, { error: explain });
+  const layouts = readCustomLayouts(tree.value, world.kinds, readText, report);
+  const parsed = fileSchema.safeParse(tree.value, { error: explainIssue });
   for (const issue of parsed.error?.issues ?? []) reportIssue(issue, [], report);
-  if (issues.length > 0 || !parsed.success) throw new ConfigError(file, inFileOrder(issues, tree));
-  return freeze(assemble(parsed.data, backends, profiles, (path) => resolveBeside(file, path)));
+  if (issues.length > 0 || !parsed.success) throw new ConfigError(file, sortInFileOrder(issues, tree));
+  return deepFreeze(assemble(parsed.data, backends, layouts, (path) => resolveBeside(file, path)));
 }
 
 // ---- What is checked on the file as written -----------------------------------------------------------------
 
 /** Each backend's settings by its kind; what is wrong with one is reported under `backends.<name>`. */
-function parseBackends(tree: Tree, kinds: Kinds, report: Report): ReadonlyMap<string, unknown> {
+function parseBackends(
+  tree: YamlTree,
+  kinds: BackendKinds,
+  report: IssueReporter,
+): ReadonlyMap<string, unknown> {
   const parsed = new Map<string, unknown>();
-  for (const [name, entry] of Object.entries(mapping(mapping(tree.value).backends))) {
-    const { kind: kindName, ...settings } = mapping(entry);
+  for (const [name, entry] of Object.entries(toMapping(toMapping(tree.value).backends))) {
+    const { kind: kindName, ...settings } = toMapping(entry);
     if (typeof kindName !== "string" || kindName === "") continue; // the schema says so
     const kind = kinds.get(kindName);
     if (kind === undefined) {
       const path = ["backends", name, "kind"];
-      report(path, `unknown kind ${quote(tree, path, kindName)}${suggest(kindName, [...kinds.keys()])}`);
+      report(
+        path,
+        `unknown kind ${quoteAsWritten(tree, path, kindName)}${formatSuggestion(kindName, [...kinds.keys()])}`,
+      );
       continue;
     }
-    const redacted = new Set([...tree.secrets, ...texts(settings.auth), ...texts(settings.headers)]);
+    const redacted = new Set([
+      ...tree.secrets,
+      ...collectTexts(settings.auth),
+      ...collectTexts(settings.headers),
+    ]);
     try {
       parsed.set(name, kind.parseConfig(settings));
     } catch (error) {
       if (!(error instanceof z.ZodError)) throw error;
       for (const issue of error.issues) {
-        reportIssue(issue, ["backends", name], (path, message) => report(path, redact(message, redacted)));
+        reportIssue(issue, ["backends", name], (path, message) =>
+          report(path, redactSecrets(message, redacted)),
+        );
       }
     }
   }
@@ -246,25 +266,28 @@ function parseBackends(tree: Tree, kinds: Kinds, report: Report): ReadonlyMap<st
 }
 
 /** The parts of a site, each of which names a backend. */
-export const parts = ["logs", "traces", "metrics", "kubernetes", "frontend"] as const;
-export type PartName = (typeof parts)[number];
+export const siteParts = ["logs", "traces", "metrics", "kubernetes", "frontend"] as const;
+export type SitePart = (typeof siteParts)[number];
 
 /** Names that stand for something else in the file must exist; the same token for two users would be ambiguous. */
-function checkReferences(tree: Tree, report: Report): void {
-  const { backends, sites, tokens } = mapping(tree.value);
-  const backendNames = Object.keys(mapping(backends));
-  const siteNames = Object.keys(mapping(sites));
-  for (const [site, entry] of Object.entries(mapping(sites))) {
-    for (const part of parts) {
-      const backend = mapping(mapping(entry)[part]).backend;
+function checkReferences(tree: YamlTree, report: IssueReporter): void {
+  const { backends, sites, tokens } = toMapping(tree.value);
+  const backendNames = Object.keys(toMapping(backends));
+  const siteNames = Object.keys(toMapping(sites));
+  for (const [site, entry] of Object.entries(toMapping(sites))) {
+    for (const part of siteParts) {
+      const backend = toMapping(toMapping(entry)[part]).backend;
       if (typeof backend !== "string" || backend === "" || backendNames.includes(backend)) continue;
       const path = ["sites", site, part, "backend"];
-      report(path, `unknown backend ${quote(tree, path, backend)}${suggest(backend, backendNames)}`);
+      report(
+        path,
+        `unknown backend ${quoteAsWritten(tree, path, backend)}${formatSuggestion(backend, backendNames)}`,
+      );
     }
   }
   const owners = new Map<string, string>();
-  for (const [site, entry] of Object.entries(mapping(sites))) {
-    const { keys } = mapping(mapping(entry).frontend);
+  for (const [site, entry] of Object.entries(toMapping(sites))) {
+    const { keys } = toMapping(toMapping(entry).frontend);
     for (const [position, key] of (Array.isArray(keys) ? keys : []).entries()) {
       const owner = owners.get(key);
       owners.set(key, site);
@@ -272,15 +295,15 @@ function checkReferences(tree: Tree, report: Report): void {
         report(["sites", site, "frontend", "keys", String(position)], `is a key of ${owner} already`);
     }
   }
-  checkReportIndices(mapping(sites), report);
+  checkReportIndices(toMapping(sites), report);
   const hashes = new Map<string, number>();
   for (const [index, token] of (Array.isArray(tokens) ? tokens : []).entries()) {
-    const { sites: allowed, sha256 } = mapping(token);
+    const { sites: allowed, sha256 } = toMapping(token);
     for (const [position, site] of (Array.isArray(allowed) ? allowed : []).entries()) {
       if (typeof site !== "string" || site === "" || siteNames.includes(site)) continue;
       const path = ["tokens", String(index), "sites", String(position)];
-      const hint = site === "*" ? `; for all sites write sites: "*"` : suggest(site, siteNames);
-      report(path, `unknown site ${quote(tree, path, site)}${hint}`);
+      const hint = site === "*" ? `; for all sites write sites: "*"` : formatSuggestion(site, siteNames);
+      report(path, `unknown site ${quoteAsWritten(tree, path, site)}${hint}`);
     }
     if (typeof sha256 !== "string" || sha256 === "") continue;
     const first = hashes.get(sha256.toLowerCase());
@@ -290,12 +313,12 @@ function checkReferences(tree: Tree, report: Report): void {
 }
 
 /** Nothing but its index tells a report's site, so no site may read what another one writes. */
-function checkReportIndices(sites: Readonly<Record<string, unknown>>, report: Report): void {
+function checkReportIndices(sites: Readonly<Record<string, unknown>>, report: IssueReporter): void {
   const seen: { readonly site: string; readonly backend: unknown; readonly index: string }[] = [];
   for (const [site, entry] of Object.entries(sites)) {
-    const { backend, index } = mapping(mapping(entry).frontend);
+    const { backend, index } = toMapping(toMapping(entry).frontend);
     if (typeof index !== "string") continue;
-    const rival = seen.find((other) => other.backend === backend && overlap(other.index, index));
+    const rival = seen.find((other) => other.backend === backend && mayOverlap(other.index, index));
     if (rival !== undefined) {
       report(
         ["sites", site, "frontend", "index"],
@@ -307,7 +330,7 @@ function checkReportIndices(sites: Readonly<Record<string, unknown>>, report: Re
 }
 
 /** Names with `{date}` are read with a star in its place. Rather too careful than not enough. */
-function overlap(a: string, b: string): boolean {
+function mayOverlap(a: string, b: string): boolean {
   const [startOfA = "", restOfA] = a.split("{", 2);
   const [startOfB = "", restOfB] = b.split("{", 2);
   return (
@@ -320,7 +343,7 @@ function overlap(a: string, b: string): boolean {
 // ---- The schema ---------------------------------------------------------------------------------------------
 
 /** Text that `read` turns into something; undefined is `message`. */
-function textAs<T>(read: (text: string) => T | undefined, message: string) {
+function createTextSchema<T>(read: (text: string) => T | undefined, message: string) {
   return z
     .string({ error: (issue) => (issue.input == null ? undefined : message) })
     .transform((value, context) => {
@@ -337,7 +360,7 @@ const named = <Value extends z.ZodType>(value: Value) =>
 
 const text = z.string().min(1, "must not be empty");
 const duration = (most: Millis) =>
-  textAs(
+  createTextSchema(
     (value) => {
       const length = parseDuration(value);
       return length !== undefined && length > 0 && length <= most ? length : undefined;
@@ -346,11 +369,11 @@ const duration = (most: Millis) =>
   );
 const count = (least: number, message = `expected a whole number from ${least} up`) =>
   z.preprocess(
-    readNumeral,
+    parseNumeral,
     z.int({ error: (issue) => (issue.input == null ? undefined : message) }).min(least, message),
   );
 
-const address = textAs(readAddress, "expected host:port, such as 127.0.0.1:8080 or [::1]:8080");
+const address = createTextSchema(readAddress, "expected host:port, such as 127.0.0.1:8080 or [::1]:8080");
 
 function readAddress(value: string): Address | undefined {
   const [, bracketed, plain, digits] = /^(?:\[([^\]]+)\]|([A-Za-z0-9.-]+)):(\d{1,5})$/.exec(value) ?? [];
@@ -361,28 +384,28 @@ function readAddress(value: string): Address | undefined {
   return { host: plain, port };
 }
 
-const hashOfNothing = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
-const hash = textAs((value) => {
+const hashOfEmptyText = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+const hash = createTextSchema((value) => {
   const hex = value.toLowerCase();
-  return /^[0-9a-f]{64}$/.test(hex) && hex !== hashOfNothing ? hex : undefined;
+  return /^[0-9a-f]{64}$/.test(hex) && hex !== hashOfEmptyText ? hex : undefined;
 }, "expected the token's SHA-256 as 64 hex digits in quotes; `readout token new` prints it");
 
-const token = strict({
+const token = strictObject({
   user: text,
   sha256: hash,
   sites: z.union([z.literal("*"), z.array(text).min(1, 'names no site; for all sites write "*"')], {
     error: (issue) => (issue.input == null ? undefined : 'expected a list of sites, or "*" for all'),
   }),
-  expires: textAs(
+  expires: createTextSchema(
     parseInstant,
     "expected an ISO 8601 time with a zone, such as 2027-01-01T00:00:00Z",
   ).optional(),
 });
 
-const lines = { index: text, profile: text.default(defaults.profile), where: text.optional() };
-const metrics = strict({ backend: text, match: z.record(z.string(), text).default({}) });
+const lines = { index: text, profile: text.default(defaults.layout), where: text.optional() };
+const metrics = strictObject({ backend: text, match: z.record(z.string(), text).default({}) });
 
-const site = strict({
+const site = strictObject({
   name: text.optional(),
   environment: text.optional(),
   retention: duration(36_500 * day).default(defaults.retention),
@@ -391,11 +414,11 @@ const site = strict({
       error: (issue) => (issue.input == null ? undefined : "expected cumulative or increment"),
     })
     .default(defaults.counterDefault),
-  logs: strict({
+  logs: strictObject({
     backend: text,
-    sources: named(strict(lines)).refine((all) => Object.keys(all).length > 0, "names no source"),
+    sources: named(strictObject(lines)).refine((all) => Object.keys(all).length > 0, "names no source"),
   }).optional(),
-  traces: strict({
+  traces: strictObject({
     backend: text,
     ...lines,
     tag_prefixes: z.array(text).optional(),
@@ -404,19 +427,19 @@ const site = strict({
   }).optional(),
   metrics: metrics.optional(),
   kubernetes: metrics.optional(),
-  frontend: strict({
+  frontend: strictObject({
     keys: z.array(text).min(1, "names no key"),
     backend: text,
     index: text.regex(
       /^(?:[^{},*?\s]|\{date\}|\{month\})+$/,
       "expected the name of one index, with {date} or {month} or neither",
     ),
-    profile: text.default(defaults.profile),
+    profile: text.default(defaults.layout),
   }).optional(),
 });
 
 const { limits: most } = defaults;
-const limits = strict({
+const limits = strictObject({
   rows: count(1).default(most.rows),
   // Upwards only: a client's cursor may have been issued under the default (README, "Log lines", Paging).
   millisecond: count(most.millisecond, `can only be raised: expected ${most.millisecond} or more`).default(
@@ -436,14 +459,14 @@ const limits = strict({
   export: count(1).default(most.export),
 });
 
-const tail = strict({
+const tail = strictObject({
   lateness: duration(day).default(most.tail.lateness),
   open: count(1).default(most.tail.open),
   per_token: count(1).default(most.tail.perToken),
 });
 
 const expectedRatio = "expected a number from 0 to 1";
-const otlp = strict({
+const otlp = strictObject({
   url: httpUrl,
   headers: z
     .record(
@@ -453,7 +476,7 @@ const otlp = strict({
     .default({}),
   ratio: z
     .preprocess(
-      readNumeral,
+      parseNumeral,
       z
         .number({ error: (issue) => (issue.input == null ? undefined : expectedRatio) })
         .min(0, expectedRatio)
@@ -463,9 +486,9 @@ const otlp = strict({
   service: text.default(defaults.otlp.service),
 });
 
-const fileSchema = strict({
+const fileSchema = strictObject({
   listen: address.default(defaults.listen),
-  intake: strict({
+  intake: strictObject({
     listen: address.optional(),
     spool: text.default(defaults.spool),
     spool_bytes: count(1_000_000).default(defaults.spoolBytes),
@@ -486,7 +509,7 @@ const fileSchema = strict({
 function assemble(
   file: z.infer<typeof fileSchema>,
   settings: ReadonlyMap<string, unknown>,
-  profiles: ReadonlyMap<string, OwnByPart>,
+  layouts: ReadonlyMap<string, CustomLayoutsByPart>,
   resolve: (path: string) => string,
 ): Config {
   const { look_back: lookBack, token_requests, token_streams, ...limits } = file.limits;
@@ -506,16 +529,21 @@ function assemble(
     backends: mapValues(file.backends, ({ kind }, name) => ({
       kind,
       settings: settings.get(name),
-      profiles: profiles.get(name),
+      layouts: layouts.get(name),
     })),
-    sites: mapValues(file.sites, ({ counter_default: counterDefault, traces, ...rest }) => {
-      if (traces === undefined) return { ...rest, counterDefault };
+    sites: mapValues(file.sites, ({ counter_default: counterDefault, logs, traces, frontend, ...rest }) => {
+      const site = {
+        ...rest,
+        ...(logs && { logs: { ...logs, sources: mapValues(logs.sources, renameLayout) } }),
+        ...(frontend && { frontend: renameLayout(frontend) }),
+        counterDefault,
+      };
+      if (traces === undefined) return site;
       const { tag_prefixes, namespace_attribute, action_attribute, ...other } = traces;
       return {
-        ...rest,
-        counterDefault,
+        ...site,
         traces: {
-          ...other,
+          ...renameLayout(other),
           tagPrefixes: tag_prefixes,
           namespaceAttribute: namespace_attribute,
           actionAttribute: action_attribute,
@@ -529,6 +557,10 @@ function assemble(
   };
 }
 
+function renameLayout<T extends { readonly profile: string }>({ profile, ...entry }: T) {
+  return { ...entry, layout: profile };
+}
+
 // ---- Values of unknown shape --------------------------------------------------------------------------------
 
 function mapValues<In, Out>(
@@ -539,16 +571,16 @@ function mapValues<In, Out>(
 }
 
 /** All texts within a value. */
-function texts(value: unknown): readonly string[] {
+function collectTexts(value: unknown): readonly string[] {
   if (typeof value === "string") return [value];
-  return typeof value === "object" && value !== null ? Object.values(value).flatMap(texts) : [];
+  return typeof value === "object" && value !== null ? Object.values(value).flatMap(collectTexts) : [];
 }
 
 /** Freezes plain objects and lists to the bottom; what a kind has made otherwise is its own. */
-function freeze<T>(value: T): T {
+function deepFreeze<T>(value: T): T {
   if (typeof value !== "object" || value === null || Object.isFrozen(value)) return value;
   const prototype: unknown = Object.getPrototypeOf(value);
   if (prototype !== Object.prototype && prototype !== Array.prototype && prototype !== null) return value;
-  for (const child of Object.values(value)) freeze(child);
+  for (const child of Object.values(value)) deepFreeze(child);
   return Object.freeze(value);
 }

@@ -1,7 +1,7 @@
 // How far a word is from one that was perhaps meant.
 
 /** Letters to add, drop or change (Levenshtein); 3 stands for all that is farther in length. */
-export function editDistance(a: string, b: string): number {
+export function calculateEditDistance(a: string, b: string): number {
   if (Math.abs(a.length - b.length) > 2) return 3;
   let row = Array.from({ length: b.length + 1 }, (_, column) => column);
   for (const [index, letter] of [...a].entries()) {

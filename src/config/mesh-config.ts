@@ -1,7 +1,7 @@
 // What of `.meshrc.yaml` can be checked without Mesh: enough to say at start that GraphQL will not work.
 import * as z from "zod";
 import { ConfigError } from "../core/errors.ts";
-import { readPlain } from "./yaml.ts";
+import { readPlainYaml } from "./yaml.ts";
 
 /** The source that is this program. */
 export const ownSource = "telemetry";
@@ -19,7 +19,7 @@ type Meshrc = z.output<typeof shape>;
 
 /** @throws {ConfigError} */
 export function parseMeshrc(text: string, file: string): Meshrc {
-  const parsed = shape.safeParse(readPlain(text, file));
+  const parsed = shape.safeParse(readPlainYaml(text, file));
   if (parsed.success) return parsed.data;
   throw new ConfigError(
     file,

@@ -1,9 +1,9 @@
 // What is wrong with a configuration file, in our words: never with a value, which may be a secret.
 import { z } from "zod";
-import { editDistance } from "./edit-distance.ts";
+import { calculateEditDistance } from "./edit-distance.ts";
 import type { Path } from "./yaml.ts";
 
-export type Report = (path: Path, message: string) => void;
+export type IssueReporter = (path: Path, message: string) => void;
 
 const typeNames: Readonly<Record<string, string>> = {
   string: "text",
@@ -16,7 +16,7 @@ const typeNames: Readonly<Record<string, string>> = {
 };
 
 /** Our words for what the schema has no words of its own for. Never with the value. */
-export function explain(issue: z.core.$ZodRawIssue): string | undefined {
+export function explainIssue(issue: z.core.$ZodRawIssue): string | undefined {
   if (issue.input === undefined) return "is missing";
   if (issue.input === null) return "is empty";
   if (issue.code !== "invalid_type") return undefined;
@@ -25,23 +25,23 @@ export function explain(issue: z.core.$ZodRawIssue): string | undefined {
 }
 
 /** An object without other keys. Its message has one line for each unknown key; `reportIssue` takes them apart. */
-export function strict<Shape extends z.core.$ZodLooseShape>(shape: Shape) {
+export function strictObject<Shape extends z.core.$ZodLooseShape>(shape: Shape) {
   const known = Object.keys(shape);
   return z.strictObject(shape, {
     error: (issue) =>
       issue.code === "unrecognized_keys"
-        ? issue.keys.map((key) => `unknown key${suggest(key, known)}`).join("\n")
+        ? issue.keys.map((key) => `unknown key${formatSuggestion(key, known)}`).join("\n")
         : undefined,
   });
 }
 
 /** The settings of a kind of backend, as all that is wrong with them is told. @throws {ZodError} */
-export function readSettings<T extends z.ZodType>(settings: T, value: unknown): z.output<T> {
-  return settings.parse(value, { error: explain });
+export function parseSettings<T extends z.ZodType>(settings: T, value: unknown): z.output<T> {
+  return settings.parse(value, { error: explainIssue });
 }
 
 /** Reports a schema's issue, also of a backend's kind, under the paths of the file. */
-export function reportIssue(issue: z.core.$ZodIssue, prefix: Path, report: Report): void {
+export function reportIssue(issue: z.core.$ZodIssue, prefix: Path, report: IssueReporter): void {
   const path = [...prefix, ...issue.path.map(String)];
   if (issue.code === "unrecognized_keys") {
     const messages = issue.message.split("\n");
@@ -70,9 +70,9 @@ export function reportIssue(issue: z.core.$ZodIssue, prefix: Path, report: Repor
 }
 
 /** `; did you mean "x"?` for a known word at most two edits away, else the known words if there are a few. */
-export function suggest(word: string, known: readonly string[]): string {
+export function formatSuggestion(word: string, known: readonly string[]): string {
   const near = known
-    .map((candidate) => ({ candidate, distance: editDistance(word, candidate) }))
+    .map((candidate) => ({ candidate, distance: calculateEditDistance(word, candidate) }))
     .filter(({ candidate, distance }) => distance <= 2 && distance < Math.min(word.length, candidate.length))
     .toSorted((a, b) => a.distance - b.distance)[0];
   if (near !== undefined) return `; did you mean "${near.candidate}"?`;
@@ -80,10 +80,11 @@ export function suggest(word: string, known: readonly string[]): string {
 }
 
 // Shorter ones occur in every sentence and give nothing away.
-const redactedLength = 4;
+const minRedactedLength = 4;
 
-export function redact(message: string, secrets: Iterable<string>): string {
+export function redactSecrets(message: string, secrets: Iterable<string>): string {
   let result = message;
-  for (const secret of secrets) if (secret.length >= redactedLength) result = result.replaceAll(secret, "…");
+  for (const secret of secrets)
+    if (secret.length >= minRedactedLength) result = result.replaceAll(secret, "…");
   return result;
 }

@@ -14,9 +14,9 @@ import {
   visit,
   type YAMLError,
 } from "yaml";
-import { ConfigError, failureCode, type Issue } from "../core/errors.ts";
+import { ConfigError, formatErrorCode, type Issue } from "../core/errors.ts";
 
-export interface Surroundings {
+export interface InterpolationContext {
   readonly env: Readonly<Record<string, string | undefined>>;
   /** Reads a file named by `${file:…}`. The path is relative to the working directory or absolute. Throws. */
   readonly readText: (path: string) => string;
@@ -28,25 +28,25 @@ export function resolveBeside(file: string, path: string): string {
 }
 
 export type Path = readonly string[];
-type Located = { readonly path: Path; readonly message: string; readonly line?: number };
+type LocatedIssue = { readonly path: Path; readonly message: string; readonly line?: number };
 
-export interface Tree {
+export interface YamlTree {
   readonly value: unknown;
-  /** Where each path stands in the file, by `pathKey`. */
+  /** Where each path stands in the file, by `formatPathKey`. */
   readonly lines: ReadonlyMap<string, number>;
-  /** The text as written of each value that something was, or could not be, put into, by `pathKey`. */
+  /** The text as written of each value that something was, or could not be, put into, by `formatPathKey`. */
   readonly templates: ReadonlyMap<string, string>;
   /** Everything that was put in. */
   readonly secrets: ReadonlySet<string>;
-  readonly issues: readonly Located[];
+  readonly issues: readonly LocatedIssue[];
 }
 
 // Aliases make a tree larger than its file, without end if they are nested: both ends of that are bounded.
-const nodeLimit = 50_000;
-const depthLimit = 40;
+const maxNodes = 50_000;
+const maxDepth = 40;
 
 /** The values of a file that is not ours, as it stands. @throws {ConfigError} when the text is no YAML */
-export function readPlain(text: string, file: string): unknown {
+export function readPlainYaml(text: string, file: string): unknown {
   const counter = new LineCounter();
   const document = parseDocument(text, { lineCounter: counter, prettyErrors: false });
   if (document.errors.length === 0) return document.toJS({ maxAliasCount: 100 });
@@ -61,16 +61,16 @@ export function readPlain(text: string, file: string): unknown {
 }
 
 /** @throws {ConfigError} when the text is no YAML, so that nothing can be said of its content */
-export function readTree(text: string, file: string, world: Surroundings): Tree {
+export function readYamlTree(text: string, file: string, world: InterpolationContext): YamlTree {
   const counter = new LineCounter();
   const document = parseDocument(text, { lineCounter: counter, prettyErrors: false, uniqueKeys: false });
   const lineAt = (offset: number): number => counter.linePos(offset).line;
-  const faults = new Map<string, Located>(); // one broken line may bring a thousand equal errors
+  const faults = new Map<string, LocatedIssue>(); // one broken line may bring a thousand equal errors
   for (const error of [...document.errors, ...document.warnings]) {
     const [line, message] = [lineAt(error.pos[0]), yamlMessages[error.code] ?? "is not YAML"];
     faults.set(`${line} ${message}`, { path: [], line, message });
   }
-  const issues: Located[] = [...faults.values()];
+  const issues: LocatedIssue[] = [...faults.values()];
   if (document.errors.length > 0) throw new ConfigError(file, issues.map(printIssue));
   const lines = new Map<string, number>();
   const templates = new Map<string, string>();
@@ -79,19 +79,19 @@ export function readTree(text: string, file: string, world: Surroundings): Tree 
 
   const read = (node: ParsedNode | null, path: Path): unknown => {
     nodes += 1;
-    if (nodes > nodeLimit || path.length > depthLimit) {
+    if (nodes > maxNodes || path.length > maxDepth) {
       const line = lineAt(node?.range[0] ?? 0);
       throw new ConfigError(file, [
         printIssue({ path, line, message: "too many or too deeply nested values" }),
       ]);
     }
     if (node === null) return null;
-    if (!lines.has(pathKey(path))) lines.set(pathKey(path), lineAt(node.range[0]));
+    if (!lines.has(formatPathKey(path))) lines.set(formatPathKey(path), lineAt(node.range[0]));
     if (isAlias(node)) {
       const target = node.resolve(document as Document) as ParsedNode | undefined;
       if (target !== undefined) return read(target, path);
       issues.push({ path, line: lineAt(node.range[0]), message: missingAnchor });
-      templates.set(pathKey(path), `*${node.source}`);
+      templates.set(formatPathKey(path), `*${node.source}`);
       return null;
     }
     if (isSeq<ParsedNode>(node)) return node.items.map((item, index) => read(item, [...path, String(index)]));
@@ -107,7 +107,8 @@ export function readTree(text: string, file: string, world: Surroundings): Tree 
           continue;
         }
         const childPath = [...path, name];
-        if (line !== undefined && !lines.has(pathKey(childPath))) lines.set(pathKey(childPath), line);
+        if (line !== undefined && !lines.has(formatPathKey(childPath)))
+          lines.set(formatPathKey(childPath), line);
         if (Object.hasOwn(value, name)) {
           issues.push({ path: childPath, message: "this key stands here twice", ...(line && { line }) });
         } else value[name] = read(child, childPath);
@@ -117,7 +118,7 @@ export function readTree(text: string, file: string, world: Surroundings): Tree 
     if (typeof node.value !== "string" || !node.value.includes("${")) return node.value;
     const { result, put, problems } = substitute(node.value, file, world);
     for (const message of problems) issues.push({ path, message });
-    if (put.length > 0 || problems.length > 0) templates.set(pathKey(path), node.value);
+    if (put.length > 0 || problems.length > 0) templates.set(formatPathKey(path), node.value);
     for (const secret of put) secrets.add(secret);
     return result;
   };
@@ -148,7 +149,7 @@ const yamlMessages: Partial<Record<YAMLError["code"], string>> = {
 function substitute(
   text: string,
   file: string,
-  { env, readText }: Surroundings,
+  { env, readText }: InterpolationContext,
 ): { readonly result: string; readonly put: readonly string[]; readonly problems: readonly string[] } {
   const put: string[] = [];
   const problems: string[] = [];
@@ -160,7 +161,7 @@ function substitute(
         if (content === "") problems.push(`the file ${path} is empty`);
         return content;
       } catch (error) {
-        problems.push(`the file ${path} cannot be read${failureCode(error)}`);
+        problems.push(`the file ${path} cannot be read${formatErrorCode(error)}`);
         return "";
       }
     }
@@ -190,18 +191,18 @@ function substitute(
 }
 
 /** A value for a message: as written in the file, so that what was put in is not repeated. */
-export function quote(tree: Tree, path: Path, value: string): string {
-  return JSON.stringify(tree.templates.get(pathKey(path)) ?? value);
+export function quoteAsWritten(tree: YamlTree, path: Path, value: string): string {
+  return JSON.stringify(tree.templates.get(formatPathKey(path)) ?? value);
 }
 
 /** Issues as `ConfigError` takes them, each with the line of its path or of what is nearest above it. */
-export function inFileOrder(
-  issues: readonly Located[],
-  tree: Tree,
+export function sortInFileOrder(
+  issues: readonly LocatedIssue[],
+  tree: YamlTree,
 ): readonly (Issue & { readonly line?: number })[] {
   const lineOf = (path: Path): number => {
     for (let length = path.length; length > 0; length -= 1) {
-      const line = tree.lines.get(pathKey(path.slice(0, length)));
+      const line = tree.lines.get(formatPathKey(path.slice(0, length)));
       if (line !== undefined) return line;
     }
     return 1;
@@ -212,11 +213,11 @@ export function inFileOrder(
     .map(printIssue);
 }
 
-function printIssue({ path, message, line }: Located): Issue & { readonly line?: number } {
+function printIssue({ path, message, line }: LocatedIssue): Issue & { readonly line?: number } {
   return { path: path.join("."), message, ...(line !== undefined && { line }) };
 }
 
-export function pathKey(path: Path): string {
+export function formatPathKey(path: Path): string {
   return path.join("\0");
 }
 
@@ -245,6 +246,6 @@ export function printYaml(value: unknown, flow: ReadonlySet<string>): string {
 }
 
 /** A map of the file; of anything else nothing. */
-export function mapping(value: unknown): Readonly<Record<string, unknown>> {
+export function toMapping(value: unknown): Readonly<Record<string, unknown>> {
   return typeof value === "object" && value !== null && !Array.isArray(value) ? { ...value } : {};
 }

@@ -38,7 +38,7 @@ function readName(value) {
  * @param {readonly [T, ...T[]]} words the first is the default
  * @returns {Parameter<T>}
  */
-function word(...words) {
+function createWordParameter(...words) {
   return {
     initial: words[0],
     read: (written) => words.find((one) => one === written),
@@ -78,8 +78,8 @@ function readPart(part) {
 }
 
 /** How far back a range that ends now begins, in seconds. */
-export const spans = { "15m": 900, "1h": 3_600, "6h": 21_600, "24h": 86_400, "7d": 604_800 };
-/** @typedef {keyof typeof spans} Span */
+export const rangeLengths = { "15m": 900, "1h": 3_600, "6h": 21_600, "24h": 86_400, "7d": 604_800 };
+/** @typedef {keyof typeof rangeLengths} Span */
 
 /**
  * A range that ends now, or one between two times of ISO 8601 in UTC.
@@ -94,7 +94,7 @@ export function isInstant(written) {
 }
 
 /** @param {Span} last @returns {Parameter<Range>} */
-function range(last) {
+function createRangeParameter(last) {
   return {
     initial: { last },
     read(written) {
@@ -108,7 +108,7 @@ function range(last) {
 
 /** @param {string} written @returns {written is Span} */
 function isSpan(written) {
-  return Object.hasOwn(spans, written);
+  return Object.hasOwn(rangeLengths, written);
 }
 
 /**
@@ -116,11 +116,11 @@ function isSpan(written) {
  * @param {Range} value
  * @param {number} now milliseconds since 1970
  */
-export function boundsOf(value, now) {
+export function resolveRange(value, now) {
   if ("from" in value) return value;
   const end = Math.ceil(now / 1_000) * 1_000;
   const print = (/** @type {number} */ at) => new Date(at).toISOString().replace(".000Z", "Z");
-  return { from: print(end - spans[value.last] * 1_000), to: print(end) };
+  return { from: print(end - rangeLengths[value.last] * 1_000), to: print(end) };
 }
 
 export const resolutions = /** @type {const} */ ([
@@ -149,20 +149,20 @@ const views = {
     site,
     query: text,
     sources: names,
-    range: range("1h"),
-    order: word("DESC", "ASC"),
+    range: createRangeParameter("1h"),
+    order: createWordParameter("DESC", "ASC"),
     live: flag,
     line: text,
   },
   traces: {
     site,
-    kind: word("performance", "errors"),
+    kind: createWordParameter("performance", "errors"),
     query: text,
     namespace: text,
     action: text,
     min: millis,
-    range: range("1h"),
-    order: word("newest", "slowest"),
+    range: createRangeParameter("1h"),
+    order: createWordParameter("newest", "slowest"),
   },
   trace: { site, id: text, span: text, open: text },
   metrics: {
@@ -170,11 +170,17 @@ const views = {
     name: text,
     field: text,
     tags,
-    aggregation: word(...aggregations),
-    resolution: word(...resolutions),
-    range: range("1h"),
+    aggregation: createWordParameter(...aggregations),
+    resolution: createWordParameter(...resolutions),
+    range: createRangeParameter("1h"),
   },
-  kubernetes: { site, query: text, state: word(...podStates), range: range("15m"), pod: text },
+  kubernetes: {
+    site,
+    query: text,
+    state: createWordParameter(...podStates),
+    range: createRangeParameter("15m"),
+    pod: text,
+  },
 };
 
 /** @typedef {keyof typeof views} ViewName */
@@ -188,7 +194,7 @@ const views = {
  * The table of a view, its parameters' types forgotten: each is only ever given what it has read itself.
  * @param {ViewName} view @returns {readonly (readonly [string, Parameter<any>])[]}
  */
-function parametersOf(view) {
+function listParameters(view) {
   return Object.entries(views[view]);
 }
 
@@ -202,7 +208,7 @@ export function printAddress(view, state = {}) {
   /** @type {Readonly<Record<string, unknown>>} */
   const given = state;
   const query = new URLSearchParams();
-  for (const [name, { initial, write }] of parametersOf(view)) {
+  for (const [name, { initial, write }] of listParameters(view)) {
     const written = write(given[name] ?? initial);
     if (written !== write(initial)) query.set(name, written);
   }
@@ -218,7 +224,7 @@ export function readAddress(hash) {
   const view = isView(named) ? named : "logs";
   const query = new URLSearchParams(isView(named) ? search : "");
   const state = Object.fromEntries(
-    parametersOf(view).map(([name, { initial, read }]) => {
+    listParameters(view).map(([name, { initial, read }]) => {
       const written = query.get(name);
       return [name, written === null ? initial : (read(written) ?? initial)];
     }),
@@ -233,7 +239,7 @@ export function readAddress(hash) {
  * @param {(open: string) => void} keep writes another key, empty for none
  * @returns {(key: string, isOpen: boolean) => void} told of everything that opens or closes
  */
-export function lastOpened(open, signal, keep) {
+export function trackLastOpened(open, signal, keep) {
   return (key, isOpen) => {
     if (signal.aborted || isOpen === (open === key)) return;
     open = isOpen ? key : "";

@@ -6,9 +6,9 @@ import { readJson } from "./json.js";
 
 const tokenKey = "readout.token";
 /** What the window is told when the server does not take the token. */
-export const refused = "readout-refused";
+export const unauthorizedEvent = "readout-refused";
 
-export function storedToken() {
+export function readToken() {
   return sessionStorage.getItem(tokenKey) ?? "";
 }
 /** @param {string} token */
@@ -44,14 +44,14 @@ export function isAborted(error) {
  * @param {AbortSignal} signal
  * @param {Readonly<Record<string, string>>} [headers]
  */
-async function send({ method, path, body }, signal, headers = {}) {
+async function sendRequest({ method, path, body }, signal, headers = {}) {
   let response;
   try {
     response = await fetch(path, {
       method,
       signal,
       headers: {
-        Authorization: `Bearer ${storedToken()}`,
+        Authorization: `Bearer ${readToken()}`,
         ...(body === undefined ? {} : { "Content-Type": "application/json" }),
         ...headers,
       },
@@ -64,7 +64,7 @@ async function send({ method, path, body }, signal, headers = {}) {
     if (isAborted(error)) throw error;
     throw new Failure(0, "The server cannot be reached.");
   }
-  if (response.status === 401) dispatchEvent(new Event(refused));
+  if (response.status === 401) dispatchEvent(new Event(unauthorizedEvent));
   if (!response.ok) throw await readFailure(response);
   return response;
 }
@@ -90,8 +90,8 @@ async function readFailure(response) {
  * @returns {Promise<T>} of the type that the API's document promises
  * @throws {Failure}
  */
-export async function ask(request, signal) {
-  const response = await send(request, signal);
+export async function requestJson(request, signal) {
+  const response = await sendRequest(request, signal);
   let text;
   try {
     text = await response.text();
@@ -105,7 +105,7 @@ export async function ask(request, signal) {
 }
 
 /** @param {string} path @param {Readonly<Record<string, unknown>>} body @returns {Request} */
-export function post(path, body) {
+export function buildPost(path, body) {
   return { method: "POST", path: `/api/v2/${path}`, body };
 }
 
@@ -118,10 +118,10 @@ export function post(path, body) {
  * @returns {Promise<{ readonly user: string, readonly sites: readonly Site[] }>}
  * @throws {Failure}
  */
-export async function askViewer(signal) {
+export async function requestViewer(signal) {
   const query = "{ viewer { name apps { id logs { sources { id } } } } }";
   /** @type {{ data?: { viewer?: { name: string, apps?: { id: string, logs?: { sources?: { id: string }[] } }[] } } }} */
-  const { data } = await ask({ method: "POST", path: "/graphql", body: { query } }, signal);
+  const { data } = await requestJson({ method: "POST", path: "/graphql", body: { query } }, signal);
   if (data?.viewer === undefined) throw new Failure(500, "The server did not tell which sites there are.");
   const sites = (data.viewer.apps ?? []).map(({ id, logs }) => ({
     id,
@@ -138,8 +138,8 @@ export async function askViewer(signal) {
  * @returns {AsyncGenerator<ReturnType<ReturnType<typeof createEventReader>>>}
  * @throws {Failure} status 406 where the server answers, but not with a stream
  */
-export async function* askEvents(request, { lastId }, signal) {
-  const response = await send(request, signal, {
+export async function* streamEvents(request, { lastId }, signal) {
+  const response = await sendRequest(request, signal, {
     Accept: "text/event-stream",
     ...(lastId === "" ? {} : { "Last-Event-ID": lastId }),
   });

@@ -1,20 +1,27 @@
 // The page: it knows the token, the sites and the address, and shows the view that the address names. Every change of
 // what is shown goes through the address, so back and forward always work; what an older address asked for is aborted.
 import { printAddress, readAddress } from "./address.js";
-import { askViewer, isAborted, refused, storedToken, storeToken } from "./api.js";
-import { button, element, field, fillSelect, replace, select } from "./dom.js";
-import { kubernetesView } from "./kubernetes.js";
-import { logsView } from "./logs.js";
-import { metricsView } from "./metrics.js";
-import { empty, failure, loading } from "./states.js";
+import { isAborted, readToken, requestViewer, storeToken, unauthorizedEvent } from "./api.js";
+import {
+  createButton,
+  createElement,
+  createField,
+  createSelect,
+  fillSelect,
+  replaceChildren,
+} from "./dom.js";
+import { createKubernetesView } from "./kubernetes.js";
+import { createLogsView } from "./logs.js";
+import { createMetricsView } from "./metrics.js";
+import { createEmptyState, createFailureState, createLoadingState } from "./states.js";
 import { startTheme } from "./theme.js";
-import { traceView } from "./trace.js";
-import { tracesView } from "./traces.js";
+import { createTraceView } from "./trace.js";
+import { createTracesView } from "./traces.js";
 
 /** @typedef {import("./address.js").ViewName} ViewName */
 /** @typedef {import("./api.js").Site} Site */
 /**
- * What a view may ask of the page: `go` shows another state of it, as a step of the browser's history; `keep` only
+ * What a view may ask of the page: `openAddress` shows another state of it, as a step of the browser's history; `keep` only
  * writes into the address what is shown already.
  * @template {ViewName} V
  * @typedef {Readonly<Record<"go" | "keep", (state: import("./address.js").StateOf<V>) => void>>} Shell
@@ -36,19 +43,19 @@ const titles = {
 };
 /** @type {Readonly<{ [V in ViewName]: (shell: Shell<V>) => View }>} */
 const makers = {
-  logs: logsView,
-  traces: tracesView,
-  trace: traceView,
-  metrics: metricsView,
-  kubernetes: kubernetesView,
+  logs: createLogsView,
+  traces: createTracesView,
+  trace: createTraceView,
+  metrics: createMetricsView,
+  kubernetes: createKubernetesView,
 };
 
-const main = required("main");
-const tabs = required("tabs");
-const tools = required("tools");
+const main = requireElement("main");
+const tabs = requireElement("tabs");
+const tools = requireElement("tools");
 
 /** @param {string} id */
-function required(id) {
+function requireElement(id) {
   const found = document.getElementById(id);
   if (found === null) throw new Error(`no #${id}`);
   return found;
@@ -57,7 +64,7 @@ function required(id) {
 const links = new Map(
   /** @type {const} */ (["logs", "traces", "metrics", "kubernetes"]).map((name) => [
     name,
-    element("a", {}, titles[name]),
+    createElement("a", {}, titles[name]),
   ]),
 );
 /** Undefined until the server has told. @type {readonly Site[] | undefined} */
@@ -66,30 +73,30 @@ let sites;
 let current;
 let running = new AbortController();
 
-const siteChoice = select([], (site) => {
+const siteChoice = createSelect([], (site) => {
   const { view } = readAddress(location.hash);
-  go(printAddress(view === "trace" ? "traces" : view, { site }));
+  openAddress(printAddress(view === "trace" ? "traces" : view, { site }));
 });
-const siteField = field("Site", siteChoice, "site");
-const forget = button("Sign out", () => askToken());
+const siteField = createField("Site", siteChoice, "site");
+const forget = createButton("Sign out", () => askToken());
 
 /** @param {string} address */
-function go(address) {
+function openAddress(address) {
   // Asked again, it is done again, but is no further step.
   if (address === location.hash) history.replaceState(null, "", address);
   else history.pushState(null, "", address);
-  show();
+  showView();
 }
 
 /** @param {string} address of what is shown already */
-function keep(address) {
+function keepAddress(address) {
   history.replaceState(null, "", address);
 }
 
-function show() {
+function showView() {
   running.abort();
   running = new AbortController();
-  if (storedToken() === "") return askToken();
+  if (readToken() === "") return askToken();
   if (sites === undefined) return void start();
   const { view: name, state } = readAddress(location.hash);
   const site = sites.find(({ id }) => id === state.site) ?? (state.site === "" ? sites[0] : undefined);
@@ -100,9 +107,9 @@ function show() {
     current = undefined;
     const told =
       sites.length === 0
-        ? empty("No sites", "This token may see none.")
-        : empty("No such site", "This token may see no site of that name. Choose one above.");
-    replace(main, told);
+        ? createEmptyState("No sites", "This token may see none.")
+        : createEmptyState("No such site", "This token may see no site of that name. Choose one above.");
+    replaceChildren(main, told);
     return;
   }
   if (current?.name !== name) {
@@ -111,11 +118,11 @@ function show() {
     current = {
       name,
       view: make({
-        go: (next) => go(printAddress(name, next)),
-        keep: (next) => keep(printAddress(name, next)),
+        go: (next) => openAddress(printAddress(name, next)),
+        keep: (next) => keepAddress(printAddress(name, next)),
       }),
     };
-    replace(main, element("h1", { class: "unseen" }, titles[name]), current.view.root);
+    replaceChildren(main, createElement("h1", { class: "unseen" }, titles[name]), current.view.root);
     scrollTo(0, 0);
   }
   current.view.show({ ...state, site: site.id }, running.signal, site);
@@ -145,7 +152,7 @@ function askToken(told) {
   siteField.hidden = true;
   forget.hidden = true;
   tabs.hidden = true;
-  const input = element("input", {
+  const input = createElement("input", {
     type: "password",
     // What a header can hold.
     pattern: "\\s*[!-~]+\\s*",
@@ -155,20 +162,20 @@ function askToken(told) {
     required: true,
     "aria-describedby": "token-told",
   });
-  const submit = element("button", { type: "submit", class: "primary" }, "Show the data");
-  const form = element(
+  const submit = createElement("button", { type: "submit", class: "primary" }, "Show the data");
+  const form = createElement(
     "form",
     { class: "token" },
-    element("h1", {}, "Logs, traces and metrics"),
-    element("p", {}, "Readout answers with what your token may see."),
-    told !== undefined && element("p", { class: "refused", role: "alert" }, told),
-    field("Token", input),
+    createElement("h1", {}, "Logs, traces and metrics"),
+    createElement("p", {}, "Readout answers with what your token may see."),
+    told !== undefined && createElement("p", { class: "refused", role: "alert" }, told),
+    createField("Token", input),
     submit,
-    element(
+    createElement(
       "p",
       { class: "muted", id: "token-told" },
       "It is kept until this tab is closed, and goes to this server only. ",
-      element("a", { href: "/docs" }, "The API without the console"),
+      createElement("a", { href: "/docs" }, "The API without the console"),
     ),
   );
   form.addEventListener("submit", (event) => {
@@ -176,17 +183,17 @@ function askToken(told) {
     storeToken(input.value.trim());
     void start({ focus: true });
   });
-  replace(main, form);
+  replaceChildren(main, form);
   input.focus();
 }
 
 /** @param {{ readonly focus?: boolean }} [options] `focus`: whoever was in the form is led to the view's first field */
 async function start({ focus = false } = {}) {
-  if (storedToken() === "") return askToken();
+  if (readToken() === "") return askToken();
   const { signal } = running;
-  replace(main, loading("the sites"));
+  replaceChildren(main, createLoadingState("the sites"));
   try {
-    const viewer = await askViewer(signal);
+    const viewer = await requestViewer(signal);
     ({ sites } = viewer);
     forget.title = `Signed in as ${viewer.user}`;
     fillSelect(
@@ -195,13 +202,13 @@ async function start({ focus = false } = {}) {
     );
     siteField.hidden = false;
     forget.hidden = false;
-    show();
+    showView();
     if (focus) current?.view.focus?.();
   } catch (error) {
-    if (!isAborted(error) && storedToken() !== "")
-      replace(
+    if (!isAborted(error) && readToken() !== "")
+      replaceChildren(
         main,
-        failure(error, () => void start()),
+        createFailureState(error, () => void start()),
       );
   }
 }
@@ -209,10 +216,12 @@ async function start({ focus = false } = {}) {
 tabs.append(...links.values());
 tools.append(siteField, startTheme(), forget);
 // The fragment is the address of what is shown, so this link cannot have one of its own.
-required("skip").addEventListener("click", (event) => {
+requireElement("skip").addEventListener("click", (event) => {
   event.preventDefault();
   main.focus();
 });
-addEventListener("popstate", show);
-addEventListener(refused, () => askToken("This token is not accepted: it is unknown or has expired."));
+addEventListener("popstate", showView);
+addEventListener(unauthorizedEvent, () =>
+  askToken("This token is not accepted: it is unknown or has expired."),
+);
 void start();

@@ -1,11 +1,11 @@
 // Series over time. The chart is for the eye; the same values stand in the tables below it, for everyone.
-import { element, replace } from "./dom.js";
-import { number } from "./format.js";
+import { createElement, replaceChildren } from "./dom.js";
+import { formatNumber } from "./format.js";
 import uPlot from "./uplot.js";
 
 /** @typedef {{ readonly label: string, readonly data: readonly { readonly timestamp: string, readonly value: number }[] }} Series */
 
-export const colours = 8;
+export const colourCount = 8;
 const height = 300;
 
 /**
@@ -14,7 +14,7 @@ const height = 300;
  * @param {number} step seconds between two buckets; a bucket that no series has is a gap all the same
  * @returns {{ readonly times: readonly number[], readonly values: readonly (readonly (number | null)[])[] }} times in seconds
  */
-function align(series, step) {
+function alignSeries(series, step) {
   const byTime = series.map(
     ({ data }) => new Map(data.map(({ timestamp, value }) => [Date.parse(timestamp) / 1_000, value])),
   );
@@ -28,19 +28,19 @@ function align(series, step) {
 }
 
 /**
- * Draws into `root`, and again when its width or the theme changes, until the signal aborts.
+ * Draws into `flattenedRoot`, and again when its width or the theme changes, until the signal aborts.
  * @param {HTMLElement} root
  * @param {readonly Series[]} series
  * @param {{
  *   readonly label: string, readonly step: number, readonly signal: AbortSignal,
  *   readonly choose: (from: number, to: number) => void,
- * }} options `choose` is told a stretch that was drawn with the mouse, in seconds
+ * }} options `chooseCandidates` is told a stretch that was drawn with the mouse, in seconds
  */
 export function drawChart(root, series, { label, step, signal, choose }) {
-  const { times, values } = align(series, step);
-  const canvas = element("div", { class: "chart", role: "img", "aria-label": label });
-  const readout = element("p", { class: "chart-readout", "aria-hidden": "true" });
-  replace(root, canvas, readout);
+  const { times, values } = alignSeries(series, step);
+  const canvas = createElement("div", { class: "chart", role: "img", "aria-label": label });
+  const readout = createElement("p", { class: "chart-readout", "aria-hidden": "true" });
+  replaceChildren(root, canvas, readout);
   /** @type {uPlot | undefined} */
   let plot;
 
@@ -64,22 +64,26 @@ export function drawChart(root, series, { label, step, signal, choose }) {
         tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1_000), "Etc/UTC"),
         legend: { show: false },
         cursor: { y: false, drag: { x: true, y: false, setScale: false } },
-        scales: { y: { range: (_, low, high) => spread(low, high) } },
+        scales: { y: { range: (_, low, high) => chooseScale(low, high) } },
         axes: [
           { ...axis, values: timeLabels },
-          { ...axis, size: (_, labels) => widthOf(labels ?? []), values: (_, ticks) => ticks.map(number) },
+          {
+            ...axis,
+            size: (_, labels) => measureWidth(labels ?? []),
+            values: (_, ticks) => ticks.map(formatNumber),
+          },
         ],
         series: [
           {},
           ...series.map((_, at) => ({
-            stroke: colour(`--series-${at % colours}`),
+            stroke: colour(`--series-${at % colourCount}`),
             width: 1.5,
             points: {
               show:
-                values[at]?.every((value, index) => value === null || isAlone(values[at] ?? [], index)) ??
+                values[at]?.every((value, index) => value === null || isIsolated(values[at] ?? [], index)) ??
                 false,
             },
-            ...(at >= colours ? { dash: [6, 3] } : {}),
+            ...(at >= colourCount ? { dash: [6, 3] } : {}),
           })),
         ],
         hooks: {
@@ -93,7 +97,7 @@ export function drawChart(root, series, { label, step, signal, choose }) {
               for (const [at, one] of values.entries()) {
                 const value = idx == null ? null : one[idx];
                 if (value != null && values.length <= 4)
-                  readout.textContent += `  ·  ${series[at]?.label}: ${number(value)}`;
+                  readout.textContent += `  ·  ${series[at]?.label}: ${formatNumber(value)}`;
               }
             },
           ],
@@ -134,12 +138,12 @@ export function drawChart(root, series, { label, step, signal, choose }) {
 }
 
 /** @param {readonly (number | null)[]} values @param {number} at */
-function isAlone(values, at) {
+function isIsolated(values, at) {
   return values[at - 1] == null && values[at + 1] == null;
 }
 
 /** From zero, unless the values lie far above it and differ by more than they tremble. @param {number | null} low @param {number | null} high @returns {[number, number]} */
-function spread(low, high) {
+function chooseScale(low, high) {
   const [from, to] = [low ?? 0, high ?? 1];
   if (from === to) return from === 0 ? [0, 1] : [Math.min(0, from), Math.max(0, from) * 1.2];
   const room = (to - from) * 0.08;
@@ -148,7 +152,7 @@ function spread(low, high) {
 }
 
 /** What the longest label takes, in pixels, with its tick. @param {readonly string[]} labels */
-function widthOf(labels) {
+function measureWidth(labels) {
   return labels.reduce((width, label) => Math.max(width, 16 + 7 * label.length), 64);
 }
 

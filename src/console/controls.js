@@ -1,6 +1,14 @@
 // The controls that several views share: the query box, the range, and the two ways to take a request elsewhere.
-import { boundsOf, isInstant } from "./address.js";
-import { button, element, field, foreign, replace, select, uniqueId } from "./dom.js";
+import { isInstant, resolveRange } from "./address.js";
+import {
+  createButton,
+  createElement,
+  createField,
+  createSelect,
+  generateId,
+  renderUntrusted,
+  replaceChildren,
+} from "./dom.js";
 import { printCurl, printGraphiqlAddress } from "./share.js";
 
 /** @typedef {import("./address.js").Range} Range */
@@ -10,10 +18,10 @@ import { printCurl, printGraphiqlAddress } from "./share.js";
  * gives the box its height and carries the line; both have the same font and width.
  * @param {{ readonly label: string, readonly placeholder: string, readonly submit: () => void }} options
  */
-export function queryBox({ label, placeholder, submit }) {
-  const told = element("p", { class: "query-error", id: uniqueId("error"), hidden: true });
-  const copy = element("div", { class: "query-copy", "aria-hidden": "true" });
-  const area = element("textarea", {
+export function createQueryBox({ label, placeholder, submit }) {
+  const told = createElement("p", { class: "query-error", id: generateId("error"), hidden: true });
+  const copy = createElement("div", { class: "query-copy", "aria-hidden": "true" });
+  const area = createElement("textarea", {
     rows: 1,
     placeholder,
     spellcheck: "false",
@@ -27,13 +35,13 @@ export function queryBox({ label, placeholder, submit }) {
     submit();
   });
   area.addEventListener("input", clear);
-  const root = field(label, area, "query");
-  root.append(element("div", { class: "query-box" }, copy, area), told);
+  const root = createField(label, area, "query");
+  root.append(createElement("div", { class: "query-box" }, copy, area), told);
 
   function clear() {
     area.removeAttribute("aria-invalid");
     told.hidden = true;
-    replace(copy, `${area.value}\u200b`);
+    replaceChildren(copy, `${area.value}\u200b`);
   }
 
   return {
@@ -50,21 +58,21 @@ export function queryBox({ label, placeholder, submit }) {
      * @param {unknown} error
      */
     explain(error) {
-      const place = placeOf(error, area.value);
+      const place = locateError(error, area.value);
       if (place === undefined) return false;
       const { start, end, message } = place;
       const text = area.value;
       // Where something is missing there may be no character to underline.
       const marked = text.slice(start, Math.max(end, start + 1)) || "\u00a0";
-      replace(
+      replaceChildren(
         copy,
         text.slice(0, start),
-        element("span", { class: "query-mark" }, marked),
+        createElement("span", { class: "query-mark" }, marked),
         text.slice(Math.max(end, start + 1)),
         "\u200b",
       );
       area.setAttribute("aria-invalid", "true");
-      replace(told, foreign(message), ` (at character ${start + 1})`);
+      replaceChildren(told, renderUntrusted(message), ` (at character ${start + 1})`);
       told.hidden = false;
       return true;
     },
@@ -75,7 +83,7 @@ export function queryBox({ label, placeholder, submit }) {
  * @param {unknown} error @param {string} query
  * @returns {{ readonly start: number, readonly end: number, readonly message: string } | undefined}
  */
-function placeOf(error, query) {
+function locateError(error, query) {
   if (!(error instanceof Error) || !("slug" in error) || !("details" in error)) return undefined;
   const { slug, message } = error;
   const details = /** @type {Readonly<Record<string, unknown>>} */ (error.details);
@@ -95,12 +103,12 @@ function placeOf(error, query) {
  * @param {Element} sought
  * @param {...Element} others
  */
-export function searchForm(submit, sought, ...others) {
-  const form = element(
+export function createSearchForm(submit, sought, ...others) {
+  const form = createElement(
     "form",
     { class: "toolbar", role: "search" },
     sought,
-    element("button", { type: "submit", class: "primary" }, "Search"),
+    createElement("button", { type: "submit", class: "primary" }, "Search"),
     ...others,
   );
   form.addEventListener("submit", (event) => {
@@ -111,7 +119,7 @@ export function searchForm(submit, sought, ...others) {
 }
 
 /** @type {readonly (readonly [string, string])[]} */
-const choices = [
+const rangeChoices = [
   ["15m", "Last 15 minutes"],
   ["1h", "Last hour"],
   ["6h", "Last 6 hours"],
@@ -121,14 +129,14 @@ const choices = [
 ];
 
 /** @param {(range: Range) => void} changed */
-export function rangePicker(changed) {
+export function createRangePicker(changed) {
   /** @type {Range} */
   let shown = { last: "1h" };
-  const choice = select(choices, (value) => {
-    if (value === "custom") changed(boundsOf(shown, Date.now()));
+  const choice = createSelect(rangeChoices, (value) => {
+    if (value === "custom") changed(resolveRange(shown, Date.now()));
     else changed({ last: /** @type {import("./address.js").Span} */ (value) });
   });
-  const input = () => element("input", { type: "datetime-local", step: "1", required: true });
+  const input = () => createElement("input", { type: "datetime-local", step: "1", required: true });
   const [from, to] = [input(), input()];
   for (const one of [from, to]) {
     one.addEventListener("change", () => {
@@ -139,8 +147,8 @@ export function rangePicker(changed) {
       else to.reportValidity();
     });
   }
-  const fields = [field("From (UTC)", from), field("To (UTC)", to)];
-  const root = element("div", { class: "range" }, field("Range", choice), fields);
+  const fields = [createField("From (UTC)", from), createField("To (UTC)", to)];
+  const root = createElement("div", { class: "range" }, createField("Range", choice), fields);
   return {
     root,
     /** @param {Range} range */
@@ -163,14 +171,14 @@ function readTime(value) {
 }
 
 /** "Copy as curl" and "Open in GraphiQL", of the request that a view has last made. */
-export function shareBar() {
+export function createShareBar() {
   /** @type {import("./share.js").Request | undefined} */
   let request;
-  const copied = element("span", { class: "unseen", role: "status" });
-  const copy = button("Copy as curl", async () => {
+  const copied = createElement("span", { class: "unseen", role: "status" });
+  const copy = createButton("Copy as curl", async () => {
     if (request === undefined) return;
     const text = printCurl(location.origin, request);
-    const isDone = await write(text);
+    const isDone = await copyText(text);
     copy.textContent = isDone ? "Copied" : "Copying is not allowed";
     copied.textContent = isDone ? "Copied. The token is $TOKEN." : "";
     setTimeout(() => {
@@ -180,8 +188,8 @@ export function shareBar() {
   });
   copy.title = "The request as a line for a shell; the token is $TOKEN";
   // An opener hands its session on, so GraphiQL knows the token.
-  const open = element("a", { class: "button", target: "_blank", rel: "opener" }, "Open in GraphiQL");
-  const root = element("div", { class: "share" }, copy, open, copied);
+  const open = createElement("a", { class: "button", target: "_blank", rel: "opener" }, "Open in GraphiQL");
+  const root = createElement("div", { class: "share" }, copy, open, copied);
   return {
     root,
     /** @param {import("./share.js").Request} made @param {import("./share.js").Field} asked */
@@ -193,13 +201,13 @@ export function shareBar() {
 }
 
 /** Whether the text is on the clipboard now. @param {string} text */
-async function write(text) {
+async function copyText(text) {
   try {
     await navigator.clipboard.writeText(text);
     return true;
   } catch {
     // Without TLS there is no clipboard but the one of old.
-    const area = element("textarea", { class: "unseen", "aria-hidden": "true" });
+    const area = createElement("textarea", { class: "unseen", "aria-hidden": "true" });
     area.value = text;
     document.body.append(area);
     area.select();

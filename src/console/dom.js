@@ -1,6 +1,6 @@
 // Elements, made by hand. Text becomes text nodes and nothing else: log lines are written by whoever can reach the
 // applications, so nothing here ever parses markup, and attributes are set by name from this code alone.
-import { piecesOf } from "./format.js";
+import { splitInvisible } from "./format.js";
 
 /** @typedef {Node | string | undefined | false} Child */
 
@@ -11,24 +11,24 @@ import { piecesOf } from "./format.js";
  * @param {...(Child | readonly Child[])} children
  * @returns {HTMLElementTagNameMap[K]}
  */
-export function element(tag, attributes = {}, ...children) {
+export function createElement(tag, attributes = {}, ...children) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
     if (value !== undefined && value !== false) made.setAttribute(name, value === true ? "" : String(value));
   }
-  fill(made, children);
+  appendChildren(made, children);
   return made;
 }
 
 /** @param {Element} parent @param {readonly (Child | readonly Child[])[]} children */
-function fill(parent, children) {
+function appendChildren(parent, children) {
   for (const child of children.flat()) if (child !== undefined && child !== false) parent.append(child);
 }
 
 /** @param {Element} parent @param {...(Child | readonly Child[])} children */
-export function replace(parent, ...children) {
+export function replaceChildren(parent, ...children) {
   parent.replaceChildren();
-  fill(parent, children);
+  appendChildren(parent, children);
 }
 
 /**
@@ -37,9 +37,9 @@ export function replace(parent, ...children) {
  * @param {Readonly<Record<string, string | boolean | undefined>>} [attributes]
  * @param {...(Child | readonly Child[])} children instead of the label as text; the label is then the accessible name
  */
-export function button(label, act, attributes = {}, ...children) {
+export function createButton(label, act, attributes = {}, ...children) {
   const named = children.length > 0 ? { "aria-label": label, title: label } : {};
-  const made = element(
+  const made = createElement(
     "button",
     { type: "button", ...named, ...attributes },
     ...(children.length > 0 ? children : [label]),
@@ -53,21 +53,21 @@ export function button(label, act, attributes = {}, ...children) {
  * @param {string} text
  * @param {{ readonly breaks?: boolean }} [options]
  */
-export function foreign(text, { breaks = false } = {}) {
-  const pieces = piecesOf(text.toWellFormed(), { breaks }).map((piece) =>
-    piece.spelt ? element("span", { class: "spelt" }, piece.text) : piece.text,
+export function renderUntrusted(text, { breaks = false } = {}) {
+  const pieces = splitInvisible(text.toWellFormed(), { breaks }).map((piece) =>
+    piece.spelt ? createElement("span", { class: "spelt" }, piece.text) : piece.text,
   );
-  return element("bdi", {}, pieces);
+  return createElement("bdi", {}, pieces);
 }
 
 /** Words for those who do not see. @param {string} text */
-export function unseen(text) {
-  return element("span", { class: "unseen" }, text);
+export function createHiddenText(text) {
+  return createElement("span", { class: "unseen" }, text);
 }
 
 let drawn = 0;
 /** An id that no other element has. @param {string} name */
-export function uniqueId(name) {
+export function generateId(name) {
   drawn += 1;
   return `${name}-${drawn}`;
 }
@@ -78,17 +78,22 @@ export function uniqueId(name) {
  * @param {HTMLElement} control
  * @param {string} [shape] a class of the field
  */
-export function field(label, control, shape = "") {
-  control.id ||= uniqueId("field");
-  return element("div", { class: `field ${shape}` }, element("label", { for: control.id }, label), control);
+export function createField(label, control, shape = "") {
+  control.id ||= generateId("field");
+  return createElement(
+    "div",
+    { class: `field ${shape}` },
+    createElement("label", { for: control.id }, label),
+    control,
+  );
 }
 
 /**
  * @param {readonly (readonly [value: string, label: string])[]} options
  * @param {(value: string) => void} changed
  */
-export function select(options, changed) {
-  const made = element("select");
+export function createSelect(options, changed) {
+  const made = createElement("select");
   fillSelect(made, options);
   made.addEventListener("change", () => changed(made.value));
   return made;
@@ -96,9 +101,9 @@ export function select(options, changed) {
 
 /** @param {HTMLSelectElement} made @param {readonly (readonly [value: string, label: string])[]} options */
 export function fillSelect(made, options) {
-  replace(
+  replaceChildren(
     made,
-    options.map(([value, label]) => element("option", { value }, label)),
+    options.map(([value, label]) => createElement("option", { value }, label)),
   );
 }
 
@@ -109,19 +114,19 @@ export function fillSelect(made, options) {
  * @param {readonly (readonly Element[])[]} rows their cells
  * @param {{ readonly label?: string, readonly shape?: string }} [options] the place's name; a class of the table
  */
-export function table(caption, heads, rows, { label = caption, shape = "" } = {}) {
-  return element(
+export function createTable(caption, heads, rows, { label = caption, shape = "" } = {}) {
+  return createElement(
     "div",
     { class: "scroll", tabindex: 0, role: "region", "aria-label": label },
-    element(
+    createElement(
       "table",
       { class: `grid ${shape}` },
-      element("caption", { class: "unseen" }, caption),
-      element("thead", {}, element("tr", {}, heads)),
-      element(
+      createElement("caption", { class: "unseen" }, caption),
+      createElement("thead", {}, createElement("tr", {}, heads)),
+      createElement(
         "tbody",
         {},
-        rows.map((cells) => element("tr", {}, cells)),
+        rows.map((cells) => createElement("tr", {}, cells)),
       ),
     ),
   );

@@ -1,8 +1,8 @@
 // A list that is read page by page as one scrolls. The foot of the list tells how it stands, and asks for the next page
 // when it comes into sight; its button does the same for those who do not scroll.
 import { isAborted } from "./api.js";
-import { button, element, replace } from "./dom.js";
-import { empty, failure, loading } from "./states.js";
+import { createButton, createElement, replaceChildren } from "./dom.js";
+import { createEmptyState, createFailureState, createLoadingState } from "./states.js";
 
 /**
  * @template R
@@ -17,7 +17,7 @@ import { empty, failure, loading } from "./states.js";
  * }} options `failed` says whether the error is shown elsewhere; a page shorter than `perPage` is the last
  */
 export function startFeed({ what, perPage, signal, ask, show, nothing, failed }) {
-  const foot = element("div", { class: "foot" });
+  const foot = createElement("div", { class: "foot" });
   /** @type {R | undefined} */
   let last;
   let isBusy = false;
@@ -34,7 +34,7 @@ export function startFeed({ what, perPage, signal, ask, show, nothing, failed })
     if (isBusy || isOver || signal.aborted) return;
     isBusy = true;
     sight.unobserve(foot);
-    replace(foot, loading(what));
+    replaceChildren(foot, createLoadingState(what));
     try {
       const rows = await ask(last);
       if (signal.aborted) return;
@@ -42,21 +42,22 @@ export function startFeed({ what, perPage, signal, ask, show, nothing, failed })
       const isFirst = last === undefined;
       last = rows.at(-1) ?? last;
       if (rows.length > 0) show(rows);
-      if (isFirst && rows.length === 0) replace(foot, nothing());
-      else if (isOver) replace(foot, element("p", { class: "end" }, "That is all of this range."));
+      if (isFirst && rows.length === 0) replaceChildren(foot, nothing());
+      else if (isOver)
+        replaceChildren(foot, createElement("p", { class: "end" }, "That is all of this range."));
       else {
-        replace(foot, button(`More ${what}`, next));
+        replaceChildren(foot, createButton(`More ${what}`, next));
         // Observed anew, it tells at once if it is in sight still.
         sight.observe(foot);
       }
     } catch (error) {
       if (isAborted(error)) return;
       if (last === undefined && failed(error)) {
-        replace(foot, empty("The query has an error", "It is underlined above."));
+        replaceChildren(foot, createEmptyState("The query has an error", "It is underlined above."));
       } else
-        replace(
+        replaceChildren(
           foot,
-          failure(error, () => void next()),
+          createFailureState(error, () => void next()),
         );
     } finally {
       isBusy = false;

@@ -1,24 +1,24 @@
 // Figures and texts for people. All times are UTC, as the API's are.
 
 /** `2026-01-31T12:00:00.123Z` as `01-31 12:00:00.123`. @param {string} timestamp */
-export function shortTime(timestamp) {
+export function formatShortTime(timestamp) {
   return timestamp.slice(5, 23).replace("T", " ").replace(/Z$/, "");
 }
 
 /** @param {string} timestamp */
-export function longTime(timestamp) {
+export function formatLongTime(timestamp) {
   return timestamp.replace("T", " ").replace("Z", " UTC");
 }
 
 /** A range of times, the day told once where it is one. @param {string} from @param {string} to */
-export function stretch(from, to) {
+export function formatRange(from, to) {
   const isOneDay = from.slice(0, 10) === to.slice(0, 10);
   const [begin] = from.replace("T", " ").split("Z");
-  return `${begin} – ${isOneDay ? longTime(to).slice(11) : longTime(to)}`;
+  return `${begin} – ${isOneDay ? formatLongTime(to).slice(11) : formatLongTime(to)}`;
 }
 
 /** @param {number} millis */
-export function duration(millis) {
+export function formatDuration(millis) {
   if (millis < 1) return `${Math.round(millis * 1_000)} µs`;
   if (millis < 10) return `${millis.toFixed(2)} ms`;
   if (millis < 1_000) return `${Math.round(millis)} ms`;
@@ -28,7 +28,7 @@ export function duration(millis) {
 }
 
 /** The two largest units of a length of time. @param {number} seconds */
-export function age(seconds) {
+export function formatAge(seconds) {
   const whole = Math.max(0, Math.floor(seconds));
   const [days, hours, minutes] = [
     Math.floor(whole / 86_400),
@@ -41,7 +41,7 @@ export function age(seconds) {
 }
 
 /** @param {number} value */
-export function bytes(value) {
+export function formatBytes(value) {
   const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
   let at = 0;
   let rest = value;
@@ -53,7 +53,7 @@ export function bytes(value) {
 }
 
 /** Cores of so many billionths. @param {number} nanoCores */
-export function cores(nanoCores) {
+export function formatCores(nanoCores) {
   return (nanoCores / 1e9).toFixed(nanoCores < 1e8 ? 3 : 2);
 }
 
@@ -64,14 +64,14 @@ const plain = new Intl.NumberFormat("en", {
   roundingPriority: "morePrecision",
 });
 /** @param {number} value */
-export function number(value) {
+export function formatNumber(value) {
   return Math.abs(value) >= 1e15 || (value !== 0 && Math.abs(value) < 1e-6)
     ? value.toExponential(4)
     : plain.format(value);
 }
 
 /** @param {number} count @param {string} one @param {string} [many] */
-export function counted(count, one, many = `${one}s`) {
+export function formatCount(count, one, many = `${one}s`) {
   return `${plain.format(count)} ${count === 1 ? one : many}`;
 }
 
@@ -83,17 +83,17 @@ const harmless = /^(?:\u200c|\u200d|\u00ad)$/;
 /**
  * A text in pieces, of which those that nobody would see are spelt out.
  * @param {string} text
- * @param {{ readonly breaks: boolean }} options `breaks`: line breaks and tabs stay as they are
+ * @param {{ readonly breaks: boolean }} options `unprintable`: line breaks and tabs stay as they are
  * @returns {readonly { readonly text: string, readonly spelt: boolean }[]}
  */
-export function piecesOf(text, { breaks }) {
+export function splitInvisible(text, { breaks }) {
   if (!invisible.test(text)) return [{ text, spelt: false }];
   /** @type {{ text: string, spelt: boolean }[]} */
   const pieces = [];
   for (const character of text) {
     const stays =
       !invisible.test(character) || harmless.test(character) || (breaks && /[\n\t]/.test(character));
-    const piece = stays ? character : spellOut(character);
+    const piece = stays ? character : escapeCharacter(character);
     const last = pieces.at(-1);
     if (stays && last?.spelt === false) last.text += piece;
     else pieces.push({ text: piece, spelt: !stays });
@@ -102,7 +102,7 @@ export function piecesOf(text, { breaks }) {
 }
 
 /** @param {string} character */
-function spellOut(character) {
+function escapeCharacter(character) {
   const known = { "\n": "\\n", "\t": "\\t", "\r": "\\r", "\u001b": "\\e" };
   const code = character.codePointAt(0) ?? 0;
   return Object.hasOwn(known, character)

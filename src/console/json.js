@@ -38,7 +38,7 @@ function keepSpelling(_, value, context) {
  * The text of a value that is neither null nor has others in it, as the query language compares it.
  * @param {unknown} value
  */
-export function scalarText(value) {
+export function toScalarText(value) {
   if (isSpelt(value)) return value.spelling;
   return typeof value === "object" ? undefined : String(value);
 }
@@ -47,13 +47,13 @@ export function scalarText(value) {
  * What a value holds, with keys; undefined for one that holds nothing by its kind.
  * @param {unknown} value @returns {readonly (readonly [string, unknown])[] | undefined}
  */
-export function entriesOf(value) {
+export function listEntries(value) {
   return typeof value === "object" && value !== null && !isSpelt(value) ? Object.entries(value) : undefined;
 }
 
 /** The text at a path of own keys, or undefined. @param {unknown} value @param {readonly string[]} path */
-export function textAt(value, ...path) {
+export function findText(value, ...path) {
   let at = value;
-  for (const key of path) at = entriesOf(at)?.find(([name]) => name === key)?.[1];
+  for (const key of path) at = listEntries(at)?.find(([name]) => name === key)?.[1];
   return typeof at === "string" && at !== "" ? at : undefined;
 }

@@ -1,12 +1,19 @@
 // The cluster as it was at the last snapshot of the range: its nodes, and its pods with what ails them.
-import { boundsOf, lastOpened, podStates, printAddress } from "./address.js";
-import { ask, isAborted, post } from "./api.js";
-import { rangePicker, searchForm, shareBar } from "./controls.js";
-import { element, field, foreign, replace, select, table } from "./dom.js";
-import { age, bytes, cores, counted, longTime } from "./format.js";
+import { podStates, printAddress, resolveRange, trackLastOpened } from "./address.js";
+import { buildPost, isAborted, requestJson } from "./api.js";
+import { createRangePicker, createSearchForm, createShareBar } from "./controls.js";
+import {
+  createElement,
+  createField,
+  createSelect,
+  createTable,
+  renderUntrusted,
+  replaceChildren,
+} from "./dom.js";
+import { formatAge, formatBytes, formatCores, formatCount, formatLongTime } from "./format.js";
 import { printTerm } from "./query.js";
-import { empty, failure, loading } from "./states.js";
-import { tree } from "./tree.js";
+import { createEmptyState, createFailureState, createLoadingState } from "./states.js";
+import { createTree } from "./tree.js";
 
 /** @typedef {import("./address.js").StateOf<"kubernetes">} State */
 /**
@@ -48,34 +55,41 @@ containers { name status exit_code reason }`;
 const figuresMillis = 5 * 60_000;
 
 /** @param {import("./app.js").Shell<"kubernetes">} shell */
-export function kubernetesView({ go, keep }) {
+export function createKubernetesView({ go, keep }) {
   /** @type {State | undefined} */
   let state;
   const change = (/** @type {Partial<State>} */ part) => {
     if (state !== undefined) go({ ...state, query: query.value, pod: "", ...part });
   };
-  const query = element("input", {
+  const query = createElement("input", {
     type: "search",
     autocomplete: "off",
     spellcheck: "false",
     placeholder: "pod, namespace, node, owner or label=value",
   });
-  const only = select(
+  const only = createSelect(
     podStates.map((word) => [word, word === "any" ? "Any" : word]),
     (value) => change({ state: podStates.find((word) => word === value) ?? "any" }),
   );
-  const range = rangePicker((value) => change({ range: value }));
-  const share = shareBar();
-  const told = element("p", { class: "told", role: "status" });
-  const nodes = element("section", { class: "section" });
-  const pods = element("section", { class: "section" });
-  const form = searchForm(
+  const range = createRangePicker((value) => change({ range: value }));
+  const share = createShareBar();
+  const told = createElement("p", { class: "told", role: "status" });
+  const nodes = createElement("section", { class: "section" });
+  const pods = createElement("section", { class: "section" });
+  const form = createSearchForm(
     () => change({}),
-    field("Pods", query, "wide"),
-    field("State", only, "short"),
+    createField("Pods", query, "wide"),
+    createField("State", only, "short"),
     range.root,
   );
-  const root = element("div", {}, form, element("div", { class: "bar" }, told, share.root), nodes, pods);
+  const root = createElement(
+    "div",
+    {},
+    form,
+    createElement("div", { class: "bar" }, told, share.root),
+    nodes,
+    pods,
+  );
 
   /** @param {State} now @param {AbortSignal} signal */
   async function show(now, signal) {
@@ -83,13 +97,13 @@ export function kubernetesView({ go, keep }) {
     query.value = now.query;
     only.value = now.state;
     range.write(now.range);
-    replace(told);
-    replace(pods);
-    replace(nodes, loading("the cluster"));
-    const bounds = boundsOf(now.range, Date.now());
+    replaceChildren(told);
+    replaceChildren(pods);
+    replaceChildren(nodes, createLoadingState("the cluster"));
+    const bounds = resolveRange(now.range, Date.now());
     const common = { site_id: now.site, ...bounds };
     const overview = { ...common, query: now.query };
-    share.write(post("kubernetes/pods/overview", overview), {
+    share.write(buildPost("kubernetes/pods/overview", overview), {
       field: "kubernetes_pods_overview",
       arguments: overview,
       selection,
@@ -100,23 +114,23 @@ export function kubernetesView({ go, keep }) {
     try {
       /** @type {[readonly NodeRow[], readonly PodRow[], readonly (PodRow & NodeRow)[]]} */
       const [nodeRows, podRows, figures] = await Promise.all([
-        ask(post("kubernetes/nodes", { ...common, from: recent }), signal),
-        ask(post("kubernetes/pods/overview", overview), signal),
-        ask(post("kubernetes/pods", { ...common, from: recent }), signal),
+        requestJson(buildPost("kubernetes/nodes", { ...common, from: recent }), signal),
+        requestJson(buildPost("kubernetes/pods/overview", overview), signal),
+        requestJson(buildPost("kubernetes/pods", { ...common, from: recent }), signal),
       ]);
       const shown = podRows.filter((pod) => now.state === "any" || pod.state === now.state);
       const failed = podRows.filter((pod) => pod.state === "Failed").length;
-      replace(
+      replaceChildren(
         told,
-        `${counted(shown.length, "pod")}${failed > 0 ? `, ${failed} failed` : ""}, as last seen up to ${longTime(bounds.to)}`,
+        `${formatCount(shown.length, "pod")}${failed > 0 ? `, ${failed} failed` : ""}, as last seen up to ${formatLongTime(bounds.to)}`,
       );
       showNodes(nodeRows);
       showPods(shown, figures, now, signal);
     } catch (error) {
       if (!isAborted(error))
-        replace(
+        replaceChildren(
           nodes,
-          failure(error, () => void show(now, signal)),
+          createFailureState(error, () => void show(now, signal)),
         );
     }
   }
@@ -125,22 +139,22 @@ export function kubernetesView({ go, keep }) {
   function showNodes(rows) {
     const newest = [...new Map(rows.map((row) => [row.node_name, row])).values()];
     newest.sort((a, b) => (a.node_name < b.node_name ? -1 : 1));
-    replace(
+    replaceChildren(
       nodes,
-      element("h2", {}, "Nodes"),
+      createElement("h2", {}, "Nodes"),
       newest.length === 0
-        ? empty("No nodes", "The last minutes of this range have no snapshot of one.")
-        : grid(
+        ? createEmptyState("No nodes", "The last minutes of this range have no snapshot of one.")
+        : createGrid(
             "Nodes",
             ["Node", "State", "CPU, cores", "Memory", "Disk", "Received", "Sent"],
             newest.map((row) => [
-              foreign(row.node_name),
-              badge(phases[/** @type {0 | 2 | 4} */ (row.phase)] ?? "Unknown"),
-              cores(row.cpu_usage_nano_cores),
-              bytes(row.memory_working_set_bytes),
-              disk(row),
-              bytes(row.network_rx_bytes),
-              bytes(row.network_tx_bytes),
+              renderUntrusted(row.node_name),
+              createBadge(phases[/** @type {0 | 2 | 4} */ (row.phase)] ?? "Unknown"),
+              formatCores(row.cpu_usage_nano_cores),
+              formatBytes(row.memory_working_set_bytes),
+              formatDisk(row),
+              formatBytes(row.network_rx_bytes),
+              formatBytes(row.network_tx_bytes),
             ]),
           ),
     );
@@ -153,29 +167,30 @@ export function kubernetesView({ go, keep }) {
    * @param {AbortSignal} signal
    */
   function showPods(rows, figures, now, signal) {
-    const byPod = new Map(figures.map((row) => [keyOfPod(row), row]));
-    const toggled = lastOpened(now.pod, signal, (pod) => keep({ ...now, pod }));
+    const byPod = new Map(figures.map((row) => [formatPodKey(row), row]));
+    const toggled = trackLastOpened(now.pod, signal, (pod) => keep({ ...now, pod }));
     const sorted = rows.toSorted(
-      (a, b) => urgency.indexOf(a.state) - urgency.indexOf(b.state) || (keyOfPod(a) < keyOfPod(b) ? -1 : 1),
+      (a, b) =>
+        urgency.indexOf(a.state) - urgency.indexOf(b.state) || (formatPodKey(a) < formatPodKey(b) ? -1 : 1),
     );
-    replace(
+    replaceChildren(
       pods,
-      element("h2", {}, "Pods"),
+      createElement("h2", {}, "Pods"),
       sorted.length === 0
-        ? empty("No pods", "No pod of this range passes the filters.")
-        : grid(
+        ? createEmptyState("No pods", "No pod of this range passes the filters.")
+        : createGrid(
             "Pods",
             ["Pod", "State", "Restarts", "Up for", "CPU, cores", "Memory", "Node"],
             sorted.map((pod) => {
-              const figure = byPod.get(keyOfPod(pod));
+              const figure = byPod.get(formatPodKey(pod));
               return [
-                podName(pod, now, toggled),
-                badge(pod.state),
+                createPodName(pod, now, toggled),
+                createBadge(pod.state),
                 String(pod.pod_restart_count),
-                age(pod.pod_uptime_seconds),
-                figure === undefined ? "–" : cores(figure.cpu_usage_nano_cores),
-                figure === undefined ? "–" : bytes(figure.memory_working_set_bytes),
-                foreign(pod.node_name || "–"),
+                formatAge(pod.pod_uptime_seconds),
+                figure === undefined ? "–" : formatCores(figure.cpu_usage_nano_cores),
+                figure === undefined ? "–" : formatBytes(figure.memory_working_set_bytes),
+                renderUntrusted(pod.node_name || "–"),
               ];
             }),
           ),
@@ -188,14 +203,14 @@ export function kubernetesView({ go, keep }) {
 }
 
 /** @param {NodeRow} row */
-function disk({ fs_used_bytes: used, fs_capacity_bytes: capacity }) {
+function formatDisk({ fs_used_bytes: used, fs_capacity_bytes: capacity }) {
   if (capacity === 0) return "–";
   const part = Math.round((100 * used) / capacity);
-  return `${part} % of ${bytes(capacity)}`;
+  return `${part} % of ${formatBytes(capacity)}`;
 }
 
 /** @param {PodRow} pod */
-function keyOfPod({ pod_namespace, pod_name }) {
+function formatPodKey({ pod_namespace, pod_name }) {
   return `${pod_namespace}/${pod_name}`;
 }
 
@@ -203,43 +218,49 @@ function keyOfPod({ pod_namespace, pod_name }) {
  * The name, whose button shows and hides a row below with what else is known.
  * @param {PodRow} pod @param {State} now @param {(key: string, isOpen: boolean) => void} toggled
  */
-function podName(pod, now, toggled) {
+function createPodName(pod, now, toggled) {
   const reasons = pod.containers
     .map(({ reason }) => reason)
     .filter((reason) => reason !== "" && reason !== "Completed");
   /** @type {HTMLElement | undefined} */
   let below;
-  const name = element(
+  const name = createElement(
     "button",
-    { type: "button", class: "expander", "aria-expanded": "false", "data-key": keyOfPod(pod) },
-    foreign(pod.pod_name),
+    { type: "button", class: "expander", "aria-expanded": "false", "data-key": formatPodKey(pod) },
+    renderUntrusted(pod.pod_name),
   );
   name.addEventListener("click", () => {
     const isOpen = below !== undefined;
     below?.remove();
     below = isOpen
       ? undefined
-      : element("tr", { class: "below" }, element("td", { colspan: 7 }, openedPod(pod, now)));
+      : createElement(
+          "tr",
+          { class: "below" },
+          createElement("td", { colspan: 7 }, createPodDetails(pod, now)),
+        );
     if (below !== undefined) name.closest("tr")?.after(below);
     name.setAttribute("aria-expanded", String(!isOpen));
-    toggled(keyOfPod(pod), !isOpen);
+    toggled(formatPodKey(pod), !isOpen);
   });
-  return element(
+  return createElement(
     "div",
     {},
     name,
-    element("span", { class: "muted" }, foreign(pod.pod_namespace)),
-    [...new Set(reasons)].map((reason) => element("span", { class: "badge bad" }, foreign(reason))),
+    createElement("span", { class: "muted" }, renderUntrusted(pod.pod_namespace)),
+    [...new Set(reasons)].map((reason) =>
+      createElement("span", { class: "badge bad" }, renderUntrusted(reason)),
+    ),
   );
 }
 
 /** @param {PodRow} pod @param {State} now */
-function openedPod(pod, now) {
+function createPodDetails(pod, now) {
   const query = podPaths.map((path) => printTerm(path, "=", pod.pod_name)).join(" OR ");
   const href = printAddress("logs", { site: now.site, query, range: now.range });
   const known = {
     phase: pod.phase,
-    seen: longTime(pod.timestamp),
+    seen: formatLongTime(pod.timestamp),
     owners: pod.owner_references.map(({ kind, name }) => `${kind} ${name}`),
     containers: Object.fromEntries(
       pod.containers.map(({ name, status, exit_code, reason }) => [
@@ -249,16 +270,16 @@ function openedPod(pod, now) {
     ),
     labels: pod.labels,
   };
-  return element(
+  return createElement(
     "div",
     { class: "opened" },
-    element("p", {}, element("a", { class: "button", href }, "Its log lines")),
-    tree(known, () => undefined),
+    createElement("p", {}, createElement("a", { class: "button", href }, "Its log lines")),
+    createTree(known, () => undefined),
   );
 }
 
 /** @param {string} state */
-function badge(state) {
+function createBadge(state) {
   const kind = {
     Failed: "bad",
     "Not ready": "bad",
@@ -268,7 +289,7 @@ function badge(state) {
     Ready: "good",
   };
   const known = Object.hasOwn(kind, state) ? kind[/** @type {keyof typeof kind} */ (state)] : "";
-  return element("span", { class: `badge ${known}` }, state);
+  return createElement("span", { class: `badge ${known}` }, state);
 }
 
 /**
@@ -276,16 +297,18 @@ function badge(state) {
  * @param {string} caption @param {readonly string[]} columns
  * @param {readonly (readonly (Node | string)[])[]} rows
  */
-function grid(caption, columns, rows) {
+function createGrid(caption, columns, rows) {
   const figures = (/** @type {string} */ column) => ({
     class: /^(Pod|Node|State)$/.test(column) ? "" : "figure",
   });
-  return table(
+  return createTable(
     caption,
-    columns.map((name) => element("th", { scope: "col", ...figures(name) }, name)),
+    columns.map((name) => createElement("th", { scope: "col", ...figures(name) }, name)),
     rows.map((cells) =>
       cells.map((cell, at) =>
-        at === 0 ? element("th", { scope: "row" }, cell) : element("td", figures(columns[at] ?? ""), cell),
+        at === 0
+          ? createElement("th", { scope: "row" }, cell)
+          : createElement("td", figures(columns[at] ?? ""), cell),
       ),
     ),
     { shape: "cluster" },

@@ -1,10 +1,10 @@
 // Log lines in a list. A line opens as what it is: its own fields, and its body as a tree whose values filter.
 import { printAddress } from "./address.js";
-import { element, foreign } from "./dom.js";
-import { longTime, shortTime } from "./format.js";
-import { readJson, textAt } from "./json.js";
+import { createElement, renderUntrusted } from "./dom.js";
+import { formatLongTime, formatShortTime } from "./format.js";
+import { findText, readJson } from "./json.js";
 import { printFieldTerm, printTerm } from "./query.js";
-import { leaf, tree } from "./tree.js";
+import { createLeaf, createTree } from "./tree.js";
 
 /**
  * @typedef {{
@@ -14,7 +14,7 @@ import { leaf, tree } from "./tree.js";
  */
 
 /** @param {Line} line */
-export function keyOfLine({ source_id, id }) {
+export function formatLineKey({ source_id, id }) {
   return `${source_id} ${id}`;
 }
 
@@ -27,40 +27,49 @@ export function keyOfLine({ source_id, id }) {
  *   readonly toggled?: (key: string, isOpen: boolean) => void,
  * }} options `narrow` adds a term to the query
  */
-export function lineItem(line, { site, narrow, isOpen = false, toggled }) {
-  const summary = element(
+export function createLineItem(line, { site, narrow, isOpen = false, toggled }) {
+  const summary = createElement(
     "summary",
     { class: "line" },
-    element("time", { datetime: line.timestamp, title: longTime(line.timestamp) }, shortTime(line.timestamp)),
-    severity(line.severity),
-    element("span", { class: "line-source" }, foreign(line.source_id)),
-    element("span", { class: "line-message" }, line.message === "" ? "—" : foreign(line.message)),
+    createElement(
+      "time",
+      { datetime: line.timestamp, title: formatLongTime(line.timestamp) },
+      formatShortTime(line.timestamp),
+    ),
+    createSeverityBadge(line.severity),
+    createElement("span", { class: "line-source" }, renderUntrusted(line.source_id)),
+    createElement(
+      "span",
+      { class: "line-message" },
+      line.message === "" ? "—" : renderUntrusted(line.message),
+    ),
   );
-  const details = element("details", { open: isOpen }, summary);
+  const details = createElement("details", { open: isOpen }, summary);
   const build = () => {
-    if (details.open && details.childElementCount === 1) details.append(opened(line, site, narrow));
+    if (details.open && details.childElementCount === 1)
+      details.append(createLineDetails(line, site, narrow));
   };
   build();
   details.addEventListener("toggle", () => {
     build();
-    toggled?.(keyOfLine(line), details.open);
+    toggled?.(formatLineKey(line), details.open);
   });
-  return element(
+  return createElement(
     "li",
-    { "data-severity": line.severity, "data-time": line.timestamp, "data-key": keyOfLine(line) },
+    { "data-severity": line.severity, "data-time": line.timestamp, "data-key": formatLineKey(line) },
     details,
   );
 }
 
 /** @param {string} word */
-function severity(word) {
-  return element("span", { class: "severity", "data-severity": word }, word);
+function createSeverityBadge(word) {
+  return createElement("span", { class: "severity", "data-severity": word }, word);
 }
 
 /** @param {Line} line @param {string} site @param {((term: string) => void) | undefined} narrow */
-function opened(line, site, narrow) {
+function createLineDetails(line, site, narrow) {
   const body = readBody(line.json);
-  const trace = textAt(body, "trace_id") ?? textAt(body, "trace", "id");
+  const trace = findText(body, "trace_id") ?? findText(body, "trace", "id");
   /** @param {(operator: "=" | "!=") => string | undefined} print */
   const choose = (print) => {
     const [only, without] = [print("="), print("!=")];
@@ -69,23 +78,29 @@ function opened(line, site, narrow) {
       : { only: () => narrow(only), without: () => narrow(without) };
   };
   const own = /** @type {const} */ (["message", "severity", "hostname", "group"]).map((name) =>
-    leaf(name, line[name], (_, text) => choose((operator) => printFieldTerm(name, operator, text)), [name]),
+    createLeaf(name, line[name], (_, text) => choose((operator) => printFieldTerm(name, operator, text)), [
+      name,
+    ]),
   );
-  return element(
+  return createElement(
     "div",
     { class: "opened" },
-    element(
+    createElement(
       "p",
       { class: "opened-head" },
-      element("time", { datetime: line.timestamp }, longTime(line.timestamp)),
-      element("span", { class: "muted" }, foreign(`${line.source_id} · ${line.id}`)),
+      createElement("time", { datetime: line.timestamp }, formatLongTime(line.timestamp)),
+      createElement("span", { class: "muted" }, renderUntrusted(`${line.source_id} · ${line.id}`)),
       trace !== undefined &&
-        element("a", { class: "button", href: printAddress("trace", { site, id: trace }) }, "Open its trace"),
+        createElement(
+          "a",
+          { class: "button", href: printAddress("trace", { site, id: trace }) },
+          "Open its trace",
+        ),
     ),
-    element("ul", { class: "tree" }, own),
+    createElement("ul", { class: "tree" }, own),
     body === undefined
-      ? element("pre", {}, foreign(line.json, { breaks: true }))
-      : tree(body, (path, text) => choose((operator) => printTerm(path, operator, text))),
+      ? createElement("pre", {}, renderUntrusted(line.json, { breaks: true }))
+      : createTree(body, (path, text) => choose((operator) => printTerm(path, operator, text))),
   );
 }
 

@@ -1,14 +1,21 @@
 // The logs: a query, the lines that it finds page by page, and new ones as they come.
-import { boundsOf, lastOpened } from "./address.js";
-import { ask, askEvents, Failure, isAborted, post } from "./api.js";
-import { queryBox, rangePicker, searchForm, shareBar } from "./controls.js";
-import { button, element, field, foreign, replace, select } from "./dom.js";
+import { resolveRange, trackLastOpened } from "./address.js";
+import { buildPost, Failure, isAborted, requestJson, streamEvents } from "./api.js";
+import { createQueryBox, createRangePicker, createSearchForm, createShareBar } from "./controls.js";
+import {
+  createButton,
+  createElement,
+  createField,
+  createSelect,
+  renderUntrusted,
+  replaceChildren,
+} from "./dom.js";
 import { isFailing } from "./events.js";
 import { startFeed } from "./feed.js";
-import { counted, longTime, stretch } from "./format.js";
-import { keyOfLine, lineItem } from "./lines.js";
-import { narrow } from "./query.js";
-import { empty } from "./states.js";
+import { formatCount, formatLongTime, formatRange } from "./format.js";
+import { createLineItem, formatLineKey } from "./lines.js";
+import { addTerm } from "./query.js";
+import { createEmptyState } from "./states.js";
 
 /** @typedef {import("./address.js").StateOf<"logs">} State */
 /** @typedef {import("./lines.js").Line} Line */
@@ -16,7 +23,7 @@ import { empty } from "./states.js";
 
 const perPage = 100;
 /** Lines that are kept of a live tail: the page is to stay quick for as long as it is open. */
-const mostLive = 2_000;
+const maxLiveLines = 2_000;
 /** How late a line may come and still be shown. */
 const lateMillis = 60_000;
 /** Before a broken live tail is begun again. */
@@ -31,29 +38,29 @@ json
 trace { trace_id }`;
 
 /** @param {Shell} shell */
-export function logsView({ go, keep }) {
+export function createLogsView({ go, keep }) {
   /** @type {State | undefined} */
   let state;
   const change = (/** @type {Partial<State>} */ part) => {
     if (state !== undefined) go({ ...state, query: query.read(), line: "", ...part });
   };
-  const query = queryBox({
+  const query = createQueryBox({
     label: "Query",
     placeholder: 'severity=error message:"timed out" http.response.status_code>=500',
     submit: () => change({}),
   });
-  const sources = element("div", { class: "chips", role: "group", "aria-label": "Sources" });
-  const range = rangePicker((value) =>
+  const sources = createElement("div", { class: "chips", role: "group", "aria-label": "Sources" });
+  const range = createRangePicker((value) =>
     change({ range: value, live: state?.live === true && "last" in value }),
   );
-  const order = select(
+  const order = createSelect(
     [
       ["DESC", "Newest first"],
       ["ASC", "Oldest first"],
     ],
     (value) => change({ order: value === "ASC" ? "ASC" : "DESC", live: false }),
   );
-  const live = button("Live", () => {
+  const live = createButton("Live", () => {
     const isLive = state?.live !== true;
     const isFixed = state !== undefined && "from" in state.range;
     change({
@@ -63,24 +70,31 @@ export function logsView({ go, keep }) {
     });
   });
   live.classList.add("live");
-  const share = shareBar();
-  const told = element("p", { class: "told", role: "status" });
-  const list = element("ol", { class: "lines", "aria-label": "Log lines" });
-  const foot = element("div");
-  const form = searchForm(
+  const share = createShareBar();
+  const told = createElement("p", { class: "told", role: "status" });
+  const list = createElement("ol", { class: "lines", "aria-label": "Log lines" });
+  const foot = createElement("div");
+  const form = createSearchForm(
     () => change({}),
     query.root,
-    element(
+    createElement(
       "div",
       { class: "field" },
-      element("span", { class: "label", "aria-hidden": "true" }, "Sources"),
+      createElement("span", { class: "label", "aria-hidden": "true" }, "Sources"),
       sources,
     ),
     range.root,
-    field("Order", order),
+    createField("Order", order),
     live,
   );
-  const root = element("div", {}, form, element("div", { class: "bar" }, told, share.root), list, foot);
+  const root = createElement(
+    "div",
+    {},
+    form,
+    createElement("div", { class: "bar" }, told, share.root),
+    list,
+    foot,
+  );
 
   /** @param {State} now @param {AbortSignal} signal @param {import("./api.js").Site} site */
   function show(now, signal, site) {
@@ -95,15 +109,18 @@ export function logsView({ go, keep }) {
     told.setAttribute("aria-live", isLive ? "off" : "polite");
     const asked = now.sources.filter((source) => site.sources.includes(source));
     showSources(site.sources, asked);
-    replace(list);
-    replace(told);
+    replaceChildren(list);
+    replaceChildren(told);
     if (site.sources.length === 0) {
-      replace(foot, empty("This site has no logs", "Nothing is configured for this part of the site."));
+      replaceChildren(
+        foot,
+        createEmptyState("This site has no logs", "Nothing is configured for this part of the site."),
+      );
       share.root.hidden = true;
       return;
     }
     share.root.hidden = false;
-    const bounds = boundsOf(now.range, Date.now());
+    const bounds = resolveRange(now.range, Date.now());
     const body = {
       site_id: now.site,
       source_ids: asked.length === 0 ? site.sources : asked,
@@ -115,7 +132,7 @@ export function logsView({ go, keep }) {
       ...bounds,
       pagination: { per_page: perPage, order: now.order, cursor: { time } },
     });
-    share.write(post("logs/lines", pageOf(null)), {
+    share.write(buildPost("logs/lines", pageOf(null)), {
       field: "logs_lines",
       arguments: pageOf(null),
       selection,
@@ -123,36 +140,36 @@ export function logsView({ go, keep }) {
 
     const options = {
       site: now.site,
-      toggled: lastOpened(now.line, signal, (line) => keep({ ...now, line })),
-      narrow: (/** @type {string} */ term) => change({ query: narrow(now.query, term) }),
+      toggled: trackLastOpened(now.line, signal, (line) => keep({ ...now, line })),
+      narrow: (/** @type {string} */ term) => change({ query: addTerm(now.query, term) }),
     };
     const itemOf = (/** @type {Line} */ line) =>
-      lineItem(line, { ...options, isOpen: now.line === keyOfLine(line) });
+      createLineItem(line, { ...options, isOpen: now.line === formatLineKey(line) });
     const seen = new Set();
     /** Lines that are not in the list yet. @param {readonly Line[]} lines */
     const fresh = (lines) =>
       lines.filter((line) => {
-        const key = keyOfLine(line);
+        const key = formatLineKey(line);
         return !seen.has(key) && seen.add(key);
       });
     let isComplete = false;
     const tell = (/** @type {string} */ more = "") => {
       const way = now.order === "DESC" ? "newest first" : "oldest first";
-      const between = isLive ? `since ${longTime(bounds.from)}` : stretch(bounds.from, bounds.to);
-      replace(told, `${counted(list.childElementCount, "line")}, ${way}, ${between}${more}`);
+      const between = isLive ? `since ${formatLongTime(bounds.from)}` : formatRange(bounds.from, bounds.to);
+      replaceChildren(told, `${formatCount(list.childElementCount, "line")}, ${way}, ${between}${more}`);
     };
     const begin = () => {
       if (isLive && live.dataset.state === "waiting") void follow();
     };
     live.dataset.state = "waiting";
-    replace(
+    replaceChildren(
       foot,
       startFeed({
         what: "lines",
         perPage,
         signal,
         ask: (/** @type {Line | undefined} */ last) =>
-          ask(post("logs/lines", pageOf(last?.timestamp ?? null)), signal),
+          requestJson(buildPost("logs/lines", pageOf(last?.timestamp ?? null)), signal),
         show: (/** @type {readonly Line[]} */ lines) => {
           list.append(...fresh(lines).map(itemOf));
           isComplete = lines.length < perPage;
@@ -173,14 +190,18 @@ export function logsView({ go, keep }) {
       live.dataset.state = "connecting";
       // A page tells of what could be found when it was asked; what comes late is behind its newest line.
       const from = new Date(Date.parse(bounds.to) - lateMillis).toISOString();
-      const request = post("logs/lines", { ...body, from, pagination: { per_page: perPage, order: "ASC" } });
+      const request = buildPost("logs/lines", {
+        ...body,
+        from,
+        pagination: { per_page: perPage, order: "ASC" },
+      });
       let lastId = "";
       while (!signal.aborted) {
         let fails = false;
         try {
-          for await (const { events, id } of askEvents(request, { lastId }, signal)) {
+          for await (const { events, id } of streamEvents(request, { lastId }, signal)) {
             lastId = id;
-            refuse(events);
+            throwIfRefused(events);
             fails = isFailing(fails, events);
             live.dataset.state = fails ? "connecting" : "on";
             insert(events.flatMap(({ event, data }) => (event === "line" ? [JSON.parse(data)] : [])));
@@ -208,34 +229,34 @@ export function logsView({ go, keep }) {
       const fit = lines.filter(({ timestamp }) => isComplete || oldest === "" || timestamp >= oldest);
       const items = fresh(fit).map(itemOf);
       if (items.length === 0) return;
-      if (list.childElementCount === 0) replace(foot);
+      if (list.childElementCount === 0) replaceChildren(foot);
       for (const item of items) {
         const time = item.dataset.time ?? "";
         let before = list.firstElementChild;
         while ((before?.getAttribute("data-time") ?? "") > time) before = before?.nextElementSibling ?? null;
         list.insertBefore(item, before);
       }
-      if (list.childElementCount <= mostLive) return;
-      for (const gone of [...list.children].slice(mostLive)) {
+      if (list.childElementCount <= maxLiveLines) return;
+      for (const gone of [...list.children].slice(maxLiveLines)) {
         seen.delete(gone.getAttribute("data-key"));
         gone.remove();
       }
       // Further pages would follow what is gone.
-      replace(
+      replaceChildren(
         foot,
-        element("p", { class: "end" }, "Older lines have left this page. Search again to see them."),
+        createElement("p", { class: "end" }, "Older lines have left this page. Search again to see them."),
       );
     }
   }
 
   /** @param {State} now */
   function nothing(now) {
-    return empty(
+    return createEmptyState(
       "No lines",
       now.query === "" ? "There are none in this range." : "Nothing in this range matches the query.",
-      ...(now.query === "" ? [] : [button("Clear the query", () => change({ query: "" }))]),
+      ...(now.query === "" ? [] : [createButton("Clear the query", () => change({ query: "" }))]),
       ...("last" in now.range && now.range.last !== "7d"
-        ? [button("Look at the last 7 days", () => change({ range: { last: "7d" } }))]
+        ? [createButton("Look at the last 7 days", () => change({ range: { last: "7d" } }))]
         : []),
     );
   }
@@ -243,16 +264,16 @@ export function logsView({ go, keep }) {
   /** @param {readonly string[]} all @param {readonly string[]} asked */
   function showSources(all, asked) {
     const focused = document.activeElement?.getAttribute("data-source");
-    replace(
+    replaceChildren(
       sources,
       all.map((source) => {
         const isOn = asked.length === 0 || asked.includes(source);
-        const chip = element(
+        const chip = createElement(
           "button",
           { type: "button", class: "chip", "data-source": source, "aria-pressed": String(isOn) },
-          foreign(source),
+          renderUntrusted(source),
         );
-        chip.addEventListener("click", () => change({ sources: toggled(all, asked, source) }));
+        chip.addEventListener("click", () => change({ sources: toggleSource(all, asked, source) }));
         return chip;
       }),
     );
@@ -266,7 +287,7 @@ export function logsView({ go, keep }) {
  * With all of them on, a click means this one alone; none is the same as all.
  * @param {readonly string[]} all @param {readonly string[]} asked @param {string} source
  */
-function toggled(all, asked, source) {
+function toggleSource(all, asked, source) {
   if (asked.length === 0) return all.length === 1 ? [] : [source];
   const next = asked.includes(source) ? asked.filter((one) => one !== source) : [...asked, source];
   return next.length === all.length ? [] : all.filter((one) => next.includes(one));
@@ -282,7 +303,7 @@ function isFinal(error) {
  * @param {readonly import("./events.js").ServerEvent[]} events
  * @throws {Failure}
  */
-function refuse(events) {
+function throwIfRefused(events) {
   const end = events.find(({ event }) => event === "end");
   const { reason, message } = end === undefined ? {} : JSON.parse(end.data);
   if (reason === "refused") throw new Failure(422, String(message));

@@ -1,11 +1,20 @@
 // A metric over time: which one, of which tags, which of its fields; a chart, and its tables.
-import { aggregations, boundsOf, resolutions } from "./address.js";
-import { ask, Failure, isAborted, post } from "./api.js";
-import { colours, drawChart } from "./chart.js";
-import { rangePicker, shareBar } from "./controls.js";
-import { element, field, fillSelect, foreign, replace, select, table, uniqueId } from "./dom.js";
-import { counted, number, stretch } from "./format.js";
-import { empty, failure, loading } from "./states.js";
+import { aggregations, resolutions, resolveRange } from "./address.js";
+import { buildPost, Failure, isAborted, requestJson } from "./api.js";
+import { colourCount, drawChart } from "./chart.js";
+import { createRangePicker, createShareBar } from "./controls.js";
+import {
+  createElement,
+  createField,
+  createSelect,
+  createTable,
+  fillSelect,
+  generateId,
+  renderUntrusted,
+  replaceChildren,
+} from "./dom.js";
+import { formatCount, formatNumber, formatRange } from "./format.js";
+import { createEmptyState, createFailureState, createLoadingState } from "./states.js";
 
 /** @typedef {import("./address.js").StateOf<"metrics">} State */
 /** @typedef {{ readonly metric_type: "gauge" | "counter" | "measurement", readonly available_tags: readonly (readonly string[])[] }} Metric */
@@ -17,14 +26,14 @@ import { empty, failure, loading } from "./states.js";
  */
 
 /** Which fields a type has (README, "Metrics"); the first is what is shown unasked. */
-const fieldsOf = {
+const fieldsByType = {
   gauge: ["gauge", "mean", "min", "max", "count", "p_90", "p_95"],
   counter: ["counter"],
   measurement: ["mean", "p_90", "p_95", "min", "max", "count"],
 };
 const aggregated = ["gauge", "counter"];
-const mostSeries = 24;
-const mostRows = 500;
+const maxSeries = 24;
+const maxRows = 500;
 /** @type {Readonly<Record<string, number>>} */
 const seconds = {
   MINUTELY: 60,
@@ -54,14 +63,14 @@ series {
 }`;
 
 /** @param {import("./app.js").Shell<"metrics">} shell */
-export function metricsView({ go }) {
+export function createMetricsView({ go }) {
   /** @type {State | undefined} */
   let state;
   const change = (/** @type {Partial<State>} */ part) => {
     if (state !== undefined) go({ ...state, ...part });
   };
-  const known = element("datalist", { id: uniqueId("names") });
-  const name = element("input", {
+  const known = createElement("datalist", { id: generateId("names") });
+  const name = createElement("input", {
     type: "text",
     list: known.id,
     autocomplete: "off",
@@ -71,27 +80,27 @@ export function metricsView({ go }) {
   name.addEventListener("change", () => {
     if (name.value !== state?.name) change({ name: name.value, tags: {}, field: "", aggregation: "default" });
   });
-  const fields = select([], (value) => change({ field: value }));
-  const aggregation = select(
+  const fields = createSelect([], (value) => change({ field: value }));
+  const aggregation = createSelect(
     aggregations.map((word) => [word, word === "default" ? "Default" : word]),
     (value) => change({ aggregation: aggregations.find((word) => word === value) ?? "default" }),
   );
-  const resolution = select(
+  const resolution = createSelect(
     resolutions.map((word) => [word, resolutionNames[word] ?? word]),
     (value) => change({ resolution: resolutions.find((word) => word === value) ?? "AUTO" }),
   );
-  const range = rangePicker((value) => change({ range: value }));
-  const tags = element("div", { class: "tag-fields", role: "group", "aria-label": "Tags" });
-  const fieldsField = field("Field", fields, "short");
-  const aggregationField = field("Aggregation", aggregation, "short");
-  const resolutionField = field("Resolution", resolution);
-  const share = shareBar();
-  const told = element("p", { class: "told", role: "status" });
-  const chart = element("div");
-  const form = element(
+  const range = createRangePicker((value) => change({ range: value }));
+  const tags = createElement("div", { class: "tag-fields", role: "group", "aria-label": "Tags" });
+  const fieldsField = createField("Field", fields, "short");
+  const aggregationField = createField("Aggregation", aggregation, "short");
+  const resolutionField = createField("Resolution", resolution);
+  const share = createShareBar();
+  const told = createElement("p", { class: "told", role: "status" });
+  const chart = createElement("div");
+  const form = createElement(
     "form",
     { class: "toolbar" },
-    field("Metric", name, "wide"),
+    createField("Metric", name, "wide"),
     known,
     fieldsField,
     aggregationField,
@@ -100,7 +109,13 @@ export function metricsView({ go }) {
     tags,
   );
   form.addEventListener("submit", (event) => event.preventDefault());
-  const root = element("div", {}, form, element("div", { class: "bar" }, told, share.root), chart);
+  const root = createElement(
+    "div",
+    {},
+    form,
+    createElement("div", { class: "bar" }, told, share.root),
+    chart,
+  );
   /** What is known of a site: asked once for as long as the site is shown. @type {{ site: string, names: readonly string[] } | undefined} */
   let asked;
 
@@ -113,24 +128,24 @@ export function metricsView({ go }) {
     for (const one of [fieldsField, resolutionField, range.root, tags]) one.hidden = now.name === "";
     if (now.name === "") aggregationField.hidden = true;
     share.root.hidden = true;
-    replace(told);
-    replace(chart, loading("metrics"));
+    replaceChildren(told);
+    replaceChildren(chart, createLoadingState("metrics"));
     try {
       if (asked?.site !== now.site) {
         const path = `/api/v2/metrics/names/${encodeURIComponent(now.site)}`;
-        const names = /** @type {readonly string[]} */ (await ask({ method: "GET", path }, signal));
+        const names = /** @type {readonly string[]} */ (await requestJson({ method: "GET", path }, signal));
         asked = { site: now.site, names };
-        replace(
+        replaceChildren(
           known,
-          names.map((one) => element("option", { value: one.toWellFormed() })),
+          names.map((one) => createElement("option", { value: one.toWellFormed() })),
         );
       }
       if (asked.names.length === 0) {
-        replace(chart, empty("No metrics", "This site has none."));
+        replaceChildren(chart, createEmptyState("No metrics", "This site has none."));
         return;
       }
       if (now.name === "") {
-        replace(chart, choice(asked.names));
+        replaceChildren(chart, choice(asked.names));
         return;
       }
       await showMetric(now, signal);
@@ -138,25 +153,28 @@ export function metricsView({ go }) {
       if (isAborted(error)) return;
       const isUnknown = error instanceof Failure && error.status === 404 && asked !== undefined;
       const told = isUnknown
-        ? [empty("No such metric", `This site has none of the name ${now.name}.`), choice(asked?.names ?? [])]
-        : [failure(error, () => void show(now, signal))];
-      replace(chart, told);
+        ? [
+            createEmptyState("No such metric", `This site has none of the name ${now.name}.`),
+            choice(asked?.names ?? []),
+          ]
+        : [createFailureState(error, () => void show(now, signal))];
+      replaceChildren(chart, told);
     }
   }
 
   /** The names to choose from, where none is chosen. @param {readonly string[]} names */
   function choice(names) {
-    return element(
+    return createElement(
       "nav",
       { class: "names", "aria-label": "Metrics" },
-      element("h2", {}, counted(names.length, "metric")),
-      element(
+      createElement("h2", {}, formatCount(names.length, "metric")),
+      createElement(
         "ul",
         {},
         names.map((one) => {
-          const link = element("button", { type: "button", class: "link" }, foreign(one));
+          const link = createElement("button", { type: "button", class: "link" }, renderUntrusted(one));
           link.addEventListener("click", () => change({ name: one }));
-          return element("li", {}, link);
+          return createElement("li", {}, link);
         }),
       ),
     );
@@ -166,8 +184,8 @@ export function metricsView({ go }) {
   async function showMetric(now, signal) {
     const path = `/api/v2/metrics/type_and_tags/${encodeURIComponent(now.site)}/${encodeURIComponent(now.name)}`;
     /** @type {Metric} */
-    const metric = await ask({ method: "GET", path }, signal);
-    const offered = fieldsOf[metric.metric_type];
+    const metric = await requestJson({ method: "GET", path }, signal);
+    const offered = fieldsByType[metric.metric_type];
     const chosen = offered.includes(now.field) ? now.field : (offered[0] ?? "gauge");
     fillSelect(
       fields,
@@ -180,7 +198,7 @@ export function metricsView({ go }) {
     const keys = [...new Set(metric.available_tags.flat())].sort();
     showTags(keys, now.tags);
 
-    const bounds = boundsOf(now.range, Date.now());
+    const bounds = resolveRange(now.range, Date.now());
     const select = [
       {
         name: now.name,
@@ -193,9 +211,9 @@ export function metricsView({ go }) {
       site_id: now.site,
       ...bounds,
       ...(now.resolution === "AUTO" ? {} : { resolution: now.resolution }),
-      limit: mostSeries,
+      limit: maxSeries,
     };
-    const request = post("metrics/timeseries", { ...common, select });
+    const request = buildPost("metrics/timeseries", { ...common, select });
     share.write(request, {
       field: "metrics_timeseries",
       arguments: common,
@@ -204,26 +222,26 @@ export function metricsView({ go }) {
     });
     share.root.hidden = false;
     /** @type {{ readonly resolution: string, readonly series: readonly Series[] }} */
-    const answer = await ask(request, signal);
+    const answer = await requestJson(request, signal);
     const { series } = answer;
     const every = resolutionNames[answer.resolution] ?? answer.resolution;
-    replace(
+    replaceChildren(
       told,
-      `${metric.metric_type}, ${counted(series.length, "series", "series")}${series.length === mostSeries ? " (no more are drawn; narrow the tags for others)" : ""}, every ${every}, ${stretch(bounds.from, bounds.to)}`,
+      `${metric.metric_type}, ${formatCount(series.length, "series", "series")}${series.length === maxSeries ? " (no more are drawn; narrow the tags for others)" : ""}, every ${every}, ${formatRange(bounds.from, bounds.to)}`,
     );
     if (series.length === 0) {
       const hint =
         keys.length > 0
           ? "No series has these tags, or none has a value in this range."
           : "None has a value in this range.";
-      replace(chart, empty("No values", hint));
+      replaceChildren(chart, createEmptyState("No values", hint));
       return;
     }
-    const drawn = element("div");
-    replace(chart, drawn, legend(series, now.name), values(series, now.name));
+    const drawn = createElement("div");
+    replaceChildren(chart, drawn, createLegend(series, now.name), createValueTable(series, now.name));
     drawChart(
       drawn,
-      series.map((one) => ({ label: labelOf(one, now.name), data: one.data })),
+      series.map((one) => ({ label: formatLabel(one, now.name), data: one.data })),
       {
         label: `Chart of ${now.name}, ${chosen}; the same values stand in the tables below`,
         step: seconds[answer.resolution] ?? 60,
@@ -240,12 +258,12 @@ export function metricsView({ go }) {
   /** @param {readonly string[]} keys @param {Readonly<Record<string, string>>} given */
   function showTags(keys, given) {
     const focused = document.activeElement?.getAttribute("data-tag");
-    replace(
+    replaceChildren(
       tags,
       keys.map((key) => {
         // A label may be named as what every object has.
         const pattern = Object.hasOwn(given, key) ? (given[key] ?? "") : "";
-        const input = element("input", {
+        const input = createElement("input", {
           type: "text",
           autocomplete: "off",
           spellcheck: "false",
@@ -259,7 +277,7 @@ export function metricsView({ go }) {
         };
         input.addEventListener("change", () => write(input.value));
         const isSplit = pattern === "*";
-        const split = element(
+        const split = createElement(
           "button",
           {
             type: "button",
@@ -268,11 +286,11 @@ export function metricsView({ go }) {
             title: "One series for each value",
           },
           "each",
-          element("span", { class: "unseen" }, ` ${key}`),
+          createElement("span", { class: "unseen" }, ` ${key}`),
         );
         split.addEventListener("click", () => write(isSplit ? "" : "*"));
-        const made = field(key, input);
-        made.append(element("div", { class: "joined" }, input, split));
+        const made = createField(key, input);
+        made.append(createElement("div", { class: "joined" }, input, split));
         if (focused === key) queueMicrotask(() => input.focus());
         return made;
       }),
@@ -283,51 +301,65 @@ export function metricsView({ go }) {
 }
 
 /** @param {Series} series @param {string} name */
-function labelOf({ tags }, name) {
+function formatLabel({ tags }, name) {
   const pairs = Object.entries(tags).map(([key, value]) => `${key}=${value}`);
   return pairs.length === 0 ? name : pairs.join(", ");
 }
 
 /** @param {readonly Series[]} series @param {string} name */
-function legend(series, name) {
+function createLegend(series, name) {
   const rows = series.map((one, at) => {
-    const swatch = { class: at >= colours ? "swatch dashed" : "swatch", "data-series": at % colours };
-    const named = element("div", { class: "series" }, element("span", swatch), foreign(labelOf(one, name)));
-    const row = element("th", { scope: "row" }, named);
-    return [row, figure(one.min), figure(one.max), figure(one.data.at(-1)?.value)];
+    const swatch = { class: at >= colourCount ? "swatch dashed" : "swatch", "data-series": at % colourCount };
+    const named = createElement(
+      "div",
+      { class: "series" },
+      createElement("span", swatch),
+      renderUntrusted(formatLabel(one, name)),
+    );
+    const row = createElement("th", { scope: "row" }, named);
+    return [
+      row,
+      createFigureCell(one.min),
+      createFigureCell(one.max),
+      createFigureCell(one.data.at(-1)?.value),
+    ];
   });
-  const heads = ["Min", "Max", "Last"].map((title) => figureHead(title));
-  return table("Series", [element("th", { scope: "col" }, "Series"), ...heads], rows);
+  const heads = ["Min", "Max", "Last"].map((title) => createFigureHead(title));
+  return createTable("Series", [createElement("th", { scope: "col" }, "Series"), ...heads], rows);
 }
 
 /** @param {string | Element} title */
-function figureHead(title) {
-  return element("th", { scope: "col", class: "figure" }, title);
+function createFigureHead(title) {
+  return createElement("th", { scope: "col", class: "figure" }, title);
 }
 
 /** @param {number | null | undefined} value */
-function figure(value) {
-  return element("td", { class: "figure" }, value == null ? "–" : number(value));
+function createFigureCell(value) {
+  return createElement("td", { class: "figure" }, value == null ? "–" : formatNumber(value));
 }
 
 /** Every value, built when it is asked for. @param {readonly Series[]} series @param {string} name */
-function values(series, name) {
-  const details = element("details", { class: "values" }, element("summary", {}, "Values as a table"));
+function createValueTable(series, name) {
+  const details = createElement(
+    "details",
+    { class: "values" },
+    createElement("summary", {}, "Values as a table"),
+  );
   details.addEventListener("toggle", () => {
     if (!details.open || details.childElementCount > 1) return;
     const times = [...new Set(series.flatMap(({ data }) => data.map(({ timestamp }) => timestamp)))]
       .sort()
       .reverse();
     const byTime = series.map(({ data }) => new Map(data.map(({ timestamp, value }) => [timestamp, value])));
-    const heads = series.map((one) => figureHead(foreign(labelOf(one, name))));
-    const rows = times.slice(0, mostRows).map((time) => {
-      const row = element("th", { scope: "row" }, time.slice(0, 16).replace("T", " "));
-      return [row, ...byTime.map((points) => figure(points.get(time)))];
+    const heads = series.map((one) => createFigureHead(renderUntrusted(formatLabel(one, name))));
+    const rows = times.slice(0, maxRows).map((time) => {
+      const row = createElement("th", { scope: "row" }, time.slice(0, 16).replace("T", " "));
+      return [row, ...byTime.map((points) => createFigureCell(points.get(time)))];
     });
-    const all = [element("th", { scope: "col" }, "Time (UTC)"), ...heads];
-    const made = table(`Values of ${name}`, all, rows, { label: "Values" });
-    if (times.length > mostRows)
-      made.append(element("p", { class: "muted" }, `The newest ${mostRows} of ${times.length}.`));
+    const all = [createElement("th", { scope: "col" }, "Time (UTC)"), ...heads];
+    const made = createTable(`Values of ${name}`, all, rows, { label: "Values" });
+    if (times.length > maxRows)
+      made.append(createElement("p", { class: "muted" }, `The newest ${maxRows} of ${times.length}.`));
     details.append(made);
   });
   return details;

@@ -69,7 +69,7 @@ function printValue(value) {
  * The query with one more condition.
  * @param {string} query @param {string} term
  */
-export function narrow(query, term) {
+export function addTerm(query, term) {
   const rest = trim(query);
   if (rest === "" || rest === term) return term;
   // OR binds less than the space that joins; the same letters elsewhere only cost needless parentheses.

@@ -15,14 +15,14 @@
 
 /** @param {string} origin @param {Request} request */
 export function printCurl(origin, { method, path, body }) {
-  const parts = [`curl -sS ${quote(origin + path)}`, '-H "Authorization: Bearer $TOKEN"'];
+  const parts = [`curl -sS ${quoteForShell(origin + path)}`, '-H "Authorization: Bearer $TOKEN"'];
   if (method === "POST")
-    parts.push("-H 'Content-Type: application/json'", `-d ${quote(JSON.stringify(body))}`);
+    parts.push("-H 'Content-Type: application/json'", `-d ${quoteForShell(JSON.stringify(body))}`);
   return parts.join(" \\\n  ");
 }
 
 /** For a POSIX shell, which ends no single quote but at the next. @param {string} text */
-function quote(text) {
+function quoteForShell(text) {
   return `'${text.replaceAll("'", "'\\''")}'`;
 }
 

@@ -1,24 +1,24 @@
 // What a view shows while it has nothing to show: that it waits, that there is nothing, or why not.
-import { button, element, foreign } from "./dom.js";
+import { createButton, createElement, renderUntrusted } from "./dom.js";
 
 /** @param {string} what */
-export function loading(what) {
-  return element(
+export function createLoadingState(what) {
+  return createElement(
     "div",
     { class: "state", role: "status" },
-    element("span", { class: "spinner", "aria-hidden": "true" }),
-    element("p", {}, `Loading ${what}…`),
+    createElement("span", { class: "spinner", "aria-hidden": "true" }),
+    createElement("p", {}, `Loading ${what}…`),
   );
 }
 
 /** @param {string} title @param {string} advice @param {...HTMLElement} actions */
-export function empty(title, advice, ...actions) {
-  return element(
+export function createEmptyState(title, advice, ...actions) {
+  return createElement(
     "div",
     { class: "state", role: "status" },
-    element("p", { class: "state-title" }, title),
-    element("p", {}, advice),
-    actions.length > 0 && element("div", { class: "state-actions" }, actions),
+    createElement("p", { class: "state-title" }, title),
+    createElement("p", {}, advice),
+    actions.length > 0 && createElement("div", { class: "state-actions" }, actions),
   );
 }
 
@@ -33,38 +33,43 @@ const advice = {
  * @param {unknown} error
  * @param {() => void} [retry]
  */
-export function failure(error, retry) {
-  const { status, slug, message, details } = describe(error);
+export function createFailureState(error, retry) {
+  const { status, slug, message, details } = describeError(error);
   const isMissingPart = slug === "not_supported_by_backend" && details.backend === null;
-  if (isMissingPart) return empty(`${message}.`, "Nothing is configured for this part of the site.");
+  if (isMissingPart)
+    return createEmptyState(`${message}.`, "Nothing is configured for this part of the site.");
   const title = status === 0 ? "No connection" : status === 404 ? "Not found" : "This could not be answered";
   const issues = Array.isArray(details.issues) ? details.issues : [];
   // The same request gets the same answer.
   const isFinal = status === 404 || status === 422;
-  return element(
+  return createElement(
     "div",
     { class: "state state-failed", role: "alert" },
-    element("p", { class: "state-title" }, title),
+    createElement("p", { class: "state-title" }, title),
     // It repeats the issues.
-    element("p", {}, issues.length > 0 ? "The request is not valid:" : foreign(message)),
+    createElement("p", {}, issues.length > 0 ? "The request is not valid:" : renderUntrusted(message)),
     issues.length > 0 &&
-      element(
+      createElement(
         "ul",
         {},
-        issues.map(({ path, message: told }) => element("li", {}, foreign(`${path || "body"}: ${told}`))),
+        issues.map(({ path, message: told }) =>
+          createElement("li", {}, renderUntrusted(`${path || "body"}: ${told}`)),
+        ),
       ),
-    advice[slug] !== undefined && element("p", {}, advice[slug]),
-    element(
+    advice[slug] !== undefined && createElement("p", {}, advice[slug]),
+    createElement(
       "p",
       { class: "state-code" },
       status <= 0 ? "" : `Status ${status}${slug === "" ? "" : `, ${slug}`}`,
     ),
-    retry !== undefined && !isFinal && element("div", { class: "state-actions" }, button("Try again", retry)),
+    retry !== undefined &&
+      !isFinal &&
+      createElement("div", { class: "state-actions" }, createButton("Try again", retry)),
   );
 }
 
 /** @param {unknown} error @returns {{ status: number, slug: string, message: string, details: Readonly<Record<string, unknown>> }} */
-function describe(error) {
+function describeError(error) {
   if (error instanceof Error && "status" in error && "slug" in error && "details" in error) {
     return /** @type {import("./api.js").Failure} */ (error);
   }

@@ -1,5 +1,5 @@
 // Light or dark: as the system is, until someone chooses.
-import { element, unseen } from "./dom.js";
+import { createElement, createHiddenText } from "./dom.js";
 
 const key = "readout.theme";
 const themes = /** @type {const} */ (["system", "light", "dark"]);
@@ -8,8 +8,8 @@ const themes = /** @type {const} */ (["system", "light", "dark"]);
 /** Applies what was chosen before, and returns the switch. */
 export function startTheme() {
   let theme = themes.find((one) => one === localStorage.getItem(key)) ?? "system";
-  const word = element("span");
-  const made = element("button", { type: "button", class: "theme" }, unseen("Theme: "), word);
+  const word = createElement("span");
+  const made = createElement("button", { type: "button", class: "theme" }, createHiddenText("Theme: "), word);
   made.addEventListener("click", () => {
     theme = themes[(themes.indexOf(theme) + 1) % themes.length] ?? "system";
     if (theme === "system") localStorage.removeItem(key);

@@ -1,22 +1,22 @@
 // One trace: its spans over time, and the log lines that carry its id.
-import { lastOpened, printAddress } from "./address.js";
-import { ask, isAborted, post } from "./api.js";
-import { shareBar } from "./controls.js";
-import { button, element, foreign, replace } from "./dom.js";
-import { counted, duration, longTime } from "./format.js";
-import { entriesOf } from "./json.js";
-import { lineItem } from "./lines.js";
+import { printAddress, trackLastOpened } from "./address.js";
+import { buildPost, isAborted, requestJson } from "./api.js";
+import { createShareBar } from "./controls.js";
+import { createButton, createElement, renderUntrusted, replaceChildren } from "./dom.js";
+import { formatCount, formatDuration, formatLongTime } from "./format.js";
+import { listEntries } from "./json.js";
+import { createLineItem } from "./lines.js";
 import { normaliseStatement } from "./normalise.js";
-import { empty, failure, loading } from "./states.js";
-import { leaf, tree } from "./tree.js";
-import { layOut, statementOf } from "./waterfall.js";
+import { createEmptyState, createFailureState, createLoadingState } from "./states.js";
+import { createLeaf, createTree } from "./tree.js";
+import { buildWaterfall, findStatement } from "./waterfall.js";
 
 /** @typedef {import("./waterfall.js").Row} Row */
 /** @typedef {import("./waterfall.js").Span} Span */
 
 /** So many spans are drawn; a page of more would be slow, and nobody reads them one by one. */
-const mostDrawn = 2_000;
-const mostLines = 200;
+const maxDrawnSpans = 2_000;
+const maxLines = 200;
 const hour = 3_600_000;
 const selection = `service_name
 span_name
@@ -31,13 +31,20 @@ events_name
 events_attributes`;
 
 /** @param {import("./app.js").Shell<"trace">} shell */
-export function traceView({ keep }) {
-  const share = shareBar();
-  const told = element("p", { class: "told", role: "status" });
-  const head = element("div", { class: "trace-head" });
-  const spans = element("div");
-  const logs = element("section", { class: "section" });
-  const root = element("div", {}, head, element("div", { class: "bar" }, told, share.root), spans, logs);
+export function createTraceView({ keep }) {
+  const share = createShareBar();
+  const told = createElement("p", { class: "told", role: "status" });
+  const head = createElement("div", { class: "trace-head" });
+  const spans = createElement("div");
+  const logs = createElement("section", { class: "section" });
+  const root = createElement(
+    "div",
+    {},
+    head,
+    createElement("div", { class: "bar" }, told, share.root),
+    spans,
+    logs,
+  );
 
   /**
    * @param {import("./address.js").StateOf<"trace">} now
@@ -46,21 +53,28 @@ export function traceView({ keep }) {
    */
   async function show(now, signal, site) {
     const request = { site_ids: [now.site], trace_id: now.id };
-    share.write(post("tracing/trace", request), { field: "tracing_trace", arguments: request, selection });
-    replace(head, element("h2", {}, "Trace ", element("code", {}, foreign(now.id))));
-    replace(told);
-    replace(logs);
-    replace(spans, loading("the trace"));
+    share.write(buildPost("tracing/trace", request), {
+      field: "tracing_trace",
+      arguments: request,
+      selection,
+    });
+    replaceChildren(
+      head,
+      createElement("h2", {}, "Trace ", createElement("code", {}, renderUntrusted(now.id))),
+    );
+    replaceChildren(told);
+    replaceChildren(logs);
+    replaceChildren(spans, createLoadingState("the trace"));
     try {
       /** @type {readonly Span[]} */
-      const found = await ask(post("tracing/trace", request), signal);
+      const found = await requestJson(buildPost("tracing/trace", request), signal);
       if (found.length === 0) {
-        replace(
+        replaceChildren(
           spans,
-          empty(
+          createEmptyState(
             "No such trace",
             `The site ${now.site} has no spans of it. It may not have ended yet, or be older than what is kept.`,
-            button("Look again", () => void show(now, signal, site)),
+            createButton("Look again", () => void show(now, signal, site)),
           ),
         );
         return;
@@ -69,9 +83,9 @@ export function traceView({ keep }) {
       if (site.sources.length > 0) await showLogs(found, now, site, signal);
     } catch (error) {
       if (!isAborted(error))
-        replace(
+        replaceChildren(
           spans,
-          failure(error, () => void show(now, signal, site)),
+          createFailureState(error, () => void show(now, signal, site)),
         );
     }
   }
@@ -82,53 +96,53 @@ export function traceView({ keep }) {
    * @param {AbortSignal} signal
    */
   function showSpans(found, now, signal) {
-    const toggled = lastOpened(now.open, signal, (open) => keep({ ...now, open }));
-    const { rows, length } = layOut(found, normaliseStatement);
+    const toggled = trackLastOpened(now.open, signal, (open) => keep({ ...now, open }));
+    const { rows, length } = buildWaterfall(found, normaliseStatement);
     const [first] = found;
     const failed = rows.filter((row) => row.failed).length;
     const repeated = rows.filter((row) => row.repeated !== undefined).length;
     const services = new Set(found.map(({ service_name }) => service_name));
     const badges = [
-      element("span", { class: "badge" }, duration(length)),
-      failed > 0 && element("span", { class: "badge bad" }, counted(failed, "failed span")),
-      repeated > 0 && element("span", { class: "badge warn" }, "N+1"),
+      createElement("span", { class: "badge" }, formatDuration(length)),
+      failed > 0 && createElement("span", { class: "badge bad" }, formatCount(failed, "failed span")),
+      repeated > 0 && createElement("span", { class: "badge warn" }, "N+1"),
     ];
     if (first !== undefined) {
-      replace(
+      replaceChildren(
         head,
-        element("h2", {}, foreign(first.action_name || first.span_name), badges),
-        element(
+        createElement("h2", {}, renderUntrusted(first.action_name || first.span_name), badges),
+        createElement(
           "p",
           { class: "muted" },
-          element("time", { datetime: first.start_time }, longTime(first.start_time)),
+          createElement("time", { datetime: first.start_time }, formatLongTime(first.start_time)),
           " · ",
-          foreign(first.namespace || first.service_name),
+          renderUntrusted(first.namespace || first.service_name),
           " · ",
-          element("code", {}, foreign(first.trace_id)),
+          createElement("code", {}, renderUntrusted(first.trace_id)),
         ),
       );
     }
-    const cut = rows.length > mostDrawn ? `; the first ${mostDrawn} are drawn` : "";
-    replace(
+    const cut = rows.length > maxDrawnSpans ? `; the first ${maxDrawnSpans} are drawn` : "";
+    replaceChildren(
       told,
-      `${counted(rows.length, "span")} of ${counted(services.size, "service")} in ${duration(length)}${cut}`,
+      `${formatCount(rows.length, "span")} of ${formatCount(services.size, "service")} in ${formatDuration(length)}${cut}`,
     );
     const names = [...services];
-    replace(
+    replaceChildren(
       spans,
-      element(
+      createElement(
         "div",
         { class: "scale", "aria-hidden": "true" },
         [0, 0.25, 0.5, 0.75, 1].map((part) =>
-          element("span", {}, part === 0 ? "0" : duration(length * part)),
+          createElement("span", {}, part === 0 ? "0" : formatDuration(length * part)),
         ),
       ),
-      element(
+      createElement(
         "ol",
         { class: "waterfall", "aria-label": "Spans" },
         rows
-          .slice(0, mostDrawn)
-          .map((row) => spanItem(row, names.indexOf(row.span.service_name), { ...now, toggled })),
+          .slice(0, maxDrawnSpans)
+          .map((row) => createSpanItem(row, names.indexOf(row.span.service_name), { ...now, toggled })),
       ),
     );
     spans.querySelector("[data-marked]")?.scrollIntoView({ block: "nearest" });
@@ -147,39 +161,43 @@ export function traceView({ keep }) {
     const id = found[0]?.trace_id ?? now.id;
     const query = `trace_id=${id} OR trace.id=${id}`;
     const [from, to] = [around(times[0], -hour), around(times.at(-1), hour)];
-    const title = element("h2", {}, "Log lines");
-    replace(logs, title, loading("its log lines"));
-    const request = post("logs/lines", {
+    const title = createElement("h2", {}, "Log lines");
+    replaceChildren(logs, title, createLoadingState("its log lines"));
+    const request = buildPost("logs/lines", {
       site_id: now.site,
       source_ids: site.sources,
       query,
       use_expressions: true,
       from,
       to,
-      pagination: { per_page: mostLines, order: "ASC", cursor: { time: null } },
+      pagination: { per_page: maxLines, order: "ASC", cursor: { time: null } },
     });
     try {
       /** @type {readonly import("./lines.js").Line[]} */
-      const lines = await ask(request, signal);
+      const lines = await requestJson(request, signal);
       const href = printAddress("logs", { site: now.site, query, range: { from, to }, order: "ASC" });
-      replace(
+      replaceChildren(
         logs,
         title,
         lines.length === 0
-          ? empty("No log lines", "None carries this trace's id, an hour before and after it.")
-          : element(
+          ? createEmptyState("No log lines", "None carries this trace's id, an hour before and after it.")
+          : createElement(
               "ol",
               { class: "lines", "aria-label": "Log lines" },
-              lines.map((line) => lineItem(line, { site: now.site })),
+              lines.map((line) => createLineItem(line, { site: now.site })),
             ),
-        element(
+        createElement(
           "p",
           {},
-          element("a", { href }, lines.length < mostLines ? "Open in the logs" : "All of them in the logs"),
+          createElement(
+            "a",
+            { href },
+            lines.length < maxLines ? "Open in the logs" : "All of them in the logs",
+          ),
         ),
       );
     } catch (error) {
-      if (!isAborted(error)) replace(logs, title, failure(error));
+      if (!isAborted(error)) replaceChildren(logs, title, createFailureState(error));
     }
   }
 
@@ -193,37 +211,37 @@ export function traceView({ keep }) {
  *   readonly span: string, readonly open: string, readonly toggled: (id: string, isOpen: boolean) => void,
  * }} options `span` is the id of the one to mark, `open` of the one to open
  */
-function spanItem(
+function createSpanItem(
   { span, depth, offset, width, failed, repeated },
   service,
   { span: marked, open, toggled },
 ) {
-  const bar = element("span", { class: "bar-fill", "data-service": service % 8 });
+  const bar = createElement("span", { class: "bar-fill", "data-service": service % 8 });
   bar.style.marginInlineStart = `${(offset * 100).toFixed(3)}%`;
   bar.style.inlineSize = `max(2px, ${(width * 100).toFixed(3)}%)`;
-  const name = element(
+  const name = createElement(
     "span",
     { class: "span-name" },
-    element("span", { class: "unseen" }, `Level ${depth + 1}: `),
-    foreign(span.span_name),
-    element("span", { class: "muted" }, foreign(span.service_name)),
-    failed && element("span", { class: "badge bad" }, "error"),
-    repeated !== undefined && element("span", { class: "badge warn" }, `N+1: ${repeated} ×`),
+    createElement("span", { class: "unseen" }, `Level ${depth + 1}: `),
+    renderUntrusted(span.span_name),
+    createElement("span", { class: "muted" }, renderUntrusted(span.service_name)),
+    failed && createElement("span", { class: "badge bad" }, "error"),
+    repeated !== undefined && createElement("span", { class: "badge warn" }, `N+1: ${repeated} ×`),
   );
   name.style.paddingInlineStart = `${Math.min(depth, 24) * 0.85}rem`;
-  const summary = element(
+  const summary = createElement(
     "summary",
     {},
     name,
-    element("span", { class: "bar-track" }, bar),
-    element("span", { class: "span-duration" }, duration(span.duration)),
+    createElement("span", { class: "bar-track" }, bar),
+    createElement("span", { class: "span-duration" }, formatDuration(span.duration)),
   );
-  const details = element("details", {}, summary);
+  const details = createElement("details", {}, summary);
   details.addEventListener("toggle", () => {
-    if (details.open && details.childElementCount === 1) details.append(openedSpan(span));
+    if (details.open && details.childElementCount === 1) details.append(createSpanDetails(span));
     toggled(span.span_id, details.open);
   });
-  const item = element(
+  const item = createElement(
     "li",
     {
       "data-failed": failed,
@@ -237,16 +255,16 @@ function spanItem(
   return item;
 }
 
-const none = () => undefined;
+const noChoices = () => undefined;
 
 /** @param {Span} span */
-function openedSpan(span) {
-  const statement = statementOf(span);
+function createSpanDetails(span) {
+  const statement = findStatement(span);
   const own = {
     kind: span.span_kind,
     status: span.status_message === "" ? span.status_code : `${span.status_code}: ${span.status_message}`,
     start: span.start_time,
-    duration: duration(span.duration),
+    duration: formatDuration(span.duration),
     action: [span.namespace, span.action_name].filter((text) => text !== "").join(" / "),
     revision: span.revision,
     scope: [span.scope_name, span.scope_version].filter((text) => text !== "").join(" "),
@@ -258,48 +276,51 @@ function openedSpan(span) {
     attributes: span["events.attributes"][at],
   }));
   const links = span["links.trace_id"].map((id, at) =>
-    element(
+    createElement(
       "li",
       {},
-      element(
+      createElement(
         "a",
         { href: printAddress("trace", { site: span.site_id, id, span: span["links.span_id"][at] ?? "" }) },
-        foreign(id),
+        renderUntrusted(id),
       ),
     ),
   );
-  return element(
+  return createElement(
     "div",
     { class: "opened" },
-    statement !== undefined && element("pre", { class: "statement" }, foreign(statement, { breaks: true })),
+    statement !== undefined &&
+      createElement("pre", { class: "statement" }, renderUntrusted(statement, { breaks: true })),
     ...events.map(({ name, time, attributes }) =>
-      element(
+      createElement(
         "div",
         { class: name === "exception" ? "event event-failed" : "event" },
-        element(
+        createElement(
           "p",
           {},
-          element("strong", {}, foreign(name)),
+          createElement("strong", {}, renderUntrusted(name)),
           " ",
-          element("span", { class: "muted" }, longTime(time ?? "")),
+          createElement("span", { class: "muted" }, formatLongTime(time ?? "")),
         ),
-        tree(attributes ?? {}, none),
+        createTree(attributes ?? {}, noChoices),
       ),
     ),
-    element(
+    createElement(
       "ul",
       { class: "tree" },
       Object.entries(own)
         .filter(([, value]) => value !== "")
-        .map(([key, value]) => leaf(key, value, none, [key])),
+        .map(([key, value]) => createLeaf(key, value, noChoices, [key])),
     ),
-    links.length > 0 && [element("h3", {}, "Links"), element("ul", { class: "links" }, links)],
-    ...section("Attributes", span.span_attributes),
-    ...section("Resource", span.resource_attributes),
+    links.length > 0 && [createElement("h3", {}, "Links"), createElement("ul", { class: "links" }, links)],
+    ...createSection("Attributes", span.span_attributes),
+    ...createSection("Resource", span.resource_attributes),
   );
 }
 
 /** @param {string} title @param {unknown} attributes */
-function section(title, attributes) {
-  return (entriesOf(attributes) ?? []).length === 0 ? [] : [element("h3", {}, title), tree(attributes, none)];
+function createSection(title, attributes) {
+  return (listEntries(attributes) ?? []).length === 0
+    ? []
+    : [createElement("h3", {}, title), createTree(attributes, noChoices)];
 }

@@ -1,13 +1,21 @@
 // The listing of traces: requests and errors, as filters choose them.
-import { boundsOf, printAddress } from "./address.js";
-import { ask, post } from "./api.js";
-import { queryBox, rangePicker, searchForm, shareBar } from "./controls.js";
-import { button, element, field, foreign, replace, select, unseen } from "./dom.js";
+import { printAddress, resolveRange } from "./address.js";
+import { buildPost, requestJson } from "./api.js";
+import { createQueryBox, createRangePicker, createSearchForm, createShareBar } from "./controls.js";
+import {
+  createButton,
+  createElement,
+  createField,
+  createHiddenText,
+  createSelect,
+  renderUntrusted,
+  replaceChildren,
+} from "./dom.js";
 import { startFeed } from "./feed.js";
-import { counted, duration, longTime, shortTime, stretch } from "./format.js";
-import { entriesOf, scalarText } from "./json.js";
-import { narrow, printTagTerm } from "./query.js";
-import { empty } from "./states.js";
+import { formatCount, formatDuration, formatLongTime, formatRange, formatShortTime } from "./format.js";
+import { listEntries, toScalarText } from "./json.js";
+import { addTerm, printTagTerm } from "./query.js";
+import { createEmptyState } from "./states.js";
 
 /** @typedef {import("./address.js").StateOf<"traces">} State */
 /**
@@ -29,65 +37,78 @@ trace_id
 span_id`;
 
 /** @param {import("./app.js").Shell<"traces">} shell */
-export function tracesView({ go }) {
+export function createTracesView({ go }) {
   /** @type {State | undefined} */
   let state;
   const change = (/** @type {Partial<State>} */ part) => {
     if (state !== undefined) go({ ...state, ...typed(), ...part });
   };
-  const kind = select(
+  const kind = createSelect(
     [
       ["performance", "Requests"],
       ["errors", "Errors"],
     ],
     (value) => change({ kind: value === "errors" ? "errors" : "performance" }),
   );
-  const query = queryBox({
+  const query = createQueryBox({
     label: "Query",
     placeholder: "tag.plan=pro revision:6a1a action_name:Checkout",
     submit: () => change({}),
   });
-  const namespace = element("input", { type: "text", autocomplete: "off", placeholder: "any" });
-  const action = element("input", { type: "text", autocomplete: "off", placeholder: "any" });
-  const least = element("input", { type: "number", min: 0, max: 999_999_999, step: "any", placeholder: "0" });
-  const range = rangePicker((value) => change({ range: value }));
-  const order = select(
+  const namespace = createElement("input", { type: "text", autocomplete: "off", placeholder: "any" });
+  const action = createElement("input", { type: "text", autocomplete: "off", placeholder: "any" });
+  const least = createElement("input", {
+    type: "number",
+    min: 0,
+    max: 999_999_999,
+    step: "any",
+    placeholder: "0",
+  });
+  const range = createRangePicker((value) => change({ range: value }));
+  const order = createSelect(
     [
       ["newest", "Newest first"],
       ["slowest", "Slowest first"],
     ],
     (value) => change({ order: value === "slowest" ? "slowest" : "newest" }),
   );
-  const share = shareBar();
-  const told = element("p", { class: "told", role: "status" });
-  const body = element("tbody");
-  const table = element(
+  const share = createShareBar();
+  const told = createElement("p", { class: "told", role: "status" });
+  const body = createElement("tbody");
+  const table = createElement(
     "table",
     { class: "grid traces" },
-    element("caption", { class: "unseen" }, "Traces"),
-    element(
+    createElement("caption", { class: "unseen" }, "Traces"),
+    createElement(
       "thead",
       {},
-      element(
+      createElement(
         "tr",
         {},
-        ["Ended", "Duration", "Action", "Tags"].map((name) => element("th", { scope: "col" }, name)),
+        ["Ended", "Duration", "Action", "Tags"].map((name) => createElement("th", { scope: "col" }, name)),
       ),
     ),
     body,
   );
-  const foot = element("div");
-  const form = searchForm(
+  const foot = createElement("div");
+  const form = createSearchForm(
     () => change({}),
     query.root,
-    field("Kind", kind),
-    field("Namespace", namespace, "short"),
-    field("Action", action, "medium"),
-    field("At least, ms", least, "short"),
+    createField("Kind", kind),
+    createField("Namespace", namespace, "short"),
+    createField("Action", action, "medium"),
+    createField("At least, ms", least, "short"),
     range.root,
-    field("Order", order),
+    createField("Order", order),
   );
-  const root = element("div", {}, form, element("div", { class: "bar" }, told, share.root), table, foot);
+  const root = createElement(
+    "div",
+    {},
+    form,
+    createElement("div", { class: "bar" }, told, share.root),
+    table,
+    foot,
+  );
 
   /** What stands in the boxes, searched for or not. */
   function typed() {
@@ -105,10 +126,10 @@ export function tracesView({ go }) {
     least.value = now.min === 0 ? "" : String(now.min);
     range.write(now.range);
     order.value = now.order;
-    replace(body);
-    replace(told);
+    replaceChildren(body);
+    replaceChildren(told);
     table.hidden = true;
-    const bounds = boundsOf(now.range, Date.now());
+    const bounds = resolveRange(now.range, Date.now());
     const pageOf = (/** @type {Summary | undefined} */ last) => ({
       site_ids: [now.site],
       query: now.query,
@@ -123,19 +144,19 @@ export function tracesView({ go }) {
       },
     });
     const path = `tracing/traces/${now.kind}`;
-    share.write(post(path, pageOf(undefined)), {
+    share.write(buildPost(path, pageOf(undefined)), {
       field: `tracing_traces_${now.kind}`,
       arguments: pageOf(undefined),
       selection,
     });
     let longest = 0;
-    replace(
+    replaceChildren(
       foot,
       startFeed({
         what: "traces",
         perPage,
         signal,
-        ask: (/** @type {Summary | undefined} */ last) => ask(post(path, pageOf(last)), signal),
+        ask: (/** @type {Summary | undefined} */ last) => requestJson(buildPost(path, pageOf(last)), signal),
         show: (/** @type {readonly Summary[]} */ rows) => {
           table.hidden = false;
           longest = Math.max(longest, ...rows.map((row) => row.duration));
@@ -144,16 +165,16 @@ export function tracesView({ go }) {
           const way = now.order === "newest" ? "newest first" : "slowest first";
           const what = now.kind === "errors" ? "trace with errors" : "trace";
           const many = now.kind === "errors" ? "traces with errors" : "traces";
-          replace(
+          replaceChildren(
             told,
-            `${counted(body.childElementCount, what, many)}, ${way}, ${stretch(bounds.from, bounds.to)}`,
+            `${formatCount(body.childElementCount, what, many)}, ${way}, ${formatRange(bounds.from, bounds.to)}`,
           );
         },
         nothing: () =>
-          empty(
+          createEmptyState(
             now.kind === "errors" ? "No errors" : "No traces",
             "Nothing in this range passes the filters.",
-            button("Clear the filters", () => change({ query: "", namespace: "", action: "", min: 0 })),
+            createButton("Clear the filters", () => change({ query: "", namespace: "", action: "", min: 0 })),
           ),
         failed: query.explain,
       }),
@@ -162,45 +183,59 @@ export function tracesView({ go }) {
     /** @param {Summary} row */
     function rowOf(row) {
       const href = printAddress("trace", { site: row.site_id, id: row.trace_id, span: row.span_id });
-      const bar = element("span", { class: "share-of" });
+      const bar = createElement("span", { class: "share-of" });
       bar.style.setProperty("--length", String(row.duration));
-      return element(
+      return createElement(
         "tr",
         { "data-failed": now.kind === "errors" },
-        element(
+        createElement(
           "td",
           {},
-          element("time", { datetime: row.time, title: longTime(row.time) }, shortTime(row.time)),
-        ),
-        element("td", { class: "duration" }, element("span", {}, duration(row.duration)), bar),
-        element(
-          "td",
-          { class: "action" },
-          element(
-            "div",
-            {},
-            element("a", { href }, foreign(row.action_name)),
-            element("span", { class: "muted" }, foreign(row.namespace)),
-            row.has_npo &&
-              element("span", { class: "badge warn", title: "Equal queries, one by one" }, "N+1"),
+          createElement(
+            "time",
+            { datetime: row.time, title: formatLongTime(row.time) },
+            formatShortTime(row.time),
           ),
         ),
-        element(
+        createElement(
+          "td",
+          { class: "duration" },
+          createElement("span", {}, formatDuration(row.duration)),
+          bar,
+        ),
+        createElement(
+          "td",
+          { class: "action" },
+          createElement(
+            "div",
+            {},
+            createElement("a", { href }, renderUntrusted(row.action_name)),
+            createElement("span", { class: "muted" }, renderUntrusted(row.namespace)),
+            row.has_npo &&
+              createElement("span", { class: "badge warn", title: "Equal queries, one by one" }, "N+1"),
+          ),
+        ),
+        createElement(
           "td",
           { class: "tags" },
-          (entriesOf(row.tags) ?? []).map(([name, value]) => tagOf(name, value)),
+          (listEntries(row.tags) ?? []).map(([name, value]) => tagOf(name, value)),
         ),
       );
     }
 
     /** @param {string} name @param {unknown} value */
     function tagOf(name, value) {
-      const text = scalarText(value);
+      const text = toScalarText(value);
       const term = text === undefined ? undefined : printTagTerm(name, "=", text);
-      const shown = foreign(`${name}: ${text ?? JSON.stringify(value)}`);
-      if (term === undefined) return element("span", { class: "tag" }, shown);
-      const only = element("button", { type: "button", class: "tag" }, unseen("Only "), shown);
-      only.addEventListener("click", () => change({ query: narrow(now.query, term) }));
+      const shown = renderUntrusted(`${name}: ${text ?? JSON.stringify(value)}`);
+      if (term === undefined) return createElement("span", { class: "tag" }, shown);
+      const only = createElement(
+        "button",
+        { type: "button", class: "tag" },
+        createHiddenText("Only "),
+        shown,
+      );
+      only.addEventListener("click", () => change({ query: addTerm(now.query, term) }));
       return only;
     }
   }

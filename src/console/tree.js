@@ -1,6 +1,6 @@
 // A value as a tree that opens. What is closed is not there yet: a line's body may be large, or deep by intent.
-import { button, element, foreign } from "./dom.js";
-import { entriesOf, isSpelt, scalarText } from "./json.js";
+import { createButton, createElement, renderUntrusted } from "./dom.js";
+import { isSpelt, listEntries, toScalarText } from "./json.js";
 
 /**
  * What a click on a value does; undefined for a value that no query can name.
@@ -8,68 +8,74 @@ import { entriesOf, isSpelt, scalarText } from "./json.js";
  */
 
 /** So many entries are shown open. */
-const mostOpen = 30;
+const maxOpenEntries = 30;
 
 /**
  * @param {unknown} value an object or an array
  * @param {Choices} choices
  * @param {readonly string[]} [path]
  */
-export function tree(value, choices, path = []) {
-  const entries = entriesOf(value) ?? [];
-  if (entries.length === 0) return element("p", { class: "muted" }, Array.isArray(value) ? "[ ]" : "{ }");
-  return element(
+export function createTree(value, choices, path = []) {
+  const entries = listEntries(value) ?? [];
+  if (entries.length === 0)
+    return createElement("p", { class: "muted" }, Array.isArray(value) ? "[ ]" : "{ }");
+  return createElement(
     "ul",
     { class: "tree" },
-    entries.map(([key, child]) => branch(key, child, choices, [...path, key])),
+    entries.map(([key, child]) => createBranch(key, child, choices, [...path, key])),
   );
 }
 
 /** @param {string} key @param {unknown} value @param {Choices} choices @param {readonly string[]} path */
-function branch(key, value, choices, path) {
-  const below = entriesOf(value);
-  if (below === undefined) return leaf(key, value, choices, path);
+function createBranch(key, value, choices, path) {
+  const below = listEntries(value);
+  if (below === undefined) return createLeaf(key, value, choices, path);
   const size = Array.isArray(value) ? `[${below.length}]` : `{${below.length}}`;
   if (below.length === 0) {
-    return element("li", { class: "leaf" }, keyOf(key), element("span", { class: "muted" }, size));
+    return createElement(
+      "li",
+      { class: "leaf" },
+      createKey(key),
+      createElement("span", { class: "muted" }, size),
+    );
   }
-  const details = element(
+  const details = createElement(
     "details",
     {},
-    element("summary", {}, keyOf(key), element("span", { class: "muted" }, size)),
+    createElement("summary", {}, createKey(key), createElement("span", { class: "muted" }, size)),
   );
   const build = () => {
-    if (details.open && details.childElementCount === 1) details.append(tree(value, choices, path));
+    if (details.open && details.childElementCount === 1) details.append(createTree(value, choices, path));
   };
   details.addEventListener("toggle", build);
-  details.open = path.length <= 2 && below.length <= mostOpen;
+  details.open = path.length <= 2 && below.length <= maxOpenEntries;
   build();
-  return element("li", {}, details);
+  return createElement("li", {}, details);
 }
 
 /** @param {string} key @param {unknown} value @param {Choices} choices @param {readonly string[]} path */
-export function leaf(key, value, choices, path) {
-  const text = scalarText(value);
+export function createLeaf(key, value, choices, path) {
+  const text = toScalarText(value);
   const kind = value === null ? "null" : isSpelt(value) ? "number" : typeof value;
-  const shown = foreign(text ?? "null", { breaks: true });
+  const shown = renderUntrusted(text ?? "null", { breaks: true });
   const choice = text === undefined ? undefined : choices(path, text);
   const brief = text !== undefined && text.length > 60 ? `${text.slice(0, 60)}…` : text;
-  return element(
+  return createElement(
     "li",
     { class: "leaf" },
-    keyOf(key),
-    element("span", { class: "value", "data-kind": kind }, text === "" ? '""' : shown),
+    createKey(key),
+    createElement("span", { class: "value", "data-kind": kind }, text === "" ? '""' : shown),
     choice !== undefined &&
-      element(
+      createElement(
         "span",
         { class: "choices" },
-        button(`Only where ${path.join(".")} is ${brief}`, choice.only, {}, "="),
-        button(`Without those where ${path.join(".")} is ${brief}`, choice.without, {}, "≠"),
+        createButton(`Only where ${path.join(".")} is ${brief}`, choice.only, {}, "="),
+        createButton(`Without those where ${path.join(".")} is ${brief}`, choice.without, {}, "≠"),
       ),
   );
 }
 
 /** @param {string} key */
-function keyOf(key) {
-  return element("span", { class: "key" }, foreign(key === "" ? '""' : key));
+function createKey(key) {
+  return createElement("span", { class: "key" }, renderUntrusted(key === "" ? '""' : key));
 }

@@ -18,7 +18,7 @@
  * }} Span
  */
 /**
- * `offset` and `width` are parts of the whole trace, from 0 to 1. `repeated` is how many sibling spans ask the same,
+ * `offset` and `storeConcurrency` are parts of the whole trace, from 0 to 1. `repeated` is how many sibling spans ask the same,
  * where that makes an N+1.
  * @typedef {{
  *   readonly span: Span, readonly depth: number, readonly offset: number, readonly width: number,
@@ -36,9 +36,9 @@ const npoThreshold = 5;
  * @param {(statement: string) => string} normalise as the server masks the values of a statement
  * @returns {Waterfall} parents before their children, siblings by start
  */
-export function layOut(spans, normalise) {
+export function buildWaterfall(spans, normalise) {
   const timed = spans
-    .map((span) => ({ span, start: millisOf(span.start_time), end: millisOf(span.end_time) }))
+    .map((span) => ({ span, start: parseMillis(span.start_time), end: parseMillis(span.end_time) }))
     .sort((a, b) => a.start - b.start || (a.span.span_id < b.span.span_id ? -1 : 1));
   const start = timed[0]?.start ?? 0;
   const length = timed.reduce((longest, { end }) => Math.max(longest, end - start), 0);
@@ -76,7 +76,7 @@ export function layOut(spans, normalise) {
 }
 
 /** Milliseconds since 1970, with what the source has below them. @param {string} time */
-function millisOf(time) {
+function parseMillis(time) {
   const digits = /\.\d{3}(\d+)/.exec(time)?.[1] ?? "";
   return Date.parse(time.replace(/(\.\d{3})\d+/, "$1")) + Number(`0.${digits}0`);
 }
@@ -89,13 +89,13 @@ function millisOf(time) {
  */
 function countRepeated(spans, normalise) {
   const asked = spans.flatMap((span) => {
-    const statement = statementOf(span);
+    const statement = findStatement(span);
     return span.span_kind !== "client" || span.parent_span_id === "" || statement === undefined
       ? []
       : [
           {
             span,
-            count: countOf(span),
+            count: readCount(span),
             key: `${span.site_id} ${span.parent_span_id} ${normalise(statement)}`,
           },
         ];
@@ -109,7 +109,7 @@ function countRepeated(spans, normalise) {
 }
 
 /** @param {Span} span */
-export function statementOf({ span_attributes }) {
+export function findStatement({ span_attributes }) {
   for (const name of statementNames) {
     const value = Object.hasOwn(span_attributes, name) ? span_attributes[name] : undefined;
     if (typeof value === "string") return value;
@@ -118,7 +118,7 @@ export function statementOf({ span_attributes }) {
 }
 
 /** How many equal spans a compressed one stands for. @param {Span} span */
-function countOf({ span_attributes }) {
+function readCount({ span_attributes }) {
   const count = span_attributes["span.composite.count"];
   return typeof count === "number" && count > 1 ? count : 1;
 }

@@ -1,10 +1,12 @@
-// Several calls to sources for one request: some at a time, so that one request does not take all of a source, and all
-// given up as soon as one fails.
+// Bounded concurrency for the backend requests of one client request: some at a time, all given up when one fails.
 
-/** The results in the order of the items. Rejects with the first failure, having aborted what was under way. */
-export async function parallel<Item, Result>(
+/**
+ * Runs `work` on each item, at most `limit` at a time. Returns the results in the order of the items.
+ * On the first failure aborts the signal of those under way, starts no other, and rejects with that failure.
+ */
+export async function mapConcurrent<Item, Result>(
   items: readonly Item[],
-  width: number,
+  limit: number,
   work: (item: Item, signal: AbortSignal) => Promise<Result>,
   signal: AbortSignal,
 ): Promise<readonly Result[]> {
@@ -19,10 +21,51 @@ export async function parallel<Item, Result>(
     }
   };
   try {
-    await Promise.all(Array.from({ length: Math.min(width, items.length) }, worker));
+    await Promise.all(Array.from({ length: Math.min(limit, items.length) }, worker));
   } catch (error) {
     stop.abort(error);
     throw error;
   }
   return results;
+}
+
+/** Async generators that are read at once. */
+const defaultLimit = 4;
+
+/**
+ * Runs async generators, at most `limit` (4) at a time, and yields their items in the order in which they arrive.
+ * A failure of one ends all; those still open are closed in any case.
+ */
+export async function* mergeConcurrent<T>(
+  sources: readonly (() => AsyncGenerator<T>)[],
+  limit = defaultLimit,
+): AsyncGenerator<T> {
+  type Pending = { readonly source: AsyncGenerator<T>; readonly result: IteratorResult<T> };
+  const waiting = [...sources];
+  const pending = new Map<AsyncGenerator<T>, Promise<Pending>>();
+  const advance = (source: AsyncGenerator<T>) => {
+    const next = source.next().then((result) => ({ source, result }));
+    // The race below reports a failure; without this handler one that fails while another is awaited is unhandled.
+    next.catch(() => undefined);
+    pending.set(source, next);
+  };
+  try {
+    for (;;) {
+      while (pending.size < limit) {
+        const start = waiting.shift();
+        if (start === undefined) break;
+        advance(start());
+      }
+      if (pending.size === 0) return;
+      const { source, result } = await Promise.race(pending.values());
+      if (result.done === true) pending.delete(source);
+      else {
+        yield result.value;
+        advance(source);
+      }
+    }
+  } finally {
+    // Each frees what it holds at the backend. One that still waits does so once its signal has stopped it.
+    for (const source of pending.keys()) source.return(undefined).catch(() => undefined);
+  }
 }

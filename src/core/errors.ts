@@ -3,7 +3,7 @@
 // `src/operations/runtime/error-response.ts`) turns an error into a status and a body.
 
 /** Each 422 slug a client can branch on, with the shape of its `details`. */
-export interface Slugs {
+export interface DetailsBySlug {
   readonly invalid_json: { readonly position?: number };
   readonly invalid_request: { readonly issues: readonly Issue[] };
   readonly legacy_log_query_syntax: { readonly field: string };
@@ -21,7 +21,7 @@ export interface Slugs {
   /** `backend` is null where the site has no such part. */
   readonly not_supported_by_backend: { readonly backend: string | null; readonly feature: string };
 }
-export type Slug = keyof Slugs;
+export type Slug = keyof DetailsBySlug;
 
 /** One thing wrong with a body or a configuration. `path` is dotted: `select.0.field`; `""` is the whole. */
 export interface Issue {
@@ -64,10 +64,10 @@ export class NotFound extends Error {
 export class Unprocessable<S extends Slug = Slug> extends Error {
   override readonly name = "Unprocessable";
   readonly slug: S;
-  readonly details: Slugs[S];
+  readonly details: DetailsBySlug[S];
   /** Set where it is a limit of ours that the slug alone does not tell. */
   readonly limit: LimitName | undefined;
-  constructor(slug: S, message: string, details: Slugs[S], limit?: LimitName) {
+  constructor(slug: S, message: string, details: DetailsBySlug[S], limit?: LimitName) {
     super(message);
     this.slug = slug;
     this.details = details;
@@ -81,13 +81,19 @@ export class Refused<
 > extends Unprocessable<S> {}
 
 /** The refusal of what a source cannot answer exactly. */
-export function unsupported(backend: string, feature: string): Refused<"not_supported_by_backend"> {
+export function createUnsupportedError(
+  backend: string,
+  feature: string,
+): Refused<"not_supported_by_backend"> {
   const message = `The source cannot answer this exactly: ${feature}`;
   return new Refused("not_supported_by_backend", message, { backend, feature });
 }
 
 /** The refusal of what a site has no part for. */
-export function withoutPart(feature: string, message: string): Refused<"not_supported_by_backend"> {
+export function createMissingPartError(
+  feature: string,
+  message: string,
+): Refused<"not_supported_by_backend"> {
   return new Refused("not_supported_by_backend", message, { backend: null, feature });
 }
 
@@ -174,12 +180,12 @@ export class ConfigError extends Error {
 }
 
 /** What was thrown, in its own words: for operators. */
-export function messageOf(error: unknown): string {
+export function toErrorMessage(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
 /** ` (ENOENT)` for an error that has such a code. */
-export function failureCode(error: unknown): string {
+export function formatErrorCode(error: unknown): string {
   return error instanceof Error && "code" in error && typeof error.code === "string"
     ? ` (${error.code})`
     : "";

@@ -25,10 +25,10 @@ export type Severity = (typeof severities)[number];
 /**
  * A log line as a store answers it.
  *
- * - `time` is the instant that the source sorts by; the answer shows its milliseconds.
- * - `id` is unique within its source.
+ * - `timeSchema` is the instant that the source sorts by; the answer shows its milliseconds.
+ * - `formatId` is unique within its source.
  * - A line field that the source does not have is absent: it is answered as `""`, but no positive comparison
- *   holds for it. `severity` is never absent.
+ *   holds for it. `createSeverityBadge` is never absent.
  * - `json` is the text of the structured body with every number spelled as in the source; `{}` where there is none.
  */
 export interface LogLine {
@@ -47,7 +47,7 @@ export function compareLines(a: LogLine, b: LogLine): number {
   return compare(a.time, b.time) || compare(a.source_id, b.source_id) || compare(a.id, b.id);
 }
 
-const spellings: Readonly<Record<string, Severity>> = {
+const severityBySpelling: Readonly<Record<string, Severity>> = {
   ...Object.fromEntries(severities.map((name) => [name, name])),
   information: "info",
   informational: "info",
@@ -60,36 +60,38 @@ const spellings: Readonly<Record<string, Severity>> = {
 };
 
 /** The severity that a source's text means, in any case; anything else is `unknown`. */
-export function severityOf(text: string | undefined): Severity {
+export function parseSeverity(text: string | undefined): Severity {
   const word = text?.toLowerCase();
-  return (word !== undefined && Object.hasOwn(spellings, word) && spellings[word]) || "unknown";
+  return (
+    (word !== undefined && Object.hasOwn(severityBySpelling, word) && severityBySpelling[word]) || "unknown"
+  );
 }
 
-/** Every source spelling, in lower case, that `severityOf` reads as this severity. */
-export function spellingsOf(severity: Severity): readonly string[] {
-  return Object.keys(spellings).filter((word) => spellings[word] === severity);
+/** Every source spelling, in lower case, that `parseSeverity` reads as this severity. */
+export function listSeveritySpellings(severity: Severity): readonly string[] {
+  return Object.keys(severityBySpelling).filter((word) => severityBySpelling[word] === severity);
 }
 
 // ---- Spans --------------------------------------------------------------------------------------------------
 
 /** An attribute's value with every number exact: an integer that a double cannot hold is a bigint. */
-export type Value =
+export type AttributeValue =
   | string
   | number
   | bigint
   | boolean
   | null
-  | readonly Value[]
-  | { readonly [key: string]: Value };
+  | readonly AttributeValue[]
+  | { readonly [key: string]: AttributeValue };
 /** Keys are literal: `http.route` is one key. */
-export type Attributes = Readonly<Record<string, Value>>;
+export type Attributes = Readonly<Record<string, AttributeValue>>;
 
 export const spanKinds = ["internal", "server", "client", "producer", "consumer"] as const;
 export type SpanKind = (typeof spanKinds)[number];
 export type StatusCode = "OK" | "ERROR" | "UNSET";
 
 /** The attribute, `true`, of a span that is the report of a browser. */
-export const reportMark = "readout.report";
+export const errorReportAttribute = "readout.report";
 
 /**
  * A span of one site as its document tells it. What only its trace can tell (the names of its entry, whether it
@@ -117,7 +119,7 @@ export interface Span {
   readonly status_message?: string | undefined;
   readonly resource_attributes: Attributes;
   readonly span_attributes: Attributes;
-  /** By time. Exceptions are events named `exception`, also those that the layout keeps in documents of their own. */
+  /** By time. Exceptions are events named `createException`, also those that the layout keeps in documents of their own. */
   readonly events: readonly SpanEvent[];
   readonly links: readonly SpanLink[];
   /** One request (contract, "Tracing"): no parent, or of kind server or consumer, or what its layout says. */
@@ -271,7 +273,7 @@ export interface Buckets {
  * - `increment`, of counters: the exact growth, each step in the bucket of its later sample.
  * - `cumulative`, of counters: each series made monotonic over restarts from its first raw value within the buckets,
  *   combined over its samples of the bucket or carried on where it has none; then the sum of the series.
- * - `observations`, of measurements: over what was recorded in the bucket.
+ * - `toObservations`, of measurements: over what was recorded in the bucket.
  */
 export type Measure =
   | { readonly of: "samples"; readonly combine: "first" | "last" | "mean" | "sum" | "min" | "max" | "count" }

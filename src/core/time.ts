@@ -52,7 +52,7 @@ export function parseInstant(text: string): Instant | undefined {
 }
 
 /** How many fraction digits a time text has, trailing zeros not counted. */
-export function significantFractionDigits(text: string): number {
+export function countFractionDigits(text: string): number {
   return (/\.(\d+)/.exec(text)?.[1] ?? "").replace(/0+$/, "").length;
 }
 
@@ -81,12 +81,12 @@ export function toDate(instant: Instant): Date {
   return new Date(toMillis(instant));
 }
 /** The second that was printed last, without its fraction: the times of lines that follow each other share it. */
-let printed = { start: Number.NaN, text: "" };
+let lastPrintedSecond = { start: Number.NaN, text: "" };
 
 /** Three digits of a fraction each, because a text that is put together of parts that are there costs a third. */
-const digits = Array.from({ length: 1_000 }, (_, number) => String(number).padStart(3, "0"));
+const threeDigits = Array.from({ length: 1_000 }, (_, number) => String(number).padStart(3, "0"));
 /** The last three, without zeros at the end. */
-const lastDigits = digits.map((text) => text.replace(/0+$/, ""));
+const lastThreeDigits = threeDigits.map((text) => text.replace(/0+$/, ""));
 
 /** UTC with exactly three fraction digits. Years outside 0000–9999 do not occur in what `parseInstant` reads. */
 export function printMillis(millis: Millis): string {
@@ -95,50 +95,50 @@ export function printMillis(millis: Millis): string {
 
 function printToMilli(millis: Millis): string {
   const start = Math.floor(millis / second) * second;
-  if (start !== printed.start) {
-    printed = { start, text: new Date(start).toISOString().slice(0, -4) };
+  if (start !== lastPrintedSecond.start) {
+    lastPrintedSecond = { start, text: new Date(start).toISOString().slice(0, -4) };
   }
-  return printed.text + digits[millis - start];
+  return lastPrintedSecond.text + threeDigits[millis - start];
 }
 
 /** UTC with nine fraction digits, the form in which a bound is sent to a source. */
 export function printNanos(instant: Instant): string {
-  const { millis, micros, nanos } = partsOf(instant);
-  return `${printToMilli(millis)}${digits[micros]}${digits[nanos]}Z`;
+  const { millis, micros, nanos } = splitInstant(instant);
+  return `${printToMilli(millis)}${threeDigits[micros]}${threeDigits[nanos]}Z`;
 }
 
 /** UTC with as many fraction digits as the instant needs, and at least three. */
 export function printInstant(instant: Instant): string {
-  const { millis, micros, nanos } = partsOf(instant);
-  const rest = nanos === 0 ? lastDigits[micros] : `${digits[micros]}${lastDigits[nanos]}`;
+  const { millis, micros, nanos } = splitInstant(instant);
+  const rest = nanos === 0 ? lastThreeDigits[micros] : `${threeDigits[micros]}${lastThreeDigits[nanos]}`;
   return `${printToMilli(millis)}${rest}Z`;
 }
 
 /** A millisecond from which on instants are counted by doubles: bigints cost several times as much. */
-let base = { instant: 0n, millis: 0 };
+let lastBase = { instant: 0n, millis: 0 };
 /** Nanoseconds of eleven days: doubles tell each from the next, also as fractions of a millisecond. */
-const counted = 1e15;
+const maxExactNanos = 1e15;
 
-function partsOf(instant: Instant): {
+function splitInstant(instant: Instant): {
   readonly millis: Millis;
   readonly micros: number;
   readonly nanos: number;
 } {
-  let since = Number(instant - base.instant);
-  if (!(since >= 0 && since < counted)) {
+  let since = Number(instant - lastBase.instant);
+  if (!(since >= 0 && since < maxExactNanos)) {
     const millis = toMillis(instant);
-    base = { instant: fromMillis(millis), millis };
-    since = Number(instant - base.instant);
+    lastBase = { instant: fromMillis(millis), millis };
+    since = Number(instant - lastBase.instant);
   }
   const whole = Math.floor(since / 1e6);
   const rest = since - whole * 1e6;
   const micros = Math.floor(rest / 1_000);
-  return { millis: base.millis + whole, micros, nanos: rest - micros * 1_000 };
+  return { millis: lastBase.millis + whole, micros, nanos: rest - micros * 1_000 };
 }
 
 /** The last nanosecond of a bound's own millisecond when it was given to the millisecond or coarser. */
-export function inclusiveEnd(text: string, instant: Instant): Instant {
-  return significantFractionDigits(text) > 3 ? instant : ((instant + nanosPerMilli - 1n) as Instant);
+export function toInclusiveEnd(text: string, instant: Instant): Instant {
+  return countFractionDigits(text) > 3 ? instant : ((instant + nanosPerMilli - 1n) as Instant);
 }
 
 export const earlier = (a: Instant, b: Instant): Instant => (a < b ? a : b);
@@ -150,7 +150,7 @@ export function now(): Instant {
 }
 
 /** In what a length of time is told, the longest first. */
-export const units = [
+export const durationUnits = [
   ["d", day],
   ["h", hour],
   ["m", minute],
@@ -161,12 +161,12 @@ export const units = [
 /** `30d`, `10s`, `250ms` as milliseconds, or undefined. */
 export function parseDuration(text: string): Millis | undefined {
   const [, digits, name] = /^(\d+)(ms|s|m|h|d)$/.exec(text) ?? [];
-  const size = units.find(([unit]) => unit === name)?.[1];
+  const size = durationUnits.find(([unit]) => unit === name)?.[1];
   return size === undefined ? undefined : Number(digits) * size;
 }
 
 /** A whole length as `parseDuration` reads it, in the longest unit that divides it. */
 export function printDuration(length: Millis): string {
-  const [unit, size] = units.find(([, size]) => length % size === 0) ?? ["ms", 1];
+  const [unit, size] = durationUnits.find(([, size]) => length % size === 0) ?? ["ms", 1];
   return `${length / size}${unit}`;
 }

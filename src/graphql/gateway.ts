@@ -28,21 +28,25 @@ import { compileQuery, isCompiledQuery } from "graphql-jit";
 import { createYoga, type FetchAPI, type Plugin } from "graphql-yoga";
 import type { Principal } from "../access/auth.ts";
 import type { Limits } from "../config/config.ts";
-import { describeFailure, type Failed, isClients } from "../operations/runtime/error-response.ts";
-import { anybody, type Conductor } from "../operations/runtime/executor.ts";
-import type { Endpoint, Prepared } from "../operations/runtime/operation.ts";
-import type { Unified } from "./mesh.ts";
+import {
+  describeFailure,
+  type FailureResponse,
+  isClientFault,
+} from "../operations/runtime/error-response.ts";
+import { anonymousPrincipal, type OperationExecutor } from "../operations/runtime/executor.ts";
+import type { Endpoint, PreparedOperation } from "../operations/runtime/operation.ts";
+import type { UnifiedSchema } from "./mesh.ts";
 import type { Session } from "./session.ts";
 
 /** A browser sends none of these to another origin without asking first, so a request with one is no forgery. */
-const deliberate = ["authorization", "x-requested-with", "x-graphql-yoga-csrf", "apollo-require-preflight"];
+const csrfHeaders = ["authorization", "x-requested-with", "x-graphql-yoga-csrf", "apollo-require-preflight"];
 
 /** What a bound has refused. The same error is thrown again for a document that Yoga remembers as wrong. */
-const overBounds = new WeakSet<object>();
-const onReject = [(_: unknown, error: GraphQLError) => void overBounds.add(error)];
+const limitErrors = new WeakSet<object>();
+const onReject = [(_: unknown, error: GraphQLError) => void limitErrors.add(error)];
 
 /** More than the longest chain of links with an introspection fragment beside it; the armor's own for the rest. */
-const bounds = {
+const queryBounds = {
   costLimit: { maxCost: 5_000, onReject },
   // Gateways that have us as a source ask for the rows of a page by aliases in one query.
   maxAliases: { n: 100, allowList: [], onReject },
@@ -54,34 +58,34 @@ const bounds = {
 };
 
 interface GatewayOptions<ServerContext extends object> {
-  readonly unified: Unified;
+  readonly unified: UnifiedSchema;
   /** Come first, before anything of GraphQL. */
   readonly plugins: readonly Plugin<object, ServerContext>[];
   /** Told of each query that one of the bounds has refused. */
-  readonly limited: () => void;
+  readonly onLimited: () => void;
   readonly warn: (told: string, error?: unknown) => void;
 }
 
 export function createGateway<ServerContext extends object>({
   unified,
   plugins,
-  limited,
+  onLimited: limited,
   warn,
 }: GatewayOptions<ServerContext>) {
   const told = (...parts: readonly unknown[]) => warn(parts.map(String).join(" "));
   return createYoga<ServerContext>({
     plugins: [
       ...plugins,
-      onlyJson,
-      tellUnacceptable,
-      noPersisted,
-      noEmptyName,
-      useCSRFPrevention({ requestHeaders: deliberate }),
+      requireJson,
+      explainNotAcceptable,
+      refusePersistedQueries,
+      dropEmptyOperationName,
+      useCSRFPrevention({ requestHeaders: csrfHeaders }),
       ...unified.plugins,
-      fewAtOnePlace,
-      EnvelopArmorPlugin(bounds),
-      unified.stitched ? {} : compile(warn),
-      closeErrors(warn, limited),
+      limitDirectivesPerNode,
+      EnvelopArmorPlugin(queryBounds),
+      unified.stitched ? {} : createCompilerPlugin(warn),
+      createErrorMaskPlugin(warn, limited),
     ],
     schema: unified.schema,
     maskedErrors: false,
@@ -97,7 +101,7 @@ export function createGateway<ServerContext extends object>({
 }
 
 /** Forms and plain text can be sent by any page without asking; nothing that we serve needs them. */
-const onlyJson: Plugin = {
+const requireJson: Plugin = {
   onRequestParse({ request, url, requestParser, setRequestParser, endResponse, fetchAPI }) {
     if (request.method !== "POST") {
       for (const name of ["variables", "extensions"]) checkJson(name, url.searchParams.get(name));
@@ -108,7 +112,7 @@ const onlyJson: Plugin = {
       if (requestParser !== undefined) setRequestParser(refuseMalformed(requestParser));
       return;
     }
-    endResponse(refuse(415, "Send the query as application/json", fetchAPI));
+    endResponse(respondWithError(415, "Send the query as application/json", fetchAPI));
   },
 };
 
@@ -126,15 +130,15 @@ function refuseMalformed(parse: RequestParser): RequestParser {
 type RequestParser = Parameters<Parameters<NonNullable<Plugin["onRequestParse"]>>[0]["setRequestParser"]>[0];
 
 /** Yoga would send the status alone to a client that takes none of its media types. */
-const tellUnacceptable: Plugin = {
+const explainNotAcceptable: Plugin = {
   onResultProcess({ resultProcessor, setResultProcessor }) {
     if (resultProcessor !== undefined) return;
     const message = "The answer is application/json or application/graphql-response+json";
-    setResultProcessor((_, fetchAPI) => refuse(406, message, fetchAPI), "application/json");
+    setResultProcessor((_, fetchAPI) => respondWithError(406, message, fetchAPI), "application/json");
   },
 };
 
-function refuse(status: 406 | 415, message: string, { Response }: FetchAPI): Response {
+function respondWithError(status: 406 | 415, message: string, { Response }: FetchAPI): Response {
   const headers = { "Content-Type": "application/json; charset=utf-8", Accept: "application/json" };
   return new Response(JSON.stringify({ errors: [{ message }] }), { status, headers });
 }
@@ -156,7 +160,7 @@ const badRequest = { http: { spec: true, status: 400 } };
  * Clients that know queries by a hash (automatic persisted queries) send it alone first. This answer has them send the
  * query, now and from then on; any other is a failure to them.
  */
-const noPersisted: Plugin = {
+const refusePersistedQueries: Plugin = {
   onParams({ params: { query, extensions } }) {
     if (query || extensions?.persistedQuery === undefined) return;
     throw new GraphQLError("PersistedQueryNotSupported", { extensions: badRequest });
@@ -164,41 +168,41 @@ const noPersisted: Plugin = {
 };
 
 /** Clients in languages whose texts are never absent send an empty name for none, and in the address it is one anyhow. */
-const noEmptyName: Plugin = {
+const dropEmptyOperationName: Plugin = {
   onParams({ params: { operationName, ...params }, setParams }) {
     if (operationName === "") setParams(params);
   },
 };
 
 /** More directives at one place can mean nothing, and each that is unknown would be an error of its own. */
-const mostAtOnePlace = 9;
-const fewAtOnePlace: Plugin = {
+const maxDirectivesPerNode = 9;
+const limitDirectivesPerNode: Plugin = {
   onValidate({ addValidationRule }) {
     addValidationRule(() => ({
       enter(node: ASTNode) {
         const found = "directives" in node ? (node.directives?.length ?? 0) : 0;
-        if (found <= mostAtOnePlace) return;
+        if (found <= maxDirectivesPerNode) return;
         const error = new GraphQLError(
-          `Syntax Error: Directives limit of ${mostAtOnePlace} at one place exceeded, found ${found}.`,
+          `Syntax Error: Directives limit of ${maxDirectivesPerNode} at one place exceeded, found ${found}.`,
         );
-        overBounds.add(error);
+        limitErrors.add(error);
         throw error;
       },
     }));
   },
 };
 
-type Run = (root: unknown, context: unknown, variables: Readonly<Record<string, unknown>>) => unknown;
+type RunCompiled = (root: unknown, context: unknown, variables: Readonly<Record<string, unknown>>) => unknown;
 
 /**
  * Compiles a query once for each operation in its document. One that the compiler refuses, or would not answer as it is
  * meant, is executed as usual: it is an optimisation, and has no say in what can be asked.
  */
-function compile(warn: GatewayOptions<object>["warn"]): Plugin {
-  const compiled = new WeakMap<DocumentNode, Map<string, Run | undefined>>();
+function createCompilerPlugin(warn: GatewayOptions<object>["warn"]): Plugin {
+  const compiled = new WeakMap<DocumentNode, Map<string, RunCompiled | undefined>>();
   return {
     onExecute({ args, setExecuteFn }) {
-      const known = compiled.get(args.document) ?? new Map<string, Run | undefined>();
+      const known = compiled.get(args.document) ?? new Map<string, RunCompiled | undefined>();
       compiled.set(args.document, known);
       const operation = args.operationName ?? "";
       if (!known.has(operation)) known.set(operation, compileOne());
@@ -211,8 +215,8 @@ function compile(warn: GatewayOptions<object>["warn"]): Plugin {
         });
       }
 
-      function compileOne(): Run | undefined {
-        if (!isPlain(args)) return undefined;
+      function compileOne(): RunCompiled | undefined {
+        if (!isCompilable(args)) return undefined;
         try {
           const query = compileQuery(args.schema, args.document, args.operationName ?? undefined, {
             // Leaves are what operations answer and tests hold to the schema; to look at each again costs a quarter.
@@ -233,7 +237,7 @@ function compile(warn: GatewayOptions<object>["warn"]): Plugin {
  * and another has; forgets variables within a literal of a scalar, such as one of a map of tags; and takes twice as long
  * for each fragment that is spread twice within another such.
  */
-function isPlain({ schema, document }: ExecutionArgs): boolean {
+function isCompilable({ schema, document }: ExecutionArgs): boolean {
   const types = new TypeInfo(schema);
   const spread = new Set<string>();
   let plain = true;
@@ -266,48 +270,52 @@ function readVariables({ schema, document, operationName, variableValues }: Exec
 }
 
 interface SessionOptions {
-  readonly conductor: Conductor;
+  readonly executor: OperationExecutor;
   readonly operations: readonly Endpoint[];
   readonly limits: Limits;
   readonly principal: Principal;
   /** Aborted when nobody waits for the answer any more. */
   readonly gone: AbortSignal;
   /** Told of what is not the client's affair. */
-  readonly failed: (operation: string, error: unknown) => void;
+  readonly onFailure: (operation: string, error: unknown) => void;
 }
 
 /**
  * Operations and links of one request under way at once. The links of a large page are many, and each takes one of the
  * places of the token, and of the server.
  */
-const mostUnderWay = 8;
+const maxConcurrentOperations = 8;
 
 export function createSession(options: SessionOptions): Session {
-  const { conductor, operations, limits, principal, gone, failed } = options;
+  const { executor: conductor, operations, limits, principal, gone, onFailure: failed } = options;
   const budget = { limit: limits.rows, left: limits.rows };
-  const width = Math.min(mostUnderWay, limits.tokenRequests);
+  const width = Math.min(maxConcurrentOperations, limits.tokenRequests);
   let underWay = 0;
   const waiting: (() => void)[] = [];
   return {
     user: principal.user,
-    sites: [...conductor.visible(principal).values()],
-    ask: async (name, input) => {
+    sites: [...conductor.selectVisibleSites(principal).values()],
+    runOperation: async (name, input) => {
       const endpoint = operations.find((one) => one.name === name);
       if (endpoint === undefined) throw new Error(`no operation ${name}`);
-      const asker = endpoint.access === "public" ? anybody : principal;
+      const asker = endpoint.access === "public" ? anonymousPrincipal : principal;
       return complete(name, () => endpoint.prepare(input), asker);
     },
-    read: (link, prepare) => complete(link, prepare, principal),
+    runLink: (link, prepare) => complete(link, prepare, principal),
   };
 
-  async function complete(name: string, prepare: () => Prepared, asker: Principal): Promise<unknown> {
+  async function complete(
+    name: string,
+    prepare: () => PreparedOperation,
+    asker: Principal,
+  ): Promise<unknown> {
     if (underWay < width) underWay += 1;
     else await new Promise<void>((resolve) => waiting.push(resolve));
     try {
       return await conductor.complete(prepare, asker, budget, gone);
     } catch (error) {
-      if (!isClients(error)) failed(name, error);
-      throw failField(describeFailure(error));
+      if (!isClientFault(error)) failed(name, error);
+      throw toFieldError(describeFailure(error));
     } finally {
       const next = waiting.shift();
       if (next === undefined) underWay -= 1;
@@ -316,14 +324,14 @@ export function createSession(options: SessionOptions): Session {
   }
 }
 
-const ours = Symbol("of our table");
+const ownError = Symbol("of our table");
 
 /** A failure of an operation with what REST would have said of it. */
-function failField({ status, headers, body }: Failed): GraphQLError {
+function toFieldError({ status, headers, body }: FailureResponse): GraphQLError {
   const retryAfter = headers["Retry-After"];
   return new GraphQLError("message" in body ? body.message : body.error, {
     extensions: {
-      [ours]: true,
+      [ownError]: true,
       status,
       ...("message" in body ? { slug: body.error, details: body.details } : {}),
       ...(retryAfter === undefined ? {} : { retry_after: Number(retryAfter) }),
@@ -332,35 +340,36 @@ function failField({ status, headers, body }: Failed): GraphQLError {
 }
 
 /** Lets out the errors of our table and what a client can mend in its query; the rest is logged and says nothing. */
-function closeErrors(
+function createErrorMaskPlugin(
   warn: GatewayOptions<object>["warn"],
-  limited: GatewayOptions<object>["limited"],
+  limited: GatewayOptions<object>["onLimited"],
 ): Plugin {
   const close = (error: GraphQLError): GraphQLError => {
     const { message, path, originalError, extensions = {} } = error;
-    if (Object.getOwnPropertySymbols(extensions).includes(ours)) return retell(error, message, extensions);
+    if (Object.getOwnPropertySymbols(extensions).includes(ownError))
+      return copyError(error, message, extensions);
     // Without a path nothing was run: the query, its variables, or the request around them is wrong.
     if (path === undefined && (originalError === undefined || originalError instanceof GraphQLError)) {
       const { http = badRequest.http } = extensions;
-      return retell(error, message.replace(/ Did you mean .*\?$/, ""), { http });
+      return copyError(error, message.replace(/ Did you mean .*\?$/, ""), { http });
     }
     warn("a GraphQL field failed", originalError ?? error);
-    return retell(error, "Internal server error", { status: 500 });
+    return copyError(error, "Internal server error", { status: 500 });
   };
   return {
     onResultProcess({ result, setResult }) {
-      if (!isSingle(result) || result.errors === undefined) return;
-      if (result.errors.some((error) => overBounds.has(error))) limited();
+      if (!isSingleResult(result) || result.errors === undefined) return;
+      if (result.errors.some((error) => limitErrors.has(error))) limited();
       const errors = result.errors.map(close);
       // Yoga prints errors without the places that are not those of nodes.
-      const stringify = (printed: object) => JSON.stringify({ ...printed, errors: errors.map(format) });
+      const stringify = (printed: object) => JSON.stringify({ ...printed, errors: errors.map(formatError) });
       setResult({ ...result, errors, stringify });
     },
   };
 }
 
 /** The error at its place, with nothing else of it. Compiled queries know locations and no nodes. */
-function retell(
+function copyError(
   { locations, path }: GraphQLError,
   message: string,
   extensions: GraphQLErrorExtensions,
@@ -370,11 +379,11 @@ function retell(
 }
 
 /** What is sent of an error: all but what says how. */
-function format(error: GraphQLError): GraphQLFormattedError {
+function formatError(error: GraphQLError): GraphQLFormattedError {
   const { extensions: { http: _, ...extensions } = {}, ...told } = error.toJSON();
   return Object.keys(extensions).length === 0 ? told : { ...told, extensions };
 }
 
-function isSingle(result: object): result is ExecutionResult {
+function isSingleResult(result: object): result is ExecutionResult {
   return !Array.isArray(result) && !(Symbol.asyncIterator in result);
 }

@@ -5,22 +5,22 @@
 import { setImmediate } from "node:timers";
 import DataLoader from "dataloader";
 import { extendSchema, type GraphQLSchema, isObjectType, parse } from "graphql";
-import { hour, type Instant, inclusiveEnd, minute, parseInstant, type TimeRange } from "../core/time.ts";
+import { hour, type Instant, minute, parseInstant, type TimeRange, toInclusiveEnd } from "../core/time.ts";
 import {
-  linkedDurations,
-  linkedLines,
-  linkedNames,
-  linkedPods,
-  linkedRequests,
-  linkedSlowEvents,
-  linkedSpans,
+  prepareLinkedDurations,
+  prepareLinkedLines,
+  prepareLinkedMetricNames,
+  prepareLinkedPods,
+  prepareLinkedRequests,
+  prepareLinkedSlowEvents,
+  prepareLinkedSpans,
   type Row,
   readSubject,
-  shift,
-  snapshotAt,
+  shiftInstant,
+  toSnapshotTime,
 } from "../operations/link-operations.ts";
-import type { Prepared } from "../operations/runtime/operation.ts";
-import { invalidRequest } from "../operations/runtime/request-body.ts";
+import type { PreparedOperation } from "../operations/runtime/operation.ts";
+import { createInvalidRequest } from "../operations/runtime/request-body.ts";
 import * as apps from "./organization-compat.ts";
 import type { Resolvers, Session } from "./session.ts";
 
@@ -122,27 +122,27 @@ const typeDefs = /* GraphQL */ `
 // ---- Where rows come from ---------------------------------------------------------------------------------------
 
 /** The request that a row was answered to: rows do not say of which site they are where a request names one. */
-interface Origin {
+interface RowOrigin {
   readonly site_id?: unknown;
   readonly from?: unknown;
   readonly to?: unknown;
 }
 const origin = Symbol("origin");
 
-export function markRows(answer: unknown, request: Origin): unknown {
+export function markRows(answer: unknown, request: RowOrigin): unknown {
   if (Array.isArray(answer)) {
     for (const row of answer) if (typeof row === "object" && row !== null) row[origin] = request;
   }
   return answer;
 }
 
-type Marked = Row & { readonly [origin]?: Origin };
+type MarkedRow = Row & { readonly [origin]?: RowOrigin };
 
-function siteOf(row: Marked): string {
+function readSite(row: MarkedRow): string {
   return String(row.site_id ?? row[origin]?.site_id);
 }
 
-function instantOf(value: unknown): Instant {
+function toInstant(value: unknown): Instant {
   return parseInstant(String(value)) ?? (0n as Instant);
 }
 
@@ -152,15 +152,15 @@ type Loader = DataLoader<unknown, unknown>;
 const loaders = new WeakMap<Session, Map<string, Loader>>();
 
 /** Queries may have 1,000 terms, and a pod is looked for under four names. */
-const mostAtOnce = 200;
+const maxBatchSize = 200;
 
 /** Asks together with all that ask for the same link of the same site before anything else happens. */
-function load<Question>(
+function loadBatched<Question>(
   session: Session,
   link: string,
   site: string,
   question: Question,
-  prepare: (questions: readonly Question[]) => Prepared,
+  prepare: (questions: readonly Question[]) => PreparedOperation,
 ): Promise<unknown> {
   const known = loaders.get(session) ?? new Map<string, Loader>();
   loaders.set(session, known);
@@ -170,11 +170,11 @@ function load<Question>(
     loader = new DataLoader(
       async (questions) => {
         // A loader is asked by one link only, so these are its questions.
-        const answers = await session.read(link, () => prepare(questions as readonly Question[]));
+        const answers = await session.runLink(link, () => prepare(questions as readonly Question[]));
         if (!Array.isArray(answers)) throw new Error(`${link} answered no list`);
         return answers.map((answer) => markRows(answer, { site_id: site }));
       },
-      { cache: false, maxBatchSize: mostAtOnce, batchScheduleFn: (run) => void setImmediate(run) },
+      { cache: false, maxBatchSize: maxBatchSize, batchScheduleFn: (run) => void setImmediate(run) },
     );
     known.set(key, loader);
   }
@@ -190,15 +190,15 @@ interface TraceRef {
   readonly to: Instant;
 }
 
-function traceAround(row: Marked, id: unknown, start: Instant, end = start): TraceRef | null {
+function buildTraceRef(row: MarkedRow, id: unknown, start: Instant, end = start): TraceRef | null {
   if (typeof id !== "string" || id === "") return null;
-  return { trace_id: id, site: siteOf(row), from: shift(start, -hour), to: shift(end, hour) };
+  return { trace_id: id, site: readSite(row), from: shiftInstant(start, -hour), to: shiftInstant(end, hour) };
 }
 
 /** @throws {Unprocessable} `invalid_request` */
-function within(name: string, value: number, most: number): number {
+function checkBetween(name: string, value: number, most: number): number {
   if (value >= 1 && value <= most) return value;
-  throw invalidRequest([{ path: name, message: `expected a whole number from 1 to ${most}` }]);
+  throw createInvalidRequest([{ path: name, message: `expected a whole number from 1 to ${most}` }]);
 }
 
 const resolvers: Resolvers = {
@@ -208,134 +208,154 @@ const resolvers: Resolvers = {
       readout.sites.some((site) => site.id === id) ? { id } : null,
   },
   Site: {
-    sources: ({ id }: Site, _, { readout }) => [
+    sources: ({ id }: SiteRef, _, { readout }) => [
       ...(readout.sites.find((site) => site.id === id)?.logs?.sources.keys() ?? []),
     ],
-    metric_names: ({ id }: Site, _, { readout }) => readout.read("Site.metric_names", () => linkedNames(id)),
+    metric_names: ({ id }: SiteRef, _, { readout }) =>
+      readout.runLink("Site.metric_names", () => prepareLinkedMetricNames(id)),
     actions: async (
-      { id }: Site,
+      { id }: SiteRef,
       { from, to }: { readonly from: string; readonly to: string },
       { readout },
     ) => {
       const request = { site_id: id, from, to };
-      return markRows(await readout.ask("tracing.actions", request), request);
+      return markRows(await readout.runOperation("tracing.actions", request), request);
     },
   },
   Trace: {
     spans: ({ site, trace_id }: TraceRef, _, { readout }) =>
-      load(readout, "Trace.spans", site, trace_id, (ids) => linkedSpans(site, ids)),
-    log_lines: ({ site, trace_id: id, from, to }: TraceRef, { limit }: Limited, { readout }) =>
-      load(readout, `Trace.log_lines ${limit}`, site, { id, from, to, limit }, (questions) => {
-        within("limit", limit, 1_000);
-        return linkedLines(site, "trace", "asc", questions);
+      loadBatched(readout, "Trace.spans", site, trace_id, (ids) => prepareLinkedSpans(site, ids)),
+    log_lines: ({ site, trace_id: id, from, to }: TraceRef, { limit }: LimitArgument, { readout }) =>
+      loadBatched(readout, `Trace.log_lines ${limit}`, site, { id, from, to, limit }, (questions) => {
+        checkBetween("limit", limit, 1_000);
+        return prepareLinkedLines(site, "trace", "asc", questions);
       }),
   },
   LogLine: {
-    trace: (line: Marked) => traceAround(line, readSubject("trace", line.json), instantOf(line.timestamp)),
-    pod: async (line: Marked, _, { readout }) => {
+    trace: (line: MarkedRow) =>
+      buildTraceRef(line, readSubject("trace", line.json), toInstant(line.timestamp)),
+    pod: async (line: MarkedRow, _, { readout }) => {
       const pod = readSubject("pod", line.json);
-      return pod === undefined ? null : podAt(readout, "LogLine.pod", line, pod, undefined, line.timestamp);
+      return pod === undefined ? null : findPod(readout, "LogLine.pod", line, pod, undefined, line.timestamp);
     },
   },
   TraceSummary: {
-    trace: (row: Marked) => {
-      const end = instantOf(row.time);
-      return traceAround(row, row.trace_id, shift(end, -Math.ceil(Number(row.duration))), end);
+    trace: (row: MarkedRow) => {
+      const end = toInstant(row.time);
+      return buildTraceRef(row, row.trace_id, shiftInstant(end, -Math.ceil(Number(row.duration))), end);
     },
   },
   SlowEventAction: {
-    trace: (row: Marked) => traceAround(row, row.trace_id, instantOf(row.start_time)),
+    trace: (row: MarkedRow) => buildTraceRef(row, row.trace_id, toInstant(row.start_time)),
   },
   Span: {
-    pod: async (span: Marked, _, { readout }) => {
+    pod: async (span: MarkedRow, _, { readout }) => {
       const { "k8s.pod.name": pod, "k8s.namespace.name": namespace } = (span.resource_attributes ??
         {}) as Row;
       if (typeof pod !== "string") return null;
       const place = typeof namespace === "string" ? namespace : undefined;
-      return podAt(readout, "Span.pod", span, pod, place, span.start_time);
+      return findPod(readout, "Span.pod", span, pod, place, span.start_time);
     },
   },
   PodsRow: {
-    log_lines: (row: Marked, { limit }: Limited, { readout }) => {
-      const site = siteOf(row);
-      const to = instantOf(row.timestamp);
-      const question = { id: String(row.pod_name), from: shift(to, -minute), to, limit };
-      return load(readout, `PodsRow.log_lines ${limit}`, site, question, (questions) => {
-        within("limit", limit, 1_000);
-        return linkedLines(site, "pod", "desc", questions);
+    log_lines: (row: MarkedRow, { limit }: LimitArgument, { readout }) => {
+      const site = readSite(row);
+      const to = toInstant(row.timestamp);
+      const question = { id: String(row.pod_name), from: shiftInstant(to, -minute), to, limit };
+      return loadBatched(readout, `PodsRow.log_lines ${limit}`, site, question, (questions) => {
+        checkBetween("limit", limit, 1_000);
+        return prepareLinkedLines(site, "pod", "desc", questions);
       });
     },
-    cpu: (row: Marked, { minutes }: { readonly minutes: number }, { readout }) => {
-      const site = siteOf(row);
-      const to = snapshotAt(instantOf(row.timestamp));
-      const question = { ...podOf(row), from: to - (minutes - 1) * minute, to };
-      return load(readout, `PodsRow.cpu ${minutes}`, site, question, (questions) => {
-        within("minutes", minutes, 1_440);
-        return linkedPods(site, questions);
+    cpu: (row: MarkedRow, { minutes }: { readonly minutes: number }, { readout }) => {
+      const site = readSite(row);
+      const to = toSnapshotTime(toInstant(row.timestamp));
+      const question = { ...readPodNames(row), from: to - (minutes - 1) * minute, to };
+      return loadBatched(readout, `PodsRow.cpu ${minutes}`, site, question, (questions) => {
+        checkBetween("minutes", minutes, 1_440);
+        return prepareLinkedPods(site, questions);
       });
     },
   },
   Action: {
-    traces: (row: Marked, { limit }: Limited, { readout }) => {
-      const site = siteOf(row);
+    traces: (row: MarkedRow, { limit }: LimitArgument, { readout }) => {
+      const site = readSite(row);
       const { from, to } = row[origin] ?? {};
-      return load(readout, `Action.traces ${limit} ${from} ${to}`, site, String(row.digest), (digests) => {
-        within("limit", limit, 100);
-        return linkedRequests(site, rangeOf(row), limit, digests);
-      });
+      return loadBatched(
+        readout,
+        `Action.traces ${limit} ${from} ${to}`,
+        site,
+        String(row.digest),
+        (digests) => {
+          checkBetween("limit", limit, 100);
+          return prepareLinkedRequests(site, readRange(row), limit, digests);
+        },
+      );
     },
-    slow_events: (row: Marked, { limit }: Limited, { readout }) => {
-      const site = siteOf(row);
+    slow_events: (row: MarkedRow, { limit }: LimitArgument, { readout }) => {
+      const site = readSite(row);
       const { from, to } = row[origin] ?? {};
-      return load(readout, `Action.slow_events ${limit} ${from} ${to}`, site, namesOf(row), (actions) => {
-        within("limit", limit, 100);
-        return linkedSlowEvents(site, rangeOf(row), limit, actions);
-      });
+      return loadBatched(
+        readout,
+        `Action.slow_events ${limit} ${from} ${to}`,
+        site,
+        readActionNames(row),
+        (actions) => {
+          checkBetween("limit", limit, 100);
+          return prepareLinkedSlowEvents(site, readRange(row), limit, actions);
+        },
+      );
     },
-    durations: (row: Marked, { minutes }: { readonly minutes: number }, { readout }) => {
-      const site = siteOf(row);
+    durations: (row: MarkedRow, { minutes }: { readonly minutes: number }, { readout }) => {
+      const site = readSite(row);
       const { from, to } = row[origin] ?? {};
-      return load(readout, `Action.durations ${minutes} ${from} ${to}`, site, namesOf(row), (actions) => {
-        within("minutes", minutes, 1_440);
-        return linkedDurations(site, rangeOf(row), minutes * minute, actions);
-      });
+      return loadBatched(
+        readout,
+        `Action.durations ${minutes} ${from} ${to}`,
+        site,
+        readActionNames(row),
+        (actions) => {
+          checkBetween("minutes", minutes, 1_440);
+          return prepareLinkedDurations(site, readRange(row), minutes * minute, actions);
+        },
+      );
     },
   },
 };
 
-interface Site {
+interface SiteRef {
   readonly id: string;
 }
 /** The range that a row's request asked for. */
-function rangeOf(row: Marked): TimeRange {
+function readRange(row: MarkedRow): TimeRange {
   const { from, to } = row[origin] ?? {};
-  return { from: instantOf(from), to: inclusiveEnd(String(to), instantOf(to)) };
+  return { from: toInstant(from), to: toInclusiveEnd(String(to), toInstant(to)) };
 }
 
-function namesOf(row: Row): { readonly namespace: string; readonly action: string } {
+function readActionNames(row: Row): { readonly namespace: string; readonly action: string } {
   return { namespace: String(row.namespace), action: String(row.action) };
 }
 
-interface Limited {
+interface LimitArgument {
   readonly limit: number;
 }
 
-function podOf(row: Row): { readonly pod: string; readonly namespace: string } {
+function readPodNames(row: Row): { readonly pod: string; readonly namespace: string } {
   return { pod: String(row.pod_name), namespace: String(row.pod_namespace) };
 }
 
-async function podAt(
+async function findPod(
   session: Session,
   link: string,
-  row: Marked,
+  row: MarkedRow,
   pod: string,
   namespace: string | undefined,
   moment: unknown,
 ): Promise<unknown> {
-  const site = siteOf(row);
-  const at = snapshotAt(instantOf(moment));
-  const found = await load(session, link, site, { pod, namespace, from: at, to: at }, (questions) =>
-    linkedPods(site, questions),
+  const site = readSite(row);
+  const at = toSnapshotTime(toInstant(moment));
+  const found = await loadBatched(session, link, site, { pod, namespace, from: at, to: at }, (questions) =>
+    prepareLinkedPods(site, questions),
   );
   return Array.isArray(found) ? (found[0] ?? null) : null;
 }

@@ -6,12 +6,12 @@ import type { getMesh } from "@graphql-mesh/runtime";
 import type { defaultImportFn } from "@graphql-mesh/utils";
 import type { GraphQLSchema } from "graphql";
 import { ownSource, parseMeshrc } from "../config/mesh-config.ts";
-import { ConfigError, messageOf } from "../core/errors.ts";
+import { ConfigError, toErrorMessage } from "../core/errors.ts";
 import type { LogEvent } from "../store/store.ts";
 import { schema } from "./schema.ts";
 
 /** A schema that can be served, and what its resolvers need around them. */
-export interface Unified {
+export interface UnifiedSchema {
   readonly schema: GraphQLSchema;
   readonly plugins: Readonly<Awaited<ReturnType<typeof getMesh>>["plugins"]>;
   /** Fields are delegated to their sources, and not resolved in place. */
@@ -38,7 +38,7 @@ const ownHandler = "readout-telemetry";
 const ownLogger = "readout-log";
 
 /** Mesh takes parts by the names of modules; these two are no modules. */
-function importParts(logger: Logger, importOther: typeof defaultImportFn): typeof defaultImportFn {
+function createModuleImporter(logger: Logger, importOther: typeof defaultImportFn): typeof defaultImportFn {
   return async (path) => {
     if (path.endsWith(ownHandler)) return { default: TelemetryHandler };
     if (path.endsWith(ownLogger)) return { default: logger };
@@ -60,7 +60,7 @@ async function importMesh() {
 }
 
 /** Reads every source once. @throws {ConfigError} what is wrong with the file or a source, for an operator to read */
-export async function loadMesh({ file, text, log }: MeshOptions): Promise<Unified> {
+export async function loadMesh({ file, text, log }: MeshOptions): Promise<UnifiedSchema> {
   const written = parseMeshrc(text, file);
   // Ours comes last: of a field that several sources have, the last one's answers. No source of a reader's may take the
   // place of those that ask what a token may see.
@@ -81,7 +81,7 @@ export async function loadMesh({ file, text, log }: MeshOptions): Promise<Unifie
       // In memory, as in development: sources are read anew at each start, and nothing is written.
       {
         dir,
-        importFn: importParts(logger, defaultImportFn),
+        importFn: createModuleImporter(logger, defaultImportFn),
         store: new MeshStore(dir, storage, { readonly: false, validate: false }),
       },
     );
@@ -95,8 +95,8 @@ export async function loadMesh({ file, text, log }: MeshOptions): Promise<Unifie
     ]);
     return { schema: mesh.schema, plugins: [...plugins], stitched };
   } catch (error) {
-    const reason = told.length > 0 ? told.join("; ") : messageOf(error);
-    throw new ConfigError(file, [{ path: "", message: firstLine(reason) }]);
+    const reason = told.length > 0 ? told.join("; ") : toErrorMessage(error);
+    throw new ConfigError(file, [{ path: "", message: takeFirstLine(reason) }]);
   }
 }
 
@@ -123,6 +123,6 @@ function createLogger(log: MeshOptions["log"], told: string[], source?: string):
   };
 }
 
-function firstLine(text: string): string {
+function takeFirstLine(text: string): string {
   return text.replace(/\s*\n[\s\S]*$/, "");
 }

@@ -78,33 +78,40 @@ export const resolvers: Resolvers = {
   Query: {
     app: (_, { id }: { readonly id: string }, { readout }) => {
       const site = readout.sites.find((one) => one.id === id);
-      return site && appOf(site);
+      return site && toApp(site);
     },
     viewer: (_, __, { readout }) => ({
       id: readout.user,
       email: null,
       name: readout.user,
-      organizations: [organizationOf("readout", readout.sites)],
-      apps: readout.sites.map(appOf),
+      organizations: [toOrganization("readout", readout.sites)],
+      apps: readout.sites.map(toApp),
     }),
     organization: (_, { slug }: { readonly slug: string }, { readout }) =>
-      organizationOf(slug, readout.sites),
+      toOrganization(slug, readout.sites),
   },
   AppLogs: {
-    source: ({ sources }: ReturnType<typeof logsOf>, { id }: { readonly id: string }) =>
+    source: ({ sources }: ReturnType<typeof toAppLogs>, { id }: { readonly id: string }) =>
       sources.find((source) => source.id === id) ?? null,
   },
 };
 
-function organizationOf(slug: string, sites: readonly Site[]) {
-  return { id: slug, slug, name: slug, apps: sites.map(appOf) };
+function toOrganization(slug: string, sites: readonly Site[]) {
+  return { id: slug, slug, name: slug, apps: sites.map(toApp) };
 }
 
-function appOf({ id, name = id, environment, logs }: Site) {
-  return { id, name, environment: environment ?? null, createdAt: null, updatedAt: null, logs: logsOf(logs) };
+function toApp({ id, name = id, environment, logs }: Site) {
+  return {
+    id,
+    name,
+    environment: environment ?? null,
+    createdAt: null,
+    updatedAt: null,
+    logs: toAppLogs(logs),
+  };
 }
 
-function logsOf(logs: Site["logs"]) {
+function toAppLogs(logs: Site["logs"]) {
   const ids = [...(logs?.sources.keys() ?? [])];
   return { sources: ids.map((id) => ({ id, name: id, type: "custom", fmt: "JSON", key: null })) };
 }

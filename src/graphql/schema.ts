@@ -26,11 +26,11 @@ import {
 } from "graphql";
 import { operations } from "../operations/index.ts";
 import {
-  type Described,
-  type Descriptions,
+  type DescribedOperation,
   describeOperations,
   isInt32,
   type JsonSchema,
+  type OperationDescriptions,
 } from "../operations/runtime/json-schema.ts";
 import type { Endpoint } from "../operations/runtime/operation.ts";
 import { addLinks, markRows } from "./links.ts";
@@ -40,8 +40,8 @@ const dateTime = new GraphQLScalarType<string, string>({
   name: "DateTime",
   description:
     "An ISO 8601 time with a zone. Answers are in UTC, with as many fraction digits as REST gives them.",
-  serialize: readText,
-  parseValue: readText,
+  serialize: checkTimeText,
+  parseValue: checkTimeText,
 });
 
 const json = new GraphQLScalarType<unknown, unknown>({
@@ -53,28 +53,31 @@ const json = new GraphQLScalarType<unknown, unknown>({
 });
 
 /** Whether a time can be read is the operation's business: it says what is wrong, with the field's path. */
-function readText(value: unknown): string {
+function checkTimeText(value: unknown): string {
   // A GraphQLError is the client's affair, and anything else would be ours.
   if (typeof value !== "string") throw new GraphQLError("DateTime: expected a time as text");
   return value;
 }
 
 /** The operations alone, without links. */
-function buildQueries(endpoints: readonly Endpoint[]): GraphQLSchema {
+function buildQuerySchema(endpoints: readonly Endpoint[]): GraphQLSchema {
   const described = describeOperations(endpoints);
   const types = createTypes(described);
   const query = new GraphQLObjectType<unknown, Context>({
     name: "Query",
     description: "The monitoring data of the sites that the token may see.",
     fields: Object.fromEntries(
-      described.operations.map((operation) => [spell(operation.endpoint.name), queryField(operation, types)]),
+      described.operations.map((operation) => [
+        toGraphqlName(operation.endpoint.name),
+        buildQueryField(operation, types),
+      ]),
     ),
   });
   return new GraphQLSchema({ query, types: [dateTime, json] });
 }
 
-function queryField(
-  { endpoint, request, answer }: Described,
+function buildQueryField(
+  { endpoint, request, answer }: DescribedOperation,
   types: Types,
 ): GraphQLFieldConfig<unknown, Context> {
   const { name, summary, description, method, path } = endpoint;
@@ -82,10 +85,10 @@ function queryField(
   const properties = types.resolve(request, "inputs").properties ?? {};
   return {
     description: told,
-    type: types.output(answer, pascal(name)),
-    args: types.inputFields(types.resolve(request, "inputs"), pascal(name)),
+    type: types.output(answer, toPascalCase(name)),
+    args: types.inputFields(types.resolve(request, "inputs"), toPascalCase(name)),
     resolve: async (_, args: Readonly<Record<string, unknown>>, { readout }) =>
-      markRows(await readout.ask(name, respell(args, properties)), args),
+      markRows(await readout.runOperation(name, toWireNames(args, properties)), args),
   };
 }
 
@@ -95,7 +98,7 @@ interface Types {
   readonly resolve: (schema: JsonSchema, side: "inputs" | "outputs") => JsonSchema;
 }
 
-function createTypes(descriptions: Descriptions): Types {
+function createTypes(descriptions: OperationDescriptions): Types {
   const enums = new Map<string, GraphQLEnumType>();
   const inputs = new Map<string, GraphQLInputObjectType>();
   const outputs = new Map<string, GraphQLObjectType>();
@@ -111,7 +114,7 @@ function createTypes(descriptions: Descriptions): Types {
   }
 
   const wordsOf = (schema: JsonSchema, side: "inputs" | "outputs") =>
-    deref(withoutNull(schema), side, "")[0].description;
+    deref(stripNull(schema), side, "")[0].description;
 
   function scalar(schema: JsonSchema, name: string) {
     if (schema.enum?.every((value) => typeof value === "string")) return enumeration(schema, name);
@@ -136,14 +139,14 @@ function createTypes(descriptions: Descriptions): Types {
     const type = new GraphQLEnumType({
       name,
       description,
-      values: Object.fromEntries(words.map((word) => [spell(String(word)), { value: word }])),
+      values: Object.fromEntries(words.map((word) => [toGraphqlName(String(word)), { value: word }])),
     });
     enums.set(name, type);
     return type;
   }
 
   function output(schema: JsonSchema, proposed: string): GraphQLOutputType {
-    const [meant, name] = deref(withoutNull(schema), "outputs", proposed);
+    const [meant, name] = deref(stripNull(schema), "outputs", proposed);
     if (meant.items !== undefined) {
       const item = output(meant.items, name);
       return new GraphQLList(isNullable(meant.items) ? item : new GraphQLNonNull(item));
@@ -157,11 +160,11 @@ function createTypes(descriptions: Descriptions): Types {
       fields: () =>
         Object.fromEntries(
           Object.entries(meant.properties ?? {}).map(([key, property]) => [
-            spell(key),
+            toGraphqlName(key),
             {
               description: describeField(key, property, wordsOf(property, "outputs")),
-              type: output(property, name + pascal(key)),
-              ...(spell(key) === key
+              type: output(property, name + toPascalCase(key)),
+              ...(toGraphqlName(key) === key
                 ? {}
                 : { resolve: (row: Readonly<Record<string, unknown>>) => row[key] }),
             },
@@ -173,7 +176,7 @@ function createTypes(descriptions: Descriptions): Types {
   }
 
   function input(schema: JsonSchema, proposed: string): GraphQLInputType {
-    const [meant, name] = deref(withoutNull(schema), "inputs", proposed);
+    const [meant, name] = deref(stripNull(schema), "inputs", proposed);
     if (meant.items !== undefined) return new GraphQLList(new GraphQLNonNull(input(meant.items, name)));
     if (meant.properties === undefined) return scalar(meant, name);
     const known = inputs.get(name);
@@ -190,10 +193,10 @@ function createTypes(descriptions: Descriptions): Types {
   function inputFields(schema: JsonSchema, name: string): Readonly<Record<string, GraphQLArgumentConfig>> {
     return Object.fromEntries(
       Object.entries(schema.properties ?? {}).map(([key, property]) => {
-        const type = input(property, name + pascal(key));
+        const type = input(property, name + toPascalCase(key));
         const required = schema.required?.includes(key) === true && !isNullable(property);
         const description = describeField(key, property, wordsOf(property, "inputs"));
-        return [spell(key), { description, type: required ? new GraphQLNonNull(type) : type }];
+        return [toGraphqlName(key), { description, type: required ? new GraphQLNonNull(type) : type }];
       }),
     );
   }
@@ -203,7 +206,7 @@ function createTypes(descriptions: Descriptions): Types {
 
 /** The text of a field: its own or its type's, its unit, its bounds and an example, as OpenAPI shows them apart. */
 function describeField(key: string, schema: JsonSchema, ofType: string | undefined): string | undefined {
-  const told = { ...withoutNull(schema), ...schema };
+  const told = { ...stripNull(schema), ...schema };
   const { description = ofType, minimum, maximum, examples, "x-unit": unit } = told;
   const bounds =
     isInt32(minimum) && isInt32(maximum)
@@ -216,7 +219,7 @@ function describeField(key: string, schema: JsonSchema, ofType: string | undefin
     unit === undefined ? undefined : `Unit: ${unit}.`,
     bounds,
     examples?.[0] === undefined ? undefined : `Example: \`${JSON.stringify(examples[0])}\`.`,
-    spell(key) === key ? undefined : `\`${key}\` over REST.`,
+    toGraphqlName(key) === key ? undefined : `\`${key}\` over REST.`,
   ]
     .filter((part) => part !== undefined)
     .join(" ");
@@ -227,35 +230,35 @@ function describeField(key: string, schema: JsonSchema, ofType: string | undefin
  * The one schema beside null, or the schema itself; a real union stays one, and has no type. The empty text stands
  * for null in a few REST filters, and is not needed beside it.
  */
-function withoutNull(schema: JsonSchema): JsonSchema {
+function stripNull(schema: JsonSchema): JsonSchema {
   const others = schema.anyOf?.filter((one) => one.type !== "null" && one.const !== "") ?? [];
   const [only] = others;
-  return others.length === 1 && only !== undefined ? withoutNull(only) : schema;
+  return others.length === 1 && only !== undefined ? stripNull(only) : schema;
 }
 
 function isNullable(schema: JsonSchema): boolean {
   return schema.anyOf?.some(({ type }) => type === "null") === true;
 }
 
-function spell(name: string): string {
+function toGraphqlName(name: string): string {
   return name.replace(/\W/g, "_");
 }
 
-function pascal(name: string): string {
+function toPascalCase(name: string): string {
   return name.replace(/(?:^|[\W_]+)(\w)/g, (_, letter: string) => letter.toUpperCase());
 }
 
 /** Arguments under the names of the wire. */
-function respell(
+function toWireNames(
   args: Readonly<Record<string, unknown>>,
   properties: Readonly<Record<string, JsonSchema>>,
 ): Readonly<Record<string, unknown>> {
   return Object.fromEntries(
     Object.keys(properties)
-      .filter((key) => Object.hasOwn(args, spell(key)))
-      .map((key) => [key, args[spell(key)]]),
+      .filter((key) => Object.hasOwn(args, toGraphqlName(key)))
+      .map((key) => [key, args[toGraphqlName(key)]]),
   );
 }
 
 /** What `.meshrc.yaml` names as the source `telemetry`. */
-export const schema: GraphQLSchema = addLinks(buildQueries(operations));
+export const schema: GraphQLSchema = addLinks(buildQuerySchema(operations));

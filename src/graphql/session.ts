@@ -1,8 +1,8 @@
 // What one GraphQL request is answered through. The schema is stateless and is loaded by Mesh on its own; whatever it
-// needs comes with the request, under `readout` in its context.
+// needs comes with the request, under `startReadout` in its context.
 
 import type { Site } from "../access/sites.ts";
-import type { Prepared } from "../operations/runtime/operation.ts";
+import type { PreparedOperation } from "../operations/runtime/operation.ts";
 
 export interface Session {
   readonly user: string;
@@ -13,9 +13,9 @@ export interface Session {
    * share one bound of rows.
    * @throws {GraphQLError} with what REST would have said, in its `extensions`
    */
-  readonly ask: (operation: string, input: unknown) => Promise<unknown>;
+  readonly runOperation: (operation: string, input: unknown) => Promise<unknown>;
   /** What a link has prepared, run as an operation is. Errors as `ask`. */
-  readonly read: (link: string, prepare: () => Prepared) => Promise<unknown>;
+  readonly runLink: (link: string, prepare: () => PreparedOperation) => Promise<unknown>;
 }
 
 export interface Context {

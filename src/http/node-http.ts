@@ -7,12 +7,12 @@ import type { Duplex } from "node:stream";
 import type { Millis } from "../core/time.ts";
 
 /** The request's target from its path on: proxies may send the whole address (RFC 9112, section 3.2.2). */
-export function pathOf(target: string | undefined): string {
+export function stripOrigin(target: string | undefined): string {
   return target?.replace(/^https?:\/\/[^/?#]*/i, "") ?? "";
 }
 
 /** A whole answer of JSON, where the client is still there. */
-export function send(response: ServerResponse, status: number, body: string): void {
+export function sendJson(response: ServerResponse, status: number, body: string): void {
   if (response.destroyed) return;
   // What was not read of a body cannot be told from a next request.
   if (!response.req.complete) response.setHeader("Connection", "close");
@@ -24,17 +24,17 @@ export function send(response: ServerResponse, status: number, body: string): vo
   response.end(body);
 }
 
-export const notFound = '{"error":"Not found"}';
+export const notFoundBody = '{"error":"Not found"}';
 
 /**
  * Refuses what node lets pass and might be read otherwise than it was meant.
  * @returns whether it was refused
  */
-export function refuseHead(request: IncomingMessage, response: ServerResponse): boolean {
-  const refused = misleading(request);
+export function rejectAmbiguousHead(request: IncomingMessage, response: ServerResponse): boolean {
+  const refused = findHeadProblem(request);
   if (refused === undefined) return false;
   response.setHeader("Connection", "close");
-  send(response, ...refused);
+  sendJson(response, ...refused);
   return true;
 }
 
@@ -44,7 +44,7 @@ export function refuseHead(request: IncomingMessage, response: ServerResponse): 
  *
  * Of transfer codings node takes off the last alone, which is `chunked` (section 6.1).
  */
-function misleading({
+function findHeadProblem({
   headersDistinct,
   httpVersion,
 }: IncomingMessage): [status: number, body: string] | undefined {
@@ -57,33 +57,33 @@ function misleading({
 }
 
 /** What node cannot read as a request, by its code. */
-const unreadable: Readonly<Record<string, readonly [status: string, body: string]>> = {
+const parseErrorResponses: Readonly<Record<string, readonly [status: string, body: string]>> = {
   HPE_HEADER_OVERFLOW: ["431 Request Header Fields Too Large", '{"error":"The headers are too large"}'],
   ERR_HTTP_REQUEST_TIMEOUT: ["408 Request Timeout", '{"error":"The request did not come in time"}'],
 };
-const malformed = ["400 Bad Request", '{"error":"The request is not HTTP"}'] as const;
+const malformedResponse = ["400 Bad Request", '{"error":"The request is not HTTP"}'] as const;
 
 /** A method that node does not know is one that no route has; what is no HTTP at all is told by the same code. */
-function answerTo({
+function chooseParseErrorResponse({
   code = "",
   rawPacket,
   bytesParsed = 0,
-}: Unparsed): readonly [status: string, body: string] {
+}: ClientParseError): readonly [status: string, body: string] {
   const text = rawPacket?.toString("latin1") ?? "";
   // The line that cannot be read: whole requests may have come before it.
   const line = text.slice(text.lastIndexOf("\n", bytesParsed) + 1);
   const hasMethod = /^[\w!#$%&'*+.^`|~-]{1,100} \S{1,8192} HTTP\/1\.[01]\r\n/.test(line);
-  if (code === "HPE_INVALID_METHOD" && hasMethod) return ["404 Not Found", notFound];
-  return unreadable[code] ?? malformed;
+  if (code === "HPE_INVALID_METHOD" && hasMethod) return ["404 Not Found", notFoundBody];
+  return parseErrorResponses[code] ?? malformedResponse;
 }
-interface Unparsed extends NodeJS.ErrnoException {
+interface ClientParseError extends NodeJS.ErrnoException {
   /** What came with what cannot be read. */
   readonly rawPacket?: Buffer;
   /** Up to where in that it was read. */
   readonly bytesParsed?: number;
 }
 
-function answerRaw(socket: Duplex, [status, body]: readonly [status: string, body: string]): void {
+function writeRawResponse(socket: Duplex, [status, body]: readonly [status: string, body: string]): void {
   const head = [
     `HTTP/1.1 ${status}`,
     "Content-Type: application/json; charset=utf-8",
@@ -100,7 +100,10 @@ function answerRaw(socket: Duplex, [status, body]: readonly [status: string, bod
  * Some senders count the characters of a body instead of its bytes: what they send too much is no next request, and
  * node would break off the answer to the first with a 400. Here all that came whole is answered before the connection ends.
  */
-export function keepAnswers(server: HttpServer, failed: (code: string | undefined) => void = () => {}): void {
+export function installProtocolErrorResponses(
+  server: HttpServer,
+  failed: (code: string | undefined) => void = () => {},
+): void {
   const underWay = new WeakMap<Socket, Set<ServerResponse>>();
   const owes = (socket: Socket) => [...(underWay.get(socket) ?? [])].some(({ req }) => req.complete);
   const broken = new WeakSet<Socket>();
@@ -112,17 +115,17 @@ export function keepAnswers(server: HttpServer, failed: (code: string | undefine
       if (broken.has(socket) && !owes(socket)) socket.destroySoon();
     });
   });
-  server.on("clientError", (error: Unparsed, socket: Socket) => {
+  server.on("clientError", (error: ClientParseError, socket: Socket) => {
     failed(error.code);
     if (error.code === "ECONNRESET" || !socket.writable) socket.destroy();
     else if (owes(socket)) broken.add(socket);
-    else answerRaw(socket, answerTo(error));
+    else writeRawResponse(socket, chooseParseErrorResponse(error));
   });
   // A tunnel is no route either. Its socket is ours alone from here on.
   server.on("connect", (_, socket) => {
     socket.on("error", () => socket.destroy());
     socket.once("finish", () => socket.destroy());
-    answerRaw(socket, ["404 Not Found", notFound]);
+    writeRawResponse(socket, ["404 Not Found", notFoundBody]);
   });
   // No expectation but `100-continue` has a meaning, so that others may be ignored (RFC 9110, 10.1.1).
   server.on("checkExpectation", (request, response) => void server.emit("request", request, response));
@@ -132,10 +135,10 @@ export function keepAnswers(server: HttpServer, failed: (code: string | undefine
  * How long a client may take nothing of its answer, which is held until it does: a laptop that was closed never says that
  * it is gone. Node counts all time in which nothing passes, so it is longer than any step of an answer may take.
  */
-export const unreadTime = (deadline: Millis): Millis => Math.max(60_000, 2 * deadline);
+export const deriveUnreadTimeout = (deadline: Millis): Millis => Math.max(60_000, 2 * deadline);
 
 /** Resets connections of such clients, and tells of each; closes those that have waited too long for their next request. */
-export function cutUnread(server: HttpServer, cut: () => void): void {
+export function resetStalledConnections(server: HttpServer, cut: () => void): void {
   server.on("timeout", (socket) => {
     if (socket.writableLength === 0) return void socket.destroy();
     cut();
@@ -147,7 +150,7 @@ export function cutUnread(server: HttpServer, cut: () => void): void {
  * Closes the connections on which nothing is under way. Node takes one for idle as soon as its answer is complete, and
  * would cut what has not left yet, also by itself when the server closes: so none is closed while any answer is leaving.
  */
-export function closerOf(http: HttpServer): () => void {
+export function createIdleCloser(http: HttpServer): () => void {
   const sockets = new Set<Socket>();
   http.on("connection", (socket) => {
     sockets.add(socket);

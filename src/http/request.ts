@@ -25,11 +25,11 @@ export interface Connection {
   readonly req: IncomingMessage;
   readonly res: ServerResponse;
 }
-export function exchangeOf(source: Request | Connection): Exchange {
+export function toExchange(source: Request | Connection): Exchange {
   if (!("req" in source)) {
     const { headers, method, body, signal } = source;
     const url = source.url.replace(/^[a-z]+:\/\/[^/?#]*/i, "");
-    return { ...address(url, headers), method, body: body ?? undefined, gone: signal };
+    return { ...readTarget(url, headers), method, body: body ?? undefined, gone: signal };
   }
   const { req, res } = source;
   const get = (name: string) => {
@@ -38,15 +38,20 @@ export function exchangeOf(source: Request | Connection): Exchange {
   };
   // A request is not destroyed for what was left unread of it: that would take the connection with it.
   const body = req.iterator({ destroyOnReturn: false });
-  return { ...address(req.url ?? "/", { get }), method: req.method ?? "GET", body, gone: goneSignal(res) };
+  return {
+    ...readTarget(req.url ?? "/", { get }),
+    method: req.method ?? "GET",
+    body,
+    gone: createDisconnectSignal(res),
+  };
 }
 
-function address(url: string, headers: Exchange["headers"]) {
+function readTarget(url: string, headers: Exchange["headers"]) {
   const [target = ""] = url.split("#", 1);
   const query = target.indexOf("?");
   const search = query === -1 ? "" : target.slice(query);
   return {
-    id: requestId(headers, search),
+    id: chooseRequestId(headers, search),
     path: query === -1 ? target : target.slice(0, query),
     search,
     headers,
@@ -54,7 +59,7 @@ function address(url: string, headers: Exchange["headers"]) {
 }
 
 /** Ours and not Yoga's, which cannot be told from its own failures. */
-function goneSignal(response: ServerResponse): AbortSignal {
+function createDisconnectSignal(response: ServerResponse): AbortSignal {
   const gone = new AbortController();
   const leave = () => {
     if (!response.writableFinished) gone.abort(new ClientGone());
@@ -65,7 +70,7 @@ function goneSignal(response: ServerResponse): AbortSignal {
 }
 
 /** The client's own where it can stand in a log as it is, which its token cannot. */
-function requestId(headers: Exchange["headers"], search: string): string {
+function chooseRequestId(headers: Exchange["headers"], search: string): string {
   const sent = headers.get("x-request-id");
   if (sent === null || !/^[\w.:-]{1,128}$/.test(sent)) return randomUUID();
   return sent === readToken(headers, search) ? randomUUID() : sent;

@@ -9,30 +9,30 @@ export const jsonType = { "Content-Type": "application/json; charset=utf-8" };
 export interface Answer {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
-  readonly body: Whole | Chunks;
+  readonly body: CompleteBody | StreamedBody;
 }
 /** A completed body, at once or in pieces: a text of megabytes costs more to put together than to write. */
-export type Whole = string | Uint8Array | readonly string[];
+export type CompleteBody = string | Uint8Array | readonly string[];
 /** A streamed body. Reading throws when the answer breaks off. Whoever is handed one must begin to read it. */
-export interface Chunks {
+export interface StreamedBody {
   readonly next: () => Promise<IteratorResult<string, void>>;
-  readonly leave: () => Promise<void>;
+  readonly cancel: () => Promise<void>;
   /** Aborted when there is no more point in writing, also while nothing is being read. */
   readonly signal: AbortSignal;
 }
 
-export function respond(error: unknown): Answer {
+export function toErrorAnswer(error: unknown): Answer {
   const { status, headers, body } = describeFailure(error);
   return { status, headers: { ...jsonType, ...headers }, body: JSON.stringify(body) };
 }
 
 /** What may wait to be sent of a stream: its next piece is printed while the client takes the one before. */
-const heldBytes = 256 * 1_024;
+const bufferedLimitBytes = 256 * 1_024;
 /** What of a stream is printed in one turn of the event loop. */
-const turnBytes = 128 * 1_024;
+const turnLimitBytes = 128 * 1_024;
 
 /** Resolves when the answer is handed over or broken off. */
-export async function write(
+export async function writeAnswer(
   answer: Answer,
   exchange: Exchange,
   response: ServerResponse,
@@ -52,26 +52,26 @@ export async function write(
     const told = answer.status === 304 ? {} : { "Content-Length": length };
     response.writeHead(answer.status, { ...headers, ...told });
     for (const piece of pieces.slice(0, -1)) {
-      response.write(piece, encodingOf(piece));
+      response.write(piece, chooseEncoding(piece));
       await nextTurn();
     }
     const last = pieces.at(-1) ?? "";
-    response.end(last, encodingOf(last));
+    response.end(last, chooseEncoding(last));
     // What was not read of the request would hold the connection up.
     response.req.resume();
     return;
   }
-  const { next, leave, signal } = answer.body;
+  const { next, cancel: leave, signal } = answer.body;
   let unturned = 0;
   try {
     for (let chunk = await next(); chunk.done !== true; chunk = await next()) {
       if (response.destroyed) return await leave();
       if (!response.headersSent) response.writeHead(answer.status, headers);
-      response.write(chunk.value, encodingOf(chunk.value));
+      response.write(chunk.value, chooseEncoding(chunk.value));
       unturned += chunk.value.length;
       // At once: whoever leaves during a turn closes the response before anybody waits for it.
-      if (response.writableLength >= heldBytes) await drained(response, signal);
-      else if (unturned < turnBytes) continue;
+      if (response.writableLength >= bufferedLimitBytes) await waitForDrain(response, signal);
+      else if (unturned < turnLimitBytes) continue;
       unturned = 0;
       // Even a client that keeps up must not keep the event loop: others are waiting for it. What was written since the
       // last turn goes out together, which costs less than piece by piece.
@@ -86,12 +86,12 @@ export async function write(
 }
 
 /** A text that is all ASCII is the same in both, and in latin1 costs a copy: for UTF-8 node takes room of three times its size. */
-function encodingOf(piece: string | Uint8Array): BufferEncoding {
+function chooseEncoding(piece: string | Uint8Array): BufferEncoding {
   return typeof piece === "string" && Buffer.byteLength(piece) === piece.length ? "latin1" : "utf8";
 }
 
 /** Resolves when more can be written, when nobody reads any more, or when the work has been given up. */
-function drained(response: ServerResponse, signal: AbortSignal): Promise<void> {
+function waitForDrain(response: ServerResponse, signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     const over = () => {
       response.off("drain", over);
@@ -105,11 +105,14 @@ function drained(response: ServerResponse, signal: AbortSignal): Promise<void> {
   });
 }
 
-export function chunksOf(chunks: AsyncGenerator<string, void, void>, signal: AbortSignal): Chunks {
+export function toStreamedBody(
+  chunks: AsyncGenerator<string, void, void>,
+  signal: AbortSignal,
+): StreamedBody {
   const leave = async () => {
     await chunks.return();
   };
-  return { next: () => chunks.next(), leave, signal };
+  return { next: () => chunks.next(), cancel: leave, signal };
 }
 
 export function toResponse(
@@ -130,7 +133,7 @@ export function toResponse(
       if (next.done === true) controller.close();
       else controller.enqueue(encoder.encode(next.value));
     },
-    cancel: () => body.leave(),
+    cancel: () => body.cancel(),
   });
   return new Response(source, { status, headers });
 }

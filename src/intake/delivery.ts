@@ -3,14 +3,14 @@
 // takes. Each site waits for its own source alone.
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Sites } from "../access/sites.ts";
-import { BackendError, messageOf } from "../core/errors.ts";
+import { BackendError, toErrorMessage } from "../core/errors.ts";
 import type { Span } from "../core/rows.ts";
 import type { Millis } from "../core/time.ts";
-import type { ReportStore } from "../store/store.ts";
+import type { ErrorReportStore } from "../store/store.ts";
 import type { Telemetry } from "../telemetry/telemetry.ts";
-import { readReport, spanOf } from "./error-report.ts";
-import type { Settlement, Spooled } from "./spool.ts";
-import type { Spooler } from "./spool-client.ts";
+import { buildReportSpan, readReport } from "./error-report.ts";
+import type { Settlement, SpooledReport } from "./spool.ts";
+import type { SpoolClient } from "./spool-client.ts";
 
 export interface Delivery {
   /** Something was spooled for the site. */
@@ -20,28 +20,28 @@ export interface Delivery {
 }
 
 interface DeliveryOptions {
-  readonly spooler: Spooler;
+  readonly spool: SpoolClient;
   readonly sites: Sites;
   readonly telemetry: Telemetry;
-  readonly pace?: Pace;
+  readonly pace?: DeliveryPace;
 }
 /** How long is waited for more reports to come, and after failures. */
-interface Pace {
+interface DeliveryPace {
   readonly gather: Millis;
   readonly firstRetry: Millis;
   readonly lastRetry: Millis;
 }
-const usualPace: Pace = { gather: 200, firstRetry: 1_000, lastRetry: 60_000 };
+const defaultPace: DeliveryPace = { gather: 200, firstRetry: 1_000, lastRetry: 60_000 };
 
 /** Delivers and settles reports, or answers why a request with them was refused as a whole. Throws any other failure. */
-type Deliver = (reports: readonly Spooled[]) => Promise<BackendError | undefined>;
+type Deliver = (reports: readonly SpooledReport[]) => Promise<BackendError | undefined>;
 
 /** Of what was sent. A source that failed over it (5xx) tells nothing of it. */
 function isRefusal(error: unknown): error is BackendError {
   return error instanceof BackendError && error.failure === "rejected" && (error.status ?? 400) < 500;
 }
 
-interface Bell {
+interface WakeSignal {
   rung: boolean;
   ring: () => void;
 }
@@ -53,23 +53,28 @@ interface Bell {
 const batchReports = 50;
 const batchBytes = 2 * 1_048_576;
 
-export function startDelivery({ spooler, sites, telemetry, pace = usualPace }: DeliveryOptions): Delivery {
+export function startDelivery({
+  spool: spooler,
+  sites,
+  telemetry,
+  pace = defaultPace,
+}: DeliveryOptions): Delivery {
   const end = new AbortController();
   const { signal } = end;
-  const bells = new Map<string, Bell>();
+  const bells = new Map<string, WakeSignal>();
 
   const loops = [...sites.values()].flatMap((site) => {
-    const { store, profile } = site.frontend ?? {};
-    return store === undefined || profile === undefined ? [] : [deliverSite(site.id, store, profile)];
+    const { store, layout } = site.frontend ?? {};
+    return store === undefined || layout === undefined ? [] : [deliverSite(site.id, store, layout)];
   });
 
-  async function deliverSite(site: string, store: ReportStore, profile: string): Promise<void> {
-    const bell: Bell = { rung: false, ring: () => {} };
+  async function deliverSite(site: string, store: ErrorReportStore, layout: string): Promise<void> {
+    const bell: WakeSignal = { rung: false, ring: () => {} };
     bells.set(site, bell);
     const deliver: Deliver = async (all) => {
       try {
         for (const [index, reports] of Map.groupBy(all, (report) => report.index)) {
-          const target = { site, index, profile };
+          const target = { site, index, layout };
           await settle(site, reports, (spans) => store.deliver(target, spans, signal));
         }
         return undefined;
@@ -84,7 +89,7 @@ export function startDelivery({ spooler, sites, telemetry, pace = usualPace }: D
     while (!signal.aborted) {
       try {
         bell.rung = false;
-        const spooled = await spooler.next(site, Math.ceil(batchReports / parts), batchBytes / parts);
+        const spooled = await spooler.readOldest(site, Math.ceil(batchReports / parts), batchBytes / parts);
         const [oldest] = spooled;
         const refusal = await deliver(spooled);
         if (refusal === undefined) failures = 0;
@@ -116,8 +121,8 @@ export function startDelivery({ spooler, sites, telemetry, pace = usualPace }: D
    * and it is refused again right after that. Which other one is left to chance, since the next may be just like it.
    * @returns whether another was taken
    */
-  async function passOver(site: string, report: Spooled, deliver: Deliver): Promise<boolean> {
-    const other = await spooler.later(site, report.sequence);
+  async function passOver(site: string, report: SpooledReport, deliver: Deliver): Promise<boolean> {
+    const other = await spooler.pickLater(site, report.sequence);
     if (other === undefined || (await deliver([other])) !== undefined) return false;
     const refusal = await deliver([report]);
     if (refusal === undefined) return true;
@@ -128,12 +133,12 @@ export function startDelivery({ spooler, sites, telemetry, pace = usualPace }: D
   /** Delivers reports of one index. What cannot be read any more is put aside. */
   async function settle(
     site: string,
-    reports: readonly Spooled[],
+    reports: readonly SpooledReport[],
     deliver: (spans: readonly Span[]) => Promise<ReadonlyMap<string, string>>,
   ): Promise<void> {
     const spans = reports.flatMap(({ id, body }) => {
       const report = readReport(body);
-      return report === undefined ? [] : [spanOf(site, id, report)];
+      return report === undefined ? [] : [buildReportSpan(site, id, report)];
     });
     const refusals = spans.length === 0 ? new Map<string, string>() : await deliver(spans);
     const sent = new Set(spans.map(({ trace_id }) => trace_id));
@@ -156,7 +161,7 @@ export function startDelivery({ spooler, sites, telemetry, pace = usualPace }: D
 
   function tell(site: string, wait: Millis, error: unknown): void {
     const failure = error instanceof BackendError ? error.failure : undefined;
-    const reason = messageOf(error);
+    const reason = toErrorMessage(error);
     const message = "front-end reports wait for their source";
     telemetry.log({ level: "warn", message, site, failure, reason, retry_in_ms: Math.round(wait) });
   }
@@ -165,7 +170,7 @@ export function startDelivery({ spooler, sites, telemetry, pace = usualPace }: D
     return sleep(length, undefined, { signal }).catch(() => {});
   }
   /** Until something was spooled since `rung` was last cleared. */
-  function rung(bell: Bell): Promise<void> {
+  function rung(bell: WakeSignal): Promise<void> {
     return new Promise((resolve) => {
       bell.ring = () => {
         signal.removeEventListener("abort", bell.ring);

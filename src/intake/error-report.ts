@@ -1,10 +1,10 @@
 // Front-end error reports, from the body that a browser posts to the span that the tracing routes answer. Browsers are
 // forgiven what the specification's types do not allow: only what a report cannot be without has to be right.
-import { type Attributes, reportMark, type Span, type Value } from "../core/rows.ts";
+import { type Attributes, type AttributeValue, errorReportAttribute, type Span } from "../core/rows.ts";
 import { fromMillis, type Instant } from "../core/time.ts";
 
 /** Spec, "Front-end error report", with every optional part in its empty form. */
-interface Report {
+interface ErrorReport {
   readonly time: Instant;
   readonly namespace: string;
   readonly error: {
@@ -35,9 +35,9 @@ type Json = Readonly<Record<string, unknown>>;
  * The report that a body holds; undefined where it is no JSON object, or `timestamp`, `namespace` or the error's name
  * is missing or of another type. Other values are taken as text, and what cannot be placed is left out.
  */
-export function readReport(body: string): Report | undefined {
+export function readReport(body: string): ErrorReport | undefined {
   const report = parseObject(body);
-  const error = objectOf(report?.error);
+  const error = toObject(report?.error);
   const time = readTime(report?.timestamp);
   if (report === undefined || error === undefined || time === undefined) return undefined;
   if (typeof report.namespace !== "string" || typeof error.name !== "string") return undefined;
@@ -46,59 +46,59 @@ export function readReport(body: string): Report | undefined {
     namespace: report.namespace,
     error: {
       name: error.name,
-      message: textOf(error.message),
-      backtrace: linesOf(error.backtrace),
+      message: toText(error.message),
+      backtrace: toLines(error.backtrace),
     },
-    action: textOf(report.action),
-    revision: textOf(report.revision),
-    language: textOf(report.language),
-    tags: textsOf(report.tags),
-    params: textsOf(report.params),
-    environment: textsOf(report.environment),
+    action: toText(report.action),
+    revision: toText(report.revision),
+    language: toText(report.language),
+    tags: toTexts(report.tags),
+    params: toTexts(report.params),
+    environment: toTexts(report.environment),
     breadcrumbs: Array.isArray(report.breadcrumbs) ? report.breadcrumbs.flatMap(readBreadcrumb) : [],
   };
 }
 
 function readBreadcrumb(value: unknown): readonly Breadcrumb[] {
-  const crumb = objectOf(value);
+  const crumb = toObject(value);
   if (crumb === undefined) return [];
   const { timestamp, category, action, message, metadata } = crumb;
   return [
     {
-      timestamp: textOf(timestamp),
-      category: textOf(category),
-      action: textOf(action),
-      message: textOf(message),
-      metadata: textsOf(metadata),
+      timestamp: toText(timestamp),
+      category: toText(category),
+      action: toText(action),
+      message: toText(message),
+      metadata: toTexts(metadata),
     },
   ];
 }
 
 /** From here on a number counts milliseconds: as seconds it would be the year 5138, as milliseconds it is 1973. */
-const leastMillis = 100_000_000_000;
+const minMillis = 100_000_000_000;
 /** The end of the year 9999, which is as far as times are written. */
-const mostMillis = 253_402_300_799_999;
+const maxMillis = 253_402_300_799_999;
 
 function readTime(timestamp: unknown): Instant | undefined {
   if (typeof timestamp !== "number" || !Number.isInteger(timestamp) || timestamp < 0) return undefined;
-  const millis = timestamp < leastMillis ? timestamp * 1_000 : timestamp;
-  return millis <= mostMillis ? fromMillis(millis) : undefined;
+  const millis = timestamp < minMillis ? timestamp * 1_000 : timestamp;
+  return millis <= maxMillis ? fromMillis(millis) : undefined;
 }
 
 function parseObject(body: string): Json | undefined {
   try {
-    return objectOf(JSON.parse(body));
+    return toObject(JSON.parse(body));
   } catch {
     return undefined;
   }
 }
 
-function objectOf(value: unknown): Json | undefined {
+function toObject(value: unknown): Json | undefined {
   return typeof value === "object" && value !== null && !Array.isArray(value) ? { ...value } : undefined;
 }
 
 /** `null` and what is not there have no text; objects and lists are shown as JSON, unless nested too deep to print. */
-function textOf(value: unknown): string | undefined {
+function toText(value: unknown): string | undefined {
   if (value === undefined || value === null) return undefined;
   if (typeof value === "string") return value;
   try {
@@ -110,15 +110,15 @@ function textOf(value: unknown): string | undefined {
 }
 
 /** One that is a text is what browsers call a stack. */
-function linesOf(backtrace: unknown): readonly string[] {
-  if (Array.isArray(backtrace)) return backtrace.map((line) => textOf(line) ?? "");
-  const text = textOf(backtrace) ?? "";
+function toLines(backtrace: unknown): readonly string[] {
+  if (Array.isArray(backtrace)) return backtrace.map((line) => toText(line) ?? "");
+  const text = toText(backtrace) ?? "";
   return text === "" ? [] : text.split("\n");
 }
 
-function textsOf(value: unknown): Texts {
-  const entries = Object.entries(objectOf(value) ?? {}).flatMap(([key, inner]) => {
-    const text = textOf(inner);
+function toTexts(value: unknown): Texts {
+  const entries = Object.entries(toObject(value) ?? {}).flatMap(([key, inner]) => {
+    const text = toText(inner);
     return text === undefined ? [] : [[key, text] as const];
   });
   return Object.fromEntries(entries);
@@ -127,10 +127,10 @@ function textsOf(value: unknown): Texts {
 // ---- As a span ----------------------------------------------------------------------------------------------
 
 /**
- * Contract, "Front-end error intake": one span of no length with one exception event. `id` has 32 lower-case hex
+ * Contract, "Front-end error intake": one span of no length with one exception event. `formatId` has 32 lower-case hex
  * digits and is its trace id. A tag's attribute has the prefix that a site without settings of its own looks for.
  */
-export function spanOf(site: string, id: string, report: Report): Span {
+export function buildReportSpan(site: string, id: string, report: ErrorReport): Span {
   const { time, error, revision } = report;
   const namespace = report.namespace === "" ? "frontend" : report.namespace;
   const action = [report.action, error.name].find((name) => name !== undefined && name !== "") ?? "unknown";
@@ -146,10 +146,10 @@ export function spanOf(site: string, id: string, report: Report): Span {
     revision: revision === "" ? undefined : revision,
     status_code: "ERROR",
     status_message: error.message === "" ? undefined : error.message,
-    resource_attributes: present({ "service.name": site, "service.version": revision }),
+    resource_attributes: omitEmpty({ "service.name": site, "service.version": revision }),
     span_attributes: {
-      [reportMark]: true,
-      ...present({
+      [errorReportAttribute]: true,
+      ...omitEmpty({
         "appsignal.namespace": namespace,
         "appsignal.action_name": action,
         "appsignal.language": report.language,
@@ -164,7 +164,7 @@ export function spanOf(site: string, id: string, report: Report): Span {
       {
         time,
         name: "exception",
-        attributes: present({
+        attributes: omitEmpty({
           "exception.type": error.name,
           "exception.message": error.message,
           "exception.stacktrace": error.backtrace.join("\n"),
@@ -186,7 +186,7 @@ function printTexts(texts: Texts): string | undefined {
 }
 
 /** Without what is absent or empty: no layout tells the two apart. */
-function present(attributes: Readonly<Record<string, Value | undefined>>): Attributes {
+function omitEmpty(attributes: Readonly<Record<string, AttributeValue | undefined>>): Attributes {
   return Object.fromEntries(
     Object.entries(attributes).flatMap(([key, value]) =>
       value === undefined || value === "" ? [] : [[key, value] as const],

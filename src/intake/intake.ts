@@ -3,20 +3,26 @@
 // response, beside Yoga, because browsers need its answers on every origin and it has to bear any of them.
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { isIPv6 } from "node:net";
-import { rememberRate } from "../access/rate-limit.ts";
+import { createReloadableRateLimit } from "../access/rate-limit.ts";
 import type { Sites } from "../access/sites.ts";
 import type { IntakeConfig } from "../config/config.ts";
 import { type Instant, type Millis, printMillis, toMillis } from "../core/time.ts";
-import { keepAnswers, notFound, pathOf, refuseHead, send } from "../http/node-http.ts";
-import type { Drop, Telemetry } from "../telemetry/telemetry.ts";
+import {
+  installProtocolErrorResponses,
+  notFoundBody,
+  rejectAmbiguousHead,
+  sendJson,
+  stripOrigin,
+} from "../http/node-http.ts";
+import type { DropReason, Telemetry } from "../telemetry/telemetry.ts";
 import { readReport } from "./error-report.ts";
-import type { Spooler } from "./spool-client.ts";
+import type { SpoolClient } from "./spool-client.ts";
 
 export interface Intake {
   /** Whether the request is for the intake, which then answers it. */
-  readonly takes: (request: IncomingMessage, response: ServerResponse) => boolean;
+  readonly tryAnswer: (request: IncomingMessage, response: ServerResponse) => boolean;
   /** Takes reports for these sites, by these rates, from the next request on. */
-  readonly replace: (config: IntakeConfig, sites: Sites) => void;
+  readonly reload: (config: IntakeConfig, sites: Sites) => void;
   /** Tells clients to go, and resolves when no report is between its request and the spool. */
   readonly close: () => Promise<void>;
 }
@@ -24,29 +30,35 @@ export interface Intake {
 export interface IntakeOptions {
   readonly config: IntakeConfig;
   readonly sites: Sites;
-  readonly spooler: Spooler;
+  readonly spool: SpoolClient;
   /** Called after a report of the site was committed. */
-  readonly spooled: (site: string) => void;
+  readonly onSpooled: (site: string) => void;
   readonly telemetry: Telemetry;
   readonly now: () => Instant;
   /** How long a body may take to arrive. */
-  readonly patience?: Millis;
+  readonly bodyTimeout?: Millis;
   /** Bytes of all bodies that are being read or wait for their commit. */
-  readonly heldLimitBytes?: number;
+  readonly bufferLimitBytes?: number;
 }
 
 /** Spec, "Limits": 200k. */
 export const bodyLimitBytes = 204_800;
 /** What is still read of a body that is too large, so that its sender gets to read the answer. */
 const drainLimitBytes = 8 * 1_048_576;
-const usualPatience: Millis = 15_000;
-const usualHeldBytes = 64 * 1_048_576;
+const defaultBodyTimeout: Millis = 15_000;
+const defaultBufferLimitBytes = 64 * 1_048_576;
 
 export function createIntake(options: IntakeOptions): Intake {
-  const { spooler, spooled, telemetry, now, patience = usualPatience } = options;
-  const { heldLimitBytes = usualHeldBytes } = options;
+  const {
+    spool: spooler,
+    onSpooled: spooled,
+    telemetry,
+    now,
+    bodyTimeout: patience = defaultBodyTimeout,
+  } = options;
+  const { bufferLimitBytes: heldLimitBytes = defaultBufferLimitBytes } = options;
   const clock = () => performance.now();
-  const [keyRateOf, addressRateOf] = [rememberRate(clock), rememberRate(clock)];
+  const [keyRateOf, addressRateOf] = [createReloadableRateLimit(clock), createReloadableRateLimit(clock)];
   let rules = rulesOf(options.config, options.sites);
   let heldBytes = 0;
   let closing = false;
@@ -66,13 +78,13 @@ export function createIntake(options: IntakeOptions): Intake {
   }
 
   function takes(request: IncomingMessage, response: ServerResponse): boolean {
-    const [path, ...queries] = pathOf(request.url).split("?");
+    const [path, ...queries] = stripOrigin(request.url).split("?");
     if (path !== "/errors" && path !== "/collect") return false;
-    allowOrigin(request, response);
+    setCorsHeaders(request, response);
     if (closing) response.setHeader("Connection", "close");
-    if (request.method === "OPTIONS") answerPreflight(request, response);
-    else if (request.method === "POST") track(take(request, response, keyIn(queries)));
-    else send(response, 404, notFound);
+    if (request.method === "OPTIONS") respondToPreflight(request, response);
+    else if (request.method === "POST") track(take(request, response, readApiKey(queries)));
+    else sendJson(response, 404, notFoundBody);
     return true;
   }
 
@@ -86,14 +98,14 @@ export function createIntake(options: IntakeOptions): Intake {
   async function take(request: IncomingMessage, response: ServerResponse, key: string): Promise<void> {
     const body = await readBody(request);
     if (body === "incomplete") response.destroy();
-    if (body === "too_large") send(response, 413, '{"error":"Payload too large"}');
+    if (body === "too_large") sendJson(response, 413, '{"error":"Payload too large"}');
     const drop = typeof body === "string" ? body : await keep(request, key, body);
     if (drop === undefined) telemetry.intake.kept();
     else telemetry.intake.dropped(drop);
-    if (!response.writableEnded) send(response, 200, "{}");
+    if (!response.writableEnded) sendJson(response, 200, "{}");
   }
 
-  /** The body, counted in `heldBytes`, or why there is none. Never rejects. */
+  /** The body, counted in `bufferedLimitBytes`, or why there is none. Never rejects. */
   function readBody(request: IncomingMessage): Promise<Buffer | "too_large" | "incomplete" | "overloaded"> {
     const chunks: Buffer[] = [];
     let bytes = 0;
@@ -135,18 +147,18 @@ export function createIntake(options: IntakeOptions): Intake {
   }
 
   /** Undefined once the report is on the disk, else why it is not. Takes over what `readBody` holds. */
-  async function keep(request: IncomingMessage, key: string, bytes: Buffer): Promise<Drop | undefined> {
+  async function keep(request: IncomingMessage, key: string, bytes: Buffer): Promise<DropReason | undefined> {
     try {
       const { siteOfKey, keyRate, addressRate, proxies } = rules;
-      if (!addressRate(addressOf(request, proxies))) return "address_rate";
+      if (!addressRate(readSenderAddress(request, proxies))) return "address_rate";
       const site = siteOfKey.get(key);
       if (site === undefined) return "unknown_key";
       if (!keyRate(key)) return "key_rate";
-      const body = decode(bytes);
+      const body = decodeUtf8(bytes);
       if (body === undefined || readReport(body) === undefined) return "invalid";
       if (site.frontend?.store === undefined) return "no_target";
       const received = now();
-      const index = printIndex(site.frontend.index, received);
+      const index = formatIndexName(site.frontend.index, received);
       if (!(await spooler.append({ site: site.id, index, received: toMillis(received), body }))) {
         return "spool_full";
       }
@@ -161,8 +173,8 @@ export function createIntake(options: IntakeOptions): Intake {
   }
 
   return {
-    takes,
-    replace: (config, sites) => {
+    tryAnswer: takes,
+    reload: (config, sites) => {
       rules = rulesOf(config, sites);
     },
     close: async () => {
@@ -178,14 +190,14 @@ export function createIntake(options: IntakeOptions): Intake {
  * Contract, "Front-end error intake": the origin is echoed, because browsers refuse `sendBeacon` and requests with
  * credentials against `*`. There are no cookies that it could give away.
  */
-function allowOrigin({ headers }: IncomingMessage, response: ServerResponse): void {
+function setCorsHeaders({ headers }: IncomingMessage, response: ServerResponse): void {
   response.setHeader("Vary", "Origin");
   if (headers.origin === undefined) return;
   response.setHeader("Access-Control-Allow-Origin", headers.origin);
   response.setHeader("Access-Control-Allow-Credentials", "true");
 }
 
-function answerPreflight({ headers }: IncomingMessage, response: ServerResponse): void {
+function respondToPreflight({ headers }: IncomingMessage, response: ServerResponse): void {
   // Browsers that ask before a public page may reach an address of a private network.
   if (headers["access-control-request-private-network"] === "true")
     response.setHeader("Access-Control-Allow-Private-Network", "true");
@@ -200,13 +212,13 @@ function answerPreflight({ headers }: IncomingMessage, response: ServerResponse)
 // ---- Requests -----------------------------------------------------------------------------------------------
 
 /** The first `api_key`. Senders that add theirs to an address which has a query already write a second `?`. */
-function keyIn(queries: readonly string[]): string {
+function readApiKey(queries: readonly string[]): string {
   return new URLSearchParams(queries.join("&")).get("api_key") ?? "";
 }
 
 const utf8 = new TextDecoder("utf-8", { fatal: true });
 
-function decode(bytes: Buffer): string | undefined {
+function decodeUtf8(bytes: Buffer): string | undefined {
   try {
     return utf8.decode(bytes);
   } catch {
@@ -215,14 +227,14 @@ function decode(bytes: Buffer): string | undefined {
 }
 
 /** Who sends: of an IPv6 address its network, because a host has as many of those as it likes. */
-function addressOf({ socket, headers }: IncomingMessage, proxies: number): string {
+function readSenderAddress({ socket, headers }: IncomingMessage, proxies: number): string {
   const forwarded = String(headers["x-forwarded-for"] ?? "").split(",");
   const told = proxies === 0 ? undefined : forwarded.at(-proxies)?.trim();
   const address = (told || socket.remoteAddress || "").replace(/^::ffff:(?=\d+\.)/, "");
-  return isIPv6(address) ? networkOf(address) : address;
+  return isIPv6(address) ? deriveNetwork(address) : address;
 }
 
-function networkOf(address: string): string {
+function deriveNetwork(address: string): string {
   const [head = "", tail] = address.split("::");
   const left = head === "" ? [] : head.split(":");
   const right = tail === undefined || tail === "" ? [] : tail.split(":");
@@ -231,23 +243,23 @@ function networkOf(address: string): string {
 }
 
 /** `{date}` and `{month}` of an index's name, in UTC: drawn once, so that no second delivery goes elsewhere. */
-export function printIndex(pattern: string, at: Instant): string {
+export function formatIndexName(pattern: string, at: Instant): string {
   const date = printMillis(toMillis(at)).slice(0, 10).replaceAll("-", ".");
   return pattern.replaceAll("{date}", date).replaceAll("{month}", date.slice(0, 7));
 }
 
 // ---- Listening ----------------------------------------------------------------------------------------------
 
-const mostConnections = 2_000;
+const maxConnections = 2_000;
 
 /** A server of the intake alone: anything else is 404. */
 export function createIntakeServer(intake: Intake): Server {
   const options = { keepAliveTimeout: 65_000, requestTimeout: 60_000, requireHostHeader: false };
   const server = createServer(options, (request, response) => {
-    if (refuseHead(request, response)) return;
-    if (!intake.takes(request, response)) send(response, 404, notFound);
+    if (rejectAmbiguousHead(request, response)) return;
+    if (!intake.tryAnswer(request, response)) sendJson(response, 404, notFoundBody);
   });
-  server.maxConnections = mostConnections;
-  keepAnswers(server);
+  server.maxConnections = maxConnections;
+  installProtocolErrorResponses(server);
   return server;
 }

@@ -1,7 +1,7 @@
 // The front-end error intake as OpenAPI has it (spec, "Front-end error report"). It is no operation: it takes whatever
 // is sent, on an origin that may be another, and answers at once.
 import * as z from "zod";
-import { describeSchema, type JsonSchema, text } from "../operations/runtime/json-schema.ts";
+import { describeSchema, type JsonSchema, textField } from "../operations/runtime/json-schema.ts";
 
 const texts = (description: string, example: Readonly<Record<string, string>>) =>
   z
@@ -11,9 +11,9 @@ const texts = (description: string, example: Readonly<Record<string, string>>) =
 
 const breadcrumb = z
   .object({
-    category: text("What kind of thing happened.", "navigation"),
-    action: text("What happened.", "opened /checkout"),
-    message: text("More about it.", "").exactOptional(),
+    category: textField("What kind of thing happened.", "navigation"),
+    action: textField("What happened.", "opened /checkout"),
+    message: textField("More about it.", "").exactOptional(),
     metadata: texts("Further values.", { url: "/checkout" }),
     timestamp: z
       .int()
@@ -27,19 +27,19 @@ const report = z
     timestamp: z
       .int()
       .meta({ description: "When the error occurred.", "x-unit": "s since 1970", examples: [1_769_860_800] }),
-    namespace: text("Where it occurred.", "frontend"),
+    namespace: textField("Where it occurred.", "frontend"),
     error: z
       .object({
-        name: text("The error's type.", "TypeError"),
-        message: text("What it says.", "x is undefined").exactOptional(),
+        name: textField("The error's type.", "TypeError"),
+        message: textField("What it says.", "x is undefined").exactOptional(),
         backtrace: z
           .array(z.string())
           .exactOptional()
           .meta({ description: "One line each.", examples: [["at pay (checkout.js:12:7)"]] }),
       })
       .meta({ id: "FrontendError", description: "What was thrown." }),
-    action: text("Where it occurred, more closely.", "CheckoutPage").exactOptional(),
-    revision: text("The full revision hash of the application.", "4f1c2a9").exactOptional(),
+    action: textField("Where it occurred, more closely.", "CheckoutPage").exactOptional(),
+    revision: textField("The full revision hash of the application.", "4f1c2a9").exactOptional(),
     tags: texts("To filter by, or for context.", { plan: "pro" }),
     params: texts("What the failing function was given.", { order: "17" }),
     environment: texts("What was set at the time.", { origin: "https://shop.example" }),
@@ -47,7 +47,7 @@ const report = z
       .array(breadcrumb)
       .exactOptional()
       .meta({ description: "What happened before, newest first." }),
-    language: text(
+    language: textField(
       "Formats the backtrace: `ruby`, `javascript`, or empty for others.",
       "javascript",
     ).exactOptional(),

@@ -4,47 +4,47 @@ import { getCompileCacheDir } from "node:module";
 import { dirname } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Worker } from "node:worker_threads";
-import type { Entry, Level, Settlement, Spooled } from "./spool.ts";
+import type { Settlement, SpoolEntry, SpooledReport, SpoolLevel } from "./spool.ts";
 
-export interface Spooler {
+export interface SpoolClient {
   /** Resolves once the report is on the disk, or with false when it does not fit. @throws {Error} it was not kept */
-  append(entry: Entry): Promise<boolean>;
+  append(entry: SpoolEntry): Promise<boolean>;
   /** As `Spool`'s. */
-  next(site: string, most: number, mostBytes: number): Promise<readonly Spooled[]>;
-  later(site: string, sequence: number): Promise<Spooled | undefined>;
+  readOldest(site: string, most: number, mostBytes: number): Promise<readonly SpooledReport[]>;
+  pickLater(site: string, sequence: number): Promise<SpooledReport | undefined>;
   settle(settlements: readonly Settlement[]): Promise<void>;
-  level(): Promise<Level>;
+  readLevel(): Promise<SpoolLevel>;
   /** Ends after what is under way; nothing may be asked for after it. */
   close(): Promise<void>;
 }
 
-export interface SpoolerOptions {
+export interface SpoolOptions {
   readonly path: string;
   readonly limitBytes: number;
 }
 
 /** What the thread is asked, and what it answers under the same number. */
-export type Question = { readonly number: number } & (
-  | { readonly ask: "append"; readonly entries: readonly Entry[] }
+export type SpoolRequest = { readonly number: number } & (
+  | { readonly ask: "append"; readonly entries: readonly SpoolEntry[] }
   | { readonly ask: "next"; readonly of: readonly [site: string, most: number, bytes: number] }
   | { readonly ask: "later"; readonly of: readonly [site: string, sequence: number] }
   | { readonly ask: "settle"; readonly settlements: readonly Settlement[] }
   | { readonly ask: "level" | "close" }
 );
-export interface Reply {
+export interface SpoolReply {
   readonly number: number;
   readonly error?: string;
   readonly kept?: readonly boolean[];
-  readonly spooled?: readonly Spooled[];
-  readonly level?: Level;
+  readonly spooled?: readonly SpooledReport[];
+  readonly level?: SpoolLevel;
 }
-type Asked<Q> = Q extends { readonly number: number } ? Omit<Q, "number"> : never;
+type WithoutNumber<Q> = Q extends { readonly number: number } ? Omit<Q, "number"> : never;
 
 /** Of the thread's heap: it holds a commit's reports and nothing for long. */
 const resourceLimits = { maxYoungGenerationSizeMb: 16, maxOldGenerationSizeMb: 256 };
 
 /** A thread does not share the cache of compiled code by itself (`cache.js`). The folder is the version's within it. */
-const cache = getCompileCacheDir();
+const compileCache = getCompileCacheDir();
 
 /** Bounds of one commit; what is left waits for the next. */
 const commitReports = 1_000;
@@ -56,8 +56,8 @@ const commitChars = 8 * 1_048_576;
 const gatherMillis = 2;
 
 /** Resolves when the file is open. @throws {Error} when it cannot be used */
-export async function startSpooler(options: SpoolerOptions): Promise<Spooler> {
-  const open = new Map<number, { resolve: (reply: Reply) => void; reject: (error: Error) => void }>();
+export async function startSpoolClient(options: SpoolOptions): Promise<SpoolClient> {
+  const open = new Map<number, { resolve: (reply: SpoolReply) => void; reject: (error: Error) => void }>();
   let last = 0;
   let thread: Worker | undefined;
 
@@ -66,7 +66,7 @@ export async function startSpooler(options: SpoolerOptions): Promise<Spooler> {
     const started = new Worker(new URL("./spool-worker.ts", import.meta.url), {
       workerData: options,
       resourceLimits,
-      env: cache === undefined ? {} : { NODE_COMPILE_CACHE: dirname(cache) },
+      env: compileCache === undefined ? {} : { NODE_COMPILE_CACHE: dirname(compileCache) },
     });
     const fall = (error: Error) => {
       if (thread === started) thread = undefined;
@@ -75,7 +75,7 @@ export async function startSpooler(options: SpoolerOptions): Promise<Spooler> {
     };
     started.on("error", fall);
     started.on("exit", () => fall(new Error("the spool's thread has ended")));
-    started.on("message", (reply: Reply) => {
+    started.on("message", (reply: SpoolReply) => {
       const waiting = open.get(reply.number);
       open.delete(reply.number);
       if (reply.error === undefined) waiting?.resolve(reply);
@@ -85,7 +85,7 @@ export async function startSpooler(options: SpoolerOptions): Promise<Spooler> {
   }
 
   let closed = false;
-  async function ask(question: Asked<Question>): Promise<Reply> {
+  async function ask(question: WithoutNumber<SpoolRequest>): Promise<SpoolReply> {
     if (closed) throw new Error("the spool is closed");
     thread ??= run();
     last += 1;
@@ -95,7 +95,7 @@ export async function startSpooler(options: SpoolerOptions): Promise<Spooler> {
   }
 
   interface Waiting {
-    readonly entry: Entry;
+    readonly entry: SpoolEntry;
     readonly settle: (kept: boolean) => void;
     readonly fail: (error: unknown) => void;
   }
@@ -129,12 +129,12 @@ export async function startSpooler(options: SpoolerOptions): Promise<Spooler> {
         queue.push({ entry, settle, fail });
         if (!committing) void commit();
       }),
-    next: async (...of) => (await ask({ ask: "next", of })).spooled ?? [],
-    later: async (...of) => (await ask({ ask: "later", of })).spooled?.[0],
+    readOldest: async (...of) => (await ask({ ask: "next", of })).spooled ?? [],
+    pickLater: async (...of) => (await ask({ ask: "later", of })).spooled?.[0],
     settle: async (settlements) => {
       await ask({ ask: "settle", settlements });
     },
-    async level() {
+    async readLevel() {
       return (await ask({ ask: "level" })).level ?? { reports: 0, bytes: 0, deadLetters: 0, sites: {} };
     },
     async close() {

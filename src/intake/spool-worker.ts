@@ -2,36 +2,36 @@
 import { parentPort, workerData } from "node:worker_threads";
 import { now, toMillis } from "../core/time.ts";
 import { openSpool, type Spool } from "./spool.ts";
-import type { Question, Reply, SpoolerOptions } from "./spool-client.ts";
+import type { SpoolOptions, SpoolReply, SpoolRequest } from "./spool-client.ts";
 
-const { path, limitBytes }: SpoolerOptions = workerData;
+const { path, limitBytes }: SpoolOptions = workerData;
 const spool = openSpool(path, limitBytes);
 
-parentPort?.on("message", (question: Question) => {
-  let reply: Reply;
+parentPort?.on("message", (question: SpoolRequest) => {
+  let reply: SpoolReply;
   try {
-    reply = { number: question.number, ...answer(spool, question) };
+    reply = { number: question.number, ...executeRequest(spool, question) };
   } catch (error) {
     reply = { number: question.number, error: error instanceof Error ? error.message : String(error) };
   }
   parentPort?.postMessage(reply);
 });
 
-function answer(spool: Spool, question: Question): Omit<Reply, "number"> {
+function executeRequest(spool: Spool, question: SpoolRequest): Omit<SpoolReply, "number"> {
   switch (question.ask) {
     case "append":
       return { kept: spool.append(question.entries) };
     case "next":
-      return { spooled: spool.next(...question.of) };
+      return { spooled: spool.readOldest(...question.of) };
     case "later": {
-      const later = spool.later(...question.of);
+      const later = spool.pickLater(...question.of);
       return { spooled: later === undefined ? [] : [later] };
     }
     case "settle":
       spool.settle(question.settlements, toMillis(now()));
       return {};
     case "level":
-      return { level: spool.level() };
+      return { level: spool.readLevel() };
     case "close":
       spool.close();
       return {};

@@ -8,14 +8,14 @@ import { dirname } from "node:path";
 import { DatabaseSync, type SQLOutputValue } from "node:sqlite";
 import type { Millis } from "../core/time.ts";
 
-/** A report to be kept. `index` is where it will be written, drawn here so that no second delivery goes elsewhere. */
-export interface Entry {
+/** A report to be kept. `arrayIndex` is where it will be written, drawn here so that no second delivery goes elsewhere. */
+export interface SpoolEntry {
   readonly site: string;
   readonly index: string;
   readonly received: Millis;
   readonly body: string;
 }
-export interface Spooled {
+export interface SpooledReport {
   /** Rises with each report of the file, and is never used again. */
   readonly sequence: number;
   /** 32 lower-case hex digits: random, drawn when the report was committed. */
@@ -28,7 +28,7 @@ export interface Settlement {
   readonly sequence: number;
   readonly refused?: string | undefined;
 }
-export interface Level {
+export interface SpoolLevel {
   readonly reports: number;
   readonly bytes: number;
   readonly deadLetters: number;
@@ -42,14 +42,14 @@ export interface Spool {
    * full, the oldest stay.
    * @throws {Error} of SQLite when nothing was kept
    */
-  append(entries: readonly Entry[]): readonly boolean[];
+  append(entries: readonly SpoolEntry[]): readonly boolean[];
   /** The oldest of a site at least one where there is one, then while they fit the bytes. */
-  next(site: string, most: number, mostBytes: number): readonly Spooled[];
+  readOldest(site: string, most: number, mostBytes: number): readonly SpooledReport[];
   /** By chance one of a site's that came after that one. */
-  later(site: string, sequence: number): Spooled | undefined;
+  pickLater(site: string, sequence: number): SpooledReport | undefined;
   /** Removes what was delivered and puts aside what was refused, in one commit. */
   settle(settlements: readonly Settlement[], at: Millis): void;
-  level(): Level;
+  readLevel(): SpoolLevel;
   close(): void;
 }
 
@@ -57,13 +57,13 @@ const format = 1;
 /** What a row takes beside its body, roughly. */
 const rowBytes = 200;
 /** The part of the limit that refused reports may take before the oldest of them go. */
-const deadPart = 0.1;
+const deadLetterShare = 0.1;
 
 /**
  * What is left free on the disk, or a tenth of a small one. To remove is to write as well: on a full disk what was
  * delivered could not leave, and so would never make room.
  */
-const spareBytes = 32 * 1_048_576;
+const reservedDiskBytes = 32 * 1_048_576;
 
 /** How much more may be kept. What is kept is written twice: to the log, and from there to the file. */
 function measureRoom(path: string, database: DatabaseSync): () => number {
@@ -77,7 +77,7 @@ function measureRoom(path: string, database: DatabaseSync): () => number {
     const { used, free, size } = pages.get() ?? {};
     // By this much the file grows when what stands in the log is moved there.
     const owed = Math.max(0, Number(used) * Number(size) - statSync(path).size);
-    const onDisk = bavail * bsize - owed - Math.min(spareBytes, (blocks * bsize) / 10);
+    const onDisk = bavail * bsize - owed - Math.min(reservedDiskBytes, (blocks * bsize) / 10);
     return Math.min(onDisk, (onDisk + Number(free) * Number(size)) / 2);
   };
 }
@@ -94,18 +94,18 @@ export function openSpool(path: string, limitBytes: number, room?: () => number)
   const database = new DatabaseSync(path, { timeout: 5_000 });
   try {
     const endless = path === ":memory:" ? () => Number.POSITIVE_INFINITY : undefined;
-    return useSpool(database, limitBytes, room ?? endless ?? measureRoom(path, database));
+    return initialiseSpool(database, limitBytes, room ?? endless ?? measureRoom(path, database));
   } catch (error) {
     database.close();
     throw error;
   }
 }
 
-function useSpool(database: DatabaseSync, limitBytes: number, room: () => number): Spool {
+function initialiseSpool(database: DatabaseSync, limitBytes: number, room: () => number): Spool {
   database.exec("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA journal_size_limit = 67108864");
   const version = Number(database.prepare("PRAGMA user_version").get()?.user_version);
   if (version > format) throw new Error(`the spool has format ${version}, and this program knows ${format}`);
-  if (version === 0) database.exec(schema);
+  if (version === 0) database.exec(tableSchema);
 
   const insert = database.prepare(
     "INSERT INTO reports (id, site, index_name, received, bytes, body) VALUES (?, ?, ?, ?, ?, ?)",
@@ -179,21 +179,21 @@ function useSpool(database: DatabaseSync, limitBytes: number, room: () => number
           return true;
         });
       }),
-    next(site, most, mostBytes) {
-      const found: Spooled[] = [];
+    readOldest(site, most, mostBytes) {
+      const found: SpooledReport[] = [];
       let bytes = 0;
       for (const row of select.iterate(site, most)) {
         bytes += Number(row.bytes);
         if (found.length > 0 && bytes > mostBytes) break;
-        found.push(spooledOf(row));
+        found.push(toSpooledReport(row));
       }
       return found;
     },
-    later(site, sequence) {
+    pickLater(site, sequence) {
       const after = Number(newest.get(site)?.sequence ?? 0) - sequence;
       if (after <= 0) return undefined;
       const row = selectFrom.get(site, sequence + 1 + Math.floor(Math.random() * after));
-      return row === undefined ? undefined : spooledOf(row);
+      return row === undefined ? undefined : toSpooledReport(row);
     },
     settle: (settlements, at) =>
       transact(() => {
@@ -206,12 +206,12 @@ function useSpool(database: DatabaseSync, limitBytes: number, room: () => number
           dead.count += 1;
           dead.bytes += Number(row.bytes);
         }
-        while (dead.bytes > limitBytes * deadPart && dead.count > 1) {
+        while (dead.bytes > limitBytes * deadLetterShare && dead.count > 1) {
           dead.count -= 1;
           dead.bytes -= Number(forget.get()?.bytes);
         }
       }),
-    level() {
+    readLevel() {
       const sites = [...waiting.sites].filter(([, reports]) => reports > 0);
       const reports = sites.reduce((sum, [, own]) => sum + own, 0);
       return { reports, bytes: waiting.bytes, deadLetters: dead.count, sites: Object.fromEntries(sites) };
@@ -220,12 +220,12 @@ function useSpool(database: DatabaseSync, limitBytes: number, room: () => number
   };
 }
 
-function spooledOf(row: Record<string, SQLOutputValue>): Spooled {
+function toSpooledReport(row: Record<string, SQLOutputValue>): SpooledReport {
   const [id, index, body] = [String(row.id), String(row.index_name), String(row.body)];
   return { sequence: Number(row.sequence), id, index, body };
 }
 
-const schema = `
+const tableSchema = `
   BEGIN IMMEDIATE;
   CREATE TABLE IF NOT EXISTS reports (
     sequence INTEGER PRIMARY KEY AUTOINCREMENT,

@@ -16,7 +16,7 @@ export type Path = readonly [string, ...string[]];
 /**
  * A top-level field of the line, or a path into its `json`.
  *
- * `alternatives` occur only in the wider grammar (legacy.ts): further paths in order of preference. The first of
+ * `buildAlternation` occur only in the wider grammar (legacy.ts): further paths in order of preference. The first of
  * `path, ...alternatives` that the line has (that is not lacking) decides alone, for negative operators as well;
  * where the line has none of them, the field is lacking. A chain of `or` could not say that for `!=`.
  *
@@ -44,17 +44,17 @@ export interface Group<F = Field> {
   readonly operands: readonly [Filter<F>, Filter<F>, ...Filter<F>[]];
   readonly span: SourceSpan;
 }
-/** `all` is the empty query. */
+/** `matchAll` is the empty query. */
 export type Filter<F = Field> = { readonly kind: "all" } | Group<F> | Compare<F>;
 
 /** Every comparison, from left to right. */
-export function leavesOf<F>(filter: Filter<F>): readonly Compare<F>[] {
+export function listComparisons<F>(filter: Filter<F>): readonly Compare<F>[] {
   if (filter.kind === "all") return [];
-  return filter.kind === "compare" ? [filter] : filter.operands.flatMap(leavesOf);
+  return filter.kind === "compare" ? [filter] : filter.operands.flatMap(listComparisons);
 }
 
 /** What counts as a number on either side of a numeric operator; compared exactly, never as a double. */
 export const numberPattern = /^-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?$/;
 
 /** `depth` is the number of parentheses (and legacy lists) open at once, needed or not. */
-export const limits = { leaves: 1_000, depth: 60 } as const;
+export const queryLimits = { leaves: 1_000, depth: 60 } as const;

@@ -11,7 +11,7 @@ interface Decimal {
 }
 
 /** The number that a text spells by `numberPattern`, or undefined. */
-export function readDecimal(text: string): Decimal | undefined {
+export function parseDecimal(text: string): Decimal | undefined {
   if (!numberPattern.test(text)) return undefined;
   const start = text.startsWith("-") ? 1 : 0;
   const mark = text.search(/[eE]/);

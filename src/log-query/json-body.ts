@@ -81,8 +81,8 @@ export function readExact(text: string): unknown {
         position++;
         break;
       case '"': {
-        const end = endOfString(text, position);
-        const string = stringOf(text.slice(position, end));
+        const end = findStringEnd(text, position);
+        const string = decodeString(text.slice(position, end));
         if (key === undefined && open[open.length - 1] instanceof Map) key = string;
         else put(string);
         position = end;
@@ -106,7 +106,7 @@ export function readExact(text: string): unknown {
         position++;
         break;
       default: {
-        const end = endOfNumber(text, position);
+        const end = findNumberEnd(text, position);
         put({ [spelling]: text.slice(position, end) } satisfies NumberText);
         position = end;
       }
@@ -115,7 +115,7 @@ export function readExact(text: string): unknown {
   return root;
 }
 
-function endOfString(text: string, start: number): number {
+function findStringEnd(text: string, start: number): number {
   for (let quote = text.indexOf('"', start + 1); quote !== -1; quote = text.indexOf('"', quote + 1)) {
     let before = quote;
     while (text[before - 1] === "\\") before--;
@@ -124,13 +124,13 @@ function endOfString(text: string, start: number): number {
   return text.length;
 }
 
-function stringOf(quoted: string): string {
+function decodeString(quoted: string): string {
   if (!quoted.includes("\\")) return quoted.slice(1, -1);
   const value: unknown = JSON.parse(quoted);
   return typeof value === "string" ? value : "";
 }
 
-function endOfNumber(text: string, start: number): number {
+function findNumberEnd(text: string, start: number): number {
   let end = start + 1;
   while (end < text.length && "0123456789+-.eE".includes(text[end] ?? "")) end++;
   return end;

@@ -2,8 +2,8 @@
 // `attributes.` prefix and a type suffix, both optional. None of them reaches a store as such: a list is an `or` (an
 // `and` for the negative operators), and a prefixed or suffixed name is a path with alternatives.
 import type { Field, Path, SourceSpan } from "./ast.ts";
-import { fieldOf, isExact, isLegacy, typeSuffix } from "./field.ts";
-import { endsAt, invalid, isSpace, scanQuoted, scanWord, skipSpaces } from "./scan.ts";
+import { hasGuardedKey, isLegacyField, toField, typeSuffix } from "./field.ts";
+import { createSyntaxError, isSpace, isTermEnd, scanQuoted, scanWord, skipSpaces } from "./scan.ts";
 
 interface ListElement {
   readonly value: string;
@@ -20,22 +20,22 @@ interface List {
  * stripped path comes first: as written, without prefix, without suffix, without both. Attributes are keys of the
  * body: `attributes.message` never means the line's own message.
  */
-export function legacyFieldOf(keys: readonly [string, ...string[]]): Field {
-  const field = fieldOf(keys);
-  if (field.kind === "line" || isExact(keys) || !isLegacy(keys)) return field;
-  const bare = withoutPrefix(field.path);
-  const [first, ...others] = [bare, withoutSuffix(field.path), bare && withoutSuffix(bare)].filter(
+export function toLegacyField(keys: readonly [string, ...string[]]): Field {
+  const field = toField(keys);
+  if (field.kind === "line" || hasGuardedKey(keys) || !isLegacyField(keys)) return field;
+  const bare = stripPrefix(field.path);
+  const [first, ...others] = [bare, stripSuffix(field.path), bare && stripSuffix(bare)].filter(
     (path) => path !== undefined,
   );
   return first === undefined ? field : { ...field, alternatives: [first, ...others] };
 }
 
-function withoutPrefix([prefix, first, ...others]: Path): Path | undefined {
+function stripPrefix([prefix, first, ...others]: Path): Path | undefined {
   if (prefix !== "attributes" || first === undefined) return undefined;
   return first === "" && others.length === 0 ? undefined : [first, ...others];
 }
 
-function withoutSuffix(path: Path): Path | undefined {
+function stripSuffix(path: Path): Path | undefined {
   const last = path[path.length - 1] ?? "";
   const name = last.replace(typeSuffix, "");
   // A key that is nothing but a suffix, `_string`, has no name to strip to.
@@ -58,21 +58,22 @@ export function scanList(query: string, start: number): List {
       query[position] === '"' ? scanQuotedElement(query, position) : scanElement(query, position);
     elements.push(element);
     position = skipSpaces(query, element.span.end);
-    if (position === query.length) throw invalid(query, { start, end: position }, "a closing bracket");
+    if (position === query.length)
+      throw createSyntaxError(query, { start, end: position }, "a closing bracket");
     if (query[position] !== "," && query[position] !== "]") {
-      throw invalid(query, { start: position, end: position + 1 }, "a comma or a closing bracket");
+      throw createSyntaxError(query, { start: position, end: position + 1 }, "a comma or a closing bracket");
     }
   } while (query[position] === ",");
   const end = position + 1;
-  if (!endsAt(query, end)) {
-    throw invalid(
+  if (!isTermEnd(query, end)) {
+    throw createSyntaxError(
       query,
       { start: end, end: scanWord(query, end).end },
       "a space or a parenthesis after the list",
     );
   }
   const [first, ...others] = elements;
-  if (first === undefined) throw invalid(query, { start, end }, "a value");
+  if (first === undefined) throw createSyntaxError(query, { start, end }, "a value");
   return { elements: [first, ...others], end };
 }
 
@@ -84,10 +85,10 @@ function scanQuotedElement(query: string, start: number): ListElement {
 function scanElement(query: string, start: number): ListElement {
   let end = start;
   while (end < query.length && query[end] !== "," && query[end] !== "]") end++;
-  if (end === query.length) throw invalid(query, { start, end }, "a closing bracket");
+  if (end === query.length) throw createSyntaxError(query, { start, end }, "a closing bracket");
   while (end > start && isSpace(query, end - 1)) end--;
   if (end === start) {
-    throw invalid(query, { start, end }, "a value", 'An empty text in a list is written "".');
+    throw createSyntaxError(query, { start, end }, "a value", 'An empty text in a list is written "".');
   }
   return { value: query.slice(start, end), span: { start, end } };
 }

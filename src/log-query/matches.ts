@@ -1,31 +1,31 @@
 // What a filter means, on one line. This is the definition: stores that compile filters are tested against it.
 import type { LogLine } from "../core/rows.ts";
 import type { Compare, Filter, Operator, Path } from "./ast.ts";
-import { orderDecimals, readDecimal } from "./decimal.ts";
+import { orderDecimals, parseDecimal } from "./decimal.ts";
 import { type Body, isNumberText, openBody, spelling } from "./json-body.ts";
 
 type Test = (line: LogLine, body: Body) => boolean;
 
 /** A key of a path, and the array index that it spells: `0` or digits that do not begin with 0. */
-interface Step {
+interface PathKey {
   readonly key: string;
   readonly index: number | undefined;
 }
 
 /** The positive comparison with the filter's value; `!=` and `!:` are its negation. */
 interface Comparison {
-  readonly ofText: (text: string) => boolean;
+  readonly matchesText: (text: string) => boolean;
   /** On a number as a double; undefined where only its text can tell. */
-  readonly ofNumber: (number: number) => boolean | undefined;
+  readonly compareNumber: (number: number) => boolean | undefined;
 }
 
 /** Whether the line satisfies the filter. Total: no line and no body makes it throw. */
 export function matches(filter: Filter, line: LogLine): boolean {
-  return matcher(filter)(line);
+  return compileMatcher(filter)(line);
 }
 
 /** `matches` for many lines: what depends on the filter alone is worked out once. A body is read only if asked for. */
-export function matcher(filter: Filter): (line: LogLine) => boolean {
+export function compileMatcher(filter: Filter): (line: LogLine) => boolean {
   if (filter.kind === "all") return () => true;
   const test = compileFilter(filter);
   return (line) => test(line, openBody(line.json));
@@ -44,27 +44,27 @@ function compileFilter(filter: Filter): Test {
       return (line, body) => tests.some((test) => test(line, body));
     }
     case "compare":
-      return compileCompare(filter);
+      return compileLeaf(filter);
     default:
       return filter satisfies never;
   }
 }
 
 /** Contract: a lacking field satisfies only `!=` and `!:`, and those hold when none of its values matches. */
-function compileCompare({ field, operator, value }: Compare): Test {
+function compileLeaf({ field, operator, value }: Compare): Test {
   const isNegative = operator === "!=" || operator === "!:";
   const comparison = compileComparison(operator, value);
   if (field.kind === "line") {
     const { name } = field;
     return (line) => {
       const text = line[name];
-      return text === undefined ? isNegative : comparison.ofText(text) !== isNegative;
+      return text === undefined ? isNegative : comparison.matchesText(text) !== isNegative;
     };
   }
-  const paths = [field.path, ...(field.alternatives ?? [])].map(stepsOf);
+  const paths = [field.path, ...(field.alternatives ?? [])].map(toPathKeys);
   return (_line, body) => {
     for (const path of paths) {
-      const holds = holdsAt(body, path, comparison);
+      const holds = matchAtPath(body, path, comparison);
       if (holds !== undefined) return holds !== isNegative;
     }
     return isNegative;
@@ -78,47 +78,51 @@ function compileComparison(operator: Operator, value: string): Comparison {
     case "!=":
       // A number whose text is `value` has the same double, so a different double settles it.
       return {
-        ofText: (text) => text === value,
-        ofNumber: (number) => (number === right ? undefined : false),
+        matchesText: (text) => text === value,
+        compareNumber: (number) => (number === right ? undefined : false),
       };
     case ":":
     case "!:":
-      return { ofText: (text) => text.includes(value), ofNumber: () => undefined };
+      return { matchesText: (text) => text.includes(value), compareNumber: () => undefined };
     case ">":
-      return numericComparison(value, right, (order) => order > 0);
+      return compileNumericComparison(value, right, (order) => order > 0);
     case ">=":
-      return numericComparison(value, right, (order) => order >= 0);
+      return compileNumericComparison(value, right, (order) => order >= 0);
     case "<":
-      return numericComparison(value, right, (order) => order < 0);
+      return compileNumericComparison(value, right, (order) => order < 0);
     case "<=":
-      return numericComparison(value, right, (order) => order <= 0);
+      return compileNumericComparison(value, right, (order) => order <= 0);
     default:
       return operator satisfies never;
   }
 }
 
 /** Spec: a line whose value is no number is skipped. */
-function numericComparison(value: string, right: number, holds: (order: number) => boolean): Comparison {
-  const decimal = readDecimal(value);
-  if (decimal === undefined) return { ofText: () => false, ofNumber: () => false };
+function compileNumericComparison(
+  value: string,
+  right: number,
+  holds: (order: number) => boolean,
+): Comparison {
+  const decimal = parseDecimal(value);
+  if (decimal === undefined) return { matchesText: () => false, compareNumber: () => false };
   return {
-    ofText: (text) => {
-      const left = readDecimal(text);
+    matchesText: (text) => {
+      const left = parseDecimal(text);
       return left !== undefined && holds(orderDecimals(left, decimal));
     },
-    ofNumber: (number) => (number === right ? undefined : holds(number < right ? -1 : 1)),
+    compareNumber: (number) => (number === right ? undefined : holds(number < right ? -1 : 1)),
   };
 }
 
-function stepsOf(path: Path): readonly Step[] {
+function toPathKeys(path: Path): readonly PathKey[] {
   return path.map((key) => ({ key, index: /^(?:0|[1-9]\d*)$/.test(key) ? Number(key) : undefined }));
 }
 
 /** Whether some value at the path satisfies the comparison; undefined where the body lacks the field. */
-function holdsAt(body: Body, path: readonly Step[], comparison: Comparison): boolean | undefined {
-  const answer = someAt(body.plain(), path, comparison);
+function matchAtPath(body: Body, path: readonly PathKey[], comparison: Comparison): boolean | undefined {
+  const answer = matchAnyValue(body.plain(), path, comparison);
   if (answer !== "unsure") return answer;
-  const exact = someAt(body.exact(), path, comparison);
+  const exact = matchAnyValue(body.exact(), path, comparison);
   return exact === "unsure" ? undefined : exact;
 }
 
@@ -127,9 +131,9 @@ function holdsAt(body: Body, path: readonly Step[], comparison: Comparison): boo
  * mid-path and nested too. `null`, an empty array and an object at the end are lacking. The stack of places is ours,
  * since arrays may be nested deeper than the engine's.
  */
-function someAt(
+function matchAnyValue(
   root: unknown,
-  path: readonly Step[],
+  path: readonly PathKey[],
   comparison: Comparison,
 ): boolean | undefined | "unsure" {
   let answer: false | undefined | "unsure";
@@ -147,12 +151,12 @@ function someAt(
       for (const element of node) waiting.push({ node: element, at });
     } else if (step !== undefined) {
       if (typeof node === "object" && node !== null) {
-        node = childOf(node, step.key);
+        node = readChild(node, step.key);
         at++;
         continue;
       }
     } else {
-      const holds = holdsFor(node, comparison);
+      const holds = matchValue(node, comparison);
       if (holds === true) return true;
       if (holds !== undefined && answer !== "unsure") answer = holds;
     }
@@ -163,20 +167,20 @@ function someAt(
 }
 
 /** Own keys only: a body's `__proto__` and `constructor` are keys like any other, and absent unless it has them. */
-function childOf(node: object, key: string): unknown {
+function readChild(node: object, key: string): unknown {
   if (node instanceof Map) return node.get(key);
   return Object.hasOwn(node, key) ? (node as Readonly<Record<string, unknown>>)[key] : undefined;
 }
 
-function holdsFor(value: unknown, comparison: Comparison): boolean | undefined | "unsure" {
+function matchValue(value: unknown, comparison: Comparison): boolean | undefined | "unsure" {
   switch (typeof value) {
     case "string":
-      return comparison.ofText(value);
+      return comparison.matchesText(value);
     case "number":
-      return comparison.ofNumber(value) ?? "unsure";
+      return comparison.compareNumber(value) ?? "unsure";
     case "boolean":
-      return comparison.ofText(String(value));
+      return comparison.matchesText(String(value));
     default:
-      return isNumberText(value) ? comparison.ofText(value[spelling]) : undefined;
+      return isNumberText(value) ? comparison.matchesText(value[spelling]) : undefined;
   }
 }

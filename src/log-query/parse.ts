@@ -7,14 +7,22 @@ import {
   type Field,
   type Filter,
   type Group,
-  limits,
   numberPattern,
   type Operator,
+  queryLimits,
   type SourceSpan,
 } from "./ast.ts";
-import { fieldOf, isLegacy } from "./field.ts";
-import { legacyFieldOf, scanList } from "./legacy.ts";
-import { endsAt, invalid, type Scanned, scanField, scanQuoted, scanWord, skipSpaces } from "./scan.ts";
+import { isLegacyField, toField } from "./field.ts";
+import { scanList, toLegacyField } from "./legacy.ts";
+import {
+  createSyntaxError,
+  isTermEnd,
+  type ScannedText,
+  scanField,
+  scanQuoted,
+  scanWord,
+  skipSpaces,
+} from "./scan.ts";
 
 /** A filter with the place that it takes in the text, its own parentheses included. */
 interface Operand<F> {
@@ -25,11 +33,11 @@ interface Operand<F> {
 /** What sets one language of this grammar apart from another: what its names mean. */
 export interface Language<F> {
   /** What a bare term is looked for in. */
-  readonly bare: F;
+  readonly bareTermField: F;
   /** @throws {Unprocessable} */
-  readonly fieldOf: (term: Term) => F;
+  readonly resolveField: (term: Term) => F;
   /** Whether a bracket after an operator opens a list. */
-  readonly lists: boolean;
+  readonly hasLists: boolean;
 }
 /** A term with an operator, as far as it is read. */
 export interface Term {
@@ -57,18 +65,18 @@ export function parse(query: string, options: { readonly legacy?: boolean | unde
 
 const message: Field = { kind: "line", name: "message" };
 const widerLanguage: Language<Field> = {
-  bare: message,
-  fieldOf: ({ keys }) => legacyFieldOf(keys),
-  lists: true,
+  bareTermField: message,
+  resolveField: ({ keys }) => toLegacyField(keys),
+  hasLists: true,
 };
 const logLanguage: Language<Field> = {
-  bare: message,
-  fieldOf: ({ query, keys, operator, field: { start, end } }) => {
+  bareTermField: message,
+  resolveField: ({ query, keys, operator, field: { start, end } }) => {
     const isList = query[end + operator.length] === "[";
-    if (isList || isLegacy(keys)) throw refuseLegacy(query.slice(start, end), isList);
-    return fieldOf(keys);
+    if (isList || isLegacyField(keys)) throw createLegacySyntaxError(query.slice(start, end), isList);
+    return toField(keys);
   },
-  lists: false,
+  hasLists: false,
 };
 
 /** `parse` for a language with other names. Throws as `parse` does, and what the language's `fieldOf` throws. */
@@ -84,7 +92,7 @@ export function parseAs<F>(query: string, language: Language<F>): Filter<F> {
   if (position === query.length) return { kind: "all" };
   const whole = parseChain("or", parseAnd);
   if (position < query.length) {
-    throw invalid(
+    throw createSyntaxError(
       query,
       { start: position, end: position + 1 },
       "the end of the query",
@@ -119,20 +127,20 @@ export function parseAs<F>(query: string, language: Language<F>): Filter<F> {
   }
 
   function wordAt(start: number): "AND" | "OR" | undefined {
-    if (query.startsWith("AND", start) && endsAt(query, start + 3)) return "AND";
-    if (query.startsWith("OR", start) && endsAt(query, start + 2)) return "OR";
+    if (query.startsWith("AND", start) && isTermEnd(query, start + 3)) return "AND";
+    if (query.startsWith("OR", start) && isTermEnd(query, start + 2)) return "OR";
     return undefined;
   }
 
   function parseOperand(): Operand<F> {
     position = skipSpaces(query, position);
     const start = position;
-    if (start === query.length) throw invalid(query, { start, end: start }, anExpression);
-    if (query[start] === ")") throw invalid(query, { start, end: start + 1 }, anExpression);
+    if (start === query.length) throw createSyntaxError(query, { start, end: start }, anExpression);
+    if (query[start] === ")") throw createSyntaxError(query, { start, end: start + 1 }, anExpression);
     const word = wordAt(start);
     if (word !== undefined) {
       const hint = `To search for the word ${word}, put it in double quotes.`;
-      throw invalid(query, { start, end: start + word.length }, anExpression, hint);
+      throw createSyntaxError(query, { start, end: start + word.length }, anExpression, hint);
     }
     return query[start] === "(" ? parseGroup(start) : parseTerm(start);
   }
@@ -142,7 +150,7 @@ export function parseAs<F>(query: string, language: Language<F>): Filter<F> {
     position = start + 1;
     const { filter } = parseChain("or", parseAnd);
     if (position === query.length) {
-      throw invalid(query, { start: position, end: position }, "a closing parenthesis");
+      throw createSyntaxError(query, { start: position, end: position }, "a closing parenthesis");
     }
     position++;
     depth--;
@@ -156,43 +164,48 @@ export function parseAs<F>(query: string, language: Language<F>): Filter<F> {
       fieldlessUntil = Math.max(fieldlessUntil, scanned?.end ?? 0);
       const { value, end } = scanValue(start);
       position = end;
-      return leaf(language.bare, ":", value, { start, end });
+      return leaf(language.bareTermField, ":", value, { start, end });
     }
     const { keys, operator, end: fieldEnd } = scanned;
     const valueStart = fieldEnd + operator.length;
     if (fieldEnd === start) {
       const hint = "No space goes before an operator; text that begins with one goes in double quotes.";
-      throw invalid(query, { start, end: valueStart }, "a field name", hint);
+      throw createSyntaxError(query, { start, end: valueStart }, "a field name", hint);
     }
-    const field = language.fieldOf({ query, keys, operator, field: { start, end: fieldEnd } });
-    if (language.lists && query[valueStart] === "[") return parseList(field, operator, start, valueStart);
+    const field = language.resolveField({ query, keys, operator, field: { start, end: fieldEnd } });
+    if (language.hasLists && query[valueStart] === "[") return parseList(field, operator, start, valueStart);
     const { value, end } = scanValue(valueStart);
     if (end === valueStart) {
       const hint = 'No space goes after an operator; the empty text is written "".';
-      throw invalid(query, { start: end, end }, "a value", hint);
+      throw createSyntaxError(query, { start: end, end }, "a value", hint);
     }
     if (numeric.has(operator) && !numberPattern.test(value)) {
-      throw invalid(query, { start: valueStart, end }, "a number", `${operator} compares numbers only.`);
+      throw createSyntaxError(
+        query,
+        { start: valueStart, end },
+        "a number",
+        `${operator} compares numbers only.`,
+      );
     }
     position = end;
     return leaf(field, operator, value, { start, end });
   }
 
-  function scanValue(start: number): Scanned {
+  function scanValue(start: number): ScannedText {
     if (query[start] !== '"') return scanWord(query, start);
     const scanned = scanQuoted(query, start);
-    if (endsAt(query, scanned.end)) return scanned;
+    if (isTermEnd(query, scanned.end)) return scanned;
     const hint =
       "Inside quotes a double quote is written \\\"; a field is not quoted, a space in a key is written '\\ '.";
     const span = { start: scanned.end, end: scanWord(query, scanned.end).end };
-    throw invalid(query, span, "a space or a parenthesis after the closing quote", hint);
+    throw createSyntaxError(query, span, "a space or a parenthesis after the closing quote", hint);
   }
 
   /** Any of the list, or none of it: a group, so it counts as a level of depth. */
   function parseList(field: F, operator: Operator, start: number, valueStart: number): Operand<F> {
     if (numeric.has(operator)) {
       const span = { start: valueStart, end: scanWord(query, valueStart).end };
-      throw invalid(query, span, "a number", `${operator} takes no list.`);
+      throw createSyntaxError(query, span, "a number", `${operator} takes no list.`);
     }
     enter();
     const { elements, end } = scanList(query, valueStart);
@@ -204,24 +217,26 @@ export function parseAs<F>(query: string, language: Language<F>): Filter<F> {
     ];
     position = end;
     depth--;
-    if (one === undefined || two === undefined) return leafOf(field, operator, first.value, span);
+    if (one === undefined || two === undefined) return buildLeaf(field, operator, first.value, span);
     const kind = operator === "=" || operator === ":" ? "or" : "and";
     return { filter: { kind, operands: [one, two, ...rest], span }, span };
   }
 
   function leaf(field: F, operator: Operator, value: string, span: SourceSpan): Operand<F> {
     leaves++;
-    if (leaves > limits.leaves) throw refuseComplex(`more than ${limits.leaves} comparisons`, limits.leaves);
-    return leafOf(field, operator, value, span);
+    if (leaves > queryLimits.leaves)
+      throw createTooComplexError(`more than ${queryLimits.leaves} comparisons`, queryLimits.leaves);
+    return buildLeaf(field, operator, value, span);
   }
 
   function enter(): void {
     depth++;
-    if (depth > limits.depth) throw refuseComplex(`more than ${limits.depth} levels of groups`, limits.depth);
+    if (depth > queryLimits.depth)
+      throw createTooComplexError(`more than ${queryLimits.depth} levels of groups`, queryLimits.depth);
   }
 }
 
-function leafOf<F>(field: F, operator: Operator, value: string, span: SourceSpan): Operand<F> {
+function buildLeaf<F>(field: F, operator: Operator, value: string, span: SourceSpan): Operand<F> {
   const filter: Compare<F> = { kind: "compare", field, operator, value, span };
   return { filter, span };
 }
@@ -229,10 +244,11 @@ function leafOf<F>(field: F, operator: Operator, value: string, span: SourceSpan
 /** A NUL and half a surrogate pair are no text: no source can hold them as such, so they are refused, not searched. */
 function checkText(query: string): void {
   const at = query.isWellFormed() ? query.indexOf("\0") : query.search(/[\0\p{Surrogate}]/u);
-  if (at !== -1) throw invalid(query, { start: at, end: at + 1 }, "text without NUL and lone surrogates");
+  if (at !== -1)
+    throw createSyntaxError(query, { start: at, end: at + 1 }, "text without NUL and lone surrogates");
 }
 
-function refuseLegacy(field: string, isList: boolean): Unprocessable {
+function createLegacySyntaxError(field: string, isList: boolean): Unprocessable {
   const advice = isList
     ? "Write a bracketed list of values as an OR group, or quote a value that begins with a bracket."
     : "Name the field directly, without the attributes prefix and without a type suffix.";
@@ -241,6 +257,6 @@ function refuseLegacy(field: string, isList: boolean): Unprocessable {
   });
 }
 
-function refuseComplex(what: string, limit: number): Unprocessable {
+function createTooComplexError(what: string, limit: number): Unprocessable {
   return new Unprocessable("log_query_too_complex", `The query has ${what}.`, { limit });
 }

@@ -1,10 +1,10 @@
 // A filter as canonical text: bare terms as `message:…`, the word AND written out, no parentheses that the meaning
 // does not need, quotes only where the value needs them.
 import type { Compare, Filter } from "./ast.ts";
-import { writePath } from "./field.ts";
+import { printPath } from "./field.ts";
 
 /**
- * Text that `parse` reads as this filter, but for spans. A filter without `alternatives` prints alike for both
+ * Text that `parse` reads as this filter, but for spans. A filter without `buildAlternation` prints alike for both
  * grammars; one with them (from the wider grammar only) must be read back with `legacy`.
  */
 export function print(filter: Filter): string {
@@ -51,7 +51,7 @@ function printNested<F>(
 }
 
 function printField(field: Compare["field"]): string {
-  return field.kind === "line" ? field.name : writePath(field.path, field.alternatives !== undefined);
+  return field.kind === "line" ? field.name : printPath(field.path, field.alternatives !== undefined);
 }
 
 /** Rule 9, and what else would be read otherwise: nothing, an opening quote, an opening bracket (rule 11). */

@@ -5,7 +5,7 @@ import { Unprocessable } from "../core/errors.ts";
 import type { Operator, SourceSpan } from "./ast.ts";
 
 /** A piece of the query that was read, and where the next one starts (UTF-16 units). */
-export interface Scanned {
+export interface ScannedText {
   readonly value: string;
   readonly end: number;
 }
@@ -19,19 +19,19 @@ interface ScannedField {
 }
 
 /** A syntax error at a place. `expected` completes "Expected …"; `hint` is a sentence of advice. */
-export function invalid(
+export function createSyntaxError(
   query: string,
   span: SourceSpan,
   expected: string,
   hint?: string,
 ): Unprocessable<"invalid_log_query"> {
-  const what = describe(query, span);
+  const what = describeFound(query, span);
   const message = `Invalid query: expected ${expected}, found ${what}.${hint === undefined ? "" : ` ${hint}`}`;
   return new Unprocessable("invalid_log_query", message, { start: span.start, end: span.end, expected });
 }
 
 /** What stands at a place, for people; a missing thing is described by what stands in its stead. */
-function describe(query: string, { start, end }: SourceSpan): string {
+function describeFound(query: string, { start, end }: SourceSpan): string {
   if (start === query.length) return "the end of the query";
   const found = query.slice(start, Math.min(Math.max(end, start + 1), start + 24)).toWellFormed();
   return isSpace(query, start) ? "a space" : `${found}${end > start + 24 ? "…" : ""}`;
@@ -57,17 +57,17 @@ for (const [characters, meaning] of [
 }
 
 /** Zero for an ordinary character. Past the end of the query a term ends as at a space. */
-function meaningAt(query: string, position: number): number {
+function classifyAt(query: string, position: number): number {
   return position < query.length ? (meanings[query.charCodeAt(position)] ?? 0) : space;
 }
 
 export function isSpace(query: string, position: number): boolean {
-  return position < query.length && meaningAt(query, position) === space;
+  return position < query.length && classifyAt(query, position) === space;
 }
 
 /** Whether a term that reaches this position ends here: a space, a parenthesis or the end of the query. */
-export function endsAt(query: string, position: number): boolean {
-  return (meaningAt(query, position) & (space | parenthesis)) !== 0;
+export function isTermEnd(query: string, position: number): boolean {
+  return (classifyAt(query, position) & (space | parenthesis)) !== 0;
 }
 
 export function skipSpaces(query: string, start: number): number {
@@ -77,9 +77,9 @@ export function skipSpaces(query: string, start: number): number {
 }
 
 /** Contract: a value "runs to a space or parenthesis"; backslashes and quotes inside it stand for themselves. */
-export function scanWord(query: string, start: number): Scanned {
+export function scanWord(query: string, start: number): ScannedText {
   let end = start;
-  while (!endsAt(query, end)) end++;
+  while (!isTermEnd(query, end)) end++;
   return { value: query.slice(start, end), end };
 }
 
@@ -87,7 +87,7 @@ export function scanWord(query: string, start: number): Scanned {
  * Rule 10: from the opening quote past the closing one. A backslash before anything but `"` and `\` stands for itself.
  * @throws {Unprocessable} `invalid_log_query` over the whole rest when no quote closes it
  */
-export function scanQuoted(query: string, start: number): Scanned {
+export function scanQuoted(query: string, start: number): ScannedText {
   let value = "";
   let from = start + 1;
   for (let position = from; position < query.length; position++) {
@@ -100,11 +100,11 @@ export function scanQuoted(query: string, start: number): Scanned {
     from = position + 1;
     position++;
   }
-  throw invalid(query, { start, end: query.length }, "a closing double quote");
+  throw createSyntaxError(query, { start, end: query.length }, "a closing double quote");
 }
 
 /** The operator that starts here; a `!` alone is none. */
-function operatorAt(query: string, position: number): Operator | undefined {
+function scanOperator(query: string, position: number): Operator | undefined {
   const next = query[position + 1];
   switch (query[position]) {
     case "=":
@@ -129,7 +129,7 @@ const escapes = /\\([.\\ \t\n\r()"=:!<>])/g;
 const special = /[.\\ \t\n\r()"=:<>]|!(?![^=:])/g;
 
 function isEscapable(text: string, position: number): boolean {
-  return position < text.length && meaningAt(text, position) !== 0;
+  return position < text.length && classifyAt(text, position) !== 0;
 }
 
 export function unescapeKey(written: string): string {
@@ -152,14 +152,14 @@ export function scanField(query: string, start: number): ScannedField {
   let position = start;
   let operator: Operator | undefined;
   for (; ; position++) {
-    const meaning = meaningAt(query, position);
+    const meaning = classifyAt(query, position);
     if (meaning === 0) continue;
     if (meaning === backslash && isEscapable(query, position + 1)) position++;
     else if (meaning === dot) {
       keys.push(query.slice(from, position));
       from = position + 1;
     } else if (meaning === operatorStart) {
-      operator = operatorAt(query, position);
+      operator = scanOperator(query, position);
       if (operator !== undefined) break;
     } else if (meaning === space || meaning === parenthesis) break;
   }

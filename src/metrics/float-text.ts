@@ -4,7 +4,7 @@
 // by themselves, each would take memory.
 
 /** Powers of ten that a double holds exactly. */
-const powers = Float64Array.from({ length: 23 }, (_, exponent) => 10 ** exponent);
+const powersOfTen = Float64Array.from({ length: 23 }, (_, exponent) => 10 ** exponent);
 
 // ---- Reading -----------------------------------------------------------------------------------------------------
 
@@ -20,7 +20,7 @@ const fullHead = 1e5;
  * where they end; -1 where there are none, where this arithmetic cannot tell which double is the nearest, and where they
  * lie so near `end`, before which the room is read, that there may be more of them.
  */
-export function readNumber(
+export function scanNumber(
   room: DataView,
   start: number,
   end: number,
@@ -64,7 +64,7 @@ export function readNumber(
       continue;
     }
     if (at - first === (point < 0 ? 0 : 1)) return -1;
-    const size = nearest(head, tail, tailLength, point < 0 ? 0 : at - point - 1);
+    const size = roundToNearest(head, tail, tailLength, point < 0 ? 0 : at - point - 1);
     if (Number.isNaN(size)) return -1;
     numbers[index] = first > start ? -size : size;
     return at;
@@ -76,11 +76,11 @@ export function readNumber(
  * The double nearest to `(head × 10^tailLength + tail) / 10^decimals`, where head and tail are whole, the head is less
  * than 10^9 and the tail has that many digits; NaN where this arithmetic cannot tell which of two doubles it is.
  */
-function nearest(head: number, tail: number, tailLength: number, decimals: number): number {
+function roundToNearest(head: number, tail: number, tailLength: number, decimals: number): number {
   // Both terms are to be exact: nine digits times 5^9 take 51 bits, eight times 5^11 take 53.
   if (tailLength > 9 && (tailLength > 11 || head >= 1e8)) return Number.NaN;
-  const scale = powers[decimals] ?? Number.NaN;
-  const left = head * (powers[tailLength] ?? Number.NaN);
+  const scale = powersOfTen[decimals] ?? Number.NaN;
+  const left = head * (powersOfTen[tailLength] ?? Number.NaN);
   const whole = left + tail;
   if (whole <= Number.MAX_SAFE_INTEGER) return whole / scale;
   // What rounding has taken off, exactly, since `left` is the greater term (Dekker's fast two-sum).
@@ -88,27 +88,27 @@ function nearest(head: number, tail: number, tailLength: number, decimals: numbe
   const quotient = whole / scale;
   // No remainder of a division needs more than one double.
   const product = quotient * scale;
-  const rest = whole - product - lostOf(product, quotient, scale);
+  const rest = whole - product - computeProductError(product, quotient, scale);
   const correction = (rest + lost) / scale;
   // The true value is `quotient` and the correction, of which two roundings leave a doubt of 2^-52. Where both ends of
   // a wider doubt round to one double, so does the truth (Ziv).
-  const least = quotient + correction * (1 - doubt);
-  return least === quotient + correction * (1 + doubt) ? least : Number.NaN;
+  const least = quotient + correction * (1 - quotientDoubt);
+  return least === quotient + correction * (1 + quotientDoubt) ? least : Number.NaN;
 }
 
-const doubt = 2 ** -50;
+const quotientDoubt = 2 ** -50;
 
 /** What rounding has taken off a product of two doubles, exactly (Veltkamp, Dekker). */
-function lostOf(product: number, a: number, b: number): number {
-  const aHigh = upperHalf(a);
+function computeProductError(product: number, a: number, b: number): number {
+  const aHigh = splitUpperHalf(a);
   const aLow = a - aHigh;
-  const bHigh = upperHalf(b);
+  const bHigh = splitUpperHalf(b);
   const bLow = b - bHigh;
   return aLow * bLow - (product - aHigh * bHigh - aLow * bHigh - aHigh * bLow);
 }
 
 /** The upper 26 bits of a double. */
-function upperHalf(value: number): number {
+function splitUpperHalf(value: number): number {
   const scaled = value * 134_217_729;
   return scaled - (scaled - value);
 }
@@ -116,23 +116,23 @@ function upperHalf(value: number): number {
 // ---- Printing ----------------------------------------------------------------------------------------------------
 
 /** The longest text of a number: -0.0000012345678901234567. */
-export const longestNumber = 25;
+export const maxNumberBytes = 25;
 
 /** The texts of the numbers of four digits, as a view takes them. To print them as texts would delay each start by 6 ms. */
-const fours = Uint32Array.from({ length: 10_000 }, (_, number) => {
+const fourDigitTexts = Uint32Array.from({ length: 10_000 }, (_, number) => {
   const [hundreds, ones] = [Math.floor(number / 100), number % 100];
-  return (pair(hundreds) << 16) | pair(ones);
+  return (encodePair(hundreds) << 16) | encodePair(ones);
 });
 
 /** The bytes of two digits. */
-function pair(number: number): number {
+function encodePair(number: number): number {
   const tens = Math.floor(number / 10);
   return ((zero + tens) << 8) | (zero + number - tens * 10);
 }
 
 /**
  * Writes `numbers[index]`, which is finite, as JSON has it: of the shortest decimals that are read as this double, the
- * nearest. Tells where it ends; up to `longestNumber` bytes behind `start` are written over.
+ * nearest. Tells where it ends; up to `maxNumberBytes` bytes behind `start` are written over.
  */
 export function writeNumber(room: DataView, start: number, numbers: Float64Array, index: number): number {
   const value = numbers[index] ?? Number.NaN;
@@ -143,30 +143,30 @@ export function writeNumber(room: DataView, start: number, numbers: Float64Array
   // What is smaller or larger may have an exponent, or no power of ten that makes 16 digits of it.
   if (!(size >= 1e-6 && size < 1e15)) return writeText(room, at, size);
   let decimals = 15;
-  while (size >= (powers[16 - decimals] ?? 0)) decimals--;
-  while (size * (powers[decimals] ?? 0) < 1e15) decimals++;
-  const scale = powers[decimals] ?? Number.NaN;
+  while (size >= (powersOfTen[16 - decimals] ?? 0)) decimals--;
+  while (size * (powersOfTen[decimals] ?? 0) < 1e15) decimals++;
+  const scale = powersOfTen[decimals] ?? Number.NaN;
   const scaled = size * scale;
 
   // Of 15 digits no two are read as one double, so that this one, less the zeros at its end, is the shortest.
   const fifteen = Math.round(scaled * 0.1);
   const isFifteen =
-    Math.abs(fifteen * 10 - scaled) < 3 && fifteen / (powers[decimals - 1] ?? Number.NaN) === size;
+    Math.abs(fifteen * 10 - scaled) < 3 && fifteen / (powersOfTen[decimals - 1] ?? Number.NaN) === size;
   const whole = isFifteen ? fifteen * 10 : Math.floor(scaled);
   let head = Math.floor(whole / 1e8);
   let tail = whole - head * 1e8;
   let last = 0;
   if (!isFifteen) {
-    const rest = scaled - whole + lostOf(scaled, size, scale);
+    const rest = scaled - whole + computeProductError(scaled, size, scale);
     const more = Math.round(rest);
     // One below no tail, or above the greatest: the sum is as exact.
-    const read = nearest(head, tail + more, 8, decimals);
+    const read = roundToNearest(head, tail + more, 8, decimals);
     if (read === size) {
       tail += more;
-      if (Math.abs(rest - more) > clear) return writeText(room, at, size);
+      if (Math.abs(rest - more) > tieMargin) return writeText(room, at, size);
     } else {
       const tenths = Math.round(rest * 10);
-      if (Number.isNaN(read) || Math.abs(rest * 10 - tenths) > clear) return writeText(room, at, size);
+      if (Number.isNaN(read) || Math.abs(rest * 10 - tenths) > tieMargin) return writeText(room, at, size);
       const units = Math.floor(tenths / 10);
       tail += units;
       last = tenths - units * 10;
@@ -188,16 +188,16 @@ export function writeNumber(room: DataView, start: number, numbers: Float64Array
 }
 
 /** Away from the middle between two decimals by more than any rounding here. */
-const clear = 0.5 - 2 ** -20;
+const tieMargin = 0.5 - 2 ** -20;
 
 /** Eight digits, eight more and one. */
 function writeDigits(room: DataView, at: number, head: number, tail: number, last: number): void {
   const first = (head / 10_000) | 0;
   const third = (tail / 10_000) | 0;
-  room.setUint32(at, fours[first] ?? 0);
-  room.setUint32(at + 4, fours[head - first * 10_000] ?? 0);
-  room.setUint32(at + 8, fours[third] ?? 0);
-  room.setUint32(at + 12, fours[tail - third * 10_000] ?? 0);
+  room.setUint32(at, fourDigitTexts[first] ?? 0);
+  room.setUint32(at + 4, fourDigitTexts[head - first * 10_000] ?? 0);
+  room.setUint32(at + 8, fourDigitTexts[third] ?? 0);
+  room.setUint32(at + 12, fourDigitTexts[tail - third * 10_000] ?? 0);
   room.setUint8(at + 16, zero + last);
 }
 

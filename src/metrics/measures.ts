@@ -13,13 +13,13 @@ import {
   type TimeRange,
   toMillis,
 } from "../core/time.ts";
-import { mean, total } from "./samples.ts";
+import { computeMean, sumValues } from "./samples.ts";
 
 // ---- Fields and aggregations --------------------------------------------------------------------------------
 
 /** Spec, "Field values". */
-export const fields = ["gauge", "counter", "mean", "count", "min", "max", "p_90", "p_95"] as const;
-export type Field = (typeof fields)[number];
+export const metricFields = ["gauge", "counter", "mean", "count", "min", "max", "p_90", "p_95"] as const;
+export type MetricField = (typeof metricFields)[number];
 
 /** Spec, "Aggregations". */
 export const aggregations = ["sum", "avg", "min", "max", "first", "last"] as const;
@@ -28,22 +28,24 @@ export type Aggregation = (typeof aggregations)[number];
 /** What a counter answers where the request names no aggregation: a site's `counter_default`. */
 type CounterDefault = "cumulative" | "increment";
 
-/** How one selector is answered: `measure` gives each bucket's value, `combine` makes one of the buckets' values. */
-export interface Plan {
+/** How one selector is answered: `combineSeries` gives each bucket's value, `combineValues` makes one of the buckets' values. */
+export interface SelectorPlan {
   readonly measure: Measure;
   /** Used where buckets have to become one value: in a list with a resolution. */
   readonly combine: Aggregation;
 }
 
 /** A row of the table: the measure of each aggregation, or one that no aggregation changes. */
-type Cell =
+type FieldRule =
   | { readonly measures: Readonly<Record<Aggregation, Measure>>; readonly plain: Aggregation | "site" }
   | { readonly measure: Measure; readonly plain: Aggregation };
 
 // A field that is itself a combination of its bucket's values is not changed by an aggregation (contract, "Metrics").
 // What the buckets of such a field become where no aggregation is named is ours: counts add up, extremes stay
 // extremes, and of means and percentiles the mean is taken.
-function combined(of: "samples" | "observations"): Readonly<Partial<Record<Field, Cell>>> {
+function buildCombinedFields(
+  of: "samples" | "observations",
+): Readonly<Partial<Record<MetricField, FieldRule>>> {
   return {
     mean: { measure: { of, combine: "mean" }, plain: "avg" },
     count: { measure: { of, combine: "count" }, plain: "sum" },
@@ -54,7 +56,7 @@ function combined(of: "samples" | "observations"): Readonly<Partial<Record<Field
   };
 }
 
-const table: Readonly<Record<MetricType, Readonly<Partial<Record<Field, Cell>>>>> = {
+const fieldRules: Readonly<Record<MetricType, Readonly<Partial<Record<MetricField, FieldRule>>>>> = {
   gauge: {
     gauge: {
       measures: {
@@ -67,7 +69,7 @@ const table: Readonly<Record<MetricType, Readonly<Partial<Record<Field, Cell>>>>
       },
       plain: "last",
     },
-    ...combined("samples"),
+    ...buildCombinedFields("samples"),
   },
   counter: {
     counter: {
@@ -82,23 +84,23 @@ const table: Readonly<Record<MetricType, Readonly<Partial<Record<Field, Cell>>>>
       plain: "site",
     },
   },
-  measurement: combined("observations"),
+  measurement: buildCombinedFields("observations"),
 };
 
 /** The fields that a metric of this type answers, in the order of the specification. */
-export function allowedFields(type: MetricType): readonly Field[] {
-  return fields.filter((field) => table[type][field] !== undefined);
+export function listAllowedFields(type: MetricType): readonly MetricField[] {
+  return metricFields.filter((field) => fieldRules[type][field] !== undefined);
 }
 
 /** How the field is answered, or undefined where the type does not have it. Any text may be asked. */
-export function planOf(
+export function planMeasure(
   type: MetricType,
   field: string,
   aggregation: Aggregation | undefined,
   counterDefault: CounterDefault,
-): Plan | undefined {
-  const known = fields.find((candidate) => candidate === field);
-  const cell = known && table[type][known];
+): SelectorPlan | undefined {
+  const known = metricFields.find((candidate) => candidate === field);
+  const cell = known && fieldRules[type][known];
   if (cell === undefined) return undefined;
   if ("measure" in cell) return { measure: cell.measure, combine: aggregation ?? cell.plain };
   const plain = cell.plain === "site" ? (counterDefault === "increment" ? "sum" : "last") : cell.plain;
@@ -113,9 +115,9 @@ export function combineBuckets(combine: Aggregation, values: Float64Array): numb
   if (first === undefined) return Number.NaN;
   switch (combine) {
     case "sum":
-      return total(found);
+      return sumValues(found);
     case "avg":
-      return mean(found);
+      return computeMean(found);
     case "min":
       return found.reduce((least, value) => Math.min(least, value));
     case "max":
@@ -141,27 +143,29 @@ export const resolutions = {
 } as const satisfies Readonly<Record<string, Millis>>;
 export type Resolution = keyof typeof resolutions;
 
-const finest: readonly Resolution[] = [
+const fineResolutions: readonly Resolution[] = [
   "MINUTELY",
   "FIVE_MINUTELY",
   "TEN_MINUTELY",
   "FIFTEEN_MINUTELY",
   "HOURLY",
 ];
-const enoughPoints = 400;
+const maxAutomaticSteps = 400;
 
 /**
  * The finest resolution of which the range is at most 400 steps long, else `DAILY`. It depends on the length of the
  * range alone, so that a window that moves keeps its resolution; in whole milliseconds, because an end that is written
  * without finer digits is the last nanosecond of its own.
  */
-export function automaticResolution({ from, to }: TimeRange): Resolution {
+export function chooseResolution({ from, to }: TimeRange): Resolution {
   const length = toMillis((to - from) as Instant);
-  return finest.find((resolution) => length <= resolutions[resolution] * enoughPoints) ?? "DAILY";
+  return (
+    fineResolutions.find((resolution) => length <= resolutions[resolution] * maxAutomaticSteps) ?? "DAILY"
+  );
 }
 
 /** The whole buckets of the UTC grid from the one that holds `from` to the one that holds `to`. */
-export function gridOf({ from, to }: TimeRange, resolution: Resolution): Buckets {
+export function computeGrid({ from, to }: TimeRange, resolution: Resolution): Buckets {
   const step = resolutions[resolution];
   const first = Math.floor(toMillis(from) / step);
   return { start: first * step, step, count: Math.floor(toMillis(to) / step) - first + 1 };
@@ -172,7 +176,7 @@ export function gridOf({ from, to }: TimeRange, resolution: Resolution): Buckets
  * rounded inwards. Undefined where no millisecond is left in which a source can hold a sample: a length of more than
  * 292 years is one that sources do not take.
  */
-export function windowOf(range: TimeRange): Buckets | undefined {
+export function toSingleBucket(range: TimeRange): Buckets | undefined {
   const from = range.from < allTime.from ? allTime.from : range.from;
   // The last millisecond of all time is not a whole one.
   const last = Math.min(toMillis(range.to), toMillis(allTime.to) - 1);

@@ -4,7 +4,7 @@
 import type { Buckets, Measure } from "../core/rows.ts";
 import type { Millis } from "../core/time.ts";
 
-/** Of one series, by time, each time once, every value finite (`finite` makes it so). */
+/** Of one series, by time, each time once, every value finite (`dropNonFinite` makes it so). */
 export interface Samples {
   readonly times: Float64Array;
   readonly values: Float64Array;
@@ -17,7 +17,7 @@ export interface CounterSamples extends Samples {
    * before it. `own`, its own value, so that nothing has grown: the series begins its metric, or it comes back
    * after more than the look-back.
    */
-  readonly birth: "zero" | "own";
+  readonly baseline: "zero" | "own";
 }
 
 /** The series of one histogram that differ in `le` alone, and its totals. A summary has no buckets. */
@@ -33,21 +33,21 @@ type CumulativeMeasure = Extract<Measure, { of: "cumulative" }>;
 type ObservationMeasure = Extract<Measure, { of: "observations" }>;
 
 /** The samples without those that are NaN or infinite, which are left out of everything. */
-export function finite({ times, values }: Samples): Samples {
+export function dropNonFinite({ times, values }: Samples): Samples {
   if (values.every(Number.isFinite)) return { times, values };
   const keep = (_: number, index: number) => Number.isFinite(values[index]);
   return { times: times.filter(keep), values: values.filter(keep) };
 }
 
 /** The samples with `from <= time < to`. */
-export function between({ times, values }: Samples, from: Millis, to: Millis): Samples {
-  const first = firstAtOrAfter(times, from);
-  const end = firstAtOrAfter(times, to);
+export function sliceByTime({ times, values }: Samples, from: Millis, to: Millis): Samples {
+  const first = findFirstAtOrAfter(times, from);
+  const end = findFirstAtOrAfter(times, to);
   return { times: times.subarray(first, end), values: values.subarray(first, end) };
 }
 
 /** The index of the first time that is not before this one; the length where none is. */
-export function firstAtOrAfter(times: ArrayLike<Millis>, time: Millis): number {
+export function findFirstAtOrAfter(times: ArrayLike<Millis>, time: Millis): number {
   let low = 0;
   let high = times.length;
   while (low < high) {
@@ -66,7 +66,7 @@ export function combineSamples(
   measure: SampleMeasure,
   buckets: Buckets,
 ): Float64Array {
-  const inBuckets = group.map((series) => [...cut(series, buckets)]);
+  const inBuckets = group.map((series) => [...splitByBucket(series, buckets)]);
   const all = Array.from({ length: buckets.count }, (): number[] => []);
   for (const series of inBuckets) {
     for (const { bucket, values } of series) {
@@ -75,25 +75,27 @@ export function combineSamples(
       else for (const value of values) all[bucket]?.push(value);
     }
   }
-  return Float64Array.from(all, (values) => (values.length === 0 ? Number.NaN : combine(values, measure)));
+  return Float64Array.from(all, (values) =>
+    values.length === 0 ? Number.NaN : combineValues(values, measure),
+  );
 }
 
-function combine(values: readonly number[], measure: SampleMeasure): number {
+function combineValues(values: readonly number[], measure: SampleMeasure): number {
   switch (measure.combine) {
     case "count":
       return values.length;
     case "min":
-      return least(values);
+      return findLeast(values);
     case "max":
-      return greatest(values);
+      return findGreatest(values);
     case "sum":
-      return total(values);
+      return sumValues(values);
     case "mean":
     case "first":
     case "last":
-      return mean(values);
+      return computeMean(values);
     case "quantile":
-      return quantileOf(values.toSorted(ascending), measure.quantile);
+      return computeQuantile(values.toSorted(ascending), measure.quantile);
   }
   return measure satisfies never;
 }
@@ -105,28 +107,28 @@ const greater = (a: number, b: number): number => (b > a ? b : a);
 const plus = (a: number, b: number): number => a + b;
 
 // Not `Math.min(...values)`: a window may hold more values than a call can take.
-function least(values: readonly number[]): number {
+function findLeast(values: readonly number[]): number {
   return values.reduce(lesser);
 }
 
-function greatest(values: readonly number[]): number {
+function findGreatest(values: readonly number[]): number {
   return values.reduce(greater);
 }
 
 /** The sum. On the way it may pass what a number holds, though the result does not. */
-export function total(values: readonly number[]): number {
+export function sumValues(values: readonly number[]): number {
   const sum = values.reduce(plus, 0);
-  return Number.isFinite(sum) ? sum : mean(values) * values.length;
+  return Number.isFinite(sum) ? sum : computeMean(values) * values.length;
 }
 
-export function mean(values: readonly number[]): number {
+export function computeMean(values: readonly number[]): number {
   const sum = values.reduce(plus, 0);
   if (Number.isFinite(sum)) return sum / values.length;
   return values.reduce((sum, value) => sum + value / values.length, 0);
 }
 
-/** Between the two order statistics around the rank, in proportion. `sorted` is ascending and not empty. */
-function quantileOf(sorted: readonly number[], quantile: number): number {
+/** Between the two order statistics around the rank, in proportion. `sortRows` is ascending and not empty. */
+function computeQuantile(sorted: readonly number[], quantile: number): number {
   const rank = quantile * (sorted.length - 1);
   const below = sorted[Math.floor(rank)] ?? Number.NaN;
   const above = sorted[Math.ceil(rank)] ?? Number.NaN;
@@ -138,8 +140,8 @@ function quantileOf(sorted: readonly number[], quantile: number): number {
 
 /** The exact growth of the group. A sample below the one before it shows a restart: it has grown from 0. */
 export function combineIncrements(group: readonly CounterSamples[], buckets: Buckets): Float64Array {
-  return sumUp(
-    group.map((series) => incrementsOf(series, buckets)),
+  return sumSeries(
+    group.map((series) => computeIncrements(series, buckets)),
     buckets,
   );
 }
@@ -157,8 +159,8 @@ const byFall: Restarts = { byFall: true, at: [] };
  * The exact growth of one series. Where no restart lies between them, the growths of one bucket are taken in one
  * subtraction, so that fractions do not add up errors.
  */
-export function incrementsOf(
-  { times, values, birth }: CounterSamples,
+export function computeIncrements(
+  { times, values, baseline: birth }: CounterSamples,
   { start, step, count }: Buckets,
   restarts = byFall,
 ): Float64Array {
@@ -198,12 +200,12 @@ export function incrementsOf(
 }
 
 /** The times of the samples that are below the one before. */
-function fallsOf({ times, values }: Samples): readonly Millis[] {
+function findFalls({ times, values }: Samples): readonly Millis[] {
   return [...times].filter((_, index) => index > 0 && (values[index] ?? 0) < (values[index - 1] ?? 0));
 }
 
 /** The sum of series by bucket: NaN where none of them has a value. */
-function sumUp(group: readonly Float64Array[], { count }: Buckets): Float64Array {
+function sumSeries(group: readonly Float64Array[], { count }: Buckets): Float64Array {
   const sums = new Float64Array(count).fill(Number.NaN);
   for (const values of group) {
     for (let bucket = 0; bucket < values.length; bucket++) {
@@ -232,7 +234,7 @@ export function combineCumulative(
     let running = 0;
     let before: number | undefined;
     let carriedFrom = buckets.count;
-    for (const { bucket, values } of cut(series, buckets)) {
+    for (const { bucket, values } of splitByBucket(series, buckets)) {
       for (let empty = carriedFrom; empty < bucket; empty += 1) sums[empty] = (sums[empty] ?? 0) + running;
       const runnings = values.map((value) => {
         running = before === undefined ? value : running + (value < before ? value : value - before);
@@ -256,11 +258,11 @@ function combineRunning(values: readonly number[], combine: CumulativeMeasure["c
     case "last":
       return values.at(-1) ?? Number.NaN;
     case "min":
-      return least(values);
+      return findLeast(values);
     case "max":
-      return greatest(values);
+      return findGreatest(values);
     case "mean":
-      return mean(values);
+      return computeMean(values);
   }
   return combine satisfies never;
 }
@@ -269,7 +271,7 @@ function combineRunning(values: readonly number[], combine: CumulativeMeasure["c
 
 /**
  * Over what the group's histograms have recorded. A fall of the count is a restart of the sum and of the buckets
- * too; the sum alone tells nothing, since negative observations make it fall. `mean` has a value where something was
+ * too; the sum alone tells nothing, since negative observations make it fall. `computeMean` has a value where something was
  * recorded, over the histograms of which the bucket has count and sum. Least, greatest and percentiles are
  * estimates from the bounds of the buckets, as `histogram_quantile` of Prometheus makes them.
  */
@@ -285,56 +287,56 @@ export function combineObservations(
         buckets,
       );
     case "mean":
-      return meanOf(group, buckets);
+      return combineMeans(group, buckets);
     case "min":
     case "max":
     case "quantile":
-      return estimate(group, measure, buckets);
+      return estimateGroup(group, measure, buckets);
   }
   return measure satisfies never;
 }
 
-function meanOf(group: readonly Observations[], buckets: Buckets): Float64Array {
+function combineMeans(group: readonly Observations[], buckets: Buckets): Float64Array {
   const counts: Float64Array[] = [];
   const sums: Float64Array[] = [];
   for (const { count, sum } of group) {
-    const counted = incrementsOf(count, buckets);
-    const summed = incrementsOf(sum, buckets, { byFall: false, at: fallsOf(count) });
+    const counted = computeIncrements(count, buckets);
+    const summed = computeIncrements(sum, buckets, { byFall: false, at: findFalls(count) });
     counts.push(counted.map((value, bucket) => (Number.isNaN(summed[bucket]) ? Number.NaN : value)));
     sums.push(summed.map((value, bucket) => (Number.isNaN(counted[bucket]) ? Number.NaN : value)));
   }
-  const recorded = sumUp(counts, buckets);
-  return sumUp(sums, buckets).map((sum, bucket) =>
+  const recorded = sumSeries(counts, buckets);
+  return sumSeries(sums, buckets).map((sum, bucket) =>
     (recorded[bucket] ?? 0) > 0 ? sum / (recorded[bucket] ?? 0) : Number.NaN,
   );
 }
 
-function estimate(
+function estimateGroup(
   group: readonly Observations[],
   measure: Exclude<ObservationMeasure, { combine: "count" | "mean" }>,
   buckets: Buckets,
 ): Float64Array {
   const byBound = new Map<number, Float64Array[]>();
   for (const { count, buckets: parts } of group) {
-    const restarts: Restarts = { byFall: true, at: fallsOf(count) };
+    const restarts: Restarts = { byFall: true, at: findFalls(count) };
     for (const { bound, samples } of parts) {
       const grown = byBound.get(bound) ?? [];
-      grown.push(incrementsOf(samples, buckets, restarts));
+      grown.push(computeIncrements(samples, buckets, restarts));
       byBound.set(bound, grown);
     }
   }
   const bounds = [...byBound.keys()].sort(ascending);
-  const grown = bounds.map((bound) => sumUp(byBound.get(bound) ?? [], buckets));
+  const grown = bounds.map((bound) => sumSeries(byBound.get(bound) ?? [], buckets));
   return Float64Array.from({ length: buckets.count }, (_, bucket) => {
     const found = bounds.flatMap((bound, index) => {
       const count = grown[index]?.[bucket] ?? Number.NaN;
       return Number.isNaN(count) ? [] : [{ bound, count }];
     });
-    return estimateOf(found, measure);
+    return estimateFromCounts(found, measure);
   });
 }
 
-/** How many observations are at most `bound`. */
+/** How many observations are at most `formatBound`. */
 interface CumulativeCount {
   readonly bound: number;
   readonly count: number;
@@ -345,7 +347,7 @@ interface CumulativeCount {
  * next, which happens when series of different bounds are added, the greatest so far stands. NaN without an
  * observation, without a finite bound or without +Infinity.
  */
-export function estimateOf(
+export function estimateFromCounts(
   counts: readonly CumulativeCount[],
   measure: Exclude<ObservationMeasure, { combine: "count" | "mean" }>,
 ): number {
@@ -372,18 +374,18 @@ export function estimateOf(
 }
 
 /** What a client's summary exported as this quantile: its last value in each bucket. Those of two cannot be merged. */
-export function exportedQuantile(series: Samples, buckets: Buckets): Float64Array {
+export function combineExportedQuantile(series: Samples, buckets: Buckets): Float64Array {
   return combineSamples([series], { of: "samples", combine: "last" }, buckets);
 }
 
 // ---- Cutting ------------------------------------------------------------------------------------------------
 
 /** The values of a series by bucket, in order; buckets without a sample do not appear. */
-function* cut(
+function* splitByBucket(
   { times, values }: Samples,
   { start, step, count }: Buckets,
 ): Generator<{ readonly bucket: number; readonly values: readonly number[] }> {
-  let index = firstAtOrAfter(times, start);
+  let index = findFirstAtOrAfter(times, start);
   while (index < times.length) {
     const bucket = Math.floor(((times[index] ?? start) - start) / step);
     if (bucket >= count) return;

@@ -3,7 +3,7 @@
 import { Cron } from "croner";
 import { toString as describeCron } from "cronstrue";
 import * as z from "zod";
-import { messageOf, Unprocessable } from "../core/errors.ts";
+import { toErrorMessage, Unprocessable } from "../core/errors.ts";
 import { type Instant, parseInstant, printMillis, toDate } from "../core/time.ts";
 import type { Operation } from "./runtime/operation.ts";
 import { optional, time } from "./runtime/request-body.ts";
@@ -23,16 +23,16 @@ export interface CronResult {
   readonly next_occurrences: readonly string[];
 }
 
-const wanted = 5;
+const occurrenceCount = 5;
 /** All sixty minutes as a list are 169 characters. */
-const longest = 1_000;
+const maxExpressionLength = 1_000;
 /** croner looks no further than the year 3000, and 29 February falls on one weekday five times in 200 years. */
 const earliest = parseInstant("1970-01-01T00:00:00Z") ?? 0n;
 const latest = parseInstant("2500-01-01T00:00:00Z") ?? 0n;
 
 const text = z
   .string()
-  .max(longest, `expected at most ${longest} characters`)
+  .max(maxExpressionLength, `expected at most ${maxExpressionLength} characters`)
   .meta({ description: "The same under another name.", examples: ["0 3 * * *"] });
 const timezone = z
   .string()
@@ -108,13 +108,13 @@ export const testCron: Operation<CronTest, CronResult> = {
   sites: () => [],
   async run({ expression, timezone, from }, { now }) {
     const schedule = parseSchedule(expression, timezone);
-    const times = schedule.nextRuns(wanted, justBefore(from ?? now()));
-    if (times.length === 0) throw invalid(expression, "it never runs: no date fits all its fields");
+    const times = schedule.nextRuns(occurrenceCount, toPreviousNano(from ?? now()));
+    if (times.length === 0) throw createCronError(expression, "it never runs: no date fits all its fields");
     return {
       valid: true,
       expression,
       timezone,
-      description: describe(expression),
+      description: describeSchedule(expression),
       next_occurrences: times.map((time) => printMillis(time.getTime())),
     };
   },
@@ -126,7 +126,7 @@ function parseSchedule(expression: string, timezone: string): Cron {
   // croner also takes a seventh field for the year, and a single date as a schedule; crontabs have neither.
   if (!expression.trim().startsWith("@") && fields.length !== 5 && fields.length !== 6) {
     const count = expression.trim() === "" ? 0 : fields.length;
-    throw invalid(
+    throw createCronError(
       expression,
       `expected five fields, or six with seconds first, or an alias such as @daily; found ${count}`,
     );
@@ -140,11 +140,11 @@ function parseSchedule(expression: string, timezone: string): Cron {
       fixedTimeRule: "no-wildcard",
     });
   } catch (error) {
-    throw invalid(expression, explain(messageOf(error)));
+    throw createCronError(expression, rewriteCronerMessage(toErrorMessage(error)));
   }
 }
 
-function invalid(expression: string, reason: string): Unprocessable<"invalid_cron_expression"> {
+function createCronError(expression: string, reason: string): Unprocessable<"invalid_cron_expression"> {
   return new Unprocessable("invalid_cron_expression", `The cron expression is not valid: ${reason}`, {
     expression,
     reason,
@@ -152,20 +152,20 @@ function invalid(expression: string, reason: string): Unprocessable<"invalid_cro
 }
 
 /** croner's words. It counts days and months from 0, people do not. */
-function explain(message: string): string {
+function rewriteCronerMessage(message: string): string {
   return message
     .replace(/^\w+: (?:Syntax error, )?/, "")
     .replace(/(value for (?:day|month): )(-?\d+)/, (_, words, value) => `${words}${Number(value) + 1}`);
 }
 
 /** croner's next run is after the time that it is given, and an occurrence at `from` itself counts. */
-function justBefore(instant: Instant): Date {
+function toPreviousNano(instant: Instant): Date {
   return toDate((instant - 1n) as Instant);
 }
 
-function describe(expression: string): string {
+function describeSchedule(expression: string): string {
   try {
-    return describeCron(respell(expression.trim()), { use24HourTimeFormat: true });
+    return describeCron(normaliseExpression(expression.trim()), { use24HourTimeFormat: true });
   } catch {
     // It has no words for `+5` (and on Friday) and `1W,15W`, which croner takes.
     return expression.trim();
@@ -173,7 +173,7 @@ function describe(expression: string): string {
 }
 
 /** What croner takes in any spelling, in the one that cronstrue knows: aliases small, all else in capitals. */
-function respell(expression: string): string {
+function normaliseExpression(expression: string): string {
   if (expression.startsWith("@")) return expression.toLowerCase();
   return expression
     .toUpperCase()

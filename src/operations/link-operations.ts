@@ -14,63 +14,65 @@ import {
 } from "../core/time.ts";
 import { parse } from "../log-query/parse.ts";
 import type { ListingQuery, LogSource } from "../store/store.ts";
-import { findSeriesOfActions } from "../tracing/duration-series.ts";
+import { readActionSeries } from "../tracing/duration-series.ts";
 import { parseTraceQuery } from "../tracing/listing/trace-query.ts";
-import { findSlowEventsOfActions } from "../tracing/slow-events.ts";
-import { actionDigest } from "../tracing/spans/digest.ts";
-import { canonicalId } from "../tracing/spans/id.ts";
-import { actionKey, type Names } from "../tracing/spans/requests.ts";
-import { arrange } from "../tracing/trace-detail.ts";
+import { findSlowEventsByAction } from "../tracing/slow-events.ts";
+import { encodeActionDigest } from "../tracing/spans/digest.ts";
+import { type ActionNames, formatActionKey } from "../tracing/spans/requests.ts";
+import { normaliseId } from "../tracing/spans/span-ids.ts";
+import { buildTraceDetail } from "../tracing/trace-detail.ts";
 import { printLine } from "./logs/lines.ts";
 import { readRows } from "./runtime/executor.ts";
-import type { Context, Prepared } from "./runtime/operation.ts";
-import { withDigest } from "./traces/routes-analytics.ts";
-import { joinRows, type Members, slowEventRow, spanRow, summaryRow } from "./traces/row-writer.ts";
-import { budgetOf, mostTied, readTraces } from "./traces/traces-query.ts";
+import type { Context, PreparedOperation } from "./runtime/operation.ts";
+import { addDigest } from "./traces/analytics.ts";
+import { joinRows, type RowMembers, toSlowEventRow, toSpanRow, toSummaryRow } from "./traces/row-writer.ts";
+import { createRequestBudget, maxTiedRows, readTraces } from "./traces/traces-query.ts";
 
 /** A row as it is answered. */
 export type Row = Readonly<Record<string, unknown>>;
 
 /** The spans of each trace, as `tracing.trace` orders them; null where the site has no traces. */
-export function linkedSpans(site: string, traceIds: readonly string[]): Prepared {
-  return prepare("tracing", site, async (context) => {
+export function prepareLinkedSpans(site: string, traceIds: readonly string[]): PreparedOperation {
+  return prepareLink("tracing", site, async (context) => {
     const { traces, reports } = context.sites.get(site) ?? {};
     if (traces === undefined && reports === undefined) return traceIds.map(() => null);
     // A line has its id in the spelling of whoever wrote it.
-    const ids = traceIds.map((id) => canonicalId(id, 32));
-    const spans = await readTraces([site], [...new Set(ids)], budgetOf(context), context);
+    const ids = traceIds.map((id) => normaliseId(id, 32));
+    const spans = await readTraces([site], [...new Set(ids)], createRequestBudget(context), context);
     const byTrace = Map.groupBy(spans, (span: Span) => span.trace_id);
-    const rowsOf = once((id: string) => readRows(joinRows(arrange(byTrace.get(id) ?? []).map(spanRow))));
+    const rowsOf = cacheByKey((id: string) =>
+      readRows(joinRows(buildTraceDetail(byTrace.get(id) ?? []).map(toSpanRow))),
+    );
     return ids.map(rowsOf);
   });
 }
 
 /** The newest requests of each action in the range, by the action's digest; null where the site has no traces. */
-export function linkedRequests(
+export function prepareLinkedRequests(
   site: string,
   range: TimeRange,
   limit: number,
   digests: readonly string[],
-): Prepared {
-  return prepare("tracing", site, async (context) => {
+): PreparedOperation {
+  return prepareLink("tracing", site, async (context) => {
     const { traces } = context.sites.get(site) ?? {};
     const [first, ...others] = [...new Set(digests)];
     if (traces === undefined || first === undefined) return digests.map(() => null);
     const filter = { digests: [first, ...others] as const, query: parseTraceQuery("") };
-    const found = new Map<string, Members[]>([first, ...others].map((digest) => [digest, []]));
+    const found = new Map<string, RowMembers[]>([first, ...others].map((digest) => [digest, []]));
     let open = found.size;
     const listing: ListingQuery = {
       sources: [traces.source],
       candidates: "requests",
-      ...{ range, filter, byAction: true, by: "time", order: "desc", wanted: limit * open },
-      tieLimit: mostTied,
-      budget: budgetOf(context),
+      ...{ range, filter, byAction: true, by: "time", order: "desc", expectedRows: limit * open },
+      tieLimit: maxTiedRows,
+      budget: createRequestBudget(context),
     };
     for await (const batch of traces.store.summaries(listing, context.signal)) {
       for (const row of batch) {
-        const rows = found.get(actionDigest({ namespace: row.namespace, action: row.action_name }));
+        const rows = found.get(encodeActionDigest({ namespace: row.namespace, action: row.action_name }));
         if (rows === undefined || rows.length >= limit) continue;
-        rows.push(summaryRow(row));
+        rows.push(toSummaryRow(row));
         if (rows.length === limit) open -= 1;
       }
       if (open === 0) break;
@@ -80,32 +82,32 @@ export function linkedRequests(
 }
 
 /** The slow events within the requests of each action, greatest impact first; null where the site has no traces. */
-export function linkedSlowEvents(
+export function prepareLinkedSlowEvents(
   site: string,
   range: TimeRange,
   limit: number,
-  actions: readonly Names[],
-): Prepared {
-  return prepare("tracing", site, async (context) => {
+  actions: readonly ActionNames[],
+): PreparedOperation {
+  return prepareLink("tracing", site, async (context) => {
     const { traces } = context.sites.get(site) ?? {};
     if (traces === undefined) return actions.map(() => null);
-    const query = { sources: [traces.source] as const, range, budget: budgetOf(context) };
-    const found = await findSlowEventsOfActions(traces.store, query, limit, context.signal);
+    const query = { sources: [traces.source] as const, range, budget: createRequestBudget(context) };
+    const found = await findSlowEventsByAction(traces.store, query, limit, context.signal);
     return actions.map((action) =>
       readRows(
-        joinRows((found.get(actionKey(action)) ?? []).map((event) => slowEventRow(withDigest(event)))),
+        joinRows((found.get(formatActionKey(action)) ?? []).map((event) => toSlowEventRow(addDigest(event)))),
       ),
     );
   });
 }
 
 /** How many requests of each action ended in each bucket, and their mean; null where the site has no traces. */
-export function linkedDurations(
+export function prepareLinkedDurations(
   site: string,
   range: TimeRange,
   width: Millis,
-  actions: readonly Names[],
-): Prepared {
+  actions: readonly ActionNames[],
+): PreparedOperation {
   const run = async (context: Context) => {
     const { traces } = context.sites.get(site) ?? {};
     if (traces === undefined) return actions.map(() => null);
@@ -116,10 +118,10 @@ export function linkedDurations(
       const message = `The series would have more than ${limit} points; ask for wider buckets or a shorter range`;
       throw new Refused("result_too_large", message, { limit, wanted: count * actions.length });
     }
-    const scan = { sources: [traces.source] as const, range, budget: budgetOf(context) };
-    const found = await findSeriesOfActions(traces.store, scan, width, context.signal);
+    const scan = { sources: [traces.source] as const, range, budget: createRequestBudget(context) };
+    const found = await readActionSeries(traces.store, scan, width, context.signal);
     return actions.map((action) => {
-      const buckets = found.get(actionKey(action));
+      const buckets = found.get(formatActionKey(action));
       return Array.from({ length: count }, (_, at) => {
         const figures = buckets?.get(start + at * width);
         return {
@@ -130,12 +132,12 @@ export function linkedDurations(
       });
     });
   };
-  return { ...prepare("tracing", site, run), points: true };
+  return { ...prepareLink("tracing", site, run), countsPoints: true };
 }
 
 /** The names of a site's metrics; null where it has none configured. */
-export function linkedNames(site: string): Prepared {
-  return prepare("metrics", site, async ({ sites, signal }) => {
+export function prepareLinkedMetricNames(site: string): PreparedOperation {
+  return prepareLink("metrics", site, async ({ sites, signal }) => {
     const { metrics } = sites.get(site) ?? {};
     return metrics === undefined ? null : await metrics.store.names(metrics.match, signal);
   });
@@ -144,8 +146,8 @@ export function linkedNames(site: string): Prepared {
 // ---- Log lines ----------------------------------------------------------------------------------------------
 
 /** Where a line says something, as a path into its body and as the query language writes it. */
-type Place = readonly [query: string, ...path: readonly string[]];
-const places = {
+type SubjectField = readonly [query: string, ...path: readonly string[]];
+const subjectFields = {
   trace: [
     ["trace_id", "trace_id"],
     ["trace.id", "trace", "id"],
@@ -156,18 +158,18 @@ const places = {
     ["kubernetes.pod_name", "kubernetes", "pod_name"],
     ["resource.k8s\\.pod\\.name", "resource", "k8s.pod.name"],
   ],
-} as const satisfies Readonly<Record<string, readonly Place[]>>;
-type Subject = keyof typeof places;
+} as const satisfies Readonly<Record<string, readonly SubjectField[]>>;
+type LinkSubject = keyof typeof subjectFields;
 
 /** What a line's body says it belongs to, by the first place that says it; undefined where none does. */
-export function readSubject(subject: Subject, json: unknown): string | undefined {
+export function readSubject(subject: LinkSubject, json: unknown): string | undefined {
   let body: unknown;
   try {
     body = JSON.parse(String(json));
   } catch {
     return undefined;
   }
-  for (const [, ...path] of places[subject]) {
+  for (const [, ...path] of subjectFields[subject]) {
     let value: unknown = body;
     for (const key of path) {
       value =
@@ -180,8 +182,8 @@ export function readSubject(subject: Subject, json: unknown): string | undefined
   return undefined;
 }
 
-/** The lines that say they belong to `id` within a range, at most `limit` of them, in the order of all. */
-interface LineQuestion {
+/** The lines that say they belong to `formatId` within a range, at most `limit` of them, in the order of all. */
+interface LinkedLinesQuery {
   readonly id: string;
   readonly from: Instant;
   readonly to: Instant;
@@ -189,13 +191,13 @@ interface LineQuestion {
 }
 
 /** The lines for each question; null where the site has no logs. All its sources are searched. */
-export function linkedLines(
+export function prepareLinkedLines(
   site: string,
-  subject: Subject,
+  subject: LinkSubject,
   order: "asc" | "desc",
-  questions: readonly LineQuestion[],
-): Prepared {
-  return prepare("logs", site, async (context) => {
+  questions: readonly LinkedLinesQuery[],
+): PreparedOperation {
+  return prepareLink("logs", site, async (context) => {
     const { logs } = context.sites.get(site) ?? {};
     const [source, ...others] = [...(logs?.sources.values() ?? [])];
     if (logs === undefined || source === undefined) return questions.map(() => null);
@@ -203,7 +205,7 @@ export function linkedLines(
     const waiting = Map.groupBy(questions, ({ id }) => id);
     const filter = parse(
       [...waiting.keys()]
-        .flatMap((id) => places[subject].map(([field]) => `${field}=${JSON.stringify(id)}`))
+        .flatMap((id) => subjectFields[subject].map(([field]) => `${field}=${JSON.stringify(id)}`))
         .join(" OR "),
     );
     const range = {
@@ -213,16 +215,16 @@ export function linkedLines(
       ) as Instant,
       to: questions.reduce((most, { to }) => (to > most ? to : most), questions[0]?.to ?? 0n) as Instant,
     };
-    const found = new Map<LineQuestion, LogLine[]>(questions.map((question) => [question, []]));
+    const found = new Map<LinkedLinesQuery, LogLine[]>(questions.map((question) => [question, []]));
     let open = questions.length;
     const { documents: documentLimit, millisecond, rows } = context.limits;
-    const wanted = questions.reduce((sum, { limit }) => sum + limit, 0);
-    const query = { sources, range, filter, order, wanted, documentLimit, tieLimit: millisecond };
+    const expectedLines = questions.reduce((sum, { limit }) => sum + limit, 0);
+    const query = { sources, range, filter, order, expectedLines, documentLimit, tieLimit: millisecond };
     let read = 0;
     reading: for await (const batch of logs.store.lines(query, context.signal)) {
       for (const line of batch) {
         read += 1;
-        if (read > rows) throw tooManyRows(rows);
+        if (read > rows) throw createTooManyLinesError(rows);
         for (const question of waiting.get(readSubject(subject, line.json) ?? "") ?? []) {
           const lines = found.get(question) ?? [];
           if (line.time < question.from || line.time > question.to || lines.length >= question.limit)
@@ -233,7 +235,7 @@ export function linkedLines(
         if (open === 0) break reading;
       }
     }
-    const rowOf = once(
+    const rowOf = cacheByKey(
       (line: LogLine) => readRows(printLine(line, printMillis(toMillis(floorToMilli(line.time)))))[0],
     );
     return questions.map((question) => (found.get(question) ?? []).map(rowOf));
@@ -243,7 +245,7 @@ export function linkedLines(
 // ---- Pods ---------------------------------------------------------------------------------------------------
 
 /** A pod over the snapshots, one a minute, from the first to the last; without a namespace, any pod of that name. */
-interface PodQuestion {
+interface LinkedPodQuery {
   readonly pod: string;
   readonly namespace?: string | undefined;
   readonly from: Millis;
@@ -251,8 +253,8 @@ interface PodQuestion {
 }
 
 /** The rows for each question, oldest first; null where the site has no Kubernetes part. */
-export function linkedPods(site: string, questions: readonly PodQuestion[]): Prepared {
-  return prepare("kubernetes", site, async (context) => {
+export function prepareLinkedPods(site: string, questions: readonly LinkedPodQuery[]): PreparedOperation {
+  return prepareLink("kubernetes", site, async (context) => {
     const part = context.sites.get(site)?.kubernetes;
     if (part === undefined) return questions.map(() => null);
     const start = Math.min(...questions.map(({ from }) => from));
@@ -273,7 +275,7 @@ export function linkedPods(site: string, questions: readonly PodQuestion[]): Pre
       for (const row of batch) if (pods.has(row.pod_name)) rows.push(row);
     }
     const byPod = Map.groupBy(rows, ({ pod_name }) => pod_name);
-    const rowOf = once((row: PodsRow) => ({ ...row, timestamp: printMillis(row.timestamp) }));
+    const rowOf = cacheByKey((row: PodsRow) => ({ ...row, timestamp: printMillis(row.timestamp) }));
     return questions.map(({ pod, namespace, from, to }) =>
       (byPod.get(pod) ?? [])
         .filter(
@@ -288,16 +290,16 @@ export function linkedPods(site: string, questions: readonly PodQuestion[]): Pre
 }
 
 /** The last full minute at a moment. */
-export function snapshotAt(moment: Instant): Millis {
+export function toSnapshotTime(moment: Instant): Millis {
   return Math.floor(toMillis(moment) / minute) * minute;
 }
 
-export function shift(moment: Instant, millis: Millis): Instant {
+export function shiftInstant(moment: Instant, millis: Millis): Instant {
   return (moment + fromMillis(millis)) as Instant;
 }
 
 /** Made once for each key: many rows may lead to the same ones, and share them. */
-function once<Key, Value>(make: (key: Key) => Value): (key: Key) => Value {
+function cacheByKey<Key, Value>(make: (key: Key) => Value): (key: Key) => Value {
   const made = new Map<Key, Value>();
   return (key) => {
     const known = made.get(key);
@@ -308,11 +310,15 @@ function once<Key, Value>(make: (key: Key) => Value): (key: Key) => Value {
   };
 }
 
-function prepare(name: string, site: string, run: (context: Context) => Promise<unknown>): Prepared {
+function prepareLink(
+  name: string,
+  site: string,
+  run: (context: Context) => Promise<unknown>,
+): PreparedOperation {
   return { name, sites: () => [site], run };
 }
 
-function tooManyRows(limit: number) {
+function createTooManyLinesError(limit: number) {
   return new Refused("result_too_large", `A link would read more than ${limit} lines; ask for fewer rows`, {
     limit,
   });

@@ -2,10 +2,10 @@
 import { isDeepStrictEqual } from "node:util";
 import { version } from "../core/version.ts";
 import { describeIntake } from "../intake/openapi.ts";
-import { slugs } from "../operations/runtime/error-response.ts";
+import { slugSchemas } from "../operations/runtime/error-response.ts";
 import { explanationSchema, explanationType } from "../operations/runtime/explain.ts";
 import {
-  type Described,
+  type DescribedOperation,
   describeOperations,
   describeSchema,
   type JsonSchema,
@@ -37,14 +37,14 @@ export function buildOpenApi(endpoints: readonly Endpoint[]): Json {
   const paths: Record<string, Json> = {};
   for (const operation of operations) {
     const { path, method } = operation.endpoint;
-    const { examples = [], ...request } = deref(operation.request, inputs);
-    if (method === "POST") schemas.set(requestName(operation.endpoint), request);
+    const { examples = [], ...request } = resolveReference(operation.request, inputs);
+    if (method === "POST") schemas.set(formatRequestName(operation.endpoint), request);
     paths[path] = {
       ...paths[path],
       [method.toLowerCase()]: describeOperation(operation, request, examples),
     };
   }
-  paths["/errors"] = publish(intake.path);
+  paths["/errors"] = toPublicSchema(intake.path);
   return {
     openapi: "3.1.1",
     info: {
@@ -54,14 +54,14 @@ export function buildOpenApi(endpoints: readonly Endpoint[]): Json {
       description: introduction,
     },
     servers: [{ url: "/", description: "This server." }],
-    tags: [...new Set([...endpoints.map(tagOf), "intake"])].map((name) => ({ name })),
+    tags: [...new Set([...endpoints.map(deriveTag), "intake"])].map((name) => ({ name })),
     security: [{ bearer: [] }, { token: [] }],
     paths,
     components: {
       schemas: {
-        ...publish(Object.fromEntries(schemas)),
-        Explanation: publish(describeSchema(explanationSchema, "output", new Map())),
-        ...errorSchemas(),
+        ...toPublicSchema(Object.fromEntries(schemas)),
+        Explanation: toPublicSchema(describeSchema(explanationSchema, "output", new Map())),
+        ...buildErrorSchemas(),
       },
       responses: errorResponses,
       headers,
@@ -83,21 +83,29 @@ export function buildOpenApi(endpoints: readonly Endpoint[]): Json {
 }
 
 function describeOperation(
-  { endpoint, answer }: Described,
+  { endpoint, answer }: DescribedOperation,
   request: JsonSchema,
   examples: readonly unknown[],
 ): Json {
-  const { name, access, summary, description, method, explains, mediaType = "application/json" } = endpoint;
+  const {
+    name,
+    access,
+    summary,
+    description,
+    method,
+    isExplainable: explains,
+    mediaType = "application/json",
+  } = endpoint;
   const asked =
     method === "GET"
-      ? { parameters: parametersOf(request) }
+      ? { parameters: buildParameters(request) }
       : {
           ...(explains ? { parameters: [explainParameter] } : {}),
           requestBody: {
             required: true,
             content: {
               "application/json": {
-                schema: { $ref: `#/components/schemas/${requestName(endpoint)}` },
+                schema: { $ref: `#/components/schemas/${formatRequestName(endpoint)}` },
                 examples: Object.fromEntries(examples.map((value, at) => [`example_${at + 1}`, { value }])),
               },
             },
@@ -106,7 +114,7 @@ function describeOperation(
   const error = (name: keyof typeof errorResponses) => ({ $ref: `#/components/responses/${name}` });
   return {
     operationId: name.replaceAll(".", "_"),
-    tags: [tagOf(endpoint)],
+    tags: [deriveTag(endpoint)],
     summary,
     ...(description === undefined ? {} : { description }),
     ...(access === "public" ? { security: [] } : {}),
@@ -116,11 +124,11 @@ function describeOperation(
         description: "The whole answer.",
         headers: { "X-Request-Id": { $ref: "#/components/headers/X-Request-Id" } },
         content: {
-          [mediaType]: { schema: publish(answer) },
+          [mediaType]: { schema: toPublicSchema(answer) },
           ...Object.fromEntries(
             endpoint.representations.map(({ mediaType, answer }) => [
               mediaType,
-              { schema: publish(describeSchema(answer, "output", new Map())) },
+              { schema: toPublicSchema(describeSchema(answer, "output", new Map())) },
             ]),
           ),
           ...(explains
@@ -150,45 +158,45 @@ const explainParameter = {
   schema: { type: "boolean", default: false },
 };
 
-function parametersOf({ properties = {} }: JsonSchema): readonly Json[] {
+function buildParameters({ properties = {} }: JsonSchema): readonly Json[] {
   return Object.entries(properties).map(([name, { description, examples = [], ...schema }]) => ({
     name,
     in: "path",
     required: true,
     description,
-    schema: publish(schema),
+    schema: toPublicSchema(schema),
     ...(examples.length === 0 ? {} : { example: examples[0] }),
   }));
 }
 
 /** `logs.lines` stands under `logs`. */
-function tagOf({ name }: Endpoint): string {
+function deriveTag({ name }: Endpoint): string {
   return name.split(".", 1)[0] ?? name;
 }
 
 /** `logs.lines` takes a `LogsLinesRequest`. Some generators get bodies wrong that are alike and have no names. */
-function requestName({ name }: Endpoint): string {
+function formatRequestName({ name }: Endpoint): string {
   return `${name.replace(/(?:^|[._])(\w)/g, (_, letter: string) => letter.toUpperCase())}Request`;
 }
 
-function deref(schema: JsonSchema, definitions: ReadonlyMap<string, JsonSchema>): JsonSchema {
+function resolveReference(schema: JsonSchema, definitions: ReadonlyMap<string, JsonSchema>): JsonSchema {
   const name = schema.$ref?.replace("#/$defs/", "");
   return (name === undefined ? undefined : definitions.get(name)) ?? schema;
 }
 
 /** References as the document has them; what we answer today does not bind what we answer tomorrow to no more. */
-function publish<T extends object>(node: T): T;
-function publish(node: unknown): unknown {
+function toPublicSchema<T extends object>(node: T): T;
+function toPublicSchema(node: unknown): unknown {
   if (Array.isArray(node))
-    return node.map((one) => (typeof one === "object" && one !== null ? publish(one) : one));
+    return node.map((one) => (typeof one === "object" && one !== null ? toPublicSchema(one) : one));
   if (typeof node !== "object" || node === null) return node;
   return Object.fromEntries(
     Object.entries(node).flatMap(([key, value]) => {
       if (key === "additionalProperties" && value === false) return [];
       if (key === "examples" || key === "enum") return [[key, value]];
-      if (key === "anyOf" && isChoice(value)) return [["oneOf", publish(value)]];
+      if (key === "anyOf" && isChoice(value)) return [["oneOf", toPublicSchema(value)]];
       if (key === "$ref") return [[key, String(value).replace("#/$defs/", "#/components/schemas/")]];
-      return [[key, typeof value === "object" && value !== null ? publish(value) : value]];
+      return [[key, typeof value === "object" && value !== null ? toPublicSchema(value) : value]];
     }),
   );
 }
@@ -215,8 +223,8 @@ const headers = {
 };
 
 /** An envelope for each slug, because the slug fixes the shape of its details. */
-function errorSchemas(): Json {
-  const envelopes = Object.entries(slugs).map(([slug, { when, details }]) => [
+function buildErrorSchemas(): Json {
+  const envelopes = Object.entries(slugSchemas).map(([slug, { when, details }]) => [
     `Error_${slug}`,
     {
       type: "object",
@@ -227,7 +235,7 @@ function errorSchemas(): Json {
         message: { type: "string", description: "For people; safe to display.", examples: [when] },
         details: {
           description: "What the slug says they are.",
-          ...publish(describeSchema(details, "output", new Map())),
+          ...toPublicSchema(describeSchema(details, "output", new Map())),
         },
       },
     },
@@ -241,11 +249,11 @@ function errorSchemas(): Json {
     },
     Unprocessable: {
       description: "Why a request was refused for good.",
-      oneOf: Object.keys(slugs).map((slug) => ({ $ref: `#/components/schemas/Error_${slug}` })),
+      oneOf: Object.keys(slugSchemas).map((slug) => ({ $ref: `#/components/schemas/Error_${slug}` })),
       discriminator: {
         propertyName: "error",
         mapping: Object.fromEntries(
-          Object.keys(slugs).map((slug) => [slug, `#/components/schemas/Error_${slug}`]),
+          Object.keys(slugSchemas).map((slug) => [slug, `#/components/schemas/Error_${slug}`]),
         ),
       },
     },
@@ -255,7 +263,7 @@ function errorSchemas(): Json {
 
 const retryAfter = { "Retry-After": { $ref: "#/components/headers/Retry-After" } };
 
-function errorResponse(description: string, error: string, extra: Json = {}): Json {
+function buildErrorResponse(description: string, error: string, extra: Json = {}): Json {
   return {
     description,
     content: {
@@ -266,8 +274,8 @@ function errorResponse(description: string, error: string, extra: Json = {}): Js
 }
 
 const errorResponses = {
-  Unauthorized: errorResponse("The token is missing, unknown or expired.", "Unauthorized"),
-  NotFound: errorResponse(
+  Unauthorized: buildErrorResponse("The token is missing, unknown or expired.", "Unauthorized"),
+  NotFound: buildErrorResponse(
     "No such resource, or a site that does not exist or that the token may not see.",
     "Not found",
   ),
@@ -275,10 +283,10 @@ const errorResponses = {
     description: "The request was understood and is refused for good.",
     content: { "application/json": { schema: { $ref: "#/components/schemas/Unprocessable" } } },
   },
-  TooMany: errorResponse("The token asks too often, or has too much under way.", "Too many requests", {
+  TooMany: buildErrorResponse("The token asks too often, or has too much under way.", "Too many requests", {
     headers: retryAfter,
   }),
-  Failed: errorResponse(
+  Failed: buildErrorResponse(
     "A source is down, slow, overloaded, or answers in part. Worth a retry.",
     "A data source did not answer in time",
     { headers: retryAfter },

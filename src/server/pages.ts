@@ -7,7 +7,7 @@ import { readFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { promisify } from "node:util";
 import { gzip } from "node:zlib";
-import { allowsCoding } from "../operations/runtime/content-negotiation.ts";
+import { isCodingAllowed } from "../operations/runtime/content-negotiation.ts";
 import type { Endpoint } from "../operations/runtime/operation.ts";
 import { buildOpenApi } from "./openapi.ts";
 
@@ -22,8 +22,8 @@ interface Page {
 export type FindPage = (path: string, headers: Pick<Headers, "get">) => Promise<Page | undefined>;
 
 type Load = () => Promise<string | Uint8Array>;
-interface Source {
-  readonly type: keyof typeof types;
+interface PageSource {
+  readonly type: keyof typeof contentTypes;
   readonly load: Load;
   readonly policy?: string;
   /** How long a browser need not ask again. */
@@ -33,7 +33,7 @@ interface Source {
 const compress = promisify(gzip);
 const { resolve } = createRequire(import.meta.url);
 
-const policy = (more: Readonly<Record<string, string>> = {}): string =>
+const buildPolicy = (more: Readonly<Record<string, string>> = {}): string =>
   Object.entries({
     "default-src": "'none'",
     "script-src": "'self'",
@@ -50,16 +50,16 @@ const policy = (more: Readonly<Record<string, string>> = {}): string =>
     .join("; ");
 
 /** The console shows what strangers wrote, so whatever would make markup of a text is an error of the browser's too. */
-const consolePolicy = policy({ "require-trusted-types-for": "'script'", "trusted-types": "'none'" });
+const consolePolicy = buildPolicy({ "require-trusted-types-for": "'script'", "trusted-types": "'none'" });
 
 /** The editor of GraphiQL writes its own style elements, and runs its languages in workers that it builds itself. */
-const editorPolicy = policy({
+const editorPolicy = buildPolicy({
   "style-src": "'self' 'unsafe-inline'",
   "font-src": "'self' data:",
   "worker-src": "blob:",
 });
 
-const types = {
+const contentTypes = {
   html: "text/html; charset=utf-8",
   js: "text/javascript; charset=utf-8",
   css: "text/css; charset=utf-8",
@@ -71,7 +71,7 @@ const types = {
 const consoleFolder = new URL("../console/", import.meta.url);
 
 /** The console's files as they are, and what it shares with others. A path is one of these or none. */
-function consolePages(): Readonly<Record<string, Source>> {
+function listConsolePages(): Readonly<Record<string, PageSource>> {
   const file =
     (address: URL | string): Load =>
     () =>
@@ -111,8 +111,8 @@ export function createPages(operations: readonly Endpoint[]): FindPage {
     };
 
   const fresh = "max-age=3600";
-  const pages: Readonly<Record<string, Source>> = {
-    ...consolePages(),
+  const pages: Readonly<Record<string, PageSource>> = {
+    ...listConsolePages(),
     "/openapi.json": { type: "json", load: async () => JSON.stringify(buildOpenApi(operations)) },
     "/docs": { type: "html", load: text(docsPage) },
     "/docs/start.js": { type: "js", load: text(docsStart), fresh },
@@ -129,7 +129,7 @@ export function createPages(operations: readonly Endpoint[]): FindPage {
   return async (path, headers) => {
     const known = Object.hasOwn(pages, path) ? pages[path] : undefined;
     if (known === undefined) return undefined;
-    const zipped = allowsCoding(headers.get("accept-encoding"), "gzip");
+    const zipped = isCodingAllowed(headers.get("accept-encoding"), "gzip");
     const key = `${path} ${zipped}`;
     const page = loaded.get(key) ?? readPage(known, zipped);
     loaded.set(key, page);
@@ -137,29 +137,29 @@ export function createPages(operations: readonly Endpoint[]): FindPage {
     page.catch(() => loaded.delete(key));
     const { headers: described, ...rest } = await page;
     const { ETag: tag = "", "Content-Type": _, "Content-Encoding": __, ...kept } = described;
-    return isKnown(tag, headers.get("if-none-match"))
-      ? { status: 304, headers: { ...kept, ETag: tag }, body: nothing }
+    return isCurrentTag(tag, headers.get("if-none-match"))
+      ? { status: 304, headers: { ...kept, ETag: tag }, body: emptyBody }
       : { ...rest, headers: described };
   };
 }
 
-const nothing = new Uint8Array();
+const emptyBody = new Uint8Array();
 
 /** Weak or not makes no difference here (RFC 9110, section 13.1.2). */
-function isKnown(tag: string, asked: string | null): boolean {
+function isCurrentTag(tag: string, asked: string | null): boolean {
   const bare = (one: string) => one.trim().replace(/^W\//, "");
   return (asked ?? "").split(",").some((one) => one.trim() === "*" || bare(one) === bare(tag));
 }
 
-async function readPage({ type, load, policy: own, fresh }: Source, zipped: boolean): Promise<Page> {
+async function readPage({ type, load, policy: own, fresh }: PageSource, zipped: boolean): Promise<Page> {
   const content = Buffer.from(await load());
   return {
     status: 200,
     body: zipped ? await compress(content) : content,
     headers: {
-      "Content-Type": types[type],
+      "Content-Type": contentTypes[type],
       ...(zipped ? { "Content-Encoding": "gzip" } : {}),
-      "Content-Security-Policy": own ?? policy(),
+      "Content-Security-Policy": own ?? buildPolicy(),
       // Modules name each other by plain names, so a browser asks whether each is still what it has; usually it is.
       "Cache-Control": fresh ?? "no-cache",
       // Weak, since the compressed page is the same page.
@@ -177,7 +177,7 @@ async function readPage({ type, load, policy: own, fresh }: Source, zipped: bool
  * the address, as `query`; a page that a browser opens could not send the header that a query by GET needs. Java's
  * HttpURLConnection names `text/html` too, so a token tells its queries.
  */
-export function wantsGraphiql(headers: Pick<Headers, "get">): boolean {
+export function isGraphiqlRequest(headers: Pick<Headers, "get">): boolean {
   const isOpened = /\btext\/html\b/.test(headers.get("accept") ?? "");
   return isOpened && !/^bearer\b/i.test(headers.get("authorization") ?? "");
 }
@@ -275,13 +275,13 @@ interface GraphiqlParts {
 async function splitGraphiql(): Promise<GraphiqlParts> {
   const { renderGraphiQL } = await import("@graphql-yoga/render-graphiql");
   const page = renderGraphiQL();
-  const style = between(page, "<style>", page.indexOf("</style>"));
+  const style = sliceBetween(page, "<style>", page.indexOf("</style>"));
   // All of the script but its last call, which `graphiqlStart` makes.
   const start = page.lastIndexOf("YogaGraphiQL.renderYogaGraphiQL(");
-  return { style, script: between(page, "<script>", start, page.indexOf("</style>")) };
+  return { style, script: sliceBetween(page, "<script>", start, page.indexOf("</style>")) };
 }
 
-function between(page: string, opening: string, end: number, from = 0): string {
+function sliceBetween(page: string, opening: string, end: number, from = 0): string {
   const start = page.indexOf(opening, from);
   if (start === -1 || end < start) throw new Error("GraphiQL's page is not as expected");
   return page.slice(start + opening.length, end);

@@ -5,83 +5,98 @@ import { type Authenticate, type Principal, readToken } from "../access/auth.ts"
 import type { Limits } from "../config/config.ts";
 import { LimitReached, TooMany, Unprocessable } from "../core/errors.ts";
 import { type Exchange, readJson } from "../http/request.ts";
-import { type Answer, chunksOf, jsonType, type Whole } from "../http/response.ts";
+import { type Answer, type CompleteBody, jsonType, toStreamedBody } from "../http/response.ts";
 import { chooseRepresentation } from "../operations/runtime/content-negotiation.ts";
-import { anybody, type Conductor, overloaded } from "../operations/runtime/executor.ts";
-import { explained, explanationType, wantsExplanation } from "../operations/runtime/explain.ts";
-import { abandon, readHead, type Work } from "../operations/runtime/lifetime.ts";
-import type { Followed, Prepared, Printed, Rows } from "../operations/runtime/operation.ts";
+import {
+  anonymousPrincipal,
+  createOverloadedError,
+  type OperationExecutor,
+} from "../operations/runtime/executor.ts";
+import {
+  explanationType,
+  isExplanationRequested,
+  prepareExplanation,
+} from "../operations/runtime/explain.ts";
+import { bufferHead, closeIterator, type RequestLifetime } from "../operations/runtime/lifetime.ts";
+import type {
+  ChunkedBody,
+  PreparedOperation,
+  RowBatch,
+  TailAnswer,
+} from "../operations/runtime/operation.ts";
 import type { Route } from "../operations/runtime/router.ts";
-import { eventsHeaders, type Tails } from "../tail/tail-registry.ts";
+import { eventStreamHeaders, type TailRegistry } from "../tail/tail-registry.ts";
 import type { Telemetry } from "../telemetry/telemetry.ts";
-import { within } from "../telemetry/tracer.ts";
+import { runInSpan } from "../telemetry/tracer.ts";
 
 /** One configuration, and the requests that began in its time. */
-export interface Epoch {
+export interface ConfigGeneration {
   readonly authenticate: Authenticate;
   readonly limits: Limits;
-  readonly conductor: Conductor;
-  readonly tails: Tails;
+  readonly executor: OperationExecutor;
+  readonly tails: TailRegistry;
 }
 
 /** What the log and the metrics tell of a request; filled in as far as it gets. */
-export interface Trail {
+export interface RequestLogFields {
   operation: string;
   route: string | undefined;
   user: string | undefined;
 }
 
 /** Tells of a request's end; `cut` where its client has not got all of the answer. */
-export type Finish = (status: number, cut: boolean, error?: unknown) => void;
+export type FinishRequest = (status: number, cut: boolean, error?: unknown) => void;
 
 /**
  * The answer of a route, which calls `finish` as soon as it is complete or broken off.
  * @throws what the operation, the limits and the reading of the body fail with; then `finish` has not been called
  */
-type Operate = (
+type RunOperation = (
   exchange: Exchange,
   route: Route,
-  epoch: Epoch,
-  trail: Trail,
-  finish: Finish,
+  epoch: ConfigGeneration,
+  trail: RequestLogFields,
+  finish: FinishRequest,
 ) => Promise<Answer>;
 
 /** What an operation, or a representation of it, may answer. */
-type Answered = Promise<unknown> | AsyncIterable<Rows> | Printed | Followed;
+type OperationResult = Promise<unknown> | AsyncIterable<RowBatch> | ChunkedBody | TailAnswer;
 
 /** What stands around and between the batches of an answer. */
-interface Form {
+interface BodyFraming {
   readonly opening: string;
   readonly separator: string;
   readonly closing: string;
 }
-const array: Form = { opening: "[", separator: ",", closing: "]" };
-const printed: Form = { opening: "", separator: "", closing: "" };
+const arrayFraming: BodyFraming = { opening: "[", separator: ",", closing: "]" };
+const noFraming: BodyFraming = { opening: "", separator: "", closing: "" };
 
 const explanationHeaders = { "Content-Type": `${explanationType}; charset=utf-8` };
 
 /** One for a server: the bound on streamed answers is on all of them, whatever the configuration was when they began. */
-export function createRest(telemetry: Telemetry): Operate {
+export function createOperationRunner(telemetry: Telemetry): RunOperation {
   let streams = 0;
   /** Of those, how many each token has. */
   const streamsOf = new Map<Principal, number>();
 
-  const operate: Operate = async (exchange, { endpoint, parameters }, epoch, trail, finish) => {
+  const runOperation: RunOperation = async (exchange, { endpoint, parameters }, epoch, trail, finish) => {
     const chosen = chooseRepresentation(exchange.headers.get("accept"), endpoint.representations);
     trail.operation = chosen?.name ?? endpoint.name;
     trail.route = endpoint.path;
-    const { authenticate, conductor, limits, tails } = epoch;
+    const { authenticate, executor: conductor, limits, tails } = epoch;
     const principal =
-      endpoint.access === "public" ? anybody : authenticate(readToken(exchange.headers, exchange.search));
+      endpoint.access === "public"
+        ? anonymousPrincipal
+        : authenticate(readToken(exchange.headers, exchange.search));
     trail.user = principal.user;
     const work = conductor.admit(exchange.gone);
     let streaming = false;
     try {
-      const raw = endpoint.method === "GET" ? parameters : await receive(readJson(exchange), work);
+      const raw = endpoint.method === "GET" ? parameters : await receiveBody(readJson(exchange), work);
       // An explanation is JSON, whatever form its answer would have.
-      const explaining = wantsExplanation(exchange.search);
-      const prepared: Prepared<Answered> = explaining
-        ? explained(endpoint.prepare(raw))
+      const explaining = isExplanationRequested(exchange.search);
+      const prepared: PreparedOperation<OperationResult> = explaining
+        ? prepareExplanation(endpoint.prepare(raw))
         : (chosen ?? endpoint).prepare(raw);
       const result = conductor.start(prepared, principal, work);
       if ("follow" in result) {
@@ -93,62 +108,62 @@ export function createRest(telemetry: Telemetry): Operate {
       const headers = explaining
         ? explanationHeaders
         : (("pieces" in result ? result.headers : undefined) ?? jsonType);
-      const complete = (body: Whole): Answer => {
+      const complete = (body: CompleteBody): Answer => {
         finish(200, false);
         return { status: 200, headers, body };
       };
       if ("then" in result) return complete(JSON.stringify(await work.wait(result)));
-      const [form, source] = "pieces" in result ? [printed, result.pieces] : [array, result];
+      const [form, source] = "pieces" in result ? [noFraming, result.pieces] : [arrayFraming, result];
       const rows = source[Symbol.asyncIterator]();
-      const head = await readHead(rows, work);
-      if (head.state === "done") return complete(whole(form, head.texts));
+      const head = await bufferHead(rows, work);
+      if (head.state === "done") return complete(frameTexts(form, head.texts));
       // What waits for nothing but its client needs no place, neither here nor among the requests.
       const close = head.state === "open" ? openStream(principal, limits, rows, work) : undefined;
       streaming = close !== undefined;
-      const body = chunksOf(stream(form, head.texts, rows, work, finish, close), work.signal);
+      const body = toStreamedBody(streamRows(form, head.texts, rows, work, finish, close), work.signal);
       return { status: 200, headers, body };
     } catch (error) {
-      throw work.signal.aborted && !(error instanceof LateBody) ? work.signal.reason : error;
+      throw work.signal.aborted && !(error instanceof BodyTimeout) ? work.signal.reason : error;
     } finally {
       if (!streaming) work.end();
     }
   };
 
   async function openTail(
-    followed: Followed["follow"],
+    followed: TailAnswer["follow"],
     { headers, gone }: Exchange,
     principal: Principal,
-    tails: Tails,
-    finish: Finish,
+    tails: TailRegistry,
+    finish: FinishRequest,
   ): Promise<Answer> {
     const asked = {
       principal,
       // Empty is none, as it is to an EventSource.
-      resume: headers.get("last-event-id") || undefined,
-      gone,
-      over: (cut: boolean) => {
+      lastEventId: headers.get("last-event-id") || undefined,
+      clientGone: gone,
+      onClose: (cut: boolean) => {
         telemetry.tails.closed();
         finish(200, cut);
       },
     };
     // Tails read together: what is asked for all of them is part of no client's trace.
-    const body = await within(undefined, () => tails.open(followed, asked));
+    const body = await runInSpan(undefined, () => tails.open(followed, asked));
     telemetry.tails.opened();
-    return { status: 200, headers: eventsHeaders, body };
+    return { status: 200, headers: eventStreamHeaders, body };
   }
 
   /** Takes a place among the streamed answers. What ends the work gives it back. @throws {LimitReached} {TooMany} */
   function openStream(
     principal: Principal,
     limits: Limits,
-    rows: AsyncIterator<Rows>,
-    work: Work,
+    rows: AsyncIterator<RowBatch>,
+    work: RequestLifetime,
   ): () => void {
     const own = streamsOf.get(principal) ?? 0;
     if (streams >= limits.streams || own >= limits.tokenStreams) {
-      abandon(rows);
+      closeIterator(rows);
       if (own >= limits.tokenStreams) throw new TooMany(1, "token_streams");
-      throw overloaded("streams", `${streams} streamed answers are under way`);
+      throw createOverloadedError("streams", `${streams} streamed answers are under way`);
     }
     streams += 1;
     streamsOf.set(principal, own + 1);
@@ -163,38 +178,41 @@ export function createRest(telemetry: Telemetry): Operate {
     };
   }
 
-  return operate;
+  return runOperation;
 }
 
-/** A body that is being read. @throws what its reading fails with, and `LateBody` where the deadline passes before it is there */
-export async function receive<T>(body: Promise<T>, work: Work): Promise<T> {
+/** A body that is being read. @throws what its reading fails with, and `BodyTimeout` where the deadline passes before it is there */
+export async function receiveBody<T>(body: Promise<T>, work: RequestLifetime): Promise<T> {
   try {
     return await work.wait(body);
   } catch (error) {
-    throw error instanceof LimitReached ? new LateBody() : error;
+    throw error instanceof LimitReached ? new BodyTimeout() : error;
   }
 }
 
 /** No source is to blame for the time that a client takes: it is told as where node itself gives a body up. */
-class LateBody extends Unprocessable<"invalid_request"> {
+class BodyTimeout extends Unprocessable<"invalid_request"> {
   constructor() {
     const message = "The body did not come in time";
     super("invalid_request", message, { issues: [{ path: "", message }] }, "reading_time");
   }
 }
 
-function whole({ opening, separator, closing }: Form, texts: readonly string[]): readonly string[] {
+function frameTexts(
+  { opening, separator, closing }: BodyFraming,
+  texts: readonly string[],
+): readonly string[] {
   const last = texts.length - 1;
   if (last < 0) return [opening + closing];
   return texts.map((text, at) => (at === 0 ? opening : separator) + text + (at === last ? closing : ""));
 }
 
-async function* stream(
-  { opening, separator, closing }: Form,
+async function* streamRows(
+  { opening, separator, closing }: BodyFraming,
   head: readonly string[],
-  rows: AsyncIterator<Rows>,
-  work: Work,
-  finish: Finish,
+  rows: AsyncIterator<RowBatch>,
+  work: RequestLifetime,
+  finish: FinishRequest,
   close: (() => void) | undefined,
 ): AsyncGenerator<string, void, void> {
   let complete = false;
@@ -204,10 +222,10 @@ async function* stream(
     for (const text of head) {
       yield before + text;
       before = separator;
-      work.progressed();
+      work.reportProgress();
     }
     for (;;) {
-      work.progressed();
+      work.reportProgress();
       const next = await work.wait(rows.next());
       if (next.done === true) break;
       // By itself: put together with the text, it would make another of all of it.
@@ -220,7 +238,7 @@ async function* stream(
     failure = work.signal.aborted ? work.signal.reason : error;
     throw failure;
   } finally {
-    if (!complete) abandon(rows);
+    if (!complete) closeIterator(rows);
     close?.();
     finish(200, !complete, failure);
   }

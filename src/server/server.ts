@@ -10,54 +10,67 @@ import type { Sites } from "../access/sites.ts";
 import type { Address, Limits } from "../config/config.ts";
 import { NotFound, Unprocessable } from "../core/errors.ts";
 import type { Instant, Millis } from "../core/time.ts";
-import type { Unified } from "../graphql/mesh.ts";
+import type { UnifiedSchema } from "../graphql/mesh.ts";
 import type { Session } from "../graphql/session.ts";
-import { closerOf, cutUnread, keepAnswers, pathOf, refuseHead, unreadTime } from "../http/node-http.ts";
-import { type Connection, type Exchange, exchangeOf, readText } from "../http/request.ts";
-import { type Answer, jsonType, respond, toResponse, write } from "../http/response.ts";
+import {
+  createIdleCloser,
+  deriveUnreadTimeout,
+  installProtocolErrorResponses,
+  rejectAmbiguousHead,
+  resetStalledConnections,
+  stripOrigin,
+} from "../http/node-http.ts";
+import { type Connection, type Exchange, readText, toExchange } from "../http/request.ts";
+import { type Answer, jsonType, toErrorAnswer, toResponse, writeAnswer } from "../http/response.ts";
 import type { Intake } from "../intake/intake.ts";
-import { isClients, limitOf } from "../operations/runtime/error-response.ts";
-import { createConductor } from "../operations/runtime/executor.ts";
-import { ClientGone, type Work } from "../operations/runtime/lifetime.ts";
+import { findLimit, isClientFault } from "../operations/runtime/error-response.ts";
+import { createExecutor } from "../operations/runtime/executor.ts";
+import { ClientGone, type RequestLifetime } from "../operations/runtime/lifetime.ts";
 import type { Endpoint } from "../operations/runtime/operation.ts";
 import { createRouter } from "../operations/runtime/router.ts";
-import { createTails } from "../tail/tail-registry.ts";
+import { createTailRegistry } from "../tail/tail-registry.ts";
 import type { Telemetry } from "../telemetry/telemetry.ts";
-import { currentStep, type Step, within } from "../telemetry/tracer.ts";
-import type { Visuals } from "../visuals/visual.ts";
+import { findCurrentSpan, type OwnSpan, runInSpan } from "../telemetry/tracer.ts";
+import type { PublishedVisuals } from "../visuals/visual.ts";
 import type { FindPage } from "./pages.ts";
-import { createRest, type Epoch, type Finish, receive, type Trail } from "./rest.ts";
+import {
+  type ConfigGeneration,
+  createOperationRunner,
+  type FinishRequest,
+  type RequestLogFields,
+  receiveBody,
+} from "./rest.ts";
 
 /** What another configuration replaces while the server runs. */
-export interface Served {
+export interface ServedConfig {
   readonly authenticate: Authenticate;
   readonly sites: Sites;
   readonly limits: Limits;
 }
 
-export interface ServerOptions extends Served {
+export interface ServerOptions extends ServedConfig {
   readonly operations: readonly Endpoint[];
   readonly telemetry: Telemetry;
   readonly now: () => Instant;
   /** The step of a request with these headers, where the program's own traces are configured. */
-  readonly begin?: (traceparent: string | null, tracestate: string | null) => Step | undefined;
+  readonly startSpan?: (traceparent: string | null, tracestate: string | null) => OwnSpan | undefined;
   /** One line of text for each backend, for `/readyz`. */
-  readonly backends?: () => readonly string[];
-  readonly visuals?: Visuals | undefined;
+  readonly describeBackends?: () => readonly string[];
+  readonly visuals?: PublishedVisuals | undefined;
   /** Connections open at once, instead of the program's own. */
-  readonly connections?: number | undefined;
+  readonly maxConnections?: number | undefined;
   /** Instead of the program's own, in milliseconds. */
-  readonly readingTime?: {
+  readonly readTimeouts?: {
     readonly headersTimeout: Millis;
     readonly requestTimeout: Millis;
     readonly connectionsCheckingInterval: Millis;
   };
   /** How long a client may take nothing of its answer, instead of the program's own. */
-  readonly unread?: Millis | undefined;
+  readonly unreadTimeout?: Millis | undefined;
   /** The front-end error intake where it shares this server's address. */
   readonly intake?: Intake | undefined;
   /** Asked for at the first GraphQL request, so that REST does not wait for it. */
-  readonly graphql: () => Promise<Unified>;
+  readonly loadGraphql: () => Promise<UnifiedSchema>;
 }
 
 export interface Server {
@@ -66,32 +79,44 @@ export interface Server {
   /** Resolves when connections are taken. @throws {Error} the system's, with its `code`, such as EADDRINUSE */
   readonly listen: (address: Address) => Promise<Address>;
   /** Serves this from the next request on. Resolves when the requests that began before are over. */
-  readonly replace: (served: Served) => Promise<void>;
-  /** Takes no new connections, lets what is under way finish for `grace`, then breaks it off. */
+  readonly reload: (served: ServedConfig) => Promise<void>;
+  /** Takes no new connections, lets what is under way finish for `drainTimeout`, then breaks it off. */
   readonly close: (grace: Millis) => Promise<void>;
 }
 
 /** Path and query. Of all headers together node takes 16 KiB. */
 const urlLimit = 8_192;
 /** More than all places and tails together; each that is idle costs a few kilobytes. */
-const mostConnections = 5_000;
+const defaultMaxConnections = 5_000;
 /** How long a client has for its headers, and for the whole of its request: less than the deadline, where that is the usual one. */
-const readingTime = { headersTimeout: 10_000, requestTimeout: 20_000, connectionsCheckingInterval: 5_000 };
+const defaultReadTimeouts = {
+  headersTimeout: 10_000,
+  requestTimeout: 20_000,
+  connectionsCheckingInterval: 5_000,
+};
 const textType = { "Content-Type": "text/plain; charset=utf-8" };
 
 export function createServer(options: ServerOptions): Server {
-  const { operations, telemetry, now, begin, backends, intake, visuals } = options;
+  const {
+    operations,
+    telemetry,
+    now,
+    startSpan: begin,
+    describeBackends: backends,
+    intake,
+    visuals,
+  } = options;
   const findRoute = createRouter(operations);
-  const operate = createRest(telemetry);
+  const runOperation = createOperationRunner(telemetry);
   const places = { taken: 0 };
   const tailPlaces = { taken: 0 };
-  const beginEpoch = ({ authenticate, ...served }: Served): Epoch => ({
+  const beginEpoch = ({ authenticate, ...served }: ServedConfig): ConfigGeneration => ({
     authenticate,
     limits: served.limits,
-    conductor: createConductor({ ...served, visuals, places, now, limited: telemetry.limited }),
-    tails: createTails({
+    executor: createExecutor({ ...served, visuals, slots: places, now, onLimitReached: telemetry.limited }),
+    tails: createTailRegistry({
       limits: served.limits,
-      places: tailPlaces,
+      slots: tailPlaces,
       now,
       pause,
       log: telemetry.log,
@@ -102,23 +127,23 @@ export function createServer(options: ServerOptions): Server {
   let findPage: FindPage | undefined;
 
   /** Never throws. Of what is only admitted nothing has been told: its caller finishes it. */
-  async function answer(exchange: Exchange): Promise<Answer | Admission> {
+  async function answerRequest(exchange: Exchange): Promise<Answer | Admission> {
     const started = performance.now();
-    const trail: Trail = { operation: "none", route: undefined, user: undefined };
+    const trail: RequestLogFields = { operation: "none", route: undefined, user: undefined };
     const { id, method } = exchange;
-    const step = currentStep();
-    const finish: Finish = (status, cut, error) => {
+    const step = findCurrentSpan();
+    const finish: FinishRequest = (status, cut, error) => {
       const duration = performance.now() - started;
-      const limit = limitOf(error);
+      const limit = findLimit(error);
       if (limit !== undefined) telemetry.limited(limit);
-      if (isClients(error)) error = undefined;
-      telemetry.finished({ id, method, ...trail, status, cut, duration, error, step });
+      if (isClientFault(error)) error = undefined;
+      telemetry.finished({ id, method, ...trail, status, cut, duration, error, span: step });
     };
     try {
-      if (exchange.path.length + exchange.search.length > urlLimit) throw urlTooLong();
+      if (exchange.path.length + exchange.search.length > urlLimit) throw createUrlTooLongError();
       const route = findRoute(exchange.method, exchange.path);
       // A request keeps to what was served when it came.
-      if (route !== undefined) return await operate(exchange, route, epoch, trail, finish);
+      if (route !== undefined) return await runOperation(exchange, route, epoch, trail, finish);
       const page = await openPage(exchange);
       if (page !== undefined) return page;
       if (exchange.path === "/graphql" && (exchange.method === "GET" || exchange.method === "POST")) {
@@ -127,14 +152,14 @@ export function createServer(options: ServerOptions): Server {
         const principal = epoch.authenticate(readToken(exchange.headers, exchange.search));
         trail.user = principal.user;
         // From here on a reload waits for it, though the schema may still have to be loaded.
-        return { exchange, principal, epoch, work: epoch.conductor.join(exchange.gone), finish };
+        return { exchange, principal, epoch, work: epoch.executor.join(exchange.gone), finish };
       }
       const own =
         exchange.method === "GET" || exchange.method === "HEAD" ? await ownPage(exchange.path) : undefined;
       if (own !== undefined) return own;
       throw new NotFound();
     } catch (error) {
-      const answered = respond(error);
+      const answered = toErrorAnswer(error);
       finish(answered.status, error instanceof ClientGone, error);
       return answered;
     }
@@ -165,7 +190,7 @@ export function createServer(options: ServerOptions): Server {
       !/^\/$|^\/(console|docs|graphql|openapi\.json)(\/|$)/.test(path)
     )
       return undefined;
-    const { createPages, wantsGraphiql } = await import("./pages.ts");
+    const { createPages, isGraphiqlRequest: wantsGraphiql } = await import("./pages.ts");
     if (path === "/graphql" && !wantsGraphiql(headers)) return undefined;
     findPage ??= createPages(operations);
     return findPage(path, headers);
@@ -182,8 +207,8 @@ export function createServer(options: ServerOptions): Server {
     async onRequest({ request, serverContext, fetchAPI, endResponse, setRequest }) {
       const { req, res, admitted } = serverContext;
       const exchange =
-        admitted?.exchange ?? exchangeOf(req !== undefined && res !== undefined ? { req, res } : request);
-      const answered = admitted ?? (await answer(exchange));
+        admitted?.exchange ?? toExchange(req !== undefined && res !== undefined ? { req, res } : request);
+      const answered = admitted ?? (await answerRequest(exchange));
       if ("principal" in answered) {
         const { work } = answered;
         asked.set(serverContext, answered);
@@ -191,13 +216,13 @@ export function createServer(options: ServerOptions): Server {
         if (exchange.method !== "POST") return;
         try {
           const { method, headers, signal } = request;
-          const body = await receive(readText(exchange), work);
+          const body = await receiveBody(readText(exchange), work);
           setRequest(new fetchAPI.Request(request.url, { method, headers, signal, body }));
         } catch (failure) {
           asked.set(serverContext, { ...answered, failure });
           // What was not read of the request would hold the connection up.
           req?.resume();
-          endResponse(toResponse(respond(failure), exchange, fetchAPI));
+          endResponse(toResponse(toErrorAnswer(failure), exchange, fetchAPI));
         }
         return;
       }
@@ -205,7 +230,7 @@ export function createServer(options: ServerOptions): Server {
         endResponse(toResponse(answered, exchange, fetchAPI));
         return;
       }
-      await write(answered, exchange, res, draining);
+      await writeAnswer(answered, exchange, res, draining);
       // Yoga sends no response where one has ended already.
       endResponse(new fetchAPI.Response(null));
     },
@@ -225,22 +250,22 @@ export function createServer(options: ServerOptions): Server {
   let openSession: ((asked: Asked) => Session) | undefined;
 
   async function loadGateway() {
-    const unified = await options.graphql();
+    const unified = await options.loadGraphql();
     const { createGateway, createSession } = await import("../graphql/gateway.ts");
     openSession = ({ exchange: { id }, principal, epoch, work }) =>
       createSession({
-        conductor: epoch.conductor,
+        executor: epoch.executor,
         operations,
         limits: epoch.limits,
         principal,
         gone: work.signal,
-        failed: (operation, err) =>
+        onFailure: (operation, err) =>
           telemetry.log({ level: "error", message: "request failed", request: id, operation, err }),
       });
     return createGateway<NodeContext>({
       unified,
       plugins: [rest],
-      limited: () => telemetry.limited("graphql"),
+      onLimited: () => telemetry.limited("graphql"),
       warn: (told, err) => telemetry.log({ level: "warn", message: told, err }),
     });
   }
@@ -262,18 +287,20 @@ export function createServer(options: ServerOptions): Server {
   }
 
   /** While there is no gateway: the answer, or a gateway to finish the request, which is admitted only once. */
-  async function answerFirst(exchange: Exchange): Promise<Answer | { host: Gateway; admitted: Admission }> {
-    const admitted = await answer(exchange);
+  async function answerWithoutGateway(
+    exchange: Exchange,
+  ): Promise<Answer | { host: Gateway; admitted: Admission }> {
+    const admitted = await answerRequest(exchange);
     if ("status" in admitted) return admitted;
     const { work, finish } = admitted;
-    let answered = unavailable;
+    let answered = graphqlUnavailable;
     let failure: unknown;
     try {
       const host = await work.wait(findGateway());
       if (host !== undefined) return { host, admitted };
     } catch (error) {
       failure = error;
-      answered = respond(error);
+      answered = toErrorAnswer(error);
     }
     work.end();
     finish(answered.status, exchange.gone.aborted, failure);
@@ -282,54 +309,54 @@ export function createServer(options: ServerOptions): Server {
 
   async function listen(req: IncomingMessage, res: ServerResponse): Promise<void> {
     // What becomes of a report goes on long after its request.
-    if (intake !== undefined && within(undefined, () => intake.takes(req, res))) return;
+    if (intake !== undefined && runInSpan(undefined, () => intake.tryAnswer(req, res))) return;
     // Yoga builds a URL of these two before any of our code runs, and would answer a bad one with a stack trace.
     if (!URL.canParse(`http://${req.headers.host}`)) req.headers.host = "localhost";
-    const target = pathOf(req.url);
+    const target = stripOrigin(req.url);
     req.url = target.startsWith("/") ? target : `/${target}`;
     if (gateway !== undefined) return gateway(req, res);
-    const exchange = exchangeOf({ req, res });
-    const answered = await answerFirst(exchange);
-    if ("status" in answered) return write(answered, exchange, res, draining);
+    const exchange = toExchange({ req, res });
+    const answered = await answerWithoutGateway(exchange);
+    if ("status" in answered) return writeAnswer(answered, exchange, res, draining);
     await answered.host(req, res, { admitted: answered.admitted });
   }
 
   function fetch(url: string, init: RequestInit = {}): Promise<Response> {
     const headers = new Headers(init.headers);
     const step = begin?.(headers.get("traceparent"), headers.get("tracestate"));
-    return within(step, () => fetchWithin(url, init));
+    return runInSpan(step, () => fetchWithin(url, init));
   }
 
   async function fetchWithin(url: string, init: RequestInit): Promise<Response> {
     if (gateway !== undefined) return gateway.fetch(url, init);
-    const exchange = exchangeOf(new Request(url, init));
-    const answered = await answerFirst(exchange);
+    const exchange = toExchange(new Request(url, init));
+    const answered = await answerWithoutGateway(exchange);
     if ("status" in answered) return toResponse(answered, exchange, globalThis);
     return answered.host.fetch(url, init, { admitted: answered.admitted });
   }
 
   const http = createHttpServer(
     // Refused by ourselves, with a body.
-    { keepAliveTimeout: 65_000, requireHostHeader: false, ...(options.readingTime ?? readingTime) },
+    { keepAliveTimeout: 65_000, requireHostHeader: false, ...(options.readTimeouts ?? defaultReadTimeouts) },
     (request, response) => {
-      if (refuseHead(request, response)) return;
+      if (rejectAmbiguousHead(request, response)) return;
       const { traceparent, tracestate } = request.headers;
-      const step = begin?.(oneText(traceparent), oneText(tracestate));
-      within(step, () => listen(request, response)).catch((error: unknown) => {
+      const step = begin?.(readSingleHeader(traceparent), readSingleHeader(tracestate));
+      runInSpan(step, () => listen(request, response)).catch((error: unknown) => {
         telemetry.log({ level: "error", message: "request handler", err: error });
         response.destroy();
       });
     },
   );
-  const closeIdle = closerOf(http);
-  http.maxConnections = options.connections ?? mostConnections;
+  const closeIdle = createIdleCloser(http);
+  http.maxConnections = options.maxConnections ?? defaultMaxConnections;
   http.on("drop", () => telemetry.limited("connections"));
-  const limitUnread = ({ limits }: Served) => {
-    http.timeout = options.unread ?? unreadTime(limits.deadline);
+  const limitUnread = ({ limits }: ServedConfig) => {
+    http.timeout = options.unreadTimeout ?? deriveUnreadTimeout(limits.deadline);
   };
   limitUnread(options);
-  cutUnread(http, () => telemetry.limited("unread"));
-  keepAnswers(http, (code) => {
+  resetStalledConnections(http, () => telemetry.limited("unread"));
+  installProtocolErrorResponses(http, (code) => {
     if (code === "HPE_HEADER_OVERFLOW") telemetry.limited("head");
     if (code === "ERR_HTTP_REQUEST_TIMEOUT") telemetry.limited("reading_time");
   });
@@ -345,11 +372,11 @@ export function createServer(options: ServerOptions): Server {
           resolve({ host, port: typeof bound === "object" && bound !== null ? bound.port : port });
         });
       }),
-    replace(served) {
-      const { conductor, tails } = epoch;
+    reload(served) {
+      const { executor: conductor, tails } = epoch;
       epoch = beginEpoch(served);
       limitUnread(served);
-      return Promise.all([conductor.retire(), tails.close("reloaded")]).then(() => {});
+      return Promise.all([conductor.drain(), tails.close("reloaded")]).then(() => {});
     },
     close: (grace) =>
       new Promise((resolve) => {
@@ -357,7 +384,7 @@ export function createServer(options: ServerOptions): Server {
         void epoch.tails.close("draining");
         const timer = setTimeout(() => http.closeAllConnections(), grace);
         // Answers whose head was sent before have not told their clients to go.
-        const idle = setInterval(closeIdle, lookAtIdle);
+        const idle = setInterval(closeIdle, idleCheckInterval);
         http.close(() => {
           clearTimeout(timer);
           clearInterval(idle);
@@ -368,23 +395,23 @@ export function createServer(options: ServerOptions): Server {
 }
 
 /** How often a drain looks for connections that have become idle. */
-const lookAtIdle: Millis = 100;
+const idleCheckInterval: Millis = 100;
 
 /** Also over when `signal` aborts. */
 function pause(length: Millis, signal: AbortSignal): Promise<void> {
   return delay(length, undefined, { signal }).catch(() => {});
 }
 
-function oneText(header: string | readonly string[] | undefined): string | null {
+function readSingleHeader(header: string | readonly string[] | undefined): string | null {
   return typeof header === "string" ? header : null;
 }
 
-function urlTooLong(): Unprocessable {
+function createUrlTooLongError(): Unprocessable {
   const message = `The URL is longer than ${urlLimit} characters`;
   return new Unprocessable("invalid_request", message, { issues: [{ path: "", message }] }, "url");
 }
 
-const unavailable: Answer = {
+const graphqlUnavailable: Answer = {
   status: 500,
   headers: jsonType,
   body: JSON.stringify({
@@ -401,9 +428,9 @@ const unavailable: Answer = {
 interface Admission {
   readonly exchange: Exchange;
   readonly principal: Principal;
-  readonly epoch: Epoch;
-  readonly work: Work;
-  readonly finish: Finish;
+  readonly epoch: ConfigGeneration;
+  readonly work: RequestLifetime;
+  readonly finish: FinishRequest;
 }
 
 interface NodeContext extends Partial<Connection> {

@@ -14,7 +14,7 @@ import { type Millis, minute } from "../core/time.ts";
 import type { OverviewFilter, PodFilter } from "./store.ts";
 
 /** Reasons of a waiting container that do not pass by themselves. */
-const failing: ReadonlySet<string> = new Set([
+const permanentReasons: ReadonlySet<string> = new Set([
   "CrashLoopBackOff",
   "ImagePullBackOff",
   "ErrImagePull",
@@ -26,25 +26,31 @@ const failing: ReadonlySet<string> = new Set([
 
 /**
  * Spec, "PodState": derived from phase and container statuses. A final or unknown phase stands. Otherwise a container
- * that ended with another code than 0, or waits for a reason that does not pass, makes the pod `Failed`; one that
+ * that ended with another code than 0, or waits for a reason that does not pass, makes the pod `FailureResponse`; one that
  * waits for anything else makes it `Pending`.
  */
-export function podState(phase: PodPhase, containers: readonly Container[]): PodState {
+export function derivePodState(phase: PodPhase, containers: readonly Container[]): PodState {
   if (phase !== "Running" && phase !== "Pending") return phase;
   const fails = ({ status, reason, exit_code }: Container): boolean =>
-    (status === "Waiting" && failing.has(reason)) || (status === "Terminated" && exit_code !== 0);
+    (status === "Waiting" && permanentReasons.has(reason)) || (status === "Terminated" && exit_code !== 0);
   if (containers.some(fails)) return "Failed";
   return containers.some(({ status }) => status === "Waiting") ? "Pending" : phase;
 }
 
 /** What a counter grew by since it was looked at before: from 0 where it fell, and 0 where nothing was known of it. */
-export function growth(before: number | undefined, now: number): number {
+export function calculateGrowth(before: number | undefined, now: number): number {
   if (before === undefined) return 0;
   return now < before ? now : now - before;
 }
 
 /** The full minutes from `from` to `to`; undefined when there is none. */
-export function minutesOf({ from, to }: { readonly from: Millis; readonly to: Millis }): Buckets | undefined {
+export function toMinuteBuckets({
+  from,
+  to,
+}: {
+  readonly from: Millis;
+  readonly to: Millis;
+}): Buckets | undefined {
   const start = Math.ceil(from / minute) * minute;
   const count = Math.floor((to - start) / minute) + 1;
   return count > 0 ? { start, step: minute, count } : undefined;
@@ -64,7 +70,7 @@ export function compareNodes(a: NodesRow, b: NodesRow): number {
   return a.timestamp - b.timestamp || compare(a.node_name, b.node_name);
 }
 
-export function podFilter({ namespaces, pod, nodes, state }: PodFilter): (row: PodsRow) => boolean {
+export function createPodFilter({ namespaces, pod, nodes, state }: PodFilter): (row: PodsRow) => boolean {
   const namespaceSet = new Set(namespaces);
   const nodeSet = new Set(nodes);
   return (row) =>
@@ -74,7 +80,7 @@ export function podFilter({ namespaces, pod, nodes, state }: PodFilter): (row: P
     (state === undefined || row.state === state);
 }
 
-export function overviewFilter({ namespaces, text }: OverviewFilter): (row: PodOverviewRow) => boolean {
+export function createOverviewFilter({ namespaces, text }: OverviewFilter): (row: PodOverviewRow) => boolean {
   const namespaceSet = new Set(namespaces);
   const wanted = text.toLowerCase();
   const holds = (part: string): boolean => part.toLowerCase().includes(wanted);

@@ -8,7 +8,7 @@ export interface SpanSource {
   readonly site: string;
   /** A comma list of patterns: spans, and the layout's documents of events or errors. */
   readonly index: string;
-  readonly profile: string;
+  readonly layout: string;
   /** As in `LogSource`; it scopes every request, look-ups by id too. */
   readonly where?: string | undefined;
   /** Attributes whose keys begin so are tags. */
@@ -64,20 +64,23 @@ export interface SpanReader {
    */
   tally?(query: TallyQuery, signal: AbortSignal): AsyncIterable<readonly SpanTally[]>;
   /**
-   * Ids of spans that may have so many children of `statements` with one normalised statement, whenever they were: all
+   * Ids of spans that may have so many children of `statementTermsSchema` with one normalised statement, whenever they were: all
    * that do, and others. Undefined where the source cannot tell.
    */
-  crowds?(query: CrowdQuery, signal: AbortSignal): Promise<readonly string[] | undefined>;
+  findNPlusOneParents?(query: NPlusOneQuery, signal: AbortSignal): Promise<readonly string[] | undefined>;
   /**
    * Where to cut a scan so that its first part has about `nth` spans: an instant or a length in nanoseconds, in the
    * order asked for. A hint, by which nothing is decided; undefined where there are not so many, or nobody knows.
    */
-  milestone?(query: MilestoneQuery, signal: AbortSignal): Promise<bigint | undefined>;
+  findSplitPoint?(query: SplitPointQuery, signal: AbortSignal): Promise<bigint | undefined>;
   /**
    * Ids of the traces that may have an exception, whenever it was: of all that do, and of others. Undefined where the
    * source cannot tell by less than its spans.
    */
-  failedTraces?(query: FailedTracesQuery, signal: AbortSignal): Promise<readonly string[] | undefined>;
+  findTraceIdsWithExceptions?(
+    query: ExceptionTracesQuery,
+    signal: AbortSignal,
+  ): Promise<readonly string[] | undefined>;
   /** About how many spans a scan would read: a hint, by which nothing is decided. Undefined where nobody knows. */
   count?(query: SpanScan, signal: AbortSignal): Promise<number | undefined>;
 }
@@ -96,25 +99,25 @@ export interface TallyQuery extends SpanScan {
 export interface SpanTally {
   /** Where `whole`, the only span; else one that has what they share, and nothing else that means anything. */
   readonly span: Span;
-  readonly whole: boolean;
+  readonly isSingle: boolean;
   readonly spans: number;
   /** Of all their lengths, nanoseconds. */
   readonly total: bigint;
   /** How many are how long, each within 2 %, nanoseconds. */
   readonly lengths?: readonly { readonly length: number; readonly spans: number }[] | undefined;
 }
-export interface CrowdQuery {
+export interface NPlusOneQuery {
   readonly sources: SpanSources;
   /** Spans that stand for several count as that many. */
   readonly least: number;
   readonly budget: Budget;
 }
-export interface FailedTracesQuery {
+export interface ExceptionTracesQuery {
   readonly sources: SpanSources;
-  readonly errors?: SpanNarrowing["errors"];
+  readonly errors?: SpanPushdown["errors"];
   readonly budget: Budget;
 }
-export interface MilestoneQuery extends SpanScan {
+export interface SplitPointQuery extends SpanScan {
   readonly by: "time" | "duration";
   readonly order: "asc" | "desc";
   /** From 1 to 10,000. */
@@ -122,12 +125,12 @@ export interface MilestoneQuery extends SpanScan {
 }
 
 /**
- * - `all`
+ * - `matchAll`
  * - `entries`: `Span.entry`, but no reports.
  * - `children`: all but entries.
- * - `calls`: of kind client or producer, entries or not.
- * - `exceptions`: with an event named `exception`.
- * - `statements`: of kind client with a `statement`.
+ * - `buildCalls`: of kind client or producer, entries or not.
+ * - `exceptions`: with an event named `createException`.
+ * - `statementTermsSchema`: of kind client with a `statement`.
  */
 export type SpanSelection = "all" | "entries" | "children" | "calls" | "exceptions" | "statements";
 
@@ -136,12 +139,12 @@ export interface SpanScan {
   readonly range: TimeRange;
   readonly select: SpanSelection;
   /** Lets a store read less: it may leave out spans that do not satisfy all of it, and need not. */
-  readonly narrow?: SpanNarrowing | undefined;
+  readonly pushdown?: SpanPushdown | undefined;
   /** As of a lookup; not with `exceptions`. */
-  readonly bare?: boolean | undefined;
+  readonly withoutEvents?: boolean | undefined;
   readonly budget: Budget;
 }
-export interface SpanNarrowing {
+export interface SpanPushdown {
   readonly service?: string | undefined;
   readonly revision?: string | undefined;
   /** Any of these, as `namesOf` of `src/tracing/spans/requests.ts` names the span itself. */
@@ -170,17 +173,17 @@ export interface SpanLookup {
     | { readonly by: "id"; readonly spanIds: readonly string[] }
     /**
      * Those that these spans called: entries (no reports) of the same trace that name one of them as parent or are its
-     * other side (`isOtherSide`), and entries of any trace with a link to one of them.
+     * other side (`isCalleeSide`), and entries of any trace with a link to one of them.
      */
     | { readonly by: "caller"; readonly spans: readonly SpanId[] }
     /** The spans of kind client with a statement that name one of these as their parent, in any trace. */
     | { readonly by: "parent"; readonly spanIds: readonly string[] };
   /** Lets a store leave out spans that no scan with these would have; not with `exceptions`. */
-  readonly within?: Pick<SpanScan, "range" | "narrow"> | undefined;
+  readonly within?: Pick<SpanScan, "range" | "pushdown"> | undefined;
   /**
    * Nobody looks at the events, nor for reports: a store may leave out those that its layout keeps apart. Not with
    * `exceptions`.
    */
-  readonly bare?: boolean | undefined;
+  readonly withoutEvents?: boolean | undefined;
   readonly budget: Budget;
 }

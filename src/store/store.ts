@@ -41,27 +41,27 @@ import type { Budget, SpanReader, SpanSource, SpanSources } from "./span-reader.
  */
 export interface LogStore {
   /**
-   * The lines of the named sources that satisfy the query, in its order: by `time`, then `source_id`, then `id`
+   * The lines of the named sources that satisfy the query, in its order: by `timeSchema`, then `source_id`, then `formatId`
    * (ids and sources compared by UTF-16 code unit, `desc` is the exact reverse). A batch ends between two
    * milliseconds, never inside one. A document that two sources hold appears once for each.
    *
    * @throws {Refused} `result_too_large` when more than `documentLimit` documents would have to be read to find
-   *   the lines, or one millisecond holds more of them than `tieLimit`.
+   *   the lines, or one millisecond holds more of them than `computeTieLimit`.
    * @throws {BackendError} before the first batch or between batches.
    */
   lines(query: LogQuery, signal: AbortSignal): AsyncIterable<readonly LogLine[]>;
   /**
    * Whether the first `wanted` lines, and the rest of their last millisecond, are surely found within the query's
-   * limits, so that `lines` will not refuse on the way to them. Documents that are written after the question do not
+   * limits, so that `onLines` will not refuse on the way to them. Documents that are written after the question do not
    * count. False where only reading can tell, as always in a store without it. Costs a request or two to the source.
    *
    * @throws {Refused} {BackendError}
    */
-  fits?(query: LogQuery, signal: AbortSignal): Promise<boolean>;
+  isWithinLimits?(query: LogQuery, signal: AbortSignal): Promise<boolean>;
   /**
-   * How `lines` would find them, for people, one for each source in order. Reads no documents.
+   * How `onLines` would find them, for people, one for each source in order. Reads no documents.
    *
-   * @throws {Refused} as `lines` where the source cannot be read exactly
+   * @throws {Refused} as `onLines` where the source cannot be read exactly
    * @throws {BackendError}
    */
   explain?(query: LogQuery, signal: AbortSignal): Promise<readonly SourcePlan[]>;
@@ -71,7 +71,7 @@ export interface LogStore {
 export interface SourcePlan {
   readonly source: LogSource;
   /** The layout by which documents are read. */
-  readonly profile: string;
+  readonly layout: string;
   /** Those behind the pattern now, sorted; undefined where the source does not let us look. */
   readonly indices: readonly string[] | undefined;
   /** For each leaf of the filter, from left to right, and within that for each part of the indices that differs. */
@@ -83,7 +83,7 @@ export interface SourcePlan {
 export interface LeafPlan {
   readonly leaf: Compare;
   /**
-   * - `index`: what the index finds is what the leaf means.
+   * - `arrayIndex`: what the index finds is what the leaf means.
    * - `candidates`: the index finds more than that, and the documents found are verified.
    * - `documents`: the index excludes nothing, so every document that the rest of the filter leaves is looked at.
    */
@@ -99,7 +99,7 @@ export interface LogQuery {
   readonly filter: Filter;
   readonly order: "asc" | "desc";
   /** How many lines the caller expects to read: a hint for the size of requests, not a limit. */
-  readonly wanted: number;
+  readonly expectedLines: number;
   /** Documents that may be read from the source for this query, kept or not. */
   readonly documentLimit: number;
   /** Lines of one millisecond that may be held for sorting. */
@@ -113,16 +113,16 @@ export interface LogSource {
   /** The `source_id` of its lines. */
   readonly id: string;
   readonly index: string;
-  readonly profile: string;
+  readonly layout: string;
   /** The wall between tenants: exact by the index alone, or refused when the source is checked. */
   readonly where?: string | undefined;
 }
 
 /**
  * The wall of a metrics or Kubernetes part: labels with these values stand in every selector that is sent. Behind it
- * nothing else exists, so neither the names nor the first sample of a metric (`birth` in `samples.ts`) are another's.
+ * nothing else exists, so neither the names nor the first sample of a metric (`baseline` in `samples.ts`) are another's.
  */
-export type Match = Readonly<Record<string, string>>;
+export type ForcedLabels = Readonly<Record<string, string>>;
 
 /**
  * The promises of `LogStore` hold here too. A metric is a family: the parts of a histogram or summary are one, under
@@ -130,22 +130,22 @@ export type Match = Readonly<Record<string, string>>;
  */
 export interface MetricStore {
   /** Every metric of the wall, sorted by UTF-16 code unit, each once. @throws {BackendError} */
-  names(match: Match, signal: AbortSignal): Promise<readonly string[]>;
+  names(match: ForcedLabels, signal: AbortSignal): Promise<readonly string[]>;
   /** Undefined for a metric that the source does not have within the wall. @throws {BackendError} */
-  type(match: Match, metric: string, signal: AbortSignal): Promise<MetricType | undefined>;
+  type(match: ForcedLabels, metric: string, signal: AbortSignal): Promise<MetricType | undefined>;
   /**
    * Whether that the metric is a gauge or that it is a counter is a guess from its samples, which others may change: a
    * measure of either is answered. @throws {BackendError}
    */
-  isGuess?(match: Match, metric: string, signal: AbortSignal): Promise<boolean>;
+  isTypeGuessed?(match: ForcedLabels, metric: string, signal: AbortSignal): Promise<boolean>;
   /**
    * Each combination of tag keys that some series has: keys sorted, combinations sorted, each once; `[]` where no
-   * series has a tag. Forced labels and the source's own (`le`, `quantile`, `__name__`) are not tags. Undefined as
+   * series has a tag. Forced labels and the source's own (`le`, `calculateQuantile`, `__name__`) are not tags. Undefined as
    * for `type`.
    * @throws {BackendError}
    */
   tagKeys(
-    match: Match,
+    match: ForcedLabels,
     metric: string,
     signal: AbortSignal,
   ): Promise<readonly (readonly string[])[] | undefined>;
@@ -162,7 +162,7 @@ export interface MetricStore {
 }
 
 export interface SeriesQuery {
-  readonly match: Match;
+  readonly match: ForcedLabels;
   readonly metric: string;
   /**
    * Patterns by key, as `matchesTags` of `metrics.ts` reads them: a series has each of the tags, with a value that is
@@ -197,13 +197,13 @@ export interface KubernetesStore {
 
 /** Snapshots are taken at `start + i * step`; the deltas of the first are taken against the moment one step before. */
 export interface SnapshotQuery {
-  readonly match: Match;
+  readonly match: ForcedLabels;
   readonly snapshots: Buckets;
   readonly rowLimit: number;
 }
 /** Pods are looked for at each full minute from `from` to `to`, and at `to`. */
 export interface OverviewQuery {
-  readonly match: Match;
+  readonly match: ForcedLabels;
   readonly from: Millis;
   readonly to: Millis;
   readonly rowLimit: number;
@@ -225,7 +225,7 @@ export interface OverviewFilter {
 }
 
 /** What `readout check` tells of a metrics or Kubernetes part. */
-export interface PartReport {
+export interface PartInspection {
   /** What was found, such as `214 metrics: 120 gauges, …`, for an operator to read. */
   readonly found: readonly string[];
   readonly limitations: readonly string[];
@@ -245,7 +245,7 @@ export interface SpanStore extends SpanReader, SpanAnalytics {}
  */
 export interface SpanAnalytics {
   /**
-   * One row for each (site, trace) that has a candidate which the filter accepts, from the range by the row's `time`.
+   * One row for each (site, trace) that has a candidate which the filter accepts, from the range by the row's `timeSchema`.
    *
    * - `requests`: candidates are requests: entries that are no reports. The row is the accepted root (a span without
    *   a parent), else the accepted one with the earliest start, then the least span id.
@@ -253,11 +253,11 @@ export interface SpanAnalytics {
    *   exception, then the least span id: its `span_id` with the fields of the entry above it, or where its site has
    *   none, with those that it would have as an entry.
    *
-   * The row is chosen before `beyond` is applied. Order: by `time` or `duration`, then `site_id`, then `trace_id`
+   * The row is chosen before `computeRest` is applied. Order: by `timeSchema` or `formatDuration`, then `site_id`, then `trace_id`
    * (by UTF-16 code unit); `desc` is the exact reverse. A batch ends between two milliseconds or two durations,
    * never inside one.
    *
-   * @throws {Refused} `result_too_large` also when one millisecond or duration has more rows than `tieLimit`.
+   * @throws {Refused} `result_too_large` also when one millisecond or duration has more rows than `computeTieLimit`.
    */
   summaries(query: ListingQuery, signal: AbortSignal): AsyncIterable<readonly TraceSummary[]>;
   /** The requests and the exceptions of a trace, whenever they were, each combination once. */
@@ -295,11 +295,11 @@ export interface ListingQuery {
   /** Only rows strictly beyond this in the order: an `Instant`, or a duration in nanoseconds. */
   readonly beyond?: bigint | undefined;
   /** How many rows the caller expects to read: a hint for the size of requests, not a limit. */
-  readonly wanted: number;
+  readonly expectedRows: number;
   readonly tieLimit: number;
   readonly budget: Budget;
 }
-/** What a candidate's row must satisfy; absent lets everything pass. `acceptsRow` of `src/tracing/listing/trace-query.ts` is the definition. */
+/** What a candidate's row must satisfy; absent lets everything pass. `isRowAccepted` of `src/tracing/listing/trace-query.ts` is the definition. */
 export interface TraceFilter {
   readonly traceId?: string | undefined;
   readonly namespace?: string | undefined;
@@ -371,9 +371,9 @@ export interface SlowEventsQuery {
   readonly range: TimeRange;
   readonly kind?: SpanKind | undefined;
   /** Keys of `span_attributes`: all must be there, with a value that is not null. */
-  readonly wanted: readonly string[];
+  readonly requiredAttributes: readonly string[];
   /** None may be there. */
-  readonly excluded: readonly string[];
+  readonly excludedAttributes: readonly string[];
   readonly limit: number;
   readonly budget: Budget;
 }
@@ -391,15 +391,15 @@ export interface RevisionQuery {
 }
 
 /** Where a site's front-end error reports are written. */
-export interface ReportTarget {
+export interface ErrorReportTarget {
   readonly site: string;
   /** One index or data stream; no pattern. */
   readonly index: string;
-  readonly profile: string;
+  readonly layout: string;
 }
 
 /** The one store that writes. */
-export interface ReportStore {
+export interface ErrorReportStore {
   /**
    * Writes reports, each a span with one exception event, under their `trace_id`. Resolves when the source has
    * confirmed them all, so that they may be forgotten here; what it refuses for good, and will whenever it is asked, is
@@ -408,15 +408,15 @@ export interface ReportStore {
    * @throws {BackendError} some may not have been written: all have to be delivered again
    */
   deliver(
-    target: ReportTarget,
+    target: ErrorReportTarget,
     reports: readonly Span[],
     signal: AbortSignal,
   ): Promise<ReadonlyMap<string, string>>;
 }
 
 /** What `readout check` tells of an index pattern and its layout. */
-export interface SourceReport {
-  readonly profile: string;
+export interface SourceInspection {
+  readonly layout: string;
   /** Absent where the source does not let us look. */
   readonly indices?: number;
   readonly newest?: Instant | undefined;
@@ -431,17 +431,17 @@ export interface Stores {
   readonly metrics: MetricStore;
   readonly kubernetes: KubernetesStore;
   readonly traces: SpanStore;
-  readonly reports: ReportStore;
+  readonly reports: ErrorReportStore;
 }
 
 /** Each looks at one part of a site as its store will read it, for `readout check`. @throws {BackendError} */
 export interface Inspections {
-  readonly logs: (source: LogSource, signal: AbortSignal) => Promise<SourceReport>;
-  readonly metrics: (match: Match, signal: AbortSignal) => Promise<PartReport>;
-  readonly kubernetes: (match: Match, signal: AbortSignal) => Promise<PartReport>;
-  readonly traces: (source: SpanSource, signal: AbortSignal) => Promise<SourceReport>;
+  readonly logs: (source: LogSource, signal: AbortSignal) => Promise<SourceInspection>;
+  readonly metrics: (match: ForcedLabels, signal: AbortSignal) => Promise<PartInspection>;
+  readonly kubernetes: (match: ForcedLabels, signal: AbortSignal) => Promise<PartInspection>;
+  readonly traces: (source: SpanSource, signal: AbortSignal) => Promise<SourceInspection>;
   /** Proves the right to write, which may make the index but leaves no document in it. */
-  readonly reports: (target: ReportTarget, signal: AbortSignal) => Promise<PartReport>;
+  readonly reports: (target: ErrorReportTarget, signal: AbortSignal) => Promise<PartInspection>;
 }
 
 /** What a look at all of a source found, for `readout init` to propose: parts that `Inspections` finds no fault with. */
@@ -451,11 +451,11 @@ export interface Survey {
   /** Spans, and the documents of their events; a site's `traces` names those of one layout together. */
   readonly traces: readonly FoundSource[];
   /** What is behind no wall at all. */
-  readonly metrics?: PartReport | undefined;
+  readonly metrics?: PartInspection | undefined;
   /** Labels by which metrics may be parted, with their values, sorted. */
   readonly labels: ReadonlyMap<string, readonly string[]>;
   /** Each Kubernetes cluster by its wall. */
-  readonly kubernetes: readonly { readonly match: Match; readonly report: PartReport }[];
+  readonly kubernetes: readonly { readonly match: ForcedLabels; readonly report: PartInspection }[];
   /** What was left out, each with the reason, for an operator to read. */
   readonly notes: readonly string[];
 }
@@ -464,7 +464,7 @@ export interface FoundSource {
   readonly holds: "lines" | "spans" | "events";
   /** A data stream, or a pattern over indices that are alike but for dates and counters. */
   readonly index: string;
-  readonly profile: string;
+  readonly layout: string;
   /** Why it is read so, where nothing shows the layout for sure. */
   readonly guess?: string | undefined;
   readonly indices: number;
@@ -496,7 +496,7 @@ export interface Backend {
 }
 
 /** How the documents of a source may lie: built in, or files of the user's own. */
-export interface Profiles<Profile> {
+export interface LayoutReader<Profile> {
   /** Whether one is built in. */
   readonly has: (name: string) => boolean;
   /** Reads a file. @throws {ZodError} all issues at once @throws {Error} where it is no YAML */
@@ -504,7 +504,7 @@ export interface Profiles<Profile> {
 }
 
 /** The files that the sources in a backend name, by that name, as `parse` has read them. */
-export interface OwnProfiles<Logs, Traces> {
+export interface CustomLayouts<Logs, Traces> {
   readonly logs: ReadonlyMap<string, Logs>;
   readonly traces: ReadonlyMap<string, Traces>;
 }
@@ -515,8 +515,8 @@ export interface BackendKind<Config, Logs = unknown, Traces = unknown> {
   /** @throws {ZodError} all issues at once, paths relative to the backend's entry */
   readonly parseConfig: (value: unknown) => Config;
   /** Of what the log sources and the traces of a site name; a kind without them takes no notice of the names. */
-  readonly profiles?: { readonly logs: Profiles<Logs>; readonly traces: Profiles<Traces> };
-  readonly create: (name: string, config: Config, io: IO, own?: OwnProfiles<Logs, Traces>) => Backend;
+  readonly layouts?: { readonly logs: LayoutReader<Logs>; readonly traces: LayoutReader<Traces> };
+  readonly create: (name: string, config: Config, io: IO, own?: CustomLayouts<Logs, Traces>) => Backend;
 }
 
 /** The outside world, injected, so that tests need no network and no clock. */

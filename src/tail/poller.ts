@@ -9,43 +9,43 @@ import { BackendError, Unprocessable } from "../core/errors.ts";
 import type { LogLine } from "../core/rows.ts";
 import { fromMillis, type Instant, later, type Millis, nanosPerMilli, type TimeRange } from "../core/time.ts";
 import type { Filter } from "../log-query/ast.ts";
-import { matcher } from "../log-query/matches.ts";
-import { startWork, type Work } from "../operations/runtime/lifetime.ts";
+import { compileMatcher } from "../log-query/matches.ts";
+import { type RequestLifetime, startRequest } from "../operations/runtime/lifetime.ts";
 import type { LogEvent, LogQuery, LogSource, LogStore } from "../store/store.ts";
-import { createSeen } from "./recent-ids.ts";
+import { createRecentIds } from "./recent-ids.ts";
 
 /** How often is read, and how far back at least. */
-export const pollEvery: Millis = 1_000;
-const recent: Millis = 10_000;
-const longestRest: Millis = 30_000;
+export const pollInterval: Millis = 1_000;
+const recentWindow: Millis = 10_000;
+const maxRetryDelay: Millis = 30_000;
 /** How long a source that has failed so often before is left alone. */
-export function restAfter(failures: number): Millis {
-  return Math.min(pollEvery * 2 ** failures, longestRest);
+export function computeRetryDelay(failures: number): Millis {
+  return Math.min(pollInterval * 2 ** failures, maxRetryDelay);
 }
 /** With more different queries than these all lines are read: the index would be asked more than it spares. */
-const mostQueries = 32;
+const maxSeparateQueries = 32;
 
 export interface Listener {
   readonly filter: Filter;
   /** Lines that satisfy the filter, by time; never one twice. */
-  readonly lines: (lines: readonly LogLine[]) => void;
-  /** A reading has succeeded: every line before `closed` that comes in time has been given. */
-  readonly closed: (closed: Instant) => void;
+  readonly onLines: (onLines: readonly LogLine[]) => void;
+  /** A reading has succeeded: every line before `onClosed` that comes in time has been given. */
+  readonly onClosed: (onClosed: Instant) => void;
   /** A reading failed; the next try is in so many milliseconds. */
-  readonly failed: (error: unknown, rest: Millis) => void;
+  readonly onFailure: (error: unknown, rest: Millis) => void;
   /** No reading of its query will succeed; nothing more is given. */
-  readonly refused: (error: Unprocessable) => void;
+  readonly onRefusal: (error: Unprocessable) => void;
 }
 
 export interface Poller {
   /** Lines that become visible from now on, and older ones that the listener may know. Returns how to leave. */
   readonly listen: (listener: Listener) => () => void;
   /** How the last reading went, or the first one when none has ended. Rejects with what it failed with. */
-  readonly outcome: () => Promise<void>;
-  readonly idle: () => boolean;
+  readonly awaitOutcome: () => Promise<void>;
+  readonly isIdle: () => boolean;
 }
 
-export interface Reading {
+export interface PollerOptions {
   readonly store: LogStore;
   readonly sources: readonly [LogSource, ...LogSource[]];
   /** Of each step of a reading. */
@@ -61,14 +61,14 @@ export interface Reading {
 }
 
 /** A hint: one search answers what came lately, and few read far back. */
-const wanted = 10_000;
+const wantedHint = 10_000;
 
 /**
  * Batches of lines by time; the deadline is for each step of the source, `heard` is called after each.
  * @throws {Unprocessable} {BackendError}
  */
 export async function* readLines(
-  { store, sources, deadline, tieLimit }: Reading,
+  { store, sources, deadline, tieLimit }: PollerOptions,
   filter: Filter,
   range: TimeRange,
   signal: AbortSignal,
@@ -78,18 +78,27 @@ export async function* readLines(
   const limited = AbortSignal.any([signal, leaving.signal]);
   // Whoever follows reads for ever: what bounds it is that one reading is under way at a time.
   const documentLimit = Number.MAX_SAFE_INTEGER;
-  let step: Work | undefined;
+  let step: RequestLifetime | undefined;
   const progressed = () => {
-    step?.progressed();
+    step?.reportProgress();
     heard?.();
   };
   const query: LogQuery = {
-    ...{ sources, range, filter, order: "asc", wanted, documentLimit, tieLimit, progressed },
+    ...{
+      sources,
+      range,
+      filter,
+      order: "asc",
+      expectedLines: wantedHint,
+      documentLimit,
+      tieLimit,
+      progressed,
+    },
   };
   const rows = store.lines(query, limited)[Symbol.asyncIterator]();
   try {
     for (;;) {
-      step = startWork(limited, deadline);
+      step = startRequest(limited, deadline);
       const next = await step.wait(rows.next()).finally(step.end);
       if (next.done === true) return;
       yield next.value;
@@ -101,16 +110,16 @@ export async function* readLines(
 }
 
 /** Listeners of one query. */
-interface Audience {
+interface QueryAudience {
   readonly filter: Filter;
-  readonly holds: (line: LogLine) => boolean;
+  readonly matches: (line: LogLine) => boolean;
   readonly listeners: Set<Listener>;
 }
 
-export function createPoller(reading: Reading): Poller {
+export function createPoller(reading: PollerOptions): Poller {
   const { now, pause, log } = reading;
   const lateness = fromMillis(reading.lateness);
-  const audiences = new Map<string, Audience>();
+  const audiences = new Map<string, QueryAudience>();
   let leaving: AbortController | undefined;
   let outcome = Promise.withResolvers<void>();
   /** Settles the outcome that is waited for, or takes the place of one that is known. */
@@ -124,7 +133,7 @@ export function createPoller(reading: Reading): Poller {
   function listen(listener: Listener): () => void {
     const key = JSON.stringify(listener.filter, (name, value) => (name === "span" ? undefined : value));
     const { filter } = listener;
-    const audience = audiences.get(key) ?? { filter, holds: matcher(filter), listeners: new Set() };
+    const audience = audiences.get(key) ?? { filter, matches: compileMatcher(filter), listeners: new Set() };
     audiences.set(key, audience);
     audience.listeners.add(listener);
     if (leaving === undefined) {
@@ -143,7 +152,7 @@ export function createPoller(reading: Reading): Poller {
   }
 
   async function run(signal: AbortSignal): Promise<void> {
-    const seen = createSeen(reading.seenLimit);
+    const seen = createRecentIds(reading.seenLimit);
     /** Lines that were about to be given are then among those remembered, and nobody can go on. */
     let full = false;
     const isNew = (line: LogLine): boolean => {
@@ -181,7 +190,7 @@ export function createPoller(reading: Reading): Poller {
       const far = begun - whole >= lateness / 4n;
       const from = far
         ? whole - lateness
-        : later((last - fromMillis(recent)) as Instant, (whole - lateness) as Instant);
+        : later((last - fromMillis(recentWindow)) as Instant, (whole - lateness) as Instant);
       try {
         const range = { from: from as Instant, to: begun };
         await readAll(range);
@@ -191,43 +200,47 @@ export function createPoller(reading: Reading): Poller {
           whole = begun;
           seen.forget((whole - lateness) as Instant);
         }
-        for (const listener of listeners()) listener.closed((whole - lateness) as Instant);
+        for (const listener of listeners()) listener.onClosed((whole - lateness) as Instant);
         failures = 0;
         // Below 0 while the clock has been put back.
         const spent = Math.max(0, Number((now() - begun) / nanosPerMilli));
-        await pause(Math.max(pollEvery - spent, pollEvery / 5), signal);
+        await pause(Math.max(pollInterval - spent, pollInterval / 5), signal);
       } catch (error) {
         if (signal.aborted) return;
         settle(error);
         if (error instanceof Unprocessable) {
           // Whoever comes now begins anew.
           if (leaving?.signal === signal) leaving = undefined;
-          for (const listener of listeners()) listener.refused(error);
+          for (const listener of listeners()) listener.onRefusal(error);
           return;
         }
-        const rest = restAfter(failures);
+        const rest = computeRetryDelay(failures);
         failures += 1;
         const level = error instanceof BackendError ? "warn" : "error";
         log({ level, message: "tail: reading failed", err: error, rest });
-        for (const listener of listeners()) listener.failed(error, rest);
+        for (const listener of listeners()) listener.onFailure(error, rest);
         await pause(rest, signal);
       }
     }
   }
 
-  function refuse(key: string, audience: Audience, error: Unprocessable): void {
+  function refuse(key: string, audience: QueryAudience, error: Unprocessable): void {
     const told = [...audience.listeners];
     // Whoever comes now with the same query begins anew.
     audience.listeners.clear();
     if (audiences.get(key) === audience) audiences.delete(key);
-    for (const listener of told) listener.refused(error);
+    for (const listener of told) listener.onRefusal(error);
   }
 
   /** What any listener wants. */
   function union(): Filter {
     const filters = [...audiences.values()].map(({ filter }) => filter);
     const [first, second, ...rest] = filters;
-    if (first === undefined || filters.length > mostQueries || filters.some(({ kind }) => kind === "all")) {
+    if (
+      first === undefined ||
+      filters.length > maxSeparateQueries ||
+      filters.some(({ kind }) => kind === "all")
+    ) {
       return { kind: "all" };
     }
     if (second === undefined) return first;
@@ -236,9 +249,9 @@ export function createPoller(reading: Reading): Poller {
 
   function give(lines: readonly LogLine[]): void {
     if (lines.length === 0) return;
-    for (const { holds, listeners } of audiences.values()) {
+    for (const { matches: holds, listeners } of audiences.values()) {
       const own = lines.filter(holds);
-      if (own.length > 0) for (const listener of listeners) listener.lines(own);
+      if (own.length > 0) for (const listener of listeners) listener.onLines(own);
     }
   }
 
@@ -246,5 +259,5 @@ export function createPoller(reading: Reading): Poller {
     return [...audiences.values()].flatMap((audience) => [...audience.listeners]);
   }
 
-  return { listen, outcome: () => outcome.promise, idle: () => audiences.size === 0 };
+  return { listen, awaitOutcome: () => outcome.promise, isIdle: () => audiences.size === 0 };
 }

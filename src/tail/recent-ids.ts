@@ -4,7 +4,7 @@ import { Refused } from "../core/errors.ts";
 import type { LogLine } from "../core/rows.ts";
 import { fromMillis, type Instant, second } from "../core/time.ts";
 
-interface Seen {
+interface RecentIds {
   readonly has: (line: LogLine) => boolean;
   /** False when it has been seen. @throws {Refused} `result_too_large` when there are too many to remember */
   readonly add: (line: LogLine) => boolean;
@@ -15,7 +15,7 @@ interface Seen {
 /** What is forgotten together. */
 const slotLength = fromMillis(second);
 
-export function createSeen(limit: number): Seen {
+export function createRecentIds(limit: number): RecentIds {
   const seconds = new Map<bigint, Set<string>>();
   let count = 0;
   const keyOf = ({ source_id, id }: LogLine) => `${source_id}\n${id}`;

@@ -2,22 +2,22 @@
 // ends the tail of a client that is too slow.
 import type { Instant } from "../core/time.ts";
 
-interface Outbox {
+interface SendQueue {
   /** `point` is where a client goes on that has received this. */
-  readonly push: (text: string, point: Instant) => void;
+  readonly push: (text: string, findResumePoint: Instant) => void;
   /** Characters that wait. */
-  readonly waiting: () => number;
+  readonly countWaiting: () => number;
   /** Resolves when nothing waits, or nobody will read any more. */
-  readonly emptied: () => Promise<void>;
+  readonly waitUntilEmpty: () => Promise<void>;
   /** Where a client goes on that has received what was taken. */
-  readonly point: () => Instant;
+  readonly findResumePoint: () => Instant;
   /** Forgets what waits; this is the last. */
   readonly end: (text: string) => void;
   /** The next text, as soon as there is one; done after the last. Rejects once `signal` has aborted. */
   readonly next: () => Promise<IteratorResult<string, void>>;
 }
 
-export function createOutbox(start: Instant, signal: AbortSignal): Outbox {
+export function createSendQueue(start: Instant, signal: AbortSignal): SendQueue {
   let pieces: { readonly text: string; readonly point: Instant }[] = [];
   let taken = start;
   let waiting = 0;
@@ -31,7 +31,7 @@ export function createOutbox(start: Instant, signal: AbortSignal): Outbox {
   };
   signal.addEventListener("abort", wake, { once: true });
 
-  const push: Outbox["push"] = (text, point) => {
+  const push: SendQueue["push"] = (text, point) => {
     if (ended || signal.aborted) return;
     if (pieces.length === 0) emptied = Promise.withResolvers();
     pieces.push({ text, point });
@@ -41,9 +41,9 @@ export function createOutbox(start: Instant, signal: AbortSignal): Outbox {
 
   return {
     push,
-    waiting: () => waiting,
-    emptied: () => emptied.promise,
-    point: () => taken,
+    countWaiting: () => waiting,
+    waitUntilEmpty: () => emptied.promise,
+    findResumePoint: () => taken,
     end(text) {
       if (ended) return;
       pieces = [];

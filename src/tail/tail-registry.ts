@@ -4,16 +4,16 @@ import type { Principal } from "../access/auth.ts";
 import type { Limits } from "../config/config.ts";
 import { TooMany } from "../core/errors.ts";
 import type { Instant } from "../core/time.ts";
-import type { Chunks } from "../http/response.ts";
-import { tieLimit } from "../operations/logs/lines.ts";
-import { overloaded } from "../operations/runtime/executor.ts";
-import type { Followed } from "../operations/runtime/operation.ts";
+import type { StreamedBody } from "../http/response.ts";
+import { computeTieLimit } from "../operations/logs/lines.ts";
+import { createOverloadedError } from "../operations/runtime/executor.ts";
+import type { TailAnswer } from "../operations/runtime/operation.ts";
 import type { LogEvent, LogStore } from "../store/store.ts";
-import { createPoller, type Listener, type Poller, pollEvery, type Reading } from "./poller.ts";
-import { readId } from "./sse.ts";
-import { follow, type Tail } from "./tail.ts";
+import { createPoller, type Listener, type Poller, type PollerOptions, pollInterval } from "./poller.ts";
+import { decodeEventId } from "./sse.ts";
+import { startTail, type Tail } from "./tail.ts";
 
-export const eventsHeaders = {
+export const eventStreamHeaders = {
   "Content-Type": "text/event-stream; charset=utf-8",
   "Cache-Control": "no-store",
   // Else nginx gathers events before it hands them on.
@@ -23,40 +23,46 @@ export const eventsHeaders = {
 };
 
 /** Seconds after which a client over its limit may try again. */
-const retryAfter = 10;
+const retryAfterSeconds = 10;
 
-interface TailsOptions {
+interface TailRegistryOptions {
   readonly limits: Limits;
   /** Shared by the tails of a server: the bound is on all of them. */
-  readonly places: { taken: number };
+  readonly slots: { taken: number };
   readonly now: () => Instant;
-  readonly pause: Reading["pause"];
+  readonly pause: PollerOptions["pause"];
   readonly log: (event: LogEvent) => void;
 }
 
-export interface Asked {
+interface TailClient {
   readonly principal: Principal;
   /** `Last-Event-ID`. */
-  readonly resume: string | undefined;
+  readonly lastEventId: string | undefined;
   /** Aborted when the client leaves. */
-  readonly gone: AbortSignal;
+  readonly clientGone: AbortSignal;
   /** Called once, when the tail is over; `cut` when its last event was not taken. */
-  readonly over: (cut: boolean) => void;
+  readonly onClose: (cut: boolean) => void;
 }
 
-export interface Tails {
+export interface TailRegistry {
   /**
    * Resolves once the sources have answered for the first time.
    * @throws {TooMany} the token has too many tails
-   * @throws {BackendError} `overloaded` when there are too many in all; and what the sources fail with
+   * @throws {BackendError} `createOverloadedError` when there are too many in all; and what the sources fail with
    * @throws {Unprocessable} as a page of the lines, and for a wrong `Last-Event-ID`
    */
-  readonly open: (followed: Followed["follow"], asked: Asked) => Promise<Chunks>;
+  readonly open: (followed: TailAnswer["follow"], asked: TailClient) => Promise<StreamedBody>;
   /** Ends all, and every later one. Resolves when they are over. */
   readonly close: (reason: "draining" | "reloaded") => Promise<void>;
 }
 
-export function createTails({ limits, places, now, pause, log }: TailsOptions): Tails {
+export function createTailRegistry({
+  limits,
+  slots: places,
+  now,
+  pause,
+  log,
+}: TailRegistryOptions): TailRegistry {
   const open = new Set<Tail>();
   const byPrincipal = new Map<Principal, number>();
   const pollers = new Map<LogStore, Map<string, Poller>>();
@@ -67,7 +73,7 @@ export function createTails({ limits, places, now, pause, log }: TailsOptions): 
    * The poller of a reading, while anybody listens to it. Sources are told apart by all that they are, not by their
    * ids: two sites of a store may use the same ones.
    */
-  function listen(reading: Reading, listener: Listener) {
+  function listen(reading: PollerOptions, listener: Listener) {
     const key = JSON.stringify(reading.sources.toSorted((a, b) => (a.id < b.id ? -1 : 1)));
     const ofStore = pollers.get(reading.store) ?? new Map<string, Poller>();
     pollers.set(reading.store, ofStore);
@@ -76,16 +82,16 @@ export function createTails({ limits, places, now, pause, log }: TailsOptions): 
     const leavePoller = poller.listen(listener);
     const leave = () => {
       leavePoller();
-      if (poller.idle() && ofStore.get(key) === poller) ofStore.delete(key);
+      if (poller.isIdle() && ofStore.get(key) === poller) ofStore.delete(key);
     };
-    return { leave, outcome: poller.outcome() };
+    return { leave, outcome: poller.awaitOutcome() };
   }
 
   async function tickAll(): Promise<void> {
     if (ticking) return;
     ticking = true;
     while (open.size > 0) {
-      await pause(pollEvery, new AbortController().signal);
+      await pause(pollInterval, new AbortController().signal);
       for (const tail of open) tail.tick();
     }
     ticking = false;
@@ -93,8 +99,9 @@ export function createTails({ limits, places, now, pause, log }: TailsOptions): 
 
   function takePlace(principal: Principal): () => void {
     const own = byPrincipal.get(principal) ?? 0;
-    if (own >= limits.tail.perToken) throw new TooMany(retryAfter, "token_tails");
-    if (places.taken >= limits.tail.open) throw overloaded("tails", `${places.taken} tails are open`);
+    if (own >= limits.tail.perToken) throw new TooMany(retryAfterSeconds, "token_tails");
+    if (places.taken >= limits.tail.open)
+      throw createOverloadedError("tails", `${places.taken} tails are open`);
     places.taken += 1;
     byPrincipal.set(principal, own + 1);
     return () => {
@@ -105,39 +112,46 @@ export function createTails({ limits, places, now, pause, log }: TailsOptions): 
     };
   }
 
-  async function openTail(followed: Followed["follow"], asked: Asked): Promise<Chunks> {
-    const { principal, resume, gone } = asked;
+  async function openTail(followed: TailAnswer["follow"], asked: TailClient): Promise<StreamedBody> {
+    const { principal, lastEventId: resume, clientGone: gone } = asked;
     const { store, sources, ...range } = followed;
-    const point = resume === undefined ? undefined : readId(resume);
+    const point = resume === undefined ? undefined : decodeEventId(resume);
     const givePlace = takePlace(principal);
     let opened = false;
     const over = (cut: boolean) => {
       open.delete(tail);
       givePlace();
-      if (opened) asked.over(cut);
+      if (opened) asked.onClose(cut);
     };
-    const reading: Reading = {
+    const reading: PollerOptions = {
       store,
       sources,
       deadline: limits.deadline,
       lateness: limits.tail.lateness,
-      tieLimit: tieLimit(limits),
+      tieLimit: computeTieLimit(limits),
       seenLimit: limits.documents,
       now,
       pause,
       log,
     };
-    const tail = follow({
-      ...{ reading, ...range, resume: point, expires: principal.expires, gone, over },
+    const tail = startTail({
+      ...{
+        pollerOptions: reading,
+        ...range,
+        resume: point,
+        expires: principal.expires,
+        clientGone: gone,
+        onClose: over,
+      },
       listen: (listener) => listen(reading, listener),
     });
     open.add(tail);
     void tickAll();
     if (closing !== undefined) tail.end({ reason: closing });
     try {
-      await tail.begun;
+      await tail.started;
     } catch (error) {
-      await tail.chunks.leave();
+      await tail.chunks.cancel();
       throw gone.aborted ? gone.reason : error;
     }
     opened = true;
@@ -150,7 +164,7 @@ export function createTails({ limits, places, now, pause, log }: TailsOptions): 
       closing = reason;
       const tails = [...open];
       for (const tail of tails) tail.end({ reason });
-      await Promise.all(tails.map(({ over }) => over));
+      await Promise.all(tails.map(({ closed: over }) => over));
     },
   };
 }

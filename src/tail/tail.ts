@@ -16,33 +16,33 @@ import {
   type Millis,
   nanosPerMilli,
 } from "../core/time.ts";
-import type { Chunks } from "../http/response.ts";
+import type { StreamedBody } from "../http/response.ts";
 import type { Filter } from "../log-query/ast.ts";
-import { heaviest, weightOf } from "../operations/logs/lines.ts";
+import { countLineChars, maxChunkChars } from "../operations/logs/lines.ts";
 import { describeFailure } from "../operations/runtime/error-response.ts";
-import { type Listener, type Reading, readLines, restAfter } from "./poller.ts";
-import { createSeen } from "./recent-ids.ts";
-import { createOutbox } from "./send-queue.ts";
+import { computeRetryDelay, type Listener, type PollerOptions, readLines } from "./poller.ts";
+import { createRecentIds } from "./recent-ids.ts";
+import { createSendQueue } from "./send-queue.ts";
 import {
-  type End,
+  encodeEventId,
   printEnd,
   printHeartbeat,
-  printId,
   printLines,
   printOpening,
   printRetry,
-  resumed,
+  resumedEvent,
+  type TailEnd,
 } from "./sse.ts";
 
 /** Characters that may wait for a client. */
-const mostWaiting = 1_048_576;
-const heartbeatEvery: Millis = 15_000;
+const maxWaitingChars = 1_048_576;
+const heartbeatInterval: Millis = 15_000;
 /** How long the last event may take, and how long a client may leave what waits untouched. */
-const lastPatience: Millis = 10_000;
-const patience: Millis = 60_000;
+const finalEventTimeout: Millis = 10_000;
+const slowClientTimeout: Millis = 60_000;
 
-interface Following {
-  readonly reading: Reading;
+interface TailOptions {
+  readonly pollerOptions: PollerOptions;
   readonly filter: Filter;
   /** Absent: from now on. */
   readonly from: Instant | undefined;
@@ -53,26 +53,36 @@ interface Following {
   /** When its token is worth nothing any more. */
   readonly expires: bigint | undefined;
   /** Aborted when the client leaves. */
-  readonly gone: AbortSignal;
-  /** Joins those who follow the same sources. `outcome` is of the poller. */
+  readonly clientGone: AbortSignal;
+  /** Joins those who follow the same sources. `awaitOutcome` is of the poller. */
   readonly listen: (listener: Listener) => { readonly leave: () => void; readonly outcome: Promise<void> };
   /** Called once, when all is over; `cut` when the last event was not taken. */
-  readonly over: (cut: boolean) => void;
+  readonly onClose: (cut: boolean) => void;
 }
 
 export interface Tail {
-  readonly chunks: Chunks;
+  readonly chunks: StreamedBody;
   /** Resolves once the sources have answered for the first time; rejects with what a page would. */
-  readonly begun: Promise<void>;
-  readonly over: Promise<void>;
+  readonly started: Promise<void>;
+  readonly closed: Promise<void>;
   /** Tells the client why, and is over when it has been told. */
-  readonly end: (end: End) => void;
+  readonly end: (end: TailEnd) => void;
   /** To be called every second or so. */
   readonly tick: () => void;
 }
 
 /** Begins at once; what it has to say waits in `chunks`. */
-export function follow({ reading, filter, from, to, resume, expires, gone, listen, over }: Following): Tail {
+export function startTail({
+  pollerOptions: reading,
+  filter,
+  from,
+  to,
+  resume,
+  expires,
+  clientGone: gone,
+  listen,
+  onClose: over,
+}: TailOptions): Tail {
   const { now, pause, log } = reading;
   const lateness = fromMillis(reading.lateness);
   const control = new AbortController();
@@ -83,7 +93,7 @@ export function follow({ reading, filter, from, to, resume, expires, gone, liste
   const start = fresh
     ? ((floorToMilli(opened) + nanosPerMilli) as Instant)
     : later(from ?? resume ?? opened, resume ?? from ?? opened);
-  const outbox = createOutbox(start, signal);
+  const outbox = createSendQueue(start, signal);
   /** The first instant that is still open. */
   let point = start;
   const advance = (to: Instant) => {
@@ -92,7 +102,7 @@ export function follow({ reading, filter, from, to, resume, expires, gone, liste
   /** Older lines than this have come too late when the tail's own reading did not find them. */
   let floor = start;
   /** What was sent of the time that the poller can still meet; absent once it has passed all that was read here. */
-  let sent: ReturnType<typeof createSeen> | undefined = createSeen(reading.seenLimit);
+  let sent: ReturnType<typeof createRecentIds> | undefined = createRecentIds(reading.seenLimit);
   /** Until when this tail has read by itself, once it has. */
   let joined: Instant | undefined = fresh ? opened : undefined;
   let failing = false;
@@ -113,17 +123,19 @@ export function follow({ reading, filter, from, to, resume, expires, gone, liste
 
   const say = (text: string) => {
     said = now();
-    if (outbox.waiting() === 0) taken = said;
+    if (outbox.countWaiting() === 0) taken = said;
     outbox.push(text, point);
   };
 
-  function end(end: End): void {
+  function end(end: TailEnd): void {
     if (ended) return;
     ended = true;
     leavePoller?.();
-    outbox.end(printEnd(end, printId(outbox.point())));
+    outbox.end(printEnd(end, encodeEventId(outbox.findResumePoint())));
     begin();
-    void pause(lastPatience, signal).then(() => control.abort(new Error("the last event was not taken")));
+    void pause(finalEventTimeout, signal).then(() =>
+      control.abort(new Error("the last event was not taken")),
+    );
   }
 
   let isOver = false;
@@ -159,7 +171,7 @@ export function follow({ reading, filter, from, to, resume, expires, gone, liste
     begin();
     if (!failing) return;
     failing = false;
-    say(resumed);
+    say(resumedEvent);
   }
 
   /** Reads `[from, now]` by itself, by time and as fast as the client takes it. */
@@ -170,16 +182,16 @@ export function follow({ reading, filter, from, to, resume, expires, gone, liste
     if (range.from <= range.to) {
       // Also before there is a line: whoever waits for few lines among many documents has an answer, and its heartbeat.
       for await (const batch of readLines(reading, filter, range, signal, works)) {
-        for (const lines of portions(batch)) {
+        for (const lines of splitByMillisecond(batch)) {
           if (ended) return;
           works();
           const fresh = lines.filter((line) => inRange(line) && isNew(line));
-          if (fresh.length > 0) say(printLines(fresh, printId(point)));
+          if (fresh.length > 0) say(printLines(fresh, encodeEventId(point)));
           const last = lines.at(-1);
           if (last !== undefined) {
             advance(earlier((floorToMilli(last.time) + nanosPerMilli) as Instant, floor));
           }
-          await outbox.emptied();
+          await outbox.waitUntilEmpty();
         }
       }
     }
@@ -198,7 +210,7 @@ export function follow({ reading, filter, from, to, resume, expires, gone, liste
         if (signal.aborted) throw error;
         // Before the first answer a failure is the answer.
         if (error instanceof Unprocessable || !hasBegun) throw error;
-        const rest = restAfter(failures);
+        const rest = computeRetryDelay(failures);
         const level = error instanceof BackendError ? "warn" : "error";
         log({ level, message: "tail: reading failed", err: error, rest });
         failed(error, rest);
@@ -215,15 +227,16 @@ export function follow({ reading, filter, from, to, resume, expires, gone, liste
     const wanted = lines.filter((line) => inRange(line) && line.time >= floor && isNew(line));
     if (wanted.length === 0) return;
     // The same array again, where nothing was left out: its text is shared.
-    const text = printLines(wanted.length === lines.length ? lines : wanted, printId(point));
-    if (outbox.waiting() > 0 && outbox.waiting() + text.length > mostWaiting) end({ reason: "slow" });
+    const text = printLines(wanted.length === lines.length ? lines : wanted, encodeEventId(point));
+    if (outbox.countWaiting() > 0 && outbox.countWaiting() + text.length > maxWaitingChars)
+      end({ reason: "slow" });
     else say(text);
   }
 
   function join(): Promise<void> {
     const joining = listen({
       filter,
-      lines(lines) {
+      onLines(lines) {
         try {
           deliver(lines);
         } catch (error) {
@@ -231,7 +244,7 @@ export function follow({ reading, filter, from, to, resume, expires, gone, liste
           refused(error);
         }
       },
-      closed(closed) {
+      onClosed(closed) {
         if (failing) works();
         if (joined === undefined) return;
         advance(closed);
@@ -239,8 +252,8 @@ export function follow({ reading, filter, from, to, resume, expires, gone, liste
         if (to !== undefined && closed > to) end({ reason: "complete" });
       },
       // Before the first answer the tail's own reading tells.
-      failed: (error, rest) => hasBegun && failed(error, rest),
-      refused,
+      onFailure: (error, rest) => hasBegun && failed(error, rest),
+      onRefusal: refused,
     });
     leavePoller = joining.leave;
     return joining.outcome;
@@ -264,14 +277,14 @@ export function follow({ reading, filter, from, to, resume, expires, gone, liste
     if (to !== undefined && point > to) end({ reason: "complete" });
   }
 
-  say(printOpening(printId(start)));
+  say(printOpening(encodeEventId(start)));
   run().catch((error: unknown) => {
     if (error instanceof Unprocessable) refused(error);
     else if (hasBegun) finish(true);
     else begun.reject(error);
   });
 
-  const chunks: Chunks = {
+  const chunks: StreamedBody = {
     async next() {
       try {
         const next = await outbox.next();
@@ -283,7 +296,7 @@ export function follow({ reading, filter, from, to, resume, expires, gone, liste
         throw error;
       }
     },
-    leave: async () => finish(false),
+    cancel: async () => finish(false),
     signal,
   };
   const tick = () => {
@@ -293,25 +306,25 @@ export function follow({ reading, filter, from, to, resume, expires, gone, liste
     if (expires !== undefined && expires <= at) return end({ reason: "expired" });
     // A clock that is put back must not keep it silent.
     [said, taken] = [earlier(said, at), earlier(taken, at)];
-    if (outbox.waiting() > 0) {
-      if (at - taken > fromMillis(patience)) end({ reason: "slow" });
-    } else if (at - said >= fromMillis(heartbeatEvery)) say(printHeartbeat(printId(point)));
+    if (outbox.countWaiting() > 0) {
+      if (at - taken > fromMillis(slowClientTimeout)) end({ reason: "slow" });
+    } else if (at - said >= fromMillis(heartbeatInterval)) say(printHeartbeat(encodeEventId(point)));
   };
-  return { chunks, begun: begun.promise, over: finished.promise, end, tick };
+  return { chunks, started: begun.promise, closed: finished.promise, end, tick };
 }
 
 /** Whole milliseconds, few enough at a time that whoever is cut while large ones are sent has got on. */
-function* portions(lines: readonly LogLine[]): Generator<readonly LogLine[]> {
+function* splitByMillisecond(lines: readonly LogLine[]): Generator<readonly LogLine[]> {
   let first = 0;
   let weight = 0;
   for (const [at, line] of lines.entries()) {
     const before = lines[at - 1] ?? line;
-    if (weight >= heaviest && floorToMilli(before.time) !== floorToMilli(line.time)) {
+    if (weight >= maxChunkChars && floorToMilli(before.time) !== floorToMilli(line.time)) {
       yield lines.slice(first, at);
       first = at;
       weight = 0;
     }
-    weight += weightOf(line);
+    weight += countLineChars(line);
   }
   yield first === 0 ? lines : lines.slice(first);
 }

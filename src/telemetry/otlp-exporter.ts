@@ -3,23 +3,23 @@
 // dropped and counted, and no request ever waits for a collector.
 import { randomUUID } from "node:crypto";
 import type { OtlpConfig } from "../config/config.ts";
-import { failureCode } from "../core/errors.ts";
+import { formatErrorCode } from "../core/errors.ts";
 import type { Instant, Millis } from "../core/time.ts";
 import type { LogEvent } from "../store/store.ts";
-import { type Attributes, beginStep, type EndedStep, type Step, within } from "./tracer.ts";
+import { type Attributes, type FinishedSpan, type OwnSpan, runInSpan, startServerSpan } from "./tracer.ts";
 
 /** Steps that wait, and those of one request to the collector. */
-const queued = 4_096;
-const batched = 512;
+const maxWaiting = 4_096;
+const maxBatch = 512;
 /** How long a step waits for others, and the collector's answer is waited for. */
-const pause: Millis = 1_000;
-const patience: Millis = 5_000;
+const batchDelay: Millis = 1_000;
+const answerTimeout: Millis = 5_000;
 
-interface Exporter {
+interface OtlpExporter {
   /** The step of a request with these headers; undefined where no traces are configured. */
-  readonly begin: (traceparent: string | null, tracestate: string | null) => Step | undefined;
+  readonly startRequestSpan: (traceparent: string | null, tracestate: string | null) => OwnSpan | undefined;
   readonly configure: (config: OtlpConfig | undefined) => void;
-  /** Sends what waits, for at most `grace`. */
+  /** Sends what waits, for at most `drainTimeout`. */
   readonly close: (grace: Millis) => Promise<void>;
 }
 
@@ -31,36 +31,36 @@ interface ExporterOptions {
   readonly exported: (result: "sent" | "dropped", steps: number) => void;
 }
 
-export function createExporter({ config: first, now, log, exported }: ExporterOptions): Exporter {
+export function createOtlpExporter({ config: first, now, log, exported }: ExporterOptions): OtlpExporter {
   const instance = randomUUID();
   const closing = new AbortController();
   let config = first;
-  let waiting: EndedStep[] = [];
+  let waiting: FinishedSpan[] = [];
   let timer: NodeJS.Timeout | undefined;
   let sending: Promise<void> | undefined;
   let reached = true;
 
   const tracing = {
     now,
-    samples: () => Math.random() < (config?.ratio ?? 0),
-    ended(step: EndedStep) {
+    shouldSample: () => Math.random() < (config?.ratio ?? 0),
+    onFinished(step: FinishedSpan) {
       if (config === undefined) return;
-      if (waiting.length >= queued) return exported("dropped", 1);
+      if (waiting.length >= maxWaiting) return exported("dropped", 1);
       waiting.push(step);
-      if (waiting.length >= batched) start();
+      if (waiting.length >= maxBatch) start();
       else schedule();
     },
   };
 
   function schedule(): void {
-    timer ??= within(undefined, () => setTimeout(start, pause).unref());
+    timer ??= runInSpan(undefined, () => setTimeout(start, batchDelay).unref());
   }
 
   /** What is sent belongs to no trace, whoever's request was the last straw. */
   function start(): void {
     clearTimeout(timer);
     timer = undefined;
-    sending ??= within(undefined, sendAll).finally(() => {
+    sending ??= runInSpan(undefined, sendAll).finally(() => {
       sending = undefined;
       if (waiting.length > 0) schedule();
     });
@@ -69,7 +69,7 @@ export function createExporter({ config: first, now, log, exported }: ExporterOp
   /** Until nothing waits or the collector fails: then what waits has a pause. Never rejects. */
   async function sendAll(): Promise<void> {
     while (waiting.length > 0 && config !== undefined) {
-      const batch = waiting.splice(0, batched);
+      const batch = waiting.splice(0, maxBatch);
       const problem = await send(config, batch);
       exported(problem === undefined ? "sent" : "dropped", batch.length);
       if (problem !== undefined) {
@@ -86,27 +86,29 @@ export function createExporter({ config: first, now, log, exported }: ExporterOp
   /** What went wrong, if anything did. */
   async function send(
     { url, headers, service }: OtlpConfig,
-    batch: readonly EndedStep[],
+    batch: readonly FinishedSpan[],
   ): Promise<string | undefined> {
     try {
       const answer = await fetch(`${url.replace(/\/+$/, "")}/v1/traces`, {
         method: "POST",
         headers: { ...headers, "content-type": "application/json" },
-        body: JSON.stringify(toOtlp(batch, { "service.name": service, "service.instance.id": instance })),
+        body: JSON.stringify(
+          toOtlpRequest(batch, { "service.name": service, "service.instance.id": instance }),
+        ),
         redirect: "error",
-        signal: AbortSignal.any([closing.signal, AbortSignal.timeout(patience)]),
+        signal: AbortSignal.any([closing.signal, AbortSignal.timeout(answerTimeout)]),
       });
       await answer.arrayBuffer();
       return answer.ok ? undefined : `status ${answer.status}`;
     } catch (error) {
       const cause = error instanceof Error ? (error.cause ?? error) : error;
-      return `no answer${failureCode(cause)}`;
+      return `no answer${formatErrorCode(cause)}`;
     }
   }
 
   return {
-    begin: (traceparent, tracestate) =>
-      config === undefined ? undefined : beginStep(tracing, traceparent, tracestate),
+    startRequestSpan: (traceparent, tracestate) =>
+      config === undefined ? undefined : startServerSpan(tracing, traceparent, tracestate),
     configure(next) {
       config = next;
       reached = true;
@@ -123,22 +125,24 @@ export function createExporter({ config: first, now, log, exported }: ExporterOp
   };
 }
 
-const kinds = { server: 2, client: 3 } as const;
+const otlpKinds = { server: 2, client: 3 } as const;
 const statusError = 2;
 
 /** An ExportTraceServiceRequest: ids in hex, 64-bit numbers as text, all else as OTLP's JSON mapping has it. */
-function toOtlp(steps: readonly EndedStep[], resource: Attributes): object {
-  const spans = steps.map(({ traceId, id, parent, kind, name, begun, took, attributes, failed }) => ({
-    traceId,
-    spanId: id,
-    ...(parent !== undefined && { parentSpanId: parent }),
-    name,
-    kind: kinds[kind],
-    startTimeUnixNano: String(begun),
-    endTimeUnixNano: String(begun + BigInt(Math.round(took * 1_000_000))),
-    attributes: toAttributes({ ...attributes, "error.type": failed }),
-    status: failed === undefined ? {} : { code: statusError },
-  }));
+function toOtlpRequest(steps: readonly FinishedSpan[], resource: Attributes): object {
+  const spans = steps.map(
+    ({ traceId, id, parent, kind, name, startTime: begun, duration: took, attributes, failure: failed }) => ({
+      traceId,
+      spanId: id,
+      ...(parent !== undefined && { parentSpanId: parent }),
+      name,
+      kind: otlpKinds[kind],
+      startTimeUnixNano: String(begun),
+      endTimeUnixNano: String(begun + BigInt(Math.round(took * 1_000_000))),
+      attributes: toAttributes({ ...attributes, "error.type": failed }),
+      status: failed === undefined ? {} : { code: statusError },
+    }),
+  );
   return {
     resourceSpans: [
       {

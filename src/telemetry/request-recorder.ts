@@ -6,7 +6,7 @@ import type { Failure } from "../core/errors.ts";
 import type { Millis } from "../core/time.ts";
 
 /** A request as it is sent, but for its headers: these hold credentials, and nothing else does. */
-export interface Asked {
+export interface BackendRequest {
   readonly method: string;
   /** Below the address of the source. */
   readonly path: string;
@@ -15,7 +15,7 @@ export interface Asked {
   readonly body?: string | undefined;
 }
 
-export interface SentRequest extends Asked {
+export interface RecordedRequest extends BackendRequest {
   readonly backend: string;
   /** As `performance.now()` tells it. */
   readonly started: Millis;
@@ -26,7 +26,7 @@ export interface SentRequest extends Asked {
 
 export interface Recorder {
   /** A request to a source is over. One that was tried twice comes twice. */
-  readonly sent: (request: SentRequest) => void;
+  readonly sent: (request: RecordedRequest) => void;
   /** So many documents were read, each counted once, and so many of them are rows where the store tells. */
   readonly read: (part: { source?: string; documents: number; kept?: number }) => void;
   /** The same of a source of metrics: so many series came with so many samples in all. */
@@ -39,11 +39,11 @@ const recorders = new AsyncLocalStorage<Recorder>();
  * The recorder of the work that the caller is part of. Whoever hands work to a queue asks before: what runs there may
  * be begun by another request.
  */
-export function recording(): Recorder | undefined {
+export function findCurrentRecorder(): Recorder | undefined {
   return recorders.getStore();
 }
 
 /** Runs the work, and whatever it begins, under the recorder. */
-export function record<T>(recorder: Recorder, work: () => T): T {
+export function runWithRecorder<T>(recorder: Recorder, work: () => T): T {
   return recorders.run(recorder, work);
 }

@@ -6,10 +6,10 @@ import type { LimitName } from "../core/errors.ts";
 import type { Millis } from "../core/time.ts";
 import { version } from "../core/version.ts";
 import type { LogEvent } from "../store/store.ts";
-import type { Step } from "./tracer.ts";
+import type { OwnSpan } from "./tracer.ts";
 
 /** One finished request, as it is logged and counted. */
-interface RequestRecord {
+interface FinishedRequest {
   readonly id: string;
   /** `logs.lines`, or `none` for what no route knows. */
   readonly operation: string;
@@ -24,11 +24,11 @@ interface RequestRecord {
   /** The path of the operation, with its placeholders. */
   readonly route?: string | undefined;
   /** Its part of a trace, which ends with it. */
-  readonly step?: Step | undefined;
+  readonly span?: OwnSpan | undefined;
 }
 
 /** Why a front-end error report was not kept. */
-export type Drop =
+export type DropReason =
   | "too_large"
   | "incomplete"
   | "overloaded"
@@ -43,7 +43,7 @@ export type Drop =
 /** What becomes of front-end error reports. */
 interface IntakeTelemetry {
   readonly kept: () => void;
-  readonly dropped: (drop: Drop) => void;
+  readonly dropped: (drop: DropReason) => void;
   /** So many reports were confirmed by the site's source. */
   readonly delivered: (site: string, reports: number) => void;
   /** So many were refused for good and put aside. */
@@ -60,7 +60,7 @@ interface SpoolLevel {
 export interface Telemetry {
   readonly log: (event: LogEvent) => void;
   /** Counts a request, writes its line of the request log and ends its step. */
-  readonly finished: (request: RequestRecord) => void;
+  readonly finished: (request: FinishedRequest) => void;
   /** Counts one finished request to a source. */
   readonly requested: (backend: string, outcome: string, duration: Millis) => void;
   readonly cache: (cache: string, hit: boolean) => void;
@@ -97,8 +97,8 @@ export function createTelemetry({
       base: null,
       timestamp: pino.stdTimeFunctions.isoTime,
       formatters: { level: (label) => ({ level: label }) },
-      redact: { paths: ["token", "authorization", "*.token", "*.authorization"], censor: struckOut },
-      hooks: { streamWrite: redact },
+      redact: { paths: ["token", "authorization", "*.token", "*.authorization"], censor: redactedText },
+      hooks: { streamWrite: redactCredentials },
     },
     { write },
   );
@@ -161,10 +161,17 @@ export function createTelemetry({
 
   return {
     log: ({ level, message, ...fields }) => logger[level](fields, message),
-    finished: ({ id, operation, status, cut, duration, user, error, method, route, step }) => {
+    finished: ({ id, operation, status, cut, duration, user, error, method, route, span: step }) => {
       requests.inc({ operation, status: cut ? "cut" : status });
       durations.observe({ operation }, duration / 1_000);
-      const fields = { request: id, operation, status, cut: cut || undefined, ms: round(duration), user };
+      const fields = {
+        request: id,
+        operation,
+        status,
+        cut: cut || undefined,
+        ms: roundToTenth(duration),
+        user,
+      };
       if (error === undefined) logger.info(fields, "request");
       else logger.error({ ...fields, err: error }, "request failed");
       const failed = cut ? "cut" : status >= 500 ? String(status) : undefined;
@@ -241,15 +248,15 @@ function createIntakeTelemetry(registers: Registry[]): IntakeTelemetry {
   };
 }
 
-const struckOut = "[redacted]";
+const redactedText = "[redacted]";
 // In headers as they are quoted by errors, and in URLs, where the name may be percent-encoded but seldom is.
-const secrets = /(\b(?:bearer|basic|apikey)\s+|\b(?:token|api_key)=)[^\s&"'\\#,;]+/gi;
+const credentialPattern = /(\b(?:bearer|basic|apikey)\s+|\b(?:token|api_key)=)[^\s&"'\\#,;]+/gi;
 
 /** The text with what looks like a token or credential struck out. */
-export function redact(text: string): string {
-  return text.replace(secrets, `$1${struckOut}`);
+export function redactCredentials(text: string): string {
+  return text.replace(credentialPattern, `$1${redactedText}`);
 }
 
-function round(duration: Millis): Millis {
+function roundToTenth(duration: Millis): Millis {
   return Math.round(duration * 10) / 10;
 }

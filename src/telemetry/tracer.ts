@@ -7,79 +7,83 @@ import type { Instant, Millis } from "../core/time.ts";
 
 export type Attributes = Readonly<Record<string, string | number | undefined>>;
 
-export interface Step {
+export interface OwnSpan {
   /** W3C Trace Context: what continues the trace in whoever is asked within this step. */
   readonly headers: Readonly<Record<string, string>>;
   /** Whether anybody will see it. */
   readonly sampled: boolean;
   /** A step within this one: a request that is sent to somebody else. */
-  begin(): Step;
+  startChild(): OwnSpan;
   /** Only the first end counts. `failed` names the kind of failure. */
   end(name: string, attributes: Attributes, failed?: string): void;
 }
 
 /** A step as it is exported. Ids are lower-case hex. */
-export interface EndedStep {
+export interface FinishedSpan {
   readonly traceId: string;
   readonly id: string;
   readonly parent: string | undefined;
   /** A request that was answered, or one that was sent. */
   readonly kind: "server" | "client";
   readonly name: string;
-  readonly begun: Instant;
-  readonly took: Millis;
+  readonly startTime: Instant;
+  readonly duration: Millis;
   readonly attributes: Attributes;
-  readonly failed: string | undefined;
+  readonly failure: string | undefined;
 }
 
-const steps = new AsyncLocalStorage<Step | undefined>();
+const currentSpans = new AsyncLocalStorage<OwnSpan | undefined>();
 
-export function currentStep(): Step | undefined {
-  return steps.getStore();
+export function findCurrentSpan(): OwnSpan | undefined {
+  return currentSpans.getStore();
 }
 
 /** Runs the work, and whatever it begins, within the step; without one, outside of any. */
-export function within<T>(step: Step | undefined, work: () => T): T {
-  return step === steps.getStore() ? work() : steps.run(step, work);
+export function runInSpan<T>(step: OwnSpan | undefined, work: () => T): T {
+  return step === currentSpans.getStore() ? work() : currentSpans.run(step, work);
 }
 
 /** Headers for whoever is asked now. */
-export function passedOn(): Readonly<Record<string, string>> {
-  return steps.getStore()?.headers ?? {};
+export function readTraceContextHeaders(): Readonly<Record<string, string>> {
+  return currentSpans.getStore()?.headers ?? {};
 }
 
-interface Tracing {
+interface TracingOptions {
   readonly now: () => Instant;
   /** Whether a trace that begins here is seen; one that a client began keeps to what the client says. */
-  readonly samples: () => boolean;
-  readonly ended: (step: EndedStep) => void;
+  readonly shouldSample: () => boolean;
+  readonly onFinished: (step: FinishedSpan) => void;
 }
 
 /** The step of a request: in the trace that its headers name, or in a new one. */
-export function beginStep(tracing: Tracing, traceparent: string | null, tracestate: string | null): Step {
+export function startServerSpan(
+  tracing: TracingOptions,
+  traceparent: string | null,
+  tracestate: string | null,
+): OwnSpan {
   const parent = readTraceparent(traceparent);
   // Only what belongs to a trace that is continued, and what may stand in a header as it is.
   const state =
     parent && tracestate !== null && /^[\x20-\x7e]{1,512}$/.test(tracestate) ? tracestate : undefined;
-  const traceId = parent?.traceId ?? randomId(16);
-  const sampled = parent?.sampled ?? tracing.samples();
-  return createStep(tracing, { traceId, sampled, state }, parent?.id, "server");
+  const traceId = parent?.traceId ?? generateId(16);
+  const sampled = parent?.sampled ?? tracing.shouldSample();
+  return startSpan(tracing, { traceId, sampled, state }, parent?.id, "server");
 }
 
-interface Trace {
+interface TraceContext {
   readonly traceId: string;
   readonly sampled: boolean;
   readonly state: string | undefined;
 }
 
-function createStep(
-  tracing: Tracing,
-  trace: Trace,
+function startSpan(
+  tracing: TracingOptions,
+  trace: TraceContext,
   parent: string | undefined,
-  kind: EndedStep["kind"],
-): Step {
+  kind: FinishedSpan["kind"],
+): OwnSpan {
   const { traceId, sampled, state } = trace;
-  const id = randomId(8);
+  const id = generateId(8);
   const begun = tracing.now();
   const started = performance.now();
   let over = !sampled;
@@ -89,12 +93,22 @@ function createStep(
       ...(state !== undefined && { tracestate: state }),
     },
     sampled,
-    begin: () => createStep(tracing, trace, id, "client"),
+    startChild: () => startSpan(tracing, trace, id, "client"),
     end(name, attributes, failed) {
       if (over) return;
       over = true;
       const took = performance.now() - started;
-      tracing.ended({ traceId, id, parent, kind, name, begun, took, attributes, failed });
+      tracing.onFinished({
+        traceId,
+        id,
+        parent,
+        kind,
+        name,
+        startTime: begun,
+        duration: took,
+        attributes,
+        failure: failed,
+      });
     },
   };
 }
@@ -110,6 +124,6 @@ function readTraceparent(
   return { traceId, id, sampled: (Number.parseInt(flags, 16) & 1) === 1 };
 }
 
-function randomId(bytes: number): string {
+function generateId(bytes: number): string {
   return randomBytes(bytes).toString("hex");
 }

@@ -4,67 +4,67 @@ import type { ActionRow, RevisionStats, Span, TraceLocation } from "../core/rows
 import { fromMillis, type Instant, second, type TimeRange } from "../core/time.ts";
 import type { SpanReader, SpanScan } from "../store/span-reader.ts";
 import type { ActionsQuery, LocateQuery, RevisionQuery, SpanAnalytics } from "../store/store.ts";
-import { createDistribution, createFigures, type Figures } from "./duration-stats.ts";
+import { createDurationDistribution, createDurationStats, type DurationStats } from "./duration-stats.ts";
 import { listSummaries } from "./listing/listing.ts";
 import { findActionEdges, findSiteEdges } from "./service-edges.ts";
 import { findSlowEventActions, findSlowEvents } from "./slow-events.ts";
 import {
-  climb,
-  collect,
-  entryKey,
   findEntriesWithNpo,
   findNPlusOnes,
+  formatEntryKey,
+  loadAncestors,
   npoThreshold,
+  readAllSpans,
 } from "./spans/entry-lookup.ts";
-import { exceptionsOf } from "./spans/exceptions.ts";
-import { ShareSpent, shareOf, watch } from "./spans/read-budget.ts";
-import { actionKey, isRequest, type Names, namesOf } from "./spans/requests.ts";
-import { tally } from "./spans/span-tally.ts";
+import { listExceptions } from "./spans/exceptions.ts";
+import { BudgetShareSpent, createBudgetShare, trackBudget } from "./spans/read-budget.ts";
+import { type ActionNames, deriveNames, formatActionKey, isRequest } from "./spans/requests.ts";
+import { readTallies } from "./spans/span-tally.ts";
 
-export function analyticsOver(reader: SpanReader): SpanAnalytics {
+export function createSpanAnalytics(reader: SpanReader): SpanAnalytics {
   return {
     summaries: (query, signal) => listSummaries(reader, query, signal),
-    locate: (query, signal) => locate(reader, query, signal),
+    locate: (query, signal) => locateTrace(reader, query, signal),
     actions: (query, signal) => findActions(reader, query, signal),
     siteEdges: (query, signal) => findSiteEdges(reader, query, signal),
     actionEdges: (query, signal) => findActionEdges(reader, query, signal),
     slowEvents: (query, signal) => findSlowEvents(reader, query, signal),
     slowEventActions: (query, signal) => findSlowEventActions(reader, query, signal),
-    revisionStats: (query, signal) => findRevision(reader, query, signal),
+    revisionStats: (query, signal) => findRevisionStats(reader, query, signal),
   };
 }
 
-async function locate(
+async function locateTrace(
   reader: SpanReader,
   { sources, traceId, budget }: LocateQuery,
   signal: AbortSignal,
 ): Promise<TraceLocation> {
   const find = (select: "entries" | "exceptions") =>
-    collect(reader.find({ sources, of: { by: "trace", traceIds: [traceId], select }, budget }, signal));
+    readAllSpans(reader.find({ sources, of: { by: "trace", traceIds: [traceId], select }, budget }, signal));
   const [entries, spans] = await Promise.all([find("entries"), find("exceptions")]);
-  const family = await climb(reader, sources, spans, budget, signal);
+  const family = await loadAncestors(reader, sources, spans, budget, signal);
   const performance = entries.filter(isRequest).map((span) => {
-    const { namespace, action: action_name } = namesOf(span);
+    const { namespace, action: action_name } = deriveNames(span);
     return { site_id: span.site_id, namespace, action_name };
   });
   const errors = spans.flatMap((span) =>
-    exceptionsOf(span, namesOf(family.entryOf(span) ?? span)).map(({ digest, name }) => {
+    listExceptions(span, deriveNames(family.findEntry(span) ?? span)).map(({ digest, name }) => {
       return { site_id: span.site_id, digest, exception_name: name };
     }),
   );
-  return { performance: distinct(performance), errors: distinct(errors) };
+  return { performance: deduplicateRows(performance), errors: deduplicateRows(errors) };
 }
 
 /** Each once, in the order of their first. */
-export function distinct<T>(rows: readonly T[]): readonly T[] {
+export function deduplicateRows<T>(rows: readonly T[]): readonly T[] {
   return [...new Map(rows.map((row) => [JSON.stringify(row), row])).values()];
 }
 
 // ---- Actions ------------------------------------------------------------------------------------------------
 
 interface ActionGroup {
-  readonly names: Names;
-  readonly figures: Figures;
+  readonly names: ActionNames;
+  readonly figures: DurationStats;
 }
 
 async function findActions(
@@ -73,18 +73,18 @@ async function findActions(
   signal: AbortSignal,
 ): Promise<readonly ActionRow[]> {
   const groups = new Map<string, ActionGroup>();
-  const traces = createTracesOfActions();
-  const { budget, spent } = watch(asked.budget);
+  const traces = createActionTraces();
+  const { budget, spent } = trackBudget(asked.budget);
   const query = { ...asked, budget };
   let requests = 0;
   let counted = false;
-  for await (const batch of tally(reader, { ...scanOf(query), by: "request" }, signal)) {
+  for await (const batch of readTallies(reader, { ...buildEntryScan(query), by: "request" }, signal)) {
     for (const one of batch) {
-      const { span, whole } = one;
+      const { span, isSingle: whole } = one;
       if (!isRequested(query, span)) continue;
-      const names = namesOf(span);
-      const key = actionKey(names);
-      const group = groups.get(key) ?? { names, figures: createFigures() };
+      const names = deriveNames(span);
+      const key = formatActionKey(names);
+      const group = groups.get(key) ?? { names, figures: createDurationStats() };
       group.figures.addTally(one);
       groups.set(key, group);
       requests += one.spans;
@@ -95,11 +95,14 @@ async function findActions(
   const proved = new Set<string>();
   const found = { proved, actions: groups.size, requests };
   const isProved =
-    counted && requests > fewRequests && (await proveFromCrowds(reader, query, found, spent, signal));
+    counted &&
+    requests > maxRequestsByTraces &&
+    (await proveFromCandidateParents(reader, query, found, spent, signal));
   if (!isProved) {
     if (counted) {
-      for await (const batch of reader.scan(scanOf(query), signal)) {
-        for (const span of batch) if (isRequested(query, span)) traces.add(actionKey(namesOf(span)), span);
+      for await (const batch of reader.scan(buildEntryScan(query), signal)) {
+        for (const span of batch)
+          if (isRequested(query, span)) traces.add(formatActionKey(deriveNames(span)), span);
       }
     }
     await proveByTraces(reader, query, traces, proved, signal);
@@ -113,33 +116,37 @@ async function findActions(
   }));
 }
 
-function scanOf({ sources, range, namespaces, revision, action, budget }: ActionsQuery): SpanScan {
-  const narrow = {
+function buildEntryScan({ sources, range, namespaces, revision, action, budget }: ActionsQuery): SpanScan {
+  const pushdown = {
     revision,
     actions: action === undefined ? undefined : [action],
     namespaces: namespaces.length === 0 ? undefined : namespaces,
   };
-  return { sources, range, select: "entries", narrow, bare: true, budget };
+  return { sources, range, select: "entries", pushdown: pushdown, withoutEvents: true, budget };
 }
 
 function isRequested(query: ActionsQuery, span: Span): boolean {
-  return isRequest(span) && isAsked(query, namesOf(span)) && isOf(query.revision, span.revision);
+  return (
+    isRequest(span) &&
+    isSelectedAction(query, deriveNames(span)) &&
+    isUnsetOrEqual(query.revision, span.revision)
+  );
 }
 
 /** Of so many counted requests the traces are looked at; of more, the index is asked who has many children. */
-const fewRequests = 5_000;
+const maxRequestsByTraces = 5_000;
 /** Traces that are searched for an N+1 at once: an action that is proved to have one needs no more of them. */
-const npoChunk = 500;
+const tracesPerNpoSearch = 500;
 /** Parents of an action whose children are read first; most that have many children have them of one statement. */
-const firstParents = 8;
+const firstParentsPerAction = 8;
 /** Parents that are looked up at once. */
-const mostParents = 4_000;
+const maxParentsPerRound = 4_000;
 
 /** What of a guess may be missing. */
-const allowance = 1.25;
+const estimateMargin = 1.25;
 
 /** What is known of the actions; those that are proved to have an N+1 are added. */
-interface Found {
+interface NpoProgress {
   readonly proved: Set<string>;
   readonly actions: number;
   readonly requests: number;
@@ -150,49 +157,49 @@ interface Found {
  * nobody knows them, or where reading the traces of the requests is the cheaper way. As long as that way is open, so
  * much of the budget is left for it.
  */
-async function proveFromCrowds(
+async function proveFromCandidateParents(
   reader: SpanReader,
   query: ActionsQuery,
-  found: Found,
+  found: NpoProgress,
   spent: () => number,
   signal: AbortSignal,
 ): Promise<boolean> {
   const { sources, range, budget } = query;
-  const crowds = await reader.crowds?.({ sources, least: npoThreshold, budget }, signal);
+  const crowds = await reader.findNPlusOneParents?.({ sources, least: npoThreshold, budget }, signal);
   if (crowds === undefined) return false;
   const statements = await reader.count?.({ sources, range, select: "statements", budget }, signal);
   const left = budget.limit - spent();
-  const ofTraces = statements === undefined ? left : (found.requests + statements) * allowance;
+  const ofTraces = statements === undefined ? left : (found.requests + statements) * estimateMargin;
   // Parents are looked up one by one, and so are the requests above them.
   if (ofTraces < left && crowds.length > found.requests) return false;
-  const own = ofTraces < left ? shareOf(budget, left - ofTraces) : budget;
+  const own = ofTraces < left ? createBudgetShare(budget, left - ofTraces) : budget;
   try {
     await proveByParents(reader, { ...query, budget: own }, crowds, found, signal);
     return true;
   } catch (error) {
-    if (error instanceof ShareSpent) return false;
+    if (error instanceof BudgetShareSpent) return false;
     throw error;
   }
 }
 
-interface TracesOfActions {
+interface ActionTraces {
   readonly add: (action: string, entry: Span) => void;
-  readonly actionsOf: (traceId: string) => ReadonlySet<string>;
-  readonly actionOf: (entryKey: string) => string | undefined;
-  readonly traceIds: () => readonly string[];
+  readonly listActions: (traceId: string) => ReadonlySet<string>;
+  readonly findAction: (entryKey: string) => string | undefined;
+  readonly listTraceIds: () => readonly string[];
 }
 
-function createTracesOfActions(): TracesOfActions {
+function createActionTraces(): ActionTraces {
   const byEntry = new Map<string, string>();
   const byTrace = new Map<string, Set<string>>();
   return {
     add: (action, entry) => {
-      byEntry.set(entryKey(entry), action);
+      byEntry.set(formatEntryKey(entry), action);
       byTrace.set(entry.trace_id, (byTrace.get(entry.trace_id) ?? new Set()).add(action));
     },
-    actionsOf: (traceId) => byTrace.get(traceId) ?? new Set(),
-    actionOf: (key) => byEntry.get(key),
-    traceIds: () => [...byTrace.keys()],
+    listActions: (traceId) => byTrace.get(traceId) ?? new Set(),
+    findAction: (key) => byEntry.get(key),
+    listTraceIds: () => [...byTrace.keys()],
   };
 }
 
@@ -200,18 +207,18 @@ function createTracesOfActions(): TracesOfActions {
 async function proveByTraces(
   reader: SpanReader,
   { sources, budget }: ActionsQuery,
-  traces: TracesOfActions,
+  traces: ActionTraces,
   proved: Set<string>,
   signal: AbortSignal,
 ): Promise<void> {
   const isOpen = (traceId: string): boolean =>
-    [...traces.actionsOf(traceId)].some((action) => !proved.has(action));
-  const traceIds = traces.traceIds();
-  for (let start = 0; start < traceIds.length; start += npoChunk) {
-    const open = traceIds.slice(start, start + npoChunk).filter(isOpen);
+    [...traces.listActions(traceId)].some((action) => !proved.has(action));
+  const traceIds = traces.listTraceIds();
+  for (let start = 0; start < traceIds.length; start += tracesPerNpoSearch) {
+    const open = traceIds.slice(start, start + tracesPerNpoSearch).filter(isOpen);
     if (open.length === 0) continue;
     for (const entry of await findEntriesWithNpo(reader, sources, open, budget, signal)) {
-      const action = traces.actionOf(entry);
+      const action = traces.findAction(entry);
       if (action !== undefined) proved.add(action);
     }
   }
@@ -225,23 +232,23 @@ async function proveByParents(
   reader: SpanReader,
   query: ActionsQuery,
   parents: readonly string[],
-  { proved, actions }: Found,
+  { proved, actions }: NpoProgress,
   signal: AbortSignal,
 ): Promise<void> {
   const { sources, range, budget } = query;
   const find = (by: "id" | "parent", spanIds: readonly string[]) =>
-    collect(reader.find({ sources, of: { by, spanIds }, bare: true, budget }, signal));
+    readAllSpans(reader.find({ sources, of: { by, spanIds }, withoutEvents: true, budget }, signal));
   for (let start = 0, size = 100; start < parents.length && proved.size < actions; ) {
     const spans = await find("id", parents.slice(start, start + size));
-    const family = await climb(reader, sources, spans, budget, signal);
+    const family = await loadAncestors(reader, sources, spans, budget, signal);
     const actionOf = (span: Span): string | undefined => {
-      const entry = family.entryOf(span);
+      const entry = family.findEntry(span);
       if (entry === undefined || entry.end < range.from || entry.end > range.to) return undefined;
-      return isRequested(query, entry) ? actionKey(namesOf(entry)) : undefined;
+      return isRequested(query, entry) ? formatActionKey(deriveNames(entry)) : undefined;
     };
     const open = Map.groupBy(spans, actionOf);
     open.delete(undefined);
-    for (let from = 0, few = firstParents; ; from += few, few *= 4) {
+    for (let from = 0, few = firstParentsPerAction; ; from += few, few *= 4) {
       for (const [action = "", own] of open)
         if (proved.has(action) || own.length <= from) open.delete(action);
       if (open.size === 0) break;
@@ -253,46 +260,53 @@ async function proveByParents(
       }
     }
     start += size;
-    size = Math.min(size * 16, mostParents);
+    size = Math.min(size * 16, maxParentsPerRound);
   }
 }
 
-function isAsked({ namespaces, action }: ActionsQuery, names: Names): boolean {
+function isSelectedAction({ namespaces, action }: ActionsQuery, names: ActionNames): boolean {
   if (namespaces.length > 0 && !namespaces.includes(names.namespace)) return false;
-  return isOf(action, names.action);
+  return isUnsetOrEqual(action, names.action);
 }
 
-function isOf(asked: string | undefined, text: string | undefined): boolean {
+function isUnsetOrEqual(asked: string | undefined, text: string | undefined): boolean {
   return asked === undefined || asked === text;
 }
 
 // ---- Deploys ------------------------------------------------------------------------------------------------
 
-async function findRevision(
+async function findRevisionStats(
   reader: SpanReader,
   { sources, range, revision, budget }: RevisionQuery,
   signal: AbortSignal,
 ): Promise<RevisionStats | undefined> {
-  const figures = createDistribution();
+  const figures = createDurationDistribution();
   const namespaces = new Set<string>();
   const ends: Instant[] = [];
   let counted = false;
-  const scan = { sources, range, select: "entries", narrow: { revision }, bare: true, budget } as const;
+  const scan = {
+    sources,
+    range,
+    select: "entries",
+    pushdown: { revision },
+    withoutEvents: true,
+    budget,
+  } as const;
   const isOne = (span: Span): boolean => isRequest(span) && span.revision === revision;
-  for await (const batch of tally(reader, { ...scan, by: "deploy" }, signal)) {
+  for await (const batch of readTallies(reader, { ...scan, by: "deploy" }, signal)) {
     for (const one of batch) {
-      const { span, whole } = one;
+      const { span, isSingle: whole } = one;
       if (!isOne(span)) continue;
       figures.addTally(one);
-      namespaces.add(namesOf(span).namespace);
-      if (whole) widen(ends, span.end);
+      namespaces.add(deriveNames(span).namespace);
+      if (whole) widenRange(ends, span.end);
       else counted = true;
     }
   }
   if (counted) {
     for (const order of ["asc", "desc"] as const) {
-      const end = await findOutermost(reader, scan, order, isOne, signal);
-      if (end !== undefined) widen(ends, end);
+      const end = await findOutermostEnd(reader, scan, order, isOne, signal);
+      if (end !== undefined) widenRange(ends, end);
     }
   }
   const [first_seen, last_seen] = ends;
@@ -309,22 +323,22 @@ async function findRevision(
   };
 }
 
-function widen(ends: Instant[], end: Instant): void {
+function widenRange(ends: Instant[], end: Instant): void {
   const [first = end, last = end] = ends;
   ends[0] = end < first ? end : first;
   ends[1] = end > last ? end : last;
 }
 
 /** So far down a source is asked where to cut. */
-const mostFromSource = 10_000;
-const leastWindow: bigint = fromMillis(second);
-const growth = 4n;
+const maxSplitPointRank = 10_000;
+const minWindow: bigint = fromMillis(second);
+const windowGrowth = 4n;
 
 /**
  * The first or the last end of a scan's spans: read from the edge of the range on, as far as the source says. Where more
  * spans than it is asked for begin there and none ends (long requests, many at once), on in windows that grow.
  */
-async function findOutermost(
+async function findOutermostEnd(
   reader: SpanReader,
   scan: SpanScan,
   order: "asc" | "desc",
@@ -334,10 +348,10 @@ async function findOutermost(
   const { from, to } = scan.range;
   let size = 0n;
   for (let nth = 16; ; nth *= 16) {
-    if (nth <= mostFromSource) {
-      const cut = await reader.milestone?.({ ...scan, by: "time", order, nth }, signal);
+    if (nth <= maxSplitPointRank) {
+      const cut = await reader.findSplitPoint?.({ ...scan, by: "time", order, nth }, signal);
       size = cut === undefined ? to - from : order === "asc" ? cut - from : to - cut;
-    } else size = size * growth > leastWindow ? size * growth : leastWindow;
+    } else size = size * windowGrowth > minWindow ? size * windowGrowth : minWindow;
     if (size < 0n) size = 0n;
     const isWhole = size >= to - from;
     const window = order === "asc" ? { from, to: from + size } : { from: to - size, to };

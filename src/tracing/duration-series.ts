@@ -2,25 +2,25 @@
 
 import { type Millis, toMillis } from "../core/time.ts";
 import type { SpanReader, SpanScan } from "../store/span-reader.ts";
-import { createFigures, type Figures } from "./duration-stats.ts";
-import { actionKey, isRequest, namesOf } from "./spans/requests.ts";
+import { createDurationStats, type DurationStats } from "./duration-stats.ts";
+import { deriveNames, formatActionKey, isRequest } from "./spans/requests.ts";
 
-/** The figures of each action, by `actionKey`, of whole buckets of a width since 1970; buckets without any are left out. */
-export async function findSeriesOfActions(
+/** The figures of each action, by `formatActionKey`, of whole buckets of a width since 1970; buckets without any are left out. */
+export async function readActionSeries(
   reader: SpanReader,
   scan: Pick<SpanScan, "sources" | "range" | "budget">,
   width: Millis,
   signal: AbortSignal,
-): Promise<ReadonlyMap<string, ReadonlyMap<Millis, Figures>>> {
-  const series = new Map<string, Map<Millis, Figures>>();
-  for await (const batch of reader.scan({ ...scan, select: "entries", bare: true }, signal)) {
+): Promise<ReadonlyMap<string, ReadonlyMap<Millis, DurationStats>>> {
+  const series = new Map<string, Map<Millis, DurationStats>>();
+  for await (const batch of reader.scan({ ...scan, select: "entries", withoutEvents: true }, signal)) {
     for (const span of batch) {
       if (!isRequest(span)) continue;
-      const key = actionKey(namesOf(span));
-      const buckets = series.get(key) ?? new Map<Millis, Figures>();
+      const key = formatActionKey(deriveNames(span));
+      const buckets = series.get(key) ?? new Map<Millis, DurationStats>();
       series.set(key, buckets);
       const start = Math.floor(toMillis(span.end) / width) * width;
-      const figures = buckets.get(start) ?? createFigures();
+      const figures = buckets.get(start) ?? createDurationStats();
       buckets.set(start, figures);
       figures.add(span);
     }

@@ -3,9 +3,9 @@
 import type { Span } from "../core/rows.ts";
 import type { Millis } from "../core/time.ts";
 import type { SpanTally } from "../store/span-reader.ts";
-import { timeOf } from "./spans/requests.ts";
+import { calculateTotalTime } from "./spans/requests.ts";
 
-export interface Figures {
+export interface DurationStats {
   readonly add: (span: Span) => void;
   readonly addTally: (tally: SpanTally) => void;
   readonly count: () => number;
@@ -15,13 +15,13 @@ export interface Figures {
   readonly mean: () => Millis;
 }
 
-/** Keeps every length, which `Figures` do not: tallies have to tell them, unless they are of whole spans. */
-export interface Distribution extends Figures {
+/** Keeps every length, which `DurationStats` do not: tallies have to tell them, unless they are of whole spans. */
+export interface DurationDistribution extends DurationStats {
   /** The least value that at least so many percent of the values do not pass (nearest rank). */
   readonly percentile: (percent: number) => Millis;
 }
 
-export function createFigures(): Figures {
+export function createDurationStats(): DurationStats {
   let count = 0;
   let errors = 0;
   let total = 0n;
@@ -33,8 +33,8 @@ export function createFigures(): Figures {
   }
 
   return {
-    add: (span) => take(span, span.count, timeOf(span)),
-    addTally: ({ span, whole, spans, total: time }) => take(span, whole ? span.count : spans, time),
+    add: (span) => take(span, span.count, calculateTotalTime(span)),
+    addTally: ({ span, isSingle: whole, spans, total: time }) => take(span, whole ? span.count : spans, time),
     count: () => count,
     errorCount: () => errors,
     total: () => total,
@@ -42,13 +42,13 @@ export function createFigures(): Figures {
   };
 }
 
-export function createDistribution(): Distribution {
-  const figures = createFigures();
+export function createDurationDistribution(): DurationDistribution {
+  const figures = createDurationStats();
   const values: { readonly value: number; readonly weight: number }[] = [];
   let sorted = true;
 
   function add(span: Span): void {
-    values.push({ value: Number(timeOf(span)) / span.count, weight: span.count });
+    values.push({ value: Number(calculateTotalTime(span)) / span.count, weight: span.count });
     sorted = false;
     figures.add(span);
   }
@@ -57,7 +57,7 @@ export function createDistribution(): Distribution {
     ...figures,
     add,
     addTally: (tally) => {
-      if (tally.whole) return add(tally.span);
+      if (tally.isSingle) return add(tally.span);
       for (const { length, spans: weight } of tally.lengths ?? []) values.push({ value: length, weight });
       sorted = false;
       figures.addTally(tally);

@@ -3,9 +3,9 @@
 import type { ActionEdge, Edge, Span } from "../core/rows.ts";
 import type { SpanId, SpanReader, SpanSource } from "../store/span-reader.ts";
 import type { ActionEdges, ActionEdgesQuery, EdgesQuery, SiteEdges } from "../store/store.ts";
-import { createDistribution, type Distribution } from "./duration-stats.ts";
-import { climb, collect } from "./spans/entry-lookup.ts";
-import { isOtherSide, isRequest, namesAbove, namesOf, spanKey } from "./spans/requests.ts";
+import { createDurationDistribution, type DurationDistribution } from "./duration-stats.ts";
+import { loadAncestors, readAllSpans } from "./spans/entry-lookup.ts";
+import { deriveNames, deriveNamesAbove, formatSpanKey, isCalleeSide, isRequest } from "./spans/requests.ts";
 
 /** A caller and one request that it made; or a caller whose callee has no spans that can be seen. */
 interface Call {
@@ -16,7 +16,7 @@ interface Call {
 interface Calls {
   /** Made by the site, and by its partners to the site. */
   readonly made: readonly Call[];
-  readonly taken: readonly Call[];
+  readonly received: readonly Call[];
 }
 
 /** `siteEdges` of the contract. */
@@ -25,7 +25,7 @@ export async function findSiteEdges(
   query: EdgesQuery,
   signal: AbortSignal,
 ): Promise<SiteEdges> {
-  const { made, taken } = await findCalls(reader, query, signal);
+  const { made, received: taken } = await findCalls(reader, query, signal);
   const site = query.sources[0].site;
   const isInternal = ({ callee }: Call): boolean => callee?.site_id === site;
   const byCallee = ({ caller, callee }: Call) => {
@@ -33,12 +33,12 @@ export async function findSiteEdges(
     return service === undefined ? undefined : { service };
   };
   return {
-    upstream: group(taken, ({ caller }) => ({ service: caller.service_name })),
-    downstream: group(
+    upstream: groupCalls(taken, ({ caller }) => ({ service: caller.service_name })),
+    downstream: groupCalls(
       made.filter((call) => !isInternal(call)),
       byCallee,
     ),
-    internal: group(made.filter(isInternal), byCallee),
+    internal: groupCalls(made.filter(isInternal), byCallee),
   };
 }
 
@@ -48,9 +48,9 @@ export async function findActionEdges(
   query: ActionEdgesQuery,
   signal: AbortSignal,
 ): Promise<ActionEdges> {
-  const { made, taken } = await findCalls(reader, query, signal);
+  const { made, received: taken } = await findCalls(reader, query, signal);
   const isAsked = (request: Span): boolean => {
-    const { namespace, action } = namesOf(request);
+    const { namespace, action } = deriveNames(request);
     // Both may have slashes in them, and the API joins them by one: nobody can tell `a/b` and `c` from `a` and `b/c`.
     const isOne = `${request.service_name}/${namespace}` === `${query.service}/${query.namespace}`;
     return isOne && action === query.action;
@@ -60,30 +60,30 @@ export async function findActionEdges(
     ({ callee }) => callee?.site_id === query.sources[0].site && isAsked(callee),
   );
   const callers = new Set([...made, ...toIt].map(({ caller }) => caller));
-  const family = await climb(reader, everywhere(query), [...callers], query.budget, signal);
+  const family = await loadAncestors(reader, listAllSources(query), [...callers], query.budget, signal);
   const fromIt = made.filter(({ caller }) => {
-    const entry = family.entryOf(caller);
+    const entry = family.findEntry(caller);
     return entry !== undefined && isRequest(entry) && isAsked(entry);
   });
   return {
-    upstream: group(toIt, (call) => {
-      const entry = family.entryOf(call.caller);
+    upstream: groupCalls(toIt, (call) => {
+      const entry = family.findEntry(call.caller);
       const service = (entry ?? call.caller).service_name;
-      return { service, ...namesAbove(entry), ...kindsOf(call) };
+      return { service, ...deriveNamesAbove(entry), ...deriveEdgeKinds(call) };
     }),
-    downstream: group(fromIt, (call) => {
+    downstream: groupCalls(fromIt, (call) => {
       const { caller, callee } = call;
       if (callee !== undefined) {
-        return { service: callee.service_name, ...namesOf(callee), ...kindsOf(call) };
+        return { service: callee.service_name, ...deriveNames(callee), ...deriveEdgeKinds(call) };
       }
-      return caller.peer === undefined ? undefined : { service: caller.peer, ...kindsOf(call) };
+      return caller.peer === undefined ? undefined : { service: caller.peer, ...deriveEdgeKinds(call) };
     }),
   };
 }
 
-type Ends = Pick<ActionEdge, "span_kind" | "peer_span_kind" | "edge_type">;
+type EdgeKinds = Pick<ActionEdge, "span_kind" | "peer_span_kind" | "edge_type">;
 
-function kindsOf({ caller, callee, linked }: Call): Ends {
+function deriveEdgeKinds({ caller, callee, linked }: Call): EdgeKinds {
   const kinds = [caller.span_kind, callee?.span_kind];
   const isAsync = linked || kinds.includes("producer") || kinds.includes("consumer");
   return {
@@ -93,17 +93,20 @@ function kindsOf({ caller, callee, linked }: Call): Ends {
   };
 }
 
-function everywhere({ sources, partners }: EdgesQuery): readonly [SpanSource, ...SpanSource[]] {
+function listAllSources({ sources, partners }: EdgesQuery): readonly [SpanSource, ...SpanSource[]] {
   return [...sources, ...partners];
 }
 
 async function findCalls(reader: SpanReader, query: EdgesQuery, signal: AbortSignal): Promise<Calls> {
   const { sources, partners, range, budget } = query;
   const site = sources[0].site;
-  const scanned = await collect(
-    reader.scan({ sources: everywhere(query), range, select: "calls", bare: true, budget }, signal),
+  const scanned = await readAllSpans(
+    reader.scan(
+      { sources: listAllSources(query), range, select: "calls", withoutEvents: true, budget },
+      signal,
+    ),
   );
-  const callers = once(scanned, site);
+  const callers = deduplicateSpans(scanned, site);
   const own = callers.filter(({ site_id }) => site_id === site);
   const others = callers.filter(({ site_id }) => site_id !== site);
   const called = async (spans: readonly Span[], [first, ...rest]: readonly SpanSource[]): Promise<Span[]> => {
@@ -111,30 +114,32 @@ async function findCalls(reader: SpanReader, query: EdgesQuery, signal: AbortSig
     const ids = new Map<string, SpanId>();
     for (const { trace_id, span_id } of spans) {
       const id = { trace_id, span_id };
-      ids.set(spanKey(id), id);
+      ids.set(formatSpanKey(id), id);
     }
     const of = { by: "caller", spans: [...ids.values()] } as const;
-    const callees = await collect(reader.find({ sources: [first, ...rest], of, bare: true, budget }, signal));
-    return once(callees.filter(isRequest), site);
+    const callees = await readAllSpans(
+      reader.find({ sources: [first, ...rest], of, withoutEvents: true, budget }, signal),
+    );
+    return deduplicateSpans(callees.filter(isRequest), site);
   };
-  const calleesOfOwn = await called(own, everywhere(query));
+  const calleesOfOwn = await called(own, listAllSources(query));
   const calleesOfOthers = await called(others, sources);
-  const callersOfIt = new Set(pair(others, calleesOfOthers).map(({ caller }) => caller));
+  const callersOfIt = new Set(matchCalls(others, calleesOfOthers).map(({ caller }) => caller));
   const besideIt = await called([...callersOfIt], partners);
-  const made = pair(own, calleesOfOwn);
+  const made = matchCalls(own, calleesOfOwn);
   const paired = new Set(made.map(({ caller }) => caller));
   const unanswered = own.filter((caller) => !paired.has(caller));
   return {
     made: [...made, ...unanswered.map((caller) => ({ caller, linked: false }))],
-    taken: pair(others, calleesOfOthers, besideIt),
+    received: matchCalls(others, calleesOfOthers, besideIt),
   };
 }
 
 /** Sites may hold the same documents. A span is one even so: the site's own, else that of the first partner by id. */
-function once(spans: readonly Span[], site: string): Span[] {
+function deduplicateSpans(spans: readonly Span[], site: string): Span[] {
   const held = new Map<string, Span>();
   for (const span of spans) {
-    const key = `${spanKey(span)} ${span.span_kind} ${span.start}`;
+    const key = `${formatSpanKey(span)} ${span.span_kind} ${span.start}`;
     const other = held.get(key);
     const isOther = other === undefined || span.site_id === site;
     if (isOther || (other.site_id !== site && span.site_id < other.site_id)) held.set(key, span);
@@ -144,42 +149,42 @@ function once(spans: readonly Span[], site: string): Span[] {
 
 /**
  * Every pair of a caller and a callee that is its other side, names it as its parent or links to it, once. What other
- * callees the callers have, `beside` those that count, may be their other sides as well.
+ * callees the callers have, `partial` those that count, may be their other sides as well.
  */
-function pair(
+function matchCalls(
   callers: readonly Span[],
   callees: readonly Span[],
   beside: readonly Span[] = [],
 ): readonly Required<Call>[] {
-  const byId = Map.groupBy(callers, spanKey);
-  const isShared = (callee: Span): boolean => isOtherSide(callee) && byId.has(spanKey(callee));
-  const shared = new Set([...callees, ...beside].filter(isShared).map(spanKey));
+  const byId = Map.groupBy(callers, formatSpanKey);
+  const isShared = (callee: Span): boolean => isCalleeSide(callee) && byId.has(formatSpanKey(callee));
+  const shared = new Set([...callees, ...beside].filter(isShared).map(formatSpanKey));
   // Where both sides have one id, both name the parent of the call, and what names that id is below the side called.
   const callerIdOf = (callee: Span): string | undefined => {
     const { trace_id, parent_span_id: span_id } = callee;
-    if (isShared(callee)) return spanKey(callee);
-    const parent = span_id === undefined ? undefined : spanKey({ trace_id, span_id });
+    if (isShared(callee)) return formatSpanKey(callee);
+    const parent = span_id === undefined ? undefined : formatSpanKey({ trace_id, span_id });
     return parent === undefined || shared.has(parent) ? undefined : parent;
   };
   return callees.flatMap((callee) => {
     const parents = byId.get(callerIdOf(callee) ?? "") ?? [];
-    const linked = new Set(callee.links.flatMap((link) => byId.get(spanKey(link)) ?? []));
+    const linked = new Set(callee.links.flatMap((link) => byId.get(formatSpanKey(link)) ?? []));
     const both = new Set([...parents, ...linked]);
     return [...both].map((caller) => ({ caller, callee, linked: linked.has(caller) }));
   });
 }
 
 /** One row per key; calls without a key are none. */
-function group<K extends object>(
+function groupCalls<K extends object>(
   calls: readonly Call[],
   keyOf: (call: Call) => K | undefined,
 ): readonly (K & Omit<Edge, "service">)[] {
-  const groups = new Map<string, { readonly key: K; readonly figures: Distribution }>();
+  const groups = new Map<string, { readonly key: K; readonly figures: DurationDistribution }>();
   for (const call of calls) {
     const key = keyOf(call);
     if (key === undefined) continue;
     const id = JSON.stringify(key);
-    const found = groups.get(id) ?? { key, figures: createDistribution() };
+    const found = groups.get(id) ?? { key, figures: createDurationDistribution() };
     found.figures.add(call.caller);
     groups.set(id, found);
   }

@@ -3,19 +3,19 @@
 import { type Attributes, compare, type SlowEvent, type SlowEventAction, type Span } from "../core/rows.ts";
 import type { SpanReader, SpanTally } from "../store/span-reader.ts";
 import type { SlowEventActionsQuery, SlowEventsQuery } from "../store/store.ts";
-import { createFigures, type Figures } from "./duration-stats.ts";
-import { decodeDigest, type EventKey, eventDigest, hashStatement } from "./spans/digest.ts";
-import { climb, collect } from "./spans/entry-lookup.ts";
+import { createDurationStats, type DurationStats } from "./duration-stats.ts";
+import { decodeDigest, type EventKey, encodeEventDigest, hashStatement } from "./spans/digest.ts";
+import { loadAncestors, readAllSpans } from "./spans/entry-lookup.ts";
 import {
-  actionKey,
+  calculateDuration,
+  calculateTotalTime,
   compareSpans,
-  durationOf,
+  deriveNames,
+  deriveNamesAbove,
+  formatActionKey,
   isRequest,
-  namesAbove,
-  namesOf,
-  timeOf,
 } from "./spans/requests.ts";
-import { tally, tallyOf } from "./spans/span-tally.ts";
+import { readTallies, toTally } from "./spans/span-tally.ts";
 import { createNormaliser } from "./spans/statement-cache.ts";
 
 /** `slowEvents` of the contract, greatest impact first, then by key. */
@@ -25,55 +25,55 @@ export async function findSlowEvents(
   signal: AbortSignal,
 ): Promise<readonly SlowEvent[]> {
   const { sources, range, budget } = query;
-  const events = createEvents();
+  const events = createEventGroups();
   let total = 0n;
   const scan = { sources, range, select: "children", budget } as const;
   // Who is asked for attributes has to look at each span.
-  const plain = query.wanted.length === 0 && query.excluded.length === 0;
+  const plain = query.requiredAttributes.length === 0 && query.excludedAttributes.length === 0;
   const tallies = plain
-    ? tally(reader, { ...scan, by: "event" }, signal)
-    : tally({ scan: reader.scan, find: reader.find }, { ...scan, by: "event" }, signal);
+    ? readTallies(reader, { ...scan, by: "event" }, signal)
+    : readTallies({ scan: reader.scan, find: reader.find }, { ...scan, by: "event" }, signal);
   for await (const batch of tallies) {
     for (const one of batch) {
       total += one.total;
-      if (passes(query, one.span)) events.add(one);
+      if (isIncluded(query, one.span)) events.add(one);
     }
   }
-  return events.greatest(query.limit, total, query.wanted);
+  return events.listGreatest(query.limit, total, query.requiredAttributes);
 }
 
-/** The slow events within requests of each action, by `actionKey`; their impact is as in `findSlowEvents`. */
-export async function findSlowEventsOfActions(
+/** The slow events within requests of each action, by `formatActionKey`; their impact is as in `findSlowEvents`. */
+export async function findSlowEventsByAction(
   reader: SpanReader,
   { sources, range, budget }: Pick<SlowEventsQuery, "sources" | "range" | "budget">,
   limit: number,
   signal: AbortSignal,
 ): Promise<ReadonlyMap<string, readonly SlowEvent[]>> {
-  const spans = await collect(
-    reader.scan({ sources, range, select: "children", bare: true, budget }, signal),
+  const spans = await readAllSpans(
+    reader.scan({ sources, range, select: "children", withoutEvents: true, budget }, signal),
   );
-  const family = await climb(reader, sources, spans, budget, signal);
-  const total = spans.reduce((sum, span) => sum + timeOf(span), 0n);
-  const byAction = new Map<string, Events>();
+  const family = await loadAncestors(reader, sources, spans, budget, signal);
+  const total = spans.reduce((sum, span) => sum + calculateTotalTime(span), 0n);
+  const byAction = new Map<string, EventGroups>();
   for (const span of spans) {
-    const entry = family.entryOf(span);
+    const entry = family.findEntry(span);
     if (entry === undefined || !isRequest(entry)) continue;
-    const key = actionKey(namesOf(entry));
-    const events = byAction.get(key) ?? createEvents();
-    events.add(tallyOf(span));
+    const key = formatActionKey(deriveNames(entry));
+    const events = byAction.get(key) ?? createEventGroups();
+    events.add(toTally(span));
     byAction.set(key, events);
   }
-  return new Map([...byAction].map(([key, events]) => [key, events.greatest(limit, total, [])]));
+  return new Map([...byAction].map(([key, events]) => [key, events.listGreatest(limit, total, [])]));
 }
 
-interface Events {
+interface EventGroups {
   readonly add: (tally: SpanTally) => void;
-  readonly greatest: (limit: number, total: bigint, wanted: readonly string[]) => readonly SlowEvent[];
+  readonly listGreatest: (limit: number, total: bigint, wanted: readonly string[]) => readonly SlowEvent[];
 }
 
-function createEvents(): Events {
+function createEventGroups(): EventGroups {
   const normalise = createNormaliser();
-  const groups = new Map<string, Group>();
+  const groups = new Map<string, EventGroup>();
   return {
     add: (one) => {
       const { span } = one;
@@ -82,14 +82,14 @@ function createEvents(): Events {
       const id = JSON.stringify([service, kind, name, statement]);
       const group = groups.get(id) ?? {
         key: { service, kind, name, statement },
-        figures: createFigures(),
+        figures: createDurationStats(),
         longest: span,
       };
       group.figures.addTally(one);
-      if (compareLengths(span, group.longest) < 0) group.longest = span;
+      if (compareByDuration(span, group.longest) < 0) group.longest = span;
       groups.set(id, group);
     },
-    greatest: (limit, total, wanted) =>
+    listGreatest: (limit, total, wanted) =>
       [...groups]
         .sort(([idA, a], [idB, b]) => compare(b.figures.total(), a.figures.total()) || compare(idA, idB))
         .slice(0, limit)
@@ -98,20 +98,20 @@ function createEvents(): Events {
           count: figures.count(),
           mean: figures.mean(),
           impact: total === 0n ? 0 : (100 * Number(figures.total())) / Number(total),
-          attributes: select(longest.span_attributes, wanted),
+          attributes: pickAttributes(longest.span_attributes, wanted),
         })),
   };
 }
 
-interface Group {
+interface EventGroup {
   readonly key: EventKey;
-  readonly figures: Figures;
+  readonly figures: DurationStats;
   /** Means something only where attributes are wanted. */
   longest: Span;
 }
 
 /** The slow event that a span belongs to, as its digest has it. */
-function eventKeyOf(
+function toEventKey(
   { service_name: service, span_kind: kind, span_name: name, statement }: Span,
   normalise: (statement: string) => string,
 ): EventKey {
@@ -134,16 +134,16 @@ export async function findSlowEventActions(
   const { service, kind, name } = key;
   const normalise = createNormaliser();
   const spans: Span[] = [];
-  const narrow = { service, kind, name };
-  const scan = { sources, range, select: "children", narrow, bare: true, budget } as const;
+  const pushdown = { service, kind, name };
+  const scan = { sources, range, select: "children", pushdown, withoutEvents: true, budget } as const;
   for await (const batch of reader.scan(scan, signal)) {
-    for (const span of batch) if (eventDigest(eventKeyOf(span, normalise)) === digest) spans.push(span);
+    for (const span of batch) if (encodeEventDigest(toEventKey(span, normalise)) === digest) spans.push(span);
   }
-  const family = await climb(reader, sources, spans, budget, signal);
-  const rows = Map.groupBy(spans, (span) => actionKey(namesAbove(family.entryOf(span))));
+  const family = await loadAncestors(reader, sources, spans, budget, signal);
+  const rows = Map.groupBy(spans, (span) => formatActionKey(deriveNamesAbove(family.findEntry(span))));
   return [...rows.values()].map((found) => {
-    const longest = found.reduce((best, span) => (compareLengths(span, best) < 0 ? span : best));
-    const { namespace, action } = namesAbove(family.entryOf(longest));
+    const longest = found.reduce((best, span) => (compareByDuration(span, best) < 0 ? span : best));
+    const { namespace, action } = deriveNamesAbove(family.findEntry(longest));
     return {
       namespace,
       action_name: action,
@@ -155,22 +155,25 @@ export async function findSlowEventActions(
 }
 
 /** The longest, then the earliest, then by trace and span id. */
-function compareLengths(a: Span, b: Span): number {
+function compareByDuration(a: Span, b: Span): number {
   return (
-    compare(durationOf(b), durationOf(a)) ||
+    compare(calculateDuration(b), calculateDuration(a)) ||
     compare(a.start, b.start) ||
     compare(a.trace_id, b.trace_id) ||
     compareSpans(a, b)
   );
 }
 
-function passes({ kind, wanted, excluded }: SlowEventsQuery, span: Span): boolean {
+function isIncluded(
+  { kind, requiredAttributes: wanted, excludedAttributes: excluded }: SlowEventsQuery,
+  span: Span,
+): boolean {
   const has = (name: string): boolean =>
     Object.hasOwn(span.span_attributes, name) && span.span_attributes[name] !== null;
   return (kind === undefined || span.span_kind === kind) && wanted.every(has) && !excluded.some(has);
 }
 
-function select(attributes: Attributes, names: readonly string[]): Attributes {
+function pickAttributes(attributes: Attributes, names: readonly string[]): Attributes {
   return Object.fromEntries(
     names.flatMap((name) => {
       const value = attributes[name];

@@ -3,55 +3,67 @@
 import { readdir, readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { isDeepStrictEqual } from "node:util";
-import { ConfigError, failureCode, type Issue, LimitReached } from "../core/errors.ts";
+import { ConfigError, formatErrorCode, type Issue, LimitReached } from "../core/errors.ts";
 import type { Millis } from "../core/time.ts";
 import type { LogEvent } from "../store/store.ts";
-import { type Answer, createFinder, readVisual, type Visual, type Visuals } from "./visual.ts";
+import {
+  createVisualFinder,
+  type PublishedVisuals,
+  readVisual,
+  type Visual,
+  type VisualData,
+} from "./visual.ts";
 
-export interface Gallery extends Visuals {
-  readonly published: () => readonly Visual[];
+export interface VisualDirectory extends PublishedVisuals {
+  readonly listPublished: () => readonly Visual[];
   readonly close: () => void;
 }
 
-interface GalleryOptions {
+interface VisualDirectoryOptions {
   /** Asked for at each look; nothing is published without one. */
   readonly folder: () => string | undefined;
   readonly check: (visual: Visual) => readonly Issue[];
   readonly log: (event: LogEvent) => void;
   /** How long one computation may take; asked for at each. */
   readonly deadline: () => Millis;
-  readonly every?: Millis;
-  readonly keep?: Millis;
+  readonly interval?: Millis;
+  readonly cacheFor?: Millis;
 }
 
-const usualEvery: Millis = 2_000;
+const defaultInterval: Millis = 2_000;
 /** How old an answer may be: enough for a page that many open at once. */
-const usualKeep: Millis = 10_000;
-const mostBytes = 1_048_576;
+const defaultCacheFor: Millis = 10_000;
+const maxFileBytes = 1_048_576;
 
 /** Resolves once the folder has been read. */
-export async function openGallery(options: GalleryOptions): Promise<Gallery> {
-  const { folder, check, deadline, every = usualEvery, keep = usualKeep } = options;
+export async function openVisualDirectory(options: VisualDirectoryOptions): Promise<VisualDirectory> {
+  const {
+    folder,
+    check,
+    deadline,
+    interval: every = defaultInterval,
+    cacheFor: keep = defaultCacheFor,
+  } = options;
   let closed = false;
   /** A look that is under way when the gallery is closed ends unheard. */
-  const log: GalleryOptions["log"] = (event) => {
+  const log: VisualDirectoryOptions["log"] = (event) => {
     if (!closed) options.log(event);
   };
-  let seen: ReadonlyMap<string, Seen> = new Map();
+  let seen: ReadonlyMap<string, LoadedFile> = new Map();
   let missing = false;
   let visuals: readonly Visual[] = [];
-  let find = createFinder(visuals);
+  let find = createVisualFinder(visuals);
   // By the visual itself: a changed file is another visual.
-  const shared = new WeakMap<Visual, Promise<Answer>>();
+  const shared = new WeakMap<Visual, Promise<VisualData>>();
 
   async function refresh(): Promise<void> {
     let stamps: ReadonlyMap<string, string> | undefined;
     const place = folder();
     try {
-      stamps = place === undefined ? new Map() : await stampsOf(place);
+      stamps = place === undefined ? new Map() : await readFileStamps(place);
       missing = false;
     } catch (error) {
-      const reason = `${place}: the folder cannot be read${failureCode(error)}`;
+      const reason = `${place}: the folder cannot be read${formatErrorCode(error)}`;
       if (!missing) log({ level: "error", message: "visuals cannot be read", reason });
       missing = true;
       stamps = new Map();
@@ -60,7 +72,7 @@ export async function openGallery(options: GalleryOptions): Promise<Gallery> {
     if (stamps.size === seen.size && [...stamps].every(([file, stamp]) => seen.get(file)?.stamp === stamp))
       return;
     const before = seen;
-    const now = new Map<string, Seen>();
+    const now = new Map<string, LoadedFile>();
     for (const [file, stamp] of stamps) {
       const known = before.get(file);
       const loaded = known?.stamp === stamp ? known : await load(file);
@@ -69,13 +81,13 @@ export async function openGallery(options: GalleryOptions): Promise<Gallery> {
     }
     seen = now;
     visuals = distinct(now);
-    find = createFinder(visuals);
+    find = createVisualFinder(visuals);
   }
 
   /** Undefined where the file is gone by now. */
-  async function load(file: string): Promise<Pick<Seen, "visual"> | undefined> {
+  async function load(file: string): Promise<Pick<LoadedFile, "visual"> | undefined> {
     try {
-      if ((await stat(file)).size > mostBytes) {
+      if ((await stat(file)).size > maxFileBytes) {
         throw new ConfigError(file, [{ path: "", message: "is too large" }]);
       }
       return { visual: readVisual(await readFile(file, "utf8"), file, check) };
@@ -94,7 +106,7 @@ export async function openGallery(options: GalleryOptions): Promise<Gallery> {
   }
 
   /** Of two files with one id the first is published: which of them is meant cannot be known. */
-  function distinct(files: ReadonlyMap<string, Seen>): readonly Visual[] {
+  function distinct(files: ReadonlyMap<string, LoadedFile>): readonly Visual[] {
     const byId = new Map<string, Visual>();
     for (const [file, { visual }] of files) {
       if (visual === undefined) continue;
@@ -123,9 +135,9 @@ export async function openGallery(options: GalleryOptions): Promise<Gallery> {
   }, every).unref();
 
   return {
-    published: () => visuals,
+    listPublished: () => visuals,
     find: (id) => find(id),
-    share(visual, compute) {
+    shareAnswer(visual, compute) {
       const known = shared.get(visual);
       if (known !== undefined) return known;
       const late = AbortSignal.timeout(deadline());
@@ -145,23 +157,23 @@ export async function openGallery(options: GalleryOptions): Promise<Gallery> {
   };
 }
 
-interface Seen {
+interface LoadedFile {
   /** Changes whenever the file does. */
   readonly stamp: string;
   readonly visual?: Visual | undefined;
 }
 
 /** Undefined while files come and go: one that is being renamed would be missed under both names. */
-async function stampsOf(folder: string): Promise<ReadonlyMap<string, string> | undefined> {
-  const files = await list(folder);
+async function readFileStamps(folder: string): Promise<ReadonlyMap<string, string> | undefined> {
+  const files = await listVisualFiles(folder);
   const stamps = new Map<string, string>();
   for (const file of files.map((name) => join(folder, name))) {
     const found = await stat(file).catch(() => undefined);
     if (found?.isFile()) stamps.set(file, `${found.ino} ${found.size} ${found.mtimeMs}`);
   }
-  return isDeepStrictEqual(await list(folder), files) ? stamps : undefined;
+  return isDeepStrictEqual(await listVisualFiles(folder), files) ? stamps : undefined;
 }
 
-async function list(folder: string): Promise<readonly string[]> {
+async function listVisualFiles(folder: string): Promise<readonly string[]> {
   return (await readdir(folder)).filter((file) => /^[^.].*\.ya?ml$/.test(file)).sort();
 }

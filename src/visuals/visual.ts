@@ -22,40 +22,43 @@ export interface Visual {
 }
 
 /** What is published at the moment. */
-export interface Visuals {
+export interface PublishedVisuals {
   readonly find: (id: string) => Visual | undefined;
   /**
-   * What `compute` answers, kept for a moment and shared by all who ask meanwhile. It gets a signal of its own: one of
+   * What `computeVisual` answers, kept for a moment and shared by all who ask meanwhile. It gets a signal of its own: one of
    * them may leave without the others.
    */
-  readonly share: (visual: Visual, compute: (signal: AbortSignal) => Promise<Answer>) => Promise<Answer>;
+  readonly shareAnswer: (
+    visual: Visual,
+    compute: (signal: AbortSignal) => Promise<VisualData>,
+  ) => Promise<VisualData>;
 }
 
-/** Of the metrics routes: `series` without groups, `rows` with them. */
-export interface Answer {
+/** Of the metrics routes: `series` without groups, `rowTexts` with them. */
+export interface VisualData {
   readonly resolution: string | null;
   readonly from: string;
   readonly to: string;
-  readonly series?: readonly AnswerSeries[] | undefined;
-  readonly rows?: readonly AnswerRow[] | undefined;
+  readonly series?: readonly VisualSeries[] | undefined;
+  readonly rows?: readonly VisualRow[] | undefined;
 }
-export interface AnswerSeries {
+export interface VisualSeries {
   readonly id: string;
   readonly data: readonly { readonly timestamp: string; readonly value: number }[];
 }
-export interface AnswerRow {
+export interface VisualRow {
   readonly group: Readonly<Record<string, string>>;
   readonly data: Readonly<Record<string, number>>;
 }
 
 /** 128 random bits, the least that nobody can guess. */
-export function newVisualId(): string {
+export function generateVisualId(): string {
   return randomBytes(16).toString("base64url");
 }
 const idPattern = /^[A-Za-z0-9_-]{22,100}$/;
 
 /** A search that takes as long for a near miss as for any other text. */
-export function createFinder(visuals: readonly Visual[]): (id: string) => Visual | undefined {
+export function createVisualFinder(visuals: readonly Visual[]): (id: string) => Visual | undefined {
   const hash = (id: string) => createHash("sha256").update(id).digest();
   const entries = visuals.map((visual) => ({ visual, hash: hash(visual.id) }));
   return (id) => {
@@ -103,7 +106,7 @@ const schema = z
       wrong("group_by", `a ${type} has series and no groups`);
   });
 
-function explain(issue: z.core.$ZodRawIssue): string | undefined {
+function describeIssue(issue: z.core.$ZodRawIssue): string | undefined {
   if (issue.code === "unrecognized_keys") return `unknown key ${issue.keys.join(", ")}`;
   if (issue.code === "invalid_type" && issue.expected === "object") return "expected keys with values";
   if (issue.input === undefined || issue.input === null) return "is missing";
@@ -122,7 +125,7 @@ export function readVisual(text: string, file: string, check: (visual: Visual) =
     if (!(error instanceof YAMLParseError)) throw error;
     throw new ConfigError(file, [{ path: "", message: error.message.split("\n", 1)[0] ?? "is no YAML" }]);
   }
-  const { data, error } = schema.safeParse(value, { error: explain });
+  const { data, error } = schema.safeParse(value, { error: describeIssue });
   if (error !== undefined) {
     throw new ConfigError(
       file,

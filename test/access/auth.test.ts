@@ -1,12 +1,12 @@
 import { expect, test } from "vitest";
-import { createAuthenticator, hashToken, newToken, readToken } from "../../src/access/auth.ts";
+import { createAuthenticator, generateToken, hashToken, readToken } from "../../src/access/auth.ts";
 import { run } from "../../src/cli/token.ts";
-import { type Kinds, parseConfig, type TokenEntry } from "../../src/config/config.ts";
+import { type BackendKinds, parseConfig, type TokenEntry } from "../../src/config/config.ts";
 import { TooMany, Unauthorized } from "../../src/core/errors.ts";
 import { type Instant, parseInstant } from "../../src/core/time.ts";
-import { createShell, instant } from "../support/fake-shell.ts";
+import { createShell, toInstant } from "../support/fake-shell.ts";
 
-const now = instant("2026-06-01T00:00:00Z");
+const now = toInstant("2026-06-01T00:00:00Z");
 const entry = (token: string, rest: Partial<TokenEntry> = {}): TokenEntry => ({
   user: token,
   sha256: hashToken(token),
@@ -68,8 +68,8 @@ test.each([
 });
 
 test("new tokens are 256 random bits, fit for a URL", () => {
-  expect(newToken()).toMatch(/^rdt_[A-Za-z0-9_-]{43}$/);
-  expect(newToken()).not.toBe(newToken());
+  expect(generateToken()).toMatch(/^rdt_[A-Za-z0-9_-]{43}$/);
+  expect(generateToken()).not.toBe(generateToken());
 });
 
 test.each([
@@ -93,7 +93,7 @@ test.each([
   expect(await run(["new", ...args], shell)).toBe(0);
   const token = /^ {2}(rdt_\S+)$/m.exec(shell.printed())?.[1] ?? "";
   const line = /^ {2}- \{.*$/m.exec(shell.printed())?.[0] ?? "";
-  const none: Kinds = new Map([["none", { parseConfig: () => ({}) }]]);
+  const none: BackendKinds = new Map([["none", { parseConfig: () => ({}) }]]);
   const file = `tokens:\n${line}\nbackends: {}\nsites: { shop: {}, blog: {} }`;
   const { tokens } = parseConfig(file, "f", { kinds: none, env: {}, readText: () => "" });
   expect(tokens).toEqual([{ user, sha256: hashToken(token), sites, ...(expires && { expires }) }]);

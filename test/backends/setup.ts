@@ -2,7 +2,7 @@
 // a suite that is skipped silently reads like a passing one.
 import type { TestProject } from "vitest/node";
 import { findPrometheus } from "../servers/prometheus.ts";
-import { download, type Running, start } from "../servers/servers.ts";
+import { downloadServer, type Running, start } from "../servers/servers.ts";
 import { type ServerName, wantedServers } from "./selected-servers.ts";
 
 declare module "vitest" {
@@ -18,7 +18,7 @@ export default async function setup(project: TestProject): Promise<() => Promise
     project.provide("addresses", addresses);
     return async () => undefined;
   }
-  for (const name of names) await download(name);
+  for (const name of names) await downloadServer(name);
   const results = await Promise.allSettled(names.map((name) => start(name)));
   const running = results.flatMap((result) => (result.status === "fulfilled" ? [result.value] : []));
   const stop = async (): Promise<void> => {

@@ -6,14 +6,14 @@ import { z } from "zod";
 import { run } from "../../src/cli/check.ts";
 import { BackendError } from "../../src/core/errors.ts";
 import type { Instant } from "../../src/core/time.ts";
-import type { Backend, BackendKind, Inspections, LogStore, SourceReport } from "../../src/store/store.ts";
-import { createShell, instant } from "../support/fake-shell.ts";
+import type { Backend, BackendKind, Inspections, LogStore, SourceInspection } from "../../src/store/store.ts";
+import { createShell, toInstant } from "../support/fake-shell.ts";
 
-const now = instant("2026-06-01T00:00:00Z");
+const now = toInstant("2026-06-01T00:00:00Z");
 const ago = (seconds: number): Instant => (now - BigInt(seconds) * 1_000_000_000n) as Instant;
 const store: LogStore = { lines: () => (async function* () {})() };
-const report = (rest: Partial<SourceReport> = {}): SourceReport => ({
-  profile: "ecs",
+const report = (rest: Partial<SourceInspection> = {}): SourceInspection => ({
+  layout: "ecs",
   indices: 3,
   newest: ago(4),
   limitations: [],
@@ -23,7 +23,7 @@ const report = (rest: Partial<SourceReport> = {}): SourceReport => ({
 const closed: string[] = [];
 
 /** A kind whose backends do what `overrides` says and are fine otherwise. */
-function fake(overrides: Partial<Backend> = {}): BackendKind<unknown> {
+function createFakeKind(overrides: Partial<Backend> = {}): BackendKind<unknown> {
   return {
     kind: "fake",
     parseConfig: (value) => z.strictObject({ ca: z.string().optional() }).parse(value),
@@ -78,8 +78,8 @@ sites:
     problems: [],
   });
   const traces: Inspections["traces"] = async ({ site, index }) =>
-    report({ profile: "otel", newest: ago(60), limitations: [`${site} ${index}: no events`] });
-  const { code, out, err } = await check(file, fake({ inspections: { logs, traces, metrics } }));
+    report({ layout: "otel", newest: ago(60), limitations: [`${site} ${index}: no events`] });
+  const { code, out, err } = await check(file, createFakeKind({ inspections: { logs, traces, metrics } }));
   expect(out).toBe(`readout.yaml: valid
 
 Tokens    2, expired: bob
@@ -121,7 +121,7 @@ test("hundreds of sources are asked about a few at a time", async () => {
     return report();
   };
   const file = oneSource.replace('app: { index: "logs-*" }', sources);
-  expect(await check(file, fake({ inspections: { logs } }))).toMatchObject({ code: 0 });
+  expect(await check(file, createFakeKind({ inspections: { logs } }))).toMatchObject({ code: 0 });
   expect(most).toBeLessThanOrEqual(32);
 });
 
@@ -177,7 +177,7 @@ test.each<[string, Partial<Backend>, string]>([
   ],
   ["a backend without log lines", { stores: {}, inspections: {} }, "PROBLEM elk serves no log lines"],
 ])("%s is told, with exit code 1", async (_, overrides, line) => {
-  const { code, out } = await check(oneSource, fake(overrides), 20);
+  const { code, out } = await check(oneSource, createFakeKind(overrides), 20);
   expect(out).toContain(line);
   expect(out).toContain("1 problem, 0 limitations");
   expect(out).not.toContain("secret");
@@ -216,7 +216,7 @@ tokens: []
 backends: { prom: { kind: fake } }
 sites: { shop: { kubernetes: { backend: prom, match: { cluster: prod } } } }
 `;
-  const { code, out } = await check(file, fake(overrides), 20);
+  const { code, out } = await check(file, createFakeKind(overrides), 20);
   expect(out).toContain(`\n  kubernetes in prom\n`);
   expect(out).toContain(`${line}\n`);
   expect(code).toBe(1);
@@ -224,7 +224,7 @@ sites: { shop: { kubernetes: { backend: prom, match: { cluster: prod } } } }
 
 test("a backend that cannot be created fails alone, and files are beside the configuration", async () => {
   const file = oneSource.replace("{ kind: fake }", "{ kind: fake, ca: ca.pem }, b: { kind: fake }");
-  const shell = (files: Record<string, string>) => createShell({ now, files, kinds: [fake()] });
+  const shell = (files: Record<string, string>) => createShell({ now, files, kinds: [createFakeKind()] });
   const without = shell({ "conf/r.yaml": file });
   expect(await run(["--config", "conf/r.yaml"], without)).toBe(1);
   expect(without.printed()).toMatch(/elk {2}fake {2}FAILED no such file\n {2}b {4}fake {2}Fake 1\.2\.3/);
@@ -242,11 +242,11 @@ test("backends are asked at once", async () => {
     await both.promise;
     return { product: "Fake", version: "1" };
   };
-  expect((await check(file, fake({ probe }), 2_000)).code).toBe(0);
+  expect((await check(file, createFakeKind({ probe }), 2_000)).code).toBe(0);
 });
 
 test("a wrong file: every issue, exit code 1", async () => {
-  const { code, out, err } = await check("sites: {}\nbackend: {}\nlimits: { rows: x }", fake());
+  const { code, out, err } = await check("sites: {}\nbackend: {}\nlimits: { rows: x }", createFakeKind());
   expect(err).toBe(
     'readout.yaml:1: backends: is missing\nreadout.yaml:2: backend: unknown key; did you mean "backends"?\n' +
       "readout.yaml:3: limits.rows: expected a whole number from 1 up\n\n3 problems in readout.yaml\n",
@@ -271,7 +271,7 @@ test("Ctrl-C ends it", async () => {
   const shell = createShell({
     now,
     files: { "readout.yaml": oneSource },
-    kinds: [fake({ probe: () => new Promise(() => undefined) })],
+    kinds: [createFakeKind({ probe: () => new Promise(() => undefined) })],
     signal: stop.signal,
   });
   const running = run([], shell);
@@ -282,7 +282,7 @@ test("Ctrl-C ends it", async () => {
 test("a Mesh configuration is looked at, and one that is not there is a problem", async () => {
   const files = { "readout.yaml": `${oneSource}mesh: /m/mesh.yaml\n` };
   const looked = async (more: Readonly<Record<string, string>>) => {
-    const shell = createShell({ now, files: { ...files, ...more }, kinds: [fake()] });
+    const shell = createShell({ now, files: { ...files, ...more }, kinds: [createFakeKind()] });
     return { code: await run([], shell), out: shell.printed() };
   };
   const missing = await looked({});
@@ -294,7 +294,7 @@ test("a Mesh configuration is looked at, and one that is not there is a problem"
 test("what a problem kept from looking for is not called empty", async () => {
   const problem = "where: name is of type text in logs-1; it must be a keyword";
   const looked = report({ newest: undefined, problems: [problem] });
-  const { code, out } = await check(oneSource, fake({ inspections: { logs: async () => looked } }));
+  const { code, out } = await check(oneSource, createFakeKind({ inspections: { logs: async () => looked } }));
   expect(out).toContain(`app  logs-*  profile ecs  3 indices\n      PROBLEM ${problem}\n`);
   expect(code).toBe(1);
 });
@@ -322,7 +322,7 @@ sites:
 intake: { listen: "127.0.0.1:8081" }
 visuals: ${folder}
 `;
-    const { code, out } = await check(file, fake({ inspections: { reports } }));
+    const { code, out } = await check(file, createFakeKind({ inspections: { reports } }));
     expect(out).toContain(`
   frontend in elk
     index r-1, writable
@@ -338,13 +338,13 @@ Visuals in ${folder}: 2 published
 2 problems, 2 limitations
 `);
     expect(code).toBe(1);
-    expect(asked).toEqual([{ site: "shop", index: "r-1", profile: "auto" }]);
-    const without = await check(file.replace(/intake.*\nvisuals.*\n/, ""), fake());
+    expect(asked).toEqual([{ site: "shop", index: "r-1", layout: "auto" }]);
+    const without = await check(file.replace(/intake.*\nvisuals.*\n/, ""), createFakeKind());
     expect(without.out).toContain("PROBLEM elk cannot write reports");
     expect(without.out).toContain("Front-end reports\n  limitation: without `intake` none are taken");
     const missing = await check(
       file.replace(folder, join(folder, "none")),
-      fake({ inspections: { reports } }),
+      createFakeKind({ inspections: { reports } }),
     );
     expect(missing.out).toContain(`PROBLEM ${join(folder, "none")}: the folder cannot be read (ENOENT)`);
   } finally {

@@ -5,19 +5,24 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { covers } from "#resolvers/elastic/mapping/index-patterns.ts";
+import { isNameInPattern } from "#resolvers/elastic/mapping/index-patterns.ts";
 import { kinds } from "#resolvers/index.ts";
 import { run } from "#src/cli/init/init.ts";
-import { propose } from "#src/cli/init/propose.ts";
+import { proposeSites } from "#src/cli/init/propose.ts";
 import { printDraft } from "#src/cli/init/render.ts";
 import { parseConfig } from "#src/config/config.ts";
 import type { FoundSource, Survey } from "#src/store/store.ts";
-import { createSearch, type HeldIndex } from "../support/elastic/fake-cluster.ts";
-import { createShell, instant } from "../support/fake-shell.ts";
+import { createFakeSearch, type FakeIndex } from "../support/elastic/fake-cluster.ts";
+import { createShell, toInstant } from "../support/fake-shell.ts";
 import { openFakePrometheus } from "../support/prometheus/scripted-server.ts";
-import { type Fake, openFake, type Reply, sendJson } from "../support/scripted-http-source.ts";
+import {
+  openScriptedSource,
+  type Responder,
+  type ScriptedSource,
+  sendJson,
+} from "../support/scripted-http-source.ts";
 
-const now = instant("2026-11-21T12:00:00Z");
+const now = toInstant("2026-11-21T12:00:00Z");
 /** As a file refers to an environment variable. */
 const ref = (name: string): string => `${"$"}{${name}}`;
 const minutesAgo = (minutes: number) => (now - BigInt(minutes) * 60_000_000_000n) as typeof now;
@@ -25,13 +30,13 @@ const world = { ...createShell({ now }), kinds };
 
 const nothing: Survey = { logs: [], traces: [], labels: new Map(), kubernetes: [], notes: [] };
 const lines = (index: string, over: Partial<FoundSource> = {}): FoundSource => ({
-  ...{ holds: "lines", index, profile: "ecs", indices: 3, newest: minutesAgo(4), limitations: [] },
+  ...{ holds: "lines", index, layout: "ecs", indices: 3, newest: minutesAgo(4), limitations: [] },
   ...over,
 });
 const fine = (...found: string[]) => ({ found, limitations: [], problems: [] });
 
 /** The text for what was found, and the configuration that it is. */
-function draft(documents: Partial<Survey>, metrics?: Partial<Survey>, notes: readonly string[] = []) {
+function buildDraft(documents: Partial<Survey>, metrics?: Partial<Survey>, notes: readonly string[] = []) {
   const found = [
     { backend: "elk", survey: { ...nothing, ...documents } },
     ...(metrics === undefined ? [] : [{ backend: "prom", survey: { ...nothing, ...metrics } }]),
@@ -54,7 +59,7 @@ function draft(documents: Partial<Survey>, metrics?: Partial<Survey>, notes: rea
         ? []
         : [{ name: "prom", kind: "prometheus", url, auth: {}, tls: { ca: "ca.pem" }, reasons: [] }]),
     ],
-    sites: propose(found, "main", now),
+    sites: proposeSites(found, "main", now),
     notes,
   });
   return { text, config: parseConfig(text, "readout.yaml", { ...world, env: { KEY: "k" } }) };
@@ -62,7 +67,7 @@ function draft(documents: Partial<Survey>, metrics?: Partial<Survey>, notes: rea
 
 describe("a proposal", () => {
   test("the whole text, of several environments", async () => {
-    const { text, config } = draft(
+    const { text, config } = buildDraft(
       {
         logs: [
           lines("app-*,-app-errors-*"),
@@ -74,8 +79,8 @@ describe("a proposal", () => {
           lines("logs-nginx.access-test", { namespace: "test" }),
         ],
         traces: [
-          { ...lines("traces-generic.otel-prod", { profile: "otel", namespace: "prod" }), holds: "spans" },
-          { ...lines("logs-generic.otel-prod", { profile: "otel", namespace: "prod" }), holds: "events" },
+          { ...lines("traces-generic.otel-prod", { layout: "otel", namespace: "prod" }), holds: "spans" },
+          { ...lines("logs-generic.otel-prod", { layout: "otel", namespace: "prod" }), holds: "events" },
         ],
       },
       {
@@ -92,7 +97,7 @@ describe("a proposal", () => {
     expect(config.sites).toMatchObject({
       prod: {
         logs: { sources: { app: {}, "app-errors": {}, "nginx.access": { index: "logs-nginx.access-prod" } } },
-        traces: { index: "logs-generic.otel-prod,traces-generic.otel-prod", profile: "otel" },
+        traces: { index: "logs-generic.otel-prod,traces-generic.otel-prod", layout: "otel" },
         metrics: { match: { environment: "prod" } },
         kubernetes: { match: { cluster: "eu-1" } },
       },
@@ -101,7 +106,7 @@ describe("a proposal", () => {
   });
 
   test("one site where nothing tells several apart; its metrics are all there are", () => {
-    const { config, text } = draft(
+    const { config, text } = buildDraft(
       { logs: [lines("filebeat-*"), lines("filebeat-7-*"), lines("logs-x-prod", { namespace: "prod" })] },
       { metrics: fine("3 metrics"), labels: new Map([["job", ["a", "b", "c", "d", "e", "f", "g", "h"]]]) },
     );
@@ -112,24 +117,24 @@ describe("a proposal", () => {
   });
 
   test("environments whose names have no letter of the file's have sites of their own", () => {
-    const { config } = draft({
+    const { config } = buildDraft({
       logs: ["прод", "тест"].map((namespace) => lines(`logs-x-${namespace}`, { namespace })),
     });
     expect(Object.values(config.sites).map(({ logs }) => Object.values(logs?.sources ?? {}))).toEqual([
-      [{ index: "logs-x-прод", profile: "ecs" }],
-      [{ index: "logs-x-тест", profile: "ecs" }],
+      [{ index: "logs-x-прод", layout: "ecs" }],
+      [{ index: "logs-x-тест", layout: "ecs" }],
     ]);
   });
 
   test("spans of several layouts are read as what each index holds, events without spans not at all", () => {
     const traces: FoundSource[] = [
-      { ...lines("b-*", { profile: "jaeger" }), holds: "spans" },
-      { ...lines("a-*,-a-x-*", { profile: "otel" }), holds: "spans" },
-      { ...lines("e-*", { profile: "apm" }), holds: "events" },
+      { ...lines("b-*", { layout: "jaeger" }), holds: "spans" },
+      { ...lines("a-*,-a-x-*", { layout: "otel" }), holds: "spans" },
+      { ...lines("e-*", { layout: "apm" }), holds: "events" },
     ];
-    const { config } = draft({ traces });
-    expect(config.sites.main?.traces).toMatchObject({ index: "a-*,-a-x-*,b-*", profile: "auto" });
-    expect(draft({ traces: traces.slice(2) }).config.sites.main?.traces).toBeUndefined();
+    const { config } = buildDraft({ traces });
+    expect(config.sites.main?.traces).toMatchObject({ index: "a-*,-a-x-*,b-*", layout: "auto" });
+    expect(buildDraft({ traces: traces.slice(2) }).config.sites.main?.traces).toBeUndefined();
   });
 
   test.each([
@@ -144,10 +149,12 @@ describe("a proposal", () => {
     ["jaeger", ["traces-x-prod"], "traces-x-prod"],
   ])(
     "where nothing has failed yet, %s spans of %s are proposed with the place of their events",
-    (profile, indices, index) => {
-      const traces = indices.map((name): FoundSource => ({ ...lines(name, { profile }), holds: "spans" }));
-      const { config, text } = draft({ traces });
-      expect(config.sites.main?.traces).toMatchObject({ index, profile });
+    (layout, indices, index) => {
+      const traces = indices.map(
+        (name): FoundSource => ({ ...lines(name, { layout: layout }), holds: "spans" }),
+      );
+      const { config, text } = buildDraft({ traces });
+      expect(config.sites.main?.traces).toMatchObject({ index, layout });
       expect(text.includes("none was found yet")).toBe(index !== indices.join());
     },
   );
@@ -156,7 +163,7 @@ describe("a proposal", () => {
     const kubernetes = ["main", "eu 1", "eu/1"].map((cluster) => {
       return { match: { cluster }, report: fine("pods") };
     });
-    const { config } = draft({}, { metrics: fine("3 metrics"), kubernetes });
+    const { config } = buildDraft({}, { metrics: fine("3 metrics"), kubernetes });
     const found = Object.entries(config.sites).map(([id, site]) => [id, site?.kubernetes?.match.cluster]);
     expect(found).toEqual([
       ["main", "main"],
@@ -169,7 +176,7 @@ describe("a proposal", () => {
     const cluster = (name: string) => ({ match: { cluster: name }, report: fine("pods") });
     const labels = new Map([["cluster", ["a", "b", "main"]]]);
     const metrics = fine("3 metrics");
-    const { config } = draft(
+    const { config } = buildDraft(
       {},
       { metrics, labels, kubernetes: [cluster("a"), cluster("b"), cluster("main")] },
     );
@@ -181,7 +188,7 @@ describe("a proposal", () => {
   });
 
   test("nothing found is still a file", () => {
-    const { text, config } = draft({});
+    const { text, config } = buildDraft({});
     expect(config.sites).toMatchObject({ main: { retention: 30 * 86_400_000 } });
     expect(text).toContain("# nothing was found for it yet");
   });
@@ -208,7 +215,7 @@ describe("a proposal", () => {
     fc.assert(
       fc.property(evil, evil, evil, (name, label, value) => {
         const survey = { logs: [lines(name, { services: { field: label, names: [value] } })] };
-        const { config } = draft(
+        const { config } = buildDraft(
           survey,
           {
             metrics: fine(label),
@@ -218,7 +225,7 @@ describe("a proposal", () => {
           [name, value],
         );
         const [site] = Object.values(config.sites);
-        expect(Object.values(site?.logs?.sources ?? {})).toEqual([{ index: name, profile: "ecs" }]);
+        expect(Object.values(site?.logs?.sources ?? {})).toEqual([{ index: name, layout: "ecs" }]);
         expect(site?.kubernetes?.match).toEqual({ cluster: value });
       }),
       { seed: 20_260_104, numRuns: 80 },
@@ -266,8 +273,8 @@ async function serve(
   names: readonly string[],
   streams: readonly string[] = [],
   denied: RegExp = /^$/,
-): Promise<Fake> {
-  const reply: Reply = (response, request) => {
+): Promise<ScriptedSource> {
+  const reply: Responder = (response, request) => {
     const path = decodeURIComponent(request.url ?? "").split("?", 1)[0] ?? "";
     if (path === "/") return sendJson(response, { version: { number: "8.19.8" } });
     if (denied.test(path)) return sendJson(response, { error: "security_exception" }, 403);
@@ -281,7 +288,7 @@ async function serve(
     }
     return sendJson(response, { [`behind-${path.slice(1, 9)}`]: mapping() });
   };
-  const fake = await openFake(reply);
+  const fake = await openScriptedSource(reply);
   fakes.push(fake);
   return fake;
 }
@@ -313,7 +320,7 @@ const unread = { mappings: { ...jaeger.mappings, _source: { enabled: false } }, 
 /** A cluster of these names, each with a mapping of its own; data streams have indices behind them. */
 async function serveEach(definitions: ReadonlyMap<string, object>, streams: readonly string[] = []) {
   const behind = (name: string) => (streams.includes(name) ? `.ds-${name}-2026.11.20-000001` : name);
-  const fake = await openFake((response, request) => {
+  const fake = await openScriptedSource((response, request) => {
     const path = decodeURIComponent(request.url ?? "").split("?", 1)[0] ?? "";
     if (path === "/") return sendJson(response, { version: { number: "8.19.8" } });
     const names = [...definitions.keys()];
@@ -328,7 +335,7 @@ async function serveEach(definitions: ReadonlyMap<string, object>, streams: read
       .replace(/\/_search$/, "")
       .split(",");
     const pattern = parts.filter((part) => !part.startsWith("-") || !streams.includes(part.slice(1))).join();
-    const covered = names.filter((name) => covers(pattern, name));
+    const covered = names.filter((name) => isNameInPattern(pattern, name));
     if (path.endsWith("/_search")) {
       const _shards = { total: covered.length, successful: covered.length, skipped: 0, failed: 0 };
       return sendJson(response, { took: 1, timed_out: false, _shards, hits: { hits: [] } });
@@ -344,7 +351,7 @@ const each = (count: number, nameOf: (at: number) => string, definition: object)
   Array.from({ length: count }, (_, at) => [nameOf(at), definition] as const);
 
 /** Which sources hold which names, and which names the traces. */
-function proposed(names: Iterable<string>) {
+function listProposed(names: Iterable<string>) {
   const { logs, traces } = parseConfig(written(), "r.yaml", world).sites.main ?? {};
   const sources = Object.values(logs?.sources ?? {});
   return {
@@ -353,8 +360,8 @@ function proposed(names: Iterable<string>) {
     /** How often each name is read as lines and as spans. */
     held: [...names].map((name) => [
       name,
-      sources.filter(({ index }) => covers(index, name)).length,
-      traces !== undefined && covers(traces.index, name),
+      sources.filter(({ index }) => isNameInPattern(index, name)).length,
+      traces !== undefined && isNameInPattern(traces.index, name),
     ]),
   };
 }
@@ -369,7 +376,7 @@ describe("names that begin alike", () => {
     ]);
     const { url } = await serveEach(definitions);
     expect((await init(["--elastic", url])).code).toBe(0);
-    const { lines, spans, held } = proposed(definitions.keys());
+    const { lines, spans, held } = listProposed(definitions.keys());
     expect(lines).toHaveLength(6);
     expect(lines[0]).toMatch(/^acme-\*,-acme-nothing,-acme-pod0-\*,.*-acme-traces-3x-\*$/);
     expect(spans).toBe("acme-traces-0x-*,acme-traces-1x-*,acme-traces-2x-*,acme-traces-3x-*");
@@ -389,7 +396,7 @@ describe("names that begin alike", () => {
     ]);
     const { url } = await serveEach(definitions, [...definitions.keys()]);
     expect((await init(["--elastic", url])).code).toBe(0);
-    const { lines, held } = proposed(definitions.keys());
+    const { lines, held } = listProposed(definitions.keys());
     expect(lines).toHaveLength(1);
     expect(written()).toMatch(/^ +acme: \{ index: "logs-acme\.\*-default/m);
     expect(held).toEqual(
@@ -404,15 +411,15 @@ describe("names that begin alike", () => {
     ]);
     const { url } = await serveEach(halves);
     await init(["--elastic", url]);
-    expect(proposed(halves.keys()).lines).toHaveLength(26);
-    expect(proposed(halves.keys()).held).toEqual(
+    expect(listProposed(halves.keys()).lines).toHaveLength(26);
+    expect(listProposed(halves.keys()).held).toEqual(
       [...halves.keys()].map((name) => [name, Number(name.includes("-logs-")), name.includes("-spans-")]),
     );
     const spoilt = new Map([...each(29, (at) => `acme-${at}x-spans`, jaeger), ["acme-bad-spans", unread]]);
     const other = await serveEach(spoilt);
     const { out } = await init(["--elastic", other.url, "--force"]);
     expect(out).toMatch(/acme-bad-spans: .*_source is not kept whole/);
-    expect(proposed(spoilt.keys()).held.filter(([, , spans]) => spans === true)).toHaveLength(29);
+    expect(listProposed(spoilt.keys()).held.filter(([, , spans]) => spans === true)).toHaveLength(29);
   });
 });
 
@@ -429,16 +436,16 @@ test("a message that is an alias alone is in no document, so nothing is proposed
 });
 
 describe("lines that show no layout", () => {
-  const held = (documents: readonly object[], properties: object = {}): HeldIndex => ({
+  const held = (documents: readonly object[], properties: object = {}): FakeIndex => ({
     documents: documents.map((document) => ({ "@timestamp": "2026-11-20T00:00:00Z", ...document })),
     mappings: { properties: { "@timestamp": { type: "date" }, message: { type: "text" }, ...properties } },
   });
   const level = { level: { type: "keyword" } };
   const said = { message: "m", level: "WARN" };
-  async function propose(indices: Readonly<Record<string, HeldIndex>>) {
-    const search = createSearch(indices, "Elasticsearch");
+  async function propose(indices: Readonly<Record<string, FakeIndex>>) {
+    const search = createFakeSearch(indices, "Elasticsearch");
     const names = Object.keys(indices).map((name) => ({ name, attributes: ["open"] }));
-    const fake = await openFake((response, request, body) => {
+    const fake = await openScriptedSource((response, request, body) => {
       if (!request.url?.startsWith("/_resolve/")) return search.reply(response, request, body);
       return sendJson(response, { indices: names, aliases: [], data_streams: [] });
     });
@@ -457,7 +464,7 @@ describe("lines that show no layout", () => {
       tickets: held([said, { level: "info" }], level),
       untimed: { documents: [said], mappings: { properties: { message: { type: "text" }, ...level } } },
     });
-    expect(sources).toEqual({ app: { index: "app-*", profile: "auto" } });
+    expect(sources).toEqual({ app: { index: "app-*", layout: "auto" } });
     const text = written();
     expect(text).toContain("# no known layout; read as ecs, by which ");
     expect(text).toMatch(/untimed: no known layout .* a severity; no document of untimed shows @timestamp/);
@@ -471,7 +478,7 @@ describe("lines that show no layout", () => {
       ...Object.fromEntries(apps),
       "acme-comments": held([{ message: "m" }]),
     });
-    expect(Object.values(sources ?? {})).toEqual([{ index: "acme-*,-acme-comments", profile: "auto" }]);
+    expect(Object.values(sources ?? {})).toEqual([{ index: "acme-*,-acme-comments", layout: "auto" }]);
   });
 });
 
@@ -496,7 +503,7 @@ describe("readout init", () => {
     const { code } = await init(["--elastic", fake.url]);
     expect(code).toBe(0);
     expect(written().match(/index:/g)?.length).toBe(40);
-    expect(fake.asked.filter(({ path }) => /tenant\d+-app-2026/.test(path))).toEqual([]);
+    expect(fake.requests.filter(({ path }) => /tenant\d+-app-2026/.test(path))).toEqual([]);
   });
 
   test("what may not be read is left out and named; what may not be listed is asked for", async () => {
@@ -526,7 +533,7 @@ describe("readout init", () => {
   test("credentials are sent, and written as references alone", async () => {
     const seen: (string | undefined)[] = [];
     const fake = await serve(["app-2026.11.20"]);
-    const watched = await openFake((response, request, body) => {
+    const watched = await openScriptedSource((response, request, body) => {
       seen.push(request.headers.authorization);
       void fetch(fake.url + (request.url ?? ""), {
         method: request.method ?? "GET",
@@ -574,11 +581,11 @@ describe("readout init", () => {
 
   test("nothing is written when a source cannot be reached, refuses, is another product, or is slow", async () => {
     const { url } = await serve(["app-2026.11.20"]);
-    const refusing = await openFake((response) => sendJson(response, { error: "no" }, 401));
-    const strange = await openFake((response) => response.end("<html>"));
-    const silent = await openFake(() => {});
+    const refusing = await openScriptedSource((response) => sendJson(response, { error: "no" }, 401));
+    const strange = await openScriptedSource((response) => response.end("<html>"));
+    const silent = await openScriptedSource(() => {});
     fakes.push(refusing, strange, silent);
-    const gone = await openFake(() => {});
+    const gone = await openScriptedSource(() => {});
     await gone.close();
     for (const [args, complaint] of [
       [["--elastic", url, "--prometheus", gone.url], /^--prometheus http\S+: unreachable: /],

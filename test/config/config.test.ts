@@ -5,7 +5,7 @@ import { parse as parseYaml } from "yaml";
 import { z } from "zod";
 import { kinds as realKinds } from "../../resolvers/index.ts";
 import { hashToken } from "../../src/access/auth.ts";
-import { type Config, defaults, type Kinds, parseConfig } from "../../src/config/config.ts";
+import { type BackendKinds, type Config, defaults, parseConfig } from "../../src/config/config.ts";
 import { ConfigError } from "../../src/core/errors.ts";
 import { parseDuration, parseInstant } from "../../src/core/time.ts";
 
@@ -22,14 +22,14 @@ const quoting = z.looseObject({}).transform((value, context) => {
   context.issues.push({ code: "custom", message: `bad ${JSON.stringify(value)}`, input: value });
   return z.NEVER;
 });
-const profile = z.strictObject({ name: z.string(), at: z.literal("here") });
-const parseProfile = (text: string) => profile.parse(parseYaml(text));
-const kinds: Kinds = new Map([
+const layout = z.strictObject({ name: z.string(), at: z.literal("here") });
+const parseProfile = (text: string) => layout.parse(parseYaml(text));
+const kinds: BackendKinds = new Map([
   [
     "elastic",
     {
       parseConfig: (value: unknown) => elastic.parse(value),
-      profiles: {
+      layouts: {
         logs: { has: (name: string) => name === "ecs", parse: parseProfile },
         traces: { has: (name: string) => name === "otel", parse: parseProfile },
       },
@@ -56,7 +56,7 @@ const readText = (path: string): string => {
 const parse = (text: string): Config => parseConfig(text, "conf/r.yaml", { kinds, env, readText });
 
 /** The issues of a file as `line path: message`. */
-function issuesOf(text: string): readonly string[] {
+function listIssues(text: string): readonly string[] {
   try {
     parse(text);
   } catch (error) {
@@ -85,30 +85,30 @@ sites:
 `;
 
   test("are files beside the configuration", () => {
-    expect(issuesOf(site("mine.yaml", "mine.yaml"))).toEqual([]);
-    expect(issuesOf(site("ecs", "otel"))).toEqual([]);
-    expect(issuesOf(site("auto", "auto"))).toEqual([]);
+    expect(listIssues(site("mine.yaml", "mine.yaml"))).toEqual([]);
+    expect(listIssues(site("ecs", "otel"))).toEqual([]);
+    expect(listIssues(site("auto", "auto"))).toEqual([]);
   });
 
   test("are read with the file, for the backend that they are of", () => {
     const { elk, prom } = parse(site("mine.yaml", "auto")).backends;
     const mine = { name: "mine", at: "here" };
-    expect(elk?.profiles).toEqual({ logs: new Map([["mine.yaml", mine]]), traces: new Map() });
-    expect(prom?.profiles).toBeUndefined();
+    expect(elk?.layouts).toEqual({ logs: new Map([["mine.yaml", mine]]), traces: new Map() });
+    expect(prom?.layouts).toBeUndefined();
   });
 
   test("are wrong before anything is served", () => {
     const app = "9 sites.shop.logs.sources.app.profile:";
-    expect(issuesOf(site("other.yaml", "auto"))).toEqual([
+    expect(listIssues(site("other.yaml", "auto"))).toEqual([
       `${app} is no profile: name: is missing`,
       `${app} is no profile: at: Invalid input: expected "here"`,
     ]);
-    expect(issuesOf(site("otel", "ecs"))).toEqual([
+    expect(listIssues(site("otel", "ecs"))).toEqual([
       `${app} is no built-in profile, and no file that can be read (ENOENT)`,
       "10 sites.shop.traces.profile: is no built-in profile, and no file that can be read (ENOENT)",
       "11 sites.shop.frontend.profile: is no built-in profile, and no file that can be read (ENOENT)",
     ]);
-    expect(issuesOf(site("cut.yaml", "auto"))).toEqual([
+    expect(listIssues(site("cut.yaml", "auto"))).toEqual([
       expect.stringMatching(/^9 \S+ is no profile: Flow sequence .* at line 1, column 8$/),
     ]);
   });
@@ -184,14 +184,14 @@ tail: { lateness: 90s, open: 8, per_token: 9 }
         logs: {
           backend: "elk",
           sources: {
-            app: { index: "logs-app-*", profile: "auto", where: 'service.name="shop"' },
-            nginx: { index: "filebeat-*", profile: "ecs" },
+            app: { index: "logs-app-*", layout: "auto", where: 'service.name="shop"' },
+            nginx: { index: "filebeat-*", layout: "ecs" },
           },
         },
         traces: {
           backend: "elk",
           index: "traces-*,logs-apm.error-*",
-          profile: "auto",
+          layout: "auto",
           tagPrefixes: ["app.tag."],
           actionAttribute: "a",
         },
@@ -201,7 +201,7 @@ tail: { lateness: 90s, open: 8, per_token: 9 }
           keys: ["hunter2!"],
           backend: "elk",
           index: "logs-readout.frontend-default",
-          profile: "otel",
+          layout: "otel",
         },
       },
     },
@@ -237,7 +237,7 @@ test("what is absent has its default", () => {
   expect(config.intake).toEqual({ spool: `conf/${spool}`, spoolBytes, keyRate, addressRate, proxies });
   const { s } = config.sites;
   expect([s?.retention, s?.counterDefault]).toEqual([defaults.retention, defaults.counterDefault]);
-  expect(s?.logs?.sources.a?.profile).toBe(defaults.profile);
+  expect(s?.logs?.sources.a?.layout).toBe(defaults.layout);
   expect(s?.metrics?.match).toEqual({});
 });
 
@@ -274,7 +274,7 @@ test.each([
   "a b:80",
   "*:80",
 ])("listen %s is refused", (listen) => {
-  expect(issuesOf(`\nlisten: "${listen}"\n${minimal}`)).toEqual([
+  expect(listIssues(`\nlisten: "${listen}"\n${minimal}`)).toEqual([
     "2 listen: expected host:port, such as 127.0.0.1:8080 or [::1]:8080",
   ]);
 });
@@ -302,7 +302,7 @@ test.each([
   ["${}", "${} is neither ${NAME} nor ${file:PATH}; a literal ${ is written $${"],
   ["${A-B}", "${A-B} is neither ${NAME} nor ${file:PATH}; a literal ${ is written $${"],
 ])("%s is an error with its path, and the only one there", (written, message) => {
-  expect(issuesOf(`${minimal}listen: '${written}'`)).toEqual([`3 listen: ${message}`]);
+  expect(listIssues(`${minimal}listen: '${written}'`)).toEqual([`3 listen: ${message}`]);
 });
 
 test("what is put in is text, never YAML", () => {
@@ -320,7 +320,7 @@ test("what is put in is text, never YAML", () => {
 
 test("all issues of a file at once, in its order", () => {
   expect(
-    issuesOf(`listen: nowhere
+    listIssues(`listen: nowhere
 intake: { lisen: "[::1]:80" }
 tokens:
   - { user: 12, sha256: abc, sites: [shup, shop], expires: 2026-02-30T00:00:00Z }
@@ -465,7 +465,7 @@ test.each<[string, readonly string[]]>([
   ],
   [`${minimal}__proto__: { a: 1 }`, ["3 __proto__: this key is not allowed"]],
 ])("what is no YAML or no configuration: %j", (text, issues) => {
-  const found = issuesOf(text);
+  const found = listIssues(text);
   expect(found).toEqual(expect.arrayContaining([...issues]));
   expect(found.join()).not.toContain("hunter2");
 });
@@ -474,7 +474,7 @@ test("an alias stands for its anchor, and a fault in it for both", () => {
   const text = (rows: string) =>
     `backends: { elk: { kind: elastic, url: 'http://h' } }\nsites:\n  a: &a { retention: ${rows} }\n  b: *a\n`;
   expect(parse(text("2d")).sites.b).toEqual(parse(text("2d")).sites.a);
-  expect(issuesOf(text("2")).map((issue) => issue.slice(0, 21))).toEqual([
+  expect(listIssues(text("2")).map((issue) => issue.slice(0, 21))).toEqual([
     "3 sites.a.retention: ",
     "4 sites.b.retention: ".replace("4", "3"),
   ]);
@@ -489,12 +489,12 @@ test("aliases that multiply or nest without end are refused", () => {
       .join(", ")}]\n`;
   }
   for (const text of [bomb, "a: &a\n  b: *a\n", "a: ".padEnd(20_000, "[")]) {
-    expect(issuesOf(text).join()).toMatch(/too (many|deeply)/);
+    expect(listIssues(text).join()).toMatch(/too (many|deeply)/);
   }
 });
 
 test("no message holds what was put in, nor what stands under auth", () => {
-  const found = issuesOf(`
+  const found = listIssues(`
 listen: "\${SECRET}"
 tokens: [{ user: u, sha256: "\${SECRET}", sites: ["\${TYPO}"], expires: "\${SECRET}" }]
 backends:
@@ -514,7 +514,7 @@ limits: { rows: "\${SECRET}" }
 
 test("names that objects have anyway are names like others", () => {
   expect(
-    issuesOf(
+    listIssues(
       "backends: {}\nsites: { constructor: { logs: { backend: toString, sources: { a: { index: i } } } } }",
     ),
   ).toEqual(['2 sites.constructor.logs.backend: unknown backend "toString"']);
@@ -581,7 +581,7 @@ test.each(["0s", "30d", "0ms", "2147483648ms"])("a backend cannot have %s to ans
 test.each(["http://ana:secret@collector:4318", "http://collector:4318/?tenant=a", "collector:4318"])(
   "%s is no address for traces",
   (url) => {
-    const [first, ...more] = issuesOf(`${minimal}otlp: { url: "${url}" }\n`);
+    const [first, ...more] = listIssues(`${minimal}otlp: { url: "${url}" }\n`);
     expect(first).toMatch(/^3 otlp\.url: expected an .*address/);
     expect([more, first?.includes("secret")]).toEqual([[], false]);
   },
@@ -590,7 +590,7 @@ test.each(["http://ana:secret@collector:4318", "http://collector:4318/?tenant=a"
 test.each(['{ "A B": c }', '{ A: "b\\nc" }', '{ A: "b€" }', '{ "": a }'])(
   "%s are no headers of traces",
   (headers) => {
-    const [first, ...more] = issuesOf(`${minimal}otlp: { url: "http://a", headers: ${headers} }\n`);
+    const [first, ...more] = listIssues(`${minimal}otlp: { url: "http://a", headers: ${headers} }\n`);
     expect(first).toMatch(/^3 otlp\.headers.*: (?:no name of a header|expected what may stand in a header)$/);
     expect(more).toEqual([]);
   },
@@ -612,7 +612,7 @@ sites:
     ["shop-{date}", "blog-{date}"],
     ["r-{month}-shop", "s-{month}-shop"],
   ])("%s and %s lie apart", (one, two) => {
-    expect(issuesOf(withParts(part(one), part(two)))).toEqual([]);
+    expect(listIssues(withParts(part(one), part(two)))).toEqual([]);
   });
 
   test.each([
@@ -622,20 +622,20 @@ sites:
     ["r-blog-{month}", "r-{date}"],
   ])("%s and %s could hold each other's", (one, two) => {
     const own = "may hold reports of shop too: a site needs an index of its own";
-    const issues = issuesOf(withParts(part(one), `{ keys: [other], backend: elk, index: "${two}" }`));
+    const issues = listIssues(withParts(part(one), `{ keys: [other], backend: elk, index: "${two}" }`));
     expect(issues).toEqual([`6 sites.blog.frontend.index: ${own}`]);
-    expect(issuesOf(withParts(part(one), `{ keys: [other], backend: old, index: "${two}" }`))).toEqual([]);
+    expect(listIssues(withParts(part(one), `{ keys: [other], backend: old, index: "${two}" }`))).toEqual([]);
   });
 
   test.each(["a,b", "a*", "a b", "{year}", "a}"])("%s is no name of one index", (index) => {
-    expect(issuesOf(withParts(part(index), part("other", "old")))).toEqual([
+    expect(listIssues(withParts(part(index), part("other", "old")))).toEqual([
       "5 sites.shop.frontend.index: expected the name of one index, with {date} or {month} or neither",
     ]);
   });
 
   test("a key belongs to one site", () => {
     const keyed = (index: string) => `{ keys: [a, "\${SECRET}"], backend: elk, index: ${index} }`;
-    expect(issuesOf(withParts(keyed("x"), keyed("y")))).toEqual([
+    expect(listIssues(withParts(keyed("x"), keyed("y")))).toEqual([
       "6 sites.blog.frontend.keys.0: is a key of shop already",
       "6 sites.blog.frontend.keys.1: is a key of shop already",
     ]);
@@ -671,7 +671,7 @@ describe("the README's reference", () => {
     ["sites.<id>.kubernetes.", inSite("{ kubernetes: { zzzzzzzz: 1 } }")],
     ["sites.<id>.frontend.", inSite("{ frontend: { zzzzzzzz: 1 } }")],
   ])("names every key of %s and no other", (level, text) => {
-    const known = /unknown key; known here: (.*)/.exec(issuesOf(text).join("\n"))?.[1]?.split(", ");
+    const known = /unknown key; known here: (.*)/.exec(listIssues(text).join("\n"))?.[1]?.split(", ");
     const below = documented
       .filter((key) => key.startsWith(level))
       .map((key) => key.slice(level.length).split(/[.[]/)[0]);
@@ -704,7 +704,7 @@ describe("the README's reference", () => {
     ["intake.proxies", defaults.proxies],
     ["sites.<id>.retention", defaults.retention],
     ["sites.<id>.counter_default", defaults.counterDefault],
-    ["sites.<id>.logs.sources.<source_id>.profile", defaults.profile],
+    ["sites.<id>.logs.sources.<source_id>.profile", defaults.layout],
     ["limits.rows", defaults.limits.rows],
     ["limits.millisecond", defaults.limits.millisecond],
     ["limits.points", defaults.limits.points],

@@ -1,8 +1,8 @@
 import { createMemoryKubernetes, type Observation } from "#resolvers/memory/stores/kubernetes-store.ts";
 import { createKubernetesStore } from "#resolvers/prometheus/kubernetes/kubernetes-store.ts";
-import type { Match } from "#src/store/store.ts";
+import type { ForcedLabels } from "#src/store/store.ts";
 import { expose, scrape } from "../support/prometheus/kubernetes-exporters.ts";
-import { evaluateOver } from "../support/prometheus/promql-evaluator.ts";
+import { createEvaluator } from "../support/prometheus/promql-evaluator.ts";
 import { kubernetesStoreSuite } from "./kubernetes.ts";
 import {
   expectNodes,
@@ -26,7 +26,7 @@ kubernetesStoreSuite({
   scrape: observed,
   start: async () => ({
     walls,
-    store: createMemoryKubernetes((match: Match, time) => {
+    store: createMemoryKubernetes((match: ForcedLabels, time) => {
       const cluster = { model, neighbour }[match.cluster ?? ""];
       return cluster === undefined || time > seeded.to ? undefined : observe(cluster, time);
     }),
@@ -68,7 +68,7 @@ for (const hidesRestarts of [false, true]) {
     scrape,
     start: async () => {
       const series = [...expose(model, walls.model), ...expose(neighbour, walls.neighbour)];
-      const source = evaluateOver(series, "open", hidesRestarts);
+      const source = createEvaluator(series, "open", hidesRestarts);
       return { walls, store: createKubernetesStore(source), stop: async () => {} };
     },
   });

@@ -3,7 +3,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { Refused } from "#src/core/errors.ts";
 import { type Buckets, podPhases } from "#src/core/rows.ts";
-import type { KubernetesStore, Match, OverviewFilter, PodFilter } from "#src/store/store.ts";
+import type { ForcedLabels, KubernetesStore, OverviewFilter, PodFilter } from "#src/store/store.ts";
 import {
   base,
   expectNodes,
@@ -24,7 +24,7 @@ interface Subject {
 interface Running {
   readonly store: KubernetesStore;
   /** The walls around `model` and `neighbour`. */
-  readonly walls: Readonly<Record<"model" | "neighbour", Match>>;
+  readonly walls: Readonly<Record<"model" | "neighbour", ForcedLabels>>;
   readonly stop: () => Promise<void>;
 }
 
@@ -45,11 +45,15 @@ export function kubernetesStoreSuite({ name, scrape, start }: Subject): void {
 
     const never = (): AbortSignal => new AbortController().signal;
     interface Options {
-      readonly wall?: Match;
+      readonly tenantFilter?: ForcedLabels;
       readonly snapshots?: Buckets;
       readonly rowLimit?: number;
     }
-    const scope = ({ wall = running.walls.model, snapshots = whole, rowLimit = 100_000 }: Options) => ({
+    const scope = ({
+      tenantFilter: wall = running.walls.model,
+      snapshots = whole,
+      rowLimit = 100_000,
+    }: Options) => ({
       match: wall,
       snapshots,
       rowLimit,
@@ -59,7 +63,7 @@ export function kubernetesStoreSuite({ name, scrape, start }: Subject): void {
     const pods = (options: Options = {}, filter: Partial<PodFilter> = {}) =>
       collect(running.store.pods({ ...scope(options), ...unfiltered, ...filter }, never()));
     const overview = (options: Options = {}, filter: Partial<OverviewFilter> = {}) => {
-      const { wall = running.walls.model, snapshots = whole, rowLimit = 100_000 } = options;
+      const { tenantFilter: wall = running.walls.model, snapshots = whole, rowLimit = 100_000 } = options;
       const query = { match: wall, ...rangeOf(snapshots), rowLimit, namespaces: [], text: "", ...filter };
       return collect(running.store.overview(query, never()));
     };
@@ -171,20 +175,20 @@ export function kubernetesStoreSuite({ name, scrape, start }: Subject): void {
     });
 
     test("each wall shows its own cluster and nothing of the other", async () => {
-      const wall = running.walls.neighbour;
-      expect(await pods({ wall })).toEqual(expectPods(neighbour, whole, scrape));
-      expect(await nodes({ wall })).toEqual(expectNodes(neighbour, whole, scrape));
-      expect(await overview({ wall })).toEqual(expectOverview(neighbour, rangeOf(whole), scrape));
+      const tenantFilter = running.walls.neighbour;
+      expect(await pods({ tenantFilter })).toEqual(expectPods(neighbour, whole, scrape));
+      expect(await nodes({ tenantFilter })).toEqual(expectNodes(neighbour, whole, scrape));
+      expect(await overview({ tenantFilter })).toEqual(expectOverview(neighbour, rangeOf(whole), scrape));
     });
 
     test("behind an unknown wall there is nothing", async () => {
       const [label = ""] = Object.keys(running.walls.model);
       for (const value of ["", "none", '"} or {x="', ".*", "model|neighbour"]) {
-        const wall = { [label]: value };
+        const tenantFilter = { [label]: value };
         expect([
-          ...(await pods({ wall })),
-          ...(await nodes({ wall })),
-          ...(await overview({ wall })),
+          ...(await pods({ tenantFilter })),
+          ...(await nodes({ tenantFilter })),
+          ...(await overview({ tenantFilter })),
         ]).toEqual([]);
       }
     });

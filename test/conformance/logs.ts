@@ -6,7 +6,7 @@ import type { LogLine } from "#src/core/rows.ts";
 import { floorToMilli, fromMillis, type Instant } from "#src/core/time.ts";
 import { parse } from "#src/log-query/parse.ts";
 import type { LogQuery, LogSource, LogStore } from "#src/store/store.ts";
-import { type LoadedLine, lineOf, loadScripts } from "../log-query/script.ts";
+import { type LoadedLine, loadScripts, toLogLine } from "../log-query/script.ts";
 
 export interface Subject {
   readonly name: string;
@@ -60,7 +60,7 @@ export function logStoreSuite(subject: Subject): void {
       range: wide,
       filter: parse(""),
       order: "asc",
-      wanted: 100,
+      expectedLines: 100,
       documentLimit: 100_000,
       tieLimit: 10_000,
       ...over,
@@ -81,7 +81,7 @@ export function logStoreSuite(subject: Subject): void {
       const found: LogLine[] = [];
       for await (const batch of running.store.lines(query, never())) {
         found.push(...batch);
-        if (found.length >= query.wanted) break;
+        if (found.length >= query.expectedLines) break;
       }
       return found;
     }
@@ -134,7 +134,7 @@ export function logStoreSuite(subject: Subject): void {
         const ties = Array.from({ length: 3_000 }, (_, n) => make({ at: Math.floor(n / 300), id: `t${n}` }));
         await running.seed("nginx", ties);
         for (const order of ["asc", "desc"] as const) {
-          const found = await batches({ sources: [running.sources.nginx], order, wanted: 50 });
+          const found = await batches({ sources: [running.sources.nginx], order, expectedLines: 50 });
           expect(found.flat()).toHaveLength(ties.length);
           for (const [index, batch] of found.entries()) {
             expect(batch.length).toBeGreaterThan(0);
@@ -198,9 +198,9 @@ export function logStoreSuite(subject: Subject): void {
       beforeAll(() => running.seed("app", lines));
 
       test("as many documents as the limit are read, and one more is refused", async () => {
-        expect(await read({ documentLimit: 100, wanted: 1_000 })).toHaveLength(100);
-        await expect(read({ documentLimit: 99, wanted: 1_000 })).rejects.toBeInstanceOf(Refused);
-        await expect(read({ documentLimit: 99, wanted: 1_000 })).rejects.toMatchObject({
+        expect(await read({ documentLimit: 100, expectedLines: 1_000 })).toHaveLength(100);
+        await expect(read({ documentLimit: 99, expectedLines: 1_000 })).rejects.toBeInstanceOf(Refused);
+        await expect(read({ documentLimit: 99, expectedLines: 1_000 })).rejects.toMatchObject({
           slug: "result_too_large",
         });
       });
@@ -214,8 +214,8 @@ export function logStoreSuite(subject: Subject): void {
     describe("whether a page fits within the limits", () => {
       const ample = 10_000;
       const fits = async (over: Partial<LogQuery>) =>
-        running.store.fits?.(
-          queryOf({ wanted: 1_500, tieLimit: ample, documentLimit: ample, ...over }),
+        running.store.isWithinLimits?.(
+          queryOf({ expectedLines: 1_500, tieLimit: ample, documentLimit: ample, ...over }),
           never(),
         );
 
@@ -229,7 +229,9 @@ export function logStoreSuite(subject: Subject): void {
           for (const limit of [500, 1_499, 1_500, 1_504, 2_016, 2_399, 2_400, 3_000]) {
             for (const bound of [{ documentLimit: limit }, { tieLimit: limit }]) {
               if ((await fits({ order, ...bound })) !== true) continue;
-              expect((await page({ order, wanted: 1_500, ...bound })).length).toBeGreaterThanOrEqual(1_500);
+              expect((await page({ order, expectedLines: 1_500, ...bound })).length).toBeGreaterThanOrEqual(
+                1_500,
+              );
             }
           }
         }
@@ -242,9 +244,11 @@ export function logStoreSuite(subject: Subject): void {
           ...burst,
         ]);
         for (const bound of [{ documentLimit: 2_600 }, { tieLimit: 1_700 }]) {
-          expect(await fits({ wanted: 901, ...bound })).toBe(false);
-          await expect(page({ wanted: 901, ...bound })).rejects.toMatchObject({ slug: "result_too_large" });
-          if (await fits({ wanted: 300, ...bound })) await page({ wanted: 300, ...bound });
+          expect(await fits({ expectedLines: 901, ...bound })).toBe(false);
+          await expect(page({ expectedLines: 901, ...bound })).rejects.toMatchObject({
+            slug: "result_too_large",
+          });
+          if (await fits({ expectedLines: 300, ...bound })) await page({ expectedLines: 300, ...bound });
         }
       });
     });
@@ -263,7 +267,12 @@ export function logStoreSuite(subject: Subject): void {
         const reason = new Error("gone");
         const reading = async () => {
           const query = { sources: [running.sources.app], range: wide, filter: parse("") } as const;
-          const limits = { order: "asc", wanted: 10, documentLimit: 100_000, tieLimit: 10_000 } as const;
+          const limits = {
+            order: "asc",
+            expectedLines: 10,
+            documentLimit: 100_000,
+            tieLimit: 10_000,
+          } as const;
           for await (const _ of running.store.lines({ ...query, ...limits }, control.signal))
             control.abort(reason);
         };
@@ -272,7 +281,12 @@ export function logStoreSuite(subject: Subject): void {
 
       test("leaving early is no failure", async () => {
         const query = { sources: [running.sources.app], range: wide, filter: parse("") } as const;
-        const limits = { order: "desc", wanted: 10, documentLimit: 100_000, tieLimit: 10_000 } as const;
+        const limits = {
+          order: "desc",
+          expectedLines: 10,
+          documentLimit: 100_000,
+          tieLimit: 10_000,
+        } as const;
         for await (const batch of running.store.lines({ ...query, ...limits }, never())) {
           expect(batch[0]?.id).toBe("a2999");
           break;
@@ -288,9 +302,9 @@ export function logStoreSuite(subject: Subject): void {
             await running.seed(
               "app",
               step.lines.map((line) => ({
-                ...lineOf(line),
+                ...toLogLine(line),
                 severity: line.severity,
-                time: timeOf(lineOf(line)),
+                time: timeOf(toLogLine(line)),
               })),
             );
           } else if (step.kind === "eval") {

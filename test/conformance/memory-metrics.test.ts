@@ -1,4 +1,8 @@
-import { createMemoryMetrics, type FamilyKind, type Part } from "#resolvers/memory/stores/metric-store.ts";
+import {
+  createMemoryMetrics,
+  type FamilyKind,
+  type SeriesPart,
+} from "#resolvers/memory/stores/metric-store.ts";
 import { metricStoreSuite } from "./metrics.ts";
 
 metricStoreSuite({
@@ -11,7 +15,7 @@ metricStoreSuite({
       for (const { suffix, labels, samples } of series) {
         const part = ({ "": "value", _bucket: "bucket", _sum: "sum", _count: "count" } as const)[
           suffix
-        ] satisfies Part;
+        ] satisfies SeriesPart;
         const append = store.append(metric, known, part, labels);
         for (const [time, value] of samples) append(time, value);
       }

@@ -1,7 +1,7 @@
 import { createMemoryLogs } from "#resolvers/memory/stores/log-store.ts";
 import { createMemorySpans } from "#resolvers/memory/stores/span-store.ts";
-import { spanSourceOf } from "#src/access/sites.ts";
-import { severityOf } from "#src/core/rows.ts";
+import { buildSpanSource } from "#src/access/sites.ts";
+import { parseSeverity } from "#src/core/rows.ts";
 import { fromMillis } from "#src/core/time.ts";
 import { logStoreSuite } from "./logs.ts";
 import { spanStoreSuite } from "./spans.ts";
@@ -15,15 +15,15 @@ logStoreSuite({
     return {
       store,
       sources: {
-        app: { id: "app", index: "app", profile: "auto" },
-        nginx: { id: "nginx", index: "nginx", profile: "auto" },
-        twin: { id: "twin", index: "app", profile: "auto" },
+        app: { id: "app", index: "app", layout: "auto" },
+        nginx: { id: "nginx", index: "nginx", layout: "auto" },
+        twin: { id: "twin", index: "app", layout: "auto" },
       },
       seed: async (index, lines) => {
         store.forget(index, fromMillis(Number.MAX_SAFE_INTEGER));
         store.add(
           index,
-          lines.map((line) => ({ ...line, severity: severityOf(line.severity) })),
+          lines.map((line) => ({ ...line, severity: parseSeverity(line.severity) })),
         );
       },
       stop: async () => {},
@@ -37,7 +37,7 @@ spanStoreSuite({
   start: async () => {
     let store = createMemorySpans();
     const source = (site: SiteName) =>
-      spanSourceOf(site, { index: `${site}-other,${site}`, profile: "auto" });
+      buildSpanSource(site, { index: `${site}-other,${site}`, layout: "auto" });
     return {
       get store() {
         return store;

@@ -5,8 +5,15 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Slug } from "#src/core/errors.ts";
 import type { Buckets, Measure, MetricType, Series } from "#src/core/rows.ts";
 import { fromMillis } from "#src/core/time.ts";
-import { fields, gridOf, planOf, type Resolution, resolutions, windowOf } from "#src/metrics/measures.ts";
-import type { Match, MetricStore, SeriesQuery } from "#src/store/store.ts";
+import {
+  computeGrid,
+  metricFields,
+  planMeasure,
+  type Resolution,
+  resolutions,
+  toSingleBucket,
+} from "#src/metrics/measures.ts";
+import type { ForcedLabels, MetricStore, SeriesQuery } from "#src/store/store.ts";
 import { base, day, hour, minute, type RawFamily, rawFamilies, type Tenant } from "./metrics/fixture.ts";
 import { hostileTexts } from "./metrics/injection-texts.ts";
 import { type Expected, expectedNames, expectedSeries, expectedTagKeys } from "./metrics/oracle.ts";
@@ -20,7 +27,7 @@ interface MetricSubject {
 }
 interface RunningMetrics {
   readonly store: MetricStore;
-  readonly match: (tenant: Tenant) => Match;
+  readonly match: (tenant: Tenant) => ForcedLabels;
   readonly stop: () => Promise<void>;
 }
 type MetricCapability =
@@ -300,7 +307,10 @@ export function metricStoreSuite(subject: MetricSubject): void {
       });
 
       test("ranges of centuries hold what is in them", { timeout: 120_000 }, async () => {
-        const everything = windowOf({ from: fromMillis(Date.UTC(1, 0)), to: fromMillis(Date.UTC(9_999, 0)) });
+        const everything = toSingleBucket({
+          from: fromMillis(Date.UTC(1, 0)),
+          to: fromMillis(Date.UTC(9_999, 0)),
+        });
         const days = [Date.UTC(1_700, 0), Date.UTC(1_960, 0)].map((from) => grid(from, base + day, "DAILY"));
         for (const buckets of [everything, ...days]) {
           if (buckets === undefined) throw new Error("no window");
@@ -329,9 +339,11 @@ export function metricStoreSuite(subject: MetricSubject): void {
     test("the measures tried here are all that a request can lead to", () => {
       for (const type of ["gauge", "counter", "measurement"] as const) {
         const aggregations = ["sum", "avg", "min", "max", "first", "last", undefined] as const;
-        const reached = fields.flatMap((field) =>
+        const reached = metricFields.flatMap((field) =>
           aggregations.flatMap((one) =>
-            (["cumulative", "increment"] as const).map((site) => planOf(type, field, one, site)?.measure),
+            (["cumulative", "increment"] as const).map(
+              (site) => planMeasure(type, field, one, site)?.measure,
+            ),
           ),
         );
         const texts = new Set(reached.flatMap((one) => (one === undefined ? [] : [JSON.stringify(one)])));
@@ -346,7 +358,7 @@ const resolutionNames = Object.keys(resolutions).filter((name): name is Resoluti
 );
 const second = (n: number) => n * 1_000;
 const grid = (from: number, to: number, resolution: Resolution): Buckets =>
-  gridOf({ from: fromMillis(from), to: fromMillis(to) }, resolution);
+  computeGrid({ from: fromMillis(from), to: fromMillis(to) }, resolution);
 /** Computed keys set a prototype where the key is `__proto__`; as an entry it is a key like another. */
 const own = (tags: Record<string, string>): Record<string, string> =>
   Object.fromEntries(Object.entries(tags));

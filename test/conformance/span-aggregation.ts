@@ -6,16 +6,16 @@ import type { Span, TraceSummary } from "#src/core/rows.ts";
 import { fromMillis, type Instant, type TimeRange } from "#src/core/time.ts";
 import type { Budget, SpanTally, TallyQuery } from "#src/store/span-reader.ts";
 import type { ListingQuery } from "#src/store/store.ts";
-import { analyticsOver } from "#src/tracing/analytics.ts";
-import type { RunningTraces, TracingSubject } from "./spans.ts";
+import { createSpanAnalytics } from "#src/tracing/analytics.ts";
+import type { RunningTracingSubject, TracingSubject } from "./spans.ts";
 import {
+  createArrayReader,
   createRandom,
+  type ModelPart,
   type ModelSpan,
   makeTraces,
   midnight,
-  type Part,
-  parts,
-  readerOver,
+  removeParts,
   type SiteName,
   toSpan,
 } from "./trace-fixture.ts";
@@ -29,7 +29,7 @@ const day = 86_400_000;
 const wide: TimeRange = { from: fromMillis(midnight - day), to: fromMillis(midnight + day) };
 const never = new AbortController().signal;
 
-function watched(): Budget & { readonly spent: () => number } {
+function createWatchedBudget(): Budget & { readonly spent: () => number } {
   let spent = 0;
   const spend = (documents: number): void => {
     spent += documents;
@@ -75,11 +75,12 @@ function makeRequests(count: number): readonly ModelSpan[] {
 }
 
 export function countingSuite(subject: CountingSubject): void {
-  const lacks = Object.keys(subject.lacks).filter((part): part is Part => part in parts);
-  const carried = (span: ModelSpan): Span => toSpan(lacks.reduce((left, part) => parts[part](left), span));
+  const lacks = Object.keys(subject.lacks).filter((part): part is ModelPart => part in removeParts);
+  const carried = (span: ModelSpan): Span =>
+    toSpan(lacks.reduce((left, part) => removeParts[part](left), span));
 
   describe(`${subject.name}: counting`, () => {
-    let running: RunningTraces;
+    let running: RunningTracingSubject;
     beforeAll(async () => {
       running = await subject.start();
     });
@@ -90,11 +91,11 @@ export function countingSuite(subject: CountingSubject): void {
       const spans = models.map(carried);
       beforeAll(() => running.seed(models));
 
-      const tallies = async (over: Pick<TallyQuery, "by" | "select" | "narrow">): Promise<SpanTally[]> => {
+      const tallies = async (over: Pick<TallyQuery, "by" | "select" | "pushdown">): Promise<SpanTally[]> => {
         const query: TallyQuery = {
           sources: [running.sources.shop],
           range: wide,
-          budget: watched(),
+          budget: createWatchedBudget(),
           ...over,
         };
         const found: SpanTally[] = [];
@@ -105,21 +106,21 @@ export function countingSuite(subject: CountingSubject): void {
       test.each([
         { by: "request", select: "entries" },
         { by: "event", select: "children" },
-        { by: "deploy", select: "entries", narrow: { revision: "r1" } },
+        { by: "deploy", select: "entries", pushdown: { revision: "r1" } },
       ] as const)("$by: by the source, or for the stated reason not", async (asked) => {
         const found = await tallies(asked);
         const wanted = spans.filter(({ entry }) => entry === (asked.select === "entries"));
         expect(found.reduce((sum, tally) => sum + tally.spans, 0)).toBe(wanted.length);
         const time = wanted.reduce((sum, { start, end }) => sum + (end - start), 0n);
         expect(found.reduce((sum, tally) => sum + tally.total, 0n)).toBe(time);
-        const counted = found.reduce((sum, { whole, spans }) => sum + (whole ? 0 : spans), 0);
+        const counted = found.reduce((sum, { isSingle: whole, spans }) => sum + (whole ? 0 : spans), 0);
         if (subject.reads[asked.by] === undefined) expect(counted).toBeGreaterThan(wanted.length * 0.9);
         else expect(counted).toBe(0);
       });
 
       test("crowds: all parents of so many queries, and few others, or for the stated reason none", async () => {
-        const query = { sources: [running.sources.shop] as const, least: 5, budget: watched() };
-        const found = await running.store.crowds?.(query, never);
+        const query = { sources: [running.sources.shop] as const, least: 5, budget: createWatchedBudget() };
+        const found = await running.store.findNPlusOneParents?.(query, never);
         if (subject.reads.crowds !== undefined) {
           expect(found).toBeUndefined();
           return;
@@ -139,17 +140,20 @@ export function countingSuite(subject: CountingSubject): void {
 
       test("the longest and the shortest requests are read without the others", async () => {
         for (const order of ["asc", "desc"] as const) {
-          const budget = watched();
+          const budget = createWatchedBudget();
           const listing: ListingQuery = {
             ...{ sources: [running.sources.shop], candidates: "requests", range: wide, budget },
-            ...{ filter: { query: { kind: "all" } }, by: "duration", order, wanted: 5, tieLimit: 100 },
+            ...{ filter: { query: { kind: "all" } }, by: "duration", order, expectedRows: 5, tieLimit: 100 },
           };
           const rows: TraceSummary[] = [];
           for await (const batch of running.store.summaries(listing, never)) {
             rows.push(...batch);
             if (rows.length >= 5) break;
           }
-          const all = analyticsOver(readerOver(spans)).summaries({ ...listing, budget: watched() }, never);
+          const all = createSpanAnalytics(createArrayReader(spans)).summaries(
+            { ...listing, budget: createWatchedBudget() },
+            never,
+          );
           const wanted: TraceSummary[] = [];
           for await (const batch of all) wanted.push(...batch);
           expect(rows).toEqual(wanted.slice(0, rows.length));
@@ -162,7 +166,7 @@ export function countingSuite(subject: CountingSubject): void {
     test("whatever is asked, native answers are those of the definition", async () => {
       const models = makeTraces(77, 80);
       await running.seed(models);
-      const store = analyticsOver(readerOver(models.map(carried)));
+      const store = createSpanAnalytics(createArrayReader(models.map(carried)));
       const random = createRandom(4);
       const below = (limit: number): number => Math.floor(random() * limit);
       const pick = <T>(choices: readonly [T, ...T[]]): T => choices[below(choices.length)] ?? choices[0];
@@ -181,27 +185,27 @@ export function countingSuite(subject: CountingSubject): void {
           ...asked,
           kind: pick([undefined, undefined, "client", "internal"] as const),
           ...{
-            wanted: pick<readonly string[]>([[], [], ["db.system.name"]]),
-            excluded: [],
+            requiredAttributes: pick<readonly string[]>([[], [], ["db.system.name"]]),
+            excludedAttributes: [],
             limit: pick([100, 3]),
           },
         };
         const revision = { ...asked, revision: pick(["r1", "r2", "s1"]) };
-        const budget = watched();
+        const budget = createWatchedBudget();
         const label = `round ${round}`;
-        expect(plain(await running.store.actions({ ...actions, budget }, never)), label).toEqual(
-          plain(await store.actions({ ...actions, budget }, never)),
+        expect(toPlain(await running.store.actions({ ...actions, budget }, never)), label).toEqual(
+          toPlain(await store.actions({ ...actions, budget }, never)),
         );
-        expect(plain(await running.store.slowEvents({ ...events, budget }, never)), label).toEqual(
-          plain(await store.slowEvents({ ...events, budget }, never)),
+        expect(toPlain(await running.store.slowEvents({ ...events, budget }, never)), label).toEqual(
+          toPlain(await store.slowEvents({ ...events, budget }, never)),
         );
         const [found, wanted] = [
           await running.store.revisionStats({ ...revision, budget }, never),
           await store.revisionStats({ ...revision, budget }, never),
         ];
         const figures = { p_90: 0, p_95: 0 };
-        expect(plain(found && { ...found, ...figures }), label).toEqual(
-          plain(wanted && { ...wanted, ...figures }),
+        expect(toPlain(found && { ...found, ...figures }), label).toEqual(
+          toPlain(wanted && { ...wanted, ...figures }),
         );
         for (const key of ["p_90", "p_95"] as const) {
           const [value = 0, exact = 0] = [found?.[key], wanted?.[key]];
@@ -213,7 +217,7 @@ export function countingSuite(subject: CountingSubject): void {
 }
 
 /** Rows in one order, figures without the last digits of their binary form. */
-function plain(value: unknown): unknown {
+function toPlain(value: unknown): unknown {
   const text = JSON.stringify(value, (_, inner: unknown) =>
     typeof inner === "bigint"
       ? `${inner}n`

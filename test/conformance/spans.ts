@@ -6,21 +6,26 @@ import type { Span, TraceSummary } from "#src/core/rows.ts";
 import { fromMillis, type Instant, type TimeRange } from "#src/core/time.ts";
 import type { Budget, SpanLookup, SpanScan, SpanSource, SpanSources } from "#src/store/span-reader.ts";
 import type { ListingQuery, SpanAnalytics, SpanStore } from "#src/store/store.ts";
-import { analyticsOver } from "#src/tracing/analytics.ts";
-import { compareRows, tieOf } from "#src/tracing/listing/listing.ts";
+import { createSpanAnalytics } from "#src/tracing/analytics.ts";
+import { compareRows, deriveTie } from "#src/tracing/listing/listing.ts";
 import { parseTraceQuery } from "#src/tracing/listing/trace-query.ts";
-import { actionDigest, errorDigest, eventDigest, hashStatement } from "#src/tracing/spans/digest.ts";
-import { createBudget } from "#src/tracing/spans/read-budget.ts";
-import { namesOf } from "#src/tracing/spans/requests.ts";
 import {
-  isSelected,
-  isSought,
+  encodeActionDigest,
+  encodeErrorDigest,
+  encodeEventDigest,
+  hashStatement,
+} from "#src/tracing/spans/digest.ts";
+import { createBudget } from "#src/tracing/spans/read-budget.ts";
+import { deriveNames } from "#src/tracing/spans/requests.ts";
+import {
+  createArrayReader,
+  isInSelection,
+  isLookedUp,
+  type ModelPart,
   type ModelSpan,
   makeTraces,
   midnight,
-  type Part,
-  parts,
-  readerOver,
+  removeParts,
   type SiteName,
   toSpan,
 } from "./trace-fixture.ts";
@@ -28,10 +33,10 @@ import {
 export interface TracingSubject {
   readonly name: string;
   /** What the layout cannot carry, each with its reason. */
-  readonly lacks: Readonly<Partial<Record<Part, string>>>;
-  readonly start: () => Promise<RunningTraces>;
+  readonly lacks: Readonly<Partial<Record<ModelPart, string>>>;
+  readonly start: () => Promise<RunningTracingSubject>;
 }
-export interface RunningTraces {
+export interface RunningTracingSubject {
   readonly store: SpanStore;
   readonly sources: Readonly<Record<SiteName, SpanSource>>;
   /** Replaces all spans; resolves when they can be found. */
@@ -62,27 +67,33 @@ const plain: ModelSpan = {
   links: [],
   count: 1,
 };
-const id = (n: number): string => n.toString(16).padStart(16, "0");
+const formatId = (n: number): string => n.toString(16).padStart(16, "0");
 
 /** `rounds` is how many random sets of traces are written and asked about. */
 export function spanStoreSuite(subject: TracingSubject, rounds = 2): void {
-  const lacks = Object.keys(subject.lacks).filter((part): part is Part => part in parts);
-  const carried = (span: ModelSpan): ModelSpan => lacks.reduce((left, part) => parts[part](left), span);
+  const lacks = Object.keys(subject.lacks).filter((part): part is ModelPart => part in removeParts);
+  const carried = (span: ModelSpan): ModelSpan => lacks.reduce((left, part) => removeParts[part](left), span);
 
   describe(`${subject.name}: span store`, () => {
-    let running: RunningTraces;
+    let running: RunningTracingSubject;
     beforeAll(async () => {
       running = await subject.start();
     });
     afterAll(() => running.stop());
 
     const all = (): SpanSources => [running.sources.shop, running.sources.stock, running.sources.blog];
-    const scan = (over: Partial<SpanScan> = {}, signal = never()) => {
-      const query: SpanScan = { sources: all(), range: wide, select: "all", budget: plenty(), ...over };
+    const scan = (over: Partial<SpanScan> = {}, signal = createSignal()) => {
+      const query: SpanScan = {
+        sources: all(),
+        range: wide,
+        select: "all",
+        budget: createLargeBudget(),
+        ...over,
+      };
       return running.store.scan(query, signal);
     };
     const find = (of: SpanLookup["of"], sources = all()) =>
-      running.store.find({ sources, of, budget: plenty() }, never());
+      running.store.find({ sources, of, budget: createLargeBudget() }, createSignal());
 
     describe("spans", () => {
       const rich: ModelSpan = {
@@ -113,12 +124,17 @@ export function spanStoreSuite(subject: TracingSubject, rounds = 2): void {
           },
         ],
         links: [
-          { trace_id: "b".repeat(32), span_id: id(7), trace_state: "a=b", attributes: { reason: "retry" } },
+          {
+            trace_id: "b".repeat(32),
+            span_id: formatId(7),
+            trace_state: "a=b",
+            attributes: { reason: "retry" },
+          },
         ],
       };
       const compressed: ModelSpan = {
         ...plain,
-        id: id(2),
+        id: formatId(2),
         parent: plain.id,
         kind: "client",
         name: "query",
@@ -130,7 +146,7 @@ export function spanStoreSuite(subject: TracingSubject, rounds = 2): void {
       test("come back as they were written", async () => {
         const written = [rich, compressed].map(carried);
         await running.seed([rich, compressed]);
-        const found = await spansOf(find({ by: "trace", traceIds: [trace], select: "all" }));
+        const found = await readAllSpans(find({ by: "trace", traceIds: [trace], select: "all" }));
         for (const model of written) {
           const span = found.find(({ span_id }) => span_id === model.id);
           const { resource_attributes, span_attributes, events, ...rest } = toSpan(model);
@@ -147,20 +163,20 @@ export function spanStoreSuite(subject: TracingSubject, rounds = 2): void {
       });
 
       test.each(Object.entries(subject.lacks))("an excuse that holds: %s (%s)", async (part) => {
-        if (!(part in parts)) throw new Error("no such part");
+        if (!(part in removeParts)) throw new Error("no such part");
         const others = lacks.filter((other) => other !== part);
         const claimed = [rich, compressed].map((span) =>
-          others.reduce((left, other) => parts[other](left), span),
+          others.reduce((left, other) => removeParts[other](left), span),
         );
         await running.seed([rich, compressed]);
-        const found = await spansOf(find({ by: "trace", traceIds: [trace], select: "all" }));
+        const found = await readAllSpans(find({ by: "trace", traceIds: [trace], select: "all" }));
         const inOrder = claimed.map(({ id }) => found.find(({ span_id }) => span_id === id));
         expect(inOrder).not.toMatchObject(claimed.map(toSpan));
       });
 
       test("that name nothing are nothing: no parent, revision, message, events", async () => {
         await running.seed([plain]);
-        const [found] = await spansOf(scan());
+        const [found] = await readAllSpans(scan());
         expect(found).toMatchObject({ entry: true, events: [], links: [], tags: {}, count: 1 });
         expect(found).toMatchObject({ parent_span_id: undefined, revision: undefined, namespace: undefined });
       });
@@ -168,25 +184,25 @@ export function spanStoreSuite(subject: TracingSubject, rounds = 2): void {
 
     describe("primitives", () => {
       test("scan: the range is that of the end, both bounds inclusive, however long a span is", async () => {
-        const spans = [0, 1, 2, 3].map((n) => ({ ...plain, id: id(n + 1), end: at(n) }));
+        const spans = [0, 1, 2, 3].map((n) => ({ ...plain, id: formatId(n + 1), end: at(n) }));
         const long = {
           ...plain,
-          id: id(9),
+          id: formatId(9),
           start: fromMillis(midnight - 40 * 24 * hour),
           end: at(2),
         };
         await running.seed([...spans.map((span) => ({ ...span, start: fromMillis(midnight - 1) })), long]);
-        const found = await spansOf(scan({ range: { from: at(1), to: at(2) } }));
-        expect(found.map(({ span_id }) => span_id).sort()).toEqual([id(2), id(3), id(9)]);
+        const found = await readAllSpans(scan({ range: { from: at(1), to: at(2) } }));
+        expect(found.map(({ span_id }) => span_id).sort()).toEqual([formatId(2), formatId(3), formatId(9)]);
       });
 
       test("scan and find: a source holds its own site's spans, and each comes once", async () => {
         await running.seed(makeTraces(1, 20));
         const { shop, blog } = running.sources;
-        const own = await spansOf(scan({ sources: [shop] }));
+        const own = await readAllSpans(scan({ sources: [shop] }));
         expect(new Set(own.map(({ site_id }) => site_id))).toEqual(new Set(["shop"]));
-        const both = await spansOf(scan({ sources: [shop, blog, shop] }));
-        expect(new Set(both.map(keyOf)).size).toBe(both.length);
+        const both = await readAllSpans(scan({ sources: [shop, blog, shop] }));
+        expect(new Set(both.map(formatKey)).size).toBe(both.length);
         expect(both.length).toBeGreaterThan(own.length);
       });
 
@@ -195,19 +211,21 @@ export function spanStoreSuite(subject: TracingSubject, rounds = 2): void {
         await running.seed(model);
         const ids = Array.from({ length: 5_000 }, (_, n) => ({
           trace_id: n.toString(16).padStart(32, "f"),
-          span_id: id(n),
+          span_id: formatId(n),
         }));
         const some = model.filter((_, n) => n % 3 === 0);
         const spans = [...ids, ...some.map(({ trace, id }) => ({ trace_id: trace, span_id: id }))];
-        const found = await spansOf(find({ by: "span", spans }));
-        expect(found.map(keyOf).sort()).toEqual(some.map((span) => keyOf(toSpan(span))).sort());
+        const found = await readAllSpans(find({ by: "span", spans }));
+        expect(found.map(formatKey).sort()).toEqual(some.map((span) => formatKey(toSpan(span))).sort());
       });
 
       test("nothing found is nothing, and a budget refuses", async () => {
         await running.seed(makeTraces(3, 5));
-        expect(await spansOf(find({ by: "trace", traceIds: ["f".repeat(32)], select: "all" }))).toEqual([]);
-        const signal = never();
-        await expect(spansOf(scan({ budget: createBudget(3) }, signal))).rejects.toMatchObject({
+        expect(await readAllSpans(find({ by: "trace", traceIds: ["f".repeat(32)], select: "all" }))).toEqual(
+          [],
+        );
+        const signal = createSignal();
+        await expect(readAllSpans(scan({ budget: createBudget(3) }, signal))).rejects.toMatchObject({
           slug: "result_too_large",
           details: { limit: 3 },
         });
@@ -216,26 +234,26 @@ export function spanStoreSuite(subject: TracingSubject, rounds = 2): void {
       test("an aborted signal rejects with its reason", async () => {
         await running.seed(makeTraces(3, 5));
         const reason = new Error("enough");
-        await expect(spansOf(scan({}, AbortSignal.abort(reason)))).rejects.toBe(reason);
-        const listing = running.store.summaries(listingOf(all()), AbortSignal.abort(reason));
-        await expect(rowsOf(listing)).rejects.toBe(reason);
+        await expect(readAllSpans(scan({}, AbortSignal.abort(reason)))).rejects.toBe(reason);
+        const listing = running.store.summaries(buildListing(all()), AbortSignal.abort(reason));
+        await expect(readAllRows(listing)).rejects.toBe(reason);
       });
     });
 
     describe.each(Array.from({ length: rounds }, (_, n) => n + 10))("traces of seed %i", (seed) => {
       const models = makeTraces(seed, 60);
       const spans = models.map((model) => toSpan(carried(model)));
-      const expected = analyticsOver(readerOver(spans));
+      const expected = createSpanAnalytics(createArrayReader(spans));
       beforeAll(() => running.seed(models));
 
       test.each(["all", "entries", "children", "calls", "exceptions", "statements"] as const)(
         "scan selects %s",
         async (select) => {
-          const found = await spansOf(scan({ range: narrow, select }));
+          const found = await readAllSpans(scan({ range: narrow, select }));
           const wanted = spans.filter(
-            (span) => span.end >= narrow.from && span.end <= narrow.to && isSelected(select, span),
+            (span) => span.end >= narrow.from && span.end <= narrow.to && isInSelection(select, span),
           );
-          expect(found.map(keyOf).sort()).toEqual(wanted.map(keyOf).sort());
+          expect(found.map(formatKey).sort()).toEqual(wanted.map(formatKey).sort());
         },
       );
 
@@ -250,21 +268,24 @@ export function spanStoreSuite(subject: TracingSubject, rounds = 2): void {
           { by: "caller", spans },
         ];
         for (const of of lookups) {
-          const found = await spansOf(find(of));
-          const wanted = spans.filter((span) => isSought(of, span));
-          expect(found.map(keyOf).sort()).toEqual(wanted.map(keyOf).sort());
+          const found = await readAllSpans(find(of));
+          const wanted = spans.filter((span) => isLookedUp(of, span));
+          expect(found.map(formatKey).sort()).toEqual(wanted.map(formatKey).sort());
         }
       });
 
       test("failed traces: all that have an exception, of those of a type or digest, and listings made of them", async () => {
         const { store } = running;
-        if (store.failedTraces === undefined) return;
+        if (store.findTraceIdsWithExceptions === undefined) return;
         const failing = (accepts: (attributes: Span["span_attributes"]) => boolean): readonly string[] =>
           spans
             .filter(({ events }) => events.some((event) => isException(event) && accepts(event.attributes)))
             .map(({ trace_id }) => trace_id);
         const ask = (errors?: readonly { readonly digest: string; readonly exception?: string }[]) =>
-          store.failedTraces?.({ sources: all(), errors, budget: plenty() }, never());
+          store.findTraceIdsWithExceptions?.(
+            { sources: all(), errors, budget: createLargeBudget() },
+            createSignal(),
+          );
         expect(await ask()).toEqual(expect.arrayContaining([...failing(() => true)]));
         const chosen = failing((own) => {
           return own["exception.type"] === "Timeout" || own["appsignal.incident_digest"] === "digest-1";
@@ -272,25 +293,27 @@ export function spanStoreSuite(subject: TracingSubject, rounds = 2): void {
         const found = await ask([{ digest: "digest-1" }, { digest: "unknown", exception: "Timeout" }]);
         expect(found).toEqual(expect.arrayContaining([...chosen]));
         // Nobody knows that the range's requests are few.
-        const unknowing = analyticsOver({ ...store, count: async () => undefined });
+        const unknowing = createSpanAnalytics({ ...store, count: async () => undefined });
         // A fifth of the filters: all of them go through a source like this in `tracing/windows.test.ts`.
-        const some = listings(spans).filter((_, at) => at % 5 === 0);
-        for (const [name, { filter = listingOf(all()).filter }] of some) {
+        const some = buildListings(spans).filter((_, at) => at % 5 === 0);
+        for (const [name, { filter = buildListing(all()).filter }] of some) {
           const query: ListingQuery = {
-            ...{ ...listingOf(all()), filter, candidates: "errors", by: "duration", range: narrow },
+            ...{ ...buildListing(all()), filter, candidates: "errors", by: "duration", range: narrow },
           };
-          const rows = await rowsOf(unknowing.summaries(query, never()));
-          const wanted = await rowsOf(expected.summaries({ ...query, budget: plenty() }, never()));
+          const rows = await readAllRows(unknowing.summaries(query, createSignal()));
+          const wanted = await readAllRows(
+            expected.summaries({ ...query, budget: createLargeBudget() }, createSignal()),
+          );
           expect([name, rows]).toEqual([name, wanted]);
         }
       });
 
-      test.each(listings(spans))("listing %s", async (_, over) => {
+      test.each(buildListings(spans))("listing %s", async (_, over) => {
         for (const sources of [all(), [running.sources.shop]] as const) {
-          const query = { ...listingOf(sources), ...over };
+          const query = { ...buildListing(sources), ...over };
           const [found, wanted] = [
-            await rowsOf(running.store.summaries(query, never())),
-            await rowsOf(expected.summaries({ ...query, budget: plenty() }, never())),
+            await readAllRows(running.store.summaries(query, createSignal())),
+            await readAllRows(expected.summaries({ ...query, budget: createLargeBudget() }, createSignal())),
           ];
           expect(found).toEqual(wanted);
           if (query.range === wide && sources.length > 1) expect(wanted.length).toBeGreaterThan(0);
@@ -299,17 +322,17 @@ export function spanStoreSuite(subject: TracingSubject, rounds = 2): void {
 
       test.each(orders)("pages by %s %s are the whole listing", async (by, order) => {
         for (const candidates of ["requests", "errors"] as const) {
-          const query = { ...listingOf(all()), by, order, candidates, range: narrow };
-          const whole = await rowsOf(running.store.summaries(query, never()));
+          const query = { ...buildListing(all()), by, order, candidates, range: narrow };
+          const whole = await readAllRows(running.store.summaries(query, createSignal()));
           expect(whole).toEqual(whole.toSorted((a, b) => compareRows(query, a, b)));
           const paged: TraceSummary[] = [];
           let beyond: bigint | undefined;
           for (;;) {
-            const rows = await pageOf(running.store, { ...query, beyond, budget: plenty() }, 7);
+            const rows = await readPages(running.store, { ...query, beyond, budget: createLargeBudget() }, 7);
             paged.push(...rows);
             const last = rows.at(-1);
             if (last === undefined || rows.length < 7) break;
-            beyond = tieOf(query, last) + (by === "time" && order === "asc" ? 999_999n : 0n);
+            beyond = deriveTie(query, last) + (by === "time" && order === "asc" ? 999_999n : 0n);
           }
           expect(paged).toEqual(whole);
         }
@@ -317,11 +340,11 @@ export function spanStoreSuite(subject: TracingSubject, rounds = 2): void {
 
       test("batches end between two milliseconds, and between two durations", async () => {
         for (const [by, order] of orders) {
-          const query = { ...listingOf(all()), by, order, wanted: 1 };
+          const query = { ...buildListing(all()), by, order, expectedRows: 1 };
           let last: bigint | undefined;
-          for await (const batch of running.store.summaries(query, never())) {
+          for await (const batch of running.store.summaries(query, createSignal())) {
             expect(batch.length).toBeGreaterThan(0);
-            const ties = batch.map((row) => tieOf(query, row));
+            const ties = batch.map((row) => deriveTie(query, row));
             expect(ties[0]).not.toBe(last);
             last = ties.at(-1);
           }
@@ -329,8 +352,8 @@ export function spanStoreSuite(subject: TracingSubject, rounds = 2): void {
       });
 
       test("too many rows in one tie are refused", async () => {
-        const query = { ...listingOf(all()), by: "duration", tieLimit: 1 } as const;
-        await expect(rowsOf(running.store.summaries(query, never()))).rejects.toMatchObject({
+        const query = { ...buildListing(all()), by: "duration", tieLimit: 1 } as const;
+        await expect(readAllRows(running.store.summaries(query, createSignal()))).rejects.toMatchObject({
           slug: "result_too_large",
           details: { limit: 1 },
         });
@@ -338,21 +361,23 @@ export function spanStoreSuite(subject: TracingSubject, rounds = 2): void {
 
       test("every listed trace is found by its id and by the locator", async () => {
         for (const candidates of ["requests", "errors"] as const) {
-          const rows = await rowsOf(running.store.summaries({ ...listingOf(all()), candidates }, never()));
+          const rows = await readAllRows(
+            running.store.summaries({ ...buildListing(all()), candidates }, createSignal()),
+          );
           expect(rows.length).toBeGreaterThan(5);
           for (const row of rows) {
             const of = { by: "trace", traceIds: [row.trace_id], select: "all" } as const;
-            const found = await spansOf(find(of));
-            expect(found.map(keyOf)).toContain(`${row.site_id} ${row.trace_id} ${row.span_id}`);
-            const query = { sources: all(), traceId: row.trace_id, budget: plenty() };
-            const located = await running.store.locate(query, never());
+            const found = await readAllSpans(find(of));
+            expect(found.map(formatKey)).toContain(`${row.site_id} ${row.trace_id} ${row.span_id}`);
+            const query = { sources: all(), traceId: row.trace_id, budget: createLargeBudget() };
+            const located = await running.store.locate(query, createSignal());
             const { site_id, namespace, action_name } = row;
             if (candidates === "requests") {
               expect(located.performance).toContainEqual({ site_id, namespace, action_name });
             } else expect(located.errors.map((error) => error.site_id)).toContain(site_id);
-            const wanted = await expected.locate({ ...query, budget: plenty() }, never());
-            expect(sorted(located.performance)).toEqual(sorted(wanted.performance));
-            expect(sorted(located.errors)).toEqual(sorted(wanted.errors));
+            const wanted = await expected.locate({ ...query, budget: createLargeBudget() }, createSignal());
+            expect(sortRows(located.performance)).toEqual(sortRows(wanted.performance));
+            expect(sortRows(located.errors)).toEqual(sortRows(wanted.errors));
           }
         }
       });
@@ -363,8 +388,8 @@ export function spanStoreSuite(subject: TracingSubject, rounds = 2): void {
           for (const site of [shop, stock]) {
             const partners = [shop, stock, blog].filter((other) => other !== site);
             const [found, wanted] = [
-              await ask(running.store, { sources: [site], partners, range, budget: plenty() }),
-              await ask(expected, { sources: [site], partners, range, budget: plenty() }),
+              await ask(running.store, { sources: [site], partners, range, budget: createLargeBudget() }),
+              await ask(expected, { sources: [site], partners, range, budget: createLargeBudget() }),
             ];
             expectNearly(found, wanted);
           }
@@ -374,22 +399,25 @@ export function spanStoreSuite(subject: TracingSubject, rounds = 2): void {
       test("what A sees downstream at B is what B sees upstream at A", async () => {
         const { shop, stock } = running.sources;
         const range = narrow;
-        const down = { sources: [shop], partners: [stock], range, budget: plenty() } as const;
-        const up = { sources: [stock], partners: [shop], range, budget: plenty() } as const;
-        const { upstream } = await running.store.siteEdges(up, never());
-        const { downstream } = await running.store.siteEdges(down, never());
+        const down = { sources: [shop], partners: [stock], range, budget: createLargeBudget() } as const;
+        const up = { sources: [stock], partners: [shop], range, budget: createLargeBudget() } as const;
+        const { upstream } = await running.store.siteEdges(up, createSignal());
+        const { downstream } = await running.store.siteEdges(down, createSignal());
         const atStock = downstream.find(({ service }) => service === "stock");
         expect(atStock?.count).toBeGreaterThan(3);
         expect(upstream.reduce((sum, edge) => sum + edge.count, 0)).toBe(atStock?.count);
         expect(upstream.reduce((sum, edge) => sum + edge.error_count, 0)).toBe(atStock?.error_count);
 
         const reserve = { service: "stock", namespace: "web", action: "POST /reserve" };
-        const taken = await running.store.actionEdges({ ...up, ...reserve, budget: plenty() }, never());
+        const taken = await running.store.actionEdges(
+          { ...up, ...reserve, budget: createLargeBudget() },
+          createSignal(),
+        );
         const known = taken.upstream.filter(({ action }) => action !== "");
         expect(known.length).toBeGreaterThan(1);
         for (const { service, namespace = "", action = "", ...figures } of known) {
-          const asked = { service, namespace, action, budget: plenty() };
-          const made = await running.store.actionEdges({ ...down, ...asked }, never());
+          const asked = { service, namespace, action, budget: createLargeBudget() };
+          const made = await running.store.actionEdges({ ...down, ...asked }, createSignal());
           const {
             service: _,
             namespace: __,
@@ -403,8 +431,8 @@ export function spanStoreSuite(subject: TracingSubject, rounds = 2): void {
 
       test("the sums over actions are those over the entries of the range", async () => {
         for (const range of [wide, narrow]) {
-          const query = { sources: [running.sources.shop], range, budget: plenty() } as const;
-          const rows = await running.store.actions({ ...query, namespaces: [] }, never());
+          const query = { sources: [running.sources.shop], range, budget: createLargeBudget() } as const;
+          const rows = await running.store.actions({ ...query, namespaces: [] }, createSignal());
           const entries = spans.filter(
             ({ site_id, entry, end }) => site_id === "shop" && entry && end >= range.from && end <= range.to,
           );
@@ -419,12 +447,23 @@ export function spanStoreSuite(subject: TracingSubject, rounds = 2): void {
       const lengths = Array.from({ length: 300 }, (_, n) => (n < 260 ? 1_000 + n * 7 : 50_000 + n * 311));
       const calls = lengths.map((micros, n) => ({
         ...plain,
-        ...{ id: id(n + 1), kind: "client" as const, parent: id(9_999), start: at(0), end: at(micros) },
+        ...{
+          id: formatId(n + 1),
+          kind: "client" as const,
+          parent: formatId(9_999),
+          start: at(0),
+          end: at(micros),
+        },
         attributes: { "peer.service": "pay" },
       }));
       await running.seed(calls);
-      const query = { sources: [running.sources.shop], partners: [], range: wide, budget: plenty() } as const;
-      const { downstream } = await running.store.siteEdges(query, never());
+      const query = {
+        sources: [running.sources.shop],
+        partners: [],
+        range: wide,
+        budget: createLargeBudget(),
+      } as const;
+      const { downstream } = await running.store.siteEdges(query, createSignal());
       const [edge] = downstream;
       expect(edge).toMatchObject({ service: "pay", count: 300 });
       for (const [rank, value] of [
@@ -439,10 +478,16 @@ export function spanStoreSuite(subject: TracingSubject, rounds = 2): void {
     test("a trace of 10,000 spans comes whole", async () => {
       const children = Array.from({ length: 9_999 }, (_, n) => ({
         ...plain,
-        ...{ id: id(n + 1), parent: plain.id, kind: "internal" as const, name: `step ${n}`, end: at(n) },
+        ...{
+          id: formatId(n + 1),
+          parent: plain.id,
+          kind: "internal" as const,
+          name: `step ${n}`,
+          end: at(n),
+        },
       }));
       await running.seed([plain, ...children]);
-      const found = await spansOf(find({ by: "trace", traceIds: [trace], select: "all" }));
+      const found = await readAllSpans(find({ by: "trace", traceIds: [trace], select: "all" }));
       expect(new Set(found.map(({ span_id }) => span_id)).size).toBe(10_000);
     });
   });
@@ -457,7 +502,7 @@ const orders = [
   ["duration", "desc"],
 ] as const;
 
-function listingOf(sources: SpanSources): ListingQuery {
+function buildListing(sources: SpanSources): ListingQuery {
   return {
     sources,
     candidates: "requests",
@@ -465,16 +510,16 @@ function listingOf(sources: SpanSources): ListingQuery {
     filter: { query: { kind: "all" } },
     by: "time",
     order: "desc",
-    wanted: 25,
+    expectedRows: 25,
     tieLimit: 10_000,
-    budget: plenty(),
+    budget: createLargeBudget(),
   };
 }
 
-function listings(spans: readonly Span[]): readonly (readonly [string, Partial<ListingQuery>])[] {
+function buildListings(spans: readonly Span[]): readonly (readonly [string, Partial<ListingQuery>])[] {
   const all = { kind: "all" } as const;
   const failed = spans.find(({ entry, events }) => entry && events.length > 0)?.trace_id;
-  const digest = actionDigest({ namespace: "web", action: "Cart#show" });
+  const digest = encodeActionDigest({ namespace: "web", action: "Cart#show" });
   /** A root with the only exception of its trace. */
   const broken = spans.find(
     ({ trace_id, parent_span_id, events }) =>
@@ -486,7 +531,7 @@ function listings(spans: readonly Span[]): readonly (readonly [string, Partial<L
     span.entry
       ? span.events.flatMap(({ name, attributes }) =>
           name === "exception" && attributes["appsignal.incident_digest"] === undefined
-            ? [errorDigest(String(attributes["exception.type"]), namesOf(span))]
+            ? [encodeErrorDigest(String(attributes["exception.type"]), deriveNames(span))]
             : [],
         )
       : [],
@@ -524,67 +569,78 @@ function listings(spans: readonly Span[]): readonly (readonly [string, Partial<L
 
 const isException = ({ name }: { readonly name: string }): boolean => name === "exception";
 
-interface Asked {
+interface AnalysisInput {
   readonly sources: SpanSources;
   readonly partners: readonly SpanSource[];
   readonly range: TimeRange;
   readonly budget: Budget;
 }
-type Ask = (store: SpanAnalytics, asked: Asked) => Promise<unknown>;
+type Analysis = (store: SpanAnalytics, asked: AnalysisInput) => Promise<unknown>;
 
-const slow = { wanted: [], excluded: [], limit: 100 };
-const analyses: readonly (readonly [string, Ask])[] = [
-  ["actions", (store, asked) => store.actions({ ...asked, namespaces: [] }, never())],
+const slow = { requiredAttributes: [], excludedAttributes: [], limit: 100 };
+const analyses: readonly (readonly [string, Analysis])[] = [
+  ["actions", (store, asked) => store.actions({ ...asked, namespaces: [] }, createSignal())],
   [
     "actions of a namespace and revision",
-    (store, asked) => store.actions({ ...asked, namespaces: ["web", "admin"], revision: "r1" }, never()),
+    (store, asked) =>
+      store.actions({ ...asked, namespaces: ["web", "admin"], revision: "r1" }, createSignal()),
   ],
-  ["one action", (store, asked) => store.actions({ ...asked, namespaces: [], action: "Cart#pay" }, never())],
-  ["site edges", (store, asked) => store.siteEdges(asked, never())],
+  [
+    "one action",
+    (store, asked) => store.actions({ ...asked, namespaces: [], action: "Cart#pay" }, createSignal()),
+  ],
+  ["site edges", (store, asked) => store.siteEdges(asked, createSignal())],
   ...(
     [
       ["shop-web", "web", "Cart#show"],
       ["stock", "web", "POST /reserve"],
       ["shop-worker", "background", "MailJob"],
     ] as const
-  ).map(([service, namespace, action]): readonly [string, Ask] => [
+  ).map(([service, namespace, action]): readonly [string, Analysis] => [
     `edges of ${action}`,
-    (store, asked) => store.actionEdges({ ...asked, service, namespace, action }, never()),
+    (store, asked) => store.actionEdges({ ...asked, service, namespace, action }, createSignal()),
   ]),
-  ["slow events", (store, asked) => store.slowEvents({ ...asked, ...slow }, never())],
-  ["the slowest event", (store, asked) => store.slowEvents({ ...asked, ...slow, limit: 1 }, never())],
+  ["slow events", (store, asked) => store.slowEvents({ ...asked, ...slow }, createSignal())],
+  ["the slowest event", (store, asked) => store.slowEvents({ ...asked, ...slow, limit: 1 }, createSignal())],
   [
     "slow events of a kind with an attribute",
     (store, asked) =>
-      store.slowEvents({ ...asked, ...slow, kind: "client", wanted: ["db.system.name"] }, never()),
+      store.slowEvents(
+        { ...asked, ...slow, kind: "client", requiredAttributes: ["db.system.name"] },
+        createSignal(),
+      ),
   ],
   [
     "slow events without an attribute",
-    (store, asked) => store.slowEvents({ ...asked, ...slow, excluded: ["db.system.name"] }, never()),
+    (store, asked) =>
+      store.slowEvents({ ...asked, ...slow, excludedAttributes: ["db.system.name"] }, createSignal()),
   ],
   [
     "the actions of a slow event",
     (store, asked) => {
       const statement = hashStatement("select * from users where id = ?");
       const key = { service: "shop-web", kind: "client", name: "query", statement } as const;
-      return store.slowEventActions({ ...asked, digest: eventDigest(key) }, never());
+      return store.slowEventActions({ ...asked, digest: encodeEventDigest(key) }, createSignal());
     },
   ],
-  ["a revision", (store, asked) => store.revisionStats({ ...asked, revision: "r1" }, never())],
-  ["an unknown revision", (store, asked) => store.revisionStats({ ...asked, revision: "r9" }, never())],
+  ["a revision", (store, asked) => store.revisionStats({ ...asked, revision: "r1" }, createSignal())],
+  [
+    "an unknown revision",
+    (store, asked) => store.revisionStats({ ...asked, revision: "r9" }, createSignal()),
+  ],
 ];
 
 // ---- Reading and comparing ----------------------------------------------------------------------------------
 
-function plenty(): Budget {
+function createLargeBudget(): Budget {
   return createBudget(1_000_000);
 }
 
-function never(): AbortSignal {
+function createSignal(): AbortSignal {
   return new AbortController().signal;
 }
 
-async function spansOf(batches: AsyncIterable<readonly Span[]>): Promise<Span[]> {
+async function readAllSpans(batches: AsyncIterable<readonly Span[]>): Promise<Span[]> {
   const spans: Span[] = [];
   for await (const batch of batches) {
     expect(batch.length).toBeGreaterThan(0);
@@ -593,50 +649,50 @@ async function spansOf(batches: AsyncIterable<readonly Span[]>): Promise<Span[]>
   return spans;
 }
 
-async function rowsOf(batches: AsyncIterable<readonly TraceSummary[]>): Promise<TraceSummary[]> {
+async function readAllRows(batches: AsyncIterable<readonly TraceSummary[]>): Promise<TraceSummary[]> {
   const rows: TraceSummary[] = [];
   for await (const batch of batches) rows.push(...batch);
   return rows;
 }
 
 /** At least so many rows, and the rest of the last tie. */
-async function pageOf(store: SpanStore, query: ListingQuery, perPage: number): Promise<TraceSummary[]> {
+async function readPages(store: SpanStore, query: ListingQuery, perPage: number): Promise<TraceSummary[]> {
   const rows: TraceSummary[] = [];
-  for await (const batch of store.summaries({ ...query, wanted: perPage }, never())) {
+  for await (const batch of store.summaries({ ...query, expectedRows: perPage }, createSignal())) {
     for (const row of batch) {
       const last = rows.at(-1);
-      if (rows.length >= perPage && last && tieOf(query, row) !== tieOf(query, last)) return rows;
+      if (rows.length >= perPage && last && deriveTie(query, row) !== deriveTie(query, last)) return rows;
       rows.push(row);
     }
   }
   return rows;
 }
 
-function keyOf({ site_id, trace_id, span_id }: Pick<Span, "site_id" | "trace_id" | "span_id">): string {
+function formatKey({ site_id, trace_id, span_id }: Pick<Span, "site_id" | "trace_id" | "span_id">): string {
   return `${site_id} ${trace_id} ${span_id}`;
 }
 
-function sorted<T>(rows: readonly T[]): T[] {
+function sortRows<T>(rows: readonly T[]): T[] {
   return rows.toSorted((a, b) => (JSON.stringify(a) < JSON.stringify(b) ? -1 : 1));
 }
 
 /** Equal but for the order of rows, the last digits of figures, and percentiles, which have a test of their own. */
 function expectNearly(found: unknown, wanted: unknown): void {
-  expect(rounded(found)).toEqual(rounded(wanted));
+  expect(roundNumbers(found)).toEqual(roundNumbers(wanted));
 }
 
-function rounded(value: unknown): unknown {
+function roundNumbers(value: unknown): unknown {
   if (typeof value === "number") return Number(value.toPrecision(9));
-  if (Array.isArray(value)) return sorted(value.map(rounded).map(textOf));
+  if (Array.isArray(value)) return sortRows(value.map(roundNumbers).map(toText));
   if (typeof value !== "object" || value === null) return value;
   return Object.fromEntries(
     Object.entries(value).flatMap(([key, inner]) =>
-      key === "p_90" || key === "p_95" || inner === undefined ? [] : [[key, rounded(inner)]],
+      key === "p_90" || key === "p_95" || inner === undefined ? [] : [[key, roundNumbers(inner)]],
     ),
   );
 }
 
-function textOf(value: unknown): string {
+function toText(value: unknown): string {
   return JSON.stringify(value, (_, inner: unknown) =>
     typeof inner === "bigint"
       ? `${inner}n`

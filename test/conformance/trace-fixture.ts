@@ -33,13 +33,13 @@ export interface ModelSpan {
 }
 
 /** What a layout may be unable to carry; the suite then expects the span without it. */
-export const parts = {
+export const removeParts = {
   /** Times below the microsecond. */
   nanoseconds: (span: ModelSpan): ModelSpan => ({
     ...span,
-    start: cut(span.start),
-    end: cut(span.end),
-    events: span.events.map((event) => ({ ...event, time: cut(event.time) })),
+    start: cutToMicros(span.start),
+    end: cutToMicros(span.end),
+    events: span.events.map((event) => ({ ...event, time: cutToMicros(event.time) })),
   }),
   /** Times below the millisecond; lengths are whole. */
   submillis: (span: ModelSpan): ModelSpan => ({
@@ -91,9 +91,9 @@ export const parts = {
     ),
   }),
 } as const;
-export type Part = keyof typeof parts;
+export type ModelPart = keyof typeof removeParts;
 
-function cut(time: Instant): Instant {
+function cutToMicros(time: Instant): Instant {
   return (time - (time % 1_000n)) as Instant;
 }
 
@@ -158,7 +158,7 @@ export function toSpan(model: ModelSpan): Span {
 }
 
 /** The two primitives over spans in an array, as plainly as they can be said. */
-export function readerOver(spans: readonly Span[]): SpanReader {
+export function createArrayReader(spans: readonly Span[]): SpanReader {
   async function* select(
     sources: readonly SpanSource[],
     budget: Budget,
@@ -170,8 +170,8 @@ export function readerOver(spans: readonly Span[]): SpanReader {
   }
   return {
     scan: ({ sources, range, select: selection, budget }) =>
-      select(sources, budget, (span) => isWithin(span, range) && isSelected(selection, span)),
-    find: ({ sources, of, budget }) => select(sources, budget, (span) => isSought(of, span)),
+      select(sources, budget, (span) => isWithin(span, range) && isInSelection(selection, span)),
+    find: ({ sources, of, budget }) => select(sources, budget, (span) => isLookedUp(of, span)),
   };
 }
 
@@ -179,7 +179,7 @@ function isWithin({ end }: Span, { from, to }: { readonly from: Instant; readonl
   return end >= from && end <= to;
 }
 
-export function isSelected(selection: SpanSelection, span: Span): boolean {
+export function isInSelection(selection: SpanSelection, span: Span): boolean {
   const isCall = span.span_kind === "client" || span.span_kind === "producer";
   const tests: Readonly<Record<SpanSelection, boolean>> = {
     all: true,
@@ -192,11 +192,11 @@ export function isSelected(selection: SpanSelection, span: Span): boolean {
   return tests[selection];
 }
 
-export function isSought(of: SpanLookup["of"], span: Span): boolean {
-  if (of.by === "trace") return of.traceIds.includes(span.trace_id) && isSelected(of.select, span);
+export function isLookedUp(of: SpanLookup["of"], span: Span): boolean {
+  if (of.by === "trace") return of.traceIds.includes(span.trace_id) && isInSelection(of.select, span);
   if (of.by === "id") return of.spanIds.includes(span.span_id);
   if (of.by === "parent") {
-    return of.spanIds.some((id) => id === span.parent_span_id) && isSelected("statements", span);
+    return of.spanIds.some((id) => id === span.parent_span_id) && isInSelection("statements", span);
   }
   return of.spans.some(({ trace_id, span_id }) => {
     if (of.by === "span") return span.trace_id === trace_id && span.span_id === span_id;

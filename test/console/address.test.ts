@@ -3,12 +3,12 @@ import fc from "fast-check";
 import { expect, test } from "vitest";
 import {
   aggregations,
-  boundsOf,
   podStates,
   printAddress,
+  rangeLengths,
   readAddress,
   resolutions,
-  spans,
+  resolveRange,
   type ViewName,
 } from "#src/console/address.js";
 
@@ -23,7 +23,7 @@ const instant = fc
   .date({ min: new Date(0), max: new Date("2200-01-01T00:00:00Z"), noInvalidDate: true })
   .map((date) => date.toISOString());
 const range = fc.oneof(
-  fc.constantFrom(...Object.keys(spans)).map((last) => ({ last })),
+  fc.constantFrom(...Object.keys(rangeLengths)).map((last) => ({ last })),
   fc.record({ from: instant, to: instant }),
 );
 const states: Readonly<Record<ViewName, fc.Arbitrary<object>>> = {
@@ -99,7 +99,7 @@ test.each([
 
 test("a range that ends now is bounded to the second", () => {
   const now = Date.UTC(2026, 0, 31, 12, 0, 0, 250);
-  expect(boundsOf({ last: "15m" }, now)).toEqual({
+  expect(resolveRange({ last: "15m" }, now)).toEqual({
     from: "2026-01-31T11:45:01Z",
     to: "2026-01-31T12:00:01Z",
   });

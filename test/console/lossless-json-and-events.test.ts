@@ -2,14 +2,22 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { createEventReader, isFailing } from "#src/console/events.js";
-import { age, bytes, duration, number, piecesOf, shortTime, stretch } from "#src/console/format.js";
-import { isSpelt, readJson, scalarText, textAt } from "#src/console/json.js";
+import {
+  formatAge,
+  formatBytes,
+  formatDuration,
+  formatNumber,
+  formatRange,
+  formatShortTime,
+  splitInvisible,
+} from "#src/console/format.js";
+import { findText, isSpelt, readJson, toScalarText } from "#src/console/json.js";
 
 describe("JSON", () => {
   test.each(["200.0", "9007199254740993", "1e3", "-0", "0.1", "12", "1E400", "true"])(
     "%s is as it is written",
     (spelling) => {
-      expect(scalarText(readJson(spelling))).toBe(spelling);
+      expect(toScalarText(readJson(spelling))).toBe(spelling);
     },
   );
 
@@ -30,14 +38,14 @@ describe("JSON", () => {
   test("an object that looks like a spelt number is an object", () => {
     const value = readJson('{"spelling":"1"}');
     expect(isSpelt(value)).toBe(false);
-    expect(scalarText(value)).toBeUndefined();
+    expect(toScalarText(value)).toBeUndefined();
   });
 
   test("paths are own keys", () => {
     const value = readJson('{"trace":{"id":"abc"},"n":1}');
-    expect(textAt(value, "trace", "id")).toBe("abc");
-    expect(textAt(value, "constructor", "name")).toBeUndefined();
-    expect(textAt(value, "n")).toBeUndefined();
+    expect(findText(value, "trace", "id")).toBe("abc");
+    expect(findText(value, "constructor", "name")).toBeUndefined();
+    expect(findText(value, "n")).toBeUndefined();
   });
 });
 
@@ -91,43 +99,43 @@ describe("texts", () => {
   test("nothing stays invisible, and all else stays as it is", () => {
     fc.assert(
       fc.property(fc.string({ unit: "binary" }), fc.boolean(), (text, breaks) => {
-        const pieces = piecesOf(text.toWellFormed(), { breaks });
+        const pieces = splitInvisible(text.toWellFormed(), { breaks });
         for (const piece of pieces) {
           if (piece.spelt) expect(piece.text).toMatch(/^(\\[ntre]|U\+[0-9A-F]{4,6})$/);
           else expect(piece.text).not.toMatch(breaks ? seen.inText : seen.inLine);
         }
       }),
     );
-    expect(piecesOf("a\u202eb\tc\u001b[31m", { breaks: true }).map(({ text }) => text)).toEqual([
+    expect(splitInvisible("a\u202eb\tc\u001b[31m", { breaks: true }).map(({ text }) => text)).toEqual([
       ...["a", "U+202E", "b\tc", "\\e", "[31m"],
     ]);
-    expect(piecesOf("👩\u200d🚒 नमस्ते", { breaks: false })).toEqual([
+    expect(splitInvisible("👩\u200d🚒 नमस्ते", { breaks: false })).toEqual([
       { text: "👩\u200d🚒 नमस्ते", spelt: false },
     ]);
   });
 
   test.each([
-    [duration(0.0123), "12 µs"],
-    [duration(8.456), "8.46 ms"],
-    [duration(999.4), "999 ms"],
-    [duration(1_500), "1.50 s"],
-    [duration(125_000), "2 min 5 s"],
-    [duration(119_700), "2 min 0 s"],
-    [number(5_726_623_061), "5,726,623,061"],
-    [number(1_234_567.89), "1,234,568"],
-    [number(-12_345.678), "-12,345.7"],
-    [number(0.123456789), "0.123457"],
-    [number(2), "2"],
-    [age(93_784), "1 d 2 h"],
-    [age(59), "59 s"],
-    [bytes(0), "0 B"],
-    [bytes(1_536), "1.5 KiB"],
-    [bytes(107_374_182_400), "100 GiB"],
-    [shortTime("2026-01-31T12:00:00.123Z"), "01-31 12:00:00.123"],
-    [shortTime("2026-01-31T12:00:00Z"), "01-31 12:00:00"],
-    [stretch("2026-01-31T12:00:00Z", "2026-01-31T13:00:00Z"), "2026-01-31 12:00:00 – 13:00:00 UTC"],
+    [formatDuration(0.0123), "12 µs"],
+    [formatDuration(8.456), "8.46 ms"],
+    [formatDuration(999.4), "999 ms"],
+    [formatDuration(1_500), "1.50 s"],
+    [formatDuration(125_000), "2 min 5 s"],
+    [formatDuration(119_700), "2 min 0 s"],
+    [formatNumber(5_726_623_061), "5,726,623,061"],
+    [formatNumber(1_234_567.89), "1,234,568"],
+    [formatNumber(-12_345.678), "-12,345.7"],
+    [formatNumber(0.123456789), "0.123457"],
+    [formatNumber(2), "2"],
+    [formatAge(93_784), "1 d 2 h"],
+    [formatAge(59), "59 s"],
+    [formatBytes(0), "0 B"],
+    [formatBytes(1_536), "1.5 KiB"],
+    [formatBytes(107_374_182_400), "100 GiB"],
+    [formatShortTime("2026-01-31T12:00:00.123Z"), "01-31 12:00:00.123"],
+    [formatShortTime("2026-01-31T12:00:00Z"), "01-31 12:00:00"],
+    [formatRange("2026-01-31T12:00:00Z", "2026-01-31T13:00:00Z"), "2026-01-31 12:00:00 – 13:00:00 UTC"],
     [
-      stretch("2026-01-30T12:00:00Z", "2026-01-31T13:00:00Z"),
+      formatRange("2026-01-30T12:00:00Z", "2026-01-31T13:00:00Z"),
       "2026-01-30 12:00:00 – 2026-01-31 13:00:00 UTC",
     ],
   ])("%s", (printed, expected) => {

@@ -1,7 +1,7 @@
 // A term made from a value means exactly that value to the parser, whatever the value is.
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { narrow, printFieldTerm, printTagTerm, printTerm } from "#src/console/query.js";
+import { addTerm, printFieldTerm, printTagTerm, printTerm } from "#src/console/query.js";
 import type { Filter } from "#src/log-query/ast.ts";
 import { parse } from "#src/log-query/parse.ts";
 import { print } from "#src/log-query/print.ts";
@@ -92,7 +92,7 @@ test("a narrowed query means what it meant, and the term", () => {
   fc.assert(
     fc.property(fc.oneof(filter, fc.constant(" ")), text, (query, value) => {
       const term = printTerm(["x"], "=", value) ?? "";
-      const narrowed = conditionsOf(parse(narrow(query, term)));
+      const narrowed = conditionsOf(parse(addTerm(query, term)));
       expect(narrowed).toEqual([...conditionsOf(parse(query)), ...conditionsOf(parse(term))]);
     }),
     { numRuns: 1_000 },
@@ -100,11 +100,11 @@ test("a narrowed query means what it meant, and the term", () => {
 });
 
 test("a value that ends in white space of another kind keeps it", () => {
-  expect(narrow("a=\u00a0", "b=c")).toBe("a=\u00a0 b=c");
-  expect(narrow(" a=b\t", "a=b")).toBe("a=b");
+  expect(addTerm("a=\u00a0", "b=c")).toBe("a=\u00a0 b=c");
+  expect(addTerm(" a=b\t", "a=b")).toBe("a=b");
 });
 
 test("the same term twice is one", () => {
-  expect(narrow("a=b", "a=b")).toBe("a=b");
-  expect(print(parse(narrow("a=b OR c=d", "e=f")))).toBe("(a=b OR c=d) AND e=f");
+  expect(addTerm("a=b", "a=b")).toBe("a=b");
+  expect(print(parse(addTerm("a=b OR c=d", "e=f")))).toBe("(a=b OR c=d) AND e=f");
 });

@@ -1,7 +1,7 @@
 // The waterfall shows every span once, in its place, and marks what the server calls an N+1.
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { layOut, type Span } from "#src/console/waterfall.js";
+import { buildWaterfall, type Span } from "#src/console/waterfall.js";
 import { normaliseStatement } from "#src/tracing/spans/statement-cache.ts";
 import { createDemo } from "../support/demo-server.ts";
 
@@ -20,7 +20,7 @@ function span(id: string, parent: string, from: number, to: number, more: Partia
   };
 }
 const show = (spans: readonly Span[]) =>
-  layOut(spans, normaliseStatement).rows.map(
+  buildWaterfall(spans, normaliseStatement).rows.map(
     ({ span: { span_id }, depth }) => `${" ".repeat(depth)}${span_id}`,
   );
 
@@ -42,7 +42,7 @@ describe("the tree", () => {
     fc.assert(
       fc.property(fc.array(one, { maxLength: 12 }), (given) => {
         const spans = given.map(({ id, parent, from, length }) => span(id, parent, from, from + length));
-        const { rows } = layOut(spans, normaliseStatement);
+        const { rows } = buildWaterfall(spans, normaliseStatement);
         expect(new Set(rows.map((row) => row.span))).toEqual(new Set(spans));
         expect(rows).toHaveLength(spans.length);
         for (const { offset, width } of rows) {
@@ -57,13 +57,13 @@ describe("the tree", () => {
     const spans = Array.from({ length: 20_000 }, (_, at) =>
       span(`s${at}`, at === 0 ? "" : `s${at - 1}`, at, at + 1),
     );
-    const { rows } = layOut(spans, normaliseStatement);
+    const { rows } = buildWaterfall(spans, normaliseStatement);
     expect(rows.at(-1)?.depth).toBe(19_999);
   });
 });
 
 test("a bar stands where its span is in the whole", () => {
-  const { rows, length } = layOut(
+  const { rows, length } = buildWaterfall(
     [
       span("a", "", 0, 8),
       span("b", "a", 2, 4),
@@ -80,7 +80,7 @@ test("a bar stands where its span is in the whole", () => {
 });
 
 test("failed is a status of ERROR or an exception", () => {
-  const { rows } = layOut(
+  const { rows } = buildWaterfall(
     [
       span("a", "", 0, 8),
       span("b", "a", 1, 2, { status_code: "ERROR" }),
@@ -99,7 +99,9 @@ test("N+1: five siblings that ask the same, or one that stands for them", () => 
       span_attributes: { "db.query.text": `SELECT * FROM t WHERE id = ${number}`, ...more },
     });
   const marks = (spans: readonly Span[]) =>
-    Object.fromEntries(layOut(spans, normaliseStatement).rows.map((row) => [row.span.span_id, row.repeated]));
+    Object.fromEntries(
+      buildWaterfall(spans, normaliseStatement).rows.map((row) => [row.span.span_id, row.repeated]),
+    );
   const four = [1, 2, 3, 4].map((number) => query(`q${number}`, "a", number));
   expect(marks([span("a", "", 0, 9), ...four])).toEqual({
     a: undefined,
@@ -133,7 +135,7 @@ test("the demo's traces are marked where their listing says so", async () => {
       site_ids: ["demo-shop"],
       trace_id,
     });
-    const { rows: drawn } = layOut(spans as readonly Span[], normaliseStatement);
+    const { rows: drawn } = buildWaterfall(spans as readonly Span[], normaliseStatement);
     expect(
       drawn.some(({ repeated }) => repeated !== undefined),
       trace_id,

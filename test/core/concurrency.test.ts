@@ -1,8 +1,8 @@
 // Some calls at a time: in order, and given up as soon as one fails, also by those who heed no signal.
 import { setTimeout as delay } from "node:timers/promises";
 import { expect, test } from "vitest";
-import { inTurns } from "#resolvers/prometheus/metrics/series-reader.ts";
-import { parallel } from "#src/core/concurrency.ts";
+import { runConcurrent } from "#resolvers/prometheus/metrics/series-reader.ts";
+import { mapConcurrent } from "#src/core/concurrency.ts";
 
 const never = new AbortController().signal;
 const items = Array.from({ length: 40 }, (_, n) => n);
@@ -16,13 +16,13 @@ test("results are in the order of the items, and no more are under way than the 
     now -= 1;
     return -item;
   };
-  expect(await parallel(items, 3, work, never)).toEqual(items.map((item) => -item));
+  expect(await mapConcurrent(items, 3, work, never)).toEqual(items.map((item) => -item));
   expect(most).toBe(3);
 });
 
 test.each([
-  ["parallel", (work: (item: number) => Promise<void>) => parallel(items, 4, work, never)],
-  ["inTurns", (work: (item: number) => Promise<void>) => inTurns(items, work)],
+  ["parallel", (work: (item: number) => Promise<void>) => mapConcurrent(items, 4, work, never)],
+  ["inTurns", (work: (item: number) => Promise<void>) => runConcurrent(items, work)],
 ])("after a failure %s begins no other", async (_, run) => {
   let begun = 0;
   const failed = run(async (item) => {

@@ -1,7 +1,7 @@
 // Random documents made to hurt, and queries drawn from them. Two indices behind one pattern map the same names
 // differently: one by hand with every type that narrows a query in its own way, one dynamically.
 import fc from "fast-check";
-import type { Shippable } from "../support/elastic/log-shippers.ts";
+import type { ShippableLine } from "../support/elastic/log-shippers.ts";
 
 export interface Corpus {
   readonly mapped: readonly string[];
@@ -198,7 +198,7 @@ export const shrinkingCorpus: fc.Arbitrary<Corpus> = fc.record({
  */
 const whole = fc.constantFrom("1", "2", "30", "-4");
 const inside = fields({ k: quoted, n: whole, deep: fields({ k: quoted }) });
-const drawnLine: fc.Arbitrary<Shippable> = fc.record({
+const drawnLine: fc.Arbitrary<ShippableLine> = fc.record({
   message: fc.option(fc.oneof({ weight: 5, arbitrary: text }, { weight: 1, arbitrary: inside }), {
     nil: undefined,
   }),
@@ -217,7 +217,7 @@ const drawnLine: fc.Arbitrary<Shippable> = fc.record({
     empty: fc.constantFrom("null", "[]", "{}"),
   }),
 });
-export const drawnLines = (least: number): fc.Arbitrary<readonly Shippable[]> =>
+export const drawnLines = (least: number): fc.Arbitrary<readonly ShippableLine[]> =>
   fc.array(drawnLine, { minLength: least, maxLength: 60, size: "max" });
 
 const names = [

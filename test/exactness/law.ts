@@ -1,13 +1,13 @@
 // The law that matters most, as data: what the store finds for a query is what `matches` keeps of everything it holds. The
 // suite checks it on fixed seeds, `npm run test:exact` on new ones until it is stopped.
 import type fc from "fast-check";
-import { parseSpelled } from "#resolvers/elastic/document/lossless-json.ts";
-import { type LogLine, type Severity, spellingsOf } from "#src/core/rows.ts";
+import { parseLossless } from "#resolvers/elastic/document/lossless-json.ts";
+import { type LogLine, listSeveritySpellings, type Severity } from "#src/core/rows.ts";
 import { fromMillis } from "#src/core/time.ts";
 import { matches } from "#src/log-query/matches.ts";
 import { parse } from "#src/log-query/parse.ts";
-import { lineOf, readScript } from "../log-query/script.ts";
-import { documentOf, templateOf } from "../support/elastic/filebeat.ts";
+import { readScript, toLogLine } from "../log-query/script.ts";
+import { buildTemplate, printDocument } from "../support/elastic/filebeat.ts";
 import * as shippers from "../support/elastic/log-shippers.ts";
 import type { Cluster } from "../support/elastic/test-index.ts";
 import {
@@ -67,7 +67,7 @@ export function subjectsOn(target: Target): readonly Subject[] {
   return [
     ecs(target),
     ...[...own, shippers.logstashLogs, shippers.vectorLogs].map((shipper) =>
-      shipped(shipper.profile, shipper),
+      shipped(shipper.layout, shipper),
     ),
     ...(product === "elasticsearch" ? [shipped("logstash-ecs", shippers.logstashEcsLogs)] : []),
   ];
@@ -86,10 +86,10 @@ function ecs({ product, version }: Target): Subject {
       return mapped.length + dynamic.length;
     };
   const shipper: shippers.LogShipper = {
-    profile: "ecs",
+    layout: "ecs",
     index: (prefix) => `${prefix}-filebeat`,
-    definition: templateOf("date", 1),
-    document: documentOf,
+    definition: buildTemplate("date", 1),
+    document: printDocument,
   };
   const drawn = { documents: corpus.map(load), shrinking: shrinkingCorpus.map(load) };
   return { name: "ecs", layout: "ecs", shipper, ...drawn };
@@ -97,9 +97,9 @@ function ecs({ product, version }: Target): Subject {
 
 /** The shipper's own mapping, and where it would be taken too, one where everything is mapped as it comes. */
 function shipped(name: string, shipper: shippers.LogShipper): Subject {
-  const definitions = shipper.profile === "otel" ? [shipper.definition] : [shipper.definition, plain];
+  const definitions = shipper.layout === "otel" ? [shipper.definition] : [shipper.definition, plain];
   const load =
-    (lines: readonly shippers.Shippable[]): Load =>
+    (lines: readonly shippers.ShippableLine[]): Load =>
     async (cluster, prefix) => {
       await cluster.remove(`${prefix}-*`);
       for (const [turn, definition] of definitions.entries()) {
@@ -116,7 +116,7 @@ function shipped(name: string, shipper: shippers.LogShipper): Subject {
     };
   return {
     name,
-    layout: shipper.profile,
+    layout: shipper.layout,
     shipper,
     documents: drawnLines(30).map(load),
     shrinking: drawnLines(0).map(load),
@@ -142,8 +142,8 @@ export async function read(
   text: string,
 ): Promise<LogLine[]> {
   const lines: LogLine[] = [];
-  const limits = { wanted: 100, documentLimit: 100_000, tieLimit: 100_000 };
-  const sources = [{ id: "app", index: `${prefix}-*`, profile: layout }] as const;
+  const limits = { expectedLines: 100, documentLimit: 100_000, tieLimit: 100_000 };
+  const sources = [{ id: "app", index: `${prefix}-*`, layout: layout }] as const;
   const batches = cluster.store.lines(
     { sources, range, filter: parse(text), order: "asc", ...limits },
     AbortSignal.timeout(60_000),
@@ -182,7 +182,7 @@ const written = ["@timestamp", "@version", "message", "log", "level", "host", "e
 export const spellings: readonly ((severity: Severity) => string)[] = [
   (severity) => severity,
   (severity) => severity.toUpperCase(),
-  ...[1, 2, 3].map((at) => (severity: Severity) => [...spellingsOf(severity)][at] ?? severity),
+  ...[1, 2, 3].map((at) => (severity: Severity) => [...listSeveritySpellings(severity)][at] ?? severity),
 ];
 
 /** A script of the query language that holds these lines and says what `matches` does, for `test/logql/cases`. */
@@ -193,7 +193,7 @@ export function printScript(
   spell: (severity: Severity) => string = (severity) => severity,
 ): string {
   const rows = lines.map(({ id, severity, message, hostname, group, json }) => {
-    const body = Object.entries(parseSpelled(json) as object).filter(([key]) => !written.includes(key));
+    const body = Object.entries(parseLossless(json) as object).filter(([key]) => !written.includes(key));
     const line = {
       severity: severity === "unknown" ? undefined : spell(severity),
       message,
@@ -220,7 +220,7 @@ const scriptId = (id: string): string => id.replace(/^.*-(\w+)\//, "$1-");
 export function isTrue(script: string): boolean {
   let lines: readonly LogLine[] = [];
   for (const step of readScript("found", script).steps) {
-    if (step.kind === "load") lines = step.lines.map(lineOf);
+    if (step.kind === "load") lines = step.lines.map(toLogLine);
     else if (step.kind === "eval") {
       const filter = parse(step.query);
       const ids = lines.filter((line) => matches(filter, line)).map(({ id }) => id);
@@ -255,7 +255,7 @@ export async function reproduces(
         if (!(await isWritten(cluster, index, documents))) return false;
         continue;
       }
-      const found = await read(cluster, shipper.profile, prefix, step.query).catch(() => undefined);
+      const found = await read(cluster, shipper.layout, prefix, step.query).catch(() => undefined);
       const ids = found?.map(({ id }) => id.slice(id.indexOf("/") + 1)).sort();
       if (ids?.join(" ") !== step.ids.join(" ")) return true;
     }

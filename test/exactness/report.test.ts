@@ -2,7 +2,7 @@
 // it is answered wrongly by the server that it was found on, the run tries by itself.
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { type LogLine, severityOf } from "#src/core/rows.ts";
+import { type LogLine, parseSeverity } from "#src/core/rows.ts";
 import { fromMillis } from "#src/core/time.ts";
 import { readScript } from "../log-query/script.ts";
 import { drawnLines, query } from "./corpus.ts";
@@ -12,7 +12,7 @@ const answered = drawnLines(0).map((lines) =>
   lines.map(
     ({ severity, message, hostname, group, json }, at): LogLine => ({
       id: `search-ecs-7-0-${at % 2 === 0 ? "a" : "b"}/d${at}`,
-      ...{ time: fromMillis(at), source_id: "app", severity: severityOf(severity) },
+      ...{ time: fromMillis(at), source_id: "app", severity: parseSeverity(severity) },
       ...{ message, hostname, group, json },
     }),
   ),

@@ -5,7 +5,7 @@
 import { parseArgs } from "node:util";
 import fc from "fast-check";
 import type { LogLine } from "#src/core/rows.ts";
-import { download, type ServerName, serverNames, servers, start } from "../servers/servers.ts";
+import { downloadServer, type ServerName, serverNames, servers, start } from "../servers/servers.ts";
 import { type Cluster, openCluster } from "../support/elastic/test-index.ts";
 import {
   type Difference,
@@ -53,7 +53,7 @@ async function main(args: readonly string[]): Promise<number> {
     for (const name of names) {
       let url = addresses.get(name);
       if (url === undefined) {
-        await download(name);
+        await downloadServer(name);
         const running = await start(name);
         stops.push(() => running.stop());
         url = running.url;

@@ -13,16 +13,16 @@ import { checkVisual } from "#src/operations/metrics/visuals.ts";
 import { createServer } from "#src/server/server.ts";
 import type { Backend } from "#src/store/store.ts";
 import { createTelemetry } from "#src/telemetry/telemetry.ts";
-import { createFinder, readVisual } from "#src/visuals/visual.ts";
+import { createVisualFinder, readVisual } from "#src/visuals/visual.ts";
 import { base, model } from "../conformance/kubernetes-fixture.ts";
 import { makeTraces, midnight, toSpan } from "../conformance/trace-fixture.ts";
-import { createSearch, type ProductName } from "../support/elastic/fake-cluster.ts";
+import { createFakeSearch, type ProductName } from "../support/elastic/fake-cluster.ts";
 import { otel } from "../support/elastic/span-shippers.ts";
 import { type FaultProxy, openProxy } from "../support/fault-proxy.ts";
-import { createPrometheus } from "../support/prometheus/fake-server.ts";
+import { createFakePrometheus } from "../support/prometheus/fake-server.ts";
 import { collectSeries, expose } from "../support/prometheus/kubernetes-exporters.ts";
-import { openFake } from "../support/scripted-http-source.ts";
-import { span } from "../tracing/span-builder.ts";
+import { openScriptedSource } from "../support/scripted-http-source.ts";
+import { createSpan } from "../tracing/span-builder.ts";
 
 // ---- What the sources hold ------------------------------------------------------------------------------------
 
@@ -63,7 +63,7 @@ const spanIndices = Object.entries(otel.indices("shop")).map(([name, definition]
 const mallSpans = Array.from({ length: 5_100 }, (_, n): readonly Span[] => {
   const trace_id = n.toString(16).padStart(32, "a");
   const resource_attributes = { "service.name": "mall-web", "service.version": n % 3 === 0 ? "r1" : "r2" };
-  const request = span({
+  const request = createSpan({
     ...{ site_id: "mall", trace_id, span_id: n.toString(16).padStart(16, "b"), span_kind: "server" },
     ...{ from: n * 100, to: n * 100 + (n % 90) + 1 },
     resource_attributes,
@@ -72,7 +72,7 @@ const mallSpans = Array.from({ length: 5_100 }, (_, n): readonly Span[] => {
   });
   // One action asks its database again and again, in a few of its requests.
   const statements = Array.from({ length: n % 500 === 2 ? 20 : 0 }, (_, at) =>
-    span({
+    createSpan({
       ...{ site_id: "mall", trace_id, span_id: (n * 100 + at).toString(16).padStart(16, "c") },
       ...{ parent_span_id: request.span_id, span_kind: "client", from: n * 100, to: n * 100 + 1 },
       ...{ span_name: "query", resource_attributes },
@@ -267,9 +267,9 @@ export async function openSources(options: { readonly aggregates?: boolean } = {
   };
   const series = [...gauges(), ...expose(model, { cluster: "c" })];
   const fakes = {
-    Elasticsearch: await openFake(createSearch(indices, "Elasticsearch", options).reply),
-    OpenSearch: await openFake(createSearch(indices, "OpenSearch", options).reply),
-    Prometheus: await openFake(createPrometheus(series, { g: "gauge" })),
+    Elasticsearch: await openScriptedSource(createFakeSearch(indices, "Elasticsearch", options).reply),
+    OpenSearch: await openScriptedSource(createFakeSearch(indices, "OpenSearch", options).reply),
+    Prometheus: await openScriptedSource(createFakePrometheus(series, { g: "gauge" })),
   };
   const proxies = {
     Elasticsearch: await openProxy(fakes.Elasticsearch.url),
@@ -279,7 +279,7 @@ export async function openSources(options: { readonly aggregates?: boolean } = {
   return {
     proxies,
     counts: (source) =>
-      fakes[source].asked.flatMap(({ path, body }) => {
+      fakes[source].requests.flatMap(({ path, body }) => {
         if (!path.includes("/_search") || body === "") return [];
         const { aggs = {}, _source } = JSON.parse(body);
         return _source === false ? ["milestone"] : Object.keys(aggs);
@@ -343,14 +343,14 @@ export async function startProgram(
       sites: {
         shop: {
           retention: 366 * 86_400_000,
-          logs: { backend: "elk", sources: { app: { index: "logs-app", profile: "ecs" } } },
-          traces: { backend: "elk", index: otel.pattern("shop"), profile: "otel" },
+          logs: { backend: "elk", sources: { app: { index: "logs-app", layout: "ecs" } } },
+          traces: { backend: "elk", index: otel.pattern("shop"), layout: "otel" },
           metrics: { backend: "prom", match: { site: "shop" } },
           kubernetes: { backend: "prom", match: { cluster: "c" } },
         },
         mall: {
           retention: 366 * 86_400_000,
-          traces: { backend: "elk", index: otel.pattern("mall"), profile: "otel" },
+          traces: { backend: "elk", index: otel.pattern("mall"), layout: "otel" },
         },
       },
     },
@@ -368,10 +368,10 @@ export async function startProgram(
     telemetry,
     now,
     visuals: {
-      find: createFinder(published),
-      share: (_, compute) => compute(new AbortController().signal),
+      find: createVisualFinder(published),
+      shareAnswer: (_, compute) => compute(new AbortController().signal),
     },
-    graphql: async () => ({
+    loadGraphql: async () => ({
       schema: (await import("#src/graphql/schema.ts")).schema,
       plugins: [],
       stitched: false,
@@ -414,7 +414,7 @@ function ask(
           if (enough(text)) break;
         }
       } catch {
-        // A cut: what `complete` tells.
+        // A cut: what `completeSamples` tells.
       }
       resolve({ status: statusCode, headers, body: text, complete: response.complete });
     });

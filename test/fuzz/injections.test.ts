@@ -5,18 +5,18 @@ import { isDeepStrictEqual } from "node:util";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { elastic } from "#resolvers/elastic/elastic.ts";
 import { createAuthenticator, hashToken } from "#src/access/auth.ts";
-import { type Site, spanSourceOf } from "#src/access/sites.ts";
+import { buildSpanSource, type Site } from "#src/access/sites.ts";
 import { defaults } from "#src/config/config.ts";
 import { fromMillis } from "#src/core/time.ts";
 import { operations } from "#src/operations/index.ts";
 import { createServer } from "#src/server/server.ts";
 import { createTelemetry } from "#src/telemetry/telemetry.ts";
 import { hostileTexts } from "../conformance/metrics/injection-texts.ts";
-import { plain } from "../support/demo-server.ts";
+import { loadPlainSchema } from "../support/demo-server.ts";
 import { testIO } from "../support/elastic/test-index.ts";
-import { note } from "../support/prometheus/recording-proxy.ts";
+import { recordExchange } from "../support/prometheus/recording-proxy.ts";
 import { type FakePrometheus, openFakePrometheus } from "../support/prometheus/scripted-server.ts";
-import { type Fake, openFake, sendJson } from "../support/scripted-http-source.ts";
+import { openScriptedSource, type ScriptedSource, sendJson } from "../support/scripted-http-source.ts";
 import { base } from "../tracing/span-builder.ts";
 import { Members, print } from "./hostile-values.ts";
 import { drawTimeIn, drawValue, type Route, routes, type Vocabulary } from "./openapi-requests.ts";
@@ -83,10 +83,10 @@ const metrics: Record<string, string> = {
   h_count: "x",
 };
 
-let search: Fake;
+let search: ScriptedSource;
 let prometheus: FakePrometheus;
 beforeAll(async () => {
-  search = await openFake((response, { url = "" }) => {
+  search = await openScriptedSource((response, { url = "" }) => {
     if (url === "/") sendJson(response, { version: { number: "8.19.8" } });
     else if (url.includes("/_search") || url.includes("/_count")) sendJson(response, nothing);
     else
@@ -225,12 +225,12 @@ function inject(value: unknown, text: string, times: Readonly<Record<string, str
   );
 }
 
-const wall = "acme";
+const tenantFilter = "acme";
 const seen = { selectors: 0, searches: 0, texts: 0 };
 
 async function check({ route, text, path, body }: Asked): Promise<void> {
-  search.asked.length = 0;
-  prometheus.asked.length = 0;
+  search.requests.length = 0;
+  prometheus.requests.length = 0;
   // A source that has a metric of that very name.
   const added = !Object.hasOwn(metrics, text);
   if (added) metrics[text] = "gauge";
@@ -241,7 +241,7 @@ async function check({ route, text, path, body }: Asked): Promise<void> {
     const { logs, traces } = elk.stores;
     if (logs === undefined || traces === undefined || prom.stores.metrics === undefined)
       throw new Error("no store");
-    const where = `tenant=${wall}`;
+    const where = `tenant=${tenantFilter}`;
     const site: Site = {
       id: "shop",
       retention: 86_400_000,
@@ -249,22 +249,22 @@ async function check({ route, text, path, body }: Asked): Promise<void> {
       logs: {
         backend: "elk",
         store: logs,
-        sources: new Map([["app", { id: "app", index: "logs-*", profile: "ecs", where }]]),
+        sources: new Map([["app", { id: "app", index: "logs-*", layout: "ecs", where }]]),
       },
       traces: {
         backend: "elk",
         store: traces,
-        source: spanSourceOf("shop", { index: "spans-*", profile: "otel", where }),
+        source: buildSpanSource("shop", { index: "spans-*", layout: "otel", where }),
       },
-      metrics: { backend: "prom", store: prom.stores.metrics, match: { tenant: wall } },
+      metrics: { backend: "prom", store: prom.stores.metrics, match: { tenant: tenantFilter } },
       ...(prom.stores.kubernetes && {
-        kubernetes: { backend: "prom", store: prom.stores.kubernetes, match: { tenant: wall } },
+        kubernetes: { backend: "prom", store: prom.stores.kubernetes, match: { tenant: tenantFilter } },
       }),
     };
     let log = "";
     const server = createServer({
       operations,
-      graphql: plain,
+      loadGraphql: loadPlainSchema,
       authenticate: createAuthenticator([{ user: "a", sha256: hashToken("t"), sites: "*" }], io.now),
       sites: new Map([["shop", site]]),
       limits: defaults.limits,
@@ -291,18 +291,20 @@ async function check({ route, text, path, body }: Asked): Promise<void> {
 }
 
 function checkSelectors(text: string): void {
-  const sent = { selectors: [], metadata: new Set<string>(), strange: [] } as Parameters<typeof note>[0];
-  for (const { path, body } of prometheus.asked) note(sent, path, body);
+  const sent = { selectors: [], metadata: new Set<string>(), strange: [] } as Parameters<
+    typeof recordExchange
+  >[0];
+  for (const { path, body } of prometheus.requests) recordExchange(sent, path, body);
   expect(sent.strange).toEqual([]);
   for (const matchers of sent.selectors) {
     seen.selectors += 1;
-    expect(matchers).toContainEqual({ label: "tenant", operator: "=", value: wall });
+    expect(matchers).toContainEqual({ label: "tenant", operator: "=", value: tenantFilter });
     if (matchers.some(({ label, value }) => label === text || value === text.toWellFormed())) seen.texts += 1;
   }
 }
 
 function checkSearches(text: string): void {
-  for (const { method, path, body } of search.asked) {
+  for (const { method, path, body } of search.requests) {
     const [pathname = "", parameters = ""] = path.split("?");
     if (pathname === "/" || /^\/(logs|spans)-(\*|%2A)(\/_mapping|\/_settings)?$/.test(pathname)) continue;
     expect(`${method} ${pathname}`).toMatch(/^POST \/(logs|spans)-(\*|%2A)\/_(search|count)$/);
@@ -345,7 +347,7 @@ const parts = [
 
 /** Whether all that a query finds lies behind the wall, or in an index that is not known yet and whose hits are not used. */
 function isWalled(query: unknown): boolean {
-  if (isDeepStrictEqual(query, { term: { tenant: wall } })) return true;
+  if (isDeepStrictEqual(query, { term: { tenant: tenantFilter } })) return true;
   const {
     filter = [],
     should = [],

@@ -6,14 +6,14 @@ import { createMemoryLogs } from "#resolvers/memory/stores/log-store.ts";
 import { createMemoryMetrics } from "#resolvers/memory/stores/metric-store.ts";
 import { createMemorySpans } from "#resolvers/memory/stores/span-store.ts";
 import { createAuthenticator, hashToken } from "#src/access/auth.ts";
-import { type Site, spanSourceOf } from "#src/access/sites.ts";
+import { buildSpanSource, type Site } from "#src/access/sites.ts";
 import { defaults } from "#src/config/config.ts";
 import { fromMillis } from "#src/core/time.ts";
 import { operations } from "#src/operations/index.ts";
 import { createServer, type Server } from "#src/server/server.ts";
 import { createTelemetry } from "#src/telemetry/telemetry.ts";
-import { plain } from "../support/demo-server.ts";
-import { base, exception, span } from "../tracing/span-builder.ts";
+import { loadPlainSchema } from "../support/demo-server.ts";
+import { base, createException, createSpan } from "../tracing/span-builder.ts";
 
 export const sites = ["north", "south", "east"] as const;
 export type SiteId = (typeof sites)[number];
@@ -71,17 +71,17 @@ export function createWorld(): World {
     logs: {
       backend: "memory",
       store: stores.logs,
-      sources: new Map([["app", { id: "app", index: id, profile: "auto" }]]),
+      sources: new Map([["app", { id: "app", index: id, layout: "auto" }]]),
     },
     traces: {
       backend: "memory",
       store: stores.spans,
-      source: spanSourceOf(id, { index: id, profile: "auto" }),
+      source: buildSpanSource(id, { index: id, layout: "auto" }),
     },
     reports: {
       backend: "memory",
       store: stores.spans,
-      source: spanSourceOf(id, { index: `${id}-reports`, profile: "auto" }),
+      source: buildSpanSource(id, { index: `${id}-reports`, layout: "auto" }),
     },
     metrics: { backend: "memory", store: stores.metrics, match: { site: id } },
     kubernetes: { backend: "memory", store: stores.kubernetes, match: { cluster: id } },
@@ -96,7 +96,7 @@ export function createWorld(): World {
   }));
   const server = createServer({
     operations,
-    graphql: plain,
+    loadGraphql: loadPlainSchema,
     authenticate: createAuthenticator(entries, now),
     sites: all,
     limits: defaults.limits,
@@ -138,16 +138,16 @@ function addSpans(spans: ReturnType<typeof createMemorySpans>, site: SiteId, at:
     resource_attributes: { "service.version": "v1", of: mark(site) },
   });
   const all = Array.from({ length: 20 }, (_, n) => [
-    span({
+    createSpan({
       ...of(n),
       span_id: spanId(n, at * 2),
       ...(at === 0 ? {} : { parent_span_id: spanId(n, at * 2 - 1) }),
       span_kind: "server",
       span_name: `GET ${mark(site)}`,
       span_attributes: { "appsignal.tag.plan": mark(site) },
-      events: n % 2 === 0 ? [exception(n * minute + 1, mark(site))] : [],
+      events: n % 2 === 0 ? [createException(n * minute + 1, mark(site))] : [],
     }),
-    span({
+    createSpan({
       ...of(n),
       span_id: spanId(n, at * 2 + 1),
       parent_span_id: spanId(n, at * 2),

@@ -1,12 +1,12 @@
 // Texts in languages of their own: log queries, trace queries and cron schedules.
 import { describe, expect, test } from "vitest";
 import { Unprocessable } from "#src/core/errors.ts";
-import { matcher } from "#src/log-query/matches.ts";
+import { compileMatcher } from "#src/log-query/matches.ts";
 import { parse } from "#src/log-query/parse.ts";
 import { print } from "#src/log-query/print.ts";
-import { slugs } from "#src/operations/runtime/error-response.ts";
+import { slugSchemas } from "#src/operations/runtime/error-response.ts";
 import { parseTraceQuery, printTraceQuery } from "#src/tracing/listing/trace-query.ts";
-import { lineOf } from "../log-query/script.ts";
+import { toLogLine } from "../log-query/script.ts";
 import { createDemo } from "../support/demo-server.ts";
 import { absurdTimes, hostileText } from "./hostile-values.ts";
 import { type Draw, fuzz } from "./seeded-generator.ts";
@@ -98,7 +98,7 @@ const bodies = [
   "{}",
 ];
 const lines = bodies.map((json) => ({
-  ...lineOf({ id: "a", json }),
+  ...toLogLine({ id: "a", json }),
   message: "a timeout of é",
   severity: "error" as const,
 }));
@@ -110,7 +110,9 @@ function attempt<T>(read: () => T): T | undefined {
   } catch (error) {
     if (!(error instanceof Unprocessable)) throw error;
     const { slug, details } = error;
-    expect(slugs[slug as keyof typeof slugs].details.safeParse(details).error?.issues ?? []).toEqual([]);
+    expect(
+      slugSchemas[slug as keyof typeof slugSchemas].details.safeParse(details).error?.issues ?? [],
+    ).toEqual([]);
     return undefined;
   }
 }
@@ -126,7 +128,7 @@ test("queries are refused, or mean the same when printed and read again", async 
     }
     if (filter === undefined) return;
     understood += 1;
-    const [means, again] = [matcher(filter), matcher(parse(print(filter), { legacy }))];
+    const [means, again] = [compileMatcher(filter), compileMatcher(parse(print(filter), { legacy }))];
     for (const line of lines) if (means(line) !== again(line)) throw new Error(print(filter));
   });
   expect(understood).toBeGreaterThan(100);

@@ -6,12 +6,12 @@ import { type AddressInfo, connect } from "node:net";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { defaults } from "#src/config/config.ts";
 import { fromMillis } from "#src/core/time.ts";
-import { readReport, spanOf } from "#src/intake/error-report.ts";
+import { buildReportSpan, readReport } from "#src/intake/error-report.ts";
 import { bodyLimitBytes, createIntake, createIntakeServer } from "#src/intake/intake.ts";
-import type { Spooler } from "#src/intake/spool-client.ts";
+import type { SpoolClient } from "#src/intake/spool-client.ts";
 import { hostileTexts } from "../conformance/metrics/injection-texts.ts";
 import { clock, createDemo, type Demo, token } from "../support/demo-server.ts";
-import { memorySpooler, sitesWith, watchedTelemetry } from "../support/error-reports.ts";
+import { createMemorySpooler, createSites, createWatchedTelemetry } from "../support/error-reports.ts";
 import {
   hostileKey,
   hostileText,
@@ -28,20 +28,20 @@ const published = "9Ubquyg0qqEEfpH6Xefmrg";
 let demo: Demo;
 let port: number;
 let intake: HttpServer;
-let spooler: Spooler;
-const watched = watchedTelemetry();
+let spooler: SpoolClient;
+const watched = createWatchedTelemetry();
 beforeAll(async () => {
   demo = await createDemo();
   ({ port } = await demo.server.listen({ host: "127.0.0.1", port: 0 }));
-  spooler = memorySpooler();
+  spooler = createMemorySpooler();
   const { spoolBytes, proxies } = defaults;
   const store = { deliver: async () => new Map<string, string>() };
   intake = createIntakeServer(
     createIntake({
       config: { spool: ":memory:", spoolBytes, keyRate: 1e9, addressRate: 1e9, proxies },
-      sites: sitesWith({ shop: { keys: ["key"], store } }),
-      spooler,
-      spooled: () => {},
+      sites: createSites({ shop: { keys: ["key"], store } }),
+      spool: spooler,
+      onSpooled: () => {},
       telemetry: watched.telemetry,
       now: () => fromMillis(clock),
     }),
@@ -285,7 +285,7 @@ test("reports: 200 to whatever comes, each counted, and what is kept is a span",
     );
     const report = readReport(body.toString("utf8"));
     if (report === undefined) return;
-    const span = spanOf("shop", "a".repeat(32), report);
+    const span = buildReportSpan("shop", "a".repeat(32), report);
     expect(span.report).toBe(true);
     expect(span.events).toHaveLength(1);
     for (const value of Object.values(span.tags)) expect(typeof value).toBe("string");
@@ -296,6 +296,6 @@ test("reports: 200 to whatever comes, each counted, and what is kept is a span",
   );
   expect(counts.reduce((sum, count) => sum + count, 0)).toBe(sent);
   for (const count of counts) expect(count).toBeGreaterThan(0);
-  expect((await spooler.level()).reports).toBe(counts[0]);
+  expect((await spooler.readLevel()).reports).toBe(counts[0]);
   expect(watched.logged()).toBe("");
 });

@@ -1,8 +1,8 @@
 // What the suites beside this one have found, one case each, as small as it gets.
 import { afterAll, expect, test } from "vitest";
 import { describeProduct } from "#resolvers/elastic/client/product.ts";
-import { profiles } from "#resolvers/elastic/layout/log-layout.ts";
-import { readKnowledge } from "#resolvers/elastic/mapping/mapping.ts";
+import { logLayouts } from "#resolvers/elastic/layout/log-layout.ts";
+import { readIndexMetadata } from "#resolvers/elastic/mapping/mapping.ts";
 import { compileFilter } from "#resolvers/elastic/query/filter-compiler.ts";
 import { readReport } from "#src/intake/error-report.ts";
 import { parse } from "#src/log-query/parse.ts";
@@ -39,9 +39,9 @@ test.each([
 });
 
 test("a long word of letters before another costs no time to look for in analysed text", () => {
-  const ecs = profiles.get("ecs");
+  const ecs = logLayouts.get("ecs");
   if (ecs === undefined) throw new Error("no profile ecs");
-  const known = readKnowledge({
+  const known = readIndexMetadata({
     logs: {
       mappings: { properties: { t: { type: "text" } } },
       settings: { index: { number_of_shards: "1", version: { created: "8190899" } } },

@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { hashToken } from "#src/access/auth.ts";
 import { operations } from "#src/operations/index.ts";
-import { slugs } from "#src/operations/runtime/error-response.ts";
+import { slugSchemas } from "#src/operations/runtime/error-response.ts";
 import { explanationSchema, explanationType } from "#src/operations/runtime/explain.ts";
 import { hostileTexts } from "../conformance/metrics/injection-texts.ts";
 import { createDemo, type Demo } from "../support/demo-server.ts";
@@ -166,13 +166,13 @@ async function check({ route, url, headers, body }: Asked): Promise<void> {
 /** An envelope as the document has it: a slug, a sentence, and the details that go with the slug. */
 function checkRefusal(answered: unknown): void {
   const { error, message, details } = answered as {
-    error: keyof typeof slugs;
+    error: keyof typeof slugSchemas;
     message: string;
     details: unknown;
   };
-  expect(Object.keys(slugs)).toContain(error);
+  expect(Object.keys(slugSchemas)).toContain(error);
   expect(message.length).toBeGreaterThan(0);
-  expect(slugs[error].details.safeParse(details).error?.issues ?? []).toEqual([]);
+  expect(slugSchemas[error].details.safeParse(details).error?.issues ?? []).toEqual([]);
 }
 
 function leaks(text: string): readonly string[] {

@@ -139,8 +139,8 @@ test.each(reading.filter((_, n) => long || n % 6 === 0).map((route) => [route.pa
     // The first time is another: what is kept for each token is made then.
     for (const id of ["south", missing]) await ask(triple, [id]);
     const [foreign, absent] = await counting(async (callsOf) => [
-      await profile(callsOf, () => ask(triple, ["south"])),
-      await profile(callsOf, () => ask(triple, [missing])),
+      await layout(callsOf, () => ask(triple, ["south"])),
+      await layout(callsOf, () => ask(triple, [missing])),
     ]);
     expect(foreign.size).toBeGreaterThan(10);
     expect(foreign).toEqual(absent);
@@ -151,7 +151,7 @@ type Calls = ReadonlyMap<string, number>;
 type CallsOf = (run: () => Promise<unknown>) => Promise<Calls>;
 
 /** How often each function of the program is called. V8 may count a call twice while it optimises, so the least counts. */
-async function profile(callsOf: CallsOf, run: () => Promise<unknown>): Promise<Calls> {
+async function layout(callsOf: CallsOf, run: () => Promise<unknown>): Promise<Calls> {
   const [first = new Map(), ...others] = [await callsOf(run), await callsOf(run), await callsOf(run)];
   return new Map(
     [...first].map(([name, count]) => [name, Math.min(count, ...others.map((one) => one.get(name) ?? 0))]),

@@ -5,11 +5,11 @@ import { readFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { run as check } from "#src/cli/check.ts";
-import { prepareGraphql } from "#src/cli/support/graphql-loader.ts";
+import { createGraphqlLoader } from "#src/cli/support/graphql-loader.ts";
 import { loadMesh } from "#src/graphql/mesh.ts";
 import { createDemo } from "../support/demo-server.ts";
-import { watchedTelemetry } from "../support/error-reports.ts";
-import { createShell, instant } from "../support/fake-shell.ts";
+import { createWatchedTelemetry } from "../support/error-reports.ts";
+import { createShell, toInstant } from "../support/fake-shell.ts";
 
 const own = new URL("../../.meshrc.yaml", import.meta.url).pathname;
 const quiet = { log: () => {} };
@@ -163,7 +163,7 @@ describe("a source beside ours", { timeout: 30_000 }, () => {
 });
 
 describe("a file that `mesh` names", { timeout: 60_000 }, () => {
-  const now = instant("2026-06-01T00:00:00Z");
+  const now = toInstant("2026-06-01T00:00:00Z");
   const config = "backends: {}\nsites: {}\nmesh: mesh.yaml\n";
   const checked = async (mesh: string) => {
     const shell = createShell({ now, files: { "readout.yaml": config, "mesh.yaml": mesh } });
@@ -190,8 +190,12 @@ describe("a file that `mesh` names", { timeout: 60_000 }, () => {
 
   test("is told to be another one only when what it held is served", async () => {
     const files: Record<string, string> = { "mesh.yaml": await readFile(own, "utf8") };
-    const { telemetry } = watchedTelemetry();
-    const { outdated, load } = prepareGraphql({ mesh: "mesh.yaml" }, createShell({ now, files }), telemetry);
+    const { telemetry } = createWatchedTelemetry();
+    const { isOutdated: outdated, load } = createGraphqlLoader(
+      { mesh: "mesh.yaml" },
+      createShell({ now, files }),
+      telemetry,
+    );
     files["mesh.yaml"] += "# one\n";
     expect(outdated()).toBe(false);
     await load();

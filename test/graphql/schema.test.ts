@@ -5,9 +5,9 @@ import { expect, test } from "vitest";
 import { run } from "#src/cli/schema.ts";
 import { schema } from "#src/graphql/schema.ts";
 import { operations } from "#src/operations/index.ts";
-import { createShell, instant } from "../support/fake-shell.ts";
+import { createShell, toInstant } from "../support/fake-shell.ts";
 
-const now = instant("2026-01-15T12:00:00Z");
+const now = toInstant("2026-01-15T12:00:00Z");
 
 test("`readout schema` prints the schema that is kept beside this test", async () => {
   const shell = createShell({ now });

@@ -3,8 +3,8 @@ import { IncomingMessage, ServerResponse } from "node:http";
 import { Socket } from "node:net";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { expect, test } from "vitest";
-import { exchangeOf } from "#src/http/request.ts";
-import { chunksOf, write } from "#src/http/response.ts";
+import { toExchange } from "#src/http/request.ts";
+import { toStreamedBody, writeAnswer } from "#src/http/response.ts";
 
 /** Holds as much as it may, or nothing because the system takes all at once. */
 class Keen extends ServerResponse {
@@ -47,9 +47,9 @@ test("a client that leaves while nothing more is taken ends the reading", async 
       ended = true;
     }
   }
-  const body = chunksOf(pieces(), new AbortController().signal);
-  const exchange = exchangeOf(new Request("http://readout/"));
-  await write({ status: 200, headers: {}, body }, exchange, new Leaving(), false);
+  const body = toStreamedBody(pieces(), new AbortController().signal);
+  const exchange = toExchange(new Request("http://readout/"));
+  await writeAnswer({ status: 200, headers: {}, body }, exchange, new Leaving(), false);
   expect(ended).toBe(true);
 });
 
@@ -73,9 +73,9 @@ test.each([
       yield "x".repeat(65_536);
     }
   }
-  const body = chunksOf(pieces(), new AbortController().signal);
-  const exchange = exchangeOf(new Request("http://readout/"));
-  await write({ status: 200, headers: {}, body }, exchange, new Keen(full), false);
+  const body = toStreamedBody(pieces(), new AbortController().signal);
+  const exchange = toExchange(new Request("http://readout/"));
+  await writeAnswer({ status: 200, headers: {}, body }, exchange, new Keen(full), false);
   over = true;
   await counting;
   expect(seen).toHaveLength(20);

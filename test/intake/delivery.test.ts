@@ -3,9 +3,14 @@ import { afterEach, describe, expect, test } from "vitest";
 import type { Sites } from "#src/access/sites.ts";
 import { BackendError } from "#src/core/errors.ts";
 import { type Delivery, startDelivery } from "#src/intake/delivery.ts";
-import type { Spooler } from "#src/intake/spool-client.ts";
-import type { ReportStore, ReportTarget } from "#src/store/store.ts";
-import { memorySpooler, reportBody, sitesWith, watchedTelemetry } from "../support/error-reports.ts";
+import type { SpoolClient } from "#src/intake/spool-client.ts";
+import type { ErrorReportStore, ErrorReportTarget } from "#src/store/store.ts";
+import {
+  createMemorySpooler,
+  createSites,
+  createWatchedTelemetry,
+  renderReport,
+} from "../support/error-reports.ts";
 
 const pace = { gather: 1, firstRetry: 5, lastRetry: 20 };
 const running: Delivery[] = [];
@@ -13,21 +18,21 @@ afterEach(async () => {
   for (const delivery of running.splice(0)) await delivery.close();
 });
 
-function start(sites: Sites, spooler: Spooler) {
-  const watched = watchedTelemetry();
-  const delivery = startDelivery({ spooler, sites, telemetry: watched.telemetry, pace });
+function start(sites: Sites, spooler: SpoolClient) {
+  const watched = createWatchedTelemetry();
+  const delivery = startDelivery({ spool: spooler, sites, telemetry: watched.telemetry, pace });
   running.push(delivery);
   return { delivery, ...watched };
 }
 
 async function spool(
-  spooler: Spooler,
+  spooler: SpoolClient,
   site: string,
   count: number,
   over: { index?: string; from?: number } = {},
 ) {
   for (let number = over.from ?? 0; number < (over.from ?? 0) + count; number += 1) {
-    const body = reportBody(number);
+    const body = renderReport(number);
     expect(await spooler.append({ site, index: over.index ?? "reports", received: 0, body })).toBe(true);
   }
 }
@@ -35,8 +40,8 @@ async function spool(
 /** A source by id, that keeps what it is sent and then does what the test says. */
 function source(after: (call: number) => void | ReadonlyMap<string, string> | Promise<void> = () => {}) {
   const held = new Map<string, string>();
-  const calls: { readonly target: ReportTarget; readonly ids: readonly string[] }[] = [];
-  const store: ReportStore = {
+  const calls: { readonly target: ErrorReportTarget; readonly ids: readonly string[] }[] = [];
+  const store: ErrorReportStore = {
     async deliver(target, reports) {
       calls.push({ target, ids: reports.map(({ trace_id }) => trace_id) });
       for (const { trace_id, status_message } of reports) held.set(trace_id, status_message ?? "");
@@ -48,7 +53,7 @@ function source(after: (call: number) => void | ReadonlyMap<string, string> | Pr
 /** A source that keeps what it takes, and refuses the whole of a request for the reason that the test gives: `status N: …`. */
 function refusing(why: (texts: readonly string[]) => string | undefined) {
   const held: string[] = [];
-  const store: ReportStore = {
+  const store: ErrorReportStore = {
     async deliver(_, reports) {
       const texts = reports.map(({ status_message }) => status_message ?? "");
       const reason = why(texts);
@@ -66,43 +71,43 @@ const tooLarge = "status 413: Request Entity Too Large";
 const messages = (count: number) => Array.from({ length: count }, (_, number) => `number ${number}`);
 
 test("delivers what was there before and what comes later, in order, and forgets it", async () => {
-  const spooler = memorySpooler();
+  const spooler = createMemorySpooler();
   const { store, held, calls } = source();
   await spool(spooler, "shop", 3);
-  const { delivery, metric } = start(sitesWith({ shop: { keys: ["k"], store } }), spooler);
+  const { delivery, metric } = start(createSites({ shop: { keys: ["k"], store } }), spooler);
   await expect.poll(() => held.size).toBe(3);
   await spool(spooler, "shop", 2, { from: 3 });
   delivery.wake("shop");
   await expect.poll(() => held.size).toBe(5);
   expect([...held.values()]).toEqual(messages(5));
-  expect(calls[0]?.target).toEqual({ site: "shop", index: "reports", profile: "auto" });
-  await expect.poll(async () => (await spooler.level()).reports).toBe(0);
+  expect(calls[0]?.target).toEqual({ site: "shop", index: "reports", layout: "auto" });
+  await expect.poll(async () => (await spooler.readLevel()).reports).toBe(0);
   await expect.poll(() => metric('readout_intake_delivered_total{site="shop"}')).toBe(5);
 });
 
 test("a clock that goes back between append and delivery loses nothing and reorders nothing", async () => {
-  const spooler = memorySpooler();
+  const spooler = createMemorySpooler();
   const { store, held } = source();
   // As the wall clock said when each came: an hour back, a day ahead, before 1970.
   const clocks = [3_600_000, 0, 86_400_000, -5_000, 7_200_000];
   for (const [number, received] of clocks.entries()) {
-    const body = reportBody(number);
+    const body = renderReport(number);
     expect(await spooler.append({ site: "shop", index: "reports", received, body })).toBe(true);
   }
-  start(sitesWith({ shop: { keys: ["k"], store } }), spooler);
+  start(createSites({ shop: { keys: ["k"], store } }), spooler);
   await expect.poll(() => held.size).toBe(clocks.length);
   expect([...held.values()]).toEqual(messages(clocks.length));
-  await expect.poll(async () => (await spooler.level()).reports).toBe(0);
+  await expect.poll(async () => (await spooler.readLevel()).reports).toBe(0);
 });
 
 test("a source that is away gets everything once it is back, and never loses its turn", async () => {
-  const spooler = memorySpooler();
+  const spooler = createMemorySpooler();
   const away = source((call) => {
     if (call < 4) throw new BackendError("fake", "unreachable", "connection refused");
   });
   await spool(spooler, "shop", 450);
-  const { logged } = start(sitesWith({ shop: { keys: ["k"], store: away.store } }), spooler);
-  await expect.poll(async () => (await spooler.level()).reports).toBe(0);
+  const { logged } = start(createSites({ shop: { keys: ["k"], store: away.store } }), spooler);
+  await expect.poll(async () => (await spooler.readLevel()).reports).toBe(0);
   expect([...away.held.values()]).toEqual(messages(450));
   expect(logged()).toContain("front-end reports wait for their source");
   // The three failures were all of the first batch, under the same ids.
@@ -110,7 +115,7 @@ test("a source that is away gets everything once it is back, and never loses its
 });
 
 test("what a proxy before the source takes for too large is delivered in smaller parts", async () => {
-  const spooler = memorySpooler();
+  const spooler = createMemorySpooler();
   let refused = 0;
   const { store, held } = refusing(({ length }) => {
     if (length <= 20) return undefined;
@@ -118,8 +123,8 @@ test("what a proxy before the source takes for too large is delivered in smaller
     return tooLarge;
   });
   await spool(spooler, "shop", 450);
-  start(sitesWith({ shop: { keys: ["k"], store } }), spooler);
-  await expect.poll(async () => (await spooler.level()).reports).toBe(0);
+  start(createSites({ shop: { keys: ["k"], store } }), spooler);
+  await expect.poll(async () => (await spooler.readLevel()).reports).toBe(0);
   expect(held).toEqual(messages(450));
   // The smaller size is kept for as long as reports wait.
   expect(refused).toBe(2);
@@ -131,11 +136,11 @@ describe("one report that is refused as a whole, even alone,", () => {
     refusing((texts) => (texts.some((one) => one.endsWith(text)) ? tooLarge : undefined));
 
   test("is put aside with the reason, and those around it are delivered once", async () => {
-    const spooler = memorySpooler();
+    const spooler = createMemorySpooler();
     const { store, held } = refusingText("number 70");
     await spool(spooler, "shop", 300);
-    const { metric, logged } = start(sitesWith({ shop: { keys: ["k"], store } }), spooler);
-    await expect.poll(async () => await spooler.level()).toMatchObject({ reports: 0, deadLetters: 1 });
+    const { metric, logged } = start(createSites({ shop: { keys: ["k"], store } }), spooler);
+    await expect.poll(async () => await spooler.readLevel()).toMatchObject({ reports: 0, deadLetters: 1 });
     expect(held.toSorted()).toEqual(
       messages(300)
         .filter((text) => text !== "number 70")
@@ -146,17 +151,17 @@ describe("one report that is refused as a whole, even alone,", () => {
   });
 
   test("is delivered when the source was what refused: it takes everything again", async () => {
-    const spooler = memorySpooler();
+    const spooler = createMemorySpooler();
     let calls = 0;
     const { store, held } = refusing(() => (++calls < 30 ? "status 404: no such index" : undefined));
     await spool(spooler, "shop", 120);
-    start(sitesWith({ shop: { keys: ["k"], store } }), spooler);
-    await expect.poll(async () => await spooler.level()).toMatchObject({ reports: 0, deadLetters: 0 });
+    start(createSites({ shop: { keys: ["k"], store } }), spooler);
+    await expect.poll(async () => await spooler.readLevel()).toMatchObject({ reports: 0, deadLetters: 0 });
     expect(held.toSorted()).toEqual(messages(120).toSorted());
   });
 
   test("is delivered when the source takes it after another, as soon as it may", async () => {
-    const spooler = memorySpooler();
+    const spooler = createMemorySpooler();
     // Refused are single requests, as by a source that comes back in between.
     let [singles, batches] = [0, 0];
     const { store, held } = refusing(({ length }) => {
@@ -164,127 +169,127 @@ describe("one report that is refused as a whole, even alone,", () => {
       return isRefused ? "status 400: no" : undefined;
     });
     await spool(spooler, "shop", 3);
-    start(sitesWith({ shop: { keys: ["k"], store } }), spooler);
-    await expect.poll(async () => await spooler.level()).toMatchObject({ reports: 0, deadLetters: 0 });
+    start(createSites({ shop: { keys: ["k"], store } }), spooler);
+    await expect.poll(async () => await spooler.readLevel()).toMatchObject({ reports: 0, deadLetters: 0 });
     expect(held.toSorted()).toEqual(messages(3));
   });
 
   test("and others just like it next to it do not hold up what comes after", async () => {
-    const spooler = memorySpooler();
+    const spooler = createMemorySpooler();
     const { store, held } = refusing((texts) => {
       const numbers = texts.map((text) => Number(text.slice(7)));
       return numbers.some((number) => number >= 5 && number < 70) ? tooLarge : undefined;
     });
     await spool(spooler, "shop", 200);
-    start(sitesWith({ shop: { keys: ["k"], store } }), spooler);
-    await expect.poll(async () => await spooler.level()).toMatchObject({ reports: 0, deadLetters: 65 });
+    start(createSites({ shop: { keys: ["k"], store } }), spooler);
+    await expect.poll(async () => await spooler.readLevel()).toMatchObject({ reports: 0, deadLetters: 65 });
     expect(held).toHaveLength(135);
   });
 
   test("is kept from a source that fails over it, whatever becomes of the others", async () => {
-    const spooler = memorySpooler();
+    const spooler = createMemorySpooler();
     let failures = 0;
     const { store, held } = refusing((texts) =>
       texts.includes("number 70") && ++failures < 12 ? "status 500: an error of its own" : undefined,
     );
     await spool(spooler, "shop", 200);
-    start(sitesWith({ shop: { keys: ["k"], store } }), spooler);
-    await expect.poll(async () => await spooler.level()).toMatchObject({ reports: 0, deadLetters: 0 });
+    start(createSites({ shop: { keys: ["k"], store } }), spooler);
+    await expect.poll(async () => await spooler.readLevel()).toMatchObject({ reports: 0, deadLetters: 0 });
     expect(held).toEqual(messages(200));
   });
 
   test("waits for as long as nothing after it gets through", async () => {
-    const spooler = memorySpooler();
+    const spooler = createMemorySpooler();
     const { store, held } = refusingText("");
     await spool(spooler, "shop", 3);
-    start(sitesWith({ shop: { keys: ["k"], store } }), spooler);
+    start(createSites({ shop: { keys: ["k"], store } }), spooler);
     await new Promise((resolve) => setTimeout(resolve, 300));
-    expect(await spooler.level()).toMatchObject({ reports: 3, deadLetters: 0 });
+    expect(await spooler.readLevel()).toMatchObject({ reports: 3, deadLetters: 0 });
     expect(held).toEqual([]);
   });
 
   test("waits while it is the only one", async () => {
-    const spooler = memorySpooler();
+    const spooler = createMemorySpooler();
     const { store, held } = refusingText("number 0");
     await spool(spooler, "shop", 1);
-    const { delivery } = start(sitesWith({ shop: { keys: ["k"], store } }), spooler);
+    const { delivery } = start(createSites({ shop: { keys: ["k"], store } }), spooler);
     await new Promise((resolve) => setTimeout(resolve, 200));
-    expect(await spooler.level()).toMatchObject({ reports: 1, deadLetters: 0 });
+    expect(await spooler.readLevel()).toMatchObject({ reports: 1, deadLetters: 0 });
     await spool(spooler, "shop", 1, { from: 1 });
     delivery.wake("shop");
-    await expect.poll(async () => await spooler.level()).toMatchObject({ reports: 0, deadLetters: 1 });
+    await expect.poll(async () => await spooler.readLevel()).toMatchObject({ reports: 0, deadLetters: 1 });
     expect(held).toEqual(["number 1"]);
   });
 });
 
 test("a confirmation that was lost: the same reports come again under the same ids and index", async () => {
-  const spooler = memorySpooler();
+  const spooler = createMemorySpooler();
   const { store, held, calls } = source((call) => {
     if (call === 1) throw new BackendError("fake", "timeout", "no answer");
   });
   await spool(spooler, "shop", 10);
-  start(sitesWith({ shop: { keys: ["k"], store } }), spooler);
-  await expect.poll(async () => (await spooler.level()).reports).toBe(0);
+  start(createSites({ shop: { keys: ["k"], store } }), spooler);
+  await expect.poll(async () => (await spooler.readLevel()).reports).toBe(0);
   expect(calls).toHaveLength(2);
   expect(calls[1]).toEqual(calls[0]);
   expect(held.size).toBe(10);
 });
 
 test("ended between confirmation and removal: the next start delivers again under the same ids", async () => {
-  const spooler = memorySpooler();
+  const spooler = createMemorySpooler();
   const { store, held, calls } = source();
   await spool(spooler, "shop", 5);
-  const falls: Spooler = {
+  const falls: SpoolClient = {
     ...spooler,
     settle: async () => {
       throw new Error("killed here");
     },
   };
-  const first = start(sitesWith({ shop: { keys: ["k"], store } }), falls);
+  const first = start(createSites({ shop: { keys: ["k"], store } }), falls);
   await expect.poll(() => calls.length).toBeGreaterThan(0);
   await first.delivery.close();
-  expect((await spooler.level()).reports).toBe(5);
-  start(sitesWith({ shop: { keys: ["k"], store } }), spooler);
-  await expect.poll(async () => (await spooler.level()).reports).toBe(0);
+  expect((await spooler.readLevel()).reports).toBe(5);
+  start(createSites({ shop: { keys: ["k"], store } }), spooler);
+  await expect.poll(async () => (await spooler.readLevel()).reports).toBe(0);
   expect(held.size).toBe(5);
   for (const { ids } of calls) expect(ids).toEqual(calls[0]?.ids);
 });
 
 test("what the source refuses is put aside with the reason; its neighbours are delivered", async () => {
-  const spooler = memorySpooler();
+  const spooler = createMemorySpooler();
   let refused = "";
-  const store: ReportStore = {
+  const store: ErrorReportStore = {
     deliver: async (_, reports) => {
       refused = reports[1]?.trace_id ?? refused;
       return new Map(reports.slice(1, 2).map(({ trace_id }) => [trace_id, "status 400: does not fit"]));
     },
   };
   await spool(spooler, "shop", 3);
-  const { metric, logged } = start(sitesWith({ shop: { keys: ["k"], store } }), spooler);
-  await expect.poll(async () => (await spooler.level()).deadLetters).toBe(1);
-  expect(await spooler.level()).toMatchObject({ reports: 0 });
+  const { metric, logged } = start(createSites({ shop: { keys: ["k"], store } }), spooler);
+  await expect.poll(async () => (await spooler.readLevel()).deadLetters).toBe(1);
+  expect(await spooler.readLevel()).toMatchObject({ reports: 0 });
   await expect.poll(() => metric('readout_intake_refused_total{site="shop"}')).toBe(1);
   expect(await metric('readout_intake_delivered_total{site="shop"}')).toBe(2);
   expect(logged()).toContain("status 400: does not fit");
 });
 
 test("a report that cannot be read any more is put aside and never sent", async () => {
-  const spooler = memorySpooler();
+  const spooler = createMemorySpooler();
   const { store, held } = source();
   await spooler.append({ site: "shop", index: "reports", received: 0, body: '{"of":"another version"}' });
   await spool(spooler, "shop", 1);
-  start(sitesWith({ shop: { keys: ["k"], store } }), spooler);
-  await expect.poll(async () => await spooler.level()).toMatchObject({ reports: 0, deadLetters: 1 });
+  start(createSites({ shop: { keys: ["k"], store } }), spooler);
+  await expect.poll(async () => await spooler.readLevel()).toMatchObject({ reports: 0, deadLetters: 1 });
   expect(held.size).toBe(1);
 });
 
 test("each report goes to the index that was drawn for it", async () => {
-  const spooler = memorySpooler();
+  const spooler = createMemorySpooler();
   const { store, calls } = source();
   await spool(spooler, "shop", 2, { index: "reports-2026.11.21" });
   await spool(spooler, "shop", 2, { index: "reports-2026.11.22", from: 2 });
-  start(sitesWith({ shop: { keys: ["k"], store } }), spooler);
-  await expect.poll(async () => (await spooler.level()).reports).toBe(0);
+  start(createSites({ shop: { keys: ["k"], store } }), spooler);
+  await expect.poll(async () => (await spooler.readLevel()).reports).toBe(0);
   expect(calls.map(({ target, ids }) => [target.index, ids.length])).toEqual([
     ["reports-2026.11.21", 2],
     ["reports-2026.11.22", 2],
@@ -293,7 +298,7 @@ test("each report goes to the index that was drawn for it", async () => {
 
 describe("sites", () => {
   test("one whose source is away does not hold up another", async () => {
-    const spooler = memorySpooler();
+    const spooler = createMemorySpooler();
     const away = source(() => {
       throw new BackendError("fake", "unreachable", "connection refused");
     });
@@ -301,31 +306,31 @@ describe("sites", () => {
     await spool(spooler, "shop", 3);
     await spool(spooler, "blog", 3);
     start(
-      sitesWith({ shop: { keys: ["k"], store: away.store }, blog: { keys: ["b"], store: there.store } }),
+      createSites({ shop: { keys: ["k"], store: away.store }, blog: { keys: ["b"], store: there.store } }),
       spooler,
     );
-    await expect.poll(async () => (await spooler.level()).sites).toEqual({ shop: 3 });
+    await expect.poll(async () => (await spooler.readLevel()).sites).toEqual({ shop: 3 });
     expect(there.held.size).toBe(3);
   });
 
   test("reports of one without a store stay", async () => {
-    const spooler = memorySpooler();
+    const spooler = createMemorySpooler();
     await spool(spooler, "shop", 1);
-    start(sitesWith({ shop: { keys: ["k"] } }), spooler);
+    start(createSites({ shop: { keys: ["k"] } }), spooler);
     await new Promise((resolve) => setTimeout(resolve, 50));
-    expect((await spooler.level()).reports).toBe(1);
+    expect((await spooler.readLevel()).reports).toBe(1);
   });
 });
 
 test("closing breaks off a delivery that hangs, and keeps its reports", async () => {
-  const spooler = memorySpooler();
-  const store: ReportStore = {
+  const spooler = createMemorySpooler();
+  const store: ErrorReportStore = {
     deliver: (_, __, signal) =>
       new Promise((_resolve, reject) => signal.addEventListener("abort", () => reject(signal.reason))),
   };
   await spool(spooler, "shop", 1);
-  const { delivery } = start(sitesWith({ shop: { keys: ["k"], store } }), spooler);
+  const { delivery } = start(createSites({ shop: { keys: ["k"], store } }), spooler);
   await new Promise((resolve) => setTimeout(resolve, 20));
   await delivery.close();
-  expect((await spooler.level()).reports).toBe(1);
+  expect((await spooler.readLevel()).reports).toBe(1);
 });

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { printMillis, toMillis } from "#src/core/time.ts";
-import { readReport, spanOf } from "#src/intake/error-report.ts";
+import { buildReportSpan, readReport } from "#src/intake/error-report.ts";
 
 const least = { timestamp: 1_559_201_249, namespace: "frontend", error: { name: "TypeError" } };
 const read = (body: unknown) => readReport(JSON.stringify(body));
@@ -100,7 +100,7 @@ describe("the span of a report", () => {
   const span = (over: object) => {
     const report = read({ ...least, ...over });
     if (report === undefined) throw new Error("no report");
-    return spanOf("shop", id, report);
+    return buildReportSpan("shop", id, report);
   };
 
   test("keeps everything that the report told", () => {

@@ -9,15 +9,20 @@ import {
   bodyLimitBytes,
   createIntake,
   createIntakeServer,
+  formatIndexName,
   type IntakeOptions,
-  printIndex,
 } from "#src/intake/intake.ts";
-import type { Spooler } from "#src/intake/spool-client.ts";
+import type { SpoolClient } from "#src/intake/spool-client.ts";
 import { createServer } from "#src/server/server.ts";
-import { memorySpooler, reportBody, sitesWith, watchedTelemetry } from "../support/error-reports.ts";
+import {
+  createMemorySpooler,
+  createSites,
+  createWatchedTelemetry,
+  renderReport,
+} from "../support/error-reports.ts";
 
 const store = { deliver: async () => new Map<string, string>() };
-const sites = sitesWith({
+const sites = createSites({
   shop: { keys: ["key", "a b&c"], store, index: "reports-{date}" },
   blog: { keys: ["no-store"] },
 });
@@ -27,15 +32,15 @@ afterEach(() => {
 });
 
 async function open(over: Partial<IntakeOptions> = {}, changed: Partial<IntakeConfig> = {}) {
-  const watched = watchedTelemetry();
-  const spooler = over.spooler ?? memorySpooler();
+  const watched = createWatchedTelemetry();
+  const spooler = over.spool ?? createMemorySpooler();
   const { spoolBytes, keyRate, proxies } = defaults;
   const config = { spool: ":memory:", spoolBytes, keyRate, addressRate: 10_000, proxies, ...changed };
   const intake = createIntake({
     config,
     sites,
-    spooler,
-    spooled: () => {},
+    spool: spooler,
+    onSpooled: () => {},
     telemetry: watched.telemetry,
     now: () => fromMillis(Date.UTC(2026, 10, 21, 12)),
     ...over,
@@ -65,27 +70,27 @@ const ok = { status: 200, text: "{}" };
 
 describe("answers", () => {
   test.each([
-    ["a report", "/errors?api_key=key", reportBody(1), "kept"],
-    ["by the other name", "/collect?api_key=key&version=1.6.0", reportBody(1), "kept"],
-    ["an address with its origin", "HTTP://errors.example/errors?api_key=key", reportBody(1), "kept"],
-    ["an encoded key", "/errors?api_key=a%20b%26c", reportBody(1), "kept"],
-    ["a key twice: the first", "/errors?api_key=key&api_key=no", reportBody(1), "kept"],
-    ["a key added to an address with a query", "/errors?from=web?api_key=key", reportBody(1), "kept"],
-    ["no key", "/errors", reportBody(1), "unknown_key"],
-    ["an empty key", "/errors?api_key=", reportBody(1), "unknown_key"],
-    ["a key that nobody has", "/errors?api_key=KEY", reportBody(1), "unknown_key"],
+    ["a report", "/errors?api_key=key", renderReport(1), "kept"],
+    ["by the other name", "/collect?api_key=key&version=1.6.0", renderReport(1), "kept"],
+    ["an address with its origin", "HTTP://errors.example/errors?api_key=key", renderReport(1), "kept"],
+    ["an encoded key", "/errors?api_key=a%20b%26c", renderReport(1), "kept"],
+    ["a key twice: the first", "/errors?api_key=key&api_key=no", renderReport(1), "kept"],
+    ["a key added to an address with a query", "/errors?from=web?api_key=key", renderReport(1), "kept"],
+    ["no key", "/errors", renderReport(1), "unknown_key"],
+    ["an empty key", "/errors?api_key=", renderReport(1), "unknown_key"],
+    ["a key that nobody has", "/errors?api_key=KEY", renderReport(1), "unknown_key"],
     ["no JSON", "/errors?api_key=key", "{", "invalid"],
     ["no body", "/errors?api_key=key", undefined, "invalid"],
     ["bytes that are no UTF-8", "/errors?api_key=key", Buffer.from([0x7b, 0xff, 0x7d]), "invalid"],
     ["JSON that is no report", "/errors?api_key=key", '{"a":1}', "invalid"],
-    ["a site that cannot be written", "/errors?api_key=no-store", reportBody(1), "no_target"],
+    ["a site that cannot be written", "/errors?api_key=no-store", renderReport(1), "no_target"],
   ])("%s: 200 {} at once, counted", async (_, path, body, result) => {
     const { post, count, spooler } = await open();
     const answer = await post(path, body);
     expect(answer).toMatchObject(ok);
     expect(answer.headers["x-request-id"]).toMatch(/^[\w-]{36}$/);
     expect(await count(result)).toBe(1);
-    expect((await spooler.level()).reports).toBe(result === "kept" ? 1 : 0);
+    expect((await spooler.readLevel()).reports).toBe(result === "kept" ? 1 : 0);
   });
 
   test.each(["text/plain;charset=UTF-8", "application/json", "application/x-www-form-urlencoded", ""])(
@@ -93,18 +98,18 @@ describe("answers", () => {
     async (type) => {
       const { post, count } = await open();
       const headers = type === "" ? {} : { "content-type": type };
-      expect(await post("/errors?api_key=key", reportBody(1), headers)).toMatchObject(ok);
+      expect(await post("/errors?api_key=key", renderReport(1), headers)).toMatchObject(ok);
       expect(await count("kept")).toBe(1);
     },
   );
 
   test("what is kept is what was sent, with the index of its day", async () => {
     const { post, spooler } = await open();
-    const body = reportBody(1, { tags: { größe: "🎉", "": "\u0000" } });
+    const body = renderReport(1, { tags: { größe: "🎉", "": "\u0000" } });
     await post("/errors?api_key=key", body);
-    expect(await spooler.next("shop", 10, 1e6)).toMatchObject([{ body, index: "reports-2026.11.21" }]);
+    expect(await spooler.readOldest("shop", 10, 1e6)).toMatchObject([{ body, index: "reports-2026.11.21" }]);
     const at = fromMillis(Date.UTC(2026, 11, 31, 23, 59));
-    expect(printIndex("r-{month}-{date}", at)).toBe("r-2026.12-2026.12.31");
+    expect(formatIndexName("r-{month}-{date}", at)).toBe("r-2026.12-2026.12.31");
   });
 
   test.each(["GET", "PUT", "DELETE", "HEAD"])("%s is 404, with the origin", async (method) => {
@@ -119,7 +124,7 @@ describe("answers", () => {
     "%s is 404 here",
     async (path) => {
       const { post, count } = await open();
-      expect(await post(path, reportBody(1))).toMatchObject({ status: 404, text: '{"error":"Not found"}' });
+      expect(await post(path, renderReport(1))).toMatchObject({ status: 404, text: '{"error":"Not found"}' });
       expect(await count("kept")).toBe(0);
     },
   );
@@ -127,7 +132,7 @@ describe("answers", () => {
 
 describe("the limit of a body", () => {
   const sized = (bytes: number) => {
-    const body = reportBody(1, { action: "ä" });
+    const body = renderReport(1, { action: "ä" });
     return body.replace("ä", `ä${"x".repeat(bytes - Buffer.byteLength(body))}`);
   };
 
@@ -151,12 +156,12 @@ describe("the limit of a body", () => {
       { keyRate: 1 },
     );
     for (const number of [1, 2, 3])
-      expect(await post("/errors?api_key=key", reportBody(number))).toMatchObject(ok);
+      expect(await post("/errors?api_key=key", renderReport(number))).toMatchObject(ok);
     expect(await count("kept")).toBe(3);
-    expect(await spooler.next("shop", 10, 1e6)).toMatchObject([
-      { body: reportBody(1), index: "reports-2026.11.21" },
-      { body: reportBody(2), index: "reports-2026.11.19" },
-      { body: reportBody(3), index: "reports-2026.11.22" },
+    expect(await spooler.readOldest("shop", 10, 1e6)).toMatchObject([
+      { body: renderReport(1), index: "reports-2026.11.21" },
+      { body: renderReport(2), index: "reports-2026.11.19" },
+      { body: renderReport(3), index: "reports-2026.11.22" },
     ]);
   });
 
@@ -174,7 +179,7 @@ describe("other origins", () => {
     async (origin) => {
       const { post } = await open();
       const answers = await Promise.all([
-        post("/errors?api_key=key", reportBody(1), { origin }),
+        post("/errors?api_key=key", renderReport(1), { origin }),
         post("/errors?api_key=nobody", "", { origin }),
         post("/errors", Buffer.alloc(bodyLimitBytes + 1), { origin }),
       ]);
@@ -226,7 +231,7 @@ describe("other origins", () => {
 
   test("without an origin none is named, and caches are told", async () => {
     const { post } = await open();
-    const { headers } = await post("/errors?api_key=key", reportBody(1));
+    const { headers } = await post("/errors?api_key=key", renderReport(1));
     expect(headers.vary).toBe("Origin");
     expect(headers).not.toHaveProperty("access-control-allow-origin");
   });
@@ -236,11 +241,11 @@ describe("bounds", () => {
   test("over a key's rate it is still 200, and counted", async () => {
     const { post, count } = await open({}, { keyRate: 1 });
     for (let n = 0; n < 15; n += 1)
-      expect(await post("/errors?api_key=key", reportBody(n))).toMatchObject(ok);
+      expect(await post("/errors?api_key=key", renderReport(n))).toMatchObject(ok);
     expect(await count("kept")).toBeGreaterThanOrEqual(10);
     expect((await count("kept")) + (await count("key_rate"))).toBe(15);
     expect(await count("key_rate")).toBeGreaterThanOrEqual(4);
-    expect(await post("/errors?api_key=a%20b%26c", reportBody(1))).toMatchObject(ok);
+    expect(await post("/errors?api_key=a%20b%26c", renderReport(1))).toMatchObject(ok);
     expect(await count("kept")).toBeGreaterThanOrEqual(11);
   });
 
@@ -248,15 +253,15 @@ describe("bounds", () => {
     const { config, intake, post, count } = await open({}, { keyRate: 1 });
     const began = performance.now();
     const postMany = async () => {
-      for (let n = 0; n < 15; n += 1) await post("/errors?api_key=key", reportBody(n));
+      for (let n = 0; n < 15; n += 1) await post("/errors?api_key=key", renderReport(n));
     };
     await postMany();
-    intake.replace({ ...config }, sites);
+    intake.reload({ ...config }, sites);
     await postMany();
     // Ten at once, and one more each second.
     expect(await count("kept")).toBeLessThanOrEqual(11 + (performance.now() - began) / 1_000);
     const before = await count("kept");
-    intake.replace({ ...config, keyRate: 2 }, sites);
+    intake.reload({ ...config, keyRate: 2 }, sites);
     await postMany();
     expect(await count("kept")).toBe(before + 15);
   });
@@ -265,20 +270,20 @@ describe("bounds", () => {
     const from = (address: string) => ({ "x-forwarded-for": `6.6.6.6, ${address}` });
     const direct = await open({}, { addressRate: 1 });
     for (let n = 0; n < 15; n += 1)
-      await direct.post("/errors?api_key=key", reportBody(n), from(`10.0.0.${n}`));
+      await direct.post("/errors?api_key=key", renderReport(n), from(`10.0.0.${n}`));
     expect(await direct.count("address_rate")).toBeGreaterThanOrEqual(4);
     const behind = await open({}, { addressRate: 1, proxies: 1 });
     for (let n = 0; n < 15; n += 1)
-      await behind.post("/errors?api_key=key", reportBody(n), from(`10.0.0.${n}`));
+      await behind.post("/errors?api_key=key", renderReport(n), from(`10.0.0.${n}`));
     expect(await behind.count("kept")).toBe(15);
     // One host has a whole network of version 6.
     for (let n = 0; n < 15; n += 1)
-      await behind.post("/errors?api_key=key", reportBody(n), from(`2001:db8::${n}`));
+      await behind.post("/errors?api_key=key", renderReport(n), from(`2001:db8::${n}`));
     expect(await behind.count("address_rate")).toBeGreaterThanOrEqual(4);
   });
 
   test("a body that ends early is counted, one that comes too slowly is broken off", async () => {
-    const { port, count } = await open({ patience: 100 });
+    const { port, count } = await open({ bodyTimeout: 100 });
     const head = "POST /errors?api_key=key HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{";
     const leaver = connect(port, "127.0.0.1", () => leaver.end(head, () => leaver.destroy()));
     await expect.poll(() => count("incomplete")).toBe(1);
@@ -288,8 +293,8 @@ describe("bounds", () => {
   });
 
   test("bodies over the memory that they may take are read and dropped, and the memory comes back", async () => {
-    const { post, port, count } = await open({ heldLimitBytes: 5_000 });
-    const big = reportBody(1, { action: "x".repeat(3_000) });
+    const { post, port, count } = await open({ bufferLimitBytes: 5_000 });
+    const big = renderReport(1, { action: "x".repeat(3_000) });
     // One that holds its place open while another one comes.
     const head = `POST /errors?api_key=key HTTP/1.1\r\nHost: x\r\nContent-Length: ${big.length}\r\n\r\n`;
     const holder = connect(port, "127.0.0.1", () => holder.write(head + big.slice(0, -1)));
@@ -304,13 +309,16 @@ describe("bounds", () => {
   });
 
   test("a full spool and a failing one answer 200, counted apart", async () => {
-    const full = await open({ spooler: memorySpooler(1_000) });
+    const full = await open({ spool: createMemorySpooler(1_000) });
     for (let n = 0; n < 5; n += 1)
-      expect(await full.post("/errors?api_key=key", reportBody(n))).toMatchObject(ok);
+      expect(await full.post("/errors?api_key=key", renderReport(n))).toMatchObject(ok);
     expect([await full.count("kept"), await full.count("spool_full")]).toEqual([3, 2]);
-    const broken: Spooler = { ...memorySpooler(), append: () => Promise.reject(new Error("disk I/O error")) };
-    const failing = await open({ spooler: broken });
-    expect(await failing.post("/errors?api_key=key", reportBody(1))).toMatchObject(ok);
+    const broken: SpoolClient = {
+      ...createMemorySpooler(),
+      append: () => Promise.reject(new Error("disk I/O error")),
+    };
+    const failing = await open({ spool: broken });
+    expect(await failing.post("/errors?api_key=key", renderReport(1))).toMatchObject(ok);
     expect(await failing.count("spool_failed")).toBe(1);
     expect(failing.logged()).toContain("disk I/O error");
     expect(failing.logged()).not.toContain("api_key");
@@ -318,9 +326,11 @@ describe("bounds", () => {
 
   test("200 is not sent before the commit", async () => {
     const committed = Promise.withResolvers<boolean>();
-    const { post, intake } = await open({ spooler: { ...memorySpooler(), append: () => committed.promise } });
+    const { post, intake } = await open({
+      spool: { ...createMemorySpooler(), append: () => committed.promise },
+    });
     let answered = false;
-    const answer = post("/errors?api_key=key", reportBody(1)).then((result) => {
+    const answer = post("/errors?api_key=key", renderReport(1)).then((result) => {
       answered = true;
       return result;
     });
@@ -366,7 +376,7 @@ describe("on the main address", () => {
       limits: defaults.limits,
       telemetry,
       now: () => fromMillis(0),
-      graphql: () => Promise.reject(new Error("not asked for")),
+      loadGraphql: () => Promise.reject(new Error("not asked for")),
       intake: withIntake ? intake : undefined,
     });
     const { port } = await server.listen({ host: "127.0.0.1", port: 0 });
@@ -375,7 +385,7 @@ describe("on the main address", () => {
 
   test("reports are taken beside everything else", async () => {
     const { server, port, count } = await serve(true);
-    const send = (path: string) => exchange({ port, path, method: "POST" }, reportBody(1));
+    const send = (path: string) => exchange({ port, path, method: "POST" }, renderReport(1));
     expect(await send("/errors?api_key=key")).toMatchObject(ok);
     expect(await count("kept")).toBe(1);
     expect((await exchange({ port, path: "/livez" })).status).toBe(200);
@@ -385,7 +395,7 @@ describe("on the main address", () => {
   test("without an intake the routes are the ordinary 404", async () => {
     const { server, port } = await serve(false);
     for (const path of ["/errors", "/collect?api_key=key"]) {
-      const answer = await exchange({ port, path, method: "POST" }, reportBody(1));
+      const answer = await exchange({ port, path, method: "POST" }, renderReport(1));
       expect(answer).toMatchObject({ status: 404, text: '{"error":"Not found"}' });
       expect(answer.headers).not.toHaveProperty("vary");
     }

@@ -6,12 +6,12 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { openReports } from "#src/cli/serve/error-intake.ts";
+import { openErrorIntake } from "#src/cli/serve/error-intake.ts";
 import { defaults } from "#src/config/config.ts";
 import { BackendError, ConfigError } from "#src/core/errors.ts";
 import { now } from "#src/core/time.ts";
-import type { ReportStore } from "#src/store/store.ts";
-import { reportBody, sitesWith, watchedTelemetry } from "../support/error-reports.ts";
+import type { ErrorReportStore } from "#src/store/store.ts";
+import { createSites, createWatchedTelemetry, renderReport } from "../support/error-reports.ts";
 
 let folder: string;
 beforeEach(() => {
@@ -21,7 +21,7 @@ afterEach(() => rmSync(folder, { recursive: true }));
 
 function keep() {
   const held: string[] = [];
-  const store: ReportStore = {
+  const store: ErrorReportStore = {
     deliver: async (_, reports) => {
       held.push(...reports.map(({ status_message }) => status_message ?? ""));
       return new Map();
@@ -35,26 +35,26 @@ const configFor = (spool: string) => ({ spool, spoolBytes, keyRate, addressRate,
 test("another configuration: its keys count at once, its stores get what is spooled", async () => {
   const config = configFor(join(folder, "spool.db"));
   const [before, after] = [keep(), keep()];
-  const { telemetry } = watchedTelemetry();
-  const reports = await openReports(
+  const { telemetry } = createWatchedTelemetry();
+  const reports = await openErrorIntake(
     config,
-    sitesWith({ shop: { keys: ["old"], store: before.store } }),
+    createSites({ shop: { keys: ["old"], store: before.store } }),
     telemetry,
     now,
   );
-  const http = createServer((request, response) => void reports.intake.takes(request, response)).listen(
+  const http = createServer((request, response) => void reports.intake.tryAnswer(request, response)).listen(
     0,
     "127.0.0.1",
   );
   await once(http, "listening");
   const { port } = http.address() as AddressInfo;
   const post = async (key: string, number: number) => {
-    const init = { method: "POST", body: reportBody(number) };
+    const init = { method: "POST", body: renderReport(number) };
     expect((await fetch(`http://127.0.0.1:${port}/errors?api_key=${key}`, init)).status).toBe(200);
   };
   await post("old", 1);
   await expect.poll(() => before.held).toEqual(["number 1"]);
-  await reports.replace(config, sitesWith({ shop: { keys: ["new"], store: after.store } }));
+  await reports.replace(config, createSites({ shop: { keys: ["new"], store: after.store } }));
   await post("old", 2);
   await post("new", 3);
   await expect.poll(() => after.held).toEqual(["number 3"]);
@@ -64,23 +64,23 @@ test("another configuration: its keys count at once, its stores get what is spoo
 });
 
 test("two configurations at once: one delivery goes on, and none after the end", async () => {
-  const { telemetry, logged } = watchedTelemetry();
+  const { telemetry, logged } = createWatchedTelemetry();
   const asked = [0, 0, 0];
   const away = (at: number) => {
     const deliver = async () => {
       asked[at] = (asked[at] ?? 0) + 1;
       throw new BackendError("fake", "unreachable", "connection refused");
     };
-    return sitesWith({ shop: { keys: ["key"], store: { deliver } } });
+    return createSites({ shop: { keys: ["key"], store: { deliver } } });
   };
   const config = configFor(":memory:");
-  const reports = await openReports(config, away(0), telemetry, now);
+  const reports = await openErrorIntake(config, away(0), telemetry, now);
   const takes = (request: IncomingMessage, response: ServerResponse) =>
-    void reports.intake.takes(request, response);
+    void reports.intake.tryAnswer(request, response);
   const http = createServer(takes).listen(0, "127.0.0.1");
   await once(http, "listening");
   const { port } = http.address() as AddressInfo;
-  await fetch(`http://127.0.0.1:${port}/errors?api_key=key`, { method: "POST", body: reportBody(1) });
+  await fetch(`http://127.0.0.1:${port}/errors?api_key=key`, { method: "POST", body: renderReport(1) });
   await Promise.all([reports.replace(config, away(1)), reports.replace(config, away(2))]);
   // By its third time the one that was replaced would have tried again.
   await expect.poll(() => asked[2], { timeout: 20_000 }).toBe(3);
@@ -92,35 +92,35 @@ test("two configurations at once: one delivery goes on, and none after the end",
 
 test("reports that wait for a site without a place are told at the start, and delivered once it has one", async () => {
   const config = configFor(join(folder, "spool.db"));
-  const away: ReportStore = { deliver: () => Promise.reject(new Error("away")) };
-  const first = await openReports(
+  const away: ErrorReportStore = { deliver: () => Promise.reject(new Error("away")) };
+  const first = await openErrorIntake(
     config,
-    sitesWith({ shop: { keys: ["k"], store: away } }),
-    watchedTelemetry().telemetry,
+    createSites({ shop: { keys: ["k"], store: away } }),
+    createWatchedTelemetry().telemetry,
     now,
   );
-  const http = createServer((request, response) => void first.intake.takes(request, response)).listen(
+  const http = createServer((request, response) => void first.intake.tryAnswer(request, response)).listen(
     0,
     "127.0.0.1",
   );
   await once(http, "listening");
   const { port } = http.address() as AddressInfo;
-  await fetch(`http://127.0.0.1:${port}/errors?api_key=k`, { method: "POST", body: reportBody(7) });
+  await fetch(`http://127.0.0.1:${port}/errors?api_key=k`, { method: "POST", body: renderReport(7) });
   http.close();
   await first.close(0);
 
-  const watched = watchedTelemetry();
+  const watched = createWatchedTelemetry();
   const { held, store } = keep();
-  const second = await openReports(config, sitesWith({}), watched.telemetry, now);
+  const second = await openErrorIntake(config, createSites({}), watched.telemetry, now);
   expect(watched.logged()).toContain("wait in the spool for a site that has no place for them");
   expect(await watched.metric("readout_intake_spooled_reports")).toBe(1);
-  await second.replace(config, sitesWith({ shop: { keys: ["k"], store } }));
+  await second.replace(config, createSites({ shop: { keys: ["k"], store } }));
   await expect.poll(() => held).toEqual(["number 7"]);
   await second.close(0);
 });
 
 test("a spool that cannot be used is told with its path", async () => {
-  const opened = openReports(configFor(folder), sitesWith({}), watchedTelemetry().telemetry, now);
+  const opened = openErrorIntake(configFor(folder), createSites({}), createWatchedTelemetry().telemetry, now);
   await expect(opened).rejects.toThrow(ConfigError);
   await expect(opened).rejects.toThrow(`${folder}: cannot be used as a spool: `);
 });

@@ -6,8 +6,8 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { promisify } from "node:util";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { type Entry, openSpool } from "#src/intake/spool.ts";
-import { startSpooler } from "#src/intake/spool-client.ts";
+import { openSpool, type SpoolEntry } from "#src/intake/spool.ts";
+import { startSpoolClient } from "#src/intake/spool-client.ts";
 
 let folder: string;
 let path: string;
@@ -17,7 +17,7 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(folder, { recursive: true }));
 
-const entry = (body: string, over: Partial<Entry> = {}): Entry => ({
+const entry = (body: string, over: Partial<SpoolEntry> = {}): SpoolEntry => ({
   site: "shop",
   index: "reports",
   received: 1,
@@ -36,17 +36,17 @@ test("keeps what was appended, in its order and per site, also after it was clos
   ]);
   spool.close();
   const again = openSpool(path, large);
-  expect(bodies(again.next("shop", 10, large))).toEqual(["a", "c"]);
-  expect(again.next("shop", 10, large).map(({ index }) => index)).toEqual(["reports", "other"]);
-  expect(bodies(again.next("blog", 10, large))).toEqual(["b"]);
-  expect(again.level()).toMatchObject({ reports: 3, deadLetters: 0, sites: { shop: 2, blog: 1 } });
+  expect(bodies(again.readOldest("shop", 10, large))).toEqual(["a", "c"]);
+  expect(again.readOldest("shop", 10, large).map(({ index }) => index)).toEqual(["reports", "other"]);
+  expect(bodies(again.readOldest("blog", 10, large))).toEqual(["b"]);
+  expect(again.readLevel()).toMatchObject({ reports: 3, deadLetters: 0, sites: { shop: 2, blog: 1 } });
   again.close();
 });
 
 test("equal reports stay two, each with an id of its own", () => {
   const spool = openSpool(path, large);
   spool.append([entry("same"), entry("same")]);
-  const ids = spool.next("shop", 10, large).map(({ id }) => id);
+  const ids = spool.readOldest("shop", 10, large).map(({ id }) => id);
   expect(new Set(ids).size).toBe(2);
   for (const id of ids) expect(id).toMatch(/^[0-9a-f]{32}$/);
   spool.close();
@@ -55,10 +55,10 @@ test("equal reports stay two, each with an id of its own", () => {
 test("answers at most so many and so large, but always one", () => {
   const spool = openSpool(path, large);
   spool.append(["x".repeat(500), "y".repeat(500), "z"].map((body) => entry(body)));
-  expect(spool.next("shop", 2, large)).toHaveLength(2);
-  expect(spool.next("shop", 10, 1)).toHaveLength(1);
-  expect(spool.next("shop", 10, 1_000)).toHaveLength(1);
-  expect(spool.next("shop", 10, 1_400)).toHaveLength(2);
+  expect(spool.readOldest("shop", 2, large)).toHaveLength(2);
+  expect(spool.readOldest("shop", 10, 1)).toHaveLength(1);
+  expect(spool.readOldest("shop", 10, 1_000)).toHaveLength(1);
+  expect(spool.readOldest("shop", 10, 1_400)).toHaveLength(2);
   spool.close();
 });
 
@@ -66,8 +66,8 @@ test("over its limit the oldest stay and new ones are refused, until there is ro
   const spool = openSpool(path, 3_000);
   const kept = spool.append(Array.from({ length: 10 }, (_, n) => entry(`${n}${"x".repeat(799)}`)));
   expect(kept).toEqual([true, true, true, ...Array.from({ length: 7 }, () => false)]);
-  expect(bodies(spool.next("shop", 10, large)).map((body) => body[0])).toEqual(["0", "1", "2"]);
-  const [first] = spool.next("shop", 1, large);
+  expect(bodies(spool.readOldest("shop", 10, large)).map((body) => body[0])).toEqual(["0", "1", "2"]);
+  const [first] = spool.readOldest("shop", 1, large);
   spool.settle([{ sequence: first?.sequence ?? 0 }], 2);
   expect(spool.append([entry("n".repeat(800)), entry("m".repeat(800))])).toEqual([true, false]);
   spool.close();
@@ -77,14 +77,14 @@ test("over its limit the oldest stay and new ones are refused, until there is ro
 test("what was refused is put aside with its reason; the oldest of those make room", () => {
   const spool = openSpool(path, 100_000);
   spool.append(Array.from({ length: 20 }, (_, n) => entry(`${n} ${"x".repeat(900)}`)));
-  const spooled = spool.next("shop", 20, large);
+  const spooled = spool.readOldest("shop", 20, large);
   spool.settle(
     spooled.map(({ sequence }, at) => (at % 2 === 0 ? { sequence } : { sequence, refused: "status 400" })),
     77,
   );
-  expect(spool.next("shop", 20, large)).toEqual([]);
+  expect(spool.readOldest("shop", 20, large)).toEqual([]);
   // A tenth of the limit holds nine of them.
-  expect(spool.level()).toEqual({ reports: 0, bytes: 0, deadLetters: 9, sites: {} });
+  expect(spool.readLevel()).toEqual({ reports: 0, bytes: 0, deadLetters: 9, sites: {} });
   spool.close();
   const file = new DatabaseSync(path);
   const letters = file.prepare("SELECT body, reason, refused FROM dead_letters ORDER BY sequence").all();
@@ -98,20 +98,20 @@ test("what was refused is put aside with its reason; the oldest of those make ro
 test("settling twice, or what is not there, changes nothing", () => {
   const spool = openSpool(path, large);
   spool.append([entry("a"), entry("b")]);
-  const [first] = spool.next("shop", 1, large);
+  const [first] = spool.readOldest("shop", 1, large);
   const settlement = { sequence: first?.sequence ?? 0 };
   spool.settle([settlement, settlement, { sequence: 999, refused: "x" }], 2);
-  expect(spool.level()).toMatchObject({ reports: 1, deadLetters: 0 });
+  expect(spool.readLevel()).toMatchObject({ reports: 1, deadLetters: 0 });
   spool.close();
 });
 
 test("a sequence is never used again, also when the newest row has gone", () => {
   const spool = openSpool(path, large);
   spool.append([entry("a")]);
-  const [first] = spool.next("shop", 1, large);
+  const [first] = spool.readOldest("shop", 1, large);
   spool.settle([{ sequence: first?.sequence ?? 0 }], 2);
   spool.append([entry("b")]);
-  expect(spool.next("shop", 1, large)[0]?.sequence).toBeGreaterThan(first?.sequence ?? 0);
+  expect(spool.readOldest("shop", 1, large)[0]?.sequence).toBeGreaterThan(first?.sequence ?? 0);
   spool.close();
 });
 
@@ -131,7 +131,7 @@ test("a disk without room: what was refused is told, and what was kept is there 
     const spool = openSpool(${JSON.stringify(path)}, 1e9);
     let kept = 0;
     try { for (;;) { spool.append([{ site: "shop", index: "i", received: 1, body: "x".repeat(5000) }]); kept += 1; } }
-    catch (error) { console.log(JSON.stringify({ kept, told: String(error), level: spool.level().reports })); }
+    catch (error) { console.log(JSON.stringify({ kept, told: String(error), level: spool.readLevel().reports })); }
   `;
   // Files of at most a megabyte; without the trap the system would end the program instead of failing the write.
   const command = 'trap "" XFSZ; ulimit -f 2000; exec "$0" --input-type=module-typescript -e "$1"';
@@ -141,7 +141,7 @@ test("a disk without room: what was refused is told, and what was kept is there 
   expect(told).toMatch(/disk|full/i);
   expect(level).toBe(kept);
   const spool = openSpool(path, 1e9);
-  expect(spool.next("shop", 1_000, 1e9)).toHaveLength(kept);
+  expect(spool.readOldest("shop", 1_000, 1e9)).toHaveLength(kept);
   spool.close();
 });
 
@@ -151,9 +151,9 @@ test("on a disk that is nearly full new reports are refused, so that what was de
   expect(spool.append([entry("x".repeat(800)), entry("y".repeat(800))])).toEqual([true, false]);
   room = -1;
   expect(spool.append([entry("")])).toEqual([false]);
-  const [first] = spool.next("shop", 10, large);
+  const [first] = spool.readOldest("shop", 10, large);
   spool.settle([{ sequence: first?.sequence ?? 0 }], 1);
-  expect(spool.level()).toMatchObject({ reports: 0, bytes: 0 });
+  expect(spool.readLevel()).toMatchObject({ reports: 0, bytes: 0 });
   room = 1_500;
   expect(spool.append([entry("z")])).toEqual([true]);
   spool.close();
@@ -161,21 +161,21 @@ test("on a disk that is nearly full new reports are refused, so that what was de
 
 describe("in its thread", () => {
   test("many at once are all kept, each with its own answer", async () => {
-    const spooler = await startSpooler({ path, limitBytes: 100_000 });
+    const spooler = await startSpoolClient({ path, limitBytes: 100_000 });
     const kept = await Promise.all(
       Array.from({ length: 100 }, (_, n) => spooler.append(entry(`${n}`.padEnd(1_000)))),
     );
     // 83 of 1,200 bytes each.
     expect(kept.filter(Boolean)).toHaveLength(83);
     expect(kept.indexOf(false)).toBe(83);
-    const spooled = await spooler.next("shop", 200, large);
+    const spooled = await spooler.readOldest("shop", 200, large);
     expect(spooled.map(({ body }) => Number(body))).toEqual(Array.from({ length: 83 }, (_, n) => n));
     await spooler.settle(spooled.slice(1).map(({ sequence }) => ({ sequence })));
-    expect(await spooler.level()).toMatchObject({ reports: 1 });
+    expect(await spooler.readLevel()).toMatchObject({ reports: 1 });
     await spooler.close();
   });
 
   test("a file that cannot be opened is told at once", async () => {
-    await expect(startSpooler({ path: folder, limitBytes: large })).rejects.toThrow();
+    await expect(startSpoolClient({ path: folder, limitBytes: large })).rejects.toThrow();
   });
 });

@@ -12,13 +12,13 @@ import {
   operators,
   type Path,
 } from "#src/log-query/ast.ts";
-import { orderDecimals, readDecimal } from "#src/log-query/decimal.ts";
+import { orderDecimals, parseDecimal } from "#src/log-query/decimal.ts";
 import { openBody, readExact, spelling } from "#src/log-query/json-body.ts";
-import { matcher, matches } from "#src/log-query/matches.ts";
+import { compileMatcher, matches } from "#src/log-query/matches.ts";
 import { parse } from "#src/log-query/parse.ts";
 import { print } from "#src/log-query/print.ts";
 import { startProcessorTime } from "../support/cpu-time.ts";
-import { lineOf } from "./script.ts";
+import { toLogLine } from "./script.ts";
 
 const nowhere = { start: 0, end: 0 };
 
@@ -92,7 +92,7 @@ const line: fc.Arbitrary<LogLine> = fc
     hostname: fc.option(text, { nil: undefined }),
     json,
   })
-  .map((row) => ({ ...lineOf({ id: "a", json: row.json }), ...row }));
+  .map((row) => ({ ...toLogLine({ id: "a", json: row.json }), ...row }));
 
 describe("printing and parsing", () => {
   test("parse(print(f)) equals f but for spans, in both grammars", () => {
@@ -263,8 +263,8 @@ describe("meaning", () => {
   test("the printed filter means the same, on every line", () => {
     fc.assert(
       fc.property(filter, fc.array(line, { maxLength: 5 }), (tree, rows) => {
-        const again = matcher(parse(print(tree)));
-        expect(rows.map(again)).toEqual(rows.map(matcher(tree)));
+        const again = compileMatcher(parse(print(tree)));
+        expect(rows.map(again)).toEqual(rows.map(compileMatcher(tree)));
       }),
       { numRuns: 500 },
     );
@@ -287,7 +287,7 @@ describe("meaning", () => {
         keys,
         fc.constantFrom("x", "y", "1", "2.5", "true", "null", ""),
         (tree, [first = "a", ...others], value) => {
-          const row = lineOf({ id: "a", json: JSON.stringify({ a: tree, b: [tree] }) });
+          const row = toLogLine({ id: "a", json: JSON.stringify({ a: tree, b: [tree] }) });
           const values = valuesAt(JSON.parse(row.json), [first, ...others]);
           const leaf = (operator: Compare["operator"]): Compare => ({
             kind: "compare",
@@ -349,8 +349,8 @@ describe("numbers", () => {
   }
 
   function compareDecimals(left: string, right: string): number | undefined {
-    const one = readDecimal(left);
-    const two = readDecimal(right);
+    const one = parseDecimal(left);
+    const two = parseDecimal(right);
     return one === undefined || two === undefined ? undefined : orderDecimals(one, two);
   }
 
@@ -417,8 +417,8 @@ describe("numbers", () => {
             span: nowhere,
           });
           for (const value of [left, right]) {
-            const asNumber = matches(filter(value), lineOf({ id: "a", json: `{"n":${left}}` }));
-            const asText = matches(filter(value), lineOf({ id: "a", json: `{"n":"${left}"}` }));
+            const asNumber = matches(filter(value), toLogLine({ id: "a", json: `{"n":${left}}` }));
+            const asText = matches(filter(value), toLogLine({ id: "a", json: `{"n":"${left}"}` }));
             expect(asNumber).toBe(asText);
           }
         },

@@ -1,9 +1,9 @@
 import { describe, expect, test, vi } from "vitest";
 import { Unprocessable } from "#src/core/errors.ts";
 import type { LogLine } from "#src/core/rows.ts";
-import { matcher, matches } from "#src/log-query/matches.ts";
+import { compileMatcher, matches } from "#src/log-query/matches.ts";
 import { parse } from "#src/log-query/parse.ts";
-import { type LoadedLine, lineOf, loadScripts } from "./script.ts";
+import { type LoadedLine, loadScripts, toLogLine } from "./script.ts";
 
 const scripts = loadScripts();
 
@@ -17,8 +17,8 @@ describe.each(scripts)("script $name", ({ name, steps }) => {
     const loaded = lines;
     test(`${name}:${step.line} ${step.kind} ${step.query}`, () => {
       if (step.kind === "eval") {
-        const found = matcher(parse(step.query, { legacy: step.legacy }));
-        expect(loaded.filter((line) => found(lineOf(line))).map((line) => line.id)).toEqual(step.ids);
+        const found = compileMatcher(parse(step.query, { legacy: step.legacy }));
+        expect(loaded.filter((line) => found(toLogLine(line))).map((line) => line.id)).toEqual(step.ids);
         return;
       }
       expect(refusal(() => parse(step.query, { legacy: step.legacy }))).toEqual({
@@ -49,7 +49,7 @@ function refusal(run: () => unknown): unknown {
 }
 
 function line(json: string): LogLine {
-  return lineOf({ id: "a", json });
+  return toLogLine({ id: "a", json });
 }
 
 describe("bodies that are no ordinary object", () => {

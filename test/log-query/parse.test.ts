@@ -2,10 +2,10 @@ import { describe, expect, test } from "vitest";
 import { Unprocessable } from "#src/core/errors.ts";
 import {
   type Filter,
-  limits,
   lineFields,
   operators,
   type Path,
+  queryLimits,
   type SourceSpan,
 } from "#src/log-query/ast.ts";
 import { parse } from "#src/log-query/parse.ts";
@@ -213,22 +213,22 @@ describe("refusals", () => {
 
   test("parentheses and lists count as depth", () => {
     const nested = (levels: number) => `${"(".repeat(levels)}a=1${")".repeat(levels)}`;
-    const tooDeep = ["log_query_too_complex", { limit: limits.depth }];
-    expect(sketch(parse(nested(limits.depth)))).toMatch(/^\["a"\]/);
-    expect(refusal(nested(limits.depth + 1))).toEqual(tooDeep);
-    expect(refusal(nested(limits.depth).replace("a=1", "a=[1,2]"), true)).toEqual(tooDeep);
-    expect(refusal(nested(limits.depth - 1).replace("a=1", "a=[1,2]"), true)).not.toEqual(tooDeep);
+    const tooDeep = ["log_query_too_complex", { limit: queryLimits.depth }];
+    expect(sketch(parse(nested(queryLimits.depth)))).toMatch(/^\["a"\]/);
+    expect(refusal(nested(queryLimits.depth + 1))).toEqual(tooDeep);
+    expect(refusal(nested(queryLimits.depth).replace("a=1", "a=[1,2]"), true)).toEqual(tooDeep);
+    expect(refusal(nested(queryLimits.depth - 1).replace("a=1", "a=[1,2]"), true)).not.toEqual(tooDeep);
     expect(parse(Array(500).fill("(a=1)").join(" "))).toMatchObject({ kind: "and" });
   });
 
   test("leaves are counted, those of lists too", () => {
-    const tooMany = ["log_query_too_complex", { limit: limits.leaves }];
+    const tooMany = ["log_query_too_complex", { limit: queryLimits.leaves }];
     const leaves = (count: number) => Array(count).fill("a").join(" ");
-    expect(parse(leaves(limits.leaves))).toMatchObject({ kind: "and" });
-    expect(refusal(leaves(limits.leaves + 1))).toEqual(tooMany);
+    expect(parse(leaves(queryLimits.leaves))).toMatchObject({ kind: "and" });
+    expect(refusal(leaves(queryLimits.leaves + 1))).toEqual(tooMany);
     expect(
       refusal(
-        `a=[${Array(limits.leaves + 1)
+        `a=[${Array(queryLimits.leaves + 1)
           .fill("x")
           .join(",")}]`,
         true,

@@ -14,7 +14,7 @@
 // none means that no line is found. A `load` replaces the lines before it: the lines of one `load` make one index.
 import { readdirSync, readFileSync } from "node:fs";
 import type { Slug } from "#src/core/errors.ts";
-import { type LogLine, severityOf } from "#src/core/rows.ts";
+import { type LogLine, parseSeverity } from "#src/core/rows.ts";
 import { fromMillis, parseInstant } from "#src/core/time.ts";
 
 export interface LoadedLine {
@@ -82,12 +82,12 @@ export function loadScripts(): Script[] {
 }
 
 /** The line as a store that holds only these lines answers it. */
-export function lineOf(loaded: LoadedLine): LogLine {
+export function toLogLine(loaded: LoadedLine): LogLine {
   return {
     id: loaded.id,
     time: (loaded.time === undefined ? undefined : parseInstant(loaded.time)) ?? fromMillis(0),
     source_id: "app",
-    severity: severityOf(loaded.severity),
+    severity: parseSeverity(loaded.severity),
     message: loaded.message,
     hostname: loaded.hostname,
     group: loaded.group,

@@ -1,14 +1,14 @@
 // Digits become the double that `Number` makes of them, or none; doubles become the digits that JSON has.
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { longestNumber, readNumber, writeNumber } from "#src/metrics/float-text.ts";
+import { maxNumberBytes, scanNumber, writeNumber } from "#src/metrics/float-text.ts";
 
 /** What is read between two texts, and where it ends there; NaN where it cannot be told. */
 function readIn(before: string, text: string, after: string): { read: number; end: number } {
   const room = Buffer.from(before + text + after, "latin1");
   const numbers = Float64Array.of(7, 7, 7);
   const view = new DataView(room.buffer, room.byteOffset, room.length);
-  const end = readNumber(view, before.length, room.length, numbers, 1);
+  const end = scanNumber(view, before.length, room.length, numbers, 1);
   expect([numbers[0], numbers[2]], "what is beside it").toEqual([7, 7]);
   return { read: end < 0 ? Number.NaN : (numbers[1] ?? 0), end: end - before.length };
 }
@@ -103,10 +103,10 @@ test("digits at the end of what has arrived may not be all", () => {
 const filler = 0x23;
 
 function write(value: number): string {
-  const room = Buffer.alloc(longestNumber + 2, filler);
+  const room = Buffer.alloc(maxNumberBytes + 2, filler);
   const view = new DataView(room.buffer, room.byteOffset, room.length);
   const end = writeNumber(view, 1, Float64Array.of(7, value), 1);
-  expect([room[0], room[longestNumber + 1]], "what is beside its room").toEqual([filler, filler]);
+  expect([room[0], room[maxNumberBytes + 1]], "what is beside its room").toEqual([filler, filler]);
   return room.toString("latin1", 1, end);
 }
 

@@ -1,20 +1,20 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import type { MetricType } from "#src/core/rows.ts";
-import { fromMillis, type Instant, inclusiveEnd } from "#src/core/time.ts";
+import { fromMillis, type Instant, toInclusiveEnd } from "#src/core/time.ts";
 import {
   type Aggregation,
   aggregations,
-  allowedFields,
-  automaticResolution,
+  chooseResolution,
   combineBuckets,
-  type Field,
-  fields,
-  gridOf,
+  computeGrid,
+  listAllowedFields,
+  type MetricField,
   matchesPattern,
-  planOf,
+  metricFields,
+  planMeasure,
   resolutions,
-  windowOf,
+  toSingleBucket,
 } from "#src/metrics/measures.ts";
 
 const minute = 60_000;
@@ -25,7 +25,7 @@ const range = (from: number, to: number) => ({ from: fromMillis(from), to: fromM
 // The whole table, as one reads it in the contract: `measure, how buckets are combined`. `-` is `invalid_field`.
 const none = "none";
 const columns = [none, ...aggregations] as const;
-const readable: Readonly<Record<MetricType, Readonly<Record<Field, readonly string[]>>>> = {
+const readable: Readonly<Record<MetricType, Readonly<Record<MetricField, readonly string[]>>>> = {
   gauge: {
     gauge: ["last last", "sum sum", "mean avg", "min min", "max max", "first first", "last last"],
     counter: ["-"],
@@ -68,7 +68,7 @@ describe("the table of plans", () => {
     aggregation: Aggregation | undefined,
     site: "cumulative" | "increment",
   ) => {
-    const plan = planOf(type, field, aggregation, site);
+    const plan = planMeasure(type, field, aggregation, site);
     if (plan === undefined) return "-";
     const { measure, combine } = plan;
     expect(measure.of).toBe(
@@ -79,14 +79,14 @@ describe("the table of plans", () => {
     return `${measure.of === "cumulative" ? "cumulative " : ""}${how} ${combine}`;
   };
   const cells = (["gauge", "counter", "measurement"] as const).flatMap((type) =>
-    fields.flatMap((field) => columns.map((column, n) => ({ type, field, column, n }))),
+    metricFields.flatMap((field) => columns.map((column, n) => ({ type, field, column, n }))),
   );
 
   test.each(cells)("$type $field $column", ({ type, field, column, n }) => {
     const row = readable[type][field];
     const aggregation = aggregations.find((one) => one === column);
     expect(print(type, field, aggregation, "cumulative")).toBe(row.length === 1 ? row[0] : row[n]);
-    expect(allowedFields(type).includes(field)).toBe(row[0] !== "-");
+    expect(listAllowedFields(type).includes(field)).toBe(row[0] !== "-");
   });
 
   test("a site may have its counters answer increments; an aggregation that is named still counts", () => {
@@ -97,7 +97,7 @@ describe("the table of plans", () => {
 
   test("a field that there is not has no plan, also one that every object has", () => {
     for (const field of ["p_50", "GAUGE", "", "constructor", "__proto__"]) {
-      expect(planOf("gauge", field, undefined, "cumulative")).toBeUndefined();
+      expect(planMeasure("gauge", field, undefined, "cumulative")).toBeUndefined();
     }
   });
 });
@@ -128,7 +128,7 @@ describe("buckets", () => {
 
   test("stand on the UTC grid, and the first and last hold the ends of the range", () => {
     const law = fc.property(times, fc.nat(30 * day), names, (from, length, name) => {
-      const { start, step, count } = gridOf(range(from, from + length), name);
+      const { start, step, count } = computeGrid(range(from, from + length), name);
       expect(Math.abs(start % step)).toBe(0);
       expect(start <= from && from < start + step).toBe(true);
       const last = start + (count - 1) * step;
@@ -140,7 +140,7 @@ describe("buckets", () => {
   test("of overlapping ranges are the same buckets", () => {
     const law = fc.property(times, fc.nat(day), fc.nat(day), names, (from, shift, length, name) => {
       const all = (at: number) => {
-        const { start, step, count } = gridOf(range(at, at + day + length), name);
+        const { start, step, count } = computeGrid(range(at, at + day + length), name);
         return Array.from({ length: count }, (_, n) => start + n * step);
       };
       const second = all(from + shift);
@@ -153,32 +153,40 @@ describe("buckets", () => {
   test("automatic resolution depends on the length alone and gives about 400 points", () => {
     expect(
       [1, 400 * minute, 400 * minute + 1, day, 2 * day, 3 * day, 16 * day, 30 * day].map((length) =>
-        automaticResolution(range(0, length)),
+        chooseResolution(range(0, length)),
       ),
     ).toEqual([
       ...["MINUTELY", "MINUTELY", "FIVE_MINUTELY", "FIVE_MINUTELY", "TEN_MINUTELY", "FIFTEEN_MINUTELY"],
       ...["HOURLY", "DAILY"],
     ]);
     const end = "1970-01-01T06:40:00Z";
-    const asked = { ...range(0, 0), to: inclusiveEnd(end, fromMillis(400 * minute)) };
-    expect(automaticResolution(asked), "a request's range of 400 minutes").toBe("MINUTELY");
+    const asked = { ...range(0, 0), to: toInclusiveEnd(end, fromMillis(400 * minute)) };
+    expect(chooseResolution(asked), "a request's range of 400 minutes").toBe("MINUTELY");
     const law = fc.property(times, fc.nat(399 * day), (from, length) => {
-      const name = automaticResolution(range(from, from + length));
-      expect(automaticResolution(range(0, length))).toBe(name);
-      expect(gridOf(range(from, from + length), name).count).toBeLessThanOrEqual(401);
+      const name = chooseResolution(range(from, from + length));
+      expect(chooseResolution(range(0, length))).toBe(name);
+      expect(computeGrid(range(from, from + length), name).count).toBeLessThanOrEqual(401);
     });
     fc.assert(law);
   });
 
   test("a window is its range to the millisecond, rounded inwards", () => {
     const at = (nanos: bigint) => nanos as Instant;
-    expect(windowOf({ from: at(5_000_000n), to: at(5_000_000n) })).toEqual({ start: 5, step: 1, count: 1 });
-    expect(windowOf({ from: at(5_000_001n), to: at(7_999_999n) })).toEqual({ start: 6, step: 2, count: 1 });
-    expect(windowOf({ from: at(5_000_001n), to: at(5_999_999n) })).toBeUndefined();
+    expect(toSingleBucket({ from: at(5_000_000n), to: at(5_000_000n) })).toEqual({
+      start: 5,
+      step: 1,
+      count: 1,
+    });
+    expect(toSingleBucket({ from: at(5_000_001n), to: at(7_999_999n) })).toEqual({
+      start: 6,
+      step: 2,
+      count: 1,
+    });
+    expect(toSingleBucket({ from: at(5_000_001n), to: at(5_999_999n) })).toBeUndefined();
   });
 
   test("has no time in which no source can hold anything", () => {
-    const years = (from: number, to: number) => windowOf(range(Date.UTC(from, 0), Date.UTC(to, 0)));
+    const years = (from: number, to: number) => toSingleBucket(range(Date.UTC(from, 0), Date.UTC(to, 0)));
     expect(years(1, 1969)).toBeUndefined();
     expect(years(2263, 9999)).toBeUndefined();
     expect(years(1960, 1971)).toEqual({ start: 0, step: 365 * day + 1, count: 1 });

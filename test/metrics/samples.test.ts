@@ -3,15 +3,15 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import type { Buckets } from "#src/core/rows.ts";
 import { fromMillis } from "#src/core/time.ts";
-import { gridOf } from "#src/metrics/measures.ts";
+import { computeGrid } from "#src/metrics/measures.ts";
 import {
   type CounterSamples,
   combineCumulative,
   combineIncrements,
   combineObservations,
   combineSamples,
-  estimateOf,
-  finite,
+  dropNonFinite,
+  estimateFromCounts,
   type Observations,
 } from "#src/metrics/samples.ts";
 
@@ -22,7 +22,7 @@ const series = (
 ): CounterSamples => ({
   times: Float64Array.from(samples, ([time]) => time),
   values: Float64Array.from(samples, ([, value]) => value),
-  birth,
+  baseline: birth,
 });
 const { NaN: none, POSITIVE_INFINITY: infinity } = Number;
 
@@ -80,7 +80,7 @@ describe("gauges", () => {
   });
 
   test("NaN and infinite samples are left out before", () => {
-    const { times, values } = finite(
+    const { times, values } = dropNonFinite(
       series([
         [1, 1],
         [2, none],
@@ -262,8 +262,8 @@ describe("counters", () => {
         const from = at * 3_600_000;
         const range = { from: fromMillis(from), to: fromMillis(from + 2 * 3_600_000 - 1) };
         const group = steps.map((one) => counterOf(one, from - 200_000));
-        const minutes = combineIncrements(group, gridOf(range, "MINUTELY"));
-        const hours = combineIncrements(group, gridOf(range, "HOURLY"));
+        const minutes = combineIncrements(group, computeGrid(range, "MINUTELY"));
+        const hours = combineIncrements(group, computeGrid(range, "HOURLY"));
         for (const [hour, value] of hours.entries()) {
           const some = minutes.slice(hour * 60, hour * 60 + 60).filter((one) => !Number.isNaN(one));
           expect(some.length === 0 ? none : some.reduce((a, b) => a + b, 0)).toBe(value);
@@ -276,9 +276,9 @@ describe("counters", () => {
   test("the cumulative value is the first one and every growth after it", () => {
     const law = fc.property(walk, (steps) => {
       const one = counterOf(steps, 0);
-      const grid = gridOf({ from: fromMillis(0), to: fromMillis(one.times.at(-1) ?? 0) }, "MINUTELY");
+      const grid = computeGrid({ from: fromMillis(0), to: fromMillis(one.times.at(-1) ?? 0) }, "MINUTELY");
       const last = combineCumulative([one], { of: "cumulative", combine: "last" }, grid).at(-1);
-      const grown = combineIncrements([{ ...one, birth: "zero" }], grid).filter(
+      const grown = combineIncrements([{ ...one, baseline: "zero" }], grid).filter(
         (value) => !Number.isNaN(value),
       );
       expect(grown.reduce((a, b) => a + b, 0)).toBe(last);
@@ -334,7 +334,7 @@ describe("histograms", () => {
       { bound: infinity, count: 50 },
     ];
     const quantile = { of: "observations", combine: "quantile", quantile: 0.5 } as const;
-    expect(combineObservations(group, quantile, buckets)[0]).toBe(estimateOf(counts, quantile));
+    expect(combineObservations(group, quantile, buckets)[0]).toBe(estimateFromCounts(counts, quantile));
     expect(combineObservations(group, quantile, buckets)[0]).toBe(1 + 19 / 38);
   });
 
@@ -366,7 +366,7 @@ describe("histograms", () => {
       typeof wanted === "number"
         ? ({ of: "observations", combine: "quantile", quantile: wanted } as const)
         : ({ of: "observations", combine: wanted } as const);
-    const estimate = estimateOf(all, measure);
+    const estimate = estimateFromCounts(all, measure);
     if (Number.isNaN(expected)) expect(estimate).toBeNaN();
     else expect(estimate).toBeCloseTo(expected, 12);
   });

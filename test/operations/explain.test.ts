@@ -10,7 +10,7 @@ import { fromMillis } from "#src/core/time.ts";
 import { operations } from "#src/operations/index.ts";
 import type { BackendKind } from "#src/store/store.ts";
 import { parseTraceQuery, printTraceQuery } from "#src/tracing/listing/trace-query.ts";
-import { actionDigest } from "#src/tracing/spans/digest.ts";
+import { encodeActionDigest } from "#src/tracing/spans/digest.ts";
 import { clock, createDemo } from "../support/demo-server.ts";
 import { createShell } from "../support/fake-shell.ts";
 
@@ -83,7 +83,7 @@ describe("?explain=true", () => {
     expect(requests).toMatchObject({
       filters: expect.arrayContaining([expect.objectContaining({ filter: "digests", by: "documents" })]),
     });
-    const digest = actionDigest({ namespace: "web", action: "A" });
+    const digest = encodeActionDigest({ namespace: "web", action: "A" });
     expect(await filtersOf({ ...narrowed, digests: [digest] })).toContain("digests candidates");
     const either = {
       ...listing,
@@ -165,7 +165,7 @@ describe("?explain=true", () => {
     expect(await demo.rest("GET", "/api/v2/auth?explain=true")).toMatchObject(refused);
     expect(await ask("logs/lines?explain=yes", lines())).toMatchObject(refused);
     expect((await ask("logs/lines?explain=false", lines())).status).toBe(200);
-    expect(operations.filter(({ explains }) => explains).map(({ name }) => name)).toEqual([
+    expect(operations.filter(({ isExplainable: explains }) => explains).map(({ name }) => name)).toEqual([
       "logs.lines",
       "tracing.traces_performance",
       "tracing.traces_errors",

@@ -6,7 +6,7 @@ import { defaults, type Limits } from "#src/config/config.ts";
 import { fromMillis, type Instant } from "#src/core/time.ts";
 import { csv, ndjson } from "#src/operations/logs/export.ts";
 import { lines } from "#src/operations/logs/lines.ts";
-import type { Context, Rows } from "#src/operations/runtime/operation.ts";
+import type { Context, RowBatch } from "#src/operations/runtime/operation.ts";
 import type { LogStore } from "#src/store/store.ts";
 
 const base = Date.UTC(2026, 0, 15, 10);
@@ -29,7 +29,7 @@ function serve(written: readonly Line[], over: { limits?: Partial<Limits>; store
     })),
   );
   const store = over.store ?? memory;
-  const sources = new Map([["app", { id: "app", index: "app", profile: "auto" }]]);
+  const sources = new Map([["app", { id: "app", index: "app", layout: "auto" }]]);
   const logs = { backend: "memory", store, sources };
   const context: Context = {
     user: "ana",
@@ -40,7 +40,7 @@ function serve(written: readonly Line[], over: { limits?: Partial<Limits>; store
   };
   const parsed = (pagination: object, more = {}) =>
     lines.request.parse({ site_id: "shop", source_ids: ["app"], query: "", pagination, ...more });
-  const read = async (pieces: AsyncIterable<Rows>): Promise<string> => {
+  const read = async (pieces: AsyncIterable<RowBatch>): Promise<string> => {
     let text = "";
     for await (const piece of pieces) text += piece.text;
     return text;
@@ -185,7 +185,9 @@ describe("what an export may read", () => {
       },
     };
     await serve([], { store, limits: { export: 7 } }).export(ndjson);
-    await serve([], { store: { ...store, fits: async () => true }, limits: { export: 7 } }).export(ndjson);
+    await serve([], { store: { ...store, isWithinLimits: async () => true }, limits: { export: 7 } }).export(
+      ndjson,
+    );
     expect(limits).toEqual([7, Number.MAX_SAFE_INTEGER]);
   });
 });

@@ -5,10 +5,10 @@ import { defaults } from "#src/config/config.ts";
 import { Unprocessable } from "#src/core/errors.ts";
 import { type Buckets, type Container, type NodesRow, podPhases } from "#src/core/rows.ts";
 import { fromMillis, type Instant, parseInstant, printNanos } from "#src/core/time.ts";
-import { nodes, pods, podsOverview, snapshotsOf } from "#src/operations/kubernetes/kubernetes.ts";
-import type { Context, Rows } from "#src/operations/runtime/operation.ts";
+import { computeSnapshots, nodes, pods, podsOverview } from "#src/operations/kubernetes/kubernetes.ts";
+import type { Context, RowBatch } from "#src/operations/runtime/operation.ts";
 import { parseRequest } from "#src/operations/runtime/request-body.ts";
-import { podState } from "#src/store/kubernetes-rules.ts";
+import { derivePodState } from "#src/store/kubernetes-rules.ts";
 import type { KubernetesStore } from "#src/store/store.ts";
 
 const range = { site_id: "shop", from: "2026-01-15T10:00:00Z", to: "2026-01-15T10:30:00Z" };
@@ -71,7 +71,7 @@ const node = (timestamp: number, name: string): NodesRow => ({
 
 async function collect(answer: object): Promise<unknown[]> {
   const rows: unknown[] = [];
-  for await (const { count, text } of answer as AsyncIterable<Rows>) {
+  for await (const { count, text } of answer as AsyncIterable<RowBatch>) {
     const parsed: unknown[] = JSON.parse(`[${text}]`);
     expect(parsed).toHaveLength(count);
     rows.push(...parsed);
@@ -132,7 +132,7 @@ describe("bodies", () => {
 describe("snapshots", () => {
   const over = (from: string, to: string): Buckets | undefined => {
     const read = (text: string) => ({ text, instant: parseInstant(text) ?? (0n as Instant) });
-    return snapshotsOf({ from: read(from), to: read(to) }, never);
+    return computeSnapshots({ from: read(from), to: read(to) }, never);
   };
   const at = (text: string): number => Date.parse(text);
 
@@ -212,7 +212,7 @@ describe("snapshots", () => {
     const law = fc.property(instant, length, (from, nanos) => {
       const to = from + nanos;
       const time = (value: bigint) => ({ text: printNanos(value as Instant), instant: value as Instant });
-      const found = snapshotsOf({ from: time(from), to: time(to) }, never);
+      const found = computeSnapshots({ from: time(from), to: time(to) }, never);
       const hours = Number(nanos) / 3.6e12;
       const step = hours <= 3 ? 1 : hours <= 12 ? 5 : hours <= 24 ? 10 : hours <= 48 ? 15 : 60;
       const nano = BigInt(step) * 60_000_000_000n;
@@ -310,6 +310,6 @@ describe("the state of a pod", () => {
     ]),
   ])("in phase %s with %j is %s", (text, containers, state) => {
     const phase = podPhases.find((each) => each === text) ?? "Unknown";
-    expect(podState(phase, containers)).toBe(state);
+    expect(derivePodState(phase, containers)).toBe(state);
   });
 });

@@ -15,7 +15,7 @@ interface Row {
   readonly timestamp: string;
 }
 
-/** Nanoseconds after `base`, one for each line. */
+/** Nanoseconds after `lastBase`, one for each line. */
 function serve(offsets: readonly number[], cap: number) {
   const store = createMemoryLogs();
   const written = offsets.map((offset, n) => ({
@@ -32,7 +32,7 @@ function serve(offsets: readonly number[], cap: number) {
     logs: {
       backend: "memory",
       store,
-      sources: new Map([["app", { id: "app", index: "app", profile: "auto" }]]),
+      sources: new Map([["app", { id: "app", index: "app", layout: "auto" }]]),
     },
   };
   const context: Context = {

@@ -2,9 +2,9 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import type { Attributes, Span } from "#src/core/rows.ts";
-import { joinRows, printSpans, spanRow } from "#src/operations/traces/row-writer.ts";
-import type { ArrangedSpan } from "#src/tracing/trace-detail.ts";
-import { at, span } from "../tracing/span-builder.ts";
+import { joinRows, printSpans, toSpanRow } from "#src/operations/traces/row-writer.ts";
+import type { TraceDetailSpan } from "#src/tracing/trace-detail.ts";
+import { at, createSpan } from "../tracing/span-builder.ts";
 
 const few = (...texts: string[]) => fc.constantFrom(...texts);
 const text = fc.oneof(
@@ -34,7 +34,7 @@ const names = [
 ];
 const event = fc.record({ time: fc.nat(1_000).map(at), name: text, attributes });
 const link = fc.record({ trace_id: text, span_id: text, trace_state: text, attributes });
-const arranged: fc.Arbitrary<ArrangedSpan> = fc
+const arranged: fc.Arbitrary<TraceDetailSpan> = fc
   .record({
     names: fc.constantFrom(...names),
     subtraceRoot: fc.boolean(),
@@ -60,19 +60,19 @@ const arranged: fc.Arbitrary<ArrangedSpan> = fc
       ...{ events: fc.array(event, { maxLength: 2 }), links: fc.array(link, { maxLength: 2 }) },
     }),
   })
-  .map(({ own, ...rest }) => ({ ...rest, span: span(own) }));
+  .map(({ own, ...rest }) => ({ ...rest, span: createSpan(own) }));
 
 test("spans printed in parts are their rows", () => {
   fc.assert(
     fc.property(fc.array(arranged, { maxLength: 12 }), (spans) => {
       const printed = [...printSpans(spans)].map(({ text }) => text).join(",");
-      expect(printed).toBe(joinRows(spans.map(spanRow)));
+      expect(printed).toBe(joinRows(spans.map(toSpanRow)));
     }),
   );
 });
 
 /** What all spans of one name may have in common, changed in one of its parts. */
-const change: fc.Arbitrary<Partial<Span> & Pick<ArrangedSpan, "names">> = fc
+const change: fc.Arbitrary<Partial<Span> & Pick<TraceDetailSpan, "names">> = fc
   .oneof(
     ofProcess.map((resource_attributes) => ({ resource_attributes })),
     fc.constantFrom<Partial<Span>>(
@@ -86,17 +86,17 @@ const change: fc.Arbitrary<Partial<Span> & Pick<ArrangedSpan, "names">> = fc
 test("spans that differ in one thing alone are printed each with its own", () => {
   fc.assert(
     fc.property(fc.array(change, { minLength: 2, maxLength: 12 }), (changes) => {
-      const spans = changes.map(({ names, ...own }): ArrangedSpan => {
-        return { span: span({ resource_attributes: { a: 1 }, ...own }), names, subtraceRoot: true };
+      const spans = changes.map(({ names, ...own }): TraceDetailSpan => {
+        return { span: createSpan({ resource_attributes: { a: 1 }, ...own }), names, subtraceRoot: true };
       });
       const printed = [...printSpans(spans)].map(({ text }) => text).join(",");
-      expect(printed).toBe(joinRows(spans.map(spanRow)));
+      expect(printed).toBe(joinRows(spans.map(toSpanRow)));
     }),
   );
 });
 
 test("a trace is printed in pieces, each with its rows counted", () => {
-  const one = { span: span(), names: undefined, subtraceRoot: true };
+  const one = { span: createSpan(), names: undefined, subtraceRoot: true };
   const pieces = [...printSpans(Array.from({ length: 1_001 }, () => one))];
   expect(pieces.reduce((sum, { count }) => sum + count, 0)).toBe(1_001);
   expect(pieces.length).toBeGreaterThan(5);

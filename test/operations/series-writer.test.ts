@@ -3,26 +3,26 @@ import fc from "fast-check";
 import { expect, test } from "vitest";
 import type { Buckets } from "#src/core/rows.ts";
 import {
-  createPiece,
-  pointsOfTurn,
+  createChunkWriter,
+  pointsPerTurn,
   printNumber,
   printPoints,
   printText,
-  take,
+  takeText,
 } from "#src/operations/metrics/series-writer.ts";
 
 /** As an answer has them, all but the brackets around them. */
-function print(values: Float64Array, buckets: Buckets, turn = pointsOfTurn): string {
-  const piece = createPiece(buckets);
+function print(values: Float64Array, buckets: Buckets, turn = pointsPerTurn): string {
+  const piece = createChunkWriter(buckets);
   let text = "";
   let count = 0;
   for (let first = 0; first < buckets.count; first += turn) {
     const range = { first, end: Math.min(first + turn, buckets.count) };
     count += printPoints(piece, values, range, count === 0);
     // Every other time a piece goes on.
-    if (first % (2 * turn) === 0) text += take(piece);
+    if (first % (2 * turn) === 0) text += takeText(piece);
   }
-  text += take(piece);
+  text += takeText(piece);
   return count === 0 ? text : `${text}}`;
 }
 
@@ -80,7 +80,7 @@ test("texts of any length and alphabet, and numbers, stand between points as the
     fc.property(fc.array(fc.tuple(text, number.filter(Number.isFinite)), { maxLength: 6 }), (drawn) => {
       const values = Float64Array.of(1.5);
       const buckets = { start: 0, step: 1, count: 1 };
-      const piece = createPiece(buckets);
+      const piece = createChunkWriter(buckets);
       for (const [text, number] of drawn) {
         printText(piece, text);
         printNumber(piece, number);
@@ -88,8 +88,8 @@ test("texts of any length and alphabet, and numbers, stand between points as the
       }
       const point = stringify(values, buckets).slice(0, -1);
       const expected = drawn.map(([text, number]) => `${text}${JSON.stringify(number)}${point}`);
-      expect(take(piece)).toBe(expected.join("").toWellFormed());
-      expect(take(piece)).toBe("");
+      expect(takeText(piece)).toBe(expected.join("").toWellFormed());
+      expect(takeText(piece)).toBe("");
     }),
     { numRuns: 300 },
   );

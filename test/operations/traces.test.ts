@@ -3,15 +3,15 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { createMemorySpans, type StoredSpan } from "#resolvers/memory/stores/span-store.ts";
-import { type Site, spanSourceOf } from "#src/access/sites.ts";
+import { buildSpanSource, type Site } from "#src/access/sites.ts";
 import { defaults } from "#src/config/config.ts";
 import { fromMillis } from "#src/core/time.ts";
 import { operations } from "#src/operations/index.ts";
 import type { Context } from "#src/operations/runtime/operation.ts";
 import type { SpanStore } from "#src/store/store.ts";
-import { actionDigest, eventDigest, hashStatement } from "#src/tracing/spans/digest.ts";
+import { encodeActionDigest, encodeEventDigest, hashStatement } from "#src/tracing/spans/digest.ts";
 import { type ModelSpan, makeTraces, midnight, toSpan } from "../conformance/trace-fixture.ts";
-import { at, base, exception, span } from "../tracing/span-builder.ts";
+import { at, base, createException, createSpan } from "../tracing/span-builder.ts";
 
 type Json = Record<string, unknown>;
 type Placed = StoredSpan & { readonly site_id: string };
@@ -38,7 +38,7 @@ function serve(
   }
   const sites = Object.entries(places).map(([id, backend]): Site => {
     const store: SpanStore = stores.get(backend) ?? createMemorySpans();
-    const source = spanSourceOf(id, { index: id, profile: "auto" });
+    const source = buildSpanSource(id, { index: id, layout: "auto" });
     return { id, retention: 86_400_000, counterDefault: "cumulative", traces: { backend, store, source } };
   });
   return ask(sites, now);
@@ -68,13 +68,13 @@ function ask(sites: readonly Site[], now: number, limits: Partial<Context["limit
 
 const hex = (digit: string, length: number): string => digit.repeat(length);
 /** A request of the shop, 16 and 32 digits of ids. */
-function request(over: Parameters<typeof span>[0] = {}): Placed {
+function request(over: Parameters<typeof createSpan>[0] = {}): Placed {
   const {
     namespace: _,
     action: __,
     tags: ___,
     ...stored
-  } = span({
+  } = createSpan({
     ...{ trace_id: hex("a", 32), span_id: hex("a", 16), span_kind: "server", span_name: "GET /" },
     ...over,
   });
@@ -200,7 +200,7 @@ describe("what is on the wire", () => {
       nested: { list: [1, null, "x"] },
     },
     resource_attributes: { "service.name": "web" },
-    events: [exception(1, "KeyError")],
+    events: [createException(1, "KeyError")],
     links: [{ trace_id: hex("b", 32), span_id: hex("b", 16), trace_state: "a=b", attributes: {} }],
     to: 10.00000425,
   });
@@ -225,7 +225,7 @@ describe("what is on the wire", () => {
 
   test("a span: every key, literal dots, parallel arrays, all digits, and nothing null", async () => {
     const [row] = await run("tracing/trace", { site_ids: ["shop"], trace_id: hex("A", 32) });
-    const digest = actionDigest({ namespace: "web", action: "Cart#show" });
+    const digest = encodeActionDigest({ namespace: "web", action: "Cart#show" });
     expect(row).toEqual({
       ...{ start_time: "2026-01-15T10:00:00.000Z", end_time: "2026-01-15T10:00:00.010000004Z" },
       ...{ duration: 10.000004, trace_id: hex("a", 32), span_id: hex("a", 16), parent_span_id: "", digest },
@@ -254,7 +254,7 @@ describe("what is on the wire", () => {
     store.add("shop", [failed]);
     const site: Site = {
       ...{ id: "shop", retention: 86_400_000, counterDefault: "cumulative" },
-      traces: { backend: "m", store, source: spanSourceOf("shop", { index: "shop", profile: "auto" }) },
+      traces: { backend: "m", store, source: buildSpanSource("shop", { index: "shop", layout: "auto" }) },
     };
     const operation = operations.find(({ name }) => name === "tracing.trace");
     const answer = operation?.prepare({ site_ids: ["shop"], trace_id: hex("a", 32) }).run({
@@ -331,7 +331,7 @@ describe("detail routes", () => {
   const root = request({ to: 100 });
   const child = request({
     ...{ span_id: hex("0", 16), parent_span_id: root.span_id, span_kind: "internal", from: 5, to: 9 },
-    events: [exception(6, "KeyError", "digest-1")],
+    events: [createException(6, "KeyError", "digest-1")],
   });
   const other = request({ trace_id: hex("c", 32), to: 50 });
   const run = serve([child, root, other]);
@@ -370,7 +370,7 @@ describe("detail routes", () => {
   test("a trace over the limit of spans is refused", async () => {
     const store = createMemorySpans();
     store.add("shop", [root, child]);
-    const source = spanSourceOf("shop", { index: "shop", profile: "auto" });
+    const source = buildSpanSource("shop", { index: "shop", layout: "auto" });
     const site: Site = {
       ...{ id: "shop", retention: 86_400_000, counterDefault: "cumulative" },
       traces: { backend: "m", store, source },
@@ -548,7 +548,7 @@ describe("traces that are hard to tell", () => {
   test("an error below a lost parent has a row of its own, and empty names as a span", async () => {
     const lost = request({
       ...{ parent_span_id: hex("e", 16), span_kind: "client", span_name: "charge", to: 5 },
-      events: [exception(1, "Oops")],
+      events: [createException(1, "Oops")],
     });
     expect(await run([lost])).toEqual([]);
     expect(await run([lost], "traces/errors")).toMatchObject([
@@ -599,7 +599,11 @@ describe("figures", () => {
   test("actions", async () => {
     expect(await run("tracing/actions", one)).toEqual([
       {
-        ...{ namespace: "web", action: "GET /", digest: actionDigest({ namespace: "web", action: "GET /" }) },
+        ...{
+          namespace: "web",
+          action: "GET /",
+          digest: encodeActionDigest({ namespace: "web", action: "GET /" }),
+        },
         ...{ mean: 100, throughput: 2, error_rate: 50, has_npo: true },
       },
     ]);
@@ -655,7 +659,7 @@ describe("figures", () => {
 
   test("slow events and their actions", async () => {
     const statement = hashStatement("select ?");
-    const digest = eventDigest({ service: "web", kind: "client", name: "query", statement });
+    const digest = encodeEventDigest({ service: "web", kind: "client", name: "query", statement });
     const wanted = { wanted_attributes: ["db.system"], excluded_attributes: ["none"], span_kind: "client" };
     expect(await run("tracing/slow_events", { ...one, ...wanted })).toEqual([
       {
@@ -723,14 +727,14 @@ describe("figures", () => {
     const report = request({
       report: true,
       span_kind: "internal",
-      events: [exception(0, "TypeError")],
+      events: [createException(0, "TypeError")],
       to: 0,
     });
     store.add("reports", [{ ...report, span_attributes: { "appsignal.namespace": "frontend" } }]);
     const part = {
       backend: "other",
       store,
-      source: spanSourceOf("shop", { index: "reports", profile: "otel" }),
+      source: buildSpanSource("shop", { index: "reports", layout: "otel" }),
     };
     const traces = { ...part, backend: "m", store: createMemorySpans() };
     const run = ask(

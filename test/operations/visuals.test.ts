@@ -10,8 +10,8 @@ import { operations } from "#src/operations/index.ts";
 import { checkVisual } from "#src/operations/metrics/visuals.ts";
 import { createServer } from "#src/server/server.ts";
 import type { MetricStore } from "#src/store/store.ts";
-import { createFinder, readVisual, type Visual } from "#src/visuals/visual.ts";
-import { watchedTelemetry } from "../support/error-reports.ts";
+import { createVisualFinder, readVisual, type Visual } from "#src/visuals/visual.ts";
+import { createWatchedTelemetry } from "../support/error-reports.ts";
 
 const id = "AAAAAAAAAAAAAAAAAAAAAA";
 const base = Date.UTC(2026, 0, 15, 10);
@@ -24,7 +24,7 @@ function visualOf(over: object = {}): Visual {
 
 type Labels = Readonly<Record<string, string>>;
 type Samples = readonly (readonly [labels: Labels, values: readonly number[]])[];
-/** One sample a minute for each series, the last at `base`. */
+/** One sample a minute for each series, the last at `lastBase`. */
 function storeWith(samples: Samples): MetricStore {
   const metrics = createMemoryMetrics("memory");
   for (const [labels, values] of samples) {
@@ -35,7 +35,7 @@ function storeWith(samples: Samples): MetricStore {
 }
 
 function serve(visuals: readonly Visual[], store: MetricStore = storeWith([[{ host: "a" }, [1, 2]]])) {
-  const watched = watchedTelemetry();
+  const watched = createWatchedTelemetry();
   const server = createServer({
     operations,
     authenticate: () => {
@@ -54,8 +54,11 @@ function serve(visuals: readonly Visual[], store: MetricStore = storeWith([[{ ho
     limits: defaults.limits,
     telemetry: watched.telemetry,
     now: () => fromMillis(base),
-    graphql: () => Promise.reject(new Error("not asked for")),
-    visuals: { find: createFinder(visuals), share: (_, compute) => compute(AbortSignal.timeout(60_000)) },
+    loadGraphql: () => Promise.reject(new Error("not asked for")),
+    visuals: {
+      find: createVisualFinder(visuals),
+      shareAnswer: (_, compute) => compute(AbortSignal.timeout(60_000)),
+    },
   });
   const ask = (path: string) => server.fetch(`http://readout/api/v2/saved_visuals/${path}`);
   return { ask, ...watched };

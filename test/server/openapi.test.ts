@@ -3,7 +3,7 @@ import { Validator } from "@seriousme/openapi-schema-validator";
 import { afterAll, describe, expect, test } from "vitest";
 import { readReport } from "#src/intake/error-report.ts";
 import { operations } from "#src/operations/index.ts";
-import { slugs } from "#src/operations/runtime/error-response.ts";
+import { slugSchemas } from "#src/operations/runtime/error-response.ts";
 import { explanationSchema, explanationType } from "#src/operations/runtime/explain.ts";
 import { describeOperations, describeSchema, type JsonSchema } from "#src/operations/runtime/json-schema.ts";
 import { buildOpenApi } from "#src/server/openapi.ts";
@@ -37,7 +37,7 @@ describe("/openapi.json", () => {
     }
     expect(security).toEqual([{ bearer: [] }, { token: [] }]);
     const known = components.schemas.Unprocessable.oneOf.map(({ $ref }: { $ref: string }) => $ref);
-    expect(known).toEqual(Object.keys(slugs).map((slug) => `#/components/schemas/Error_${slug}`));
+    expect(known).toEqual(Object.keys(slugSchemas).map((slug) => `#/components/schemas/Error_${slug}`));
   });
 
   test("is one that generators of clients read in full: no number is cut to 32 bits, no choice and no body has no name", () => {
@@ -178,7 +178,7 @@ describe("/openapi.json", () => {
 });
 
 describe("?explain=true", () => {
-  const of = operations.filter(({ explains }) => explains);
+  const of = operations.filter(({ isExplainable: explains }) => explains);
   test.each(of)(
     "of $path is said to be no rows, but an answer of a media type of its own",
     async (endpoint) => {

@@ -12,7 +12,7 @@ import {
   type RunningPrometheus,
   startPrometheus,
 } from "./prometheus.ts";
-import { download, type Running, type ServerName, serverNames, servers, start } from "./servers.ts";
+import { downloadServer, type Running, type ServerName, serverNames, servers, start } from "./servers.ts";
 
 type Name = ServerName | PrometheusName;
 const names: readonly Name[] = [...serverNames, ...prometheusNames];
@@ -22,14 +22,14 @@ names: ${names.join(" ")}`;
 
 class Usage extends Error {}
 
-async function main([command, ...args]: readonly string[]): Promise<void> {
+async function runCommand([command, ...args]: readonly string[]): Promise<void> {
   if (command === "list" && args.length === 0) return list();
-  if (command === "download") return downloadAll(namesIn(args));
-  if (command === "up" && args.length > 0) return up(namesIn(args));
+  if (command === "download") return downloadAll(parseNames(args));
+  if (command === "up" && args.length > 0) return startAll(parseNames(args));
   throw new Usage(usage);
 }
 
-function namesIn(args: readonly string[]): readonly Name[] {
+function parseNames(args: readonly string[]): readonly Name[] {
   const known = names.filter((name) => args.includes(name));
   const unknown = args.filter((arg) => !known.some((name) => name === arg));
   if (unknown.length > 0) throw new Usage(`unknown: ${unknown.join(" ")}\n${usage}`);
@@ -56,14 +56,14 @@ function list(): void {
 
 async function downloadAll(wanted: readonly Name[]): Promise<void> {
   for (const name of wanted.length > 0 ? wanted : names) {
-    const files = isPrometheus(name) ? (await findPrometheus(name)).program : await download(name);
+    const files = isPrometheus(name) ? (await findPrometheus(name)).program : await downloadServer(name);
     console.log(`${name}  ${files}`);
   }
 }
 
-async function up(names: readonly Name[]): Promise<void> {
+async function startAll(names: readonly Name[]): Promise<void> {
   const ending = new AbortController();
-  const interrupted = interruption();
+  const interrupted = awaitInterruption();
   void interrupted.then(() => ending.abort());
   const running: (Running | RunningPrometheus)[] = [];
   const starts = names.map(async (name) => {
@@ -87,14 +87,14 @@ async function up(names: readonly Name[]): Promise<void> {
 }
 
 /** The first Ctrl-C ends in order, a second one at once: the guards then clean up. */
-function interruption(): Promise<void> {
+function awaitInterruption(): Promise<void> {
   return new Promise((resolve) => {
     for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => resolve());
   });
 }
 
 try {
-  await main(process.argv.slice(2));
+  await runCommand(process.argv.slice(2));
 } catch (error) {
   console.error(error instanceof Error ? error.message : error);
   process.exitCode = error instanceof Usage ? 2 : 1;

@@ -44,27 +44,27 @@ export async function launch(command: Command, folder: string): Promise<Daemon> 
   });
   const guard = child.pid === undefined ? undefined : startGuard(child.pid, folder);
   let ended: string | undefined;
-  const end = endOf(child).then((how) => {
+  const end = awaitEnd(child).then((how) => {
     ended = how;
   });
   await log.close();
   let ending: Promise<void> | undefined;
   const finish = async (asking: Promise<void>) => {
     await asking;
-    if (child.pid !== undefined) killGroup(child.pid);
+    if (child.pid !== undefined) stopGroup(child.pid);
     await end;
     await rm(folder, { recursive: true, force: true, maxRetries: 5 });
-    if (guard) await dismiss(guard);
+    if (guard) await dismissGuard(guard);
   };
   return {
     ended: () => ended,
-    tail: async () => lastLines(await readFile(join(folder, "output.log"), "utf8")),
-    stop: () => (ending ??= finish(ask(child, end))),
+    tail: async () => cutLastLines(await readFile(join(folder, "output.log"), "utf8")),
+    stop: () => (ending ??= finish(requestEnd(child, end))),
     kill: () => (ending ??= finish(Promise.resolve())),
   };
 }
 
-function endOf(child: ChildProcess): Promise<string> {
+function awaitEnd(child: ChildProcess): Promise<string> {
   return new Promise((resolve) => {
     child.on("error", (error) => resolve(error.message));
     child.on("exit", (code, signal) => resolve(signal ?? `exit code ${code}`));
@@ -83,14 +83,14 @@ function startGuard(group: number, folder: string): ChildProcess {
 }
 
 /** Only the leader is asked: the launcher of Elasticsearch 8 and 9 ends its server itself. */
-async function ask(child: ChildProcess, end: Promise<void>): Promise<void> {
+async function requestEnd(child: ChildProcess, end: Promise<void>): Promise<void> {
   child.kill("SIGTERM");
   const waiting = new AbortController();
   await Promise.race([end, delay(graceMillis, undefined, { signal: waiting.signal }).catch(() => {})]);
   waiting.abort();
 }
 
-function killGroup(group: number): void {
+function stopGroup(group: number): void {
   try {
     process.kill(-group, "SIGKILL");
   } catch (error) {
@@ -99,12 +99,12 @@ function killGroup(group: number): void {
   }
 }
 
-async function dismiss(guard: ChildProcess): Promise<void> {
+async function dismissGuard(guard: ChildProcess): Promise<void> {
   if (guard.exitCode !== null || guard.signalCode !== null) return;
   guard.stdin?.end("done\n");
   await once(guard, "exit");
 }
 
-function lastLines(text: string): string {
+function cutLastLines(text: string): string {
   return text.trimEnd().split("\n").slice(-tailLines).join("\n");
 }

@@ -6,7 +6,7 @@ import { existsSync } from "node:fs";
 import { mkdir, mkdtemp, rename, rm, writeFile } from "node:fs/promises";
 import { homedir } from "node:os";
 import { join } from "node:path";
-import { needProgram, run } from "./host.ts";
+import { requireProgram, run } from "./host.ts";
 
 /** What Maven calls `group:artifact:version:type`. */
 export interface Artifact {
@@ -22,9 +22,9 @@ const marker = "complete";
 /** The folder holding the artifact and everything that it depends on. */
 export async function fetchDistribution(artifact: Artifact, signal?: AbortSignal): Promise<string> {
   const folder = join(cacheFolder(), `${artifact.artifact}-${artifact.version}`);
-  await inTurn(async () => {
+  await runInTurn(async () => {
     signal?.throwIfAborted();
-    if (!isComplete(folder)) await download(artifact, folder, signal);
+    if (!isComplete(folder)) await downloadArtifact(artifact, folder, signal);
   });
   return folder;
 }
@@ -36,14 +36,14 @@ export function cacheFolder(): string {
 let last: Promise<unknown> = Promise.resolve();
 
 /** One after the other: two Maven runs in parallel would fetch the same files twice. */
-function inTurn(task: () => Promise<void>): Promise<void> {
+function runInTurn(task: () => Promise<void>): Promise<void> {
   const turn = last.then(task);
   last = turn.catch(() => {});
   return turn;
 }
 
-async function download(artifact: Artifact, folder: string, signal?: AbortSignal): Promise<void> {
-  needProgram("mvn", "maven");
+async function downloadArtifact(artifact: Artifact, folder: string, signal?: AbortSignal): Promise<void> {
+  requireProgram("mvn", "maven");
   await mkdir(cacheFolder(), { recursive: true });
   const draft = await mkdtemp(`${folder}.part-`);
   try {
@@ -58,12 +58,12 @@ async function download(artifact: Artifact, folder: string, signal?: AbortSignal
 /** `dependency:copy-dependencies` serves both kinds: the zip depends on nothing. */
 async function copyFromMaven(artifact: Artifact, folder: string, signal?: AbortSignal): Promise<void> {
   const pom = join(folder, "pom.xml");
-  await writeFile(pom, pomOf(artifact));
+  await writeFile(pom, renderPom(artifact));
   const goal = "dependency:copy-dependencies";
   await run("mvn", ["-q", "-B", "-f", pom, goal, `-DoutputDirectory=${folder}`], signal);
 }
 
-function pomOf({ group, artifact, version, type }: Artifact): string {
+function renderPom({ group, artifact, version, type }: Artifact): string {
   return `<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
   <groupId>local.test</groupId><artifactId>server</artifactId><version>1</version><packaging>pom</packaging>

@@ -1,5 +1,5 @@
 // The programs of the host that the servers need: a JDK of the right age, Maven and
-// unzip. JDKs are found by the `release` file that every JDK carries, because folder
+// unzip. JDKs are found by the `releaseScroll` file that every JDK carries, because folder
 // names differ between vendors. What is missing is named together with its Debian package.
 
 import { execFile } from "node:child_process";
@@ -28,7 +28,7 @@ const jvmFolder = "/usr/lib/jvm";
 /** The home of the oldest JDK in `range`: a server is surest on the Java it was built for.
  *  @throws {MissingProgram} */
 export async function findJdk(range: JavaRange): Promise<string> {
-  const jdks = await installedJdks();
+  const jdks = await listInstalledJdks();
   const fitting = jdks.filter((jdk) => jdk.major >= range.from && jdk.major <= range.to);
   const oldest = fitting.toSorted((a, b) => a.major - b.major)[0];
   if (oldest) return oldest.home;
@@ -40,7 +40,7 @@ export async function findJdk(range: JavaRange): Promise<string> {
   );
 }
 
-async function installedJdks(): Promise<readonly Jdk[]> {
+async function listInstalledJdks(): Promise<readonly Jdk[]> {
   const names = await readdir(jvmFolder).catch(() => []);
   const homes = names.map((name) => join(jvmFolder, name));
   if (process.env.JAVA_HOME) homes.unshift(process.env.JAVA_HOME);
@@ -57,7 +57,7 @@ async function readJdk(home: string): Promise<Jdk | undefined> {
 }
 
 /** @throws {MissingProgram} */
-export function needProgram(program: string, debianPackage: string): void {
+export function requireProgram(program: string, debianPackage: string): void {
   const folders = (process.env.PATH ?? "").split(delimiter);
   if (folders.some((folder) => existsSync(join(folder, program)))) return;
   throw new MissingProgram(`${program} is not installed. On Debian: apt-get install ${debianPackage}`);

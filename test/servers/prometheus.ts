@@ -9,7 +9,7 @@ import { basename, join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { type Daemon, launch } from "./daemon.ts";
 import { cacheFolder } from "./distribution.ts";
-import { needProgram, run } from "./host.ts";
+import { requireProgram, run } from "./host.ts";
 
 interface PrometheusServer {
   readonly product: "prometheus";
@@ -58,7 +58,7 @@ export async function startPrometheus(
     const config = join(folder, "prometheus.yml");
     // The label takes no part in queries; it proves whose the answering server is.
     await writeFile(config, `global: { external_labels: { run: ${basename(folder)} } }\n`);
-    const port = await freePort();
+    const port = await findFreePort();
     const url = `http://127.0.0.1:${port}`;
     const args = [
       `--config.file=${config}`,
@@ -69,7 +69,7 @@ export async function startPrometheus(
       `--enable-feature=${["native-histograms", ...features].join()}`,
     ];
     daemon = await launch({ program, args }, folder);
-    await becomeReady(url, basename(folder), daemon, signal);
+    await awaitReady(url, basename(folder), daemon, signal);
     const { version } = prometheusServers[name];
     return { name, product: "prometheus", version, url, stop: daemon.stop };
   } catch (error) {
@@ -101,7 +101,7 @@ interface Programs {
 export async function findPrometheus(name: PrometheusName, signal?: AbortSignal): Promise<Programs> {
   const { module }: PrometheusServer = prometheusServers[name];
   if (module === undefined) {
-    for (const program of ["prometheus", "promtool"]) needProgram(program, "prometheus");
+    for (const program of ["prometheus", "promtool"]) requireProgram(program, "prometheus");
     return { program: "prometheus", promtool: "promtool" };
   }
   const folder = join(cacheFolder(), `prometheus-${module}`);
@@ -142,7 +142,7 @@ async function build(
 
 /** A Go that is new enough: the installed one, or the one that an older installed one can fetch as a module. */
 async function findGo(signal?: AbortSignal): Promise<string> {
-  needProgram("go", "golang-go");
+  requireProgram("go", "golang-go");
   const [, major = 0, minor = 0] = /go(\d+)\.(\d+)/.exec(await run("go", ["version"], signal)) ?? [];
   // Since 1.21 Go itself fetches the version that a go.mod asks for.
   if (Number(major) > 1 || Number(minor) >= 21) return "go";
@@ -165,7 +165,7 @@ async function makeRunnable(home: string, copy: string, signal?: AbortSignal): P
   await rename(draft, copy);
 }
 
-function freePort(): Promise<number> {
+function findFreePort(): Promise<number> {
   return new Promise((resolve, reject) => {
     const listener = createServer();
     listener.once("error", reject);
@@ -176,9 +176,9 @@ function freePort(): Promise<number> {
   });
 }
 
-async function becomeReady(url: string, run: string, daemon: Daemon, signal?: AbortSignal): Promise<void> {
+async function awaitReady(url: string, run: string, daemon: Daemon, signal?: AbortSignal): Promise<void> {
   const deadline = Date.now() + startMillis;
-  while (!(await answers(url, run))) {
+  while (!(await isReady(url, run))) {
     signal?.throwIfAborted();
     const ended = daemon.ended();
     const late = Date.now() > deadline;
@@ -190,7 +190,7 @@ async function becomeReady(url: string, run: string, daemon: Daemon, signal?: Ab
   }
 }
 
-async function answers(url: string, run: string): Promise<boolean> {
+async function isReady(url: string, run: string): Promise<boolean> {
   try {
     const patience = AbortSignal.timeout(5_000);
     if (!(await fetch(`${url}/-/ready`, { signal: patience })).ok) return false;

@@ -1,7 +1,7 @@
 // Real servers for the tests, without Docker: Elasticsearch and OpenSearch from Maven
 // artifacts, started on a free port with an empty data folder and removed with all that
 // they wrote. What a server is, is the table; how a product is started, `commands`.
-// This Elasticsearch is the real one with few modules: no Painless, no `wildcard`, `match_only_text` and
+// This Elasticsearch is the real one with few modules: no Painless, no `buildWildcardQuery`, `match_only_text` and
 // `constant_keyword` fields, and `GET /` of 8 and 9 answers 405.
 
 import { once } from "node:events";
@@ -15,7 +15,7 @@ import { text } from "node:stream/consumers";
 import { setTimeout as delay } from "node:timers/promises";
 import { type Command, type Daemon, launch } from "./daemon.ts";
 import { type Artifact, fetchDistribution } from "./distribution.ts";
-import { findJdk, type JavaRange, needProgram, run } from "./host.ts";
+import { findJdk, type JavaRange, requireProgram, run } from "./host.ts";
 
 type Product = "elasticsearch" | "opensearch";
 
@@ -108,8 +108,8 @@ const heap = ["-Xms512m", "-Xmx1g"];
  *  @throws {StartFailed} with the last lines of its log
  *  @throws {MissingProgram} when this machine lacks what it needs */
 export async function start(name: ServerName, signal?: AbortSignal, security?: Security): Promise<Running> {
-  const files = await download(name, signal);
-  const port = await freePort();
+  const files = await downloadServer(name, signal);
+  const port = await findFreePort();
   try {
     return await startAt(port, name, files, signal, security);
   } finally {
@@ -130,7 +130,7 @@ async function startAt(
   const daemon = await prepare(place, signal);
   const url = `${security === undefined ? "http" : "https"}://127.0.0.1:${port}`;
   try {
-    await becomeReady(name, `${url}${server.ready}`, place, daemon, signal);
+    await awaitReady(name, `${url}${server.ready}`, place, daemon, signal);
   } catch (error) {
     await daemon.kill();
     throw error;
@@ -139,7 +139,7 @@ async function startAt(
 }
 
 /** Fills the cache and returns the folder of the server's files. */
-export function download(name: ServerName, signal?: AbortSignal): Promise<string> {
+export function downloadServer(name: ServerName, signal?: AbortSignal): Promise<string> {
   return fetchDistribution(servers[name].maven, signal);
 }
 
@@ -176,8 +176,8 @@ const commonSettings: Settings = {
 const commands: Record<Product, (place: Place, signal?: AbortSignal) => Promise<Command>> = {
   elasticsearch: async (place, signal) => {
     const jdk = await findJdk(place.server.java);
-    const account = await unprivileged();
-    const home = await unpack(place, signal);
+    const account = await findUnprivilegedUser();
+    const home = await extractServer(place, signal);
     // Keep it short: a setting that this distribution does not know stops the start.
     await writeSettings(join(home, "config", "elasticsearch.yml"), {
       ...commonSettings,
@@ -185,7 +185,7 @@ const commands: Record<Product, (place: Place, signal?: AbortSignal) => Promise<
       "http.port": place.port,
       ...(place.security === undefined ? { "xpack.security.enabled": false } : secured),
     });
-    if (place.security !== undefined) await secure(home, jdk, place.security, signal);
+    if (place.security !== undefined) await enableSecurity(home, jdk, place.security, signal);
     await mkdir(join(place.folder, "tmp"));
     if (account) await run("chown", ["-R", `${account.uid}:${account.gid}`, place.folder], signal);
     return {
@@ -231,7 +231,7 @@ const secured: Settings = {
 };
 
 /** Users and roles in files: this distribution lacks what the server's own index of them needs. */
-async function secure(
+async function enableSecurity(
   home: string,
   jdk: string,
   { cert, key, users, roles }: Security,
@@ -249,8 +249,8 @@ async function secure(
 
 /** A copy for this run: Elasticsearch writes beside its own files, and the cache may lie
  *  where the account that it runs as cannot read. */
-async function unpack({ server, files, folder }: Place, signal?: AbortSignal): Promise<string> {
-  needProgram("unzip", "unzip");
+async function extractServer({ server, files, folder }: Place, signal?: AbortSignal): Promise<string> {
+  requireProgram("unzip", "unzip");
   const name = `${server.maven.artifact}-${server.maven.version}`;
   await run("unzip", ["-q", join(files, `${name}.zip`), "-d", folder], signal);
   return join(folder, name);
@@ -267,13 +267,13 @@ const addUser = 'id -u "$0" || useradd --system --no-create-home --shell /usr/sb
 
 /** Elasticsearch refuses to run as root: root lends it a system user, anybody else is
  *  welcome as they are. */
-async function unprivileged(): Promise<Command["account"]> {
+async function findUnprivilegedUser(): Promise<Command["account"]> {
   if (process.getuid?.() !== 0) return undefined;
   await run("flock", ["/etc", "sh", "-c", addUser, systemUser]);
-  return { uid: await idOf("-u"), gid: await idOf("-g") };
+  return { uid: await readAccountId("-u"), gid: await readAccountId("-g") };
 }
 
-async function idOf(flag: "-u" | "-g"): Promise<number> {
+async function readAccountId(flag: "-u" | "-g"): Promise<number> {
   return Number(await run("id", [flag, systemUser]));
 }
 
@@ -283,7 +283,7 @@ const ports = { from: 9210, to: 9299 };
 /** Chosen for a server that does not listen yet. */
 const reserved = new Set<number>();
 
-async function freePort(): Promise<number> {
+async function findFreePort(): Promise<number> {
   const count = ports.to - ports.from + 1;
   const offset = Math.floor(Math.random() * count);
   for (let i = 0; i < count; i++) {
@@ -304,7 +304,7 @@ function isFree(port: number): Promise<boolean> {
   });
 }
 
-async function becomeReady(
+async function awaitReady(
   name: ServerName,
   url: string,
   place: Place,
@@ -312,21 +312,23 @@ async function becomeReady(
   signal?: AbortSignal,
 ): Promise<void> {
   const deadline = Date.now() + startMillis;
-  while (!(await answers(url, place, signal))) {
+  while (!(await isReady(url, place, signal))) {
     signal?.throwIfAborted();
     const ended = daemon.ended();
-    if (ended !== undefined) throw await failure(name, `ended with ${ended} before it was ready`, daemon);
-    if (Date.now() > deadline) throw await failure(name, `was not ready in ${startMillis} ms`, daemon);
+    if (ended !== undefined)
+      throw await createStartFailure(name, `ended with ${ended} before it was ready`, daemon);
+    if (Date.now() > deadline)
+      throw await createStartFailure(name, `was not ready in ${startMillis} ms`, daemon);
     await delay(pollMillis);
   }
 }
 
-async function failure(name: ServerName, what: string, daemon: Daemon): Promise<StartFailed> {
+async function createStartFailure(name: ServerName, what: string, daemon: Daemon): Promise<StartFailed> {
   return new StartFailed(`${name} ${what}. The last lines of its log:\n${await daemon.tail()}`);
 }
 
 /** Whether our own server answers: somebody else may have taken the port before it did. */
-async function answers(url: string, { cluster, security }: Place, signal?: AbortSignal): Promise<boolean> {
+async function isReady(url: string, { cluster, security }: Place, signal?: AbortSignal): Promise<boolean> {
   const patience = AbortSignal.timeout(5000);
   const limited = signal ? AbortSignal.any([signal, patience]) : patience;
   try {

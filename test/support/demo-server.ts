@@ -3,16 +3,16 @@
 import { memory } from "#resolvers/memory/memory.ts";
 import { createAuthenticator } from "#src/access/auth.ts";
 import { connectSites, type Site } from "#src/access/sites.ts";
-import { configure } from "#src/cli/demo.ts";
+import { buildDemoConfig } from "#src/cli/demo.ts";
 import { defaults, type Limits, type TokenEntry } from "#src/config/config.ts";
 import { fromMillis, type Instant } from "#src/core/time.ts";
-import type { Unified } from "#src/graphql/mesh.ts";
+import type { UnifiedSchema } from "#src/graphql/mesh.ts";
 import { operations } from "#src/operations/index.ts";
 import { checkVisual } from "#src/operations/metrics/visuals.ts";
 import { createServer, type Server } from "#src/server/server.ts";
 import type { Backend } from "#src/store/store.ts";
 import { createTelemetry } from "#src/telemetry/telemetry.ts";
-import { openGallery } from "#src/visuals/visual-directory.ts";
+import { openVisualDirectory } from "#src/visuals/visual-directory.ts";
 
 export const token = "demo-token";
 export const clock = Date.UTC(2026, 0, 15, 12);
@@ -37,14 +37,14 @@ interface GraphqlAnswer {
 }
 
 /** The schema without Mesh, which takes a second to load. */
-export async function plain(): Promise<Unified> {
+export async function loadPlainSchema(): Promise<UnifiedSchema> {
   const { schema } = await import("#src/graphql/schema.ts");
   return { schema, plugins: [], stitched: false };
 }
 
 export async function createDemo(
   over: {
-    readonly graphql?: () => Promise<Unified>;
+    readonly graphql?: () => Promise<UnifiedSchema>;
     readonly limits?: Partial<Limits>;
     /** Stands between the server and the backend. */
     readonly watch?: (backend: Backend) => Backend;
@@ -55,11 +55,11 @@ export async function createDemo(
 ): Promise<Demo> {
   const now = (): Instant => fromMillis(clock);
   const io = { now, log: () => {}, requested: () => {}, cache: () => {}, readText: () => "" };
-  const config = configure(0, token);
+  const config = buildDemoConfig(0, token);
   const made = memory.create("memory", memory.parseConfig({ seed: 1 }), io);
   const backend = over.watch?.(made) ?? made;
   const sites = connectSites(config, new Map([["memory", backend]]));
-  const gallery = await openGallery({
+  const gallery = await openVisualDirectory({
     folder: () => config.visuals,
     check: checkVisual,
     log: () => {},
@@ -68,7 +68,7 @@ export async function createDemo(
   let log = "";
   const server = createServer({
     operations,
-    graphql: over.graphql ?? plain,
+    loadGraphql: over.graphql ?? loadPlainSchema,
     authenticate: createAuthenticator([...config.tokens, ...(over.tokens ?? [])], now),
     sites: new Map([...sites].map(([id, site]) => [id, over.site?.(site) ?? site])),
     limits: { ...defaults.limits, ...over.limits },

@@ -2,33 +2,33 @@
 
 import type { Site, Sites } from "#src/access/sites.ts";
 import { openSpool } from "#src/intake/spool.ts";
-import type { Spooler } from "#src/intake/spool-client.ts";
-import type { ReportStore } from "#src/store/store.ts";
+import type { SpoolClient } from "#src/intake/spool-client.ts";
+import type { ErrorReportStore } from "#src/store/store.ts";
 import { createTelemetry, type Telemetry } from "#src/telemetry/telemetry.ts";
 
-export function reportBody(number: number, over: Record<string, unknown> = {}): string {
+export function renderReport(number: number, over: Record<string, unknown> = {}): string {
   const error = { name: "TypeError", message: `number ${number}`, backtrace: ["at app.js:1"] };
   return JSON.stringify({ timestamp: 1_795_000_000, namespace: "frontend", error, ...over });
 }
 
 /** The real spool, in memory and without its thread, so that a test sees a commit at once. */
-export function memorySpooler(limitBytes = 1e9): Spooler {
+export function createMemorySpooler(limitBytes = 1e9): SpoolClient {
   const spool = openSpool(":memory:", limitBytes);
   return {
     append: async (entry) => spool.append([entry])[0] === true,
-    next: async (...of) => spool.next(...of),
-    later: async (...of) => spool.later(...of),
+    readOldest: async (...of) => spool.readOldest(...of),
+    pickLater: async (...of) => spool.pickLater(...of),
     settle: async (settlements) => spool.settle(settlements, 0),
-    level: async () => spool.level(),
+    readLevel: async () => spool.readLevel(),
     close: async () => spool.close(),
   };
 }
 
-export function sitesWith(
+export function createSites(
   entries: Readonly<
     Record<
       string,
-      { readonly keys: readonly string[]; readonly store?: ReportStore; readonly index?: string }
+      { readonly keys: readonly string[]; readonly store?: ErrorReportStore; readonly index?: string }
     >
   >,
 ): Sites {
@@ -39,7 +39,7 @@ export function sitesWith(
         id,
         retention: 86_400_000,
         counterDefault: "cumulative",
-        frontend: { keys, backend: "fake", index, profile: "auto", store },
+        frontend: { keys, backend: "fake", index, layout: "auto", store },
       },
     ]),
   );
@@ -52,7 +52,7 @@ interface Watched {
   readonly metric: (name: string) => Promise<number>;
 }
 
-export function watchedTelemetry(): Watched {
+export function createWatchedTelemetry(): Watched {
   let log = "";
   const telemetry = createTelemetry({
     write: (line) => {

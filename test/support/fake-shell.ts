@@ -29,7 +29,7 @@ export function createShell(given: {
     now: () => given.now,
     onChange: () => {},
     onHangup: () => {},
-    loading: (load) => load(),
+    loadModules: (load) => load(),
     signal: given.signal ?? new AbortController().signal,
     kinds: new Map((given.kinds ?? []).map((kind) => [kind.kind, kind])),
     printed: () => out.join(""),
@@ -37,7 +37,7 @@ export function createShell(given: {
   };
 }
 
-export function instant(text: string): Instant {
+export function toInstant(text: string): Instant {
   const result = parseInstant(text);
   if (result === undefined) throw new Error(`no instant: ${text}`);
   return result;

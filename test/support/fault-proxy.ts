@@ -37,35 +37,35 @@ const strikes = {
     const { status, headers, body } = answer;
     response.writeHead(status, { ...headers, "content-length": body.length });
     const step = Math.max(1, Math.ceil(body.length / (1 + chance() * 8)));
-    trickle(response, body, step, second / 4, later, () => response.end());
+    sendSlowly(response, body, step, second / 4, later, () => response.end());
   },
   cut: ({ answer, socket, chance }) => {
-    const whole = raw(answer);
+    const whole = renderRaw(answer);
     socket.end(whole.subarray(0, Math.floor(chance() * whole.length)));
   },
   reset: ({ answer, socket, chance }) => {
-    const whole = raw(answer);
+    const whole = renderRaw(answer);
     const sent = Math.floor(chance() * whole.length);
     if (sent < whole.length / 4) socket.resetAndDestroy();
     else socket.write(whole.subarray(0, sent), () => socket.resetAndDestroy());
   },
   silence: () => {},
   "half-open": ({ answer, socket, chance }) => {
-    const whole = raw(answer);
+    const whole = renderRaw(answer);
     socket.write(whole.subarray(0, 1 + Math.floor(chance() * (whole.length - 1))));
   },
   "slow loris": ({ answer, socket, later }) => {
-    trickle(socket, raw(answer), 1, second, later, () => socket.end());
+    sendSlowly(socket, renderRaw(answer), 1, second, later, () => socket.end());
   },
   "truncated JSON": ({ answer, response, chance }) => {
     const { body } = answer;
     send(response, { ...answer, body: body.subarray(0, Math.floor(chance() * body.length)) });
   },
   "Content-Length too long": ({ answer, socket, chance }) => {
-    socket.end(raw(answer, answer.body.length + 1 + Math.floor(chance() * 100)));
+    socket.end(renderRaw(answer, answer.body.length + 1 + Math.floor(chance() * 100)));
   },
   "Content-Length too short": ({ answer, socket, chance }) => {
-    socket.write(raw(answer, Math.floor(chance() * answer.body.length)));
+    socket.write(renderRaw(answer, Math.floor(chance() * answer.body.length)));
   },
   "bad gzip": ({ answer, response, chance }) => {
     const body = gzipSync(answer.body);
@@ -82,7 +82,7 @@ const strikes = {
   "503": (strike) => fail(strike, 503),
   "an error with status 200": (strike) => fail(strike, 200),
   "a part with status 200": ({ answer, response, chance }) => {
-    const part = inPart(answer, chance);
+    const part = cutInHalf(answer, chance);
     if (part === undefined) return false;
     send(response, { ...answer, body: Buffer.from(JSON.stringify(part)) });
     return true;
@@ -105,7 +105,7 @@ export interface FaultProxy {
   readonly url: string;
   /** What becomes of the n-th request, from 0, since it was set; nothing where it returns undefined. */
   plan(fault: (n: number) => Fault | undefined): void;
-  /** Since `plan`: requests that came, answers that were spoiled, and answers that nobody waited for any more. */
+  /** Since `planSearch`: requests that came, answers that were spoiled, and answers that nobody waited for any more. */
   readonly seen: { asked: number; struck: number; left: number };
   /** Grows with whatever happens on the wire. */
   readonly activity: () => number;
@@ -147,11 +147,14 @@ export async function openProxy(upstream: string): Promise<FaultProxy> {
       if (response.destroyed || request.socket.destroyed) return;
       const answer = {
         status: answered.statusCode ?? 0,
-        headers: kept(answered.headers),
+        headers: keepHeaders(answered.headers),
         body: Buffer.concat(chunks),
       };
       const { socket } = request;
-      if (fault !== undefined && strike(fault, { answer, response, socket, chance: fault.chance, later })) {
+      if (
+        fault !== undefined &&
+        applyFault(fault, { answer, response, socket, chance: fault.chance, later })
+      ) {
         seen.struck += 1;
       } else send(response, answer);
     });
@@ -194,13 +197,13 @@ export async function openProxy(upstream: string): Promise<FaultProxy> {
   };
 }
 
-function strike({ kind }: Fault, how: Strike): boolean {
+function applyFault({ kind }: Fault, how: Strike): boolean {
   const played: unknown = strikes[kind](how);
   return played !== false;
 }
 
 /** Headers that say something of the body's meaning, and none of its way here. */
-function kept(headers: Readonly<Record<string, unknown>>): Record<string, string> {
+function keepHeaders(headers: Readonly<Record<string, unknown>>): Record<string, string> {
   const names = ["content-type", "x-elastic-product"];
   return Object.fromEntries(
     names.flatMap((name) => (typeof headers[name] === "string" ? [[name, headers[name]]] : [])),
@@ -212,7 +215,7 @@ function send(response: ServerResponse, { status, headers, body }: Answer): void
   response.end(body);
 }
 
-function raw({ status, headers, body }: Answer, length = body.length): Buffer {
+function renderRaw({ status, headers, body }: Answer, length = body.length): Buffer {
   const lines = Object.entries({ ...headers, "content-length": length }).map(
     ([name, value]) => `${name}: ${value}\r\n`,
   );
@@ -223,7 +226,7 @@ interface Writer {
   readonly destroyed: boolean;
   write(bytes: Buffer): unknown;
 }
-function trickle(
+function sendSlowly(
   to: Writer,
   bytes: Buffer,
   step: number,
@@ -249,7 +252,7 @@ function fail({ answer, response }: Strike, status: number, headers: Record<stri
 }
 
 /** Half of what was found, or of what was counted, with a sign by which the source says so. */
-function inPart({ body, status }: Answer, chance: () => number): object | undefined {
+function cutInHalf({ body, status }: Answer, chance: () => number): object | undefined {
   if (status !== 200) return undefined;
   const value = JSON.parse(body.toString());
   const half = <T>(all: readonly T[]) => all.slice(0, Math.floor(all.length / 2));
@@ -262,7 +265,7 @@ function inPart({ body, status }: Answer, chance: () => number): object | undefi
     return {
       ...value,
       hits: { ...hits, hits: half(hits.hits) },
-      ...(aggregations && { aggregations: mapBuckets(aggregations, half) }),
+      ...(aggregations && { aggregations: changeBuckets(aggregations, half) }),
       ...signs[Math.floor(chance() * signs.length)],
     };
   }
@@ -270,7 +273,10 @@ function inPart({ body, status }: Answer, chance: () => number): object | undefi
   return { ...value, warnings: [secret], data: { ...value.data, result: half(value.data.result) } };
 }
 
-function mapBuckets(aggregations: object, map: (buckets: readonly unknown[]) => readonly unknown[]): object {
+function changeBuckets(
+  aggregations: object,
+  map: (buckets: readonly unknown[]) => readonly unknown[],
+): object {
   return Object.fromEntries(
     Object.entries(aggregations).map(([name, one]) => [
       name,

@@ -31,7 +31,7 @@ export function start(command: string, args: readonly string[]) {
   return { child, told, ended, listening };
 }
 
-export const readout = (...args: string[]) => start(process.execPath, [...program, ...args]);
+export const startReadout = (...args: string[]) => start(process.execPath, [...program, ...args]);
 
 export function endAll(): void {
   for (const child of children.splice(0)) child.kill("SIGKILL");

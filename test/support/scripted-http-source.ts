@@ -3,25 +3,25 @@ import { createServer, type IncomingMessage, type ServerResponse } from "node:ht
 import { createServer as createSecureServer, type ServerOptions } from "node:https";
 import type { AddressInfo } from "node:net";
 
-export interface Fake {
+export interface ScriptedSource {
   readonly url: string;
-  readonly asked: { readonly method: string; readonly path: string; readonly body: string }[];
+  readonly requests: { readonly method: string; readonly path: string; readonly body: string }[];
   /** Requests whose client went away before the answer was complete. */
   left: number;
   /** Closes the connections that clients keep, as a restart does. */
   drop(): void;
   close(): Promise<void>;
 }
-export type Reply = (response: ServerResponse, request: IncomingMessage, body: string) => void;
+export type Responder = (response: ServerResponse, request: IncomingMessage, body: string) => void;
 
 /** With `tls` it speaks HTTPS. */
-export async function openFake(reply: Reply, tls?: ServerOptions): Promise<Fake> {
+export async function openScriptedSource(reply: Responder, tls?: ServerOptions): Promise<ScriptedSource> {
   const listen = (request: IncomingMessage, response: ServerResponse): void => {
     const chunks: Buffer[] = [];
     request.on("data", (chunk: Buffer) => chunks.push(chunk));
     request.on("end", () => {
       const body = Buffer.concat(chunks).toString();
-      fake.asked.push({ method: request.method ?? "", path: request.url ?? "", body });
+      fake.requests.push({ method: request.method ?? "", path: request.url ?? "", body });
       response.on("close", () => {
         if (!response.writableFinished) fake.left++;
       });
@@ -31,9 +31,9 @@ export async function openFake(reply: Reply, tls?: ServerOptions): Promise<Fake>
   const server = tls === undefined ? createServer(listen) : createSecureServer(tls, listen);
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const { port } = server.address() as AddressInfo;
-  const fake: Fake = {
+  const fake: ScriptedSource = {
     url: `${tls === undefined ? "http" : "https"}://127.0.0.1:${port}`,
-    asked: [],
+    requests: [],
     left: 0,
     drop: () => server.closeAllConnections(),
     close: () =>

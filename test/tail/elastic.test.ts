@@ -6,9 +6,9 @@ import { elastic } from "#resolvers/elastic/elastic.ts";
 import { defaults } from "#src/config/config.ts";
 import { fromMillis } from "#src/core/time.ts";
 import { parse } from "#src/log-query/parse.ts";
-import { createTails } from "#src/tail/tail-registry.ts";
+import { createTailRegistry } from "#src/tail/tail-registry.ts";
 import { testIO } from "../support/elastic/test-index.ts";
-import { type Fake, openFake, sendJson } from "../support/scripted-http-source.ts";
+import { openScriptedSource, type ScriptedSource, sendJson } from "../support/scripted-http-source.ts";
 import { ana, base, readEvents } from "./harness.ts";
 
 const speed = 50;
@@ -19,7 +19,7 @@ const mapped = {
   },
 };
 
-let fake: Fake | undefined;
+let fake: ScriptedSource | undefined;
 afterEach(() => fake?.close());
 
 /** What a search is expected to ask, as far as the fake obeys it. */
@@ -39,7 +39,7 @@ test("late documents, a source that fails and comes back, and one that is left a
   const now = () => base + Math.floor((performance.now() - begin) * speed);
   const held: { readonly id: string; readonly time: number; readonly visible: number }[] = [];
   let failure: "none" | "overloaded" | "partial" | "gone" = "none";
-  fake = await openFake((response, request, body) => {
+  fake = await openScriptedSource((response, request, body) => {
     const path = request.url ?? "";
     if (path === "/") return sendJson(response, { version: { number: "8.19.8" } });
     if (!path.includes("/_search")) return sendJson(response, mapped);
@@ -65,18 +65,18 @@ test("late documents, a source that fails and comes back, and one that is left a
   const backend = elastic.create("elk", elastic.parseConfig({ url: fake.url }), testIO);
   const store = backend.stores.logs;
   if (store === undefined) throw new Error("no log store");
-  const tails = createTails({
+  const tails = createTailRegistry({
     limits: { ...defaults.limits, tail: { ...defaults.limits.tail, lateness: 20_000 } },
-    places: { taken: 0 },
+    slots: { taken: 0 },
     now: () => fromMillis(now()),
     pause: (length, signal) => sleep(length / speed, undefined, { signal }).catch(() => {}),
     log: () => {},
   });
   const gone = new AbortController();
-  const sources = [{ id: "app", index: "logs-*", profile: "ecs" }] as const;
+  const sources = [{ id: "app", index: "logs-*", layout: "ecs" }] as const;
   const chunks = await tails.open(
     { store, sources, filter: parse(""), from: fromMillis(base), to: undefined },
-    { principal: ana, resume: undefined, gone: gone.signal, over: () => {} },
+    { principal: ana, lastEventId: undefined, clientGone: gone.signal, onClose: () => {} },
   );
   let text = "";
   const reading = (async () => {
@@ -106,8 +106,8 @@ test("late documents, a source that fails and comes back, and one that is left a
   gone.abort(new Error("left"));
   await reading;
   await sleep(50);
-  const asked = fake.asked.length;
+  const asked = fake.requests.length;
   await sleep(5_000 / speed);
-  expect(fake.asked.length).toBe(asked);
+  expect(fake.requests.length).toBe(asked);
   await backend.close();
 });

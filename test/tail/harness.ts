@@ -6,7 +6,7 @@ import type { LogLine } from "#src/core/rows.ts";
 import { fromMillis, type Millis } from "#src/core/time.ts";
 import { parse } from "#src/log-query/parse.ts";
 import type { LogStore } from "#src/store/store.ts";
-import { createTails, type Tails } from "#src/tail/tail-registry.ts";
+import { createTailRegistry, type TailRegistry } from "#src/tail/tail-registry.ts";
 import { type Clock, createClock } from "../support/fake-clock.ts";
 
 export const base = Date.UTC(2026, 0, 15, 10);
@@ -43,9 +43,9 @@ export interface Opening {
 
 interface Subject {
   readonly clock: Clock;
-  readonly tails: Tails;
+  readonly tails: TailRegistry;
   readonly open: (opening?: Opening) => Promise<Client>;
-  /** Makes a line visible now; times are milliseconds after `base`. */
+  /** Makes a line visible now; times are milliseconds after `lastBase`. */
   readonly add: (id: string, time: Millis, message?: string) => void;
   /** Readings of the store so far. */
   readonly readings: () => number;
@@ -75,9 +75,9 @@ export function createSubject(
   const left = new Error("the client left");
   let log = "";
   const { limits } = defaults;
-  const tails = createTails({
+  const tails = createTailRegistry({
     limits: { ...limits, ...over.limits, tail: { ...limits.tail, ...over.tail } },
-    places: { taken: 0 },
+    slots: { taken: 0 },
     now: clock.now,
     pause: clock.pause,
     log: (event) => {
@@ -93,16 +93,16 @@ export function createSubject(
     const chunks = await tails.open(
       {
         store,
-        sources: [{ id: "app", index: "app", profile: "auto" }],
+        sources: [{ id: "app", index: "app", layout: "auto" }],
         filter: parse(query),
         from: from === undefined ? undefined : fromMillis(base + from),
         to: to === undefined ? undefined : fromMillis(base + to),
       },
       {
         principal,
-        resume,
-        gone: gone.signal,
-        over: (cut) => {
+        lastEventId: resume,
+        clientGone: gone.signal,
+        onClose: (cut) => {
           ending = cut;
         },
       },

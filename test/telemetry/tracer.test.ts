@@ -8,11 +8,11 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import * as z from "zod";
 import { hashToken } from "#src/access/auth.ts";
 import { fromMillis } from "#src/core/time.ts";
-import { createExporter } from "#src/telemetry/otlp-exporter.ts";
-import { createSearch, type ProductName } from "../support/elastic/fake-cluster.ts";
-import { endAll, readout } from "../support/process.ts";
+import { createOtlpExporter } from "#src/telemetry/otlp-exporter.ts";
+import { createFakeSearch, type ProductName } from "../support/elastic/fake-cluster.ts";
+import { endAll, startReadout } from "../support/process.ts";
 import { openFakePrometheus } from "../support/prometheus/scripted-server.ts";
-import { type Fake, openFake, sendJson } from "../support/scripted-http-source.ts";
+import { openScriptedSource, type ScriptedSource, sendJson } from "../support/scripted-http-source.ts";
 
 const traceId = "0af7651916cd43dd8448eb211c80319c";
 const clientSpan = "b7ad6b7169203331";
@@ -54,8 +54,8 @@ const exported = z.strictObject({
   ]),
 });
 
-function spansOf(collector: Fake) {
-  return collector.asked.flatMap(({ path, body }) => {
+function listSpans(collector: ScriptedSource) {
+  return collector.requests.flatMap(({ path, body }) => {
     expect(path).toBe("/v1/traces");
     const [{ scopeSpans, resource }] = exported.parse(JSON.parse(body)).resourceSpans;
     expect(plain(resource.attributes)["service.name"]).toBe("readout-test");
@@ -76,16 +76,16 @@ describe.concurrent("of the program", () => {
   });
 
   test("a client's trace goes on to Elasticsearch, OpenSearch and Prometheus", async ({ expect }) => {
-    const collector = await openFake((response) => sendJson(response, {}));
+    const collector = await openScriptedSource((response) => sendJson(response, {}));
     const heard: { by: string; path: string; traceparent: unknown; tracestate: unknown }[] = [];
     const hear = (by: string, { url: path = "", headers }: Pick<IncomingMessage, "url" | "headers">) =>
       void heard.push({ by, path, traceparent: headers.traceparent, tracestate: headers.tracestate });
     const openSearch = (product: ProductName) => {
-      const { reply } = createSearch(
+      const { reply } = createFakeSearch(
         { app: { mappings: { properties: { "@timestamp": { type: "date" } } }, documents: [] } },
         product,
       );
-      return openFake((response, request, body) => {
+      return openScriptedSource((response, request, body) => {
         hear(product, request);
         reply(response, request, body);
       });
@@ -117,7 +117,7 @@ sites:
     logs: { backend: others, sources: { app: { index: app, profile: ecs } } }
 `,
     );
-    const { child, ended, listening, told } = readout("serve", "--config", file);
+    const { child, ended, listening, told } = startReadout("serve", "--config", file);
     const address = await listening;
     const headers = {
       traceparent: `00-${traceId}-${clientSpan}-01`,
@@ -147,7 +147,7 @@ sites:
     const query = `{ metrics_names(site_id: "shop") }`;
     const graphql = { method: "POST", body: JSON.stringify({ query }) };
     expect((await ask("/graphql?token=secret-of-ana", graphql)).status).toBe(200);
-    // Not traced: `ratio` is 0 and nobody asked for it.
+    // Not traced: `compareRounds` is 0 and nobody asked for it.
     for (const site of ["shop", "blog"]) {
       const untraced = await fetch(`${address}/api/v2/logs/lines?token=secret-of-ana`, posted(site));
       expect(untraced.status).toBe(200);
@@ -155,7 +155,7 @@ sites:
     child.kill("SIGTERM");
     expect(await ended, told.err).toBe(0);
 
-    const spans = spansOf(collector);
+    const spans = listSpans(collector);
     const servers = spans.filter(({ kind }) => kind === 2);
     expect(servers.map(({ name }) => name).sort()).toEqual([
       "POST /api/v2/logs/lines",
@@ -189,7 +189,7 @@ sites:
       ).toBe(true);
     }
     expect(continued.some(({ path }) => path.includes("/api/v1/"))).toBe(true);
-    expect(JSON.stringify(collector.asked)).not.toMatch(/secret-of/);
+    expect(JSON.stringify(collector.requests)).not.toMatch(/secret-of/);
     for (const { close } of [collector, elasticsearch, opensearch, prometheus]) await close();
   });
 });
@@ -198,7 +198,7 @@ describe.concurrent("an exporter", () => {
   function open(url: string) {
     const counts = { sent: 0, dropped: 0 };
     const logged: string[] = [];
-    const exporter = createExporter({
+    const exporter = createOtlpExporter({
       config: { url, headers: {}, ratio: 1, service: "readout-test" },
       now: () => fromMillis(base),
       log: ({ message }) => logged.push(message),
@@ -207,7 +207,7 @@ describe.concurrent("an exporter", () => {
       },
     });
     const end = (traceparent: string | null = null, tracestate: string | null = null) => {
-      const step = exporter.begin(traceparent, tracestate);
+      const step = exporter.startRequestSpan(traceparent, tracestate);
       step?.end("GET", {});
       step?.end("again", {});
       return step;
@@ -219,11 +219,11 @@ describe.concurrent("an exporter", () => {
     expect,
   }) => {
     const silent: ServerResponse[] = [];
-    const collector = await openFake((response) => void silent.push(response));
+    const collector = await openScriptedSource((response) => void silent.push(response));
     const { exporter, counts, end, logged } = open(collector.url);
     for (let n = 0; n < 10_000; n += 1) end();
     expect(counts).toEqual({ sent: 0, dropped: 10_000 - 4_096 - 512 });
-    await expect.poll(() => collector.asked.length).toBe(1);
+    await expect.poll(() => collector.requests.length).toBe(1);
     await exporter.close(50);
     expect(counts).toEqual({ sent: 0, dropped: 10_000 - 4_096 });
     expect(logged).toEqual(["traces cannot be sent"]);
@@ -232,7 +232,7 @@ describe.concurrent("an exporter", () => {
 
   test("goes on when its collector is back", async ({ expect }) => {
     let up = false;
-    const collector = await openFake((response) => sendJson(response, {}, up ? 200 : 503));
+    const collector = await openScriptedSource((response) => sendJson(response, {}, up ? 200 : 503));
     const { exporter, counts, end, logged } = open(collector.url);
     end();
     await expect.poll(() => counts.dropped, { timeout: 5_000 }).toBe(1);
@@ -245,7 +245,7 @@ describe.concurrent("an exporter", () => {
   });
 
   test("keeps to what is a trace context, and begins a trace of its own else", async ({ expect }) => {
-    const collector = await openFake((response) => sendJson(response, {}));
+    const collector = await openScriptedSource((response) => sendJson(response, {}));
     const { exporter, end } = open(collector.url);
     const own = /^00-(?!0af7651916cd43dd)[0-9a-f]{32}-[0-9a-f]{16}-01$/;
     const id = `${traceId}-${clientSpan}`;
@@ -268,9 +268,9 @@ describe.concurrent("an exporter", () => {
     expect(end(`00-${id}-01`, "a\u00e9")?.headers.tracestate).toBeUndefined();
     await exporter.close(1_000);
     // The one that its client does not want is not sent.
-    expect(spansOf(collector)).toHaveLength(10);
+    expect(listSpans(collector)).toHaveLength(10);
     exporter.configure(undefined);
-    expect(exporter.begin(null, null)).toBeUndefined();
+    expect(exporter.startRequestSpan(null, null)).toBeUndefined();
     await sleep(0);
     await collector.close();
   });

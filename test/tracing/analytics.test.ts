@@ -1,34 +1,43 @@
 // The definitions against figures worked out by hand.
 import { describe, expect, test } from "vitest";
 import type { Span } from "#src/core/rows.ts";
-import { analyticsOver } from "#src/tracing/analytics.ts";
-import { createDistribution } from "#src/tracing/duration-stats.ts";
-import { eventDigest, hashStatement } from "#src/tracing/spans/digest.ts";
-import { createFamily } from "#src/tracing/spans/requests.ts";
-import { readerOver } from "../conformance/trace-fixture.ts";
-import { at, budget, exception, list, range, signal, source, span } from "./span-builder.ts";
+import { createSpanAnalytics } from "#src/tracing/analytics.ts";
+import { createDurationDistribution } from "#src/tracing/duration-stats.ts";
+import { encodeEventDigest, hashStatement } from "#src/tracing/spans/digest.ts";
+import { createAncestorIndex } from "#src/tracing/spans/requests.ts";
+import { createArrayReader } from "../conformance/trace-fixture.ts";
+import {
+  at,
+  createException,
+  createSource,
+  createSpan,
+  createTestBudget,
+  listRows,
+  range,
+  signal,
+} from "./span-builder.ts";
 
-const shop = source("shop");
+const shop = createSource("shop");
 
 test("figures: nearest rank, means over what compressed spans stand for", () => {
-  const figures = createDistribution();
-  for (let n = 1; n <= 60; n += 1) figures.add(span({ span_id: `s${n}`, to: n }));
+  const figures = createDurationDistribution();
+  for (let n = 1; n <= 60; n += 1) figures.add(createSpan({ span_id: `s${n}`, to: n }));
   expect([figures.percentile(90), figures.percentile(95), figures.mean()]).toEqual([54, 57, 30.5]);
-  for (let n = 61; n <= 200; n += 1) figures.add(span({ span_id: `s${n}`, to: n }));
+  for (let n = 61; n <= 200; n += 1) figures.add(createSpan({ span_id: `s${n}`, to: n }));
   expect([figures.percentile(90), figures.percentile(95)]).toEqual([180, 190]);
-  const weighted = createDistribution();
-  weighted.add(span({ to: 90, count: 9 }));
-  weighted.add(span({ to: 100, status_code: "ERROR" }));
+  const weighted = createDurationDistribution();
+  weighted.add(createSpan({ to: 90, count: 9 }));
+  weighted.add(createSpan({ to: 100, status_code: "ERROR" }));
   expect([weighted.count(), weighted.errorCount(), weighted.mean()]).toEqual([10, 1, 19]);
   expect([weighted.percentile(90), weighted.percentile(95)]).toEqual([10, 100]);
-  expect(createDistribution().percentile(95)).toBe(0);
+  expect(createDurationDistribution().percentile(95)).toBe(0);
 });
 
 test("actions: by namespace and action whatever the service, with errors and N+1", async () => {
   const request = (id: string, over: Partial<Span> = {}): Span =>
-    span({ span_id: id, trace_id: id, span_kind: "server", action: "A", to: 100, ...over });
+    createSpan({ span_id: id, trace_id: id, span_kind: "server", action: "A", to: 100, ...over });
   const queries = Array.from({ length: 5 }, (_, n) =>
-    span({ span_id: `q${n}`, trace_id: "a", parent_span_id: "a", span_kind: "client", statement: "q" }),
+    createSpan({ span_id: `q${n}`, trace_id: "a", parent_span_id: "a", span_kind: "client", statement: "q" }),
   );
   const spans = [
     request("a"),
@@ -38,9 +47,9 @@ test("actions: by namespace and action whatever the service, with errors and N+1
     request("e", { report: true }),
     ...queries,
   ];
-  const { actions } = analyticsOver(readerOver(spans));
+  const { actions } = createSpanAnalytics(createArrayReader(spans));
   const ask = (over: object) =>
-    actions({ sources: [shop], range, namespaces: [], budget: budget(), ...over }, signal);
+    actions({ sources: [shop], range, namespaces: [], budget: createTestBudget(), ...over }, signal);
   const a = { namespace: "web", action: "A", count: 2, error_count: 1, mean: 200, has_npo: true };
   const b = { namespace: "admin", action: "B", count: 1, error_count: 0, mean: 100, has_npo: false };
   expect(await ask({})).toEqual([a, b]);
@@ -51,18 +60,21 @@ test("actions: by namespace and action whatever the service, with errors and N+1
 
 test("an N+1 is found in the last of many traces, and in the first", async () => {
   const requests = Array.from({ length: 1_200 }, (_, n) =>
-    span({ ...{ trace_id: `${n}`, span_id: "r", span_kind: "server" }, action: n === 0 ? "First" : "Last" }),
+    createSpan({
+      ...{ trace_id: `${n}`, span_id: "r", span_kind: "server" },
+      action: n === 0 ? "First" : "Last",
+    }),
   );
   const queries = ["0", "1199"].map((trace_id) =>
-    span({
+    createSpan({
       ...{ trace_id, span_id: "q", parent_span_id: "r", span_kind: "client" },
       statement: "q",
       count: 9,
     }),
   );
   const actions = async (spans: readonly Span[]) => {
-    const query = { sources: [shop], range, namespaces: [], budget: budget() } as const;
-    const rows = await analyticsOver(readerOver(spans)).actions(query, signal);
+    const query = { sources: [shop], range, namespaces: [], budget: createTestBudget() } as const;
+    const rows = await createSpanAnalytics(createArrayReader(spans)).actions(query, signal);
     return rows.map(({ action, has_npo }) => [action, has_npo]);
   };
   expect(await actions([...requests, ...queries])).toEqual([
@@ -75,20 +87,20 @@ test("an N+1 is found in the last of many traces, and in the first", async () =>
   ]);
   // Beside a request whose action is known to have one already.
   const beside = { trace_id: "1199", span_id: "x", parent_span_id: "r", span_kind: "server" } as const;
-  expect(await actions([...requests, span({ ...beside, action: "First" }), ...queries])).toEqual([
+  expect(await actions([...requests, createSpan({ ...beside, action: "First" }), ...queries])).toEqual([
     ["First", true],
     ["Last", true],
   ]);
 });
 
 describe("slow events", () => {
-  const root = span({ span_id: "root", span_kind: "server", action: "Pay", to: 500 });
+  const root = createSpan({ span_id: "root", span_kind: "server", action: "Pay", to: 500 });
   const query = (id: string, over: Partial<Span> & { from?: number; to?: number } = {}): Span =>
-    span({
+    createSpan({
       ...{ span_id: id, parent_span_id: "root", span_kind: "client", span_name: "query" },
       ...{ statement: `SELECT '${id}'`, span_attributes: { "db.system": "mysql", host: id }, ...over },
     });
-  const render = span({ span_id: "r", parent_span_id: "root", span_name: "render", to: 40 });
+  const render = createSpan({ span_id: "r", parent_span_id: "root", span_name: "render", to: 40 });
   const spans = [
     root,
     query("a", { to: 10 }),
@@ -96,10 +108,10 @@ describe("slow events", () => {
     render,
     query("late", { to: 2_000 }),
   ];
-  const { slowEvents, slowEventActions } = analyticsOver(readerOver(spans));
+  const { slowEvents, slowEventActions } = createSpanAnalytics(createArrayReader(spans));
   const everything = {
-    ...{ sources: [shop] as const, range, wanted: [], excluded: [] },
-    ...{ limit: 10, budget: budget() },
+    ...{ sources: [shop] as const, range, requiredAttributes: [], excludedAttributes: [] },
+    ...{ limit: 10, budget: createTestBudget() },
   };
   const ask = (over: object) => slowEvents({ ...everything, ...over }, signal);
   const queries = {
@@ -127,30 +139,30 @@ describe("slow events", () => {
     expect(await ask({ kind: "client" })).toMatchObject([queries]);
     expect(await ask({ limit: 1 })).toMatchObject([queries]);
     const names = async (spans: readonly Span[]) =>
-      (await analyticsOver(readerOver(spans)).slowEvents({ ...everything, limit: 2 }, signal)).map(
-        ({ name }) => name,
-      );
+      (
+        await createSpanAnalytics(createArrayReader(spans)).slowEvents({ ...everything, limit: 2 }, signal)
+      ).map(({ name }) => name);
     const alike = ["c", "a", "b"].map((name) => ({ ...render, span_id: name, span_name: name }));
     expect(await names(alike)).toEqual(["a", "b"]);
-    expect(await ask({ excluded: ["db.system"] })).toMatchObject([{ name: "render", impact: 50 }]);
-    expect(await ask({ wanted: ["host"], excluded: ["none"] })).toMatchObject([
+    expect(await ask({ excludedAttributes: ["db.system"] })).toMatchObject([{ name: "render", impact: 50 }]);
+    expect(await ask({ requiredAttributes: ["host"], excludedAttributes: ["none"] })).toMatchObject([
       { ...queries, attributes: { host: "b" } },
     ]);
   });
 
   test("and the actions that they are part of, with the longest of them", async () => {
-    const digest = eventDigest({
+    const digest = encodeEventDigest({
       service: "web",
       kind: "client",
       name: "query",
       statement: hashStatement("select ?"),
     });
-    const asked = { sources: [shop], range, digest, budget: budget() } as const;
+    const asked = { sources: [shop], range, digest, budget: createTestBudget() } as const;
     expect(await slowEventActions(asked, signal)).toEqual([
       { namespace: "web", action_name: "Pay", count: 3, trace_id: "t1", start_time: at(0) },
     ]);
     expect(await slowEventActions({ ...asked, digest: "nothing" }, signal)).toEqual([]);
-    const lost = analyticsOver(readerOver(spans.filter((span) => span !== root)));
+    const lost = createSpanAnalytics(createArrayReader(spans.filter((span) => span !== root)));
     expect(await lost.slowEventActions(asked, signal)).toMatchObject([
       { namespace: "", action_name: "", count: 3 },
     ]);
@@ -160,14 +172,20 @@ describe("slow events", () => {
 test("below one id of both sides of a call the called one is asked for, also where the caller is in hand", async () => {
   const call = { service_name: "web", span_kind: "client", span_name: "call" } as const;
   const spans = [
-    span({ span_id: "root", span_kind: "server", action: "Pay" }),
-    span({ ...call, span_id: "both", parent_span_id: "root", events: [exception(1, "Refused")] }),
-    span({ span_id: "both", parent_span_id: "root", span_kind: "server", action: "Reserve" }),
-    span({ ...call, span_id: "below", parent_span_id: "both", peer: "db", events: [exception(2, "Lost")] }),
+    createSpan({ span_id: "root", span_kind: "server", action: "Pay" }),
+    createSpan({ ...call, span_id: "both", parent_span_id: "root", events: [createException(1, "Refused")] }),
+    createSpan({ span_id: "both", parent_span_id: "root", span_kind: "server", action: "Reserve" }),
+    createSpan({
+      ...call,
+      span_id: "below",
+      parent_span_id: "both",
+      peer: "db",
+      events: [createException(2, "Lost")],
+    }),
   ];
-  const { slowEventActions, actionEdges } = analyticsOver(readerOver(spans));
-  const asked = { sources: [shop] as const, range, budget: budget() };
-  const digest = eventDigest({ service: "web", kind: "client", name: "call", statement: undefined });
+  const { slowEventActions, actionEdges } = createSpanAnalytics(createArrayReader(spans));
+  const asked = { sources: [shop] as const, range, budget: createTestBudget() };
+  const digest = encodeEventDigest({ service: "web", kind: "client", name: "call", statement: undefined });
   const rows = await slowEventActions({ ...asked, digest }, signal);
   expect(rows.map(({ action_name, count }) => [action_name, count]).sort()).toEqual([
     ["Pay", 1],
@@ -177,40 +195,47 @@ test("below one id of both sides of a call the called one is asked for, also whe
   const { downstream } = await actionEdges({ ...asked, ...named }, signal);
   expect(downstream).toMatchObject([{ service: "db", count: 1 }]);
   const lost = { filter: { query: { kind: "all" }, action: "Reserve" } } as const;
-  expect(await list(spans, { candidates: "errors", ...lost })).toMatchObject([{ span_id: "below" }]);
+  expect(await listRows(spans, { candidates: "errors", ...lost })).toMatchObject([{ span_id: "below" }]);
 });
 
 test("both sides of the call that begins a trace under one id are requests, each with what is below itself", async () => {
-  const call = span({ trace_id: "t9", span_id: "x", span_kind: "client", from: 0, to: 90, action: "Call" });
+  const call = createSpan({
+    trace_id: "t9",
+    span_id: "x",
+    span_kind: "client",
+    from: 0,
+    to: 90,
+    action: "Call",
+  });
   const called = { ...call, ...({ span_kind: "server", start: at(1), action: "Serve" } as const) };
   const queries = Array.from({ length: 5 }, (_, n) =>
-    span({
+    createSpan({
       ...{ trace_id: "t9", span_id: `q${n}`, parent_span_id: "x", span_kind: "client", from: 2 },
-      ...{ statement: `SELECT ${n}`, events: n === 0 ? [exception(3, "Lost", "lost")] : [] },
+      ...{ statement: `SELECT ${n}`, events: n === 0 ? [createException(3, "Lost", "lost")] : [] },
     }),
   );
   for (const spans of [
     [call, called, ...queries],
     [...queries, called, call],
   ]) {
-    const { entryOf } = createFamily(spans);
+    const { findEntry: entryOf } = createAncestorIndex(spans);
     expect(queries.map(entryOf)).toEqual(queries.map(() => called));
-    const { actions } = analyticsOver(readerOver(spans));
-    const asked = { sources: [shop] as const, range, namespaces: [], budget: budget() };
+    const { actions } = createSpanAnalytics(createArrayReader(spans));
+    const asked = { sources: [shop] as const, range, namespaces: [], budget: createTestBudget() };
     const rows = await actions(asked, signal);
     expect(rows.map(({ action, has_npo }) => [action, has_npo]).sort()).toEqual([
       ["Call", false],
       ["Serve", true],
     ]);
-    expect(await list(spans)).toMatchObject([{ action_name: "Call", has_npo: false }]);
+    expect(await listRows(spans)).toMatchObject([{ action_name: "Call", has_npo: false }]);
     const filter = { query: { kind: "all" }, digests: ["lost"] } as const;
-    expect(await list(spans, { filter })).toMatchObject([{ action_name: "Serve", has_npo: true }]);
+    expect(await listRows(spans, { filter })).toMatchObject([{ action_name: "Serve", has_npo: true }]);
   }
 });
 
 test("a revision's requests, first and last by their ends", async () => {
   const request = (id: string, to: number, over: Partial<Span> = {}): Span =>
-    span({ span_id: id, trace_id: id, span_kind: "server", to, revision: "r1", ...over });
+    createSpan({ span_id: id, trace_id: id, span_kind: "server", to, revision: "r1", ...over });
   const spans = [
     request("a", 100),
     request("b", 20, { status_code: "ERROR", namespace: "admin" }),
@@ -218,8 +243,8 @@ test("a revision's requests, first and last by their ends", async () => {
     request("d", 40, { report: true }),
     request("e", 2_000),
   ];
-  const { revisionStats } = analyticsOver(readerOver(spans));
-  const query = { sources: [shop], range, revision: "r1", budget: budget() } as const;
+  const { revisionStats } = createSpanAnalytics(createArrayReader(spans));
+  const query = { sources: [shop], range, revision: "r1", budget: createTestBudget() } as const;
   expect(await revisionStats(query, signal)).toEqual({
     ...{ first_seen: at(20), last_seen: at(100), count: 2, error_count: 1 },
     ...{ mean: 60, p_90: 100, p_95: 100, namespaces: ["admin", "web"] },

@@ -1,34 +1,40 @@
 // Edges, against figures worked out by hand.
 import { describe, expect, test } from "vitest";
 import type { EdgesQuery } from "#src/store/store.ts";
-import { analyticsOver } from "#src/tracing/analytics.ts";
-import { readerOver } from "../conformance/trace-fixture.ts";
-import { at, budget, range, signal, source, span } from "./span-builder.ts";
+import { createSpanAnalytics } from "#src/tracing/analytics.ts";
+import { createArrayReader } from "../conformance/trace-fixture.ts";
+import { at, createSource, createSpan, createTestBudget, range, signal } from "./span-builder.ts";
 
-const shop = source("shop");
-const stock = source("stock");
+const shop = createSource("shop");
+const stock = createSource("stock");
 
 describe("edges", () => {
-  const root = span({ span_id: "root", span_kind: "server", action: "Pay", to: 200 });
-  const middle = span({ span_id: "m", parent_span_id: "root" });
-  const call = span({
+  const root = createSpan({ span_id: "root", span_kind: "server", action: "Pay", to: 200 });
+  const middle = createSpan({ span_id: "m", parent_span_id: "root" });
+  const call = createSpan({
     span_id: "c",
     parent_span_id: "m",
     span_kind: "client",
     peer: "stock.internal",
     to: 40,
   });
-  const taken = span({
+  const taken = createSpan({
     ...{ site_id: "stock", span_id: "k", parent_span_id: "c", span_kind: "server", to: 30 },
     ...{ service_name: "stock", action: "Reserve" },
   });
-  const query = span({
+  const query = createSpan({
     ...{ span_id: "q", parent_span_id: "m", span_kind: "client", peer: "postgresql" },
     ...{ to: 60, count: 3, status_code: "ERROR" },
   });
-  const nameless = span({ span_id: "n", parent_span_id: "m", span_kind: "client" });
-  const send = span({ span_id: "p", parent_span_id: "root", span_kind: "producer", peer: "mails", to: 10 });
-  const job = span({
+  const nameless = createSpan({ span_id: "n", parent_span_id: "m", span_kind: "client" });
+  const send = createSpan({
+    span_id: "p",
+    parent_span_id: "root",
+    span_kind: "producer",
+    peer: "mails",
+    to: 10,
+  });
+  const job = createSpan({
     ...{
       span_id: "w",
       trace_id: "t2",
@@ -39,10 +45,10 @@ describe("edges", () => {
     },
     links: [{ trace_id: "t1", span_id: "p", trace_state: "", attributes: {} }],
   });
-  const { siteEdges, actionEdges } = analyticsOver(
-    readerOver([root, middle, call, taken, query, nameless, send, job]),
+  const { siteEdges, actionEdges } = createSpanAnalytics(
+    createArrayReader([root, middle, call, taken, query, nameless, send, job]),
   );
-  const asked = { sources: [shop], partners: [stock], range, budget: budget() } as const;
+  const asked = { sources: [shop], partners: [stock], range, budget: createTestBudget() } as const;
   const figures = (count: number, error_count: number, mean: number) => {
     return { count, error_count, mean, p_90: mean, p_95: mean };
   };
@@ -76,8 +82,8 @@ describe("edges", () => {
       { ...one, site_id: "both" },
       { ...one, site_id: "other" },
     ]);
-    const shared = analyticsOver(readerOver([...copies, ...spans])).siteEdges;
-    const [both, other] = [source("both"), source("other")];
+    const shared = createSpanAnalytics(createArrayReader([...copies, ...spans])).siteEdges;
+    const [both, other] = [createSource("both"), createSource("other")];
     const partners = [other, stock, both];
     const apart = await siteEdges(asked, signal);
     expect(await shared({ ...asked, partners }, signal)).toEqual(apart);
@@ -92,12 +98,12 @@ describe("edges", () => {
   });
 
   test("of calls whose sides have one id join these, and not what is below with what is above", async () => {
-    const till = source("till");
+    const till = createSource("till");
     const reserve = { ...taken, span_id: "c", parent_span_id: "m" };
     const pay = { ...call, site_id: "stock", service_name: "stock", span_id: "d", parent_span_id: "c" };
     const charge = { ...taken, site_id: "till", service_name: "till", span_id: "d", parent_span_id: "c" };
     const spans = [root, middle, call, reserve, { ...pay, end: at(30) }, { ...charge, action: "Charge" }];
-    const shared = analyticsOver(readerOver(spans));
+    const shared = createSpanAnalytics(createArrayReader(spans));
     const edgesOf = async (sources: EdgesQuery["sources"], over: Partial<EdgesQuery> = {}) => {
       const partners = [shop, stock, till].filter((partner) => partner !== sources[0]);
       const { upstream, downstream, internal } = await shared.siteEdges(
@@ -115,7 +121,10 @@ describe("edges", () => {
       { ...call, span_kind: "producer" },
       { ...reserve, span_kind: "consumer" },
     ] as const;
-    const queued = await analyticsOver(readerOver([root, middle, ...queue])).siteEdges(asked, signal);
+    const queued = await createSpanAnalytics(createArrayReader([root, middle, ...queue])).siteEdges(
+      asked,
+      signal,
+    );
     expect(queued.downstream).toMatchObject([{ service: "stock", count: 1 }]);
     const named = { sources: [till] as const, partners: [shop, stock], service: "till", namespace: "web" };
     const { upstream } = await shared.actionEdges({ ...asked, ...named, action: "Charge" }, signal);
@@ -124,7 +133,7 @@ describe("edges", () => {
 
   test("of an action are not those of a partner's action of the same name", async () => {
     const twin = { ...taken, service_name: "web", action: "Pay" };
-    const twins = analyticsOver(readerOver([root, middle, call, twin])).actionEdges;
+    const twins = createSpanAnalytics(createArrayReader([root, middle, call, twin])).actionEdges;
     const pay = { service: "web", namespace: "web", action: "Pay" };
     const { upstream, downstream } = await twins({ ...asked, ...pay }, signal);
     expect(upstream).toEqual([]);
@@ -133,9 +142,12 @@ describe("edges", () => {
 
   test("have the percentiles of all their calls", async () => {
     const calls = Array.from({ length: 200 }, (_, n) =>
-      span({ span_id: `c${n}`, parent_span_id: "root", span_kind: "client", peer: "db", to: n + 1 }),
+      createSpan({ span_id: `c${n}`, parent_span_id: "root", span_kind: "client", peer: "db", to: n + 1 }),
     );
-    const { downstream } = await analyticsOver(readerOver([root, ...calls])).siteEdges(asked, signal);
+    const { downstream } = await createSpanAnalytics(createArrayReader([root, ...calls])).siteEdges(
+      asked,
+      signal,
+    );
     expect(downstream).toEqual([{ service: "db", ...figures(200, 0, 100.5), p_90: 180, p_95: 190 }]);
   });
 
@@ -150,7 +162,7 @@ describe("edges", () => {
       const caller = { ...call, span_kind: kind, service_name: "library" };
       const links = [{ trace_id: "t1", span_id: "c", trace_state: "", attributes: {} }];
       const callee = { ...taken, span_kind: of, links: linked ? links : [], namespace: "web" };
-      const { actionEdges } = analyticsOver(readerOver([root, middle, caller, callee]));
+      const { actionEdges } = createSpanAnalytics(createArrayReader([root, middle, caller, callee]));
       const reserve = { service: "stock", namespace: "web", action: "Reserve" };
       const up = { ...asked, sources: [stock] as const, partners: [shop], ...reserve };
       const kinds = { span_kind: kind, peer_span_kind: of, edge_type: type, count: 1 };
@@ -170,9 +182,9 @@ describe("edges", () => {
   });
 
   test("of an action whose namespace has a slash: service and namespace are compared as they are joined", async () => {
-    const caller = span({ span_kind: "server", span_id: "s1", namespace: "jobs/mail", action: "A" });
-    const call = span({ span_id: "s2", parent_span_id: "s1", span_kind: "client", peer: "smtp" });
-    const { actionEdges } = analyticsOver(readerOver([caller, call]));
+    const caller = createSpan({ span_kind: "server", span_id: "s1", namespace: "jobs/mail", action: "A" });
+    const call = createSpan({ span_id: "s2", parent_span_id: "s1", span_kind: "client", peer: "smtp" });
+    const { actionEdges } = createSpanAnalytics(createArrayReader([caller, call]));
     for (const [service, namespace] of [
       ["web", "jobs/mail"],
       ["web/jobs", "mail"],

@@ -3,28 +3,30 @@ import type { Span, TraceSummary } from "#src/core/rows.ts";
 import { fromMillis, type Instant } from "#src/core/time.ts";
 import type { Budget, SpanSource } from "#src/store/span-reader.ts";
 import type { ListingQuery } from "#src/store/store.ts";
-import { analyticsOver } from "#src/tracing/analytics.ts";
+import { createSpanAnalytics } from "#src/tracing/analytics.ts";
 import { createBudget } from "#src/tracing/spans/read-budget.ts";
-import { readerOver } from "../conformance/trace-fixture.ts";
+import { createArrayReader } from "../conformance/trace-fixture.ts";
 
 export const base = Date.UTC(2026, 0, 15, 10);
 export const at = (millis: number): Instant =>
   (fromMillis(base) + BigInt(Math.round(millis * 1e6))) as Instant;
 export const range = { from: at(0), to: at(1_000) };
 
-export function source(site: string): SpanSource {
+export function createSource(site: string): SpanSource {
   return {
     site,
     index: site,
-    profile: "auto",
+    layout: "auto",
     tagPrefixes: ["appsignal.tag."],
     namespaceAttribute: "appsignal.namespace",
     actionAttribute: "appsignal.action_name",
   };
 }
 
-/** `from` and `to` in milliseconds after `base`; an entry as the contract says, if not told. */
-export function span(over: Partial<Omit<Span, "start" | "end">> & { from?: number; to?: number } = {}): Span {
+/** `from` and `to` in milliseconds after `lastBase`; an entry as the contract says, if not told. */
+export function createSpan(
+  over: Partial<Omit<Span, "start" | "end">> & { from?: number; to?: number } = {},
+): Span {
   const { from = 0, to = 10, ...rest } = over;
   const kind = over.span_kind ?? "internal";
   return {
@@ -49,7 +51,7 @@ export function span(over: Partial<Omit<Span, "start" | "end">> & { from?: numbe
   };
 }
 
-export function exception(millis: number, type: string, digest?: string): Span["events"][number] {
+export function createException(millis: number, type: string, digest?: string): Span["events"][number] {
   return {
     name: "exception",
     time: at(millis),
@@ -60,27 +62,28 @@ export function exception(millis: number, type: string, digest?: string): Span["
   };
 }
 
-export const budget = (): Budget => createBudget(10_000);
+export const createTestBudget = (): Budget => createBudget(10_000);
 export const signal = new AbortController().signal;
 
-/** The listing of requests in `range` of the sites `shop` and `stock`, oldest first. */
-export async function list(
+/** The listing of requests in `range` of the sites `generateShopTrace` and `stock`, oldest first. */
+export async function listRows(
   spans: readonly Span[],
   over: Partial<ListingQuery> = {},
 ): Promise<TraceSummary[]> {
   const query: ListingQuery = {
-    sources: [source("shop"), source("stock")],
+    sources: [createSource("shop"), createSource("stock")],
     candidates: "requests",
     range,
     filter: { query: { kind: "all" } },
     by: "time",
     order: "asc",
-    wanted: 100,
+    expectedRows: 100,
     tieLimit: 100,
-    budget: budget(),
+    budget: createTestBudget(),
     ...over,
   };
   const rows: TraceSummary[] = [];
-  for await (const batch of analyticsOver(readerOver(spans)).summaries(query, signal)) rows.push(...batch);
+  for await (const batch of createSpanAnalytics(createArrayReader(spans)).summaries(query, signal))
+    rows.push(...batch);
   return rows;
 }

@@ -5,16 +5,16 @@ import type { Span } from "#src/core/rows.ts";
 import { fromMillis } from "#src/core/time.ts";
 import type { SpanReader } from "#src/store/span-reader.ts";
 import type { ListingQuery } from "#src/store/store.ts";
-import { analyticsOver } from "#src/tracing/analytics.ts";
-import { eventDigest } from "#src/tracing/spans/digest.ts";
-import { makeTraces, midnight, readerOver, toSpan } from "../conformance/trace-fixture.ts";
-import { budget, signal, source } from "./span-builder.ts";
+import { createSpanAnalytics } from "#src/tracing/analytics.ts";
+import { encodeEventDigest } from "#src/tracing/spans/digest.ts";
+import { createArrayReader, makeTraces, midnight, toSpan } from "../conformance/trace-fixture.ts";
+import { createSource, createTestBudget, signal } from "./span-builder.ts";
 
 const spans = makeTraces(3, 40).map(toSpan);
 const range = { from: fromMillis(midnight - 3_600_000), to: fromMillis(midnight + 3_600_000) };
 
 test("only exceptions and whole traces are read with their events", async () => {
-  const reader = readerOver(spans);
+  const reader = createArrayReader(spans);
   const whole: string[] = [];
   async function* reading(batches: AsyncIterable<readonly Span[]>, bare: boolean | undefined, what: string) {
     if (!bare) whole.push(what);
@@ -31,18 +31,23 @@ test("only exceptions and whole traces are read with their events", async () => 
     }
   }
   const listening: SpanReader = {
-    scan: (query, signal) => reading(reader.scan(query, signal), query.bare, `scan ${query.select}`),
+    scan: (query, signal) => reading(reader.scan(query, signal), query.withoutEvents, `scan ${query.select}`),
     find: (query, signal) =>
       reading(
         reader.find(query, signal),
-        query.bare,
+        query.withoutEvents,
         `find ${"select" in query.of ? query.of.select : query.of.by}`,
       ),
   };
-  const [own, defined] = [analyticsOver(listening), analyticsOver(reader)];
+  const [own, defined] = [createSpanAnalytics(listening), createSpanAnalytics(reader)];
   const asked = () => ({
-    ...{ sources: [source("shop")] as const, partners: [source("stock")], range, budget: budget() },
-    ...{ namespaces: [], wanted: [], excluded: [], limit: 100 },
+    ...{
+      sources: [createSource("shop")] as const,
+      partners: [createSource("stock")],
+      range,
+      budget: createTestBudget(),
+    },
+    ...{ namespaces: [], requiredAttributes: [], excludedAttributes: [], limit: 100 },
   });
   const event = { service: "shop-web", kind: "client", name: "query", statement: undefined } as const;
   const action = { service: "shop-web", namespace: "web", action: "Cart#show" };
@@ -50,8 +55,8 @@ test("only exceptions and whole traces are read with their events", async () => 
     (store: typeof own) => store.actions(asked(), signal),
     (store: typeof own) => store.siteEdges(asked(), signal),
     (store: typeof own) => store.actionEdges({ ...asked(), ...action }, signal),
-    (store: typeof own) => store.slowEvents({ ...asked(), wanted: ["db.system.name"] }, signal),
-    (store: typeof own) => store.slowEventActions({ ...asked(), digest: eventDigest(event) }, signal),
+    (store: typeof own) => store.slowEvents({ ...asked(), requiredAttributes: ["db.system.name"] }, signal),
+    (store: typeof own) => store.slowEventActions({ ...asked(), digest: encodeEventDigest(event) }, signal),
     (store: typeof own) => store.revisionStats({ ...asked(), revision: "r1" }, signal),
   ]) {
     expect(await analytics(own)).toEqual(await analytics(defined));
@@ -59,7 +64,7 @@ test("only exceptions and whole traces are read with their events", async () => 
   expect(whole).toEqual([]);
   const listing: Omit<ListingQuery, "candidates"> = {
     ...asked(),
-    ...{ filter: { query: { kind: "all" } }, by: "time", order: "desc", wanted: 10, tieLimit: 100 },
+    ...{ filter: { query: { kind: "all" } }, by: "time", order: "desc", expectedRows: 10, tieLimit: 100 },
     beyond: undefined,
   };
   for (const candidates of ["requests", "errors"] as const) {

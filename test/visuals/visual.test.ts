@@ -7,9 +7,9 @@ import { run } from "#src/cli/new-visual.ts";
 import { ConfigError } from "#src/core/errors.ts";
 import { checkVisual } from "#src/operations/metrics/visuals.ts";
 import type { LogEvent } from "#src/store/store.ts";
-import { newVisualId, readVisual } from "#src/visuals/visual.ts";
-import { type Gallery, openGallery } from "#src/visuals/visual-directory.ts";
-import { createShell, instant } from "../support/fake-shell.ts";
+import { generateVisualId, readVisual } from "#src/visuals/visual.ts";
+import { openVisualDirectory, type VisualDirectory } from "#src/visuals/visual-directory.ts";
+import { createShell, toInstant } from "../support/fake-shell.ts";
 
 const id = "AAAAAAAAAAAAAAAAAAAAAA";
 const good = `
@@ -108,7 +108,7 @@ describe("a file", () => {
   });
 
   test("ids are 128 random bits", () => {
-    const ids = Array.from({ length: 1_000 }, newVisualId);
+    const ids = Array.from({ length: 1_000 }, generateVisualId);
     expect(new Set(ids).size).toBe(1_000);
     for (const one of ids) expect(Buffer.from(one, "base64url")).toHaveLength(16);
   });
@@ -116,7 +116,7 @@ describe("a file", () => {
 
 describe("the folder", () => {
   let folder: string;
-  let gallery: Gallery | undefined;
+  let gallery: VisualDirectory | undefined;
   let logged: LogEvent[];
   beforeEach(() => {
     folder = mkdtempSync(join(tmpdir(), "readout-visuals-"));
@@ -129,12 +129,12 @@ describe("the folder", () => {
   const write = (file: string, text: string) => writeFileSync(join(folder, file), text);
   const open = async (over: object = {}) => {
     const log = (event: LogEvent) => logged.push(event);
-    gallery = await openGallery({
+    gallery = await openVisualDirectory({
       folder: () => folder,
       check: checkVisual,
       log,
       deadline: () => 60_000,
-      every: 5,
+      interval: 5,
       ...over,
     });
     return gallery;
@@ -202,7 +202,7 @@ describe("the folder", () => {
 
   test("one computation serves all who ask meanwhile; a failed one serves nobody twice", async () => {
     write("a.yaml", good);
-    const { find, share } = await open({ keep: 3_600_000 });
+    const { find, shareAnswer: share } = await open({ cacheFor: 3_600_000 });
     const visual = find(id);
     if (visual === undefined) throw new Error("not published");
     let computed = 0;
@@ -222,7 +222,7 @@ describe("the folder", () => {
 
   test("a computation that takes too long is a time-out to all who wait for it", async () => {
     write("a.yaml", good);
-    const { find, share } = await open({ deadline: () => 10 });
+    const { find, shareAnswer: share } = await open({ deadline: () => 10 });
     const visual = find(id);
     if (visual === undefined) throw new Error("not published");
     const compute = (signal: AbortSignal) =>
@@ -233,7 +233,7 @@ describe("the folder", () => {
 
   test("an answer is kept for a while, and then computed anew", async () => {
     write("a.yaml", good);
-    const { find, share } = await open({ keep: 1 });
+    const { find, shareAnswer: share } = await open({ cacheFor: 1 });
     const visual = find(id);
     if (visual === undefined) throw new Error("not published");
     const compute = async () => ({ resolution: null, from: "", to: "", rows: [] });
@@ -252,7 +252,7 @@ describe("the folder", () => {
   test.each(["line", "area", "bar", "number", "table"])(
     "`visual new` writes a %s that is published as it is",
     async (type) => {
-      const shell = createShell({ now: instant("2026-01-01T00:00:00Z") });
+      const shell = createShell({ now: toInstant("2026-01-01T00:00:00Z") });
       const args = ["new", "--site", "shop", "--title", 'CPU: "größe"', "--type", type, "--folder", folder];
       expect(await run(args, shell)).toBe(0);
       const [, made = ""] = /saved_visuals\/(\S+)\n/.exec(shell.printed()) ?? [];
@@ -274,7 +274,7 @@ describe("the folder", () => {
       ["new", "--site", "s", "--title", "t", "--type", "pie"],
       ["new", "--nope"],
     ]) {
-      const shell = createShell({ now: instant("2026-01-01T00:00:00Z") });
+      const shell = createShell({ now: toInstant("2026-01-01T00:00:00Z") });
       expect(await run(args, shell), args.join(" ")).toBe(2);
       expect(shell.complained()).toContain("Usage: readout visual new");
     }

@@ -1,7 +1,7 @@
 // A server over the memory store, or over a store of the test's own, with a clock that stands still.
 import { createMemoryLogs, type MemoryLogs } from "#resolvers/memory/stores/log-store.ts";
 import { createAuthenticator, hashToken } from "#src/access/auth.ts";
-import type { Rate } from "#src/access/rate-limit.ts";
+import type { RateLimiter } from "#src/access/rate-limit.ts";
 import type { Site } from "#src/access/sites.ts";
 import { defaults, type Limits } from "#src/config/config.ts";
 import { fromMillis, type Instant } from "#src/core/time.ts";
@@ -34,9 +34,9 @@ export function createSubject(
     store?: LogStore;
     limits?: Partial<Limits>;
     lines?: number;
-    rate?: Rate;
-    readingTime?: ServerOptions["readingTime"];
-    graphql?: ServerOptions["graphql"];
+    rate?: RateLimiter;
+    readingTime?: ServerOptions["readTimeouts"];
+    graphql?: ServerOptions["loadGraphql"];
     connections?: number;
     unread?: number;
   } = {},
@@ -50,7 +50,7 @@ export function createSubject(
     json: '{"n":1.0}',
   }));
   logs.add("app", lines);
-  const sources = new Map([["app", { id: "app", index: "app", profile: "auto" }]]);
+  const sources = new Map([["app", { id: "app", index: "app", layout: "auto" }]]);
   const site = (id: string, parts: Omit<Site, "id" | "retention" | "counterDefault">): [string, Site] => [
     id,
     { id, retention: 86_400_000, counterDefault: "cumulative", ...parts },
@@ -59,7 +59,7 @@ export function createSubject(
   let log = "";
   const now = () => fromMillis(base + 60_000);
   const server = createServer({
-    graphql:
+    loadGraphql:
       over.graphql ??
       (async () => ({
         schema: (await import("#src/graphql/schema.ts")).schema,
@@ -85,10 +85,10 @@ export function createSubject(
       level: "debug",
     }),
     now,
-    ...(over.readingTime && { readingTime: over.readingTime }),
-    connections: over.connections,
-    unread: over.unread,
-    backends: () => ["memory: ok"],
+    ...(over.readingTime && { readTimeouts: over.readingTime }),
+    maxConnections: over.connections,
+    unreadTimeout: over.unread,
+    describeBackends: () => ["memory: ok"],
   });
   const post = (body: unknown, init: RequestInit = {}) =>
     server.fetch(`http://readout${linesPath}`, {

@@ -12,9 +12,9 @@ import { checkVisual } from "#src/operations/metrics/visuals.ts";
 import { createServer } from "#src/server/server.ts";
 import type { Backend, LogStore, MetricStore } from "#src/store/store.ts";
 import { createTelemetry } from "#src/telemetry/telemetry.ts";
-import { createFinder, readVisual } from "#src/visuals/visual.ts";
+import { createVisualFinder, readVisual } from "#src/visuals/visual.ts";
 import { testIO } from "../support/elastic/test-index.ts";
-import { type Fake, openFake, sendJson } from "../support/scripted-http-source.ts";
+import { openScriptedSource, type ScriptedSource, sendJson } from "../support/scripted-http-source.ts";
 import { linesBody, linesPath } from "./harness.ts";
 
 const token = "ana";
@@ -28,7 +28,7 @@ function serve(
   { metrics, tokenRequests = requests }: { metrics?: MetricStore; tokenRequests?: number } = {},
 ) {
   const sites = Object.entries(stores).map(([id, store]): [string, Site] => {
-    const sources = new Map([["app", { id: "app", index: "app", profile: "ecs" }]]);
+    const sources = new Map([["app", { id: "app", index: "app", layout: "ecs" }]]);
     return [
       id,
       { id, retention: 86_400_000, counterDefault: "cumulative", logs: { backend: id, store, sources } },
@@ -49,13 +49,16 @@ function serve(
   const now = () => fromMillis(Date.UTC(2026, 0, 15, 11));
   const server = createServer({
     operations,
-    visuals: { find: createFinder([visual]), share: (_, compute) => compute(new AbortController().signal) },
+    visuals: {
+      find: createVisualFinder([visual]),
+      shareAnswer: (_, compute) => compute(new AbortController().signal),
+    },
     authenticate: createAuthenticator([{ user: "ana", sha256: hashToken(token), sites: "*" }], now),
     sites: new Map(sites),
     limits: { ...defaults.limits, requests, tokenRequests },
     telemetry: createTelemetry({ write: () => {} }),
     now,
-    graphql: () => Promise.reject(new Error("not asked for")),
+    loadGraphql: () => Promise.reject(new Error("not asked for")),
   });
   const ask = (site: string, signal?: AbortSignal) =>
     server.fetch(`http://readout${linesPath}`, {
@@ -82,7 +85,7 @@ function silent() {
       await Promise.race([over.promise, left.promise]);
       yield* [];
     },
-    fits: async () => true,
+    isWithinLimits: async () => true,
   };
   return { store, end: over.resolve, asked: () => asked };
 }
@@ -168,7 +171,7 @@ describe("places of those who come without a token", () => {
 });
 
 describe("clients that leave", () => {
-  let source: Fake | undefined;
+  let source: ScriptedSource | undefined;
   let backend: Backend | undefined;
   afterEach(async () => {
     await backend?.close();
@@ -185,7 +188,7 @@ describe("clients that leave", () => {
     let left = 0;
     const open = new Set<object>();
     const mapping = { app: { mappings: { properties: { "@timestamp": { type: "date" } } } } };
-    source = await openFake((response, request) => {
+    source = await openScriptedSource((response, request) => {
       if (request.url === "/") return sendJson(response, { version: { number: "8.19.8" } });
       if (!request.url?.includes("_search")) return sendJson(response, mapping);
       searches += 1;

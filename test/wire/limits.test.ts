@@ -4,7 +4,7 @@ import { afterEach, describe, expect, test } from "vitest";
 import { defaults } from "#src/config/config.ts";
 import { failures } from "#src/core/errors.ts";
 import { fromMillis } from "#src/core/time.ts";
-import { anybody } from "#src/operations/runtime/executor.ts";
+import { anonymousPrincipal } from "#src/operations/runtime/executor.ts";
 import type { LogStore } from "#src/store/store.ts";
 import { base, createSubject, linesBody, linesPath, otherToken, token } from "./harness.ts";
 
@@ -21,7 +21,7 @@ function waiting() {
       seen.begun += 1;
       await over.promise;
     },
-    fits: async () => true,
+    isWithinLimits: async () => true,
   };
   return { store, seen, end: over.resolve };
 }
@@ -209,7 +209,7 @@ describe("of GraphQL", () => {
     await begun.promise;
     let over = false;
     const replaced = server
-      .replace({ authenticate: () => anybody, sites: new Map(), limits: defaults.limits })
+      .reload({ authenticate: () => anonymousPrincipal, sites: new Map(), limits: defaults.limits })
       .then(() => {
         over = true;
       });

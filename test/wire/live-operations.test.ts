@@ -7,10 +7,10 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { hashToken } from "#src/access/auth.ts";
-import { createSearch } from "../support/elastic/fake-cluster.ts";
-import { endAll, readout } from "../support/process.ts";
+import { createFakeSearch } from "../support/elastic/fake-cluster.ts";
+import { endAll, startReadout } from "../support/process.ts";
 import { openFakePrometheus } from "../support/prometheus/scripted-server.ts";
-import { openFake, sendJson } from "../support/scripted-http-source.ts";
+import { openScriptedSource, sendJson } from "../support/scripted-http-source.ts";
 
 let folder: string;
 beforeAll(async () => {
@@ -124,7 +124,7 @@ backends: { prom: { kind: prometheus, url: "${source.url}", auth: { bearer: "\${
 sites: { shop: { metrics: { backend: prom } } }
 `,
   );
-  const { child, told, ended, listening } = readout("serve", "--config", file);
+  const { child, told, ended, listening } = startReadout("serve", "--config", file);
   const address = await listening;
   const failed: string[] = [];
   let asking = true;
@@ -168,7 +168,7 @@ sites: { shop: { metrics: { backend: prom } } }
 test.concurrent("SIGHUP under load: no request fails", { timeout: 90_000 }, async ({ expect }) => {
   const file = join(folder, "hangup.yaml");
   await writeFile(file, generated);
-  const { child, told, ended, listening } = readout("serve", "--config", file);
+  const { child, told, ended, listening } = startReadout("serve", "--config", file);
   const address = await listening;
   const agent = new Agent({ keepAlive: true });
   const outcomes: (Outcome & { readonly perPage: number })[] = [];
@@ -205,8 +205,8 @@ test("SIGTERM under 64 clients breaks no answer, and the program ends within ten
   const released = Promise.withResolvers<void>();
   const begun = Date.parse(documents.at(-1_100)?.["@timestamp"] ?? "");
   let told = false;
-  const { reply } = createSearch({ slow: { mappings, documents } }, "Elasticsearch");
-  const source = await openFake(async (response, request, body) => {
+  const { reply } = createFakeSearch({ slow: { mappings, documents } }, "Elasticsearch");
+  const source = await openScriptedSource(async (response, request, body) => {
     const before = /"lte?":"?([^",}]+)/.exec(body)?.[1] ?? "";
     if ((/^\d+$/.test(before) ? Number(before) : Date.parse(before)) < begun) await released.promise;
     reply(response, request, body);
@@ -219,7 +219,7 @@ test("SIGTERM under 64 clients breaks no answer, and the program ends within ten
       `kind: memory }, two: { kind: elastic, url: "${source.url}", timeout: 30s }`,
     ),
   );
-  const { child, ended, listening } = readout("serve", "--config", file);
+  const { child, ended, listening } = startReadout("serve", "--config", file);
   const address = await listening;
   const failed: string[] = [];
   let fine = 0;

@@ -1,11 +1,11 @@
-// The metrics routes of a server over a metric store, for a site `shop` and one without metrics, `bare`.
+// The metrics routes of a server over a metric store, for a site `generateShopTrace` and one without metrics, `bare`.
 import { createAuthenticator, hashToken } from "#src/access/auth.ts";
 import type { Site } from "#src/access/sites.ts";
 import { defaults, type Limits } from "#src/config/config.ts";
 import { fromMillis, hour } from "#src/core/time.ts";
 import { operations } from "#src/operations/index.ts";
 import { createServer } from "#src/server/server.ts";
-import type { Match, MetricStore } from "#src/store/store.ts";
+import type { ForcedLabels, MetricStore } from "#src/store/store.ts";
 import { createTelemetry } from "#src/telemetry/telemetry.ts";
 
 export const base = Date.UTC(2026, 0, 15, 10);
@@ -15,13 +15,13 @@ export const headers = { authorization: "Bearer t" };
 
 export function serve(
   store: MetricStore,
-  match: Match,
+  match: ForcedLabels,
   over: { counterDefault?: Site["counterDefault"]; limits?: Partial<Limits> } = {},
 ) {
   const now = () => fromMillis(base + hour);
   const site = { retention: 86_400_000, counterDefault: over.counterDefault ?? "cumulative" } as const;
   const server = createServer({
-    graphql: () => Promise.reject(new Error("not asked for")),
+    loadGraphql: () => Promise.reject(new Error("not asked for")),
     operations,
     authenticate: createAuthenticator([{ user: "ana", sha256: hashToken("t"), sites: "*" }], now),
     sites: new Map<string, Site>([

@@ -533,7 +533,7 @@ test("where the type is a guess, the field decides", async () => {
       const type = await store.type(match, metric, signal);
       return type === "gauge" || type === "counter" ? other[type] : type;
     },
-    isGuess: async () => true,
+    isTypeGuessed: async () => true,
   };
   const guessed = serve(guessing, { tenant: "a" });
   const asked = [

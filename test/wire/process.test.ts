@@ -15,7 +15,7 @@ import { now } from "#src/core/time.ts";
 import type { BackendKind } from "#src/store/store.ts";
 import manifest from "../../package.json" with { type: "json" };
 import { createShell } from "../support/fake-shell.ts";
-import { endAll, program, readout, start } from "../support/process.ts";
+import { endAll, program, start, startReadout } from "../support/process.ts";
 
 const { version } = manifest;
 let folder: string;
@@ -71,7 +71,7 @@ describe.concurrent("--version", () => {
 // Each waits most of the time, for a process or for the next look at a file.
 describe.concurrent("demo", () => {
   test("prints a curl line that returns lines when pasted, and SIGTERM ends it well", async ({ expect }) => {
-    const { child, told, ended, listening } = readout("demo", "--port", "0", "--token", "it's-a-token");
+    const { child, told, ended, listening } = startReadout("demo", "--port", "0", "--token", "it's-a-token");
     await listening;
     await expect.poll(() => told.out).toContain("Ctrl-C");
     const line = told.out.split("\n").find((text) => text.startsWith("curl ")) ?? "";
@@ -105,7 +105,7 @@ describe.concurrent("demo", () => {
 describe.concurrent("serve", () => {
   test("a dead backend does not stop the start, and shows in /readyz", async ({ expect }) => {
     const file = await configure(site(dead, '{ index: "logs-*" }'));
-    const { child, told, ended, listening } = readout("serve", "--config", file);
+    const { child, told, ended, listening } = startReadout("serve", "--config", file);
     const address = await listening;
     const answer = await fetch(`${address}/api/v2/auth?token=t`);
     expect(await answer.json()).toEqual({ message: "Authenticated as ana" });
@@ -144,7 +144,7 @@ describe.concurrent("serve", () => {
           async logs({ id }, signal) {
             await delay(250, undefined, { signal });
             const problems = id === names.at(-1) ? ["where: it does not hold"] : [];
-            return { profile: "x", newest: undefined, limitations: [], problems };
+            return { layout: "x", newest: undefined, limitations: [], problems };
           },
         },
       }),
@@ -185,7 +185,7 @@ describe.concurrent("a changed file", () => {
     expect,
   }) => {
     const file = await configure(two("old"));
-    const { child, told, ended, listening } = readout("serve", "--config", file);
+    const { child, told, ended, listening } = startReadout("serve", "--config", file);
     const address = await listening;
     expect(await statusOf(address, "old")).toBe(200);
 
@@ -218,7 +218,7 @@ describe.concurrent("a changed file", () => {
   test("what a token has used of its rate stays used", async ({ expect }) => {
     const text = `${two("eager")}limits: { rate: 1 }\n`;
     const file = await configure(text);
-    const { child, told, ended, listening } = readout("serve", "--config", file);
+    const { child, told, ended, listening } = startReadout("serve", "--config", file);
     const address = await listening;
     const started = performance.now();
     let answered = 0;
@@ -244,7 +244,7 @@ describe.concurrent("a changed file", () => {
       "shop: { frontend: { keys: [k], backend: one, index: reports },",
     );
     const file = await configure(`${text}intake: { spool: reports.db }\n`);
-    const { child, told, ended, listening } = readout("serve", "--config", file);
+    const { child, told, ended, listening } = startReadout("serve", "--config", file);
     const address = await listening;
     await writeFile(file, text);
     // No signal as well: a second reload would take a report in memory with the backend that holds it.
@@ -273,7 +273,7 @@ describe.concurrent("a changed file", () => {
 
 test.concurrent("wrong arguments are exit code 2, and help is 0", async ({ expect }) => {
   for (const args of [[], ["nope"], ["demo", "--nope"]]) {
-    const { told, ended } = readout(...args);
+    const { told, ended } = startReadout(...args);
     expect(await ended, args.join(" ")).toBe(2);
     expect(told.err).toContain("Usage: readout");
     expect(told.out).toBe("");
@@ -287,7 +287,7 @@ test.concurrent("wrong arguments are exit code 2, and help is 0", async ({ expec
     expect(err).toContain("Usage: readout");
   }
   for (const args of [["--help"], ["serve", "--help"], ["token", "new", "-h"]]) {
-    const { told, ended } = readout(...args);
+    const { told, ended } = startReadout(...args);
     expect(await ended, args.join(" ")).toBe(0);
     expect(told.out).toContain(`Usage: readout ${args.length === 1 ? "COMMAND" : args[0]}`);
     expect(told.err).toBe("");

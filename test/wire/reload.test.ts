@@ -5,7 +5,7 @@ import type { Site } from "#src/access/sites.ts";
 import { defaults } from "#src/config/config.ts";
 import type { LogLine } from "#src/core/rows.ts";
 import { fromMillis, type Instant } from "#src/core/time.ts";
-import type { Served } from "#src/server/server.ts";
+import type { ServedConfig } from "#src/server/server.ts";
 import type { LogStore } from "#src/store/store.ts";
 import { base, createSubject, linesBody, linesPath } from "./harness.ts";
 
@@ -36,14 +36,14 @@ function configuration(number: number) {
         });
       }
     },
-    fits: async () => true,
+    isWithinLimits: async () => true,
   };
-  const sources = new Map([["app", { id: "app", index: "app", profile: "auto" }]]);
+  const sources = new Map([["app", { id: "app", index: "app", layout: "auto" }]]);
   const site: Site = {
     ...{ id: "shop", retention: 86_400_000, counterDefault: "cumulative" },
     logs: { backend: "memory", store, sources },
   };
-  const served: Served = {
+  const served: ServedConfig = {
     authenticate: createAuthenticator([{ user: "ana", sha256: hashToken(token), sites: "*" }], () =>
       fromMillis(base),
     ),
@@ -64,7 +64,7 @@ test("1,000 reloads under load: every answer is whole, and of one configuration"
     const next = configuration(made.length);
     const old = made.at(-1);
     made.push(next);
-    over.push(server.replace(next.served).then(() => old?.close()));
+    over.push(server.reload(next.served).then(() => old?.close()));
   };
   replace();
   let reloading = true;

@@ -110,7 +110,7 @@ function feed(
         seen.returned = !complete;
       }
     },
-    fits,
+    isWithinLimits: fits,
   };
   return { store, seen };
 }
@@ -325,7 +325,7 @@ describe("another configuration", () => {
       throw new Unauthorized();
     };
     const replaced = server
-      .replace({ authenticate: refuse, sites: new Map(), limits: defaults.limits })
+      .reload({ authenticate: refuse, sites: new Map(), limits: defaults.limits })
       .then(() => {
         over = true;
       });
@@ -335,7 +335,7 @@ describe("another configuration", () => {
     expect(JSON.parse(await read(answer))).toHaveLength(1_800);
     await replaced;
     const everyone = { user: "eve", maySee: () => true };
-    await server.replace({ authenticate: () => everyone, sites: new Map(), limits: defaults.limits });
+    await server.reload({ authenticate: () => everyone, sites: new Map(), limits: defaults.limits });
     expect((await ask(port, linesBody())).statusCode).toBe(404);
   });
 });

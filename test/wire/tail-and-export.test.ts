@@ -38,7 +38,7 @@ function ask(
   });
 }
 
-/** Gathers what comes; `ended` is "complete" only for a body that says that it is. */
+/** Gathers what comes; `onFinished` is "complete" only for a body that says that it is. */
 function gather(answer: IncomingMessage) {
   let text = "";
   answer.setEncoding("utf8").on("data", (chunk) => {
@@ -82,7 +82,7 @@ function feed(batches: number, last: () => Promise<void> = async () => {}, lengt
       }
       await last();
     },
-    fits: async () => true,
+    isWithinLimits: async () => true,
   };
   return { store, seen };
 }
@@ -226,7 +226,7 @@ describe("tails", () => {
     const { events, ended, text } = gather(await ask(port, tail));
     await eventually(() => text() !== "");
     const authenticate = createAuthenticator([], () => fromMillis(base));
-    await server.replace({ authenticate, sites: new Map(), limits: defaults.limits });
+    await server.reload({ authenticate, sites: new Map(), limits: defaults.limits });
     expect([await ended, events().at(-1)?.data]).toEqual(["complete", { reason: "reloaded" }]);
     expect(
       (await ask(port, tail, linesBody(), { "last-event-id": events().at(-1)?.id ?? "" })).statusCode,

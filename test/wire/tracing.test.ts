@@ -2,29 +2,29 @@
 import { expect, test } from "vitest";
 import { createMemorySpans } from "#resolvers/memory/stores/span-store.ts";
 import { createAuthenticator, hashToken } from "#src/access/auth.ts";
-import { type Site, spanSourceOf } from "#src/access/sites.ts";
+import { buildSpanSource, type Site } from "#src/access/sites.ts";
 import { defaults } from "#src/config/config.ts";
 import { fromMillis } from "#src/core/time.ts";
 import { operations } from "#src/operations/index.ts";
 import { createServer } from "#src/server/server.ts";
 import { createTelemetry } from "#src/telemetry/telemetry.ts";
-import { base, span } from "../tracing/span-builder.ts";
+import { base, createSpan } from "../tracing/span-builder.ts";
 
 const store = createMemorySpans();
 const ids = { trace_id: "a".repeat(32), service_name: "" };
 store.add("shop", [
-  span({ ...ids, span_id: "1".repeat(16), parent_span_id: "2".repeat(16), span_kind: "server" }),
+  createSpan({ ...ids, span_id: "1".repeat(16), parent_span_id: "2".repeat(16), span_kind: "server" }),
 ]);
 store.add("foreign", [
-  span({ ...ids, span_id: "2".repeat(16), span_kind: "client", service_name: "secret" }),
+  createSpan({ ...ids, span_id: "2".repeat(16), span_kind: "client", service_name: "secret" }),
 ]);
 const site = (id: string): [string, Site] => {
-  const traces = { backend: "m", store, source: spanSourceOf(id, { index: id, profile: "auto" }) };
+  const traces = { backend: "m", store, source: buildSpanSource(id, { index: id, layout: "auto" }) };
   return [id, { id, retention: 86_400_000, counterDefault: "cumulative", traces }];
 };
 const now = () => fromMillis(base + 60_000);
 const server = createServer({
-  graphql: () => Promise.reject(new Error("not asked for")),
+  loadGraphql: () => Promise.reject(new Error("not asked for")),
   operations,
   authenticate: createAuthenticator(
     [

@@ -8,13 +8,13 @@ import { z } from "zod";
 import { BackendError } from "../../../src/core/errors.ts";
 import type { Millis } from "../../../src/core/time.ts";
 import type { IO } from "../../../src/store/store.ts";
-import { passedOn } from "../../../src/telemetry/tracer.ts";
-import { definedOnly, type Tls } from "../../http/connection.ts";
-import { createGuard, type GuardSettings, orAborted, readRetryAfter } from "../../http/guard.ts";
-import { spread, type Transport } from "./node-pool.ts";
+import { readTraceContextHeaders } from "../../../src/telemetry/tracer.ts";
+import { omitUndefined, type Tls } from "../../http/connection.ts";
+import { createGuard, type GuardSettings, raceAbort, readRetryAfter } from "../../http/guard.ts";
+import { createNodePool, type Transport } from "./node-pool.ts";
 import { describeProduct, type Product } from "./product.ts";
 
-interface Request {
+interface ElasticRequest {
   readonly method: "GET" | "POST" | "PUT" | "DELETE";
   readonly path: string;
   readonly query?: Readonly<Record<string, string>>;
@@ -22,20 +22,20 @@ interface Request {
   readonly body?: string;
 }
 
-export interface Door {
+export interface ElasticClient {
   /** The bytes of the whole answer. @throws {BackendError} on any status but 2xx */
-  send(request: Request, signal: AbortSignal): Promise<Buffer>;
+  send(request: ElasticRequest, signal: AbortSignal): Promise<Buffer>;
   /** The same, parsed. */
-  sendJson(request: Request, signal: AbortSignal): Promise<unknown>;
+  sendJson(request: ElasticRequest, signal: AbortSignal): Promise<unknown>;
   /** Who the server is, asked once and remembered until it fails; and whether it lately refused what is expensive. */
-  product(signal: AbortSignal): Promise<Product>;
+  detectProduct(signal: AbortSignal): Promise<Product>;
   probe(signal: AbortSignal): Promise<Product>;
   /** Whether it logs in, so that it may be shown less than there is. */
-  readonly hasUser: boolean;
+  readonly hasCredentials: boolean;
   close(): Promise<void>;
 }
 
-export interface DoorSettings extends GuardSettings {
+export interface ClientSettings extends GuardSettings {
   readonly nodes: readonly string[];
   readonly auth?:
     | { username: string; password: string }
@@ -45,47 +45,47 @@ export interface DoorSettings extends GuardSettings {
   readonly tls?: Tls | undefined;
   readonly headers: Readonly<Record<string, string>>;
   /** An answer over this is refused instead of being held in memory. */
-  readonly answerBytes: number;
+  readonly maxResponseBytes: number;
 }
 
-interface Raw {
+interface RawResponse {
   readonly status: number;
   readonly headers: Readonly<Record<string, unknown>>;
   readonly body: Buffer;
 }
 
 /** How long a cluster that refused an expensive query is not asked another one: its setting may be changed at any time. */
-const refusalKept: Millis = 300_000;
+const expensiveRefusalLifetime: Millis = 300_000;
 
-export function openDoor(backend: string, settings: DoorSettings, io: IO): Door {
+export function createElasticClient(backend: string, settings: ClientSettings, io: IO): ElasticClient {
   const guard = createGuard(backend, settings, io);
-  const opened = new Map<Product["name"], Promise<Transport<Request, Raw>>>();
+  const openTransports = new Map<Product["name"], Promise<Transport<ElasticRequest, RawResponse>>>();
 
   /** Each client costs some 10 MB and a tenth of a second of loading, so only the one that is needed is loaded. */
-  function client(name: Product["name"]): Promise<Transport<Request, Raw>> {
-    const known = opened.get(name);
-    if (known !== undefined) return known;
-    const open = name === "Elasticsearch" ? elasticTransport : openSearchTransport;
+  function openTransport(name: Product["name"]): Promise<Transport<ElasticRequest, RawResponse>> {
+    const knownProduct = openTransports.get(name);
+    if (knownProduct !== undefined) return knownProduct;
+    const open = name === "Elasticsearch" ? createElasticsearchTransport : createOpenSearchTransport;
     const loading = Promise.all(settings.nodes.map((node) => open(node, settings))).then((transports) =>
-      spread(backend, transports, settings.timeout, { method: "GET", path: "/" }, isAway),
+      createNodePool(backend, transports, settings.timeout, { method: "GET", path: "/" }, isNodeUnavailable),
     );
-    opened.set(name, loading);
+    openTransports.set(name, loading);
     return loading;
   }
-  let known: Promise<Product> | undefined;
+  let knownProduct: Promise<Product> | undefined;
   let refusedUntil = Number.NEGATIVE_INFINITY;
 
   async function probe(signal: AbortSignal): Promise<Product> {
     const ask = async (limited: AbortSignal) => {
-      const root = await (await client("Elasticsearch")).send({ method: "GET", path: "/" }, limited);
-      if (root.status === 401) throw failed(backend, root);
+      const root = await (await openTransport("Elasticsearch")).send({ method: "GET", path: "/" }, limited);
+      if (root.status === 401) throw toResponseError(backend, root);
       const elastic = root.headers["x-elastic-product"] === "Elasticsearch";
       const version = rootSchema.safeParse(root.status === 200 ? readJson(root) : undefined).data?.version;
       const name = elastic && version?.distribution !== "opensearch" ? "Elasticsearch" : "OpenSearch";
       if (version !== undefined) return describeProduct(name, version.number);
-      if (root.status >= 500 || root.status === 429) throw failed(backend, root);
+      if (root.status >= 500 || root.status === 429) throw toResponseError(backend, root);
       // `GET /` may be refused to a restricted user, and some distributions lack it: the node tells as well.
-      const nodes = await (await client(name)).send(
+      const nodes = await (await openTransport(name)).send(
         { method: "GET", path: "/_nodes/_local", query: { filter_path: "nodes.*.version" } },
         limited,
       );
@@ -97,22 +97,22 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
 
   async function product(signal: AbortSignal): Promise<Product> {
     // Not the first caller's signal: others may wait for the same answer. The guard's own deadline bounds it.
-    known ??= probe(new AbortController().signal).catch((error) => {
-      known = undefined;
+    knownProduct ??= probe(new AbortController().signal).catch((error) => {
+      knownProduct = undefined;
       throw error;
     });
-    const product = await orAborted(known, signal);
-    return performance.now() < refusedUntil ? { ...product, refusesExpensive: true } : product;
+    const product = await raceAbort(knownProduct, signal);
+    return performance.now() < refusedUntil ? { ...product, refusesExpensiveQueries: true } : product;
   }
 
-  async function send(request: Request, signal: AbortSignal): Promise<Buffer> {
+  async function send(request: ElasticRequest, signal: AbortSignal): Promise<Buffer> {
     const { name } = await product(signal);
     const ask = async (limited: AbortSignal) => {
-      const raw = await (await client(name)).send(request, limited);
+      const raw = await (await openTransport(name)).send(request, limited);
       if (raw.status >= 300) {
         if (raw.body.includes("search.allow_expensive_queries"))
-          refusedUntil = performance.now() + refusalKept;
-        throw failed(backend, raw);
+          refusedUntil = performance.now() + expensiveRefusalLifetime;
+        throw toResponseError(backend, raw);
       }
       return raw.body;
     };
@@ -132,14 +132,14 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
         });
       }
     },
-    product,
+    detectProduct: product,
     probe,
-    hasUser:
+    hasCredentials:
       settings.auth !== undefined ||
       settings.tls?.cert !== undefined ||
-      Object.hasOwn(lowerCased(settings.headers), "authorization"),
+      Object.hasOwn(normaliseHeaderNames(settings.headers), "authorization"),
     async close() {
-      await Promise.all([...opened.values()].map(async (transport) => (await transport).close()));
+      await Promise.all([...openTransports.values()].map(async (transport) => (await transport).close()));
     },
   };
 }
@@ -149,19 +149,19 @@ const rootSchema = z.object({
 });
 const nodesSchema = z.object({ nodes: z.record(z.string(), z.object({ version: z.string() })) });
 
-function readJson({ body }: Pick<Raw, "body">): unknown {
+function readJson({ body }: Pick<RawResponse, "body">): unknown {
   return JSON.parse(body.toString("utf8"));
 }
 
 /** What every node says of shards that have no copy: left alone for it, the healthy ones would be asked after those that hang. */
-const ofShards = /search_phase_execution_exception|no_shard_available_action_exception/;
+const shardErrorPattern = /search_phase_execution_exception|no_shard_available_action_exception/;
 
-function isAway({ status, body }: Raw): boolean {
-  return status === 502 || (status === 503 && !ofShards.test(body.toString("latin1", 0, 2_000)));
+function isNodeUnavailable({ status, body }: RawResponse): boolean {
+  return status === 502 || (status === 503 && !shardErrorPattern.test(body.toString("latin1", 0, 2_000)));
 }
 
 /** An answer with an error status. The server's own text goes no further than the log. */
-function failed(backend: string, { status, headers, body }: Raw): BackendError {
+function toResponseError(backend: string, { status, headers, body }: RawResponse): BackendError {
   // OpenSearch has the status of an overload for what it will refuse at any time.
   const isTooMuch = body.includes("too_many_buckets_exception");
   const failure =
@@ -182,12 +182,15 @@ function failed(backend: string, { status, headers, body }: Raw): BackendError {
 }
 
 /** Reads that do not move anything at the source. A scroll goes on with each request, whoever gets the answer. */
-function isRepeatable({ method, path }: Request): boolean {
+function isRepeatable({ method, path }: ElasticRequest): boolean {
   return method === "GET" || (method === "POST" && path.endsWith("/_search"));
 }
 
 /** A client for each node: which of them is asked is decided in `nodes.ts`. */
-async function elasticTransport(node: string, settings: DoorSettings): Promise<Transport<Request, Raw>> {
+async function createElasticsearchTransport(
+  node: string,
+  settings: ClientSettings,
+): Promise<Transport<ElasticRequest, RawResponse>> {
   const { Client, Transport } = await import("@elastic/elasticsearch");
   // The client drops good answers of others unread, and what then goes wrong with one ends the process: we look at each
   // answer ourselves, and at the first for whose it is.
@@ -199,7 +202,7 @@ async function elasticTransport(node: string, settings: DoorSettings): Promise<T
   const { auth, tls } = settings;
   const options: ElasticOptions = {
     nodes: [node],
-    headers: lowerCased(settings.headers),
+    headers: normaliseHeaderNames(settings.headers),
     Transport: Unchecked,
     maxRetries: 0,
     // The door's guard keeps the deadline.
@@ -209,24 +212,33 @@ async function elasticTransport(node: string, settings: DoorSettings): Promise<T
     options.auth =
       "apiKey" in auth ? { apiKey: auth.apiKey } : "bearer" in auth ? { bearer: auth.bearer } : { ...auth };
   }
-  if (tls !== undefined) options.tls = definedOnly(tls);
+  if (tls !== undefined) options.tls = omitUndefined(tls);
   const client = new Client(options);
   return {
     async send(request, signal) {
-      const result = await client.transport.request(params(request), {
+      const result = await client.transport.request(toTransportParams(request), {
         asStream: true,
         meta: true,
         signal,
         maxRetries: 0,
-        headers: { ...plainJson, ...passedOn() },
+        headers: { ...jsonHeaders, ...readTraceContextHeaders() },
       });
-      return drain(result.statusCode ?? 0, result.headers ?? {}, result.body, settings.answerBytes, signal);
+      return drainBody(
+        result.statusCode ?? 0,
+        result.headers ?? {},
+        result.body,
+        settings.maxResponseBytes,
+        signal,
+      );
     },
     close: () => client.close(),
   };
 }
 
-async function openSearchTransport(node: string, settings: DoorSettings): Promise<Transport<Request, Raw>> {
+async function createOpenSearchTransport(
+  node: string,
+  settings: ClientSettings,
+): Promise<Transport<ElasticRequest, RawResponse>> {
   const { Client, Connection } = await import("@opensearch-project/opensearch");
   // The client prints what goes wrong with an answer after its head to our standard output; its body tells us anyway.
   type Ask = InstanceType<typeof Connection>["request"];
@@ -238,7 +250,7 @@ async function openSearchTransport(node: string, settings: DoorSettings): Promis
     }
   }
   const { auth, tls } = settings;
-  const headers = lowerCased(settings.headers);
+  const headers = normaliseHeaderNames(settings.headers);
   if (auth !== undefined && "apiKey" in auth) headers.authorization = `ApiKey ${auth.apiKey}`;
   if (auth !== undefined && "bearer" in auth) headers.authorization = `Bearer ${auth.bearer}`;
   const options: OpenSearchOptions = {
@@ -249,15 +261,15 @@ async function openSearchTransport(node: string, settings: DoorSettings): Promis
     requestTimeout: settings.timeout + 1_000,
   };
   if (auth !== undefined && "username" in auth) options.auth = { ...auth };
-  if (tls !== undefined) options.ssl = definedOnly(tls);
+  if (tls !== undefined) options.ssl = omitUndefined(tls);
   const client = new Client(options);
   return {
     async send(request, signal) {
       signal.throwIfAborted();
-      const pending = client.transport.request(params(request), {
+      const pending = client.transport.request(toTransportParams(request), {
         asStream: true,
         maxRetries: 0,
-        headers: passedOn(),
+        headers: readTraceContextHeaders(),
         requestTimeout: settings.timeout + 1_000,
       });
       // Returns nothing: what a listener returns, node takes for a promise of its own, whose failure ends the process.
@@ -265,11 +277,11 @@ async function openSearchTransport(node: string, settings: DoorSettings): Promis
       signal.addEventListener("abort", abort, { once: true });
       try {
         const result = await pending;
-        return await drain(
+        return await drainBody(
           result.statusCode ?? 0,
           result.headers ?? {},
           result.body,
-          settings.answerBytes,
+          settings.maxResponseBytes,
           signal,
         );
       } finally {
@@ -280,25 +292,25 @@ async function openSearchTransport(node: string, settings: DoorSettings): Promis
   };
 }
 
-function params({ method, path, query, body }: Request) {
+function toTransportParams({ method, path, query, body }: ElasticRequest) {
   return { method, path, querystring: { ...query }, ...(body === undefined ? {} : { body }) };
 }
 
 /** Every version takes plain JSON; the client's own media type only its neighbours do. */
-const plainJson = { accept: "application/json", "content-type": "application/json" };
+const jsonHeaders = { accept: "application/json", "content-type": "application/json" };
 
 /** A name in two spellings is sent twice by the client, and arrives as `acme, acme`. */
-function lowerCased(headers: Readonly<Record<string, string>>): Record<string, string> {
+function normaliseHeaderNames(headers: Readonly<Record<string, string>>): Record<string, string> {
   return Object.fromEntries(Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]));
 }
 
-async function drain(
+async function drainBody(
   status: number,
   headers: Readonly<Record<string, unknown>>,
   body: unknown,
   limitBytes: number,
   signal: AbortSignal,
-): Promise<Raw> {
+): Promise<RawResponse> {
   const stream = body as AsyncIterable<Buffer> & { destroy(error?: Error): void };
   const abort = () => stream.destroy(new Error("aborted"));
   signal.addEventListener("abort", abort, { once: true });
@@ -312,7 +324,7 @@ async function drain(
       chunks.push(chunk);
     }
     signal.throwIfAborted();
-    const unpacked = await unpack(Buffer.concat(chunks), headers, limitBytes);
+    const unpacked = await decompressBody(Buffer.concat(chunks), headers, limitBytes);
     signal.throwIfAborted();
     return { status, headers, body: unpacked };
   } finally {
@@ -324,7 +336,7 @@ const gunzip = promisify<Buffer, zlib.ZlibOptions, Buffer>(zlib.gunzip);
 const inflate = promisify<Buffer, zlib.ZlibOptions, Buffer>(zlib.inflate);
 
 /** Some proxies compress unasked. Beside the event loop, since a few bytes may become very many. */
-async function unpack(
+async function decompressBody(
   bytes: Buffer,
   headers: Readonly<Record<string, unknown>>,
   limitBytes: number,

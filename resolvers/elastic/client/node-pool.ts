@@ -16,22 +16,22 @@ interface Node<Request, Raw> {
   /** In a row. */
   failures: number;
   /** When it is looked at again. */
-  until: Millis;
+  suspendedUntil: Millis;
 }
 
 /** The first rest, which doubles with each failure that follows. */
-const rests = { first: 5_000, longest: 60_000 } as const;
+const suspensions = { first: 5_000, longest: 60_000 } as const;
 /** How long a node is waited for that is looked at again; nobody waits for the answer. */
-const glance: Millis = 3_000;
+const probeTimeout: Millis = 3_000;
 
 /** Nothing of such a request has reached the node, so another one can be asked whatever it does. */
-const unsent = /ECONNREFUSED|EHOSTUNREACH|ENETUNREACH|ENOTFOUND|EAI_AGAIN|UND_ERR_CONNECT_TIMEOUT/;
+const notSentPattern = /ECONNREFUSED|EHOSTUNREACH|ENETUNREACH|ENOTFOUND|EAI_AGAIN|UND_ERR_CONNECT_TIMEOUT/;
 
 /**
- * The nodes of a cluster as one. `timeout` is that of a request, `knock` one that any node answers at once; `isAway` tells of
+ * The nodes of a cluster as one. `timeout` is that of a request, `knock` one that any node answers at once; `isNodeUnavailable` tells of
  * an answer that its node is no part of the cluster, or that what stands before it does not reach it.
  */
-export function spread<Request, Raw>(
+export function createNodePool<Request, Raw>(
   backend: string,
   transports: readonly Transport<Request, Raw>[],
   timeout: Millis,
@@ -41,7 +41,9 @@ export function spread<Request, Raw>(
   const [only, ...others] = transports;
   if (only !== undefined && others.length === 0) return only;
   const clock = () => performance.now();
-  const nodes = transports.map((transport): Node<Request, Raw> => ({ transport, failures: 0, until: 0 }));
+  const nodes = transports.map(
+    (transport): Node<Request, Raw> => ({ transport, failures: 0, suspendedUntil: 0 }),
+  );
   const leaving = new AbortController();
   let turn = 0;
 
@@ -50,13 +52,16 @@ export function spread<Request, Raw>(
       .map((_, at) => nodes[(turn + at) % nodes.length])
       .filter((node) => node !== undefined);
     turn = (turn + 1) % nodes.length;
-    for (const node of inTurn) if (node.failures > 0 && node.until <= clock()) void lookAt(node);
+    for (const node of inTurn) if (node.failures > 0 && node.suspendedUntil <= clock()) void lookAt(node);
     const left = inTurn.filter((node) => !tried.has(node));
-    return left.find(({ failures }) => failures === 0) ?? left.toSorted((a, b) => a.until - b.until)[0];
+    return (
+      left.find(({ failures }) => failures === 0) ??
+      left.toSorted((a, b) => a.suspendedUntil - b.suspendedUntil)[0]
+    );
   }
 
   function leaveAlone(node: Node<Request, Raw>): void {
-    node.until = clock() + Math.min(rests.longest, rests.first * 2 ** node.failures);
+    node.suspendedUntil = clock() + Math.min(suspensions.longest, suspensions.first * 2 ** node.failures);
     node.failures++;
   }
 
@@ -67,7 +72,7 @@ export function spread<Request, Raw>(
 
   async function lookAt(node: Node<Request, Raw>): Promise<void> {
     leaveAlone(node);
-    const signal = AbortSignal.any([leaving.signal, AbortSignal.timeout(glance)]);
+    const signal = AbortSignal.any([leaving.signal, AbortSignal.timeout(probeTimeout)]);
     const answer = await node.transport.send(knock, signal).catch(() => undefined);
     if (answer !== undefined) judge(node, answer);
   }
@@ -92,7 +97,7 @@ export function spread<Request, Raw>(
         const { failure, message } = toBackendError(backend, error);
         if (failure === "unreachable" || failure === "timeout") leaveAlone(node);
         tried.add(node);
-        if (!unsent.test(message) || tried.size === nodes.length) throw error;
+        if (!notSentPattern.test(message) || tried.size === nodes.length) throw error;
       }
     }
   }

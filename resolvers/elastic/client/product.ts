@@ -12,9 +12,9 @@ export interface Product {
    * A `date` that is kept by column alone can be bounded: from Elasticsearch 8.1 and OpenSearch 2.14 on. Before, a range
    * finds nothing without a word (seen on 7.17).
    */
-  readonly searchesColumns: boolean;
+  readonly searchesDocValues: boolean;
   /** Wildcards and questions within nested objects are refused: `search.allow_expensive_queries` is off. */
-  readonly refusesExpensive: boolean;
+  readonly refusesExpensiveQueries: boolean;
 }
 
 export function describeProduct(name: Product["name"], version: string): Product {
@@ -25,5 +25,11 @@ export function describeProduct(name: Product["name"], version: string): Product
   // whose header is lost on the way looks like one.
   const isDisguised = !isElasticsearch && major === 7;
   const searchesColumns = !isDisguised && (major > since || (major === since && minor >= sinceMinor));
-  return { name, version, listsIgnored: isElasticsearch, searchesColumns, refusesExpensive: false };
+  return {
+    name,
+    version,
+    listsIgnored: isElasticsearch,
+    searchesDocValues: searchesColumns,
+    refusesExpensiveQueries: false,
+  };
 }

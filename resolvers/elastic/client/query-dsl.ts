@@ -1,41 +1,41 @@
 // The few query clauses we send, built as plain objects and simplified while they are built.
 export type Query = { readonly [clause: string]: unknown };
 
-export const all: Query = { match_all: {} };
-export const none: Query = { match_none: {} };
+export const matchAll: Query = { match_all: {} };
+export const matchNone: Query = { match_none: {} };
 
-export function every(queries: readonly Query[]): Query {
+export function allOf(queries: readonly Query[]): Query {
   const kept: Query[] = [];
   for (const query of queries) {
-    if (query === none) return none;
-    if (query !== all) kept.push(query);
+    if (query === matchNone) return matchNone;
+    if (query !== matchAll) kept.push(query);
   }
   const [first] = kept;
-  if (first === undefined) return all;
+  if (first === undefined) return matchAll;
   return kept.length === 1 ? first : { bool: { filter: kept } };
 }
 
-export function any(queries: readonly Query[]): Query {
+export function anyOf(queries: readonly Query[]): Query {
   const kept: Query[] = [];
   for (const query of queries) {
-    if (query === all) return all;
-    if (query !== none) kept.push(query);
+    if (query === matchAll) return matchAll;
+    if (query !== matchNone) kept.push(query);
   }
   const [first] = kept;
-  if (first === undefined) return none;
+  if (first === undefined) return matchNone;
   return kept.length === 1 ? first : { bool: { should: kept, minimum_should_match: 1 } };
 }
 
 export function not(query: Query): Query {
-  if (query === all) return none;
-  if (query === none) return all;
+  if (query === matchAll) return matchNone;
+  if (query === matchNone) return matchAll;
   return { bool: { must_not: [query] } };
 }
 
 /** How many clauses and how many levels of `bool` a server counts for it. */
-export function weigh(query: Query): { clauses: number; depth: number } {
+export function measureQuery(query: Query): { clauses: number; depth: number } {
   const nested = query.nested as { readonly query: Query } | undefined;
-  if (nested !== undefined) return weigh(nested.query);
+  if (nested !== undefined) return measureQuery(nested.query);
   // A match becomes one clause a word.
   if (query.match !== undefined)
     return { clauses: Math.ceil(JSON.stringify(query.match).length / 2), depth: 0 };
@@ -46,7 +46,7 @@ export function weigh(query: Query): { clauses: number; depth: number } {
   for (const list of Object.values(bool)) {
     if (!Array.isArray(list)) continue;
     for (const child of list as Query[]) {
-      const weight = weigh(child);
+      const weight = measureQuery(child);
       clauses += weight.clauses;
       depth = Math.max(depth, weight.depth);
     }
@@ -74,12 +74,12 @@ export const strictOptions = {
   expand_wildcards: "open,closed",
 } as const;
 
-export function inIndices(indices: readonly string[]): Query {
+export function buildIndicesQuery(indices: readonly string[]): Query {
   return { terms: { _index: indices } };
 }
 
 /** Documents of which something at this name is not in the index: see `Product.listsIgnored`. */
-export function ignored(name: string): Query {
+export function buildIgnoredQuery(name: string): Query {
   return { term: { _ignored: name } };
 }
 
@@ -105,9 +105,9 @@ export function hasSelector(index: string): boolean {
 }
 
 /** What several indices are asked alike, by the text of its query. */
-export type Shared = Map<string, { readonly query: Query; readonly indices: string[] }>;
+export type SharedQueries = Map<string, { readonly query: Query; readonly indices: string[] }>;
 
-export function gather(shared: Shared, query: Query, indices: readonly string[]): void {
+export function addSharedQuery(shared: SharedQueries, query: Query, indices: readonly string[]): void {
   const key = JSON.stringify(query);
   const known = shared.get(key);
   if (known === undefined) shared.set(key, { query, indices: [...indices] });

@@ -1,8 +1,8 @@
 // A document in its flat form: every value under its dotted name, whether the dots are nesting or part of a key. Layouts
 // and their versions differ in nothing more than in that, so that everything else need not care.
-import type { Value } from "../../../src/core/rows.ts";
+import type { AttributeValue } from "../../../src/core/rows.ts";
 
-type Flat = ReadonlyMap<string, Value>;
+type FlatDocument = ReadonlyMap<string, AttributeValue>;
 
 /** 2^53 has so many digits, and begins with a nine. */
 const longDigits = 16;
@@ -34,33 +34,33 @@ function mayHoldLongInteger(text: string): boolean {
 }
 
 type Reviver = (key: string, value: unknown, context: { readonly source?: string }) => unknown;
-const exactly: Reviver = (_, value, { source }) =>
+const reviveExactInteger: Reviver = (_, value, { source }) =>
   typeof value === "number" && !Number.isSafeInteger(value) && source !== undefined && /^-?\d+$/.test(source)
     ? BigInt(source)
     : value;
 
 /** A JSON text as its value, integers beyond 2^53 as bigints. @throws {SyntaxError} */
-export function parseExact(text: string): Value {
+export function parseExactIntegers(text: string): AttributeValue {
   return mayHoldLongInteger(text)
-    ? JSON.parse(text, exactly as Parameters<typeof JSON.parse>[1])
+    ? JSON.parse(text, reviveExactInteger as Parameters<typeof JSON.parse>[1])
     : JSON.parse(text);
 }
 
-export type Json = { readonly [key: string]: Value };
+export type ValueObject = { readonly [key: string]: AttributeValue };
 
-export function isJson(value: Value | undefined): value is Json {
+export function isValueObject(value: AttributeValue | undefined): value is ValueObject {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 /** Arrays are values, as are objects without keys. Where two ways lead to one name the first counts. */
-export function flatten(document: Json): Flat {
-  const flat = new Map<string, Value>();
-  function visit(object: Json, prefix: string): void {
+export function flattenDocument(document: ValueObject): FlatDocument {
+  const flat = new Map<string, AttributeValue>();
+  function visit(object: ValueObject, prefix: string): void {
     for (const key of Object.keys(object)) {
       const value = object[key];
       if (value === undefined) continue;
       const name = prefix + key;
-      if (isJson(value) && !isEmpty(value)) visit(value, `${name}.`);
+      if (isValueObject(value) && !isEmptyObject(value)) visit(value, `${name}.`);
       else if (!flat.has(name)) flat.set(name, value);
     }
   }
@@ -68,20 +68,20 @@ export function flatten(document: Json): Flat {
   return flat;
 }
 
-export function isEmpty(value: Json): boolean {
+export function isEmptyObject(value: ValueObject): boolean {
   for (const _ in value) return false;
   return true;
 }
 
 /** The value at a name; below an array, that of its first object. Null is nothing. */
-export function lookUp(flat: Flat, name: string): Value | undefined {
+export function findFlatValue(flat: FlatDocument, name: string): AttributeValue | undefined {
   const own = flat.get(name);
   if (own !== undefined) return own ?? undefined;
   for (let dot = name.indexOf("."); dot > 0; dot = name.indexOf(".", dot + 1)) {
     const list = flat.get(name.slice(0, dot));
     if (!Array.isArray(list)) continue;
-    const first = list.find(isJson);
-    return first === undefined ? undefined : lookUp(flatten(first), name.slice(dot + 1));
+    const first = list.find(isValueObject);
+    return first === undefined ? undefined : findFlatValue(flattenDocument(first), name.slice(dot + 1));
   }
   return undefined;
 }

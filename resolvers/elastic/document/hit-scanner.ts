@@ -7,7 +7,7 @@ import { isAscii } from "node:buffer";
 
 export interface Hit {
   readonly index: string;
-  /** Unique in its index: see `identify`. */
+  /** Unique in its index: see `formatHitId`. */
   readonly id: string;
   /** The last sort value as its JSON text, `undefined` where the search had no sort. */
   readonly sort: string | undefined;
@@ -17,31 +17,31 @@ export interface Hit {
    * The scalars that the document has at the names that were asked for, as texts, a number's as it is spelled. Undefined
    * where only parsing tells them: a list, an escaped key or a name in two spellings may be among them.
    */
-  readonly picked: Picked | undefined;
+  readonly picked: PickedValues | undefined;
 }
 
 /** By name. */
-export type Picked = Map<string, string>;
+export type PickedValues = Map<string, string>;
 
 /** Names to be picked, as keys of an object. A name is a path whose dots may be nesting or part of a key. */
-export interface Names {
+export interface NameTree {
   /** By the length of the key in bytes. */
-  readonly keys: readonly (readonly Key[] | undefined)[];
+  readonly keys: readonly (readonly NameTreeKey[] | undefined)[];
 }
-interface Key {
+interface NameTreeKey {
   readonly bytes: Buffer;
   /** The whole name that ends here. */
   readonly name: string | undefined;
   /** What is wanted of an object that lies here. */
-  readonly within: Names | undefined;
+  readonly within: NameTree | undefined;
 }
 
-export function namesOf(names: Iterable<string>): Names {
-  return keysBelow("", [...new Set(names)]);
+export function buildNameTree(names: Iterable<string>): NameTree {
+  return buildTreeKeys("", [...new Set(names)]);
 }
 
 /** What is wanted of the object at a prefix, which is empty or ends in a dot. */
-function keysBelow(prefix: string, names: readonly string[]): Names {
+function buildTreeKeys(prefix: string, names: readonly string[]): NameTree {
   const texts = new Set<string>();
   for (const name of names) {
     const rest = name.slice(prefix.length);
@@ -49,7 +49,7 @@ function keysBelow(prefix: string, names: readonly string[]): Names {
       texts.add(rest.slice(0, dot));
     texts.add(rest);
   }
-  const keys: Key[][] = [];
+  const keys: NameTreeKey[][] = [];
   for (const text of texts) {
     const bytes = Buffer.from(text);
     const name = prefix + text;
@@ -57,7 +57,7 @@ function keysBelow(prefix: string, names: readonly string[]): Names {
     const key = {
       bytes,
       name: names.includes(name) ? name : undefined,
-      within: below.length === 0 ? undefined : keysBelow(`${name}.`, below),
+      within: below.length === 0 ? undefined : buildTreeKeys(`${name}.`, below),
     };
     keys[bytes.length] = [...(keys[bytes.length] ?? []), key];
   }
@@ -65,7 +65,7 @@ function keysBelow(prefix: string, names: readonly string[]): Names {
 }
 
 /** The parts of an answer that decide whether it is whole, and its hits in the answer's order. */
-export interface Answer {
+export interface SearchResponse {
   readonly timedOut: boolean;
   readonly terminatedEarly: boolean;
   readonly shards: { readonly total: number; readonly failed: number };
@@ -78,7 +78,7 @@ export interface Answer {
 }
 
 /** With custom routing an `_id` is unique in one shard only: another routing has another document of that `_id`. */
-export function identify(id: string, routing: string | undefined): string {
+export function formatHitId(id: string, routing: string | undefined): string {
   return routing === undefined ? id : `${id}?routing=${routing}`;
 }
 
@@ -95,17 +95,17 @@ const colon = 0x3a;
  * An answer that is being cut. What runs for each hit and each member of a document is a function of the module, because
  * V8 would forget what it has compiled for closures that are made for each answer (src/README.md).
  */
-interface Cutting {
+interface ScanState {
   readonly bytes: Buffer;
   /** The same, a character for each byte. */
   readonly latin1: string;
   readonly ascii: boolean;
-  readonly wanted: Names;
+  readonly names: NameTree;
   /** Up to where it is read. */
   at: number;
   timedOut: boolean;
   terminatedEarly: boolean;
-  shards: Answer["shards"] | undefined;
+  shards: SearchResponse["shards"] | undefined;
   scrollId: string | undefined;
   total: number | undefined;
   readonly indices: Set<string>;
@@ -119,16 +119,16 @@ interface Cutting {
   routing: string | undefined;
   sort: string | undefined;
   source: string | undefined;
-  picked: Picked | undefined;
+  picked: PickedValues | undefined;
 }
 
 /** @throws {SyntaxError} when the bytes are not an answer of `_search` */
-export function cutAnswer(bytes: Buffer, wanted: Names): Answer {
-  const cutting: Cutting = {
+export function scanSearchResponse(bytes: Buffer, wanted: NameTree): SearchResponse {
+  const cutting: ScanState = {
     bytes,
     latin1: bytes.toString("latin1"),
     ascii: isAscii(bytes),
-    wanted,
+    names: wanted,
     at: 0,
     timedOut: false,
     terminatedEarly: false,
@@ -146,106 +146,112 @@ export function cutAnswer(bytes: Buffer, wanted: Names): Answer {
     source: undefined,
     picked: undefined,
   };
-  eachMember(cutting, readAnswer);
-  cutting.at = pastSpace(bytes, cutting.at);
+  visitMembers(cutting, scanResponseMember);
+  cutting.at = skipSpace(bytes, cutting.at);
   const { timedOut, terminatedEarly, shards, scrollId, total, indices, hits } = cutting;
-  if (cutting.at !== bytes.length || shards === undefined || hits === undefined) fail(cutting);
+  if (cutting.at !== bytes.length || shards === undefined || hits === undefined) failScan(cutting);
   return { timedOut, terminatedEarly, shards, scrollId, total, indices, hits };
 }
 
 // ---- What an answer consists of -----------------------------------------------------------------------------------
 
-function readAnswer(cutting: Cutting, start: number, end: number): void {
-  if (is(cutting, "timed_out", start, end)) cutting.timedOut = slice(cutting) === "true";
-  else if (is(cutting, "terminated_early", start, end)) cutting.terminatedEarly = slice(cutting) === "true";
-  else if (is(cutting, "_scroll_id", start, end)) cutting.scrollId = unquote(cutting, slice(cutting));
-  else if (is(cutting, "_shards", start, end)) {
-    const value = JSON.parse(decode(cutting, slice(cutting))) as { total?: unknown; failed?: unknown };
-    if (typeof value.total !== "number" || typeof value.failed !== "number") fail(cutting);
+function scanResponseMember(cutting: ScanState, start: number, end: number): void {
+  if (isKey(cutting, "timed_out", start, end)) cutting.timedOut = sliceValue(cutting) === "true";
+  else if (isKey(cutting, "terminated_early", start, end))
+    cutting.terminatedEarly = sliceValue(cutting) === "true";
+  else if (isKey(cutting, "_scroll_id", start, end))
+    cutting.scrollId = parseString(cutting, sliceValue(cutting));
+  else if (isKey(cutting, "_shards", start, end)) {
+    const value = JSON.parse(decodeSlice(cutting, sliceValue(cutting))) as {
+      total?: unknown;
+      failed?: unknown;
+    };
+    if (typeof value.total !== "number" || typeof value.failed !== "number") failScan(cutting);
     cutting.shards = { total: value.total, failed: value.failed };
-  } else if (is(cutting, "hits", start, end)) {
+  } else if (isKey(cutting, "hits", start, end)) {
     cutting.hits = [];
-    eachMember(cutting, readHits);
+    visitMembers(cutting, scanHitsMember);
   } else skipValue(cutting);
 }
 
-function readHits(cutting: Cutting, start: number, end: number): void {
-  if (is(cutting, "hits", start, end)) eachElement(cutting, readHit);
-  else if (is(cutting, "total", start, end)) {
-    const counted = JSON.parse(slice(cutting)) as { value?: unknown; relation?: unknown } | null;
+function scanHitsMember(cutting: ScanState, start: number, end: number): void {
+  if (isKey(cutting, "hits", start, end)) visitElements(cutting, scanHit);
+  else if (isKey(cutting, "total", start, end)) {
+    const counted = JSON.parse(sliceValue(cutting)) as { value?: unknown; relation?: unknown } | null;
     if (counted?.relation === "eq" && typeof counted.value === "number") cutting.total = counted.value;
   } else skipValue(cutting);
 }
 
-function readHit(cutting: Cutting): void {
+function scanHit(cutting: ScanState): void {
   cutting.index = cutting.id = cutting.routing = cutting.sort = cutting.source = undefined;
-  eachMember(cutting, readMember);
+  visitMembers(cutting, scanHitMember);
   const { index, id, routing, sort, source, picked } = cutting;
-  if (index === undefined || id === undefined || source === undefined) fail(cutting);
-  cutting.hits?.push({ index, id: identify(id, routing), sort, source, picked });
+  if (index === undefined || id === undefined || source === undefined) failScan(cutting);
+  cutting.hits?.push({ index, id: formatHitId(id, routing), sort, source, picked });
 }
 
-function readMember(cutting: Cutting, start: number, end: number): void {
-  if (is(cutting, "_source", start, end)) {
+function scanHitMember(cutting: ScanState, start: number, end: number): void {
+  if (isKey(cutting, "_source", start, end)) {
     const begin = cutting.at;
     cutting.picked = new Map();
-    if (cutting.wanted.keys.length === 0) skipValue(cutting);
-    else cutting.at = pick(cutting, begin, cutting.wanted);
-    cutting.source = decode(cutting, cutting.latin1.slice(begin, cutting.at));
-  } else if (is(cutting, "_id", start, end)) cutting.id = unquote(cutting, slice(cutting));
-  else if (is(cutting, "_routing", start, end)) cutting.routing = unquote(cutting, slice(cutting));
-  else if (is(cutting, "_index", start, end)) {
-    const json = slice(cutting);
+    if (cutting.names.keys.length === 0) skipValue(cutting);
+    else cutting.at = pickValues(cutting, begin, cutting.names);
+    cutting.source = decodeSlice(cutting, cutting.latin1.slice(begin, cutting.at));
+  } else if (isKey(cutting, "_id", start, end)) cutting.id = parseString(cutting, sliceValue(cutting));
+  else if (isKey(cutting, "_routing", start, end))
+    cutting.routing = parseString(cutting, sliceValue(cutting));
+  else if (isKey(cutting, "_index", start, end)) {
+    const json = sliceValue(cutting);
     if (json !== cutting.indexJson) {
-      cutting.indexName = unquote(cutting, json);
+      cutting.indexName = parseString(cutting, json);
       cutting.indexJson = json;
       cutting.indices.add(cutting.indexName);
     }
     cutting.index = cutting.indexName;
-  } else if (is(cutting, "sort", start, end)) eachElement(cutting, readSort);
+  } else if (isKey(cutting, "sort", start, end)) visitElements(cutting, scanSortValue);
   else skipValue(cutting);
 }
 
-function readSort(cutting: Cutting): void {
-  cutting.sort = slice(cutting);
+function scanSortValue(cutting: ScanState): void {
+  cutting.sort = sliceValue(cutting);
 }
 
 // ---- A document ---------------------------------------------------------------------------------------------------
 
 /**
- * The end of the object at `start`, whose wanted values come into `picked`, which is given up where only parsing tells
+ * The end of the object at `start`, whose wanted values come into `pickedNames`, which is given up where only parsing tells
  * them. It sees every byte of every document, hence its own loop.
  */
-function pick(cutting: Cutting, start: number, { keys }: Names): number {
+function pickValues(cutting: ScanState, start: number, { keys }: NameTree): number {
   const { bytes } = cutting;
-  if (bytes[start] !== openBrace) fail(cutting);
-  let here = pastSpace(bytes, start + 1);
+  if (bytes[start] !== openBrace) failScan(cutting);
+  let here = skipSpace(bytes, start + 1);
   if (bytes[here] === closeBrace) return here + 1;
   for (;;) {
-    if (bytes[here] !== quote) fail(cutting);
+    if (bytes[here] !== quote) failScan(cutting);
     const begin = here + 1;
-    const end = endOfString(bytes, here) - 1;
-    here = pastSpace(bytes, end + 1);
-    if (bytes[here] !== colon) fail(cutting);
-    here = pastSpace(bytes, here + 1);
-    const key = keyAt(bytes, begin, keys[end - begin]);
-    if (key?.within !== undefined && bytes[here] === openBrace) here = pick(cutting, here, key.within);
+    const end = findStringEnd(bytes, here) - 1;
+    here = skipSpace(bytes, end + 1);
+    if (bytes[here] !== colon) failScan(cutting);
+    here = skipSpace(bytes, here + 1);
+    const key = findKeyAt(bytes, begin, keys[end - begin]);
+    if (key?.within !== undefined && bytes[here] === openBrace) here = pickValues(cutting, here, key.within);
     else {
       const value = here;
-      here = endOfValue(bytes, value);
-      if (here === value || here > bytes.length) fail(cutting);
-      if (key !== undefined) take(cutting, key.name, value, here);
+      here = findValueEnd(bytes, value);
+      if (here === value || here > bytes.length) failScan(cutting);
+      if (key !== undefined) takeValue(cutting, key.name, value, here);
       else if (hasEscape(bytes, begin, end)) cutting.picked = undefined;
     }
-    here = pastSpace(bytes, here);
+    here = skipSpace(bytes, here);
     const next = bytes[here];
     if (next === closeBrace) return here + 1;
-    if (next !== comma) fail(cutting);
-    here = pastSpace(bytes, here + 1);
+    if (next !== comma) failScan(cutting);
+    here = skipSpace(bytes, here + 1);
   }
 }
 
-function take(cutting: Cutting, name: string | undefined, start: number, end: number): void {
+function takeValue(cutting: ScanState, name: string | undefined, start: number, end: number): void {
   const first = cutting.bytes[start];
   // An array stands for its elements, which may be objects.
   if (first === openBracket) cutting.picked = undefined;
@@ -253,33 +259,33 @@ function take(cutting: Cutting, name: string | undefined, start: number, end: nu
   if (picked === undefined || name === undefined || first === openBrace) return;
   const json = cutting.latin1.slice(start, end);
   if (json === "null") return;
-  if (picked.has(name) || (first !== quote && !scalar.test(json))) cutting.picked = undefined;
-  else picked.set(name, first === quote ? unquote(cutting, json) : json);
+  if (picked.has(name) || (first !== quote && !scalarPattern.test(json))) cutting.picked = undefined;
+  else picked.set(name, first === quote ? parseString(cutting, json) : json);
 }
 
 // ---- JSON ---------------------------------------------------------------------------------------------------------
 
-function fail({ at }: Cutting): never {
+function failScan({ at }: ScanState): never {
   throw new SyntaxError(`not an answer of _search near byte ${at}`);
 }
 
-function expect(cutting: Cutting, byte: number): void {
-  cutting.at = pastSpace(cutting.bytes, cutting.at);
-  if (cutting.bytes[cutting.at] !== byte) fail(cutting);
+function expectByte(cutting: ScanState, byte: number): void {
+  cutting.at = skipSpace(cutting.bytes, cutting.at);
+  if (cutting.bytes[cutting.at] !== byte) failScan(cutting);
   cutting.at++;
 }
 
-function skipValue(cutting: Cutting): void {
+function skipValue(cutting: ScanState): void {
   const { bytes } = cutting;
-  cutting.at = pastSpace(bytes, cutting.at);
-  const end = endOfValue(bytes, cutting.at);
-  if (end === cutting.at || end > bytes.length) fail(cutting);
+  cutting.at = skipSpace(bytes, cutting.at);
+  const end = findValueEnd(bytes, cutting.at);
+  if (end === cutting.at || end > bytes.length) failScan(cutting);
   cutting.at = end;
 }
 
 /** The JSON text of the value that begins here, which is passed. */
-function slice(cutting: Cutting): string {
-  const start = pastSpace(cutting.bytes, cutting.at);
+function sliceValue(cutting: ScanState): string {
+  const start = skipSpace(cutting.bytes, cutting.at);
   skipValue(cutting);
   return cutting.latin1.slice(start, cutting.at);
 }
@@ -288,72 +294,80 @@ function slice(cutting: Cutting): string {
  * Calls `member` for each key of an object, its quotes before `start` and at `end`, and positioned before its value,
  * which `member` must pass.
  */
-function eachMember(cutting: Cutting, member: (cutting: Cutting, start: number, end: number) => void): void {
+function visitMembers(
+  cutting: ScanState,
+  member: (cutting: ScanState, start: number, end: number) => void,
+): void {
   const { bytes } = cutting;
-  expect(cutting, openBrace);
-  cutting.at = pastSpace(bytes, cutting.at);
+  expectByte(cutting, openBrace);
+  cutting.at = skipSpace(bytes, cutting.at);
   if (bytes[cutting.at] === closeBrace) {
     cutting.at++;
     return;
   }
   for (;;) {
-    cutting.at = pastSpace(bytes, cutting.at);
-    if (bytes[cutting.at] !== quote) fail(cutting);
+    cutting.at = skipSpace(bytes, cutting.at);
+    if (bytes[cutting.at] !== quote) failScan(cutting);
     const start = cutting.at + 1;
-    cutting.at = endOfString(bytes, cutting.at);
-    if (cutting.at > bytes.length) fail(cutting);
+    cutting.at = findStringEnd(bytes, cutting.at);
+    if (cutting.at > bytes.length) failScan(cutting);
     const end = cutting.at - 1;
-    expect(cutting, colon);
-    cutting.at = pastSpace(bytes, cutting.at);
+    expectByte(cutting, colon);
+    cutting.at = skipSpace(bytes, cutting.at);
     member(cutting, start, end);
-    cutting.at = pastSpace(bytes, cutting.at);
+    cutting.at = skipSpace(bytes, cutting.at);
     const next = bytes[cutting.at++];
     if (next === closeBrace) return;
-    if (next !== comma) fail(cutting);
+    if (next !== comma) failScan(cutting);
   }
 }
 
-function eachElement(cutting: Cutting, element: (cutting: Cutting) => void): void {
+function visitElements(cutting: ScanState, element: (cutting: ScanState) => void): void {
   const { bytes } = cutting;
-  expect(cutting, openBracket);
-  cutting.at = pastSpace(bytes, cutting.at);
+  expectByte(cutting, openBracket);
+  cutting.at = skipSpace(bytes, cutting.at);
   if (bytes[cutting.at] === closeBracket) {
     cutting.at++;
     return;
   }
   for (;;) {
     element(cutting);
-    cutting.at = pastSpace(bytes, cutting.at);
+    cutting.at = skipSpace(bytes, cutting.at);
     const next = bytes[cutting.at++];
     if (next === closeBracket) return;
-    if (next !== comma) fail(cutting);
+    if (next !== comma) failScan(cutting);
   }
 }
 
-function is({ latin1 }: Cutting, key: string, start: number, end: number): boolean {
+function isKey({ latin1 }: ScanState, key: string, start: number, end: number): boolean {
   return end - start === key.length && latin1.startsWith(key, start);
 }
 
 /** The string of a JSON text. */
-function unquote(cutting: Cutting, json: string): string {
-  if (json.charCodeAt(0) === quote && !special.test(json)) return decode(cutting, json.slice(1, -1));
-  const value: unknown = JSON.parse(decode(cutting, json));
-  return typeof value === "string" ? value : fail(cutting);
+function parseString(cutting: ScanState, json: string): string {
+  if (json.charCodeAt(0) === quote && !escapeOrControl.test(json))
+    return decodeSlice(cutting, json.slice(1, -1));
+  const value: unknown = JSON.parse(decodeSlice(cutting, json));
+  return typeof value === "string" ? value : failScan(cutting);
 }
 
-function decode({ ascii }: Cutting, slice: string): string {
+function decodeSlice({ ascii }: ScanState, slice: string): string {
   return ascii ? slice : decodeUtf8(slice);
 }
 
 /** The sort value with which an answer ends, as all products print it, where it has one. */
-export function lastSort(bytes: Buffer): string | undefined {
+export function findLastSort(bytes: Buffer): string | undefined {
   return /"sort":\[(-?\d{1,19})\]\}\]\}\}$/.exec(
     bytes.toString("latin1", Math.max(0, bytes.length - 64)),
   )?.[1];
 }
 
 /** Which of the keys stands at `start`; they have its length. */
-function keyAt(bytes: Buffer, start: number, keys: readonly Key[] | undefined): Key | undefined {
+function findKeyAt(
+  bytes: Buffer,
+  start: number,
+  keys: readonly NameTreeKey[] | undefined,
+): NameTreeKey | undefined {
   if (keys === undefined) return undefined;
   for (const key of keys) {
     const text = key.bytes;
@@ -370,7 +384,7 @@ function hasEscape(bytes: Buffer, start: number, end: number): boolean {
   return false;
 }
 
-function pastSpace(bytes: Buffer, start: number): number {
+function skipSpace(bytes: Buffer, start: number): number {
   let at = start;
   for (;;) {
     const byte = bytes[at];
@@ -382,7 +396,7 @@ function pastSpace(bytes: Buffer, start: number): number {
 // The two loops that see every byte keep to locals, which halves what they cost.
 
 /** Behind the string whose opening quote is at `start`; beyond the bytes where it does not end. */
-function endOfString(bytes: Buffer, start: number): number {
+function findStringEnd(bytes: Buffer, start: number): number {
   const length = bytes.length;
   for (let at = start + 1; at < length; at++) {
     const byte = bytes[at];
@@ -393,17 +407,17 @@ function endOfString(bytes: Buffer, start: number): number {
 }
 
 /** Behind the value that begins at `start`, which itself where there is none; beyond the bytes where it does not end. */
-function endOfValue(bytes: Buffer, start: number): number {
+function findValueEnd(bytes: Buffer, start: number): number {
   const length = bytes.length;
   const first = bytes[start];
-  if (first === quote) return endOfString(bytes, start);
+  if (first === quote) return findStringEnd(bytes, start);
   let at = start;
   if (first === openBrace || first === openBracket) {
     let depth = 0;
     while (at < length) {
       const byte = bytes[at];
       if (byte === quote) {
-        at = endOfString(bytes, at);
+        at = findStringEnd(bytes, at);
         continue;
       }
       at++;
@@ -421,8 +435,8 @@ function endOfValue(bytes: Buffer, start: number): number {
 }
 
 // biome-ignore lint/suspicious/noControlCharactersInRegex: what only parsing tells, or refuses
-const special = /[\\\x00-\x1f]/;
-const scalar = /^(?:true|false|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?)$/;
+const escapeOrControl = /[\\\x00-\x1f]/;
+const scalarPattern = /^(?:true|false|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?)$/;
 
 // biome-ignore lint/suspicious/noControlCharactersInRegex: it looks for bytes, not for text
 const beyondAscii = /[^\x00-\x7f]/;

@@ -1,7 +1,7 @@
 // JSON whose numbers keep the spelling of their source (`200.0`, integers beyond 2^53) through parsing, taking apart and
 // printing. Most texts hold only numbers that print as they are spelled, so these are parsed as they come.
 
-export type Json = { readonly [key: string]: unknown };
+export type JsonObject = { readonly [key: string]: unknown };
 
 type Reviver = (key: string, value: unknown, context: { readonly source?: string }) => unknown;
 // Of ECMAScript, but not yet in the library that TypeScript ships for it.
@@ -9,23 +9,25 @@ const { rawJSON, isRawJSON } = JSON as unknown as {
   readonly rawJSON: (text: string) => object;
   readonly isRawJSON: (value: unknown) => value is { readonly rawJSON: string };
 };
-const spelled: Reviver = (_, value, { source }) =>
+const reviveSpelledNumber: Reviver = (_, value, { source }) =>
   typeof value === "number" && source !== undefined && String(value) !== source ? rawJSON(source) : value;
 
 /** A number that may print differently: over 15 digits, an exponent, a zero at its end, minus zero, very small. */
-const odd = /[:,[]\s*(?:-0|-?(?:[\d.]{16}|\d+\.\d*0(?!\d)|\d+(?:\.\d+)?[eE]|0\.0{5}))/;
+const respelledNumberPattern = /[:,[]\s*(?:-0|-?(?:[\d.]{16}|\d+\.\d*0(?!\d)|\d+(?:\.\d+)?[eE]|0\.0{5}))/;
 
 /** @throws {SyntaxError} */
-export function parseSpelled(text: string): unknown {
-  return odd.test(text) ? JSON.parse(text, spelled as Parameters<typeof JSON.parse>[1]) : JSON.parse(text);
+export function parseLossless(text: string): unknown {
+  return respelledNumberPattern.test(text)
+    ? JSON.parse(text, reviveSpelledNumber as Parameters<typeof JSON.parse>[1])
+    : JSON.parse(text);
 }
 
-export function isObject(value: unknown): value is Json {
+export function isJsonObject(value: unknown): value is JsonObject {
   return typeof value === "object" && value !== null && !Array.isArray(value) && !isRawJSON(value);
 }
 
 /** The text of a scalar, a number's as it is spelled; undefined for null, arrays and objects. */
-export function textOf(value: unknown): string | undefined {
+export function formatScalar(value: unknown): string | undefined {
   if (typeof value === "string") return value;
   if (typeof value === "number" || typeof value === "boolean") return String(value);
   return isRawJSON(value) ? value.rawJSON : undefined;

@@ -1,71 +1,75 @@
 // A document as a log line, by its profile.
 import { BackendError } from "../../../src/core/errors.ts";
-import { type LogLine, type Severity, severityOf } from "../../../src/core/rows.ts";
+import { type LogLine, parseSeverity, type Severity } from "../../../src/core/rows.ts";
 import type { Instant } from "../../../src/core/time.ts";
 import { numberPattern } from "../../../src/log-query/ast.ts";
-import type { Hit, Picked } from "../document/hit-scanner.ts";
-import { isObject, type Json, parseSpelled } from "../document/lossless-json.ts";
-import { readBody, structuredMessage } from "./body-decoder.ts";
-import { firstText, type LogProfile, type SeverityRule, textsAt } from "./log-layout.ts";
+import type { Hit, PickedValues } from "../document/hit-scanner.ts";
+import { isJsonObject, type JsonObject, parseLossless } from "../document/lossless-json.ts";
+import { findStructuredMessage, readBody } from "./body-decoder.ts";
+import { findFirstText, type LogLayout, listTexts, type SeverityRule } from "./log-layout.ts";
 
 /** @throws {BackendError} where the document is no JSON object */
-export function readLine(
+export function decodeLine(
   backend: string,
   hit: Hit,
   time: Instant,
   sourceId: string,
-  profile: LogProfile,
+  layout: LogLayout,
 ): LogLine {
   const document =
-    (profile.json === "source" ? hit.picked : undefined) ?? parseDocument(backend, hit, hit.source);
+    (layout.json === "source" ? hit.picked : undefined) ?? parseDocument(backend, hit, hit.source);
   return {
     // Unique in one index only, and a source is a pattern of many.
     id: `${hit.index}/${hit.id}`,
     time,
     source_id: sourceId,
-    severity: readSeverity(document, profile.severity),
-    message: readMessage(document, profile, () => parseDocument(backend, hit, hit.source)),
-    hostname: firstText(document, profile.hostname),
-    group: firstText(document, profile.group),
+    severity: readSeverity(document, layout.severity),
+    message: readMessage(document, layout, () => parseDocument(backend, hit, hit.source)),
+    hostname: findFirstText(document, layout.hostname),
+    group: findFirstText(document, layout.group),
     json:
-      profile.json === "source" || document instanceof Map
+      layout.json === "source" || document instanceof Map
         ? hit.source
-        : readBody(document, profile, profile.json.from),
+        : readBody(document, layout, layout.json.from),
   };
 }
 
 /** `whole` parses the document where only its text is at hand. */
-function readMessage(document: Json | Picked, profile: LogProfile, whole: () => Json): string | undefined {
-  const text = firstText(document, profile.message);
-  if (text !== undefined) return profile.chomp ? text.replace(/\r?\n$/, "") : text;
-  if (profile.json === "source" && profile.structured === undefined) return undefined;
-  const structured = structuredMessage(document instanceof Map ? whole() : document, profile);
+function readMessage(
+  document: JsonObject | PickedValues,
+  layout: LogLayout,
+  whole: () => JsonObject,
+): string | undefined {
+  const text = findFirstText(document, layout.message);
+  if (text !== undefined) return layout.chomp ? text.replace(/\r?\n$/, "") : text;
+  if (layout.json === "source" && layout.structured === undefined) return undefined;
+  const structured = findStructuredMessage(document instanceof Map ? whole() : document, layout);
   return structured === undefined ? undefined : JSON.stringify(structured);
 }
 
 /** The first that a rule recognises, of any value that its field has. */
-export function readSeverity(document: Json | Picked, rules: readonly SeverityRule[]): Severity {
+export function readSeverity(document: JsonObject | PickedValues, rules: readonly SeverityRule[]): Severity {
   for (const rule of rules) {
-    for (const text of textsAt(document, rule.field)) {
-      const severity = severityBy(rule, text);
+    for (const text of listTexts(document, rule.field)) {
+      const severity = deriveSeverity(rule, text);
       if (severity !== "unknown") return severity;
     }
   }
   return "unknown";
 }
 
-function severityBy({ values, at_least: steps }: SeverityRule, text: string): Severity {
-  if (values === undefined && steps === undefined) return severityOf(text);
+function deriveSeverity({ values, at_least: steps }: SeverityRule, text: string): Severity {
+  if (values === undefined && steps === undefined) return parseSeverity(text);
   if (values !== undefined && Object.hasOwn(values, text)) return values[text] ?? "unknown";
   if (steps === undefined || !numberPattern.test(text)) return "unknown";
   return steps.findLast(({ from }) => from <= Number(text))?.severity ?? "unknown";
 }
 
-export function parseDocument(backend: string, { id, index }: Hit, text: string): Json {
+export function parseDocument(backend: string, { id, index }: Hit, text: string): JsonObject {
   let cause: unknown;
   try {
-    const document = parseSpelled(text);
-    if (isObject(document)) return document;
+    const document = parseLossless(text);
+    if (isJsonObject(document)) return document;
   } catch (error) {
     cause = error;
   }

@@ -2,93 +2,96 @@
 // their digits. What a form says is compiled once for each site: thousands of documents are read by it at a time.
 import {
   type Attributes,
+  type AttributeValue,
   compare,
-  reportMark,
+  errorReportAttribute,
   type Span,
   type SpanEvent,
   type SpanKind,
   type SpanLink,
   type StatusCode,
   spanKinds,
-  type Value,
 } from "../../../src/core/rows.ts";
 import { type Instant, nanosPerMilli, parseInstant } from "../../../src/core/time.ts";
 import type { SpanSource } from "../../../src/store/span-reader.ts";
-import { canonicalId } from "../../../src/tracing/spans/id.ts";
-import { readNames } from "../../../src/tracing/spans/site-attributes.ts";
+import { readConfiguredNames } from "../../../src/tracing/spans/site-attributes.ts";
+import { normaliseId } from "../../../src/tracing/spans/span-ids.ts";
 import {
-  createTable,
-  type Fields,
-  listAt,
-  type Place,
-  type Table,
-  valueAt,
+  createFieldTable,
+  type FieldRef,
+  type FieldTable,
+  type FieldValues,
+  readFieldList,
+  readFieldValue,
 } from "../document/field-table.ts";
-import { isJson, type Json } from "../document/flatten.ts";
-import { type AttributeReader, compileAttributes, without } from "./attribute-decoder.ts";
+import { isValueObject, type ValueObject } from "../document/flatten.ts";
+import { type AttributeReader, compileAttributes, omitAttributes } from "./attribute-decoder.ts";
 import {
   type EventForm,
-  nanosOf,
-  type Rule,
+  listEventTraceNames,
+  nanosPerTimeUnit,
   type SpanForm,
-  tracesOfEvent,
-  type Unit,
+  type TimeUnit,
+  type ValueRule,
 } from "./span-layout.ts";
 
 /**
  * The span that a document holds; undefined where it lacks what every span has: ids, a start, an end.
  * Events that lie in documents of their own are not in it.
  */
-export function readSpan(document: Value, form: SpanForm, source: SpanSource): Span | undefined {
-  return isJson(document) ? spanReaderOf(form, source)(document) : undefined;
+export function decodeSpan(document: AttributeValue, form: SpanForm, source: SpanSource): Span | undefined {
+  return isValueObject(document) ? prepareSpanDecoder(form, source)(document) : undefined;
 }
 
 /** By the site, whose settings tell the keys of attributes, and the form. */
-const spanReaders = new WeakMap<SpanSource, Map<SpanForm, (document: Json) => Span | undefined>>();
+const spanDecoders = new WeakMap<SpanSource, Map<SpanForm, (document: ValueObject) => Span | undefined>>();
 
-function spanReaderOf(form: SpanForm, source: SpanSource): (document: Json) => Span | undefined {
-  const known = spanReaders.get(source)?.get(form);
+function prepareSpanDecoder(form: SpanForm, source: SpanSource): (document: ValueObject) => Span | undefined {
+  const known = spanDecoders.get(source)?.get(form);
   if (known !== undefined) return known;
-  const made = compileSpan(form, source);
-  spanReaders.set(source, (spanReaders.get(source) ?? new Map()).set(form, made));
+  const made = compileSpanDecoder(form, source);
+  spanDecoders.set(source, (spanDecoders.get(source) ?? new Map()).set(form, made));
   return made;
 }
 
 /** Most spans have several empty lists, which are this one. */
-const none: readonly never[] = [];
+const emptyList: readonly never[] = [];
 
-function compileSpan(form: SpanForm, source: SpanSource): (document: Json) => Span | undefined {
-  const table = createTable();
+function compileSpanDecoder(form: SpanForm, source: SpanSource): (document: ValueObject) => Span | undefined {
+  const table = createFieldTable();
   const names = (asked: readonly string[] | undefined) =>
-    (asked ?? []).map((name) => nameIn(table, name, spanParts));
-  const time = (at: SpanForm["end"]) => at && { place: table.place(at.field), unit: at.unit };
-  const present = form.present.map((name) => table.place(name));
+    (asked ?? []).map((name) => resolveName(table, name, spanParts));
+  const time = (at: SpanForm["end"]) => at && { place: table.addField(at.field), unit: at.unit };
+  const present = form.present.map((name) => table.addField(name));
   const readSpanAttributes = compileAttributes(table, form.span_attributes, source);
   const readResourceAttributes = compileAttributes(table, form.resource_attributes, source);
   const [traceIds, spanIds, parents] = [names(form.trace_id), names(form.span_id), names(form.parent)];
   const [starts, ends, lengths] = [time(form.start), time(form.end), time(form.duration)];
-  const counts = form.count === undefined ? undefined : table.place(form.count);
+  const counts = form.count === undefined ? undefined : table.addField(form.count);
   const sums = time(form.sum);
-  const [kinds, statuses] = [rulesIn(table, form.kind, spanParts), rulesIn(table, form.status, spanParts)];
+  const [kinds, statuses] = [
+    compileRules(table, form.kind, spanParts),
+    compileRules(table, form.status, spanParts),
+  ];
   const omittingRules = statuses.filter(({ omit }) => omit);
   const { omit: omitted } = form.span_attributes;
   const [services, titles, revisions] = [names(form.service), names(form.name), names(form.revision)];
   const [scopeNames, scopeVersions] = [names(form.scope_name), names(form.scope_version)];
   const [states, messages] = [names(form.trace_state), names(form.status_message)];
   const [statements, peers] = [names(form.statement), names(form.peer)];
-  const referredParent = compileReference(table, form);
+  const referredParent = compileParentReference(table, form);
   const readEvents = compileEvents(table, form);
   const readLinks = compileLinks(table, form);
   /** That of most spans is the one before's, and is kept once for all of them. */
   let lastTrace = { text: "", id: "" };
   const traceOf = (text: string): string => {
-    if (text !== lastTrace.text) lastTrace = { text, id: canonicalId(text, 32) };
+    if (text !== lastTrace.text) lastTrace = { text, id: normaliseId(text, 32) };
     return lastTrace.id;
   };
 
   return (document) => {
     const fields = table.read(document);
-    for (const place of present) if (valueAt(fields, place) === undefined) return undefined;
+    for (const place of present) if (readFieldValue(fields, place) === undefined) return undefined;
     const spanAttributes = readSpanAttributes(fields);
     const resourceAttributes = readResourceAttributes(fields);
     const scope: Scope = {
@@ -97,56 +100,59 @@ function compileSpan(form: SpanForm, source: SpanSource): (document: Json) => Sp
       resource_attributes: resourceAttributes,
       event_attributes: undefined,
     };
-    const traceId = firstText(scope, traceIds);
-    const spanId = firstText(scope, spanIds);
-    const begun = starts && readTime(valueAt(fields, starts.place), starts.unit);
+    const traceId = findFirstText(scope, traceIds);
+    const spanId = findFirstText(scope, spanIds);
+    const begun = starts && readTime(readFieldValue(fields, starts.place), starts.unit);
     if (traceId === undefined || spanId === undefined || begun === undefined) return undefined;
-    const length = lengths && readLength(valueAt(fields, lengths.place), lengths.unit);
+    const length = lengths && readLength(readFieldValue(fields, lengths.place), lengths.unit);
     // A span without a duration, or with a negative one, ends when it starts.
     const end = ends
-      ? readTime(valueAt(fields, ends.place), ends.unit)
+      ? readTime(readFieldValue(fields, ends.place), ends.unit)
       : ((begun + (length ?? 0n)) as Instant);
     if (end === undefined) return undefined;
     // Where a clock ran backwards the length is none, and the start is the document's all the same.
     const isBackwards = length === 0n && begun > end;
     const start = ends === undefined || isBackwards ? begun : ((end - (length ?? end - begun)) as Instant);
-    const count = counts === undefined ? 1 : readCount(valueAt(fields, counts));
-    const sum = count > 1 && sums ? readTime(valueAt(fields, sums.place), sums.unit) : undefined;
+    const count = counts === undefined ? 1 : readCount(readFieldValue(fields, counts));
+    const sum = count > 1 && sums ? readTime(readFieldValue(fields, sums.place), sums.unit) : undefined;
 
     const trace_id = traceOf(traceId);
-    const parent = firstText(scope, parents) ?? referredParent?.(fields, trace_id);
-    const parentId = parent === undefined || /^0*$/.test(parent) ? undefined : canonicalId(parent, 16);
-    const kind = kindOf(applyRules(scope, kinds));
+    const parent = findFirstText(scope, parents) ?? referredParent?.(fields, trace_id);
+    const parentId = parent === undefined || /^0*$/.test(parent) ? undefined : normaliseId(parent, 16);
+    const kind = parseKind(applyRules(scope, kinds));
     const calls = kind === "client" || kind === "producer";
-    const { namespace, action, tags } = readNames(spanAttributes, source);
-    const status = statusOf(applyRules(scope, statuses));
+    const { namespace, action, tags } = readConfiguredNames(spanAttributes, source);
+    const status = parseStatus(applyRules(scope, statuses));
     const told =
       omittingRules.length === 0
-        ? none
+        ? emptyList
         : omittingRules.filter((rule) => {
             const said = applyRule(scope, rule);
-            return said !== undefined && statusOf(said) === status;
+            return said !== undefined && parseStatus(said) === status;
           });
     return {
       site_id: source.site,
       trace_id,
-      span_id: canonicalId(spanId, 16),
+      span_id: normaliseId(spanId, 16),
       parent_span_id: parentId,
-      trace_state: firstText(scope, states),
+      trace_state: findFirstText(scope, states),
       start,
       end,
-      service_name: firstText(scope, services) ?? "",
-      span_name: firstText(scope, titles) ?? "",
+      service_name: findFirstText(scope, services) ?? "",
+      span_name: findFirstText(scope, titles) ?? "",
       span_kind: kind,
-      scope_name: firstText(scope, scopeNames),
-      scope_version: firstText(scope, scopeVersions),
-      revision: firstText(scope, revisions),
+      scope_name: findFirstText(scope, scopeNames),
+      scope_version: findFirstText(scope, scopeVersions),
+      revision: findFirstText(scope, revisions),
       status_code: status,
-      status_message: firstText(scope, messages),
-      resource_attributes: without(resourceAttributes, form.resource_attributes.omit),
-      span_attributes: without(spanAttributes, told.length === 0 ? omitted : [...omitted, ...keysOf(told)]),
-      events: readEvents?.(fields) ?? none,
-      links: readLinks?.(fields, trace_id, parentId) ?? none,
+      status_message: findFirstText(scope, messages),
+      resource_attributes: omitAttributes(resourceAttributes, form.resource_attributes.omit),
+      span_attributes: omitAttributes(
+        spanAttributes,
+        told.length === 0 ? omitted : [...omitted, ...listAttributeKeys(told)],
+      ),
+      events: readEvents?.(fields) ?? emptyList,
+      links: readLinks?.(fields, trace_id, parentId) ?? emptyList,
       entry:
         form.entry === "always" ||
         (form.entry === undefined && (parentId === undefined || kind === "server" || kind === "consumer")),
@@ -155,69 +161,73 @@ function compileSpan(form: SpanForm, source: SpanSource): (document: Json) => Sp
       tags,
       count,
       sum: sum === undefined || sum < 0n || sum === end - start ? undefined : sum,
-      statement: firstText(scope, statements),
-      peer: calls ? firstText(scope, peers) : undefined,
+      statement: findFirstText(scope, statements),
+      peer: calls ? findFirstText(scope, peers) : undefined,
       report: isReport(spanAttributes),
     };
   };
 }
 
-export interface LooseEvent {
+export interface SeparateEvent {
   readonly trace_id: string;
   /** Ids of the spans that it may belong to, the nearest first; none outside of any trace. */
-  readonly spans: readonly string[];
+  readonly spanIds: readonly string[];
   /** Its id as a span of its own, where its layout has such. */
-  readonly alone?: string | undefined;
+  readonly standaloneId?: string | undefined;
   readonly event: SpanEvent;
 }
 
 /** The event that a document of its own holds; undefined where it lacks ids or a time. */
-export function readEvent(document: Value, form: EventForm): LooseEvent | undefined {
-  if (!isJson(document)) return undefined;
-  const read = eventReaders.get(form) ?? compileEvent(form);
-  eventReaders.set(form, read);
+export function decodeSeparateEvent(document: AttributeValue, form: EventForm): SeparateEvent | undefined {
+  if (!isValueObject(document)) return undefined;
+  const read = eventDecoders.get(form) ?? compileEventDecoder(form);
+  eventDecoders.set(form, read);
   return read(document);
 }
 
-const eventReaders = new WeakMap<EventForm, (document: Json) => LooseEvent | undefined>();
+const eventDecoders = new WeakMap<EventForm, (document: ValueObject) => SeparateEvent | undefined>();
 
-function compileEvent(form: EventForm): (document: Json) => LooseEvent | undefined {
-  const table = createTable();
-  const present = form.present.map((name) => table.place(name));
-  const names = (asked: readonly string[]) => asked.map((name) => nameIn(table, name));
+function compileEventDecoder(form: EventForm): (document: ValueObject) => SeparateEvent | undefined {
+  const table = createFieldTable();
+  const present = form.present.map((name) => table.addField(name));
+  const names = (asked: readonly string[]) => asked.map((name) => resolveName(table, name));
   const [traceIds, ownTraceIds, spanIds] = [
     names(form.trace_id),
-    names(tracesOfEvent(form)),
+    names(listEventTraceNames(form)),
     names(form.span),
   ];
   const aloneIds = names(form.alone?.span_id ?? []);
   const readOne = compileOneEvent(table, form);
   return (document) => {
     const fields = table.read(document);
-    if (!present.every((place) => valueAt(fields, place) !== undefined)) return undefined;
+    if (!present.every((place) => readFieldValue(fields, place) !== undefined)) return undefined;
     const scope: Scope = { ...noAttributes, fields };
-    const traceId = firstText(scope, ownTraceIds);
-    const isTraced = firstText(scope, traceIds) !== undefined;
-    const ids = isTraced ? spanIds.flatMap((name) => firstText(scope, [name]) ?? []) : [];
+    const traceId = findFirstText(scope, ownTraceIds);
+    const isTraced = findFirstText(scope, traceIds) !== undefined;
+    const ids = isTraced ? spanIds.flatMap((name) => findFirstText(scope, [name]) ?? []) : [];
     const event = readOne(fields);
     if (traceId === undefined || event === undefined) return undefined;
     if (ids.length === 0 && form.alone === undefined) return undefined;
-    const spans = [...new Set(ids.map((id) => canonicalId(id, 16)))];
-    const alone = firstText(scope, aloneIds);
+    const spans = [...new Set(ids.map((id) => normaliseId(id, 16)))];
+    const alone = findFirstText(scope, aloneIds);
     return {
-      trace_id: canonicalId(traceId, 32),
-      spans,
-      alone: alone === undefined ? undefined : canonicalId(alone, 16),
+      trace_id: normaliseId(traceId, 32),
+      spanIds: spans,
+      standaloneId: alone === undefined ? undefined : normaliseId(alone, 16),
       event,
     };
   };
 }
 
 /** The span that the document of an event is by itself; undefined where its layout has no such, or it lacks something. */
-export function readAlone(document: Value, form: EventForm, source: SpanSource): Span | undefined {
+export function decodeStandaloneSpan(
+  document: AttributeValue,
+  form: EventForm,
+  source: SpanSource,
+): Span | undefined {
   if (form.alone === undefined) return undefined;
-  const event = readEvent(document, form)?.event;
-  const span = readSpan(document, form.alone, source);
+  const event = decodeSeparateEvent(document, form)?.event;
+  const span = decodeSpan(document, form.alone, source);
   return event && span && { ...span, events: [event], report: true };
 }
 
@@ -225,7 +235,7 @@ export function readAlone(document: Value, form: EventForm, source: SpanSource):
 
 /** What a name can lead to: the document, or its attributes once they are read. */
 interface Scope {
-  readonly fields: Fields;
+  readonly fields: FieldValues;
   readonly span_attributes: Attributes | undefined;
   readonly resource_attributes: Attributes | undefined;
   readonly event_attributes: Attributes | undefined;
@@ -235,58 +245,62 @@ const noAttributes = {
   resource_attributes: undefined,
   event_attributes: undefined,
 };
-const spanParts: readonly Part[] = ["span_attributes", "resource_attributes"];
+const spanParts: readonly AttributePart[] = ["span_attributes", "resource_attributes"];
 
 /** A profile's name: a place in the document, or a key of attributes that were read. */
-type Name = { readonly place: Place } | { readonly part: Part; readonly key: string };
-type Part = "span_attributes" | "resource_attributes" | "event_attributes";
+type ResolvedName = { readonly place: FieldRef } | { readonly part: AttributePart; readonly key: string };
+type AttributePart = "span_attributes" | "resource_attributes" | "event_attributes";
 
 /** `read` are the attributes that a scope will have. */
-function nameIn(table: Table, name: string, read: readonly Part[] = []): Name {
+function resolveName(table: FieldTable, name: string, read: readonly AttributePart[] = []): ResolvedName {
   const part = read.find((candidate) => name.startsWith(`${candidate}.`));
-  return part === undefined ? { place: table.place(name) } : { part, key: name.slice(part.length + 1) };
+  return part === undefined ? { place: table.addField(name) } : { part, key: name.slice(part.length + 1) };
 }
 
-function valueIn(scope: Scope, name: Name): Value | undefined {
-  if ("place" in name) return valueAt(scope.fields, name.place);
+function readNamedValue(scope: Scope, name: ResolvedName): AttributeValue | undefined {
+  if ("place" in name) return readFieldValue(scope.fields, name.place);
   const attributes = scope[name.part];
   if (attributes === undefined || !Object.hasOwn(attributes, name.key)) return undefined;
   return attributes[name.key] ?? undefined;
 }
 
 /** A scalar as text; of an array the first that is something, as an index has it. Empty text is nothing. */
-function textOf(value: Value | undefined): string | undefined {
+function toText(value: AttributeValue | undefined): string | undefined {
   if (typeof value === "string") return value === "" ? undefined : value;
   if (Array.isArray(value)) {
     for (const element of value) {
-      const text = textOf(element);
+      const text = toText(element);
       if (text !== undefined) return text;
     }
     return undefined;
   }
-  return value === undefined || value === null || isJson(value) ? undefined : String(value);
+  return value === undefined || value === null || isValueObject(value) ? undefined : String(value);
 }
 
-function firstText(scope: Scope, names: readonly Name[]): string | undefined {
+function findFirstText(scope: Scope, names: readonly ResolvedName[]): string | undefined {
   for (const name of names) {
-    const text = textOf(valueIn(scope, name));
+    const text = toText(readNamedValue(scope, name));
     if (text !== undefined) return text;
   }
   return undefined;
 }
 
-interface CompiledRule extends Pick<Rule, "values" | "value" | "omit"> {
-  readonly name: Name | undefined;
+interface CompiledRule extends Pick<ValueRule, "values" | "value" | "omit"> {
+  readonly name: ResolvedName | undefined;
 }
 
-function rulesIn(table: Table, rules: readonly Rule[], read: readonly Part[]): readonly CompiledRule[] {
+function compileRules(
+  table: FieldTable,
+  rules: readonly ValueRule[],
+  read: readonly AttributePart[],
+): readonly CompiledRule[] {
   return rules.map(({ field, values, value, omit }) => {
-    return { name: field === undefined ? undefined : nameIn(table, field, read), values, value, omit };
+    return { name: field === undefined ? undefined : resolveName(table, field, read), values, value, omit };
   });
 }
 
 /** The attributes that rules look at. */
-function keysOf(rules: readonly CompiledRule[]): readonly string[] {
+function listAttributeKeys(rules: readonly CompiledRule[]): readonly string[] {
   return rules.flatMap(({ name }) => (name !== undefined && "key" in name ? [name.key] : []));
 }
 
@@ -299,7 +313,7 @@ function applyRules(scope: Scope, rules: readonly CompiledRule[]): string | unde
 }
 
 function applyRule(scope: Scope, { name, values, value }: CompiledRule): string | undefined {
-  const found = name === undefined ? "" : textOf(valueIn(scope, name));
+  const found = name === undefined ? "" : toText(readNamedValue(scope, name));
   if (found === undefined) return undefined;
   if (value !== undefined) return value;
   if (values === undefined) return found;
@@ -315,7 +329,7 @@ const kindSpellings: ReadonlyMap<string, SpanKind> = new Map(
   ),
 );
 
-function kindOf(text: string | undefined): SpanKind {
+function parseKind(text: string | undefined): SpanKind {
   return kindSpellings.get(text?.toLowerCase() ?? "") ?? "internal";
 }
 
@@ -328,31 +342,31 @@ const statusSpellings: ReadonlyMap<string, StatusCode> = new Map(
   ),
 );
 
-function statusOf(text: string | undefined): StatusCode {
+function parseStatus(text: string | undefined): StatusCode {
   return statusSpellings.get(text?.toLowerCase() ?? "") ?? "UNSET";
 }
 
-function readCount(value: Value | undefined): number {
-  const count = Number(textOf(value) ?? Number.NaN);
+function readCount(value: AttributeValue | undefined): number {
+  const count = Number(toText(value) ?? Number.NaN);
   return Number.isSafeInteger(count) && count > 1 ? count : 1;
 }
 
 function isReport(attributes: Attributes): boolean {
-  const mark = Object.hasOwn(attributes, reportMark) ? attributes[reportMark] : undefined;
+  const mark = Object.hasOwn(attributes, errorReportAttribute) ? attributes[errorReportAttribute] : undefined;
   return mark === true || mark === "true";
 }
 
 // ---- times --------------------------------------------------------------------------------------------------
 
-const epoch = /^-?\d+(?:\.\d{1,6})?$/;
+const epochPattern = /^-?\d+(?:\.\d{1,6})?$/;
 
-function readTime(value: Value | undefined, unit: Unit): Instant | undefined {
-  if (unit !== "date") return readNanos(value, nanosOf[unit]) as Instant | undefined;
+function readTime(value: AttributeValue | undefined, unit: TimeUnit): Instant | undefined {
+  if (unit !== "date") return readNanos(value, nanosPerTimeUnit[unit]) as Instant | undefined;
   if (typeof value === "number" || typeof value === "bigint")
     return readNanos(value, nanosPerMilli) as Instant;
-  const text = textOf(value);
+  const text = toText(value);
   if (text === undefined) return undefined;
-  if (!epoch.test(text)) return parseInstant(text);
+  if (!epochPattern.test(text)) return parseInstant(text);
   const point = text.indexOf(".");
   const millis = BigInt(point < 0 ? text : text.slice(0, point)) * nanosPerMilli;
   // The part after the point is a number of nanoseconds, not a fraction: `.5` is 5 ns.
@@ -360,7 +374,7 @@ function readTime(value: Value | undefined, unit: Unit): Instant | undefined {
 }
 
 /** A number of units, also as text, as nanoseconds. Micro- and nanoseconds are whole, as an index keeps them. */
-function readNanos(value: Value | undefined, unit: bigint): bigint | undefined {
+function readNanos(value: AttributeValue | undefined, unit: bigint): bigint | undefined {
   if (typeof value === "bigint") return value * unit;
   if (typeof value === "number") {
     if (!Number.isFinite(value)) return undefined;
@@ -369,12 +383,12 @@ function readNanos(value: Value | undefined, unit: bigint): bigint | undefined {
       ? BigInt(Math.round(value * Number(unit)))
       : BigInt(Math.trunc(value)) * unit;
   }
-  const text = textOf(value);
+  const text = toText(value);
   if (text === undefined || !/^-?\d+(\.\d+)?$/.test(text)) return undefined;
   return text.includes(".") ? readNanos(Number(text), unit) : BigInt(text) * unit;
 }
 
-function readLength(value: Value | undefined, unit: Unit): bigint | undefined {
+function readLength(value: AttributeValue | undefined, unit: TimeUnit): bigint | undefined {
   const length = readTime(value, unit);
   return length === undefined || length >= 0n ? length : 0n;
 }
@@ -382,34 +396,34 @@ function readLength(value: Value | undefined, unit: Unit): bigint | undefined {
 // ---- events, links, references --------------------------------------------------------------------------------
 
 function compileEvents(
-  table: Table,
+  table: FieldTable,
   { events }: SpanForm,
-): ((fields: Fields) => readonly SpanEvent[]) | undefined {
+): ((fields: FieldValues) => readonly SpanEvent[]) | undefined {
   if (events === undefined) return undefined;
-  const list = table.list(events.at);
-  const own = createTable();
+  const list = table.addList(events.at);
+  const own = createFieldTable();
   const readOne = compileOneEvent(own, events);
   return (fields) => {
-    const objects = listAt(fields, list);
+    const objects = readFieldList(fields, list);
     return objects.length === 0
-      ? none
+      ? emptyList
       : sortEvents(objects.flatMap((object) => readOne(own.read(object)) ?? []));
   };
 }
 
 function compileOneEvent(
-  table: Table,
+  table: FieldTable,
   form: Pick<EventForm, "time" | "name" | "event_attributes">,
-): (fields: Fields) => SpanEvent | undefined {
-  const place = table.place(form.time.field);
-  const rules = rulesIn(table, form.name, ["event_attributes"]);
+): (fields: FieldValues) => SpanEvent | undefined {
+  const place = table.addField(form.time.field);
+  const rules = compileRules(table, form.name, ["event_attributes"]);
   const attributesOf = compileAttributes(table, form.event_attributes, undefined);
   return (fields) => {
-    const time = readTime(valueAt(fields, place), form.time.unit);
+    const time = readTime(readFieldValue(fields, place), form.time.unit);
     if (time === undefined) return undefined;
     const attributes = attributesOf(fields);
     const name = applyRules({ ...noAttributes, fields, event_attributes: attributes }, rules) ?? "";
-    return { time, name, attributes: without(attributes, form.event_attributes.omit) };
+    return { time, name, attributes: omitAttributes(attributes, form.event_attributes.omit) };
   };
 }
 
@@ -419,33 +433,33 @@ export function sortEvents(events: readonly SpanEvent[]): readonly SpanEvent[] {
 }
 
 function compileLinks(
-  table: Table,
+  table: FieldTable,
   form: SpanForm,
-): ((fields: Fields, trace: string, parent: string | undefined) => readonly SpanLink[]) | undefined {
+): ((fields: FieldValues, trace: string, parent: string | undefined) => readonly SpanLink[]) | undefined {
   const { links } = form;
   if (links === undefined) return undefined;
-  const list = table.list(links.at);
-  const own = createTable();
-  const [traceIds, spanIds] = [[nameIn(own, links.trace_id)], [nameIn(own, links.span_id)]];
-  const states = links.trace_state === undefined ? [] : [nameIn(own, links.trace_state)];
+  const list = table.addList(links.at);
+  const own = createFieldTable();
+  const [traceIds, spanIds] = [[resolveName(own, links.trace_id)], [resolveName(own, links.span_id)]];
+  const states = links.trace_state === undefined ? [] : [resolveName(own, links.trace_state)];
   const attributesOf: AttributeReader =
     links.attributes === undefined ? () => ({}) : compileAttributes(own, links.attributes, undefined);
   const isParent = links.at === form.parent_reference?.at ? compileParentRule(own, form) : () => false;
   return (fields, trace, parent) => {
-    const objects = listAt(fields, list);
-    if (objects.length === 0) return none;
+    const objects = readFieldList(fields, list);
+    if (objects.length === 0) return emptyList;
     return objects.flatMap((object): readonly SpanLink[] => {
       const scope: Scope = { ...noAttributes, fields: own.read(object) };
-      const traceId = firstText(scope, traceIds);
-      const spanId = firstText(scope, spanIds);
+      const traceId = findFirstText(scope, traceIds);
+      const spanId = findFirstText(scope, spanIds);
       if (traceId === undefined || spanId === undefined) return [];
-      const [trace_id, span_id] = [canonicalId(traceId, 32), canonicalId(spanId, 16)];
+      const [trace_id, span_id] = [normaliseId(traceId, 32), normaliseId(spanId, 16)];
       if (span_id === parent && trace_id === trace && isParent(scope)) return [];
       return [
         {
           trace_id,
           span_id,
-          trace_state: firstText(scope, states) ?? "",
+          trace_state: findFirstText(scope, states) ?? "",
           attributes: attributesOf(scope.fields),
         },
       ];
@@ -454,39 +468,42 @@ function compileLinks(
 }
 
 /** Whether a reference is one to a parent. */
-function compileParentRule(table: Table, { parent_reference: rule }: SpanForm): (scope: Scope) => boolean {
+function compileParentRule(
+  table: FieldTable,
+  { parent_reference: rule }: SpanForm,
+): (scope: Scope) => boolean {
   return rule === undefined ? () => false : compileReferenceRule(table, rule.where);
 }
 
 function compileReferenceRule(
-  table: Table,
+  table: FieldTable,
   texts: Readonly<Record<string, string>>,
 ): (scope: Scope) => boolean {
-  const wanted = Object.entries(texts).map(([name, text]) => ({ place: table.place(name), text }));
-  return ({ fields }) => wanted.every(({ place, text }) => textOf(valueAt(fields, place)) === text);
+  const wanted = Object.entries(texts).map(([name, text]) => ({ place: table.addField(name), text }));
+  return ({ fields }) => wanted.every(({ place, text }) => toText(readFieldValue(fields, place)) === text);
 }
 
-function compileReference(
-  table: Table,
+function compileParentReference(
+  table: FieldTable,
   form: SpanForm,
-): ((fields: Fields, trace: string) => string | undefined) | undefined {
+): ((fields: FieldValues, trace: string) => string | undefined) | undefined {
   const rule = form.parent_reference;
   if (rule === undefined) return undefined;
-  const list = table.list(rule.at);
-  const own = createTable();
+  const list = table.addList(rule.at);
+  const own = createFieldTable();
   const isParent = compileReferenceRule(own, rule.where);
   const isOther = rule.otherwise === undefined ? () => false : compileReferenceRule(own, rule.otherwise);
-  const [spanIds, traceIds] = [own.place(rule.span_id), own.place(rule.trace_id)];
+  const [spanIds, traceIds] = [own.addField(rule.span_id), own.addField(rule.trace_id)];
   return (fields, trace) => {
     let other: string | undefined;
     let elsewhere: string | undefined;
-    for (const object of listAt(fields, list)) {
+    for (const object of readFieldList(fields, list)) {
       const reference = own.read(object);
       const scope = { ...noAttributes, fields: reference };
-      const id = textOf(valueAt(reference, spanIds));
+      const id = toText(readFieldValue(reference, spanIds));
       if (id === undefined || /^0*$/.test(id)) continue;
-      const referred = textOf(valueAt(reference, traceIds));
-      const isHere = referred === undefined || canonicalId(referred, 32) === trace;
+      const referred = toText(readFieldValue(reference, traceIds));
+      const isHere = referred === undefined || normaliseId(referred, 32) === trace;
       if (isParent(scope)) {
         if (isHere) return id;
         elsewhere ??= id;

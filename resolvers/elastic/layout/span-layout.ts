@@ -6,78 +6,83 @@ import { parse } from "yaml";
 import { z } from "zod";
 import { spanKinds } from "../../../src/core/rows.ts";
 import type { Product } from "../client/product.ts";
-import { findField, type IndexGroup, type Knowledge, mapsWhatComes } from "../mapping/mapping.ts";
-import { name, names, nanosPer, readBuiltIn } from "./built-in.ts";
+import { findField, type IndexGroup, type IndexMetadata, isDynamic } from "../mapping/mapping.ts";
+import { nameSchema, namesSchema, nanosPerUnit, readBuiltIn } from "./layout-file.ts";
 
 /** `date` is an ISO text, milliseconds since 1970, or the `<milliseconds>.<nanoseconds, unpadded>` of the collector. */
 const units = ["date", "ms", "us", "ns"] as const;
-export type Unit = (typeof units)[number];
+export type TimeUnit = (typeof units)[number];
 /** Nanoseconds of one; a date is sorted and counted as milliseconds. */
-export const nanosOf: Readonly<Record<Unit, bigint>> = {
-  date: nanosPer.ms,
-  ms: nanosPer.ms,
-  us: nanosPer.us,
-  ns: nanosPer.ns,
+export const nanosPerTimeUnit: Readonly<Record<TimeUnit, bigint>> = {
+  date: nanosPerUnit.ms,
+  ms: nanosPerUnit.ms,
+  us: nanosPerUnit.us,
+  ns: nanosPerUnit.ns,
 };
-const time = z.strictObject({ field: name, unit: z.enum(units) });
+const timeSchema = z.strictObject({ field: nameSchema, unit: z.enum(units) });
 
-const attributeSource = z.union([
+const attributeSourceSchema = z.union([
   /**
    * What lies below a prefix. `dot` is how keys spell their dots; `spelling` what stands for several characters, so that
-   * only keys that are `known`, or that the site's configuration names, can be told.
+   * only keys that are `knownProduct`, or that the site's configuration names, can be told.
    */
   z.strictObject({
-    prefix: name,
-    dot: name.optional(),
-    spelling: name.optional(),
-    known: z.array(name).readonly().default([]),
+    prefix: nameSchema,
+    dot: nameSchema.optional(),
+    spelling: nameSchema.optional(),
+    known: z.array(nameSchema).readonly().default([]),
     keep: z.boolean().default(false),
-    except: z.array(name).readonly().default([]),
+    except: z.array(nameSchema).readonly().default([]),
   }),
   /** A list of `{ key, type, value }`, where `type` says what a text stands for. */
-  z.strictObject({ pairs: name }),
+  z.strictObject({ pairs: nameSchema }),
   /** Attributes that the layout has fields of its own for. */
-  z.strictObject({ named: z.record(name, names) }),
+  z.strictObject({ named: z.record(nameSchema, namesSchema) }),
 ]);
-export type AttributeSource = z.infer<typeof attributeSource>;
+export type AttributeSource = z.infer<typeof attributeSourceSchema>;
 /** Where two sources have a key, the first counts. `omit` leaves out what other fields of a span already tell. */
-const attributes = z.strictObject({
-  from: z.array(attributeSource).min(1).readonly(),
-  omit: z.array(name).readonly().default([]),
+const attributesSchema = z.strictObject({
+  from: z.array(attributeSourceSchema).min(1).readonly(),
+  omit: z.array(nameSchema).readonly().default([]),
 });
-export type AttributeSources = z.infer<typeof attributes>;
+export type AttributeSources = z.infer<typeof attributesSchema>;
 
-/** The value of `field` by `values`, or as the field spells it; `value` where the field is there at all. */
-function rule<T extends z.ZodType<string>>(target: T) {
+/** The value of `createField` by `values`, or as the field spells it; `value` where the field is there at all. */
+function buildRuleSchema<T extends z.ZodType<string>>(target: T) {
   return z.strictObject({
-    field: name.optional(),
+    field: nameSchema.optional(),
     values: z.record(z.string(), target).optional(),
     value: target.optional(),
   });
 }
 /** In order: the first that gives something counts. */
-function rules<T extends z.ZodType<string>>(target: T) {
-  return z.array(rule(target)).min(1).readonly();
+function buildRulesSchema<T extends z.ZodType<string>>(target: T) {
+  return z.array(buildRuleSchema(target)).min(1).readonly();
 }
 /** With `omit`, the attribute that it looks at is left out where it says no more than the status that came out. */
-const statusRules = z
-  .array(rule(z.enum(["OK", "ERROR", "UNSET"])).extend({ omit: z.boolean().default(false) }))
+const statusRulesSchema = z
+  .array(buildRuleSchema(z.enum(["OK", "ERROR", "UNSET"])).extend({ omit: z.boolean().default(false) }))
   .min(1)
   .readonly();
-export interface Rule {
+export interface ValueRule {
   readonly field?: string | undefined;
   readonly values?: Readonly<Record<string, string>> | undefined;
   readonly value?: string | undefined;
   readonly omit?: boolean | undefined;
 }
 
-const events = z.strictObject({ at: name, time, name: rules(name), event_attributes: attributes });
-const links = z.strictObject({
-  at: name,
-  trace_id: name,
-  span_id: name,
-  trace_state: name.optional(),
-  attributes: attributes.optional(),
+const eventsSchema = z.strictObject({
+  at: nameSchema,
+  time: timeSchema,
+  name: buildRulesSchema(nameSchema),
+  event_attributes: attributesSchema,
+});
+const linksSchema = z.strictObject({
+  at: nameSchema,
+  trace_id: nameSchema,
+  span_id: nameSchema,
+  trace_state: nameSchema.optional(),
+  attributes: attributesSchema.optional(),
 });
 
 /** OpenTelemetry's names, the newer before the older, in the order that the contract gives ("Tracing"). */
@@ -95,73 +100,79 @@ const peerNames = [
 ].map((key) => `span_attributes.${key}`);
 const statementNames = ["db.query.text", "db.statement", "sql.query"].map((key) => `span_attributes.${key}`);
 
-const texts = z.record(z.string(), z.string());
+const textsSchema = z.record(z.string(), z.string());
 
-const spanForm = z
+const spanFormSchema = z
   .strictObject({
     holds: z.literal("span"),
     /** Names that each of these documents has. An index that maps them all may hold such documents. */
-    present: names,
-    trace_id: names,
-    span_id: names,
-    parent: names,
+    present: namesSchema,
+    trace_id: namesSchema,
+    span_id: namesSchema,
+    parent: namesSchema,
     /**
      * Where a document may name its parent in a list of references only: the first of `where` into its own trace, else
      * of `otherwise` into it, else of `where` into another. The latter two are links as well.
      */
     parent_reference: z
-      .strictObject({ at: name, where: texts, otherwise: texts.optional(), trace_id: name, span_id: name })
+      .strictObject({
+        at: nameSchema,
+        where: textsSchema,
+        otherwise: textsSchema.optional(),
+        trace_id: nameSchema,
+        span_id: nameSchema,
+      })
       .optional(),
-    trace_state: names.optional(),
+    trace_state: namesSchema.optional(),
     /** Where there are an end and a duration, a span begins that long before its end, and this counts without them. */
-    start: time,
-    end: time.optional(),
-    duration: time.optional(),
-    name: names,
-    kind: rules(z.enum(spanKinds)),
-    status: statusRules,
-    status_message: names.optional(),
-    service: names,
-    scope_name: names.optional(),
-    scope_version: names.optional(),
-    revision: names.default([
+    start: timeSchema,
+    end: timeSchema.optional(),
+    duration: timeSchema.optional(),
+    name: namesSchema,
+    kind: buildRulesSchema(z.enum(spanKinds)),
+    status: statusRulesSchema,
+    status_message: namesSchema.optional(),
+    service: namesSchema,
+    scope_name: namesSchema.optional(),
+    scope_version: namesSchema.optional(),
+    revision: namesSchema.default([
       "resource_attributes.service.version",
       "resource_attributes.appsignal.config.revision",
     ]),
-    span_attributes: attributes,
-    resource_attributes: attributes,
-    events: events.optional(),
-    links: links.optional(),
+    span_attributes: attributesSchema,
+    resource_attributes: attributesSchema,
+    events: eventsSchema.optional(),
+    links: linksSchema.optional(),
     /** Whether these are requests; by default one without a parent, or of kind server or consumer, is. */
     entry: z.enum(["always", "never"]).optional(),
     /** How many equal spans one stands for. */
-    count: name.optional(),
+    count: nameSchema.optional(),
     /** How long these took together. */
-    sum: time.optional(),
-    statement: names.default(statementNames),
-    peer: names.default(peerNames),
+    sum: timeSchema.optional(),
+    statement: namesSchema.default(statementNames),
+    peer: namesSchema.default(peerNames),
   })
   .refine((form) => form.end !== undefined || form.duration !== undefined, "expected end or duration");
-export type SpanForm = z.infer<typeof spanForm>;
+export type SpanForm = z.infer<typeof spanFormSchema>;
 
-const eventForm = z.strictObject({
+const eventFormSchema = z.strictObject({
   holds: z.literal("event"),
-  present: names,
+  present: namesSchema,
   /** Whether these lie in indices without spans: spans may have what tells them. */
   apart: z.boolean().default(false),
-  trace_id: names,
+  trace_id: namesSchema,
   /** The span that it belongs to: the first of these that is a span of the trace. */
-  span: names,
-  time,
-  name: rules(name),
-  event_attributes: attributes,
+  span: namesSchema,
+  time: timeSchema,
+  name: buildRulesSchema(nameSchema),
+  event_attributes: attributesSchema,
   /** What the document is where there is no such span: one of its own, which is no request. */
-  alone: spanForm.optional(),
+  alone: spanFormSchema.optional(),
 });
-export type EventForm = z.infer<typeof eventForm>;
+export type EventForm = z.infer<typeof eventFormSchema>;
 
 /** The attributes of a span that a name leads to, and the key in them; undefined for a name of the document itself. */
-export function attributeNamed(
+export function findNamedAttribute(
   form: SpanForm,
   name: string,
 ): { readonly attributes: AttributeSources; readonly key: string } | undefined {
@@ -172,15 +183,15 @@ export function attributeNamed(
 }
 
 /** Where an event names its trace, or what stands for one where it has none. */
-export function tracesOfEvent({ trace_id, alone }: EventForm): readonly string[] {
+export function listEventTraceNames({ trace_id, alone }: EventForm): readonly string[] {
   return alone?.trace_id ?? trace_id;
 }
 
-const schema = z.object({
-  name,
+const layoutFileSchema = z.object({
+  name: nameSchema,
   traces: z.strictObject({
     documents: z
-      .array(z.union([spanForm, eventForm]))
+      .array(z.union([spanFormSchema, eventFormSchema]))
       .min(1)
       .readonly(),
     /** What the layout cannot carry, for `readout check`. */
@@ -190,7 +201,7 @@ const schema = z.object({
   }),
 });
 
-export interface SpanProfile {
+export interface SpanLayout {
   readonly name: string;
   readonly spans: readonly SpanForm[];
   readonly events: readonly EventForm[];
@@ -199,8 +210,8 @@ export interface SpanProfile {
 }
 
 /** @throws {ZodError} @throws {YAMLParseError} */
-export function readSpanProfile(text: string): SpanProfile {
-  const { name, traces } = schema.parse(parse(text));
+export function parseSpanLayout(text: string): SpanLayout {
+  const { name, traces } = layoutFileSchema.parse(parse(text));
   return {
     name,
     spans: traces.documents.filter((form) => form.holds === "span"),
@@ -211,26 +222,26 @@ export function readSpanProfile(text: string): SpanProfile {
 }
 
 /** The built-in profiles, in the order in which `auto` tries them. */
-export const spanProfiles = readBuiltIn("layouts/traces/", readSpanProfile);
+export const spanLayouts = readBuiltIn("layouts/traces/", parseSpanLayout);
 
 /** Indices of one mapping, and what of the layout they may hold. */
-export interface Placed<Form> {
-  readonly profile: string;
+export interface PlacedForm<Form> {
+  readonly layout: string;
   readonly group: IndexGroup;
   readonly form: Form;
   /** As `Product.listsIgnored`, of this group. */
   readonly listsIgnored: boolean;
 }
-export interface Layout {
-  readonly profiles: readonly SpanProfile[];
-  readonly spans: readonly Placed<SpanForm>[];
-  readonly events: readonly Placed<EventForm>[];
+export interface PlacedForms {
+  readonly layouts: readonly SpanLayout[];
+  readonly spans: readonly PlacedForm<SpanForm>[];
+  readonly events: readonly PlacedForm<EventForm>[];
   /** Indices that hold nothing of any profile. */
-  readonly strange: readonly IndexGroup[];
+  readonly unrecognised: readonly IndexGroup[];
   /** Of indices that spell the dots of attributes otherwise than their form reads them, a field that shows it. */
-  readonly misspelt: readonly string[];
+  readonly misspeltFields: readonly string[];
   /** What an index may hold as soon as a document brings the names that its mapping lacks. */
-  readonly growing: readonly Placed<SpanForm | EventForm>[];
+  readonly possibleForms: readonly PlacedForm<SpanForm | EventForm>[];
 }
 
 /**
@@ -238,40 +249,47 @@ export interface Layout {
  * profile with a form that its mapping has every `present` name of.
  */
 export function placeForms(
-  knowledge: Knowledge,
-  candidates: readonly SpanProfile[],
+  knowledge: IndexMetadata,
+  candidates: readonly SpanLayout[],
   product: Product,
-): Layout {
-  const found = new Set<SpanProfile>();
-  const spans: Placed<SpanForm>[] = [];
-  const events: Placed<EventForm>[] = [];
+): PlacedForms {
+  const found = new Set<SpanLayout>();
+  const spans: PlacedForm<SpanForm>[] = [];
+  const events: PlacedForm<EventForm>[] = [];
   const strange: IndexGroup[] = [];
-  const growing: Placed<SpanForm | EventForm>[] = [];
+  const growing: PlacedForm<SpanForm | EventForm>[] = [];
   for (const group of knowledge.groups) {
     const fits = (form: SpanForm | EventForm) =>
       form.present.every((name) => findField(group, name) !== undefined);
     const mayFit = (form: SpanForm | EventForm) =>
       !fits(form) &&
-      form.present.every((name) => findField(group, name) !== undefined || mapsWhatComes(group, name));
-    const profile = candidates.find((candidate) => [...candidate.spans, ...candidate.events].some(fits));
+      form.present.every((name) => findField(group, name) !== undefined || isDynamic(group, name));
+    const layout = candidates.find((candidate) => [...candidate.spans, ...candidate.events].some(fits));
     const isElsewhere = (form: SpanForm | EventForm) =>
-      form.holds === "event" && form.apart && profile?.spans.some(fits) === true;
+      form.holds === "event" && form.apart && layout?.spans.some(fits) === true;
     const listsIgnored = product.listsIgnored && group.createdSince715;
-    for (const { name, spans, events } of profile === undefined ? candidates : [profile]) {
+    for (const { name, spans, events } of layout === undefined ? candidates : [layout]) {
       for (const form of [...spans, ...events])
-        if (mayFit(form) && !isElsewhere(form)) growing.push({ profile: name, group, form, listsIgnored });
+        if (mayFit(form) && !isElsewhere(form)) growing.push({ layout: name, group, form, listsIgnored });
     }
-    if (profile === undefined) {
+    if (layout === undefined) {
       strange.push(group);
       continue;
     }
-    found.add(profile);
-    for (const form of profile.spans)
-      if (fits(form)) spans.push({ profile: profile.name, group, form, listsIgnored });
-    for (const form of profile.events)
-      if (fits(form) && !isElsewhere(form)) events.push({ profile: profile.name, group, form, listsIgnored });
+    found.add(layout);
+    for (const form of layout.spans)
+      if (fits(form)) spans.push({ layout: layout.name, group, form, listsIgnored });
+    for (const form of layout.events)
+      if (fits(form) && !isElsewhere(form)) events.push({ layout: layout.name, group, form, listsIgnored });
   }
-  return { profiles: [...found], spans, events, strange, misspelt: spans.flatMap(findMisspelt), growing };
+  return {
+    layouts: [...found],
+    spans,
+    events,
+    unrecognised: strange,
+    misspeltFields: spans.flatMap(findMisspeltFields),
+    possibleForms: growing,
+  };
 }
 
 /**
@@ -279,7 +297,7 @@ export function placeForms(
  * shows that. One is enough, unless another shows that dots are spelt as the form reads them, because an attribute may
  * have such a name by itself.
  */
-function findMisspelt({ group, form }: Placed<SpanForm>): readonly string[] {
+function findMisspeltFields({ group, form }: PlacedForm<SpanForm>): readonly string[] {
   const { span_attributes, resource_attributes } = form;
   return [span_attributes, resource_attributes].flatMap(({ from, omit }) =>
     from.flatMap((source) => {
@@ -288,7 +306,9 @@ function findMisspelt({ group, form }: Placed<SpanForm>): readonly string[] {
       const keys = [...group.fields.keys()].filter((name) => name.startsWith(prefix));
       if (keys.some((name) => name.includes(dot, prefix.length))) return [];
       const known = omit.filter((key) => key.includes(".")).map((key) => key.split("."));
-      const spelt = keys.find((name) => known.some((parts) => isSpelt(name.slice(prefix.length), parts)));
+      const spelt = keys.find((name) =>
+        known.some((parts) => isJoinedOtherwise(name.slice(prefix.length), parts)),
+      );
       return spelt === undefined ? [] : [spelt];
     }),
   );
@@ -299,7 +319,7 @@ export function describeMisspelt(field: string): string {
 }
 
 /** Whether the parts are joined by one text, whichever it is but a dot: a key that has its own dots is read as it is. */
-function isSpelt(key: string, parts: readonly string[]): boolean {
+function isJoinedOtherwise(key: string, parts: readonly string[]): boolean {
   const [first = "", second = ""] = parts;
   const end = key.indexOf(second, first.length + 1);
   const dot = key.slice(first.length, Math.max(end, first.length));

@@ -1,18 +1,18 @@
 // How a query will be found, told to people. Whether the index decides a leaf is read off the bounds that the compiler
 // makes of it, so it cannot be told otherwise than it is done; the reason is read off the mapping that made them so.
-import { type Compare, type Filter, leavesOf, type Operator } from "../../../src/log-query/ast.ts";
+import { type Compare, type Filter, listComparisons, type Operator } from "../../../src/log-query/ast.ts";
 import type { LeafPlan, LogSource, SourcePlan } from "../../../src/store/store.ts";
-import type { Door } from "../client/client.ts";
+import type { ElasticClient } from "../client/client.ts";
 import type { Product } from "../client/product.ts";
-import { all, none, type Query } from "../client/query-dsl.ts";
-import type { LogProfile } from "../layout/log-layout.ts";
-import { findField, type IndexedField, type IndexGroup, type Knowledge } from "../mapping/mapping.ts";
-import { compileBounds, compileFilter, limits } from "../query/filter-compiler.ts";
-import type { Catalog } from "../search/mapping-cache.ts";
+import { matchAll, matchNone, type Query } from "../client/query-dsl.ts";
+import type { LogLayout } from "../layout/log-layout.ts";
+import { findField, type IndexedField, type IndexGroup, type IndexMetadata } from "../mapping/mapping.ts";
+import { compileBounds, compileFilter, queryLimits } from "../query/filter-compiler.ts";
+import type { MappingCache } from "../search/mapping-cache.ts";
 
 /** Indices that are read by one layout. */
-export interface Part {
-  readonly profile: LogProfile;
+interface ExplainedGroup {
+  readonly layout: LogLayout;
   readonly groups: readonly IndexGroup[];
 }
 
@@ -20,39 +20,39 @@ export interface Part {
 export async function explainSource(
   source: LogSource,
   filter: Filter,
-  door: Door,
-  catalog: Catalog,
+  client: ElasticClient,
+  catalog: MappingCache,
   signal: AbortSignal,
 ): Promise<SourcePlan> {
-  const product = await door.product(signal);
-  const knowledge = await catalog.knowledge(source.index, source.where !== undefined, signal);
-  const parts = await catalog.parts(source, knowledge, signal);
+  const product = await client.detectProduct(signal);
+  const knowledge = await catalog.read(source.index, source.where !== undefined, signal);
+  const parts = await catalog.readLayoutGroups(source, knowledge, signal);
   return {
     source,
-    profile: [...new Set(parts.map(({ profile }) => profile.name))].join(", "),
+    layout: [...new Set(parts.map(({ layout }) => layout.name))].join(", "),
     indices: knowledge.opaque ? undefined : [...knowledge.indices].sort(),
     leaves: explainLeaves(filter, parts, knowledge, product),
-    notes: notesOf(source, filter, parts, knowledge, product),
+    notes: listNotes(source, filter, parts, knowledge, product),
   };
 }
 
 /** What becomes of each leaf in each group of indices; groups of which the same is said are told together. */
 export function explainLeaves(
   filter: Filter,
-  parts: readonly Part[],
-  { opaque }: Pick<Knowledge, "opaque">,
+  parts: readonly ExplainedGroup[],
+  { opaque }: Pick<IndexMetadata, "opaque">,
   product: Product,
 ): readonly LeafPlan[] {
-  return leavesOf(filter).flatMap((leaf) => {
+  return listComparisons(filter).flatMap((leaf) => {
     if (opaque) {
       const why = "the mapping may not be read, so the index cannot be asked";
       return [{ leaf, by: "documents" as const, why, indices: [] }];
     }
     const told = new Map<string, LeafPlan & { readonly indices: string[] }>();
-    for (const { profile, group } of parts.flatMap(groupsOf)) {
-      const { lower, upper } = compileBounds(leaf, group, profile, product);
-      const by = isSame(lower, upper) ? "index" : upper === all ? "documents" : "candidates";
-      const why = by === "index" ? whyExact(upper) : whyNot(leaf, group, profile, product);
+    for (const { layout, group } of parts.flatMap(listGroups)) {
+      const { lower, upper } = compileBounds(leaf, group, layout, product);
+      const by = isSameQuery(lower, upper) ? "index" : upper === matchAll ? "documents" : "candidates";
+      const why = by === "index" ? explainExactLeaf(upper) : explainInexactLeaf(leaf, group, layout, product);
       const known = told.get(by + why);
       if (known === undefined) told.set(by + why, { leaf, by, why, indices: [...group.indices] });
       else known.indices.push(...group.indices);
@@ -61,33 +61,33 @@ export function explainLeaves(
   });
 }
 
-function groupsOf({ profile, groups }: Part) {
-  return groups.map((group) => ({ profile, group }));
+function listGroups({ layout, groups }: ExplainedGroup) {
+  return groups.map((group) => ({ layout, group }));
 }
 
 /** Queries are plain values, made in one order. */
-function isSame(a: Query, b: Query): boolean {
+function isSameQuery(a: Query, b: Query): boolean {
   return a === b || JSON.stringify(a) === JSON.stringify(b);
 }
 
-function notesOf(
+function listNotes(
   { where }: LogSource,
   filter: Filter,
-  parts: readonly Part[],
-  knowledge: Knowledge,
+  parts: readonly ExplainedGroup[],
+  knowledge: IndexMetadata,
   product: Product,
 ): readonly string[] {
   const notes: string[] = [];
   if (where !== undefined) notes.push(`where stands in every search: ${where}`);
   if (filter.kind === "all") notes.push("every document of the range is a line");
-  for (const { profile, groups } of knowledge.opaque || filter.kind === "all" ? [] : parts) {
-    const named = parts.length > 1 ? `${profile.name}: ` : "";
-    const uppers = groups.map((group) => compileBounds(filter, group, profile, product).upper);
+  for (const { layout, groups } of knowledge.opaque || filter.kind === "all" ? [] : parts) {
+    const named = parts.length > 1 ? `${layout.name}: ` : "";
+    const uppers = groups.map((group) => compileBounds(filter, group, layout, product).upper);
     if (groups.length === 0) continue;
-    if (uppers.every((upper) => upper === all)) {
+    if (uppers.every((upper) => upper === matchAll)) {
       notes.push(`${named}the index excludes nothing: every document of the range is read and verified`);
-    } else if (compileFilter(filter, { ...knowledge, groups }, profile, product) === all) {
-      const reason = `the query takes more than ${limits.clauses} clauses over these indices, which servers refuse`;
+    } else if (compileFilter(filter, { ...knowledge, groups }, layout, product) === matchAll) {
+      const reason = `the query takes more than ${queryLimits.clauses} clauses over these indices, which servers refuse`;
       notes.push(`${named}${reason}: every document of the range is read and verified`);
     }
   }
@@ -96,34 +96,34 @@ function notesOf(
   return notes;
 }
 
-function whyExact(query: Query): string {
-  if (query === none) return "no line can satisfy it";
-  if (query === all) return "every line satisfies it";
+function explainExactLeaf(query: Query): string {
+  if (query === matchNone) return "no line can satisfy it";
+  if (query === matchAll) return "every line satisfies it";
   return "the field is indexed as it stands in the document";
 }
 
 // ---- Reasons ------------------------------------------------------------------------------------------------
 
 /** Why the index alone does not decide the leaf. */
-function whyNot(leaf: Compare, group: IndexGroup, profile: LogProfile, product: Product): string {
+function explainInexactLeaf(leaf: Compare, group: IndexGroup, layout: LogLayout, product: Product): string {
   const { field, value } = leaf;
-  const operator = positive(leaf.operator);
-  const reasonOf = (name: string) => fieldReason(name, operator, value, group, product);
+  const operator = toPositiveOperator(leaf.operator);
+  const reasonOf = (name: string) => explainField(name, operator, value, group, product);
   if (field.kind === "line") {
     const { name } = field;
     if (name === "severity") {
       if (operator !== "=" && operator !== ":") return "a severity is no number";
-      const reasons = profile.severity.flatMap(({ field }) => searchReason(field, group) ?? []);
+      const reasons = layout.severity.flatMap(({ field }) => explainUnsearchable(field, group) ?? []);
       return ["severities are compared as answered, whatever a document calls them", ...reasons].join("; ");
     }
-    const names = profile[name];
+    const names = layout[name];
     const first =
       names.length > 1
         ? `${name} is the first of ${names.join(", ")} that a document has`
         : `${name} is the first value of ${names.join()}`;
     return [first, ...names.map(reasonOf)].join("; ");
   }
-  if (profile.json !== "source") return "the body of a line is not the document as it is indexed";
+  if (layout.json !== "source") return "the body of a line is not the document as it is indexed";
   if (field.alternatives !== undefined) {
     return "the name may stand for several, of which the first that a document has counts";
   }
@@ -136,16 +136,16 @@ function whyNot(leaf: Compare, group: IndexGroup, profile: LogProfile, product: 
   return reasonOf(name);
 }
 
-function positive(operator: Operator): Operator {
+function toPositiveOperator(operator: Operator): Operator {
   return operator === "!=" ? "=" : operator === "!:" ? ":" : operator;
 }
 
 /** Why a name cannot be searched at all; undefined where it can. */
-function searchReason(name: string, group: IndexGroup): string | undefined {
+function explainUnsearchable(name: string, group: IndexGroup): string | undefined {
   const field = findField(group, name);
   if (field === undefined) return `${name} is not mapped`;
   if (field.aliasOf !== undefined) return `${name} is an alias, which no document has`;
-  if (!field.indexed && field.beside) {
+  if (!field.indexed && field.partial) {
     return `${name} is both a key with dots and a key within an object, of which the index finds one`;
   }
   if (!field.indexed) return `${name} is not searchable (index: false, or within enabled: false)`;
@@ -153,7 +153,7 @@ function searchReason(name: string, group: IndexGroup): string | undefined {
 }
 
 /** What of a field's mapping makes the index find more, or other, than the document has. */
-function fieldReason(
+function explainField(
   name: string,
   operator: Operator,
   value: string,
@@ -161,14 +161,14 @@ function fieldReason(
   product: Product,
 ): string {
   const field = findField(group, name);
-  const unsearchable = searchReason(name, group);
+  const unsearchable = explainUnsearchable(name, group);
   if (unsearchable !== undefined || field === undefined) return unsearchable ?? `${name} is not mapped`;
   const reasons: string[] = [];
   if (field.nested !== undefined) reasons.push("lies within nested objects");
-  if (field.invented)
+  if (field.hasExtraValues)
     reasons.push("has values in the index that the document may lack (null_value, copy_to)");
-  if (field.rewritten) reasons.push("is rewritten by a normalizer or an analyzer");
-  reasons.push(...typeReasons(field, operator, value, group, product));
+  if (field.hasCustomAnalysis) reasons.push("is rewritten by a normalizer or an analyzer");
+  reasons.push(...explainType(field, operator, value, group, product));
   return `${name} is ${field.type}${reasons.length === 0 ? "" : `, and ${reasons.join(", and ")}`}`;
 }
 
@@ -176,7 +176,7 @@ const analysed = new Set(["text", "match_only_text"]);
 const numeric = /^(?:byte|short|integer|long|unsigned_long|half_float|float|double|scaled_float)$/;
 const compared = new Set<Operator>([">", ">=", "<", "<="]);
 
-function typeReasons(
+function explainType(
   field: IndexedField,
   operator: Operator,
   value: string,
@@ -186,7 +186,8 @@ function typeReasons(
   if (!compared.has(operator) && (value === "" || !value.isWellFormed())) {
     return ["only the document knows an empty text, or one that is no Unicode"];
   }
-  if (field.root !== undefined) return ["keys below it are whole values, without those of other types"];
+  if (field.flattenedRoot !== undefined)
+    return ["keys below it are whole values, without those of other types"];
   if (analysed.has(field.type)) {
     return [compared.has(operator) ? "its words are no numbers" : "the index knows its words, not its text"];
   }

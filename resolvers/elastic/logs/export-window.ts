@@ -7,44 +7,48 @@ import { floorToMilli, type Instant, nanosPerMilli, type TimeRange } from "../..
 import type { LogQuery } from "../../../src/store/store.ts";
 
 /** Of one search, of all sources together: what is cut and held at once. */
-const bytesOfSearch = 1_048_576;
+const bytesPerSearch = 1_048_576;
 /** Hits of a search: not so few that asking is all it does, not so many that others wait while it is cut. */
-const hits = { least: 100, first: 512, most: 1_024 } as const;
+const hitLimits = { least: 100, first: 512, most: 1_024 } as const;
 /** A window is so many times what the last full search came through: lines come unevenly, and a wide one costs no more. */
-const ahead = 8n;
+const windowFactor = 8n;
 
-interface Pace {
+interface ExportWindow {
   /** Hits to ask for. */
   readonly size: number;
   /** The most that `size` may become. */
-  readonly most: number;
+  readonly maxSize: number;
   /** The part of what is left that the next search asks for: whole milliseconds from its near end on. */
-  first(rest: TimeRange): TimeRange;
+  clipRange(rest: TimeRange): TimeRange;
   /** An answer has come, which ends with this millisecond. Only now `size` and `first` change: the next may be asked ahead. */
-  reached(range: TimeRange, milli: Instant): void;
-  weighed(bytes: number, hits: number): void;
+  recordProgress(range: TimeRange, milli: Instant): void;
+  recordSize(bytes: number, hits: number): void;
   /** The window held less than was asked for: there may be a long gap behind it, so the next one has no end. */
-  ranDry(): void;
+  recordExhausted(): void;
 }
 
 const largestPage = 10_000;
 
 /** Whoever wants more than a page reads on and on. */
-export function paceOf({ wanted, order, sources }: LogQuery): Pace | undefined {
-  return wanted > largestPage ? createPace(order, sources.length) : undefined;
+export function createExportWindow({
+  expectedLines: wanted,
+  order,
+  sources,
+}: LogQuery): ExportWindow | undefined {
+  return wanted > largestPage ? createAdaptiveWindow(order, sources.length) : undefined;
 }
 
-function createPace(order: "asc" | "desc", sources: number): Pace {
-  const share = bytesOfSearch / sources;
-  let size: number = hits.first;
+function createAdaptiveWindow(order: "asc" | "desc", sources: number): ExportWindow {
+  const share = bytesPerSearch / sources;
+  let size: number = hitLimits.first;
   let bytesOfHit: number | undefined;
   let span: bigint | undefined;
   return {
     get size() {
       return size;
     },
-    most: hits.most,
-    first({ from, to }) {
+    maxSize: hitLimits.most,
+    clipRange({ from, to }) {
       if (span === undefined) return { from, to };
       if (order === "asc") {
         const end = (floorToMilli(from) + span + nanosPerMilli - 1n) as Instant;
@@ -53,17 +57,17 @@ function createPace(order: "asc" | "desc", sources: number): Pace {
       const start = (floorToMilli(to) - span) as Instant;
       return { from: start > from ? start : from, to };
     },
-    reached({ from, to }, milli) {
+    recordProgress({ from, to }, milli) {
       const passed = order === "asc" ? milli - floorToMilli(from) : floorToMilli(to) - milli;
-      span = ahead * (passed > nanosPerMilli ? passed : nanosPerMilli);
+      span = windowFactor * (passed > nanosPerMilli ? passed : nanosPerMilli);
       if (bytesOfHit !== undefined) {
-        size = Math.min(hits.most, Math.max(hits.least, Math.floor(share / bytesOfHit)));
+        size = Math.min(hitLimits.most, Math.max(hitLimits.least, Math.floor(share / bytesOfHit)));
       }
     },
-    weighed(bytes, count) {
+    recordSize(bytes, count) {
       if (count > 0) bytesOfHit = bytes / count;
     },
-    ranDry() {
+    recordExhausted() {
       span = undefined;
     },
   };

@@ -2,56 +2,56 @@
 // which fields these indices cannot narrow, and whether the wall holds.
 
 import { fromMillis, type Instant } from "../../../src/core/time.ts";
-import type { LogSource, SourceReport } from "../../../src/store/store.ts";
-import type { Door } from "../client/client.ts";
+import type { LogSource, SourceInspection } from "../../../src/store/store.ts";
+import type { ElasticClient } from "../client/client.ts";
 import type { Product } from "../client/product.ts";
-import { all, any, every, inIndices, isRemote, not, type Query } from "../client/query-dsl.ts";
-import type { Part } from "../layout/layout-groups.ts";
-import type { LogProfile } from "../layout/log-layout.ts";
-import { keptStreams } from "../mapping/index-patterns.ts";
+import { allOf, anyOf, buildIndicesQuery, isRemote, matchAll, not, type Query } from "../client/query-dsl.ts";
+import type { LayoutGroup } from "../layout/layout-groups.ts";
+import type { LogLayout } from "../layout/log-layout.ts";
+import { listKeptStreams } from "../mapping/index-patterns.ts";
 import {
   findField,
   type IndexGroup,
-  isDate,
-  isIndexedAsItComes,
+  type IndexMetadata,
+  isDateType,
+  isDynamicallyIndexed,
   isUnindexed,
   isUnsortable,
-  type Knowledge,
-  nameGroup,
-  opaqueKnowledge,
+  opaqueMetadata,
+  summariseIndices,
 } from "../mapping/mapping.ts";
 import { isNumeric } from "../query/comparison-compiler.ts";
-import { compileWhere, parseWhere, WhereError } from "../query/tenant-filter.ts";
-import { numberClock } from "../query/time-field.ts";
+import { compileTenantFilter, parseTenantFilter, TenantFilterError } from "../query/tenant-filter.ts";
+import { createNumberColumn } from "../query/time-field.ts";
 import { findRestrictions } from "../search/access-restrictions.ts";
-import type { Catalog } from "../search/mapping-cache.ts";
-import { isTimeless, timesOf } from "../search/missing-time.ts";
+import type { MappingCache } from "../search/mapping-cache.ts";
+import { hasOnlyUntimedDocuments, listTimeFields } from "../search/missing-time.ts";
 import {
   findShardProblem,
-  listed,
+  formatNames,
+  listUnreachableProblems,
   needsMapping,
-  searchWhole,
-  unreachableProblems,
+  searchComplete,
 } from "../search/search.ts";
 
 /** @throws {BackendError} */
-export async function reportLogs(
+export async function inspectLogSource(
   backend: string,
   source: LogSource,
-  door: Door,
-  catalog: Catalog,
+  client: ElasticClient,
+  catalog: MappingCache,
   signal: AbortSignal,
-): Promise<SourceReport> {
+): Promise<SourceInspection> {
   const limitations: string[] = [];
   const problems: string[] = [];
   if (isRemote(source.index)) {
-    problems.push(...unreachableProblems(source.index, opaqueKnowledge));
-    return { profile: source.profile, limitations, problems };
+    problems.push(...listUnreachableProblems(source.index, opaqueMetadata));
+    return { layout: source.layout, limitations, problems };
   }
-  const product = await door.product(signal);
+  const product = await client.detectProduct(signal);
   const knowledge = await catalog.refresh(source.index, signal);
-  const parts = await catalog.parts(source, knowledge, signal);
-  const names = [...new Set(parts.map(({ profile }) => profile.name))];
+  const parts = await catalog.readLayoutGroups(source, knowledge, signal);
+  const names = [...new Set(parts.map(({ layout }) => layout.name))];
   if (knowledge.opaque) {
     limitations.push(
       `the mapping may not be read (it ${needsMapping}), so every query reads all lines of its range`,
@@ -59,57 +59,57 @@ export async function reportLogs(
   } else if (knowledge.indices.size === 0) {
     problems.push(`no open index matches ${source.index}`);
   }
-  problems.push(...unreachableProblems(source.index, knowledge));
-  limitations.push(...keptStreams(source.index, knowledge.indices));
-  for (const { indices, reason } of await catalog.guesses(source, knowledge, signal))
+  problems.push(...listUnreachableProblems(source.index, knowledge));
+  limitations.push(...listKeptStreams(source.index, knowledge.indices));
+  for (const { indices, reason } of await catalog.listGuesses(source, knowledge, signal))
     limitations.push(`${indices}: no known layout is recognised; ${reason}`);
   if (parts.length > 1) {
-    for (const { profile, groups } of parts)
-      limitations.push(`${groupNames(groups)}: read as ${profile.name}`);
+    for (const { layout, groups } of parts)
+      limitations.push(`${formatGroupNames(groups)}: read as ${layout.name}`);
   }
-  for (const profile of new Set(parts.map((part) => part.profile))) {
-    limitations.push(...profile.lacks.map((lack) => `${profile.name}: ${lack}`));
+  for (const layout of new Set(parts.map((part) => part.layout))) {
+    limitations.push(...layout.lacks.map((lack) => `${layout.name}: ${lack}`));
   }
   for (const part of parts) {
     for (const group of part.groups) describeGroup(group, part, product, limitations, problems);
   }
   if (source.where !== undefined) {
     try {
-      const wall = parseWhere(source.where);
+      const tenantFilter = parseTenantFilter(source.where);
       if (knowledge.opaque)
-        throw new WhereError("where: the mapping may not be read, so the wall cannot be proved");
-      for (const group of knowledge.groups) compileWhere(wall, group);
+        throw new TenantFilterError("where: the mapping may not be read, so the wall cannot be proved");
+      for (const group of knowledge.groups) compileTenantFilter(tenantFilter, group);
     } catch (error) {
-      if (!(error instanceof WhereError)) throw error;
+      if (!(error instanceof TenantFilterError)) throw error;
       problems.push(error.message);
     }
   }
-  const unread = await findShardProblem(backend, source.index, knowledge, door, signal);
+  const unread = await findShardProblem(backend, source.index, knowledge, client, signal);
   if (unread !== undefined) problems.push(unread);
-  if (await isTimeless(backend, source.index, parts, door, signal)) {
-    const times = listed(timesOf(parts));
+  if (await hasOnlyUntimedDocuments(backend, source.index, parts, client, signal)) {
+    const times = formatNames(listTimeFields(parts));
     problems.push(
       `no document of ${source.index} shows ${times}, so its lines are in no range: another profile, or hidden from this user`,
     );
   }
   const consequence = "filters on them read every line of the range";
-  limitations.push(...(await findRestrictions(door, source.index, knowledge, consequence, signal)));
+  limitations.push(...(await findRestrictions(client, source.index, knowledge, consequence, signal)));
   let newest: Instant | undefined;
   if (problems.length === 0) {
     for (const part of parts) {
-      const wall = wallOf(source, part);
-      const found = await newestLine(backend, source, part, wall, door, signal);
+      const tenantFilter = buildTenantQuery(source, part);
+      const found = await findNewestLine(backend, source, part, tenantFilter, client, signal);
       if (found !== undefined && (newest === undefined || found > newest)) newest = found;
-      const untimed = await countUntimed(backend, source, part, wall, knowledge, door, signal);
+      const untimed = await countUntimed(backend, source, part, tenantFilter, knowledge, client, signal);
       if (untimed > 0) {
         limitations.push(
-          `${untimed} documents have no ${part.time} and are in no range (profile ${part.profile.name})`,
+          `${untimed} documents have no ${part.time} and are in no range (profile ${part.layout.name})`,
         );
       }
     }
   }
   return {
-    profile: names.join(", "),
+    layout: names.join(", "),
     ...(!knowledge.opaque && { indices: knowledge.indices.size }),
     newest,
     limitations,
@@ -117,21 +117,21 @@ export async function reportLogs(
   };
 }
 
-function groupNames(groups: readonly IndexGroup[]): string {
-  return listed(groups.map(nameGroup));
+function formatGroupNames(groups: readonly IndexGroup[]): string {
+  return formatNames(groups.map(summariseIndices));
 }
 
 function describeGroup(
   group: IndexGroup,
-  { profile, time: timeName, unit }: Part,
+  { layout, time: timeName, unit }: LayoutGroup,
   product: Product,
   limitations: string[],
   problems: string[],
 ): void {
-  const where = nameGroup(group);
-  if (group.source === "cut")
+  const where = summariseIndices(group);
+  if (group.sourceMode === "cut")
     problems.push(`${where}: _source is not kept whole, so lines cannot be answered`);
-  if (group.source === "synthetic") {
+  if (group.sourceMode === "synthetic") {
     limitations.push(
       `${where}: _source is synthetic: key order, number spelling and array order are the index's`,
     );
@@ -139,20 +139,20 @@ function describeGroup(
   const time = group.fields.get(timeName);
   if (time === undefined)
     limitations.push(`${where}: ${timeName} is not mapped; its documents are never in a range`);
-  else if (unit === undefined && !isDate(time.type)) {
+  else if (unit === undefined && !isDateType(time.type)) {
     problems.push(`${where}: ${timeName} is of type ${time.type}, not date or date_nanos`);
   } else if (isUnsortable(group, timeName)) {
     problems.push(`${where}: ${timeName} has no doc_values, so lines cannot be sorted by it`);
-  } else if (isUnindexed(group, timeName) && !product.searchesColumns) {
+  } else if (isUnindexed(group, timeName) && !product.searchesDocValues) {
     problems.push(
       `${where}: ${timeName} is not indexed, and ${product.name} ${product.version} finds nothing by it`,
     );
   }
-  const severity = profile.severity.map(({ field }) => field);
-  for (const [part, names] of Object.entries({ ...lineFields(profile), severity })) {
+  const severity = layout.severity.map(({ field }) => field);
+  for (const [part, names] of Object.entries({ ...pickLineFields(layout), severity })) {
     const [field] = names.flatMap((name) => findField(group, name) ?? []);
     if (field === undefined) {
-      if (names.every((name) => isIndexedAsItComes(group, name))) continue;
+      if (names.every((name) => isDynamicallyIndexed(group, name))) continue;
       limitations.push(
         `${where}: ${part} (${names.join(", ")}) is not mapped; filters on it read every line of the range`,
       );
@@ -169,7 +169,7 @@ function describeGroup(
       );
     }
   }
-  const told = profile.severity.filter(({ field }) => findField(group, field) !== undefined);
+  const told = layout.severity.filter(({ field }) => findField(group, field) !== undefined);
   const silent = told.filter(({ field: name, at_least, values }) => {
     const field = findField(group, name);
     return at_least === undefined && values === undefined && field !== undefined && isNumeric(field);
@@ -177,28 +177,28 @@ function describeGroup(
   if (told.length > 0 && silent.length === told.length) {
     const names = silent.map(({ field }) => field);
     limitations.push(
-      `${where}: ${listed(names)} holds numbers, which say nothing of the severity in the layout ${profile.name}; a profile of your own can (at_least)`,
+      `${where}: ${formatNames(names)} holds numbers, which say nothing of the severity in the layout ${layout.name}; a profile of your own can (at_least)`,
     );
   }
   // The time is bounded by its column.
-  const blind = unsearchable(group).filter((name) => name !== timeName);
+  const blind = listUnsearchable(group).filter((name) => name !== timeName);
   if (blind.length > 0) {
     limitations.push(
-      `${where}: ${listed(blind)} cannot be searched; filters on them read every line of the range`,
+      `${where}: ${formatNames(blind)} cannot be searched; filters on them read every line of the range`,
     );
   }
-  const rooted = flatRoots(group, product);
+  const rooted = listFlatRoots(group, product);
   if (rooted.length > 0) {
     limitations.push(
-      `${where}: ${listed(rooted)} is flat_object; filters on its keys read every line that has any`,
+      `${where}: ${formatNames(rooted)} is flat_object; filters on its keys read every line that has any`,
     );
   }
 }
 
-const lineFields = ({ message, hostname, group }: LogProfile) => ({ message, hostname, group });
+const pickLineFields = ({ message, hostname, group }: LogLayout) => ({ message, hostname, group });
 
 /** The topmost of what the mapping keeps out of the index, and what it leaves to chance below them. */
-function unsearchable({ fields }: IndexGroup): readonly string[] {
+function listUnsearchable({ fields }: IndexGroup): readonly string[] {
   const blind = [...fields.values()].filter(
     (field) => field.aliasOf === undefined && (!field.indexed || field.dynamic === "false"),
   );
@@ -206,55 +206,59 @@ function unsearchable({ fields }: IndexGroup): readonly string[] {
   return [...names].filter((name) => ![...names].some((other) => name.startsWith(`${other}.`)));
 }
 
-function flatRoots({ fields }: IndexGroup, product: Product): readonly string[] {
+function listFlatRoots({ fields }: IndexGroup, product: Product): readonly string[] {
   if (product.name !== "OpenSearch") return [];
   return [...fields.values()].filter(({ type }) => type === "flat_object").map(({ name }) => name);
 }
 
-/** @throws {WhereError} */
-function wallOf({ where }: LogSource, { groups }: Part): Query {
-  if (where === undefined) return all;
-  const wall = parseWhere(where);
-  return any(groups.map((group) => every([inIndices(group.indices), compileWhere(wall, group)])));
+/** @throws {TenantFilterError} */
+function buildTenantQuery({ where }: LogSource, { groups }: LayoutGroup): Query {
+  if (where === undefined) return matchAll;
+  const tenantFilter = parseTenantFilter(where);
+  return anyOf(
+    groups.map((group) =>
+      allOf([buildIndicesQuery(group.indices), compileTenantFilter(tenantFilter, group)]),
+    ),
+  );
 }
 
-async function newestLine(
+async function findNewestLine(
   backend: string,
   source: LogSource,
-  { time, unit, groups }: Part,
-  wall: Query,
-  door: Door,
+  { time, unit, groups }: LayoutGroup,
+  tenantFilter: Query,
+  client: ElasticClient,
   signal: AbortSignal,
 ): Promise<Instant | undefined> {
-  const own = groups.length === 0 ? all : inIndices(groups.flatMap(({ indices }) => indices));
+  const own = groups.length === 0 ? matchAll : buildIndicesQuery(groups.flatMap(({ indices }) => indices));
   const body = {
     size: 1,
     track_total_hits: false,
-    query: every([{ exists: { field: time } }, own, wall]),
+    query: allOf([{ exists: { field: time } }, own, tenantFilter]),
     sort: [
       {
         [time]: { order: "desc", unmapped_type: "date", ...(unit === undefined && { numeric_type: "date" }) },
       },
     ],
   };
-  const answer = await searchWhole(backend, door, source.index, body, signal);
+  const answer = await searchComplete(backend, client, source.index, body, signal);
   const sort = answer.hits[0]?.sort;
   if (sort === undefined) return undefined;
-  return unit === undefined ? fromMillis(Number(sort)) : numberClock(time, unit).instantOf(sort);
+  return unit === undefined ? fromMillis(Number(sort)) : createNumberColumn(time, unit).toInstant(sort);
 }
 
 async function countUntimed(
   backend: string,
   source: LogSource,
-  { time, groups }: Part,
-  wall: Query,
-  { opaque }: Knowledge,
-  door: Door,
+  { time, groups }: LayoutGroup,
+  tenantFilter: Query,
+  { opaque }: IndexMetadata,
+  client: ElasticClient,
   signal: AbortSignal,
 ): Promise<number> {
   if (opaque) return 0;
-  const own = inIndices(groups.flatMap(({ indices }) => indices));
-  const query = every([not({ exists: { field: time } }), own, wall]);
+  const own = buildIndicesQuery(groups.flatMap(({ indices }) => indices));
+  const query = allOf([not({ exists: { field: time } }), own, tenantFilter]);
   const body = { size: 0, track_total_hits: true, query };
-  return (await searchWhole(backend, door, source.index, body, signal)).total ?? 0;
+  return (await searchComplete(backend, client, source.index, body, signal)).total ?? 0;
 }

@@ -6,7 +6,7 @@ import { floorToMilli, type Instant } from "../../../src/core/time.ts";
 /** Puts lines into the contract's order. */
 export function sortLines(lines: LogLine[], order: "asc" | "desc"): LogLine[] {
   // The source sorts by time; only lines of one instant may still be out of order.
-  if (isStrict(lines, order)) return lines;
+  if (isStrictlyOrdered(lines, order)) return lines;
   return lines.sort(order === "asc" ? compareLines : compareBackwards);
 }
 
@@ -15,7 +15,7 @@ function compareBackwards(a: LogLine, b: LogLine): number {
 }
 
 /** Whether the lines are in order by their times alone, no two of which are the same. */
-function isStrict(lines: readonly LogLine[], order: "asc" | "desc"): boolean {
+function isStrictlyOrdered(lines: readonly LogLine[], order: "asc" | "desc"): boolean {
   let before: LogLine | undefined;
   for (const line of lines) {
     if (before !== undefined && !(order === "asc" ? before.time < line.time : before.time > line.time))
@@ -29,7 +29,7 @@ function isStrict(lines: readonly LogLine[], order: "asc" | "desc"): boolean {
  * Several streams of whole milliseconds as one. A stream is complete up to the last millisecond that it has given, so
  * everything up to the nearest of these can be let go.
  */
-export async function* merge(
+export async function* mergeStreams(
   streams: readonly AsyncGenerator<readonly LogLine[]>[],
   order: "asc" | "desc",
 ): AsyncGenerator<readonly LogLine[]> {
@@ -82,13 +82,13 @@ export async function* limitTies(
         const milli = floorToMilli(time);
         ties.set(milli, (ties.get(milli) ?? 0) + 1);
       }
-      if (Math.max(...ties.values()) > limit) throw tooManyTies(limit);
+      if (Math.max(...ties.values()) > limit) throw tooManyTiesError(limit);
     }
     yield lines;
   }
 }
 
-export function tooManyTies(limit: number): Refused {
+export function tooManyTiesError(limit: number): Refused {
   const message = "One millisecond holds more lines than can be answered; narrow the query";
   return new Refused("result_too_large", message, { limit });
 }

@@ -1,9 +1,9 @@
 // What an index can and cannot be asked, read from its mapping and settings. Indices with the same mapping, such
 // as the backing indices of a data stream, form one group, so that a filter is compiled once for all of them.
 import { z } from "zod";
-import { any, ignored, type Query } from "../client/query-dsl.ts";
-import { isObject, type Json } from "../document/lossless-json.ts";
-import { covers, globs } from "./index-patterns.ts";
+import { anyOf, buildIgnoredQuery, type Query } from "../client/query-dsl.ts";
+import { isJsonObject, type JsonObject } from "../document/lossless-json.ts";
+import { isGlobMatch, isNameInPattern } from "./index-patterns.ts";
 
 /** How one name is indexed. Names are joined by dots, as the index spells them. */
 export interface IndexedField {
@@ -21,22 +21,22 @@ export interface IndexedField {
   readonly ignoreAbove: number;
   readonly ignoreMalformed: boolean;
   /** A normalizer, or an analyzer other than the product's `standard`. */
-  readonly rewritten: boolean;
+  readonly hasCustomAnalysis: boolean;
   /** The index may hold values for this name that the document does not have at it. */
-  readonly invented: boolean;
+  readonly hasExtraValues: boolean;
   readonly aliasOf: string | undefined;
   /** Set on the sub-fields of a `flattened` or `flat_object` root. */
-  readonly root: string | undefined;
+  readonly flattenedRoot: string | undefined;
   /**
    * Of names in an object without subobjects, which has a flattened field `a`: of a document's key "a.b" the index keeps
    * nothing unless `a.b` is a field, and then nothing there of what is in `a`. So this is a part of what lies at the name.
    * The same of a point on a map `a` and a field `a.lat`.
    */
-  readonly beside: boolean;
+  readonly partial: boolean;
   /** Of an object: what becomes of names below it that the mapping lacks. */
   readonly dynamic: string | undefined;
   /** Names of multi-fields: `message.keyword`. */
-  readonly multi: readonly string[];
+  readonly multiFields: readonly string[];
 }
 
 export interface IndexGroup {
@@ -49,46 +49,46 @@ export interface IndexGroup {
   /** Fields beyond the limit of a mapping stay out of it; the document's `_ignored` lists them, or what they lie in. */
   readonly dropsBeyondLimit: boolean;
   /** What the dynamic templates make of names that come. */
-  readonly templates: readonly Json[];
+  readonly dynamicTemplates: readonly JsonObject[];
   /** Names that some index of the pattern maps as a date. */
-  readonly dated: ReadonlySet<string>;
+  readonly dateNames: ReadonlySet<string>;
   /** Whether documents come back as they were sent; `synthetic` ones are rebuilt from the index. */
-  readonly source: "whole" | "synthetic" | "cut";
+  readonly sourceMode: "whole" | "synthetic" | "cut";
 }
 
 /** Everything known of the indices behind one pattern. `opaque` where the source does not let us look. */
-export interface Knowledge {
+export interface IndexMetadata {
   readonly opaque: boolean;
   readonly groups: readonly IndexGroup[];
   readonly indices: ReadonlySet<string>;
   /** Primary shards of all indices: a search that reaches another number has met an index we do not know. */
   readonly shards: number;
   /** The same of each index. */
-  readonly shardsOf: ReadonlyMap<string, number>;
+  readonly shardsByIndex: ReadonlyMap<string, number>;
   /** What tells an index from another that was made later under its name. */
   readonly uuids: ReadonlyMap<string, string>;
   /** Closed indices, which no search reaches. They are in none of the above. */
   readonly closed: readonly string[];
   /** The fewest shards that a whole answer reaches: an alias may send searches to some of the shards only. */
-  readonly least: number;
+  readonly minShards: number;
 }
 
-export const opaqueKnowledge: Knowledge = {
+export const opaqueMetadata: IndexMetadata = {
   opaque: true,
   groups: [],
   indices: new Set(),
   shards: 0,
-  shardsOf: new Map(),
+  shardsByIndex: new Map(),
   uuids: new Map(),
   closed: [],
-  least: 0,
+  minShards: 0,
 };
 
 /** What an index in logsdb mode does without being told; the settings that are read show only what somebody has set. */
 const logsdbDefaults = { ignoreAbove: 8_191, ignoreMalformed: true, dropsBeyondLimit: true } as const;
 
 const object = z.record(z.string(), z.unknown());
-const answerSchema = z.record(
+const mappingResponseSchema = z.record(
   z.string(),
   z.object({
     aliases: z
@@ -103,8 +103,8 @@ const answerSchema = z.record(
 );
 
 /** Reads the answer of `GET /<pattern>`. @throws {ZodError} */
-export function readKnowledge(answer: unknown, pattern = "*"): Knowledge {
-  const parsed = answerSchema.parse(answer);
+export function readIndexMetadata(answer: unknown, pattern = "*"): IndexMetadata {
+  const parsed = mappingResponseSchema.parse(answer);
   const groups = new Map<string, IndexGroup & { readonly indices: string[] }>();
   const indices = new Set<string>();
   const dated = new Set<string>();
@@ -124,11 +124,11 @@ export function readKnowledge(answer: unknown, pattern = "*"): Knowledge {
     shardsOf.set(index, shards);
     least += isOnlyRouted(pattern, index, String(own.hidden) === "true", aliases) ? 1 : shards;
     uuids.set(index, String(own.uuid));
-    const mapping = isObject(own.mapping) ? own.mapping : {};
+    const mapping = isJsonObject(own.mapping) ? own.mapping : {};
     const created = Number(
-      (isObject(own.version) ? own.version.created : undefined) ?? own["version.created"] ?? 0,
+      (isJsonObject(own.version) ? own.version.created : undefined) ?? own["version.created"] ?? 0,
     );
-    const analysis = isObject(own.analysis) ? own.analysis : {};
+    const analysis = isJsonObject(own.analysis) ? own.analysis : {};
     const unset = own.mode === "logsdb" ? logsdbDefaults : undefined;
     const defaults: Defaults = {
       ignoreMalformed: String(mapping.ignore_malformed ?? unset?.ignoreMalformed) === "true",
@@ -138,7 +138,7 @@ export function readKnowledge(answer: unknown, pattern = "*"): Knowledge {
     };
     const createdSince715 = created >= 7_150_099;
     const source = readSourceMode(mappings, own);
-    const limits = isObject(mapping.total_fields) ? mapping.total_fields : {};
+    const limits = isJsonObject(mapping.total_fields) ? mapping.total_fields : {};
     const dropsBeyondLimit = String(limits.ignore_dynamic_beyond_limit ?? unset?.dropsBeyondLimit) === "true";
     const dynamic = String(mappings.dynamic ?? "true");
     const key = JSON.stringify([mappings, defaults, createdSince715, dropsBeyondLimit, source]);
@@ -147,17 +147,17 @@ export function readKnowledge(answer: unknown, pattern = "*"): Knowledge {
     else {
       const fields = readFields(mappings, defaults);
       for (const { name, type, aliasOf } of fields.values()) {
-        if (isDate(type) || isDate(fields.get(aliasOf ?? "")?.type)) dated.add(name);
+        if (isDateType(type) || isDateType(fields.get(aliasOf ?? "")?.type)) dated.add(name);
       }
       groups.set(key, {
         indices: [index],
         fields,
-        dated,
+        dateNames: dated,
         createdSince715,
         dynamic,
         dropsBeyondLimit,
-        templates: readTemplates(mappings.dynamic_templates),
-        source,
+        dynamicTemplates: readTemplates(mappings.dynamic_templates),
+        sourceMode: source,
       });
     }
   }
@@ -166,10 +166,10 @@ export function readKnowledge(answer: unknown, pattern = "*"): Knowledge {
     groups: [...groups.values()],
     indices,
     shards: [...shardsOf.values()].reduce((sum, shards) => sum + shards, 0),
-    shardsOf,
+    shardsByIndex: shardsOf,
     uuids,
     closed,
-    least,
+    minShards: least,
   };
 }
 
@@ -178,7 +178,7 @@ function isOnlyRouted(
   pattern: string,
   index: string,
   isHidden: boolean,
-  aliases: z.infer<typeof answerSchema>[string]["aliases"],
+  aliases: z.infer<typeof mappingResponseSchema>[string]["aliases"],
 ): boolean {
   const told = Object.entries(aliases);
   const routed = told.filter(([, { search_routing }]) => search_routing !== undefined);
@@ -186,35 +186,39 @@ function isOnlyRouted(
   const parts = pattern.split(",").map((part) => part.trim().replace(/^_all$/, "*"));
   // No star stands for what is hidden.
   const isMet = (name: string, isHidden = false): boolean =>
-    covers(parts.filter((part) => !isHidden || part === name || part.startsWith("-")).join(","), name);
+    isNameInPattern(
+      parts.filter((part) => !isHidden || part === name || part.startsWith("-")).join(","),
+      name,
+    );
   const whole = told.filter(([, { search_routing }]) => search_routing === undefined);
   if (isMet(index, isHidden) || whole.some(([alias, { is_hidden }]) => isMet(alias, is_hidden))) return false;
   // What date math stands for is not worked out here.
-  return routed.some(([alias]) => parts.some((part) => part.startsWith("<") || globs(part, alias)));
+  return routed.some(([alias]) => parts.some((part) => part.startsWith("<") || isGlobMatch(part, alias)));
 }
 
 /** What each template maps to; what it matches does not matter here. */
-function readTemplates(templates: unknown): readonly Json[] {
+function readTemplates(templates: unknown): readonly JsonObject[] {
   if (!Array.isArray(templates)) return [];
   return templates
-    .filter(isObject)
-    .flatMap((named) => Object.values(named).filter(isObject))
-    .flatMap(({ mapping }) => (isObject(mapping) ? [mapping] : []));
+    .filter(isJsonObject)
+    .flatMap((named) => Object.values(named).filter(isJsonObject))
+    .flatMap(({ mapping }) => (isJsonObject(mapping) ? [mapping] : []));
 }
 
 /** Whether a type of field is a time. */
-export function isDate(type: string | undefined): boolean {
+export function isDateType(type: string | undefined): boolean {
   return type === "date" || type === "date_nanos";
 }
 
-function readSourceMode(mappings: Json, settings: Json): IndexGroup["source"] {
-  const own = isObject(mappings._source) ? mappings._source : {};
-  const { source } = isObject(settings.mapping) ? settings.mapping : {};
+function readSourceMode(mappings: JsonObject, settings: JsonObject): IndexGroup["sourceMode"] {
+  const own = isJsonObject(mappings._source) ? mappings._source : {};
+  const { source } = isJsonObject(settings.mapping) ? settings.mapping : {};
   const rebuilt = settings.mode === "logsdb" || settings.mode === "time_series";
-  const told = own.mode ?? (isObject(source) ? source.mode : undefined) ?? (rebuilt ? "synthetic" : "stored");
+  const told =
+    own.mode ?? (isJsonObject(source) ? source.mode : undefined) ?? (rebuilt ? "synthetic" : "stored");
   const mode = String(told).toLowerCase();
   // OpenSearch's name for it.
-  const derived = isObject(settings.derived_source) && String(settings.derived_source.enabled) === "true";
+  const derived = isJsonObject(settings.derived_source) && String(settings.derived_source.enabled) === "true";
   if (own.enabled === false || own.includes !== undefined || own.excludes !== undefined) return "cut";
   if (mode === "disabled") return "cut";
   return mode === "synthetic" || derived ? "synthetic" : "whole";
@@ -226,7 +230,7 @@ interface Defaults {
   readonly standardAnalyzer: boolean;
 }
 
-function readFields(mappings: Json, defaults: Defaults): ReadonlyMap<string, IndexedField> {
+function readFields(mappings: JsonObject, defaults: Defaults): ReadonlyMap<string, IndexedField> {
   const fields = new Map<string, IndexedField>();
   const invented = new Set<string>();
 
@@ -237,28 +241,28 @@ function readFields(mappings: Json, defaults: Defaults): ReadonlyMap<string, Ind
     enabled: boolean,
     flat: boolean,
   ): void {
-    if (!isObject(properties)) return;
-    const maps = flat ? Object.keys(properties).filter((key) => takesObjects(properties[key])) : [];
+    if (!isJsonObject(properties)) return;
+    const maps = flat ? Object.keys(properties).filter((key) => mayHoldObject(properties[key])) : [];
     for (const [key, value] of Object.entries(properties)) {
-      if (!isObject(value)) continue;
+      if (!isJsonObject(value)) continue;
       const name = prefix + key;
       const type = typeof value.type === "string" ? value.type : "object";
       const copyTo = value.copy_to;
       for (const target of Array.isArray(copyTo) ? copyTo : [copyTo])
         if (typeof target === "string") invented.add(target);
       const beside = maps.some((map) => key === map || key.startsWith(`${map}.`));
-      const field = { ...readField(name, type, value, nested, enabled, defaults), beside };
+      const field = { ...readField(name, type, value, nested, enabled, defaults), partial: beside };
       fields.set(name, field);
       const inner = type === "nested" ? name : nested;
       const open = enabled && value.enabled !== false;
       const isFlat = flat || type === "passthrough" || String(value.subobjects) === "false";
       visit(value.properties, `${name}.`, inner, open, isFlat);
-      if (isObject(value.fields)) {
+      if (isJsonObject(value.fields)) {
         for (const [sub, subValue] of Object.entries(value.fields)) {
-          if (!isObject(subValue)) continue;
+          if (!isJsonObject(subValue)) continue;
           const subName = `${name}.${sub}`;
           const multi = readField(subName, String(subValue.type), subValue, nested, enabled, defaults);
-          fields.set(subName, { ...multi, beside });
+          fields.set(subName, { ...multi, partial: beside });
         }
       }
     }
@@ -268,17 +272,17 @@ function readFields(mappings: Json, defaults: Defaults): ReadonlyMap<string, Ind
   visit(mappings.properties, "", undefined, mappings.enabled !== false, isFlat);
   // A runtime field of the mapping shadows the indexed field of its name for every search. What it holds is made when it is
   // asked for, by a script or in another type, so that a document may have a value here that no search of it finds.
-  for (const [name, value] of Object.entries(isObject(mappings.runtime) ? mappings.runtime : {})) {
+  for (const [name, value] of Object.entries(isJsonObject(mappings.runtime) ? mappings.runtime : {})) {
     for (const key of [...fields.keys()]) if (key === name || key.startsWith(`${name}.`)) fields.delete(key);
-    if (!isObject(value)) continue;
+    if (!isJsonObject(value)) continue;
     const field = readField(name, String(value.type), value, undefined, false, defaults);
     fields.set(name, { ...field, docValues: false, runtime: true });
   }
   for (const name of invented) {
     const field = fields.get(name);
-    if (field !== undefined) fields.set(name, { ...field, invented: true });
+    if (field !== undefined) fields.set(name, { ...field, hasExtraValues: true });
   }
-  // A key `attributes` within passthrough `attributes` is also known as `attributes`, and from then on takes in what is
+  // A key `attributesSchema` within passthrough `attributesSchema` is also known as `attributesSchema`, and from then on takes in what is
   // written below that name (seen on 8.19 and 9.2): nothing there can be found under its own name.
   for (const { name: through, type } of [...fields.values()]) {
     if (type !== "passthrough") continue;
@@ -297,7 +301,7 @@ function readFields(mappings: Json, defaults: Defaults): ReadonlyMap<string, Ind
 function readField(
   name: string,
   type: string,
-  value: Json,
+  value: JsonObject,
   nested: string | undefined,
   enabled: boolean,
   defaults: Defaults,
@@ -312,53 +316,54 @@ function readField(
     nested: type === "nested" ? name : nested,
     ignoreAbove: Number(value.ignore_above ?? defaults.ignoreAbove),
     ignoreMalformed: String(value.ignore_malformed ?? defaults.ignoreMalformed) === "true",
-    rewritten:
+    hasCustomAnalysis:
       value.normalizer !== undefined ||
       (analyzer === undefined || analyzer === "standard" ? !defaults.standardAnalyzer : true) ||
       value.search_analyzer !== undefined,
-    invented: value.null_value !== undefined || value.script !== undefined || type === "constant_keyword",
+    hasExtraValues:
+      value.null_value !== undefined || value.script !== undefined || type === "constant_keyword",
     aliasOf: type === "alias" && typeof value.path === "string" ? value.path : undefined,
-    root: undefined,
-    beside: false,
+    flattenedRoot: undefined,
+    partial: false,
     dynamic: value.dynamic === undefined ? undefined : String(value.dynamic),
-    multi: isObject(value.fields) ? Object.keys(value.fields).map((sub) => `${name}.${sub}`) : [],
+    multiFields: isJsonObject(value.fields) ? Object.keys(value.fields).map((sub) => `${name}.${sub}`) : [],
   };
 }
 
 /** The indices of a group, for a sentence. */
-export function nameGroup({ indices: [first = "", ...others] }: IndexGroup): string {
+export function summariseIndices({ indices: [first = "", ...others] }: IndexGroup): string {
   return others.length === 0 ? first : `${first} and ${others.length} more`;
 }
 
 /**
- * The field behind a name, a key below a flattened root included; undefined where the index has none. `key` is how much of
+ * The field behind a name, a key below a flattened root included; undefined where the index has none. `formatKey` is how much of
  * the name is one key of the document, if that is known.
  */
 export function findField(group: IndexGroup, name: string, key?: string): IndexedField | undefined {
   const own = group.fields.get(name);
-  if (own !== undefined) return own.beside && !isFlattened(own) && key !== name ? hide(own) : own;
+  if (own !== undefined) return own.partial && !isFlattened(own) && key !== name ? toUnindexed(own) : own;
   for (let dot = name.lastIndexOf("."); dot > 0; dot = name.lastIndexOf(".", dot - 1)) {
     const parent = group.fields.get(name.slice(0, dot));
     if (parent === undefined) continue;
     if (!isFlattened(parent)) return undefined;
-    const below = { ...parent, name, root: parent.name, multi: [] };
-    return parent.beside && key !== parent.name ? hide(below) : below;
+    const below = { ...parent, name, flattenedRoot: parent.name, multiFields: [] };
+    return parent.partial && key !== parent.name ? toUnindexed(below) : below;
   }
   return undefined;
 }
 
-function hide(field: IndexedField): IndexedField {
+function toUnindexed(field: IndexedField): IndexedField {
   return { ...field, indexed: false };
 }
 
 /** Whether a field holds an object by itself. */
-function takesObjects(value: unknown): boolean {
-  const type = isObject(value) ? String(value.type ?? "object") : "object";
+function mayHoldObject(value: unknown): boolean {
+  const type = isJsonObject(value) ? String(value.type ?? "object") : "object";
   return !plainTypes.has(type) && !scalarTypes.has(type) && type !== "alias";
 }
 
 function isFlattened(value: unknown): boolean {
-  return isObject(value) && (value.type === "flattened" || value.type === "flat_object");
+  return isJsonObject(value) && (value.type === "flattened" || value.type === "flat_object");
 }
 
 /** Whether a server refuses to sort by the field. */
@@ -374,7 +379,7 @@ export function isUnindexed({ fields }: IndexGroup, name: string): boolean {
 }
 
 /** Whether a name that the mapping lacks is in no document: it would have been mapped when the first one came. */
-export function mapsWhatComes(group: IndexGroup, name: string): boolean {
+export function isDynamic(group: IndexGroup, name: string): boolean {
   let dynamic = group.dynamic;
   for (let dot = name.indexOf("."); dot > 0; dot = name.indexOf(".", dot + 1)) {
     const parent = group.fields.get(name.slice(0, dot));
@@ -384,9 +389,9 @@ export function mapsWhatComes(group: IndexGroup, name: string): boolean {
   return dynamic === "true" || dynamic === "strict";
 }
 
-/** Whether the mapping lacks a name only because no document has it, so that `comes` tells when one has come. */
-export function isIndexedAsItComes(group: IndexGroup, name: string): boolean {
-  if (findField(group, name) !== undefined || !mapsWhatComes(group, name)) return false;
+/** Whether the mapping lacks a name only because no document has it, so that `buildLateFieldQuery` tells when one has come. */
+export function isDynamicallyIndexed(group: IndexGroup, name: string): boolean {
+  if (findField(group, name) !== undefined || !isDynamic(group, name)) return false;
   // What lies within a nested object or, say, a point on a map, no search finds by its name.
   return name.split(".").every((_, at, keys) => {
     const parent = group.fields.get(keys.slice(0, at).join("."));
@@ -401,18 +406,25 @@ export function isIndexedAsItComes(group: IndexGroup, name: string): boolean {
  * Documents that have something at a name which came after the mapping was read, and nobody knows as what: `exists` means
  * the same whatever it becomes, and finds nothing until then.
  */
-export function comes({ dropsBeyondLimit }: IndexGroup, name: string, listsIgnored: boolean): Query {
+export function buildLateFieldQuery(
+  { dropsBeyondLimit }: IndexGroup,
+  name: string,
+  listsIgnored: boolean,
+): Query {
   const exists = { exists: { field: name } };
   if (dropsBeyondLimit) {
-    // Of what finds no room in the mapping the topmost object without a place there is listed: `host` for `host.name`.
+    // Of what finds no room in the mapping the topmost object without a place there is listed: `pickHost` for `host.name`.
     const paths = name.split(".").map((_, at, keys) => keys.slice(0, at + 1).join("."));
-    return any([exists, { terms: { _ignored: paths } }]);
+    return anyOf([exists, { terms: { _ignored: paths } }]);
   }
-  return listsIgnored ? any([exists, ignored(name)]) : exists;
+  return listsIgnored ? anyOf([exists, buildIgnoredQuery(name)]) : exists;
 }
 
-/** Whether a name may come whose values `comes` does not find, so that only a mapping read since then tells of it. */
-export function mayHideWhatComes({ templates }: IndexGroup, listsIgnored: boolean): boolean {
+/** Whether a name may come whose values `buildLateFieldQuery` does not find, so that only a mapping read since then tells of it. */
+export function hasUnindexedTemplates(
+  { dynamicTemplates: templates }: IndexGroup,
+  listsIgnored: boolean,
+): boolean {
   return templates.some(
     ({ type, index, enabled, ignore_above, ignore_malformed }) =>
       [index, enabled].some((setting) => String(setting) === "false") ||

@@ -4,54 +4,61 @@
 import { toMillis } from "../../../src/core/time.ts";
 import { numberPattern, type Operator } from "../../../src/log-query/ast.ts";
 import type { Product } from "../client/product.ts";
-import { all, any, every, ignored, none, type Query } from "../client/query-dsl.ts";
-import type { LogProfile } from "../layout/log-layout.ts";
+import { allOf, anyOf, buildIgnoredQuery, matchAll, matchNone, type Query } from "../client/query-dsl.ts";
+import type { LogLayout } from "../layout/log-layout.ts";
 import { findField, type IndexedField, type IndexGroup } from "../mapping/mapping.ts";
-import { nanosEra } from "./time-field.ts";
+import { dateNanosRange } from "./time-field.ts";
 
 export interface Bounds {
   readonly lower: Query;
   readonly upper: Query;
 }
 
-export interface Scope {
+export interface CompileScope {
   /** Set within a nested object, where `_ignored` says nothing. */
   readonly nested?: boolean;
   /** How much of the names that are asked for is one key of the document, where that is known. */
   readonly key?: string;
   readonly group: IndexGroup;
-  readonly profile: LogProfile;
+  readonly layout: LogLayout;
   readonly product: Product;
 }
 
-export const everything: Bounds = { lower: none, upper: all };
-export const exactly = (query: Query): Bounds => ({ lower: query, upper: query });
-export const atMost = (upper: Query): Bounds => ({ lower: none, upper });
+export const unknownBounds: Bounds = { lower: matchNone, upper: matchAll };
+export const toExactBounds = (query: Query): Bounds => ({ lower: query, upper: query });
+export const toUpperBounds = (upper: Query): Bounds => ({ lower: matchNone, upper });
 
 /** One name of the index: the table of field type × operator. */
-export function compileName(name: string, operator: Operator, value: string, scope: Scope): Bounds {
+export function compileFieldComparison(
+  name: string,
+  operator: Operator,
+  value: string,
+  scope: CompileScope,
+): Bounds {
   const field = findField(scope.group, name, scope.key);
-  if (field === undefined || !field.indexed || field.aliasOf !== undefined) return everything;
+  if (field === undefined || !field.indexed || field.aliasOf !== undefined) return unknownBounds;
   const nested = field.nested !== undefined;
-  if (nested && scope.product.refusesExpensive) return everything;
+  if (nested && scope.product.refusesExpensiveQueries) return unknownBounds;
   const bounds =
     operator === "=" || operator === ":"
-      ? compileText(field, operator, value, { ...scope, nested })
-      : compileNumeric(field, operator, value, { ...scope, nested });
-  if (bounds === undefined) return everything;
-  if (!nested) return field.invented ? atMost(bounds.upper) : bounds;
+      ? compileTextComparison(field, operator, value, { ...scope, nested })
+      : compileOrderComparison(field, operator, value, { ...scope, nested });
+  if (bounds === undefined) return unknownBounds;
+  if (!nested) return field.hasExtraValues ? toUpperBounds(bounds.upper) : bounds;
   const { upper } = bounds;
-  if (upper === all) return everything;
+  if (upper === matchAll) return unknownBounds;
   // What was kept out of the index is listed on the document itself, never inside the nested object.
-  const listed = scope.product.listsIgnored ? ignored(field.name) : none;
-  return atMost(any([upper === none ? none : { nested: { path: field.nested, query: upper } }, listed]));
+  const listed = scope.product.listsIgnored ? buildIgnoredQuery(field.name) : matchNone;
+  return toUpperBounds(
+    anyOf([upper === matchNone ? matchNone : { nested: { path: field.nested, query: upper } }, listed]),
+  );
 }
 
-function compileText(
+function compileTextComparison(
   field: IndexedField,
   operator: "=" | ":",
   value: string,
-  scope: Scope,
+  scope: CompileScope,
 ): Bounds | undefined {
   // Servers read an empty text as no value in places, and every text contains it: only the document knows.
   // A lone surrogate cannot be sent.
@@ -59,48 +66,52 @@ function compileText(
   switch (field.type) {
     case "keyword":
     case "wildcard":
-      return operator === "=" ? equalsKeyword(field, value, scope) : containsKeyword(field, value, scope);
+      return operator === "="
+        ? compileKeywordEquals(field, value, scope)
+        : compileKeywordContains(field, value, scope);
     case "constant_keyword":
-      return operator === "=" ? atMost({ term: { [field.name]: value } }) : undefined;
+      return operator === "=" ? toUpperBounds({ term: { [field.name]: value } }) : undefined;
     case "flattened":
     case "flat_object":
-      return inFlattened(field, operator, value);
+      return compileFlattened(field, operator, value);
     case "text":
     case "match_only_text":
-      return operator === "=" ? equalsText(field, value, scope) : containsText(field, value, scope);
+      return operator === "="
+        ? compileTextEquals(field, value, scope)
+        : compileTextContains(field, value, scope);
     case "boolean":
-      return inBoolean(field, operator, value, scope);
+      return compileBoolean(field, operator, value, scope);
     case "date":
     case "date_nanos":
     case "ip":
-      return exists(field, scope);
+      return compileExists(field, scope);
     default:
-      if (!Object.hasOwn(numberTypes, field.type)) return undefined;
-      if (operator === ":") return exists(field, scope);
-      return numberPattern.test(value) ? inRange(field, value, value, scope) : undefined;
+      if (!Object.hasOwn(numberLimits, field.type)) return undefined;
+      if (operator === ":") return compileExists(field, scope);
+      return numberPattern.test(value) ? compileRange(field, value, value, scope) : undefined;
   }
 }
 
-function compileNumeric(
+function compileOrderComparison(
   field: IndexedField,
   operator: Operator,
   value: string,
-  scope: Scope,
+  scope: CompileScope,
 ): Bounds | undefined {
   switch (field.type) {
     case "keyword":
     case "wildcard":
     case "date":
     case "date_nanos":
-      return exists(field, scope);
+      return compileExists(field, scope);
     case "flattened":
     case "flat_object":
-      return inFlattened(field, operator, value);
+      return compileFlattened(field, operator, value);
     default:
-      if (!Object.hasOwn(numberTypes, field.type)) return undefined;
+      if (!Object.hasOwn(numberLimits, field.type)) return undefined;
       return operator === ">" || operator === ">="
-        ? inRange(field, value, undefined, scope)
-        : inRange(field, undefined, value, scope);
+        ? compileRange(field, value, undefined, scope)
+        : compileRange(field, undefined, value, scope);
   }
 }
 
@@ -110,56 +121,57 @@ function compileNumeric(
 const replacement = /[?\uFFFD]/;
 
 /** Whether a document that the index finds for this value surely has it. */
-export function isCertain(field: IndexedField, value: string): boolean {
-  const plain = field.type === "keyword" && field.indexed && !field.rewritten && !field.invented;
+export function isExactTerm(field: IndexedField, value: string): boolean {
+  const plain =
+    field.type === "keyword" && field.indexed && !field.hasCustomAnalysis && !field.hasExtraValues;
   return plain && value.length <= field.ignoreAbove && !replacement.test(value);
 }
 
-function equalsKeyword(field: IndexedField, value: string, scope: Scope): Bounds | undefined {
+function compileKeywordEquals(field: IndexedField, value: string, scope: CompileScope): Bounds | undefined {
   // OpenSearch before 3 reads a term on the wildcard type as a pattern.
-  if (field.type === "wildcard" && /[*?\\]/.test(value)) return containsKeyword(field, value, scope);
+  if (field.type === "wildcard" && /[*?\\]/.test(value)) return compileKeywordContains(field, value, scope);
   const term = { term: { [field.name]: value } };
   // A longer value is not in the index, unless it was written before the limit was set.
-  if (value.length > field.ignoreAbove) return withIgnored(field, term, scope);
+  if (value.length > field.ignoreAbove) return includeIgnored(field, term, scope);
   // An `ignore_above` can be raised later, and the older documents stay as they are: where they are listed, look.
-  const upper = scope.product.listsIgnored ? withIgnored(field, term, scope)?.upper : term;
-  return { lower: isCertain(field, value) ? term : none, upper: upper ?? term };
+  const upper = scope.product.listsIgnored ? includeIgnored(field, term, scope)?.upper : term;
+  return { lower: isExactTerm(field, value) ? term : matchNone, upper: upper ?? term };
 }
 
-function containsKeyword(field: IndexedField, value: string, scope: Scope): Bounds | undefined {
-  if (field.rewritten) return undefined;
+function compileKeywordContains(field: IndexedField, value: string, scope: CompileScope): Bounds | undefined {
+  if (field.hasCustomAnalysis) return undefined;
   // Wildcards on the wildcard type read escapes wrongly in OpenSearch before 2.18; a run of letters needs none.
-  const part = field.type === "wildcard" ? longest(value.match(/[A-Za-z0-9]+/g)) : clip(value);
-  if (part === undefined || scope.product.refusesExpensive) return exists(field, scope);
+  const part = field.type === "wildcard" ? findLongestRun(value.match(/[A-Za-z0-9]+/g)) : clipText(value);
+  if (part === undefined || scope.product.refusesExpensiveQueries) return compileExists(field, scope);
   const query = { wildcard: { [field.name]: { value: `*${escapeWildcard(part)}*` } } };
-  const bounds = withIgnored(field, query, scope);
-  const certain = part === value && isCertain(field, value);
-  return bounds && { lower: certain ? query : none, upper: bounds.upper };
+  const bounds = includeIgnored(field, query, scope);
+  const certain = part === value && isExactTerm(field, value);
+  return bounds && { lower: certain ? query : matchNone, upper: bounds.upper };
 }
 
 /** `query` and the documents whose value is not in the index; undefined where nothing tells which those are. */
-export function withIgnored(
+export function includeIgnored(
   field: IndexedField,
   query: Query,
-  { product, group, nested }: Scope,
+  { product, group, nested }: CompileScope,
 ): Bounds | undefined {
   if (product.listsIgnored && group.createdSince715) {
-    return atMost(nested === true ? query : any([query, ignored(field.name)]));
+    return toUpperBounds(nested === true ? query : anyOf([query, buildIgnoredQuery(field.name)]));
   }
   const drops = field.ignoreMalformed || field.type === "keyword" || field.type === "wildcard";
-  return drops ? undefined : atMost(query);
+  return drops ? undefined : toUpperBounds(query);
 }
 
-function exists(field: IndexedField, scope: Scope): Bounds | undefined {
-  return withIgnored(field, { exists: { field: field.name } }, scope);
+function compileExists(field: IndexedField, scope: CompileScope): Bounds | undefined {
+  return includeIgnored(field, { exists: { field: field.name } }, scope);
 }
 
 /** Keys below a flattened root hold whole values as keywords; they cannot be searched by parts. */
-function inFlattened(field: IndexedField, operator: Operator, value: string): Bounds | undefined {
-  if (field.root === undefined || field.ignoreAbove !== Number.POSITIVE_INFINITY) return undefined;
-  if (field.type === "flat_object") return atMost({ exists: { field: field.root } });
-  if (operator === "=" && value.length <= 1_000) return atMost({ term: { [field.name]: value } });
-  return atMost({ exists: { field: field.name } });
+function compileFlattened(field: IndexedField, operator: Operator, value: string): Bounds | undefined {
+  if (field.flattenedRoot === undefined || field.ignoreAbove !== Number.POSITIVE_INFINITY) return undefined;
+  if (field.type === "flat_object") return toUpperBounds({ exists: { field: field.flattenedRoot } });
+  if (operator === "=" && value.length <= 1_000) return toUpperBounds({ term: { [field.name]: value } });
+  return toUpperBounds({ exists: { field: field.name } });
 }
 
 function escapeWildcard(text: string): string {
@@ -167,7 +179,7 @@ function escapeWildcard(text: string): string {
 }
 
 /** A part of a long value: to contain the value is to contain the part. Never cuts a surrogate pair. */
-function clip(value: string): string {
+function clipText(value: string): string {
   return value.length <= 200 ? value : value.slice(0, 200).replace(/[\uD800-\uDBFF]$/, "");
 }
 
@@ -179,41 +191,45 @@ function clip(value: string): string {
  * each chunk between two spaces as whole tokens. Tokens are cut at 255 characters, so a run may also lie across
  * such a cut: every document with a token that long stays in the bound.
  */
-function containsText(field: IndexedField, value: string, { product }: Scope): Bounds | undefined {
-  if (field.rewritten || product.refusesExpensive) return undefined;
+function compileTextContains(
+  field: IndexedField,
+  value: string,
+  { product }: CompileScope,
+): Bounds | undefined {
+  if (field.hasCustomAnalysis || product.refusesExpensiveQueries) return undefined;
   const chunks = value.split(/[ \t\r\n]/);
   const parts: Query[] = [];
   const [first] = chunks;
   const last = chunks.at(-1);
   if (first === undefined || last === undefined) return undefined;
   if (chunks.length === 1) {
-    const run = longest(value.match(/[A-Za-z0-9]+/g));
+    const run = findLongestRun(value.match(/[A-Za-z0-9]+/g));
     if (run === undefined) return undefined;
-    parts.push(wildcard(field, `*${run}*`));
+    parts.push(buildWildcardQuery(field, `*${run}*`));
   } else {
-    parts.push(...wholeWords(field, chunks.slice(1, -1)));
+    parts.push(...buildWordQueries(field, chunks.slice(1, -1)));
     // Cut first: looking for the end from every letter of a long run takes minutes.
     const suffix = /[A-Za-z0-9]+$/.exec(first.slice(-100))?.[0];
     const prefix = /^[A-Za-z0-9]+/.exec(last.slice(0, 100))?.[0];
-    if (suffix !== undefined) parts.push(wildcard(field, `*${suffix}`));
-    if (prefix !== undefined) parts.push(wildcard(field, `${prefix}*`));
+    if (suffix !== undefined) parts.push(buildWildcardQuery(field, `*${suffix}`));
+    if (prefix !== undefined) parts.push(buildWildcardQuery(field, `${prefix}*`));
     if (parts.length === 0) return undefined;
   }
-  return atMost(any([every(parts), wildcard(field, `${"?".repeat(128)}*`)]));
+  return toUpperBounds(anyOf([allOf(parts), buildWildcardQuery(field, `${"?".repeat(128)}*`)]));
 }
 
-function equalsText(field: IndexedField, value: string, { group }: Scope): Bounds | undefined {
+function compileTextEquals(field: IndexedField, value: string, { group }: CompileScope): Bounds | undefined {
   // A multi-field that was added later lacks older documents: good for what is certain, not for what is possible.
-  const keyword = field.multi
+  const keyword = field.multiFields
     .map((name) => group.fields.get(name))
-    .find((sub) => sub !== undefined && isCertain(sub, value));
-  const lower = keyword === undefined ? none : { term: { [keyword.name]: value } };
-  if (field.rewritten) return { lower, upper: all };
-  return { lower, upper: every(wholeWords(field, value.split(/[ \t\r\n]/))) };
+    .find((sub) => sub !== undefined && isExactTerm(sub, value));
+  const lower = keyword === undefined ? matchNone : { term: { [keyword.name]: value } };
+  if (field.hasCustomAnalysis) return { lower, upper: matchAll };
+  return { lower, upper: allOf(buildWordQueries(field, value.split(/[ \t\r\n]/))) };
 }
 
 /** Chunks that stand between white space, or at an end of the text, so that their tokens are whole. */
-function wholeWords(field: IndexedField, chunks: readonly string[]): Query[] {
+function buildWordQueries(field: IndexedField, chunks: readonly string[]): Query[] {
   return chunks
     .filter((chunk) => /[A-Za-z0-9]/.test(chunk) && chunk.length <= 200 && chunk.isWellFormed())
     .slice(0, 16)
@@ -222,18 +238,18 @@ function wholeWords(field: IndexedField, chunks: readonly string[]): Query[] {
     }));
 }
 
-function wildcard(field: IndexedField, pattern: string): Query {
+function buildWildcardQuery(field: IndexedField, pattern: string): Query {
   return { wildcard: { [field.name]: { value: pattern.toLowerCase() } } };
 }
 
-export function longest(runs: readonly string[] | null): string | undefined {
+export function findLongestRun(runs: readonly string[] | null): string | undefined {
   return runs?.reduce((best, run) => (run.length > best.length ? run : best)).slice(0, 100);
 }
 
 // ---- numbers and booleans ----------------------------------------------------------------------------------
 
 /** The largest magnitude that a range query of the type accepts. */
-const numberTypes: Readonly<Record<string, number>> = {
+const numberLimits: Readonly<Record<string, number>> = {
   byte: 127,
   short: 32_767,
   integer: 2_147_483_647,
@@ -246,64 +262,64 @@ const numberTypes: Readonly<Record<string, number>> = {
 };
 
 export function isNumeric({ type }: IndexedField): boolean {
-  return Object.hasOwn(numberTypes, type);
+  return Object.hasOwn(numberLimits, type);
 }
 
 /**
  * The index rounds (floats), truncates ("5.7" in an integer field is 5) and reads `2e2` as 200, so a range is
  * widened by more than any of these can move a value.
  */
-function inRange(
+function compileRange(
   field: IndexedField,
   from: string | undefined,
   to: string | undefined,
-  scope: Scope,
+  scope: CompileScope,
 ): Bounds | undefined {
   // A scaling factor below 1 moves a value by any amount.
-  if (field.type === "scaled_float") return exists(field, scope);
-  const limit = numberTypes[field.type] ?? 0;
+  if (field.type === "scaled_float") return compileExists(field, scope);
+  const limit = numberLimits[field.type] ?? 0;
   const range: { gte?: number; lte?: number } = {};
   if (from !== undefined) {
-    const bound = widen(Number(from), -1);
+    const bound = widenBound(Number(from), -1);
     if (!(Math.abs(bound) < limit)) return undefined;
     if (field.type !== "unsigned_long" || bound > 0) range.gte = bound;
   }
   if (to !== undefined) {
-    const bound = widen(Number(to), 1);
+    const bound = widenBound(Number(to), 1);
     if (!(Math.abs(bound) < limit) || (field.type === "unsigned_long" && bound < 0)) return undefined;
     range.lte = bound;
   }
-  if (range.gte === undefined && range.lte === undefined) return exists(field, scope);
-  const isAnyDate = [range.gte, range.lte].every((bound) => bound === undefined || isMilli(bound));
-  if (scope.group.dated.has(field.name) && !isAnyDate) return exists(field, scope);
-  return withIgnored(field, { range: { [field.name]: range } }, scope);
+  if (range.gte === undefined && range.lte === undefined) return compileExists(field, scope);
+  const isAnyDate = [range.gte, range.lte].every((bound) => bound === undefined || isValidDateMilli(bound));
+  if (scope.group.dateNames.has(field.name) && !isAnyDate) return compileExists(field, scope);
+  return includeIgnored(field, { range: { [field.name]: range } }, scope);
 }
 
 /**
  * Whether a date of any type can be so many milliseconds. A server reads the bounds of a range by each index's own type before
  * it leaves the index out, and refuses the search where one is no date.
  */
-function isMilli(bound: number): boolean {
-  return bound >= 0 && bound <= toMillis(nanosEra.to);
+function isValidDateMilli(bound: number): boolean {
+  return bound >= 0 && bound <= toMillis(dateNanosRange.to);
 }
 
-function widen(value: number, direction: 1 | -1): number {
+function widenBound(value: number, direction: 1 | -1): number {
   const moved = value + direction * (Math.abs(value) * 0.01 + 2);
   return Math.abs(moved) < 2 ** 53 ? (direction > 0 ? Math.ceil(moved) : Math.floor(moved)) : moved;
 }
 
-function inBoolean(
+function compileBoolean(
   field: IndexedField,
   operator: "=" | ":",
   value: string,
-  scope: Scope,
+  scope: CompileScope,
 ): Bounds | undefined {
   const wanted = ["true", "false"].filter((text) =>
     operator === "=" ? text === value : text.includes(value),
   );
-  if (wanted.length === 0) return withIgnored(field, none, scope);
+  if (wanted.length === 0) return includeIgnored(field, matchNone, scope);
   const query = { terms: { [field.name]: wanted } };
-  if (field.ignoreMalformed || scope.product.listsIgnored) return withIgnored(field, query, scope);
+  if (field.ignoreMalformed || scope.product.listsIgnored) return includeIgnored(field, query, scope);
   // An empty text is indexed as false.
-  return wanted.includes("false") ? atMost(query) : exactly(query);
+  return wanted.includes("false") ? toUpperBounds(query) : toExactBounds(query);
 }

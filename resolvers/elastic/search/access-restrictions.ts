@@ -2,75 +2,81 @@
 // does not; and it can mask fields: documents and columns then show digests, and the index finds nothing by either value. A
 // value that a column shows and no search finds is a digest.
 import { z } from "zod";
-import { BackendError, unsupported } from "../../../src/core/errors.ts";
+import { BackendError, createUnsupportedError } from "../../../src/core/errors.ts";
 import type { LogSource } from "../../../src/store/store.ts";
-import { orAborted } from "../../http/guard.ts";
-import type { Door } from "../client/client.ts";
-import { all, encodePattern, type Query, searchOptions } from "../client/query-dsl.ts";
-import type { Part } from "../layout/layout-groups.ts";
-import type { Knowledge } from "../mapping/mapping.ts";
-import { namesIn, parseWhere } from "../query/tenant-filter.ts";
-import { isTimeless, timesOf } from "./missing-time.ts";
-import { listed, refuseWall } from "./search.ts";
+import { raceAbort } from "../../http/guard.ts";
+import type { ElasticClient } from "../client/client.ts";
+import { encodePattern, matchAll, type Query, searchOptions } from "../client/query-dsl.ts";
+import type { LayoutGroup } from "../layout/layout-groups.ts";
+import type { IndexMetadata } from "../mapping/mapping.ts";
+import { listFieldNames, parseTenantFilter } from "../query/tenant-filter.ts";
+import { hasOnlyUntimedDocuments, listTimeFields } from "./missing-time.ts";
+import { formatNames, rejectInexactTenantFilter } from "./search.ts";
 
 /** Fields of one request: each is an aggregation. */
-const most = 200;
+const maxFieldsPerRequest = 200;
 /** Documents of each shard that are looked at. */
-const looked = 200;
+const sampledPerShard = 200;
 
-const shown = z.object({ values: z.object({ buckets: z.array(z.object({ key: z.unknown() })) }) });
-const counted = z.object({ doc_count: z.number() });
+const topValueForm = z.object({ values: z.object({ buckets: z.array(z.object({ key: z.unknown() })) }) });
+const countForm = z.object({ doc_count: z.number() });
 
 /**
  * What the source keeps from this user, for `readout check`; of masked fields also the `consequence`.
  * @throws {BackendError}
  */
 export async function findRestrictions(
-  door: Door,
+  client: ElasticClient,
   pattern: string,
-  knowledge: Knowledge,
+  knowledge: IndexMetadata,
   consequence: string,
   signal: AbortSignal,
 ): Promise<readonly string[]> {
   return [
-    ...(await findScrollLimits(door, signal)),
-    ...(await findHidden(door, signal)),
-    ...(await findMaskedFields(door, pattern, knowledge, consequence, signal)),
+    ...(await reportScrollLimits(client, signal)),
+    ...(await reportHiddenData(client, signal)),
+    ...(await reportMaskedFields(client, pattern, knowledge, consequence, signal)),
   ];
 }
 
 /** The names of masked fields, of those that the first documents have. */
-async function findMaskedFields(
-  door: Door,
+async function reportMaskedFields(
+  client: ElasticClient,
   pattern: string,
-  knowledge: Knowledge,
+  knowledge: IndexMetadata,
   consequence: string,
   signal: AbortSignal,
 ): Promise<readonly string[]> {
-  if (!(await masks(door, signal))) return [];
+  if (!(await canMaskFields(client, signal))) return [];
   const masked: string[] = [];
-  const names = columns(knowledge);
-  for (let at = 0; at < names.length; at += most) {
-    const found = findMasked(door, pattern, all, names.slice(at, at + most), signal);
+  const names = listVerbatimColumns(knowledge);
+  for (let at = 0; at < names.length; at += maxFieldsPerRequest) {
+    const found = findMaskedInSample(
+      client,
+      pattern,
+      matchAll,
+      names.slice(at, at + maxFieldsPerRequest),
+      signal,
+    );
     // What keeps a search from being answered is told elsewhere.
-    masked.push(...(await found.catch(unlessLate)));
+    masked.push(...(await found.catch(suppressUnlessTimeout)));
   }
   if (masked.length === 0) return [];
-  return [`${listed(masked)}: masked for this user; ${consequence}`];
+  return [`${formatNames(masked)}: masked for this user; ${consequence}`];
 }
 
-const privileges = z.object({
+const privilegesForm = z.object({
   indices: z.array(
     z.object({ names: z.array(z.string()), field_security: z.unknown(), query: z.unknown() }).partial(),
   ),
 });
 
 /** What Elasticsearch tells a user of his own rights. */
-async function findHidden(door: Door, signal: AbortSignal): Promise<readonly string[]> {
-  if (!door.hasUser || (await door.product(signal)).name !== "Elasticsearch") return [];
+async function reportHiddenData(client: ElasticClient, signal: AbortSignal): Promise<readonly string[]> {
+  if (!client.hasCredentials || (await client.detectProduct(signal)).name !== "Elasticsearch") return [];
   const request = { method: "GET", path: "/_security/user/_privileges" } as const;
-  const answer = await door.sendJson(request, signal).catch(unlessLate);
-  const { indices = [] } = privileges.safeParse(answer).data ?? {};
+  const answer = await client.sendJson(request, signal).catch(suppressUnlessTimeout);
+  const { indices = [] } = privilegesForm.safeParse(answer).data ?? {};
   return indices.flatMap(({ names = [], field_security, query }) => {
     const kept = [
       ...(query === undefined ? [] : ["documents"]),
@@ -78,131 +84,144 @@ async function findHidden(door: Door, signal: AbortSignal): Promise<readonly str
     ];
     if (kept.length === 0) return [];
     return [
-      `${listed(names)}: security keeps ${kept.join(" and ")} back from this user, which are as if they were not there`,
+      `${formatNames(names)}: security keeps ${kept.join(" and ")} back from this user, which are as if they were not there`,
     ];
   });
 }
 
-function unlessLate(error: unknown): readonly string[] {
+function suppressUnlessTimeout(error: unknown): readonly string[] {
   if (error instanceof BackendError && error.failure !== "timeout") return [];
   throw error;
 }
 
 /** Of one state of the mappings: the fields that can be looked for, and what was found, by those that were. */
-interface Looked {
+interface MaskSearches {
   readonly columns: readonly string[];
   readonly found: Map<string, Promise<readonly string[]>>;
 }
-const looks = new WeakMap<Knowledge, Looked>();
+const maskSearches = new WeakMap<IndexMetadata, MaskSearches>();
 
 /** Which of these names are masked; looked for once for each state of the mappings. @throws {BackendError} */
-async function maskedAmong(
-  door: Door,
+async function listMaskedFields(
+  client: ElasticClient,
   pattern: string,
-  knowledge: Knowledge,
+  knowledge: IndexMetadata,
   named: ReadonlySet<string>,
   signal: AbortSignal,
 ): Promise<readonly string[]> {
-  if (!(await masks(door, signal))) return [];
-  const known = looks.get(knowledge) ?? { columns: columns(knowledge), found: new Map() };
-  looks.set(knowledge, known);
+  if (!(await canMaskFields(client, signal))) return [];
+  const known = maskSearches.get(knowledge) ?? { columns: listVerbatimColumns(knowledge), found: new Map() };
+  maskSearches.set(knowledge, known);
   const names = known.columns.filter((name) => named.has(name));
   if (names.length === 0) return [];
   const key = names.join();
   let finding = known.found.get(key);
   if (finding === undefined) {
     // Not the first caller's signal: others wait for the same answer. The door's own deadline bounds it.
-    finding = findEachMasked(door, pattern, names, new AbortController().signal);
+    finding = findMaskedByField(client, pattern, names, new AbortController().signal);
     known.found.set(key, finding);
     finding.catch(() => known.found.delete(key));
   }
-  return orAborted(finding, signal);
+  return raceAbort(finding, signal);
 }
 
 /**
  * A wall of `!=` would let all lines through where the field is masked, one of `=` none.
  * @throws {Refused}
  */
-export async function refuseMaskedWall(
+export async function refuseMaskedTenantFilter(
   backend: string,
-  door: Door,
+  client: ElasticClient,
   { index, where }: { readonly index: string; readonly where?: string | undefined },
-  knowledge: Knowledge,
+  knowledge: IndexMetadata,
   signal: AbortSignal,
 ): Promise<void> {
   if (where === undefined) return;
-  const names = namesIn(
-    refuseWall(backend, () => parseWhere(where)),
+  const names = listFieldNames(
+    rejectInexactTenantFilter(backend, () => parseTenantFilter(where)),
     knowledge.groups,
   );
-  const masked = await maskedAmong(door, index, knowledge, new Set(names), signal);
-  if (masked.length > 0) throw unsupported(backend, "a where on a masked field");
+  const masked = await listMaskedFields(client, index, knowledge, new Set(names), signal);
+  if (masked.length > 0) throw createUnsupportedError(backend, "a where on a masked field");
 }
 
 /** These parts. @throws {Refused} where security or another layout hides what lines are bounded by */
-export async function shownParts(
+export async function requireReadableGroups(
   backend: string,
   source: LogSource,
-  knowledge: Knowledge,
-  parts: readonly Part[],
-  door: Door,
+  knowledge: IndexMetadata,
+  parts: readonly LayoutGroup[],
+  client: ElasticClient,
   signal: AbortSignal,
-): Promise<readonly Part[]> {
-  await refuseMaskedWall(backend, door, source, knowledge, signal);
-  if (!(await isTimeless(backend, source.index, parts, door, signal))) return parts;
-  throw unsupported(backend, `documents without ${timesOf(parts).join(", ")}`);
+): Promise<readonly LayoutGroup[]> {
+  await refuseMaskedTenantFilter(backend, client, source, knowledge, signal);
+  if (!(await hasOnlyUntimedDocuments(backend, source.index, parts, client, signal))) return parts;
+  throw createUnsupportedError(backend, `documents without ${listTimeFields(parts).join(", ")}`);
 }
 
 /** Whether a query narrows by a masked field, in any of its forms, so that it may leave out what is meant. */
-export async function isBlinded(
+export async function hasMaskedField(
   query: Query,
-  door: Door,
+  client: ElasticClient,
   pattern: string,
-  knowledge: Knowledge,
+  knowledge: IndexMetadata,
   signal: AbortSignal,
 ): Promise<boolean> {
-  if (!(await masks(door, signal))) return false;
-  const used = wordsIn(query);
+  if (!(await canMaskFields(client, signal))) return false;
+  const used = collectWords(query);
   const forms = knowledge.groups.flatMap(({ fields }) =>
-    used.flatMap((name) => [name, ...(fields.get(name)?.multi ?? [])]),
+    used.flatMap((name) => [name, ...(fields.get(name)?.multiFields ?? [])]),
   );
-  return (await maskedAmong(door, pattern, knowledge, new Set(forms), signal).catch(unlessLate)).length > 0;
+  return (
+    (await listMaskedFields(client, pattern, knowledge, new Set(forms), signal).catch(suppressUnlessTimeout))
+      .length > 0
+  );
 }
 
 /** For what cannot be read without its filters. @throws {Refused} where one is on a masked field */
-export async function refuseBlinded(
+export async function refuseMaskedFilter(
   backend: string,
   query: Query,
-  door: Door,
+  client: ElasticClient,
   pattern: string,
-  knowledge: Knowledge,
+  knowledge: IndexMetadata,
   signal: AbortSignal,
 ): Promise<void> {
-  if (await isBlinded(query, door, pattern, knowledge, signal))
-    throw unsupported(backend, "a filter on a masked field");
+  if (await hasMaskedField(query, client, pattern, knowledge, signal))
+    throw createUnsupportedError(backend, "a filter on a masked field");
 }
 
 /** The names of fields among them. */
-function wordsIn(query: unknown): readonly string[] {
+function collectWords(query: unknown): readonly string[] {
   if (typeof query === "string") return [query];
   if (typeof query !== "object" || query === null) return [];
-  return Object.entries(query).flatMap(([key, value]) => [key, ...wordsIn(value)]);
+  return Object.entries(query).flatMap(([key, value]) => [key, ...collectWords(value)]);
 }
 
-const masks = async (door: Door, signal: AbortSignal): Promise<boolean> =>
-  door.hasUser && (await door.product(signal)).name === "OpenSearch";
+const canMaskFields = async (client: ElasticClient, signal: AbortSignal): Promise<boolean> =>
+  client.hasCredentials && (await client.detectProduct(signal)).name === "OpenSearch";
 
 /** Types whose values come back as they are searched. */
-const countable = new Set(["keyword", "long", "integer", "short", "byte"]);
+const verbatimTypes = new Set(["keyword", "long", "integer", "short", "byte"]);
 
 /** Fields that have one of these types wherever they are mapped. */
-function columns({ groups }: Knowledge): readonly string[] {
+function listVerbatimColumns({ groups }: IndexMetadata): readonly string[] {
   const types = new Map<string, string | undefined>();
   for (const { fields } of groups) {
     for (const field of fields.values()) {
-      const { name, type, indexed, docValues, rewritten, nested, root, aliasOf, runtime } = field;
+      const {
+        name,
+        type,
+        indexed,
+        docValues,
+        hasCustomAnalysis: rewritten,
+        nested,
+        flattenedRoot: root,
+        aliasOf,
+        runtime,
+      } = field;
       const isOwn = nested === undefined && root === undefined && aliasOf === undefined && !runtime;
-      const isColumn = countable.has(type) && indexed && docValues && !rewritten && isOwn;
+      const isColumn = verbatimTypes.has(type) && indexed && docValues && !rewritten && isOwn;
       const isAlike = !types.has(name) || types.get(name) === type;
       types.set(name, isColumn && isAlike ? type : undefined);
     }
@@ -211,19 +230,21 @@ function columns({ groups }: Knowledge): readonly string[] {
 }
 
 /** In the first documents that have each, of which there may be few. `exists` finds them, masked or not. */
-async function findEachMasked(
-  door: Door,
+async function findMaskedByField(
+  client: ElasticClient,
   pattern: string,
   names: readonly string[],
   signal: AbortSignal,
 ): Promise<readonly string[]> {
-  const found = names.map((field) => findMasked(door, pattern, { exists: { field } }, [field], signal));
+  const found = names.map((field) =>
+    findMaskedInSample(client, pattern, { exists: { field } }, [field], signal),
+  );
   return (await Promise.all(found)).flat();
 }
 
 /** Those that are masked in the first documents that a query finds. */
-async function findMasked(
-  door: Door,
+async function findMaskedInSample(
+  client: ElasticClient,
   pattern: string,
   query: Query,
   names: readonly string[],
@@ -231,8 +252,8 @@ async function findMasked(
 ): Promise<readonly string[]> {
   const ask = async (body: object): Promise<unknown> => {
     const path = `/${encodePattern(pattern)}/_search`;
-    const text = JSON.stringify({ size: 0, terminate_after: looked, ...body });
-    return door.sendJson({ method: "POST", path, query: searchOptions, body: text }, signal);
+    const text = JSON.stringify({ size: 0, terminate_after: sampledPerShard, ...body });
+    return client.sendJson({ method: "POST", path, query: searchOptions, body: text }, signal);
   };
   /** What one aggregation for each tells. */
   const askEach = async <T>(
@@ -249,7 +270,7 @@ async function findMasked(
       filter: { match_all: {} },
       aggs: { values: { terms: { field, size: 1, execution_hint: "map" } } },
     })),
-    shown,
+    topValueForm,
   );
   const terms = names.flatMap((field, at): readonly { field: string; term: Query }[] => {
     const key = values[at]?.values.buckets[0]?.key;
@@ -258,7 +279,7 @@ async function findMasked(
   if (terms.length === 0) return [];
   const counts = await askEach(
     terms.map(({ term }) => ({ filter: term })),
-    counted,
+    countForm,
   );
   const masked: string[] = [];
   for (const [at, { field, term }] of terms.entries()) {
@@ -271,8 +292,8 @@ async function findMasked(
 }
 
 /** What larger readings lack: scrolls are rights of their own on OpenSearch, asked for by one that does not exist. */
-async function findScrollLimits(door: Door, signal: AbortSignal): Promise<readonly string[]> {
-  if ((await door.product(signal)).name !== "OpenSearch") return [];
+async function reportScrollLimits(client: ElasticClient, signal: AbortSignal): Promise<readonly string[]> {
+  if ((await client.detectProduct(signal)).name !== "OpenSearch") return [];
   const path = "/_search/scroll";
   const goOn = {
     method: "POST",
@@ -282,7 +303,7 @@ async function findScrollLimits(door: Door, signal: AbortSignal): Promise<readon
   const end = { method: "DELETE", path, body: JSON.stringify({ scroll_id: ["readout"] }) } as const;
   const denied = async (request: typeof goOn | typeof end) => {
     try {
-      await door.send(request, signal);
+      await client.send(request, signal);
     } catch (error) {
       if (!(error instanceof BackendError)) throw error;
       if (error.failure === "denied") return true;

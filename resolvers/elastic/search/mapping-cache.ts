@@ -6,59 +6,63 @@ import { z } from "zod";
 import { BackendError } from "../../../src/core/errors.ts";
 import type { Millis } from "../../../src/core/time.ts";
 import type { SpanSource } from "../../../src/store/span-reader.ts";
-import type { IO, LogSource, OwnProfiles } from "../../../src/store/store.ts";
-import { orAborted } from "../../http/guard.ts";
-import type { Door } from "../client/client.ts";
+import type { CustomLayouts, IO, LogSource } from "../../../src/store/store.ts";
+import { raceAbort } from "../../http/guard.ts";
+import type { ElasticClient } from "../client/client.ts";
 import { encodePattern, mappingOptions } from "../client/query-dsl.ts";
-import { type Part, partBy } from "../layout/layout-groups.ts";
-import { type LogProfile, profiles } from "../layout/log-layout.ts";
-import { type SpanProfile, spanProfiles } from "../layout/span-layout.ts";
-import { type Knowledge, opaqueKnowledge, readKnowledge } from "../mapping/mapping.ts";
-import { type Detection, detectLayouts, type Guess, type Told } from "./layout-detection.ts";
-import { isClosed, postSearch } from "./search.ts";
+import { type LayoutGroup, partitionByLayout } from "../layout/layout-groups.ts";
+import { type LogLayout, logLayouts } from "../layout/log-layout.ts";
+import { type SpanLayout, spanLayouts } from "../layout/span-layout.ts";
+import { type IndexMetadata, opaqueMetadata, readIndexMetadata } from "../mapping/mapping.ts";
+import { type Detection, detectLayouts, type Guess, type SampleVerdict } from "./layout-detection.ts";
+import { isIndexClosedError, postSearch } from "./search.ts";
 
-export interface Catalog {
+export interface MappingCache {
   /**
    * What the mappings of a pattern say; served stale while a fresh copy is fetched, for a wall only when it is seconds
    * old. @throws {BackendError}
    */
-  knowledge(pattern: string, walled: boolean, signal: AbortSignal): Promise<Knowledge>;
+  read(pattern: string, walled: boolean, signal: AbortSignal): Promise<IndexMetadata>;
   /** Reads the mappings again, once for all who ask at the same time. @throws {BackendError} */
-  refresh(pattern: string, signal: AbortSignal): Promise<Knowledge>;
+  refresh(pattern: string, signal: AbortSignal): Promise<IndexMetadata>;
   /** Some aliases reach another number of shards than their indices have: not a sign of news once it was looked at. */
-  accept(pattern: string, shards: number): void;
-  accepted(pattern: string): number | undefined;
+  acceptShardCount(pattern: string, shards: number): void;
+  findAcceptedShardCount(pattern: string): number | undefined;
   /** The layout of each index of a source, as parts that are read alike; `auto` may look at a few documents. */
-  parts(source: LogSource, knowledge: Knowledge, signal: AbortSignal): Promise<readonly Part[]>;
+  readLayoutGroups(
+    source: LogSource,
+    read: IndexMetadata,
+    signal: AbortSignal,
+  ): Promise<readonly LayoutGroup[]>;
   /** What `auto` could only guess of these, each with the reason. */
-  guesses(source: LogSource, knowledge: Knowledge, signal: AbortSignal): Promise<readonly Guess[]>;
+  listGuesses(source: LogSource, read: IndexMetadata, signal: AbortSignal): Promise<readonly Guess[]>;
   /** The layouts that the documents of a source may have; which of them has which index, its mapping tells. */
-  spanProfiles(source: SpanSource): readonly SpanProfile[];
+  listSpanLayouts(source: SpanSource): readonly SpanLayout[];
 }
 
-const fresh: Millis = 30_000;
+const freshFor: Millis = 30_000;
 /** An index can be dropped and made again under its name, which only its mapping shows: no copy is served older. */
-const served: Millis = 300_000;
-const servedToWalls: Millis = 5_000;
+const servedFor: Millis = 300_000;
+const servedToTenantFilters: Millis = 5_000;
 /** How long a failure is repeated to others instead of asking a source in trouble again. */
 const backOff: Millis = 1_000;
 
-export function createCatalog(
+export function createMappingCache(
   backend: string,
-  door: Door,
+  client: ElasticClient,
   io: Pick<IO, "cache">,
-  own?: OwnProfiles<LogProfile, SpanProfile>,
-): Catalog {
+  own?: CustomLayouts<LogLayout, SpanLayout>,
+): MappingCache {
   const failures = new Map<string, { readonly at: number; readonly error: unknown }>();
   const accepted = new Map<string, number>();
   /** The indices behind each pattern, as last read. */
   const told = new Map<string, string>();
   /** By the source's wall. */
-  const detected = new WeakMap<Knowledge, Map<string | undefined, Detection>>();
-  const samples = new LRUCache<string, Told>({ max: 1_000 });
-  const cache = new LRUCache<string, Knowledge>({
+  const detected = new WeakMap<IndexMetadata, Map<string | undefined, Detection>>();
+  const samples = new LRUCache<string, SampleVerdict>({ max: 1_000 });
+  const cache = new LRUCache<string, IndexMetadata>({
     max: 1_000,
-    ttl: fresh,
+    ttl: freshFor,
     allowStale: true,
     noDeleteOnFetchRejection: true,
     fetchMethod: async (pattern) => {
@@ -78,13 +82,13 @@ export function createCatalog(
   /** No caller's signal: others wait for the same answer. The door's own deadline bounds it. */
   const shared = new AbortController().signal;
 
-  async function load(pattern: string): Promise<Knowledge> {
+  async function load(pattern: string): Promise<IndexMetadata> {
     const answer = await readMappings(pattern);
-    await Promise.all(unseen(pattern, answer).map(mayRead));
+    await Promise.all(listUnseenNames(pattern, answer).map(mayRead));
     // A copy, because what is told of a pattern is remembered by it.
-    if (answer === undefined) return { ...opaqueKnowledge };
+    if (answer === undefined) return { ...opaqueMetadata };
     try {
-      const knowledge = readKnowledge(answer, pattern);
+      const knowledge = readIndexMetadata(answer, pattern);
       // How many shards were reached of others says nothing of these.
       const indices = JSON.stringify([...knowledge.uuids]);
       if (told.get(pattern) !== indices) accepted.delete(pattern);
@@ -101,7 +105,7 @@ export function createCatalog(
   async function readMappings(pattern: string): Promise<unknown> {
     const path = `/${encodePattern(pattern)}`;
     try {
-      return await door.sendJson({ method: "GET", path, query: mappingOptions }, shared);
+      return await client.sendJson({ method: "GET", path, query: mappingOptions }, shared);
     } catch (error) {
       if (!(error instanceof BackendError)) throw error;
       // Where the login itself is refused nothing may be read at all, and nothing is to be refused for good.
@@ -114,7 +118,7 @@ export function createCatalog(
   }
 
   async function send(pattern: string): Promise<void> {
-    await postSearch(door, pattern, JSON.stringify({ size: 0, track_total_hits: false }), {}, shared);
+    await postSearch(client, pattern, JSON.stringify({ size: 0, track_total_hits: false }), {}, shared);
   }
 
   /** What is not there is empty; what is there and not readable is an error. @throws {BackendError} */
@@ -123,10 +127,10 @@ export function createCatalog(
       await send(name);
     } catch (error) {
       // Of a closed one the search itself tells.
-      if (isMissing(error) || isClosed(error)) return;
+      if (isMissing(error) || isIndexClosedError(error)) return;
       throw error;
     }
-    if ((await door.product(shared)).name === "OpenSearch") await requireAllBehind(name);
+    if ((await client.detectProduct(shared)).name === "OpenSearch") await requireAllBehind(name);
   }
 
   /**
@@ -136,19 +140,21 @@ export function createCatalog(
    */
   async function requireAllBehind(name: string): Promise<void> {
     const path = `/_resolve/index/${encodePattern(name)}`;
-    const { success, data, error } = resolved.safeParse(await door.sendJson({ method: "GET", path }, shared));
+    const { success, data, error } = resolvedNames.safeParse(
+      await client.sendJson({ method: "GET", path }, shared),
+    );
     if (!success) throw new BackendError(backend, "malformed", `what ${name} stands for`, error);
     if (Object.values(data).some((found) => found.some((one) => one.name === name))) return;
     const reason = `the credentials may read some of the indices of ${name} only`;
     throw new BackendError(backend, "partial", reason);
   }
 
-  async function fetch(pattern: string, signal: AbortSignal, oldest: Millis): Promise<Knowledge> {
+  async function fetch(pattern: string, signal: AbortSignal, oldest: Millis): Promise<IndexMetadata> {
     const left = cache.getRemainingTTL(pattern);
     // The cache reads its clock once in a while, so that what is new may seem to have more time left than it got.
-    const forceRefresh = oldest === 0 || left <= fresh - oldest;
+    const forceRefresh = oldest === 0 || left <= freshFor - oldest;
     io.cache("mappings", !forceRefresh && left > 0);
-    const knowledge = await orAborted(
+    const knowledge = await raceAbort(
       cache.fetch(pattern, { forceRefresh, allowStale: !forceRefresh }),
       signal,
     );
@@ -156,38 +162,43 @@ export function createCatalog(
     return knowledge;
   }
 
-  async function layoutsOf(source: LogSource, knowledge: Knowledge, signal: AbortSignal): Promise<Detection> {
-    const { profile: name, where } = source;
+  async function layoutsOf(
+    source: LogSource,
+    knowledge: IndexMetadata,
+    signal: AbortSignal,
+  ): Promise<Detection> {
+    const { layout: name, where } = source;
     if (name !== "auto") {
-      const profile = profileNamed(name, profiles, own?.logs);
-      return { parts: partBy(() => profile, knowledge, profile), settled: true, guesses: [] };
+      const layout = findLayout(name, logLayouts, own?.logs);
+      return { layoutGroups: partitionByLayout(() => layout, knowledge, layout), settled: true, guesses: [] };
     }
     const byWall = detected.get(knowledge) ?? new Map<string | undefined, Detection>();
     const known = byWall.get(where);
     if (known !== undefined) return known;
-    const detection = await detectLayouts(backend, door, source, knowledge, samples, signal);
+    const detection = await detectLayouts(backend, client, source, knowledge, samples, signal);
     if (detection.settled) detected.set(knowledge, byWall.set(where, detection));
     return detection;
   }
 
   return {
-    async knowledge(pattern, walled, signal) {
-      const known = await fetch(pattern, signal, walled ? servedToWalls : served);
+    async read(pattern, walled, signal) {
+      const known = await fetch(pattern, signal, walled ? servedToTenantFilters : servedFor);
       // Closed indices are refused without a search that would show that they have been opened, or are gone.
       return known.closed.length === 0 ? known : fetch(pattern, signal, 0);
     },
     refresh: (pattern, signal) => fetch(pattern, signal, 0),
-    accept: (pattern, shards) => void accepted.set(pattern, shards),
-    accepted: (pattern) => accepted.get(pattern),
-    parts: async (source, knowledge, signal) => (await layoutsOf(source, knowledge, signal)).parts,
-    guesses: async (source, knowledge, signal) => (await layoutsOf(source, knowledge, signal)).guesses,
-    spanProfiles: ({ profile }) =>
-      profile === "auto" ? [...spanProfiles.values()] : [profileNamed(profile, spanProfiles, own?.traces)],
+    acceptShardCount: (pattern, shards) => void accepted.set(pattern, shards),
+    findAcceptedShardCount: (pattern) => accepted.get(pattern),
+    readLayoutGroups: async (source, knowledge, signal) =>
+      (await layoutsOf(source, knowledge, signal)).layoutGroups,
+    listGuesses: async (source, knowledge, signal) => (await layoutsOf(source, knowledge, signal)).guesses,
+    listSpanLayouts: ({ layout }) =>
+      layout === "auto" ? [...spanLayouts.values()] : [findLayout(layout, spanLayouts, own?.traces)],
   };
 }
 
-const names = z.array(z.object({ name: z.string() }));
-const resolved = z.object({ indices: names, aliases: names, data_streams: names });
+const namedList = z.array(z.object({ name: z.string() }));
+const resolvedNames = z.object({ indices: namedList, aliases: namedList, data_streams: namedList });
 
 function isMissing(error: unknown): boolean {
   return error instanceof BackendError && error.status === 404;
@@ -197,7 +208,7 @@ function isMissing(error: unknown): boolean {
  * The names in a pattern, without wildcards, that an answer of `GET /<pattern>` shows nothing of. Asked for what is
  * available, the products leave out an index that the credentials may not read as they do one that does not exist.
  */
-function unseen(pattern: string, answer: unknown): string[] {
+function listUnseenNames(pattern: string, answer: unknown): string[] {
   const indices = Object.entries(Object(answer) as Record<string, { aliases?: object } | null>);
   return pattern
     .split(",")
@@ -213,12 +224,12 @@ function unseen(pattern: string, answer: unknown): string[] {
 }
 
 /** A name that is neither has kept the configuration from being served. */
-function profileNamed<Profile>(
+function findLayout<Profile>(
   name: string,
   builtIn: ReadonlyMap<string, Profile>,
   own: ReadonlyMap<string, Profile> | undefined,
 ): Profile {
-  const profile = builtIn.get(name) ?? own?.get(name);
-  if (profile === undefined) throw new Error(`no profile ${name}`);
-  return profile;
+  const layout = builtIn.get(name) ?? own?.get(name);
+  if (layout === undefined) throw new Error(`no profile ${name}`);
+  return layout;
 }

@@ -1,47 +1,47 @@
 // The answers of searches whose documents are all going to be parsed. That is done a part at a time, while they are read:
 // all documents of an answer at once would hold up others, and live so long that collecting them costs as much as parsing.
-import type { Value } from "../../../src/core/rows.ts";
-import { turn } from "../../http/guard.ts";
-import { isJson, parseExact } from "../document/flatten.ts";
-import { type Answer, cutAnswer, type Hit, identify } from "../document/hit-scanner.ts";
-import { nothingPicked, requireWhole, unreadable } from "./search.ts";
+import type { AttributeValue } from "../../../src/core/rows.ts";
+import { yieldToEventLoop } from "../../http/guard.ts";
+import { isValueObject, parseExactIntegers } from "../document/flatten.ts";
+import { formatHitId, type Hit, type SearchResponse, scanSearchResponse } from "../document/hit-scanner.ts";
+import { malformedResponseError, noPickedFields, requireComplete } from "./search.ts";
 
 export interface ParsedHit {
   readonly index: string;
   readonly id: string;
-  readonly document: Value;
+  readonly document: AttributeValue;
 }
-export interface ParsedAnswer extends Omit<Answer, "hits"> {
+export interface ParsedResponse extends Omit<SearchResponse, "hits"> {
   /** How many documents it holds. */
   readonly count: number;
   /** In the answer's order, integers exact. @throws {SyntaxError} where a document is no JSON */
-  readonly parts: () => Iterable<readonly ParsedHit[]>;
+  readonly chunks: () => Iterable<readonly ParsedHit[]>;
 }
 
 /** Bytes of documents that are parsed at once: a millisecond, read as spans two. */
-const partSize = 100_000;
+const chunkBytes = 100_000;
 
-/** As `wholeAnswer`; the search asked for `size` documents. @throws {BackendError} */
-export async function wholeParsed(
+/** As `readCompleteResponse`; the search asked for `size` documents. @throws {BackendError} */
+export async function parseCompleteResponse(
   backend: string,
   bytes: Buffer,
   size: number,
   counted = false,
-): Promise<ParsedAnswer> {
-  await turn();
-  let answer: ParsedAnswer;
+): Promise<ParsedResponse> {
+  await yieldToEventLoop();
+  let answer: ParsedResponse;
   try {
-    answer = parseAnswer(bytes, size);
+    answer = parseResponse(bytes, size);
   } catch (cause) {
-    throw unreadable(backend, bytes, cause);
+    throw malformedResponseError(backend, bytes, cause);
   }
-  requireWhole(backend, answer, counted);
+  requireComplete(backend, answer, counted);
   return answer;
 }
 
 /** @throws {SyntaxError} when the bytes are not an answer of `_search` */
-export function parseAnswer(bytes: Buffer, size: number): ParsedAnswer {
-  return divide(bytes, size) ?? cut(bytes);
+export function parseResponse(bytes: Buffer, size: number): ParsedResponse {
+  return splitResponse(bytes, size) ?? scanResponse(bytes);
 }
 
 // ---- as all products print it ---------------------------------------------------------------------------------
@@ -59,11 +59,11 @@ const onlyHit = Buffer.from('{"_index":"","_id":"","_source":{}}');
  * believed of an answer that has as many as it must have, and each part of it has to be JSON by itself: no part that ends
  * within a document is. Undefined of any other answer.
  */
-function divide(bytes: Buffer, size: number): ParsedAnswer | undefined {
+function splitResponse(bytes: Buffer, size: number): ParsedResponse | undefined {
   const begin = bytes.indexOf(opening) + beforeHit;
   const end = bytes.lastIndexOf("]}");
   if (begin < beforeHit || end < begin) return undefined;
-  const head = headOf(bytes, begin, end);
+  const head = scanHead(bytes, begin, end);
   if (head?.total === undefined) return undefined;
   const indices = new Set<string>();
   let count = 0;
@@ -84,22 +84,22 @@ function divide(bytes: Buffer, size: number): ParsedAnswer | undefined {
   function* parts(): Generator<readonly ParsedHit[]> {
     let read = 0;
     for (let at = begin; at < end; ) {
-      const next = bytes.indexOf(between, at + partSize);
+      const next = bytes.indexOf(between, at + chunkBytes);
       const behind = next < 0 || next > end ? end : next + 1;
-      const values = parseExact(listText(bytes, at, behind));
+      const values = parseExactIntegers(decodeList(bytes, at, behind));
       const hits = (Array.isArray(values) ? values : []).map(readHit);
-      if (!hits.every(({ index }) => indices.has(index))) fail();
+      if (!hits.every(({ index }) => indices.has(index))) failMalformed();
       read += hits.length;
       yield hits;
       at = behind + 1;
     }
-    if (read !== count) fail();
+    if (read !== count) failMalformed();
   }
-  return { ...head, indices, count, parts };
+  return { ...head, indices, count, chunks: parts };
 }
 
 /** The bytes in brackets, which are put in their place for as long: around their text they would make another of all of it. */
-function listText(bytes: Buffer, start: number, end: number): string {
+function decodeList(bytes: Buffer, start: number, end: number): string {
   const [before, behind] = [bytes[start - 1] ?? 0, bytes[end] ?? 0];
   bytes[start - 1] = opensList;
   bytes[end] = closesList;
@@ -110,41 +110,45 @@ function listText(bytes: Buffer, start: number, end: number): string {
 }
 
 /** What surrounds the hits, read as an answer with one of no index in their place; undefined where that is none. */
-function headOf(bytes: Buffer, begin: number, end: number): Omit<Answer, "hits" | "indices"> | undefined {
+function scanHead(
+  bytes: Buffer,
+  begin: number,
+  end: number,
+): Omit<SearchResponse, "hits" | "indices"> | undefined {
   const alone = Buffer.concat([bytes.subarray(0, begin), onlyHit, bytes.subarray(end)]);
   try {
-    const { hits, indices, ...head } = cutAnswer(alone, nothingPicked.picked);
+    const { hits, indices, ...head } = scanSearchResponse(alone, noPickedFields.pickedNames);
     return hits.length === 1 && indices.has("") ? head : undefined;
   } catch {
     return undefined;
   }
 }
 
-function readHit(hit: Value): ParsedHit {
-  if (!isJson(hit)) fail();
+function readHit(hit: AttributeValue): ParsedHit {
+  if (!isValueObject(hit)) failMalformed();
   const { _index: index, _id: id, _routing: routing, _source: document } = hit;
-  if (typeof index !== "string" || typeof id !== "string" || !isJson(document)) fail();
-  return { index, id: identify(id, typeof routing === "string" ? routing : undefined), document };
+  if (typeof index !== "string" || typeof id !== "string" || !isValueObject(document)) failMalformed();
+  return { index, id: formatHitId(id, typeof routing === "string" ? routing : undefined), document };
 }
 
-function fail(): never {
+function failMalformed(): never {
   throw new SyntaxError("not an answer of _search");
 }
 
 // ---- any other ------------------------------------------------------------------------------------------------
 
-function cut(bytes: Buffer): ParsedAnswer {
-  const { hits, ...head } = cutAnswer(bytes, nothingPicked.picked);
-  return { ...head, count: hits.length, parts: () => parseHits(hits) };
+function scanResponse(bytes: Buffer): ParsedResponse {
+  const { hits, ...head } = scanSearchResponse(bytes, noPickedFields.pickedNames);
+  return { ...head, count: hits.length, chunks: () => parseHits(hits) };
 }
 
 function* parseHits(hits: readonly Hit[]): Generator<readonly ParsedHit[]> {
   let part: ParsedHit[] = [];
   let chars = 0;
   for (const { index, id, source } of hits) {
-    part.push({ index, id, document: parseExact(source) });
+    part.push({ index, id, document: parseExactIntegers(source) });
     chars += source.length;
-    if (chars < partSize) continue;
+    if (chars < chunkBytes) continue;
     yield part;
     part = [];
     chars = 0;

@@ -2,18 +2,18 @@
 // as the reader would see it, it cannot list, and then it lists nothing.
 import { z } from "zod";
 import type { Budget, SpanSource } from "../../../src/store/span-reader.ts";
-import { every, none, not } from "../client/query-dsl.ts";
-import type { EventForm, Placed, SpanForm } from "../layout/span-layout.ts";
-import { columnOf } from "../query/span-lower-bounds.ts";
-import type { Condition, Documents, Plan } from "./span-documents.ts";
+import { allOf, matchNone, not } from "../client/query-dsl.ts";
+import type { EventForm, PlacedForm, SpanForm } from "../layout/span-layout.ts";
+import { deriveGroupableField } from "../query/span-lower-bounds.ts";
+import type { Condition, SearchPlan, SpanDocuments } from "./span-documents.ts";
 
 /** So many ids count as one document: see `Budget`. */
-export const idsOfOne = 100;
+export const idsPerBudgetUnit = 100;
 const pageSize = 10_000;
 /** Documents of which more would take longer to list than anybody waits. */
-const mostListed = 1_000_000;
+const maxListedDocuments = 1_000_000;
 
-const pages = z.object({
+const compositePageSchema = z.object({
   after_key: z.record(z.string(), z.unknown()).optional(),
   buckets: z.array(z.object({ key: z.record(z.string(), z.union([z.string(), z.number(), z.null()])) })),
 });
@@ -23,27 +23,28 @@ const pages = z.object({
  * each element. Undefined where the index cannot tell.
  */
 export async function listIds<Form extends SpanForm | EventForm>(
-  documents: Documents,
+  documents: SpanDocuments,
   source: SpanSource,
-  plan: Plan,
-  forms: readonly Placed<Form>[],
+  plan: SearchPlan,
+  forms: readonly PlacedForm<Form>[],
   condition: Condition<Form>,
   namesOf: (form: Form) => readonly string[],
   budget: Budget,
   signal: AbortSignal,
 ): Promise<readonly (readonly (string | undefined)[])[] | undefined> {
   const found: (readonly (string | undefined)[])[] = [];
-  const holding = forms.filter((placed) => condition(placed, source) !== none);
-  const columnsOf = (placed: Placed<Form>) => namesOf(placed.form).map((name) => columnOf(placed, name));
+  const holding = forms.filter((placed) => condition(placed, source) !== matchNone);
+  const columnsOf = (placed: PlacedForm<Form>) =>
+    namesOf(placed.form).map((name) => deriveGroupableField(placed, name));
   const alike = Map.groupBy(holding, (placed) => JSON.stringify(columnsOf(placed).map(({ field }) => field)));
   for (const same of alike.values()) {
     const [first] = same;
     const fields = first === undefined ? [] : columnsOf(first).map(({ field }) => field);
     const unsure: Condition<Form> = (placed) =>
-      every([condition(placed, source), not(every(columnsOf(placed).map(({ sure }) => sure)))]);
+      allOf([condition(placed, source), not(allOf(columnsOf(placed).map(({ certain: sure }) => sure)))]);
     const ask = (asked: Condition<Form>, body: object) =>
       documents.aggregate(source, plan, same, asked, { track_total_hits: true, ...body }, signal);
-    if (same.some((placed) => unsure(placed, source) !== none) && (await ask(unsure, {})).total > 0)
+    if (same.some((placed) => unsure(placed, source) !== matchNone) && (await ask(unsure, {})).total > 0)
       return undefined;
     const sources = fields.flatMap((field, at) =>
       field === undefined ? [] : [{ [`c${at}`]: { terms: { field, missing_bucket: true } } }],
@@ -52,11 +53,11 @@ export async function listIds<Form extends SpanForm | EventForm>(
     for (let after: unknown; ; ) {
       const composite = { size: pageSize, sources, ...(after === undefined ? {} : { after }) };
       const { total, aggregations } = await ask(condition, { aggs: { ids: { composite } } });
-      if (total > mostListed) return undefined;
+      if (total > maxListedDocuments) return undefined;
       if (aggregations.ids === undefined) break;
-      const { buckets, after_key } = pages.parse(aggregations.ids);
-      budget.spend(Math.ceil(buckets.length / idsOfOne));
-      for (const { key } of buckets) found.push(fields.map((_, at) => textOf(key[`c${at}`])));
+      const { buckets, after_key } = compositePageSchema.parse(aggregations.ids);
+      budget.spend(Math.ceil(buckets.length / idsPerBudgetUnit));
+      for (const { key } of buckets) found.push(fields.map((_, at) => toText(key[`c${at}`])));
       if (after_key === undefined || buckets.length < pageSize) break;
       after = after_key;
     }
@@ -64,6 +65,6 @@ export async function listIds<Form extends SpanForm | EventForm>(
   return found;
 }
 
-function textOf(value: string | number | null | undefined): string | undefined {
+function toText(value: string | number | null | undefined): string | undefined {
   return value === null || value === undefined || value === "" ? undefined : String(value);
 }

@@ -3,37 +3,43 @@
 import { BackendError } from "../../../src/core/errors.ts";
 import type {
   Budget,
-  FailedTracesQuery,
-  MilestoneQuery,
+  ExceptionTracesQuery,
   SpanId,
   SpanScan,
   SpanSource,
+  SplitPointQuery,
 } from "../../../src/store/span-reader.ts";
-import { canonicalId } from "../../../src/tracing/spans/id.ts";
-import { spanKey } from "../../../src/tracing/spans/requests.ts";
-import { every } from "../client/query-dsl.ts";
-import { type EventForm, nanosOf, type Placed, type SpanForm, tracesOfEvent } from "../layout/span-layout.ts";
+import { formatSpanKey } from "../../../src/tracing/spans/requests.ts";
+import { normaliseId } from "../../../src/tracing/spans/span-ids.ts";
+import { allOf } from "../client/query-dsl.ts";
+import {
+  type EventForm,
+  listEventTraceNames,
+  nanosPerTimeUnit,
+  type PlacedForm,
+  type SpanForm,
+} from "../layout/span-layout.ts";
 import { findField } from "../mapping/mapping.ts";
-import { isError, tellsOf } from "../query/span-pushdown.ts";
-import { isUnnamed } from "../query/span-upper-bounds.ts";
+import { buildErrorEventQuery, buildExceptionQuery } from "../query/span-pushdown.ts";
+import { buildAllMissingQuery } from "../query/span-upper-bounds.ts";
 import { listIds } from "./id-listing.ts";
-import { candidates } from "./span-aggregation.ts";
-import { type Condition, type Documents, Outdated } from "./span-documents.ts";
-import { type Placement, placementOf } from "./span-lookups.ts";
+import { buildCandidateQuery } from "./span-aggregation.ts";
+import { type Condition, PlanOutdatedError, type SpanDocuments } from "./span-documents.ts";
+import { type EventOwners, toEventOwners } from "./span-matchers.ts";
 
 // ---- Milestones -----------------------------------------------------------------------------------------------
 
 /** `SpanReader.milestone` over one source: of several fields the first in the order. */
-export async function findMilestone(
-  documents: Documents,
+export async function findSplitPoint(
+  documents: SpanDocuments,
   source: SpanSource,
-  query: MilestoneQuery,
+  query: SplitPointQuery,
   signal: AbortSignal,
 ): Promise<bigint | undefined> {
   const { by, order, nth } = query;
-  return asked(async () => {
-    const plan = await documents.plan(source, signal);
-    const condition: Condition<SpanForm> = (placed) => candidates(placed, query, source);
+  return tryHint(async () => {
+    const plan = await documents.planSearch(source, signal);
+    const condition: Condition<SpanForm> = (placed) => buildCandidateQuery(placed, query, source);
     const sorted = Map.groupBy(plan.layout.spans, ({ form }) => {
       const { field, unit } = (by === "duration" ? form.duration : (form.end ?? form.start)) ?? {};
       return field === undefined ? undefined : `${unit} ${field}`;
@@ -51,7 +57,7 @@ export async function findMilestone(
       const { hits } = await documents.aggregate(source, plan, forms, condition, body, signal);
       const value = hits[0]?.sort[0];
       if (typeof value === "number" && Number.isFinite(value))
-        found.push(BigInt(Math.trunc(value)) * nanosOf[time.unit]);
+        found.push(BigInt(Math.trunc(value)) * nanosPerTimeUnit[time.unit]);
     }
     return found.reduce<bigint | undefined>(
       (first, value) =>
@@ -64,22 +70,22 @@ export async function findMilestone(
 // ---- Exceptions -----------------------------------------------------------------------------------------------
 
 /** `SpanReader.failedTraces` over one source. */
-export async function findFailedTraces(
-  documents: Documents,
+export async function listTraceIdsWithExceptions(
+  documents: SpanDocuments,
   source: SpanSource,
-  { errors, budget }: FailedTracesQuery,
+  { errors, budget }: ExceptionTracesQuery,
   signal: AbortSignal,
 ): Promise<readonly string[] | undefined> {
-  return asked(async () => {
-    const plan = await documents.plan(source, signal);
+  return tryHint(async () => {
+    const plan = await documents.planSearch(source, signal);
     const { spans, events } = plan.layout;
-    const telling: Condition<SpanForm> = (placed) => tellsOf(placed, errors);
-    const isListed: Condition<EventForm> = (placed) => isError(placed, errors);
+    const telling: Condition<SpanForm> = (placed) => buildExceptionQuery(placed, errors);
+    const isListed: Condition<EventForm> = (placed) => buildErrorEventQuery(placed, errors);
     // By themselves: a trace has few, and without one each has its own.
     const isUntraced: Condition<EventForm> = (placed) =>
-      every([isUnnamed(placed, placed.form.trace_id), isError(placed, errors)]);
+      allOf([buildAllMissingQuery(placed, placed.form.trace_id), buildErrorEventQuery(placed, errors)]);
     const list = <Form extends SpanForm | EventForm>(
-      forms: readonly Placed<Form>[],
+      forms: readonly PlacedForm<Form>[],
       condition: Condition<Form>,
       namesOf: (form: Form) => readonly string[],
     ) => listIds(documents, source, plan, forms, condition, namesOf, budget, signal);
@@ -87,24 +93,26 @@ export async function findFailedTraces(
     const lists = await Promise.all([
       list(spans, telling, ({ trace_id }) => trace_id),
       list(events, isListed, ({ trace_id }) => trace_id),
-      list(alone, isUntraced, (form) => tracesOfEvent(form).filter((name) => !form.trace_id.includes(name))),
+      list(alone, isUntraced, (form) =>
+        listEventTraceNames(form).filter((name) => !form.trace_id.includes(name)),
+      ),
     ]);
     if (lists.includes(undefined)) return undefined;
     const ids = lists.flatMap((list) => list?.flat() ?? []).filter((id) => id !== undefined);
-    return [...new Set(ids.map((id) => canonicalId(id, 32)))];
+    return [...new Set(ids.map((id) => normaliseId(id, 32)))];
   });
 }
 
 /** The spans that documents of events may belong to; undefined where the index cannot list them. */
-export async function findSpansOfEvents(
-  documents: Documents,
+export async function listSpanIdsOfEvents(
+  documents: SpanDocuments,
   source: SpanSource,
   condition: Condition<EventForm>,
   budget: Budget,
   signal: AbortSignal,
 ): Promise<readonly SpanId[] | undefined> {
-  return asked(async () => {
-    const plan = await documents.plan(source, signal);
+  return tryHint(async () => {
+    const plan = await documents.planSearch(source, signal);
     const found: SpanId[] = [];
     const ids = new Set<string>();
     for (const placed of plan.layout.events) {
@@ -116,8 +124,8 @@ export async function findSpansOfEvents(
         for (const trace of values.slice(0, traces.length)) {
           for (const span of values.slice(traces.length)) {
             if (trace === undefined || span === undefined) continue;
-            const id = { trace_id: canonicalId(trace, 32), span_id: canonicalId(span, 16) };
-            const key = spanKey(id);
+            const id = { trace_id: normaliseId(trace, 32), span_id: normaliseId(span, 16) };
+            const key = formatSpanKey(id);
             if (!ids.has(key)) found.push(id);
             ids.add(key);
           }
@@ -129,28 +137,29 @@ export async function findSpansOfEvents(
 }
 
 /** Where events belong that may be spans of their own; undefined where the index cannot list their ids. */
-export async function findPlacements(
-  documents: Documents,
+export async function listEventOwners(
+  documents: SpanDocuments,
   source: SpanSource,
   condition: Condition<EventForm>,
   budget: Budget,
   signal: AbortSignal,
-): Promise<readonly Placement[] | undefined> {
-  return asked(async () => {
-    const plan = await documents.plan(source, signal);
-    const found: Placement[] = [];
+): Promise<readonly EventOwners[] | undefined> {
+  return tryHint(async () => {
+    const plan = await documents.planSearch(source, signal);
+    const found: EventOwners[] = [];
     for (const placed of plan.layout.events) {
       const { form } = placed;
       const own = form.alone?.span_id ?? [];
-      const names = [...new Set([...tracesOfEvent(form), ...form.span, ...own])];
+      const names = [...new Set([...listEventTraceNames(form), ...form.span, ...own])];
       const list = await listIds(documents, source, plan, [placed], condition, () => names, budget, signal);
       if (list === undefined) return undefined;
       for (const values of list) {
         const idsAt = (asked: readonly string[], digits: 16 | 32) =>
-          asked.flatMap((name) => values[names.indexOf(name)] ?? []).map((id) => canonicalId(id, digits));
-        const [trace_id] = idsAt(tracesOfEvent(form), 32);
+          asked.flatMap((name) => values[names.indexOf(name)] ?? []).map((id) => normaliseId(id, digits));
+        const [trace_id] = idsAt(listEventTraceNames(form), 32);
         const spans = idsAt(form.trace_id, 32).length === 0 ? [] : idsAt(form.span, 16);
-        if (trace_id !== undefined) found.push(placementOf({ trace_id, spans, alone: idsAt(own, 16)[0] }));
+        if (trace_id !== undefined)
+          found.push(toEventOwners({ trace_id, spanIds: spans, standaloneId: idsAt(own, 16)[0] }));
       }
     }
     return found;
@@ -161,20 +170,22 @@ export async function findPlacements(
 
 /** `SpanReader.count` over one source. */
 export function countCandidates(
-  documents: Documents,
+  documents: SpanDocuments,
   source: SpanSource,
   query: SpanScan,
   signal: AbortSignal,
 ): Promise<number | undefined> {
-  return asked(() => documents.countSpans(source, (placed) => candidates(placed, query, source), signal));
+  return tryHint(() =>
+    documents.countSpans(source, (placed) => buildCandidateQuery(placed, query, source), signal),
+  );
 }
 
 /** What a server refuses, or what changes while it is asked, is not known. */
-export async function asked<T>(ask: () => Promise<T | undefined>): Promise<T | undefined> {
+export async function tryHint<T>(ask: () => Promise<T | undefined>): Promise<T | undefined> {
   try {
     return await ask();
   } catch (error) {
-    if (error instanceof Outdated) return undefined;
+    if (error instanceof PlanOutdatedError) return undefined;
     if (error instanceof BackendError && error.failure === "rejected") return undefined;
     throw error;
   }

@@ -3,100 +3,100 @@
 
 import type { Instant } from "../../../src/core/time.ts";
 import type { SpanSource } from "../../../src/store/span-reader.ts";
-import type { SourceReport } from "../../../src/store/store.ts";
-import type { Door } from "../client/client.ts";
-import { all, any, every, inIndices, isRemote, none, not } from "../client/query-dsl.ts";
-import { parseExact } from "../document/flatten.ts";
-import { readSpan } from "../layout/span-decoder.ts";
+import type { SourceInspection } from "../../../src/store/store.ts";
+import type { ElasticClient } from "../client/client.ts";
+import { allOf, anyOf, buildIndicesQuery, isRemote, matchAll, matchNone, not } from "../client/query-dsl.ts";
+import { parseExactIntegers } from "../document/flatten.ts";
+import { decodeSpan } from "../layout/span-decoder.ts";
 import {
   describeMisspelt,
-  type Layout,
-  type Placed,
+  type PlacedForm,
+  type PlacedForms,
   placeForms,
   type SpanForm,
 } from "../layout/span-layout.ts";
-import { covers, keptStreams } from "../mapping/index-patterns.ts";
-import { findField, type Knowledge, nameGroup, opaqueKnowledge } from "../mapping/mapping.ts";
-import { holdsId, isOfForm, timelessness } from "../query/span-upper-bounds.ts";
-import { compileWhere, parseWhere, WhereError } from "../query/tenant-filter.ts";
+import { isNameInPattern, listKeptStreams } from "../mapping/index-patterns.ts";
+import { findField, type IndexMetadata, opaqueMetadata, summariseIndices } from "../mapping/mapping.ts";
+import { buildFormQuery, buildIdQuery, describeTimeProblem } from "../query/span-upper-bounds.ts";
+import { compileTenantFilter, parseTenantFilter, TenantFilterError } from "../query/tenant-filter.ts";
 import { findRestrictions } from "../search/access-restrictions.ts";
-import type { Catalog } from "../search/mapping-cache.ts";
-import { findShardProblem, needsMapping, searchWhole, unreachableProblems } from "../search/search.ts";
+import type { MappingCache } from "../search/mapping-cache.ts";
+import { findShardProblem, listUnreachableProblems, needsMapping, searchComplete } from "../search/search.ts";
 
 /** @throws {BackendError} */
-export async function reportSpans(
+export async function inspectSpanSource(
   backend: string,
   source: SpanSource,
-  door: Door,
-  catalog: Catalog,
+  client: ElasticClient,
+  catalog: MappingCache,
   signal: AbortSignal,
-): Promise<SourceReport> {
+): Promise<SourceInspection> {
   if (isRemote(source.index)) {
-    const problems = unreachableProblems(source.index, opaqueKnowledge);
-    return { profile: source.profile, limitations: [], problems };
+    const problems = listUnreachableProblems(source.index, opaqueMetadata);
+    return { layout: source.layout, limitations: [], problems };
   }
-  const product = await door.product(signal);
+  const product = await client.detectProduct(signal);
   const knowledge = await catalog.refresh(source.index, signal);
-  const layout = placeForms(knowledge, catalog.spanProfiles(source), product);
-  const profile = layout.profiles.map(({ name }) => name).join(", ") || source.profile;
+  const forms = placeForms(knowledge, catalog.listSpanLayouts(source), product);
+  const layout = forms.layouts.map(({ name }) => name).join(", ") || source.layout;
   const indices = knowledge.indices.size;
   const limitations: string[] = [];
   const problems: string[] = [];
   if (knowledge.opaque) {
     problems.push(`the mapping may not be read (it ${needsMapping}), so spans cannot be found`);
   } else if (indices === 0) problems.push(`no open index matches ${source.index}`);
-  else if (layout.spans.length === 0)
+  else if (forms.spans.length === 0)
     problems.push(`no index of ${source.index} holds spans of a known layout`);
-  problems.push(...unreachableProblems(source.index, knowledge));
-  limitations.push(...keptStreams(source.index, knowledge.indices));
-  if (layout.profiles.length > 1) {
-    for (const { name } of layout.profiles) {
+  problems.push(...listUnreachableProblems(source.index, knowledge));
+  limitations.push(...listKeptStreams(source.index, knowledge.indices));
+  if (forms.layouts.length > 1) {
+    for (const { name } of forms.layouts) {
       const own = [
         ...new Set(
-          layout.spans.filter(({ profile }) => profile === name).map(({ group }) => nameGroup(group)),
+          forms.spans.filter(({ layout }) => layout === name).map(({ group }) => summariseIndices(group)),
         ),
       ];
       if (own.length > 0) limitations.push(`${own.join(", ")}: read as ${name}`);
     }
   }
-  for (const { name, lacks, events, copies } of layout.profiles) {
-    const held = copiesIn(copies, knowledge);
+  for (const { name, lacks, events, copies } of forms.layouts) {
+    const held = listCopyIndices(copies, knowledge);
     if (held.length > 0) {
       const advice = `let the pattern end in ,-${copies}`;
       limitations.push(`${held.join(", ")}: copies of other spans, which figures count again; ${advice}`);
     }
     limitations.push(...lacks.map((lack) => `${name}: ${lack}`));
-    if (events.length > 0 && !layout.events.some((placed) => placed.profile === name)) {
+    if (events.length > 0 && !forms.events.some((placed) => placed.layout === name)) {
       limitations.push(
         `${name}: no index of the pattern holds its events and exceptions, so spans have none`,
       );
     }
   }
-  for (const group of layout.strange)
-    limitations.push(`${nameGroup(group)}: holds no spans of a known layout`);
-  for (const placed of layout.spans) describe(placed, limitations, problems);
-  problems.push(...layout.misspelt.map(describeMisspelt));
+  for (const group of forms.unrecognised)
+    limitations.push(`${summariseIndices(group)}: holds no spans of a known layout`);
+  for (const placed of forms.spans) reportIndexGroup(placed, limitations, problems);
+  problems.push(...forms.misspeltFields.map(describeMisspelt));
   if (source.where !== undefined && !knowledge.opaque) {
     try {
-      const wall = parseWhere(source.where);
-      for (const { group } of [...layout.spans, ...layout.events]) compileWhere(wall, group);
+      const tenantFilter = parseTenantFilter(source.where);
+      for (const { group } of [...forms.spans, ...forms.events]) compileTenantFilter(tenantFilter, group);
     } catch (error) {
-      if (!(error instanceof WhereError)) throw error;
+      if (!(error instanceof TenantFilterError)) throw error;
       problems.push(error.message);
     }
   }
-  const unread = await findShardProblem(backend, source.index, knowledge, door, signal);
+  const unread = await findShardProblem(backend, source.index, knowledge, client, signal);
   if (unread !== undefined) problems.push(unread);
   const consequence = "requests that have to filter by them are refused";
-  limitations.push(...(await findRestrictions(door, source.index, knowledge, consequence, signal)));
+  limitations.push(...(await findRestrictions(client, source.index, knowledge, consequence, signal)));
   if (problems.length === 0)
-    limitations.push(...(await findStrangers(backend, source, layout, door, signal)));
+    limitations.push(...(await describeUnknownDocuments(backend, source, forms, client, signal)));
   const newest =
     problems.length > 0
       ? undefined
-      : await newestSpan(backend, source, knowledge, layout.spans, door, signal);
+      : await findNewestEnd(backend, source, knowledge, forms.spans, client, signal);
   return {
-    profile,
+    layout,
     ...(!knowledge.opaque && { indices }),
     newest,
     limitations: [...new Set(limitations)],
@@ -105,29 +105,31 @@ export async function reportSpans(
 }
 
 /** The indices that hold the spans of others a second time. */
-export function copiesIn(copies: string | undefined, { indices }: Knowledge): readonly string[] {
-  return copies === undefined ? [] : [...indices.keys()].filter((name) => covers(copies, name)).sort();
+export function listCopyIndices(copies: string | undefined, { indices }: IndexMetadata): readonly string[] {
+  return copies === undefined
+    ? []
+    : [...indices.keys()].filter((name) => isNameInPattern(copies, name)).sort();
 }
 
-function describe(placed: Placed<SpanForm>, limitations: string[], problems: string[]): void {
+function reportIndexGroup(placed: PlacedForm<SpanForm>, limitations: string[], problems: string[]): void {
   const { group, form } = placed;
-  const where = nameGroup(group);
-  if (group.source === "cut")
+  const where = summariseIndices(group);
+  if (group.sourceMode === "cut")
     problems.push(`${where}: _source is not kept whole, so spans cannot be answered`);
-  if (group.source === "synthetic") {
+  if (group.sourceMode === "synthetic") {
     limitations.push(`${where}: _source is synthetic: number spelling and array order are the index's`);
   }
-  const reason = timelessness(placed);
+  const reason = describeTimeProblem(placed);
   if (reason !== undefined) problems.push(`${where}: ${reason}, so spans cannot be bounded by time`);
   const probe = ["0123456789abcdef"];
   for (const names of [form.trace_id, form.span_id, form.parent]) {
-    if (holdsId(group, names, probe) !== all) continue;
+    if (buildIdQuery(group, names, probe) !== matchAll) continue;
     limitations.push(
       `${where}: ${names.join(", ")} is not a keyword; looking spans up by it reads every span`,
     );
   }
   const { links } = form;
-  if (links !== undefined && holdsId(group, [`${links.at}.${links.span_id}`], probe) === all) {
+  if (links !== undefined && buildIdQuery(group, [`${links.at}.${links.span_id}`], probe) === matchAll) {
     limitations.push(`${where}: ${links.at} is not searchable; edges read every request to find linked ones`);
   }
   const length = form.duration;
@@ -142,57 +144,59 @@ function describe(placed: Placed<SpanForm>, limitations: string[], problems: str
  * Documents beside the spans that no layout knows: events, for example, that the collector's `elasticsearch` exporter
  * writes into the index of the spans where a configuration names it, and whose names the mapping there lacks.
  */
-async function findStrangers(
+async function describeUnknownDocuments(
   backend: string,
   { index }: SpanSource,
-  { spans, events }: Layout,
-  door: Door,
+  { spans, events }: PlacedForms,
+  client: ElasticClient,
   signal: AbortSignal,
 ): Promise<string[]> {
-  const known = any(
-    [...spans, ...events].map((placed) => every([inIndices(placed.group.indices), isOfForm(placed)])),
+  const known = anyOf(
+    [...spans, ...events].map((placed) =>
+      allOf([buildIndicesQuery(placed.group.indices), buildFormQuery(placed)]),
+    ),
   );
-  const beside = every([inIndices(spans.flatMap(({ group }) => group.indices)), not(known)]);
-  if (beside === none) return [];
-  const body = { size: 0, track_total_hits: mostCounted, query: beside };
-  const { total = `over ${mostCounted}` } = await searchWhole(backend, door, index, body, signal);
+  const beside = allOf([buildIndicesQuery(spans.flatMap(({ group }) => group.indices)), not(known)]);
+  if (beside === matchNone) return [];
+  const body = { size: 0, track_total_hits: maxCountedUnknown, query: beside };
+  const { total = `over ${maxCountedUnknown}` } = await searchComplete(backend, client, index, body, signal);
   if (total === 0) return [];
   return [
     `documents beside the spans that are neither spans nor events of a known layout, not shown: ${total}`,
   ];
 }
-const mostCounted = 10_000;
+const maxCountedUnknown = 10_000;
 
 /** The end of the span that started last. */
-async function newestSpan(
+async function findNewestEnd(
   backend: string,
   source: SpanSource,
-  knowledge: Knowledge,
-  placed: readonly Placed<SpanForm>[],
-  door: Door,
+  knowledge: IndexMetadata,
+  placed: readonly PlacedForm<SpanForm>[],
+  client: ElasticClient,
   signal: AbortSignal,
 ): Promise<Instant | undefined> {
-  const wall = source.where === undefined ? undefined : parseWhere(source.where);
+  const tenantFilter = source.where === undefined ? undefined : parseTenantFilter(source.where);
   let newest: Instant | undefined;
   for (const { field } of new Map(placed.map(({ form }) => [form.start.field, form.start])).values()) {
     const own = placed.filter(({ form }) => form.start.field === field);
-    const query = any(
+    const query = anyOf(
       own.map((one) => {
-        const walled = wall === undefined ? all : compileWhere(wall, one.group);
-        return every([inIndices(one.group.indices), isOfForm(one), walled]);
+        const walled = tenantFilter === undefined ? matchAll : compileTenantFilter(tenantFilter, one.group);
+        return allOf([buildIndicesQuery(one.group.indices), buildFormQuery(one), walled]);
       }),
     );
-    if (query === none) continue;
+    if (query === matchNone) continue;
     const dates = own.some(({ form }) => form.start.unit === "date");
     const typed = dates ? { unmapped_type: "date", numeric_type: "date" } : { unmapped_type: "long" };
     const sort = { [field]: { order: "desc", ...typed } };
     const body = { size: 1, track_total_hits: false, query, sort: [sort] };
-    const answer = await searchWhole(backend, door, source.index, body, signal);
+    const answer = await searchComplete(backend, client, source.index, body, signal);
     const [hit] = answer.hits;
     if (hit === undefined || !knowledge.indices.has(hit.index)) continue;
-    const document = parseExact(hit.source);
+    const document = parseExactIntegers(hit.source);
     for (const { group, form } of own) {
-      const span = group.indices.includes(hit.index) ? readSpan(document, form, source) : undefined;
+      const span = group.indices.includes(hit.index) ? decodeSpan(document, form, source) : undefined;
       if (span !== undefined && (newest === undefined || span.end > newest)) newest = span.end;
     }
   }

@@ -4,121 +4,139 @@
 // read as any other, so that what a kind or a name is stands in one place.
 import { z } from "zod";
 import { BackendError } from "../../../src/core/errors.ts";
-import { reportMark, type Span, type Value } from "../../../src/core/rows.ts";
+import { type AttributeValue, errorReportAttribute, type Span } from "../../../src/core/rows.ts";
 import type { SpanSource, SpanTally, TallyQuery } from "../../../src/store/span-reader.ts";
-import { selects } from "../../../src/tracing/spans/selection.ts";
-import { tallyOf } from "../../../src/tracing/spans/span-tally.ts";
-import { all, any, every, none, not, type Query } from "../client/query-dsl.ts";
-import { readSpan } from "../layout/span-decoder.ts";
-import type { Placed, SpanForm } from "../layout/span-layout.ts";
+import { isInSelection } from "../../../src/tracing/spans/selection.ts";
+import { toTally } from "../../../src/tracing/spans/span-tally.ts";
+import { allOf, anyOf, matchAll, matchNone, not, type Query } from "../client/query-dsl.ts";
+import { decodeSpan } from "../layout/span-decoder.ts";
+import type { PlacedForm, SpanForm } from "../layout/span-layout.ts";
 import {
-  attributeColumns,
-  type Column,
-  columnsOf,
-  isSurelyChild,
-  isSurelyOfForm,
-  isSurelyRoot,
-  lengthColumn,
-  ruleNames,
-  surelyCountsOne,
-  surelyEndsWithin,
+  buildCertainChildQuery,
+  buildCertainCountOneQuery,
+  buildCertainEndTimeQuery,
+  buildCertainFormQuery,
+  buildCertainRootQuery,
+  deriveAttributeFields,
+  deriveGroupableFields,
+  findDurationColumn,
+  type GroupableField,
+  listRuleFields,
 } from "../query/span-lower-bounds.ts";
-import { isNarrowed } from "../query/span-pushdown.ts";
-import { classes, endsWithin, isOfKind, isSelected, lengthUnits } from "../query/span-upper-bounds.ts";
-import { type Aggregated, type Condition, type Documents, Outdated, type Plan } from "./span-documents.ts";
+import { buildPushdownQuery } from "../query/span-pushdown.ts";
+import {
+  buildEndTimeQuery,
+  buildKindQuery,
+  buildSelectionQuery,
+  durationBuckets,
+  durationUnitsPerMilli,
+} from "../query/span-upper-bounds.ts";
+import {
+  type AggregationResult,
+  type Condition,
+  PlanOutdatedError,
+  type SearchPlan,
+  type SpanDocuments,
+} from "./span-documents.ts";
 
 /** Groups of one answer, and of one whose groups have lengths: servers count no more than 65,535 buckets in all. */
-const pageSizes = { plain: 10_000, lengths: 50 } as const;
+const groupPageSizes = { plain: 10_000, lengths: 50 } as const;
 /** Groups of fewer spans than this on average are no shorter to read than the spans themselves. */
-const leastGathered = 2;
-const attempts = 3;
+const minSpansPerGroup = 2;
+const maxAttempts = 3;
 
 /**
  * `SpanReader.tally` over one source. `read` gives the spans of the source that satisfy a condition, by documents.
- * @throws {Outdated} when indices come and go faster than their mappings can be read
+ * @throws {PlanOutdatedError} when indices come and go faster than their mappings can be read
  */
 export async function* tallySpans(
-  documents: Documents,
+  documents: SpanDocuments,
   source: SpanSource,
   query: TallyQuery,
-  read: (condition: Condition<SpanForm>, plan: Plan) => AsyncIterable<readonly Span[]>,
+  read: (condition: Condition<SpanForm>, plan: SearchPlan) => AsyncIterable<readonly Span[]>,
   signal: AbortSignal,
 ): AsyncGenerator<readonly SpanTally[]> {
   for (let attempt = 1; ; attempt++) {
-    const plan = await documents.plan(source, signal);
+    const plan = await documents.planSearch(source, signal);
     let given = false;
     try {
       const counts = await Promise.all(
-        blocksOf(plan, query, source).map((block) => count(documents, plan, query, block, source, signal)),
+        buildBlocks(plan, query, source).map((block) =>
+          countBlock(documents, plan, query, block, source, signal),
+        ),
       );
       const counted = counts.filter((found) => found !== undefined);
       const unsure: Condition<SpanForm> = (placed) => {
-        const sure = counted.map(({ block, doubtful }) =>
-          every([block.sure.get(placed) ?? none, not(any(doubtful))]),
+        const sure = counted.map(({ block, ambiguous: doubtful }) =>
+          allOf([block.certain.get(placed) ?? matchNone, not(anyOf(doubtful))]),
         );
-        return every([candidates(placed, query, source), not(any(sure))]);
+        return allOf([buildCandidateQuery(placed, query, source), not(anyOf(sure))]);
       };
       for await (const batch of read(unsure, plan)) {
         given = true;
-        yield batch.map(tallyOf);
+        yield batch.map(toTally);
       }
       for (const { tallies } of counted) if (tallies.length > 0) yield tallies;
       return;
     } catch (error) {
-      if (!(error instanceof Outdated) || given || attempt === attempts) throw error;
-      await documents.renew(source, signal);
+      if (!(error instanceof PlanOutdatedError) || given || attempt === maxAttempts) throw error;
+      await documents.refreshMappings(source, signal);
     }
   }
 }
 
 /** All documents that may be of the scan. */
-export function candidates(
-  placed: Placed<SpanForm>,
-  { range, narrow, select }: Pick<TallyQuery, "range" | "narrow" | "select">,
+export function buildCandidateQuery(
+  placed: PlacedForm<SpanForm>,
+  { range, pushdown, select }: Pick<TallyQuery, "range" | "pushdown" | "select">,
   source: SpanSource,
 ): Query {
-  return every([
-    endsWithin(placed, range),
-    narrow === undefined ? all : isNarrowed(placed, narrow, source),
-    isSelected(placed, select),
+  return allOf([
+    buildEndTimeQuery(placed, range),
+    pushdown === undefined ? matchAll : buildPushdownQuery(placed, pushdown, source),
+    buildSelectionQuery(placed, select),
   ]);
 }
 
 // ---- Blocks ---------------------------------------------------------------------------------------------------
 
 /** Documents that one aggregation counts: of one form and with the same columns, all with or all without a parent. */
-interface Block {
+interface AggregationBlock {
   readonly form: SpanForm;
   readonly side: "root" | "child" | "any";
   readonly columns: readonly NamedColumn[];
   readonly length: { readonly field: string; readonly unit: bigint };
   /** Which of the candidates of each place are sure. */
-  readonly sure: Map<Placed<SpanForm>, Query>;
+  readonly certain: Map<PlacedForm<SpanForm>, Query>;
 }
-type NamedColumn = Column & {
+type NamedColumn = GroupableField & {
   /** Only texts count at this name, which an index does not tell from numbers. */
   readonly textOnly: boolean;
 };
 
-function blocksOf({ layout }: Plan, query: TallyQuery, source: SpanSource): readonly Block[] {
-  const blocks = new Map<string, Block>();
+function buildBlocks(
+  { layout }: SearchPlan,
+  query: TallyQuery,
+  source: SpanSource,
+): readonly AggregationBlock[] {
+  const blocks = new Map<string, AggregationBlock>();
   for (const placed of layout.spans) {
     const { form } = placed;
-    const length = lengthColumn(placed);
-    const columns = columnsFor(placed, query, source);
+    const length = findDurationColumn(placed);
+    const columns = listGroupingColumns(placed, query, source);
     if (length === undefined || columns.every(({ field }) => field === undefined)) continue;
-    for (const side of sidesOf(form, query)) {
-      const sure = every([
-        isSurelyOfForm(placed),
-        surelyEndsWithin(placed, query.range),
-        surelyCountsOne(placed),
-        isOfSide(placed, side, query),
-        ...columns.map((column) => column.sure),
+    for (const side of listSides(form, query)) {
+      const sure = allOf([
+        buildCertainFormQuery(placed),
+        buildCertainEndTimeQuery(placed, query.range),
+        buildCertainCountOneQuery(placed),
+        buildSideQuery(placed, side, query),
+        ...columns.map((column) => column.certain),
       ]);
-      if (sure === none) continue;
+      if (sure === matchNone) continue;
       const key = JSON.stringify([form, side, length.field, columns.map(({ name, field }) => [name, field])]);
-      const block = blocks.get(key) ?? { form, side, columns, length, sure: new Map() };
-      block.sure.set(placed, sure);
+      const block = blocks.get(key) ?? { form, side, columns, length, certain: new Map() };
+      block.certain.set(placed, sure);
       blocks.set(key, block);
     }
   }
@@ -126,16 +144,16 @@ function blocksOf({ layout }: Plan, query: TallyQuery, source: SpanSource): read
 }
 
 /** What makes spans alike, as `TallyQuery` says. */
-function columnsFor(
-  placed: Placed<SpanForm>,
-  { by, narrow }: TallyQuery,
+function listGroupingColumns(
+  placed: PlacedForm<SpanForm>,
+  { by, pushdown }: TallyQuery,
   { namespaceAttribute, actionAttribute }: SpanSource,
 ): readonly NamedColumn[] {
   const { form } = placed;
   const { name, revision, service, statement } = form;
   const names = {
-    request: [...name, ...ruleNames(form.status), ...(narrow?.revision === undefined ? [] : revision)],
-    deploy: [...ruleNames(form.status), ...revision],
+    request: [...name, ...listRuleFields(form.status), ...(pushdown?.revision === undefined ? [] : revision)],
+    deploy: [...listRuleFields(form.status), ...revision],
     event: [...service, ...name, ...statement],
   }[by];
   const texts = {
@@ -144,74 +162,78 @@ function columnsFor(
     event: [],
   }[by];
   const found = [
-    ...columnsOf(placed, [...ruleNames(form.kind), ...names]),
-    ...(by === "event" ? [] : attributeColumns(placed, form.span_attributes, reportMark)),
+    ...deriveGroupableFields(placed, [...listRuleFields(form.kind), ...names]),
+    ...(by === "event" ? [] : deriveAttributeFields(placed, form.span_attributes, errorReportAttribute)),
   ].map((column) => ({ ...column, textOnly: false }));
   const own = texts
-    .flatMap((key) => attributeColumns(placed, form.span_attributes, key))
+    .flatMap((key) => deriveAttributeFields(placed, form.span_attributes, key))
     .map((column) => ({ ...column, textOnly: true }));
   return [...new Map([...found, ...own].map((column) => [column.name, column])).values()];
 }
 
-function sidesOf({ entry }: SpanForm, { select }: TallyQuery): readonly Block["side"][] {
+function listSides({ entry }: SpanForm, { select }: TallyQuery): readonly AggregationBlock["side"][] {
   if (entry !== undefined) return (select === "entries") === (entry === "always") ? ["any"] : [];
   return select === "entries" ? ["root", "child"] : ["child"];
 }
 
-function isOfSide(placed: Placed<SpanForm>, side: Block["side"], { select }: TallyQuery): Query {
-  if (side === "any") return all;
-  if (side === "root") return isSurelyRoot(placed);
-  const kinds = select === "entries" ? isOfKind(placed, ["server", "consumer"]) : all;
-  return every([isSurelyChild(placed), kinds]);
+function buildSideQuery(
+  placed: PlacedForm<SpanForm>,
+  side: AggregationBlock["side"],
+  { select }: TallyQuery,
+): Query {
+  if (side === "any") return matchAll;
+  if (side === "root") return buildCertainRootQuery(placed);
+  const kinds = select === "entries" ? buildKindQuery(placed, ["server", "consumer"]) : matchAll;
+  return allOf([buildCertainChildQuery(placed), kinds]);
 }
 
 // ---- Counting -------------------------------------------------------------------------------------------------
 
-interface Counted {
-  readonly block: Block;
+interface CountedBlock {
+  readonly block: AggregationBlock;
   readonly tallies: readonly SpanTally[];
   /** What the groups could not tell, so that these of their documents have to be read. */
-  readonly doubtful: readonly Query[];
+  readonly ambiguous: readonly Query[];
 }
 
-const number = z.number();
-const page = z.object({
+const numberSchema = z.number();
+const groupPageSchema = z.object({
   after_key: z.record(z.string(), z.unknown()).optional(),
   buckets: z.array(
     z.object({
       key: z.record(z.string(), z.union([z.string(), z.number(), z.null()])),
-      doc_count: number,
-      length: z.object({ count: number, sum: number }),
-      lengths: z.object({ buckets: z.array(z.object({ doc_count: number })) }).optional(),
+      doc_count: numberSchema,
+      length: z.object({ count: numberSchema, sum: numberSchema }),
+      lengths: z.object({ buckets: z.array(z.object({ doc_count: numberSchema })) }).optional(),
     }),
   ),
 });
-type Bucket = z.output<typeof page>["buckets"][number];
-const singles = z.object({ doc_count: number, values: z.object({ value: number }) });
+type GroupBucket = z.output<typeof groupPageSchema>["buckets"][number];
+const singleValueSchema = z.object({ doc_count: numberSchema, values: z.object({ value: numberSchema }) });
 
 /** Undefined where the index turns out not to group as the reader would. */
-async function count(
-  documents: Documents,
-  plan: Plan,
+async function countBlock(
+  documents: SpanDocuments,
+  plan: SearchPlan,
   query: TallyQuery,
-  block: Block,
+  block: AggregationBlock,
   source: SpanSource,
   signal: AbortSignal,
-): Promise<Counted | undefined> {
+): Promise<CountedBlock | undefined> {
   const fields = block.columns.flatMap(({ field }) => field ?? []);
   const condition: Condition<SpanForm> = (placed) =>
-    every([candidates(placed, query, source), block.sure.get(placed) ?? none]);
+    allOf([buildCandidateQuery(placed, query, source), block.certain.get(placed) ?? matchNone]);
   const tallies: SpanTally[] = [];
   const doubtful: Query[] = [];
-  const size = query.by === "deploy" ? pageSizes.lengths : pageSizes.plain;
+  const size = query.by === "deploy" ? groupPageSizes.lengths : groupPageSizes.plain;
   let total: number | undefined;
   let grouped = 0;
   let groups = 0;
   for (let after: unknown; ; ) {
-    const body = pageOf(query, block, fields, size, after);
-    let answer: Aggregated;
+    const body = buildGroupPageBody(query, block, fields, size, after);
+    let answer: AggregationResult;
     try {
-      answer = await documents.aggregate(source, plan, [...block.sure.keys()], condition, body, signal);
+      answer = await documents.aggregate(source, plan, [...block.certain.keys()], condition, body, signal);
     } catch (error) {
       // Too many buckets, or a field that a server cannot group by: its documents can be read.
       if (error instanceof BackendError && error.failure === "rejected") return undefined;
@@ -219,31 +241,32 @@ async function count(
     }
     total ??= answer.total;
     if (answer.aggregations.groups === undefined) return undefined;
-    const { buckets, after_key } = page.parse(answer.aggregations.groups);
-    if (after === undefined && !areSingle(answer, block)) return undefined;
+    const { buckets, after_key } = groupPageSchema.parse(answer.aggregations.groups);
+    if (after === undefined && !hasSingleValues(answer, block)) return undefined;
     groups += buckets.length;
     if (groups > query.budget.limit) return undefined;
     for (const bucket of buckets) {
       if (bucket.length.count !== bucket.doc_count) return undefined;
       grouped += bucket.doc_count;
-      const doubt = doubtsOf(block, bucket);
+      const doubt = listAmbiguousQueries(block, bucket);
       if (doubt.length > 0) doubtful.push(...doubt);
       else tallies.push(...tallyBucket(block, bucket, query, source));
     }
     // A page that is not full is the last.
     if (after_key === undefined || buckets.length < size) break;
-    if (after === undefined && grouped < buckets.length * leastGathered && grouped < total) return undefined;
+    if (after === undefined && grouped < buckets.length * minSpansPerGroup && grouped < total)
+      return undefined;
     after = after_key;
   }
   // A document with several values in a column is in several groups.
   if (grouped !== total) return undefined;
   query.budget.spend(groups);
-  return { block, tallies, doubtful };
+  return { block, tallies, ambiguous: doubtful };
 }
 
-function pageOf(
+function buildGroupPageBody(
   query: TallyQuery,
-  block: Block,
+  block: AggregationBlock,
   fields: readonly string[],
   size: number,
   after: unknown,
@@ -251,7 +274,7 @@ function pageOf(
   const { form, length, side } = block;
   const sources = fields.map((field, at) => ({ [`c${at}`]: { terms: { field, missing_bucket: true } } }));
   const withLengths = query.by === "deploy";
-  const lengths = { lengths: { range: { field: length.field, ranges: rangesOf(form) } } };
+  const lengths = { lengths: { range: { field: length.field, ranges: buildLengthRanges(form) } } };
   const once = [(form.end ?? form.start).field, ...(side === "root" ? form.parent : [])].map((field, at) => [
     `single${at}`,
     { filter: { exists: { field } }, aggs: { values: { value_count: { field } } } },
@@ -269,15 +292,15 @@ function pageOf(
 }
 
 /** Whether what is filtered by, but not grouped by, has one value in each document. */
-function areSingle({ aggregations }: Aggregated, { form, side }: Block): boolean {
+function hasSingleValues({ aggregations }: AggregationResult, { form, side }: AggregationBlock): boolean {
   return Array.from({ length: side === "root" ? form.parent.length + 1 : 1 }).every((_, at) => {
-    const { doc_count, values } = singles.parse(aggregations[`single${at}`]);
+    const { doc_count, values } = singleValueSchema.parse(aggregations[`single${at}`]);
     return doc_count === values.value;
   });
 }
 
 /** Texts that may stand for a number, where the reader would take it otherwise than the index does. */
-function doubtsOf({ columns }: Block, { key }: Bucket): readonly Query[] {
+function listAmbiguousQueries({ columns }: AggregationBlock, { key }: GroupBucket): readonly Query[] {
   return columns
     .filter(({ field }) => field !== undefined)
     .flatMap(({ field = "", textOnly }, at) => {
@@ -292,12 +315,12 @@ function doubtsOf({ columns }: Block, { key }: Bucket): readonly Query[] {
 
 /** The group as a span, if it is of the selection. */
 function tallyBucket(
-  { form, side, columns, length }: Block,
-  bucket: Bucket,
+  { form, side, columns, length }: AggregationBlock,
+  bucket: GroupBucket,
   { select }: TallyQuery,
   source: SpanSource,
 ): readonly SpanTally[] {
-  const document: Record<string, Value> = {};
+  const document: Record<string, AttributeValue> = {};
   const time = [form.start.field, ...(form.end === undefined ? [] : [form.end.field]), length.field];
   for (const name of [...form.present, ...time]) document[name] = 0;
   for (const names of [form.trace_id, form.span_id, ...(side === "child" ? [form.parent] : [])]) {
@@ -310,44 +333,44 @@ function tallyBucket(
       if (value === undefined || value === null) delete document[name];
       else document[name] = value;
     });
-  const span = readSpan(document, form, source);
+  const span = decodeSpan(document, form, source);
   if (span === undefined) throw new Error(`a group of ${form.name} is no span`);
-  if (!selects(select, span)) return [];
+  if (!isInSelection(select, span)) return [];
   const unit = Number(length.unit);
   const lengths = bucket.lengths?.buckets.flatMap(({ doc_count: spans }, at) =>
-    spans === 0 ? [] : [{ length: middleOf(form, at) * unit, spans }],
+    spans === 0 ? [] : [{ length: calculateMiddleLength(form, at) * unit, spans }],
   );
   const total = BigInt(Math.round(bucket.length.sum)) * length.unit;
-  return [{ span, whole: false, spans: bucket.doc_count, total, lengths }];
+  return [{ span, isSingle: false, spans: bucket.doc_count, total, lengths }];
 }
 
 // ---- Lengths --------------------------------------------------------------------------------------------------
 
 /** Each so much longer than the one before that its middle is within 2 % of all that it holds. */
-const growth = 1.035;
-const bounds = new Map<SpanForm, readonly number[]>();
+const lengthGrowth = 1.035;
+const boundsByForm = new Map<SpanForm, readonly number[]>();
 
 /** Where classes of lengths begin, in the form's units, from 0 on. */
-function boundsOf(form: SpanForm): readonly number[] {
-  const known = bounds.get(form);
+function listLengthBounds(form: SpanForm): readonly number[] {
+  const known = boundsByForm.get(form);
   if (known !== undefined) return known;
-  const perMilli = (form.duration && lengthUnits[form.duration.unit]) ?? 1;
-  const longest = (classes.at(-1) ?? 1) * perMilli;
+  const perMilli = (form.duration && durationUnitsPerMilli[form.duration.unit]) ?? 1;
+  const longest = (durationBuckets.at(-1) ?? 1) * perMilli;
   const found = [0];
-  for (let bound = 1; bound < longest; bound = Math.max(bound + 1, Math.floor(bound * growth)))
+  for (let bound = 1; bound < longest; bound = Math.max(bound + 1, Math.floor(bound * lengthGrowth)))
     found.push(bound);
   found.push(longest);
-  bounds.set(form, found);
+  boundsByForm.set(form, found);
   return found;
 }
 
-function rangesOf(form: SpanForm): readonly object[] {
-  const found = boundsOf(form);
+function buildLengthRanges(form: SpanForm): readonly object[] {
+  const found = listLengthBounds(form);
   return found.slice(0, -1).map((from, at) => ({ from, to: found[at + 1] }));
 }
 
-function middleOf(form: SpanForm, at: number): number {
-  const [from = 0, to = from] = boundsOf(form).slice(at, at + 2);
+function calculateMiddleLength(form: SpanForm, at: number): number {
+  const [from = 0, to = from] = listLengthBounds(form).slice(at, at + 2);
   // Lengths are whole: the last in a class is one unit before the next.
   return Math.sqrt(from * (to - 1));
 }

@@ -1,6 +1,8 @@
 // Spans from Elasticsearch and OpenSearch: the two primitives of a span store, and everything else by their definition.
 // The index narrows what is read as far as it surely can; whether a span is one of those that are asked for is decided on
 // the span itself.
+
+import { mergeConcurrent } from "../../../src/core/concurrency.ts";
 import { Refused } from "../../../src/core/errors.ts";
 import { compare, type Span } from "../../../src/core/rows.ts";
 import type { TimeRange } from "../../../src/core/time.ts";
@@ -8,7 +10,7 @@ import type {
   Budget,
   SpanId,
   SpanLookup,
-  SpanNarrowing,
+  SpanPushdown,
   SpanReader,
   SpanScan,
   SpanSelection,
@@ -17,72 +19,89 @@ import type {
   TallyQuery,
 } from "../../../src/store/span-reader.ts";
 import type { SpanStore } from "../../../src/store/store.ts";
-import { analyticsOver } from "../../../src/tracing/analytics.ts";
+import { createSpanAnalytics } from "../../../src/tracing/analytics.ts";
 import { hasException } from "../../../src/tracing/spans/exceptions.ts";
-import { spanKey } from "../../../src/tracing/spans/requests.ts";
-import { selects } from "../../../src/tracing/spans/selection.ts";
-import { tallyOf } from "../../../src/tracing/spans/span-tally.ts";
-import type { Door } from "../client/client.ts";
-import { every, none } from "../client/query-dsl.ts";
-import type { LooseEvent } from "../layout/span-decoder.ts";
+import { formatSpanKey } from "../../../src/tracing/spans/requests.ts";
+import { isInSelection } from "../../../src/tracing/spans/selection.ts";
+import { toTally } from "../../../src/tracing/spans/span-tally.ts";
+import type { ElasticClient } from "../client/client.ts";
+import { allOf, matchNone } from "../client/query-dsl.ts";
+import type { SeparateEvent } from "../layout/span-decoder.ts";
 import type { EventForm, SpanForm } from "../layout/span-layout.ts";
-import { isError, isNarrowed, tellsOf } from "../query/span-pushdown.ts";
-import { endsWithin, holdsId, isNamed, isSelected, timeBounds } from "../query/span-upper-bounds.ts";
-import type { Catalog } from "../search/mapping-cache.ts";
-import { nothingGiven } from "./dedup.ts";
+import { buildErrorEventQuery, buildExceptionQuery, buildPushdownQuery } from "../query/span-pushdown.ts";
+import {
+  buildEndTimeQuery,
+  buildEventNameQuery,
+  buildIdQuery,
+  buildSelectionQuery,
+  buildTimeBoundsQuery,
+} from "../query/span-upper-bounds.ts";
+import type { MappingCache } from "../search/mapping-cache.ts";
 import {
   countCandidates,
-  findFailedTraces,
-  findMilestone,
-  findPlacements,
-  findSpansOfEvents,
+  findSplitPoint,
+  listEventOwners,
+  listSpanIdsOfEvents,
+  listTraceIdsWithExceptions,
 } from "./index-hints.ts";
-import { together } from "./merge-concurrent.ts";
-import { findCrowds } from "./n-plus-one.ts";
-import { candidates, tallySpans } from "./span-aggregation.ts";
-import { createSpans, nonEmpty, type Reading } from "./span-assembly.ts";
-import { type Condition, createDocuments, type Documents, Outdated, type Plan } from "./span-documents.ts";
+import { findNPlusOneParents } from "./n-plus-one.ts";
+import { createSeenSpans } from "./seen-spans.ts";
+import { buildCandidateQuery, tallySpans } from "./span-aggregation.ts";
+import { createSpanAssembler, type ReadContext, yieldNonEmpty } from "./span-assembly.ts";
 import {
-  aloneOf,
-  calledBy,
-  childrenOf,
-  distinctIds,
-  eventsIn,
-  lost,
-  namedBy,
-  type Placement,
-  parts,
-  placementOf,
-  type Wanted,
-  type WantedAlone,
-  withId,
-} from "./span-lookups.ts";
+  type Condition,
+  createSpanDocuments,
+  PlanOutdatedError,
+  type SearchPlan,
+  type SpanDocuments,
+} from "./span-documents.ts";
+import {
+  chunkIds,
+  deduplicateIds,
+  type EventOwners,
+  findOrphanedSpanIds,
+  matchCallees,
+  matchEventsOfTraces,
+  matchSpanIds,
+  matchSpans,
+  matchStandaloneSpans,
+  matchStatementChildren,
+  type SpanMatcher,
+  type StandaloneMatcher,
+  toEventOwners,
+} from "./span-matchers.ts";
 
-export function createSpanStore(backend: string, door: Door, catalog: Catalog): SpanStore {
-  const reader = createSpanReader(createDocuments(backend, door, catalog));
-  return { ...reader, ...analyticsOver(reader) };
+export function createSpanStore(backend: string, client: ElasticClient, catalog: MappingCache): SpanStore {
+  const reader = createSpanReader(createSpanDocuments(backend, client, catalog));
+  return { ...reader, ...createSpanAnalytics(reader) };
 }
 
-function createSpanReader(documents: Documents): SpanReader {
-  const { bareSpans, wholeSpans, spansAlone, hasEvents, hasLooseEvents, looseEvents } =
-    createSpans(documents);
+function createSpanReader(documents: SpanDocuments): SpanReader {
+  const {
+    readSpansWithoutEvents: bareSpans,
+    readSpansWithEvents: wholeSpans,
+    readStandaloneSpans: spansAlone,
+    hasEventForm: hasEvents,
+    hasSeparateEvents: hasLooseEvents,
+    readSeparateEvents: looseEvents,
+  } = createSpanAssembler(documents);
   return {
     scan: (query, signal) => eachSite(query, signal, (reading) => scanSite(query, reading)),
     tally: (query, signal) => eachSite(query, signal, (reading) => tallySite(query, reading)),
-    crowds: async (query, signal) => {
+    findNPlusOneParents: async (query, signal) => {
       const [source, ...others] = query.sources;
-      return others.length > 0 ? undefined : findCrowds(documents, source, query, signal);
+      return others.length > 0 ? undefined : findNPlusOneParents(documents, source, query, signal);
     },
-    milestone: async (query, signal) => {
+    findSplitPoint: async (query, signal) => {
       const found = await Promise.all(
-        query.sources.map((source) => findMilestone(documents, source, query, signal)),
+        query.sources.map((source) => findSplitPoint(documents, source, query, signal)),
       );
       const known = found.filter((value) => value !== undefined).sort(compare);
       return query.order === "asc" ? known[0] : known.at(-1);
     },
-    failedTraces: async (query, signal) => {
+    findTraceIdsWithExceptions: async (query, signal) => {
       const found = await Promise.all(
-        query.sources.map((source) => findFailedTraces(documents, source, query, signal)),
+        query.sources.map((source) => listTraceIdsWithExceptions(documents, source, query, signal)),
       );
       return found.includes(undefined) ? undefined : [...new Set(found.flatMap((ids) => ids ?? []))];
     },
@@ -98,17 +117,17 @@ function createSpanReader(documents: Documents): SpanReader {
   async function* eachSite<T>(
     { sources, budget }: { readonly sources: SpanSources; readonly budget: Budget },
     signal: AbortSignal,
-    read: (reading: Reading) => AsyncGenerator<T>,
+    read: (reading: ReadContext) => AsyncGenerator<T>,
   ): AsyncGenerator<T> {
     signal.throwIfAborted();
     const leaving = new AbortController();
-    const limited = documents.within(signal, leaving.signal);
+    const limited = documents.combineSignals(signal, leaving.signal);
     const sites = [...Map.groupBy(sources, ({ site }) => site).values()];
-    const readings = sites.map((own): Reading => {
-      return { sources: own, budget, signal: limited, given: nothingGiven() };
+    const readings = sites.map((own): ReadContext => {
+      return { sources: own, budget, signal: limited, seen: createSeenSpans() };
     });
     try {
-      yield* together(readings.map((reading) => () => read(reading)));
+      yield* mergeConcurrent(readings.map((reading) => () => read(reading)));
     } finally {
       leaving.abort(new Error("no more spans wanted"));
     }
@@ -116,41 +135,42 @@ function createSpanReader(documents: Documents): SpanReader {
 
   // ---- scan ---------------------------------------------------------------------------------------------------
 
-  async function* scanSite(query: SpanScan, reading: Reading): AsyncGenerator<readonly Span[]> {
-    const { range, select, narrow, bare } = query;
+  async function* scanSite(query: SpanScan, reading: ReadContext): AsyncGenerator<readonly Span[]> {
+    const { range, select, pushdown, withoutEvents: bare } = query;
     const isInRange = ({ end }: Span): boolean => end >= range.from && end <= range.to;
     const ending: Condition<SpanForm> = (placed, source) => {
-      const narrowed = narrow === undefined ? [] : [isNarrowed(placed, narrow, source)];
-      return every([endsWithin(placed, range), ...narrowed]);
+      const narrowed = pushdown === undefined ? [] : [buildPushdownQuery(placed, pushdown, source)];
+      return allOf([buildEndTimeQuery(placed, range), ...narrowed]);
     };
     if (select === "exceptions") {
-      const failed: Wanted = { condition: ending, accepts: isInRange, byDocument: true };
-      yield* together([
-        () => scanExceptions(failed, narrow?.errors, reading),
-        () => scanAlone(range, narrow?.errors, reading),
+      const failed: SpanMatcher = { condition: ending, accepts: isInRange, byDocument: true };
+      yield* mergeConcurrent([
+        () => scanExceptions(failed, pushdown?.errors, reading),
+        () => scanAlone(range, pushdown?.errors, reading),
       ]);
       return;
     }
-    const condition: Condition<SpanForm> = (placed, source) => candidates(placed, query, source);
-    const accepts = (span: Span): boolean => isInRange(span) && selects(select, span);
-    const wanted: Wanted = { condition, accepts, byDocument: true, once: true };
+    const condition: Condition<SpanForm> = (placed, source) => buildCandidateQuery(placed, query, source);
+    const accepts = (span: Span): boolean => isInRange(span) && isInSelection(select, span);
+    const wanted: SpanMatcher = { condition, accepts, byDocument: true, isSingleRead: true };
     yield* bare ? bareSpans(wanted, reading) : wholeSpans(wanted, reading);
     if (select === "all" && !bare) yield* scanAlone(range, undefined, reading);
   }
 
-  async function* tallySite(query: TallyQuery, reading: Reading): AsyncGenerator<readonly SpanTally[]> {
+  async function* tallySite(query: TallyQuery, reading: ReadContext): AsyncGenerator<readonly SpanTally[]> {
     const { sources, signal } = reading;
     const [source, ...others] = sources;
     // Several sources may hold the same documents, which only those who read them can tell.
     if (source === undefined || others.length > 0) {
-      for await (const batch of scanSite({ ...query, bare: true }, reading)) yield batch.map(tallyOf);
+      for await (const batch of scanSite({ ...query, withoutEvents: true }, reading))
+        yield batch.map(toTally);
       return;
     }
     const { from, to } = query.range;
     const accepts = (span: Span): boolean =>
-      span.end >= from && span.end <= to && selects(query.select, span);
-    const read = (condition: Condition<SpanForm>, plan: Plan) =>
-      bareSpans({ condition, accepts, byDocument: true, once: true }, reading, plan);
+      span.end >= from && span.end <= to && isInSelection(query.select, span);
+    const read = (condition: Condition<SpanForm>, plan: SearchPlan) =>
+      bareSpans({ condition, accepts, byDocument: true, isSingleRead: true }, reading, plan);
     let given = false;
     try {
       for await (const batch of tallySpans(documents, source, query, read, signal)) {
@@ -161,8 +181,9 @@ function createSpanReader(documents: Documents): SpanReader {
       // What is counted takes longer queries than what is read, which not every pattern allows; and whether indices
       // that never fit their mappings can be read at all, reading decides.
       const isTooLong = error instanceof Refused && error.slug === "not_supported_by_backend";
-      if (given || !(isTooLong || error instanceof Outdated)) throw error;
-      for await (const batch of scanSite({ ...query, bare: true }, reading)) yield batch.map(tallyOf);
+      if (given || !(isTooLong || error instanceof PlanOutdatedError)) throw error;
+      for await (const batch of scanSite({ ...query, withoutEvents: true }, reading))
+        yield batch.map(toTally);
     }
   }
 
@@ -172,15 +193,15 @@ function createSpanReader(documents: Documents): SpanReader {
    * an index can list them.
    */
   async function* scanExceptions(
-    wanted: Wanted,
-    errors: SpanNarrowing["errors"],
-    reading: Reading,
+    wanted: SpanMatcher,
+    errors: SpanPushdown["errors"],
+    reading: ReadContext,
   ): AsyncGenerator<readonly Span[]> {
     if (!(await hasLooseEvents(reading))) {
       yield* exceptional(wanted, errors, reading);
       return;
     }
-    const isException: Condition<EventForm> = (placed) => isError(placed, errors);
+    const isException: Condition<EventForm> = (placed) => buildErrorEventQuery(placed, errors);
     const { sources, signal } = reading;
     const counts = sources.map((source) =>
       Promise.all([
@@ -189,9 +210,9 @@ function createSpanReader(documents: Documents): SpanReader {
       ]),
     );
     const [loose, spans] = (await Promise.all(counts)).reduce(([a, b], [c, d]) => [a + c, b + d], [0, 0]);
-    const ids = spans * fewOfListed <= loose ? undefined : await listSpansOfEvents(isException, reading);
+    const ids = spans * idListingSavings <= loose ? undefined : await listSpansOfEvents(isException, reading);
     if (ids === undefined && spans <= loose) {
-      for await (const batch of wholeSpans(wanted, reading)) yield* nonEmpty(batch.filter(hasException));
+      for await (const batch of wholeSpans(wanted, reading)) yield* yieldNonEmpty(batch.filter(hasException));
       return;
     }
     yield* exceptional(wanted, errors, reading);
@@ -201,56 +222,59 @@ function createSpanReader(documents: Documents): SpanReader {
   /** Undefined where an index cannot list them. */
   async function listSpansOfEvents(
     condition: Condition<EventForm>,
-    { sources, budget, signal }: Reading,
+    { sources, budget, signal }: ReadContext,
   ): Promise<readonly SpanId[] | undefined> {
     const found = await Promise.all(
-      sources.map((source) => findSpansOfEvents(documents, source, condition, budget, signal)),
+      sources.map((source) => listSpanIdsOfEvents(documents, source, condition, budget, signal)),
     );
     if (found.includes(undefined)) return undefined;
-    return distinctIds(found.flatMap((ids) => ids ?? []));
+    return deduplicateIds(found.flatMap((ids) => ids ?? []));
   }
 
   /** Spans whose own document tells of an exception. */
   async function* exceptional(
-    wanted: Wanted,
-    errors: SpanNarrowing["errors"],
-    reading: Reading,
+    wanted: SpanMatcher,
+    errors: SpanPushdown["errors"],
+    reading: ReadContext,
   ): AsyncGenerator<readonly Span[]> {
     const condition: Condition<SpanForm> = (placed, source) =>
-      every([wanted.condition(placed, source), tellsOf(placed, errors)]);
+      allOf([wanted.condition(placed, source), buildExceptionQuery(placed, errors)]);
     for await (const batch of wholeSpans({ ...wanted, condition }, reading)) {
-      yield* nonEmpty(batch.filter(hasException));
+      yield* yieldNonEmpty(batch.filter(hasException));
     }
   }
 
-  async function spansOfLoose(condition: Condition<EventForm>, reading: Reading): Promise<readonly SpanId[]> {
+  async function spansOfLoose(
+    condition: Condition<EventForm>,
+    reading: ReadContext,
+  ): Promise<readonly SpanId[]> {
     const found: SpanId[] = [];
-    for await (const event of looseEvents(condition, reading)) found.push(...placementOf(event).spans);
-    return distinctIds(found);
+    for await (const event of looseEvents(condition, reading)) found.push(...toEventOwners(event).spans);
+    return deduplicateIds(found);
   }
 
-  /** Those of these spans to which exceptions in documents of their own belong; `met` is told of all that there are. */
+  /** Those of these spans to which exceptions in documents of their own belong; `isFloorMet` is told of all that there are. */
   async function* spansOfEvents(
     ids: readonly SpanId[],
-    wanted: Wanted,
-    reading: Reading,
+    wanted: SpanMatcher,
+    reading: ReadContext,
     met = new Set<string>(),
   ): AsyncGenerator<readonly Span[]> {
     const read = (part: readonly SpanId[]) => {
-      const named = namedBy(part);
+      const named = matchSpans(part);
       return wholeSpans(
         {
           ...wanted,
           condition: (placed, source) =>
-            every([named.condition(placed, source), wanted.condition(placed, source)]),
+            allOf([named.condition(placed, source), wanted.condition(placed, source)]),
           accepts: (span) => named.accepts(span) && wanted.accepts(span),
         },
         reading,
       );
     };
-    for await (const batch of together([...parts(ids)].map((part) => () => read(part)))) {
-      for (const span of batch) met.add(spanKey(span));
-      yield* nonEmpty(batch.filter(hasException));
+    for await (const batch of mergeConcurrent([...chunkIds(ids)].map((part) => () => read(part)))) {
+      for (const span of batch) met.add(formatSpanKey(span));
+      yield* yieldNonEmpty(batch.filter(hasException));
     }
   }
 
@@ -258,23 +282,23 @@ function createSpanReader(documents: Documents): SpanReader {
 
   async function placesOf(
     condition: Condition<EventForm>,
-    reading: Reading,
-    accepts: (event: LooseEvent) => boolean = () => true,
-  ): Promise<readonly Placement[]> {
-    const places: Placement[] = [];
+    reading: ReadContext,
+    accepts: (event: SeparateEvent) => boolean = () => true,
+  ): Promise<readonly EventOwners[]> {
+    const places: EventOwners[] = [];
     for await (const event of looseEvents(condition, reading))
-      if (accepts(event)) places.push(placementOf(event));
+      if (accepts(event)) places.push(toEventOwners(event));
     return places;
   }
 
   /** By ids alone, where every index can list them. */
   async function listPlaces(
     condition: Condition<EventForm>,
-    reading: Reading,
-  ): Promise<readonly Placement[]> {
+    reading: ReadContext,
+  ): Promise<readonly EventOwners[]> {
     const { sources, budget, signal } = reading;
     const found = await Promise.all(
-      sources.map((source) => findPlacements(documents, source, condition, budget, signal)),
+      sources.map((source) => listEventOwners(documents, source, condition, budget, signal)),
     );
     if (found.includes(undefined)) return placesOf(condition, reading);
     return found.flatMap((places) => places ?? []);
@@ -282,57 +306,72 @@ function createSpanReader(documents: Documents): SpanReader {
 
   /** Events that satisfy a condition and are spans of their own, because none of theirs is there. */
   async function* findAlone(
-    { condition, accepts }: WantedAlone,
-    reading: Reading,
+    { condition, accepts }: StandaloneMatcher,
+    reading: ReadContext,
   ): AsyncGenerator<readonly Span[]> {
     if (!(await hasEvents(reading, ({ alone }) => alone !== undefined))) return;
     const own: Condition<EventForm> = (placed, source) =>
-      placed.form.alone === undefined ? none : condition(placed, source);
+      placed.form.alone === undefined ? matchNone : condition(placed, source);
     const places = await listPlaces(own, reading);
     const met = new Set<string>();
-    const ids = distinctIds(places.flatMap(({ spans }) => spans));
-    const named = [...parts(ids)].map(
-      (part) => () => bareSpans(namedBy(part), { ...reading, given: nothingGiven() }),
+    const ids = deduplicateIds(places.flatMap(({ spans }) => spans));
+    const named = [...chunkIds(ids)].map(
+      (part) => () => bareSpans(matchSpans(part), { ...reading, seen: createSeenSpans() }),
     );
-    for await (const batch of together(named)) for (const span of batch) met.add(spanKey(span));
-    yield* spansAlone(lost(places, met), reading, accepts);
+    for await (const batch of mergeConcurrent(named)) for (const span of batch) met.add(formatSpanKey(span));
+    yield* spansAlone(findOrphanedSpanIds(places, met), reading, accepts);
   }
 
   function scanAlone(
     range: TimeRange,
-    errors: SpanNarrowing["errors"],
-    reading: Reading,
+    errors: SpanPushdown["errors"],
+    reading: ReadContext,
   ): AsyncGenerator<readonly Span[]> {
     const condition: Condition<EventForm> = (placed) => {
       const { field, unit } = placed.form.time;
-      return every([isError(placed, errors), timeBounds(placed.group, field, unit, range.from, range.to)]);
+      return allOf([
+        buildErrorEventQuery(placed, errors),
+        buildTimeBoundsQuery(placed.group, field, unit, range.from, range.to),
+      ]);
     };
     return findAlone({ condition, accepts: ({ end }) => end >= range.from && end <= range.to }, reading);
   }
 
   // ---- find ---------------------------------------------------------------------------------------------------
 
-  function findInSite({ of, within, bare }: SpanLookup, reading: Reading): AsyncGenerator<readonly Span[]> {
+  function findInSite(
+    { of, within, withoutEvents: bare }: SpanLookup,
+    reading: ReadContext,
+  ): AsyncGenerator<readonly Span[]> {
     const { by } = of;
-    const read = (wanted: Wanted) => (bare ? bareSpans(wanted, reading) : wholeSpans(wanted, reading));
-    const alone = (wanted: Wanted) => (bare ? nothing() : findAlone(aloneOf(wanted), reading));
+    const read = (wanted: SpanMatcher) => (bare ? bareSpans(wanted, reading) : wholeSpans(wanted, reading));
+    const alone = (wanted: SpanMatcher) =>
+      bare ? yieldNothing() : findAlone(matchStandaloneSpans(wanted), reading);
     switch (by) {
       case "trace":
-        return together(
-          [...parts(of.traceIds)].map((ids) => () => findTraces(ids, of.select, within, reading, read)),
+        return mergeConcurrent(
+          [...chunkIds(of.traceIds)].map((ids) => () => findTraces(ids, of.select, within, reading, read)),
         );
       case "span":
-        return together(
-          [...parts(of.spans)].flatMap((ids) => [() => read(namedBy(ids)), () => alone(namedBy(ids))]),
+        return mergeConcurrent(
+          [...chunkIds(of.spans)].flatMap((ids) => [
+            () => read(matchSpans(ids)),
+            () => alone(matchSpans(ids)),
+          ]),
         );
       case "id":
-        return together(
-          [...parts(of.spanIds)].flatMap((ids) => [() => read(withId(ids)), () => alone(withId(ids))]),
+        return mergeConcurrent(
+          [...chunkIds(of.spanIds)].flatMap((ids) => [
+            () => read(matchSpanIds(ids)),
+            () => alone(matchSpanIds(ids)),
+          ]),
         );
       case "caller":
-        return together([...parts(of.spans)].map((ids) => () => read(calledBy(ids))));
+        return mergeConcurrent([...chunkIds(of.spans)].map((ids) => () => read(matchCallees(ids))));
       case "parent":
-        return together([...parts(of.spanIds)].map((ids) => () => read(childrenOf(ids))));
+        return mergeConcurrent(
+          [...chunkIds(of.spanIds)].map((ids) => () => read(matchStatementChildren(ids))),
+        );
       default:
         return by satisfies never;
     }
@@ -342,41 +381,41 @@ function createSpanReader(documents: Documents): SpanReader {
     ids: readonly string[],
     select: SpanSelection,
     within: SpanLookup["within"],
-    reading: Reading,
-    read: (wanted: Wanted) => AsyncGenerator<readonly Span[]>,
+    reading: ReadContext,
+    read: (wanted: SpanMatcher) => AsyncGenerator<readonly Span[]>,
   ): AsyncGenerator<readonly Span[]> {
     const sought = new Set(ids);
-    const inTrace: Wanted = {
-      condition: ({ group, form }) => holdsId(group, form.trace_id, ids),
+    const inTrace: SpanMatcher = {
+      condition: ({ group, form }) => buildIdQuery(group, form.trace_id, ids),
       accepts: ({ trace_id }) => sought.has(trace_id),
     };
     if (select === "exceptions") {
       yield* exceptional(inTrace, undefined, reading);
       if (!(await hasLooseEvents(reading))) return;
-      const [inTraces, isSought] = eventsIn(ids);
+      const [inTraces, isSought] = matchEventsOfTraces(ids);
       const isException: Condition<EventForm> = (placed, source) =>
-        every([isNamed(placed, "exception"), inTraces(placed, source)]);
+        allOf([buildEventNameQuery(placed, "exception"), inTraces(placed, source)]);
       const places = await placesOf(isException, reading, isSought);
       const met = new Set<string>();
-      yield* spansOfEvents(distinctIds(places.flatMap(({ spans }) => spans)), inTrace, reading, met);
-      yield* spansAlone(lost(places, met), reading);
+      yield* spansOfEvents(deduplicateIds(places.flatMap(({ spans }) => spans)), inTrace, reading, met);
+      yield* spansAlone(findOrphanedSpanIds(places, met), reading);
       return;
     }
-    const wanted: Wanted = {
+    const wanted: SpanMatcher = {
       condition: (placed, source) => {
         const hinted =
           within === undefined
-            ? isSelected(placed, select)
-            : candidates(placed, { ...within, select }, source);
-        return every([inTrace.condition(placed, source), hinted]);
+            ? buildSelectionQuery(placed, select)
+            : buildCandidateQuery(placed, { ...within, select }, source);
+        return allOf([inTrace.condition(placed, source), hinted]);
       },
-      accepts: (span) => inTrace.accepts(span) && selects(select, span),
+      accepts: (span) => inTrace.accepts(span) && isInSelection(select, span),
     };
-    yield* read(select === "all" ? { ...wanted, whole: ids } : wanted);
+    yield* read(select === "all" ? { ...wanted, completeTraceIds: ids } : wanted);
   }
 }
 
 /** Listing ids takes less of the budget than reading so many spans for each, but longer for a few. */
-const fewOfListed = 10;
+const idListingSavings = 10;
 
-async function* nothing(): AsyncGenerator<never> {}
+async function* yieldNothing(): AsyncGenerator<never> {}

@@ -3,12 +3,12 @@
 // without the ones before it, and two observations always fit together.
 import type { Container, OwnerReference, PodPhase } from "../../../src/core/rows.ts";
 import { day, hour, type Millis, minute } from "../../../src/core/time.ts";
-import type { Match } from "../../../src/store/store.ts";
+import type { ForcedLabels } from "../../../src/store/store.ts";
 import type { Observation, ObservedPod } from "../stores/kubernetes-store.ts";
-import { createRandom, hex, type Random } from "./seeded-random.ts";
+import { createRandom, generateHex, type Random } from "./seeded-random.ts";
 
 /** The wall behind which the cluster stands. */
-export const clusterMatch: Match = { cluster: "demo" };
+export const clusterMatch: ForcedLabels = { cluster: "demo" };
 
 const nodeNames = ["demo-node-1", "demo-node-2", "demo-node-3"] as const;
 const gibibyte = 2 ** 30;
@@ -24,10 +24,10 @@ interface Workload {
   readonly cores: number;
   readonly memory: number;
   readonly hostNetwork?: true;
-  readonly condition?: (age: Millis, ordinal: number) => Condition;
+  readonly condition?: (age: Millis, ordinal: number) => PodCondition;
 }
 /** What is not as it should be. */
-interface Condition {
+interface PodCondition {
   readonly phase: PodPhase;
   readonly container?: Omit<Container, "name">;
   readonly restarts: number;
@@ -40,8 +40,8 @@ const workloads: readonly Workload[] = [
   { ...web, namespace: "shop", name: "shop-web", turn: 7 * hour },
   { ...web, namespace: "blog", name: "blog-web", turn: 11 * hour },
   { ...server, name: "shop-api", replicas: 3, turn: day, cores: 0.4, memory: 0.7 },
-  { ...server, name: "shop-payments", replicas: 2, turn: 2 * day, condition: crashing },
-  { ...server, name: "shop-search", replicas: 2, turn: 3 * day, memory: 2, condition: unplaced },
+  { ...server, name: "shop-payments", replicas: 2, turn: 2 * day, condition: describeCrashLoop },
+  { ...server, name: "shop-search", replicas: 2, turn: 3 * day, memory: 2, condition: describeUnplaced },
   {
     namespace: "kube-system",
     name: "node-agent",
@@ -55,7 +55,7 @@ const workloads: readonly Workload[] = [
 ];
 
 /** The first of two goes up and down: it runs for forty seconds, then waits for minutes. */
-function crashing(age: Millis, ordinal: number): Condition {
+function describeCrashLoop(age: Millis, ordinal: number): PodCondition {
   if (ordinal > 0) return { phase: "Running", restarts: 0 };
   const pause = 5 * minute;
   const restarts = Math.floor(age / pause);
@@ -67,7 +67,7 @@ function crashing(age: Millis, ordinal: number): Condition {
 }
 
 /** The second of two fits on no node. */
-function unplaced(_: Millis, ordinal: number): Condition {
+function describeUnplaced(_: Millis, ordinal: number): PodCondition {
   return { phase: ordinal > 0 ? "Pending" : "Running", restarts: 0 };
 }
 
@@ -79,17 +79,17 @@ const job = {
 };
 
 /** The cluster at a moment, or undefined where the wall hides it. */
-export function observeCluster(seed: number, match: Match, time: Millis): Observation | undefined {
+export function observeCluster(seed: number, match: ForcedLabels, time: Millis): Observation | undefined {
   const hidden = Object.entries(match).some(([label, value]) => clusterMatch[label] !== value);
   if (hidden) return undefined;
   const pods = [
-    ...workloads.flatMap((workload) => [...podsOf(seed, workload, time)]),
-    ...jobPods(seed, time),
+    ...workloads.flatMap((workload) => [...generatePods(seed, workload, time)]),
+    ...generateJobPods(seed, time),
   ];
   return { nodes: nodeNames.map((name) => observeNode(seed, name, pods, time)), pods };
 }
 
-function* podsOf(seed: number, workload: Workload, time: Millis): Generator<ObservedPod> {
+function* generatePods(seed: number, workload: Workload, time: Millis): Generator<ObservedPod> {
   const { namespace, name, kind, replicas, turn, condition } = workload;
   for (let ordinal = 0; ordinal < replicas; ordinal += 1) {
     const place = kind === "ReplicaSet" ? name : `${name} ${ordinal}`;
@@ -97,7 +97,7 @@ function* podsOf(seed: number, workload: Workload, time: Millis): Generator<Obse
     const generation = Math.floor((time + shift) / turn);
     const start = generation * turn - shift;
     const random = createRandom(`${seed} ${name} ${ordinal} ${generation}`);
-    const replicaSet = `${name}-${letters(createRandom(`${seed} ${name} ${generation}`), 9)}`;
+    const replicaSet = `${name}-${generateSuffix(createRandom(`${seed} ${name} ${generation}`), 9)}`;
     const { phase, container, restarts } = condition?.(time - start, ordinal) ?? {
       phase: "Running",
       restarts: 0,
@@ -106,9 +106,9 @@ function* podsOf(seed: number, workload: Workload, time: Millis): Generator<Obse
     const node = nodeNames[(kind === "DaemonSet" ? ordinal : Math.floor(random() * 97)) % nodeNames.length];
     const main: Container = { name, status: "Running", exit_code: 0, reason: "", ...container };
     yield {
-      pod_name: podName(kind, name, ordinal, replicaSet, random),
+      pod_name: formatPodName(kind, name, ordinal, replicaSet, random),
       pod_namespace: namespace,
-      pod_uuid: uuid(random),
+      pod_uuid: generateUuid(random),
       node_name: placed && node !== undefined ? node : "",
       phase,
       containers: placed ? [main] : [],
@@ -117,12 +117,12 @@ function* podsOf(seed: number, workload: Workload, time: Millis): Generator<Obse
       start: placed ? start : undefined,
       labels: { app_kubernetes_io_name: name, app_kubernetes_io_part_of: namespace },
       owner_references: [{ kind, name: kind === "ReplicaSet" ? replicaSet : name, namespace }],
-      ...figures(random, placed ? workload : undefined, main.status === "Running", start, time),
+      ...computeFigures(random, placed ? workload : undefined, main.status === "Running", start, time),
     };
   }
 }
 
-function podName(
+function formatPodName(
   kind: Workload["kind"],
   name: string,
   ordinal: number,
@@ -130,10 +130,10 @@ function podName(
   random: Random,
 ): string {
   if (kind === "StatefulSet") return `${name}-${ordinal}`;
-  return `${kind === "ReplicaSet" ? replicaSet : name}-${letters(random, 5)}`;
+  return `${kind === "ReplicaSet" ? replicaSet : name}-${generateSuffix(random, 5)}`;
 }
 
-function* jobPods(seed: number, time: Millis): Generator<ObservedPod> {
+function* generateJobPods(seed: number, time: Millis): Generator<ObservedPod> {
   const latest = Math.floor(time / job.every);
   const failed = latest - 1 - ((latest - 1) % job.failing);
   const kept = Array.from({ length: job.kept }, (_, age) => latest - age);
@@ -152,9 +152,9 @@ function* jobPods(seed: number, time: Millis): Generator<ObservedPod> {
     };
     const owner: OwnerReference = { kind: "Job", name, namespace: job.namespace };
     yield {
-      pod_name: `${name}-${letters(random, 5)}`,
+      pod_name: `${name}-${generateSuffix(random, 5)}`,
       pod_namespace: job.namespace,
-      pod_uuid: uuid(random),
+      pod_uuid: generateUuid(random),
       node_name: nodeNames[run % nodeNames.length] ?? "",
       phase: over ? (fails ? "Failed" : "Succeeded") : "Running",
       containers: [container],
@@ -163,7 +163,7 @@ function* jobPods(seed: number, time: Millis): Generator<ObservedPod> {
       start,
       labels: { app_kubernetes_io_name: job.name, batch_kubernetes_io_job_name: name },
       owner_references: [owner],
-      ...figures(random, over ? undefined : job, true, start, time),
+      ...computeFigures(random, over ? undefined : job, true, start, time),
     };
   }
 }
@@ -179,7 +179,7 @@ type Figures = Pick<
   | `network_${"rx" | "tx"}_bytes`
   | "process_count"
 >;
-interface Size {
+interface WorkloadSize {
   /** Used on average. */
   readonly cores: number;
   /** GiB used on average. */
@@ -188,16 +188,16 @@ interface Size {
 }
 
 /** All zero without a size, as nothing is measured. Where nothing runs for a while, counters stay. */
-function figures(
+function computeFigures(
   random: Random,
-  size: Size | undefined,
+  size: WorkloadSize | undefined,
   running: boolean,
   start: Millis,
   time: Millis,
 ): Figures {
   const phase = random() * 2 * Math.PI;
-  const load = size !== undefined && running ? wave(time, phase) : 0;
-  const done = size === undefined ? 0 : waveSum(start, time, phase);
+  const load = size !== undefined && running ? computeWave(time, phase) : 0;
+  const done = size === undefined ? 0 : sumWave(start, time, phase);
   const { cores = 0, memory = 0, hostNetwork = false } = size ?? {};
   const used = Math.floor(memory * gibibyte * load);
   const traffic = hostNetwork ? 0 : 40_000 + random() * 60_000;
@@ -230,14 +230,15 @@ function observeNode(
   const own = pods.filter(({ node_name }) => node_name === name);
   const sum = (figure: (pod: ObservedPod) => number): number =>
     own.reduce((total, pod) => total + figure(pod), 0);
-  const done = waveSum(boot, time, phase);
-  const ever = waveSum(0, time, phase);
-  const used = Math.floor((20 + 10 * wave(time, phase)) * gibibyte);
+  const done = sumWave(boot, time, phase);
+  const ever = sumWave(0, time, phase);
+  const used = Math.floor((20 + 10 * computeWave(time, phase)) * gibibyte);
   const inodes = 6_553_600;
-  const inodesUsed = Math.floor(400_000 + 50_000 * wave(time, phase));
+  const inodesUsed = Math.floor(400_000 + 50_000 * computeWave(time, phase));
   return {
     node_name: name,
-    cpu_usage_nano_cores: Math.floor(1.5e8 * wave(time, phase)) + sum((pod) => pod.cpu_usage_nano_cores),
+    cpu_usage_nano_cores:
+      Math.floor(1.5e8 * computeWave(time, phase)) + sum((pod) => pod.cpu_usage_nano_cores),
     memory_rss_bytes: gibibyte + sum((pod) => pod.memory_rss_bytes),
     memory_usage_bytes: 2 * gibibyte + sum((pod) => pod.memory_usage_bytes),
     memory_working_set_bytes: 1.5 * gibibyte + sum((pod) => pod.memory_working_set_bytes),
@@ -262,12 +263,12 @@ const amplitude = 0.4;
 const period = 47 * minute;
 
 /** Load at a moment, around 1. */
-function wave(time: Millis, phase: number): number {
+function computeWave(time: Millis, phase: number): number {
   return 1 + amplitude * Math.sin((2 * Math.PI * time) / period + phase);
 }
 
-/** The integral of `wave` in seconds: it only grows. */
-function waveSum(from: Millis, to: Millis, phase: number): number {
+/** The integral of `computeWave` in seconds: it only grows. */
+function sumWave(from: Millis, to: Millis, phase: number): number {
   const swing = (time: Millis): number => Math.cos((2 * Math.PI * time) / period + phase);
   return (to - from + ((amplitude * period) / (2 * Math.PI)) * (swing(from) - swing(to))) / 1_000;
 }
@@ -276,10 +277,10 @@ function waveSum(from: Millis, to: Millis, phase: number): number {
 
 /** The alphabet of generated names in Kubernetes. */
 const alphabet = "bcdfghjklmnpqrstvwxz2456789";
-function letters(random: Random, count: number): string {
+function generateSuffix(random: Random, count: number): string {
   return Array.from({ length: count }, () => alphabet[Math.floor(random() * alphabet.length)]).join("");
 }
 
-function uuid(random: Random): string {
-  return hex(random, 32).replace(/^(.{8})(.{4}).(.{3}).(.{3})(.{12})$/, "$1-$2-4$3-a$4-$5");
+function generateUuid(random: Random): string {
+  return generateHex(random, 32).replace(/^(.{8})(.{4}).(.{3}).(.{3})(.{12})$/, "$1-$2-4$3-a$4-$5");
 }

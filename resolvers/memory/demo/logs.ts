@@ -4,9 +4,9 @@
 // then several hundred lines in one millisecond.
 import { type Severity, severities } from "../../../src/core/rows.ts";
 import { fromMillis, type Instant, second, type TimeRange, toMillis } from "../../../src/core/time.ts";
-import type { Entry } from "../stores/log-store.ts";
+import type { StoredLine } from "../stores/log-store.ts";
 import { createRandom, pick, type Random } from "./seeded-random.ts";
-import { type Request, requestAt, type Site, sites } from "./workload.ts";
+import { type DemoRequest, type DemoSite, demoSites, generateRequest } from "./workload.ts";
 
 interface Stream {
   /** Chance of each line of a second; their number is the most that a second has without a burst. */
@@ -14,9 +14,9 @@ interface Stream {
   /** Every request leaves at least one line. */
   readonly traced?: boolean;
   /** `request` is the one that begins in the line's second, if one does. */
-  readonly make: (random: Random, site: Site, request: Request | undefined) => Content;
+  readonly make: (random: Random, site: DemoSite, request: DemoRequest | undefined) => Content;
 }
-type Content = Omit<Entry, "id" | "time" | "json"> & { readonly body: Json };
+type Content = Omit<StoredLine, "id" | "time" | "json"> & { readonly body: Json };
 
 const streams: Readonly<Record<string, Stream>> = {
   app: { pace: [0.5, 0.2], traced: true, make: makeApp },
@@ -25,7 +25,7 @@ const streams: Readonly<Record<string, Stream>> = {
 };
 
 /** `demo-shop-app` and so on: an index for each site and source. */
-export const indices: readonly string[] = sites.flatMap(({ name }) =>
+export const logIndices: readonly string[] = demoSites.flatMap(({ name }) =>
   Object.keys(streams).map((source) => `demo-${name}-${source}`),
 );
 
@@ -33,14 +33,14 @@ export const indices: readonly string[] = sites.flatMap(({ name }) =>
 const burstEvery = 1_800;
 
 /**
- * The lines of one of `indices` in the seconds that end in `(from, to]`, by time. Adjoining windows make adjoining
+ * The lines of one of `logIndices` in the seconds that end in `(from, to]`, by time. Adjoining windows make adjoining
  * lines: none twice and none left out.
  */
-export function generate(seed: number, index: string, { from, to }: TimeRange): Entry[] {
-  const site = sites.find(({ name }) => index.startsWith(`demo-${name}-`));
+export function generateLines(seed: number, index: string, { from, to }: TimeRange): StoredLine[] {
+  const site = demoSites.find(({ name }) => index.startsWith(`demo-${name}-`));
   const stream = streams[index.split("-").at(-1) ?? ""];
   if (site === undefined || stream === undefined) return [];
-  const lines: Entry[] = [];
+  const lines: StoredLine[] = [];
   const last = Math.floor(toMillis(to) / second);
   for (let slot = Math.floor(toMillis(from) / second); slot < last; slot += 1) {
     const random = createRandom(`${seed} ${index} ${slot}`);
@@ -49,14 +49,14 @@ export function generate(seed: number, index: string, { from, to }: TimeRange): 
       const millisecond = Math.floor(random() * second);
       for (let count = 200 + Math.floor(random() * 500); count > 0; count -= 1) times.push(millisecond);
     }
-    const request = requestAt(seed, site, slot);
+    const request = generateRequest(seed, site, slot);
     if (stream.traced === true && request !== undefined && times.length === 0) {
       times.push(toMillis(request.start) % second);
     }
     for (const [position, millis] of times.sort((a, b) => a - b).entries()) {
       const { body, ...fields } = stream.make(random, site, request);
       const time = (fromMillis(slot * second + millis) + BigInt(Math.floor(random() * 1_000_000))) as Instant;
-      lines.push({ id: `${index}/${slot.toString(36)}-${position}`, time, ...fields, json: print(body) });
+      lines.push({ id: `${index}/${slot.toString(36)}-${position}`, time, ...fields, json: printJson(body) });
     }
   }
   return lines;
@@ -64,13 +64,13 @@ export function generate(seed: number, index: string, { from, to }: TimeRange): 
 
 // ---- What the lines say -------------------------------------------------------------------------------------
 
-function makeApp(random: Random, site: Site, request: Request | undefined): Content {
+function makeApp(random: Random, site: DemoSite, request: DemoRequest | undefined): Content {
   const severity = request?.failed === true ? "error" : pickSeverity(random);
   const action = (request?.action ?? pick(random, site.actions)).path;
   const order = 9_007_199_254_740_993n + BigInt(Math.floor(random() * 1_000_000));
   const items = Array.from({ length: Math.floor(random() * 3) }, () => ({
     sku: pick(random, ["A-1", "B 2 (large)", "C.3", 'D"4"', "größe-38"]),
-    price: number(pick(random, ["200.0", "19.99", "0.50", "1e3", "12345678901234567890"])),
+    price: spellNumber(pick(random, ["200.0", "19.99", "0.50", "1e3", "12345678901234567890"])),
     quantity: 1 + Math.floor(random() * 4),
   }));
   const bad = severity === "error" || severity === "critical" || severity === "alert" || severity === "fatal";
@@ -91,13 +91,13 @@ function makeApp(random: Random, site: Site, request: Request | undefined): Cont
   return {
     severity,
     message,
-    hostname: host(random, site, "web"),
+    hostname: pickHost(random, site, "web"),
     group: "production",
     body: {
       service: { name: site.name, version: "2.14.0" },
       http: { request: { method: "GET", path: action }, response: { status_code: bad ? 500 : 200 } },
-      duration_ms: number((random() * 400).toFixed(2)),
-      order_id: number(String(order)),
+      duration_ms: spellNumber((random() * 400).toFixed(2)),
+      order_id: spellNumber(String(order)),
       items,
       tags: random() < 0.5 ? ["checkout", "eu-west"] : [],
       "k8s.pod.name": `${site.name}-web-${Math.floor(random() * 9)}`,
@@ -108,7 +108,7 @@ function makeApp(random: Random, site: Site, request: Request | undefined): Cont
   };
 }
 
-function makeNginx(random: Random, site: Site): Content {
+function makeNginx(random: Random, site: DemoSite): Content {
   const status = pick(random, ["200", "200", "200", "200", "304", "404", "500"]);
   const { path } = pick(random, site.actions);
   const method = pick(random, ["GET", "GET", "GET", "POST"]);
@@ -118,20 +118,20 @@ function makeNginx(random: Random, site: Site): Content {
   return {
     severity,
     message: `${address} - - "${method} ${path} HTTP/1.1" ${status} ${bytes} "-" "Mozilla/5.0 (X11; Linux x86_64)"`,
-    hostname: host(random, site, "edge"),
+    hostname: pickHost(random, site, "edge"),
     group: "access",
     body: {
       remote_addr: address,
       request: { method, uri: path, protocol: "HTTP/1.1" },
-      status: number(status),
+      status: spellNumber(status),
       bytes,
-      request_time: number((random() / 2).toFixed(3)),
-      upstreams: [{ addr: "10.0.0.5:3000", time: number((random() / 3).toFixed(3)) }],
+      request_time: spellNumber((random() / 2).toFixed(3)),
+      upstreams: [{ addr: "10.0.0.5:3000", time: spellNumber((random() / 3).toFixed(3)) }],
     },
   };
 }
 
-function makeWorker(random: Random, site: Site): Content {
+function makeWorker(random: Random, site: DemoSite): Content {
   const severity = pickSeverity(random);
   const job = pick(random, ["SendMailJob", "ReindexJob", "ThumbnailJob"]);
   const attempt = 1 + Math.floor(random() * 3);
@@ -140,17 +140,17 @@ function makeWorker(random: Random, site: Site): Content {
   return {
     severity,
     message: `${job} attempt ${attempt} ${severity === "error" ? "failed" : "done"}`,
-    hostname: host(random, site, "worker"),
+    hostname: pickHost(random, site, "worker"),
     group: "background",
     body: {
       job: { class: job, attempt, queue: pick(random, ["default", "mail", "low"]) },
-      latency: number(`${Math.floor(random() * 900)}.0`),
+      latency: spellNumber(`${Math.floor(random() * 900)}.0`),
       args: [Math.floor(random() * 1_000), "a b", [1, [2, 3]], { retry: attempt < 3 }],
     },
   };
 }
 
-function host(random: Random, { name, hosts }: Site, role: string): string {
+function pickHost(random: Random, { name, hosts }: DemoSite, role: string): string {
   return `${name}-${role}-${1 + Math.floor(random() * hosts)}`;
 }
 
@@ -179,24 +179,31 @@ function pickSeverity(random: Random): Severity {
 
 // ---- JSON with numbers as they are spelled ------------------------------------------------------------------
 
-type Json = string | number | boolean | null | Spelled | readonly Json[] | { readonly [key: string]: Json };
+type Json =
+  | string
+  | number
+  | boolean
+  | null
+  | SpelledNumber
+  | readonly Json[]
+  | { readonly [key: string]: Json };
 /** A number's text, which a JavaScript number could not keep. */
-interface Spelled {
+interface SpelledNumber {
   readonly [spelling]: string;
 }
 const spelling = Symbol("spelling");
-const number = (text: string): Spelled => ({ [spelling]: text });
+const spellNumber = (text: string): SpelledNumber => ({ [spelling]: text });
 
-function print(value: Json): string {
+function printJson(value: Json): string {
   if (typeof value !== "object" || value === null) return JSON.stringify(value);
   if (isSpelled(value)) return value[spelling];
-  if (isList(value)) return `[${value.map(print).join(",")}]`;
+  if (isList(value)) return `[${value.map(printJson).join(",")}]`;
   let members = "";
-  for (const [key, inner] of Object.entries(value)) members += `,${JSON.stringify(key)}:${print(inner)}`;
+  for (const [key, inner] of Object.entries(value)) members += `,${JSON.stringify(key)}:${printJson(inner)}`;
   return `{${members.slice(1)}}`;
 }
 
-function isSpelled(value: object): value is Spelled {
+function isSpelled(value: object): value is SpelledNumber {
   return spelling in value;
 }
 

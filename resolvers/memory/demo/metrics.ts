@@ -2,9 +2,9 @@
 // hosts that carry them. Processes start anew every three hours, so that counters fall as real ones do, and so that what
 // they show depends on the seed and the time alone: nothing older has to be added up.
 import { hour, type Millis, second } from "../../../src/core/time.ts";
-import type { Append, MemoryMetrics } from "../stores/metric-store.ts";
+import type { AppendSample, MemoryMetrics } from "../stores/metric-store.ts";
 import { createRandom, type Random } from "./seeded-random.ts";
-import { requestAt, type Site, sites } from "./workload.ts";
+import { type DemoSite, demoSites, generateRequest } from "./workload.ts";
 
 const step: Millis = 30 * second;
 const deployEvery: Millis = 3 * hour;
@@ -12,7 +12,7 @@ const deployEvery: Millis = 3 * hour;
 const history: Millis = 3 * hour;
 
 /** The labels that a site's metrics part has to force. */
-export const metricMatches = sites.map(({ name }) => ({ site: `demo-${name}` }));
+export const metricMatches = demoSites.map(({ name }) => ({ site: `demo-${name}` }));
 
 interface Measurements {
   /** Makes the samples up to this time, and forgets old ones. */
@@ -20,7 +20,7 @@ interface Measurements {
 }
 
 export function createMeasurements(seed: number, metrics: MemoryMetrics): Measurements {
-  const measured = sites.map((site) => createSite(seed, site, metrics));
+  const measured = demoSites.map((site) => createSiteMetrics(seed, site, metrics));
   let made = Number.NEGATIVE_INFINITY;
   return {
     catchUp: (now) => {
@@ -39,7 +39,7 @@ const jobs = ["SendMailJob#perform", "ReindexJob#perform", "ThumbnailJob#perform
 const megabyte = 1_048_576;
 
 /** Measures the half minute that begins at `from`; the samples carry its end. */
-function createSite(seed: number, site: Site, metrics: MemoryMetrics): (from: Millis) => void {
+function createSiteMetrics(seed: number, site: DemoSite, metrics: MemoryMetrics): (from: Millis) => void {
   const own = { site: `demo-${site.name}` };
   const counter = (metric: string, labels: Readonly<Record<string, string>> = {}) =>
     createCounter(metrics.append(metric, "counter", "value", { ...own, ...labels }));
@@ -68,7 +68,7 @@ function createSite(seed: number, site: Site, metrics: MemoryMetrics): (from: Mi
     waited: histogram("active_job_queue_time", { queue }),
   }));
   const hosts = Array.from({ length: site.hosts }, (_, n) =>
-    createHost(`${site.name}-web-${n + 1}`, n, gauge),
+    createHostMetrics(`${site.name}-web-${n + 1}`, n, gauge),
   );
   const recorders = [
     throughput,
@@ -85,14 +85,16 @@ function createSite(seed: number, site: Site, metrics: MemoryMetrics): (from: Mi
     let requests = 0;
     let failures = 0;
     for (let slot = from / second; slot < time / second; slot += 1) {
-      const request = requestAt(seed, site, slot);
+      const request = generateRequest(seed, site, slot);
       if (request === undefined) continue;
       requests += 1;
       if (request.failed) failures += 1;
       throughput.record(1);
-      durations.get(request.action.name)?.record(draw(random, request.action.name, request.failed ? 2 : 1));
+      durations
+        .get(request.action.name)
+        ?.record(drawDuration(random, request.action.name, request.failed ? 2 : 1));
     }
-    errorRates.web(time, share(failures, requests));
+    errorRates.web(time, computePercentage(failures, requests));
 
     let ran = 0;
     let broken = 0;
@@ -100,38 +102,38 @@ function createSite(seed: number, site: Site, metrics: MemoryMetrics): (from: Mi
       for (let count = Math.floor(random() * (4 - index)); count > 0; count -= 1) {
         const bad = random() < 0.02 * (index + 1);
         (bad ? failed : processed).record(1);
-        waited.record(draw(random, queues[index] ?? "", 4));
-        jobDurations[index]?.record(draw(random, jobs[index] ?? "", 5));
+        waited.record(drawDuration(random, queues[index] ?? "", 4));
+        jobDurations[index]?.record(drawDuration(random, jobs[index] ?? "", 5));
         ran += 1;
         if (bad) broken += 1;
       }
     }
-    errorRates.background(time, share(broken, ran));
+    errorRates.background(time, computePercentage(broken, ran));
     for (const { sample } of recorders) sample(time);
     for (const host of hosts) host(time, random, requests);
   };
 }
 
 /** A percentage; of nothing it is 0. */
-function share(part: number, whole: number): number {
+function computePercentage(part: number, whole: number): number {
   return whole === 0 ? 0 : (100 * part) / whole;
 }
 
 /** Milliseconds, most of them near a length of the action's own and a few much longer. */
-function draw(random: Random, action: string, factor: number): number {
+function drawDuration(random: Random, action: string, factor: number): number {
   const usual = 8 + (action.length % 7) * 22;
   return Math.round(usual * factor * Math.exp(1.6 * (random() + random() + random() - 1.5)) * 100) / 100;
 }
 
 // ---- What is measured ---------------------------------------------------------------------------------------
 
-interface Recorder {
+interface MetricRecorder {
   readonly record: (value: number) => void;
   readonly restart: () => void;
   readonly sample: (time: Millis) => void;
 }
 
-function createCounter(append: Append): Recorder {
+function createCounter(append: AppendSample): MetricRecorder {
   let total = 0;
   return {
     record: (value) => {
@@ -151,7 +153,7 @@ function createHistogram(
   metrics: MemoryMetrics,
   metric: string,
   labels: Readonly<Record<string, string>>,
-): Recorder {
+): MetricRecorder {
   const part = (name: "bucket" | "sum" | "count", extra: Readonly<Record<string, string>> = {}) =>
     createCounter(metrics.append(metric, "histogram", name, { ...labels, ...extra }));
   const buckets = bounds.map((bound) => ({
@@ -177,17 +179,17 @@ function createHistogram(
 }
 
 /** A host, the busier the more requests there are. Disks fill up for a week and are then cleaned. */
-function createHost(
+function createHostMetrics(
   hostname: string,
   number: number,
-  gauge: (metric: string, labels: Readonly<Record<string, string>>) => Append,
+  gauge: (metric: string, labels: Readonly<Record<string, string>>) => AppendSample,
 ): (time: Millis, random: Random, requests: number) => void {
   const cpu = ["user", "system", "idle"].map((state) => gauge("cpu", { hostname, state }));
   const memory = ["used", "free", "total"].map((state) => gauge("memory", { hostname, state }));
   const swap = ["used", "total"].map((state) => gauge("swap", { hostname, state }));
   const load = gauge("load_avg", { hostname });
   const disks = ["/", "/var/lib"].map((mountpoint) => gauge("disk_usage", { hostname, mountpoint }));
-  const put = (appends: readonly Append[], time: Millis, values: readonly number[]) => {
+  const put = (appends: readonly AppendSample[], time: Millis, values: readonly number[]) => {
     for (const [index, append] of appends.entries())
       append(time, Math.round((values[index] ?? 0) * 100) / 100);
   };

@@ -22,7 +22,7 @@ export function createRandom(key: string): Random {
 }
 
 /** So many lower-case hex digits. */
-export function hex(random: Random, digits: number): string {
+export function generateHex(random: Random, digits: number): string {
   let text = "";
   while (text.length < digits) text += Math.floor(random() * 16).toString(16);
   return text;

@@ -3,18 +3,18 @@
 import type { Attributes, SpanEvent, SpanKind } from "../../../src/core/rows.ts";
 import { type Instant, type Millis, second, type TimeRange, toMillis } from "../../../src/core/time.ts";
 import type { StoredSpan } from "../stores/span-store.ts";
-import { createRandom, hex, pick, type Random } from "./seeded-random.ts";
-import { type Request, requestAt, revisionAt, sites } from "./workload.ts";
+import { createRandom, generateHex, pick, type Random } from "./seeded-random.ts";
+import { type DemoRequest, demoSites, deriveRevision, generateRequest } from "./workload.ts";
 
 /** `demo-shop-traces` and so on: one index for each site. */
-export const traceIndices: readonly string[] = sites.map(({ name }) => indexOf(name));
+export const traceIndices: readonly string[] = demoSites.map(({ name }) => formatIndexName(name));
 
-function indexOf(site: string): string {
+function formatIndexName(site: string): string {
   return `demo-${site}-traces`;
 }
 
 /** Every span of a trace ends within this of its first second. */
-export const settled: Millis = 5_000;
+export const settleTime: Millis = 5_000;
 
 /**
  * The spans in one of `traceIndices` of the traces that begin in seconds which lie `settled` before those that end in
@@ -22,13 +22,16 @@ export const settled: Millis = 5_000;
  */
 export function generateSpans(seed: number, index: string, { from, to }: TimeRange): StoredSpan[] {
   const spans: StoredSpan[] = [];
-  const last = Math.floor((toMillis(to) - settled) / second);
-  for (let slot = Math.floor((toMillis(from) - settled) / second); slot < last; slot += 1) {
-    for (const site of sites) {
-      const request = requestAt(seed, site, slot);
+  const last = Math.floor((toMillis(to) - settleTime) / second);
+  for (let slot = Math.floor((toMillis(from) - settleTime) / second); slot < last; slot += 1) {
+    for (const site of demoSites) {
+      const request = generateRequest(seed, site, slot);
       if (request === undefined) continue;
-      const made = site.name === "shop" ? shop(seed, slot, request) : blog(seed, slot, request);
-      for (const { site: home, span } of made) if (indexOf(home) === index) spans.push(span);
+      const made =
+        site.name === "shop"
+          ? generateShopTrace(seed, slot, request)
+          : generateBlogTrace(seed, slot, request);
+      for (const { site: home, span } of made) if (formatIndexName(home) === index) spans.push(span);
     }
   }
   return spans;
@@ -36,11 +39,11 @@ export function generateSpans(seed: number, index: string, { from, to }: TimeRan
 
 // ---- Making spans -------------------------------------------------------------------------------------------
 
-interface Made {
+interface SiteSpan {
   readonly site: string;
   readonly span: StoredSpan;
 }
-interface Step {
+interface DemoSpan {
   readonly site: string;
   readonly service: string;
   readonly kind: SpanKind;
@@ -52,30 +55,34 @@ interface Step {
   readonly failed?: boolean;
   readonly events?: readonly Omit<SpanEvent, "time">[];
 }
-type Above = Pick<StoredSpan, "trace_id" | "span_id" | "start">;
+type ParentSpan = Pick<StoredSpan, "trace_id" | "span_id" | "start">;
 
 /** Writes down the spans of one trace. */
-interface Recorder {
+interface TraceRecorder {
   readonly random: Random;
-  readonly made: readonly Made[];
-  readonly add: (above: Above, step: Step) => StoredSpan;
+  readonly made: readonly SiteSpan[];
+  readonly add: (above: ParentSpan, step: DemoSpan) => StoredSpan;
   /** In a trace of its own that links to the span above. */
-  readonly addLinked: (above: Above, step: Step) => StoredSpan;
+  readonly addLinked: (above: ParentSpan, step: DemoSpan) => StoredSpan;
 }
 
-function record(seed: number, slot: number, { traceId, spanId, start }: Request): Recorder {
+function createTraceRecorder(
+  seed: number,
+  slot: number,
+  { traceId, spanId, start }: DemoRequest,
+): TraceRecorder {
   const random = createRandom(`${seed} trace ${traceId}`);
-  const made: Made[] = [];
+  const made: SiteSpan[] = [];
   const write = (
     ids: Pick<StoredSpan, "trace_id" | "parent_span_id" | "links">,
     begun: Instant,
-    step: Step,
+    step: DemoSpan,
   ) => {
     const { site, service, kind, name, attributes = {}, failed = false, events = [] } = step;
-    const revision = revisionAt(service, slot);
+    const revision = deriveRevision(service, slot);
     const span: StoredSpan = {
       ...ids,
-      span_id: made.length === 0 ? spanId : hex(random, 16),
+      span_id: made.length === 0 ? spanId : generateHex(random, 16),
       start: begun,
       end: (begun + BigInt(Math.round(step.millis * 1e6))) as Instant,
       service_name: service,
@@ -86,19 +93,19 @@ function record(seed: number, slot: number, { traceId, spanId, start }: Request)
       revision,
       status_code: failed ? "ERROR" : kind === "internal" ? "UNSET" : "OK",
       status_message: failed ? "the request failed" : undefined,
-      resource_attributes: resource(service, revision),
+      resource_attributes: describeResource(service, revision),
       span_attributes: attributes,
       events: events.map((event) => ({ ...event, time: (begun + 500_000n) as Instant })),
       entry: ids.parent_span_id === undefined || kind === "server" || kind === "consumer",
       count: 1,
-      statement: textAt(attributes, "db.query.text"),
-      peer: kind === "client" || kind === "producer" ? peerOf(attributes) : undefined,
+      statement: readText(attributes, "db.query.text"),
+      peer: kind === "client" || kind === "producer" ? derivePeer(attributes) : undefined,
       report: false,
     };
     made.push({ site, span });
     return span;
   };
-  const begin = ({ start: above }: Above, { after }: Step) =>
+  const begin = ({ start: above }: ParentSpan, { after }: DemoSpan) =>
     (above + BigInt(Math.round(after * 1e6)) + BigInt(Math.floor(random() * 1_000))) as Instant;
   return {
     random,
@@ -114,7 +121,7 @@ function record(seed: number, slot: number, { traceId, spanId, start }: Request)
     addLinked: ({ trace_id, span_id, start: above }, step) => {
       const links = [{ trace_id, span_id, trace_state: "", attributes: {} }];
       return write(
-        { trace_id: hex(random, 32), parent_span_id: undefined, links },
+        { trace_id: generateHex(random, 32), parent_span_id: undefined, links },
         begin({ trace_id, span_id, start: above }, step),
         step,
       );
@@ -124,7 +131,7 @@ function record(seed: number, slot: number, { traceId, spanId, start }: Request)
 
 const resources = new Map<string, Attributes>();
 /** One object for all spans of a service and revision. */
-function resource(service: string, revision: string): Attributes {
+function describeResource(service: string, revision: string): Attributes {
   const key = `${service} ${revision}`;
   const known = resources.get(key) ?? {
     "service.name": service,
@@ -137,17 +144,17 @@ function resource(service: string, revision: string): Attributes {
   return known;
 }
 
-function textAt(attributes: Attributes, key: string): string | undefined {
+function readText(attributes: Attributes, key: string): string | undefined {
   const value = attributes[key];
   return typeof value === "string" ? value : undefined;
 }
 
-function peerOf(attributes: Attributes): string | undefined {
+function derivePeer(attributes: Attributes): string | undefined {
   const keys = ["server.address", "db.system.name", "messaging.destination.name"];
-  return keys.map((key) => textAt(attributes, key)).find((name) => name !== undefined);
+  return keys.map((key) => readText(attributes, key)).find((name) => name !== undefined);
 }
 
-function exceptionEvent(type: string, message: string): Omit<SpanEvent, "time"> {
+function buildExceptionEvent(type: string, message: string): Omit<SpanEvent, "time"> {
   const attributes = {
     "exception.type": type,
     "exception.message": message,
@@ -158,19 +165,19 @@ function exceptionEvent(type: string, message: string): Omit<SpanEvent, "time"> 
 
 // ---- The shop -----------------------------------------------------------------------------------------------
 
-const nowhere: Above = { trace_id: "", span_id: "", start: 0n as Instant };
+const noParent: ParentSpan = { trace_id: "", span_id: "", start: 0n as Instant };
 
-function shop(seed: number, slot: number, request: Request): readonly Made[] {
-  const recorder = record(seed, slot, request);
-  serveShop(recorder, nowhere, request, 0);
+function generateShopTrace(seed: number, slot: number, request: DemoRequest): readonly SiteSpan[] {
+  const recorder = createTraceRecorder(seed, slot, request);
+  serveShop(recorder, noParent, request, 0);
   return recorder.made;
 }
 
 /** One request of the shop's web service. */
 function serveShop(
-  recorder: Recorder,
-  above: Above,
-  { action, failed }: Omit<Request, "traceId" | "spanId" | "start">,
+  recorder: TraceRecorder,
+  above: ParentSpan,
+  { action, failed }: Omit<DemoRequest, "traceId" | "spanId" | "start">,
   after: number,
 ): void {
   const { random, add } = recorder;
@@ -221,15 +228,15 @@ function serveShop(
   if (action.name === "SearchController#index") {
     ask(`SELECT id FROM products WHERE name ILIKE '%${user}%' ORDER BY price LIMIT 20`, 15, millis * 0.6);
   }
-  if (checkout) reserveAndPay(recorder, controller, failed);
+  if (checkout) addReservationAndPayment(recorder, controller, failed);
   else if (failed) {
     const message = "undefined method 'price' for nil";
-    const events = [exceptionEvent("NoMethodError", message)];
+    const events = [buildExceptionEvent("NoMethodError", message)];
     add(controller, { ...web, kind: "internal", name: "render", after: 20, millis: 5, failed: true, events });
   }
 }
 
-function reserveAndPay(recorder: Recorder, controller: StoredSpan, failed: boolean): void {
+function addReservationAndPayment(recorder: TraceRecorder, controller: StoredSpan, failed: boolean): void {
   const { random, add, addLinked } = recorder;
   const web = { site: "shop", service: "shop-web" } as const;
   const took = 30 + random() * 80;
@@ -252,7 +259,7 @@ function reserveAndPay(recorder: Recorder, controller: StoredSpan, failed: boole
       "db.query.text": `UPDATE stock SET left = left - 1 WHERE sku = 'A-${Math.floor(random() * 99)}'`,
     },
   });
-  const events = failed ? [exceptionEvent("PaymentError", "card declined")] : [];
+  const events = failed ? [buildExceptionEvent("PaymentError", "card declined")] : [];
   add(controller, {
     ...web,
     ...{ kind: "client", name: "POST", after: 120, millis: 100 + random() * 100, failed, events },
@@ -266,10 +273,10 @@ function reserveAndPay(recorder: Recorder, controller: StoredSpan, failed: boole
   });
   const worker = { site: "shop", service: "shop-worker" } as const;
   const broken = random() < 0.1;
-  const job: Step = {
+  const job: DemoSpan = {
     ...worker,
     ...{ kind: "consumer", name: "mail process", after: 50 + random() * 1_500, millis: 20 + random() * 200 },
-    ...{ failed: broken, events: broken ? [exceptionEvent("Net::OpenTimeout", "smtp.example:25")] : [] },
+    ...{ failed: broken, events: broken ? [buildExceptionEvent("Net::OpenTimeout", "smtp.example:25")] : [] },
     attributes: { "appsignal.action_name": "SendMailJob#perform", "messaging.destination.name": "mail" },
   };
   const consumer = random() < 0.5 ? add(sent, job) : addLinked(sent, job);
@@ -283,16 +290,16 @@ function reserveAndPay(recorder: Recorder, controller: StoredSpan, failed: boole
 // ---- The blog -----------------------------------------------------------------------------------------------
 
 /** Its feed asks the shop for what is new, which is a request of the other site in the same trace. */
-function blog(seed: number, slot: number, request: Request): readonly Made[] {
-  const recorder = record(seed, slot, request);
+function generateBlogTrace(seed: number, slot: number, request: DemoRequest): readonly SiteSpan[] {
+  const recorder = createTraceRecorder(seed, slot, request);
   const { random, add, made } = recorder;
   const { action, failed } = request;
   const web = { site: "blog", service: "blog-web" } as const;
   const millis = 20 + random() * 120 + (action.name === "FeedsController#index" ? 300 : 0);
-  const root = add(nowhere, {
+  const root = add(noParent, {
     ...web,
     ...{ kind: "server", name: `${action.method} ${action.path}`, after: 0, millis, failed },
-    ...{ events: failed ? [exceptionEvent("ActiveRecord::RecordNotFound", "no such post")] : [] },
+    ...{ events: failed ? [buildExceptionEvent("ActiveRecord::RecordNotFound", "no such post")] : [] },
     attributes: {
       ...{ "http.request.method": action.method, "url.path": action.path },
       "appsignal.action_name": action.name,
@@ -317,7 +324,7 @@ function blog(seed: number, slot: number, request: Request): readonly Made[] {
       ...{ kind: "client", name: "GET", after: 20, millis: 280 },
       attributes: { "server.address": "shop.internal" },
     });
-    const [, , product] = sites[0].actions;
+    const [, , product] = demoSites[0].actions;
     if (product !== undefined) serveShop(recorder, call, { action: product, failed: false }, 1);
   }
   return made;

@@ -1,23 +1,23 @@
 // What the generated data tell of: a shop and its blog, what they are asked for, and when. Log lines, traces and metrics
 // are made from these same lists and moments, so that they belong together.
 import { fromMillis, type Instant, second } from "../../../src/core/time.ts";
-import { createRandom, hex, pick } from "./seeded-random.ts";
+import { createRandom, generateHex, pick } from "./seeded-random.ts";
 
-export interface Site {
+export interface DemoSite {
   readonly name: string;
   readonly hosts: number;
-  readonly actions: readonly [Action, ...Action[]];
+  readonly actions: readonly [DemoAction, ...DemoAction[]];
   /** Chance that a request begins in a second. */
   readonly pace: number;
 }
-interface Action {
+interface DemoAction {
   /** As traces and metrics name it. */
   readonly name: string;
   readonly method: "GET" | "POST";
   readonly path: string;
 }
 
-export const sites: readonly [Site, ...Site[]] = [
+export const demoSites: readonly [DemoSite, ...DemoSite[]] = [
   {
     name: "shop",
     hosts: 3,
@@ -44,8 +44,8 @@ export const sites: readonly [Site, ...Site[]] = [
 ];
 
 /** A request that comes to a site from outside, and begins a trace. */
-export interface Request {
-  readonly action: Action;
+export interface DemoRequest {
+  readonly action: DemoAction;
   readonly traceId: string;
   /** Of the trace's root. */
   readonly spanId: string;
@@ -54,20 +54,20 @@ export interface Request {
 }
 
 /** The request that begins in a second (counted from 1970), if one does. */
-export function requestAt(seed: number, site: Site, slot: number): Request | undefined {
+export function generateRequest(seed: number, site: DemoSite, slot: number): DemoRequest | undefined {
   const random = createRandom(`${seed} ${site.name} request ${slot}`);
   if (random() >= site.pace) return undefined;
   const action = pick(random, site.actions);
   return {
     action,
-    traceId: hex(random, 32),
-    spanId: hex(random, 16),
+    traceId: generateHex(random, 32),
+    spanId: generateHex(random, 16),
     start: (fromMillis(slot * second) + BigInt(Math.floor(random() * 1e9))) as Instant,
     failed: random() < (action.method === "POST" ? 0.15 : 0.03),
   };
 }
 
 /** A new revision is deployed every half hour. */
-export function revisionAt(site: string, slot: number): string {
-  return hex(createRandom(`${site} deploy ${Math.floor(slot / 1_800)}`), 12);
+export function deriveRevision(site: string, slot: number): string {
+  return generateHex(createRandom(`${site} deploy ${Math.floor(slot / 1_800)}`), 12);
 }

@@ -5,15 +5,15 @@ import { Refused } from "../../../src/core/errors.ts";
 import type { NodesRow, PodOverviewRow, PodsRow } from "../../../src/core/rows.ts";
 import type { Millis } from "../../../src/core/time.ts";
 import {
+  calculateGrowth,
   compareNodes,
   comparePods,
-  growth,
-  minutesOf,
-  overviewFilter,
-  podFilter,
-  podState,
+  createOverviewFilter,
+  createPodFilter,
+  derivePodState,
+  toMinuteBuckets,
 } from "../../../src/store/kubernetes-rules.ts";
-import type { KubernetesStore, Match, SnapshotQuery } from "../../../src/store/store.ts";
+import type { ForcedLabels, KubernetesStore, SnapshotQuery } from "../../../src/store/store.ts";
 
 /** Every node and pod that exists at a moment. Network figures are counters here, which go on over restarts. */
 export interface Observation {
@@ -27,7 +27,7 @@ export interface ObservedPod
   readonly start?: Millis | undefined;
 }
 /** Undefined when nothing behind the wall was observed at that moment. */
-type Observe = (match: Match, time: Millis) => Observation | undefined;
+type Observe = (match: ForcedLabels, time: Millis) => Observation | undefined;
 
 /** What one query observes: each moment once, though it is needed for its own rows and the next one's deltas. */
 type Observed = (time: Millis) => Observation | undefined;
@@ -41,8 +41,8 @@ export function createMemoryKubernetes(observe: Observe): KubernetesStore {
       return {
         timestamp: time,
         ...node,
-        network_rx_bytes: growth(earlier?.network_rx_bytes, node.network_rx_bytes),
-        network_tx_bytes: growth(earlier?.network_tx_bytes, node.network_tx_bytes),
+        network_rx_bytes: calculateGrowth(earlier?.network_rx_bytes, node.network_rx_bytes),
+        network_tx_bytes: calculateGrowth(earlier?.network_tx_bytes, node.network_tx_bytes),
       };
     });
     return rows.sort(compareNodes);
@@ -59,9 +59,9 @@ export function createMemoryKubernetes(observe: Observe): KubernetesStore {
       return {
         timestamp: time,
         ...figures,
-        state: podState(pod.phase, pod.containers),
-        network_rx_bytes: growth(earlier?.network_rx_bytes, pod.network_rx_bytes),
-        network_tx_bytes: growth(earlier?.network_tx_bytes, pod.network_tx_bytes),
+        state: derivePodState(pod.phase, pod.containers),
+        network_rx_bytes: calculateGrowth(earlier?.network_rx_bytes, pod.network_rx_bytes),
+        network_tx_bytes: calculateGrowth(earlier?.network_tx_bytes, pod.network_tx_bytes),
       };
     });
     return rows.sort(comparePods);
@@ -78,14 +78,14 @@ export function createMemoryKubernetes(observe: Observe): KubernetesStore {
       labels: pod.labels,
       owner_references: pod.owner_references,
       containers: pod.containers,
-      state: podState(pod.phase, pod.containers),
+      state: derivePodState(pod.phase, pod.containers),
       pod_restart_count: pod.pod_restart_count,
       pod_uptime_seconds: pod.pod_uptime_seconds,
     }));
 
   return {
     nodes: (query, signal) => {
-      const observed = remember(observe, query.match);
+      const observed = cacheObservations(observe, query.match);
       const accepts = ({ node_name: name }: NodesRow): boolean =>
         query.node === undefined || name === query.node;
       return readSnapshots(query, signal, (time) =>
@@ -93,8 +93,8 @@ export function createMemoryKubernetes(observe: Observe): KubernetesStore {
       );
     },
     pods: (query, signal) => {
-      const observed = remember(observe, query.match);
-      const accepts = podFilter(query);
+      const observed = cacheObservations(observe, query.match);
+      const accepts = createPodFilter(query);
       return readSnapshots(query, signal, (time) =>
         podsAt(observed, time, query.snapshots.step).filter(accepts),
       );
@@ -105,17 +105,18 @@ export function createMemoryKubernetes(observe: Observe): KubernetesStore {
       const look = (time: Millis): void => {
         for (const row of overviewAt(observed, time)) last.set(`${row.pod_namespace}/${row.pod_name}`, row);
       };
-      const minutes = minutesOf(query);
-      if (minutes !== undefined) for await (const time of moments({ snapshots: minutes }, signal)) look(time);
+      const minutes = toMinuteBuckets(query);
+      if (minutes !== undefined)
+        for await (const time of iterateSnapshotTimes({ snapshots: minutes }, signal)) look(time);
       look(query.to);
-      const rows = [...last.values()].filter(overviewFilter(query)).sort(comparePods);
+      const rows = [...last.values()].filter(createOverviewFilter(query)).sort(comparePods);
       checkLimit(rows.length, query);
       if (rows.length > 0) yield rows;
     },
   };
 }
 
-function remember(observe: Observe, match: Match): Observed {
+function cacheObservations(observe: Observe, match: ForcedLabels): Observed {
   const known = new Map<Millis, Observation>();
   return (time) => {
     const observation = known.get(time) ?? observe(match, time);
@@ -131,18 +132,18 @@ async function* readSnapshots<Row>(
   rowsAt: (time: Millis) => readonly Row[],
 ): AsyncGenerator<readonly Row[]> {
   let count = 0;
-  for await (const time of moments(query, signal)) {
+  for await (const time of iterateSnapshotTimes(query, signal)) {
     count += rowsAt(time).length;
     checkLimit(count, query);
   }
-  for await (const time of moments(query, signal)) {
+  for await (const time of iterateSnapshotTimes(query, signal)) {
     const rows = rowsAt(time);
     if (rows.length > 0) yield rows;
   }
 }
 
 /** The snapshots' times; between them others get their turn, and an abort is noticed. */
-async function* moments(
+async function* iterateSnapshotTimes(
   { snapshots }: Pick<SnapshotQuery, "snapshots">,
   signal: AbortSignal,
 ): AsyncGenerator<Millis> {

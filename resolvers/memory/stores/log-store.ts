@@ -4,17 +4,17 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 import { Refused } from "../../../src/core/errors.ts";
 import { compare, compareLines, type LogLine } from "../../../src/core/rows.ts";
 import { floorToMilli, type Instant, nanosPerMilli, type TimeRange } from "../../../src/core/time.ts";
-import { leavesOf } from "../../../src/log-query/ast.ts";
-import { matcher } from "../../../src/log-query/matches.ts";
+import { listComparisons } from "../../../src/log-query/ast.ts";
+import { compileMatcher } from "../../../src/log-query/matches.ts";
 import type { LogQuery, LogStore } from "../../../src/store/store.ts";
-import { type Recorder, recording } from "../../../src/telemetry/request-recorder.ts";
+import { findCurrentRecorder, type Recorder } from "../../../src/telemetry/request-recorder.ts";
 
 /** A line before a source has claimed it: which `source_id` it gets depends on who asks. */
-export type Entry = Omit<LogLine, "source_id">;
+export type StoredLine = Omit<LogLine, "source_id">;
 
 export interface MemoryLogs extends LogStore {
   /** Adds lines to an index, in any order and also late. They must not change afterwards. */
-  readonly add: (index: string, lines: readonly Entry[]) => void;
+  readonly add: (index: string, lines: readonly StoredLine[]) => void;
   /** Forgets the index's lines before this instant. */
   readonly forget: (index: string, before: Instant) => void;
   /** The names of the indices that hold or held lines. */
@@ -28,38 +28,38 @@ const stride = 2_000;
 const batchSize = 500;
 
 export function createMemoryLogs(): MemoryLogs {
-  /** By `compareEntries`. Arrays are replaced or grown at their end only, so a reader's slice stays what it was. */
-  const indices = new Map<string, Entry[]>();
+  /** By `compareStoredLines`. Arrays are replaced or grown at their end only, so a reader's slice stays what it was. */
+  const indices = new Map<string, StoredLine[]>();
 
-  function add(index: string, lines: readonly Entry[]): void {
-    const added = [...lines].sort(compareEntries);
+  function add(index: string, lines: readonly StoredLine[]): void {
+    const added = [...lines].sort(compareStoredLines);
     const held = indices.get(index) ?? [];
     const [first] = added;
     // Nearly all lines come in order; late ones are merged with those that are not older than the first of them.
     const from =
-      first === undefined ? held.length : lowerBound(held, (line) => compareEntries(line, first) > 0);
+      first === undefined ? held.length : findLowerBound(held, (line) => compareStoredLines(line, first) > 0);
     if (from === held.length) {
       for (const line of added) held.push(line);
       indices.set(index, held);
     } else {
-      const merged = [...held.slice(from), ...added].sort(compareEntries);
+      const merged = [...held.slice(from), ...added].sort(compareStoredLines);
       indices.set(index, [...held.slice(0, from), ...merged]);
     }
   }
 
   return {
     add,
-    lines: (query, signal) => read(indices, query, signal),
-    fits: async ({ sources, range, documentLimit, tieLimit }) => {
-      const found = sources.map(({ index }) => within(indices.get(index) ?? [], range).length);
+    lines: (query, signal) => readLines(indices, query, signal),
+    isWithinLimits: async ({ sources, range, documentLimit, tieLimit }) => {
+      const found = sources.map(({ index }) => sliceRange(indices.get(index) ?? [], range).length);
       return found.reduce((sum, count) => sum + count, 0) <= Math.min(documentLimit, tieLimit);
     },
     explain: async ({ sources, filter }) =>
       sources.map((source) => ({
         source,
-        profile: "memory",
+        layout: "memory",
         indices: indices.has(source.index) ? [source.index] : [],
-        leaves: leavesOf(filter).map((leaf) => ({
+        leaves: listComparisons(filter).map((leaf) => ({
           leaf,
           by: "documents",
           why: "there is no index",
@@ -69,7 +69,7 @@ export function createMemoryLogs(): MemoryLogs {
       })),
     forget: (index, before) => {
       const held = indices.get(index) ?? [];
-      const from = lowerBound(held, (line) => line.time >= before);
+      const from = findLowerBound(held, (line) => line.time >= before);
       if (from > 0) indices.set(index, held.slice(from));
     },
     indices: () => [...indices.keys()],
@@ -77,21 +77,22 @@ export function createMemoryLogs(): MemoryLogs {
   };
 }
 
-async function* read(
-  indices: ReadonlyMap<string, readonly Entry[]>,
+async function* readLines(
+  indices: ReadonlyMap<string, readonly StoredLine[]>,
   query: LogQuery,
   signal: AbortSignal,
 ): AsyncGenerator<readonly LogLine[]> {
   signal.throwIfAborted();
-  const accepts = counting(matcher(query.filter), recording());
+  const accepts = wrapWithRecorder(compileMatcher(query.filter), findCurrentRecorder());
   let batch: LogLine[] = [];
   // The open millisecond, and how many lines of it are in the batch.
   let start: Instant | undefined;
   let tied = 0;
   let looked = 0;
-  for (const line of merge(indices, query)) {
+  for (const line of mergeSources(indices, query)) {
     looked += 1;
-    if (looked > query.documentLimit) throw tooLarge("documents would have to be read", query.documentLimit);
+    if (looked > query.documentLimit)
+      throw createTooLargeError("documents would have to be read", query.documentLimit);
     if (looked % stride === 0) {
       await nextTurn();
       signal.throwIfAborted();
@@ -107,14 +108,14 @@ async function* read(
       tied = 0;
     }
     tied += 1;
-    if (tied > query.tieLimit) throw tooLarge("lines of one millisecond match", query.tieLimit);
+    if (tied > query.tieLimit) throw createTooLargeError("lines of one millisecond match", query.tieLimit);
     batch.push(line);
   }
   if (batch.length > 0) yield batch;
 }
 
 /** A test of lines that tells the recorder of each, where there is one. */
-function counting(accepts: (line: LogLine) => boolean, recorder: Recorder | undefined) {
+function wrapWithRecorder(accepts: (line: LogLine) => boolean, recorder: Recorder | undefined) {
   if (recorder === undefined) return accepts;
   return (line: LogLine) => {
     const kept = accepts(line);
@@ -127,12 +128,12 @@ function counting(accepts: (line: LogLine) => boolean, recorder: Recorder | unde
  * The lines of all sources in the query's order. What is there now: lines that come while the answer is read are
  * not part of it.
  */
-function* merge(
-  indices: ReadonlyMap<string, readonly Entry[]>,
+function* mergeSources(
+  indices: ReadonlyMap<string, readonly StoredLine[]>,
   { sources, range, order }: LogQuery,
 ): Generator<LogLine> {
   const heads = sources.flatMap(({ id, index }) => {
-    const held = within(indices.get(index) ?? [], range);
+    const held = sliceRange(indices.get(index) ?? [], range);
     const lines = (order === "asc" ? held : held.toReversed()).values();
     const next = (): LogLine | undefined => {
       const entry = lines.next();
@@ -153,25 +154,25 @@ function* merge(
   }
 }
 
-function within(lines: readonly Entry[], { from, to }: TimeRange): readonly Entry[] {
+function sliceRange(lines: readonly StoredLine[], { from, to }: TimeRange): readonly StoredLine[] {
   return lines.slice(
-    lowerBound(lines, (line) => line.time >= from),
-    lowerBound(lines, (line) => line.time > to),
+    findLowerBound(lines, (line) => line.time >= from),
+    findLowerBound(lines, (line) => line.time > to),
   );
 }
 
-function tooLarge(what: string, limit: number): Refused {
+function createTooLargeError(what: string, limit: number): Refused {
   const message = `More than ${limit} ${what}; narrow the range, the query or the sources`;
   return new Refused("result_too_large", message, { limit });
 }
 
 /** As `compareLines`, within one index. */
-function compareEntries(a: Entry, b: Entry): number {
+function compareStoredLines(a: StoredLine, b: StoredLine): number {
   return compare(a.time, b.time) || compare(a.id, b.id);
 }
 
 /** The first index from which the condition holds, in an array where it holds from some index on. */
-function lowerBound(lines: readonly Entry[], holds: (line: Entry) => boolean): number {
+function findLowerBound(lines: readonly StoredLine[], holds: (line: StoredLine) => boolean): number {
   let low = 0;
   let high = lines.length;
   while (low < high) {

@@ -8,38 +8,38 @@ import { compareLists, matchesTags } from "../../../src/metrics/measures.ts";
 import {
   type CounterSamples,
   combineCumulative,
+  combineExportedQuantile,
   combineIncrements,
   combineObservations,
   combineSamples,
-  exportedQuantile,
-  firstAtOrAfter,
+  findFirstAtOrAfter,
   type Observations,
 } from "../../../src/metrics/samples.ts";
-import type { Match, MetricStore, SeriesQuery } from "../../../src/store/store.ts";
+import type { ForcedLabels, MetricStore, SeriesQuery } from "../../../src/store/store.ts";
 
 /** A metric's series; those of a histogram or summary are its parts, told apart by `Part` and by their own labels. */
 export type FamilyKind = "gauge" | "counter" | "histogram" | "summary";
-/** `bucket` has a label `le`, and the `value` of a summary a label `quantile`. */
-export type Part = "value" | "bucket" | "sum" | "count";
+/** `bucket` has a label `le`, and the `value` of a summary a label `calculateQuantile`. */
+export type SeriesPart = "value" | "bucket" | "sum" | "count";
 /** Takes one series' samples in the order of their times. Those that are NaN or infinite are left out. */
-export type Append = (time: Millis, value: number) => void;
+export type AppendSample = (time: Millis, value: number) => void;
 
 export interface MemoryMetrics extends MetricStore {
   /** The series with these labels, made if it is not there. A family stays of the kind that it was first. */
   readonly append: (
     metric: string,
     kind: FamilyKind,
-    part: Part,
+    part: SeriesPart,
     labels: Readonly<Record<string, string>>,
-  ) => Append;
+  ) => AppendSample;
   /** Forgets samples before this time. */
   readonly forget: (before: Millis) => void;
   /** How many metrics of each type stand behind the wall. */
-  readonly count: (match: Match) => ReadonlyMap<MetricType, number>;
+  readonly count: (match: ForcedLabels) => ReadonlyMap<MetricType, number>;
 }
 
-interface Stored {
-  readonly part: Part;
+interface StoredSeries {
+  readonly part: SeriesPart;
   readonly labels: ReadonlyMap<string, string>;
   times: number[];
   values: number[];
@@ -48,15 +48,15 @@ interface Stored {
 }
 interface Family {
   readonly kind: FamilyKind;
-  readonly series: Map<string, Stored>;
+  readonly series: Map<string, StoredSeries>;
 }
 /** Series that become one. */
-interface Group {
+interface SeriesGroup {
   readonly tags: readonly (readonly [key: string, value: string])[];
-  readonly series: Stored[];
+  readonly series: StoredSeries[];
 }
 
-const types: Readonly<Record<FamilyKind, MetricType>> = {
+const typesOfKinds: Readonly<Record<FamilyKind, MetricType>> = {
   gauge: "gauge",
   counter: "counter",
   histogram: "measurement",
@@ -64,26 +64,28 @@ const types: Readonly<Record<FamilyKind, MetricType>> = {
 };
 const partLabels: readonly string[] = ["le", "quantile"];
 
-/** `name` is the backend's, for what it refuses. */
+/** `nameSchema` is the backend's, for what it refuses. */
 export function createMemoryMetrics(name: string): MemoryMetrics {
   const families = new Map<string, Family>();
 
-  const within = (match: Match, metric: string): readonly Stored[] => {
-    const wall = Object.entries(match);
+  const listSeries = (match: ForcedLabels, metric: string): readonly StoredSeries[] => {
+    const tenantFilter = Object.entries(match);
     return [...(families.get(metric)?.series.values() ?? [])].filter(({ labels }) =>
-      wall.every(([key, value]) => labels.get(key) === value),
+      tenantFilter.every(([key, value]) => labels.get(key) === value),
     );
   };
-  const typeOf = (match: Match, metric: string): MetricType | undefined => {
+  const findType = (match: ForcedLabels, metric: string): MetricType | undefined => {
     const family = families.get(metric);
-    return family !== undefined && within(match, metric).length > 0 ? types[family.kind] : undefined;
+    return family !== undefined && listSeries(match, metric).length > 0
+      ? typesOfKinds[family.kind]
+      : undefined;
   };
-  const namesOf = (match: Match): readonly string[] =>
-    [...families.keys()].filter((metric) => within(match, metric).length > 0).sort();
+  const listNames = (match: ForcedLabels): readonly string[] =>
+    [...families.keys()].filter((metric) => listSeries(match, metric).length > 0).sort();
 
   return {
     append: (metric, kind, part, labels) => {
-      const family = families.get(metric) ?? { kind, series: new Map<string, Stored>() };
+      const family = families.get(metric) ?? { kind, series: new Map<string, StoredSeries>() };
       families.set(metric, family);
       const sorted = Object.entries(labels).sort(([a], [b]) => (a < b ? -1 : 1));
       const key = JSON.stringify([part, sorted]);
@@ -105,7 +107,7 @@ export function createMemoryMetrics(name: string): MemoryMetrics {
     forget: (before) => {
       for (const { series } of families.values()) {
         for (const stored of series.values()) {
-          const from = firstAtOrAfter(stored.times, before);
+          const from = findFirstAtOrAfter(stored.times, before);
           stored.times.splice(0, from);
           stored.values.splice(0, from);
         }
@@ -113,25 +115,25 @@ export function createMemoryMetrics(name: string): MemoryMetrics {
     },
     count: (match) => {
       const counts = new Map<MetricType, number>();
-      for (const metric of namesOf(match)) {
-        const type = typeOf(match, metric);
+      for (const metric of listNames(match)) {
+        const type = findType(match, metric);
         if (type !== undefined) counts.set(type, (counts.get(type) ?? 0) + 1);
       }
       return counts;
     },
     names: async (match, signal) => {
       signal.throwIfAborted();
-      return namesOf(match);
+      return listNames(match);
     },
     type: async (match, metric, signal) => {
       signal.throwIfAborted();
-      return typeOf(match, metric);
+      return findType(match, metric);
     },
     tagKeys: async (match, metric, signal) => {
       signal.throwIfAborted();
-      const series = within(match, metric);
+      const series = listSeries(match, metric);
       if (series.length === 0) return undefined;
-      const combinations = series.map(({ labels }) => [...tagsOf(labels, match).keys()]);
+      const combinations = series.map(({ labels }) => [...selectTags(labels, match).keys()]);
       const distinct = new Map(combinations.map((keys) => [JSON.stringify(keys), keys]));
       return [...distinct.values()].filter((keys) => keys.length > 0).sort(compareLists);
     },
@@ -139,9 +141,9 @@ export function createMemoryMetrics(name: string): MemoryMetrics {
       signal.throwIfAborted();
       const family = families.get(query.metric);
       if (family === undefined) return [];
-      const all = within(query.match, query.metric);
+      const all = listSeries(query.match, query.metric);
       const begun = all.reduce((first, stored) => Math.min(first, stored.first), Number.POSITIVE_INFINITY);
-      const groups = groupsOf(all, query);
+      const groups = groupSeries(all, query);
       const points = groups.length * query.buckets.count;
       if (points > query.pointLimit) {
         const message = `${groups.length} series of ${query.buckets.count} points are more than ${query.pointLimit}`;
@@ -151,11 +153,11 @@ export function createMemoryMetrics(name: string): MemoryMetrics {
       for (const { tags, series } of groups) {
         await nextTurn();
         signal.throwIfAborted();
-        const cut = (stored: Stored) => cutOut(stored, query, begun);
+        const cut = (stored: StoredSeries) => sliceSamples(stored, query, begun);
         const values =
           family.kind === "summary" && isQuantile(query.measure)
-            ? exported(series, query.measure, query.buckets, cut)
-            : measure(series, query.measure, query.buckets, cut);
+            ? readExportedQuantile(series, query.measure, query.buckets, cut)
+            : combineSeries(series, query.measure, query.buckets, cut);
         if (values.some((value) => !Number.isNaN(value)))
           found.push({ tags: Object.fromEntries(tags), values });
       }
@@ -163,18 +165,18 @@ export function createMemoryMetrics(name: string): MemoryMetrics {
     },
   };
 
-  function exported(
-    series: readonly Stored[],
+  function readExportedQuantile(
+    series: readonly StoredSeries[],
     measure: Extract<Measure, { of: "observations" }>,
     buckets: Buckets,
-    cut: (stored: Stored) => CounterSamples,
+    cut: (stored: StoredSeries) => CounterSamples,
   ): Float64Array {
     const quantile = measure.combine === "quantile" ? measure.quantile : measure.combine === "min" ? 0 : 1;
     const found = series.filter(
       ({ part, labels }) => part === "value" && Number(labels.get("quantile")) === quantile,
     );
     const [only] = found;
-    if (only === undefined || found.length > 1 || byObserver(series).length > 1) {
+    if (only === undefined || found.length > 1 || groupByObserver(series).length > 1) {
       const feature = `quantile ${quantile} of a summary`;
       const reason =
         only === undefined ? "it does not export it" : "those of several series cannot be merged";
@@ -183,7 +185,7 @@ export function createMemoryMetrics(name: string): MemoryMetrics {
         feature,
       });
     }
-    return exportedQuantile(cut(only), buckets);
+    return combineExportedQuantile(cut(only), buckets);
   }
 }
 
@@ -194,14 +196,17 @@ function isQuantile(measure: Measure): measure is QuantileMeasure {
 }
 
 /** The series that the selector means and that have a sample within the buckets, by their values of its tags. */
-function groupsOf(all: readonly Stored[], { match, tags, buckets }: SeriesQuery): readonly Group[] {
+function groupSeries(
+  all: readonly StoredSeries[],
+  { match, tags, buckets }: SeriesQuery,
+): readonly SeriesGroup[] {
   const keys = Object.keys(tags).sort();
   const end = buckets.start + buckets.step * buckets.count;
-  const groups = new Map<string, Group>();
+  const groups = new Map<string, SeriesGroup>();
   for (const stored of all) {
-    const visible = tagsOf(stored.labels, match);
+    const visible = selectTags(stored.labels, match);
     if (!matchesTags(tags, visible)) continue;
-    const next = stored.times[firstAtOrAfter(stored.times, buckets.start)];
+    const next = stored.times[findFirstAtOrAfter(stored.times, buckets.start)];
     if (next === undefined || next >= end) continue;
     const values = keys.map((key) => [key, visible.get(key) ?? ""] as const);
     const key = JSON.stringify(values);
@@ -209,35 +214,35 @@ function groupsOf(all: readonly Stored[], { match, tags, buckets }: SeriesQuery)
     if (group === undefined) groups.set(key, { tags: values, series: [stored] });
     else group.series.push(stored);
   }
-  const valuesOf = (group: Group) => group.tags.map(([, value]) => value);
+  const valuesOf = (group: SeriesGroup) => group.tags.map(([, value]) => value);
   return [...groups.values()].sort((a, b) => compareLists(valuesOf(a), valuesOf(b)));
 }
 
 /** The tags of a series, sorted: neither the wall's labels nor those that tell parts of a family apart. */
-function tagsOf(labels: ReadonlyMap<string, string>, match: Match): ReadonlyMap<string, string> {
+function selectTags(labels: ReadonlyMap<string, string>, match: ForcedLabels): ReadonlyMap<string, string> {
   return new Map([...labels].filter(([key]) => !Object.hasOwn(match, key) && !partLabels.includes(key)));
 }
 
 /** `begun`: the time of the metric's first sample. */
-function cutOut(
-  { times, values, first }: Stored,
+function sliceSamples(
+  { times, values, first }: StoredSeries,
   { buckets, lookBack }: SeriesQuery,
   begun: Millis,
 ): CounterSamples {
-  const from = firstAtOrAfter(times, buckets.start - lookBack);
-  const end = firstAtOrAfter(times, buckets.start + buckets.step * buckets.count);
+  const from = findFirstAtOrAfter(times, buckets.start - lookBack);
+  const end = findFirstAtOrAfter(times, buckets.start + buckets.step * buckets.count);
   return {
     times: Float64Array.from(times.slice(from, end)),
     values: Float64Array.from(values.slice(from, end)),
-    birth: times[from] === first && begun < first ? "zero" : "own",
+    baseline: times[from] === first && begun < first ? "zero" : "own",
   };
 }
 
-function measure(
-  series: readonly Stored[],
+function combineSeries(
+  series: readonly StoredSeries[],
   measure: Measure,
   buckets: Buckets,
-  cut: (stored: Stored) => CounterSamples,
+  cut: (stored: StoredSeries) => CounterSamples,
 ): Float64Array {
   switch (measure.of) {
     case "samples":
@@ -248,7 +253,7 @@ function measure(
       return combineCumulative(series.map(cut), measure, buckets);
     case "observations":
       return combineObservations(
-        byObserver(series).map((parts) => observations(parts, cut)),
+        groupByObserver(series).map((parts) => toObservations(parts, cut)),
         measure,
         buckets,
       );
@@ -256,26 +261,29 @@ function measure(
   return measure satisfies never;
 }
 
-const none: CounterSamples = { times: new Float64Array(), values: new Float64Array(), birth: "own" };
+const noSamples: CounterSamples = { times: new Float64Array(), values: new Float64Array(), baseline: "own" };
 
-function observations(parts: readonly Stored[], cut: (stored: Stored) => CounterSamples): Observations {
-  const one = (wanted: Part): CounterSamples => {
+function toObservations(
+  parts: readonly StoredSeries[],
+  cut: (stored: StoredSeries) => CounterSamples,
+): Observations {
+  const one = (wanted: SeriesPart): CounterSamples => {
     const found = parts.find(({ part }) => part === wanted);
-    return found === undefined ? none : cut(found);
+    return found === undefined ? noSamples : cut(found);
   };
   const buckets = parts
     .filter(({ part }) => part === "bucket")
-    .map((stored) => ({ bound: boundOf(stored.labels.get("le")), samples: cut(stored) }));
+    .map((stored) => ({ bound: parseBound(stored.labels.get("le")), samples: cut(stored) }));
   return { count: one("count"), sum: one("sum"), buckets };
 }
 
-function boundOf(le = ""): number {
+function parseBound(le = ""): number {
   return le === "+Inf" ? Number.POSITIVE_INFINITY : Number(le);
 }
 
 /** The parts of each histogram or summary: series whose labels differ only in what tells parts apart. */
-function byObserver(series: readonly Stored[]): readonly (readonly Stored[])[] {
-  const keyOf = ({ labels }: Stored) =>
+function groupByObserver(series: readonly StoredSeries[]): readonly (readonly StoredSeries[])[] {
+  const keyOf = ({ labels }: StoredSeries) =>
     JSON.stringify([...labels].filter(([key]) => !partLabels.includes(key)));
   return [...Map.groupBy(series, keyOf).values()];
 }

@@ -1,10 +1,10 @@
 // Front-end error reports in memory: they are spans like others, held where the traces of the same index are.
 
 import type { Instant } from "../../../src/core/time.ts";
-import type { ReportStore } from "../../../src/store/store.ts";
+import type { ErrorReportStore } from "../../../src/store/store.ts";
 import type { MemorySpans } from "./span-store.ts";
 
-interface MemoryReports extends ReportStore {
+interface MemoryReports extends ErrorReportStore {
   /** Forgets reports of errors before this instant. */
   readonly forget: (before: Instant) => void;
 }

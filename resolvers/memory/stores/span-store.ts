@@ -11,10 +11,10 @@ import type {
   SpanSources,
 } from "../../../src/store/span-reader.ts";
 import type { SpanStore } from "../../../src/store/store.ts";
-import { analyticsOver } from "../../../src/tracing/analytics.ts";
-import { isOtherSide, spanKey } from "../../../src/tracing/spans/requests.ts";
-import { selects } from "../../../src/tracing/spans/selection.ts";
-import { readNames } from "../../../src/tracing/spans/site-attributes.ts";
+import { createSpanAnalytics } from "../../../src/tracing/analytics.ts";
+import { formatSpanKey, isCalleeSide } from "../../../src/tracing/spans/requests.ts";
+import { isInSelection } from "../../../src/tracing/spans/selection.ts";
+import { readConfiguredNames } from "../../../src/tracing/spans/site-attributes.ts";
 
 /** A span before a source has claimed it: its site, and what its attributes mean there, depend on who asks. */
 export type StoredSpan = Omit<Span, "site_id" | "namespace" | "action" | "tags">;
@@ -62,7 +62,7 @@ export function createMemorySpans(): MemorySpans {
     signal.throwIfAborted();
     let batch: Span[] = [];
     let looked = 0;
-    for (const [source, index] of indicesOf(sources)) {
+    for (const [source, index] of listIndices(sources)) {
       for (const span of candidates(index)) {
         looked += 1;
         if (looked % stride === 0) {
@@ -71,7 +71,7 @@ export function createMemorySpans(): MemorySpans {
         }
         if (!accepts(span)) continue;
         budget.spend(1);
-        batch.push({ ...span, site_id: source.site, ...readNames(span.span_attributes, source) });
+        batch.push({ ...span, site_id: source.site, ...readConfiguredNames(span.span_attributes, source) });
         if (batch.length < batchSize) continue;
         yield batch;
         signal.throwIfAborted();
@@ -84,11 +84,11 @@ export function createMemorySpans(): MemorySpans {
   const reader: SpanReader = {
     scan: ({ sources, range, select: selection, budget }, signal) => {
       const accepts = (span: StoredSpan): boolean =>
-        span.end >= range.from && span.end <= range.to && selects(selection, span);
+        span.end >= range.from && span.end <= range.to && isInSelection(selection, span);
       return select(sources, (index) => indices.get(index) ?? [], accepts, budget, signal);
     },
     find: ({ sources, of, budget }, signal) => {
-      const { traceIds, accepts } = lookupOf(of);
+      const { traceIds, accepts } = planLookup(of);
       const inTraces = function* (index: string, ids: Iterable<string>): Generator<StoredSpan> {
         const byTrace = tracesOf(index);
         for (const id of ids) yield* byTrace.get(id) ?? [];
@@ -101,7 +101,7 @@ export function createMemorySpans(): MemorySpans {
 
   return {
     ...reader,
-    ...analyticsOver(reader),
+    ...createSpanAnalytics(reader),
     add: (index, spans) => {
       const held = [...(indices.get(index) ?? []), ...spans];
       replace(
@@ -124,7 +124,7 @@ export function createMemorySpans(): MemorySpans {
 }
 
 /** Each index of each site once: what two sources of one site hold in common is answered once. */
-function indicesOf(sources: SpanSources): readonly (readonly [SpanSource, string])[] {
+function listIndices(sources: SpanSources): readonly (readonly [SpanSource, string])[] {
   const pairs = sources.flatMap((source) =>
     source.index.split(",").map((index) => [`${source.site} ${index}`, [source, index] as const] as const),
   );
@@ -135,31 +135,31 @@ function isCalledBy(span: StoredSpan, callers: ReadonlySet<string>): boolean {
   const { trace_id, parent_span_id: span_id, entry, report, links } = span;
   if (!entry || report) return false;
   return (
-    (isOtherSide(span) && callers.has(spanKey(span))) ||
-    (span_id !== undefined && callers.has(spanKey({ trace_id, span_id }))) ||
-    links.some((link) => callers.has(spanKey(link)))
+    (isCalleeSide(span) && callers.has(formatSpanKey(span))) ||
+    (span_id !== undefined && callers.has(formatSpanKey({ trace_id, span_id }))) ||
+    links.some((link) => callers.has(formatSpanKey(link)))
   );
 }
 
 /** Which spans are looked up, and of which traces alone they can be; absent where of any. */
-function lookupOf(of: SpanLookup["of"]): {
+function planLookup(of: SpanLookup["of"]): {
   readonly traceIds?: Iterable<string>;
   readonly accepts: (span: StoredSpan) => boolean;
 } {
   switch (of.by) {
     case "trace":
-      return { traceIds: of.traceIds, accepts: (span) => selects(of.select, span) };
+      return { traceIds: of.traceIds, accepts: (span) => isInSelection(of.select, span) };
     case "span": {
-      const sought = new Set(of.spans.map(spanKey));
+      const sought = new Set(of.spans.map(formatSpanKey));
       const traceIds = new Set(of.spans.map(({ trace_id }) => trace_id));
-      return { traceIds, accepts: (span) => sought.has(spanKey(span)) };
+      return { traceIds, accepts: (span) => sought.has(formatSpanKey(span)) };
     }
     case "id": {
       const ids = new Set(of.spanIds);
       return { accepts: ({ span_id }) => ids.has(span_id) };
     }
     case "caller": {
-      const callers = new Set(of.spans.map(spanKey));
+      const callers = new Set(of.spans.map(formatSpanKey));
       return { accepts: (span) => isCalledBy(span, callers) };
     }
     case "parent": {
@@ -168,7 +168,7 @@ function lookupOf(of: SpanLookup["of"]): {
         accepts: (span) =>
           span.parent_span_id !== undefined &&
           parents.has(span.parent_span_id) &&
-          selects("statements", span),
+          isInSelection("statements", span),
       };
     }
     default:

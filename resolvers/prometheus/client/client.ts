@@ -7,65 +7,76 @@ import { z } from "zod";
 import { BackendError, type Failure } from "../../../src/core/errors.ts";
 import { type Millis, minute, toMillis } from "../../../src/core/time.ts";
 import type { BackendInfo, IO } from "../../../src/store/store.ts";
-import { recording } from "../../../src/telemetry/request-recorder.ts";
-import { passedOn } from "../../../src/telemetry/tracer.ts";
-import { definedOnly, type Tls } from "../../http/connection.ts";
-import { createGuard, type GuardSettings, orAborted, readRetryAfter, turn } from "../../http/guard.ts";
+import { findCurrentRecorder } from "../../../src/telemetry/request-recorder.ts";
+import { readTraceContextHeaders } from "../../../src/telemetry/tracer.ts";
+import { omitUndefined, type Tls } from "../../http/connection.ts";
+import {
+  createGuard,
+  type GuardSettings,
+  raceAbort,
+  readRetryAfter,
+  yieldToEventLoop,
+} from "../../http/guard.ts";
 import {
   call,
-  type Edge,
   type Expression,
   metricName,
   number,
-  print,
   printDuration,
+  printExpression,
   printSelector,
+  type RangeEdge,
   type Selector,
 } from "./promql.ts";
-import { type Movements, movementsOf, type Range, unmoved } from "./range-alignment.ts";
+import { alignRange, detectAlignment, type QueryRange, type RangeAlignment } from "./range-alignment.ts";
 import {
   createScanner,
   envelope,
-  type Fold,
   labelSet,
   readResult,
   resultData,
-  Surprise,
+  type SeriesFold,
+  UnexpectedFormat,
 } from "./response-scanner.ts";
 
 /** One time, or `start`, `start + step`, … `end`; a source answers at most 11,000 of these. Milliseconds since 1970. */
-export type Moments = { readonly at: Millis } | Range;
+export type EvaluationTime = { readonly at: Millis } | QueryRange;
 
-export interface Door {
+export interface PrometheusClient {
   /**
    * Evaluates the expression and hands its series to a fold as they arrive. The fold of a request that had to be sent
    * again is thrown away, so none sees a series twice.
    * @throws {BackendError}
    */
-  query<T>(expression: Expression, moments: Moments, fold: () => Fold<T>, signal: AbortSignal): Promise<T>;
+  query<T>(
+    expression: Expression,
+    moments: EvaluationTime,
+    fold: () => SeriesFold<T>,
+    signal: AbortSignal,
+  ): Promise<T>;
   /** The label sets of the series, of all times. @throws {BackendError} */
-  series(selector: Selector, signal: AbortSignal): Promise<readonly Readonly<Record<string, string>>[]>;
+  listSeries(selector: Selector, signal: AbortSignal): Promise<readonly Readonly<Record<string, string>>[]>;
   /** The names of metrics that have such a series. @throws {BackendError} */
-  names(selector: Selector, signal: AbortSignal): Promise<readonly string[]>;
+  listNames(selector: Selector, signal: AbortSignal): Promise<readonly string[]>;
   /**
    * What targets said of a metric. It knows no wall, so it may be asked only about a name that was found within it;
    * empty where the source has no such endpoint or knows nothing. @throws {BackendError}
    */
-  metadata(metric: string, signal: AbortSignal): Promise<readonly string[]>;
+  readMetadata(metric: string, signal: AbortSignal): Promise<readonly string[]>;
   /** Of all metrics, of every wall. @throws {BackendError} */
-  allMetadata(signal: AbortSignal): Promise<ReadonlyMap<string, readonly string[]>>;
+  readAllMetadata(signal: AbortSignal): Promise<ReadonlyMap<string, readonly string[]>>;
   /** Asked anew on every fresh connection, and when they get old, so that an upgrade is noticed. */
-  habits(signal: AbortSignal): Promise<Habits>;
+  readTraits(signal: AbortSignal): Promise<ServerTraits>;
   probe(signal: AbortSignal): Promise<BackendInfo>;
   close(): Promise<void>;
 }
 
 /** In what sources differ that speak the same language. */
-export interface Habits {
+export interface ServerTraits {
   /** How ranges are cut at their left. */
-  readonly edge: Edge;
+  readonly edge: RangeEdge;
   /**
-   * Restarts of a counter stay hidden from `resets`: Thanos adds them up on their way to it, as to `increase` and `rate`,
+   * Restarts of a counter stay hidden from `resets`: Thanos adds them up on their way to it, as to `increase` and `buildRate`,
    * so that it counts none (seen on 0.36).
    */
   readonly hidesRestarts: boolean;
@@ -73,15 +84,15 @@ export interface Habits {
   readonly oldest?: Millis | undefined;
 }
 
-interface Traits extends Habits {
+interface DetectedTraits extends ServerTraits {
   readonly isThanos: boolean;
-  /** As `Movements`'. */
+  /** As `RangeAlignment`'. */
   readonly aligned: boolean;
   /** When they were asked for, by the clock of `performance`. */
   readonly since: number;
 }
 
-export interface DoorSettings extends GuardSettings {
+export interface ClientSettings extends GuardSettings {
   /** Of the server, with the path under which its API lies. */
   readonly url: string;
   readonly auth?: { username: string; password: string } | { bearer: string } | undefined;
@@ -91,24 +102,24 @@ export interface DoorSettings extends GuardSettings {
   readonly answerBytes: number;
 }
 
-interface Request {
+interface ApiRequest {
   readonly method: "GET" | "POST";
   readonly path: string;
   readonly form?: URLSearchParams;
 }
 
 /** What is read of an answer in one turn of the event loop: some milliseconds. */
-const turnBytes = 256 * 1024;
+const bytesPerTurn = 256 * 1024;
 
 const year: Millis = 31_536_000_000;
 
 /** How far back the newest sample of a series may lie that has not ended: what sources look back if nothing tells them. */
-const lookBack: Millis = 300_000;
+const lookbackDelta: Millis = 300_000;
 
 /** How long a source is trusted to be what it was: behind a load balancer it changes without a broken connection. */
-const edgeAge: Millis = minute;
+const traitsTtl: Millis = minute;
 
-export function openDoor(backend: string, settings: DoorSettings, io: IO): Door {
+export function createPrometheusClient(backend: string, settings: ClientSettings, io: IO): PrometheusClient {
   const guard = createGuard(backend, settings, io);
   const base = new URL(settings.url);
   const prefix = base.pathname.replace(/\/+$/, "");
@@ -123,7 +134,7 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
       // The guard keeps the deadline.
       headersTimeout: 0,
       bodyTimeout: 0,
-      connect: { ...definedOnly(settings.tls ?? {}) },
+      connect: { ...omitUndefined(settings.tls ?? {}) },
     });
     agent.on("connect", () => {
       connections++;
@@ -134,7 +145,7 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
   let unfamiliar = false;
 
   async function open(
-    { method, path, form }: Request,
+    { method, path, form }: ApiRequest,
     signal: AbortSignal,
   ): Promise<Dispatcher.ResponseData> {
     opened ??= openAgent();
@@ -148,8 +159,8 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
         // The frontends of Mimir, Cortex and Thanos keep answers, which samples that come late would make wrong.
         "cache-control": "no-store",
         ...settings.headers,
-        ...passedOn(),
-        ...authorization(settings.auth),
+        ...readTraceContextHeaders(),
+        ...buildAuthorization(settings.auth),
         ...(form && { "content-type": "application/x-www-form-urlencoded" }),
       },
       ...(form && { body: form.toString() }),
@@ -157,7 +168,11 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
   }
 
   /** Sends a request and hands the bytes of a good answer on, as they come. */
-  async function stream(request: Request, signal: AbortSignal, take: (chunk: Buffer) => void): Promise<void> {
+  async function stream(
+    request: ApiRequest,
+    signal: AbortSignal,
+    take: (chunk: Buffer) => void,
+  ): Promise<void> {
     const { statusCode, headers, body } = await open(request, signal);
     // Nobody asked for another encoding; a proxy that sends one sends what nobody here reads.
     if (headers["content-encoding"] !== undefined && headers["content-encoding"] !== "identity") {
@@ -166,16 +181,21 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
       throw new BackendError(backend, "malformed", `content-encoding ${headers["content-encoding"]}`);
     }
     if (statusCode !== 200) {
-      throw failed(backend, statusCode, await beginning(body), readRetryAfter(headers["retry-after"]));
+      throw toResponseError(
+        backend,
+        statusCode,
+        await readErrorText(body),
+        readRetryAfter(headers["retry-after"]),
+      );
     }
     let bytes = 0;
     let sinceTurn = 0;
     for await (const chunk of body) {
       bytes += chunk.length;
       sinceTurn += chunk.length;
-      if (sinceTurn > turnBytes) {
+      if (sinceTurn > bytesPerTurn) {
         // While this answer waits, its connection is not read either.
-        await turn();
+        await yieldToEventLoop();
         sinceTurn = chunk.length;
       }
       if (bytes > settings.answerBytes) {
@@ -185,7 +205,7 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
     }
   }
 
-  async function readJson<T>(schema: z.ZodType<T>, request: Request, signal: AbortSignal): Promise<T> {
+  async function readJson<T>(schema: z.ZodType<T>, request: ApiRequest, signal: AbortSignal): Promise<T> {
     const chunks: Buffer[] = [];
     await stream(request, signal, (chunk) => chunks.push(chunk));
     return schema.parse(unwrap(JSON.parse(Buffer.concat(chunks).toString("utf8"))));
@@ -205,7 +225,7 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
 
   /** Whatever an answer does not hold to is an answer that cannot be read. */
   function guarded<T>(
-    { method, path, form }: Request,
+    { method, path, form }: ApiRequest,
     signal: AbortSignal,
     read: (signal: AbortSignal) => Promise<T>,
   ): Promise<T> {
@@ -214,7 +234,7 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
         return await read(limited);
       } catch (cause) {
         const known =
-          cause instanceof z.ZodError || cause instanceof SyntaxError || cause instanceof Surprise;
+          cause instanceof z.ZodError || cause instanceof SyntaxError || cause instanceof UnexpectedFormat;
         if (!known) throw cause;
         throw new BackendError(backend, "malformed", `${path}: ${cause.message.slice(0, 2_000)}`, { cause });
       }
@@ -226,24 +246,27 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
     return guard.run(true, signal, ask, describe);
   }
 
-  function ask<T>(schema: z.ZodType<T>, request: Request, signal: AbortSignal): Promise<T> {
+  function ask<T>(schema: z.ZodType<T>, request: ApiRequest, signal: AbortSignal): Promise<T> {
     return guarded(request, signal, (limited) => readJson(schema, request, limited));
   }
 
   async function query<T>(
     expression: Expression,
-    moments: Moments,
-    fold: () => Fold<T>,
+    moments: EvaluationTime,
+    fold: () => SeriesFold<T>,
     signal: AbortSignal,
   ): Promise<T> {
     if ("at" in moments) return whole(send(expression, moments, fold, signal), signal);
     const { oldest, aligned, since } = await traits(signal, false);
     // It goes on with the clock, and what is asked now may arrive as late as it may take.
     const late = performance.now() - since + settings.timeout;
-    const asked = unmoved(expression, moments, { oldest: oldest && oldest + late, aligned });
+    const asked = alignRange(expression, moments, { oldest: oldest && oldest + late, aligned });
     if (asked === undefined) return fold().result();
-    const { range, by } = asked;
-    return whole(send(asked.expression, range, by === 0 ? fold : () => earlier(fold(), by), signal), signal);
+    const { range, shift: by } = asked;
+    return whole(
+      send(asked.expression, range, by === 0 ? fold : () => shiftEarlier(fold(), by), signal),
+      signal,
+    );
   }
 
   /**
@@ -254,7 +277,7 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
     const answer = await answered;
     if (!(await traits(signal, false)).isThanos) return answer;
     const path = "/api/v1/stores";
-    const listed = await optional(ask(storeLists, { method: "GET", path }, signal));
+    const listed = await readIfSupported(ask(storeLists, { method: "GET", path }, signal));
     const stores = Object.values(listed ?? {}).flatMap((some) => some ?? []);
     const missing = stores.find(({ lastError }) => (lastError ?? null) !== null);
     if (missing !== undefined)
@@ -264,12 +287,12 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
 
   function send<T>(
     expression: Expression,
-    moments: Moments,
-    fold: () => Fold<T>,
+    moments: EvaluationTime,
+    fold: () => SeriesFold<T>,
     signal: AbortSignal,
   ): Promise<T> {
-    const request = queryRequest(expression, moments, settings.timeout);
-    const begin = counting(backend, fold);
+    const request = buildQueryRequest(expression, moments, settings.timeout);
+    const begin = recordSampleCounts(backend, fold);
     const parse = async (limited: AbortSignal): Promise<T> => {
       const { series, result } = begin();
       readResult((await readJson(resultData, request, limited)).result, series);
@@ -287,7 +310,7 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
       try {
         return await scan(limited);
       } catch (cause) {
-        if (!(cause instanceof Surprise)) throw cause;
+        if (!(cause instanceof UnexpectedFormat)) throw cause;
         const result = await parse(limited);
         unfamiliar = true;
         io.log({ level: "info", message: "answers are parsed, not scanned", backend, reason: cause.message });
@@ -296,13 +319,15 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
     });
   }
 
-  let known: { readonly traits: Promise<Traits>; readonly since: number; connections: number } | undefined;
+  let known:
+    | { readonly traits: Promise<DetectedTraits>; readonly since: number; connections: number }
+    | undefined;
 
   /** Where `anew`, asked again on a fresh connection. */
-  function traits(signal: AbortSignal, anew: boolean): Promise<Traits> {
+  function traits(signal: AbortSignal, anew: boolean): Promise<DetectedTraits> {
     const now = performance.now();
     const isOld = (entry: NonNullable<typeof known>) =>
-      now - entry.since > edgeAge || (anew && entry.connections !== connections);
+      now - entry.since > traitsTtl || (anew && entry.connections !== connections);
     if (known === undefined || isOld(known)) {
       // Not this caller's signal: others wait for the same answer. The guard's own deadline bounds it.
       const entry = { traits: askTraits(new AbortController().signal), since: now, connections };
@@ -317,31 +342,35 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
         },
       );
     }
-    return orAborted(known.traits, signal);
+    return raceAbort(known.traits, signal);
   }
 
-  async function askTraits(signal: AbortSignal): Promise<Traits> {
+  async function askTraits(signal: AbortSignal): Promise<DetectedTraits> {
     const since = performance.now();
     // In turns: of a source that has rested a single request is let through.
     const { edge, isThanos } = await askProduct(signal);
-    const movements = await optional(askMovements(signal));
+    const movements = await readIfSupported(askMovements(signal));
     const { oldest, aligned = false } = movements ?? {};
     return { edge, isThanos, hidesRestarts: isThanos, oldest, aligned, since };
   }
 
   /** Of a range over all times, which has one value. */
-  async function askMovements(signal: AbortSignal): Promise<Movements | undefined> {
+  async function askMovements(signal: AbortSignal): Promise<RangeAlignment | undefined> {
     // VictoriaMetrics reads the seconds of the first weeks of 1970 otherwise.
     const [start, now] = [year, toMillis(io.now())];
     const everything = { start, end: now, step: now };
-    const { result } = await ask(resultData, queryRequest(one, everything, settings.timeout), signal);
-    const first = onesOfRange.safeParse(result).data?.[0].values[0]?.[0];
-    return first === undefined ? undefined : movementsOf(start, Math.round(first * 1_000));
+    const { result } = await ask(
+      resultData,
+      buildQueryRequest(constantOne, everything, settings.timeout),
+      signal,
+    );
+    const first = rangeOfOnes.safeParse(result).data?.[0].values[0]?.[0];
+    return first === undefined ? undefined : detectAlignment(start, Math.round(first * 1_000));
   }
 
-  async function askProduct(signal: AbortSignal): Promise<Pick<Traits, "edge" | "isThanos">> {
+  async function askProduct(signal: AbortSignal): Promise<Pick<DetectedTraits, "edge" | "isThanos">> {
     // Thanos alone reads this parameter, and refuses what it cannot read, also behind a proxy that shows nothing else of it.
-    const unread = await optional(countOnes({ dedup: "neither" }, signal));
+    const unread = await readIfSupported(countOnes({ dedup: "neither" }, signal));
     const found = unread ?? (await countOnes({}, signal));
     // 3.0.0 opened the ranges, and 3.0.1 the subqueries.
     const edge = found === "2" && (await version(signal)) !== "3.0.0" ? "closed" : "open";
@@ -357,14 +386,14 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
     const time = printSeconds(Math.floor(toMillis(io.now()) / minute) * minute);
     const form = new URLSearchParams({ query, time, ...parameters });
     const { result } = await ask(resultData, { method: "POST", path: "/api/v1/query", form }, signal);
-    const found = ones.safeParse(result).data?.[0].value[1];
+    const found = vectorOfOnes.safeParse(result).data?.[0].value[1];
     if (found === undefined) throw new BackendError(backend, "malformed", "no count of ones");
     return found;
   }
 
   async function version(signal: AbortSignal): Promise<string> {
-    const request: Request = { method: "GET", path: "/api/v1/status/buildinfo" };
-    const data = await optional(ask(z.object({ version: z.string() }), request, signal));
+    const request: ApiRequest = { method: "GET", path: "/api/v1/status/buildinfo" };
+    const data = await readIfSupported(ask(z.object({ version: z.string() }), request, signal));
     return data?.version || "unknown";
   }
 
@@ -372,28 +401,28 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
     search: string,
     signal: AbortSignal,
   ): Promise<ReadonlyMap<string, readonly string[]>> {
-    const request: Request = { method: "GET", path: `/api/v1/metadata${search}` };
-    const data = await optional(ask(toldTypes, request, signal));
+    const request: ApiRequest = { method: "GET", path: `/api/v1/metadata${search}` };
+    const data = await readIfSupported(ask(metadataTypes, request, signal));
     return new Map(Object.entries(data ?? {}).map(([name, told]) => [name, told.map(({ type }) => type)]));
   }
 
   return {
     query,
-    habits: (signal) => traits(signal, true),
-    series: (selector, signal) => {
+    readTraits: (signal) => traits(signal, true),
+    listSeries: (selector, signal) => {
       // Not as a form: prom-label-proxy puts its label into the address, and a source takes either of two selectors.
-      const path = `/api/v1/series?${matching(selector)}`;
+      const path = `/api/v1/series?${formatMatchParameters(selector)}`;
       return whole(ask(labelSets, { method: "GET", path }, signal), signal);
     },
-    async names(selector, signal) {
-      const path = `/api/v1/label/${metricName}/values?${matching(selector)}`;
-      return (await whole(ask(texts, { method: "GET", path }, signal), signal)) ?? [];
+    async listNames(selector, signal) {
+      const path = `/api/v1/label/${metricName}/values?${formatMatchParameters(selector)}`;
+      return (await whole(ask(labelValues, { method: "GET", path }, signal), signal)) ?? [];
     },
-    metadata: async (metric, signal) => {
+    readMetadata: async (metric, signal) => {
       const told = await metadata(`?${new URLSearchParams({ metric })}`, signal);
       return told.get(metric) ?? [];
     },
-    allMetadata: (signal) => metadata("", signal),
+    readAllMetadata: (signal) => metadata("", signal),
     async probe(signal) {
       const { isThanos } = await traits(signal, true);
       return { product: isThanos ? "Thanos" : "Prometheus", version: await version(signal) };
@@ -403,7 +432,7 @@ export function openDoor(backend: string, settings: DoorSettings, io: IO): Door 
 }
 
 /** As much of an error as is worth logging. */
-async function beginning(body: AsyncIterable<Buffer>): Promise<string> {
+async function readErrorText(body: AsyncIterable<Buffer>): Promise<string> {
   let text = "";
   for await (const chunk of body) {
     text += chunk.toString("utf8");
@@ -413,8 +442,8 @@ async function beginning(body: AsyncIterable<Buffer>): Promise<string> {
 }
 
 /** The same folds; of those that come to a result, who explains the request is told how much they took. */
-function counting<T>(backend: string, fold: () => Fold<T>): () => Fold<T> {
-  const recorder = recording();
+function recordSampleCounts<T>(backend: string, fold: () => SeriesFold<T>): () => SeriesFold<T> {
+  const recorder = findCurrentRecorder();
   if (recorder === undefined) return fold;
   return () => {
     const { series: take, result } = fold();
@@ -434,29 +463,29 @@ function counting<T>(backend: string, fold: () => Fold<T>): () => Fold<T> {
 }
 
 /** The same fold of series that come so much later than they were meant. */
-function earlier<T>({ series, result }: Fold<T>, by: Millis): Fold<T> {
+function shiftEarlier<T>({ series, result }: SeriesFold<T>, by: Millis): SeriesFold<T> {
   return { series: (one) => series({ ...one, times: one.times.map((time) => time - by) }), result };
 }
 
 /** Everything that is kept. Without a start VictoriaMetrics looks at the last five minutes, and with 0 as well. */
-const ever = { start: "1" };
-const matching = (selector: Selector): URLSearchParams =>
-  new URLSearchParams({ "match[]": printSelector(selector), ...ever });
+const allTimes = { start: "1" };
+const formatMatchParameters = (selector: Selector): URLSearchParams =>
+  new URLSearchParams({ "match[]": printSelector(selector), ...allTimes });
 
-const one = call("vector", number(1));
-const onesOfRange = z.tuple([z.object({ values: z.array(z.tuple([z.number(), z.string()])) })]);
-const ones = z.tuple([z.object({ value: z.tuple([z.number(), z.string()]) })]);
+const constantOne = call("vector", number(1));
+const rangeOfOnes = z.tuple([z.object({ values: z.array(z.tuple([z.number(), z.string()])) })]);
+const vectorOfOnes = z.tuple([z.object({ value: z.tuple([z.number(), z.string()]) })]);
 const labelSets = z.array(labelSet);
-const texts = z.array(z.string()).nullish();
+const labelValues = z.array(z.string()).nullish();
 /** By kind of store. */
 const storeLists = z.record(
   z.string(),
   z.array(z.object({ name: z.string(), lastError: z.unknown() })).nullish(),
 );
-const toldTypes = z.record(z.string(), z.array(z.object({ type: z.string() })));
+const metadataTypes = z.record(z.string(), z.array(z.object({ type: z.string() })));
 
 /** What a proxy does not route, or another product does not have, is not there; what fails otherwise may be. */
-async function optional<T>(asked: Promise<T>): Promise<T | undefined> {
+async function readIfSupported<T>(asked: Promise<T>): Promise<T | undefined> {
   try {
     return await asked;
   } catch (error) {
@@ -469,8 +498,8 @@ function isRefusal({ failure }: BackendError): boolean {
   return failure === "rejected" || failure === "denied";
 }
 
-function queryRequest(expression: Expression, moments: Moments, timeout: Millis): Request {
-  const form = new URLSearchParams({ query: print(expression) });
+function buildQueryRequest(expression: Expression, moments: EvaluationTime, timeout: Millis): ApiRequest {
+  const form = new URLSearchParams({ query: printExpression(expression) });
   if ("at" in moments) form.set("time", printSeconds(moments.at));
   else {
     form.set("start", printSeconds(moments.start));
@@ -480,7 +509,7 @@ function queryRequest(expression: Expression, moments: Moments, timeout: Millis)
   form.set("timeout", printDuration(timeout));
   // Of what is asked without a range, on servers that look back less far of themselves (2.42, Cortex and
   // VictoriaMetrics do not read it).
-  form.set("lookback_delta", printDuration(lookBack));
+  form.set("lookback_delta", printDuration(lookbackDelta));
   // Thanos answers in part, with status 200, or from downsampled data, unless it is told not to. A resolution of 0 would
   // say the same, but its query frontend hands that on as none, for which the querier may have another default.
   form.set("partial_response", "false");
@@ -494,24 +523,24 @@ function printSeconds(millis: Millis): string {
   return (millis / 1_000).toFixed(3);
 }
 
-function authorization(auth: DoorSettings["auth"]): Readonly<Record<string, string>> {
+function buildAuthorization(auth: ClientSettings["auth"]): Readonly<Record<string, string>> {
   if (auth === undefined) return {};
   if ("bearer" in auth) return { authorization: `Bearer ${auth.bearer}` };
   return { authorization: `Basic ${Buffer.from(`${auth.username}:${auth.password}`).toString("base64")}` };
 }
 
 /** An answer with an error status. The server's own text goes no further than the log. */
-function failed(
+function toResponseError(
   backend: string,
   status: number,
   text: string,
   retryAfterSeconds: number | undefined,
 ): BackendError {
   const told = `status ${status}: ${text.slice(0, 2_000)}`;
-  return new BackendError(backend, failureOf(status, text), told, { status, retryAfterSeconds });
+  return new BackendError(backend, classifyFailure(status, text), told, { status, retryAfterSeconds });
 }
 
-const byStatus: Readonly<Record<number, Failure>> = {
+const failureByStatus: Readonly<Record<number, Failure>> = {
   401: "denied",
   403: "denied",
   408: "timeout",
@@ -522,10 +551,10 @@ const byStatus: Readonly<Record<number, Failure>> = {
 };
 
 /** A deadline that passes while series are loaded, or in the queue, comes as 422, and one in evaluation as 503. */
-function failureOf(status: number, text: string): Failure {
+function classifyFailure(status: number, text: string): Failure {
   const late = /deadline exceeded|timed out|cancell?ed/i.test(text);
   if (late && [422, 499, 500, 503].includes(status)) return "timeout";
   // Of what a Thanos asks, and has not yet found to be away.
   if (text.includes("code = Unavailable")) return "partial";
-  return byStatus[status] ?? "rejected";
+  return failureByStatus[status] ?? "rejected";
 }

@@ -3,7 +3,7 @@
 // without the wall can be built.
 
 import type { Millis } from "../../../src/core/time.ts";
-import type { Match } from "../../../src/store/store.ts";
+import type { ForcedLabels } from "../../../src/store/store.ts";
 
 export interface Matcher {
   readonly label: string;
@@ -11,15 +11,15 @@ export interface Matcher {
   readonly value: string;
 }
 
-declare const walled: unique symbol;
+declare const withForcedLabels: unique symbol;
 export interface Selector {
   readonly kind: "selector";
   readonly matchers: readonly Matcher[];
-  readonly [walled]: true;
+  readonly [withForcedLabels]: true;
 }
 
 /** A range selector: the samples of the `length` that ends `offset` before the time of evaluation. */
-export interface Window {
+export interface RangeSelector {
   readonly kind: "window";
   readonly of: Selector;
   readonly length: Millis;
@@ -28,7 +28,7 @@ export interface Window {
 
 export type Expression =
   | Selector
-  | Window
+  | RangeSelector
   | { readonly kind: "number"; readonly value: number }
   | { readonly kind: "call"; readonly function: string; readonly arguments: readonly Expression[] }
   | {
@@ -45,15 +45,15 @@ export type Expression =
     };
 
 /** Series within the wall: the forced labels stand beside `matchers`, so that these can only narrow it. */
-export function select(match: Match, matchers: readonly Matcher[]): Selector {
-  const forced = Object.entries(match).map(([label, value]) => equal(label, value));
+export function select(match: ForcedLabels, matchers: readonly Matcher[]): Selector {
+  const forced = Object.entries(match).map(([label, value]) => matchEqual(label, value));
   return { kind: "selector", matchers: [...matchers, ...forced] } as Omit<
     Selector,
-    typeof walled
+    typeof withForcedLabels
   > as Selector;
 }
 
-export function narrow(selector: Selector, matchers: readonly Matcher[]): Selector {
+export function narrowSelector(selector: Selector, matchers: readonly Matcher[]): Selector {
   return { ...selector, matchers: [...matchers, ...selector.matchers] };
 }
 
@@ -66,50 +66,50 @@ export const typeLabel = "__type__";
  */
 export const metadataLabels: readonly string[] = [metricName, typeLabel, "__unit__"];
 
-export function equal(label: string, value: string): Matcher {
+export function matchEqual(label: string, value: string): Matcher {
   return { label, operator: "=", value };
 }
 
 /** The series has the label. To Prometheus an absent label and an empty one are the same. */
-export function present(label: string): Matcher {
+export function matchPresent(label: string): Matcher {
   return { label, operator: "!=", value: "" };
 }
 
-function isPresence({ operator, value }: Matcher): boolean {
+function isPresenceMatcher({ operator, value }: Matcher): boolean {
   return operator === "!=" && value === "";
 }
 
 /** The same series and those that lack a label which theirs have; `hasLabels` tells these apart. */
-export function withoutPresence(selector: Selector): Selector {
-  return { ...selector, matchers: selector.matchers.filter((matcher) => !isPresence(matcher)) };
+export function stripPresenceMatchers(selector: Selector): Selector {
+  return { ...selector, matchers: selector.matchers.filter((matcher) => !isPresenceMatcher(matcher)) };
 }
 
 /** Whether labels are there that the selector wants to be, whatever their value. */
 export function hasLabels({ matchers }: Selector, labels: Readonly<Record<string, string>>): boolean {
   // What every object has, whatever its own keys, is no label.
   const isThere = (label: string) => Object.hasOwn(labels, label) && labels[label] !== "";
-  return matchers.every((matcher) => !isPresence(matcher) || isThere(matcher.label));
+  return matchers.every((matcher) => !isPresenceMatcher(matcher) || isThere(matcher.label));
 }
 
 /** Any of these values; `""` stands for a series without the label. */
-export function oneOf(label: string, values: readonly string[]): Matcher {
+export function matchAnyOf(label: string, values: readonly string[]): Matcher {
   const [only] = values;
-  if (only !== undefined && values.length === 1) return equal(label, only);
-  return { label, operator: "=~", value: alternatives(values) };
+  if (only !== undefined && values.length === 1) return matchEqual(label, only);
+  return { label, operator: "=~", value: buildAlternation(values) };
 }
 
-export function noneOf(label: string, values: readonly string[]): Matcher {
-  return { label, operator: "!~", value: alternatives(values) };
+export function matchNoneOf(label: string, values: readonly string[]): Matcher {
+  return { label, operator: "!~", value: buildAlternation(values) };
 }
 
-function alternatives(values: readonly string[]): string {
+function buildAlternation(values: readonly string[]): string {
   return `(?s:${values.map(escapeRegex).join("|")})`;
 }
 
 /** A value in which `*` stands for any text, and alone for the presence of the label. */
-export function glob(label: string, pattern: string): Matcher {
-  if (/^\*+$/.test(pattern)) return present(label);
-  if (!pattern.includes("*")) return equal(label, pattern);
+export function matchGlob(label: string, pattern: string): Matcher {
+  if (/^\*+$/.test(pattern)) return matchPresent(label);
+  if (!pattern.includes("*")) return matchEqual(label, pattern);
   // 2.x does not let a dot match a newline unless it is told to.
   return { label, operator: "=~", value: `(?s:${pattern.split(/\*+/).map(escapeRegex).join(".*")})` };
 }
@@ -142,28 +142,32 @@ export function binary(
  * Zero, and no finite number where a sample of the window is none. Not zero times the sum: of infinity that is NaN, and
  * VictoriaMetrics leaves out what is NaN, and the whole that it would be part of.
  */
-export function notFinite(samples: Expression): Expression {
+export function markNonFinite(samples: Expression): Expression {
   // Less than 1 times any finite sum.
   return call("floor", binary(number(1e-310), "*", call("abs", call("sum_over_time", samples))));
 }
 
 /**
- * Whether a range selector takes the sample at its left end: `closed` in Prometheus 2, `open` since 3. Every form that
+ * Whether a range selector takes the sample at its left end: `onClosed` in Prometheus 2, `open` since 3. Every form that
  * is exact on the one is wrong on the other.
  */
-export type Edge = "closed" | "open";
+export type RangeEdge = "closed" | "open";
 
 /**
  * The samples from `from` to `to` before the time of evaluation, both inclusive: `{ from: 60_000, to: 1 }` is the minute
  * `[t - 60 s, t)`. `from` is greater than `to`: a closed edge has no form for a single millisecond.
  */
-export function window(of: Selector, edge: Edge, { from, to }: { from: Millis; to: Millis }): Window {
+export function selectRange(
+  of: Selector,
+  edge: RangeEdge,
+  { from, to }: { from: Millis; to: Millis },
+): RangeSelector {
   return { kind: "window", of, length: edge === "closed" ? from - to : from - to + 1, offset: to };
 }
 
 // ---- Printing ----------------------------------------------------------------------------------------------------
 
-export function print(expression: Expression): string {
+export function printExpression(expression: Expression): string {
   switch (expression.kind) {
     case "selector":
       return printSelector(expression);
@@ -175,13 +179,14 @@ export function print(expression: Expression): string {
     case "number":
       return String(expression.value);
     case "call":
-      return `${expression.function}(${expression.arguments.map(print).join(",")})`;
+      return `${expression.function}(${expression.arguments.map(printExpression).join(",")})`;
     case "aggregate": {
-      const by = expression.by.length === 0 ? "" : ` by (${expression.by.map(printListed).join(",")}) `;
-      return `${expression.operator}${by}(${print(expression.of)})`;
+      const by =
+        expression.by.length === 0 ? "" : ` by (${expression.by.map(printGroupingLabel).join(",")}) `;
+      return `${expression.operator}${by}(${printExpression(expression.of)})`;
     }
     case "binary":
-      return `(${print(expression.left)} ${expression.operator} ${print(expression.right)})`;
+      return `(${printExpression(expression.left)} ${expression.operator} ${printExpression(expression.right)})`;
     default:
       return expression satisfies never;
   }
@@ -205,7 +210,7 @@ function printLabel(name: string): string {
   return identifier.test(name) ? name : quote(name);
 }
 
-function printListed(name: string): string {
+function printGroupingLabel(name: string): string {
   return isPlainLabel(name) ? name : quote(name);
 }
 

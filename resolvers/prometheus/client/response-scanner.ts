@@ -2,7 +2,7 @@
 // its points as an array and a string before we made a number of it. So this scanner walks the bytes in the one form in
 // which Prometheus and its kin print them; at the first surprise it gives up, and the caller asks again and parses.
 import { z } from "zod";
-import { readNumber } from "../../../src/metrics/float-text.ts";
+import { scanNumber } from "../../../src/metrics/float-text.ts";
 
 /** One series of an answer. Times are milliseconds since 1970, ascending. */
 export interface SampleSeries {
@@ -27,36 +27,36 @@ export interface HistogramBucket {
   readonly count: number;
 }
 
-/** Takes the series of one answer as they come. `result` is asked for only when the whole answer was read. */
-export interface Fold<T> {
+/** Takes the series of one answer as they come. `resultSchema` is asked for only when the whole answer was read. */
+export interface SeriesFold<T> {
   readonly series: (series: SampleSeries) => void;
   readonly result: () => T;
 }
 
-export function collect(): Fold<readonly SampleSeries[]> {
+export function collectSeries(): SeriesFold<readonly SampleSeries[]> {
   const all: SampleSeries[] = [];
   return { series: (series) => void all.push(series), result: () => all };
 }
 
 /** The answer is well-formed as far as we know, but not in the form that the scanner reads. */
-export class Surprise extends Error {
+export class UnexpectedFormat extends Error {
   override readonly name = "Surprise";
 }
 
-interface Scanner {
-  /** @throws {Surprise} */
+interface ResponseScanner {
+  /** @throws {UnexpectedFormat} */
   push(chunk: Buffer): void;
-  /** The answer without its series, as JSON text. @throws {Surprise | SyntaxError} the second where it is cut */
+  /** The answer without its series, as JSON text. @throws {UnexpectedFormat | SyntaxError} the second where it is cut */
   end(): string;
 }
 
-const opening = '"result":[';
+const resultOpening = '"result":[';
 const metricKey = '{"metric":';
 const valuesKey = ',"values":[';
 const frameLimit = 1 << 20;
 const bridgeBytes = 256;
 /** So many points are kept together, unless one series has more. */
-const pointsOfArray = 16_384;
+const pointsPerArray = 16_384;
 
 const quoteByte = 0x22;
 const backslash = 0x5c;
@@ -67,18 +67,18 @@ const closeBracket = 0x5d;
 const openBrace = 0x7b;
 const closeBrace = 0x7d;
 
-type State = "head" | "element" | "labels" | "field" | "points" | "histograms" | "tail";
+type ScanPart = "head" | "element" | "labels" | "field" | "points" | "histograms" | "tail";
 
 /**
  * How far an answer is read. What reads it are functions of the module: of functions that are made for each answer, V8
  * forgets at each collection of garbage what it has compiled, which takes it longer than most answers.
  */
-interface Scan {
-  readonly take: (series: SampleSeries) => void;
+interface ScanState {
+  readonly emit: (series: SampleSeries) => void;
   data: Buffer;
   view: DataView;
   at: number;
-  state: State;
+  state: ScanPart;
   /** What surrounds the series. As latin1, since a chunk may end inside a character. */
   frame: string;
   elements: number;
@@ -91,52 +91,52 @@ interface Scan {
   next: number;
   histograms: HistogramSample[];
   /** Whether the field is a list of points, as in a matrix, or one point, as in a vector. */
-  list: boolean;
-  listed: number;
+  isList: boolean;
+  listLength: number;
   /** Of the places of a series' points the bytes of their times, three words each, and the times. */
-  readonly stamps: number[];
-  readonly stampTimes: number[];
+  readonly timestampWords: number[];
+  readonly timestampValues: number[];
 }
 
-export function createScanner(take: (series: SampleSeries) => void): Scanner {
+export function createScanner(take: (series: SampleSeries) => void): ResponseScanner {
   const data: Buffer = Buffer.alloc(0);
-  const scan: Scan = {
-    ...{ take, data, view: viewOf(data), at: 0, state: "head", frame: "", elements: 0, labels: {} },
+  const scan: ScanState = {
+    ...{ emit: take, data, view: createView(data), at: 0, state: "head", frame: "", elements: 0, labels: {} },
     ...{ times: new Float64Array(1_024), values: new Float64Array(1_024), first: 0, next: 0, histograms: [] },
-    ...{ list: true, listed: 0, stamps: [], stampTimes: [] },
+    ...{ isList: true, listLength: 0, timestampWords: [], timestampValues: [] },
   };
   return {
-    push: (chunk) => push(scan, chunk),
+    push: (chunk) => pushChunk(scan, chunk),
     end() {
       const { state, frame } = scan;
       if (state === "tail") return Buffer.from(frame, "latin1").toString("utf8");
-      if (state === "head") throw new Surprise("no result");
+      if (state === "head") throw new UnexpectedFormat("no result");
       throw new SyntaxError(`the answer ends in its ${state}`);
     },
   };
 }
 
 /** A part that has not wholly arrived is read again, from its start, with the next chunk. */
-function push(scan: Scan, chunk: Buffer): void {
+function pushChunk(scan: ScanState, chunk: Buffer): void {
   let rest = scan.data.subarray(scan.at);
   if (rest.length > 0 && chunk.length > bridgeBytes) {
     // With a little of it at first, which is nearly always enough and spares a copy of it all.
-    read(scan, Buffer.concat([rest, chunk.subarray(0, bridgeBytes)]), 0);
+    readParts(scan, Buffer.concat([rest, chunk.subarray(0, bridgeBytes)]), 0);
     if (scan.at >= rest.length) {
-      read(scan, chunk, scan.at - rest.length);
+      readParts(scan, chunk, scan.at - rest.length);
       return;
     }
     rest = rest.subarray(scan.at);
   }
-  read(scan, rest.length === 0 ? chunk : Buffer.concat([rest, chunk]), 0);
+  readParts(scan, rest.length === 0 ? chunk : Buffer.concat([rest, chunk]), 0);
 }
 
-function read(scan: Scan, data: Buffer, from: number): void {
+function readParts(scan: ScanState, data: Buffer, from: number): void {
   scan.data = data;
-  scan.view = viewOf(data);
+  scan.view = createView(data);
   scan.at = from;
   for (let start = from; scan.at < data.length; start = scan.at) {
-    if (!parts[scan.state](scan)) {
+    if (!partReaders[scan.state](scan)) {
       scan.at = start;
       return;
     }
@@ -144,15 +144,15 @@ function read(scan: Scan, data: Buffer, from: number): void {
 }
 
 /** Each reads one part of the answer; false when it has not wholly arrived. There is always a byte to read. */
-const parts: Readonly<Record<State, (scan: Scan) => boolean>> = {
+const partReaders: Readonly<Record<ScanPart, (scan: ScanState) => boolean>> = {
   head(scan) {
     const { data } = scan;
-    const found = data.indexOf(opening);
+    const found = data.indexOf(resultOpening);
     if (found < 0) {
-      if (data.length > frameLimit) throw new Surprise("no result");
+      if (data.length > frameLimit) throw new UnexpectedFormat("no result");
       return false;
     }
-    scan.at = found + opening.length;
+    scan.at = found + resultOpening.length;
     scan.frame = data.toString("latin1", 0, scan.at);
     scan.state = "element";
     return true;
@@ -162,19 +162,19 @@ const parts: Readonly<Record<State, (scan: Scan) => boolean>> = {
       scan.state = "tail";
       return true;
     }
-    if (scan.elements++ > 0) expect(scan, comma);
+    if (scan.elements++ > 0) expectByte(scan, comma);
     scan.state = "labels";
     return true;
   },
   labels(scan) {
     const { data, at } = scan;
-    if (!isAt(data, at, metricKey)) {
+    if (!hasTextAt(data, at, metricKey)) {
       const there = data.toString("latin1", at, at + metricKey.length);
-      if (!metricKey.startsWith(there)) throw new Surprise(`${there} where a series was expected`);
+      if (!metricKey.startsWith(there)) throw new UnexpectedFormat(`${there} where a series was expected`);
       return false;
     }
     const start = at + metricKey.length;
-    const end = endOf(data, start, openBrace, closeBrace);
+    const end = findClosingBracket(data, start, openBrace, closeBrace);
     if (end < 0) return false;
     scan.labels = readLabels(JSON.parse(data.toString("utf8", start, end)));
     scan.at = end;
@@ -188,7 +188,7 @@ const parts: Readonly<Record<State, (scan: Scan) => boolean>> = {
     if (data[at] === closeBrace) {
       const { labels, times, values, first, next, histograms } = scan;
       scan.at++;
-      scan.take({
+      scan.emit({
         labels,
         times: times.subarray(first, next),
         values: values.subarray(first, next),
@@ -197,10 +197,10 @@ const parts: Readonly<Record<State, (scan: Scan) => boolean>> = {
       scan.state = "element";
       return true;
     }
-    scan.listed = 0;
-    if (isAt(data, at, valuesKey)) {
+    scan.listLength = 0;
+    if (hasTextAt(data, at, valuesKey)) {
       scan.at += valuesKey.length;
-      scan.list = true;
+      scan.isList = true;
       scan.state = "points";
       return true;
     }
@@ -208,11 +208,11 @@ const parts: Readonly<Record<State, (scan: Scan) => boolean>> = {
     if (end < 0 || end + 1 >= data.length) return false;
     const key = data.toString("latin1", at, end);
     scan.at = end + 1;
-    scan.list = key === ',"values"' || key === ',"histograms"';
-    if (scan.list) expect(scan, openBracket);
+    scan.isList = key === ',"values"' || key === ',"histograms"';
+    if (scan.isList) expectByte(scan, openBracket);
     if (key === ',"values"' || key === ',"value"') scan.state = "points";
     else if (key === ',"histograms"' || key === ',"histogram"') scan.state = "histograms";
-    else throw new Surprise(`the field ${key}`);
+    else throw new UnexpectedFormat(`the field ${key}`);
     return true;
   },
   /** As many as have arrived: one call each would cost more than reading them. */
@@ -220,111 +220,114 @@ const parts: Readonly<Record<State, (scan: Scan) => boolean>> = {
     const before = scan.at;
     do {
       const start = scan.at;
-      if (ends(scan)) return true;
-      const end = takePoint(scan, scan.at);
+      if (readListEnd(scan)) return true;
+      const end = readPoint(scan, scan.at);
       if (end < 0) {
         scan.at = start;
         return start > before;
       }
       scan.at = end;
-      scan.listed++;
-    } while (scan.list && scan.at < scan.data.length);
-    if (!scan.list) scan.state = "field";
+      scan.listLength++;
+    } while (scan.isList && scan.at < scan.data.length);
+    if (!scan.isList) scan.state = "field";
     return true;
   },
   histograms(scan) {
-    if (ends(scan)) return true;
+    if (readListEnd(scan)) return true;
     const { data, at } = scan;
-    const end = endOf(data, at, openBracket, closeBracket);
+    const end = findClosingBracket(data, at, openBracket, closeBracket);
     if (end < 0) return false;
     scan.histograms.push(...readHistograms([JSON.parse(data.toString("latin1", at, end))]));
     scan.at = end;
-    scan.listed++;
-    if (!scan.list) scan.state = "field";
+    scan.listLength++;
+    if (!scan.isList) scan.state = "field";
     return true;
   },
   tail(scan) {
     scan.frame += scan.data.toString("latin1", scan.at);
     scan.at = scan.data.length;
-    if (scan.frame.length > frameLimit) throw new Surprise("a frame of more than a megabyte");
+    if (scan.frame.length > frameLimit) throw new UnexpectedFormat("a frame of more than a megabyte");
     return true;
   },
 };
 
 /** `[1700000000.123,"4.5"]` at `start`: where it ends, or -1 while it has not arrived. */
-function takePoint(scan: Scan, start: number): number {
-  if (scan.next === scan.times.length) makeRoom(scan);
+function readPoint(scan: ScanState, start: number): number {
+  if (scan.next === scan.times.length) allocateArrays(scan);
   const { data, times, values, next } = scan;
-  if (!follows(data, start, openBracket)) return -1;
-  let middle = takeStamp(scan, start + 1);
+  if (!hasByteAt(data, start, openBracket)) return -1;
+  let middle = copyKnownTimestamp(scan, start + 1);
   if (middle < 0) {
-    middle = takeNumber(scan, start + 1, comma, times);
+    middle = readPointNumber(scan, start + 1, comma, times);
     times[next] = Math.round((times[next] ?? 0) * 1_000);
-    if (middle < 0 || !follows(data, middle, quoteByte)) return -1;
+    if (middle < 0 || !hasByteAt(data, middle, quoteByte)) return -1;
     middle += 1;
-    keepStamp(scan, start + 1, middle);
+    recordTimestamp(scan, start + 1, middle);
   }
-  const end = takeNumber(scan, middle, quoteByte, values);
-  if (end < 0 || !follows(data, end, closeBracket)) return -1;
+  const end = readPointNumber(scan, middle, quoteByte, values);
+  if (end < 0 || !hasByteAt(data, end, closeBracket)) return -1;
   scan.next++;
   return end + 1;
 }
 
 /** The bytes of a whole second and what follows it, `1700000000,"`, as three words. */
-const stampBytes = 12;
+const timestampBytes = 12;
 /** So many are kept. */
-const mostStamps = 16_384;
+const maxTimestamps = 16_384;
 
 /** Series of one answer have the same times: where this one has the bytes of the one before it, it is not read again. */
-function takeStamp({ data, view, stamps, stampTimes, times, first, next }: Scan, start: number): number {
+function copyKnownTimestamp(
+  { data, view, timestampWords: stamps, timestampValues: stampTimes, times, first, next }: ScanState,
+  start: number,
+): number {
   const place = next - first;
-  if (place >= stampTimes.length || start + stampBytes > data.length) return -1;
+  if (place >= stampTimes.length || start + timestampBytes > data.length) return -1;
   for (let word = 0; word < 3; word += 1) {
     if (view.getInt32(start + 4 * word) !== stamps[3 * place + word]) return -1;
   }
   times[next] = stampTimes[place] ?? 0;
-  return start + stampBytes;
+  return start + timestampBytes;
 }
 
-function keepStamp(scan: Scan, start: number, end: number): void {
+function recordTimestamp(scan: ScanState, start: number, end: number): void {
   const place = scan.next - scan.first;
   // Only behind one another: an array with holes would be slower than reading.
-  if (end - start !== stampBytes || place > scan.stampTimes.length || place >= mostStamps) return;
+  if (end - start !== timestampBytes || place > scan.timestampValues.length || place >= maxTimestamps) return;
   for (let word = 0; word < 3; word += 1)
-    scan.stamps[3 * place + word] = scan.view.getInt32(start + 4 * word);
-  scan.stampTimes[place] = scan.times[scan.next] ?? 0;
+    scan.timestampWords[3 * place + word] = scan.view.getInt32(start + 4 * word);
+  scan.timestampValues[place] = scan.times[scan.next] ?? 0;
 }
 
 /** Begins new arrays with the points of this series; those before it have theirs. */
-function makeRoom(scan: Scan): void {
+function allocateArrays(scan: ScanState): void {
   const { times, values, first } = scan;
   const held = scan.next - first;
-  const length = Math.max(2 * held, Math.min(2 * times.length, pointsOfArray));
-  scan.times = moved(times.subarray(first), length);
-  scan.values = moved(values.subarray(first), length);
+  const length = Math.max(2 * held, Math.min(2 * times.length, pointsPerArray));
+  scan.times = copyToLength(times.subarray(first), length);
+  scan.values = copyToLength(values.subarray(first), length);
   scan.first = 0;
   scan.next = held;
 }
 
 /** Whether the list ends here; else what separates its elements is taken. */
-function ends(scan: Scan): boolean {
-  if (scan.list && scan.data[scan.at] === closeBracket) {
+function readListEnd(scan: ScanState): boolean {
+  if (scan.isList && scan.data[scan.at] === closeBracket) {
     scan.at++;
     scan.state = "field";
     return true;
   }
-  if (scan.listed > 0) expect(scan, comma);
+  if (scan.listLength > 0) expectByte(scan, comma);
   return false;
 }
 
-function expect(scan: Scan, byte: number): void {
+function expectByte(scan: ScanState, byte: number): void {
   const { data, at } = scan;
-  if (at < data.length && data[at] !== byte) throw new Surprise(`an unexpected byte ${data[at]}`);
+  if (at < data.length && data[at] !== byte) throw new UnexpectedFormat(`an unexpected byte ${data[at]}`);
   scan.at++;
 }
 
 /** Of a text of ASCII. */
-function isAt(data: Buffer, at: number, text: string): boolean {
+function hasTextAt(data: Buffer, at: number, text: string): boolean {
   if (at + text.length > data.length) return false;
   for (let index = 0; index < text.length; index += 1) {
     if (data[at + index] !== text.charCodeAt(index)) return false;
@@ -333,8 +336,8 @@ function isAt(data: Buffer, at: number, text: string): boolean {
 }
 
 /** Behind the bracket that closes the one at `start`, or -1 while it has not arrived. */
-function endOf(data: Buffer, start: number, open: number, close: number): number {
-  if (start < data.length && data[start] !== open) throw new Surprise("a value of another type");
+function findClosingBracket(data: Buffer, start: number, open: number, close: number): number {
+  if (start < data.length && data[start] !== open) throw new UnexpectedFormat("a value of another type");
   let depth = 0;
   for (let i = start; i < data.length; i++) {
     const byte = data[i];
@@ -346,19 +349,24 @@ function endOf(data: Buffer, start: number, open: number, close: number): number
   return -1;
 }
 
-/** False where nothing has arrived there. @throws {Surprise} at another byte */
-function follows(bytes: Buffer, at: number, byte: number): boolean {
+/** False where nothing has arrived there. @throws {UnexpectedFormat} at another byte */
+function hasByteAt(bytes: Buffer, at: number, byte: number): boolean {
   if (at >= bytes.length) return false;
-  if (bytes[at] !== byte) throw new Surprise(`an unexpected byte ${bytes[at]}`);
+  if (bytes[at] !== byte) throw new UnexpectedFormat(`an unexpected byte ${bytes[at]}`);
   return true;
 }
 
 /**
  * Reads the number between `start` and the next `stop`, for the next point. Where it ends, the stop included, or -1 while
- * that has not arrived. @throws {Surprise}
+ * that has not arrived. @throws {UnexpectedFormat}
  */
-function takeNumber({ data, view, next }: Scan, start: number, stop: number, numbers: Float64Array): number {
-  const end = readNumber(view, start, data.length, numbers, next);
+function readPointNumber(
+  { data, view, next }: ScanState,
+  start: number,
+  stop: number,
+  numbers: Float64Array,
+): number {
+  const end = scanNumber(view, start, data.length, numbers, next);
   if (end >= 0 && data[end] === stop) return end + 1;
   const stopped = data.indexOf(stop, start);
   if (stopped < 0) return -1;
@@ -366,11 +374,11 @@ function takeNumber({ data, view, next }: Scan, start: number, stop: number, num
   return stopped + 1;
 }
 
-function viewOf(bytes: Buffer): DataView {
+function createView(bytes: Buffer): DataView {
   return new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
 }
 
-function moved(part: Float64Array, length: number): Float64Array<ArrayBuffer> {
+function copyToLength(part: Float64Array, length: number): Float64Array<ArrayBuffer> {
   const array = new Float64Array(length);
   array.set(part);
   return array;
@@ -379,23 +387,23 @@ function moved(part: Float64Array, length: number): Float64Array<ArrayBuffer> {
 function readLabels(value: unknown): Labels {
   const labels: Labels = Object(value);
   for (const name in labels) {
-    if (typeof labels[name] !== "string") throw new Surprise("a label that is no text");
+    if (typeof labels[name] !== "string") throw new UnexpectedFormat("a label that is no text");
   }
   return labels;
 }
 
-/** Numbers as Prometheus spells them. @throws {Surprise} */
+/** Numbers as Prometheus spells them. @throws {UnexpectedFormat} */
 function parseNumber(text: string): number {
   if (text === "NaN") return Number.NaN;
   if (/^[+-]?Inf$/.test(text))
     return text.startsWith("-") ? Number.NEGATIVE_INFINITY : Number.POSITIVE_INFINITY;
-  if (!/^[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?$/i.test(text)) throw new Surprise(`the number ${text}`);
+  if (!/^[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?$/i.test(text)) throw new UnexpectedFormat(`the number ${text}`);
   return Number(text);
 }
 
 // ---- The slow way, and native histograms ------------------------------------------------------------------------
 
-const point = z.tuple([z.number(), z.string()]);
+const pointSchema = z.tuple([z.number(), z.string()]);
 const histogramText = z.object({
   count: z.string(),
   sum: z.string(),
@@ -410,14 +418,14 @@ export const labelSet = z.custom<Labels>(
     value !== null &&
     Object.values(value).every((label) => typeof label === "string"),
 );
-const element = z.object({
+const seriesSchema = z.object({
   metric: labelSet,
-  value: point.optional(),
-  values: z.array(point).default([]),
+  value: pointSchema.optional(),
+  values: z.array(pointSchema).default([]),
   histogram: histogramPoint.optional(),
   histograms: z.array(histogramPoint).default([]),
 });
-const result = z.array(element);
+const resultSchema = z.array(seriesSchema);
 
 /** What an answer without its series tells: whether it is whole. */
 export const envelope = z.object({
@@ -428,9 +436,9 @@ export const envelope = z.object({
 });
 export const resultData = z.object({ resultType: z.enum(["matrix", "vector"]), result: z.unknown() });
 
-/** Reads parsed JSON: any order of keys, any white space. @throws {ZodError | Surprise} */
+/** Reads parsed JSON: any order of keys, any white space. @throws {ZodError | UnexpectedFormat} */
 export function readResult(value: unknown, visit: (series: SampleSeries) => void): void {
-  for (const { metric, value: one, values, histogram, histograms } of result.parse(value)) {
+  for (const { metric, value: one, values, histogram, histograms } of resultSchema.parse(value)) {
     const points = one === undefined ? values : [one];
     visit({
       labels: metric,
@@ -449,7 +457,7 @@ function readHistograms(value: unknown): readonly HistogramSample[] {
       time: Math.round(seconds * 1_000),
       count: parseNumber(count),
       sum: parseNumber(sum),
-      buckets: fromZero(
+      buckets: clampZeroBucket(
         buckets
           .map(([, lower, upper, held]) => ({
             lower: parseNumber(lower),
@@ -465,7 +473,7 @@ function readHistograms(value: unknown): readonly HistogramSample[] {
  * The bucket around zero begins at zero where no other lies below it, as `histogram_quantile` takes it: what is measured
  * is hardly ever negative.
  */
-function fromZero(buckets: readonly HistogramBucket[]): readonly HistogramBucket[] {
+function clampZeroBucket(buckets: readonly HistogramBucket[]): readonly HistogramBucket[] {
   const [first, ...others] = buckets;
   const around = first !== undefined && first.lower < 0 && first.upper > 0 && Number.isFinite(first.lower);
   return around ? [{ ...first, lower: 0 }, ...others] : buckets;

@@ -3,9 +3,9 @@
 import { LRUCache } from "lru-cache";
 import type { Millis } from "../../../src/core/time.ts";
 import type { IO } from "../../../src/store/store.ts";
-import { orAborted } from "../../http/guard.ts";
+import { raceAbort } from "../../http/guard.ts";
 
-export interface Memo<V> {
+export interface SwrCache<V> {
   /**
    * The value of the key, at most `served` old; where `youngerThan` is given, at most that old. A caller who leaves
    * takes nothing from the others. Rejects as loading does, or with the signal's reason.
@@ -13,29 +13,32 @@ export interface Memo<V> {
   read(key: string, signal: AbortSignal, youngerThan?: Millis): Promise<V>;
 }
 
-interface MemoSettings<V> {
+interface SwrCacheSettings<V> {
   /** Its name in `/metrics`. */
   readonly name: string;
   readonly entries: number;
   /** Younger than this, a value is given without asking. */
-  readonly fresh: Millis;
+  readonly freshFor: Millis;
   /** Older than this, it is not given at all. */
-  readonly served: Millis;
+  readonly maxAge: Millis;
   /** Has no caller's signal: others wait for the same answer. The door's own deadline bounds it. */
   readonly load: (key: string) => Promise<V>;
 }
 
 /** How long a failure is repeated to others instead of asking a source in trouble again. */
-const backOff: Millis = 1_000;
+const failureTtl: Millis = 1_000;
 
-interface Entry<V> {
+interface CachedValue<V> {
   readonly value: V;
   readonly at: number;
 }
 
-export function createMemo<V>({ name, entries, fresh, served, load }: MemoSettings<V>, io: IO): Memo<V> {
-  const failures = new LRUCache<string, { readonly error: unknown }>({ max: entries, ttl: backOff });
-  const cache = new LRUCache<string, Entry<V>>({
+export function createSwrCache<V>(
+  { name, entries, freshFor: fresh, maxAge: served, load }: SwrCacheSettings<V>,
+  io: IO,
+): SwrCache<V> {
+  const failures = new LRUCache<string, { readonly error: unknown }>({ max: entries, ttl: failureTtl });
+  const cache = new LRUCache<string, CachedValue<V>>({
     max: entries,
     ttl: fresh,
     allowStale: true,
@@ -59,7 +62,7 @@ export function createMemo<V>({ name, entries, fresh, served, load }: MemoSettin
       const age = known === undefined ? Number.POSITIVE_INFINITY : performance.now() - known.at;
       const forceRefresh = age > youngerThan;
       io.cache(name, !forceRefresh && age <= fresh);
-      const entry = await orAborted(cache.fetch(key, { forceRefresh, allowStale: !forceRefresh }), signal);
+      const entry = await raceAbort(cache.fetch(key, { forceRefresh, allowStale: !forceRefresh }), signal);
       if (entry === undefined) throw new Error(`nothing was loaded for ${key}`);
       return entry.value;
     },

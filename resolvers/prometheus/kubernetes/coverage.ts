@@ -2,24 +2,24 @@
 // which metric. What only exists while something is wrong, such as the reason of a waiting container, is not judged.
 
 import type { Millis } from "../../../src/core/time.ts";
-import type { Match, PartReport } from "../../../src/store/store.ts";
-import type { Door } from "../client/client.ts";
+import type { ForcedLabels, PartInspection } from "../../../src/store/store.ts";
+import type { PrometheusClient } from "../client/client.ts";
 import { metricName } from "../client/promql.ts";
-import type { Fold } from "../client/response-scanner.ts";
+import type { SeriesFold } from "../client/response-scanner.ts";
 import { nodeDisks, nodeFigures, nodeNetwork, podFigures, podNetwork } from "./metric-sources.ts";
-import { askCoverage, type CoverageQuestion } from "./queries.ts";
+import { buildCoverageQueries, type CoverageQueryName } from "./queries.ts";
 
 /** How many pods, containers or nodes each metric tells of. */
-type Counts = ReadonlyMap<string, number>;
+type MetricCounts = ReadonlyMap<string, number>;
 
 export async function inspectCluster(
-  source: Pick<Door, "query" | "habits">,
-  match: Match,
+  source: Pick<PrometheusClient, "query" | "readTraits">,
+  match: ForcedLabels,
   now: Millis,
   signal: AbortSignal,
-): Promise<PartReport> {
-  const questions = askCoverage({ match, edge: (await source.habits(signal)).edge });
-  const count = (question: CoverageQuestion): Promise<Counts> =>
+): Promise<PartInspection> {
+  const questions = buildCoverageQueries({ match, edge: (await source.readTraits(signal)).edge });
+  const count = (question: CoverageQueryName): Promise<MetricCounts> =>
     source.query(questions[question], { at: now }, countByName, signal);
   const [cluster, machines, pods, containers, roots, exported] = await Promise.all([
     count("cluster"),
@@ -30,11 +30,11 @@ export async function inspectCluster(
     count("exported"),
   ]);
   const report = describeCoverage(new Map([...cluster, ...machines]), pods, containers, roots);
-  return { ...report, problems: [...report.problems, ...relabelled(cluster, exported)] };
+  return { ...report, problems: [...report.problems, ...describeRelabelling(cluster, exported)] };
 }
 
 /** Where a scrape has put the exporter's own labels before those of what it tells of. */
-function relabelled(cluster: Counts, exported: Counts): string[] {
+function describeRelabelling(cluster: MetricCounts, exported: MetricCounts): string[] {
   const [told = 0, hidden = 0] = [cluster, exported].map((counts) => counts.get("kube_pod_info"));
   if (hidden <= told) return [];
   return [
@@ -42,7 +42,7 @@ function relabelled(cluster: Counts, exported: Counts): string[] {
   ];
 }
 
-function countByName(): Fold<Counts> {
+function countByName(): SeriesFold<MetricCounts> {
   const counts = new Map<string, number>();
   return {
     series: ({ labels, values }) => void counts.set(labels[metricName] ?? "", values[0] ?? 0),
@@ -50,9 +50,14 @@ function countByName(): Fold<Counts> {
   };
 }
 
-/** `named` counts what is told under a name of its own; cAdvisor's names are counted at their three levels. */
-function describeCoverage(named: Counts, pods: Counts, containers: Counts, roots: Counts): PartReport {
-  const most = (counts: Counts, like: (name: string) => boolean): number =>
+/** `matchNames` counts what is told under a name of its own; cAdvisor's names are counted at their three levels. */
+function describeCoverage(
+  named: MetricCounts,
+  pods: MetricCounts,
+  containers: MetricCounts,
+  roots: MetricCounts,
+): PartInspection {
+  const most = (counts: MetricCounts, like: (name: string) => boolean): number =>
     Math.max(0, ...[...counts].map(([name, count]) => (like(name) ? count : 0)));
   const exporters = [
     ["kube-state-metrics", most(named, (name) => name === "kube_pod_info"), "pods"],
@@ -72,8 +77,8 @@ function describeCoverage(named: Counts, pods: Counts, containers: Counts, roots
   return {
     found,
     limitations: [
-      ...(hasPods ? [...stateGaps(named), ...podGaps(named, pods, containers, roots)] : []),
-      ...(hasNodes ? nodeGaps(named, roots) : []),
+      ...(hasPods ? [...listStateGaps(named), ...listPodGaps(named, pods, containers, roots)] : []),
+      ...(hasNodes ? listNodeGaps(named, roots) : []),
     ],
     problems: [
       ...(hasPods ? [] : ["no kube_pod_info behind the wall: pods and overview are empty"]),
@@ -95,38 +100,43 @@ const stateMetrics: readonly (readonly [metric: string, consequence: string])[] 
   ["kube_pod_labels", "labels are empty; see --metric-labels-allowlist of kube-state-metrics"],
 ];
 
-function stateGaps(named: Counts): string[] {
+function listStateGaps(named: MetricCounts): string[] {
   return stateMetrics
     .filter(([metric]) => !named.has(metric))
     .map(([metric, consequence]) => `pods: no ${metric}: ${consequence}`);
 }
 
-function podGaps(named: Counts, pods: Counts, containers: Counts, roots: Counts): string[] {
+function listPodGaps(
+  named: MetricCounts,
+  pods: MetricCounts,
+  containers: MetricCounts,
+  roots: MetricCounts,
+): string[] {
   const told = (metric: string): boolean => pods.has(metric) || named.has(metric);
   const figures = Object.entries(podFigures).map(([field, sources]) => {
     const disk = field === "ephemeral_storage_capacity_bytes" && roots.has(nodeDisks[0]?.capacity ?? "");
     const found = sources.some(({ metric, level }) =>
       level === "containers" ? containers.has(metric) : told(metric),
     );
-    return gap("pods", field, sources, disk || found);
+    return describeGap("pods", field, sources, disk || found);
   });
   const networks = Object.entries(podNetwork).map(([field, sources]) =>
-    gap("pods", field, sources, isAnyTold(sources, told)),
+    describeGap("pods", field, sources, hasAnySource(sources, told)),
   );
   return [...figures, ...networks].flat();
 }
 
-function nodeGaps(named: Counts, roots: Counts): string[] {
+function listNodeGaps(named: MetricCounts, roots: MetricCounts): string[] {
   const told = (metric: string): boolean =>
     metric.startsWith("container_") ? roots.has(metric) : named.has(metric);
   const figures = Object.entries(nodeFigures).map(([field, sources]) => {
     const whole = sources.some(({ metric, minus }) => told(metric) && (minus === undefined || told(minus)));
-    return gap("nodes", field, sources, whole);
+    return describeGap("nodes", field, sources, whole);
   });
   const capacities = nodeDisks.map(({ capacity }) => ({ metric: capacity }));
   const inodes = nodeDisks.flatMap(({ inodes }) => (inodes === undefined ? [] : [{ metric: inodes }]));
   const others = Object.entries({ ...nodeNetwork, "fs_*": capacities, "fs_inodes*": inodes }).map(
-    ([field, sources]) => gap("nodes", field, sources, isAnyTold(sources, told)),
+    ([field, sources]) => describeGap("nodes", field, sources, hasAnySource(sources, told)),
   );
   const phase = named.has("kube_node_status_condition")
     ? []
@@ -136,11 +146,11 @@ function nodeGaps(named: Counts, roots: Counts): string[] {
 
 type Sources = readonly { readonly metric: string }[];
 
-function isAnyTold(sources: Sources, told: (metric: string) => boolean): boolean {
+function hasAnySource(sources: Sources, told: (metric: string) => boolean): boolean {
   return sources.some(({ metric }) => told(metric));
 }
 
-function gap(rows: string, field: string, sources: Sources, told: boolean): string[] {
+function describeGap(rows: string, field: string, sources: Sources, told: boolean): string[] {
   if (told) return [];
   return [`${rows}: ${field} is 0: none of ${[...new Set(sources.map(({ metric }) => metric))].join(", ")}`];
 }

@@ -6,7 +6,7 @@
 // counters go on when a container restarts; but it has no processes and no disk, which are told of containers alone.
 import type { NodesRow, PodsRow } from "../../../src/core/rows.ts";
 
-export const metrics = {
+export const cadvisorMetrics = {
   cpu: "container_cpu_usage_seconds_total",
   rss: "container_memory_rss",
   usage: "container_memory_usage_bytes",
@@ -27,11 +27,11 @@ export const faultTypes = ["pgfault", "pgmajfault"] as const;
 type FaultType = (typeof faultTypes)[number];
 
 /** OpenTelemetry's gauges of unit 1 are ratios to whoever adds units to names, also where they are no ratios. */
-const ofUnitOne = (metric: string): readonly string[] => [`${metric}_ratio`, metric];
+const listUnitOneNames = (metric: string): readonly string[] => [`${metric}_ratio`, metric];
 /** Cores in use, which older versions of the collector's kubelet receiver call a utilization. */
-const otelCpu = (prefix: string): readonly string[] => [
+const listOtelCpuNames = (prefix: string): readonly string[] => [
   `${prefix}_usage`,
-  ...ofUnitOne(`${prefix}_utilization`),
+  ...listUnitOneNames(`${prefix}_utilization`),
 ];
 
 // ---- Pods ---------------------------------------------------------------------------------------------------
@@ -41,7 +41,7 @@ export interface PodSource {
   readonly metric: string;
   /** `containers`: the sum over the pod's containers. */
   readonly level: "pod" | "containers";
-  /** `rate`: the growth per second between the two newest samples. */
+  /** `buildRate`: the growth per second between the two newest samples. */
   readonly of: "value" | "rate";
   readonly fault?: FaultType;
   /** From the metric's unit to the field's. */
@@ -54,7 +54,10 @@ function pod(metric: string, more: Partial<PodSource> = {}): PodSource {
 function containers(metric: string, more: Partial<PodSource> = {}): PodSource {
   return pod(metric, { level: "containers", ...more });
 }
-const both = (metric: string, more: Partial<PodSource> = {}) => [pod(metric, more), containers(metric, more)];
+const listBothLevels = (metric: string, more: Partial<PodSource> = {}) => [
+  pod(metric, more),
+  containers(metric, more),
+];
 const nano = { scale: 1e9 } as const;
 const nanoRate = { scale: 1e9, of: "rate" } as const;
 
@@ -64,39 +67,39 @@ export type PodFigure = Exclude<
 >;
 export const podFigures: Readonly<Record<PodFigure, readonly PodSource[]>> = {
   cpu_usage_nano_cores: [
-    ...both(metrics.cpu, nanoRate),
+    ...listBothLevels(cadvisorMetrics.cpu, nanoRate),
     pod("pod_cpu_usage_seconds_total", nanoRate),
-    ...otelCpu("k8s_pod_cpu").map((metric) => pod(metric, nano)),
+    ...listOtelCpuNames("k8s_pod_cpu").map((metric) => pod(metric, nano)),
   ],
   cpu_usage_core_nano_seconds: [
-    ...both(metrics.cpu, nano),
+    ...listBothLevels(cadvisorMetrics.cpu, nano),
     pod("pod_cpu_usage_seconds_total", nano),
     pod("k8s_pod_cpu_time_seconds_total", nano),
   ],
-  memory_rss_bytes: [...both(metrics.rss), pod("k8s_pod_memory_rss_bytes")],
-  memory_usage_bytes: [...both(metrics.usage), pod("k8s_pod_memory_usage_bytes")],
+  memory_rss_bytes: [...listBothLevels(cadvisorMetrics.rss), pod("k8s_pod_memory_rss_bytes")],
+  memory_usage_bytes: [...listBothLevels(cadvisorMetrics.usage), pod("k8s_pod_memory_usage_bytes")],
   memory_working_set_bytes: [
-    ...both(metrics.workingSet),
+    ...listBothLevels(cadvisorMetrics.workingSet),
     pod("pod_memory_working_set_bytes"),
     pod("k8s_pod_memory_working_set_bytes"),
   ],
   memory_page_faults: [
-    ...both(metrics.faults, { fault: "pgfault" }),
-    ...ofUnitOne("k8s_pod_memory_page_faults").map((metric) => pod(metric)),
+    ...listBothLevels(cadvisorMetrics.faults, { fault: "pgfault" }),
+    ...listUnitOneNames("k8s_pod_memory_page_faults").map((metric) => pod(metric)),
   ],
   memory_major_page_faults: [
-    ...both(metrics.faults, { fault: "pgmajfault" }),
-    ...ofUnitOne("k8s_pod_memory_major_page_faults").map((metric) => pod(metric)),
+    ...listBothLevels(cadvisorMetrics.faults, { fault: "pgmajfault" }),
+    ...listUnitOneNames("k8s_pod_memory_major_page_faults").map((metric) => pod(metric)),
   ],
   // Exporters tell the kubelet's own figure; cAdvisor's leaves out volumes and logs.
   ephemeral_storage_used_bytes: [
     pod("ephemeral_storage_pod_usage"),
     pod("k8s_pod_filesystem_usage_bytes"),
-    containers(metrics.diskUsed),
+    containers(cadvisorMetrics.diskUsed),
   ],
   // Else the capacity of the node's disk.
   ephemeral_storage_capacity_bytes: [pod("k8s_pod_filesystem_capacity_bytes")],
-  process_count: [containers(metrics.processes)],
+  process_count: [containers(cadvisorMetrics.processes)],
 };
 
 export const podSources: readonly PodSource[] = Object.values(podFigures).flat();
@@ -120,8 +123,8 @@ export const nodeInterfaces: readonly RegExp[] = [
 export const otelPodNetwork = "k8s_pod_network_io_bytes_total";
 export type NetworkFigure = "network_rx_bytes" | "network_tx_bytes";
 export const podNetwork: Readonly<Record<NetworkFigure, readonly NetworkSource[]>> = {
-  network_rx_bytes: [{ metric: metrics.received }, { metric: otelPodNetwork, direction: "receive" }],
-  network_tx_bytes: [{ metric: metrics.sent }, { metric: otelPodNetwork, direction: "transmit" }],
+  network_rx_bytes: [{ metric: cadvisorMetrics.received }, { metric: otelPodNetwork, direction: "receive" }],
+  network_tx_bytes: [{ metric: cadvisorMetrics.sent }, { metric: otelPodNetwork, direction: "transmit" }],
 };
 
 // ---- Nodes --------------------------------------------------------------------------------------------------
@@ -142,36 +145,36 @@ function node(metric: string, more: Partial<NodeSource> = {}): NodeSource {
 export type NodeFigure = keyof NodesRow & (`cpu_${string}` | `memory_${string}`);
 export const nodeFigures: Readonly<Record<NodeFigure, readonly NodeSource[]>> = {
   cpu_usage_nano_cores: [
-    node(metrics.cpu, nanoRate),
+    node(cadvisorMetrics.cpu, nanoRate),
     node("node_cpu_usage_seconds_total", nanoRate),
     node("node_cpu_seconds_total", nanoRate),
-    ...otelCpu("k8s_node_cpu").map((metric) => node(metric, nano)),
+    ...listOtelCpuNames("k8s_node_cpu").map((metric) => node(metric, nano)),
   ],
   memory_rss_bytes: [
-    node(metrics.rss),
+    node(cadvisorMetrics.rss),
     node("node_memory_AnonPages_bytes"),
     node("k8s_node_memory_rss_bytes"),
   ],
   memory_usage_bytes: [
-    node(metrics.usage),
+    node(cadvisorMetrics.usage),
     node("node_memory_MemTotal_bytes", { minus: "node_memory_MemFree_bytes" }),
     node("k8s_node_memory_usage_bytes"),
   ],
   memory_working_set_bytes: [
-    node(metrics.workingSet),
+    node(cadvisorMetrics.workingSet),
     node("node_memory_working_set_bytes"),
     node("node_memory_MemTotal_bytes", { minus: "node_memory_MemAvailable_bytes" }),
     node("k8s_node_memory_working_set_bytes"),
   ],
   memory_page_faults: [
-    node(metrics.faults, { fault: "pgfault" }),
+    node(cadvisorMetrics.faults, { fault: "pgfault" }),
     node("node_vmstat_pgfault"),
-    ...ofUnitOne("k8s_node_memory_page_faults").map((metric) => node(metric)),
+    ...listUnitOneNames("k8s_node_memory_page_faults").map((metric) => node(metric)),
   ],
   memory_major_page_faults: [
-    node(metrics.faults, { fault: "pgmajfault" }),
+    node(cadvisorMetrics.faults, { fault: "pgmajfault" }),
     node("node_vmstat_pgmajfault"),
-    ...ofUnitOne("k8s_node_memory_major_page_faults").map((metric) => node(metric)),
+    ...listUnitOneNames("k8s_node_memory_major_page_faults").map((metric) => node(metric)),
   ],
 };
 
@@ -187,10 +190,10 @@ export interface DiskSource {
 }
 export const nodeDisks: readonly DiskSource[] = [
   {
-    capacity: metrics.diskLimit,
-    used: metrics.diskUsed,
-    inodes: metrics.inodes,
-    inodesFree: metrics.inodesFree,
+    capacity: cadvisorMetrics.diskLimit,
+    used: cadvisorMetrics.diskUsed,
+    inodes: cadvisorMetrics.inodes,
+    inodesFree: cadvisorMetrics.inodesFree,
   },
   {
     capacity: "node_filesystem_size_bytes",
@@ -210,12 +213,12 @@ export const nodeDisks: readonly DiskSource[] = [
 
 export const nodeNetwork: Readonly<Record<NetworkFigure, readonly NetworkSource[]>> = {
   network_rx_bytes: [
-    { metric: metrics.received },
+    { metric: cadvisorMetrics.received },
     { metric: "node_network_receive_bytes_total" },
     { metric: "k8s_node_network_io_bytes_total", direction: "receive" },
   ],
   network_tx_bytes: [
-    { metric: metrics.sent },
+    { metric: cadvisorMetrics.sent },
     { metric: "node_network_transmit_bytes_total" },
     { metric: "k8s_node_network_io_bytes_total", direction: "transmit" },
   ],

@@ -5,31 +5,31 @@
 
 import type { Buckets } from "../../../src/core/rows.ts";
 import type { Millis } from "../../../src/core/time.ts";
-import { firstAtOrAfter } from "../../../src/metrics/samples.ts";
-import { growth } from "../../../src/store/kubernetes-rules.ts";
-import type { Door } from "../client/client.ts";
+import { findFirstAtOrAfter } from "../../../src/metrics/samples.ts";
+import { calculateGrowth } from "../../../src/store/kubernetes-rules.ts";
+import type { PrometheusClient } from "../client/client.ts";
 import { metricName } from "../client/promql.ts";
-import { collect, type Labels, type SampleSeries } from "../client/response-scanner.ts";
-import { chunksOf, inTurns } from "../metrics/series-reader.ts";
+import { collectSeries, type Labels, type SampleSeries } from "../client/response-scanner.ts";
+import { chunkSeries, runConcurrent } from "../metrics/series-reader.ts";
 import { type NetworkSource, nodeNetwork, podNetwork } from "./metric-sources.ts";
 import {
-  askInterfaces,
+  buildInterfaceQueries,
   freshness,
+  type InterfaceOwner,
   interfaceKeys,
-  interfaceLabels,
-  type Owner,
-  type Wall,
+  listInterfaceLabels,
+  type QueryScope,
 } from "./queries.ts";
-import { at, has, type Track } from "./snapshot-series.ts";
+import { hasValue, readValue, type SnapshotSeries } from "./snapshot-series.ts";
 
 /** By snapshot, the raw samples of interfaces that restarted since the one before, from when that one was fresh. */
-export type Restarted = ReadonlyMap<number, readonly SampleSeries[]>;
+export type RestartSamples = ReadonlyMap<number, readonly SampleSeries[]>;
 
 /** Interfaces × snapshots that are read together. */
-const readAtOnce = 2_000;
+const maxRunInterfaces = 2_000;
 
 /** Snapshots in a row, from `first` on, each with the interfaces of which it needs the samples. */
-interface Run {
+interface SnapshotRun {
   readonly first: number;
   readonly keys: ReadonlySet<string>[];
   /** By key. */
@@ -37,44 +37,51 @@ interface Run {
 }
 
 /** `restarts` have labels that name an interface, and a value at the snapshots that need its samples. */
-export async function readRestarted(
-  source: Pick<Door, "query">,
-  wall: Wall,
-  owner: Owner,
-  restarts: readonly Track[],
+export async function readRestartSamples(
+  source: Pick<PrometheusClient, "query">,
+  forcedLabels: QueryScope,
+  owner: InterfaceOwner,
+  restarts: readonly SnapshotSeries[],
   { start, step, count }: Buckets,
   signal: AbortSignal,
-): Promise<Restarted> {
-  const wanted = runsOf(owner, restarts, count).flatMap((run) =>
-    chunksOf([...run.interfaces.values()]).flatMap((part) =>
-      askInterfaces(wall, owner, part, run.keys.length * step).map((samples) => ({ run, samples })),
+): Promise<RestartSamples> {
+  const wanted = groupIntoRuns(owner, restarts, count).flatMap((run) =>
+    chunkSeries([...run.interfaces.values()]).flatMap((part) =>
+      buildInterfaceQueries(forcedLabels, owner, part, run.keys.length * step).map((samples) => ({
+        run,
+        samples,
+      })),
     ),
   );
-  const read = await inTurns(wanted, async ({ run: { first, keys }, samples }) => {
+  const read = await runConcurrent(wanted, async ({ run: { first, keys }, samples }) => {
     const last = start + (first + keys.length - 1) * step;
-    const found = await source.query(samples, { at: last }, collect, signal);
-    const series = found.map((one) => told(owner, one));
+    const found = await source.query(samples, { at: last }, collectSeries, signal);
+    const series = found.map((one) => keepOwnLabels(owner, one));
     return keys.map((keysAt, offset) => {
       const index = first + offset;
-      const needed = series.filter(({ labels }) => keysAt.has(keyOf(owner, labels)));
-      return { index, series: needed.map((one) => recent(one, start + index * step, step)) };
+      const needed = series.filter(({ labels }) => keysAt.has(formatInterfaceKey(owner, labels)));
+      return { index, series: needed.map((one) => sliceRecent(one, start + index * step, step)) };
     });
   });
   const byIndex = Map.groupBy(read.flat(), ({ index }) => index);
   return new Map([...byIndex].map(([index, parts]) => [index, parts.flatMap(({ series }) => series)]));
 }
 
-function runsOf(owner: Owner, restarts: readonly Track[], count: number): readonly Run[] {
-  const runs: Run[] = [];
+function groupIntoRuns(
+  owner: InterfaceOwner,
+  restarts: readonly SnapshotSeries[],
+  count: number,
+): readonly SnapshotRun[] {
+  const runs: SnapshotRun[] = [];
   // The first moment is there for the growth since it alone.
   for (let index = 1; index < count; index += 1) {
-    const labels = restarts.filter((track) => has(track, index)).map((track) => track.labels);
-    const own = new Map(labels.map((one) => [keyOf(owner, one), one]));
+    const labels = restarts.filter((track) => hasValue(track, index)).map((track) => track.labels);
+    const own = new Map(labels.map((one) => [formatInterfaceKey(owner, one), one]));
     if (own.size === 0) continue;
     const last = runs.at(-1);
     const together = new Map([...(last?.interfaces ?? []), ...own]);
     const joins = last !== undefined && last.first + last.keys.length === index;
-    if (joins && together.size * (last.keys.length + 1) <= readAtOnce) {
+    if (joins && together.size * (last.keys.length + 1) <= maxRunInterfaces) {
       last.keys.push(new Set(own.keys()));
       for (const [key, one] of own) last.interfaces.set(key, one);
     } else runs.push({ first: index, keys: [new Set(own.keys())], interfaces: own });
@@ -83,22 +90,22 @@ function runsOf(owner: Owner, restarts: readonly Track[], count: number): readon
 }
 
 /** With the labels alone that the exporter itself gives it. */
-function told(owner: Owner, series: SampleSeries): SampleSeries {
-  const own = interfaceLabels(owner, series.labels[metricName] ?? "");
+function keepOwnLabels(owner: InterfaceOwner, series: SampleSeries): SampleSeries {
+  const own = listInterfaceLabels(owner, series.labels[metricName] ?? "");
   return {
     ...series,
     labels: Object.fromEntries(Object.entries(series.labels).filter(([label]) => own.includes(label))),
   };
 }
 
-/** The samples from when the snapshot before `time` was fresh. */
-function recent(
+/** The samples from when the snapshot before `timeSchema` was fresh. */
+function sliceRecent(
   { labels, times, values, histograms }: SampleSeries,
   time: Millis,
   step: Millis,
 ): SampleSeries {
-  const from = firstAtOrAfter(times, time - step - freshness + 1);
-  const end = firstAtOrAfter(times, time + 1);
+  const from = findFirstAtOrAfter(times, time - step - freshness + 1);
+  const end = findFirstAtOrAfter(times, time + 1);
   return { labels, times: times.subarray(from, end), values: values.subarray(from, end), histograms };
 }
 
@@ -110,91 +117,96 @@ const networkMetrics: ReadonlySet<string | undefined> = new Set(
   ),
 );
 /** Whether this is the counter of an interface. */
-export function isInterface({ labels }: Track): boolean {
+export function isInterfaceCounter({ labels }: SnapshotSeries): boolean {
   return networkMetrics.has(labels[metricName]);
 }
 
-const keyOf = (owner: Owner, labels: Labels): string =>
+const formatInterfaceKey = (owner: InterfaceOwner, labels: Labels): string =>
   JSON.stringify(interfaceKeys[owner].map((label) => labels[label] ?? ""));
 
 /**
  * Where a pod's interface is told of under a cgroup that it did not have at the snapshot before: its sandbox was made
  * anew. Between snapshots that lie far apart that may also be so where the pod began, of which no snapshot tells then.
  */
-export function successions(interfaces: readonly Track[], { step, count }: Buckets): readonly Track[] {
+export function findSandboxChanges(
+  interfaces: readonly SnapshotSeries[],
+  { step, count }: Buckets,
+): readonly SnapshotSeries[] {
   const hidden = step > freshness;
-  const groups = Map.groupBy(interfaces, ({ labels }) => keyOf("pods", labels));
-  return [...groups.values()].flatMap((tracks): Track[] => {
+  const groups = Map.groupBy(interfaces, ({ labels }) => formatInterfaceKey("pods", labels));
+  return [...groups.values()].flatMap((tracks): SnapshotSeries[] => {
     const [first] = tracks;
     if (first === undefined) return [];
     if (!hidden && tracks.every(({ labels }) => labels.id === first.labels.id)) return [];
     const values = new Float64Array(count).fill(Number.NaN);
     for (let index = 1; index < count; index += 1) {
-      const known = hidden || tracks.some((track) => has(track, index - 1));
-      if (known && tracks.some((track) => has(track, index) && !has(track, index - 1))) values[index] = 1;
+      const known = hidden || tracks.some((track) => hasValue(track, index - 1));
+      if (known && tracks.some((track) => hasValue(track, index) && !hasValue(track, index - 1)))
+        values[index] = 1;
     }
     return [{ labels: first.labels, values }];
   });
 }
 
 /** The interfaces of one node or pod at one snapshot. */
-interface Interfaces {
+interface InterfaceSnapshot {
   /** By metric. */
-  readonly tracks: ReadonlyMap<string, readonly Track[]>;
+  readonly seriesByMetric: ReadonlyMap<string, readonly SnapshotSeries[]>;
   readonly index: number;
   /** When the snapshot before was. */
   readonly since: Millis;
   /** Samples of what restarted since. */
   readonly restarted: readonly SampleSeries[];
   /** Counters of what was not known then count from 0. */
-  readonly began: boolean;
+  readonly countsFromZero: boolean;
 }
 
 /**
  * Bytes since the snapshot before, of the first source that tells any, on all interfaces of the first kind that it
  * tells of.
  */
-export function traffic(
+export function sumTraffic(
   sources: readonly NetworkSource[],
   kinds: readonly RegExp[],
-  { tracks, index, since, restarted, began }: Interfaces,
+  { seriesByMetric: tracks, index, since, restarted, countsFromZero: began }: InterfaceSnapshot,
 ): number {
   for (const { metric, direction } of sources) {
     const directed = ({ labels }: { readonly labels: Labels }): boolean =>
       direction === undefined || labels.direction === direction;
-    const byInterface = Map.groupBy((tracks.get(metric) ?? []).filter(directed), interfaceOf);
-    const told = [...byInterface].filter(([, twins]) => twins.some((track) => has(track, index)));
+    const byInterface = Map.groupBy((tracks.get(metric) ?? []).filter(directed), readInterface);
+    const told = [...byInterface].filter(([, twins]) => twins.some((track) => hasValue(track, index)));
     if (told.length === 0) continue;
     const kind = kinds.find((pattern) => told.some(([name]) => pattern.test(name)));
     const samples = restarted.filter((series) => series.labels[metricName] === metric && directed(series));
-    const samplesOf = Map.groupBy(samples, interfaceOf);
+    const samplesOf = Map.groupBy(samples, readInterface);
     return told
       .filter(([name]) => kind?.test(name))
       .reduce((sum, [name, twins]) => {
         const ends = twins.map((track) => ({
           labels: track.labels,
-          before: at(track, index - 1),
-          growth: (before: number | undefined) => growth(before, at(track, index) ?? before ?? 0),
+          before: readValue(track, index - 1),
+          growth: (before: number | undefined) =>
+            calculateGrowth(before, readValue(track, index) ?? before ?? 0),
         }));
-        const counted = (samplesOf.get(name) ?? []).map((series) => countFrom(series, since));
-        return sum + Math.round(total(counted, began) ?? total(ends, began) ?? 0);
+        const counted = (samplesOf.get(name) ?? []).map((series) => toCounter(series, since));
+        return sum + Math.round(sumGrowth(counted, began) ?? sumGrowth(ends, began) ?? 0);
       }, 0);
   }
   return 0;
 }
 
-const interfaceOf = ({ labels }: { readonly labels: Labels }): string =>
+const readInterface = ({ labels }: { readonly labels: Labels }): string =>
   labels.interface ?? labels.device ?? "";
 
 /** One counter between two snapshots. */
-interface Counter {
+interface InterfaceCounter {
   readonly labels: Labels;
   /** What it showed at the earlier one. */
   readonly before: number | undefined;
   readonly growth: (before: number | undefined) => number;
 }
 
-function countFrom({ labels, times, values }: SampleSeries, since: Millis): Counter {
+function toCounter({ labels, times, values }: SampleSeries, since: Millis): InterfaceCounter {
   const finite = [...values.entries()].filter(([, value]) => Number.isFinite(value));
   const isEarlier = ([position]: readonly [number, number]): boolean => (times[position] ?? 0) <= since;
   const later = finite.filter((sample) => !isEarlier(sample)).map(([, value]) => value);
@@ -204,7 +216,7 @@ function countFrom({ labels, times, values }: SampleSeries, since: Millis): Coun
     growth: (before) => {
       let [last, sum] = [before, 0];
       for (const value of later) {
-        sum += growth(last, value);
+        sum += calculateGrowth(last, value);
         last = value;
       }
       return sum;
@@ -216,7 +228,7 @@ function countFrom({ labels, times, values }: SampleSeries, since: Millis): Coun
  * What counters of one interface grew by together; undefined where nothing was known before. Those of one cgroup are
  * twins, of which the greatest growth counts. Another cgroup has counters of its own, which began at 0.
  */
-function total(counters: readonly Counter[], began: boolean): number | undefined {
+function sumGrowth(counters: readonly InterfaceCounter[], began: boolean): number | undefined {
   const known = counters.filter(({ before }) => before !== undefined);
   if (known.length === 0 && !(began && counters.length > 0)) return undefined;
   let sum = 0;

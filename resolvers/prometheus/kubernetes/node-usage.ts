@@ -6,8 +6,8 @@ import { compareNodes } from "../../../src/store/kubernetes-rules.ts";
 import { metricName } from "../client/promql.ts";
 import type { Labels } from "../client/response-scanner.ts";
 import {
+  cadvisorMetrics,
   type DiskSource,
-  metrics,
   type NodeFigure,
   type NodeSource,
   nodeDisks,
@@ -15,36 +15,46 @@ import {
   nodeInterfaces,
   nodeNetwork,
 } from "./metric-sources.ts";
-import { type Restarted, traffic } from "./network.ts";
-import { exporterCpu, type NodeQuestion, resourceCpu } from "./queries.ts";
-import { type Answers, at, greatest, has, listOf, newest, type Track } from "./snapshot-series.ts";
+import { type RestartSamples, sumTraffic } from "./network.ts";
+import { exporterCpu, type NodeQueryName, resourceCpu } from "./queries.ts";
+import {
+  ensureList,
+  findGreatest,
+  findNewest,
+  hasValue,
+  readValue,
+  type SnapshotAnswers,
+  type SnapshotSeries,
+} from "./snapshot-series.ts";
 
 /** Finds the node that a series tells of at one snapshot. */
-interface Naming {
+interface NodeNames {
   /** Names that the cluster itself uses. */
   readonly nodes: ReadonlySet<string>;
   readonly find: (labels: Labels) => string | undefined;
 }
 
-export function nameNodes(
+export function resolveNodeNames(
   {
     addresses,
     addressed,
     unames,
     uttered,
-  }: Pick<Answers<NodeQuestion>, "addresses" | "addressed" | "unames" | "uttered">,
+  }: Pick<SnapshotAnswers<NodeQueryName>, "addresses" | "addressed" | "unames" | "uttered">,
   index: number,
-): Naming {
-  const nodes = new Set(addresses.flatMap((track) => (has(track, index) ? (track.labels.node ?? []) : [])));
+): NodeNames {
+  const nodes = new Set(
+    addresses.flatMap((track) => (hasValue(track, index) ? (track.labels.node ?? []) : [])),
+  );
   const byAddress = new Map<string, string>();
   for (const [address, tracks] of Map.groupBy(addresses, ({ labels }) => labels.internal_ip)) {
     // A machine that was renamed, or an address that was given anew, is known by two names for a while.
-    const node = newest(tracks, addressed, index)?.labels.node;
+    const node = findNewest(tracks, addressed, index)?.labels.node;
     if (address !== undefined && node !== undefined) byAddress.set(address, node);
   }
   const byInstance = new Map<string, string>();
   for (const [instance, tracks] of Map.groupBy(unames, ({ labels }) => labels.instance ?? "")) {
-    const name = newest(tracks, uttered, index)?.labels.nodename;
+    const name = findNewest(tracks, uttered, index)?.labels.nodename;
     if (name !== undefined) byInstance.set(instance, name);
   }
   const find = ({ node, k8s_node_name: told, instance = "" }: Labels): string | undefined => {
@@ -61,64 +71,70 @@ export function nameNodes(
 }
 
 /** All that is known of one node at any snapshot, by metric. */
-type NodeTracks = Map<string, Track[]>;
+type NodeSeries = Map<string, SnapshotSeries[]>;
 
 /** The rows of one snapshot; the one before it is at `index - 1`. */
-export function nodeRows(
-  answers: Answers<NodeQuestion>,
-  restarted: Restarted,
+export function buildNodeRows(
+  answers: SnapshotAnswers<NodeQueryName>,
+  restarted: RestartSamples,
   { start, step }: Buckets,
   index: number,
 ): NodesRow[] {
-  const naming = nameNodes(answers, index);
+  const naming = resolveNodeNames(answers, index);
   const restartedOf = Map.groupBy(restarted.get(index) ?? [], ({ labels }) => naming.find(labels));
   const readyOf = Map.groupBy(answers.ready, ({ labels }) => labels.node);
   const since = start + (index - 1) * step;
-  const nodes = new Map<string, NodeTracks>();
-  const keep = (track: Track, metric = track.labels[metricName] ?? ""): void => {
-    if (!has(track, index)) return;
+  const nodes = new Map<string, NodeSeries>();
+  const keep = (track: SnapshotSeries, metric = track.labels[metricName] ?? ""): void => {
+    if (!hasValue(track, index)) return;
     const name = naming.find(track.labels);
     if (name === undefined) return;
     const held = nodes.get(name) ?? new Map();
     nodes.set(name, held);
-    listOf(held, keyOfMetric(metric, track.labels.failure_type)).push(track);
+    ensureList(held, formatMetricKey(metric, track.labels.failure_type)).push(track);
   };
   const { addresses, roots, rootRates, resourceRates, exporters, exporterRates, otel } = answers;
   for (const track of [...roots, ...otel]) keep(track);
-  for (const track of rootRates) keep(track, rateOf(metrics.cpu));
-  for (const track of resourceRates) keep(track, rateOf(resourceCpu.node));
+  for (const track of rootRates) keep(track, formatRateKey(cadvisorMetrics.cpu));
+  for (const track of resourceRates) keep(track, formatRateKey(resourceCpu.node));
   for (const track of addresses) keep(track, "kube_node_info");
   // Machines that are no nodes run the node exporter too; they count only where nothing knows the nodes.
   const known = nodes.size > 0 ? new Set(nodes.keys()) : undefined;
   for (const track of exporters) keep(track);
-  for (const track of exporterRates) keep(track, rateOf(exporterCpu));
+  for (const track of exporterRates) keep(track, formatRateKey(exporterCpu));
   const rows: NodesRow[] = [];
   for (const [name, tracks] of nodes) {
     if (known !== undefined && !known.has(name)) continue;
-    const interfaces = { tracks, index, since, restarted: restartedOf.get(name) ?? [], began: false };
+    const interfaces = {
+      seriesByMetric: tracks,
+      index,
+      since,
+      restarted: restartedOf.get(name) ?? [],
+      countsFromZero: false,
+    };
     rows.push({
       timestamp: start + index * step,
       node_name: name,
-      cpu_usage_nano_cores: figure("cpu_usage_nano_cores", tracks, index),
-      memory_rss_bytes: figure("memory_rss_bytes", tracks, index),
-      memory_usage_bytes: figure("memory_usage_bytes", tracks, index),
-      memory_working_set_bytes: figure("memory_working_set_bytes", tracks, index),
-      memory_page_faults: figure("memory_page_faults", tracks, index),
-      memory_major_page_faults: figure("memory_major_page_faults", tracks, index),
-      ...diskOf(tracks, index),
-      network_rx_bytes: traffic(nodeNetwork.network_rx_bytes, nodeInterfaces, interfaces),
-      network_tx_bytes: traffic(nodeNetwork.network_tx_bytes, nodeInterfaces, interfaces),
-      phase: phaseOf(readyOf.get(name) ?? [], index),
+      cpu_usage_nano_cores: readFigure("cpu_usage_nano_cores", tracks, index),
+      memory_rss_bytes: readFigure("memory_rss_bytes", tracks, index),
+      memory_usage_bytes: readFigure("memory_usage_bytes", tracks, index),
+      memory_working_set_bytes: readFigure("memory_working_set_bytes", tracks, index),
+      memory_page_faults: readFigure("memory_page_faults", tracks, index),
+      memory_major_page_faults: readFigure("memory_major_page_faults", tracks, index),
+      ...readDiskFigures(tracks, index),
+      network_rx_bytes: sumTraffic(nodeNetwork.network_rx_bytes, nodeInterfaces, interfaces),
+      network_tx_bytes: sumTraffic(nodeNetwork.network_tx_bytes, nodeInterfaces, interfaces),
+      phase: derivePhase(readyOf.get(name) ?? [], index),
     });
   }
   return rows.sort(compareNodes);
 }
 
-const rateOf = (metric: string): string => `rate ${metric}`;
-const keyOfMetric = (metric: string, fault: string | undefined): string =>
+const formatRateKey = (metric: string): string => `rate ${metric}`;
+const formatMetricKey = (metric: string, fault: string | undefined): string =>
   fault === undefined ? metric : `${metric} ${fault}`;
 
-function figure(name: NodeFigure, tracks: NodeTracks, index: number): number {
+function readFigure(name: NodeFigure, tracks: NodeSeries, index: number): number {
   for (const source of nodeFigures[name]) {
     const value = readSource(source, tracks, index);
     if (value !== undefined) return Math.max(0, Math.round(value * source.scale));
@@ -126,17 +142,17 @@ function figure(name: NodeFigure, tracks: NodeTracks, index: number): number {
   return 0;
 }
 
-function readSource(source: NodeSource, tracks: NodeTracks, index: number): number | undefined {
+function readSource(source: NodeSource, tracks: NodeSeries, index: number): number | undefined {
   const { metric, minus, of, fault } = source;
-  const key = of === "rate" ? rateOf(metric) : keyOfMetric(metric, fault);
-  const value = greatest(tracks.get(key) ?? [], index);
+  const key = of === "rate" ? formatRateKey(metric) : formatMetricKey(metric, fault);
+  const value = findGreatest(tracks.get(key) ?? [], index);
   if (minus === undefined || value === undefined) return value;
-  const less = greatest(tracks.get(minus) ?? [], index);
+  const less = findGreatest(tracks.get(minus) ?? [], index);
   return less === undefined ? undefined : value - less;
 }
 
 /** The condition `Ready`, as the contract numbers it. */
-function phaseOf(ready: readonly Track[], index: number): NodesRow["phase"] {
+function derivePhase(ready: readonly SnapshotSeries[], index: number): NodesRow["phase"] {
   const is = (status: string): boolean =>
     ready.some(({ labels, values }) => labels.status === status && values[index] === 1);
   // While replicas of the exporter disagree, the worse one is believed.
@@ -149,24 +165,24 @@ function phaseOf(ready: readonly Track[], index: number): NodesRow["phase"] {
 const noDisk = /^(?:tmpfs|shm|overlay|none|rootfs|ramfs)$|(?:^|\/)shm$/;
 
 /** The largest disk: the one with the node's own files, unless its owner has mounted a larger one there. */
-function largestDisk(tracks: readonly Track[], index: number): Track | undefined {
-  const size = (track: Track): number => at(track, index) ?? -1;
-  const disks = tracks.filter((track) => has(track, index) && !noDisk.test(track.labels.device ?? ""));
+function findLargestDisk(tracks: readonly SnapshotSeries[], index: number): SnapshotSeries | undefined {
+  const size = (track: SnapshotSeries): number => readValue(track, index) ?? -1;
+  const disks = tracks.filter((track) => hasValue(track, index) && !noDisk.test(track.labels.device ?? ""));
   return disks
     .toSorted((a, b) => ((a.labels.device ?? "") < (b.labels.device ?? "") ? -1 : 1))
-    .reduce<Track | undefined>(
+    .reduce<SnapshotSeries | undefined>(
       (best, disk) => (best !== undefined && size(best) >= size(disk) ? best : disk),
       undefined,
     );
 }
 
-type Disk = Pick<
+type DiskFigures = Pick<
   NodesRow,
   `fs_${"used" | "available" | "capacity"}_bytes` | "fs_inodes" | `fs_inodes_${"free" | "used"}`
 >;
-function diskOf(tracks: NodeTracks, index: number): Disk {
+function readDiskFigures(tracks: NodeSeries, index: number): DiskFigures {
   for (const source of nodeDisks) {
-    const disk = largestDisk(tracks.get(source.capacity) ?? [], index);
+    const disk = findLargestDisk(tracks.get(source.capacity) ?? [], index);
     if (disk !== undefined) return readDisk(source, disk, tracks, index);
   }
   return {
@@ -179,14 +195,14 @@ function diskOf(tracks: NodeTracks, index: number): Disk {
   };
 }
 
-function readDisk(source: DiskSource, disk: Track, tracks: NodeTracks, index: number): Disk {
+function readDisk(source: DiskSource, disk: SnapshotSeries, tracks: NodeSeries, index: number): DiskFigures {
   const read = (metric: string | undefined): number | undefined => {
     const same = (tracks.get(metric ?? "") ?? []).filter(
       ({ labels }) => labels.device === disk.labels.device,
     );
-    return greatest(same, index);
+    return findGreatest(same, index);
   };
-  const capacity = at(disk, index) ?? 0;
+  const capacity = readValue(disk, index) ?? 0;
   const free = read(source.free);
   // Nothing is worked out from what nobody tells.
   const used = read(source.used) ?? (free === undefined ? undefined : capacity - free);
@@ -203,11 +219,13 @@ function readDisk(source: DiskSource, disk: Track, tracks: NodeTracks, index: nu
 }
 
 /** The capacity of each node's disk at a snapshot. */
-export function diskCapacities(
-  disks: readonly Track[],
-  naming: Naming,
+export function readDiskCapacities(
+  disks: readonly SnapshotSeries[],
+  naming: NodeNames,
   index: number,
 ): ReadonlyMap<string, number> {
   const byNode = Map.groupBy(disks, ({ labels }) => naming.find(labels) ?? "");
-  return new Map([...byNode].map(([node, tracks]) => [node, at(largestDisk(tracks, index), index) ?? 0]));
+  return new Map(
+    [...byNode].map(([node, tracks]) => [node, readValue(findLargestDisk(tracks, index), index) ?? 0]),
+  );
 }

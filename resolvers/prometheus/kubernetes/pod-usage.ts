@@ -5,7 +5,7 @@ import type { Buckets, PodsRow } from "../../../src/core/rows.ts";
 import { metricName } from "../client/promql.ts";
 import type { Labels, SampleSeries } from "../client/response-scanner.ts";
 import {
-  metrics,
+  cadvisorMetrics,
   type NetworkFigure,
   type PodFigure,
   type PodSource,
@@ -14,82 +14,93 @@ import {
   podNetwork,
   podSources,
 } from "./metric-sources.ts";
-import { type Restarted, traffic } from "./network.ts";
-import { diskCapacities, nameNodes } from "./node-usage.ts";
-import { nameKey, type Present } from "./pod-state.ts";
-import { exported, type FigureQuestion, freshness, resourceCpu } from "./queries.ts";
-import { type Answers, at, greatest, has, listOf, type Track } from "./snapshot-series.ts";
+import { type RestartSamples, sumTraffic } from "./network.ts";
+import { readDiskCapacities, resolveNodeNames } from "./node-usage.ts";
+import { formatPodKey, type PodSnapshot } from "./pod-state.ts";
+import { ephemeralUsage, freshness, resourceCpu, type UsageQueryName } from "./queries.ts";
+import {
+  ensureList,
+  findGreatest,
+  hasValue,
+  readValue,
+  type SnapshotAnswers,
+  type SnapshotSeries,
+} from "./snapshot-series.ts";
 
 /** A series of a pod, with what tells whose it is. */
-interface Owned {
+interface OwnedSeries {
   readonly labels: Labels;
   readonly uid: string | undefined;
 }
-type Measured = Track & Owned;
+type MeasuredSeries = SnapshotSeries & OwnedSeries;
 /** What is measured of all pods that had one name. */
-interface Usage {
-  readonly figures: Map<PodSource, Measured[]>;
+interface PodUsage {
+  readonly figures: Map<PodSource, MeasuredSeries[]>;
   /** By metric. */
-  readonly interfaces: Map<string, Measured[]>;
+  readonly interfaces: Map<string, MeasuredSeries[]>;
 }
 /** When containers started, by cgroup. */
-type Starts = ReadonlyMap<string | undefined, Track>;
+type ContainerStarts = ReadonlyMap<string | undefined, SnapshotSeries>;
 
-const sourceKey = (of: PodSource["of"], level: PodSource["level"], metric: string, fault = ""): string =>
-  `${of} ${level} ${metric} ${fault}`;
+const formatSourceKey = (
+  of: PodSource["of"],
+  level: PodSource["level"],
+  metric: string,
+  fault = "",
+): string => `${of} ${level} ${metric} ${fault}`;
 const sourcesByKey = new Map(
-  podSources.map((source) => [sourceKey(source.of, source.level, source.metric, source.fault), source]),
+  podSources.map((source) => [formatSourceKey(source.of, source.level, source.metric, source.fault), source]),
 );
 
 /** The rows of present pods; the snapshot before is at `index - 1`. */
-export function podRows(
-  answers: Answers<FigureQuestion>,
-  restarted: Restarted,
+export function joinPodRows(
+  answers: SnapshotAnswers<UsageQueryName>,
+  restarted: RestartSamples,
   { step }: Buckets,
-): (pods: readonly Present[], index: number) => PodsRow[] {
-  const usages = new Map<string, Usage>();
-  const usageOf = (track: Track): Usage => {
-    const key = podKey(track);
+): (pods: readonly PodSnapshot[], index: number) => PodsRow[] {
+  const usages = new Map<string, PodUsage>();
+  const usageOf = (track: SnapshotSeries): PodUsage => {
+    const key = readPodKey(track);
     const usage = usages.get(key) ?? { figures: new Map(), interfaces: new Map() };
     usages.set(key, usage);
     return usage;
   };
   const keep = (
-    track: Track,
+    track: SnapshotSeries,
     of: PodSource["of"],
     level: PodSource["level"],
     metric = track.labels[metricName] ?? "",
   ): void => {
-    const source = sourcesByKey.get(sourceKey(of, level, metric, track.labels.failure_type));
-    if (source !== undefined) listOf(usageOf(track).figures, source).push(owned(track));
+    const source = sourcesByKey.get(formatSourceKey(of, level, metric, track.labels.failure_type));
+    if (source !== undefined) ensureList(usageOf(track).figures, source).push(identifyOwner(track));
   };
   for (const track of [...answers.podValues, ...answers.otelValues]) keep(track, "value", "pod");
-  for (const track of answers.podRates) keep(track, "rate", "pod", metrics.cpu);
+  for (const track of answers.podRates) keep(track, "rate", "pod", cadvisorMetrics.cpu);
   for (const track of answers.resourceRates) keep(track, "rate", "pod", resourceCpu.pod);
-  for (const track of answers.ephemeral) keep(track, "value", "pod", exported);
-  for (const track of answers.containerRates) keep(track, "rate", "containers", metrics.cpu);
-  const starts = new Map<string | undefined, Track>();
+  for (const track of answers.ephemeral) keep(track, "value", "pod", ephemeralUsage);
+  for (const track of answers.containerRates) keep(track, "rate", "containers", cadvisorMetrics.cpu);
+  const starts = new Map<string | undefined, SnapshotSeries>();
   for (const track of answers.containerValues) {
-    if (track.labels[metricName] === metrics.containerStart) starts.set(track.labels.id, track);
+    if (track.labels[metricName] === cadvisorMetrics.containerStart) starts.set(track.labels.id, track);
     else keep(track, "value", "containers");
   }
   for (const track of [...answers.podInterfaces, ...answers.otelInterfaces]) {
-    listOf(usageOf(track).interfaces, track.labels[metricName] ?? "").push(owned(track));
+    ensureList(usageOf(track).interfaces, track.labels[metricName] ?? "").push(identifyOwner(track));
   }
 
   return (pods, index) => {
     const { addresses, addressed } = answers;
-    const naming = nameNodes({ addresses, addressed, unames: [], uttered: [] }, index);
-    const capacities = diskCapacities(answers.disks, naming, index);
-    const restartedOf = Map.groupBy((restarted.get(index) ?? []).map(owned), podKey);
+    const naming = resolveNodeNames({ addresses, addressed, unames: [], uttered: [] }, index);
+    const capacities = readDiskCapacities(answers.disks, naming, index);
+    const restartedOf = Map.groupBy((restarted.get(index) ?? []).map(identifyOwner), readPodKey);
     return pods.map((pod): PodsRow => {
-      const key = nameKey(pod.namespace, pod.name);
+      const key = formatPodKey(pod.namespace, pod.name);
       const usage = usages.get(key);
-      const own = (restartedOf.get(key) ?? []).filter((series) => belongs(series, pod));
+      const own = (restartedOf.get(key) ?? []).filter((series) => isOwnedBy(series, pod));
       const figure = (name: PodFigure): number =>
-        usage === undefined ? 0 : figureOf(name, usage, starts, pod, index);
+        usage === undefined ? 0 : readFigure(name, usage, starts, pod, index);
       const network = (name: NetworkFigure): number =>
-        usage === undefined ? 0 : podTraffic(name, usage, own, pod, index, step);
+        usage === undefined ? 0 : sumPodTraffic(name, usage, own, pod, index, step);
       const capacity = figure("ephemeral_storage_capacity_bytes");
       return {
         timestamp: pod.row.timestamp,
@@ -124,46 +135,56 @@ export function podRows(
 // the kubelet of them, which is no uid, so that nothing can be told from it.
 const uidPattern = "([0-9a-f]{8}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{12})";
 const uidInPath = new RegExp(`pod${uidPattern}`);
-const uidTold = new RegExp(`^${uidPattern}$`);
+const wholeUid = new RegExp(`^${uidPattern}$`);
 
-function owned<Series extends { readonly labels: Labels }>(series: Series): Series & Owned {
+function identifyOwner<Series extends { readonly labels: Labels }>(series: Series): Series & OwnedSeries {
   const { id = "", k8s_pod_uid: told = "" } = series.labels;
-  const found = uidInPath.exec(id) ?? uidTold.exec(told);
+  const found = uidInPath.exec(id) ?? wholeUid.exec(told);
   return { ...series, uid: found?.[1]?.replaceAll("_", "-") };
 }
 
 /** Where kube-state-metrics tells no uids, which some drop, the name and the node decide. */
-function belongs({ uid, labels: { node } }: Owned, pod: Present): boolean {
+function isOwnedBy({ uid, labels: { node } }: OwnedSeries, pod: PodSnapshot): boolean {
   if (uid !== undefined && pod.uid !== "") return uid === pod.uid;
   return node === undefined || pod.node === "" || node === pod.node;
 }
 
-function podKey({ labels }: { readonly labels: Labels }): string {
+function readPodKey({ labels }: { readonly labels: Labels }): string {
   const namespace = labels.pod_namespace ?? labels.k8s_namespace_name ?? labels.namespace ?? "";
-  return nameKey(namespace, labels.pod_name ?? labels.k8s_pod_name ?? labels.pod ?? "");
+  return formatPodKey(namespace, labels.pod_name ?? labels.k8s_pod_name ?? labels.pod ?? "");
 }
 
 /** By the first source that tells of the pod. */
-function figureOf(name: PodFigure, usage: Usage, starts: Starts, pod: Present, index: number): number {
+function readFigure(
+  name: PodFigure,
+  usage: PodUsage,
+  starts: ContainerStarts,
+  pod: PodSnapshot,
+  index: number,
+): number {
   for (const source of podFigures[name]) {
-    const tracks = (usage.figures.get(source) ?? []).filter((track) => belongs(track, pod));
-    const value = source.level === "pod" ? greatest(tracks, index) : sumContainers(tracks, starts, index);
+    const tracks = (usage.figures.get(source) ?? []).filter((track) => isOwnedBy(track, pod));
+    const value = source.level === "pod" ? findGreatest(tracks, index) : sumContainers(tracks, starts, index);
     if (value !== undefined) return Math.max(0, Math.round(value * source.scale));
   }
   return 0;
 }
 
 /** One value for each container: of its cgroups the one that started last, or what knows no cgroups. */
-function sumContainers(tracks: readonly Measured[], starts: Starts, index: number): number | undefined {
-  const fresh = tracks.filter((track) => has(track, index));
+function sumContainers(
+  tracks: readonly MeasuredSeries[],
+  starts: ContainerStarts,
+  index: number,
+): number | undefined {
+  const fresh = tracks.filter((track) => hasValue(track, index));
   if (fresh.length === 0) return undefined;
   let sum = 0;
   for (const cgroups of Map.groupBy(fresh, ({ labels }) => labels.container ?? "").values()) {
-    const started = ({ labels: { id } }: Track): number =>
-      id === undefined ? -2 : (at(starts.get(id), index) ?? -1);
+    const started = ({ labels: { id } }: SnapshotSeries): number =>
+      id === undefined ? -2 : (readValue(starts.get(id), index) ?? -1);
     const latest = Math.max(...cgroups.map(started));
     sum +=
-      greatest(
+      findGreatest(
         cgroups.filter((track) => started(track) === latest),
         index,
       ) ?? 0;
@@ -172,11 +193,11 @@ function sumContainers(tracks: readonly Measured[], starts: Starts, index: numbe
 }
 
 /** A pod on its node's own network has no traffic of its own. */
-function podTraffic(
+function sumPodTraffic(
   name: NetworkFigure,
-  usage: Usage,
+  usage: PodUsage,
   restarted: readonly SampleSeries[],
-  pod: Present,
+  pod: PodSnapshot,
   index: number,
   step: number,
 ): number {
@@ -184,11 +205,17 @@ function podTraffic(
   const tracks = new Map(
     podNetwork[name].map(({ metric }) => [
       metric,
-      (usage.interfaces.get(metric) ?? []).filter((track) => belongs(track, pod)),
+      (usage.interfaces.get(metric) ?? []).filter((track) => isOwnedBy(track, pod)),
     ]),
   );
   const since = pod.row.timestamp - step;
   // What began since the snapshot before, or too shortly before it to have been measured, counts from 0.
   const began = (pod.start ?? 0) * 1_000 > since - freshness;
-  return traffic(podNetwork[name], podInterfaces, { tracks, index, since, restarted, began });
+  return sumTraffic(podNetwork[name], podInterfaces, {
+    seriesByMetric: tracks,
+    index,
+    since,
+    restarted,
+    countsFromZero: began,
+  });
 }

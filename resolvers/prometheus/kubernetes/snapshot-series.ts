@@ -1,19 +1,23 @@
 // An answer of Prometheus laid over the snapshots that were asked for.
 import type { Buckets } from "../../../src/core/rows.ts";
-import { type Fold, type Labels, Surprise } from "../client/response-scanner.ts";
-import { keyOf } from "../metrics/series-reader.ts";
+import { type Labels, type SeriesFold, UnexpectedFormat } from "../client/response-scanner.ts";
+import { formatSeriesKey } from "../metrics/series-reader.ts";
 
 /** One series: its value at each snapshot, NaN where it has none. */
-export interface Track {
+export interface SnapshotSeries {
   readonly labels: Labels;
   readonly values: Float64Array;
 }
 /** By question. */
-export type Answers<Question extends string> = Readonly<Record<Question, readonly Track[]>>;
+export type SnapshotAnswers<Question extends string> = Readonly<Record<Question, readonly SnapshotSeries[]>>;
 
-export function layOver({ start, step, count }: Buckets): () => Fold<readonly Track[]> {
+export function alignToSnapshots({
+  start,
+  step,
+  count,
+}: Buckets): () => SeriesFold<readonly SnapshotSeries[]> {
   return () => {
-    const tracks: Track[] = [];
+    const tracks: SnapshotSeries[] = [];
     return {
       series: ({ labels, times, values }) => {
         const laid = new Float64Array(count).fill(Number.NaN);
@@ -21,7 +25,7 @@ export function layOver({ start, step, count }: Buckets): () => Fold<readonly Tr
           const index = ((times[sample] ?? Number.NaN) - start) / step;
           // Something on the way has moved the times, and with them every value.
           if (!Number.isInteger(index) || index < 0 || index >= count)
-            throw new Surprise("a time not asked for");
+            throw new UnexpectedFormat("a time not asked for");
           laid[index] = values[sample] ?? Number.NaN;
         }
         tracks.push({ labels, values: laid });
@@ -32,27 +36,27 @@ export function layOver({ start, step, count }: Buckets): () => Fold<readonly Tr
 }
 
 /** Undefined also for what is no number that a row could show. */
-export function at(track: Track | undefined, index: number): number | undefined {
+export function readValue(track: SnapshotSeries | undefined, index: number): number | undefined {
   const value = track?.values[index];
   return value !== undefined && Number.isFinite(value) ? value : undefined;
 }
 
-export function has(track: Track | undefined, index: number): boolean {
-  return at(track, index) !== undefined;
+export function hasValue(track: SnapshotSeries | undefined, index: number): boolean {
+  return readValue(track, index) !== undefined;
 }
 
 /** The greatest value that any of them has: they are twins, or all but one are absent. */
-export function greatest(tracks: Iterable<Track>, index: number): number | undefined {
+export function findGreatest(tracks: Iterable<SnapshotSeries>, index: number): number | undefined {
   let best: number | undefined;
   for (const track of tracks) {
-    const value = at(track, index);
+    const value = readValue(track, index);
     if (value !== undefined && (best === undefined || value > best)) best = value;
   }
   return best;
 }
 
 /** The list under a key, made when it is first asked for. */
-export function listOf<Key, Item>(map: Map<Key, Item[]>, key: Key): Item[] {
+export function ensureList<Key, Item>(map: Map<Key, Item[]>, key: Key): Item[] {
   const held = map.get(key);
   if (held !== undefined) return held;
   const made: Item[] = [];
@@ -65,15 +69,19 @@ export function listOf<Key, Item>(map: Map<Key, Item[]>, key: Key): Item[] {
  * in `taken`; where none is (a scrape failed), what began since the moment before is newer than what was there then, and
  * else what was told last then. Labels decide at last, so that the answer is the same every time.
  */
-export function newest(tracks: readonly Track[], taken: readonly Track[], index: number): Track | undefined {
-  const fresh = tracks.filter((track) => has(track, index));
+export function findNewest(
+  tracks: readonly SnapshotSeries[],
+  taken: readonly SnapshotSeries[],
+  index: number,
+): SnapshotSeries | undefined {
+  const fresh = tracks.filter((track) => hasValue(track, index));
   if (fresh.length < 2) return fresh[0];
-  const takenOf = new Map(taken.map((track) => [keyOf(track.labels), track]));
+  const takenOf = new Map(taken.map((track) => [formatSeriesKey(track.labels), track]));
   const ranked = fresh.map((track) => {
-    const key = keyOf(track.labels);
+    const key = formatSeriesKey(track.labels);
     const times = takenOf.get(key);
-    const began = has(track, index - 1) ? 0 : 1;
-    return { track, key, rank: [at(times, index) ?? 0, began, at(times, index - 1) ?? 0] };
+    const began = hasValue(track, index - 1) ? 0 : 1;
+    return { track, key, rank: [readValue(times, index) ?? 0, began, readValue(times, index - 1) ?? 0] };
   });
   const [best] = ranked.sort((a, b) => {
     const differing = a.rank.findIndex((value, place) => value !== b.rank[place]);

@@ -4,106 +4,128 @@
 // are samples, of which `src/metrics/samples.ts` makes the answer: births, restarts and sums are defined there alone.
 import type { Buckets } from "../../../src/core/rows.ts";
 import { day, hour, type Millis, minute } from "../../../src/core/time.ts";
-import { type CounterSamples, finite, type Samples } from "../../../src/metrics/samples.ts";
-import { turn } from "../../http/guard.ts";
-import { binary, call, type Expression, notFinite, number, type Selector } from "../client/promql.ts";
+import { type CounterSamples, dropNonFinite, type Samples } from "../../../src/metrics/samples.ts";
+import { yieldToEventLoop } from "../../http/guard.ts";
+import { binary, call, type Expression, markNonFinite, number, type Selector } from "../client/promql.ts";
 import type { Labels } from "../client/response-scanner.ts";
 import {
-  asGrid,
-  byKey,
-  chunksOf,
+  chunkSeries,
+  formatNumericKey,
+  formatSeriesKey,
   type GridSeries,
-  inTurns,
-  join,
+  indexByKey,
+  joinPieces,
   joinSamples,
-  keyOf,
-  narrowTo,
-  numberKey,
+  narrowToSeries,
   type RawSeries,
-  type Reader,
+  runConcurrent,
+  type SeriesReader,
+  toGridValue,
 } from "./series-reader.ts";
-import { birthsOf, type Origin, otherKey, spellings } from "./series-start.ts";
+import {
+  classifySeriesStarts,
+  formatAlternateKey,
+  listSpellings,
+  type SeriesStartQuery,
+} from "./series-start.ts";
 
-export interface ThinQuery extends Origin {
+export interface CounterQuery extends SeriesStartQuery {
   /** The first sample of each bucket is needed beside the last. */
-  readonly firsts: boolean;
+  readonly needsFirst: boolean;
   /** A value below the one before shows a restart. Not so for a sum of observations, nor for a gauge. */
-  readonly falls: boolean;
+  readonly canRestart: boolean;
 }
 
 /** One series; `samples` give what its raw samples would have given. */
-export interface Thinned {
+export interface DownsampledSeries {
   readonly labels: Labels;
   readonly samples: CounterSamples;
 }
 
 /** A series with its buckets; the indices in `suspects` have to be read raw. */
-interface Surveyed {
+interface SurveyedSeries {
   readonly labels: Labels;
   readonly last: Float64Array;
   readonly suspects: Set<number>;
   /** Buckets whose first sample is needed, because the one before lies too far back to be covered by the survey. */
   readonly gaps: Set<number>;
   base: number | undefined;
-  birth: CounterSamples["birth"];
+  birth: CounterSamples["baseline"];
 }
 
 /** How far back the sample before a bucket is looked for at first: nearly every series that lives has one there. */
-function reachOf({ step }: Buckets): Millis {
+function calculateReach({ step }: Buckets): Millis {
   // At least the bucket before, so that of two buckets in a row the later one's window holds the sample before it.
   return Math.max(step, 120_000);
 }
 
-export async function thin(reader: Reader, query: ThinQuery): Promise<readonly Thinned[]> {
-  const [found = []] = await thinTogether(reader, [query]);
+export async function downsampleCounter(
+  reader: SeriesReader,
+  query: CounterQuery,
+): Promise<readonly DownsampledSeries[]> {
+  const [found = []] = await downsampleCounters(reader, [query]);
   return found;
 }
 
 /** The parts of histograms, in the same buckets; the first one's restarts are those of the others with its labels. */
-export async function thinTogether(
-  reader: Reader,
-  queries: readonly ThinQuery[],
-): Promise<readonly (readonly Thinned[])[]> {
-  const surveys = await Promise.all(queries.map((query) => survey(reader, query)));
+export async function downsampleCounters(
+  reader: SeriesReader,
+  queries: readonly CounterQuery[],
+): Promise<readonly (readonly DownsampledSeries[])[]> {
+  const surveys = await Promise.all(queries.map((query) => surveySeries(reader, query)));
   await Promise.all(
     queries.map(async (query, at) => {
-      if (query.lookBack !== undefined) await findBirths(reader, query, query.lookBack, surveys[at] ?? []);
+      if (query.lookBack !== undefined)
+        await findSeriesStarts(reader, query, query.lookBack, surveys[at] ?? []);
     }),
   );
-  return complete(reader, queries, surveys);
+  return completeSamples(reader, queries, surveys);
 }
 
 /** Reads the last sample of each bucket and series, and where that is not enough to know. */
-export async function survey(reader: Reader, query: ThinQuery): Promise<readonly Surveyed[]> {
-  await reader.estimate(query.selector, undefined, query.buckets, query.limit);
-  return overview(reader, query);
+export async function surveySeries(
+  reader: SeriesReader,
+  query: CounterQuery,
+): Promise<readonly SurveyedSeries[]> {
+  await reader.estimateSeries(query.selector, undefined, query.buckets, query.limit);
+  return surveyLastSamples(reader, query);
 }
 
-async function overview(reader: Reader, query: ThinQuery): Promise<readonly Surveyed[]> {
-  const { selector, buckets, lookBack, falls, limit } = query;
+async function surveyLastSamples(
+  reader: SeriesReader,
+  query: CounterQuery,
+): Promise<readonly SurveyedSeries[]> {
+  const { selector, buckets, lookBack, canRestart: falls, limit } = query;
   const { start, step } = buckets;
-  const reach = reachOf(buckets);
+  const reach = calculateReach(buckets);
   // Any bucket may hold a restart that the source does not show.
   const hidden = falls && reader.hidesRestarts;
-  const lean = await reader.lean(selector, buckets);
+  const lean = await reader.dropPresenceMatchers(selector, buckets);
   const [lasts, odds, bases] = await Promise.all([
-    lastValues(reader, lean, buckets, limit),
-    hidden ? [] : reader.grid(oddity(reader, lean.selector, buckets, falls), buckets, limit, lean.isMeant),
-    lookBack === undefined ? [] : lastOf(reader, lean.selector, start, Math.min(reach, lookBack)),
+    readLastValues(reader, lean, buckets, limit),
+    hidden
+      ? []
+      : reader.readGrid(
+          buildResetOrNonFinite(reader, lean.selector, buckets, falls),
+          buckets,
+          limit,
+          lean.isMeant,
+        ),
+    lookBack === undefined ? [] : readLastBefore(reader, lean.selector, start, Math.min(reach, lookBack)),
   ]);
-  await turn();
-  byKey(reader.backend, lasts);
-  const baseByKey = finiteByKey(
+  await yieldToEventLoop();
+  indexByKey(reader.backend, lasts);
+  const baseByKey = indexFiniteByKey(
     reader,
     bases.filter(({ labels }) => lean.isMeant(labels)),
   );
-  const oddByKey = new Map(odds.map(({ labels, values }) => [keyOf(labels), values]));
-  const surveyed = lasts.map(({ labels, values }): Surveyed => {
-    const key = keyOf(labels);
+  const oddByKey = new Map(odds.map(({ labels, values }) => [formatSeriesKey(labels), values]));
+  const surveyed = lasts.map(({ labels, values }): SurveyedSeries => {
+    const key = formatSeriesKey(labels);
     const odd = oddByKey.get(key);
     const suspects = new Set<number>();
     const gaps = new Set<number>();
-    const base = baseByKey.get(key) ?? baseByKey.get(otherKey(labels));
+    const base = baseByKey.get(key) ?? baseByKey.get(formatAlternateKey(labels));
     let before = base;
     // The time that the sample before has at the least.
     let beforeAt = start - reach;
@@ -121,14 +143,14 @@ async function overview(reader: Reader, query: ThinQuery): Promise<readonly Surv
     }
     return { labels, last: values, suspects, gaps, base, birth: "own" };
   });
-  suspectSuccessions(surveyed);
+  markSuccessions(surveyed);
   return surveyed;
 }
 
 /** Where a bucket has samples under two spellings of one number, only these tell which of them came later. */
-function suspectSuccessions(surveyed: readonly Surveyed[]): void {
+function markSuccessions(surveyed: readonly SurveyedSeries[]): void {
   const numbered = surveyed.filter(({ labels }) => "le" in labels || "quantile" in labels);
-  for (const twins of Map.groupBy(numbered, ({ labels }) => numberKey(labels)).values()) {
+  for (const twins of Map.groupBy(numbered, ({ labels }) => formatNumericKey(labels)).values()) {
     if (twins.length === 1) continue;
     const [one] = twins;
     for (let bucket = 0; bucket < (one?.last.length ?? 0); bucket++) {
@@ -142,94 +164,105 @@ function suspectSuccessions(surveyed: readonly Surveyed[]): void {
  * Has a value, whichever, where the bucket holds a sample that is not finite, or a restart lies in it or in the reach
  * before it. (A sample before the bucket that is not finite is of no interest: as the last one of its bucket it shows.)
  */
-function oddity(reader: Reader, selector: Selector, buckets: Buckets, falls: boolean): Expression {
+function buildResetOrNonFinite(
+  reader: SeriesReader,
+  selector: Selector,
+  buckets: Buckets,
+  falls: boolean,
+): Expression {
   // A closed edge has no window of one millisecond; the one before does no harm.
-  const samples = reader.window(selector, { from: Math.max(2, buckets.step), to: 1 });
-  const infinite = notFinite(samples);
+  const samples = reader.selectRange(selector, { from: Math.max(2, buckets.step), to: 1 });
+  const infinite = markNonFinite(samples);
   if (!falls) return binary(infinite, "!=", number(0));
-  const around = reader.window(selector, { from: buckets.step + reachOf(buckets), to: 1 });
+  const around = reader.selectRange(selector, { from: buckets.step + calculateReach(buckets), to: 1 });
   return binary(binary(call("resets", around), "+", infinite), "!=", number(0));
 }
 
 /** A window of one millisecond cannot be written for a closed edge. */
-async function lastValues(
-  reader: Reader,
-  { selector, isMeant }: Awaited<ReturnType<Reader["lean"]>>,
+async function readLastValues(
+  reader: SeriesReader,
+  { selector, isMeant }: Awaited<ReturnType<SeriesReader["dropPresenceMatchers"]>>,
   buckets: Buckets,
   limit: number,
 ): Promise<readonly GridSeries[]> {
   const { start, step, count } = buckets;
   if (step > 1) {
-    const last = call("last_over_time", reader.window(selector, { from: step, to: 1 }));
-    return reader.grid(last, buckets, limit, isMeant);
+    const last = call("last_over_time", reader.selectRange(selector, { from: step, to: 1 }));
+    return reader.readGrid(last, buckets, limit, isMeant);
   }
-  const raw = await reader.raw(selector, start, start + count, limit);
+  const raw = await reader.readRaw(selector, start, start + count, limit);
   return raw
     .filter(({ labels }) => isMeant(labels))
     .map(({ labels, times, values }) => {
       const last = new Float64Array(count).fill(Number.NaN);
-      for (const [index, time] of times.entries()) last[time - start] = asGrid(values[index]);
+      for (const [index, time] of times.entries()) last[time - start] = toGridValue(values[index]);
       return { labels, values: last };
     });
 }
 
 /** The last sample of each series from `length` before `start` until before it. */
-async function lastOf(
-  reader: Reader,
+async function readLastBefore(
+  reader: SeriesReader,
   selector: Selector,
   start: Millis,
   length: Millis,
 ): Promise<readonly LabelledSamples[]> {
   if (length < 1) return [];
-  if (length === 1) return reader.raw(selector, start - 1, start, Number.POSITIVE_INFINITY);
-  return reader.instant(call("last_over_time", reader.window(selector, { from: length, to: 1 })), start);
+  if (length === 1) return reader.readRaw(selector, start - 1, start, Number.POSITIVE_INFINITY);
+  return reader.readInstant(
+    call("last_over_time", reader.selectRange(selector, { from: length, to: 1 })),
+    start,
+  );
 }
 
-function finiteByKey({ backend }: Reader, found: readonly LabelledSamples[]): ReadonlyMap<string, number> {
-  const values = [...byKey(backend, found)].map(([key, series]) => [key, series.values[0]] as const);
+function indexFiniteByKey(
+  { backend }: SeriesReader,
+  found: readonly LabelledSamples[],
+): ReadonlyMap<string, number> {
+  const values = [...indexByKey(backend, found)].map(([key, series]) => [key, series.values[0]] as const);
   return new Map(values.filter((entry): entry is [string, number] => Number.isFinite(entry[1])));
 }
 
 /** Reads what the surveys left open and puts the samples together. */
-async function complete(
-  reader: Reader,
-  queries: readonly ThinQuery[],
-  surveys: readonly (readonly Surveyed[])[],
-): Promise<readonly (readonly Thinned[])[]> {
+async function completeSamples(
+  reader: SeriesReader,
+  queries: readonly CounterQuery[],
+  surveys: readonly (readonly SurveyedSeries[])[],
+): Promise<readonly (readonly DownsampledSeries[])[]> {
   const [counted = [], ...others] = surveys;
   // A restart that the count shows is one of all parts, so that all are looked at closely where the count is.
-  const restarts = new Map(counted.map(({ labels, suspects }) => [keyOf(labels), suspects]));
+  const restarts = new Map(counted.map(({ labels, suspects }) => [formatSeriesKey(labels), suspects]));
   for (const { labels, last, suspects } of others.flat()) {
-    for (const bucket of restarts.get(totalKey(labels)) ?? [])
+    for (const bucket of restarts.get(formatHistogramKey(labels)) ?? [])
       if (!Number.isNaN(last[bucket])) suspects.add(bucket);
   }
   for (const [at, surveyed] of surveys.entries()) {
-    for (const { gaps, suspects, base, birth } of queries[at]?.falls ? [] : surveyed) {
+    for (const { gaps, suspects, base, birth } of queries[at]?.canRestart ? [] : surveyed) {
       // The first sample of what may fall is not its least.
       if (base === undefined && birth === "own") for (const bucket of gaps) suspects.add(bucket);
       gaps.clear();
     }
   }
   const [firsts, close] = await Promise.all([
-    Promise.all(queries.map((query, at) => firstSamples(reader, query, surveys[at] ?? []))),
-    lookClosely(reader, queries, surveys),
+    Promise.all(queries.map((query, at) => readFirstSamples(reader, query, surveys[at] ?? []))),
+    refineSuspectBuckets(reader, queries, surveys),
   ]);
-  await turn();
+  await yieldToEventLoop();
   return queries.map((query, at) => {
     const [firstByKey, closeByKey] = [firsts[at], close[at]];
     return (surveys[at] ?? []).map((series) => {
-      const key = keyOf(series.labels);
-      return assembled(query, series, firstByKey?.get(key), closeByKey?.get(key));
+      const key = formatSeriesKey(series.labels);
+      return assembleSamples(query, series, firstByKey?.get(key), closeByKey?.get(key));
     });
   });
 }
 
-function assembled(
-  { buckets: { start, step }, firsts }: ThinQuery,
-  { labels, last, suspects, gaps, base, birth }: Surveyed,
+function assembleSamples(
+  { buckets: { start, step }, needsFirst: firsts }: CounterQuery,
+  { labels, last, suspects, gaps, base, birth }: SurveyedSeries,
   first: Float64Array | undefined,
   close: Samples | undefined,
-): Thinned {
+): DownsampledSeries {
   const times: Millis[] = [];
   const values: number[] = [];
   if (base !== undefined) {
@@ -259,72 +292,75 @@ function assembled(
     times.push(from + step - 1);
     values.push(value);
   }
-  return { labels, samples: { times: Float64Array.from(times), values: Float64Array.from(values), birth } };
+  return {
+    labels,
+    samples: { times: Float64Array.from(times), values: Float64Array.from(values), baseline: birth },
+  };
 }
 
 /** The key of the histogram that a series of buckets belongs to. */
-export function totalKey(labels: Labels): string {
+export function formatHistogramKey(labels: Labels): string {
   const { le: _, ...rest } = labels;
-  return keyOf(rest);
+  return formatSeriesKey(rest);
 }
 
 /** Without a restart in the bucket, its first sample is its least; `first_over_time` is not everywhere. */
-async function firstSamples(
-  reader: Reader,
-  { selector, buckets, firsts }: ThinQuery,
-  surveyed: readonly Surveyed[],
+async function readFirstSamples(
+  reader: SeriesReader,
+  { selector, buckets, needsFirst: firsts }: CounterQuery,
+  surveyed: readonly SurveyedSeries[],
 ): Promise<ReadonlyMap<string, Float64Array>> {
   // A bucket of one millisecond has one sample, which is its first.
   const series = buckets.step === 1 ? [] : surveyed.filter(({ gaps }) => firsts || gaps.size > 0);
   if (series.length === 0) return new Map();
   const of = firsts
     ? selector
-    : narrowTo(
+    : narrowToSeries(
         selector,
         series.map(({ labels }) => labels),
       );
-  const least = call("min_over_time", reader.window(of, { from: buckets.step, to: 1 }));
-  const found = await reader.grid(least, buckets, Number.POSITIVE_INFINITY);
-  return new Map(found.map(({ labels, values }) => [keyOf(labels), values]));
+  const least = call("min_over_time", reader.selectRange(of, { from: buckets.step, to: 1 }));
+  const found = await reader.readGrid(least, buckets, Number.POSITIVE_INFINITY);
+  return new Map(found.map(({ labels, values }) => [formatSeriesKey(labels), values]));
 }
 
 // ---- Suspects ----------------------------------------------------------------------------------------------------
 
 /** Parts that a wide bucket is surveyed in before raw samples are read, widest first: some dozens or hundreds of them. */
-const finer: readonly Millis[] = [365 * day, 30 * day, day, hour, 5 * minute];
+const refinementSteps: readonly Millis[] = [365 * day, 30 * day, day, hour, 5 * minute];
 /** So little is read raw at once, were there a sample in each second. */
-const fewSamples = 50_000;
+const maxRawSamples = 50_000;
 
 type LabelledSamples = Pick<RawSeries, "labels" | "values">;
-type Suspect = { readonly bucket: number; readonly labels: Labels };
+type SuspectBucket = { readonly bucket: number; readonly labels: Labels };
 
 /**
  * The samples of the suspect buckets, by query and series. A restart spoils a moment of a bucket and not all of it: a
  * wide one is surveyed anew in parts, and so are the suspect ones of these, until what is left can be read raw.
  */
-async function lookClosely(
-  reader: Reader,
-  queries: readonly ThinQuery[],
-  surveys: readonly (readonly Surveyed[])[],
+async function refineSuspectBuckets(
+  reader: SeriesReader,
+  queries: readonly CounterQuery[],
+  surveys: readonly (readonly SurveyedSeries[])[],
 ): Promise<readonly ReadonlyMap<string, Samples>[]> {
   const [{ buckets } = { buckets: { start: 0, step: 1, count: 0 } }] = queries;
   const { start, step, count } = buckets;
   const wanted = surveys.flatMap((surveyed, query) =>
     surveyed.flatMap(({ labels, suspects }) => [...suspects].map((bucket) => ({ bucket, labels, query }))),
   );
-  const part = reader.hidesRestarts ? undefined : finer.find((length) => length * 3 <= step);
+  const part = reader.hidesRestarts ? undefined : refinementSteps.find((length) => length * 3 <= step);
   const fitting = part !== undefined && step % part === 0;
   // Parts that do not fit would reach into the next bucket.
-  const runs = part === undefined || fitting ? runsOf(wanted, count) : runsOf(wanted, 0);
-  const found = await inTurns(runs, async ({ from, to, members }) => {
+  const runs = part === undefined || fitting ? groupIntoRuns(wanted, count) : groupIntoRuns(wanted, 0);
+  const found = await runConcurrent(runs, async ({ from, to, members }) => {
     const [first, end] = [start + from * step, start + (to + 1) * step];
     const labels = queries.map((_, query) => [
       ...new Set(members.filter((one) => one.query === query).map((one) => one.labels)),
     ]);
-    if (part === undefined || (labels.flat().length * (end - first)) / 1_000 <= fewSamples) {
+    if (part === undefined || (labels.flat().length * (end - first)) / 1_000 <= maxRawSamples) {
       return Promise.all(
         queries.map((query, at) => {
-          return rawOf(reader, query, labels[at] ?? [], surveys[at]?.length ?? 0, first, end);
+          return readRawPieces(reader, query, labels[at] ?? [], surveys[at]?.length ?? 0, first, end);
         }),
       );
     }
@@ -333,13 +369,13 @@ async function lookClosely(
     const rest = first + whole * part;
     const grids = [{ start: first, step: part, count: whole }];
     if (rest < end) grids.push({ start: rest, step: end - rest, count: 1 });
-    const pieces = await inTurns(grids, (grid) => partsOf(reader, queries, labels, grid));
+    const pieces = await runConcurrent(grids, (grid) => downsampleFinerGrid(reader, queries, labels, grid));
     return queries.map((_, at) => pieces.flatMap((piece) => piece[at] ?? []));
   });
   return queries.map((_, at) => {
     const pieces = Map.groupBy(
       found.flatMap((one) => one[at] ?? []),
-      ({ labels }) => keyOf(labels),
+      ({ labels }) => formatSeriesKey(labels),
     );
     return new Map([...pieces].map(([key, list]) => [key, joinSamples(list.map(({ samples }) => samples))]));
   });
@@ -349,7 +385,7 @@ async function lookClosely(
  * Of `count` buckets those that lie close are read together, so that there are never more than some dozens of requests;
  * each by itself where that is 0.
  */
-function runsOf<T extends Suspect>(
+function groupIntoRuns<T extends SuspectBucket>(
   wanted: readonly T[],
   count: number,
 ): readonly { readonly from: number; readonly to: number; readonly members: readonly T[] }[] {
@@ -367,99 +403,109 @@ function runsOf<T extends Suspect>(
   return runs;
 }
 
-type Piece = { readonly labels: Labels; readonly samples: Samples };
+type SeriesPiece = { readonly labels: Labels; readonly samples: Samples };
 
 /** In how many parts a few series of many are asked for, so that others need not be read. */
-const fewParts = 16;
+const maxSeriesChunks = 16;
 
-/** Of these series alone, out of `all`. */
-async function rawOf(
-  reader: Reader,
-  { selector, limit }: ThinQuery,
+/** Of these series alone, out of `matchAll`. */
+async function readRawPieces(
+  reader: SeriesReader,
+  { selector, limit }: CounterQuery,
   labels: readonly Labels[],
   all: number,
   from: Millis,
   to: Millis,
-): Promise<readonly Piece[]> {
+): Promise<readonly SeriesPiece[]> {
   if (labels.length === 0) return [];
-  const chunks = labels.length * 4 > all ? [labels] : chunksOf(labels);
-  const parts = await inTurns(chunks.length > fewParts ? [labels] : chunks, async (some) => {
-    const keys = new Set(some.map(keyOf));
-    const found = await reader.raw(narrowTo(selector, some), from, to, limit);
+  const chunks = labels.length * 4 > all ? [labels] : chunkSeries(labels);
+  const parts = await runConcurrent(chunks.length > maxSeriesChunks ? [labels] : chunks, async (some) => {
+    const keys = new Set(some.map(formatSeriesKey));
+    const found = await reader.readRaw(narrowToSeries(selector, some), from, to, limit);
     return found.flatMap((series) =>
-      keys.has(keyOf(series.labels)) ? [{ labels: series.labels, samples: finite(series) }] : [],
+      keys.has(formatSeriesKey(series.labels))
+        ? [{ labels: series.labels, samples: dropNonFinite(series) }]
+        : [],
     );
   });
   return parts.flat();
 }
 
 /** The samples of the series within a finer grid, whose first one counts whatever came before. */
-async function partsOf(
-  reader: Reader,
-  queries: readonly ThinQuery[],
+async function downsampleFinerGrid(
+  reader: SeriesReader,
+  queries: readonly CounterQuery[],
   labels: readonly (readonly Labels[])[],
   buckets: Buckets,
-): Promise<readonly (readonly Piece[])[]> {
+): Promise<readonly (readonly SeriesPiece[])[]> {
   const inner = queries.map(
-    (query, at): ThinQuery => ({
+    (query, at): CounterQuery => ({
       ...query,
-      selector: narrowTo(query.selector, labels[at] ?? []),
+      selector: narrowToSeries(query.selector, labels[at] ?? []),
       buckets,
       lookBack: 0,
     }),
   );
   const surveys = await Promise.all(
     inner.map(async (query, at) => {
-      const own = new Set(labels[at]?.map(keyOf));
+      const own = new Set(labels[at]?.map(formatSeriesKey));
       if (own.size === 0) return [];
-      return (await overview(reader, query)).filter((series) => own.has(keyOf(series.labels)));
+      return (await surveyLastSamples(reader, query)).filter((series) =>
+        own.has(formatSeriesKey(series.labels)),
+      );
     }),
   );
-  return complete(reader, inner, surveys);
+  return completeSamples(reader, inner, surveys);
 }
 
 /** The finite raw samples of some series in some buckets, and maybe of others near by. Each series comes once. */
-export async function readBuckets(
-  reader: Reader,
+export async function readRawBuckets(
+  reader: SeriesReader,
   selector: Selector,
-  wanted: readonly Suspect[],
+  wanted: readonly SuspectBucket[],
   { start, step, count }: Buckets,
   limit: number,
 ): Promise<readonly RawSeries[]> {
-  const read = await inTurns(runsOf(wanted, count), ({ from, to, members }) => {
-    const of = narrowTo(
+  const read = await runConcurrent(groupIntoRuns(wanted, count), ({ from, to, members }) => {
+    const of = narrowToSeries(
       selector,
       members.map(({ labels }) => labels),
     );
-    return reader.raw(of, start + from * step, start + (to + 1) * step, limit);
+    return reader.readRaw(of, start + from * step, start + (to + 1) * step, limit);
   });
-  const pieces = Map.groupBy(read.flat(), ({ labels }) => keyOf(labels));
-  return [...pieces.values()].flatMap(join).map((series) => ({ ...series, ...finite(series) }));
+  const pieces = Map.groupBy(read.flat(), ({ labels }) => formatSeriesKey(labels));
+  return [...pieces.values()].flatMap(joinPieces).map((series) => ({ ...series, ...dropNonFinite(series) }));
 }
 
 // ---- Births ------------------------------------------------------------------------------------------------------
 
 /** Finds the sample before the buckets, or how the series came to be, for those without a sample shortly before. */
-async function findBirths(
-  reader: Reader,
-  query: ThinQuery,
+async function findSeriesStarts(
+  reader: SeriesReader,
+  query: CounterQuery,
   lookBack: Millis,
-  surveyed: readonly Surveyed[],
+  surveyed: readonly SurveyedSeries[],
 ): Promise<void> {
   const { selector, buckets } = query;
   const open = surveyed.filter(({ base }) => base === undefined);
   if (open.length === 0) return;
-  const of = narrowTo(selector, spellings(open));
-  const far = finiteByKey(reader, await lastOf(reader, of, buckets.start, lookBack));
-  for (const series of open) series.base = far.get(keyOf(series.labels)) ?? far.get(otherKey(series.labels));
+  const of = narrowToSeries(selector, listSpellings(open));
+  const far = indexFiniteByKey(reader, await readLastBefore(reader, of, buckets.start, lookBack));
+  for (const series of open)
+    series.base = far.get(formatSeriesKey(series.labels)) ?? far.get(formatAlternateKey(series.labels));
   const unknown = open.filter(({ base }) => base === undefined);
-  const { held, born } = await birthsOf(reader, [query], unknown, unknown.length < surveyed.length);
-  for (const series of unknown) if (born.has(keyOf(series.labels))) series.birth = "zero";
+  const { existing: held, newSeries: born } = await classifySeriesStarts(
+    reader,
+    [query],
+    unknown,
+    unknown.length < surveyed.length,
+  );
+  for (const series of unknown) if (born.has(formatSeriesKey(series.labels))) series.birth = "zero";
   // One whose last sample is not finite may have a finite one before.
-  const lost = unknown.filter(({ labels }) => held.has(keyOf(labels)));
+  const lost = unknown.filter(({ labels }) => held.has(formatSeriesKey(labels)));
   if (lost.length === 0) return;
-  const raw = await reader.raw(
-    narrowTo(
+  const raw = await reader.readRaw(
+    narrowToSeries(
       selector,
       lost.map(({ labels }) => labels),
     ),
@@ -467,6 +513,8 @@ async function findBirths(
     buckets.start,
     query.limit,
   );
-  const bases = new Map(raw.map((series) => [keyOf(series.labels), finite(series).values.at(-1)]));
-  for (const series of lost) series.base = bases.get(keyOf(series.labels));
+  const bases = new Map(
+    raw.map((series) => [formatSeriesKey(series.labels), dropNonFinite(series).values.at(-1)]),
+  );
+  for (const series of lost) series.base = bases.get(formatSeriesKey(series.labels));
 }

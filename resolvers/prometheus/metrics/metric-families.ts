@@ -4,53 +4,53 @@ import { BackendError, Refused } from "../../../src/core/errors.ts";
 import type { MetricType } from "../../../src/core/rows.ts";
 import { day, hour, type Millis, minute, printMillis, toMillis } from "../../../src/core/time.ts";
 import { compareLists } from "../../../src/metrics/measures.ts";
-import type { IO, Match, PartReport } from "../../../src/store/store.ts";
-import type { Door } from "../client/client.ts";
+import type { ForcedLabels, IO, PartInspection } from "../../../src/store/store.ts";
+import type { PrometheusClient } from "../client/client.ts";
 import {
   aggregate,
   binary,
   call,
-  type Edge,
   type Expression,
-  equal,
+  matchAnyOf,
+  matchEqual,
+  matchPresent,
   metadataLabels,
   metricName,
-  oneOf,
-  present,
   printSelector,
+  type RangeEdge,
   type Selector,
   select,
+  selectRange,
   typeLabel,
-  window,
 } from "../client/promql.ts";
-import { collect, type Labels } from "../client/response-scanner.ts";
-import { createMemo } from "../client/swr-cache.ts";
+import { collectSeries, type Labels } from "../client/response-scanner.ts";
+import { createSwrCache } from "../client/swr-cache.ts";
 
 /**
- * How a metric is stored. The parts of `histogram` are `_bucket`, `_count`, `_sum`; of `both` some series have these
- * parts, or those of a summary, and some, maybe others and maybe at other times, are native. A `summary` may have no
- * quantiles, and a `histogram` may have been one.
+ * How a metric is stored. The parts of `readHistogram` are `_bucket`, `_count`, `_sum`; of `both` some series have these
+ * parts, or those of a summary, and some, maybe others and maybe at other times, are native. A `readSummary` may have no
+ * quantiles, and a `readHistogram` may have been one.
  */
-export type Shape = "gauge" | "counter" | "histogram" | "native" | "both" | "summary";
+export type MetricShape = "gauge" | "counter" | "histogram" | "native" | "both" | "summary";
 
-export interface Families {
+export interface MetricFamilies {
   /** Sorted. @throws {BackendError} */
-  names(match: Match, signal: AbortSignal): Promise<readonly string[]>;
+  listNames(match: ForcedLabels, signal: AbortSignal): Promise<readonly string[]>;
   /** @throws {BackendError} */
-  shape(match: Match, metric: string, signal: AbortSignal): Promise<Shape | undefined>;
+  readShape(match: ForcedLabels, metric: string, signal: AbortSignal): Promise<MetricShape | undefined>;
   /** As `MetricStore.isGuess`. @throws {BackendError} */
-  isGuess(match: Match, metric: string, signal: AbortSignal): Promise<boolean>;
+  isGuess(match: ForcedLabels, metric: string, signal: AbortSignal): Promise<boolean>;
   /** What an operator should know of the metrics within a wall. @throws {BackendError} */
-  inspect(match: Match, signal: AbortSignal): Promise<PartReport>;
+  inspect(match: ForcedLabels, signal: AbortSignal): Promise<PartInspection>;
   /** As `MetricStore.tagKeys`. @throws {BackendError} */
-  tagKeys(
-    match: Match,
+  listTagKeys(
+    match: ForcedLabels,
     metric: string,
     signal: AbortSignal,
   ): Promise<readonly (readonly string[])[] | undefined>;
 }
 
-export const typeOf: Readonly<Record<Shape, MetricType>> = {
+export const typeByShape: Readonly<Record<MetricShape, MetricType>> = {
   gauge: "gauge",
   counter: "counter",
   histogram: "measurement",
@@ -60,125 +60,139 @@ export const typeOf: Readonly<Record<Shape, MetricType>> = {
 };
 
 /** A part of a family in the wall. */
-export function part(match: Match, name: string): Selector {
-  return select(match, [equal(metricName, name)]);
+export function selectPart(match: ForcedLabels, name: string): Selector {
+  return select(match, [matchEqual(metricName, name)]);
 }
 
 /** The series that carry a family's tags. */
-function tagged(match: Match, metric: string, shape: Shape): Selector {
-  if (shape === "both") return select(match, [oneOf(metricName, [metric, `${metric}_count`])]);
-  return part(match, shape === "histogram" || shape === "summary" ? `${metric}_count` : metric);
+function selectTagged(match: ForcedLabels, metric: string, shape: MetricShape): Selector {
+  if (shape === "both") return select(match, [matchAnyOf(metricName, [metric, `${metric}_count`])]);
+  return selectPart(match, shape === "histogram" || shape === "summary" ? `${metric}_count` : metric);
 }
 
 /** Labels of the source's own, which no metric has as tags. */
-const ownLabels: readonly string[] = [...metadataLabels, "le", "quantile"];
+const reservedLabels: readonly string[] = [...metadataLabels, "le", "quantile"];
 
-export function isTag(match: Match, label: string): boolean {
-  return !ownLabels.includes(label) && !Object.hasOwn(match, label);
+export function isTag(match: ForcedLabels, label: string): boolean {
+  return !reservedLabels.includes(label) && !Object.hasOwn(match, label);
 }
 
 /** Of a name that stands alone; guessed where neither a target nor the name tells. */
-interface Told {
-  readonly shape: Shape;
+interface DetectedShape {
+  readonly shape: MetricShape;
   readonly guessed?: true;
 }
 
 /** Families of a wall; a `plain` one is a single name, whose type its samples or its targets tell. */
-type Listing = ReadonlyMap<string, "plain" | "histogram" | "both" | "summary">;
+type FamilyListing = ReadonlyMap<string, "plain" | "histogram" | "both" | "summary">;
 
 /** A metric that is not listed is looked for again in a listing of at most this age. */
-const unknownAge: Millis = 10_000;
+const unknownMetricMaxAge: Millis = 10_000;
 
-export function createFamilies(backend: string, door: Door, io: IO): Families {
+export function createMetricFamilies(backend: string, client: PrometheusClient, io: IO): MetricFamilies {
   const never = new AbortController().signal;
-  const listings = createMemo<Listing>(
+  const listings = createSwrCache<FamilyListing>(
     {
       name: "metric_names",
       entries: 200,
-      fresh: minute,
-      served: hour,
+      freshFor: minute,
+      maxAge: hour,
       load: async (key) => {
-        const match: Match = JSON.parse(key);
+        const match: ForcedLabels = JSON.parse(key);
         const [all, withBounds, withQuantiles] = await Promise.all(
-          [metricName, "le", "quantile"].map((label) => door.names(select(match, [present(label)]), never)),
+          [metricName, "le", "quantile"].map((label) =>
+            client.listNames(select(match, [matchPresent(label)]), never),
+          ),
         );
-        const plain = select(match, [present(metricName), equal("quantile", "")]);
-        const withoutQuantiles = withQuantiles?.length === 0 ? [] : await door.names(plain, never);
-        return fold(new Set(all), new Set(withBounds), new Set(withQuantiles), new Set(withoutQuantiles));
+        const plain = select(match, [matchPresent(metricName), matchEqual("quantile", "")]);
+        const withoutQuantiles = withQuantiles?.length === 0 ? [] : await client.listNames(plain, never);
+        return groupIntoFamilies(
+          new Set(all),
+          new Set(withBounds),
+          new Set(withQuantiles),
+          new Set(withoutQuantiles),
+        );
       },
     },
     io,
   );
-  const shapes = createMemo<Told>(
+  const shapes = createSwrCache<DetectedShape>(
     {
       name: "metric_types",
       entries: 5_000,
-      fresh: 10 * minute,
-      served: hour,
+      freshFor: 10 * minute,
+      maxAge: hour,
       load: (key) => {
-        const [wall, metric]: [string, string] = JSON.parse(key);
-        return findShape(JSON.parse(wall), metric);
+        const [forcedLabels, metric]: [string, string] = JSON.parse(key);
+        return findShape(JSON.parse(forcedLabels), metric);
       },
     },
     io,
   );
-  const tags = createMemo<readonly (readonly string[])[]>(
+  const tags = createSwrCache<readonly (readonly string[])[]>(
     {
       name: "metric_tags",
       entries: 5_000,
-      fresh: 5 * minute,
-      served: hour,
+      freshFor: 5 * minute,
+      maxAge: hour,
       load: async (key) => {
-        const [wall, metric, shape]: [string, string, Shape] = JSON.parse(key);
-        const match: Match = JSON.parse(wall);
-        return combinations(match, await door.series(tagged(match, metric, shape), never));
+        const [forcedLabels, metric, shape]: [string, string, MetricShape] = JSON.parse(key);
+        const match: ForcedLabels = JSON.parse(forcedLabels);
+        return listTagCombinations(match, await client.listSeries(selectTagged(match, metric, shape), never));
       },
     },
     io,
   );
 
-  async function listed(match: Match, metric: string, signal: AbortSignal) {
-    const key = keyOfWall(match);
+  async function listed(match: ForcedLabels, metric: string, signal: AbortSignal) {
+    const key = formatMatchKey(match);
     const known = (await listings.read(key, signal)).get(metric);
-    return known ?? (await listings.read(key, signal, unknownAge)).get(metric);
+    return known ?? (await listings.read(key, signal, unknownMetricMaxAge)).get(metric);
   }
 
-  async function shape(match: Match, metric: string, signal: AbortSignal): Promise<Shape | undefined> {
+  async function shape(
+    match: ForcedLabels,
+    metric: string,
+    signal: AbortSignal,
+  ): Promise<MetricShape | undefined> {
     const known = await listed(match, metric, signal);
     if (known === undefined || known === "summary") return known;
     const { shape } = await told(match, metric, signal);
     return known === "plain" ? shape : known;
   }
 
-  function told(match: Match, metric: string, signal: AbortSignal): Promise<Told> {
-    return shapes.read(JSON.stringify([keyOfWall(match), metric]), signal);
+  function told(match: ForcedLabels, metric: string, signal: AbortSignal): Promise<DetectedShape> {
+    return shapes.read(JSON.stringify([formatMatchKey(match), metric]), signal);
   }
 
   /** @throws {Refused} of a histogram that is no counter */
-  async function findShape(match: Match, metric: string): Promise<Told> {
+  async function findShape(match: ForcedLabels, metric: string): Promise<DetectedShape> {
     const [listing, own] = await Promise.all([
-      listings.read(keyOfWall(match), never),
-      door.metadata(metric, never),
+      listings.read(formatMatchKey(match), never),
+      client.readMetadata(metric, never),
     ]);
-    if (areGaugeHistograms(own)) throw noCounter(metric, "a gauge histogram");
+    if (isGaugeHistogram(own)) throw noCounter(metric, "a gauge histogram");
     const kind = listing.get(metric);
     if (kind === "histogram" || kind === "both") return { shape: kind };
-    const base = own.length === 0 ? baseOf(metric) : undefined;
-    const family = base === undefined ? [] : await door.metadata(base, never);
-    const shape = typeTold(metric, own, family, listing);
+    const base = own.length === 0 ? deriveFamilyName(metric) : undefined;
+    const family = base === undefined ? [] : await client.readMetadata(base, never);
+    const shape = deriveDeclaredType(metric, own, family, listing);
     if (shape !== undefined) return { shape };
     const now = toMillis(io.now());
-    const selector = part(match, metric);
+    const selector = selectPart(match, metric);
     // What ended long ago has still a type; the longer looks find nothing where the short one would have.
-    const { hidesRestarts, edge } = await door.habits(never);
+    const { hidesRestarts, edge } = await client.readTraits(never);
     for (const length of [hour, day, 30 * day, 3_650 * day]) {
-      const samples = window(selector, "closed", { from: length, to: 0 });
-      const labelled = majority(await labelledTypes(samples, now));
+      const samples = selectRange(selector, "closed", { from: length, to: 0 });
+      const labelled = chooseMajorityType(await labelledTypes(samples, now));
       if (labelled !== undefined) return { shape: labelled };
       // Before all else: a function that histograms do not have warns of them.
       if (await areHistograms(metric, samples, now, edge)) return { shape: "native" };
       const [restarts, changes, least] = await Promise.all([
-        look(hidesRestarts ? lost(samples) : aggregate("sum", [], call("resets", samples)), now),
+        look(
+          hidesRestarts ? buildHiddenRestarts(samples) : aggregate("sum", [], call("resets", samples)),
+          now,
+        ),
         look(aggregate("max", [], call("changes", samples)), now),
         look(aggregate("min", [], call("min_over_time", samples)), now),
       ]);
@@ -196,15 +210,15 @@ export function createFamilies(backend: string, door: Door, io: IO): Families {
   /** What targets said, where the source has it in a label. */
   async function labelledTypes(samples: Expression, at: Millis): Promise<readonly string[]> {
     const types = aggregate("group", [typeLabel], call("last_over_time", samples));
-    const found = await door.query(types, { at }, collect, never);
+    const found = await client.query(types, { at }, collectSeries, never);
     return found.flatMap(({ labels }) => labels[typeLabel] ?? []);
   }
 
-  async function inspect(match: Match, signal: AbortSignal): Promise<PartReport> {
+  async function inspect(match: ForcedLabels, signal: AbortSignal): Promise<PartInspection> {
     const [listing, told, { edge, oldest }] = await Promise.all([
-      listings.read(keyOfWall(match), signal, 0),
-      door.allMetadata(signal),
-      door.habits(signal),
+      listings.read(formatMatchKey(match), signal, 0),
+      client.readAllMetadata(signal),
+      client.readTraits(signal),
     ]);
     const counts = { gauges: 0, counters: 0, histograms: 0, summaries: 0, "of unknown type": 0 };
     const kinds = {
@@ -217,10 +231,10 @@ export function createFamilies(backend: string, door: Door, io: IO): Families {
     let noCounters = 0;
     for (const [metric, kind] of listing) {
       const typesOf = (name: string) => told.get(name) ?? [];
-      if (areGaugeHistograms(typesOf(metric))) noCounters += 1;
+      if (isGaugeHistogram(typesOf(metric))) noCounters += 1;
       const type =
         kind === "plain"
-          ? typeTold(metric, typesOf(metric), typesOf(baseOf(metric) ?? metric), listing)
+          ? deriveDeclaredType(metric, typesOf(metric), typesOf(deriveFamilyName(metric) ?? metric), listing)
           : kind;
       counts[type === undefined ? "of unknown type" : kinds[type]] += 1;
     }
@@ -245,7 +259,7 @@ export function createFamilies(backend: string, door: Door, io: IO): Families {
             ]),
         ...(edge === "open" ? [] : ["tags whose names need quotes cannot be asked for"]),
       ],
-      problems: listing.size > 0 ? [] : [noSeries(match)],
+      problems: listing.size > 0 ? [] : [describeNoSeries(match)],
     };
   }
 
@@ -255,7 +269,7 @@ export function createFamilies(backend: string, door: Door, io: IO): Families {
   }
 
   async function look(expression: Expression, at: Millis): Promise<number | undefined> {
-    const [found] = await door.query(expression, { at }, collect, never);
+    const [found] = await client.query(expression, { at }, collectSeries, never);
     return found?.values[0];
   }
 
@@ -264,7 +278,7 @@ export function createFamilies(backend: string, door: Door, io: IO): Families {
     metric: string,
     samples: Expression,
     at: Millis,
-    edge: Edge,
+    edge: RangeEdge,
   ): Promise<boolean> {
     const counted = async (name: string) =>
       (await look(aggregate("count", [], call("histogram_count", call(name, samples))), at)) !== undefined;
@@ -289,24 +303,24 @@ export function createFamilies(backend: string, door: Door, io: IO): Families {
   }
 
   return {
-    async names(match, signal) {
-      return [...(await listings.read(keyOfWall(match), signal)).keys()];
+    async listNames(match, signal) {
+      return [...(await listings.read(formatMatchKey(match), signal)).keys()];
     },
-    shape,
+    readShape: shape,
     isGuess: async (match, metric, signal) =>
       (await listed(match, metric, signal)) === "plain" &&
       (await told(match, metric, signal)).guessed === true,
     inspect,
-    async tagKeys(match, metric, signal) {
+    async listTagKeys(match, metric, signal) {
       const known = await shape(match, metric, signal);
       if (known === undefined) return undefined;
-      return tags.read(JSON.stringify([keyOfWall(match), metric, known]), signal);
+      return tags.read(JSON.stringify([formatMatchKey(match), metric, known]), signal);
     },
   };
 }
 
 /** Above zero where restarts were added up: what a change of value is not, an increase is. */
-function lost(samples: Expression): Expression {
+function buildHiddenRestarts(samples: Expression): Expression {
   return aggregate("max", [], binary(call("increase", samples), "-", call("delta", samples)));
 }
 
@@ -315,48 +329,48 @@ function lost(samples: Expression): Expression {
  * beside it (`go_memstats_alloc_bytes`), that `x` is a counter may be said of the other. The parts of a gauge histogram
  * `x` are no family here, and gauges.
  */
-function typeTold(
+function deriveDeclaredType(
   metric: string,
   own: readonly string[],
   family: readonly string[],
-  listing: Listing,
+  listing: FamilyListing,
 ): "gauge" | "counter" | undefined {
   if (own.length === 0) {
     if (metric.endsWith("_total")) return family.includes("counter") ? "counter" : undefined;
-    return areGaugeHistograms(family) ? "gauge" : undefined;
+    return isGaugeHistogram(family) ? "gauge" : undefined;
   }
   const types = listing.has(`${metric}_total`) ? own.filter((type) => type !== "counter") : own;
   // The source tells each statement once, however many targets made it, and those of other walls too; so where they
   // differ, it is for the samples to tell.
-  return types.includes("counter") && types.some(isGauge) ? undefined : majority(types);
+  return types.includes("counter") && types.some(isGaugeType) ? undefined : chooseMajorityType(types);
 }
 
 /**
  * What most of them said; the states of OpenMetrics are gauges too. A histogram by a plain name may be a native one, which
  * its samples show.
  */
-function majority(told: readonly string[]): "gauge" | "counter" | undefined {
+function chooseMajorityType(told: readonly string[]): "gauge" | "counter" | undefined {
   const counters = told.filter((type) => type === "counter").length;
-  const gauges = told.filter(isGauge).length;
+  const gauges = told.filter(isGaugeType).length;
   if (told.includes("histogram") || counters + gauges === 0) return undefined;
   return counters >= gauges ? "counter" : "gauge";
 }
 
-function isGauge(type: string): boolean {
+function isGaugeType(type: string): boolean {
   return type === "gauge" || type === "stateset" || type === "info";
 }
 
 /** In the spelling of Prometheus or of VictoriaMetrics; where another target says otherwise, it may not be so here. */
-function areGaugeHistograms(told: readonly string[]): boolean {
+function isGaugeHistogram(told: readonly string[]): boolean {
   return told.length > 0 && told.every((type) => /^gauge ?histogram$/.test(type));
 }
 
 /** What OpenMetrics says the type of, where it says that of no part. */
-function baseOf(metric: string): string | undefined {
+function deriveFamilyName(metric: string): string | undefined {
   return /^(.+)_(?:total|bucket|gcount|gsum)$/.exec(metric)?.[1];
 }
 
-function keyOfWall(match: Match): string {
+function formatMatchKey(match: ForcedLabels): string {
   return JSON.stringify(Object.fromEntries(Object.entries(match).sort(([a], [b]) => (a < b ? -1 : 1))));
 }
 
@@ -365,12 +379,12 @@ function keyOfWall(match: Match): string {
  * own. A summary that exports no quantiles has nothing but the two, and a histogram or a summary may have native samples
  * by its name.
  */
-export function fold(
+export function groupIntoFamilies(
   names: ReadonlySet<string>,
   withBounds: ReadonlySet<string>,
   withQuantiles: ReadonlySet<string>,
   withoutQuantiles: ReadonlySet<string>,
-): Listing {
+): FamilyListing {
   const parts = new Set<string>();
   const families = new Map<string, "histogram" | "both" | "summary">();
   for (const name of names) {
@@ -390,12 +404,12 @@ export function fold(
   return new Map([...families, ...all].sort(([a], [b]) => (a < b ? -1 : 1)));
 }
 
-function noSeries(match: Match): string {
+function describeNoSeries(match: ForcedLabels): string {
   if (Object.keys(match).length === 0) return "there are no series";
   return `no series has the labels ${printSelector(select(match, []))}`;
 }
 
-function combinations(match: Match, series: readonly Labels[]): readonly (readonly string[])[] {
+function listTagCombinations(match: ForcedLabels, series: readonly Labels[]): readonly (readonly string[])[] {
   const found = new Map<string, readonly string[]>();
   for (const labels of series) {
     const keys = Object.keys(labels)

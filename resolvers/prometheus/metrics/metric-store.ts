@@ -3,65 +3,83 @@
 // is a matter of cost alone: the tests hold all of them to the same definition.
 
 import { LRUCache } from "lru-cache";
-import { BackendError, Refused, unsupported } from "../../../src/core/errors.ts";
+import { BackendError, createUnsupportedError, Refused } from "../../../src/core/errors.ts";
 import type { Measure, Series } from "../../../src/core/rows.ts";
 import type { Millis } from "../../../src/core/time.ts";
 import {
   combineCumulative,
   combineIncrements,
   combineSamples,
-  finite,
+  dropNonFinite,
 } from "../../../src/metrics/samples.ts";
 import type { MetricStore, SeriesQuery } from "../../../src/store/store.ts";
-import type { Door } from "../client/client.ts";
+import type { PrometheusClient } from "../client/client.ts";
 import {
   aggregate,
   binary,
   call,
   type Expression,
   isPlainLabel,
-  narrow,
-  notFinite,
+  markNonFinite,
+  narrowSelector,
   type Selector,
 } from "../client/promql.ts";
-import { readBuckets, thin } from "./counter-downsampling.ts";
-import { both, histogram, native, summary } from "./distributions.ts";
-import { type Families, isTag, part, type Shape, typeOf } from "./metric-families.ts";
-import { finished, grouped, groupKey, type Plan, planOf, tagsOf, thinQuery } from "./series-groups.ts";
-import { createReader, type GridSeries, twins } from "./series-reader.ts";
+import { downsampleCounter, readRawBuckets } from "./counter-downsampling.ts";
+import { readHistogram, readMixedHistogram, readNativeHistogram, readSummary } from "./distributions.ts";
+import { isTag, type MetricFamilies, type MetricShape, selectPart, typeByShape } from "./metric-families.ts";
+import {
+  buildCounterQuery,
+  combineByGroup,
+  createPlan,
+  formatGroupKey,
+  readTags,
+  type SeriesPlan,
+  toSortedSeries,
+} from "./series-groups.ts";
+import { createDuplicateSeriesError, createSeriesReader, type GridSeries } from "./series-reader.ts";
 
 type SampleMeasure = Extract<Measure, { of: "samples" }>;
 
 /** How long it is remembered how many series there were. */
-const sizeAge: Millis = 600_000;
+const sizeTtl: Millis = 600_000;
 
-export function createMetricStore(backend: string, door: Door, families: Families): MetricStore {
-  const sizes = new LRUCache<string, number>({ max: 10_000, ttl: sizeAge });
+export function createMetricStore(
+  backend: string,
+  client: PrometheusClient,
+  families: MetricFamilies,
+): MetricStore {
+  const sizes = new LRUCache<string, number>({ max: 10_000, ttl: sizeTtl });
 
-  async function series(query: SeriesQuery, signal: AbortSignal): Promise<readonly Series[]> {
+  async function readSeries(query: SeriesQuery, signal: AbortSignal): Promise<readonly Series[]> {
     try {
-      return await answered(query, signal);
+      return await readConsistentSeries(query, signal);
     } catch (error) {
       const same = error instanceof BackendError && /same labelset/.test(error.message);
-      throw same ? twins(backend) : error;
+      throw same ? createDuplicateSeriesError(backend) : error;
     }
   }
 
-  async function answered(query: SeriesQuery, signal: AbortSignal): Promise<readonly Series[]> {
-    const shape = await families.shape(query.match, query.metric, signal);
+  async function readConsistentSeries(query: SeriesQuery, signal: AbortSignal): Promise<readonly Series[]> {
+    const shape = await families.readShape(query.match, query.metric, signal);
     const patterns = Object.entries(query.tags);
     if (shape === undefined || !patterns.every(([key, pattern]) => canMatch(query, key, pattern))) return [];
     // An upgrade of the source may come between asking how it cuts ranges and its answer.
     for (let tries = 1; ; tries++) {
-      const habits = await door.habits(signal);
+      const habits = await client.readTraits(signal);
       // Version 2 can neither write nor hold such names, or only some of its last releases can.
       const quoted = habits.edge === "closed" && patterns.find(([key]) => !isPlainLabel(key));
-      if (quoted) throw unsupported(backend, `the tag ${quoted[0]}, whose name needs quotes`);
+      if (quoted) throw createUnsupportedError(backend, `the tag ${quoted[0]}, whose name needs quotes`);
       const ending = new AbortController();
       try {
-        const reader = createReader(backend, door, habits, sizes, AbortSignal.any([signal, ending.signal]));
-        const result = await answer(shape, planOf(backend, query, reader));
-        if ((await door.habits(signal)).edge === habits.edge) return result;
+        const reader = createSeriesReader(
+          backend,
+          client,
+          habits,
+          sizes,
+          AbortSignal.any([signal, ending.signal]),
+        );
+        const result = await runPlan(shape, createPlan(backend, query, reader));
+        if ((await client.readTraits(signal)).edge === habits.edge) return result;
         if (tries === 3) {
           const detail =
             "how it cuts ranges changed during each of three answers: are there several versions?";
@@ -75,14 +93,14 @@ export function createMetricStore(backend: string, door: Door, families: Familie
   }
 
   return {
-    names: (match, signal) => families.names(match, signal),
+    names: (match, signal) => families.listNames(match, signal),
     async type(match, metric, signal) {
-      const shape = await families.shape(match, metric, signal);
-      return shape && typeOf[shape];
+      const shape = await families.readShape(match, metric, signal);
+      return shape && typeByShape[shape];
     },
-    isGuess: (match, metric, signal) => families.isGuess(match, metric, signal),
-    tagKeys: (match, metric, signal) => families.tagKeys(match, metric, signal),
-    series,
+    isTypeGuessed: (match, metric, signal) => families.isGuess(match, metric, signal),
+    tagKeys: (match, metric, signal) => families.listTagKeys(match, metric, signal),
+    series: readSeries,
   };
 }
 
@@ -92,22 +110,25 @@ function canMatch({ match }: SeriesQuery, key: string, pattern: string): boolean
   return key.isWellFormed() && pattern.isWellFormed();
 }
 
-async function answer(shape: Shape, plan: Plan): Promise<readonly Series[]> {
+async function runPlan(shape: MetricShape, plan: SeriesPlan): Promise<readonly Series[]> {
   const { measure } = plan.query;
-  const measured = typeOf[shape] === "measurement";
+  const measured = typeByShape[shape] === "measurement";
   if ((measure.of === "observations") !== measured) {
-    throw unsupported(plan.backend, `${measure.of} of a ${typeOf[shape]}`);
+    throw createUnsupportedError(plan.backend, `${measure.of} of a ${typeByShape[shape]}`);
   }
   switch (measure.of) {
     case "samples":
-      return gauges(plan, measure);
+      return readGauges(plan, measure);
     case "increment":
-      return increments(plan, plan.query.metric);
+      return readIncrements(plan, plan.query.metric);
     case "cumulative": {
-      if (measure.combine === "mean") return cumulativeMean(plan, measure);
+      if (measure.combine === "mean") return readCumulativeMean(plan, measure);
       const firsts = measure.combine === "first" || measure.combine === "min";
-      const found = await thin(plan.reader, thinQuery(plan, plan.query.metric, { firsts, born: false }));
-      return grouped(plan, found, (group) =>
+      const found = await downsampleCounter(
+        plan.reader,
+        buildCounterQuery(plan, plan.query.metric, { firsts, born: false }),
+      );
+      return combineByGroup(plan, found, (group) =>
         combineCumulative(
           group.map(({ samples }) => samples),
           measure,
@@ -116,12 +137,12 @@ async function answer(shape: Shape, plan: Plan): Promise<readonly Series[]> {
       );
     }
     case "observations":
-      if (shape === "native") return native(plan, measure);
-      if (shape === "both") return both(plan, measure);
-      if (measure.combine === "count") return increments(plan, `${plan.query.metric}_count`);
+      if (shape === "native") return readNativeHistogram(plan, measure);
+      if (shape === "both") return readMixedHistogram(plan, measure);
+      if (measure.combine === "count") return readIncrements(plan, `${plan.query.metric}_count`);
       return shape === "summary" && measure.combine !== "mean"
-        ? summary(plan, measure)
-        : histogram(plan, measure);
+        ? readSummary(plan, measure)
+        : readHistogram(plan, measure);
   }
   return measure satisfies never;
 }
@@ -131,30 +152,30 @@ async function answer(shape: Shape, plan: Plan): Promise<readonly Series[]> {
 /** What an expression can say of the samples of several series: `first_over_time` is a parse error before 3.14. */
 type Expressible = Exclude<SampleMeasure["combine"], "first" | "quantile">;
 
-async function gauges(plan: Plan, measure: SampleMeasure): Promise<readonly Series[]> {
+async function readGauges(plan: SeriesPlan, measure: SampleMeasure): Promise<readonly Series[]> {
   const { query, reader, keys, limit } = plan;
   const { buckets, pointLimit } = query;
   const { start, step, count } = buckets;
   const { combine } = measure;
-  const selector = narrow(part(query.match, query.metric), plan.matchers);
-  const estimated = reader.estimate(selector, keys, buckets, pointLimit);
+  const selector = narrowSelector(selectPart(query.match, query.metric), plan.matchers);
+  const estimated = reader.estimateSeries(selector, keys, buckets, pointLimit);
   if (step === 1 || combine === "first" || combine === "quantile") {
     await estimated;
-    const raw = await reader.raw(selector, start, start + step * count, limit);
-    return grouped(plan, raw, (group) => combineSamples(group.map(finite), measure, buckets));
+    const raw = await reader.readRaw(selector, start, start + step * count, limit);
+    return combineByGroup(plan, raw, (group) => combineSamples(group.map(dropNonFinite), measure, buckets));
   }
   const [groups, series, lean] = await Promise.all([
     estimated,
-    reader.estimate(selector, undefined, buckets, Number.POSITIVE_INFINITY),
-    reader.lean(selector, buckets),
+    reader.estimateSeries(selector, undefined, buckets, Number.POSITIVE_INFINITY),
+    reader.dropPresenceMatchers(selector, buckets),
   ]);
-  const samples = reader.window(lean.selector, { from: step, to: 1 });
+  const samples = reader.selectRange(lean.selector, { from: step, to: 1 });
   const read = (by: readonly string[] | undefined) =>
-    reader.grid(combined(combine, by, samples), buckets, pointLimit, lean.isMeant);
+    reader.readGrid(buildGaugeExpression(combine, by, samples), buckets, pointLimit, lean.isMeant);
   const single = series > 0 && series === groups;
-  const found = (single && (await ungrouped(plan, selector, read))) || (await read(keys));
-  await mend(plan, measure, selector, found);
-  return finished(plan, found);
+  const found = (single && (await readWithoutAggregation(plan, selector, read))) || (await read(keys));
+  await recomputeNonFiniteBuckets(plan, measure, selector, found);
+  return toSortedSeries(plan, found);
 }
 
 /**
@@ -162,26 +183,26 @@ async function gauges(plan: Plan, measure: SampleMeasure): Promise<readonly Seri
  * 2.42 that takes four times as long as all the rest. Undefined where a group turns out to have more of them, or where
  * the labels that grouping drops make the answer too large.
  */
-async function ungrouped(
-  plan: Plan,
+async function readWithoutAggregation(
+  plan: SeriesPlan,
   selector: Selector,
   read: (by: undefined) => Promise<readonly GridSeries[]>,
 ): Promise<readonly GridSeries[] | undefined> {
   try {
     const found = await read(undefined);
-    if (new Set(found.map(({ labels }) => groupKey(plan, labels))).size === found.length) return found;
+    if (new Set(found.map(({ labels }) => formatGroupKey(plan, labels))).size === found.length) return found;
   } catch (error) {
     const tooMuch =
       error instanceof Refused || (error instanceof BackendError && error.failure === "rejected");
     if (!tooMuch) throw error;
   }
-  plan.reader.underestimated(selector);
+  plan.reader.markUnderestimated(selector);
   return undefined;
 }
 
 /** A sample that is not finite shows in the value that it is part of. Such values are made from raw samples. */
-async function mend(
-  plan: Plan,
+async function recomputeNonFiniteBuckets(
+  plan: SeriesPlan,
   measure: SampleMeasure,
   selector: Selector,
   found: readonly GridSeries[],
@@ -190,15 +211,15 @@ async function mend(
   const spoilt = found.filter(({ values }) => values.includes(Number.POSITIVE_INFINITY));
   if (spoilt.length === 0) return;
   const wanted = spoilt.flatMap(({ labels, values }) => {
-    const tags = tagsOf(plan, labels);
+    const tags = readTags(plan, labels);
     return [...values.entries()].flatMap(([bucket, value]) =>
       value === Number.POSITIVE_INFINITY ? [{ bucket, labels: tags }] : [],
     );
   });
-  const raw = await readBuckets(reader, selector, wanted, query.buckets, limit);
-  const groups = Map.groupBy(raw, ({ labels }) => groupKey(plan, labels));
+  const raw = await readRawBuckets(reader, selector, wanted, query.buckets, limit);
+  const groups = Map.groupBy(raw, ({ labels }) => formatGroupKey(plan, labels));
   for (const { labels, values } of spoilt) {
-    const mended = combineSamples(groups.get(groupKey(plan, labels)) ?? [], measure, query.buckets);
+    const mended = combineSamples(groups.get(formatGroupKey(plan, labels)) ?? [], measure, query.buckets);
     for (const [bucket, value] of values.entries()) {
       if (value === Number.POSITIVE_INFINITY) values[bucket] = mended[bucket] ?? Number.NaN;
     }
@@ -209,7 +230,11 @@ async function mend(
  * The measure as an expression that is not finite as soon as one of its samples is not. A least or greatest value passes
  * over NaN, and that is what is wanted. Without labels to group by, of each series.
  */
-function combined(combine: Expressible, by: readonly string[] | undefined, samples: Expression): Expression {
+function buildGaugeExpression(
+  combine: Expressible,
+  by: readonly string[] | undefined,
+  samples: Expression,
+): Expression {
   const over = (operator: "avg" | "sum" | "min" | "max", of: Expression) =>
     by === undefined ? of : aggregate(operator, by, of);
   switch (combine) {
@@ -226,7 +251,7 @@ function combined(combine: Expressible, by: readonly string[] | undefined, sampl
       return binary(over("sum", sum), "/", over("sum", count));
     }
     case "count": {
-      return over("sum", binary(call("count_over_time", samples), "+", notFinite(samples)));
+      return over("sum", binary(call("count_over_time", samples), "+", markNonFinite(samples)));
     }
   }
   return combine satisfies never;
@@ -234,9 +259,9 @@ function combined(combine: Expressible, by: readonly string[] | undefined, sampl
 
 // ---- Counters ----------------------------------------------------------------------------------------------------
 
-async function increments(plan: Plan, name: string): Promise<readonly Series[]> {
-  const found = await thin(plan.reader, thinQuery(plan, name, {}));
-  return grouped(plan, found, (group) =>
+async function readIncrements(plan: SeriesPlan, name: string): Promise<readonly Series[]> {
+  const found = await downsampleCounter(plan.reader, buildCounterQuery(plan, name, {}));
+  return combineByGroup(plan, found, (group) =>
     combineIncrements(
       group.map(({ samples }) => samples),
       plan.query.buckets,
@@ -245,13 +270,15 @@ async function increments(plan: Plan, name: string): Promise<readonly Series[]> 
 }
 
 /** The mean of running values needs them all. */
-async function cumulativeMean(
-  plan: Plan,
+async function readCumulativeMean(
+  plan: SeriesPlan,
   measure: Extract<Measure, { of: "cumulative" }>,
 ): Promise<readonly Series[]> {
   const { query, reader, limit } = plan;
-  const selector = narrow(part(query.match, query.metric), plan.matchers);
+  const selector = narrowSelector(selectPart(query.match, query.metric), plan.matchers);
   const { start, step, count } = query.buckets;
-  const raw = await reader.raw(selector, start, start + step * count, limit);
-  return grouped(plan, raw, (group) => combineCumulative(group.map(finite), measure, query.buckets));
+  const raw = await reader.readRaw(selector, start, start + step * count, limit);
+  return combineByGroup(plan, raw, (group) =>
+    combineCumulative(group.map(dropNonFinite), measure, query.buckets),
+  );
 }

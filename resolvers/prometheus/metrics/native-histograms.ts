@@ -5,16 +5,24 @@
 import type { Buckets } from "../../../src/core/rows.ts";
 import type { Millis } from "../../../src/core/time.ts";
 import type { CounterSamples, Observations } from "../../../src/metrics/samples.ts";
-import { turn } from "../../http/guard.ts";
+import { yieldToEventLoop } from "../../http/guard.ts";
 import { aggregate, call, type Selector } from "../client/promql.ts";
 import type { HistogramBucket, HistogramSample, Labels } from "../client/response-scanner.ts";
-import type { ThinQuery } from "./counter-downsampling.ts";
-import { chunksOf, inTurns, keyOf, narrowTo, type Reader, tooLarge, wholeSeconds } from "./series-reader.ts";
-import { birthsOf } from "./series-start.ts";
+import type { CounterQuery } from "./counter-downsampling.ts";
+import {
+  chunkSeries,
+  createTooManyPointsError,
+  formatSeriesKey,
+  narrowToSeries,
+  roundUpToSeconds,
+  runConcurrent,
+  type SeriesReader,
+} from "./series-reader.ts";
+import { classifySeriesStarts } from "./series-start.ts";
 
 /** One way in which a source keeps a histogram. */
-export interface Form {
-  readonly query: ThinQuery;
+export interface HistogramForm {
+  readonly query: CounterQuery;
   /** From `from` until before `to`, by time; of all, or of these and maybe others. */
   readonly read: (
     labels: readonly Labels[] | undefined,
@@ -30,33 +38,33 @@ export interface HistogramSeries {
 }
 
 /** What one histogram has grown by in each bucket; NaN where the bucket has none of its samples. */
-export interface Growth {
+export interface HistogramGrowth {
   readonly labels: Labels;
   readonly count: Float64Array;
   readonly sum: Float64Array;
   /** By bound, ascending; only of those bounds that cut none of `spans` it is meant. */
   readonly below: ReadonlyMap<number, Float64Array>;
   /** Every bucket that some sample had. */
-  readonly spans: readonly Span[];
+  readonly spans: readonly BucketSpan[];
   /** The bounds of its classic samples. */
-  readonly kept: readonly number[];
+  readonly classicBounds: readonly number[];
   /** Some of it was counted without buckets, as by a summary. */
-  readonly bare: boolean;
+  readonly hasUnbucketed: boolean;
 }
-type Span = Pick<HistogramBucket, "lower" | "upper">;
+type BucketSpan = Pick<HistogramBucket, "lower" | "upper">;
 
 /** Histograms that are held at once; one has some hundred buckets. */
-const slice = 5_000;
-const near: Millis = 300_000;
+const histogramsPerSlice = 5_000;
+const nearLookBack: Millis = 300_000;
 /** In how many parts of the look-back the last sample is looked for. */
-const cells = 500;
+const lookBackCells = 500;
 
-export function nativeForm(reader: Reader, query: ThinQuery): Form {
+export function createNativeForm(reader: SeriesReader, query: CounterQuery): HistogramForm {
   return {
     query,
     async read(labels, from, to) {
-      const selector = labels === undefined ? query.selector : narrowTo(query.selector, labels);
-      const found = await reader.raw(selector, from, to, query.limit);
+      const selector = labels === undefined ? query.selector : narrowToSeries(query.selector, labels);
+      const found = await reader.readRaw(selector, from, to, query.limit);
       return found.filter(({ histograms }) => histograms.length > 0);
     },
   };
@@ -67,56 +75,62 @@ export function nativeForm(reader: Reader, query: ThinQuery): Form {
  * and where two are of one time the first form's counts. What has grown below bounds is told if `bucketed`. With
  * `labels`, of these alone.
  */
-export async function growths(
-  reader: Reader,
-  forms: readonly Form[],
-  { buckets, lookBack = 0, limit }: ThinQuery,
+export async function readGrowth(
+  reader: SeriesReader,
+  forms: readonly HistogramForm[],
+  { buckets, lookBack = 0, limit }: CounterQuery,
   bucketed: boolean,
   labels?: readonly Labels[],
-): Promise<readonly Growth[]> {
+): Promise<readonly HistogramGrowth[]> {
   const { start, step, count } = buckets;
   const end = start + step * count;
-  const wanted = labels && new Set(labels.map(keyOf));
-  const narrowed = ({ query: { selector } }: Form) => (labels ? narrowTo(selector, labels) : selector);
+  const wanted = labels && new Set(labels.map(formatSeriesKey));
+  const narrowed = ({ query: { selector } }: HistogramForm) =>
+    labels ? narrowToSeries(selector, labels) : selector;
   const sizes = await Promise.all(forms.map((form) => countSamples(reader, narrowed(form), start, end)));
   const size = sizes.reduce((all, one) => all + one, 0);
-  if (size > limit) throw tooLarge(limit, size);
+  if (size > limit) throw createTooManyPointsError(limit, size);
   const folds = new Map<string, GrowthFold>();
-  for (const [from, to] of slicesOf(start, end, Math.ceil(size / slice))) {
+  for (const [from, to] of splitRange(start, end, Math.ceil(size / histogramsPerSlice))) {
     const read = await Promise.all(forms.map((form) => form.read(labels, from, to)));
-    for (const [key, series] of Map.groupBy(read.flat(), (one) => keyOf(one.labels))) {
+    for (const [key, series] of Map.groupBy(read.flat(), (one) => formatSeriesKey(one.labels))) {
       if (wanted?.has(key) === false) continue;
-      const fold = folds.get(key) ?? createFold(series[0]?.labels ?? {}, buckets, bucketed);
+      const fold = folds.get(key) ?? createGrowthFold(series[0]?.labels ?? {}, buckets, bucketed);
       folds.set(key, fold);
       for (const { bounds } of series) fold.keep(bounds);
-      for (const histogram of merged(series.map(({ histograms }) => histograms))) fold.add(histogram);
+      for (const histogram of mergeByTime(series.map(({ histograms }) => histograms))) fold.add(histogram);
     }
     const held = count * [...folds.values()].reduce((all, fold) => all + 2 + fold.bounds(), 0);
-    if (held > limit) throw tooLarge(limit, held);
-    await turn();
+    if (held > limit) throw createTooManyPointsError(limit, held);
+    await yieldToEventLoop();
   }
   const living = [...folds].filter(([, { first }]) => first() !== undefined).map(([, fold]) => fold);
-  const bases = await lastBefore(reader, forms, living, start, lookBack);
-  const open = living.filter(({ labels }) => !bases.has(keyOf(labels)));
-  const born = await bornOf(reader, forms, open, open.length < living.length);
+  const bases = await readLastBefore(reader, forms, living, start, lookBack);
+  const open = living.filter(({ labels }) => !bases.has(formatSeriesKey(labels)));
+  const born = await findNewSeries(reader, forms, open, open.length < living.length);
   return living.map((fold) => {
-    const key = keyOf(fold.labels);
-    const base = bases.get(key) ?? (born.has(key) ? nothing : undefined);
+    const key = formatSeriesKey(fold.labels);
+    const base = bases.get(key) ?? (born.has(key) ? emptyBase : undefined);
     fold.keep(base?.bounds);
     return fold.result(base?.last);
   });
 }
 
-const nothing: Base = { last: { time: 0, count: 0, sum: 0, buckets: [] } };
+const emptyBase: GrowthBase = { last: { time: 0, count: 0, sum: 0, buckets: [] } };
 
-async function countSamples(reader: Reader, selector: Selector, from: Millis, to: Millis): Promise<number> {
+async function countSamples(
+  reader: SeriesReader,
+  selector: Selector,
+  from: Millis,
+  to: Millis,
+): Promise<number> {
   if (to - from < 2) return 0;
-  const samples = reader.window(selector, { from: to - from, to: 1 });
-  const [found] = await reader.instant(aggregate("sum", [], call("count_over_time", samples)), to);
+  const samples = reader.selectRange(selector, { from: to - from, to: 1 });
+  const [found] = await reader.readInstant(aggregate("sum", [], call("count_over_time", samples)), to);
   return found?.values[0] ?? 0;
 }
 
-function slicesOf(start: Millis, end: Millis, parts: number): readonly (readonly [Millis, Millis])[] {
+function splitRange(start: Millis, end: Millis, parts: number): readonly (readonly [Millis, Millis])[] {
   const length = Math.max(1, Math.ceil((end - start) / Math.max(1, parts)));
   const count = Math.ceil((end - start) / length);
   return Array.from({ length: count }, (_, part) => {
@@ -126,7 +140,7 @@ function slicesOf(start: Millis, end: Millis, parts: number): readonly (readonly
 }
 
 /** By time; of those of one time the first list's. */
-function merged(lists: readonly (readonly HistogramSample[])[]): readonly HistogramSample[] {
+function mergeByTime(lists: readonly (readonly HistogramSample[])[]): readonly HistogramSample[] {
   const [only] = lists;
   if (only !== undefined && lists.length === 1) return only;
   const byTime = new Map(lists.toReversed().flatMap((list) => list.map((one) => [one.time, one] as const)));
@@ -135,64 +149,66 @@ function merged(lists: readonly (readonly HistogramSample[])[]): readonly Histog
 
 // ---- Before the buckets ------------------------------------------------------------------------------------------
 
-interface Base {
+interface GrowthBase {
   readonly last: HistogramSample;
   readonly bounds?: readonly number[] | undefined;
 }
 
 /** The last histogram of each within the look-back, of the form that has the later one. */
-async function lastBefore(
-  reader: Reader,
-  forms: readonly Form[],
+async function readLastBefore(
+  reader: SeriesReader,
+  forms: readonly HistogramForm[],
   series: readonly { readonly labels: Labels }[],
   start: Millis,
   lookBack: Millis,
-): Promise<ReadonlyMap<string, Base>> {
-  const found = new Map<string, Base>();
+): Promise<ReadonlyMap<string, GrowthBase>> {
+  const found = new Map<string, GrowthBase>();
   const take = (key: string, { histograms, bounds }: HistogramSeries): void => {
     const last = histograms.findLast(({ time }) => time >= start - lookBack);
     const held = found.get(key)?.last.time ?? Number.NEGATIVE_INFINITY;
     if (last !== undefined && last.time > held) found.set(key, { last, bounds });
   };
-  const parts = chunksOf(series.map(({ labels }) => labels));
-  const read = async (form: Form, labels: readonly Labels[], from: Millis, to: Millis) => {
-    const keys = new Set(labels.map(keyOf));
+  const parts = chunkSeries(series.map(({ labels }) => labels));
+  const read = async (form: HistogramForm, labels: readonly Labels[], from: Millis, to: Millis) => {
+    const keys = new Set(labels.map(formatSeriesKey));
     for (const one of await form.read(labels, from, to)) {
-      const key = keyOf(one.labels);
+      const key = formatSeriesKey(one.labels);
       if (keys.has(key)) take(key, one);
     }
   };
   for (const form of forms) {
-    await inTurns(parts, (labels) => read(form, labels, start - Math.min(near, lookBack), start));
+    await runConcurrent(parts, (labels) =>
+      read(form, labels, start - Math.min(nearLookBack, lookBack), start),
+    );
   }
-  const open = series.filter(({ labels }) => !found.has(keyOf(labels)));
-  if (lookBack <= near || open.length === 0) return found;
+  const open = series.filter(({ labels }) => !found.has(formatSeriesKey(labels)));
+  if (lookBack <= nearLookBack || open.length === 0) return found;
   // Where it was last seen, so that no more than that is read: few series end in many different moments.
-  const step = wholeSeconds(lookBack / cells);
-  const grid: Buckets = { start: start - step * cells, step, count: cells };
-  const lasts = await inTurns(
+  const step = roundUpToSeconds(lookBack / lookBackCells);
+  const grid: Buckets = { start: start - step * lookBackCells, step, count: lookBackCells };
+  const lasts = await runConcurrent(
     forms.flatMap((form) =>
-      chunksOf(open.map(({ labels }) => labels)).map((labels) => ({
+      chunkSeries(open.map(({ labels }) => labels)).map((labels) => ({
         form,
         labels,
-        keys: new Set(labels.map(keyOf)),
+        keys: new Set(labels.map(formatSeriesKey)),
       })),
     ),
     async ({ form, labels, keys }) => {
-      const samples = reader.window(narrowTo(form.query.selector, labels), { from: step, to: 1 });
-      const counts = await reader.grid(call("count_over_time", samples), grid, Number.POSITIVE_INFINITY);
+      const samples = reader.selectRange(narrowToSeries(form.query.selector, labels), { from: step, to: 1 });
+      const counts = await reader.readGrid(call("count_over_time", samples), grid, Number.POSITIVE_INFINITY);
       return counts.flatMap(({ labels, values }) => {
         const cell = values.findLastIndex((value) => !Number.isNaN(value));
-        return keys.has(keyOf(labels)) ? [{ form, labels, cell }] : [];
+        return keys.has(formatSeriesKey(labels)) ? [{ form, labels, cell }] : [];
       });
     },
   );
   for (const form of forms) {
     const own = lasts.flat().filter((last) => last.form === form);
     const byCell = [...Map.groupBy(own, ({ cell }) => cell)];
-    await inTurns(byCell, async ([cell, ended]) => {
+    await runConcurrent(byCell, async ([cell, ended]) => {
       const from = grid.start + cell * step;
-      for (const labels of chunksOf(ended.map((one) => one.labels))) {
+      for (const labels of chunkSeries(ended.map((one) => one.labels))) {
         await read(form, labels, from, from + step);
       }
     });
@@ -201,14 +217,14 @@ async function lastBefore(
 }
 
 /** The keys of those that are new: that no form has held before. */
-export async function bornOf(
-  reader: Reader,
-  forms: readonly Form[],
+export async function findNewSeries(
+  reader: SeriesReader,
+  forms: readonly HistogramForm[],
   open: readonly { readonly labels: Labels }[],
   othersHeld: boolean,
 ): Promise<ReadonlySet<string>> {
   const queries = forms.map(({ query }) => query);
-  return (await birthsOf(reader, queries, open, othersHeld)).born;
+  return (await classifySeriesStarts(reader, queries, open, othersHeld)).newSeries;
 }
 
 // ---- Folding -----------------------------------------------------------------------------------------------------
@@ -220,14 +236,18 @@ interface GrowthFold {
   readonly first: () => HistogramSample | undefined;
   /** How many there are so far. */
   readonly bounds: () => number;
-  /** With the growth of the first one since `base`, where it has grown at all. */
-  readonly result: (base: HistogramSample | undefined) => Growth;
+  /** With the growth of the first one since `lastBase`, where it has grown at all. */
+  readonly result: (base: HistogramSample | undefined) => HistogramGrowth;
 }
 
-function createFold(labels: Labels, { start, step, count: length }: Buckets, bucketed: boolean): GrowthFold {
+function createGrowthFold(
+  labels: Labels,
+  { start, step, count: length }: Buckets,
+  bucketed: boolean,
+): GrowthFold {
   const count = new Float64Array(length).fill(Number.NaN);
   const sum = new Float64Array(length).fill(Number.NaN);
-  const spans = new Map<string, Span>();
+  const spans = new Map<string, BucketSpan>();
   const kept = new Set<number>();
   let bounds: readonly number[] = [];
   let below = new Map<number, Float64Array>();
@@ -261,16 +281,16 @@ function createFold(labels: Labels, { start, step, count: length }: Buckets, buc
       }),
     );
     bounds = next;
-    beforeCounts = before === undefined ? [] : countsOf(before, bounds);
+    beforeCounts = before === undefined ? [] : countBelowBounds(before, bounds);
   }
 
   function grow(histogram: HistogramSample): void {
     const bucket = Math.floor((histogram.time - start) / step);
-    const counts = countsOf(histogram, bounds);
+    const counts = countBelowBounds(histogram, bounds);
     const restarted = before !== undefined && hasRestarted(before, histogram);
     const since = (value: number, previous: number | undefined) =>
       before === undefined ? 0 : restarted ? value : value - (previous ?? 0);
-    if (before !== undefined) bare ||= isBlind(before, histogram, restarted);
+    if (before !== undefined) bare ||= hasUnknownBuckets(before, histogram, restarted);
     count[bucket] = (count[bucket] || 0) + since(histogram.count, before?.count);
     for (const [index, bound] of bounds.entries()) {
       const grown = below.get(bound);
@@ -308,10 +328,10 @@ function createFold(labels: Labels, { start, step, count: length }: Buckets, buc
         see(base);
         const bucket = Math.floor((first.time - start) / step);
         const restarted = hasRestarted(base, first);
-        bare ||= isBlind(base, first, restarted);
+        bare ||= hasUnknownBuckets(base, first, restarted);
         const since = (value: number, previous: number) => (restarted ? value : value - previous);
         count[bucket] = (count[bucket] ?? 0) + since(first.count, base.count);
-        const [firstCounts, baseCounts] = [countsOf(first, bounds), countsOf(base, bounds)];
+        const [firstCounts, baseCounts] = [countBelowBounds(first, bounds), countBelowBounds(base, bounds)];
         for (const [index, bound] of bounds.entries()) {
           const grown = below.get(bound);
           if (grown !== undefined)
@@ -325,7 +345,15 @@ function createFold(labels: Labels, { start, step, count: length }: Buckets, buc
       for (const grown of below.values())
         for (let bucket = 0; bucket < length; bucket++)
           if (Number.isNaN(count[bucket])) grown[bucket] = Number.NaN;
-      return { labels, count, sum, below, spans: [...spans.values()], kept: [...kept], bare };
+      return {
+        labels,
+        count,
+        sum,
+        below,
+        spans: [...spans.values()],
+        classicBounds: [...kept],
+        hasUnbucketed: bare,
+      };
     },
   };
 }
@@ -359,13 +387,13 @@ function hasRestarted(
 }
 
 /** Whether it cannot be told between which bounds it has grown. */
-function isBlind(before: HistogramSample, now: HistogramSample, restarted: boolean): boolean {
+function hasUnknownBuckets(before: HistogramSample, now: HistogramSample, restarted: boolean): boolean {
   const without = ({ count, buckets }: HistogramSample) => count > 0 && buckets.length === 0;
   return now.count !== before.count && (without(now) || (!restarted && without(before)));
 }
 
 /** How many observations of a histogram are at most each bound, which are ascending. */
-function countsOf({ buckets }: HistogramSample, bounds: readonly number[]): readonly number[] {
+function countBelowBounds({ buckets }: HistogramSample, bounds: readonly number[]): readonly number[] {
   let next = 0;
   let sum = 0;
   return bounds.map((bound) => {
@@ -377,24 +405,24 @@ function countsOf({ buckets }: HistogramSample, bounds: readonly number[]): read
 
 // ---- Groups ------------------------------------------------------------------------------------------------------
 
-export function isCut(bound: number, spans: readonly Span[]): boolean {
+export function isInsideBucket(bound: number, spans: readonly BucketSpan[]): boolean {
   return spans.some(({ lower, upper }) => lower < bound && bound < upper);
 }
 
 /** The bounds at which all of a group can be counted. */
-export function commonBounds(group: readonly Growth[]): readonly number[] {
-  const spans = distinct(group.flatMap((one) => one.spans));
+export function findCommonBounds(group: readonly HistogramGrowth[]): readonly number[] {
+  const spans = deduplicateSpans(group.flatMap((one) => one.spans));
   const bounds = [...new Set(group.flatMap(({ below }) => [...below.keys()]))].sort((a, b) => a - b);
-  return bounds.filter((bound) => !isCut(bound, spans));
+  return bounds.filter((bound) => !isInsideBucket(bound, spans));
 }
 
-function distinct(spans: readonly Span[]): readonly Span[] {
+function deduplicateSpans(spans: readonly BucketSpan[]): readonly BucketSpan[] {
   return [...new Map(spans.map((span) => [`${span.lower} ${span.upper}`, span])).values()];
 }
 
 /** With its buckets counted at these bounds, which cut none of its own. */
-export function observationsOf(
-  { count, sum, below }: Growth,
+export function toObservations(
+  { count, sum, below }: HistogramGrowth,
   bounds: readonly number[],
   buckets: Buckets,
 ): Observations {
@@ -402,15 +430,15 @@ export function observationsOf(
   const none = count.map((value) => (Number.isNaN(value) ? Number.NaN : 0));
   const parts = bounds.map((bound) => {
     const [, grown] = own.findLast(([one]) => one <= bound) ?? [];
-    return { bound, samples: running(grown ?? none, buckets) };
+    return { bound, samples: toRunningTotal(grown ?? none, buckets) };
   });
-  const total = running(count, buckets);
+  const total = toRunningTotal(count, buckets);
   const all = { bound: Number.POSITIVE_INFINITY, samples: total };
-  return { count: total, sum: running(sum, buckets), buckets: [...parts, all] };
+  return { count: total, sum: toRunningTotal(sum, buckets), buckets: [...parts, all] };
 }
 
 /** A counter that has grown by so much in each bucket. */
-function running(grown: Float64Array, { start, step }: Buckets): CounterSamples {
+function toRunningTotal(grown: Float64Array, { start, step }: Buckets): CounterSamples {
   const held = [...grown.entries()].filter(([, value]) => !Number.isNaN(value));
   let value = 0;
   return {
@@ -419,6 +447,6 @@ function running(grown: Float64Array, { start, step }: Buckets): CounterSamples 
       value += by;
       return value;
     }),
-    birth: "zero",
+    baseline: "zero",
   };
 }

@@ -2,77 +2,77 @@
 // group by group.
 import type { Series } from "../../../src/core/rows.ts";
 import type { SeriesQuery } from "../../../src/store/store.ts";
-import { turn } from "../../http/guard.ts";
-import { glob, type Matcher, narrow } from "../client/promql.ts";
+import { yieldToEventLoop } from "../../http/guard.ts";
+import { type Matcher, matchGlob, narrowSelector } from "../client/promql.ts";
 import type { Labels } from "../client/response-scanner.ts";
-import type { ThinQuery } from "./counter-downsampling.ts";
-import { part } from "./metric-families.ts";
-import { labelOf, type Reader, tooLarge } from "./series-reader.ts";
+import type { CounterQuery } from "./counter-downsampling.ts";
+import { selectPart } from "./metric-families.ts";
+import { createTooManyPointsError, readLabel, type SeriesReader } from "./series-reader.ts";
 
 /** What is read for one answer may be as much, whatever less is asked for. */
 const readLimit = 5_000_000;
 
 /** A query whose metric is known, on the way to its plan. */
-export interface Plan {
+export interface SeriesPlan {
   readonly backend: string;
   readonly query: SeriesQuery;
   readonly keys: readonly string[];
   readonly matchers: readonly Matcher[];
-  readonly reader: Reader;
+  readonly reader: SeriesReader;
   readonly limit: number;
 }
 
-export function planOf(backend: string, query: SeriesQuery, reader: Reader): Plan {
-  const matchers = Object.entries(query.tags).map(([key, pattern]) => glob(key, pattern));
+export function createPlan(backend: string, query: SeriesQuery, reader: SeriesReader): SeriesPlan {
+  const matchers = Object.entries(query.tags).map(([key, pattern]) => matchGlob(key, pattern));
   const limit = Math.max(query.pointLimit, readLimit);
   return { backend, query, keys: Object.keys(query.tags).sort(), matchers, reader, limit };
 }
 
-export function tagsOf({ keys }: Plan, labels: Labels): Readonly<Record<string, string>> {
-  return Object.fromEntries(keys.map((key) => [key, labelOf(labels, key)]));
+export function readTags({ keys }: SeriesPlan, labels: Labels): Readonly<Record<string, string>> {
+  return Object.fromEntries(keys.map((key) => [key, readLabel(labels, key)]));
 }
 
-export function groupKey({ keys }: Plan, labels: Labels): string {
+export function formatGroupKey({ keys }: SeriesPlan, labels: Labels): string {
   const [only] = keys;
-  if (only !== undefined && keys.length === 1) return labelOf(labels, only);
-  return JSON.stringify(keys.map((key) => labelOf(labels, key)));
+  if (only !== undefined && keys.length === 1) return readLabel(labels, only);
+  return JSON.stringify(keys.map((key) => readLabel(labels, key)));
 }
 
 /** What is computed in one turn of the event loop: some milliseconds. */
-const pointsOfTurn = 20_000;
+const pointsPerTurn = 20_000;
 
 /** The answer from series that are still to be put together. @throws {Refused} over the limit of points */
-export async function grouped<T extends { readonly labels: Labels }>(
-  plan: Plan,
+export async function combineByGroup<T extends { readonly labels: Labels }>(
+  plan: SeriesPlan,
   found: readonly T[],
   combine: (group: readonly T[]) => Float64Array,
 ): Promise<readonly Series[]> {
-  const groups = Map.groupBy(found, ({ labels }) => groupKey(plan, labels));
+  const groups = Map.groupBy(found, ({ labels }) => formatGroupKey(plan, labels));
   const { buckets, pointLimit } = plan.query;
   const wanted = groups.size * buckets.count;
-  if (wanted > pointLimit) throw tooLarge(pointLimit, wanted);
+  if (wanted > pointLimit) throw createTooManyPointsError(pointLimit, wanted);
   const all: { readonly labels: Labels; readonly values: Float64Array }[] = [];
-  let points = pointsOfTurn;
+  let points = pointsPerTurn;
   for (const group of groups.values()) {
-    if (points >= pointsOfTurn) {
-      await turn();
+    if (points >= pointsPerTurn) {
+      await yieldToEventLoop();
       points = 0;
     }
     all.push({ labels: group[0]?.labels ?? {}, values: combine(group) });
     points += group.length * buckets.count;
   }
-  return finished(plan, all);
+  return toSortedSeries(plan, all);
 }
 
 /** In the order of their values by key, without those that have no value at all. */
-export async function finished(
-  plan: Plan,
+export async function toSortedSeries(
+  plan: SeriesPlan,
   found: readonly { readonly labels: Labels; readonly values: Float64Array }[],
 ): Promise<readonly Series[]> {
-  await turn();
+  await yieldToEventLoop();
   return found
     .filter(({ values }) => hasValue(values))
-    .map(({ labels, values }) => ({ tags: tagsOf(plan, labels), values }))
+    .map(({ labels, values }) => ({ tags: readTags(plan, labels), values }))
     .sort((a, b) => compareTags(plan.keys, a.tags, b.tags));
 }
 
@@ -82,26 +82,26 @@ function hasValue(values: Float64Array): boolean {
 
 function compareTags(keys: readonly string[], a: Labels, b: Labels): number {
   for (const key of keys) {
-    const [one, other] = [labelOf(a, key), labelOf(b, key)];
+    const [one, other] = [readLabel(a, key), readLabel(b, key)];
     if (one !== other) return one < other ? -1 : 1;
   }
   return 0;
 }
 
 /** The samples of one of the metric's parts, by its name. */
-export function thinQuery(
-  { query, matchers, limit }: Plan,
+export function buildCounterQuery(
+  { query, matchers, limit }: SeriesPlan,
   name: string,
   { firsts = false, falls = true, born = true },
-): ThinQuery {
-  const metric = part(query.match, name);
+): CounterQuery {
+  const metric = selectPart(query.match, name);
   return {
-    selector: narrow(metric, matchers),
+    selector: narrowSelector(metric, matchers),
     metric,
     buckets: query.buckets,
     lookBack: born ? query.lookBack : undefined,
-    firsts,
-    falls,
+    needsFirst: firsts,
+    canRestart: falls,
     limit,
   };
 }

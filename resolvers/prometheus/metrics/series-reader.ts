@@ -2,31 +2,31 @@
 // split and put together again; what would be too much for the adapter is refused, before it is asked for where a cheap
 // count tells, and while it arrives in any case.
 
-import { parallel } from "../../../src/core/concurrency.ts";
+import { mapConcurrent } from "../../../src/core/concurrency.ts";
 import { BackendError, Refused } from "../../../src/core/errors.ts";
 import type { Buckets } from "../../../src/core/rows.ts";
 import { allTime, type Millis, second, toMillis } from "../../../src/core/time.ts";
-import { firstAtOrAfter, type Samples } from "../../../src/metrics/samples.ts";
-import type { Door, Habits, Moments } from "../client/client.ts";
+import { findFirstAtOrAfter, type Samples } from "../../../src/metrics/samples.ts";
+import type { EvaluationTime, PrometheusClient, ServerTraits } from "../client/client.ts";
 import {
   aggregate,
   call,
   type Expression,
   hasLabels,
+  matchAnyOf,
   metadataLabels,
-  narrow,
-  oneOf,
-  print,
+  narrowSelector,
+  printExpression,
   type Selector,
-  window,
-  withoutPresence,
+  selectRange,
+  stripPresenceMatchers,
 } from "../client/promql.ts";
 import {
-  collect,
-  type Fold,
+  collectSeries,
   type HistogramSample,
   type Labels,
   type SampleSeries,
+  type SeriesFold,
 } from "../client/response-scanner.ts";
 
 /** A series on the grid: NaN where a bucket has no value, Infinity where it has one that is not finite. */
@@ -41,34 +41,34 @@ export interface RawSeries extends Samples {
   readonly histograms: readonly HistogramSample[];
 }
 
-type IsMeant = (labels: Labels) => boolean;
+type LabelPredicate = (labels: Labels) => boolean;
 
-export interface Reader {
-  /** As `Habits`'. */
+export interface SeriesReader {
+  /** As `ServerTraits`'. */
   readonly hidesRestarts: boolean;
   readonly backend: string;
   /**
    * The expression at the end of each bucket; series × buckets are limited, of those that are meant.
    * @throws {Refused | BackendError}
    */
-  grid(
+  readGrid(
     expression: Expression,
     buckets: Buckets,
     limit: number,
-    isMeant?: IsMeant,
+    isMeant?: LabelPredicate,
   ): Promise<readonly GridSeries[]>;
   /** The expression at one time. @throws {BackendError} */
-  instant(expression: Expression, at: Millis): Promise<readonly SampleSeries[]>;
+  readInstant(expression: Expression, at: Millis): Promise<readonly SampleSeries[]>;
   /** The samples from `from` until before `to`. @throws {Refused} over `limit` samples @throws {BackendError} */
-  raw(selector: Selector, from: Millis, to: Millis, limit: number): Promise<readonly RawSeries[]>;
+  readRaw(selector: Selector, from: Millis, to: Millis, limit: number): Promise<readonly RawSeries[]>;
   /** The samples from `from` to `to` before the time of evaluation, both inclusive, as this source has to be told. */
-  window(selector: Selector, span: { readonly from: Millis; readonly to: Millis }): Expression;
+  selectRange(selector: Selector, span: { readonly from: Millis; readonly to: Millis }): Expression;
   /**
    * Refuses what series of this selector times buckets would show to be too many, judged at some moments of the range
-   * and only where the last count of the like leaves a doubt. How many series, or groups `by` labels, it has found;
+   * and only where the last count of the like leaves a doubt. How many series, or groups `shift` labels, it has found;
    * NaN where it could not look. @throws {Refused | BackendError}
    */
-  estimate(
+  estimateSeries(
     selector: Selector,
     by: readonly string[] | undefined,
     buckets: Buckets,
@@ -79,29 +79,29 @@ export interface Reader {
    * Prometheus goes through all values that the label has in any metric. Series that have come since and lack such a
    * label are not meant.
    */
-  lean(
+  dropPresenceMatchers(
     selector: Selector,
     buckets: Buckets,
-  ): Promise<{ readonly selector: Selector; readonly isMeant: IsMeant }>;
+  ): Promise<{ readonly selector: Selector; readonly isMeant: LabelPredicate }>;
   /** What `estimate` has found is not so: there are more series than it knows. */
-  underestimated(selector: Selector): void;
+  markUnderestimated(selector: Selector): void;
 }
 
 /** A server answers 11,000 points of a series at most. */
-const pointsOfQuery = 10_000;
+const pointsPerQuery = 10_000;
 /** How many queries one request has under way at once. */
-const abreast = 4;
-const samplesOfQuery = 250_000;
+const concurrentQueries = 4;
+const samplesPerQuery = 250_000;
 /** Values of a grid that are kept together, unless one series has more. */
-const valuesOfArray = 16_384;
-const moments = 5;
+const valuesPerArray = 16_384;
+const estimateMoments = 5;
 // A source has no samples from before 1970 and counts nanoseconds in 64 bits, so that it takes no length of more than
 // 292 years. Nothing is lost where no more is asked for.
-const oldest: Millis = 0;
-const newest: Millis = toMillis(allTime.to) - 1;
-const longest: Millis = newest - oldest;
+const oldestTime: Millis = 0;
+const newestTime: Millis = toMillis(allTime.to) - 1;
+const longestRange: Millis = newestTime - oldestTime;
 
-export function tooLarge(limit: number, wanted?: number): Refused {
+export function createTooManyPointsError(limit: number, wanted?: number): Refused {
   return new Refused(
     "result_too_large",
     "Too many points; ask for fewer series, a shorter range or a coarser resolution",
@@ -116,16 +116,16 @@ export function tooLarge(limit: number, wanted?: number): Refused {
  * By key. @throws {Refused} where there are two of one, as after a target has said another type or unit: the one goes on
  * where the other has ended, but a function that drops these labels cannot be asked about both.
  */
-export function byKey<T extends { readonly labels: Labels }>(
+export function indexByKey<T extends { readonly labels: Labels }>(
   backend: string,
   found: readonly T[],
 ): ReadonlyMap<string, T> {
-  const map = new Map(found.map((series) => [keyOf(series.labels), series]));
-  if (map.size < found.length) throw twins(backend);
+  const map = new Map(found.map((series) => [formatSeriesKey(series.labels), series]));
+  if (map.size < found.length) throw createDuplicateSeriesError(backend);
   return map;
 }
 
-export function twins(backend: string): Refused<"not_supported_by_backend"> {
+export function createDuplicateSeriesError(backend: string): Refused<"not_supported_by_backend"> {
   const feature = "series that differ in __type__ or __unit__ alone";
   const advice = "choose a range in which each series has one type and unit";
   return new Refused("not_supported_by_backend", `The source cannot tell ${feature} apart: ${advice}`, {
@@ -134,28 +134,28 @@ export function twins(backend: string): Refused<"not_supported_by_backend"> {
   });
 }
 
-/** `sizes` remembers between readers how many series an expression had. */
-export function createReader(
+/** `searchSizes` remembers between readers how many series an expression had. */
+export function createSeriesReader(
   backend: string,
-  door: Door,
-  { edge, hidesRestarts }: Habits,
+  client: PrometheusClient,
+  { edge, hidesRestarts }: ServerTraits,
   sizes: { get(key: string): number | undefined; set(key: string, size: number): void },
   signal: AbortSignal,
-): Reader {
+): SeriesReader {
   async function grid(
     expression: Expression,
     buckets: Buckets,
     limit: number,
-    isMeant: IsMeant = everything,
+    isMeant: LabelPredicate = acceptAll,
   ): Promise<readonly GridSeries[]> {
     const most = Math.floor(limit / buckets.count);
-    const parts = await inTurns(slices(buckets), ({ start, step, count }) => {
+    const parts = await runConcurrent(splitBuckets(buckets), ({ start, step, count }) => {
       const [first, last] = [start + step, start + count * step];
-      const times: Moments = count === 1 ? { at: first } : { start: first, end: last, step };
-      return door.query(
+      const times: EvaluationTime = count === 1 ? { at: first } : { start: first, end: last, step };
+      return client.query(
         expression,
         times,
-        () => onGrid({ backend, buckets: { start, step, count }, most, limit, isMeant }),
+        () => collectOnGrid({ backend, buckets: { start, step, count }, most, limit, isMeant }),
         signal,
       );
     });
@@ -163,14 +163,14 @@ export function createReader(
     if (only !== undefined && parts.length === 1) return only;
     const merged = new Map<string, GridSeries>();
     let first = 0;
-    for (const [index, { count }] of slices(buckets).entries()) {
+    for (const [index, { count }] of splitBuckets(buckets).entries()) {
       for (const { labels, values } of parts[index] ?? []) {
-        const key = keyOf(labels);
+        const key = formatSeriesKey(labels);
         let whole = merged.get(key);
         if (whole === undefined) {
           whole = { labels, values: new Float64Array(buckets.count).fill(Number.NaN) };
           merged.set(key, whole);
-          if (merged.size > most) throw tooLarge(limit, merged.size * buckets.count);
+          if (merged.size > most) throw createTooManyPointsError(limit, merged.size * buckets.count);
         }
         whole.values.set(values, first);
       }
@@ -180,7 +180,7 @@ export function createReader(
   }
 
   async function instant(expression: Expression, at: Millis): Promise<readonly SampleSeries[]> {
-    return door.query(expression, { at }, collect, signal);
+    return client.query(expression, { at }, collectSeries, signal);
   }
 
   async function raw(
@@ -189,26 +189,29 @@ export function createReader(
     until: Millis,
     limit: number,
   ): Promise<readonly RawSeries[]> {
-    const from = Math.max(since, oldest);
-    const to = Math.min(until, newest);
+    const from = Math.max(since, oldestTime);
+    const to = Math.min(until, newestTime);
     if (to <= from) return [];
     const counted = await instant(
       aggregate("sum", [], call("count_over_time", stretch(selector, from, to))),
       to,
     );
     const count = Math.max(0, ...(counted[0]?.values ?? []));
-    if (count > limit) throw tooLarge(limit, count);
+    if (count > limit) throw createTooManyPointsError(limit, count);
     if (count === 0) return [];
-    const length = Math.ceil((to - from) / Math.ceil(count / samplesOfQuery));
+    const length = Math.ceil((to - from) / Math.ceil(count / samplesPerQuery));
     const starts = Array.from(
       { length: Math.ceil((to - from) / length) },
       (_, index) => from + index * length,
     );
-    const parts = await inTurns(starts, async (start) => {
+    const parts = await runConcurrent(starts, async (start) => {
       const end = Math.min(to, start + length);
       return (await instant(stretch(selector, start, end), end)).flatMap((series): readonly RawSeries[] => {
         const inside = series.histograms.filter(({ time }) => time >= start && time < end);
-        const [first, last] = [firstAtOrAfter(series.times, start), firstAtOrAfter(series.times, end)];
+        const [first, last] = [
+          findFirstAtOrAfter(series.times, start),
+          findFirstAtOrAfter(series.times, end),
+        ];
         // Nothing is left of one whose last sample is that of a closed edge.
         if (first === last && inside.length === 0) return [];
         const times = series.times.subarray(first, last);
@@ -216,8 +219,8 @@ export function createReader(
         return [{ labels: series.labels, times, values, histograms: inside }];
       });
     });
-    const bySeries = Map.groupBy(parts.flat(), ({ labels }) => keyOf(labels));
-    return [...bySeries.values()].flatMap((pieces) => join(pieces));
+    const bySeries = Map.groupBy(parts.flat(), ({ labels }) => formatSeriesKey(labels));
+    return [...bySeries.values()].flatMap((pieces) => joinPieces(pieces));
   }
 
   /** One millisecond too far to the left on a closed edge; what is too early is cut off on receipt. */
@@ -227,75 +230,77 @@ export function createReader(
 
   /** Counts under way or done: two who want the same one ask once. */
   const counting = new Map<string, Promise<readonly SampleSeries[]>>();
-  const estimate: Reader["estimate"] = async (selector, by, buckets, limit) => {
-    const key = print(by === undefined ? selector : aggregate("group", by, selector));
+  const estimate: SeriesReader["estimateSeries"] = async (selector, by, buckets, limit) => {
+    const key = printExpression(by === undefined ? selector : aggregate("group", by, selector));
     const known = sizes.get(key);
     if (known !== undefined && known * 2 * buckets.count <= limit) return known;
     const length = buckets.step * buckets.count;
-    const most = Math.min(Math.floor(length / moments), longest);
+    const most = Math.min(Math.floor(length / estimateMoments), longestRange);
     const step = most < second ? most : most - (most % second);
     if (step < 2) return Number.NaN;
     // Windows inside the range alone, so that what is counted is part of the answer.
-    const inside = window(selector, edge, { from: Math.min(step, 300_000), to: 1 });
+    const inside = selectRange(selector, edge, { from: Math.min(step, 300_000), to: 1 });
     const living = call("last_over_time", inside);
     const of = by === undefined ? living : aggregate("group", by, living);
-    const times = { start: buckets.start + step, end: buckets.start + moments * step, step };
+    const times = { start: buckets.start + step, end: buckets.start + estimateMoments * step, step };
     const asked = `${key} ${times.start} ${times.end}`;
-    const counted = counting.get(asked) ?? door.query(aggregate("count", [], of), times, collect, signal);
+    const counted =
+      counting.get(asked) ?? client.query(aggregate("count", [], of), times, collectSeries, signal);
     counting.set(asked, counted);
     const size = Math.max(0, ...((await counted)[0]?.values ?? []));
     sizes.set(key, size);
-    if (size * buckets.count > limit) throw tooLarge(limit, size * buckets.count);
+    if (size * buckets.count > limit) throw createTooManyPointsError(limit, size * buckets.count);
     return size;
   };
 
   function underestimated(selector: Selector): void {
-    sizes.set(print(selector), Number.POSITIVE_INFINITY);
+    sizes.set(printExpression(selector), Number.POSITIVE_INFINITY);
   }
 
   return {
     backend,
     hidesRestarts,
-    grid,
-    instant,
-    raw,
-    window: (selector, { from, to }) => window(selector, edge, { from: Math.min(from, longest), to }),
-    estimate,
-    async lean(selector, buckets) {
+    readGrid: grid,
+    readInstant: instant,
+    readRaw: raw,
+    selectRange: (selector, { from, to }) =>
+      selectRange(selector, edge, { from: Math.min(from, longestRange), to }),
+    estimateSeries: estimate,
+    async dropPresenceMatchers(selector, buckets) {
       const isMeant = (labels: Labels) => hasLabels(selector, labels);
-      const bare = withoutPresence(selector);
+      const bare = stripPresenceMatchers(selector);
       if (bare.matchers.length === selector.matchers.length) return { selector, isMeant };
       const [wanted, found] = await Promise.all(
         [selector, bare].map((one) => estimate(one, undefined, buckets, Number.POSITIVE_INFINITY)),
       );
       return { selector: wanted === found ? bare : selector, isMeant };
     },
-    underestimated,
+    markUnderestimated: underestimated,
   };
 }
 
-const everything: IsMeant = () => true;
+const acceptAll: LabelPredicate = () => true;
 
 /** The grid of an answer that is being read. */
-interface Grid {
+interface GridState {
   readonly backend: string;
   readonly buckets: Buckets;
   /** How many series it may have, and the limit on points that says so. */
   readonly most: number;
   readonly limit: number;
-  readonly isMeant: IsMeant;
+  readonly isMeant: LabelPredicate;
   readonly found: GridSeries[];
   /** For values of series to come: one array for many series costs less than one for each. */
   room: Float64Array<ArrayBuffer>;
 }
 
 /** Puts values into their buckets, of at most so many series. An answer at other times than asked was shifted on its way. */
-function onGrid(asked: Omit<Grid, "found" | "room">): Fold<readonly GridSeries[]> {
-  const grid: Grid = { ...asked, found: [], room: new Float64Array(0) };
-  return { series: (series) => place(grid, series), result: () => grid.found };
+function collectOnGrid(asked: Omit<GridState, "found" | "room">): SeriesFold<readonly GridSeries[]> {
+  const grid: GridState = { ...asked, found: [], room: new Float64Array(0) };
+  return { series: (series) => placeSeries(grid, series), result: () => grid.found };
 }
 
-function place(grid: Grid, { labels, times, values, histograms }: SampleSeries): void {
+function placeSeries(grid: GridState, { labels, times, values, histograms }: SampleSeries): void {
   const { backend, buckets, found } = grid;
   const { start, step, count } = buckets;
   if (!grid.isMeant(labels)) return;
@@ -303,7 +308,7 @@ function place(grid: Grid, { labels, times, values, histograms }: SampleSeries):
     throw new BackendError(backend, "malformed", "histograms where numbers were asked for");
   if (grid.room.length < count) {
     // As much as there is already, so that the room of few series stays small.
-    const series = Math.min(found.length + 1, Math.ceil(valuesOfArray / count));
+    const series = Math.min(found.length + 1, Math.ceil(valuesPerArray / count));
     grid.room = new Float64Array(series * count).fill(Number.NaN);
   }
   const placed = grid.room.subarray(0, count);
@@ -314,20 +319,20 @@ function place(grid: Grid, { labels, times, values, histograms }: SampleSeries):
     if (!Number.isInteger(bucket) || bucket < 0 || bucket >= count) {
       throw new BackendError(backend, "malformed", `a value at ${time}, which was not asked for`);
     }
-    placed[bucket] = asGrid(values[index]);
+    placed[bucket] = toGridValue(values[index]);
   }
   found.push({ labels, values: placed });
-  if (found.length > grid.most) throw tooLarge(grid.limit);
+  if (found.length > grid.most) throw createTooManyPointsError(grid.limit);
 }
 
 /** A sample's value as a grid has it. */
-export function asGrid(value = Number.NaN): number {
+export function toGridValue(value = Number.NaN): number {
   return Number.isFinite(value) ? value : Number.POSITIVE_INFINITY;
 }
 
 /** The buckets in runs that one query answers each. */
-function slices({ start, step, count }: Buckets): readonly Buckets[] {
-  const run = step % second === 0 ? pointsOfQuery : 1;
+function splitBuckets({ start, step, count }: Buckets): readonly Buckets[] {
+  const run = step % second === 0 ? pointsPerQuery : 1;
   return Array.from({ length: Math.ceil(count / run) }, (_, index) => {
     const first = index * run;
     return { start: start + first * step, step, count: Math.min(run, count - first) };
@@ -338,12 +343,12 @@ function slices({ start, step, count }: Buckets): readonly Buckets[] {
  * At least so long. Mimir hands a step of 66.6 s on as a number of seconds, of which its querier makes 66.599 s. So ranges
  * have steps of whole seconds, and what cannot have them is asked moment by moment.
  */
-export function wholeSeconds(step: Millis): Millis {
+export function roundUpToSeconds(step: Millis): Millis {
   return Math.ceil(step / second) * second;
 }
 
 /** The pieces of one series, which follow one another, as one. */
-export function join(pieces: readonly RawSeries[]): readonly RawSeries[] {
+export function joinPieces(pieces: readonly RawSeries[]): readonly RawSeries[] {
   const [first] = pieces;
   if (first === undefined || pieces.length === 1) return pieces;
   const histograms = pieces.flatMap((piece) => piece.histograms);
@@ -354,12 +359,12 @@ export function joinSamples(pieces: readonly Samples[]): Samples {
   const [only] = pieces;
   if (only !== undefined && pieces.length === 1) return only;
   return {
-    times: concatenate(pieces.map(({ times }) => times)),
-    values: concatenate(pieces.map(({ values }) => values)),
+    times: concatArrays(pieces.map(({ times }) => times)),
+    values: concatArrays(pieces.map(({ values }) => values)),
   };
 }
 
-function concatenate(arrays: readonly Float64Array[]): Float64Array {
+function concatArrays(arrays: readonly Float64Array[]): Float64Array {
   const all = new Float64Array(arrays.reduce((length, array) => length + array.length, 0));
   let at = 0;
   for (const array of arrays) {
@@ -370,12 +375,15 @@ function concatenate(arrays: readonly Float64Array[]): Float64Array {
 }
 
 /** A few at a time, the results in order; after a failure no other is begun. */
-export function inTurns<T, R>(items: readonly T[], run: (item: T) => Promise<R>): Promise<readonly R[]> {
-  return parallel(items, abreast, run, new AbortController().signal);
+export function runConcurrent<T, R>(
+  items: readonly T[],
+  run: (item: T) => Promise<R>,
+): Promise<readonly R[]> {
+  return mapConcurrent(items, concurrentQueries, run, new AbortController().signal);
 }
 
 /** What tells series of one metric apart. */
-export function keyOf(labels: Labels): string {
+export function formatSeriesKey(labels: Labels): string {
   return JSON.stringify(
     Object.entries(labels)
       .filter(([label]) => !metadataLabels.includes(label))
@@ -384,31 +392,31 @@ export function keyOf(labels: Labels): string {
 }
 
 /** `""` where the series has no such label: to Prometheus both are the same. */
-export function labelOf(labels: Labels, label: string): string {
+export function readLabel(labels: Labels, label: string): string {
   const value = labels[label];
   // What every object has, whatever its own keys, is no text.
   return typeof value === "string" ? value : "";
 }
 
 /** A bound or a quantile, which may be spelt in several ways; NaN where it is none. */
-export function numberIn(text: string): number {
+export function parseBound(text: string): number {
   return /^\+?Inf$/i.test(text) ? Number.POSITIVE_INFINITY : text === "" ? Number.NaN : Number(text);
 }
 
 /** What the series of one bound or quantile have in common, however it is spelt. */
-export function numberKey(labels: Labels): string {
+export function formatNumericKey(labels: Labels): string {
   const numbers = ["le", "quantile"].filter((label) => Object.hasOwn(labels, label));
-  const spelt = numbers.map((label) => [label, String(numberIn(labelOf(labels, label)))]);
-  return keyOf({ ...labels, ...Object.fromEntries(spelt) });
+  const spelt = numbers.map((label) => [label, String(parseBound(readLabel(labels, label)))]);
+  return formatSeriesKey({ ...labels, ...Object.fromEntries(spelt) });
 }
 
 /** Of so many series each label is narrowed, whatever it is. */
-const valuesOfLabel = 100;
+const maxValuesPerLabel = 100;
 
 /** In parts of which each can be narrowed to wholly. */
-export function chunksOf<T>(items: readonly T[]): readonly (readonly T[])[] {
-  return Array.from({ length: Math.ceil(items.length / valuesOfLabel) }, (_, part) =>
-    items.slice(part * valuesOfLabel, (part + 1) * valuesOfLabel),
+export function chunkSeries<T>(items: readonly T[]): readonly (readonly T[])[] {
+  return Array.from({ length: Math.ceil(items.length / maxValuesPerLabel) }, (_, part) =>
+    items.slice(part * maxValuesPerLabel, (part + 1) * maxValuesPerLabel),
   );
 }
 
@@ -416,12 +424,12 @@ export function chunksOf<T>(items: readonly T[]): readonly (readonly T[])[] {
  * The selector narrowed towards these series: it may find others still, which the caller has to sort out, but never
  * fewer.
  */
-export function narrowTo(selector: Selector, series: readonly Labels[]): Selector {
+export function narrowToSeries(selector: Selector, series: readonly Labels[]): Selector {
   const keys = new Set(series.flatMap((labels) => Object.keys(labels)));
   for (const label of metadataLabels) keys.delete(label);
   const matchers = [...keys].flatMap((key) => {
-    const values = new Set(series.map((labels) => labelOf(labels, key)));
-    return values.size > valuesOfLabel ? [] : [oneOf(key, [...values])];
+    const values = new Set(series.map((labels) => readLabel(labels, key)));
+    return values.size > maxValuesPerLabel ? [] : [matchAnyOf(key, [...values])];
   });
-  return narrow(selector, matchers);
+  return narrowSelector(selector, matchers);
 }

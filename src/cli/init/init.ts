@@ -4,17 +4,17 @@ import { randomUUID } from "node:crypto";
 import { existsSync, linkSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { parseArgs } from "node:util";
-import { hashToken, newToken } from "../../access/auth.ts";
+import { generateToken, hashToken } from "../../access/auth.ts";
 import { type Config, parseConfig } from "../../config/config.ts";
 import { httpUrl } from "../../config/http-url.ts";
-import { BackendError, failureCode, messageOf } from "../../core/errors.ts";
+import { BackendError, formatErrorCode, toErrorMessage } from "../../core/errors.ts";
 import { type Millis, printMillis, toMillis } from "../../core/time.ts";
 import type { Backend, BackendInfo, Survey } from "../../store/store.ts";
 import { run as check } from "../check.ts";
-import { tellConfigError } from "../support/config-file.ts";
+import { printConfigError } from "../support/config-file.ts";
 import { describeError, openBackend } from "../support/open-backend.ts";
-import { exitCodes, type Shell, tellMisuse } from "../support/shell.ts";
-import { propose } from "./propose.ts";
+import { exitCodes, printUsageError, type Shell } from "../support/shell.ts";
+import { proposeSites } from "./propose.ts";
 import { type Draft, type DraftBackend, printBackends, printDraft } from "./render.ts";
 
 export const usage = `Usage: readout init [--elastic URL] [--prometheus URL] [--out readout.yaml] [--force] [--site main]
@@ -65,15 +65,15 @@ const options = {
 } as const;
 
 /** How long one backend may take for all that it is asked. */
-const patience: Millis = 120_000;
+const surveyTimeout: Millis = 120_000;
 
 /** Exit code of `check` on what was written; 1 when nothing could be; 2 for wrong arguments. */
-export async function run(args: readonly string[], shell: Shell, deadline = patience): Promise<number> {
-  let wanted: Wanted;
+export async function run(args: readonly string[], shell: Shell, deadline = surveyTimeout): Promise<number> {
+  let wanted: InitArguments;
   try {
     wanted = readArguments(args, shell.env);
   } catch (error) {
-    return tellMisuse(`init: ${messageOf(error)}`, usage, shell);
+    return printUsageError(`init: ${toErrorMessage(error)}`, usage, shell);
   }
   const { out, force, site, user, backends, patterns } = wanted;
   if (!force && existsSync(out)) {
@@ -84,11 +84,11 @@ export async function run(args: readonly string[], shell: Shell, deadline = pati
   try {
     config = parseConfig([...printBackends(backends), "sites: {}"].join("\n"), out, shell);
   } catch (error) {
-    return tellConfigError(error, out, shell);
+    return printConfigError(error, out, shell);
   }
   const signal = AbortSignal.any([shell.signal, AbortSignal.timeout(deadline)]);
   const looks = await Promise.all(
-    backends.map((backend) => look(backend, config, out, patterns, shell, signal)),
+    backends.map((backend) => surveyBackend(backend, config, out, patterns, shell, signal)),
   );
   shell.signal.throwIfAborted();
   const found = looks.filter((look) => "survey" in look);
@@ -97,7 +97,7 @@ export async function run(args: readonly string[], shell: Shell, deadline = pati
     shell.err(`Nothing was written.\n`);
     return exitCodes.failed;
   }
-  const token = newToken();
+  const token = generateToken();
   const draft: Draft = {
     preface: [
       `Written by \`readout init\` on ${printMillis(toMillis(shell.now())).slice(0, 10)}: a proposal, to be changed as you like.`,
@@ -106,7 +106,7 @@ export async function run(args: readonly string[], shell: Shell, deadline = pati
     listen: "127.0.0.1:8080",
     token: { user, sha256: hashToken(token) },
     backends: found.map(({ draft, info }) => ({ ...draft, reasons: [`${info.product} ${info.version}`] })),
-    sites: propose(
+    sites: proposeSites(
       found.map(({ draft: { name }, survey }) => ({ backend: name, survey })),
       site,
       shell.now(),
@@ -121,18 +121,18 @@ export async function run(args: readonly string[], shell: Shell, deadline = pati
   // What cannot be read back is a mistake of ours, met before there is a file.
   parseConfig(text, out, shell);
   try {
-    writeWhole(out, text, force);
+    writeAtomically(out, text, force);
   } catch (error) {
-    shell.err(`${out}: cannot be written${failureCode(error)}\n`);
+    shell.err(`${out}: cannot be written${formatErrorCode(error)}\n`);
     return exitCodes.failed;
   }
-  shell.out(describe(draft, out, token));
+  shell.out(describeDraft(draft, out, token));
   return check(["--config", out], shell);
 }
 
 // ---- Arguments ----------------------------------------------------------------------------------------------
 
-interface Wanted {
+interface InitArguments {
   readonly out: string;
   readonly force: boolean;
   readonly site: string;
@@ -144,7 +144,7 @@ interface Wanted {
 type Values = ReturnType<typeof parseArgs<{ options: typeof options }>>["values"];
 
 /** Throws with what is wrong with the arguments; no message repeats a credential. */
-function readArguments(args: readonly string[], env: Shell["env"]): Wanted {
+function readArguments(args: readonly string[], env: Shell["env"]): InitArguments {
   const { values } = parseArgs({ args: [...args], options });
   const { elastic, prometheus, out, force, site, user, index: patterns = [] } = values;
   if (elastic === undefined && prometheus === undefined) throw new Error("--elastic, --prometheus or both");
@@ -152,13 +152,13 @@ function readArguments(args: readonly string[], env: Shell["env"]): Wanted {
   if (user.trim() === "") throw new Error("--user is empty");
   if (patterns.some((pattern) => pattern.trim() === "")) throw new Error("--index is empty");
   const backends = [
-    ...(elastic === undefined ? [] : [draftOf("elk", "elastic", elastic, values, env)]),
-    ...(prometheus === undefined ? [] : [draftOf("prom", "prometheus", prometheus, values, env)]),
+    ...(elastic === undefined ? [] : [buildBackendDraft("elk", "elastic", elastic, values, env)]),
+    ...(prometheus === undefined ? [] : [buildBackendDraft("prom", "prometheus", prometheus, values, env)]),
   ];
   return { out, force, site, user, patterns, backends };
 }
 
-function draftOf(
+function buildBackendDraft(
   name: string,
   kind: "elastic" | "prometheus",
   url: string,
@@ -168,14 +168,14 @@ function draftOf(
   const wrong = httpUrl.safeParse(url).error?.issues[0];
   if (wrong !== undefined) throw new Error(`--${kind}: ${wrong.message}`);
   const ca = values[`${kind}-ca`];
-  const auth = givenAuth(kind, values) ?? foundAuth(kind, env);
+  const auth = readAuthOptions(kind, values) ?? readAuthFromEnvironment(kind, env);
   return { name, kind, url, auth, tls: ca === undefined ? {} : { ca }, reasons: [] };
 }
 
 const reference = /^\$\{(?:[A-Za-z_]\w*|file:[^}]+)\}$/;
 
 /** What the options name; undefined where they name nothing. */
-function givenAuth(kind: "elastic" | "prometheus", values: Values): DraftBackend["auth"] | undefined {
+function readAuthOptions(kind: "elastic" | "prometheus", values: Values): DraftBackend["auth"] | undefined {
   const given = (option: string): string | undefined => {
     const value = Object.entries(values).find(([key]) => key === `${kind}-${option}`)?.[1];
     if (typeof value !== "string" || option === "username" || reference.test(value)) return value?.toString();
@@ -194,11 +194,11 @@ function givenAuth(kind: "elastic" | "prometheus", values: Values): DraftBackend
   if ((all.username === undefined) !== (all.password === undefined)) {
     throw new Error(`--${kind}-username and --${kind}-password belong together`);
   }
-  return ways.length === 0 ? undefined : defined(all);
+  return ways.length === 0 ? undefined : dropUndefined(all);
 }
 
 /** What the environment holds under the usual names. */
-function foundAuth(kind: "elastic" | "prometheus", env: Shell["env"]): DraftBackend["auth"] {
+function readAuthFromEnvironment(kind: "elastic" | "prometheus", env: Shell["env"]): DraftBackend["auth"] {
   const prefix = kind.toUpperCase();
   const ways: readonly Readonly<Record<string, string>>[] = [
     ...(kind === "elastic" ? [{ api_key: `${prefix}_API_KEY` }] : [{ bearer: `${prefix}_BEARER` }]),
@@ -208,7 +208,9 @@ function foundAuth(kind: "elastic" | "prometheus", env: Shell["env"]): DraftBack
   return Object.fromEntries(Object.entries(set ?? {}).map(([key, name]) => [key, `\${${name}}`]));
 }
 
-function defined(values: Readonly<Record<string, string | undefined>>): Readonly<Record<string, string>> {
+function dropUndefined(
+  values: Readonly<Record<string, string | undefined>>,
+): Readonly<Record<string, string>> {
   return Object.fromEntries(
     Object.entries(values).flatMap(([key, value]) => (value === undefined ? [] : [[key, value]])),
   );
@@ -216,18 +218,18 @@ function defined(values: Readonly<Record<string, string | undefined>>): Readonly
 
 // ---- Looking ------------------------------------------------------------------------------------------------
 
-type Look =
+type SurveyOutcome =
   | { readonly draft: DraftBackend; readonly info: BackendInfo; readonly survey: Survey }
   | { readonly failure: string };
 
-async function look(
+async function surveyBackend(
   draft: DraftBackend,
   config: Config,
   out: string,
   patterns: readonly string[],
   shell: Shell,
   signal: AbortSignal,
-): Promise<Look> {
+): Promise<SurveyOutcome> {
   let backend: Backend | undefined;
   try {
     backend = openBackend(draft.name, config, out, shell);
@@ -247,18 +249,18 @@ async function look(
 // ---- Writing ------------------------------------------------------------------------------------------------
 
 /** The file is whole or not there, and without `force` the one that is there stays. Throws what the system throws. */
-function writeWhole(path: string, text: string, force: boolean): void {
+function writeAtomically(path: string, text: string, force: boolean): void {
   const draft = join(dirname(path), `.${basename(path)}.${randomUUID().slice(0, 8)}`);
   try {
     writeFileSync(draft, text, { flag: "wx" });
     if (force) renameSync(draft, path);
-    else linkUnlessThere(draft, path);
+    else linkOrRename(draft, path);
   } finally {
     rmSync(draft, { force: true });
   }
 }
 
-function linkUnlessThere(draft: string, path: string): void {
+function linkOrRename(draft: string, path: string): void {
   try {
     linkSync(draft, path);
   } catch (error) {
@@ -268,7 +270,7 @@ function linkUnlessThere(draft: string, path: string): void {
   }
 }
 
-function describe({ sites, notes, token: { user } }: Draft, out: string, token: string): string {
+function describeDraft({ sites, notes, token: { user } }: Draft, out: string, token: string): string {
   const parts = sites.map((site) => {
     const sources =
       site.logs === undefined ? [] : [`logs (${site.logs.sources.map(({ id }) => id).join(", ")})`];

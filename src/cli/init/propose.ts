@@ -1,7 +1,7 @@
 // From what was found to sites and their parts, each with its reason. Pure: the same findings give the same proposal.
 
 import type { Instant } from "../../core/time.ts";
-import type { FoundSource, Match, Survey } from "../../store/store.ts";
+import type { ForcedLabels, FoundSource, Survey } from "../../store/store.ts";
 import { printNewest } from "../check.ts";
 
 /** A backend of the file to be, and what it holds. */
@@ -15,38 +15,42 @@ export interface ProposedSite {
   readonly reasons: readonly string[];
   readonly logs?: { readonly backend: string; readonly sources: readonly ProposedSource[] };
   readonly traces?: { readonly backend: string } & Omit<ProposedSource, "id">;
-  readonly metrics?: ProposedMatch;
-  readonly kubernetes?: ProposedMatch;
+  readonly metrics?: ProposedMetrics;
+  readonly kubernetes?: ProposedMetrics;
 }
 interface ProposedSource {
   readonly id: string;
   readonly index: string;
-  readonly profile: string;
+  readonly layout: string;
   readonly reasons: readonly string[];
 }
-export interface ProposedMatch {
+export interface ProposedMetrics {
   readonly backend: string;
-  readonly match: Match;
+  readonly match: ForcedLabels;
   readonly reasons: readonly string[];
 }
 
 /** More environments than this are no environments. */
-const mostSites = 12;
+const maxSites = 12;
 
-/** At least one site, `name` where nothing tells several apart; one may have no part. */
-export function propose(found: readonly Surveyed[], name: string, now: Instant): readonly ProposedSite[] {
+/** At least one site, `nameSchema` where nothing tells several apart; one may have no part. */
+export function proposeSites(
+  found: readonly Surveyed[],
+  name: string,
+  now: Instant,
+): readonly ProposedSite[] {
   const documents = found.find(({ survey: { logs, traces } }) => logs.length + traces.length > 0);
   const measured = found.find(({ survey: { metrics } }) => metrics !== undefined);
   const { logs = [], traces = [] } = documents?.survey ?? {};
-  const namespaces = namespacesOf([...logs, ...traces]);
-  const several = namespaces.length > 1 && namespaces.length <= mostSites;
+  const namespaces = rankNamespaces([...logs, ...traces]);
+  const several = namespaces.length > 1 && namespaces.length <= maxSites;
   const taken = new Set<string>();
-  const idOf = new Map(namespaces.map((namespace) => [namespace, unused(nameOf(namespace), taken)]));
+  const idOf = new Map(namespaces.map((namespace) => [namespace, findUnusedName(toName(namespace), taken)]));
   const ids = several ? [...idOf.values()] : [name];
   const [home = name] = ids;
   const isOf = (id: string) => (source: FoundSource) =>
     !several || (source.namespace === undefined ? home : idOf.get(source.namespace)) === id;
-  const walls = proposeMatches(measured, ids, home);
+  const walls = proposeMetrics(measured, ids, home);
   const sites = ids.map((id): ProposedSite => {
     const own = { logs: logs.filter(isOf(id)), traces: traces.filter(isOf(id)) };
     const spans = documents && proposeTraces(documents.backend, own.traces, now);
@@ -77,7 +81,7 @@ export function propose(found: readonly Surveyed[], name: string, now: Instant):
 }
 
 /** Those with the most sources first: what has no namespace goes with them. */
-function namespacesOf(sources: readonly FoundSource[]): readonly string[] {
+function rankNamespaces(sources: readonly FoundSource[]): readonly string[] {
   const counts = new Map<string, number>();
   for (const { namespace } of sources) {
     if (namespace !== undefined) counts.set(namespace, (counts.get(namespace) ?? 0) + 1);
@@ -90,8 +94,8 @@ function namespacesOf(sources: readonly FoundSource[]): readonly string[] {
 function proposeSources(found: readonly FoundSource[], now: Instant): readonly ProposedSource[] {
   const taken = new Set<string>();
   return found.map((source) => {
-    const { index, profile, guess, services } = source;
-    const id = unused(sourceName(index), taken);
+    const { index, layout, guess, services } = source;
+    const id = findUnusedName(deriveSourceId(index), taken);
     const [service, ...others] = services?.names ?? [];
     const hint =
       service === undefined
@@ -100,8 +104,8 @@ function proposeSources(found: readonly FoundSource[], now: Instant): readonly P
             `for one service alone add where: '${services?.field}=${JSON.stringify(service)}'` +
               (others.length === 0 ? "" : ` (others: ${others.join(", ")})`),
           ];
-    const reasons = [describe(source, "line", now), ...hint];
-    return { id, index, profile: guess === undefined ? oneProfile(profile) : "auto", reasons };
+    const reasons = [describeSource(source, "line", now), ...hint];
+    return { id, index, layout: guess === undefined ? toSingleLayout(layout) : "auto", reasons };
   });
 }
 
@@ -112,23 +116,23 @@ function proposeTraces(
   now: Instant,
 ): ProposedSite["traces"] | undefined {
   const spans = found.filter(({ holds }) => holds === "spans");
-  const profiles = new Set(spans.map(({ profile }) => profile));
+  const layouts = new Set(spans.map(({ layout }) => layout));
   // Events without spans of their layout are shown nowhere.
-  const used = found.filter(({ profile }) => profiles.has(profile));
+  const used = found.filter(({ layout }) => layouts.has(layout));
   if (spans.length === 0) return undefined;
-  const [only] = profiles;
-  const profile = profiles.size === 1 && only !== undefined ? oneProfile(only) : "auto";
+  const [only] = layouts;
+  const layout = layouts.size === 1 && only !== undefined ? toSingleLayout(only) : "auto";
   const indices = used.map(({ index }) => index);
-  const awaited = [...new Set(spans.flatMap(eventsOf))].filter((index) => !indices.includes(index));
+  const awaited = [...new Set(spans.flatMap(deriveEventIndices))].filter((index) => !indices.includes(index));
   return {
     backend,
-    index: [...indices, ...awaited].sort(byReach).join(","),
-    profile,
+    index: [...indices, ...awaited].sort(compareByReach).join(","),
+    layout: layout,
     reasons: [
       ...used.map((source) =>
         source.holds === "events"
-          ? `${source.index}: events of spans, ${source.profile} by their mapping`
-          : `${source.index}: ${describe(source, "span", now)}`,
+          ? `${source.index}: events of spans, ${source.layout} by their mapping`
+          : `${source.index}: ${describeSource(source, "span", now)}`,
       ),
       ...awaited.map((index) => `${index}: where events of these spans come; none was found yet`),
     ],
@@ -139,45 +143,45 @@ function proposeTraces(
  * The data stream that is given the events of a data stream's spans. Without it in the file a stack in which nothing has
  * failed so far would never show an error.
  */
-function eventsOf({ profile, index }: FoundSource): readonly string[] {
+function deriveEventIndices({ layout, index }: FoundSource): readonly string[] {
   const [, dataset, namespace] = /^traces-([^-,]+)-([^-,]+)$/.exec(index) ?? [];
   if (dataset === undefined) return [];
-  if (profile === "otel") return [`logs-${dataset}-${namespace}`];
-  return profile === "apm" ? [`logs-apm.error-${namespace}`] : [];
+  if (layout === "otel") return [`logs-${dataset}-${namespace}`];
+  return layout === "apm" ? [`logs-apm.error-${namespace}`] : [];
 }
 
 /** A pattern may hold several layouts, which are told by their mappings each time. */
-function oneProfile(name: string): string {
+function toSingleLayout(name: string): string {
   return name.includes(",") ? "auto" : name;
 }
 
 /** An exclusion takes away what stands before it: so what excludes stands first, and of it what reaches furthest. */
-function byReach(a: string, b: string): number {
+function compareByReach(a: string, b: string): number {
   const excludes = (index: string) => index.includes(",-");
   if (excludes(a) !== excludes(b)) return excludes(a) ? -1 : 1;
   const stem = (index: string) => index.split(",", 1)[0] ?? index;
   return excludes(a) ? stem(a).length - stem(b).length : a < b ? -1 : 1;
 }
 
-function describe({ profile, guess, indices, newest }: FoundSource, what: string, now: Instant): string {
+function describeSource({ layout, guess, indices, newest }: FoundSource, what: string, now: Instant): string {
   const size = indices === 1 ? "1 index" : `${indices} indices`;
-  const layout = guess === undefined ? `${profile} by its mapping` : `no known layout; ${guess}`;
-  return `${layout}, ${size}, ${printNewest({ what, time: newest }, now)}`;
+  const reason = guess === undefined ? `${layout} by its mapping` : `no known layout; ${guess}`;
+  return `${reason}, ${size}, ${printNewest({ what, time: newest }, now)}`;
 }
 
 /** `logs-nginx.access-default` is `nginx.access`, `logs-nginx.*-default` is `nginx`, `filebeat-*` is `filebeat`. */
-function sourceName(index: string): string {
+function deriveSourceId(index: string): string {
   const [stem = index] = index.split(",", 1);
   const dataset = /^logs-([^-*]+)(?:[._]\*)?-[^-*]+$/.exec(stem)?.[1];
-  return nameOf(dataset ?? stem.replaceAll(/[-._]*\*[-._]*/g, "-").replaceAll(/^-+|-+$/g, ""));
+  return toName(dataset ?? stem.replaceAll(/[-._]*\*[-._]*/g, "-").replaceAll(/^-+|-+$/g, ""));
 }
 
 /** As names stand in the file, in messages and in queries. */
-function nameOf(text: string): string {
+function toName(text: string): string {
   return text.replaceAll(/[^\w.-]+/g, "-") || "logs";
 }
 
-function unused(name: string, taken: Set<string>): string {
+function findUnusedName(name: string, taken: Set<string>): string {
   let found = name;
   for (let at = 2; taken.has(found); at += 1) found = `${name}-${at}`;
   taken.add(found);
@@ -189,7 +193,7 @@ function unused(name: string, taken: Set<string>): string {
 type Parts = Pick<ProposedSite, "metrics" | "kubernetes">;
 
 /** By site; clusters that no site is named after have sites of their own. */
-function proposeMatches(
+function proposeMetrics(
   measured: Surveyed | undefined,
   ids: readonly string[],
   home: string,
@@ -201,7 +205,7 @@ function proposeMatches(
   const found = metrics?.problems.length === 0 ? metrics.found.slice(0, 1) : [];
   if (found.length > 0) {
     for (const id of ids) {
-      const match = ids.length === 1 ? undefined : wallFor(id, labels);
+      const match = ids.length === 1 ? undefined : findForcedLabels(id, labels);
       if (match !== undefined) {
         parts.set(id, { metrics: { backend, match, reasons: [`targets carry ${printMatch(match)}`] } });
       } else if (id === home) {
@@ -212,17 +216,17 @@ function proposeMatches(
   }
   const clusters = survey.kubernetes.filter(({ report }) => report.problems.length === 0);
   const named = clusters.filter(
-    ({ match }) => match.cluster !== undefined && ids.includes(nameOf(match.cluster)),
+    ({ match }) => match.cluster !== undefined && ids.includes(toName(match.cluster)),
   );
   // The home site takes the first that is named after no site, if it has none of its own.
   const homeless = clusters.filter((cluster) => !named.includes(cluster));
   const hasOwn = named.some(({ match }) => match.cluster === home);
   for (const cluster of clusters) {
     const { match, report } = cluster;
-    const own = nameOf(match.cluster ?? home);
+    const own = toName(match.cluster ?? home);
     const wanted = cluster === homeless[0] && !hasOwn ? home : own;
     const isHeld = parts.get(wanted)?.kubernetes !== undefined;
-    const id = isHeld ? unused(wanted, new Set([...ids, ...parts.keys()])) : wanted;
+    const id = isHeld ? findUnusedName(wanted, new Set([...ids, ...parts.keys()])) : wanted;
     const kubernetes = { backend, match, reasons: report.found };
     const reasons = ["the metrics of this cluster's targets"];
     const metrics = labels.get("cluster")?.includes(match.cluster ?? "")
@@ -234,28 +238,28 @@ function proposeMatches(
 }
 
 /** The label that has the site's name among its values; `job` tells programs apart, not sites. */
-function wallFor(id: string, labels: Survey["labels"]): Match | undefined {
+function findForcedLabels(id: string, labels: Survey["labels"]): ForcedLabels | undefined {
   for (const [label, values] of labels) {
-    const value = values.find((one) => nameOf(one) === id);
+    const value = values.find((one) => toName(one) === id);
     if (label !== "job" && value !== undefined) return { [label]: value };
   }
   return undefined;
 }
 
-const mostValues = 6;
+const maxLabelValues = 6;
 
 function describeLabels(labels: Survey["labels"]): readonly string[] {
   if (labels.size === 0) return ["no target of the last five minutes has a label that would part them"];
   return [
     "a match such as { job: … } lets a site see no others:",
     ...[...labels].map(([label, values]) => {
-      const more = values.length > mostValues ? `, and ${values.length - mostValues} more` : "";
-      return `  ${label}: ${values.slice(0, mostValues).join(", ")}${more}`;
+      const more = values.length > maxLabelValues ? `, and ${values.length - maxLabelValues} more` : "";
+      return `  ${label}: ${values.slice(0, maxLabelValues).join(", ")}${more}`;
     }),
   ];
 }
 
-function printMatch(match: Match): string {
+function printMatch(match: ForcedLabels): string {
   return Object.entries(match)
     .map(([label, value]) => `${label}=${value}`)
     .join(", ");

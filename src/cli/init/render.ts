@@ -1,7 +1,7 @@
 // A proposal as the text of readout.yaml. What came from outside stands in quotes, or in comments on one line, so that no
 // name of an index or a label can be anything else in the file.
 import { printText } from "../../config/yaml.ts";
-import type { ProposedMatch, ProposedSite } from "./propose.ts";
+import type { ProposedMetrics, ProposedSite } from "./propose.ts";
 
 export interface Draft {
   /** How this came about: lines of comment. */
@@ -25,13 +25,15 @@ export interface DraftBackend {
 
 export function printDraft({ preface, listen, token, backends, sites, notes }: Draft): string {
   const lines = [
-    ...comment("", preface),
+    ...formatComments("", preface),
     "",
     `listen: ${listen}`,
     "",
     "tokens:",
-    ...comment("  ", ["Only the hash is kept. `readout token new` makes more, for some of the sites."]),
-    `  - { user: ${key(token.user)}, sha256: ${printText(token.sha256)}, sites: "*" }`,
+    ...formatComments("  ", [
+      "Only the hash is kept. `readout token new` makes more, for some of the sites.",
+    ]),
+    `  - { user: ${formatKey(token.user)}, sha256: ${printText(token.sha256)}, sites: "*" }`,
     "",
     ...printBackends(backends),
     "",
@@ -39,7 +41,7 @@ export function printDraft({ preface, listen, token, backends, sites, notes }: D
     ...sites.flatMap((site, at) => [...(at === 0 ? [] : [""]), ...printSite(site)]),
   ];
   if (notes.length > 0)
-    lines.push("", ...comment("", ["Found and left out:", ...notes.map((note) => `  ${note}`)]));
+    lines.push("", ...formatComments("", ["Found and left out:", ...notes.map((note) => `  ${note}`)]));
   return `${lines.join("\n")}\n`;
 }
 
@@ -48,7 +50,7 @@ export function printBackends(backends: readonly DraftBackend[]): readonly strin
   return [
     "backends:",
     ...backends.flatMap(({ name, kind, url, auth, tls, reasons }) => [
-      ...comment("  ", reasons),
+      ...formatComments("  ", reasons),
       `  ${name}:`,
       `    kind: ${kind}`,
       `    url: ${printText(url)}`,
@@ -75,53 +77,53 @@ function printSite({ id, reasons, logs, traces, metrics, kubernetes }: ProposedS
           "    logs:",
           `      backend: ${logs.backend}`,
           "      sources:",
-          ...logs.sources.flatMap(({ id, index, profile, reasons }) => [
-            ...comment("        ", reasons),
-            `        ${key(id)}: { index: ${printText(index)}, profile: ${key(profile)} }`,
+          ...logs.sources.flatMap(({ id, index, layout, reasons }) => [
+            ...formatComments("        ", reasons),
+            `        ${formatKey(id)}: { index: ${printText(index)}, profile: ${formatKey(layout)} }`,
           ]),
         ]),
     ...(traces === undefined
       ? []
       : [
           "    traces:",
-          ...comment("      ", traces.reasons),
+          ...formatComments("      ", traces.reasons),
           `      backend: ${traces.backend}`,
           `      index: ${printText(traces.index)}`,
-          `      profile: ${key(traces.profile)}`,
+          `      profile: ${formatKey(traces.layout)}`,
         ]),
     ...printMatch("metrics", metrics),
     ...printMatch("kubernetes", kubernetes),
   ];
   const nothing = "    # nothing was found for it yet: add logs, traces, metrics or kubernetes";
   return [
-    ...comment("  ", reasons),
-    `  ${key(id)}:`,
+    ...formatComments("  ", reasons),
+    `  ${formatKey(id)}:`,
     "    retention: 30d # how far back a request without `from` looks",
     ...(parts.length === 0 ? [nothing] : parts),
   ];
 }
 
-function printMatch(part: string, proposed: ProposedMatch | undefined): readonly string[] {
+function printMatch(part: string, proposed: ProposedMetrics | undefined): readonly string[] {
   if (proposed === undefined) return [];
   const { backend, match, reasons } = proposed;
-  const labels = Object.entries(match).map(([label, value]) => `${key(label)}: ${printText(value)}`);
+  const labels = Object.entries(match).map(([label, value]) => `${formatKey(label)}: ${printText(value)}`);
   return [
     `    ${part}:`,
-    ...comment("      ", reasons),
+    ...formatComments("      ", reasons),
     `      backend: ${backend}`,
     ...(labels.length === 0 ? [] : [`      match: { ${labels.join(", ")} }`]),
   ];
 }
 
 /** What would end a comment, or is no text of a file. */
-const breaks = /[\p{Cc}\p{Cs}\u2028\u2029\ufeff]+/gu;
+const unprintable = /[\p{Cc}\p{Cs}\u2028\u2029\ufeff]+/gu;
 
-function comment(indent: string, lines: readonly string[]): readonly string[] {
-  return lines.map((line) => `${indent}# ${line.replaceAll(breaks, " ")}`);
+function formatComments(indent: string, lines: readonly string[]): readonly string[] {
+  return lines.map((line) => `${indent}# ${line.replaceAll(unprintable, " ")}`);
 }
 
 /** A word as it is, where YAML reads no more than a word in it. */
-function key(word: string): string {
+function formatKey(word: string): string {
   const plain = /^[a-z][\w.-]*$/i.test(word) && !/^(?:true|false|null|yes|no|on|off|y|n)$/i.test(word);
   return plain ? word : printText(word);
 }

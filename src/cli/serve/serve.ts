@@ -4,26 +4,31 @@
 // layouts) may have changed too, and the old ones live until the requests that began with them are over.
 import { isDeepStrictEqual } from "node:util";
 import { createAuthenticator } from "../../access/auth.ts";
-import { rememberRate } from "../../access/rate-limit.ts";
+import { createReloadableRateLimit } from "../../access/rate-limit.ts";
 import { connectSites } from "../../access/sites.ts";
 import type { Config } from "../../config/config.ts";
 import { resolveBeside } from "../../config/yaml.ts";
-import { parallel } from "../../core/concurrency.ts";
-import { ConfigError, failureCode, type Issue, messageOf } from "../../core/errors.ts";
+import { mapConcurrent } from "../../core/concurrency.ts";
+import { ConfigError, formatErrorCode, type Issue, toErrorMessage } from "../../core/errors.ts";
 import type { Millis } from "../../core/time.ts";
 import { version } from "../../core/version.ts";
 import { operations } from "../../operations/index.ts";
 import { checkVisual } from "../../operations/metrics/visuals.ts";
-import { createServer, type Served } from "../../server/server.ts";
+import { createServer, type ServedConfig } from "../../server/server.ts";
 import type { Backend, IO } from "../../store/store.ts";
-import { createExporter } from "../../telemetry/otlp-exporter.ts";
-import { createTelemetry, redact, type Telemetry, type TelemetryOptions } from "../../telemetry/telemetry.ts";
-import { openGallery } from "../../visuals/visual-directory.ts";
-import { openFile, readConfig } from "../support/config-file.ts";
-import { prepareGraphql } from "../support/graphql-loader.ts";
+import { createOtlpExporter } from "../../telemetry/otlp-exporter.ts";
+import {
+  createTelemetry,
+  redactCredentials,
+  type Telemetry,
+  type TelemetryOptions,
+} from "../../telemetry/telemetry.ts";
+import { openVisualDirectory } from "../../visuals/visual-directory.ts";
+import { openConfigFile, readConfig } from "../support/config-file.ts";
+import { createGraphqlLoader } from "../support/graphql-loader.ts";
 import { exitCodes, type Shell } from "../support/shell.ts";
-import { type Question, questionsFor } from "../support/site-inspections.ts";
-import { openReports, type Reports } from "./error-intake.ts";
+import { listInspections, type SiteInspection } from "../support/site-inspections.ts";
+import { type ErrorIntake, openErrorIntake } from "./error-intake.ts";
 
 export const usage = `Usage: readout serve [--config readout.yaml]
 
@@ -35,19 +40,19 @@ spool need a restart.
 `;
 
 /** How long requests under way may take when the server is told to end. */
-const grace: Millis = 20_000;
+const drainTimeout: Millis = 20_000;
 /** How long the last of the program's own traces may take to be sent. */
-const farewell: Millis = 2_000;
+const traceFlushTimeout: Millis = 2_000;
 /** How often each backend is asked whether it is there, and how long it has for each answer. */
-const probeEvery: Millis = 30_000;
-const patienceOfAnswer: Millis = 10_000;
+const probeInterval: Millis = 30_000;
+const answerTimeout: Millis = 10_000;
 /** How many of its sources are looked at together. */
-const lookedAtOnce = 4;
+const maxConcurrentInspections = 4;
 
 /** Exit code 0 after a drain, 1 when the configuration cannot be served, 2 for wrong arguments. */
 export async function run(args: readonly string[], shell: Shell): Promise<number> {
-  const { reading, watch } = watchingReads(shell);
-  const opened = openFile("serve", usage, args, reading);
+  const { reading, watch } = createWatchingShell(shell);
+  const opened = openConfigFile("serve", usage, args, reading);
   if (typeof opened === "number") return opened;
   const { file, config } = opened;
   return serve(config, reading, {
@@ -59,7 +64,7 @@ export async function run(args: readonly string[], shell: Shell): Promise<number
   });
 }
 
-interface Serving {
+interface ServeOptions {
   /** Paths of backends are relative to it. */
   readonly file: string;
   /** Absent where no file can change. */
@@ -77,7 +82,7 @@ interface Serving {
 }
 
 /** One state of the configuration: its backends, and what has been seen of them. */
-interface Connection {
+interface ConnectedConfig {
   readonly config: Config;
   readonly backends: ReadonlyMap<string, Backend>;
   /** By backend, for `/readyz`. */
@@ -88,52 +93,52 @@ interface Connection {
   readonly left: AbortController;
 }
 
-/** Serves until `shell.signal` aborts, or until a backend shows that a site's wall does not hold. Exit codes as `run`. */
-export async function serve(config: Config, shell: Shell, serving: Serving): Promise<number> {
+/** Serves until `shell.signal` aborts, or until a backend shows that a site's wall does not hold. Exit codes as `printPage`. */
+export async function serve(config: Config, shell: Shell, serving: ServeOptions): Promise<number> {
   const telemetry = createTelemetry({ write: shell.err, level: serving.level, processMetrics: true });
   const now = () => shell.now();
   const { log, exported } = telemetry;
-  const exporter = createExporter({ config: config.otlp, now, log, exported });
-  const connect = (config: Config): Connection => {
+  const exporter = createOtlpExporter({ config: config.otlp, now, log, exported });
+  const connect = (config: Config): ConnectedConfig => {
     const backends = connectBackends(config, shell, serving.file, telemetry);
     const states = new Map([...backends.keys()].map((name) => [name, "not asked yet"]));
     return { config, backends, states, described: new Set(), left: new AbortController() };
   };
-  const rateOf = rememberRate(() => performance.now());
-  const servedBy = ({ config, backends }: Connection): Served => ({
+  const rateOf = createReloadableRateLimit(() => performance.now());
+  const servedBy = ({ config, backends }: ConnectedConfig): ServedConfig => ({
     authenticate: createAuthenticator(config.tokens, now, rateOf(config.limits.rate)),
     sites: connectSites(config, backends),
     limits: config.limits,
   });
-  let current: Connection;
-  let reports: Reports | undefined;
+  let current: ConnectedConfig;
+  let reports: ErrorIntake | undefined;
   try {
     current = connect(config);
     const { sites } = servedBy(current);
-    reports = config.intake && (await openReports(config.intake, sites, telemetry, now));
+    reports = config.intake && (await openErrorIntake(config.intake, sites, telemetry, now));
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
     shell.err(`${error.message}\n`);
     return exitCodes.failed;
   }
   log({ level: "info", message: `readout ${version}`, version });
-  const gallery = await openGallery({
+  const gallery = await openVisualDirectory({
     folder: () => current.config.visuals,
     check: checkVisual,
     log: telemetry.log,
     deadline: () => current.config.limits.deadline,
   });
-  const graphql = prepareGraphql(config, shell, telemetry);
+  const graphql = createGraphqlLoader(config, shell, telemetry);
   const server = createServer({
     operations,
-    graphql: graphql.load,
+    loadGraphql: graphql.load,
     ...servedBy(current),
     telemetry,
     now,
-    begin: exporter.begin,
+    startSpan: exporter.startRequestSpan,
     visuals: gallery,
     intake: config.intake?.listen === undefined ? reports?.intake : undefined,
-    backends: () => [
+    describeBackends: () => [
       ...[...current.states].map(([name, state]) => `${name}: ${state}`),
       `graphql: ${graphql.state()}`,
     ],
@@ -150,7 +155,7 @@ export async function serve(config: Config, shell: Shell, serving: Serving): Pro
     reached = printAddress(host, port);
   } catch (error) {
     const address = printAddress(wanted.host, wanted.port);
-    const reason = failureCode(error);
+    const reason = formatErrorCode(error);
     shell.err(
       `${reason.includes("EADDRINUSE") ? serving.inUse(address) : `${address}: cannot listen${reason}`}\n`,
     );
@@ -161,11 +166,11 @@ export async function serve(config: Config, shell: Shell, serving: Serving): Pro
   }
   /** What still has to end before the program may: watches, reloads, and backends that old requests use. */
   const unfinished: Promise<unknown>[] = [];
-  const watchAll = (connection: Connection) => {
+  const watchAll = (connection: ConnectedConfig) => {
     const watched = AbortSignal.any([signal, connection.left.signal]);
     for (const backend of connection.backends.values()) {
       unfinished.push(
-        watch(backend, connection, telemetry, watched).then((fallen) => {
+        watchBackend(backend, connection, telemetry, watched).then((fallen) => {
           if (fallen === undefined) return;
           for (const problem of fallen) shell.err(`${problem}\n`);
           code = exitCodes.failed;
@@ -174,7 +179,7 @@ export async function serve(config: Config, shell: Shell, serving: Serving): Pro
       );
     }
   };
-  const replace = (next: Connection) => {
+  const replace = (next: ConnectedConfig) => {
     const old = current;
     current = next;
     old.left.abort();
@@ -183,18 +188,18 @@ export async function serve(config: Config, shell: Shell, serving: Serving): Pro
     const served = servedBy(next);
     // An intake that is no longer in the file stays until the restart, and may not keep the old backends.
     const intake = next.config.intake ?? config.intake;
-    const over = [server.replace(served), intake && reports?.replace(intake, served.sites)];
+    const over = [server.reload(served), intake && reports?.replace(intake, served.sites)];
     unfinished.push(Promise.all(over).then(() => closeAll(old.backends)));
   };
   watchAll(current);
   const { again } = serving;
   if (again !== undefined) {
-    const reload = oneAtATime(async () => {
-      const next = await connectAgain(() => connect(again.read()), telemetry, signal);
+    const reload = createSerialRunner(async () => {
+      const next = await connectChangedConfig(() => connect(again.read()), telemetry, signal);
       if (next === undefined) return;
-      const changed = ([, bound]: Binding) => !isDeepStrictEqual(bound(next.config), bound(config));
-      const kept = new Set(bindings.filter(changed).map(([what]) => what));
-      if (graphql.outdated()) kept.add("mesh");
+      const changed = ([, bound]: RestartSetting) => !isDeepStrictEqual(bound(next.config), bound(config));
+      const kept = new Set(restartSettings.filter(changed).map(([what]) => what));
+      if (graphql.isOutdated()) kept.add("mesh");
       for (const what of kept)
         telemetry.log({ level: "warn", message: `a change of ${what} needs a restart` });
       replace(next);
@@ -209,14 +214,14 @@ export async function serve(config: Config, shell: Shell, serving: Serving): Pro
   }
   // Last, so that whoever reads it may send signals.
   serving.listening(reached);
-  await aborted(signal);
+  await awaitAbort(signal);
   telemetry.log({ level: "info", message: "draining" });
   gallery.close();
-  const patience = code === exitCodes.done ? grace : 0;
+  const patience = code === exitCodes.done ? drainTimeout : 0;
   // Senders of reports are told to go before their connections are waited for.
   await Promise.all([server.close(patience), reports?.intake.close()]);
   await reports?.close(patience);
-  await Promise.all([...unfinished, exporter.close(farewell)]);
+  await Promise.all([...unfinished, exporter.close(traceFlushTimeout)]);
   await closeAll(current.backends);
   return code;
 }
@@ -226,7 +231,7 @@ export async function serve(config: Config, shell: Shell, serving: Serving): Pro
  * the secrets, certificates and layouts that it names. One that is no longer named stays watched: the reload that it may
  * still cause changes nothing.
  */
-function watchingReads(shell: Shell) {
+function createWatchingShell(shell: Shell) {
   const paths = new Set<string>();
   let missed = false;
   let tell = (): void => {
@@ -250,10 +255,10 @@ function watchingReads(shell: Shell) {
   return { reading, watch };
 }
 
-type Binding = readonly [what: string, bound: (config: Config) => unknown];
+type RestartSetting = readonly [what: string, bound: (config: Config) => unknown];
 
 /** What a running program cannot let go of. */
-const bindings: readonly Binding[] = [
+const restartSettings: readonly RestartSetting[] = [
   ["listen", ({ listen }) => listen],
   ["mesh", ({ mesh }) => mesh],
   ["intake's address or spool", ({ intake }) => intake && [intake.listen, intake.spool, intake.spoolBytes]],
@@ -279,12 +284,12 @@ function connectBackends(
   };
   const backends = new Map<string, Backend>();
   const issues: Issue[] = [];
-  for (const [name, { kind, settings, profiles }] of Object.entries(config.backends)) {
+  for (const [name, { kind, settings, layouts }] of Object.entries(config.backends)) {
     try {
-      const backend = shell.kinds.get(kind)?.create(name, settings, io, profiles);
+      const backend = shell.kinds.get(kind)?.create(name, settings, io, layouts);
       if (backend !== undefined) backends.set(name, backend);
     } catch (error) {
-      const message = redact(messageOf(error));
+      const message = redactCredentials(toErrorMessage(error));
       issues.push({ path: `backends.${name}`, message });
     }
   }
@@ -298,15 +303,15 @@ function connectBackends(
  * looked at first: what would end the program at a start must not end it now. A backend that does not answer is watched
  * as after a start.
  */
-async function connectAgain(
-  connect: () => Connection,
+async function connectChangedConfig(
+  connect: () => ConnectedConfig,
   telemetry: Telemetry,
   signal: AbortSignal,
-): Promise<Connection | undefined> {
+): Promise<ConnectedConfig | undefined> {
   const refuse = (problems: readonly string[]): undefined => {
     telemetry.log({ level: "error", message: "not reloaded: the configuration is wrong", problems });
   };
-  let next: Connection;
+  let next: ConnectedConfig;
   try {
     next = connect();
   } catch (error) {
@@ -314,7 +319,7 @@ async function connectAgain(
     return refuse(error.message.split("\n"));
   }
   const found = [...next.backends.values()].map(async (backend) => {
-    const fallen = await describe(backend, next.config, telemetry, signal).catch(() => undefined);
+    const fallen = await inspectSources(backend, next.config, telemetry, signal).catch(() => undefined);
     if (fallen !== undefined) next.described.add(backend.name);
     return fallen ?? [];
   });
@@ -325,7 +330,7 @@ async function connectAgain(
 }
 
 /** Runs `work` when it is asked for; asked while it runs, once more afterwards. */
-function oneAtATime(work: () => Promise<void>): () => Promise<void> {
+function createSerialRunner(work: () => Promise<void>): () => Promise<void> {
   let running: Promise<void> | undefined;
   let again = false;
   const run = async () => {
@@ -353,17 +358,17 @@ async function closeAll(backends: ReadonlyMap<string, Backend>): Promise<void> {
  * Keeps a backend's state for `/readyz`, and looks once, as soon as the backend answers, at every source that lies
  * in it. Resolves with what is wrong with a source's `where`, or undefined when `signal` aborts.
  */
-async function watch(
+async function watchBackend(
   backend: Backend,
-  { config, states, described }: Connection,
+  { config, states, described }: ConnectedConfig,
   telemetry: Telemetry,
   signal: AbortSignal,
 ): Promise<readonly string[] | undefined> {
   while (!signal.aborted) {
     try {
-      const { product, version } = await backend.probe(patient(signal));
+      const { product, version } = await backend.probe(addAnswerTimeout(signal));
       if (!described.has(backend.name)) {
-        const fallen = await describe(backend, config, telemetry, signal);
+        const fallen = await inspectSources(backend, config, telemetry, signal);
         if (fallen.length > 0) return fallen;
         described.add(backend.name);
       }
@@ -372,7 +377,7 @@ async function watch(
       if (signal.aborted) return undefined;
       tell("does not answer", error);
     }
-    await aborted(AbortSignal.any([signal, AbortSignal.timeout(probeEvery)]));
+    await awaitAbort(AbortSignal.any([signal, AbortSignal.timeout(probeInterval)]));
   }
   return undefined;
 
@@ -386,26 +391,31 @@ async function watch(
 }
 
 /** Logs what was found in the backend and every problem; the answer holds those of `where`. @throws {BackendError} */
-async function describe(
+async function inspectSources(
   backend: Backend,
   config: Config,
   telemetry: Telemetry,
   signal: AbortSignal,
 ): Promise<readonly string[]> {
-  const look = async ({ path, ask }: Question, signal: AbortSignal): Promise<readonly string[]> => {
-    const { rows, problems } = await ask(patient(signal));
+  const look = async (
+    { path, inspect: ask }: SiteInspection,
+    signal: AbortSignal,
+  ): Promise<readonly string[]> => {
+    const { rows, problems } = await ask(addAnswerTimeout(signal));
     telemetry.log({ level: "info", message: "found", path, found: rows.map((row) => row.join(", ")) });
     for (const problem of problems) telemetry.log({ level: "error", message: "problem", path, problem });
     return problems.filter((problem) => problem.startsWith("where:")).map((problem) => `${path}: ${problem}`);
   };
-  return (await parallel(questionsFor(backend, config), lookedAtOnce, look, signal)).flat();
+  return (
+    await mapConcurrent(listInspections(backend, config), maxConcurrentInspections, look, signal)
+  ).flat();
 }
 
-function patient(signal: AbortSignal): AbortSignal {
-  return AbortSignal.any([signal, AbortSignal.timeout(patienceOfAnswer)]);
+function addAnswerTimeout(signal: AbortSignal): AbortSignal {
+  return AbortSignal.any([signal, AbortSignal.timeout(answerTimeout)]);
 }
 
-function aborted(signal: AbortSignal): Promise<void> {
+function awaitAbort(signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     if (signal.aborted) resolve();
     else signal.addEventListener("abort", () => resolve(), { once: true });

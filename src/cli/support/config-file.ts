@@ -1,8 +1,8 @@
 // The configuration file that a command was given: found by `--config`, read and checked in one way for all of them.
 import { parseArgs } from "node:util";
 import { type Config, parseConfig } from "../../config/config.ts";
-import { ConfigError, failureCode, messageOf } from "../../core/errors.ts";
-import { exitCodes, type Shell, tellMisuse } from "./shell.ts";
+import { ConfigError, formatErrorCode, toErrorMessage } from "../../core/errors.ts";
+import { exitCodes, printUsageError, type Shell } from "./shell.ts";
 
 interface ConfigFile {
   /** Paths within the configuration are relative to it. */
@@ -11,7 +11,7 @@ interface ConfigFile {
 }
 
 /** The file of a command that takes `--config` alone, or the exit code when what is wrong has been printed. */
-export function openFile(
+export function openConfigFile(
   command: string,
   usage: string,
   args: readonly string[],
@@ -25,17 +25,17 @@ export function openFile(
     });
     file = values.config;
   } catch (error) {
-    return tellMisuse(`${command}: ${messageOf(error)}`, usage, shell);
+    return printUsageError(`${command}: ${toErrorMessage(error)}`, usage, shell);
   }
   try {
     return { file, config: readConfig(file, shell) };
   } catch (error) {
-    return tellConfigError(error, file, shell);
+    return printConfigError(error, file, shell);
   }
 }
 
 /** Prints what is wrong with the file; any other error is thrown. The exit code. */
-export function tellConfigError(error: unknown, file: string, shell: Shell): number {
+export function printConfigError(error: unknown, file: string, shell: Shell): number {
   if (!(error instanceof ConfigError)) throw error;
   const { length } = error.issues;
   shell.err(`${error.message}\n${length > 1 ? `\n${length} problems in ${file}\n` : ""}`);
@@ -44,14 +44,14 @@ export function tellConfigError(error: unknown, file: string, shell: Shell): num
 
 /** @throws {ConfigError} all issues at once; that the file cannot be read is one */
 export function readConfig(file: string, shell: Shell): Config {
-  return parseConfig(readText(file, shell), file, shell);
+  return parseConfig(readConfigText(file, shell), file, shell);
 }
 
 /** @throws {ConfigError} */
-export function readText(file: string, shell: Shell): string {
+export function readConfigText(file: string, shell: Shell): string {
   try {
     return shell.readText(file);
   } catch (error) {
-    throw new ConfigError(file, [{ path: "", message: `cannot be read${failureCode(error)}` }]);
+    throw new ConfigError(file, [{ path: "", message: `cannot be read${formatErrorCode(error)}` }]);
   }
 }

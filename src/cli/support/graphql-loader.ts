@@ -4,31 +4,31 @@ import { relative } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Config } from "../../config/config.ts";
 import { parseMeshrc } from "../../config/mesh-config.ts";
-import { ConfigError, messageOf } from "../../core/errors.ts";
-import type { Unified } from "../../graphql/mesh.ts";
-import { redact, type Telemetry } from "../../telemetry/telemetry.ts";
-import { readText } from "./config-file.ts";
+import { ConfigError, toErrorMessage } from "../../core/errors.ts";
+import type { UnifiedSchema } from "../../graphql/mesh.ts";
+import { redactCredentials, type Telemetry } from "../../telemetry/telemetry.ts";
+import { readConfigText } from "./config-file.ts";
 import { describeError } from "./open-backend.ts";
 import type { Shell } from "./shell.ts";
 
 /** What /graphql serves where the configuration names no other file. */
-const ownMeshrc = relative("", fileURLToPath(new URL("../../../.meshrc.yaml", import.meta.url)));
+const defaultMeshrc = relative("", fileURLToPath(new URL("../../../.meshrc.yaml", import.meta.url)));
 
-interface GraphqlPart {
+interface GraphqlLoader {
   /** @throws {ConfigError} what is wrong with the file or one of its sources */
-  readonly load: () => Promise<Unified>;
+  readonly load: () => Promise<UnifiedSchema>;
   /** For an operator, in one line. */
   readonly state: () => string;
   /** The file holds something else than what is served, which stays until a restart. */
-  readonly outdated: () => boolean;
+  readonly isOutdated: () => boolean;
 }
 
 /** What keeps the file from being served, each in a line. Reads its sources once. */
 export async function findMeshProblems(file: string, shell: Shell): Promise<readonly string[]> {
   try {
-    const text = readText(file, shell);
+    const text = readConfigText(file, shell);
     parseMeshrc(text, file);
-    await loadFrom(file, text, shell, () => {});
+    await loadSchema(file, text, shell, () => {});
     return [];
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
@@ -36,34 +36,34 @@ export async function findMeshProblems(file: string, shell: Shell): Promise<read
   }
 }
 
-function loadFrom(file: string, text: string, shell: Shell, log: Telemetry["log"]): Promise<Unified> {
-  return shell.loading(async () => {
+function loadSchema(file: string, text: string, shell: Shell, log: Telemetry["log"]): Promise<UnifiedSchema> {
+  return shell.loadModules(async () => {
     const { loadMesh } = await import("../../graphql/mesh.ts");
     return loadMesh({ file, text, log });
   });
 }
 
 /** A file that is no Mesh configuration is logged at once; what only its sources can tell, when it is loaded. */
-export function prepareGraphql(
-  { mesh: file = ownMeshrc }: Pick<Config, "mesh">,
+export function createGraphqlLoader(
+  { mesh: file = defaultMeshrc }: Pick<Config, "mesh">,
   shell: Shell,
   telemetry: Telemetry,
-): GraphqlPart {
+): GraphqlLoader {
   let state = "not asked for yet";
   let served: string | undefined;
   const tell = (error: unknown) => {
-    state = redact(messageOf(error)).replaceAll("\n", "; ");
+    state = redactCredentials(toErrorMessage(error)).replaceAll("\n", "; ");
   };
   try {
-    parseMeshrc(readText(file, shell), file);
+    parseMeshrc(readConfigText(file, shell), file);
   } catch (error) {
     tell(error);
     telemetry.log({ level: "error", message: "GraphQL cannot be served", reason: state });
   }
-  const load = async (): Promise<Unified> => {
+  const load = async (): Promise<UnifiedSchema> => {
     try {
-      const text = readText(file, shell);
-      const unified = await loadFrom(file, text, shell, telemetry.log);
+      const text = readConfigText(file, shell);
+      const unified = await loadSchema(file, text, shell, telemetry.log);
       served = text;
       state = "ready";
       return unified;
@@ -75,10 +75,10 @@ export function prepareGraphql(
   const outdated = () => {
     if (served === undefined) return false;
     try {
-      return readText(file, shell) !== served;
+      return readConfigText(file, shell) !== served;
     } catch {
       return true;
     }
   };
-  return { load, state: () => state, outdated };
+  return { load, state: () => state, isOutdated: outdated };
 }

@@ -2,7 +2,7 @@
 // is logged or counted beside.
 import type { Config } from "../../config/config.ts";
 import { resolveBeside } from "../../config/yaml.ts";
-import { BackendError, messageOf } from "../../core/errors.ts";
+import { BackendError, toErrorMessage } from "../../core/errors.ts";
 import type { Backend, IO } from "../../store/store.ts";
 import type { Shell } from "./shell.ts";
 
@@ -21,12 +21,12 @@ export function openBackend(
     cache: () => undefined,
     readText: (path) => shell.readText(resolveBeside(file, path)),
   };
-  return entry && shell.kinds.get(entry.kind)?.create(name, entry.settings, io, entry.profiles);
+  return entry && shell.kinds.get(entry.kind)?.create(name, entry.settings, io, entry.layouts);
 }
 
 /** What an operator may read of a failure: without line ends, and without a password in a URL. */
 export function describeError(error: unknown): string {
-  const message = messageOf(error)
+  const message = toErrorMessage(error)
     .trim()
     .replaceAll(/\s*\n\s*/g, " ");
   const safe = message.replaceAll(/\/\/[^/@\s]+@/g, "//…@");

@@ -14,7 +14,7 @@ export interface Shell {
   readText(path: string): string;
   now(): Instant;
   /** Runs what loads much code, so that the memory that loading takes is not kept. */
-  loading<T>(load: () => Promise<T>): Promise<T>;
+  loadModules<T>(load: () => Promise<T>): Promise<T>;
   /** Calls `changed` when the file is another one, has come or has gone, until `signal` aborts. */
   onChange(path: string, changed: () => void, signal: AbortSignal): void;
   /** Calls `asked` when the program is told to look at its configuration again (SIGHUP), until `signal` aborts. */
@@ -28,7 +28,7 @@ export interface Shell {
 export const exitCodes = { done: 0, failed: 1, usage: 2 } as const;
 
 /** Prints what is wrong with the arguments, and how the command is used. The exit code. */
-export function tellMisuse(wrong: string, usage: string, shell: Shell): number {
+export function printUsageError(wrong: string, usage: string, shell: Shell): number {
   shell.err(`${wrong}\n\n${usage}`);
   return exitCodes.usage;
 }

@@ -2,23 +2,23 @@
 // `check` prints the answers, `serve` logs what is wrong with them; both walk the same list, so a part that joins it is
 // looked at by both.
 
-import { spanSourceOf } from "../../access/sites.ts";
-import type { Config, PartName, SiteConfig } from "../../config/config.ts";
+import { buildSpanSource } from "../../access/sites.ts";
+import type { Config, SiteConfig, SitePart } from "../../config/config.ts";
 import { type Instant, now } from "../../core/time.ts";
-import { printIndex } from "../../intake/intake.ts";
-import type { Backend, Match, PartReport, SourceReport } from "../../store/store.ts";
+import { formatIndexName } from "../../intake/intake.ts";
+import type { Backend, ForcedLabels, PartInspection, SourceInspection } from "../../store/store.ts";
 
-export interface Question {
+export interface SiteInspection {
   readonly site: string;
-  readonly part: PartName;
+  readonly part: SitePart;
   /** Where the configuration has it: `sites.shop.logs.sources.app`. */
   readonly path: string;
   /** What tells it from the others of its part; nothing where there are no others. */
   readonly title: readonly string[];
   /** @throws {BackendError} */
-  readonly ask: (signal: AbortSignal) => Promise<Report>;
+  readonly inspect: (signal: AbortSignal) => Promise<InspectionResult>;
 }
-export interface Report {
+export interface InspectionResult {
   /** What was found: lines of cells. */
   readonly rows: readonly (readonly string[])[];
   /** Where what lies there has times and was looked at: the newest, or undefined where there is nothing. */
@@ -28,36 +28,36 @@ export interface Report {
 }
 
 /** In the order of the configuration. Parts that the backend has no store for are left out. */
-export function questionsFor(backend: Backend, config: Config): readonly Question[] {
+export function listInspections(backend: Backend, config: Config): readonly SiteInspection[] {
   return Object.entries(config.sites).flatMap(([site, entry]) => [
-    ...logQuestions(backend, site, entry),
-    ...spanQuestions(backend, site, entry),
-    ...matchQuestions("metrics", backend, site, entry),
-    ...matchQuestions("kubernetes", backend, site, entry),
-    ...reportQuestions(backend, site, entry),
+    ...listLogInspections(backend, site, entry),
+    ...listSpanInspections(backend, site, entry),
+    ...listMetricInspections("metrics", backend, site, entry),
+    ...listMetricInspections("kubernetes", backend, site, entry),
+    ...listErrorReportInspections(backend, site, entry),
   ]);
 }
 
-function logQuestions(
+function listLogInspections(
   { name, inspections: { logs: inspect } }: Backend,
   site: string,
   { logs }: SiteConfig,
-): readonly Question[] {
+): readonly SiteInspection[] {
   if (logs?.backend !== name || inspect === undefined) return [];
   return Object.entries(logs.sources).map(([id, entry]) => ({
     site,
     part: "logs",
     path: `sites.${site}.logs.sources.${id}`,
     title: [id, entry.index],
-    ask: async (signal) => reportSource(await inspect({ id, ...entry }, signal), entry.index, "line"),
+    inspect: async (signal) => describeSource(await inspect({ id, ...entry }, signal), entry.index, "line"),
   }));
 }
 
-function spanQuestions(
+function listSpanInspections(
   { name, inspections: { traces: inspect } }: Backend,
   site: string,
   { traces }: SiteConfig,
-): readonly Question[] {
+): readonly SiteInspection[] {
   if (traces?.backend !== name || inspect === undefined) return [];
   return [
     {
@@ -65,19 +65,19 @@ function spanQuestions(
       part: "traces",
       path: `sites.${site}.traces`,
       title: [traces.index],
-      ask: async (signal) => {
-        return reportSource(await inspect(spanSourceOf(site, traces), signal), traces.index, "span");
+      inspect: async (signal) => {
+        return describeSource(await inspect(buildSpanSource(site, traces), signal), traces.index, "span");
       },
     },
   ];
 }
 
 /** `what` lies in the index, in the singular. */
-function reportSource(report: SourceReport, index: string, what: string): Report {
-  const { profile, indices, newest, limitations, problems } = report;
+function describeSource(report: SourceInspection, index: string, what: string): InspectionResult {
+  const { layout, indices, newest, limitations, problems } = report;
   const count = indices === undefined ? [] : [indices === 1 ? "1 index" : `${indices} indices`];
   return {
-    rows: [[`profile ${profile}`, ...count]],
+    rows: [[`profile ${layout}`, ...count]],
     // What is wrong may have kept from looking.
     ...((newest !== undefined || problems.length === 0) && { newest: { what, time: newest } }),
     limitations,
@@ -85,32 +85,33 @@ function reportSource(report: SourceReport, index: string, what: string): Report
   };
 }
 
-function matchQuestions(
+function listMetricInspections(
   part: "metrics" | "kubernetes",
   { name, inspections }: Backend,
   site: string,
   { [part]: entry }: SiteConfig,
-): readonly Question[] {
-  const inspect: ((match: Match, signal: AbortSignal) => Promise<PartReport>) | undefined = inspections[part];
+): readonly SiteInspection[] {
+  const inspect: ((match: ForcedLabels, signal: AbortSignal) => Promise<PartInspection>) | undefined =
+    inspections[part];
   if (entry?.backend !== name || inspect === undefined) return [];
-  const ask = async (signal: AbortSignal): Promise<Report> => {
+  const ask = async (signal: AbortSignal): Promise<InspectionResult> => {
     const { found, limitations, problems } = await inspect(entry.match, signal);
     return { rows: found.map((line) => [line]), limitations, problems };
   };
-  return [{ site, part, path: `sites.${site}.${part}`, title: [], ask }];
+  return [{ site, part, path: `sites.${site}.${part}`, title: [], inspect: ask }];
 }
 
 /** Whether reports that come today can be written. */
-function reportQuestions(
+function listErrorReportInspections(
   { name, inspections: { reports: inspect } }: Backend,
   site: string,
   { frontend }: SiteConfig,
-): readonly Question[] {
+): readonly SiteInspection[] {
   if (frontend?.backend !== name || inspect === undefined) return [];
-  const ask = async (signal: AbortSignal): Promise<Report> => {
-    const target = { site, index: printIndex(frontend.index, now()), profile: frontend.profile };
+  const ask = async (signal: AbortSignal): Promise<InspectionResult> => {
+    const target = { site, index: formatIndexName(frontend.index, now()), layout: frontend.layout };
     const { found, limitations, problems } = await inspect(target, signal);
     return { rows: found.map((line) => [line]), limitations, problems };
   };
-  return [{ site, part: "frontend", path: `sites.${site}.frontend`, title: [], ask }];
+  return [{ site, part: "frontend", path: `sites.${site}.frontend`, title: [], inspect: ask }];
 }

@@ -2,7 +2,7 @@
 // minute, so an answer is a row per node or pod and full minute; over longer ranges the interval depends on the
 // length of the range alone, so that equal requests are answered on equal grids.
 import * as z from "zod";
-import { Refused, withoutPart } from "../../core/errors.ts";
+import { createMissingPartError, Refused } from "../../core/errors.ts";
 import { type Buckets, podPhases } from "../../core/rows.ts";
 import {
   earlier,
@@ -15,26 +15,26 @@ import {
   toMillis,
 } from "../../core/time.ts";
 import type { KubernetesStore, SnapshotQuery } from "../../store/store.ts";
-import { type Context, type Operation, pieceRows, type Rows } from "../runtime/operation.ts";
+import { type Context, type Operation, type RowBatch, rowsPerChunk } from "../runtime/operation.ts";
 import {
-  anHour,
   checkRange,
+  exampleRange,
   from,
+  keyword,
   optional,
   type RequestTime,
   siteId,
-  texts,
+  textList,
   to,
-  word,
 } from "../runtime/request-body.ts";
 import { nodesRow, podOverviewRow, podsRow } from "./schema.ts";
 
 /** An empty text filters as little as an absent one. */
 const name = optional(z.string()).transform((text) => (text === "" ? undefined : text));
-const names = optional(texts()).transform((list) => list ?? []);
+const names = optional(textList()).transform((list) => list ?? []);
 /** zod shows nothing of what is preprocessed; the wire takes what rows have. */
 const state = z
-  .preprocess((value) => (value === "" ? undefined : value), optional(word(...podPhases)))
+  .preprocess((value) => (value === "" ? undefined : value), optional(keyword(...podPhases)))
   .meta({ anyOf: [{ $ref: "#/$defs/PodState" }, { type: "null" }] });
 
 const scope = { site_id: siteId, from, to };
@@ -42,7 +42,7 @@ const namespaces = names.meta({
   description: "Any of these Kubernetes namespaces; absent or empty is all.",
   examples: [["default"]],
 });
-type Range = { readonly from: RequestTime; readonly to: RequestTime };
+type RequestRange = { readonly from: RequestTime; readonly to: RequestTime };
 
 const nodesBody = z
   .object({
@@ -50,7 +50,7 @@ const nodesBody = z
     node_name: name.meta({ description: "One node; absent or empty is all.", examples: ["node-1"] }),
   })
   .check(checkRange)
-  .meta({ examples: [anHour] });
+  .meta({ examples: [exampleRange] });
 const podsBody = z
   .object({
     ...scope,
@@ -63,7 +63,7 @@ const podsBody = z
     state: state.meta({ description: "One state only; null is any.", examples: ["Running"] }),
   })
   .check(checkRange)
-  .meta({ examples: [anHour, { ...anHour, namespaces: [], state: "Failed" }] });
+  .meta({ examples: [exampleRange, { ...exampleRange, namespaces: [], state: "Failed" }] });
 const overviewBody = z
   .object({
     ...scope,
@@ -74,7 +74,7 @@ const overviewBody = z
     }),
   })
   .check(checkRange)
-  .meta({ examples: [{ ...anHour, query: "web" }] });
+  .meta({ examples: [{ ...exampleRange, query: "web" }] });
 type NodesRequest = z.output<typeof nodesBody>;
 type PodsRequest = z.output<typeof podsBody>;
 type OverviewRequest = z.output<typeof overviewBody>;
@@ -91,7 +91,7 @@ export const nodes: Operation<NodesRequest, never> = {
   answer: z.array(nodesRow),
   sites: (request) => [request.site_id],
   run: (request, context) =>
-    answer(request, context, (store, query) =>
+    readSnapshotRows(request, context, (store, query) =>
       store.nodes({ ...query, node: request.node_name }, context.signal),
     ),
 };
@@ -110,7 +110,9 @@ export const pods: Operation<PodsRequest, never> = {
   run: (request, context) => {
     const { namespaces, pod_name: pod, node_names, state } = request;
     const filter = { namespaces, pod, nodes: node_names, state };
-    return answer(request, context, (store, query) => store.pods({ ...query, ...filter }, context.signal));
+    return readSnapshotRows(request, context, (store, query) =>
+      store.pods({ ...query, ...filter }, context.signal),
+    );
   },
 };
 
@@ -127,39 +129,39 @@ export const podsOverview: Operation<OverviewRequest, never> = {
   sites: (request) => [request.site_id],
   run: async function* (request, context) {
     const { namespaces, query: text = "" } = request;
-    const { store, match } = partOf(request, context);
+    const { store, match } = findKubernetesPart(request, context);
     const now = context.now();
     if (request.from.instant > now) return;
     const from = toMillis((request.from.instant + 999_999n) as Instant);
     const to = toMillis(earlier(request.to.instant, now));
     checkSnapshots(Math.ceil((to - from) / minute));
     const query = { match, from, to, rowLimit: context.limits.rows, namespaces, text };
-    yield* print(store.overview(query, context.signal));
+    yield* printSnapshotRows(store.overview(query, context.signal));
   },
 };
 
-async function* answer<Row extends { readonly timestamp: Millis }>(
-  request: Range & { readonly site_id: string },
+async function* readSnapshotRows<Row extends { readonly timestamp: Millis }>(
+  request: RequestRange & { readonly site_id: string },
   context: Context,
   read: (store: KubernetesStore, query: SnapshotQuery) => AsyncIterable<readonly Row[]>,
-): AsyncGenerator<Rows> {
-  const { store, match } = partOf(request, context);
-  const snapshots = snapshotsOf(request, context.now());
+): AsyncGenerator<RowBatch> {
+  const { store, match } = findKubernetesPart(request, context);
+  const snapshots = computeSnapshots(request, context.now());
   if (snapshots === undefined) return;
   checkSnapshots(snapshots.count);
-  yield* print(read(store, { match, snapshots, rowLimit: context.limits.rows }));
+  yield* printSnapshotRows(read(store, { match, snapshots, rowLimit: context.limits.rows }));
 }
 
-function partOf({ site_id }: { readonly site_id: string }, { sites }: Context) {
+function findKubernetesPart({ site_id }: { readonly site_id: string }, { sites }: Context) {
   const part = sites.get(site_id)?.kubernetes;
   if (part !== undefined) return part;
-  throw withoutPart("kubernetes", "The site has no Kubernetes part");
+  throw createMissingPartError("kubernetes", "The site has no Kubernetes part");
 }
 
 function checkSnapshots(count: number): void {
-  if (count <= mostSnapshots) return;
-  const message = `The range has more than ${mostSnapshots} snapshots; narrow it`;
-  throw new Refused("result_too_large", message, { limit: mostSnapshots, wanted: count });
+  if (count <= maxSnapshots) return;
+  const message = `The range has more than ${maxSnapshots} snapshots; narrow it`;
+  throw new Refused("result_too_large", message, { limit: maxSnapshots, wanted: count });
 }
 
 /** The interval of ranges up to a length; that of longer ones is an hour. */
@@ -171,13 +173,13 @@ const intervals: readonly (readonly [length: Millis, interval: Millis])[] = [
 ];
 
 /** A century of hours, two years of minutes: over this, not even counting rows is begun. */
-const mostSnapshots = 1_000_000;
+const maxSnapshots = 1_000_000;
 
 /**
  * The multiples of the interval within the range; undefined when it holds none, as `12:00:10` to `12:00:50` does. None is
  * after `now`: a source would show its newest samples again, under times that are still to come.
  */
-export function snapshotsOf({ from, to }: Range, now: Instant): Buckets | undefined {
+export function computeSnapshots({ from, to }: RequestRange, now: Instant): Buckets | undefined {
   const length = to.instant - from.instant;
   const step = intervals.find(([longest]) => length <= fromMillis(longest))?.[1] ?? hour;
   const start = Math.ceil(toMillis((from.instant + 999_999n) as Instant) / step) * step;
@@ -185,15 +187,15 @@ export function snapshotsOf({ from, to }: Range, now: Instant): Buckets | undefi
   return count > 0 ? { start, step, count } : undefined;
 }
 
-async function* print<Row extends { readonly timestamp: Millis }>(
+async function* printSnapshotRows<Row extends { readonly timestamp: Millis }>(
   batches: AsyncIterable<readonly Row[]>,
-): AsyncGenerator<Rows> {
+): AsyncGenerator<RowBatch> {
   // Rows of one snapshot share its text.
   let moment: Millis | undefined;
   let timestamp = "";
   for await (const batch of batches) {
-    for (let first = 0; first < batch.length; first += pieceRows) {
-      const rows = batch.slice(first, first + pieceRows);
+    for (let first = 0; first < batch.length; first += rowsPerChunk) {
+      const rows = batch.slice(first, first + rowsPerChunk);
       const texts = rows.map((row) => {
         if (row.timestamp !== moment) {
           moment = row.timestamp;

@@ -1,14 +1,17 @@
 // What the Kubernetes routes answer (spec, "NodesRow", "PodsRow", "PodOverviewRow"), for documentation.
 import * as z from "zod";
 import { containerStatuses, podPhases } from "../../core/rows.ts";
-import { instant, text } from "../runtime/json-schema.ts";
+import { instantField, textField } from "../runtime/json-schema.ts";
 
 const figure = (description: string, unit: string | undefined, example: number) =>
   z.number().meta({ description, ...(unit === undefined ? {} : { "x-unit": unit }), examples: [example] });
 const bytes = (description: string) => figure(description, "B", 268_435_456);
 const count = (description: string, example = 12) => figure(description, undefined, example);
 
-const timestamp = instant("The snapshot's time, on the grid of its interval.", "2026-01-31T12:00:00.000Z");
+const timestamp = instantField(
+  "The snapshot's time, on the grid of its interval.",
+  "2026-01-31T12:00:00.000Z",
+);
 const cpu = figure("CPU in use.", "billionths of a core", 125_000_000);
 
 const memory = {
@@ -26,7 +29,7 @@ const network = {
 export const nodesRow = z
   .object({
     timestamp,
-    node_name: text("The node.", "node-1"),
+    node_name: textField("The node.", "node-1"),
     cpu_usage_nano_cores: cpu,
     ...memory,
     fs_used_bytes: bytes("Of the file system, in use."),
@@ -45,18 +48,18 @@ export const nodesRow = z
 
 const container = z
   .object({
-    name: text("The container.", "web"),
+    name: textField("The container.", "web"),
     status: z.enum(containerStatuses).meta({ id: "ContainerStatus", description: "What a container does." }),
     exit_code: z.int32().meta({ description: "0 is success, and what runs still.", examples: [0] }),
-    reason: text('Why it is so; "" where it is not told.', "CrashLoopBackOff"),
+    reason: textField('Why it is so; "" where it is not told.', "CrashLoopBackOff"),
   })
   .meta({ id: "Container", description: "A container of a pod." });
 
 const pod = {
   timestamp,
-  pod_name: text("The pod.", "shop-web-7"),
-  pod_namespace: text("Its Kubernetes namespace.", "default"),
-  node_name: text('Its node; "" while it is not scheduled.', "node-1"),
+  pod_name: textField("The pod.", "shop-web-7"),
+  pod_namespace: textField("Its Kubernetes namespace.", "default"),
+  node_name: textField('Its node; "" while it is not scheduled.', "node-1"),
   phase: z
     .enum(podPhases)
     .meta({ id: "PodPhase", description: "Where a pod is in its life.", examples: ["Running"] }),
@@ -93,7 +96,7 @@ export const podsRow = z
 export const podOverviewRow = z
   .object({
     ...pod,
-    pod_uuid: text("The pod's uid.", "0d3c9b3e-6f0c-4b0e-9c55-0a3f5d0f4f6b"),
+    pod_uuid: textField("The pod's uid.", "0d3c9b3e-6f0c-4b0e-9c55-0a3f5d0f4f6b"),
     labels: z
       .record(z.string(), z.string())
       .meta({ description: "The pod's labels.", examples: [{ app: "shop" }] }),
@@ -101,9 +104,9 @@ export const podOverviewRow = z
       .array(
         z
           .object({
-            name: text("The owner.", "shop-web-6c9f"),
-            kind: text("What it is.", "ReplicaSet"),
-            namespace: text('Its namespace; "" in the whole cluster.', "default"),
+            name: textField("The owner.", "shop-web-6c9f"),
+            kind: textField("What it is.", "ReplicaSet"),
+            namespace: textField('Its namespace; "" in the whole cluster.', "default"),
           })
           .meta({ id: "OwnerReference", description: "What a pod belongs to." }),
       )

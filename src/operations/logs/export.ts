@@ -5,34 +5,34 @@ import * as z from "zod";
 import { Refused } from "../../core/errors.ts";
 import type { LogLine } from "../../core/rows.ts";
 import type { LogQuery } from "../../store/store.ts";
-import { type Cell, printCsv } from "../runtime/csv.ts";
-import type { Context, Representation, Rows } from "../runtime/operation.ts";
+import { type CsvCell, printCsv } from "../runtime/csv.ts";
+import type { Context, Representation, RowBatch } from "../runtime/operation.ts";
 import {
-  cut,
-  heaviest,
+  computeTieLimit,
+  countLineChars,
+  groupByTimestamp,
   type LinesRequest,
-  narrow,
-  pageOf,
+  maxChunkChars,
+  narrowToCursor,
   printLine,
-  rangeOf,
+  resolveRange,
   selectLogs,
-  tieLimit,
-  weightOf,
+  toLinePage,
 } from "./lines.ts";
 
-const whole =
+const exportDescription =
   "All lines of the range behind the cursor, in `order`; `per_page` means nothing here. An answer that breaks off after its first byte is not ended: the chunked encoding lacks its end.";
 
 export const ndjson: Representation<LinesRequest> = {
   name: "logs.ndjson",
   mediaType: "application/x-ndjson",
   answer: z.string().meta({
-    description: `${whole} A JSON object a line, as in the JSON answer.`,
+    description: `${exportDescription} A JSON object a line, as in the JSON answer.`,
     examples: ['{"id":"logs-app/1"}\n'],
   }),
   run: (request, context) => ({
     headers: { "Content-Type": "application/x-ndjson; charset=utf-8" },
-    pieces: readAll(request, context, (lines) =>
+    pieces: printAllLines(request, context, (lines) =>
       lines.reduce((text, { line, stamp }) => `${text}${printLine(line, stamp)}\n`, ""),
     ),
   }),
@@ -44,7 +44,7 @@ export const csv: Representation<LinesRequest> = {
   name: "logs.csv",
   mediaType: "text/csv",
   answer: z.string().meta({
-    description: `${whole} RFC 4180 with the columns ${columns.join(", ")}; a cell that a spreadsheet would take for a formula begins with an apostrophe.`,
+    description: `${exportDescription} RFC 4180 with the columns ${columns.join(", ")}; a cell that a spreadsheet would take for a formula begins with an apostrophe.`,
     examples: [`${columns.join(",")}\r\n`],
   }),
   run: (request, context) => ({
@@ -52,21 +52,21 @@ export const csv: Representation<LinesRequest> = {
       "Content-Type": "text/csv; charset=utf-8; header=present",
       "Content-Disposition": 'attachment; filename="logs.csv"',
     },
-    pieces: withHeader(readAll(request, context, (lines) => printCsv(lines.map(cellsOf)))),
+    pieces: addHeader(printAllLines(request, context, (lines) => printCsv(lines.map(toCsvCells)))),
   }),
 };
 
-interface Stamped {
+interface StampedLine {
   readonly line: LogLine;
   readonly stamp: string;
 }
 
-function cellsOf({ line, stamp }: Stamped): readonly Cell[] {
+function toCsvCells({ line, stamp }: StampedLine): readonly CsvCell[] {
   const { id, source_id, severity, message, hostname, group, json } = line;
   return [id, stamp, source_id, severity, message, hostname, group, json];
 }
 
-async function* withHeader(pieces: AsyncIterable<Rows>): AsyncGenerator<Rows> {
+async function* addHeader(pieces: AsyncIterable<RowBatch>): AsyncGenerator<RowBatch> {
   let header = printCsv([columns]);
   for await (const { count, text } of pieces) {
     yield { count, text: header + text };
@@ -76,43 +76,43 @@ async function* withHeader(pieces: AsyncIterable<Rows>): AsyncGenerator<Rows> {
 }
 
 /** The most that every server counts. */
-const mostCounted = 2_000_000_000;
+const maxCountedDocuments = 2_000_000_000;
 /** Of a piece: printing one never holds the event loop up, two can be on their way, and a slow client takes one in time. */
-const linesOfPiece = 250;
+const linesPerChunk = 250;
 
-async function* readAll(
+async function* printAllLines(
   request: LinesRequest,
   context: Context,
-  print: (lines: readonly Stamped[]) => string,
-): AsyncGenerator<Rows> {
+  print: (lines: readonly StampedLine[]) => string,
+): AsyncGenerator<RowBatch> {
   const { site, store, sources, filter } = selectLogs(request, context);
-  const page = { ...pageOf(request, context.limits), perPage: Number.POSITIVE_INFINITY };
-  const range = narrow(rangeOf(request, site, context.now()), page);
+  const page = { ...toLinePage(request, context.limits), perPage: Number.POSITIVE_INFINITY };
+  const range = narrowToCursor(resolveRange(request, site, context.now()), page);
   if (range === undefined) return;
-  const limit = Math.min(context.limits.export, mostCounted);
+  const limit = Math.min(context.limits.export, maxCountedDocuments);
   const query: LogQuery = {
     sources,
     range,
     filter,
     order: page.order,
-    wanted: mostCounted,
+    expectedLines: maxCountedDocuments,
     documentLimit: limit,
-    tieLimit: tieLimit(context.limits),
-    progressed: context.progressed,
+    tieLimit: computeTieLimit(context.limits),
+    progressed: context.reportProgress,
   };
   // Counted by documents alone: how many lines one millisecond holds is only met by reading.
-  const fits = await store.fits?.({ ...query, tieLimit: limit }, context.signal);
-  if (fits === false) throw tooLarge(limit);
+  const fits = await store.isWithinLimits?.({ ...query, tieLimit: limit }, context.signal);
+  if (fits === false) throw createTooLargeError(limit);
   // What was counted may have grown since, and that is no reason to break off.
   const counted = fits === true ? { ...query, documentLimit: Number.MAX_SAFE_INTEGER } : query;
-  let lines: Stamped[] = [];
+  let lines: StampedLine[] = [];
   let weight = 0;
   for await (const batch of store.lines(counted, context.signal)) {
-    for (const { stamp, first, end } of cut(batch, page)) {
+    for (const { stamp, first, end } of groupByTimestamp(batch, page)) {
       for (const line of batch.slice(first, end)) {
         lines.push({ line, stamp });
-        weight += weightOf(line);
-        if (lines.length < linesOfPiece && weight < heaviest) continue;
+        weight += countLineChars(line);
+        if (lines.length < linesPerChunk && weight < maxChunkChars) continue;
         yield { count: lines.length, text: print(lines) };
         lines = [];
         weight = 0;
@@ -122,7 +122,7 @@ async function* readAll(
   if (lines.length > 0) yield { count: lines.length, text: print(lines) };
 }
 
-function tooLarge(limit: number): Refused {
+function createTooLargeError(limit: number): Refused {
   const message = `The export would have to read more than ${limit} documents; narrow the range, the query or the sources`;
   return new Refused("result_too_large", message, { limit });
 }

@@ -5,39 +5,39 @@
 import * as z from "zod";
 import type { Site } from "../../access/sites.ts";
 import type { Limits } from "../../config/config.ts";
-import { Refused, withoutPart } from "../../core/errors.ts";
+import { createMissingPartError, Refused } from "../../core/errors.ts";
 import type { LogLine } from "../../core/rows.ts";
 import {
+  countFractionDigits,
   earlier,
   endOfMilli,
   floorToMilli,
   fromMillis,
   type Instant,
-  inclusiveEnd,
   later,
   nanosPerMilli,
   printMillis,
-  significantFractionDigits,
   type TimeRange,
+  toInclusiveEnd,
   toMillis,
 } from "../../core/time.ts";
 import { parse } from "../../log-query/parse.ts";
 import { print } from "../../log-query/print.ts";
 import type { LogQuery, LogSource } from "../../store/store.ts";
-import { toldRange, toldSources } from "../runtime/explain.ts";
-import { markRefusable } from "../runtime/lifetime.ts";
-import { type Context, type Operation, pieceRows, type Rows } from "../runtime/operation.ts";
+import { explainSources, printTimeRange } from "../runtime/explain.ts";
+import { holdWhileRefusable } from "../runtime/lifetime.ts";
+import { type Context, type Operation, type RowBatch, rowsPerChunk } from "../runtime/operation.ts";
 import {
   checkRange,
+  createInvalidRequest,
   from,
   integer,
-  invalidRequest,
-  mostIssues,
+  maxIssues,
   optional,
   order,
   type RequestTime,
   siteId,
-  texts,
+  textList,
   time,
   to,
 } from "../runtime/request-body.ts";
@@ -69,7 +69,7 @@ const pagination = z
 const body = z
   .object({
     site_id: siteId,
-    source_ids: texts(1).meta({
+    source_ids: textList(1).meta({
       description: "The log sources to search; duplicates are ignored.",
       examples: [["app", "nginx"]],
     }),
@@ -122,44 +122,44 @@ export const lines: Operation<LinesRequest, never> = {
   request: body,
   answer: z.array(logLine),
   sites: (request) => [request.site_id],
-  run,
-  values,
-  explain,
+  run: printPage,
+  values: readPage,
+  explain: explainPage,
 };
 
-async function* run(request: LinesRequest, context: Context): AsyncGenerator<Rows> {
-  const { store, page, query } = planOf(request, context);
+async function* printPage(request: LinesRequest, context: Context): AsyncGenerator<RowBatch> {
+  const { store, page, query } = planPage(request, context);
   if (query === undefined) return;
-  yield* markRefusable(
+  yield* holdWhileRefusable(
     printRows(paginate(store.lines(query, context.signal), page)),
     page.perPage,
-    async () => (await store.fits?.(query, context.signal)) ?? false,
+    async () => (await store.isWithinLimits?.(query, context.signal)) ?? false,
   );
 }
 
-async function* values(request: LinesRequest, context: Context): AsyncGenerator<readonly LineRow[]> {
-  const { store, page, query } = planOf(request, context);
+async function* readPage(request: LinesRequest, context: Context): AsyncGenerator<readonly LineRow[]> {
+  const { store, page, query } = planPage(request, context);
   if (query !== undefined) yield* paginate(store.lines(query, context.signal), page);
 }
 
-async function explain(request: LinesRequest, context: Context) {
-  const { store, backend, filter, page, query } = planOf(request, context);
+async function explainPage(request: LinesRequest, context: Context) {
+  const { store, backend, filter, page, query } = planPage(request, context);
   return {
     query: request.query,
     means: print(filter),
-    range: query === undefined ? null : toldRange(query.range),
+    range: query === undefined ? null : printTimeRange(query.range),
     order: request.pagination.order,
     per_page: page.perPage,
     document_limit: context.limits.documents,
     backend,
-    sources: query === undefined ? [] : await toldSources(store, query, context),
+    sources: query === undefined ? [] : await explainSources(store, query, context),
   };
 }
 
 /** Contract, "Order of checks": the site's logs, then the sources, then the query. */
 export function selectLogs(request: LinesRequest, context: Context) {
   const site = context.sites.get(request.site_id);
-  if (site?.logs === undefined) throw withoutPart("logs", "The site has no logs");
+  if (site?.logs === undefined) throw createMissingPartError("logs", "The site has no logs");
   const { store, backend } = site.logs;
   const sources = selectSources(site.logs.sources, request.source_ids);
   const filter = parse(request.query, { legacy: request.use_expressions !== true });
@@ -167,43 +167,43 @@ export function selectLogs(request: LinesRequest, context: Context) {
 }
 
 /** The page that a request asks for. */
-export function pageOf(
+export function toLinePage(
   { pagination: { per_page: perPage, order, cursor } }: LinesRequest,
   limits: Limits,
-): Page {
+): LinePage {
   return {
     perPage,
     order: order === "ASC" ? "asc" : "desc",
     cap: limits.millisecond,
-    position: positionOf(cursor?.time, order === "ASC" ? "asc" : "desc"),
+    position: toCursorPosition(cursor?.time, order === "ASC" ? "asc" : "desc"),
   };
 }
 
 /** How a page is read; without a query where the range behind the cursor is empty. */
-function planOf(request: LinesRequest, context: Context) {
+function planPage(request: LinesRequest, context: Context) {
   const { site, store, backend, sources, filter } = selectLogs(request, context);
-  const page = pageOf(request, context.limits);
-  const range = narrow(rangeOf(request, site, context.now()), page);
+  const page = toLinePage(request, context.limits);
+  const range = narrowToCursor(resolveRange(request, site, context.now()), page);
   const query: LogQuery | undefined = range && {
     sources,
     range,
     filter,
     order: page.order,
-    wanted: page.perPage + linesBehind(page),
+    expectedLines: page.perPage + countExcludedLines(page),
     documentLimit: context.limits.documents,
-    tieLimit: tieLimit(context.limits),
+    tieLimit: computeTieLimit(context.limits),
   };
   return { store, backend, filter, page, query };
 }
 
 /** At most so many lines of the range are left out again, because the cursor lies within their millisecond. */
-function linesBehind({ position, cap }: Page): number {
-  return position?.kind === "finer" ? Math.min(position.part, mostParts) * cap : 0;
+function countExcludedLines({ position, cap }: LinePage): number {
+  return position?.kind === "finer" ? Math.min(position.part, maxParts) * cap : 0;
 }
 
-const mostParts = 100;
-export function tieLimit(limits: Limits): number {
-  return limits.millisecond * mostParts;
+const maxParts = 100;
+export function computeTieLimit(limits: Limits): number {
+  return limits.millisecond * maxParts;
 }
 
 /** Duplicates are ignored. @throws {Unprocessable} `invalid_request` that names every source the site lacks */
@@ -214,34 +214,34 @@ function selectSources(
   const unknown = [...ids.keys()].filter((index) => !known.has(ids[index] ?? ""));
   const [first, ...rest] = [...new Set(ids)].flatMap((id) => known.get(id) ?? []);
   if (unknown.length > 0 || first === undefined) {
-    const issues = unknown.slice(0, mostIssues).map((index) => ({
+    const issues = unknown.slice(0, maxIssues).map((index) => ({
       path: `source_ids.${index}`,
       message: `the site has no log source ${JSON.stringify(ids[index]?.slice(0, 200))}`,
     }));
-    throw invalidRequest(issues, unknown.length);
+    throw createInvalidRequest(issues, unknown.length);
   }
   return [first, ...rest];
 }
 
 /** The range before the cursor. `from` may come out later than `to` where one of them is a default. */
-export function rangeOf({ from, to }: LinesRequest, site: Site, now: Instant): TimeRange {
+export function resolveRange({ from, to }: LinesRequest, site: Site, now: Instant): TimeRange {
   return {
     from: from?.instant ?? ((now - fromMillis(site.retention)) as Instant),
-    to: to === undefined ? endOfMilli(now) : inclusiveEnd(to.text, to.instant),
+    to: to === undefined ? endOfMilli(now) : toInclusiveEnd(to.text, to.instant),
   };
 }
 
 /** How a page is cut. */
-interface Page {
+interface LinePage {
   readonly perPage: number;
   readonly order: "asc" | "desc";
   /** Lines of one millisecond above which it is answered in parts. */
   readonly cap: number;
-  readonly position: Position | undefined;
+  readonly position: CursorPosition | undefined;
 }
 
 /** Where the previous page ended. */
-type Position =
+type CursorPosition =
   /** After this whole millisecond. */
   | { readonly kind: "millisecond"; readonly start: Instant }
   /**
@@ -250,17 +250,20 @@ type Position =
    */
   | { readonly kind: "finer"; readonly start: Instant; readonly instant: Instant; readonly part: number };
 
-function positionOf(cursor: RequestTime | undefined, order: "asc" | "desc"): Position | undefined {
+function toCursorPosition(
+  cursor: RequestTime | undefined,
+  order: "asc" | "desc",
+): CursorPosition | undefined {
   if (cursor === undefined) return undefined;
   const { instant, text } = cursor;
   const start = floorToMilli(instant);
-  if (significantFractionDigits(text) <= 3) return { kind: "millisecond", start };
+  if (countFractionDigits(text) <= 3) return { kind: "millisecond", start };
   const rank = Number((instant - start) / 1_000n);
   return { kind: "finer", start, instant, part: order === "asc" ? rank : lastRank - rank };
 }
 
 /** What is left of the range behind the position; undefined when nothing is. */
-export function narrow(range: TimeRange, { position, order }: Page): TimeRange | undefined {
+export function narrowToCursor(range: TimeRange, { position, order }: LinePage): TimeRange | undefined {
   let { from, to } = range;
   if (position !== undefined) {
     const whole = position.kind === "millisecond" ? nanosPerMilli : 0n;
@@ -273,14 +276,14 @@ export function narrow(range: TimeRange, { position, order }: Page): TimeRange |
 // Part n of a split millisecond carries the rank n in digits 4 to 6, counted down in descending order so that
 // timestamps stay ordered; the part that completes it carries the far end, so that the next cursor passes it.
 const lastRank = 999;
-function rankOf(part: number, completes: boolean, order: "asc" | "desc"): number {
+function computeRank(part: number, completes: boolean, order: "asc" | "desc"): number {
   const rank = completes ? lastRank : part;
   return order === "asc" ? rank : lastRank - rank;
 }
 
-/** Text of one `Rows` of large lines: a client is cut off that does not take one in time. One more line may go beyond it. */
-export const heaviest = 262_144;
-export function weightOf({ json, message }: LogLine): number {
+/** Text of one `RowBatch` of large lines: a client is cut off that does not take one in time. One more line may go beyond it. */
+export const maxChunkChars = 262_144;
+export function countLineChars({ json, message }: LogLine): number {
   return json.length + (message?.length ?? 0);
 }
 
@@ -290,17 +293,17 @@ export function weightOf({ json, message }: LogLine): number {
  */
 async function* paginate(
   batches: AsyncIterable<readonly LogLine[]>,
-  page: Page,
+  page: LinePage,
 ): AsyncGenerator<readonly LineRow[]> {
   let answered = 0;
   for await (const batch of batches) {
     let rows: LineRow[] = [];
     let weight = 0;
-    for (const { stamp, first, end } of cut(batch, page)) {
+    for (const { stamp, first, end } of groupByTimestamp(batch, page)) {
       for (const line of batch.slice(first, end)) {
-        rows.push(rowOf(line, stamp));
-        weight += weightOf(line);
-        if (rows.length < pieceRows && weight < heaviest) continue;
+        rows.push(toLineRow(line, stamp));
+        weight += countLineChars(line);
+        if (rows.length < rowsPerChunk && weight < maxChunkChars) continue;
         yield rows;
         rows = [];
         weight = 0;
@@ -314,14 +317,17 @@ async function* paginate(
 }
 
 /** Lines of a batch, from `first` up to before `end`, that are answered together under one timestamp. */
-interface Cut {
+interface TimestampGroup {
   readonly stamp: string;
   readonly first: number;
   readonly end: number;
 }
 
 /** A batch as milliseconds and parts of milliseconds, without those that the cursor excludes. */
-export function* cut(batch: readonly LogLine[], { order, cap, position }: Page): Generator<Cut> {
+export function* groupByTimestamp(
+  batch: readonly LogLine[],
+  { order, cap, position }: LinePage,
+): Generator<TimestampGroup> {
   let first = 0;
   for (let opening = batch[0]; opening !== undefined; opening = batch[first]) {
     const start = floorToMilli(opening.time);
@@ -345,9 +351,9 @@ export function* cut(batch: readonly LogLine[], { order, cap, position }: Page):
       if (first < end) yield { stamp: printMillis(toMillis(start)), first, end };
     } else {
       const parts = Math.ceil((end - first) / cap);
-      if (parts > mostParts) throw tooManyLines(cap * mostParts);
+      if (parts > maxParts) throw createTooManyLinesError(cap * maxParts);
       for (let part = (cursor?.part ?? 0) + 1; part <= parts; part += 1) {
-        const stamp = printRank(start, rankOf(part, part === parts, order));
+        const stamp = printPartTimestamp(start, computeRank(part, part === parts, order));
         yield { stamp, first: first + (part - 1) * cap, end: Math.min(first + part * cap, end) };
       }
     }
@@ -355,7 +361,7 @@ export function* cut(batch: readonly LogLine[], { order, cap, position }: Page):
   }
 }
 
-function tooManyLines(limit: number) {
+function createTooManyLinesError(limit: number) {
   return new Refused(
     "result_too_large",
     `One millisecond holds more than ${limit} lines that match; narrow the query or the sources`,
@@ -363,7 +369,7 @@ function tooManyLines(limit: number) {
   );
 }
 
-function printRank(start: Instant, rank: number): string {
+function printPartTimestamp(start: Instant, rank: number): string {
   return `${printMillis(toMillis(start)).slice(0, -1)}${rank.toString().padStart(3, "0")}Z`;
 }
 
@@ -371,7 +377,7 @@ type LineRow = z.input<typeof logLine>;
 const noAttributes = {};
 
 /** A row of the answer, its keys in the specification's order. */
-function rowOf(line: LogLine, timestamp: string): LineRow {
+function toLineRow(line: LogLine, timestamp: string): LineRow {
   return {
     id: line.id,
     timestamp,
@@ -386,10 +392,10 @@ function rowOf(line: LogLine, timestamp: string): LineRow {
 }
 
 export function printLine(line: LogLine, timestamp: string): string {
-  return JSON.stringify(rowOf(line, timestamp));
+  return JSON.stringify(toLineRow(line, timestamp));
 }
 
 /** Many rows in one go: it costs half as much as one at a time, and leaves no pieces of text to be joined. */
-async function* printRows(batches: AsyncIterable<readonly LineRow[]>): AsyncGenerator<Rows> {
+async function* printRows(batches: AsyncIterable<readonly LineRow[]>): AsyncGenerator<RowBatch> {
   for await (const rows of batches) yield { count: rows.length, text: JSON.stringify(rows).slice(1, -1) };
 }

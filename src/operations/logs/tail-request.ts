@@ -1,7 +1,7 @@
 // POST /api/v2/logs/lines with `Accept: text/event-stream`: a live tail. What is to be followed is told here, by the
 // checks of a page; `src/tailing` does it.
 import * as z from "zod";
-import { inclusiveEnd } from "../../core/time.ts";
+import { toInclusiveEnd } from "../../core/time.ts";
 import type { Representation } from "../runtime/operation.ts";
 import { type LinesRequest, selectLogs } from "./lines.ts";
 
@@ -22,7 +22,7 @@ export const tail: Representation<LinesRequest> = {
         sources,
         filter,
         from: from?.instant,
-        to: to && inclusiveEnd(to.text, to.instant),
+        to: to && toInclusiveEnd(to.text, to.instant),
       },
     };
   },

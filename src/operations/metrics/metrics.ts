@@ -4,46 +4,52 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import * as z from "zod";
 import type { Site } from "../../access/sites.ts";
-import { parallel } from "../../core/concurrency.ts";
-import { NotFound, Refused, Unprocessable, withoutPart } from "../../core/errors.ts";
+import { mapConcurrent } from "../../core/concurrency.ts";
+import { createMissingPartError, NotFound, Refused, Unprocessable } from "../../core/errors.ts";
 import type { Buckets, MetricType, Series } from "../../core/rows.ts";
 import { printNanos } from "../../core/time.ts";
 import {
   type Aggregation,
-  allowedFields,
-  automaticResolution,
+  chooseResolution,
   combineBuckets,
-  gridOf,
+  computeGrid,
   isPattern,
-  type Plan,
-  planOf,
-  windowOf,
+  listAllowedFields,
+  planMeasure,
+  type SelectorPlan,
+  toSingleBucket,
 } from "../../metrics/measures.ts";
-import { toldRange } from "../runtime/explain.ts";
-import { type Context, type Operation, type Printed, pieceChars, type Rows } from "../runtime/operation.ts";
-import { invalidRequest, type RequestTime, siteId } from "../runtime/request-body.ts";
+import { printTimeRange } from "../runtime/explain.ts";
+import {
+  type ChunkedBody,
+  type Context,
+  charsPerChunk,
+  type Operation,
+  type RowBatch,
+} from "../runtime/operation.ts";
+import { createInvalidRequest, type RequestTime, siteId } from "../runtime/request-body.ts";
 import {
   type ListRequest,
   listBody,
-  rangeOf,
   type Selector,
   type TimeseriesRequest,
   timeseriesBody,
+  toTimeRange,
 } from "./request.ts";
 import { metricList, metricNames, metricType, timeseriesAnswer } from "./schema.ts";
 import {
-  createPiece,
-  type Piece,
-  pointsOfTurn,
-  printMark,
+  type ChunkWriter,
+  createChunkWriter,
+  pointsPerTurn,
+  printAscii,
   printNumber,
   printPoints,
   printText,
-  take,
+  takeText,
 } from "./series-writer.ts";
 
 /** Calls to a store that one request has under way. */
-const width = 8;
+const storeConcurrency = 8;
 
 // ---- Operations ---------------------------------------------------------------------------------------------
 
@@ -59,19 +65,19 @@ export const timeseries: Operation<TimeseriesRequest, never> = {
   answer: timeseriesAnswer,
   sites: ({ site_id }) => [site_id],
   run: (request, context) => {
-    const metrics = metricsOf(context.sites.get(request.site_id));
-    refuseForcedTags(request.select, [], metrics);
-    const range = rangeOf(request);
-    const chosen = request.resolution ?? automaticResolution(range);
-    const buckets = gridOf(range, chosen);
+    const metrics = findMetricsPart(context.sites.get(request.site_id));
+    rejectForcedTags(request.select, [], metrics);
+    const range = toTimeRange(request);
+    const chosen = request.resolution ?? chooseResolution(range);
+    const buckets = computeGrid(range, chosen);
     checkPoints(buckets.count, context);
     const opening = `{"resolution":"${chosen}",${printRange(request)},"series":[`;
-    return { pieces: printTimeseries(opening, request, metrics, buckets, context) } satisfies Printed;
+    return { pieces: printTimeseries(opening, request, metrics, buckets, context) } satisfies ChunkedBody;
   },
   explain: async (request, context) => {
-    const range = rangeOf(request);
-    const resolution = request.resolution ?? automaticResolution(range);
-    return { resolution, ...(await explain(request, gridOf(range, resolution), context)) };
+    const range = toTimeRange(request);
+    const resolution = request.resolution ?? chooseResolution(range);
+    return { resolution, ...(await explainSelectors(request, computeGrid(range, resolution), context)) };
   },
 };
 
@@ -86,20 +92,21 @@ export const list: Operation<ListRequest, never> = {
   answer: metricList,
   sites: ({ site_id }) => [site_id],
   run: (request, context) => {
-    const metrics = metricsOf(context.sites.get(request.site_id));
-    refuseForcedTags(request.select, request.group_by, metrics);
-    refuseUngrouped(request);
-    const range = rangeOf(request);
-    const buckets = request.resolution === undefined ? windowOf(range) : gridOf(range, request.resolution);
+    const metrics = findMetricsPart(context.sites.get(request.site_id));
+    rejectForcedTags(request.select, request.group_by, metrics);
+    rejectUngroupedWildcards(request);
+    const range = toTimeRange(request);
+    const buckets =
+      request.resolution === undefined ? toSingleBucket(range) : computeGrid(range, request.resolution);
     checkPoints(buckets?.count ?? 0, context);
     const opening = `{"resolution":${JSON.stringify(request.resolution ?? null)},${printRange(request)},"rows":[`;
-    return { pieces: printList(opening, request, metrics, buckets, context) } satisfies Printed;
+    return { pieces: printList(opening, request, metrics, buckets, context) } satisfies ChunkedBody;
   },
   explain: async (request, context) => {
     const { resolution } = request;
-    const range = rangeOf(request);
-    const buckets = resolution === undefined ? windowOf(range) : gridOf(range, resolution);
-    return { resolution: resolution ?? null, ...(await explain(request, buckets, context)) };
+    const range = toTimeRange(request);
+    const buckets = resolution === undefined ? toSingleBucket(range) : computeGrid(range, resolution);
+    return { resolution: resolution ?? null, ...(await explainSelectors(request, buckets, context)) };
   },
 };
 
@@ -115,7 +122,7 @@ export const names: Operation<z.output<typeof namesPath>, readonly string[]> = {
   answer: metricNames,
   sites: ({ site_id }) => [site_id],
   run: async ({ site_id }, { sites, signal }) => {
-    const { store, match } = metricsOf(sites.get(site_id));
+    const { store, match } = findMetricsPart(sites.get(site_id));
     return await store.names(match, signal);
   },
 };
@@ -139,7 +146,7 @@ export const typeAndTags: Operation<z.output<typeof metricPath>, TypeAndTags> = 
   answer: metricType,
   sites: ({ site_id }) => [site_id],
   run: async ({ site_id, metric_name: metric }, { sites, signal }) => {
-    const { store, match } = metricsOf(sites.get(site_id));
+    const { store, match } = findMetricsPart(sites.get(site_id));
     const [type, keys] = await Promise.all([
       store.type(match, metric, signal),
       store.tagKeys(match, metric, signal),
@@ -150,40 +157,40 @@ export const typeAndTags: Operation<z.output<typeof metricPath>, TypeAndTags> = 
 };
 
 /** What each selector asks for. The labels that are forced stand in every query, as `requests` shows. */
-async function explain(
+async function explainSelectors(
   request: TimeseriesRequest | ListRequest,
   buckets: Buckets | undefined,
   { sites, limits, signal }: Context,
 ) {
-  const metrics = metricsOf(sites.get(request.site_id));
+  const metrics = findMetricsPart(sites.get(request.site_id));
   const { backend, match, counterDefault } = metrics;
-  const types = await typesOf(request.select, metrics, signal);
+  const types = await readTypes(request.select, metrics, signal);
   return {
-    range: toldRange(rangeOf(request)),
+    range: printTimeRange(toTimeRange(request)),
     buckets: buckets?.count ?? 0,
     point_limit: limits.points,
     backend,
     match,
     selectors: request.select.map(({ name, tags, field, aggregation }) => {
       const known = types.get(name);
-      const plan = known && planAs({ field, aggregation }, known, counterDefault);
+      const plan = known && planSelector({ field, aggregation }, known, counterDefault);
       return { name, tags, field, aggregation: aggregation ?? null, type: known?.type ?? null, ...plan };
     }),
   };
 }
 
-type Metrics = NonNullable<Site["metrics"]> & Pick<Site, "counterDefault">;
+type MetricsPart = NonNullable<Site["metrics"]> & Pick<Site, "counterDefault">;
 
-function metricsOf(site: Site | undefined): Metrics {
-  if (site?.metrics === undefined) throw withoutPart("metrics", "The site has no metrics");
+function findMetricsPart(site: Site | undefined): MetricsPart {
+  if (site?.metrics === undefined) throw createMissingPartError("metrics", "The site has no metrics");
   return { ...site.metrics, counterDefault: site.counterDefault };
 }
 
 /** @throws {Unprocessable} `invalid_request` that names every use of a label that the site's wall is made of */
-function refuseForcedTags(
+function rejectForcedTags(
   select: readonly Selector[],
   groups: ListRequest["group_by"],
-  { match }: Metrics,
+  { match }: MetricsPart,
 ): void {
   const forced = (key: string | undefined) => key !== undefined && Object.hasOwn(match, key);
   const message = (key: string | undefined) => `${JSON.stringify(key)} is no tag of this site`;
@@ -197,11 +204,11 @@ function refuseForcedTags(
       forced(tag) ? [{ path: `group_by.${index}`, message: message(tag) }] : [],
     ),
   ];
-  if (issues.length > 0) throw invalidRequest(issues);
+  if (issues.length > 0) throw createInvalidRequest(issues);
 }
 
 /** Without the tag in the group several series of one selector would meet in one row. */
-function refuseUngrouped({ select, group_by: groups }: ListRequest): void {
+function rejectUngroupedWildcards({ select, group_by: groups }: ListRequest): void {
   for (const { tags } of select) {
     const tag = Object.keys(tags).find(
       (key) => isPattern(tags[key] ?? "") && !groups.some((group) => group.tag === key),
@@ -222,29 +229,29 @@ function checkPoints(points: number, { limits }: Context): void {
 // ---- Asking -------------------------------------------------------------------------------------------------
 
 /** A selector with its answer; unknown metrics have none. */
-interface Answered<S extends Selector> {
+interface AnsweredSelector<S extends Selector> {
   readonly selector: S;
-  readonly plan: Plan;
+  readonly plan: SelectorPlan;
   readonly series: readonly Series[];
 }
 
 /** In the order of the selectors. Every field is checked before the first series is read. */
-async function ask<S extends Selector>(
+async function readSelectors<S extends Selector>(
   select: readonly S[],
-  metrics: Metrics,
+  metrics: MetricsPart,
   buckets: Buckets,
   { limits, signal }: Context,
-): Promise<readonly Answered<S>[]> {
+): Promise<readonly AnsweredSelector<S>[]> {
   const { store, match, counterDefault } = metrics;
-  const types = await typesOf(select, metrics, signal);
+  const types = await readTypes(select, metrics, signal);
   const planned = select.flatMap((selector) => {
     const known = types.get(selector.name);
-    return known === undefined ? [] : [{ selector, plan: planFor(selector, known, counterDefault) }];
+    return known === undefined ? [] : [{ selector, plan: requirePlan(selector, known, counterDefault) }];
   });
   let left = limits.points;
-  return parallel(
+  return mapConcurrent(
     planned,
-    width,
+    storeConcurrency,
     async ({ selector, plan }, signal) => {
       const { name: metric, tags } = selector;
       const query = { match, metric, tags, measure: plan.measure, buckets, lookBack: limits.lookBack };
@@ -260,43 +267,50 @@ async function ask<S extends Selector>(
   );
 }
 
-interface Known {
+interface KnownType {
   readonly type: MetricType;
   readonly guessed: boolean;
 }
 
 /** By name; unknown metrics are left out. */
-async function typesOf(
+async function readTypes(
   select: readonly Selector[],
-  { store, match }: Metrics,
+  { store, match }: MetricsPart,
   signal: AbortSignal,
-): Promise<ReadonlyMap<string, Known>> {
+): Promise<ReadonlyMap<string, KnownType>> {
   const names = [...new Set(select.map(({ name }) => name))];
-  const ask = async (name: string, signal: AbortSignal): Promise<readonly (readonly [string, Known])[]> => {
+  const ask = async (
+    name: string,
+    signal: AbortSignal,
+  ): Promise<readonly (readonly [string, KnownType])[]> => {
     const type = await store.type(match, name, signal);
     if (type === undefined) return [];
-    return [[name, { type, guessed: (await store.isGuess?.(match, name, signal)) === true }]];
+    return [[name, { type, guessed: (await store.isTypeGuessed?.(match, name, signal)) === true }]];
   };
-  return new Map((await parallel(names, width, ask, signal)).flat());
+  return new Map((await mapConcurrent(names, storeConcurrency, ask, signal)).flat());
 }
 
 /** Where the type is a guess, the field knows better. */
-function planAs(
+function planSelector(
   { field, aggregation }: Pick<Selector, "field" | "aggregation">,
-  { type, guessed }: Known,
+  { type, guessed }: KnownType,
   counterDefault: Site["counterDefault"],
-): Plan | undefined {
-  const planned = (type: MetricType) => planOf(type, field, aggregation, counterDefault);
+): SelectorPlan | undefined {
+  const planned = (type: MetricType) => planMeasure(type, field, aggregation, counterDefault);
   return planned(type) ?? (guessed ? planned(type === "gauge" ? "counter" : "gauge") : undefined);
 }
 
 /** @throws {Unprocessable} `invalid_field` */
-function planFor(selector: Selector, known: Known, counterDefault: Site["counterDefault"]): Plan {
-  const plan = planAs(selector, known, counterDefault);
+function requirePlan(
+  selector: Selector,
+  known: KnownType,
+  counterDefault: Site["counterDefault"],
+): SelectorPlan {
+  const plan = planSelector(selector, known, counterDefault);
   if (plan !== undefined) return plan;
   const { name, field } = selector;
   const { type } = known;
-  const allowed = allowedFields(type);
+  const allowed = listAllowedFields(type);
   const message = `The ${type} ${JSON.stringify(name)} has no field ${field}, but ${allowed.join(", ")}`;
   throw new Unprocessable("invalid_field", message, { field, metric: name, allowed });
 }
@@ -304,10 +318,10 @@ function planFor(selector: Selector, known: Known, counterDefault: Site["counter
 // ---- Timeseries ---------------------------------------------------------------------------------------------
 
 /** Series whose ids are made in one turn of the event loop. */
-const idsOfTurn = 1_000;
+const idsPerTurn = 1_000;
 
 /** A series on its way out. Its points are the values that are finite: a sum may pass what a number holds. */
-interface Drawn {
+interface PrintableSeries {
   readonly selector: Selector;
   readonly tags: Series["tags"];
   readonly values: Float64Array;
@@ -319,58 +333,58 @@ interface Drawn {
 async function* printTimeseries(
   opening: string,
   { select, limit = Number.POSITIVE_INFINITY }: TimeseriesRequest,
-  metrics: Metrics,
+  metrics: MetricsPart,
   buckets: Buckets,
   context: Context,
-): AsyncGenerator<Rows> {
-  const answered = await ask(select, metrics, buckets, context);
+): AsyncGenerator<RowBatch> {
+  const answered = await readSelectors(select, metrics, buckets, context);
   // Two selectors may find one series; it is answered once, as the first of them wants it.
-  const found = new Map<string, Drawn>();
+  const found = new Map<string, PrintableSeries>();
   let unprinted = 0;
   for (const { selector, series } of answered) {
-    const idOf = createId(selector);
+    const idOf = createIdPrinter(selector);
     const own: { readonly id: string; readonly series: Series }[] = [];
     for (const one of series) {
-      if (own.length % idsOfTurn === idsOfTurn - 1) await nextTurn();
+      if (own.length % idsPerTurn === idsPerTurn - 1) await nextTurn();
       own.push({ id: idOf(one.tags), series: one });
     }
     for (const { id, series } of own.sort((a, b) => (a.id < b.id ? -1 : 1))) {
       if (found.size >= limit || found.has(id)) continue;
-      const drawn = draw(selector, series);
+      const drawn = toPrintableSeries(selector, series);
       found.set(id, drawn);
-      unprinted += charsOfHead + drawn.points * charsOfPoint;
+      unprinted += charsPerSeriesHead + drawn.points * charsPerPoint;
     }
   }
-  const piece = createPiece(buckets);
+  const piece = createChunkWriter(buckets);
   let count = 0;
   let separator = "";
   printText(piece, opening);
   for (const [id, drawn] of found) {
-    printMark(piece, separator);
-    printHead(piece, id, drawn);
+    printAscii(piece, separator);
+    printSeriesHead(piece, id, drawn);
     separator = ",";
     let points = 0;
-    for (let first = 0; first < buckets.count; first += pointsOfTurn) {
-      const end = Math.min(first + pointsOfTurn, buckets.count);
+    for (let first = 0; first < buckets.count; first += pointsPerTurn) {
+      const end = Math.min(first + pointsPerTurn, buckets.count);
       points += printPoints(piece, drawn.values, { first, end }, points === 0);
-      if (piece.at < pieceChars) continue;
-      unprinted -= piece.at;
-      yield { count, text: take(piece), unprinted };
+      if (piece.end < charsPerChunk) continue;
+      unprinted -= piece.end;
+      yield { count, text: takeText(piece), unprinted };
       count = 0;
     }
-    printMark(piece, points === 0 ? "]}" : "}]}");
+    printAscii(piece, points === 0 ? "]}" : "}]}");
     count += 1;
   }
-  printMark(piece, "]}");
-  yield { count, text: take(piece) };
+  printAscii(piece, "]}");
+  yield { count, text: takeText(piece) };
 }
 
 /** A point, and a series without its points, as they are printed: roughly. */
-const charsOfPoint = 70;
-const charsOfHead = 300;
+const charsPerPoint = 70;
+const charsPerSeriesHead = 300;
 
 /** With a zero for each bucket without a value where the selector wants them. */
-function draw(selector: Selector, series: Series): Drawn {
+function toPrintableSeries(selector: Selector, series: Series): PrintableSeries {
   const values =
     selector.draw_null_as_zero === true
       ? series.values.map((value) => (Number.isFinite(value) ? value : 0))
@@ -389,35 +403,35 @@ function draw(selector: Selector, series: Series): Drawn {
 }
 
 /** An entry of `series` up to its points, its keys in the specification's order. */
-function printHead(piece: Piece, id: string, drawn: Drawn): void {
+function printSeriesHead(piece: ChunkWriter, id: string, drawn: PrintableSeries): void {
   const { tags, points, min, max } = drawn;
   const { name, field } = drawn.selector;
   const named = `{"id":${JSON.stringify(id)},"name":${JSON.stringify(name)},"tags":${JSON.stringify(tags)}`;
   printText(piece, `${named},"field":"${field}","min":`);
-  if (points === 0) printMark(piece, 'null,"max":null');
+  if (points === 0) printAscii(piece, 'null,"max":null');
   else {
     printNumber(piece, min);
-    printMark(piece, ',"max":');
+    printAscii(piece, ',"max":');
     printNumber(piece, max);
   }
-  printMark(piece, ',"data":[');
+  printAscii(piece, ',"data":[');
 }
 
 /** `cpu|hostname=a,state=user|gauge`, and the aggregation after it when one was named (contract, "Metrics"). */
-function createId({
+function createIdPrinter({
   name,
   tags,
   field,
   aggregation,
 }: Selector): (tags: Readonly<Record<string, string>>) => string {
   const tail = aggregation === undefined ? `|${field}` : `|${field}|${aggregation}`;
-  const [head, keys] = [`${encode(name)}|`, sortedKeys(Object.keys(tags))];
+  const [head, keys] = [`${encodeIdPart(name)}|`, sortKeys(Object.keys(tags))];
   return (tags) => head + printTags(keys, tags) + tail;
 }
 
 /** Each with its text, in the order of their texts. */
-function sortedKeys(keys: readonly string[]): readonly (readonly [key: string, text: string])[] {
-  const printed = keys.map((key) => [key, `${encode(key)}=`] as const);
+function sortKeys(keys: readonly string[]): readonly (readonly [key: string, text: string])[] {
+  const printed = keys.map((key) => [key, `${encodeIdPart(key)}=`] as const);
   return printed.sort(([, a], [, b]) => (a < b ? -1 : 1));
 }
 
@@ -426,11 +440,12 @@ function printTags(
   tags: Readonly<Record<string, string>>,
 ): string {
   let text = "";
-  for (const [key, before] of keys) text += `${text === "" ? "" : ","}${before}${encode(tags[key] ?? "")}`;
+  for (const [key, before] of keys)
+    text += `${text === "" ? "" : ","}${before}${encodeIdPart(tags[key] ?? "")}`;
   return text;
 }
 
-function encode(text: string): string {
+function encodeIdPart(text: string): string {
   return !/[%|,=]/.test(text)
     ? text
     : text.replaceAll(/[%|,=]/g, (char) => `%${char.charCodeAt(0).toString(16).toUpperCase()}`);
@@ -444,7 +459,7 @@ function printRange({ from, to }: { readonly from: RequestTime; readonly to: Req
 
 // ---- List ---------------------------------------------------------------------------------------------------
 
-interface Row {
+interface ListRow {
   readonly id: string;
   readonly group: readonly (readonly [key: string, value: string])[];
   readonly data: Map<string, number>;
@@ -453,26 +468,28 @@ interface Row {
 async function* printList(
   opening: string,
   request: ListRequest,
-  metrics: Metrics,
+  metrics: MetricsPart,
   buckets: Buckets | undefined,
   context: Context,
-): AsyncGenerator<Rows> {
+): AsyncGenerator<RowBatch> {
   const { select, group_by: groups, limit = Number.POSITIVE_INFINITY } = request;
-  const answered = buckets === undefined ? [] : await ask(select, metrics, buckets, context);
-  const rows = new Map<string, Row>();
+  const answered = buckets === undefined ? [] : await readSelectors(select, metrics, buckets, context);
+  const rows = new Map<string, ListRow>();
   for (const { selector, plan, series } of answered) {
     for (const { tags, values } of series) {
       const value =
-        request.resolution === undefined ? (values[0] ?? Number.NaN) : reduce(values, plan.combine, selector);
+        request.resolution === undefined
+          ? (values[0] ?? Number.NaN)
+          : reduceBuckets(values, plan.combine, selector);
       if (!Number.isFinite(value)) continue;
-      const { id, group } = groupOf(selector.name, tags, groups);
+      const { id, group } = buildGroup(selector.name, tags, groups);
       const row = rows.get(id) ?? { id, group, data: new Map<string, number>() };
       rows.set(id, row);
       row.data.set(selector.id, value);
     }
   }
   const first = select[0]?.id ?? "";
-  const rank = ({ data }: Row) => data.get(first) ?? Number.NEGATIVE_INFINITY;
+  const rank = ({ data }: ListRow) => data.get(first) ?? Number.NEGATIVE_INFINITY;
   const sorted = [...rows.values()].sort((a, b) =>
     rank(a) === rank(b) ? (a.id < b.id ? -1 : 1) : rank(a) < rank(b) ? 1 : -1,
   );
@@ -487,7 +504,7 @@ async function* printList(
     const row = { id, group: Object.fromEntries(group), data: Object.fromEntries(data) };
     text += `${index === 0 ? "" : ","}${JSON.stringify(row)}`;
     count += 1;
-    if (text.length < pieceChars) continue;
+    if (text.length < charsPerChunk) continue;
     yield { count, text };
     text = "";
     count = 0;
@@ -495,7 +512,11 @@ async function* printList(
   yield { count, text: `${text}]}` };
 }
 
-function reduce(values: Float64Array, combine: Aggregation, { draw_null_as_zero: fill }: Selector): number {
+function reduceBuckets(
+  values: Float64Array,
+  combine: Aggregation,
+  { draw_null_as_zero: fill }: Selector,
+): number {
   return combineBuckets(
     combine,
     fill === true ? values.map((value) => (Number.isNaN(value) ? 0 : value)) : values,
@@ -503,17 +524,17 @@ function reduce(values: Float64Array, combine: Aggregation, { draw_null_as_zero:
 }
 
 /** The row that a series belongs to. A tag that its selector does not name is left out of the group. */
-function groupOf(
+function buildGroup(
   metric: string,
   tags: Readonly<Record<string, string>>,
   groups: ListRequest["group_by"],
-): Pick<Row, "id" | "group"> {
+): Pick<ListRow, "id" | "group"> {
   const byTag = groups.flatMap(({ tag }) =>
     tag !== undefined && Object.hasOwn(tags, tag) ? [[tag, tags[tag] ?? ""] as const] : [],
   );
   const byName = groups.some(({ tag }) => tag === undefined);
   return {
-    id: `${byName ? encode(metric) : ""}|${printTags(sortedKeys(byTag.map(([key]) => key)), tags)}`,
+    id: `${byName ? encodeIdPart(metric) : ""}|${printTags(sortKeys(byTag.map(([key]) => key)), tags)}`,
     group: byName ? [["Name", metric], ...byTag] : byTag,
   };
 }

@@ -1,36 +1,36 @@
 // What a metrics request may say: the bodies of `metrics/timeseries` and `metrics/list`. Their words are taken in any case
 // and in the spellings that clients use, and read into those of the specification.
 import * as z from "zod";
-import { inclusiveEnd, type TimeRange } from "../../core/time.ts";
-import { aggregations, fields, type Resolution, resolutions } from "../../metrics/measures.ts";
+import { type TimeRange, toInclusiveEnd } from "../../core/time.ts";
+import { aggregations, metricFields, type Resolution, resolutions } from "../../metrics/measures.ts";
 import {
   addIssues,
-  anHour,
   checkRange,
+  exampleRange,
   from,
-  mostIssues,
+  keyword,
+  maxIssues,
   optional,
   type RequestTime,
   siteId,
   to,
-  word,
 } from "../runtime/request-body.ts";
 
-const mostSelectors = 1_000;
-const tooMany = `expected at most ${mostSelectors}`;
+const maxSelectors = 1_000;
+const tooManySelectors = `expected at most ${maxSelectors}`;
 
 /** A field's name as the specification spells it; `p_50` is read too, and refused once the metric's type is known. */
 const field = z
   .string()
   .transform((text, context): string => {
     const name = text.toLowerCase().replace(/^p_?(?=\d+$)/, "p_");
-    if (/^p_\d+$/.test(name) || fields.some((known) => known === name)) return name;
-    context.addIssue({ code: "custom", message: `expected ${fields.join(", ")}` });
+    if (/^p_\d+$/.test(name) || metricFields.some((known) => known === name)) return name;
+    context.addIssue({ code: "custom", message: `expected ${metricFields.join(", ")}` });
     return z.NEVER;
   })
   .meta({
     id: "MetricField",
-    enum: [...fields],
+    enum: [...metricFields],
     description: "What of a metric is asked for; each type of metric has its own.",
     examples: ["mean"],
   });
@@ -38,7 +38,7 @@ const field = z
 const aggregation = z
   .string()
   .transform((text) => (text.toLowerCase() === "average" ? "avg" : text))
-  .pipe(word(...aggregations))
+  .pipe(keyword(...aggregations))
   .meta({
     id: "Aggregation",
     enum: [...aggregations],
@@ -49,14 +49,14 @@ const aggregation = z
 const [finest, ...coarser] = Object.keys(resolutions).filter(
   (name): name is Resolution => name in resolutions,
 );
-const resolution = word(finest ?? "MINUTELY", ...coarser).meta({
+const resolution = keyword(finest ?? "MINUTELY", ...coarser).meta({
   id: "Resolution",
   description: "The length of a bucket.",
   examples: ["HOURLY"],
 });
 
 /** In one pattern: each costs a source that matches by regular expressions for every value that it tries. */
-const mostWildcards = 100;
+const maxWildcards = 100;
 
 /** Read by hand, because a schema of records leaves the key `__proto__` out, and a filter with it. */
 const tags = z
@@ -72,14 +72,14 @@ const tags = z
     let count = 0;
     const report = (at: string, message: string) => {
       count += 1;
-      if (count <= mostIssues) first.push({ at, message });
+      if (count <= maxIssues) first.push({ at, message });
     };
     for (const [key, pattern] of Object.entries(value)) {
       if (pattern === null) continue;
       if (typeof pattern !== "string") report(key, "expected a string");
       else if (key === "") report(key, "a tag's key must not be empty");
-      else if (pattern.split("*").length > mostWildcards + 1)
-        report(key, `expected at most ${mostWildcards} wildcards`);
+      else if (pattern.split("*").length > maxWildcards + 1)
+        report(key, `expected at most ${maxWildcards} wildcards`);
       else entries.push([key, pattern]);
     }
     addIssues(context, first, count);
@@ -124,13 +124,17 @@ export const timeseriesBody = z
     ...common,
     resolution: optional(resolution).meta({ description: "The default has at most about 400 points." }),
     limit: limit.meta({ description: "Most series, in the order of the selectors, then of their ids." }),
-    select: z.array(selector).min(1).max(mostSelectors, tooMany).meta({ description: "What is asked for." }),
+    select: z
+      .array(selector)
+      .min(1)
+      .max(maxSelectors, tooManySelectors)
+      .meta({ description: "What is asked for." }),
   })
   .check(checkRange)
   .meta({
     examples: [
       {
-        ...anHour,
+        ...exampleRange,
         resolution: "MINUTELY",
         select: [{ name: "transaction_duration", tags: { namespace: "*" }, field: "mean" }],
       },
@@ -179,11 +183,11 @@ export const listBody = z
           .meta({ id: "ListSelector", description: "A value of each row." }),
       )
       .min(1)
-      .max(mostSelectors, tooMany)
+      .max(maxSelectors, tooManySelectors)
       .meta({ description: "What is asked for." }),
     group_by: z
       .array(grouping)
-      .max(mostSelectors, tooMany)
+      .max(maxSelectors, tooManySelectors)
       .meta({ description: "What makes a row.", examples: [[{ Tag: "hostname" }]] }),
   })
   .check(checkRange)
@@ -192,18 +196,20 @@ export const listBody = z
     for (const [index, { id }] of value.select.entries()) {
       const first = seen.get(id);
       if (first === undefined) seen.set(id, index);
-      else issues.push(issue(["select", index, "id"], `is the id of select.${first} too`, id));
+      else issues.push(createIssue(["select", index, "id"], `is the id of select.${first} too`, id));
     }
     const byName = value.group_by.some(({ tag }) => tag === undefined);
     for (const [index, { tag }] of value.group_by.entries()) {
       if (!byName || tag !== "Name") continue;
-      issues.push(issue(["group_by", index], 'a tag "Name" cannot stand beside the metric\'s name', tag));
+      issues.push(
+        createIssue(["group_by", index], 'a tag "Name" cannot stand beside the metric\'s name', tag),
+      );
     }
   })
   .meta({
     examples: [
       {
-        ...anHour,
+        ...exampleRange,
         select: [{ id: "mean_ms", name: "transaction_duration", tags: { namespace: "*" }, field: "mean" }],
         group_by: [{ Tag: "namespace" }],
         limit: 10,
@@ -212,11 +218,17 @@ export const listBody = z
   });
 export type ListRequest = z.output<typeof listBody>;
 
-function issue(path: PropertyKey[], message: string, input: unknown): z.core.$ZodRawIssue {
+function createIssue(path: PropertyKey[], message: string, input: unknown): z.core.$ZodRawIssue {
   return { code: "custom", path, message, input };
 }
 
 /** `to` takes in its whole millisecond, unless it is finer. */
-export function rangeOf({ from, to }: { readonly from: RequestTime; readonly to: RequestTime }): TimeRange {
-  return { from: from.instant, to: inclusiveEnd(to.text, to.instant) };
+export function toTimeRange({
+  from,
+  to,
+}: {
+  readonly from: RequestTime;
+  readonly to: RequestTime;
+}): TimeRange {
+  return { from: from.instant, to: toInclusiveEnd(to.text, to.instant) };
 }

@@ -1,15 +1,15 @@
 // What the metrics routes answer (spec, "Timeseries (response)", "List"), for documentation. `metrics.ts` prints it.
 import * as z from "zod";
 import { metricTypes } from "../../core/rows.ts";
-import { fields, resolutions } from "../../metrics/measures.ts";
-import { instant, text } from "../runtime/json-schema.ts";
+import { metricFields, resolutions } from "../../metrics/measures.ts";
+import { instantField, textField } from "../runtime/json-schema.ts";
 
 const range = {
   resolution: z
     .enum(Object.keys(resolutions))
     .meta({ id: "Resolution", description: "The length of a bucket.", examples: ["HOURLY"] }),
-  from: instant("As asked.", "2026-01-31T12:00:00.000Z"),
-  to: instant("As asked.", "2026-01-31T13:00:00.000Z"),
+  from: instantField("As asked.", "2026-01-31T12:00:00.000Z"),
+  to: instantField("As asked.", "2026-01-31T13:00:00.000Z"),
 };
 const extreme = (which: string) =>
   z
@@ -22,13 +22,13 @@ const extreme = (which: string) =>
 
 const series = z
   .object({
-    id: text("Stable across requests and ranges.", "transaction_duration|namespace=web|mean"),
-    name: text("The metric.", "transaction_duration"),
+    id: textField("Stable across requests and ranges.", "transaction_duration|namespace=web|mean"),
+    name: textField("The metric.", "transaction_duration"),
     tags: z.record(z.string(), z.string()).meta({
       description: "The values of the tags that the selector names.",
       examples: [{ namespace: "web" }],
     }),
-    field: z.enum(fields).meta({
+    field: z.enum(metricFields).meta({
       id: "MetricField",
       description: "What of a metric is asked for; each type of metric has its own.",
       examples: ["mean"],
@@ -39,7 +39,7 @@ const series = z
       .array(
         z
           .object({
-            timestamp: instant("The start of the bucket.", "2026-01-31T12:00:00.000Z"),
+            timestamp: instantField("The start of the bucket.", "2026-01-31T12:00:00.000Z"),
             value: z.number().meta({ description: "In the metric's own unit.", examples: [4.55] }),
           })
           .meta({ id: "Point", description: "The value of a bucket." }),
@@ -62,7 +62,7 @@ export const metricList = z
       .array(
         z
           .object({
-            id: text("Stable across requests and ranges.", "|namespace=web"),
+            id: textField("Stable across requests and ranges.", "|namespace=web"),
             group: z.record(z.string(), z.string()).meta({
               description: "What makes the row: `Name` for the metric, and the values of grouped tags.",
               examples: [{ namespace: "web" }],
@@ -97,10 +97,10 @@ export const metricType = z
 
 export const visualAnswer = z
   .object({
-    id: text("As asked.", "9Ubquyg0qqEEfpH6Xefmrg"),
-    title: text("The visual's title.", "Response times"),
-    description: text("What it shows.", "Of web requests"),
-    type: text("How it is meant to be drawn.", "timeseries"),
+    id: textField("As asked.", "9Ubquyg0qqEEfpH6Xefmrg"),
+    title: textField("The visual's title.", "Response times"),
+    description: textField("What it shows.", "Of web requests"),
+    type: textField("How it is meant to be drawn.", "timeseries"),
     ...timeseriesAnswer.shape,
     resolution: metricList.shape.resolution,
     series: timeseriesAnswer.shape.series.optional().meta({ description: "Of a visual over time." }),

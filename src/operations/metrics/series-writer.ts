@@ -4,15 +4,15 @@
 
 import type { Buckets } from "../../core/rows.ts";
 import { printMillis } from "../../core/time.ts";
-import { longestNumber, writeNumber } from "../../metrics/float-text.ts";
-import { pieceChars } from "../runtime/operation.ts";
+import { maxNumberBytes, writeNumber } from "../../metrics/float-text.ts";
+import { charsPerChunk } from "../runtime/operation.ts";
 
 /** A piece of an answer that is being printed. Its functions are the module's, as those of `resolvers/prometheus/client/response-scanner.ts`. */
-export interface Piece {
-  room: Buffer;
+export interface ChunkWriter {
+  bytes: Buffer;
   view: DataView;
   /** Where it ends. */
-  at: number;
+  end: number;
   isAscii: boolean;
   readonly buckets: Buckets;
   /** What stands before the value of each bucket, as far as it was printed: a time costs more than a value. */
@@ -20,21 +20,21 @@ export interface Piece {
   readonly number: Float64Array;
 }
 
-/** Points are printed some at a time, so that a piece of the answer is not much longer than `pieceChars`. */
-export const pointsOfTurn = 100;
+/** Points are printed some at a time, so that a piece of the answer is not much longer than `charsPerChunk`. */
+export const pointsPerTurn = 100;
 
-const endOfPoint = "},";
-const longestPoint = 64 + longestNumber;
-const roomOfPiece = pieceChars + pointsOfTurn * longestPoint;
+const pointEnd = "},";
+const maxPointBytes = 64 + maxNumberBytes;
+const chunkBytes = charsPerChunk + pointsPerTurn * maxPointBytes;
 /** So many points of a series have their openings kept, which is more than most ranges have. */
-const mostOpenings = 16_384;
+const maxCachedOpenings = 16_384;
 
-export function createPiece(buckets: Buckets): Piece {
+export function createChunkWriter(buckets: Buckets): ChunkWriter {
   const room = Buffer.alloc(0);
   return {
-    room,
-    view: viewOf(room),
-    at: 0,
+    bytes: room,
+    view: createView(room),
+    end: 0,
     isAscii: true,
     buckets,
     openings: [],
@@ -42,26 +42,26 @@ export function createPiece(buckets: Buckets): Piece {
   };
 }
 
-export function printText(piece: Piece, text: string): void {
-  reserve(piece, 3 * text.length);
-  const bytes = piece.room.write(text, piece.at);
+export function printText(piece: ChunkWriter, text: string): void {
+  ensureRoom(piece, 3 * text.length);
+  const bytes = piece.bytes.write(text, piece.end);
   if (bytes !== text.length) piece.isAscii = false;
-  piece.at += bytes;
+  piece.end += bytes;
 }
 
 /** What stands between other things: of ASCII, and short. */
-export function printMark(piece: Piece, text: string): void {
-  reserve(piece, text.length);
-  const { room, at } = piece;
+export function printAscii(piece: ChunkWriter, text: string): void {
+  ensureRoom(piece, text.length);
+  const { bytes: room, end: at } = piece;
   for (let index = 0; index < text.length; index += 1) room[at + index] = text.charCodeAt(index);
-  piece.at = at + text.length;
+  piece.end = at + text.length;
 }
 
 /** A number that is finite. */
-export function printNumber(piece: Piece, number: number): void {
-  reserve(piece, longestNumber);
+export function printNumber(piece: ChunkWriter, number: number): void {
+  ensureRoom(piece, maxNumberBytes);
   piece.number[0] = number;
-  piece.at = writeNumber(piece.view, piece.at, piece.number, 0);
+  piece.end = writeNumber(piece.view, piece.end, piece.number, 0);
 }
 
 /**
@@ -70,53 +70,53 @@ export function printNumber(piece: Piece, number: number): void {
  * series, it begins with the one that closes the point before.
  */
 export function printPoints(
-  piece: Piece,
+  piece: ChunkWriter,
   values: Float64Array,
   { first, end }: { readonly first: number; readonly end: number },
   begins: boolean,
 ): number {
-  reserve(piece, (end - first) * longestPoint);
-  const { room, view } = piece;
-  let { at } = piece;
+  ensureRoom(piece, (end - first) * maxPointBytes);
+  const { bytes: room, view } = piece;
+  let { end: at } = piece;
   let points = 0;
   for (let bucket = first; bucket < end; bucket += 1) {
     if (!Number.isFinite(values[bucket])) continue;
-    const opening = openingOf(piece, bucket);
-    const skipped = begins && points === 0 ? endOfPoint.length : 0;
+    const opening = findOpening(piece, bucket);
+    const skipped = begins && points === 0 ? pointEnd.length : 0;
     room.set(skipped === 0 ? opening : opening.subarray(skipped), at);
     at = writeNumber(view, at + opening.length - skipped, values, bucket);
     points += 1;
   }
-  piece.at = at;
+  piece.end = at;
   return points;
 }
 
 /** What is printed; the next piece begins. */
-export function take(piece: Piece): string {
-  const text = piece.room.toString(piece.isAscii ? "latin1" : "utf8", 0, piece.at);
-  piece.at = 0;
+export function takeText(piece: ChunkWriter): string {
+  const text = piece.bytes.toString(piece.isAscii ? "latin1" : "utf8", 0, piece.end);
+  piece.end = 0;
   piece.isAscii = true;
   return text;
 }
 
-function openingOf(piece: Piece, bucket: number): Buffer {
+function findOpening(piece: ChunkWriter, bucket: number): Buffer {
   const known = piece.openings[bucket];
   if (known !== undefined) return known;
   const { start, step } = piece.buckets;
-  const text = `${endOfPoint}{"timestamp":"${printMillis(start + bucket * step)}","value":`;
+  const text = `${pointEnd}{"timestamp":"${printMillis(start + bucket * step)}","value":`;
   const opening = Buffer.from(text, "latin1");
-  if (bucket < mostOpenings) piece.openings[bucket] = opening;
+  if (bucket < maxCachedOpenings) piece.openings[bucket] = opening;
   return opening;
 }
 
-function reserve(piece: Piece, bytes: number): void {
-  const { room, at } = piece;
+function ensureRoom(piece: ChunkWriter, bytes: number): void {
+  const { bytes: room, end: at } = piece;
   if (at + bytes <= room.length) return;
-  piece.room = Buffer.allocUnsafeSlow(Math.max(roomOfPiece, at + bytes));
-  piece.room.set(room.subarray(0, at));
-  piece.view = viewOf(piece.room);
+  piece.bytes = Buffer.allocUnsafeSlow(Math.max(chunkBytes, at + bytes));
+  piece.bytes.set(room.subarray(0, at));
+  piece.view = createView(piece.bytes);
 }
 
-function viewOf(bytes: Buffer): DataView {
+function createView(bytes: Buffer): DataView {
   return new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
 }

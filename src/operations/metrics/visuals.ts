@@ -3,20 +3,20 @@
 import * as z from "zod";
 import { type Issue, NotFound, Refused, Unprocessable } from "../../core/errors.ts";
 import { type Instant, nanosPerMilli, printInstant } from "../../core/time.ts";
-import type { Answer, AnswerRow, AnswerSeries, Visual, Visuals } from "../../visuals/visual.ts";
-import { type Cell, printCsv } from "../runtime/csv.ts";
+import type { PublishedVisuals, Visual, VisualData, VisualRow, VisualSeries } from "../../visuals/visual.ts";
+import { type CsvCell, printCsv } from "../runtime/csv.ts";
 import {
+  type ChunkedBody,
   type Context,
+  createEndpoint,
   type Endpoint,
-  endpoint,
   type Operation,
-  type Printed,
-  type Rows,
+  type RowBatch,
 } from "../runtime/operation.ts";
 import { list, timeseries } from "./metrics.ts";
 import { visualAnswer } from "./schema.ts";
 
-interface VisualAnswer extends Answer {
+interface VisualAnswer extends VisualData {
   readonly id: string;
   readonly title: string;
   readonly description: string;
@@ -41,11 +41,11 @@ export const savedVisual: Operation<Path, VisualAnswer> = {
   description: "What is published is decided by the visual's file; anything else is a 404.",
   request: path,
   answer: visualAnswer,
-  sites: sitesOf,
+  sites: listSites,
   async run({ id }, context) {
     const visual = findVisual(id, context);
     const { title, description, type } = visual;
-    return { id, title, description, type, ...(await compute(visual, context)) };
+    return { id, title, description, type, ...(await computeVisual(visual, context)) };
   },
 };
 
@@ -60,21 +60,21 @@ export const savedVisualCsv: Operation<Path, never> = {
   request: path,
   answer: z.string().meta({ description: "The table.", examples: ["timestamp,cpu\r\n"] }),
   mediaType: "text/csv",
-  sites: sitesOf,
-  run({ id }, context): Printed {
+  sites: listSites,
+  run({ id }, context): ChunkedBody {
     const visual = findVisual(id, context);
     return {
       headers: {
         "Content-Type": "text/csv; charset=utf-8",
-        "Content-Disposition": `attachment; filename="${fileName(visual.title)}.csv"`,
+        "Content-Disposition": `attachment; filename="${toFileName(visual.title)}.csv"`,
       },
-      pieces: printTable(visual, compute(visual, context)),
+      pieces: printTable(visual, computeVisual(visual, context)),
     };
   },
 };
 
 /** One that is no longer configured is refused before anything runs, as what does not exist. */
-function sitesOf({ id }: Path, visuals: Visuals | undefined): readonly string[] {
+function listSites({ id }: Path, visuals: PublishedVisuals | undefined): readonly string[] {
   const visual = visuals?.find(id);
   return visual === undefined ? [] : [visual.site];
 }
@@ -88,13 +88,13 @@ function findVisual(id: string, { visuals }: Context): Visual {
 
 // ---- The query ----------------------------------------------------------------------------------------------
 
-const routes = { series: endpoint(timeseries), rows: endpoint(list) } as const;
+const endpoints = { series: createEndpoint(timeseries), rows: createEndpoint(list) } as const;
 
-function routeOf({ query }: Visual): Endpoint {
-  return query.group_by === undefined ? routes.series : routes.rows;
+function chooseEndpoint({ query }: Visual): Endpoint {
+  return query.group_by === undefined ? endpoints.series : endpoints.rows;
 }
 
-function bodyOf({ site, range, query }: Visual, now: Instant): unknown {
+function buildBody({ site, range, query }: Visual, now: Instant): unknown {
   const times =
     typeof range === "number"
       ? { from: printInstant((now - BigInt(range) * nanosPerMilli) as Instant), to: printInstant(now) }
@@ -105,7 +105,7 @@ function bodyOf({ site, range, query }: Visual, now: Instant): unknown {
 /** What the metrics routes would refuse of the visual's query at any time. */
 export function checkVisual(visual: Visual): readonly Issue[] {
   try {
-    routeOf(visual).prepare(bodyOf(visual, 0n as Instant));
+    chooseEndpoint(visual).prepare(buildBody(visual, 0n as Instant));
     return [];
   } catch (error) {
     if (!(error instanceof Unprocessable)) throw error;
@@ -114,7 +114,7 @@ export function checkVisual(visual: Visual): readonly Issue[] {
 }
 
 /** An answer that many may ask for, of something that its author chose once: it need not be large. */
-const mostChars = 16 * 1_048_576;
+const maxAnswerChars = 16 * 1_048_576;
 
 /** In the specification's order of keys, which is that of the answer. */
 const answer = z.object({
@@ -145,19 +145,19 @@ const answer = z.object({
     .optional(),
 });
 
-function compute(visual: Visual, { visuals, ...context }: Context): Promise<Answer> {
+function computeVisual(visual: Visual, { visuals, ...context }: Context): Promise<VisualData> {
   if (visuals === undefined) throw new NotFound();
-  return visuals.share(visual, async (signal) => {
-    const prepared = routeOf(visual).prepare(bodyOf(visual, context.now()));
+  return visuals.shareAnswer(visual, async (signal) => {
+    const prepared = chooseEndpoint(visual).prepare(buildBody(visual, context.now()));
     const result = prepared.run({ ...context, signal });
     if (!("pieces" in result)) throw new TypeError("the metrics routes answer in pieces");
     let text = "";
     for await (const piece of result.pieces) {
       text += piece.text;
-      if (text.length <= mostChars) continue;
+      if (text.length <= maxAnswerChars) continue;
       const message =
         "The visual has become too large: its file should ask for fewer series or a coarser resolution";
-      throw new Refused("result_too_large", message, { limit: mostChars });
+      throw new Refused("result_too_large", message, { limit: maxAnswerChars });
     }
     return answer.parse(JSON.parse(text));
   });
@@ -165,15 +165,15 @@ function compute(visual: Visual, { visuals, ...context }: Context): Promise<Answ
 
 // ---- CSV ----------------------------------------------------------------------------------------------------
 
-const rowsOfPiece = 500;
+const linesPerChunk = 500;
 
-async function* printTable(visual: Visual, computed: Promise<Answer>): AsyncGenerator<Rows> {
+async function* printTable(visual: Visual, computed: Promise<VisualData>): AsyncGenerator<RowBatch> {
   const { series, rows } = await computed;
-  const lines = series === undefined ? rowLines(visual, rows ?? []) : seriesLines(series);
-  let piece: (readonly Cell[])[] = [];
+  const lines = series === undefined ? listRowCells(visual, rows ?? []) : listSeriesCells(series);
+  let piece: (readonly CsvCell[])[] = [];
   for (const line of lines) {
     piece.push(line);
-    if (piece.length < rowsOfPiece) continue;
+    if (piece.length < linesPerChunk) continue;
     yield { count: piece.length, text: printCsv(piece) };
     piece = [];
   }
@@ -181,7 +181,7 @@ async function* printTable(visual: Visual, computed: Promise<Answer>): AsyncGene
 }
 
 /** A line for each time that some series has a point at; a series without one has an empty cell. */
-function* seriesLines(series: readonly AnswerSeries[]): Generator<readonly Cell[]> {
+function* listSeriesCells(series: readonly VisualSeries[]): Generator<readonly CsvCell[]> {
   yield ["timestamp", ...series.map(({ id }) => id)];
   const columns = series.map(({ data }) => new Map(data.map(({ timestamp, value }) => [timestamp, value])));
   const times = new Set(series.flatMap(({ data }) => data.map(({ timestamp }) => timestamp)));
@@ -196,23 +196,23 @@ const listQuery = z.object({
 });
 
 /** The keys of the groups, then the ids of the selectors, as the file names them and whether or not a row has them. */
-function* rowLines({ query }: Visual, rows: readonly AnswerRow[]): Generator<readonly Cell[]> {
+function* listRowCells({ query }: Visual, rows: readonly VisualRow[]): Generator<readonly CsvCell[]> {
   const { select, group_by } = listQuery.parse(query);
   const groups = group_by.flatMap((group) => (typeof group === "string" ? group : Object.values(group)));
   const ids = select.map(({ id }) => id);
   yield [...groups, ...ids];
   for (const { group, data } of rows) {
-    yield [...groups.map((key) => own(group, key)), ...ids.map((id) => own(data, id))];
+    yield [...groups.map((key) => readOwn(group, key)), ...ids.map((id) => readOwn(data, id))];
   }
 }
 
 /** A tag may be called `constructor`, and a row may lack it. */
-function own<T extends Cell>(of: Readonly<Record<string, T>>, key: string): T | undefined {
+function readOwn<T extends CsvCell>(of: Readonly<Record<string, T>>, key: string): T | undefined {
   return Object.hasOwn(of, key) ? of[key] : undefined;
 }
 
 /** Of the title what every file system takes, in lower case. */
-function fileName(title: string): string {
+function toFileName(title: string): string {
   const safe = title
     .normalize("NFKD")
     .toLowerCase()

@@ -1,12 +1,12 @@
 // Which form of an answer a client asks for by `Accept` (RFC 9110, section 12.5.1). JSON is the one that everybody gets
 // who does not name another: existing clients send all sorts of things here, and none of them is an error.
-import type { Represented } from "./operation.ts";
+import type { EndpointRepresentation } from "./operation.ts";
 
 /** Undefined is JSON: it wins where it is named and weighs as much; a wildcard gives way to what is named. */
 export function chooseRepresentation(
   accept: string | null,
-  offered: readonly Represented[],
-): Represented | undefined {
+  offered: readonly EndpointRepresentation[],
+): EndpointRepresentation | undefined {
   const weights = readWeights(accept);
   const weigh = (type: string) => weights.get(type) ?? 0;
   const json = weigh("application/json");
@@ -17,7 +17,7 @@ export function chooseRepresentation(
 }
 
 /** Whether a body may be sent in this coding, by `Accept-Encoding` (RFC 9110, section 12.5.3). */
-export function allowsCoding(accept: string | null, coding: string): boolean {
+export function isCodingAllowed(accept: string | null, coding: string): boolean {
   const weights = readWeights(accept);
   return (weights.get(coding) ?? weights.get("*") ?? 0) > 0;
 }

@@ -3,33 +3,33 @@
 import * as z from "zod";
 import {
   BackendError,
+  type DetailsBySlug,
   failures,
   type LimitName,
   LimitReached,
   NotFound,
   type Slug,
-  type Slugs,
   TooMany,
   Unauthorized,
   Unprocessable,
 } from "../../core/errors.ts";
 import { ClientGone } from "./lifetime.ts";
 
-export interface Failed {
+export interface FailureResponse {
   readonly status: 401 | 404 | 422 | 429 | 500;
   readonly headers: Readonly<Record<string, string>>;
   readonly body:
     | { readonly error: string }
-    | { readonly error: Slug; readonly message: string; readonly details: Slugs[Slug] };
+    | { readonly error: Slug; readonly message: string; readonly details: DetailsBySlug[Slug] };
 }
 
 /** Says nothing of what is not in the table of errors. */
-export function describeFailure(error: unknown): Failed {
+export function describeFailure(error: unknown): FailureResponse {
   const failed = (
-    status: Failed["status"],
-    body: Failed["body"],
-    headers: Failed["headers"] = {},
-  ): Failed => ({ status, headers, body });
+    status: FailureResponse["status"],
+    body: FailureResponse["body"],
+    headers: FailureResponse["headers"] = {},
+  ): FailureResponse => ({ status, headers, body });
   if (error instanceof Unauthorized) {
     return failed(401, { error: "Unauthorized" }, { "WWW-Authenticate": "Bearer" });
   }
@@ -41,7 +41,7 @@ export function describeFailure(error: unknown): Failed {
     return failed(429, { error: "Too many requests" }, { "Retry-After": String(error.retryAfterSeconds) });
   }
   if (error instanceof BackendError) {
-    const headers: Failed["headers"] =
+    const headers: FailureResponse["headers"] =
       error.failure === "overloaded" ? { "Retry-After": String(error.retryAfterSeconds ?? 1) } : {};
     return failed(500, { error: failures[error.failure] }, headers);
   }
@@ -49,7 +49,7 @@ export function describeFailure(error: unknown): Failed {
 }
 
 /** The limit that a failure comes from, if it is one of ours. */
-export function limitOf(error: unknown): LimitName | undefined {
+export function findLimit(error: unknown): LimitName | undefined {
   if (error instanceof TooMany || error instanceof LimitReached) return error.limit;
   if (!(error instanceof Unprocessable)) return undefined;
   if (error.slug === "result_too_large") return "result";
@@ -57,7 +57,7 @@ export function limitOf(error: unknown): LimitName | undefined {
 }
 
 /** Whether a failure is the client's affair, and therefore no error in the log. */
-export function isClients(error: unknown): boolean {
+export function isClientFault(error: unknown): boolean {
   return (
     error instanceof Unauthorized ||
     error instanceof NotFound ||
@@ -69,9 +69,9 @@ export function isClients(error: unknown): boolean {
 
 const limit = z.int().meta({ description: "The configured cap.", examples: [500_000] });
 
-/** What `details` of each slug looks like, and when it comes, for documentation; the type holds it to `Slugs`. */
-export const slugs: {
-  readonly [S in Slug]: { readonly when: string; readonly details: z.ZodType<Slugs[S]> };
+/** What `details` of each slug looks like, and when it comes, for documentation; the type holds it to `DetailsBySlug`. */
+export const slugSchemas: {
+  readonly [S in Slug]: { readonly when: string; readonly details: z.ZodType<DetailsBySlug[S]> };
 } = {
   invalid_json: {
     when: "The body is not JSON.",

@@ -1,37 +1,41 @@
 // The one way into an operation, by whatever protocol it was asked for: a place among the requests under way, a
 // deadline, and the sites that it names, each authorised before anything runs.
 import type { Principal } from "../../access/auth.ts";
-import { createViews, type Sites } from "../../access/sites.ts";
+import { createSiteViews, type Sites } from "../../access/sites.ts";
 import type { Limits } from "../../config/config.ts";
 import { type LimitName, LimitReached, NotFound, Refused, TooMany } from "../../core/errors.ts";
 import type { Instant } from "../../core/time.ts";
-import type { Visuals } from "../../visuals/visual.ts";
-import { limitOf } from "./error-response.ts";
-import { abandon, startWork, type Work } from "./lifetime.ts";
-import type { Prepared, Rows } from "./operation.ts";
+import type { PublishedVisuals } from "../../visuals/visual.ts";
+import { findLimit } from "./error-response.ts";
+import { closeIterator, type RequestLifetime, startRequest } from "./lifetime.ts";
+import type { PreparedOperation, RowBatch } from "./operation.ts";
 
-export interface Conductor {
+export interface OperationExecutor {
   /** The sites that the token may see. No operation is handed any other. */
-  readonly visible: (principal: Principal) => Sites;
+  readonly selectVisibleSites: (principal: Principal) => Sites;
   /**
    * Takes a place, which `end` of the answer gives back.
-   * @throws {LimitReached} `overloaded` when all are taken
+   * @throws {LimitReached} `createOverloadedError` when all are taken
    */
-  readonly admit: (gone: AbortSignal) => Work;
+  readonly admit: (gone: AbortSignal) => RequestLifetime;
   /** Work that needs no place: within it others are admitted. */
-  readonly join: (gone: AbortSignal) => Work;
+  readonly join: (gone: AbortSignal) => RequestLifetime;
   /** Resolves when all that was admitted or has joined is over; nothing may be from now on, but within that. */
-  readonly retire: () => Promise<void>;
+  readonly drain: () => Promise<void>;
   /**
    * One JSON value, or rows in batches.
    * @throws {NotFound} a site that does not exist or may not be seen
    * @throws {TooMany} the token, or all without one, have as many requests under way as it may
-   * @throws {LimitReached} `overloaded` when places are scarce and a source of these sites has its share of them
+   * @throws {LimitReached} `createOverloadedError` when places are scarce and a source of these sites has its share of them
    */
-  readonly start: <Result>(prepared: Prepared<Result>, principal: Principal, work: Work) => Result;
+  readonly start: <Result>(
+    prepared: PreparedOperation<Result>,
+    principal: Principal,
+    work: RequestLifetime,
+  ) => Result;
   /** The same, from its admission to the whole answer, for callers that cannot stream. Errors as the two above. */
   readonly complete: (
-    prepare: () => Prepared,
+    prepare: () => PreparedOperation,
     principal: Principal,
     budget: RowBudget,
     gone: AbortSignal,
@@ -42,7 +46,7 @@ export interface Conductor {
  * Asks for what is published: a public operation answers nothing else, of whatever site. All who ask are one token to
  * the bounds on what a token has under way, since nothing tells them apart.
  */
-export const anybody: Principal = { user: "", maySee: () => true };
+export const anonymousPrincipal: Principal = { user: "", maySee: () => true };
 
 /** How many rows may still be collected for one request, over all of its operations. */
 interface RowBudget {
@@ -50,35 +54,35 @@ interface RowBudget {
   left: number;
 }
 
-interface ConductorOptions {
+interface ExecutorOptions {
   readonly sites: Sites;
   readonly limits: Limits;
-  readonly visuals?: Visuals | undefined;
+  readonly visuals?: PublishedVisuals | undefined;
   /** Shared by the conductors of a server: the bound is on all of its requests. */
-  readonly places: { taken: number };
+  readonly slots: { taken: number };
   readonly now: () => Instant;
-  /** Told of each limit that ends what `complete` was asked for. */
-  readonly limited: (limit: LimitName) => void;
+  /** Told of each limit that ends what `completeSamples` was asked for. */
+  readonly onLimitReached: (limit: LimitName) => void;
 }
 
 /** One for each configuration that a server serves in its time. */
-export function createConductor({
+export function createExecutor({
   sites,
   limits,
   visuals,
-  places,
+  slots: places,
   now,
-  limited,
-}: ConductorOptions): Conductor {
+  onLimitReached: limited,
+}: ExecutorOptions): OperationExecutor {
   let running = 0;
   let retired = false;
   const over = Promise.withResolvers<void>();
 
-  const visible = createViews(sites);
+  const visible = createSiteViews(sites);
   const share = Math.ceil(limits.requests / Math.max(1, countBackends(sites)));
   /** How many places each backend and each token has, and which of them each request holds. */
   const shares = new Map<string | Principal, number>();
-  const holders = new Map<Work, readonly (string | Principal)[]>();
+  const holders = new Map<RequestLifetime, readonly (string | Principal)[]>();
   const add = (holder: string | Principal, places: number) => {
     const held = (shares.get(holder) ?? 0) + places;
     if (held === 0) shares.delete(holder);
@@ -86,22 +90,22 @@ export function createConductor({
   };
 
   /** A source in trouble holds its requests for long. It gets all places only as long as nobody else wants them. */
-  function hold(work: Work, principal: Principal, backends: readonly string[]): void {
+  function hold(work: RequestLifetime, principal: Principal, backends: readonly string[]): void {
     if ((shares.get(principal) ?? 0) >= limits.tokenRequests) {
       throw new TooMany(1, "token_requests");
     }
     const full = backends.find((backend) => (shares.get(backend) ?? 0) >= share);
-    if (full !== undefined && places.taken > limits.requests * scarce) {
-      throw overloaded("share", `${shares.get(full)} requests to ${full} are under way`);
+    if (full !== undefined && places.taken > limits.requests * scarcityThreshold) {
+      throw createOverloadedError("share", `${shares.get(full)} requests to ${full} are under way`);
     }
     const held = [principal, ...backends];
     for (const holder of held) add(holder, 1);
     holders.set(work, held);
   }
 
-  const join: Conductor["join"] = (gone) => {
+  const join: OperationExecutor["join"] = (gone) => {
     running += 1;
-    const work = startWork(gone, limits.deadline);
+    const work = startRequest(gone, limits.deadline);
     const end = () => {
       work.end();
       running -= 1;
@@ -110,9 +114,9 @@ export function createConductor({
     return { ...work, end };
   };
 
-  const admit: Conductor["admit"] = (gone) => {
+  const admit: OperationExecutor["admit"] = (gone) => {
     if (places.taken >= limits.requests)
-      throw overloaded("requests", `${places.taken} requests are under way`);
+      throw createOverloadedError("requests", `${places.taken} requests are under way`);
     places.taken += 1;
     const work = join(gone);
     const end = () => {
@@ -125,52 +129,60 @@ export function createConductor({
     return admitted;
   };
 
-  const retire: Conductor["retire"] = () => {
+  const retire: OperationExecutor["drain"] = () => {
     retired = true;
     if (running === 0) over.resolve();
     return over.promise;
   };
 
-  const start: Conductor["start"] = (prepared, principal, work) => {
+  const start: OperationExecutor["start"] = (prepared, principal, work) => {
     const seen = visible(principal);
     const asked = prepared.sites(visuals);
     for (const site of asked) if (!seen.has(site)) throw new NotFound();
-    hold(work, principal, backendsOf(prepared.name, asked, seen));
-    const { signal, progressed } = work;
-    return prepared.run({ user: principal.user, sites: seen, visuals, limits, now, signal, progressed });
+    hold(work, principal, listBackends(prepared.name, asked, seen));
+    const { signal, reportProgress: progressed } = work;
+    return prepared.run({
+      user: principal.user,
+      sites: seen,
+      visuals,
+      limits,
+      now,
+      signal,
+      reportProgress: progressed,
+    });
   };
 
-  const complete: Conductor["complete"] = async (...asked) => {
+  const complete: OperationExecutor["complete"] = async (...asked) => {
     try {
       return await completed(...asked);
     } catch (error) {
-      const limit = limitOf(error);
+      const limit = findLimit(error);
       if (limit !== undefined) limited(limit);
       throw error;
     }
   };
 
-  const completed: Conductor["complete"] = async (prepare, principal, budget, gone) => {
+  const completed: OperationExecutor["complete"] = async (prepare, principal, budget, gone) => {
     const work = admit(gone);
     try {
       const prepared = prepare();
       const { values } = prepared;
       if (values !== undefined) {
         const batches = start({ ...prepared, run: values }, principal, work);
-        return (await collect(batches, work, budget, (rows) => rows.length)).flat();
+        return (await collectBatches(batches, work, budget, (rows) => rows.length)).flat();
       }
       const result = start(prepared, principal, work);
       if ("then" in result) {
         const answer = await work.wait(result);
-        if (prepared.points !== true) spend(budget, countLinked(answer));
+        if (prepared.countsPoints !== true) spendRows(budget, countLinked(answer));
         return answer;
       }
       if ("pieces" in result) {
-        const pieces = await collect(result.pieces, work, budget, countOf);
+        const pieces = await collectBatches(result.pieces, work, budget, countRows);
         const text = pieces.map(({ text }) => text).join("");
         return result.headers === undefined ? readJson(text) : text;
       }
-      const batches = await collect(result, work, budget, countOf);
+      const batches = await collectBatches(result, work, budget, countRows);
       return batches.flatMap(({ text }) => readRows(text));
     } catch (error) {
       throw work.signal.aborted ? work.signal.reason : error;
@@ -179,14 +191,14 @@ export function createConductor({
     }
   };
 
-  return { visible, admit, join, retire, start, complete };
+  return { selectVisibleSites: visible, admit, join, drain: retire, start, complete };
 }
 
 /** From this part of all places on, no backend gets more than its share. */
-const scarce = 0.75;
+const scarcityThreshold = 0.75;
 
 /** Which part of a site each family of operations reads. */
-const partOf: Readonly<Record<string, "logs" | "traces" | "metrics" | "kubernetes">> = {
+const partByFamily: Readonly<Record<string, "logs" | "traces" | "metrics" | "kubernetes">> = {
   logs: "logs",
   tracing: "traces",
   deploys: "traces",
@@ -195,14 +207,14 @@ const partOf: Readonly<Record<string, "logs" | "traces" | "metrics" | "kubernete
   kubernetes: "kubernetes",
 };
 
-function backendsOf(operation: string, asked: readonly string[], sites: Sites): readonly string[] {
-  const part = partOf[operation.split(".", 1)[0] ?? ""];
+function listBackends(operation: string, asked: readonly string[], sites: Sites): readonly string[] {
+  const part = partByFamily[operation.split(".", 1)[0] ?? ""];
   const backends = asked.flatMap((site) => (part && sites.get(site)?.[part]?.backend) ?? []);
   return [...new Set(backends)];
 }
 
 function countBackends(sites: Sites): number {
-  const parts = Object.values(partOf);
+  const parts = Object.values(partByFamily);
   const named = [...sites.values()].flatMap((site) => parts.map((part) => site[part]?.backend));
   return new Set(named.filter((backend) => backend !== undefined)).size;
 }
@@ -214,16 +226,16 @@ function countLinked(answer: unknown): number {
 }
 
 /** @throws {Refused} `result_too_large` */
-function spend(budget: RowBudget, rows: number): void {
+function spendRows(budget: RowBudget, rows: number): void {
   budget.left -= rows;
   if (budget.left >= 0) return;
   const message = `The answer holds more than ${budget.limit} rows; narrow it, or ask for it over REST`;
   throw new Refused("result_too_large", message, { limit: budget.limit });
 }
 
-async function collect<Batch>(
+async function collectBatches<Batch>(
   batches: AsyncIterable<Batch>,
-  work: Work,
+  work: RequestLifetime,
   budget: RowBudget,
   count: (batch: Batch) => number,
 ): Promise<readonly Batch[]> {
@@ -233,16 +245,16 @@ async function collect<Batch>(
     for (;;) {
       const next = await work.wait(iterator.next());
       if (next.done === true) return collected;
-      spend(budget, count(next.value));
+      spendRows(budget, count(next.value));
       collected.push(next.value);
     }
   } catch (error) {
-    abandon(iterator);
+    closeIterator(iterator);
     throw error;
   }
 }
 
-const countOf = ({ count }: Rows): number => count;
+const countRows = ({ count }: RowBatch): number => count;
 
 // A number of 16 digits or more may not survive as a double. Most answers hold none, and are read the fast way.
 const longNumber = /[[:,]\s*-?[\d.]{16}/;
@@ -269,6 +281,6 @@ function keepNumber(_: string, value: unknown, { source }: { source?: string } =
   return JSON.rawJSON(source);
 }
 
-export function overloaded(limit: LimitName, reason: string): LimitReached {
+export function createOverloadedError(limit: LimitName, reason: string): LimitReached {
   return new LimitReached(limit, "overloaded", reason);
 }

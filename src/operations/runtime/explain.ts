@@ -5,38 +5,40 @@ import { BackendError, NotFound, Unprocessable } from "../../core/errors.ts";
 import { type Millis, printInstant, type TimeRange } from "../../core/time.ts";
 import { print } from "../../log-query/print.ts";
 import type { LeafPlan, LogStore, SourcePlan } from "../../store/store.ts";
-import { type Recorder, record, type SentRequest } from "../../telemetry/request-recorder.ts";
-import { describeFailure, type Failed } from "./error-response.ts";
-import type { Context, Prepared } from "./operation.ts";
-import { invalidRequest } from "./request-body.ts";
+import { type RecordedRequest, type Recorder, runWithRecorder } from "../../telemetry/request-recorder.ts";
+import { describeFailure, type FailureResponse } from "./error-response.ts";
+import type { Context, PreparedOperation } from "./operation.ts";
+import { createInvalidRequest } from "./request-body.ts";
 
 /** What a request means, before anything is read; its keys depend on the operation. */
 type Meaning = Readonly<Record<string, unknown>>;
 
 export interface Explanation extends Meaning {
-  readonly answer: { readonly rows: number } | { readonly failed: Failed["body"]; readonly status: number };
-  readonly read: readonly (ReadPart | SampledPart)[];
+  readonly answer:
+    | { readonly rows: number }
+    | { readonly failed: FailureResponse["body"]; readonly status: number };
+  readonly read: readonly (ReadReport | SampledReport)[];
   /** In the order in which they were begun. */
-  readonly requests: readonly ToldRequest[];
+  readonly requests: readonly RequestReport[];
   /** Beyond those that are shown. */
   readonly more_requests: number;
   /** Milliseconds: what the request means, running it, and of that the time in which some source was waited for. */
   readonly time: { readonly plan_ms: number; readonly run_ms: number; readonly sources_ms: number };
 }
 
-interface ReadPart {
+interface ReadReport {
   readonly source_id?: string;
   readonly documents: number;
   readonly kept?: number;
 }
 
-interface SampledPart {
+interface SampledReport {
   readonly backend: string;
   readonly series: number;
   readonly samples: number;
 }
 
-interface ToldRequest {
+interface RequestReport {
   readonly backend: string;
   readonly method: string;
   readonly path: string;
@@ -45,7 +47,7 @@ interface ToldRequest {
   /** Milliseconds since the explanation began. */
   readonly at_ms: number;
   readonly took_ms: number;
-  readonly outcome: SentRequest["outcome"];
+  readonly outcome: RecordedRequest["outcome"];
 }
 
 /** Not that of the answer, so that an OpenAPI document can say what each of them is. */
@@ -96,47 +98,47 @@ export const explanationSchema = z
   });
 
 /** A request that reads half a million documents sends hundreds of these, and they are all alike. */
-const mostShown = 50;
+const maxRequestsShown = 50;
 
 /**
  * The same request, to be explained. Its sites are authorised as ever.
  * @throws {Unprocessable} `invalid_request` where the route has no explanation
  */
-export function explained({ name, sites, run, explain }: Prepared): Prepared {
-  if (explain === undefined) throw refuse("this route has no explanation");
-  return { name, sites, run: (context) => tell(explain, run, context) };
+export function prepareExplanation({ name, sites, run, explain }: PreparedOperation): PreparedOperation {
+  if (explain === undefined) throw createExplainError("this route has no explanation");
+  return { name, sites, run: (context) => runExplained(explain, run, context) };
 }
 
 /** Whether `?explain=true` asks for it. @throws {Unprocessable} `invalid_request` for any other value but `false` */
-export function wantsExplanation(search: string): boolean {
+export function isExplanationRequested(search: string): boolean {
   if (!search.includes("explain=")) return false;
   const value = new URLSearchParams(search).get("explain");
   if (value === null || value === "false") return false;
-  if (value !== "true") throw refuse("expected true or false");
+  if (value !== "true") throw createExplainError("expected true or false");
   return true;
 }
 
-function refuse(message: string): Unprocessable {
-  return invalidRequest([{ path: "explain", message }]);
+function createExplainError(message: string): Unprocessable {
+  return createInvalidRequest([{ path: "explain", message }]);
 }
 
-async function tell(
-  explain: NonNullable<Prepared["explain"]>,
-  run: Prepared["run"],
+async function runExplained(
+  explain: NonNullable<PreparedOperation["explain"]>,
+  run: PreparedOperation["run"],
   moving: Context,
 ): Promise<Explanation> {
   // Meaning and run are of one moment.
   const now = moving.now();
   const context = { ...moving, now: () => now };
   const began = performance.now();
-  const { recorder, requests, read, sampled } = createLedger();
-  return record(recorder, async () => {
+  const { recorder, requests, read, sampled } = createRequestLedger();
+  return runWithRecorder(recorder, async () => {
     // A query that cannot be parsed is answered as ever; what fails later is part of the explanation.
     const meaning = await explain(context);
     const planned = performance.now();
-    const answer = await count(run, context).then(
+    const answer = await countAnswerRows(run, context).then(
       (rows) => ({ rows }),
-      (error: unknown) => failed(error, context),
+      (error: unknown) => toFailedAnswer(error, context),
     );
     const ended = performance.now();
     const sent = requests.toSorted((a, b) => a.started - b.started);
@@ -144,21 +146,21 @@ async function tell(
       ...meaning,
       answer,
       read: [...read.values(), ...sampled.values()],
-      requests: sent.slice(0, mostShown).map((request) => told(request, began)),
-      more_requests: Math.max(0, sent.length - mostShown),
+      requests: sent.slice(0, maxRequestsShown).map((request) => toRequestReport(request, began)),
+      more_requests: Math.max(0, sent.length - maxRequestsShown),
       time: {
-        plan_ms: rounded(planned - began),
-        run_ms: rounded(ended - planned),
-        sources_ms: rounded(busy(sent)),
+        plan_ms: roundMillis(planned - began),
+        run_ms: roundMillis(ended - planned),
+        sources_ms: roundMillis(sumBusyTime(sent)),
       },
     };
   });
 }
 
-function createLedger() {
-  const requests: SentRequest[] = [];
-  const read = new Map<string | undefined, ReadPart>();
-  const sampled = new Map<string, SampledPart>();
+function createRequestLedger() {
+  const requests: RecordedRequest[] = [];
+  const read = new Map<string | undefined, ReadReport>();
+  const sampled = new Map<string, SampledReport>();
   const recorder: Recorder = {
     sent: (request) => void requests.push(request),
     read({ source, documents, kept }) {
@@ -182,7 +184,7 @@ function createLedger() {
 }
 
 /** How many rows the answer has; one value is one row. */
-async function count(run: Prepared["run"], context: Context): Promise<number> {
+async function countAnswerRows(run: PreparedOperation["run"], context: Context): Promise<number> {
   const result = run(context);
   if ("then" in result) {
     await result;
@@ -194,25 +196,28 @@ async function count(run: Prepared["run"], context: Context): Promise<number> {
 }
 
 /** As the client would have been told. */
-function failed(error: unknown, { signal }: Context): Explanation["answer"] {
+function toFailedAnswer(error: unknown, { signal }: Context): Explanation["answer"] {
   const known = error instanceof BackendError || error instanceof Unprocessable || error instanceof NotFound;
   if (signal.aborted || !known) throw error;
   const { status, body } = describeFailure(error);
   return { status, failed: body };
 }
 
-function told({ backend, method, path, parameters, body, ...rest }: SentRequest, began: Millis): ToldRequest {
+function toRequestReport(
+  { backend, method, path, parameters, body, ...rest }: RecordedRequest,
+  began: Millis,
+): RequestReport {
   const { started, took, outcome } = rest;
   return {
     ...{ backend, method, path },
     ...(parameters !== undefined && { parameters }),
     ...(body !== undefined && { body: JSON.parse(body) }),
-    ...{ at_ms: rounded(started - began), took_ms: rounded(took), outcome },
+    ...{ at_ms: roundMillis(started - began), took_ms: roundMillis(took), outcome },
   };
 }
 
 /** How long at least one of them was under way. */
-function busy(sent: readonly SentRequest[]): Millis {
+function sumBusyTime(sent: readonly RecordedRequest[]): Millis {
   let total = 0;
   let until = Number.NEGATIVE_INFINITY;
   for (const { started, took } of sent) {
@@ -223,40 +228,40 @@ function busy(sent: readonly SentRequest[]): Millis {
   return total;
 }
 
-function rounded(millis: Millis): number {
+function roundMillis(millis: Millis): number {
   return Math.round(millis * 10) / 10;
 }
 
 // ---- What requests mean -------------------------------------------------------------------------------------
 
-export function toldRange({ from, to }: TimeRange): { readonly from: string; readonly to: string } {
+export function printTimeRange({ from, to }: TimeRange): { readonly from: string; readonly to: string } {
   return { from: printInstant(from), to: printInstant(to) };
 }
 
 /** How a store would find the lines; a store that does not say is told as such. */
-export async function toldSources(
+export async function explainSources(
   store: LogStore,
   query: Parameters<LogStore["lines"]>[0],
   { signal }: Context,
 ): Promise<readonly Meaning[]> {
-  const plans = (await store.explain?.(query, signal)) ?? query.sources.map(unknownPlan);
-  return plans.map(({ source, profile, indices, leaves, notes }) => ({
+  const plans = (await store.explain?.(query, signal)) ?? query.sources.map(createUnknownPlan);
+  return plans.map(({ source, layout, indices, leaves, notes }) => ({
     source_id: source.id,
     index: source.index,
-    profile,
+    profile: layout,
     indices: indices ?? null,
-    leaves: leaves.map((leaf) => toldLeaf(leaf, indices?.length)),
+    leaves: leaves.map((leaf) => describeLeaf(leaf, indices?.length)),
     notes,
   }));
 }
 
-function unknownPlan(source: SourcePlan["source"]): SourcePlan {
+function createUnknownPlan(source: SourcePlan["source"]): SourcePlan {
   const notes = ["the store does not tell how it finds lines"];
-  return { source, profile: source.profile, indices: undefined, leaves: [], notes };
+  return { source, layout: source.layout, indices: undefined, leaves: [], notes };
 }
 
 /** With its indices where it is another matter in others. */
-function toldLeaf({ leaf, by, why, indices }: LeafPlan, all: number | undefined): Meaning {
+function describeLeaf({ leaf, by, why, indices }: LeafPlan, all: number | undefined): Meaning {
   const isEverywhere = indices.length === 0 || indices.length === all;
   return { leaf: print(leaf), by, why, ...(!isEverywhere && { indices }) };
 }

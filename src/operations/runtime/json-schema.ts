@@ -24,31 +24,31 @@ export interface JsonSchema {
   readonly "x-unit"?: string;
 }
 
-export interface Described {
+export interface DescribedOperation {
   readonly endpoint: Endpoint;
   readonly request: JsonSchema;
   readonly answer: JsonSchema;
 }
 
-export interface Descriptions {
-  readonly operations: readonly Described[];
-  /** What `#/$defs/<name>` refers to: each schema that has an `id` in its `meta`. */
+export interface OperationDescriptions {
+  readonly operations: readonly DescribedOperation[];
+  /** What `#/$defs/<name>` refers to: each schema that has an `formatId` in its `meta`. */
   readonly inputs: ReadonlyMap<string, JsonSchema>;
   readonly outputs: ReadonlyMap<string, JsonSchema>;
 }
 
 /** A text of a row or a report, and what is said of it. */
-export function text(description: string, example: string) {
+export function textField(description: string, example: string) {
   return z.string().meta({ description, examples: [example] });
 }
 
 /** The same of a time. */
-export function instant(description: string, example = "2026-01-31T12:00:00.123Z") {
+export function instantField(description: string, example = "2026-01-31T12:00:00.123Z") {
   return z.string().meta({ format: "date-time", description, examples: [example] });
 }
 
 /** @throws {Error} two different schemas of one id, which is a mistake of ours */
-export function describeOperations(endpoints: readonly Endpoint[]): Descriptions {
+export function describeOperations(endpoints: readonly Endpoint[]): OperationDescriptions {
   const inputs = new Map<string, JsonSchema>();
   const outputs = new Map<string, JsonSchema>();
   const operations = endpoints.map((endpoint) => ({
@@ -83,13 +83,13 @@ export function describeSchema(
   }) as JsonSchema & { $defs?: Readonly<Record<string, JsonSchema>>; $schema?: string };
   for (const [name, definition] of Object.entries($defs ?? {})) {
     const known = definitions.get(name);
-    const spelt = spellNull(definition);
+    const spelt = rewriteNullable(definition);
     if (known !== undefined && !isDeepStrictEqual(known, spelt)) {
       throw new Error(`two schemas have the id ${name}`);
     }
     definitions.set(name, spelt);
   }
-  return spellNull(rest);
+  return rewriteNullable(rest);
 }
 
 export function isInt32(value: number | undefined): value is number {
@@ -97,12 +97,12 @@ export function isInt32(value: number | undefined): value is number {
 }
 
 /** zod has two spellings of "or null"; one is enough for those who read this. */
-function spellNull<T>(node: T): T;
-function spellNull(node: unknown): unknown {
-  if (Array.isArray(node)) return node.map(spellNull);
+function rewriteNullable<T>(node: T): T;
+function rewriteNullable(node: unknown): unknown {
+  if (Array.isArray(node)) return node.map(rewriteNullable);
   if (typeof node !== "object" || node === null) return node;
   const { type, ...rest } = Object.fromEntries(
-    Object.entries(node).map(([key, value]) => [key, key === "examples" ? value : spellNull(value)]),
+    Object.entries(node).map(([key, value]) => [key, key === "examples" ? value : rewriteNullable(value)]),
   );
   if (!Array.isArray(type)) return type === undefined ? rest : { type, ...rest };
   const { description, examples, ...bounds } = rest;

@@ -3,14 +3,14 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { BackendError, LimitReached, Refused } from "../../core/errors.ts";
 import type { Millis } from "../../core/time.ts";
-import type { Rows } from "./operation.ts";
+import type { RowBatch } from "./operation.ts";
 
 // Answers up to here are completed before the status is sent, so that a late failure is still a 500. Of those that cannot
 // fail any more, what is up to here is as good as completed.
-const completedRows = 1_000;
-const completedChars = 4 * 1_048_576;
+const bufferedRows = 1_000;
+const bufferedChars = 4 * 1_048_576;
 /** What is held of an answer that may still be refused. */
-const heldChars = 32 * 1_048_576;
+const maxHeldChars = 32 * 1_048_576;
 
 /** The client left: no answer, no error in the log. */
 export class ClientGone extends Error {
@@ -18,7 +18,7 @@ export class ClientGone extends Error {
 }
 
 /** The life of one request: it is given up when the client leaves or the deadline passes. */
-export interface Work {
+export interface RequestLifetime {
   readonly signal: AbortSignal;
   /** The promise, or the signal's reason as soon as it aborts, even when the work ignores the signal. */
   readonly wait: <T>(promise: Promise<T>) => Promise<T>;
@@ -26,11 +26,11 @@ export interface Work {
    * A streamed answer has got on: from then on the deadline is for each step, as a slow client is no failure.
    * Throws the signal's reason when it is too late.
    */
-  readonly progressed: () => void;
+  readonly reportProgress: () => void;
   readonly end: () => void;
 }
 
-export function startWork(gone: AbortSignal, deadline: Millis): Work {
+export function startRequest(gone: AbortSignal, deadline: Millis): RequestLifetime {
   const control = new AbortController();
   const { signal } = control;
   const timer = setTimeout(
@@ -56,7 +56,7 @@ export function startWork(gone: AbortSignal, deadline: Millis): Work {
         waiting.add(stop);
         promise.then(resolve, reject).finally(() => waiting.delete(stop));
       }),
-    progressed: () => {
+    reportProgress: () => {
       signal.throwIfAborted();
       // A source may still answer when its request has failed by another.
       if (!ended) timer.refresh();
@@ -70,7 +70,7 @@ export function startWork(gone: AbortSignal, deadline: Millis): Work {
 }
 
 /** What was read of an answer before its status is sent. */
-interface Head {
+interface BufferedHead {
   readonly texts: readonly string[];
   /** `done`: that is all. `settled`: what follows is little, and only has to be printed. */
   readonly state: "done" | "settled" | "open";
@@ -81,28 +81,31 @@ interface Head {
  * further than to its first piece where nothing can fail any more.
  * @throws {Refused} `result_too_large` when it may still be refused and no more of it can be held
  */
-export async function readHead(rows: AsyncIterator<Rows>, work: Work): Promise<Head> {
+export async function bufferHead(
+  rows: AsyncIterator<RowBatch>,
+  work: RequestLifetime,
+): Promise<BufferedHead> {
   const texts: string[] = [];
   let count = 0;
   let size = 0;
   let refusable = false;
   try {
-    while (refusable || (count <= completedRows && size <= completedChars)) {
-      if (size > heldChars) throw tooLargeToHold();
+    while (refusable || (count <= bufferedRows && size <= bufferedChars)) {
+      if (size > maxHeldChars) throw createTooLargeToHoldError();
       const next = await work.wait(rows.next());
       if (next.done === true) return { texts, state: "done" };
       texts.push(next.value.text);
       count += next.value.count;
       size += next.value.text.length;
       const { unprinted = 0 } = next.value;
-      if (unprinted > 0) return { texts, state: unprinted <= completedChars ? "settled" : "open" };
+      if (unprinted > 0) return { texts, state: unprinted <= bufferedChars ? "settled" : "open" };
       refusable = next.value.refusable ?? false;
       // Printing is work without a wait: large answers take turns, and no small one waits for all of them.
       if (texts.length > 1) await nextTurn();
     }
     return { texts, state: "open" };
   } catch (error) {
-    abandon(rows);
+    closeIterator(rows);
     throw error;
   }
 }
@@ -111,20 +114,20 @@ export async function readHead(rows: AsyncIterator<Rows>, work: Work): Promise<H
  * Marks what comes after the completed rows as refusable, unless `fits` says that no refusal can follow. It is asked
  * ahead where more rows are `wanted`, else when the answer turns out to be that large.
  */
-export async function* markRefusable(
-  rows: AsyncIterable<Rows>,
+export async function* holdWhileRefusable(
+  rows: AsyncIterable<RowBatch>,
   wanted: number,
   fits: () => Promise<boolean>,
-): AsyncGenerator<Rows> {
+): AsyncGenerator<RowBatch> {
   // An answer whose source cannot tell is completed before it is sent.
   const ask = () => fits().catch(() => false);
-  let asking = wanted > completedRows ? ask() : undefined;
+  let asking = wanted > bufferedRows ? ask() : undefined;
   let count = 0;
   let size = 0;
   for await (const batch of rows) {
     count += batch.count;
     size += batch.text.length;
-    if (count <= completedRows && size <= completedChars) {
+    if (count <= bufferedRows && size <= bufferedChars) {
       yield batch;
     } else {
       asking ??= ask();
@@ -133,12 +136,12 @@ export async function* markRefusable(
   }
 }
 
-function tooLargeToHold(): Refused {
-  const message = `The source cannot tell whether it can answer in full before more than ${heldChars / 1_048_576} MiB are read; ask for fewer rows a page, or narrow the range or the query`;
-  return new Refused("result_too_large", message, { limit: heldChars });
+function createTooLargeToHoldError(): Refused {
+  const message = `The source cannot tell whether it can answer in full before more than ${maxHeldChars / 1_048_576} MiB are read; ask for fewer rows a page, or narrow the range or the query`;
+  return new Refused("result_too_large", message, { limit: maxHeldChars });
 }
 
 /** Ends an iteration without waiting for it: its source may be what hangs. */
-export function abandon(rows: AsyncIterator<unknown>): void {
+export function closeIterator(rows: AsyncIterator<unknown>): void {
   rows.return?.().catch(() => {});
 }

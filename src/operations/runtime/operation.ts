@@ -1,12 +1,12 @@
 // An endpoint of the specification is one value. The REST route, the GraphQL field, the OpenAPI entry and the
-// metric label all derive from it, and `sites` is required, so that no route can forget authorisation.
+// metric label all derive from it, and `demoSites` is required, so that no route can forget authorisation.
 import type * as z from "zod";
 import type { Sites } from "../../access/sites.ts";
 import type { Limits } from "../../config/config.ts";
 import type { Instant } from "../../core/time.ts";
 import type { Filter } from "../../log-query/ast.ts";
 import type { LogSource, LogStore } from "../../store/store.ts";
-import type { Visuals } from "../../visuals/visual.ts";
+import type { PublishedVisuals } from "../../visuals/visual.ts";
 import { parseRequest } from "./request-body.ts";
 
 export interface Operation<Input, Output> {
@@ -29,17 +29,17 @@ export interface Operation<Input, Output> {
   readonly answer: z.ZodType;
   /** Of an answer that is no JSON; `answer` is then its text. */
   readonly mediaType?: string;
-  /** The sites that the request touches; each is authorised before `run`. Only a public one asks what is published. */
-  readonly sites: (input: Input, visuals: Visuals | undefined) => readonly string[];
+  /** The sites that the request touches; each is authorised before `printPage`. Only a public one asks what is published. */
+  readonly sites: (input: Input, visuals: PublishedVisuals | undefined) => readonly string[];
   /**
    * One JSON value, or the rows of a JSON array in batches, or an object that holds many rows as its text. A batch is
    * the JSON text of its rows, already joined by commas, with how many they are.
    * @throws {Unprocessable} {BackendError} also after the first batch
    */
-  readonly run: (input: Input, context: Context) => Promise<Output> | AsyncIterable<Rows> | Printed;
+  readonly run: (input: Input, context: Context) => Promise<Output> | AsyncIterable<RowBatch> | ChunkedBody;
   /**
-   * The rows of `run` as values, fresh for each request, where they are at hand without their text: for protocols that
-   * print them as a part of something larger. Errors as `run`.
+   * The rows of `printPage` as values, fresh for each request, where they are at hand without their text: for protocols that
+   * print them as a part of something larger. Errors as `printPage`.
    */
   readonly values?: (input: Input, context: Context) => AsyncIterable<readonly object[]>;
   /** What the request means, for `?explain=true`, which then runs it; absent where that may not be asked. */
@@ -51,11 +51,11 @@ export interface Representation<Input> {
   readonly name: string;
   readonly mediaType: string;
   readonly answer: z.ZodType;
-  /** Errors as the operation's `run`. */
-  readonly run: (input: Input, context: Context) => Printed | Followed;
+  /** Errors as the operation's `printPage`. */
+  readonly run: (input: Input, context: Context) => ChunkedBody | TailAnswer;
 }
 /** Lines to be followed as they come; the server's tails do that, since it outlives every deadline. */
-export interface Followed {
+export interface TailAnswer {
   readonly follow: {
     readonly store: LogStore;
     readonly sources: readonly [LogSource, ...LogSource[]];
@@ -66,16 +66,16 @@ export interface Followed {
     readonly to: Instant | undefined;
   };
 }
-/** Rows of one `Rows`: writing one never holds the event loop up, and many answers at once hold little text each. */
-export const pieceRows = 100;
+/** Rows of one `RowBatch`: writing one never holds the event loop up, and many answers at once hold little text each. */
+export const rowsPerChunk = 100;
 /**
- * Text of one `Rows` where rows differ much in size, roughly. A text of 128 KiB has no room among V8's young objects, and
+ * Text of one `RowBatch` where rows differ much in size, roughly. A text of 128 KiB has no room among V8's young objects, and
  * finding it another takes longer than printing it.
  */
-export const pieceChars = 65_536;
+export const charsPerChunk = 65_536;
 
 /** A non-empty run of rows as JSON text joined by commas, without the brackets. */
-export interface Rows {
+export interface RowBatch {
   readonly count: number;
   readonly text: string;
   /** A refusal may still follow, so the status has to wait. Absent where only a failure can. */
@@ -84,22 +84,22 @@ export interface Rows {
   readonly unprinted?: number;
 }
 /** A JSON object as text, in pieces to be sent as they are; each counts the rows that end in it. */
-export interface Printed {
+export interface ChunkedBody {
   /** Of a text that is no JSON: what it is, and the like. */
   readonly headers?: Readonly<Record<string, string>>;
-  readonly pieces: AsyncIterable<Rows>;
+  readonly pieces: AsyncIterable<RowBatch>;
 }
 export interface Context {
   readonly user: string;
   /** Those that the token may see; all of them for a public operation, which answers only what has been published. */
   readonly sites: Sites;
   /** What is published without a token. */
-  readonly visuals?: Visuals | undefined;
+  readonly visuals?: PublishedVisuals | undefined;
   readonly limits: Limits;
   readonly now: () => Instant;
   readonly signal: AbortSignal;
   /** Whoever calls it has the deadline for each step, not for all of them. */
-  readonly progressed?: (() => void) | undefined;
+  readonly reportProgress?: (() => void) | undefined;
 }
 
 /** An operation whose input type is closed over, so that operations of different inputs can stand in one list. */
@@ -109,33 +109,34 @@ export interface Endpoint
     "name" | "method" | "path" | "access" | "summary" | "description" | "request" | "answer" | "mediaType"
   > {
   /** @throws {Unprocessable} all issues at once */
-  readonly prepare: (raw: unknown) => Prepared;
+  readonly prepare: (raw: unknown) => PreparedOperation;
   /** Whether `?explain=true` may be asked. */
-  readonly explains: boolean;
-  readonly representations: readonly Represented[];
+  readonly isExplainable: boolean;
+  readonly representations: readonly EndpointRepresentation[];
 }
 /** A representation whose input type is closed over. */
-export interface Represented extends Pick<Representation<unknown>, "name" | "mediaType" | "answer"> {
-  readonly prepare: (raw: unknown) => Prepared<Printed | Followed>;
+export interface EndpointRepresentation
+  extends Pick<Representation<unknown>, "name" | "mediaType" | "answer"> {
+  readonly prepare: (raw: unknown) => PreparedOperation<ChunkedBody | TailAnswer>;
 }
-export interface Prepared<Result = Promise<unknown> | AsyncIterable<Rows> | Printed> {
+export interface PreparedOperation<Result = Promise<unknown> | AsyncIterable<RowBatch> | ChunkedBody> {
   /** The operation's, or of a link the family alone. */
   readonly name: string;
-  readonly sites: (visuals: Visuals | undefined) => readonly string[];
+  readonly sites: (visuals: PublishedVisuals | undefined) => readonly string[];
   readonly run: (context: Context) => Result;
   readonly values?: (context: Context) => AsyncIterable<readonly object[]>;
   /** Of a link: its lists are points, which have a bound of their own, and no rows. */
-  readonly points?: boolean;
+  readonly countsPoints?: boolean;
   readonly explain?: (context: Context) => Promise<Readonly<Record<string, unknown>>>;
 }
-export function endpoint<Input, Output>(
+export function createEndpoint<Input, Output>(
   operation: Operation<Input, Output>,
   representations: readonly Representation<Input>[] = [],
 ): Endpoint {
   const { sites, run, values, explain, ...described } = operation;
   const prepareTo =
     <Result>(run: (input: Input, context: Context) => Result) =>
-    (raw: unknown): Prepared<Result> => {
+    (raw: unknown): PreparedOperation<Result> => {
       const input = parseRequest(described.request, raw);
       return {
         name: described.name,
@@ -148,7 +149,7 @@ export function endpoint<Input, Output>(
   return {
     ...described,
     prepare: prepareTo(run),
-    explains: explain !== undefined,
+    isExplainable: explain !== undefined,
     representations: representations.map(({ run, ...rest }) => ({ ...rest, prepare: prepareTo(run) })),
   };
 }

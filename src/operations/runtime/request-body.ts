@@ -2,7 +2,7 @@
 // A schema that transforms carries in its `meta` what the wire side of it looks like, which zod cannot know.
 import * as z from "zod";
 import { type Issue, Unprocessable } from "../../core/errors.ts";
-import { type Instant, inclusiveEnd, parseInstant } from "../../core/time.ts";
+import { type Instant, parseInstant, toInclusiveEnd } from "../../core/time.ts";
 
 /** A time of a request, with its text: whether a bound takes in its whole millisecond depends on its digits. */
 export interface RequestTime {
@@ -36,7 +36,11 @@ export const siteId = z.string().meta({
 export const from = time.meta({ description: "Range start, inclusive.", examples: ["2026-01-31T12:00:00Z"] });
 export const to = time.meta({ description: "Range end, inclusive.", examples: ["2026-01-31T13:00:00Z"] });
 /** What examples of ranges ask for. */
-export const anHour = { site_id: "demo-shop", from: "2026-01-31T12:00:00Z", to: "2026-01-31T13:00:00Z" };
+export const exampleRange = {
+  site_id: "demo-shop",
+  from: "2026-01-31T12:00:00Z",
+  to: "2026-01-31T13:00:00Z",
+};
 
 const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
   typeof value === "object" && value !== null;
@@ -48,7 +52,7 @@ const isTime = (value: unknown): boolean => isObject(value) && "instant" in valu
  */
 export const checkRange = z.refine<{ from?: RequestTime | undefined; to?: RequestTime | undefined }>(
   ({ from, to }) =>
-    from === undefined || to === undefined || from.instant <= inclusiveEnd(to.text, to.instant),
+    from === undefined || to === undefined || from.instant <= toInclusiveEnd(to.text, to.instant),
   {
     path: ["from"],
     message: "is later than to",
@@ -73,7 +77,7 @@ export function addIssues(
 }
 
 /** A list of texts, read by hand: half a million numbers fit into a body, and zod would make an issue of each. */
-export function texts(least: 0 | 1 = 0) {
+export function textList(least: 0 | 1 = 0) {
   return z
     .array(z.unknown())
     .min(least)
@@ -81,9 +85,9 @@ export function texts(least: 0 | 1 = 0) {
       const read = values.filter((value) => typeof value === "string");
       const count = values.length - read.length;
       const first: { at: number; message: string }[] = [];
-      for (let at = 0; first.length < Math.min(count, mostIssues); at += 1) {
+      for (let at = 0; first.length < Math.min(count, maxIssues); at += 1) {
         const value = values[at];
-        if (typeof value !== "string") first.push({ at, message: expectedText(value) });
+        if (typeof value !== "string") first.push({ at, message: describeExpectedText(value) });
       }
       addIssues(context, first, count);
       return read;
@@ -92,7 +96,7 @@ export function texts(least: 0 | 1 = 0) {
 }
 
 /** One of the words, in any case, as the specification spells it. */
-export function word<const W extends string>(...words: readonly [W, ...W[]]) {
+export function keyword<const W extends string>(...words: readonly [W, ...W[]]) {
   return z
     .string()
     .transform((text, context): W => {
@@ -104,7 +108,7 @@ export function word<const W extends string>(...words: readonly [W, ...W[]]) {
     .meta({ enum: [...words] });
 }
 
-export const order = word("ASC", "DESC").meta({
+export const order = keyword("ASC", "DESC").meta({
   id: "Order",
   description: "Oldest (or least) or newest (or greatest) first.",
   examples: ["DESC"],
@@ -119,25 +123,28 @@ export function integer(least: number, most: number) {
 }
 
 /** More would make the answer many times as large as the request. */
-export const mostIssues = 100;
+export const maxIssues = 100;
 
 /** @throws {Unprocessable} `invalid_request` with the issues of the body, all at once */
 export function parseRequest<T extends z.ZodType>(schema: T, raw: unknown): z.output<T> {
-  const result = schema.safeParse(raw, { error: describe });
+  const result = schema.safeParse(raw, { error: describeIssue });
   if (result.success) return result.data;
   const { issues } = result.error;
   let count = issues.length;
   for (const issue of issues) if (issue.code === "custom") count += Number(issue.params?.untold ?? 0);
-  const told = issues.slice(0, mostIssues);
-  throw invalidRequest(
+  const told = issues.slice(0, maxIssues);
+  throw createInvalidRequest(
     told.map(({ path, message }) => ({ path: path.join("."), message })),
     count,
   );
 }
 
 /** The first of `count` issues. */
-export function invalidRequest(all: readonly Issue[], count = all.length): Unprocessable<"invalid_request"> {
-  const issues = all.slice(0, mostIssues);
+export function createInvalidRequest(
+  all: readonly Issue[],
+  count = all.length,
+): Unprocessable<"invalid_request"> {
+  const issues = all.slice(0, maxIssues);
   const told = issues.map(({ path, message }) => (path === "" ? message : `${path}: ${message}`));
   const more = count > issues.length ? `; and ${count - issues.length} more` : "";
   return new Unprocessable("invalid_request", `The request is not valid: ${told.join("; ")}${more}`, {
@@ -149,7 +156,7 @@ function isAbsent(value: unknown): boolean {
   return value === undefined || value === null;
 }
 
-const articles: Readonly<Record<string, string>> = {
+const expectedTypes: Readonly<Record<string, string>> = {
   string: "a string",
   number: "a number",
   boolean: "true or false",
@@ -157,13 +164,13 @@ const articles: Readonly<Record<string, string>> = {
   object: "an object",
 };
 
-function expectedText(value: unknown): string {
+function describeExpectedText(value: unknown): string {
   return value === null ? "is required: expected a string" : "expected a string";
 }
 
-function describe(issue: z.core.$ZodRawIssue): string | undefined {
+function describeIssue(issue: z.core.$ZodRawIssue): string | undefined {
   if (issue.code === "invalid_type") {
-    const expected = `expected ${articles[issue.expected] ?? issue.expected}`;
+    const expected = `expected ${expectedTypes[issue.expected] ?? issue.expected}`;
     return isAbsent(issue.input) ? `is required: ${expected}` : expected;
   }
   if (issue.code === "too_small" && issue.origin === "array") return `expected at least ${issue.minimum}`;

@@ -4,9 +4,9 @@ import { NotFound } from "../../core/errors.ts";
 import { printMillis, toMillis } from "../../core/time.ts";
 import type { Operation } from "../runtime/operation.ts";
 import { checkRange, from, optional, siteId, to } from "../runtime/request-body.ts";
-import { errorRate, tracesOf } from "./routes-analytics.ts";
+import { computeErrorRate, findTracesPart } from "./analytics.ts";
 import { revisionStats } from "./schema.ts";
-import { budgetOf, rangeOf } from "./traces-query.ts";
+import { createRequestBudget, resolveRange } from "./traces-query.ts";
 
 const body = z
   .object({
@@ -18,7 +18,7 @@ const body = z
   .check(checkRange)
   .meta({ examples: [{ site_id: "demo-shop", revision: "4f1c2a9" }] });
 
-interface Stats {
+interface DeployStats {
   readonly revision: string;
   readonly first_seen: string;
   readonly last_seen: string;
@@ -31,7 +31,7 @@ interface Stats {
 }
 
 /** A revision without a request in the range is a 404. */
-export const deployStats: Operation<z.output<typeof body>, Stats> = {
+export const deployStats: Operation<z.output<typeof body>, DeployStats> = {
   name: "deploys.stats",
   method: "POST",
   path: "/api/v2/deploys/stats",
@@ -43,10 +43,15 @@ export const deployStats: Operation<z.output<typeof body>, Stats> = {
   sites: (request) => [request.site_id],
   run: async (request, context) => {
     const { revision } = request;
-    const { site, traces } = tracesOf(request.site_id, context);
-    const range = rangeOf(request, site, context.now());
+    const { site, traces } = findTracesPart(request.site_id, context);
+    const range = resolveRange(request, site, context.now());
     if (range.from > range.to) throw new NotFound();
-    const query = { sources: [traces.source], range, revision, budget: budgetOf(context) } as const;
+    const query = {
+      sources: [traces.source],
+      range,
+      revision,
+      budget: createRequestBudget(context),
+    } as const;
     const stats = await traces.store.revisionStats(query, context.signal);
     if (stats === undefined) throw new NotFound();
     const { first_seen, last_seen, count, mean, p_90, p_95, namespaces } = stats;
@@ -56,7 +61,7 @@ export const deployStats: Operation<z.output<typeof body>, Stats> = {
       last_seen: printMillis(toMillis(last_seen)),
       throughput: count,
       mean,
-      error_rate: errorRate(stats),
+      error_rate: computeErrorRate(stats),
       p_90,
       p_95,
       namespaces,

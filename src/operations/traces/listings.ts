@@ -1,10 +1,10 @@
 // The listings of traces: POST /api/v2/tracing/traces/performance and …/errors.
 import * as z from "zod";
 import type { ListingQuery } from "../../store/store.ts";
-import type { Context, Operation, Rows } from "../runtime/operation.ts";
-import { printRows, summaryRow } from "./row-writer.ts";
+import type { Context, Operation, RowBatch } from "../runtime/operation.ts";
+import { printRows, toSummaryRow } from "./row-writer.ts";
 import { traceSummary } from "./schema.ts";
-import { budgetOf, explainListing, listingBody, listPage, pageOf } from "./traces-query.ts";
+import { createRequestBudget, explainListing, listingBody, listPage, toListingPage } from "./traces-query.ts";
 
 type ListingRequest = z.output<typeof listingBody>;
 
@@ -19,7 +19,7 @@ export const performanceTraces: Operation<ListingRequest, never> = {
   request: listingBody,
   answer: z.array(traceSummary),
   sites: (request) => request.site_ids,
-  run: (request, context) => list(request, "requests", context),
+  run: (request, context) => printListing(request, "requests", context),
   explain: async (request, context) => explainListing(request, "requests", context),
 };
 
@@ -34,15 +34,21 @@ export const errorTraces: Operation<ListingRequest, never> = {
   request: listingBody,
   answer: z.array(traceSummary),
   sites: (request) => request.site_ids,
-  run: (request, context) => list(request, "errors", context),
+  run: (request, context) => printListing(request, "errors", context),
   explain: async (request, context) => explainListing(request, "errors", context),
 };
 
-async function* list(
+async function* printListing(
   request: ListingRequest,
   candidates: ListingQuery["candidates"],
   context: Context,
-): AsyncGenerator<Rows> {
-  const rows = await listPage(request, candidates, pageOf(request), budgetOf(context), context);
-  yield* printRows(rows, summaryRow);
+): AsyncGenerator<RowBatch> {
+  const rows = await listPage(
+    request,
+    candidates,
+    toListingPage(request),
+    createRequestBudget(context),
+    context,
+  );
+  yield* printRows(rows, toSummaryRow);
 }

@@ -1,27 +1,27 @@
 // Rows of the tracing routes as JSON text, their keys in the specification's order. What a source does not have is the
 // empty text.
-import type { Attributes, SlowEvent, Span, TraceSummary, Value } from "../../core/rows.ts";
+import type { Attributes, AttributeValue, SlowEvent, Span, TraceSummary } from "../../core/rows.ts";
 import { printInstant, printMillis, toMillis } from "../../core/time.ts";
-import { durationOf, toFloatMillis } from "../../tracing/spans/requests.ts";
-import type { ArrangedSpan } from "../../tracing/trace-detail.ts";
-import { pieceChars, pieceRows, type Rows } from "../runtime/operation.ts";
+import { calculateDuration, toFloatMillis } from "../../tracing/spans/requests.ts";
+import type { TraceDetailSpan } from "../../tracing/trace-detail.ts";
+import { charsPerChunk, type RowBatch, rowsPerChunk } from "../runtime/operation.ts";
 
-export function* printRows<T>(rows: readonly T[], rowOf: (row: T) => Members): Generator<Rows> {
-  for (let start = 0; start < rows.length; start += pieceRows) {
-    const part = rows.slice(start, start + pieceRows);
+export function* printRows<T>(rows: readonly T[], rowOf: (row: T) => RowMembers): Generator<RowBatch> {
+  for (let start = 0; start < rows.length; start += rowsPerChunk) {
+    const part = rows.slice(start, start + rowsPerChunk);
     yield { count: part.length, text: joinRows(part.map(rowOf)) };
   }
 }
 
-type Json = Value | readonly Attributes[];
-export type Members = Readonly<Record<string, Json>>;
+type JsonValue = AttributeValue | readonly Attributes[];
+export type RowMembers = Readonly<Record<string, JsonValue>>;
 
 /** The rows as JSON, joined by commas. JSON.stringify is many times faster, and knows no bigint: it is only tried. */
-export function joinRows(rows: readonly Members[]): string {
+export function joinRows(rows: readonly RowMembers[]): string {
   return tryJson(rows)?.slice(1, -1) ?? rows.map((row) => tryJson(row) ?? printJson(row)).join(",");
 }
 
-function tryJson(value: Attributes | Members | readonly Members[]): string | undefined {
+function tryJson(value: Attributes | RowMembers | readonly RowMembers[]): string | undefined {
   try {
     return JSON.stringify(value);
   } catch {
@@ -30,7 +30,7 @@ function tryJson(value: Attributes | Members | readonly Members[]): string | und
 }
 
 /** Integers past 2^53 keep their digits. */
-function printJson(value: Json | Members): string {
+function printJson(value: JsonValue | RowMembers): string {
   if (typeof value === "bigint") return value.toString();
   if (typeof value !== "object" || value === null) return JSON.stringify(value);
   if (isList(value)) return `[${value.map(printJson).join(",")}]`;
@@ -39,11 +39,11 @@ function printJson(value: Json | Members): string {
     .join(",")}}`;
 }
 
-function isList(value: object): value is readonly Value[] {
+function isList(value: object): value is readonly AttributeValue[] {
   return Array.isArray(value);
 }
 
-export function summaryRow(row: TraceSummary): Members {
+export function toSummaryRow(row: TraceSummary): RowMembers {
   return {
     trace_id: row.trace_id,
     span_id: row.span_id,
@@ -58,24 +58,27 @@ export function summaryRow(row: TraceSummary): Members {
   };
 }
 
-const none: readonly never[] = [];
+const emptyColumn: readonly never[] = [];
 
-function column<T, V extends Value | Attributes>(list: readonly T[], of: (one: T) => V): readonly V[] {
-  return list.length === 0 ? none : list.map(of);
+function toColumn<T, V extends AttributeValue | Attributes>(
+  list: readonly T[],
+  of: (one: T) => V,
+): readonly V[] {
+  return list.length === 0 ? emptyColumn : list.map(of);
 }
 
 /** Clients read the keys of events and links literally, dots included, and their arrays in step with each other. */
-export function spanRow(arranged: ArrangedSpan): Members {
+export function toSpanRow(arranged: TraceDetailSpan): RowMembers {
   const { span } = arranged;
   const { span_attributes } = span;
-  return { ...ownOf(span), ...sharedOf(arranged), span_attributes, ...restOf(arranged) };
+  return { ...pickOwn(span), ...pickShared(arranged), span_attributes, ...pickRest(arranged) };
 }
 
 /**
- * As `printRows` with `spanRow`, in parts: of what many spans share the text is made once, and what most do not have at
+ * As `printRows` with `toSpanRow`, in parts: of what many spans share the text is made once, and what most do not have at
  * all is a constant. A trace has thousands of rows of thirty members.
  */
-export function* printSpans(spans: readonly ArrangedSpan[]): Generator<Rows> {
+export function* printSpans(spans: readonly TraceDetailSpan[]): Generator<RowBatch> {
   const known: SharedTexts = new Map();
   let trace = "";
   let beforeId = "";
@@ -86,22 +89,22 @@ export function* printSpans(spans: readonly ArrangedSpan[]): Generator<Rows> {
   for (const arranged of spans) {
     const { span, subtraceRoot } = arranged;
     const isBare = span.events.length === 0 && span.links.length === 0;
-    const rest = isBare ? bareRest[`${subtraceRoot}`] : restText(arranged);
+    const rest = isBare ? emptyRest[`${subtraceRoot}`] : printRest(arranged);
     const attributes = tryJson(span.span_attributes) ?? printJson(span.span_attributes);
-    const common = sharedText(known, arranged);
-    const { start_time, end_time, duration, trace_id, span_id, parent_span_id } = ownOf(span);
+    const common = printShared(known, arranged);
+    const { start_time, end_time, duration, trace_id, span_id, parent_span_id } = pickOwn(span);
     // Most spans are of the same trace as the one before.
     if (beforeId === "" || trace_id !== trace) {
       trace = trace_id;
-      beforeId = `,"trace_id":"${escaped(trace_id)}","span_id":"`;
+      beforeId = `,"trace_id":"${escapeText(trace_id)}","span_id":"`;
     }
     // No two spans have these in common, so that putting them together is all their cost.
     parts.push(count === 0 ? '{"start_time":"' : ',{"start_time":"', start_time, '","end_time":"', end_time);
-    parts.push('","duration":', String(duration), beforeId, escaped(span_id));
-    parts.push('","parent_span_id":"', escaped(parent_span_id), common, attributes, rest);
+    parts.push('","duration":', String(duration), beforeId, escapeText(span_id));
+    parts.push('","parent_span_id":"', escapeText(parent_span_id), common, attributes, rest);
     count += 1;
     chars += common.length + attributes.length + rest.length;
-    if (chars < pieceChars) continue;
+    if (chars < charsPerChunk) continue;
     const text = parts.join("");
     printed += count;
     yield { count, text, unprinted: (spans.length - printed) * Math.round(text.length / count) };
@@ -113,7 +116,7 @@ export function* printSpans(spans: readonly ArrangedSpan[]): Generator<Rows> {
 }
 
 /** Without the braces. */
-function membersText(members: Members): string {
+function printMembers(members: RowMembers): string {
   return (tryJson(members) ?? printJson(members)).slice(1, -1);
 }
 
@@ -121,30 +124,33 @@ function membersText(members: Members): string {
 type SharedTexts = Map<
   string,
   {
-    readonly of: ArrangedSpan;
+    readonly of: TraceDetailSpan;
     /** Of its resource. */
     readonly keys: readonly string[];
     readonly text: string;
   }
 >;
 
-/** The text of `sharedOf`, with what stands before and behind it. */
-function sharedText(texts: SharedTexts, arranged: ArrangedSpan): string {
+/** The text of `pickShared`, with what stands before and behind it. */
+function printShared(texts: SharedTexts, arranged: TraceDetailSpan): string {
   const { span } = arranged;
   const known = texts.get(span.span_name);
   if (
     known !== undefined &&
     isSharedBy(known.of, arranged) &&
-    isAlike(known.of.span.resource_attributes, known.keys, span.resource_attributes)
+    hasSameAttributes(known.of.span.resource_attributes, known.keys, span.resource_attributes)
   )
     return known.text;
-  const text = `",${membersText(sharedOf(arranged))},"span_attributes":`;
+  const text = `",${printMembers(pickShared(arranged))},"span_attributes":`;
   texts.set(span.span_name, { of: arranged, keys: Object.keys(span.resource_attributes), text });
   return text;
 }
 
-/** All of `sharedOf` but the resource. Names are one object for all spans of a request. */
-function isSharedBy({ span: a, names }: ArrangedSpan, { span: b, names: others }: ArrangedSpan): boolean {
+/** All of `pickShared` but the resource. Names are one object for all spans of a request. */
+function isSharedBy(
+  { span: a, names }: TraceDetailSpan,
+  { span: b, names: others }: TraceDetailSpan,
+): boolean {
   return (
     names === others &&
     a.site_id === b.site_id &&
@@ -161,7 +167,7 @@ function isSharedBy({ span: a, names }: ArrangedSpan, { span: b, names: others }
 }
 
 /** Of values that are lists or objects only the same ones are alike: looking into them may cost more than printing. */
-function isAlike(a: Attributes, keys: readonly string[], b: Attributes): boolean {
+function hasSameAttributes(a: Attributes, keys: readonly string[], b: Attributes): boolean {
   if (a === b) return true;
   let at = 0;
   for (const key in b) {
@@ -171,11 +177,11 @@ function isAlike(a: Attributes, keys: readonly string[], b: Attributes): boolean
   return at === keys.length;
 }
 
-function ownOf(span: Span) {
+function pickOwn(span: Span) {
   return {
     start_time: printInstant(span.start),
     end_time: printInstant(span.end),
-    duration: toFloatMillis(durationOf(span)),
+    duration: toFloatMillis(calculateDuration(span)),
     trace_id: span.trace_id,
     span_id: span.span_id,
     parent_span_id: span.parent_span_id ?? "",
@@ -183,15 +189,15 @@ function ownOf(span: Span) {
 }
 
 /** What stands in JSON as it is. */
-const plain = /^[\x20\x21\x23-\x5b\x5d-\x7e]*$/;
+const plainText = /^[\x20\x21\x23-\x5b\x5d-\x7e]*$/;
 
 /** Without the quotes. */
-function escaped(text: string): string {
-  return plain.test(text) ? text : JSON.stringify(text).slice(1, -1);
+function escapeText(text: string): string {
+  return plainText.test(text) ? text : JSON.stringify(text).slice(1, -1);
 }
 
 /** Of nothing but what `isSharedBy` compares, and the resource. */
-function sharedOf({ span, names }: ArrangedSpan) {
+function pickShared({ span, names }: TraceDetailSpan) {
   return {
     digest: names?.digest ?? "",
     site_id: span.site_id,
@@ -210,31 +216,32 @@ function sharedOf({ span, names }: ArrangedSpan) {
   };
 }
 
-function restOf({
+function pickRest({
   span: { events, links },
   subtraceRoot,
-}: Pick<ArrangedSpan, "subtraceRoot"> & { readonly span: Pick<Span, "events" | "links"> }) {
+}: Pick<TraceDetailSpan, "subtraceRoot"> & { readonly span: Pick<Span, "events" | "links"> }) {
   return {
-    "events.timestamp": column(events, ({ time }) => printInstant(time)),
-    "events.name": column(events, ({ name }) => name),
-    "events.attributes": column(events, ({ attributes }) => attributes),
-    "links.trace_id": column(links, ({ trace_id }) => trace_id),
-    "links.span_id": column(links, ({ span_id }) => span_id),
-    "links.trace_state": column(links, ({ trace_state }) => trace_state),
-    "links.attributes": column(links, ({ attributes }) => attributes),
+    "events.timestamp": toColumn(events, ({ time }) => printInstant(time)),
+    "events.name": toColumn(events, ({ name }) => name),
+    "events.attributes": toColumn(events, ({ attributes }) => attributes),
+    "links.trace_id": toColumn(links, ({ trace_id }) => trace_id),
+    "links.span_id": toColumn(links, ({ span_id }) => span_id),
+    "links.trace_state": toColumn(links, ({ trace_state }) => trace_state),
+    "links.attributes": toColumn(links, ({ attributes }) => attributes),
     subtrace_root: subtraceRoot,
   };
 }
 
 /** What stands behind the attributes of a span. */
-function restText(arranged: Parameters<typeof restOf>[0]): string {
-  return `,${membersText(restOf(arranged))}}`;
+function printRest(arranged: Parameters<typeof pickRest>[0]): string {
+  return `,${printMembers(pickRest(arranged))}}`;
 }
 
-const bare = (subtraceRoot: boolean) => restText({ span: { events: [], links: [] }, subtraceRoot });
-const bareRest = { true: bare(true), false: bare(false) } as const;
+const printEmptyRest = (subtraceRoot: boolean) =>
+  printRest({ span: { events: [], links: [] }, subtraceRoot });
+const emptyRest = { true: printEmptyRest(true), false: printEmptyRest(false) } as const;
 
-export function slowEventRow(event: SlowEvent & { readonly digest: string }): Members {
+export function toSlowEventRow(event: SlowEvent & { readonly digest: string }): RowMembers {
   const { digest, count, mean, impact, attributes, service, kind, name, statement } = event;
   return {
     ...{ digest, count, mean, impact, attributes },

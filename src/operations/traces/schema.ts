@@ -2,7 +2,7 @@
 // for documentation. `rows.ts` and the operations print it.
 import * as z from "zod";
 import { spanKinds } from "../../core/rows.ts";
-import { instant, text } from "../runtime/json-schema.ts";
+import { instantField, textField } from "../runtime/json-schema.ts";
 
 const attributes = (description: string) =>
   z.record(z.string(), z.unknown()).meta({ description, examples: [{ "http.route": "/orders/{id}" }] });
@@ -13,12 +13,15 @@ const count = (description: string) =>
     .min(0)
     .meta({ description, examples: [42] });
 
-const traceId = text("Identifier of the whole trace, 32 hex digits.", "5b8efff798038103d269b633813fc60c");
-const spanId = (description: string) => text(description, "eee19b7ec3c1b174");
-const siteId = text("The site that it belongs to.", "demo-shop");
-const namespace = text("The kind of request, such as web or background.", "web");
-const action = text("What the request did.", "OrdersController#show");
-const revision = text('The deploy that was running; "" where it is not told.', "4f1c2a9");
+const traceId = textField(
+  "Identifier of the whole trace, 32 hex digits.",
+  "5b8efff798038103d269b633813fc60c",
+);
+const spanId = (description: string) => textField(description, "eee19b7ec3c1b174");
+const siteId = textField("The site that it belongs to.", "demo-shop");
+const namespace = textField("The kind of request, such as web or background.", "web");
+const action = textField("What the request did.", "OrdersController#show");
+const revision = textField('The deploy that was running; "" where it is not told.', "4f1c2a9");
 const spanKind = z
   .enum(spanKinds)
   .meta({ id: "SpanKind", description: "Which side of a call a span is.", examples: ["server"] });
@@ -32,7 +35,7 @@ export const traceSummary = z
     namespace,
     action_name: action,
     revision,
-    time: instant("When the request ended."),
+    time: instantField("When the request ended."),
     duration: millis("How long the request took."),
     tags: attributes("The user's tags, taken from span attributes, without their prefix.").meta({
       examples: [{ region: "eu-west" }],
@@ -43,30 +46,30 @@ export const traceSummary = z
 
 export const span = z
   .object({
-    start_time: instant(
+    start_time: instantField(
       "When it began, with all digits that the source has.",
       "2026-01-31T12:00:00.123456789Z",
     ),
-    end_time: instant("When it ended.", "2026-01-31T12:00:00.623456789Z"),
+    end_time: instantField("When it ended.", "2026-01-31T12:00:00.623456789Z"),
     duration: millis("How long it took."),
     trace_id: traceId,
     span_id: spanId("Identifier of the span, 16 hex digits."),
     parent_span_id: spanId('The span above it; "" on a root.'),
-    digest: text('Of the action that it belongs to; "" below a lost parent.', "d2ViOk9yZGVycw"),
+    digest: textField('Of the action that it belongs to; "" below a lost parent.', "d2ViOk9yZGVycw"),
     site_id: siteId,
-    trace_state: text('W3C trace state; "" where there is none.', "vendor=value"),
-    service_name: text("The service that recorded it.", "shop"),
-    namespace: text('The namespace of its request; "" below a lost parent.', "web"),
+    trace_state: textField('W3C trace state; "" where there is none.', "vendor=value"),
+    service_name: textField("The service that recorded it.", "shop"),
+    namespace: textField('The namespace of its request; "" below a lost parent.', "web"),
     revision,
-    action_name: text('The action of its request; "" below a lost parent.', "OrdersController#show"),
-    span_name: text("Its own name.", "SELECT orders"),
+    action_name: textField('The action of its request; "" below a lost parent.', "OrdersController#show"),
+    span_name: textField("Its own name.", "SELECT orders"),
     span_kind: spanKind,
-    scope_name: text('The instrumentation that made it; "" where it is not told.', "opentelemetry.pg"),
-    scope_version: text('Its version; "" where it is not told.', "0.28.0"),
+    scope_name: textField('The instrumentation that made it; "" where it is not told.', "opentelemetry.pg"),
+    scope_version: textField('Its version; "" where it is not told.', "0.28.0"),
     status_code: z
       .enum(["OK", "ERROR", "UNSET"])
       .meta({ id: "StatusCode", description: "How a span ended.", examples: ["OK"] }),
-    status_message: text('Why it failed; "" where it is not told.', "connection reset"),
+    status_message: textField('Why it failed; "" where it is not told.', "connection reset"),
     resource_attributes: attributes("Of the process that recorded it. Keys are literal, dots included."),
     span_attributes: attributes("Of the span. Keys are literal, dots included."),
     "events.timestamp": z.array(z.string().meta({ format: "date-time" })).meta({
@@ -123,7 +126,7 @@ export const traceLocation = z
                 description: "A stable number of the site's error, below 2^53.",
                 examples: [4_503_599_627_370_495],
               }),
-            exception_name: text("The exception's type.", "ActiveRecord::RecordNotFound"),
+            exception_name: textField("The exception's type.", "ActiveRecord::RecordNotFound"),
           })
           .meta({ id: "ErrorLocation", description: "An error that a trace belongs to." }),
       )
@@ -135,7 +138,7 @@ export const actionRow = z
   .object({
     namespace,
     action,
-    digest: text("Filters listings by this action.", "d2ViOk9yZGVycw"),
+    digest: textField("Filters listings by this action.", "d2ViOk9yZGVycw"),
     mean: millis("Mean duration of the action's requests."),
     throughput: count("Requests in the range."),
     error_rate: z
@@ -159,7 +162,7 @@ const measured = {
   p_95: millis("95 % took no longer, within 2 %."),
 };
 const edge = z
-  .object({ service: text("The service at the other end.", "payments"), ...measured })
+  .object({ service: textField("The service at the other end.", "payments"), ...measured })
   .meta({ id: "Edge", description: "Calls between a site and another service, or between two of its own." });
 const edges = <T extends z.ZodType>(row: T, description: string) =>
   z.array(row).meta({ description: `${description} Most calls first.` });
@@ -174,9 +177,12 @@ export const siteEdgeRows = z
 
 const actionEdge = z
   .object({
-    service: text("The service at the other end.", "payments"),
-    namespace: text("Of the request at the other end; null when it has no spans.", "web").nullable(),
-    action: text("Of the request at the other end; null when it has no spans.", "POST /charge").nullable(),
+    service: textField("The service at the other end.", "payments"),
+    namespace: textField("Of the request at the other end; null when it has no spans.", "web").nullable(),
+    action: textField(
+      "Of the request at the other end; null when it has no spans.",
+      "POST /charge",
+    ).nullable(),
     span_kind: spanKind.meta({ description: "The caller's kind." }),
     peer_span_kind: spanKind
       .nullable()
@@ -197,7 +203,7 @@ export const actionEdgeRows = z
 
 export const slowEvent = z
   .object({
-    digest: text("Asks for its actions.", "c2hvcDpjbGllbnQ"),
+    digest: textField("Asks for its actions.", "c2hvcDpjbGllbnQ"),
     count: count("Spans of the event."),
     mean: millis("Mean duration."),
     impact: z
@@ -210,10 +216,13 @@ export const slowEvent = z
         examples: [12.5],
       }),
     attributes: attributes("The values of the wanted attributes."),
-    service: text("The service that recorded it.", "shop"),
+    service: textField("The service that recorded it.", "shop"),
     span_kind: spanKind,
-    span_name: text("The spans' name.", "SELECT orders"),
-    statement: text('The normalised statement; "" where there is none.', "SELECT * FROM orders WHERE id = ?"),
+    span_name: textField("The spans' name.", "SELECT orders"),
+    statement: textField(
+      'The normalised statement; "" where there is none.',
+      "SELECT * FROM orders WHERE id = ?",
+    ),
   })
   .meta({ id: "SlowEvent", description: "Spans within requests that do the same." });
 
@@ -223,15 +232,15 @@ export const slowEventAction = z
     namespace,
     count: count("Spans of the event within the action."),
     trace_id: traceId.meta({ description: "A trace that has one." }),
-    start_time: instant("When that one began."),
+    start_time: instantField("When that one began."),
   })
   .meta({ id: "SlowEventAction", description: "Where a slow event happens." });
 
 export const revisionStats = z
   .object({
-    revision: text("As asked.", "4f1c2a9"),
-    first_seen: instant("The end of its first request."),
-    last_seen: instant("The end of its last request."),
+    revision: textField("As asked.", "4f1c2a9"),
+    first_seen: instantField("The end of its first request."),
+    last_seen: instantField("The end of its last request."),
     throughput: count("Requests."),
     mean: millis("Mean duration."),
     error_rate: actionRow.shape.error_rate,

@@ -2,20 +2,20 @@
 import * as z from "zod";
 import { compare, type TraceLocation } from "../../core/rows.ts";
 import type { ListingQuery } from "../../store/store.ts";
-import { distinct } from "../../tracing/analytics.ts";
-import { incidentNumber } from "../../tracing/spans/digest.ts";
-import { arrange } from "../../tracing/trace-detail.ts";
-import type { Context, Operation, Rows } from "../runtime/operation.ts";
+import { deduplicateRows } from "../../tracing/analytics.ts";
+import { deriveIncidentNumber } from "../../tracing/spans/digest.ts";
+import { buildTraceDetail } from "../../tracing/trace-detail.ts";
+import type { Context, Operation, RowBatch } from "../runtime/operation.ts";
 import { printSpans } from "./row-writer.ts";
 import { span, traceLocation } from "./schema.ts";
 import {
-  budgetOf,
+  createRequestBudget,
   detailBody,
   groupByStore,
   listPage,
-  pageOf,
   readTrace,
   siteIds,
+  toListingPage,
   traceId,
 } from "./traces-query.ts";
 
@@ -38,8 +38,8 @@ export const trace: Operation<LookupRequest, never> = {
   answer: z.array(span),
   sites: (request) => request.site_ids,
   run: async function* ({ site_ids, trace_id }, context) {
-    const spans = await readTrace(site_ids, trace_id, budgetOf(context), context);
-    yield* printSpans(arrange(spans));
+    const spans = await readTrace(site_ids, trace_id, createRequestBudget(context), context);
+    yield* printSpans(buildTraceDetail(spans));
   },
 };
 
@@ -54,7 +54,7 @@ export const performanceTrace: Operation<DetailRequest, never> = {
   request: detailBody,
   answer: z.array(span),
   sites: (request) => request.site_ids,
-  run: (request, context) => show(request, "requests", context),
+  run: (request, context) => printChosenTrace(request, "requests", context),
 };
 
 /** The span of the first exception that the filters accept comes first. */
@@ -69,20 +69,26 @@ export const errorTrace: Operation<DetailRequest, never> = {
   request: detailBody,
   answer: z.array(span),
   sites: (request) => request.site_ids,
-  run: (request, context) => show(request, "errors", context),
+  run: (request, context) => printChosenTrace(request, "errors", context),
 };
 
 /** Filters choose a trace and never cut its spans: that of the first row of the listing that they make. */
-async function* show(
+async function* printChosenTrace(
   request: DetailRequest,
   candidates: ListingQuery["candidates"],
   context: Context,
-): AsyncGenerator<Rows> {
-  const budget = budgetOf(context);
-  const [row] = await listPage(request, candidates, { ...pageOf(request), perPage: 1 }, budget, context);
+): AsyncGenerator<RowBatch> {
+  const budget = createRequestBudget(context);
+  const [row] = await listPage(
+    request,
+    candidates,
+    { ...toListingPage(request), perPage: 1 },
+    budget,
+    context,
+  );
   if (row === undefined) return;
   const spans = await readTrace(request.site_ids, row.trace_id, budget, context);
-  yield* printSpans(arrange(spans, candidates === "errors" ? row : undefined));
+  yield* printSpans(buildTraceDetail(spans, candidates === "errors" ? row : undefined));
 }
 
 interface Location {
@@ -106,7 +112,7 @@ export const locator: Operation<LookupRequest, Location> = {
   answer: traceLocation,
   sites: (request) => request.site_ids,
   run: async ({ site_ids, trace_id }, context) => {
-    const budget = budgetOf(context);
+    const budget = createRequestBudget(context);
     const found = await Promise.all(
       groupByStore(site_ids, context).map(({ store, sources }) =>
         store.locate({ sources, traceId: trace_id, budget }, context.signal),
@@ -114,16 +120,16 @@ export const locator: Operation<LookupRequest, Location> = {
     );
     const errors = found.flatMap((location) =>
       location.errors.map(({ site_id, digest, exception_name }) => {
-        return { site_id, incident_number: incidentNumber(site_id, digest), exception_name };
+        return { site_id, incident_number: deriveIncidentNumber(site_id, digest), exception_name };
       }),
     );
     return {
-      performance: sortRows(found.flatMap(({ performance }) => performance)),
-      errors: sortRows(errors),
+      performance: sortDistinct(found.flatMap(({ performance }) => performance)),
+      errors: sortDistinct(errors),
     };
   },
 };
 
-function sortRows<T>(rows: readonly T[]): readonly T[] {
-  return distinct(rows).toSorted((a, b) => compare(JSON.stringify(a), JSON.stringify(b)));
+function sortDistinct<T>(rows: readonly T[]): readonly T[] {
+  return deduplicateRows(rows).toSorted((a, b) => compare(JSON.stringify(a), JSON.stringify(b)));
 }

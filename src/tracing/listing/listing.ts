@@ -3,33 +3,33 @@
 import { Refused } from "../../core/errors.ts";
 import { compare, type Span, type TraceSummary } from "../../core/rows.ts";
 import { allTime, floorToMilli, fromMillis, type Instant, second, type TimeRange } from "../../core/time.ts";
-import type { SpanNarrowing, SpanReader } from "../../store/span-reader.ts";
+import type { SpanPushdown, SpanReader } from "../../store/span-reader.ts";
 import type { ListingQuery } from "../../store/store.ts";
-import { climb, collect, entryKey, findEntriesWithNpo } from "../spans/entry-lookup.ts";
-import { type Exception, exceptionsOf } from "../spans/exceptions.ts";
-import { watch } from "../spans/read-budget.ts";
-import { actionKey, compareRequests, isRequest, namesOf, rowOf } from "../spans/requests.ts";
-import { narrowingOf, spanNamed, traceNamed } from "./pushdown.ts";
-import { acceptsRow, type Row } from "./trace-query.ts";
+import { findEntriesWithNpo, formatEntryKey, loadAncestors, readAllSpans } from "../spans/entry-lookup.ts";
+import { listExceptions, type SpanException } from "../spans/exceptions.ts";
+import { trackBudget } from "../spans/read-budget.ts";
+import { compareRequests, deriveNames, formatActionKey, isRequest, toSummaryRow } from "../spans/requests.ts";
+import { deriveNarrowing, findNamedSpanId, findNamedTraceId } from "./pushdown.ts";
+import { isRowAccepted, type TraceRow } from "./trace-query.ts";
 
 interface Candidate {
-  readonly row: Row;
+  readonly row: TraceRow;
   readonly span: Span;
   /** The entry that the row tells of; absent where its site has none. */
   readonly entry: Span | undefined;
   /** The first exception that the filters accept; of errors. */
-  readonly exception?: Exception;
+  readonly exception?: SpanException;
 }
 
 /** A query with what its filters say for sure. */
 interface Listing extends ListingQuery {
   /** The only traces of which there can be rows; absent where any may be. */
   readonly traceIds?: readonly string[] | undefined;
-  readonly narrow: SpanNarrowing;
+  readonly pushdown: SpanPushdown;
 }
 
 /** Which of two candidates stands for their trace. */
-function compareRivals(a: Candidate, b: Candidate): number {
+function compareCandidates(a: Candidate, b: Candidate): number {
   if (a.exception === undefined || b.exception === undefined) return compareRequests(a.span, b.span);
   return compare(a.exception.time, b.exception.time) || compare(a.span.span_id, b.span.span_id);
 }
@@ -43,36 +43,36 @@ export async function* listSummaries(
   query: ListingQuery,
   signal: AbortSignal,
 ): AsyncGenerator<readonly TraceSummary[]> {
-  const narrow = narrowingOf(query.filter);
-  const traceIds = await findTracesNamed(reader, query, signal);
-  for await (const candidates of readInOrder(reader, { ...query, narrow, traceIds }, signal)) {
+  const pushdown = deriveNarrowing(query.filter);
+  const traceIds = await findNamedTraceIds(reader, query, signal);
+  for await (const candidates of readInOrder(reader, { ...query, pushdown, traceIds }, signal)) {
     const sorted = candidates
       .filter(({ row }) => isBeyond(query, row))
       .sort((a, b) => compareRows(query, a.row, b.row));
     for (const batch of cutBetweenTies(sorted, query)) {
-      const traceIds = traceIdsOf(batch.map(({ row }) => row));
+      const traceIds = listTraceIds(batch.map(({ row }) => row));
       const withNpo = await findEntriesWithNpo(reader, query.sources, traceIds, query.budget, signal);
       signal.throwIfAborted();
       yield batch.map(({ row, entry }) => ({
         ...row,
-        has_npo: entry !== undefined && withNpo.has(entryKey(entry)),
+        has_npo: entry !== undefined && withNpo.has(formatEntryKey(entry)),
       }));
     }
   }
 }
 
 /** The traces that the filters name, by their ids or by a span's; undefined where they name none. */
-async function findTracesNamed(
+async function findNamedTraceIds(
   reader: SpanReader,
   { sources, filter, budget }: ListingQuery,
   signal: AbortSignal,
 ): Promise<readonly string[] | undefined> {
-  const traceId = traceNamed(filter);
+  const traceId = findNamedTraceId(filter);
   if (traceId !== undefined) return [traceId];
-  const spanId = spanNamed(filter);
+  const spanId = findNamedSpanId(filter);
   if (spanId === undefined) return undefined;
   const of = { by: "id", spanIds: [spanId] } as const;
-  return traceIdsOf(await collect(reader.find({ sources, of, budget }, signal)));
+  return listTraceIds(await readAllSpans(reader.find({ sources, of, budget }, signal)));
 }
 
 // ---- Windows ------------------------------------------------------------------------------------------------
@@ -81,9 +81,9 @@ async function findTracesNamed(
 // their trace's place is looked up.
 
 const firstWindow: bigint = fromMillis(second);
-const mostGrowth = 16;
+const maxWindowGrowth = 16;
 /** The part of the budget, in percent, that may go into looking for errors among the requests of windows. */
-const windowShare = 25;
+const windowBudgetPercent = 25;
 
 /** The rows of the listing, chosen, in groups that follow each other in its order. */
 async function* readInOrder(
@@ -93,24 +93,24 @@ async function* readInOrder(
 ): AsyncGenerator<readonly Candidate[]> {
   const { by, order: direction, candidates, traceIds } = query;
   if (by === "duration" && candidates === "requests" && traceIds === undefined) {
-    yield* readByLength(reader, query, signal);
+    yield* readByDuration(reader, query, signal);
     return;
   }
   if (by === "duration" || traceIds !== undefined) {
-    const failed = traceIds === undefined ? await listFailed(reader, query, signal) : undefined;
+    const failed = traceIds === undefined ? await listFailedTraceIds(reader, query, signal) : undefined;
     yield failed === undefined
       ? await readRows(reader, query, query.range, signal)
-      : await readErrorsOf(reader, query, failed, query.range, signal);
+      : await readErrorsOfTraces(reader, query, failed, query.range, signal);
     return;
   }
-  const { budget, spent } = watch(query.budget);
-  let rest: TimeRange | undefined = restOf(query);
+  const { budget, spent } = trackBudget(query.budget);
+  let rest: TimeRange | undefined = deriveRemainingRange(query);
   let passed = 0n;
   for (let size = firstWindow; rest !== undefined; ) {
-    const window = windowOf(rest, size, direction);
+    const window = cutWindow(rest, size, direction);
     const length = window.to - window.from + 1n;
     const expected = passed === 0n ? 0 : (spent() * Number(length)) / Number(passed);
-    if (candidates === "errors" && spent() + expected > (budget.limit * windowShare) / 100) {
+    if (candidates === "errors" && spent() + expected > (budget.limit * windowBudgetPercent) / 100) {
       // Few requests fail: all exceptions that there are cost less than the requests that would have to be read.
       yield await readAllErrors(reader, query, rest, signal);
       return;
@@ -118,8 +118,8 @@ async function* readInOrder(
     const rows = await readRows(reader, { ...query, budget }, window, signal);
     yield rows;
     passed += length;
-    const missing = rows.length === 0 ? mostGrowth : Math.ceil(query.wanted / rows.length);
-    size *= BigInt(Math.min(missing, mostGrowth));
+    const missing = rows.length === 0 ? maxWindowGrowth : Math.ceil(query.expectedRows / rows.length);
+    size *= BigInt(Math.min(missing, maxWindowGrowth));
     const left: TimeRange =
       direction === "asc"
         ? { from: (window.to + 1n) as Instant, to: rest.to }
@@ -129,48 +129,50 @@ async function* readInOrder(
 }
 
 /** Lengths in nanoseconds, both bounds inclusive. */
-interface Lengths {
-  readonly least: bigint;
-  readonly most: bigint | undefined;
+interface DurationBounds {
+  readonly min: bigint;
+  readonly max: bigint | undefined;
 }
-const mostFromSource = 10_000;
+const maxSplitPointRank = 10_000;
 
 /** By duration a window is a part of all lengths, cut where the source says that enough requests lie before it. */
-async function* readByLength(
+async function* readByDuration(
   reader: SpanReader,
   query: Listing,
   signal: AbortSignal,
 ): AsyncGenerator<readonly Candidate[]> {
   const { order: direction, beyond, filter, sources, range, budget } = query;
-  let rest: Lengths = { least: filter.minDuration ?? 0n, most: undefined };
-  if (beyond !== undefined) rest = direction === "asc" ? longerThan(rest, beyond) : shorterThan(rest, beyond);
-  for (let nth = Math.min(Math.max(2 * query.wanted, 100), mostFromSource); ; ) {
-    if (rest.most !== undefined && rest.most < rest.least) return;
-    const narrow = { ...query.narrow, ...pastUnit(rest, direction) };
+  let rest: DurationBounds = { min: filter.minDuration ?? 0n, max: undefined };
+  if (beyond !== undefined) rest = direction === "asc" ? keepLonger(rest, beyond) : keepShorter(rest, beyond);
+  for (let nth = Math.min(Math.max(2 * query.expectedRows, 100), maxSplitPointRank); ; ) {
+    if (rest.max !== undefined && rest.max < rest.min) return;
+    const pushdown = { ...query.pushdown, ...narrowPastUnit(rest, direction) };
     const scan = {
       sources,
       range,
       select: "entries",
-      narrow,
+      pushdown,
       budget,
       by: "duration",
       order: direction,
     } as const;
-    const found = await reader.milestone?.({ ...scan, nth }, signal);
-    const cut = found !== undefined && isWithin(found, rest) ? found : undefined;
-    const window: Lengths =
+    const found = await reader.findSplitPoint?.({ ...scan, nth }, signal);
+    const cut = found !== undefined && isWithinBounds(found, rest) ? found : undefined;
+    const window: DurationBounds =
       cut === undefined
         ? rest
         : direction === "asc"
-          ? { least: rest.least, most: cut }
-          : { least: cut, most: rest.most };
+          ? { min: rest.min, max: cut }
+          : { min: cut, max: rest.max };
     const entries = await readEntries(reader, query, range, signal, window);
-    const all = isAll(window, filter) ? entries : await withRivals(reader, query, entries, signal);
-    const rows = choose(query, await findRequests(reader, query, all, signal));
-    yield rows.filter(({ row }) => isWithin(row.duration, window));
+    const all = isUnbounded(window, filter)
+      ? entries
+      : await readCompetingEntries(reader, query, entries, signal);
+    const rows = chooseCandidates(query, await acceptRequests(reader, query, all, signal));
+    yield rows.filter(({ row }) => isWithinBounds(row.duration, window));
     if (cut === undefined) return;
-    rest = direction === "asc" ? longerThan(rest, cut) : shorterThan(rest, cut);
-    nth = Math.min(nth * 4, mostFromSource);
+    rest = direction === "asc" ? keepLonger(rest, cut) : keepShorter(rest, cut);
+    nth = Math.min(nth * 4, maxSplitPointRank);
   }
 }
 
@@ -178,31 +180,38 @@ async function* readByLength(
  * Where to look for a cut. A source may hold whole microseconds only, and of a bound within one finds all of it: spans
  * that were read already, and there may be more of these than a cut is asked for.
  */
-function pastUnit({ least, most }: Lengths, direction: "asc" | "desc"): SpanNarrowing {
+function narrowPastUnit({ min: least, max: most }: DurationBounds, direction: "asc" | "desc"): SpanPushdown {
   const within = 999n;
   if (direction === "asc") return { minDuration: least + within, maxDuration: most };
   return { minDuration: least, maxDuration: most === undefined || most < within ? most : most - within };
 }
 
-function longerThan({ least, most }: Lengths, length: bigint): Lengths {
-  return { least: length + 1n > least ? length + 1n : least, most };
+function keepLonger({ min: least, max: most }: DurationBounds, length: bigint): DurationBounds {
+  return { min: length + 1n > least ? length + 1n : least, max: most };
 }
 
-function shorterThan({ least, most }: Lengths, length: bigint): Lengths {
-  return { least, most: most === undefined || length - 1n < most ? length - 1n : most };
+function keepShorter({ min: least, max: most }: DurationBounds, length: bigint): DurationBounds {
+  return { min: least, max: most === undefined || length - 1n < most ? length - 1n : most };
 }
 
-function isWithin(length: bigint, { least, most }: Lengths): boolean {
+function isWithinBounds(length: bigint, { min: least, max: most }: DurationBounds): boolean {
   return length >= least && (most === undefined || length <= most);
 }
 
 /** Whether a window leaves out nothing that the filter accepts. */
-function isAll({ least, most }: Lengths, { minDuration = 0n }: ListingQuery["filter"]): boolean {
+function isUnbounded(
+  { min: least, max: most }: DurationBounds,
+  { minDuration = 0n }: ListingQuery["filter"],
+): boolean {
   return least <= minDuration && most === undefined;
 }
 
 /** What of the range lies beyond the position; undefined when nothing does. */
-function restOf({ range: { from, to }, beyond, order: direction }: ListingQuery): TimeRange | undefined {
+function deriveRemainingRange({
+  range: { from, to },
+  beyond,
+  order: direction,
+}: ListingQuery): TimeRange | undefined {
   const rest: TimeRange =
     beyond === undefined
       ? { from, to }
@@ -213,7 +222,7 @@ function restOf({ range: { from, to }, beyond, order: direction }: ListingQuery)
 }
 
 /** The first part of the range, of whole milliseconds, so that no tie is parted. */
-function windowOf({ from, to }: TimeRange, size: bigint, direction: "asc" | "desc"): TimeRange {
+function cutWindow({ from, to }: TimeRange, size: bigint, direction: "asc" | "desc"): TimeRange {
   if (direction === "asc") {
     const end = floorToMilli((from + size) as Instant) - 1n;
     return { from, to: (end < to ? end : to) as Instant };
@@ -223,18 +232,21 @@ function windowOf({ from, to }: TimeRange, size: bigint, direction: "asc" | "des
 }
 
 /** So many requests are read sooner than failed traces of all times are listed. */
-const fewRequests = 10_000;
+const maxRequestsToRead = 10_000;
 
 /** The traces that failed, where they are known and the range's requests are not few. */
-async function listFailed(
+async function listFailedTraceIds(
   reader: SpanReader,
-  { sources, range, narrow, budget }: Listing,
+  { sources, range, pushdown: narrow, budget }: Listing,
   signal: AbortSignal,
 ): Promise<readonly string[] | undefined> {
-  if (reader.failedTraces === undefined) return undefined;
-  const requests = await reader.count?.({ sources, range, select: "entries", narrow, budget }, signal);
-  if (requests !== undefined && requests <= fewRequests) return undefined;
-  return reader.failedTraces({ sources, errors: narrow.errors, budget }, signal);
+  if (reader.findTraceIdsWithExceptions === undefined) return undefined;
+  const requests = await reader.count?.(
+    { sources, range, select: "entries", pushdown: narrow, budget },
+    signal,
+  );
+  if (requests !== undefined && requests <= maxRequestsToRead) return undefined;
+  return reader.findTraceIdsWithExceptions({ sources, errors: narrow.errors, budget }, signal);
 }
 
 // ---- Candidates ---------------------------------------------------------------------------------------------
@@ -248,13 +260,13 @@ async function readRows(
 ): Promise<readonly Candidate[]> {
   const reading = readEntries(reader, query, window, signal);
   if (query.candidates === "errors") {
-    const traceIds = await tracesWithErrors(reader, query, window, reading, signal);
-    return chooseWithin(query, await findErrors(reader, query, traceIds, signal), window);
+    const traceIds = await findTraceIdsWithErrors(reader, query, window, reading, signal);
+    return chooseWithin(query, await readErrors(reader, query, traceIds, signal), window);
   }
   const entries = await reading;
   const isWhole = window.from <= query.range.from && window.to >= query.range.to;
-  const all = isWhole ? entries : await withRivals(reader, query, entries, signal);
-  return chooseWithin(query, await findRequests(reader, query, all, signal), window);
+  const all = isWhole ? entries : await readCompetingEntries(reader, query, entries, signal);
+  return chooseWithin(query, await acceptRequests(reader, query, all, signal), window);
 }
 
 /**
@@ -267,29 +279,29 @@ async function readAllErrors(
   part: TimeRange,
   signal: AbortSignal,
 ): Promise<readonly Candidate[]> {
-  const { sources, narrow, budget } = query;
+  const { sources, pushdown: narrow, budget } = query;
   const { errors } = narrow;
-  const failed = await reader.failedTraces?.({ sources, errors, budget }, signal);
-  if (failed !== undefined) return readErrorsOf(reader, query, failed, part, signal);
-  const scan = { sources, range: allTime, select: "exceptions", narrow: { errors }, budget } as const;
-  const spans = await collect(reader.scan(scan, signal));
+  const failed = await reader.findTraceIdsWithExceptions?.({ sources, errors, budget }, signal);
+  if (failed !== undefined) return readErrorsOfTraces(reader, query, failed, part, signal);
+  const scan = { sources, range: allTime, select: "exceptions", pushdown: { errors }, budget } as const;
+  const spans = await readAllSpans(reader.scan(scan, signal));
   return chooseWithin(query, await acceptErrors(reader, query, spans, signal), part);
 }
 
-async function readErrorsOf(
+async function readErrorsOfTraces(
   reader: SpanReader,
   query: Listing,
   failed: readonly string[],
   part: TimeRange,
   signal: AbortSignal,
 ): Promise<readonly Candidate[]> {
-  const { sources, narrow, budget } = query;
+  const { sources, pushdown, budget } = query;
   const of = { by: "trace", traceIds: failed, select: "entries" } as const;
-  const within = { range: part, narrow };
-  const entries = collect(reader.find({ sources, of, within, bare: true, budget }, signal));
+  const within = { range: part, pushdown };
+  const entries = readAllSpans(reader.find({ sources, of, within, withoutEvents: true, budget }, signal));
   const here = entries.then((found) => found.filter(({ end }) => end >= part.from && end <= part.to));
-  const traceIds = await tracesWithErrors(reader, query, part, here, signal);
-  return chooseWithin(query, await findErrors(reader, query, traceIds, signal), part);
+  const traceIds = await findTraceIdsWithErrors(reader, query, part, here, signal);
+  return chooseWithin(query, await readErrors(reader, query, traceIds, signal), part);
 }
 
 function chooseWithin(
@@ -297,17 +309,17 @@ function chooseWithin(
   candidates: readonly Candidate[],
   { from, to }: TimeRange,
 ): readonly Candidate[] {
-  return choose(query, candidates).filter(({ row: { time } }) => time >= from && time <= to);
+  return chooseCandidates(query, candidates).filter(({ row: { time } }) => time >= from && time <= to);
 }
 
 /** One of each site and trace, or of each of its actions. */
-function choose({ byAction }: Listing, candidates: readonly Candidate[]): readonly Candidate[] {
+function chooseCandidates({ byAction }: Listing, candidates: readonly Candidate[]): readonly Candidate[] {
   const chosen = new Map<string, Candidate>();
   for (const candidate of candidates) {
     const { site_id, trace_id, namespace, action_name: action } = candidate.row;
-    const key = `${site_id} ${trace_id} ${byAction ? actionKey({ namespace, action }) : ""}`;
+    const key = `${site_id} ${trace_id} ${byAction ? formatActionKey({ namespace, action }) : ""}`;
     const rival = chosen.get(key);
-    if (rival === undefined || compareRivals(candidate, rival) < 0) chosen.set(key, candidate);
+    if (rival === undefined || compareCandidates(candidate, rival) < 0) chosen.set(key, candidate);
   }
   return [...chosen.values()];
 }
@@ -318,38 +330,45 @@ async function readEntries(
   query: Listing,
   range: TimeRange,
   signal: AbortSignal,
-  lengths?: Lengths,
+  lengths?: DurationBounds,
 ): Promise<Span[]> {
   const { sources, traceIds, budget } = query;
   if (traceIds !== undefined) {
     const of = { by: "trace", traceIds, select: "entries" } as const;
-    return collect(reader.find({ sources, of, bare: true, budget }, signal));
+    return readAllSpans(reader.find({ sources, of, withoutEvents: true, budget }, signal));
   }
-  const narrow = {
-    ...query.narrow,
-    ...(lengths && { minDuration: lengths.least, maxDuration: lengths.most }),
+  const pushdown = {
+    ...query.pushdown,
+    ...(lengths && { minDuration: lengths.min, maxDuration: lengths.max }),
   };
-  return collect(reader.scan({ sources, range, select: "entries", narrow, bare: true, budget }, signal));
+  return readAllSpans(
+    reader.scan(
+      { sources, range, select: "entries", pushdown: pushdown, withoutEvents: true, budget },
+      signal,
+    ),
+  );
 }
 
 /** All entries of the traces that have an accepted one here: another of them may be its trace's row. */
-async function withRivals(
+async function readCompetingEntries(
   reader: SpanReader,
   query: Listing,
   entries: readonly Span[],
   signal: AbortSignal,
 ): Promise<readonly Span[]> {
   const { sources, budget } = query;
-  const candidates = await findRequests(reader, query, entries, signal);
+  const candidates = await acceptRequests(reader, query, entries, signal);
   const of = {
     by: "trace",
-    traceIds: traceIdsOf(candidates.map(({ row }) => row)),
+    traceIds: listTraceIds(candidates.map(({ row }) => row)),
     select: "entries",
   } as const;
-  return of.traceIds.length === 0 ? [] : collect(reader.find({ sources, of, bare: true, budget }, signal));
+  return of.traceIds.length === 0
+    ? []
+    : readAllSpans(reader.find({ sources, of, withoutEvents: true, budget }, signal));
 }
 
-async function findRequests(
+async function acceptRequests(
   reader: SpanReader,
   query: Listing,
   entries: readonly Span[],
@@ -359,15 +378,17 @@ async function findRequests(
   const requests = entries.filter(
     (span) => isRequest(span) && span.end >= range.from && span.end <= range.to,
   );
-  const digests = await errorDigestsOf(reader, query, requests, signal);
+  const digests = await readErrorDigests(reader, query, requests, signal);
   return requests.flatMap((span) => {
-    const row = rowOf(span, span.span_id);
-    return acceptsRow(filter, row, digests.get(entryKey(span)) ?? []) ? [{ row, span, entry: span }] : [];
+    const row = toSummaryRow(span, span.span_id);
+    return isRowAccepted(filter, row, digests.get(formatEntryKey(span)) ?? [])
+      ? [{ row, span, entry: span }]
+      : [];
   });
 }
 
 /** Of each request, the digests of the exceptions below it; empty when no filter asks for them. */
-async function errorDigestsOf(
+async function readErrorDigests(
   reader: SpanReader,
   { sources, filter, budget }: ListingQuery,
   requests: readonly Span[],
@@ -375,15 +396,15 @@ async function errorDigestsOf(
 ): Promise<ReadonlyMap<string, readonly string[]>> {
   const digests = new Map<string, string[]>();
   if (filter.digests === undefined || requests.length === 0) return digests;
-  const of = { by: "trace", traceIds: traceIdsOf(requests), select: "exceptions" } as const;
-  const spans = await collect(reader.find({ sources, of, budget }, signal));
-  const family = await climb(reader, sources, spans, budget, signal);
+  const of = { by: "trace", traceIds: listTraceIds(requests), select: "exceptions" } as const;
+  const spans = await readAllSpans(reader.find({ sources, of, budget }, signal));
+  const family = await loadAncestors(reader, sources, spans, budget, signal);
   for (const span of spans) {
-    const entry = family.entryOf(span);
+    const entry = family.findEntry(span);
     if (entry === undefined) continue;
-    const key = entryKey(entry);
+    const key = formatEntryKey(entry);
     const found = digests.get(key) ?? [];
-    found.push(...exceptionsOf(span, namesOf(entry)).map(({ digest }) => digest));
+    found.push(...listExceptions(span, deriveNames(entry)).map(({ digest }) => digest));
     digests.set(key, found);
   }
   return digests;
@@ -393,19 +414,19 @@ async function errorDigestsOf(
  * An error is in the range by the end of the entry above it, so the entries of a window lead to it; one without an
  * entry is in it by its own end.
  */
-async function tracesWithErrors(
+async function findTraceIdsWithErrors(
   reader: SpanReader,
-  { sources, traceIds, narrow, budget }: Listing,
+  { sources, traceIds, pushdown, budget }: Listing,
   range: TimeRange,
   entries: Promise<readonly Span[]>,
   signal: AbortSignal,
 ): Promise<readonly string[]> {
-  const own = { sources, range, select: "exceptions", narrow, budget } as const;
-  const found = await Promise.all([entries, traceIds ? [] : collect(reader.scan(own, signal))]);
-  return traceIds ?? traceIdsOf(found.flat());
+  const own = { sources, range, select: "exceptions", pushdown, budget } as const;
+  const found = await Promise.all([entries, traceIds ? [] : readAllSpans(reader.scan(own, signal))]);
+  return traceIds ?? listTraceIds(found.flat());
 }
 
-async function findErrors(
+async function readErrors(
   reader: SpanReader,
   query: Listing,
   traceIds: readonly string[],
@@ -414,7 +435,12 @@ async function findErrors(
   const { sources, budget } = query;
   if (traceIds.length === 0) return [];
   const of = { by: "trace", traceIds, select: "exceptions" } as const;
-  return acceptErrors(reader, query, await collect(reader.find({ sources, of, budget }, signal)), signal);
+  return acceptErrors(
+    reader,
+    query,
+    await readAllSpans(reader.find({ sources, of, budget }, signal)),
+    signal,
+  );
 }
 
 async function acceptErrors(
@@ -423,19 +449,19 @@ async function acceptErrors(
   spans: readonly Span[],
   signal: AbortSignal,
 ): Promise<readonly Candidate[]> {
-  const family = await climb(reader, sources, spans, budget, signal);
+  const family = await loadAncestors(reader, sources, spans, budget, signal);
   return spans.flatMap((span) => {
-    const entry = family.entryOf(span);
-    const row = rowOf(entry ?? span, span.span_id);
+    const entry = family.findEntry(span);
+    const row = toSummaryRow(entry ?? span, span.span_id);
     if (row.time < range.from || row.time > range.to) return [];
-    const exception = exceptionsOf(span, namesOf(entry ?? span)).find(({ digest }) =>
-      acceptsRow(filter, row, [digest]),
+    const exception = listExceptions(span, deriveNames(entry ?? span)).find(({ digest }) =>
+      isRowAccepted(filter, row, [digest]),
     );
     return exception === undefined ? [] : [{ row, span, entry, exception }];
   });
 }
 
-function traceIdsOf(spans: readonly Pick<Span, "trace_id">[]): readonly string[] {
+function listTraceIds(spans: readonly Pick<Span, "trace_id">[]): readonly string[] {
   return [...new Set(spans.map(({ trace_id }) => trace_id))];
 }
 
@@ -453,13 +479,16 @@ export function compareRows(
   return direction === "asc" ? ascending : -ascending;
 }
 
-function isBeyond({ by, order: direction, beyond }: ListingQuery, row: Row): boolean {
+function isBeyond({ by, order: direction, beyond }: ListingQuery, row: TraceRow): boolean {
   if (beyond === undefined) return true;
   return direction === "asc" ? row[by] > beyond : row[by] < beyond;
 }
 
 /** What rows share that no page may part: a millisecond, or a duration. */
-export function tieOf({ by }: Pick<Ordering, "by">, row: Pick<TraceSummary, "time" | "duration">): bigint {
+export function deriveTie(
+  { by }: Pick<Ordering, "by">,
+  row: Pick<TraceSummary, "time" | "duration">,
+): bigint {
   return by === "time" ? floorToMilli(row.time as Instant) : row.duration;
 }
 
@@ -468,9 +497,9 @@ function* cutBetweenTies(rows: readonly Candidate[], query: ListingQuery): Gener
   let tie: bigint | undefined;
   let tied = 0;
   for (const candidate of rows) {
-    const next = tieOf(query, candidate.row);
+    const next = deriveTie(query, candidate.row);
     if (next !== tie) {
-      if (batch.length >= Math.min(batchSize, query.wanted)) {
+      if (batch.length >= Math.min(batchSize, query.expectedRows)) {
         yield batch;
         batch = [];
       }
@@ -478,14 +507,14 @@ function* cutBetweenTies(rows: readonly Candidate[], query: ListingQuery): Gener
       tied = 0;
     }
     tied += 1;
-    if (tied > query.tieLimit) throw tooManyTied(query);
+    if (tied > query.tieLimit) throw createTieLimitError(query);
     batch.push(candidate);
   }
   if (batch.length > 0) yield batch;
 }
 
 /** One millisecond or duration cannot be cut into pages, so it cannot be answered when it is too large for one. */
-export function tooManyTied({ by, tieLimit: limit }: Pick<ListingQuery, "by" | "tieLimit">): Refused {
+export function createTieLimitError({ by, tieLimit: limit }: Pick<ListingQuery, "by" | "tieLimit">): Refused {
   const what = by === "time" ? "end in one millisecond" : "have one duration";
   return new Refused("result_too_large", `More than ${limit} traces ${what}; narrow the filters`, { limit });
 }

@@ -1,23 +1,23 @@
 // The filters of the trace routes: the trace query language, and whether a row passes. The language is joined as the
 // log language is; its names and its four operators are its own.
 
-import type { TraceSummary, Value } from "../../core/rows.ts";
+import type { AttributeValue, TraceSummary } from "../../core/rows.ts";
 import type { Compare, Filter, Operator } from "../../log-query/ast.ts";
 import { parseAs, type Term } from "../../log-query/parse.ts";
 import { printAs, printValue, quoteValue } from "../../log-query/print.ts";
-import { escapeKey, invalid, unescapeKey } from "../../log-query/scan.ts";
+import { createSyntaxError, escapeKey, unescapeKey } from "../../log-query/scan.ts";
 import { type TraceField, type TraceFilter, traceFields } from "../../store/store.ts";
-import { actionDigest, decodeDigest } from "../spans/digest.ts";
-import { canonicalId } from "../spans/id.ts";
+import { decodeDigest, encodeActionDigest } from "../spans/digest.ts";
+import { normaliseId } from "../spans/span-ids.ts";
 
-export type Row = Omit<TraceSummary, "has_npo">;
+export type TraceRow = Omit<TraceSummary, "has_npo">;
 
 const operators: ReadonlySet<Operator> = new Set(["=", "!=", ":", "!:"]);
-const names = `tag.<name>, ${traceFields.join(", ")}`;
+const fieldNames = `tag.<name>, ${traceFields.join(", ")}`;
 
 /** @throws {Unprocessable} `invalid_log_query`, `log_query_too_complex` */
 export function parseTraceQuery(query: string): Filter<TraceField> {
-  return parseAs(query, { bare: { kind: "any" }, fieldOf: readField, lists: false });
+  return parseAs(query, { bareTermField: { kind: "any" }, resolveField: readField, hasLists: false });
 }
 
 /** Text that `parseTraceQuery` reads as this filter, but for spans. */
@@ -35,10 +35,19 @@ function readField({ query, keys, operator, field }: Term): TraceField {
   const name = traceFields.find((known) => known === first);
   const tag = rest.map(unescapeKey).join(".");
   if ((name === undefined || rest.length > 0) && (first !== "tag" || tag === "")) {
-    throw invalid(query, field, `one of ${names}`, "Text with an operator in it goes in double quotes.");
+    throw createSyntaxError(
+      query,
+      field,
+      `one of ${fieldNames}`,
+      "Text with an operator in it goes in double quotes.",
+    );
   }
   if (!operators.has(operator)) {
-    throw invalid(query, { start: field.end, end: field.end + operator.length }, "one of = != : !:");
+    throw createSyntaxError(
+      query,
+      { start: field.end, end: field.end + operator.length },
+      "one of = != : !:",
+    );
   }
   return name === undefined ? { kind: "tag", name: tag } : { kind: "row", name };
 }
@@ -47,16 +56,16 @@ function readField({ query, keys, operator, field }: Term): TraceField {
  * Whether a row satisfies the filter, but for the choice of digests, which its caller knows: `digests` are those of
  * the row's exceptions that count.
  */
-export function acceptsRow(filter: TraceFilter, row: Row, digests: readonly string[]): boolean {
+export function isRowAccepted(filter: TraceFilter, row: TraceRow, digests: readonly string[]): boolean {
   const { traceId, namespace, action, minDuration } = filter;
   if (traceId !== undefined && row.trace_id !== traceId) return false;
   if (namespace !== undefined && row.namespace !== namespace) return false;
   if (action !== undefined && row.action_name !== action) return false;
   if (minDuration !== undefined && row.duration < minDuration) return false;
   if (filter.digests !== undefined) {
-    const own = actionDigest({ namespace: row.namespace, action: row.action_name });
+    const own = encodeActionDigest({ namespace: row.namespace, action: row.action_name });
     const holds = (digest: string): boolean =>
-      digest === own || (digests.includes(digest) && isOfRow(digest, row));
+      digest === own || (digests.includes(digest) && isDigestOfRow(digest, row));
     if (!filter.digests.some(holds)) return false;
   }
   return matchesTrace(filter.query, row);
@@ -66,14 +75,14 @@ export function acceptsRow(filter: TraceFilter, row: Row, digests: readonly stri
  * A digest of ours finds what it stands for and nothing else, so that a source can be asked for that: an exception may
  * carry any text as its digest, also what is an action's, or another request's error.
  */
-function isOfRow(digest: string, { namespace, action_name }: Row): boolean {
+function isDigestOfRow(digest: string, { namespace, action_name }: TraceRow): boolean {
   const key = decodeDigest(digest);
   if (key?.of !== "error") return key?.of !== "action";
   return key.namespace === namespace && key.action === action_name;
 }
 
 /** Whether a row satisfies the query. A field that it lacks satisfies only `!=` and `!:`. */
-function matchesTrace(filter: Filter<TraceField>, row: Row): boolean {
+function matchesTrace(filter: Filter<TraceField>, row: TraceRow): boolean {
   switch (filter.kind) {
     case "all":
       return true;
@@ -82,49 +91,49 @@ function matchesTrace(filter: Filter<TraceField>, row: Row): boolean {
     case "or":
       return filter.operands.some((operand) => matchesTrace(operand, row));
     case "compare":
-      return compares(filter, row);
+      return isComparisonTrue(filter, row);
     default:
       return filter satisfies never;
   }
 }
 
-function compares({ field, operator, value }: Compare<TraceField>, row: Row): boolean {
+function isComparisonTrue({ field, operator, value }: Compare<TraceField>, row: TraceRow): boolean {
   const isNegative = operator === "!=" || operator === "!:";
   const isWhole = operator === "=" || operator === "!=";
-  const sought = field.kind === "row" ? spellingsOf(field.name, isWhole, value) : [value];
+  const sought = field.kind === "row" ? listSpellings(field.name, isWhole, value) : [value];
   const holds = (text: string): boolean =>
     sought.some((spelling) => (isWhole ? text === spelling : text.includes(spelling)));
-  return textsOf(field, row).some(holds) !== isNegative;
+  return listFieldTexts(field, row).some(holds) !== isNegative;
 }
 
 /** How a row may have what a query says of it, whole or as a part. */
-function spellingsOf(name: string, isWhole: boolean, value: string): readonly string[] {
+function listSpellings(name: string, isWhole: boolean, value: string): readonly string[] {
   if (name !== "trace_id" && name !== "span_id") return [value];
-  return isWhole ? [canonicalId(value, name === "trace_id" ? 32 : 16)] : [value, value.toLowerCase()];
+  return isWhole ? [normaliseId(value, name === "trace_id" ? 32 : 16)] : [value, value.toLowerCase()];
 }
 
-function textsOf(field: TraceField, row: Row): readonly string[] {
+function listFieldTexts(field: TraceField, row: TraceRow): readonly string[] {
   switch (field.kind) {
     case "tag":
-      return Object.hasOwn(row.tags, field.name) ? texts(row.tags[field.name]) : [];
+      return Object.hasOwn(row.tags, field.name) ? listTexts(row.tags[field.name]) : [];
     case "row": {
       const text = row[field.name];
       return text === undefined ? [] : [text];
     }
     case "any":
-      return [row.action_name, ...Object.values(row.tags).flatMap(texts)];
+      return [row.action_name, ...Object.values(row.tags).flatMap(listTexts)];
     default:
       return field satisfies never;
   }
 }
 
 /** A value as the texts that operators see: an array stands for its elements, `null` and objects for nothing. */
-function texts(value: Value | undefined): readonly string[] {
+function listTexts(value: AttributeValue | undefined): readonly string[] {
   if (value === undefined || value === null) return [];
-  if (isList(value)) return value.flatMap(texts);
+  if (isList(value)) return value.flatMap(listTexts);
   return typeof value === "object" ? [] : [String(value)];
 }
 
-function isList(value: Value): value is readonly Value[] {
+function isList(value: AttributeValue): value is readonly AttributeValue[] {
   return Array.isArray(value);
 }

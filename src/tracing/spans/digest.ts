@@ -3,12 +3,12 @@
 import { createHash } from "node:crypto";
 import * as z from "zod";
 import { type SpanKind, spanKinds } from "../../core/rows.ts";
-import type { Names } from "./requests.ts";
+import type { ActionNames } from "./requests.ts";
 
 /** What a digest of ours stands for. */
 export type Digest =
-  | ({ readonly of: "action" } & Names)
-  | ({ readonly of: "error"; readonly exception: string } & Names)
+  | ({ readonly of: "action" } & ActionNames)
+  | ({ readonly of: "error"; readonly exception: string } & ActionNames)
   | ({ readonly of: "event" } & EventKey);
 
 export interface EventKey {
@@ -20,40 +20,40 @@ export interface EventKey {
 }
 
 /** Of the rows of `actions` and of the spans below a request. URL-safe, as all digests of ours. */
-export function actionDigest({ namespace, action }: Names): string {
-  return encode("act_", [namespace, action]);
+export function encodeActionDigest({ namespace, action }: ActionNames): string {
+  return encodeDigest("act_", [namespace, action]);
 }
 
 /** Of an exception that carries none of its own; the names are those of the request that it happened in. */
-export function errorDigest(exception: string, { namespace, action }: Names): string {
-  return encode("err_", [exception, namespace, action]);
+export function encodeErrorDigest(exception: string, { namespace, action }: ActionNames): string {
+  return encodeDigest("err_", [exception, namespace, action]);
 }
 
-export function eventDigest({ service, kind, name, statement }: EventKey): string {
-  return encode("evt_", [service, kind, name, statement ?? ""]);
+export function encodeEventDigest({ service, kind, name, statement }: EventKey): string {
+  return encodeDigest("evt_", [service, kind, name, statement ?? ""]);
 }
 
 export function hashStatement(normalised: string): string {
   return createHash("sha256").update(normalised).digest("base64url").slice(0, 22);
 }
 
-const text = z.string();
-const forms = [
+const textSchema = z.string();
+const digestForms = [
   {
     prefix: "act_",
     key: z
-      .tuple([text, text])
+      .tuple([textSchema, textSchema])
       .transform(([namespace, action]): Digest => ({ of: "action", namespace, action })),
   },
   {
     prefix: "err_",
     key: z
-      .tuple([text, text, text])
+      .tuple([textSchema, textSchema, textSchema])
       .transform(([exception, namespace, action]): Digest => ({ of: "error", exception, namespace, action })),
   },
   {
     prefix: "evt_",
-    key: z.tuple([text, z.enum(spanKinds), text, text]).transform(
+    key: z.tuple([textSchema, z.enum(spanKinds), textSchema, textSchema]).transform(
       ([service, kind, name, statement]): Digest => ({
         of: "event",
         service,
@@ -67,7 +67,7 @@ const forms = [
 
 /** Undefined for any text that none of the functions above makes. */
 export function decodeDigest(digest: string): Digest | undefined {
-  const form = forms.find(({ prefix }) => digest.startsWith(prefix));
+  const form = digestForms.find(({ prefix }) => digest.startsWith(prefix));
   if (form === undefined) return undefined;
   const bytes = Buffer.from(digest.slice(form.prefix.length), "base64url");
   let key: unknown;
@@ -77,15 +77,15 @@ export function decodeDigest(digest: string): Digest | undefined {
     return undefined;
   }
   const { data } = form.key.safeParse(key);
-  return data !== undefined && encode(form.prefix, key) === digest ? data : undefined;
+  return data !== undefined && encodeDigest(form.prefix, key) === digest ? data : undefined;
 }
 
-function encode(prefix: string, key: unknown): string {
+function encodeDigest(prefix: string, key: unknown): string {
   return prefix + Buffer.from(JSON.stringify(key)).toString("base64url");
 }
 
 /** The number under which an error is known in a site: 1 to 2^53 - 1, the same on every instance and for ever. */
-export function incidentNumber(site: string, digest: string): number {
+export function deriveIncidentNumber(site: string, digest: string): number {
   const hash = createHash("sha256").update(`${site}\0${digest}`).digest();
   return Number(hash.readBigUInt64BE() >> 11n) || 1;
 }

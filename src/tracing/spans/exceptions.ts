@@ -1,10 +1,10 @@
-// Exceptions of spans: events named `exception`, and the digest that tells which of them are one error.
+// Exceptions of spans: events named `createException`, and the digest that tells which of them are one error.
 import type { Span } from "../../core/rows.ts";
 import type { Instant } from "../../core/time.ts";
-import { errorDigest } from "./digest.ts";
-import { incidentDigest, type Names } from "./requests.ts";
+import { encodeErrorDigest } from "./digest.ts";
+import { type ActionNames, incidentDigestAttribute } from "./requests.ts";
 
-export interface Exception {
+export interface SpanException {
   readonly time: Instant;
   readonly name: string;
   readonly digest: string;
@@ -18,13 +18,13 @@ export function hasException({ events }: Pick<Span, "events">): boolean {
 }
 
 /** The span's exceptions in their order. `names` are those of the entry above it, or its own where it has none. */
-export function exceptionsOf(span: Span, names: Names): readonly Exception[] {
+export function listExceptions(span: Span, names: ActionNames): readonly SpanException[] {
   return span.events.flatMap(({ time, name: event, attributes }) => {
     if (event !== "exception") return [];
     const type = attributes["exception.type"];
     const name = typeof type === "string" && type !== "" ? type : unknownException;
-    const given = attributes[incidentDigest];
-    const digest = typeof given === "string" && given !== "" ? given : errorDigest(name, names);
+    const given = attributes[incidentDigestAttribute];
+    const digest = typeof given === "string" && given !== "" ? given : encodeErrorDigest(name, names);
     return [{ time, name, digest }];
   });
 }

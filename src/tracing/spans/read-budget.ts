@@ -1,20 +1,20 @@
 // What one request may read, counted over all its calls to all its backends.
 import { Refused } from "../../core/errors.ts";
 import type { Budget } from "../../store/span-reader.ts";
-import { recording } from "../../telemetry/request-recorder.ts";
+import { findCurrentRecorder } from "../../telemetry/request-recorder.ts";
 
 /** A share of a budget is spent, and the budget itself is not: there may be another way. */
-export class ShareSpent extends Error {
+export class BudgetShareSpent extends Error {
   override readonly name = "ShareSpent";
 }
 
 /** A part of a budget; what does not fit into the part is not taken from the whole. */
-export function shareOf(budget: Budget, limit: number): Budget {
+export function createBudgetShare(budget: Budget, limit: number): Budget {
   let spent = 0;
   return {
     limit,
     spend: (documents) => {
-      if (spent + documents > limit) throw new ShareSpent();
+      if (spent + documents > limit) throw new BudgetShareSpent();
       spent += documents;
       budget.spend(documents);
     },
@@ -22,7 +22,7 @@ export function shareOf(budget: Budget, limit: number): Budget {
 }
 
 /** The budget, with a count of what is spent of it from here on. */
-export function watch(budget: Budget): { readonly budget: Budget; readonly spent: () => number } {
+export function trackBudget(budget: Budget): { readonly budget: Budget; readonly spent: () => number } {
   let spent = 0;
   const spend = (documents: number): void => {
     spent += documents;
@@ -33,7 +33,7 @@ export function watch(budget: Budget): { readonly budget: Budget; readonly spent
 
 export function createBudget(limit: number): Budget {
   let spent = 0;
-  const recorder = recording();
+  const recorder = findCurrentRecorder();
   return {
     limit,
     spend: (documents) => {

@@ -4,9 +4,9 @@ import { compare, type Span, type TraceSummary } from "../../core/rows.ts";
 import type { SpanId } from "../../store/span-reader.ts";
 
 /** The attribute of an exception event that carries its digest. */
-export const incidentDigest = "appsignal.incident_digest";
+export const incidentDigestAttribute = "appsignal.incident_digest";
 
-export interface Names {
+export interface ActionNames {
   readonly namespace: string;
   readonly action: string;
 }
@@ -17,23 +17,23 @@ export function isRequest(span: Span): boolean {
 }
 
 /** The action of an entry that nothing names. */
-export const unnamed = "unknown";
+export const unnamedAction = "unknown";
 
 /** What a span is called as an entry. Neither is ever empty. */
-export function namesOf(entry: Span): Names {
+export function deriveNames(entry: Span): ActionNames {
   return {
     namespace: entry.namespace || (entry.span_kind === "server" ? "web" : "background"),
-    action: entry.action || entry.span_name || unnamed,
+    action: entry.action || entry.span_name || unnamedAction,
   };
 }
 
 /** What a span is called by the entry above it; below a lost parent both are empty. */
-export function namesAbove(entry: Span | undefined): Names {
-  return entry === undefined ? { namespace: "", action: "" } : namesOf(entry);
+export function deriveNamesAbove(entry: Span | undefined): ActionNames {
+  return entry === undefined ? { namespace: "", action: "" } : deriveNames(entry);
 }
 
 /** Tells actions from each other. */
-export function actionKey({ namespace, action }: Names): string {
+export function formatActionKey({ namespace, action }: ActionNames): string {
   return JSON.stringify([namespace, action]);
 }
 
@@ -42,13 +42,13 @@ export function isRoot(span: Span): boolean {
 }
 
 /** Nanoseconds; a clock that ran backwards makes no negative length. */
-export function durationOf({ start, end }: Span): bigint {
+export function calculateDuration({ start, end }: Span): bigint {
   return end > start ? end - start : 0n;
 }
 
 /** Nanoseconds that a span, or all those that it stands for, took: those of a compressed span leave out its pauses. */
-export function timeOf(span: Span): bigint {
-  return span.sum ?? durationOf(span);
+export function calculateTotalTime(span: Span): bigint {
+  return span.sum ?? calculateDuration(span);
 }
 
 /** The wire's milliseconds. */
@@ -56,13 +56,13 @@ export function toFloatMillis(nanos: bigint): number {
   return Number(nanos) / 1e6;
 }
 
-export function spanKey({ trace_id, span_id }: SpanId): string {
+export function formatSpanKey({ trace_id, span_id }: SpanId): string {
   return `${trace_id} ${span_id}`;
 }
 
 /** The summary row that a span makes; `span_id` may be another's. */
-export function rowOf(named: Span, span_id: string): Omit<TraceSummary, "has_npo"> {
-  const { namespace, action } = namesOf(named);
+export function toSummaryRow(named: Span, span_id: string): Omit<TraceSummary, "has_npo"> {
+  const { namespace, action } = deriveNames(named);
   return {
     site_id: named.site_id,
     trace_id: named.trace_id,
@@ -71,7 +71,7 @@ export function rowOf(named: Span, span_id: string): Omit<TraceSummary, "has_npo
     action_name: action,
     revision: named.revision,
     time: named.end,
-    duration: durationOf(named),
+    duration: calculateDuration(named),
     tags: named.tags,
   };
 }
@@ -92,54 +92,56 @@ export function compareSpans(a: Span, b: Span): number {
 }
 
 /** Spans by id, for the way up. */
-export interface Family {
+export interface AncestorIndex {
   readonly add: (spans: Iterable<Span>) => void;
-  readonly parentOf: (span: Span) => Span | undefined;
+  readonly findParent: (span: Span) => Span | undefined;
   /** The nearest entry above the span, itself included; undefined below a lost parent. */
-  readonly entryOf: (span: Span) => Span | undefined;
+  readonly findEntry: (span: Span) => Span | undefined;
 }
 
 /** Its functions are the module's: what V8 compiles of functions made for each trace, it forgets with that trace. */
-interface Members {
+interface AncestorMaps {
   /** By span id the first that has it, and others that do, of which there are hardly any. */
-  readonly held: Map<string, Span>;
+  readonly firstById: Map<string, Span>;
   readonly others: Map<string, Span>;
   /** The entries above spans, as far as they were asked for. */
   readonly entries: Map<Span, Span | undefined>;
 }
 
-export function createFamily(spans: Iterable<Span> = []): Family {
-  const members: Members = { held: new Map(), others: new Map(), entries: new Map() };
-  const add = (added: Iterable<Span>) => addTo(members, added);
+export function createAncestorIndex(spans: Iterable<Span> = []): AncestorIndex {
+  const members: AncestorMaps = { firstById: new Map(), others: new Map(), entries: new Map() };
+  const add = (added: Iterable<Span>) => addSpans(members, added);
   add(spans);
   return {
     add,
-    parentOf: (span) => parentIn(members, span),
-    entryOf: (span) => entryIn(members, span),
+    findParent: (span) => lookUpParent(members, span),
+    findEntry: (span) => lookUpEntry(members, span),
   };
 }
 
-function addTo({ held, others, entries }: Members, added: Iterable<Span>): void {
+function addSpans({ firstById: held, others, entries }: AncestorMaps, added: Iterable<Span>): void {
   entries.clear();
   for (const span of added) {
     const first = held.get(span.span_id);
     const [known, key] =
-      first === undefined || isOf(first, span) ? [held, span.span_id] : [others, keyOf(span, span.span_id)];
+      first === undefined || isSameTrace(first, span)
+        ? [held, span.span_id]
+        : [others, formatMemberKey(span, span.span_id)];
     const other = known.get(key);
     // Some tracers give both sides of a call one id: what is below it belongs to the side that was called.
-    if (other === undefined || isNearer(span, other)) known.set(key, span);
+    if (other === undefined || isPreferredOwner(span, other)) known.set(key, span);
   }
 }
 
-function parentIn({ held, others }: Members, span: Span): Span | undefined {
+function lookUpParent({ firstById: held, others }: AncestorMaps, span: Span): Span | undefined {
   const { parent_span_id } = span;
   if (parent_span_id === undefined) return undefined;
   const first = held.get(parent_span_id);
-  if (first === undefined || isOf(first, span)) return first;
-  return others.get(keyOf(span, parent_span_id));
+  if (first === undefined || isSameTrace(first, span)) return first;
+  return others.get(formatMemberKey(span, parent_span_id));
 }
 
-function entryIn(members: Members, span: Span): Span | undefined {
+function lookUpEntry(members: AncestorMaps, span: Span): Span | undefined {
   const { entries } = members;
   // Mostly none: what is above a span has been asked for before it.
   let passed: Span[] | undefined;
@@ -155,7 +157,7 @@ function entryIn(members: Members, span: Span): Span | undefined {
       passed ??= [];
       passed.push(at);
     }
-    at = parentIn(members, at);
+    at = lookUpParent(members, at);
   }
   if (at === undefined || at === span) return at;
   entries.set(span, at);
@@ -163,17 +165,17 @@ function entryIn(members: Members, span: Span): Span | undefined {
   return at;
 }
 
-function keyOf({ site_id, trace_id }: Span, span: string): string {
+function formatMemberKey({ site_id, trace_id }: Span, span: string): string {
   return `${site_id} ${trace_id} ${span}`;
 }
 
 /** Whether both are of one trace as one site has it. */
-function isOf(a: Span, b: Span): boolean {
+function isSameTrace(a: Span, b: Span): boolean {
   return a.site_id === b.site_id && a.trace_id === b.trace_id;
 }
 
 /** Whether a span is the side that was called of any call under its id: both sides of a call may have one. */
-export function isOtherSide({ span_kind }: Pick<Span, "span_kind">): boolean {
+export function isCalleeSide({ span_kind }: Pick<Span, "span_kind">): boolean {
   return span_kind === "server" || span_kind === "consumer";
 }
 
@@ -181,8 +183,8 @@ export function isOtherSide({ span_kind }: Pick<Span, "span_kind">): boolean {
  * Of two spans with one id, whether this is the one that children and exceptions belong to: the side that was called.
  * The caller may be an entry as well, where a trace begins with it.
  */
-export function isNearer(span: Span, other: Span): boolean {
+export function isPreferredOwner(span: Span, other: Span): boolean {
   if (span.entry !== other.entry) return span.entry;
-  const isCalled = isOtherSide(span);
-  return isCalled === isOtherSide(other) ? compareSpans(span, other) < 0 : isCalled;
+  const isCalled = isCalleeSide(span);
+  return isCalled === isCalleeSide(other) ? compareSpans(span, other) < 0 : isCalled;
 }

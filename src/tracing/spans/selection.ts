@@ -4,7 +4,7 @@ import type { SpanSelection } from "../../store/span-reader.ts";
 import { hasException } from "./exceptions.ts";
 
 /** Whether the span, with all its events, is of the selection. */
-export function selects(
+export function isInSelection(
   select: SpanSelection,
   span: Pick<Span, "entry" | "report" | "span_kind" | "statement" | "events">,
 ): boolean {

@@ -2,18 +2,20 @@
 // every span is a tally of its own, so what is computed from tallies is computed from spans.
 import type { Span } from "../../core/rows.ts";
 import type { SpanReader, SpanTally, TallyQuery } from "../../store/span-reader.ts";
-import { timeOf } from "./requests.ts";
+import { calculateTotalTime } from "./requests.ts";
 
-export function tallyOf(span: Span): SpanTally {
-  return { span, whole: true, spans: 1, total: timeOf(span) };
+export function toTally(span: Span): SpanTally {
+  return { span, isSingle: true, spans: 1, total: calculateTotalTime(span) };
 }
 
 /** `SpanReader.tally`, also of a reader that has none. */
-export async function* tally(
+export async function* readTallies(
   reader: SpanReader,
   query: TallyQuery,
   signal: AbortSignal,
 ): AsyncGenerator<readonly SpanTally[]> {
   if (reader.tally !== undefined) yield* reader.tally(query, signal);
-  else for await (const batch of reader.scan({ ...query, bare: true }, signal)) yield batch.map(tallyOf);
+  else
+    for await (const batch of reader.scan({ ...query, withoutEvents: true }, signal))
+      yield batch.map(toTally);
 }

@@ -3,7 +3,7 @@
 import { readFileSync } from "node:fs";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { elastic } from "#resolvers/elastic/elastic.ts";
-import { readProfile } from "#resolvers/elastic/layout/log-layout.ts";
+import { parseLogLayout } from "#resolvers/elastic/layout/log-layout.ts";
 import { kinds } from "#resolvers/index.ts";
 import { hashToken } from "#src/access/auth.ts";
 import { connectSites } from "#src/access/sites.ts";
@@ -21,7 +21,7 @@ import { createShell } from "../../support/fake-shell.ts";
 import { onServers } from "../selected-servers.ts";
 
 const guide = readFileSync(new URL("../../../resolvers/README.md", import.meta.url), "utf8");
-const profile = /```yaml\n(name: mine\n[\s\S]*?)```/.exec(guide)?.[1] ?? "";
+const layout = /```yaml\n(name: mine\n[\s\S]*?)```/.exec(guide)?.[1] ?? "";
 const inParts = /```yaml\n(name: parts\n[\s\S]*?)```/.exec(guide)?.[1] ?? "";
 const reference = /```yaml\n(sources:\n[\s\S]*?)```/.exec(guide)?.[1] ?? "";
 const now = fromMillis(Date.UTC(2024, 5, 2));
@@ -69,14 +69,14 @@ onServers((server) => {
           .split("\n")
           .map((line) => `      ${line}`),
       ].join("\n"),
-      "/etc/readout/profiles/mine.yaml": profile,
+      "/etc/readout/profiles/mine.yaml": layout,
     };
     const world = createShell({ now, files });
     const config = parseConfig(files[file] ?? "", file, { ...world, kinds });
     const elk = config.backends.elk;
     const kind = kinds.get(elk?.kind ?? "");
     if (elk === undefined || kind === undefined) throw new Error("no backend");
-    backend = kind.create("elk", elk.settings, testIO, elk.profiles);
+    backend = kind.create("elk", elk.settings, testIO, elk.layouts);
     readout = createServer({
       operations,
       authenticate: () => ({ user: "ana", maySee: () => true }),
@@ -84,7 +84,7 @@ onServers((server) => {
       limits: config.limits,
       telemetry: createTelemetry({ write: () => {}, level: "silent" }),
       now: () => now,
-      graphql: () => Promise.reject(new Error("not asked for")),
+      loadGraphql: () => Promise.reject(new Error("not asked for")),
     });
   });
   afterAll(async () => {
@@ -153,11 +153,11 @@ onServers((server) => {
       ["c", '{"at":"2024-06-01T10:00:02.000Z","payload":{"user": {"id":1.0}},"node":"n1","app":"blue"}'],
     ]);
     const own = elasticWith("parts.yaml", inParts);
-    const source = { id: "app", index: "app-odd-parts", profile: "parts.yaml" };
+    const source = { id: "app", index: "app-odd-parts", layout: "parts.yaml" };
     async function find(text: string): Promise<LogLine[]> {
       const found: LogLine[] = [];
       const range = { from: fromMillis(Date.UTC(2024, 5, 1)), to: now };
-      const limits = { wanted: 10, documentLimit: 1_000, tieLimit: 1_000 };
+      const limits = { expectedLines: 10, documentLimit: 1_000, tieLimit: 1_000 };
       const query = {
         sources: [source] as const,
         range,
@@ -197,9 +197,9 @@ onServers((server) => {
     await cluster.remove("app-odd-parts");
   });
 
-  function elasticWith(name: string, profile: string): LogStore {
+  function elasticWith(name: string, layout: string): LogStore {
     const config = elastic.parseConfig({ url: server.url, timeout: "60s" });
-    const own = { logs: new Map([[name, readProfile(profile)]]), traces: new Map() };
+    const own = { logs: new Map([[name, parseLogLayout(layout)]]), traces: new Map() };
     const { logs } = elastic.create("elk", config, testIO, own).stores;
     if (logs === undefined) throw new Error("no log store");
     return logs;

@@ -1,18 +1,18 @@
 // Front-end error reports on real servers: from an intake's own connection through the spool into an index, once each.
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { elastic } from "#resolvers/elastic/elastic.ts";
-import { connectSites, spanSourceOf } from "#src/access/sites.ts";
+import { buildSpanSource, connectSites } from "#src/access/sites.ts";
 import { defaults, parseConfig } from "#src/config/config.ts";
 import type { Span } from "#src/core/rows.ts";
 import { now } from "#src/core/time.ts";
 import { startDelivery } from "#src/intake/delivery.ts";
-import { readReport, spanOf } from "#src/intake/error-report.ts";
+import { buildReportSpan, readReport } from "#src/intake/error-report.ts";
 import { createIntake } from "#src/intake/intake.ts";
 import { operations } from "#src/operations/index.ts";
 import { createServer } from "#src/server/server.ts";
 import { createBudget } from "#src/tracing/spans/read-budget.ts";
 import { type Cluster, openCluster, testIO } from "../../support/elastic/test-index.ts";
-import { memorySpooler, reportBody, watchedTelemetry } from "../../support/error-reports.ts";
+import { createMemorySpooler, createWatchedTelemetry, renderReport } from "../../support/error-reports.ts";
 import { onServers } from "../selected-servers.ts";
 
 const signal = () => AbortSignal.timeout(60_000);
@@ -29,7 +29,7 @@ const withoutDataStreams: Readonly<Record<string, "template is refused" | "deliv
 onServers(({ name, url }) => {
   let cluster: Cluster;
   const index = "readout-frontend-test";
-  const target = { site: "shop", index, profile: "auto" };
+  const target = { site: "shop", index, layout: "auto" };
   beforeAll(async () => {
     cluster = openCluster(url);
     await cluster.remove(`${index}*`);
@@ -48,9 +48,9 @@ onServers(({ name, url }) => {
   let drawn = 0;
   function span(over: Record<string, unknown> = {}): Span {
     drawn += 1;
-    const report = readReport(reportBody(drawn, over));
+    const report = readReport(renderReport(drawn, over));
     if (report === undefined) throw new Error("no report");
-    return spanOf("shop", drawn.toString(16).padStart(32, "0"), report);
+    return buildReportSpan("shop", drawn.toString(16).padStart(32, "0"), report);
   }
   async function documents(name = index) {
     await cluster.request("POST", `/${name}/_refresh`);
@@ -120,7 +120,7 @@ onServers(({ name, url }) => {
     );
   });
 
-  test.each(["auto", "otel"])("read as %s, the span is what was delivered", async (profile) => {
+  test.each(["auto", "otel"])("read as %s, the span is what was delivered", async (layout) => {
     const spans = [
       span(),
       span({
@@ -135,7 +135,7 @@ onServers(({ name, url }) => {
     expect(await stores().store.deliver(target, spans, signal())).toEqual(new Map());
     await cluster.request("POST", `/${index}/_refresh`);
     const { traces } = cluster.backend.stores;
-    const source = spanSourceOf("shop", { index, profile });
+    const source = buildSpanSource("shop", { index, layout: layout });
     const traceIds = spans.map(({ trace_id }) => trace_id);
     const of = { by: "trace", traceIds, select: "all" } as const;
     const found: Span[] = [];
@@ -161,10 +161,10 @@ onServers(({ name, url }) => {
     // Before the first report there is no index, and nothing to find.
     expect(await ask("traces/errors", { pagination })).toEqual([]);
     const bodies = [1, 2, 3].map((number) =>
-      reportBody(number, { action: "Page", tags: { number: `${number}` } }),
+      renderReport(number, { action: "Page", tags: { number: `${number}` } }),
     );
     for (const body of bodies) expect((await post(body)).status).toBe(200);
-    await expect.poll(async () => (await spooler.level()).reports).toBe(0);
+    await expect.poll(async () => (await spooler.readLevel()).reports).toBe(0);
     await cluster.request("POST", `/${whole}/_refresh`);
     const rows = await ask("traces/errors", { pagination });
     expect(rows.map(({ tags }: { tags: object }) => tags)).toEqual(
@@ -197,19 +197,19 @@ sites: { shop: { frontend: { keys: [k], backend: elk, index: ${whole} } } }
       { kinds: new Map([[elastic.kind, elastic]]), env: {}, readText: testIO.readText },
     );
     const sites = connectSites(config, new Map([["elk", cluster.backend]]));
-    const { telemetry } = watchedTelemetry();
-    const spooler = memorySpooler();
-    const delivery = startDelivery({ spooler, sites, telemetry });
+    const { telemetry } = createWatchedTelemetry();
+    const spooler = createMemorySpooler();
+    const delivery = startDelivery({ spool: spooler, sites, telemetry });
     const { spoolBytes, keyRate, addressRate, proxies } = defaults;
     const intake = createIntake({
-      ...{ sites, spooler, telemetry, now, spooled: delivery.wake },
+      ...{ sites, spool: spooler, telemetry, now, onSpooled: delivery.wake },
       config: { spool: ":memory:", spoolBytes, keyRate, addressRate, proxies },
     });
     const server = createServer({
       ...{ operations, sites, telemetry, now, intake },
       limits: defaults.limits,
       authenticate: () => ({ user: "ana", maySee: () => true }),
-      graphql: () => Promise.reject(new Error("not asked for")),
+      loadGraphql: () => Promise.reject(new Error("not asked for")),
     });
     const { port } = await server.listen({ host: "127.0.0.1", port: 0 });
     const post = (body: string) =>

@@ -4,11 +4,11 @@ import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { LogLine } from "#src/core/rows.ts";
 import { fromMillis } from "#src/core/time.ts";
-import { leavesOf } from "#src/log-query/ast.ts";
+import { listComparisons } from "#src/log-query/ast.ts";
 import { matches } from "#src/log-query/matches.ts";
 import { parse } from "#src/log-query/parse.ts";
 import type { LogQuery } from "#src/store/store.ts";
-import { record } from "#src/telemetry/request-recorder.ts";
+import { runWithRecorder } from "#src/telemetry/request-recorder.ts";
 import { corpus, dynamicDefinition, mappedDefinition, query } from "../../exactness/corpus.ts";
 import { type Cluster, openCluster } from "../../support/elastic/test-index.ts";
 import { onServers } from "../selected-servers.ts";
@@ -33,11 +33,11 @@ onServers((server) => {
   });
 
   const ask = (text: string, index: string): LogQuery => ({
-    sources: [{ id: "app", index, profile: "ecs" }],
+    sources: [{ id: "app", index, layout: "ecs" }],
     range: { from: fromMillis(start), to: fromMillis(start + 3_600_000) },
     filter: parse(text),
     order: "asc",
-    ...{ wanted: 1_000, documentLimit: 10_000, tieLimit: 10_000 },
+    ...{ expectedLines: 1_000, documentLimit: 10_000, tieLimit: 10_000 },
   });
   async function read(query: LogQuery) {
     const counts = { documents: 0, kept: 0 };
@@ -51,7 +51,7 @@ onServers((server) => {
     };
     const lines: LogLine[] = [];
     const signal = AbortSignal.timeout(60_000);
-    await record(recorder, async () => {
+    await runWithRecorder(recorder, async () => {
       for await (const batch of cluster.store.lines(query, signal)) lines.push(...batch);
     });
     return { lines, counts };
@@ -64,9 +64,9 @@ onServers((server) => {
       expect(everything.length).toBeGreaterThan(10);
       for (const text of fc.sample(query, { seed, numRuns: 300 })) {
         const query = ask(text, index);
-        if (leavesOf(query.filter).length !== 1) continue;
+        if (listComparisons(query.filter).length !== 1) continue;
         const [plan] = (await cluster.store.explain?.(query, AbortSignal.timeout(60_000))) ?? [];
-        expect(plan).toMatchObject({ profile: "ecs", indices: [index] });
+        expect(plan).toMatchObject({ layout: "ecs", indices: [index] });
         const [leaf] = plan?.leaves ?? [];
         const { lines, counts } = await read(query);
         const wanted = everything.filter((line) => matches(query.filter, line)).length;

@@ -4,8 +4,8 @@ import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { describeProduct } from "#resolvers/elastic/client/product.ts";
 import type { Query } from "#resolvers/elastic/client/query-dsl.ts";
-import { profiles } from "#resolvers/elastic/layout/log-layout.ts";
-import { readKnowledge } from "#resolvers/elastic/mapping/mapping.ts";
+import { logLayouts } from "#resolvers/elastic/layout/log-layout.ts";
+import { readIndexMetadata } from "#resolvers/elastic/mapping/mapping.ts";
 import { compileBounds } from "#resolvers/elastic/query/filter-compiler.ts";
 import type { LogLine } from "#src/core/rows.ts";
 import { fromMillis } from "#src/core/time.ts";
@@ -35,8 +35,8 @@ onServers((server) => {
   async function scan(pattern: string): Promise<LogLine[]> {
     const found: LogLine[] = [];
     const range = { from: fromMillis(start), to: fromMillis(start + 3_600_000) };
-    const limits = { wanted: 1_000, documentLimit: 10_000, tieLimit: 10_000 };
-    const sources = [{ id: "app", index: pattern, profile: "ecs" }] as const;
+    const limits = { expectedLines: 1_000, documentLimit: 10_000, tieLimit: 10_000 };
+    const sources = [{ id: "app", index: pattern, layout: "ecs" }] as const;
     const lines = cluster.store.lines(
       { sources, range, filter: parse(""), order: "asc", ...limits },
       AbortSignal.timeout(60_000),
@@ -53,7 +53,7 @@ onServers((server) => {
   }
 
   test("lower is within the meaning, and the meaning within upper", { timeout: 900_000 }, async () => {
-    const ecs = profiles.get("ecs");
+    const ecs = logLayouts.get("ecs");
     if (ecs === undefined) throw new Error("no profile ecs");
     const product = describeProduct(
       server.product === "elasticsearch" ? "Elasticsearch" : "OpenSearch",
@@ -70,7 +70,7 @@ onServers((server) => {
       await cluster.write(indices[1], stamped(documents.dynamic));
       const lines = await scan(`bounds-${round}-*`);
       expect(lines).toHaveLength(documents.mapped.length + documents.dynamic.length);
-      const { groups } = readKnowledge(await cluster.request("GET", `/bounds-${round}-*`));
+      const { groups } = readIndexMetadata(await cluster.request("GET", `/bounds-${round}-*`));
       for (const text of queries.slice(round * each, (round + 1) * each)) {
         const filter = parse(text);
         for (const group of groups) {

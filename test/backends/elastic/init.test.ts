@@ -9,16 +9,16 @@ import { run } from "#src/cli/init/init.ts";
 import { parseConfig } from "#src/config/config.ts";
 import { now, printMillis, toMillis } from "#src/core/time.ts";
 import { startPrometheus } from "../../servers/prometheus.ts";
-import { documentOf, templateOf } from "../../support/elastic/filebeat.ts";
-import { apm7, dataPrepper, otel, type Shipper } from "../../support/elastic/span-shippers.ts";
+import { buildTemplate, printDocument } from "../../support/elastic/filebeat.ts";
+import { apm7, dataPrepper, otel, type SpanShipper } from "../../support/elastic/span-shippers.ts";
 import { type Cluster, openCluster } from "../../support/elastic/test-index.ts";
 import { createShell } from "../../support/fake-shell.ts";
 import { remoteWrite } from "../../support/prometheus/remote-write.ts";
-import { exception, span } from "../../tracing/span-builder.ts";
+import { createException, createSpan } from "../../tracing/span-builder.ts";
 import { named, namedPrometheus, type ServerName, withoutDataStreams } from "../selected-servers.ts";
 
 /** The layout of spans that each server is seeded with, beside lines of `ecs`. */
-const shippers: Readonly<Record<ServerName, Shipper>> = {
+const shippers: Readonly<Record<ServerName, SpanShipper>> = {
   es7: apm7,
   es8: otel,
   es9: otel,
@@ -52,9 +52,9 @@ describe.each(named())("$name", ({ name, url }) => {
     await cluster.remove("init-*");
     const time = printMillis(toMillis(now()));
     for (const index of lines) {
-      await cluster.createIndex(index, templateOf("date", 1));
+      await cluster.createIndex(index, buildTemplate("date", 1));
       const json = '{"service":{"name":"checkout"}}';
-      await cluster.write(index, [["1", documentOf({ time, message: "hello", severity: "error", json })]]);
+      await cluster.write(index, [["1", printDocument({ time, message: "hello", severity: "error", json })]]);
     }
     await cluster.createIndex("init-strange", { mappings: { properties: { x: { type: "keyword" } } } });
     for (const [index, definition] of Object.entries(shipper.indices("init"))) {
@@ -62,7 +62,7 @@ describe.each(named())("$name", ({ name, url }) => {
     }
     const ids = { trace_id: "ab".repeat(16), span_id: "cd".repeat(8) };
     for (const { index, document } of shipper.write("init", [
-      span({ ...ids, events: [exception(1, "Boom")] }),
+      createSpan({ ...ids, events: [createException(1, "Boom")] }),
     ])) {
       await cluster.write(index, [[undefined, document]]);
     }
@@ -78,13 +78,13 @@ describe.each(named())("$name", ({ name, url }) => {
     const sources = sites.flatMap(({ logs }) => Object.values(logs?.sources ?? {}));
     expect(sources).toEqual(
       expect.arrayContaining([
-        expect.objectContaining({ index: "init-app-*,-init-app-audit-*", profile: "ecs" }),
-        expect.objectContaining({ index: "init-app-audit-*", profile: "ecs" }),
+        expect.objectContaining({ index: "init-app-*,-init-app-audit-*", layout: "ecs" }),
+        expect.objectContaining({ index: "init-app-audit-*", layout: "ecs" }),
       ]),
     );
     const traces = sites.flatMap(({ traces }) => traces ?? []);
     expect(traces).toHaveLength(1);
-    expect([shipper.profile, "auto"]).toContain(traces[0]?.profile);
+    expect([shipper.layout, "auto"]).toContain(traces[0]?.layout);
     const named = (traces[0]?.index ?? "").split(",");
     for (const index of Object.keys(shipper.indices("init")).filter((index) => index.includes("trac"))) {
       expect(named).toContain(index);
@@ -106,7 +106,7 @@ describe.each(named())("$name", ({ name, url }) => {
   });
 
   test("data streams are named as they are", async () => {
-    const { mappings } = templateOf("date", 1);
+    const { mappings } = buildTemplate("date", 1);
     const patterns = { index_patterns: ["logs-init.*"], data_stream: {}, priority: 900 };
     const template = JSON.stringify({ ...patterns, template: { mappings } });
     const made = cluster.request("PUT", "/_index_template/init", template);
@@ -123,7 +123,7 @@ describe.each(named())("$name", ({ name, url }) => {
         return;
       }
       for (const stream of ["logs-init.web-prod", "logs-init.web-test"]) {
-        const document = documentOf({ time: printMillis(toMillis(now())), json: "{}" });
+        const document = printDocument({ time: printMillis(toMillis(now())), json: "{}" });
         await cluster.write(stream, [[undefined, document]]);
         await cluster.request("POST", `/${stream}/_rollover`);
       }

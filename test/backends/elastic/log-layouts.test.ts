@@ -3,13 +3,13 @@
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { BackendError, Refused } from "#src/core/errors.ts";
-import { type LogLine, severityOf } from "#src/core/rows.ts";
+import { type LogLine, parseSeverity } from "#src/core/rows.ts";
 import { endOfMilli, fromMillis, type Instant, parseInstant, printNanos } from "#src/core/time.ts";
 import { matches } from "#src/log-query/matches.ts";
 import { parse } from "#src/log-query/parse.ts";
 import type { LogQuery, LogSource } from "#src/store/store.ts";
 import type { LoadedLine } from "../../log-query/script.ts";
-import { documentOf, filebeat } from "../../support/elastic/filebeat.ts";
+import { filebeat, printDocument } from "../../support/elastic/filebeat.ts";
 import * as shippers from "../../support/elastic/log-shippers.ts";
 import { type Cluster, openCluster } from "../../support/elastic/test-index.ts";
 import { type NamedServer, onServers, withoutDataStreams } from "../selected-servers.ts";
@@ -18,10 +18,10 @@ const start = Date.UTC(2026, 0, 15, 10);
 const range = { from: fromMillis(start - 3_600_000), to: fromMillis(start + 3_600_000) };
 
 const ecs: shippers.LogShipper = {
-  profile: "ecs",
+  layout: "ecs",
   index: (prefix) => `${prefix}-filebeat`,
   definition: filebeat,
-  document: documentOf,
+  document: printDocument,
 };
 const anywhere = [
   ecs,
@@ -58,11 +58,11 @@ onServers((server) => {
   const source = (index: string, over: Partial<LogSource> = {}): LogSource => ({
     id: "app",
     index,
-    profile: "auto",
+    layout: "auto",
     ...over,
   });
   function queryOf(from: LogSource, text = "", over: Partial<LogQuery> = {}): LogQuery {
-    const limits = { wanted: 1_000, documentLimit: 100_000, tieLimit: 100_000 };
+    const limits = { expectedLines: 1_000, documentLimit: 100_000, tieLimit: 100_000 };
     return { sources: [from], range, filter: parse(text), order: "asc", ...limits, ...over };
   }
   async function read(from: LogSource, text = "", over: Partial<LogQuery> = {}): Promise<LogLine[]> {
@@ -104,7 +104,7 @@ onServers((server) => {
       },
     ];
     test.each(shippersOn(server))("$profile is found, read and told", async (shipper) => {
-      const index = await ship(shipper, `layout-one-${shipper.profile}`, lines);
+      const index = await ship(shipper, `layout-one-${shipper.layout}`, lines);
       const found = await read(source(index));
       expect(
         found.map(({ id: _, source_id: __, json: ___, time, ...fields }) => ({
@@ -114,7 +114,7 @@ onServers((server) => {
       ).toEqual(
         lines.map(({ message, hostname, group, time, severity }) => ({
           time: printNanos(parseInstant(time ?? "") as Instant),
-          severity: severityOf(severity),
+          severity: parseSeverity(severity),
           message,
           hostname,
           group,
@@ -134,7 +134,7 @@ onServers((server) => {
         expect({ text, ids: idsOf(await read(source(index), text)) }).toEqual({ text, ids });
       }
       const report = await cluster.inspect(source(index), signal());
-      expect(report).toMatchObject({ profile: shipper.profile, problems: [] });
+      expect(report).toMatchObject({ layout: shipper.layout, problems: [] });
       expect(report.newest).toBe(fromMillis(start + 2));
     });
   });
@@ -240,17 +240,17 @@ onServers((server) => {
           ? prepared
           : [["otel", shippers.otelLogs, otel]];
 
-    test.each(sets)("%s", async (profile, shipper, own) => {
+    test.each(sets)("%s", async (layout, shipper, own) => {
       for (const [name, { document, line, body, finds }] of Object.entries(own)) {
         const index = shipper.index(`layout-own-${name}`);
         await cluster.createIndex(index, shipper.definition);
         await cluster.write(index, [[name, document]]);
-        const found = await read(source(index, { profile }));
+        const found = await read(source(index, { layout: layout }));
         expect(found).toHaveLength(1);
         expect(found[0]).toMatchObject(line);
         expect(JSON.parse(found[0]?.json ?? "")).toMatchObject(body);
         for (const text of finds) {
-          expect({ text, ids: idsOf(await read(source(index, { profile }), text)) }).toEqual({
+          expect({ text, ids: idsOf(await read(source(index, { layout: layout }), text)) }).toEqual({
             text,
             ids: [name],
           });
@@ -279,7 +279,7 @@ onServers((server) => {
       for (const [turn, shipper] of mixed.entries()) {
         const lines = drawn.slice(turn * 600, (turn + 1) * 600).map(
           ({ millis, n, ...fields }, at): LoadedLine => ({
-            id: `${shipper.profile}-${at}`,
+            id: `${shipper.layout}-${at}`,
             time: new Date(start + millis).toISOString(),
             ...fields,
             json: `{"n":${n}}`,
@@ -289,13 +289,13 @@ onServers((server) => {
         for (const { id, time, severity, ...line } of lines) {
           const instant = parseInstant(time ?? "") ?? fromMillis(0);
           kept.push({
-            shipper: shipper.profile,
+            shipper: shipper.layout,
             line: {
               ...line,
               id: `${index}/${id}`,
               time: instant,
               source_id: "app",
-              severity: severityOf(severity),
+              severity: parseSeverity(severity),
             },
           });
         }
@@ -313,7 +313,7 @@ onServers((server) => {
       "%j is one answer in exact order",
       async (text) => {
         expect((await read(source(pattern), text)).map(({ id }) => id)).toEqual(expected(text));
-        const falling = await read(source(pattern), text, { order: "desc", wanted: 50 });
+        const falling = await read(source(pattern), text, { order: "desc", expectedLines: 50 });
         expect(falling.map(({ id }) => id)).toEqual(expected(text).reverse());
       },
     );
@@ -322,7 +322,7 @@ onServers((server) => {
       const seen: string[] = [];
       let from: Instant | undefined = range.from;
       while (from !== undefined) {
-        const rest: LogQuery = queryOf(source(pattern), "", { range: { ...range, from }, wanted: 70 });
+        const rest: LogQuery = queryOf(source(pattern), "", { range: { ...range, from }, expectedLines: 70 });
         from = undefined;
         for await (const batch of cluster.store.lines(rest, signal())) {
           seen.push(...batch.map(({ id }) => id));
@@ -333,7 +333,10 @@ onServers((server) => {
       expect(seen).toEqual(expected(""));
       const all = kept.length;
       const fits = (documentLimit: number) =>
-        cluster.store.fits?.(queryOf(source(pattern), "", { wanted: all, documentLimit }), signal());
+        cluster.store.isWithinLimits?.(
+          queryOf(source(pattern), "", { expectedLines: all, documentLimit }),
+          signal(),
+        );
       expect(await fits(all + 256 * (mixed.length + 1))).toBe(true);
       expect(await fits(all - 1)).toBe(false);
     });
@@ -341,9 +344,9 @@ onServers((server) => {
     test("check names each", async () => {
       const report = await cluster.inspect(source(pattern), signal());
       expect(report.problems).toEqual([]);
-      const profiles = [...new Set(mixed.map(({ profile }) => profile))];
-      expect(report.profile.split(", ").toSorted()).toEqual(profiles.toSorted());
-      expect(report.limitations.filter((text) => text.includes("read as"))).toHaveLength(profiles.length);
+      const layouts = [...new Set(mixed.map(({ layout }) => layout))];
+      expect(report.layout.split(", ").toSorted()).toEqual(layouts.toSorted());
+      expect(report.limitations.filter((text) => text.includes("read as"))).toHaveLength(layouts.length);
     });
 
     test("a layout that appears while lines are read is read as its own", async () => {
@@ -377,7 +380,7 @@ onServers((server) => {
         ["a", shippers.logstashLogs.document({ time: at(1), severity: "error", group: "cron", json: "{}" })],
       ]);
       await cluster.write("layout-both-b", [
-        ["b", documentOf({ time: at(2), severity: "error", group: "nginx", json: "{}" })],
+        ["b", printDocument({ time: at(2), severity: "error", group: "nginx", json: "{}" })],
       ]);
       const found = await read(source("layout-both-*"));
       expect(found.map(({ severity, group }) => [severity, group])).toEqual([
@@ -440,7 +443,12 @@ onServers((server) => {
     const documents = (from: number, count: number): (readonly [string, string])[] =>
       Array.from({ length: count }, (_, n) => [
         `n${from + n}`,
-        documentOf({ time: at(from + n), message: `m ${n % 7}`, group: n % 2 ? "odd" : "even", json: "{}" }),
+        printDocument({
+          time: at(from + n),
+          message: `m ${n % 7}`,
+          group: n % 2 ? "odd" : "even",
+          json: "{}",
+        }),
       ]);
 
     test("an index that is deleted while it is read is an error, not a short answer", async () => {
@@ -451,7 +459,7 @@ onServers((server) => {
       const reading = (async () => {
         let seen = 0;
         for await (const batch of cluster.store.lines(
-          queryOf(source("layout-gone-*"), "", { wanted: 100 }),
+          queryOf(source("layout-gone-*"), "", { expectedLines: 100 }),
           signal(),
         )) {
           if (seen === 0) await cluster.remove("layout-gone-2");
@@ -595,7 +603,7 @@ onServers((server) => {
       await cluster.createIndex("layout-untimed", filebeat);
       await cluster.write("layout-untimed", [
         ["a", '{"message":"lost"}'],
-        ["b", documentOf({ time: at(1), json: "{}" })],
+        ["b", printDocument({ time: at(1), json: "{}" })],
       ]);
       expect(idsOf(await read(source("layout-untimed")))).toEqual(["b"]);
       expect((await cluster.inspect(source("layout-untimed"), signal())).limitations.join()).toMatch(

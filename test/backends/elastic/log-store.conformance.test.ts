@@ -2,7 +2,7 @@
 // lines as the layout's shipper does. A pair that is not here is one that nobody runs, or that another pair covers.
 import { printNanos } from "#src/core/time.ts";
 import { type Excuse, logStoreSuite, type Subject } from "../../conformance/logs.ts";
-import { documentOf, templateOf } from "../../support/elastic/filebeat.ts";
+import { buildTemplate, printDocument } from "../../support/elastic/filebeat.ts";
 import {
   dataPrepperLogs,
   elasticApmLogs,
@@ -40,11 +40,11 @@ const rooted = (name: string): Excuse => ({
 });
 
 const ecs = (time: "date" | "date_nanos"): LogShipper => ({
-  profile: "ecs",
+  layout: "ecs",
   index: (prefix) => `${prefix}-filebeat`,
   // One shard takes documents one after another, so that the first decides how a name is mapped.
-  definition: templateOf(time, 1),
-  document: documentOf,
+  definition: buildTemplate(time, 1),
+  document: printDocument,
 });
 
 interface Pair {
@@ -139,7 +139,7 @@ function subjectOf(server: NamedServer, { name, shipper, excuses }: Pair): Subje
       const source = (id: string, index = id) => ({
         id,
         index: `${prefix}-${index}-*`,
-        profile: shipper.profile,
+        layout: shipper.layout,
       });
       let seeds = 0;
       return {

@@ -8,7 +8,7 @@ import { fromMillis, printNanos } from "#src/core/time.ts";
 import { parse } from "#src/log-query/parse.ts";
 import { lines as linesOperation } from "#src/operations/logs/lines.ts";
 import type { LogQuery, LogSource } from "#src/store/store.ts";
-import { documentOf, filebeat } from "../../support/elastic/filebeat.ts";
+import { filebeat, printDocument } from "../../support/elastic/filebeat.ts";
 import { type Cluster, openCluster } from "../../support/elastic/test-index.ts";
 import { onServers } from "../selected-servers.ts";
 
@@ -24,7 +24,7 @@ onServers((server) => {
   afterAll(() => cluster.close());
 
   function source(index: string, over: Partial<LogSource> = {}): LogSource {
-    return { id: "app", index, profile: "ecs", ...over };
+    return { id: "app", index, layout: "ecs", ...over };
   }
   async function read(over: Partial<LogQuery> & Pick<LogQuery, "sources">): Promise<LogLine[]> {
     const lines: LogLine[] = [];
@@ -32,7 +32,7 @@ onServers((server) => {
       range,
       filter: parse(""),
       order: "asc",
-      wanted: 100,
+      expectedLines: 100,
       documentLimit: 100_000,
       tieLimit: 100_000,
       ...over,
@@ -59,18 +59,18 @@ onServers((server) => {
       await cluster.createIndex("filebeat-burst-old", filebeat);
       const documents = times.map((time, at): [string, string] => [
         `n${at}`,
-        documentOf({ time: new Date(time).toISOString(), message: `line ${at}`, json: `{"at":${at}}` }),
+        printDocument({ time: new Date(time).toISOString(), message: `line ${at}`, json: `{"at":${at}}` }),
       ]);
       // Equal ids in two indices of one pattern.
       await cluster.write("filebeat-burst-1", documents.slice(0, 3_000));
       await cluster.write("filebeat-burst-2", documents.slice(2_900));
-      const old = documentOf({ time: "2019-01-15T10:00:00.000Z", message: "old", json: "{}" });
+      const old = printDocument({ time: "2019-01-15T10:00:00.000Z", message: "old", json: "{}" });
       await cluster.write("filebeat-burst-old", [["old", old]]);
     });
-    const sources: readonly [LogSource] = [{ id: "app", index: "filebeat-burst-*", profile: "ecs" }];
+    const sources: readonly [LogSource] = [{ id: "app", index: "filebeat-burst-*", layout: "ecs" }];
 
     test.each(["asc", "desc"] as const)("a scan is complete and in order, %s", async (order) => {
-      const found = await read({ sources, order, wanted: 10_000 });
+      const found = await read({ sources, order, expectedLines: 10_000 });
       expect(found).toHaveLength(times.length + 100);
       expect(new Set(found.map(({ id }) => id)).size).toBe(found.length);
       const sorted = found.toSorted((a, b) =>
@@ -90,7 +90,7 @@ onServers((server) => {
       "the pages of the route are the scan, %s by %i",
       { timeout: 120_000 },
       async (order, perPage) => {
-        const scan = await read({ sources, order: order === "ASC" ? "asc" : "desc", wanted: 10_000 });
+        const scan = await read({ sources, order: order === "ASC" ? "asc" : "desc", expectedLines: 10_000 });
         const seen: string[] = [];
         let cursor: string | null = null;
         for (;;) {
@@ -137,7 +137,7 @@ onServers((server) => {
         sources: [source("filebeat-burst-*"), source("filebeat-burst-1", { id: "b" })],
         range: { from: fromMillis(burst), to },
         order: "desc",
-        wanted: 10,
+        expectedLines: 10,
       });
       const one = await read({ sources, range: { from: fromMillis(burst), to } });
       const other = await read({
@@ -150,8 +150,8 @@ onServers((server) => {
     });
 
     test("more documents than the budget, or than a millisecond may hold, are refused", async () => {
-      await expect(read({ sources, documentLimit: 1_000, wanted: 5_000 })).rejects.toThrow(Refused);
-      await expect(read({ sources, tieLimit: 2_000, wanted: 5_000 })).rejects.toThrow(Refused);
+      await expect(read({ sources, documentLimit: 1_000, expectedLines: 5_000 })).rejects.toThrow(Refused);
+      await expect(read({ sources, tieLimit: 2_000, expectedLines: 5_000 })).rejects.toThrow(Refused);
     });
 
     test("aborting rejects with the reason", async () => {
@@ -162,7 +162,7 @@ onServers((server) => {
           range,
           filter: parse(""),
           order: "asc",
-          wanted: 5_000,
+          expectedLines: 5_000,
           documentLimit: 9_999,
           tieLimit: 9_999,
         };
@@ -278,10 +278,10 @@ onServers((server) => {
 
   test("a source is described as it is", async () => {
     const found = await cluster.inspect(
-      { id: "app", index: "filebeat-burst-*", profile: "auto" },
+      { id: "app", index: "filebeat-burst-*", layout: "auto" },
       AbortSignal.timeout(10_000),
     );
-    expect(found).toMatchObject({ profile: "ecs", indices: 3, problems: [] });
+    expect(found).toMatchObject({ layout: "ecs", indices: 3, problems: [] });
     expect(found.newest).toBe(fromMillis(day + 43_200_000 + 2 + 42));
   });
 });

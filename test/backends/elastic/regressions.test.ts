@@ -96,7 +96,7 @@ onServers((server) => {
     over: Partial<LogSource> = {},
     from: Instant = fromMillis(0),
   ): Promise<string[]> {
-    const source: LogSource = { id: "app", index: "trap-*", profile: "ecs", ...over };
+    const source: LogSource = { id: "app", index: "trap-*", layout: "ecs", ...over };
     const ids: string[] = [];
     const range = { from, to: fromMillis(Date.UTC(2030, 0)) };
     const lines = cluster.store.lines(
@@ -105,7 +105,7 @@ onServers((server) => {
         range,
         filter: parse(query),
         order: "asc",
-        wanted: 100,
+        expectedLines: 100,
         documentLimit: 9_999,
         tieLimit: 9_999,
       },
@@ -193,7 +193,7 @@ onServers((server) => {
         })),
       },
     });
-    const source = { index: "trap-comes", profile: "otel" };
+    const source = { index: "trap-comes", layout: "otel" };
     expect(await find("", source)).toEqual([]);
     await write("trap-comes", {
       a: '{"attributes":{"note":"longer than five"}}',

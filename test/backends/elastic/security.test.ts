@@ -5,7 +5,7 @@ import { elastic } from "#resolvers/elastic/elastic.ts";
 import { Refused } from "#src/core/errors.ts";
 import { fromMillis } from "#src/core/time.ts";
 import { parse } from "#src/log-query/parse.ts";
-import type { Backend, LogQuery, LogSource, SourceReport } from "#src/store/store.ts";
+import type { Backend, LogQuery, LogSource, SourceInspection } from "#src/store/store.ts";
 import { type Running, type Security, start } from "../../servers/servers.ts";
 import { testIO } from "../../support/elastic/test-index.ts";
 import { pem, readPem } from "../../support/tls.ts";
@@ -81,11 +81,11 @@ describe.each(named().filter(({ name }) => name === "es8"))("$name, secured", ({
       user,
       async ({ stores: { logs } }) => {
         const wanted: LogQuery = {
-          sources: [{ id: "app", index: "app-*", profile: "ecs", ...over }],
+          sources: [{ id: "app", index: "app-*", layout: "ecs", ...over }],
           range: { from: fromMillis(0), to: fromMillis(Date.UTC(2025, 0)) },
           filter: parse(query),
           order: "asc",
-          wanted: 10,
+          expectedLines: 10,
           tieLimit: 10_000,
           documentLimit: 10_000,
         };
@@ -97,9 +97,9 @@ describe.each(named().filter(({ name }) => name === "es8"))("$name, secured", ({
       secret,
     );
   }
-  const inspected = (user: string): Promise<SourceReport | undefined> =>
+  const inspected = (user: string): Promise<SourceInspection | undefined> =>
     use(user, async ({ inspections }) =>
-      inspections.logs?.({ id: "app", index: "app-*", profile: "ecs" }, AbortSignal.timeout(60_000)),
+      inspections.logs?.({ id: "app", index: "app-*", layout: "ecs" }, AbortSignal.timeout(60_000)),
     );
 
   test("the smallest role that the README asks for reads its indices and no others", async () => {

@@ -1,9 +1,9 @@
 // The span store on real servers, with spans as each shipper writes them: the conformance suite on natural pairs of
 // server and layout. Where the layout's service is a keyword, all sites share their indices and stand behind walls.
-import { spanSourceOf } from "#src/access/sites.ts";
+import { buildSpanSource } from "#src/access/sites.ts";
 import { type CountingSubject, countingSuite } from "../../conformance/span-aggregation.ts";
 import { spanStoreSuite } from "../../conformance/spans.ts";
-import { type ModelSpan, type Part, type SiteName, toSpan } from "../../conformance/trace-fixture.ts";
+import { type ModelPart, type ModelSpan, type SiteName, toSpan } from "../../conformance/trace-fixture.ts";
 import {
   apm,
   apm7,
@@ -14,17 +14,17 @@ import {
   otel,
   otelLogsdb,
   otelOlder,
-  type Shipper,
+  type SpanShipper,
   ss4o,
   ss4oBare,
 } from "../../support/elastic/span-shippers.ts";
 import { openCluster } from "../../support/elastic/test-index.ts";
 import { chosen, type NamedServer, onServers, type ServerName } from "../selected-servers.ts";
 
-type Lacks = Readonly<Partial<Record<Part, string>>>;
+type Lacks = Readonly<Partial<Record<ModelPart, string>>>;
 
 interface Pair {
-  readonly shipper: Shipper;
+  readonly shipper: SpanShipper;
   readonly servers: readonly ServerName[];
   readonly lacks: Lacks;
   /** What it cannot count at its source. */
@@ -136,9 +136,9 @@ function runSuite(server: NamedServer, { shipper, lacks, reads = {}, service }: 
       await cluster.remove(`${own}-*`);
       const prefixOf = (site: SiteName) => `${own}-${round}${service === undefined ? `-${site}` : ""}`;
       const source = (site: SiteName) =>
-        spanSourceOf(site, {
+        buildSpanSource(site, {
           index: shipper.pattern(prefixOf(site)),
-          profile: "auto",
+          layout: "auto",
           where: service && services[site].map((text) => `${service}="${text}"`).join(" OR "),
         });
       return {

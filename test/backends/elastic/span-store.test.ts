@@ -1,16 +1,16 @@
 // What hurts a reader of spans on real servers: another tenant in the same documents, ids in other spellings, values that
 // an index leaves out, indices that come while we look, several layouts behind one pattern.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { spanProfiles } from "#resolvers/elastic/layout/span-layout.ts";
-import { spanSourceOf } from "#src/access/sites.ts";
+import { spanLayouts } from "#resolvers/elastic/layout/span-layout.ts";
+import { buildSpanSource } from "#src/access/sites.ts";
 import type { Span } from "#src/core/rows.ts";
 import { fromMillis, type Instant } from "#src/core/time.ts";
 import type { SpanLookup, SpanSelection, SpanSource } from "#src/store/span-reader.ts";
 import type { ListingQuery } from "#src/store/store.ts";
-import { analyticsOver } from "#src/tracing/analytics.ts";
+import { createSpanAnalytics } from "#src/tracing/analytics.ts";
 import { parseTraceQuery } from "#src/tracing/listing/trace-query.ts";
-import { canonicalId } from "#src/tracing/spans/id.ts";
 import { createBudget } from "#src/tracing/spans/read-budget.ts";
+import { normaliseId } from "#src/tracing/spans/span-ids.ts";
 import { type ModelSpan, toSpan } from "../../conformance/trace-fixture.ts";
 import {
   apm,
@@ -18,7 +18,7 @@ import {
   jaeger,
   jaegerFields,
   otel,
-  type Shipper,
+  type SpanShipper,
   ss4oBare,
 } from "../../support/elastic/span-shippers.ts";
 import { type Cluster, openCluster } from "../../support/elastic/test-index.ts";
@@ -53,7 +53,7 @@ function make(over: Partial<ModelSpan>): ModelSpan {
   };
 }
 
-const walls: readonly (readonly [Shipper, string])[] = [
+const walls: readonly (readonly [SpanShipper, string])[] = [
   [otel, "resource.attributes.service.name"],
   [apm, "service.name"],
   [dataPrepper, "serviceName"],
@@ -72,11 +72,11 @@ onServers((server) => {
     await cluster.close();
   });
 
-  const source = (shipper: Shipper, over: Partial<SpanSource> = {}): SpanSource => ({
-    ...spanSourceOf("shop", { index: shipper.pattern(prefix), profile: "auto" }),
+  const source = (shipper: SpanShipper, over: Partial<SpanSource> = {}): SpanSource => ({
+    ...buildSpanSource("shop", { index: shipper.pattern(prefix), layout: "auto" }),
     ...over,
   });
-  async function write(shipper: Shipper, models: readonly ModelSpan[]): Promise<void> {
+  async function write(shipper: SpanShipper, models: readonly ModelSpan[]): Promise<void> {
     const documents = shipper.write(prefix, models.map(toSpan));
     for (const [index, shipped] of Map.groupBy(documents, ({ index }) => index)) {
       await cluster.write(
@@ -86,7 +86,7 @@ onServers((server) => {
     }
   }
   /** A fresh cluster object: what it knows of mappings ends with the indices. */
-  async function empty(shipper: Shipper): Promise<void> {
+  async function empty(shipper: SpanShipper): Promise<void> {
     await cluster.remove(`${prefix}-*`);
     await cluster.close();
     cluster = openCluster(server.url);
@@ -108,7 +108,7 @@ onServers((server) => {
   };
 
   /** Layouts that such a server has in the field. */
-  const here = (shipper: Shipper): boolean => {
+  const here = (shipper: SpanShipper): boolean => {
     if (shipper === jaeger) return true;
     if (server.product === "opensearch") return shipper === dataPrepper || shipper === ss4oBare;
     return shipper === apm || (shipper === otel && !server.version.startsWith("7"));
@@ -154,7 +154,14 @@ onServers((server) => {
         const leaf = parseTraceQuery(`tag.${name}=${JSON.stringify(value.join(" "))}`);
         const query: ListingQuery = {
           ...{ sources: [source(shipper)], candidates: "requests", range, filter: { query: leaf } },
-          ...{ by: "time", order: "asc", wanted: 100, tieLimit: 100, budget: plenty(), beyond: undefined },
+          ...{
+            by: "time",
+            order: "asc",
+            expectedRows: 100,
+            tieLimit: 100,
+            budget: plenty(),
+            beyond: undefined,
+          },
         };
         const found: string[] = [];
         for await (const rows of cluster.traces.summaries(query, never))
@@ -226,7 +233,10 @@ onServers((server) => {
         await cluster.traces.locate({ ...asked, traceId: trace }, never),
         await cluster.traces.actions(asked, never),
         await cluster.traces.siteEdges(asked, never),
-        await cluster.traces.slowEvents({ ...asked, wanted: [], excluded: [], limit: 10 }, never),
+        await cluster.traces.slowEvents(
+          { ...asked, requiredAttributes: [], excludedAttributes: [], limit: 10 },
+          never,
+        ),
       ];
       expect(JSON.stringify(answers)).toContain("Mine");
       expect(JSON.stringify(answers)).not.toContain(secret);
@@ -295,7 +305,7 @@ onServers((server) => {
       );
       const others = Array.from({ length: 50 }, (_, n) => id(0xf000 + n).repeat(2));
       for (const [n, trace] of traces.entries()) {
-        const trace_id = canonicalId(trace, 32);
+        const trace_id = normaliseId(trace, 32);
         for (const traceIds of [[trace_id], [trace_id, ...others]]) {
           const found = await find(source(jaegerFields), { by: "trace", traceIds, select: "all" });
           expect(found.map((span) => [span.trace_id, span.span_id])).toEqual([[trace_id, id(n)]]);
@@ -381,7 +391,7 @@ onServers((server) => {
       const events = [{ name: "exception", time: at(n), attributes: { "exception.type": `E${n}` } }];
       await write(shipper, [make({ id: id(n + 1), end: at(20 + n), events })]);
     }
-    const from = spanSourceOf("shop", { index: `${prefix}-*`, profile: "auto" });
+    const from = buildSpanSource("shop", { index: `${prefix}-*`, layout: "auto" });
     const found = await find(from, { by: "trace", traceIds: [trace], select: "exceptions" });
     expect(
       found.map(({ span_id, events }) => [span_id, events[0]?.attributes["exception.type"]]).sort(),
@@ -392,7 +402,7 @@ onServers((server) => {
     expect(await scan(from, "exceptions")).toHaveLength(2);
     const report = await cluster.inspectTraces(from, never);
     expect(report.problems).toEqual([]);
-    expect(report.profile.split(", ").sort()).toEqual(both.map(({ profile }) => profile).sort());
+    expect(report.layout.split(", ").sort()).toEqual(both.map(({ layout }) => layout).sort());
     expect(report.newest).toBe(at(21));
   });
 
@@ -452,7 +462,7 @@ onServers((server) => {
     await bulk(documents.toSpliced(first, 1));
     const from = source(shipper);
     const { scan: plain, find: look } = cluster.traces;
-    const defined = analyticsOver({ scan: plain, find: look });
+    const defined = createSpanAnalytics({ scan: plain, find: look });
     const asked = { sources: [from] as const, range: { from: at(-1), to: at(100_000) }, namespaces: [] };
     const sorted = (rows: readonly unknown[]) => rows.map((row) => JSON.stringify(row)).sort();
     const [native, read] = [
@@ -461,7 +471,7 @@ onServers((server) => {
     ];
     expect(read.length).toBeGreaterThan(1);
     expect(sorted(native)).toEqual(sorted(read));
-    const events = { ...asked, wanted: [], excluded: [], limit: 100 };
+    const events = { ...asked, requiredAttributes: [], excludedAttributes: [], limit: 100 };
     expect(sorted(await cluster.traces.slowEvents({ ...events, budget: plenty() }, never))).toEqual(
       sorted(await defined.slowEvents({ ...events, budget: plenty() }, never)),
     );
@@ -498,15 +508,15 @@ onServers((server) => {
     await empty(shipper);
     await write(shipper, [make({})]);
     const good = await cluster.inspectTraces(source(shipper), never);
-    expect(good).toMatchObject({ profile: shipper.profile, problems: [], newest: at(10) });
+    expect(good).toMatchObject({ layout: shipper.layout, problems: [], newest: at(10) });
     const wrong = await cluster.inspectTraces(source(shipper, { where: "nothing!=x" }), never);
     expect(wrong.problems.join()).toContain("where: nothing is not mapped");
     const none = await cluster.inspectTraces({ ...source(shipper), index: "nothing-like-it-*" }, never);
     expect(none.problems).toEqual(["no open index matches nothing-like-it-*"]);
-    const foreign = await cluster.inspectTraces(source(shipper, { profile: "jaeger" }), never);
+    const foreign = await cluster.inspectTraces(source(shipper, { layout: "jaeger" }), never);
     expect(foreign.problems.join()).toContain("holds spans of a known layout");
-    const { lacks } = spanProfiles.get(shipper.profile) ?? { lacks: [] };
-    expect(good.limitations).toEqual(lacks.map((lack) => `${shipper.profile}: ${lack}`));
+    const { lacks } = spanLayouts.get(shipper.layout) ?? { lacks: [] };
+    expect(good.limitations).toEqual(lacks.map((lack) => `${shipper.layout}: ${lack}`));
     const [spans = ""] = Object.keys(shipper.indices(prefix));
     await cluster.write(spans, [
       [undefined, JSON.stringify({ "@timestamp": new Date(start).toISOString(), event_name: "note" })],
@@ -594,7 +604,9 @@ onServers((server) => {
       const requests = await scan(source(apm), "entries");
       expect(requests.map(({ span_id }) => span_id)).toEqual([request.id]);
       const failed = { sources: [source(apm)] as const, budget: plenty() };
-      expect((await cluster.traces.failedTraces?.(failed, never))?.toSorted()).toEqual([lone, trace].sort());
+      expect((await cluster.traces.findTraceIdsWithExceptions?.(failed, never))?.toSorted()).toEqual(
+        [lone, trace].sort(),
+      );
     });
   }
 });

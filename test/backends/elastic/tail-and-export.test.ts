@@ -9,8 +9,8 @@ import { parse } from "#src/log-query/parse.ts";
 import { ndjson } from "#src/operations/logs/export.ts";
 import { lines } from "#src/operations/logs/lines.ts";
 import type { Context } from "#src/operations/runtime/operation.ts";
-import { createTails } from "#src/tail/tail-registry.ts";
-import { documentOf, filebeat } from "../../support/elastic/filebeat.ts";
+import { createTailRegistry } from "#src/tail/tail-registry.ts";
+import { filebeat, printDocument } from "../../support/elastic/filebeat.ts";
 import { type Cluster, openCluster } from "../../support/elastic/test-index.ts";
 import { readEvents } from "../../tail/harness.ts";
 import { onServers } from "../selected-servers.ts";
@@ -31,9 +31,9 @@ onServers((server) => {
   });
 
   function follow(index: string) {
-    const tails = createTails({
+    const tails = createTailRegistry({
       limits: { ...defaults.limits, tail: { ...defaults.limits.tail, lateness } },
-      places: { taken: 0 },
+      slots: { taken: 0 },
       now,
       pause: (length, signal) => delay(length, undefined, { signal }).catch(() => {}),
       log: () => {},
@@ -43,12 +43,12 @@ onServers((server) => {
       const chunks = await tails.open(
         {
           store: cluster.store,
-          sources: [{ id: "app", index, profile: "ecs" }],
+          sources: [{ id: "app", index, layout: "ecs" }],
           filter: parse(query),
           from: fromMillis(from),
           to: undefined,
         },
-        { principal: ana, resume, gone: gone.signal, over: () => {} },
+        { principal: ana, lastEventId: resume, clientGone: gone.signal, onClose: () => {} },
       );
       let text = "";
       const reading = (async () => {
@@ -87,7 +87,7 @@ onServers((server) => {
         written.push({ message, red });
         // Some within the same millisecond, and an index that appears in the middle.
         const index = round >= 5 ? "tail-live-2" : "tail-live-1";
-        return `${JSON.stringify({ create: { _index: index } })}\n${documentOf({ time: new Date(time).toISOString(), message, json: "{}" })}\n`;
+        return `${JSON.stringify({ create: { _index: index } })}\n${printDocument({ time: new Date(time).toISOString(), message, json: "{}" })}\n`;
       });
       await cluster.request("POST", "/_bulk", body.join(""));
     };
@@ -125,10 +125,10 @@ onServers((server) => {
       "tail-export",
       times.map((time, n) => [
         `n${n}`,
-        documentOf({ time: new Date(time).toISOString(), message: `line ${n}`, json: `{"n":${n}.0}` }),
+        printDocument({ time: new Date(time).toISOString(), message: `line ${n}`, json: `{"n":${n}.0}` }),
       ]),
     );
-    const source = { id: "app", index: "tail-export", profile: "ecs" };
+    const source = { id: "app", index: "tail-export", layout: "ecs" };
     const logs = { backend: "elk", store: cluster.store, sources: new Map([["app", source]]) };
     const context: Context = {
       user: "ana",

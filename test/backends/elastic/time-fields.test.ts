@@ -1,8 +1,8 @@
 // The forms in which an index holds the time of lines: numbers of a unit, dates that reach beyond nanoseconds, a column alone.
 // Expected lines are those of the raw documents, sorted by hand.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { readProfile } from "#resolvers/elastic/layout/log-layout.ts";
-import { type LogLine, severityOf } from "#src/core/rows.ts";
+import { parseLogLayout } from "#resolvers/elastic/layout/log-layout.ts";
+import { type LogLine, parseSeverity } from "#src/core/rows.ts";
 import { fromMillis, type Instant, parseInstant, printMillis } from "#src/core/time.ts";
 import { parse } from "#src/log-query/parse.ts";
 import type { LogQuery } from "#src/store/store.ts";
@@ -30,7 +30,7 @@ onServers((server) => {
   let cluster: Cluster;
   beforeAll(async () => {
     cluster = openCluster(server.url, {
-      logs: new Map([["zerolog.yaml", readProfile(seconds)]]),
+      logs: new Map([["zerolog.yaml", parseLogLayout(seconds)]]),
       traces: new Map(),
     });
     await cluster.remove("time-*");
@@ -41,12 +41,12 @@ onServers((server) => {
   });
 
   const signal = () => AbortSignal.timeout(60_000);
-  function queryOf(index: string, over: Partial<LogQuery> & { readonly profile?: string } = {}): LogQuery {
-    const { profile = "auto", ...rest } = over;
+  function queryOf(index: string, over: Partial<LogQuery> & { readonly layout?: string } = {}): LogQuery {
+    const { layout: profile = "auto", ...rest } = over;
     const range = { from: fromMillis(start - 3_600_000), to: fromMillis(start + 3_600_000) };
-    const limits = { wanted: 1_000, documentLimit: 100_000, tieLimit: 100_000 };
+    const limits = { expectedLines: 1_000, documentLimit: 100_000, tieLimit: 100_000 };
     return {
-      sources: [{ id: "app", index, profile }],
+      sources: [{ id: "app", index, layout: profile }],
       range,
       filter: parse(""),
       order: "asc",
@@ -61,8 +61,8 @@ onServers((server) => {
   }
   const told = (lines: readonly LogLine[]) =>
     lines.map(({ id, time, severity, message }) => [id.slice(id.indexOf("/") + 1), time, severity, message]);
-  const inspect = (index: string, profile = "auto") =>
-    cluster.inspect({ id: "app", index, profile }, signal());
+  const inspect = (index: string, layout = "auto") =>
+    cluster.inspect({ id: "app", index, layout: layout }, signal());
 
   describe("pino's own time, a number of milliseconds", () => {
     const levels = [20, 30, 40, 50] as const;
@@ -76,7 +76,7 @@ onServers((server) => {
     }));
     const expected = lines
       .toSorted((a, b) => a.time - b.time || (a.id < b.id ? -1 : 1))
-      .map(({ id, time, level, msg }) => [id, fromMillis(time), severityOf(names[level]), msg]);
+      .map(({ id, time, level, msg }) => [id, fromMillis(time), parseSeverity(names[level]), msg]);
     const write = (index: string, some: typeof lines, time: (millis: number) => number | string) =>
       cluster.write(
         index,
@@ -90,10 +90,10 @@ onServers((server) => {
       await cluster.createIndex("time-pino", one);
       await write("time-pino", lines, (millis) => millis);
       expect(told(await read(queryOf("time-pino")))).toEqual(expected);
-      expect(told(await read(queryOf("time-pino", { order: "desc", wanted: 50 })))).toEqual(
+      expect(told(await read(queryOf("time-pino", { order: "desc", expectedLines: 50 })))).toEqual(
         expected.toReversed(),
       );
-      expect(told(await read(queryOf("time-pino", { wanted: 100_000 })))).toEqual(expected);
+      expect(told(await read(queryOf("time-pino", { expectedLines: 100_000 })))).toEqual(expected);
       const from = fromMillis(start + 8);
       const to = (fromMillis(start + 30) + 999_999n) as Instant;
       const within = expected.filter(([, time]) => (time as Instant) >= from && (time as Instant) <= to);
@@ -105,7 +105,7 @@ onServers((server) => {
         expected.filter(([, , severity, msg]) => severity === "error" && msg === "request completed"),
       );
       expect(await inspect("time-pino")).toMatchObject({
-        profile: "pino",
+        layout: "pino",
         problems: [],
         limitations: [],
         newest: fromMillis(start + 49),
@@ -156,12 +156,12 @@ onServers((server) => {
         JSON.stringify({ level: "error", time: at + after, message: `m${n}` }),
       ]),
     );
-    const profile = "zerolog.yaml";
+    const layout = "zerolog.yaml";
     const ids = async (from: number, to: number) =>
       (
         await read(
           queryOf("time-seconds", {
-            profile,
+            layout,
             range: { from: fromMillis(start + from), to: fromMillis(start + to) },
           }),
         )
@@ -173,10 +173,8 @@ onServers((server) => {
       from: parseInstant("0001-01-01T00:00:00Z") ?? fromMillis(0),
       to: parseInstant("9999-12-31T23:59:59Z") ?? fromMillis(0),
     };
-    expect(await read(queryOf("time-seconds", { profile, range: everything, order: "desc" }))).toHaveLength(
-      5,
-    );
-    expect(await inspect("time-seconds", profile)).toMatchObject({
+    expect(await read(queryOf("time-seconds", { layout, range: everything, order: "desc" }))).toHaveLength(5);
+    expect(await inspect("time-seconds", layout)).toMatchObject({
       newest: fromMillis(start + 3_000),
       problems: [],
     });

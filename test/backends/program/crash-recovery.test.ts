@@ -6,22 +6,22 @@ import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { reportBody } from "../../support/error-reports.ts";
+import { renderReport } from "../../support/error-reports.ts";
 import { program } from "../../support/process.ts";
-import { type Fake, openFake, sendJson } from "../../support/scripted-http-source.ts";
+import { openScriptedSource, type ScriptedSource, sendJson } from "../../support/scripted-http-source.ts";
 
 const kills = 20;
 const writers = 4;
 
 let folder: string;
-let source: Fake;
+let source: ScriptedSource;
 /** The source's documents: how often each id was created, and the number that its report carries. */
 const created = new Map<string, { times: number; number: number }>();
 let server: ChildProcess | undefined;
 
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), "readout-kill-"));
-  source = await openFake((response, { url = "" }, body) => {
+  source = await openScriptedSource((response, { url = "" }, body) => {
     if (!url.includes("/_bulk")) {
       return sendJson(
         response,
@@ -80,7 +80,7 @@ sites: { shop: { frontend: { keys: [k], backend: elk, index: reports } } }
       try {
         const answer = await fetch(url, {
           method: "POST",
-          body: reportBody(number),
+          body: renderReport(number),
           signal: AbortSignal.timeout(5_000),
         });
         if (answer.status === 200 && (await answer.text()) === "{}") acknowledged.add(number);

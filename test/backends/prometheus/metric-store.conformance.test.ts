@@ -30,9 +30,13 @@ for (const server of namedPrometheus()) {
           const walls = tenants.map((value) => ({ label: "tenant", operator: "=", value }));
           const outside = recorder.selectors.filter(
             (matchers) =>
-              !walls.some((wall) =>
+              !walls.some((tenantFilter) =>
                 matchers.some(({ label, operator, value }) => {
-                  return label === wall.label && operator === wall.operator && value === wall.value;
+                  return (
+                    label === tenantFilter.label &&
+                    operator === tenantFilter.operator &&
+                    value === tenantFilter.value
+                  );
                 }),
               ),
           );

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { prometheus } from "#resolvers/prometheus/prometheus.ts";
 import type { MetricType } from "#src/core/rows.ts";
 import type { Backend, SeriesQuery } from "#src/store/store.ts";
-import { record } from "#src/telemetry/request-recorder.ts";
+import { runWithRecorder } from "#src/telemetry/request-recorder.ts";
 import {
   base,
   day,
@@ -130,7 +130,7 @@ describe.each(namedPrometheus())("restarts in wide buckets on $name", ({ name })
     };
     const measure = { of: "observations", combine: "quantile", quantile: 0.95 } as const;
     const asked = query({ metric: "took_seconds", measure, buckets: grids["a day"], tags: { action: "*" } });
-    const found = await record(recorder, () => backend.stores.metrics?.series(asked, signal));
+    const found = await runWithRecorder(recorder, () => backend.stores.metrics?.series(asked, signal));
     expect(found).toHaveLength(6);
     const held = series.reduce((sum, { samples }) => sum + samples.length, 0);
     expect(read).toBeLessThan(held / 5);

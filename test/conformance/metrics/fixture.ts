@@ -9,7 +9,7 @@ export interface RawFamily {
   readonly series: readonly RawSeries[];
 }
 export interface RawSeries {
-  /** `""` for the metric's own name, which of a summary has a label `quantile`. */
+  /** `""` for the metric's own name, which of a summary has a label `calculateQuantile`. */
   readonly suffix: "" | "_bucket" | "_sum" | "_count";
   readonly labels: Readonly<Record<string, string>>;
   /** Milliseconds since 1970, ascending. */

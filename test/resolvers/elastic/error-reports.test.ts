@@ -2,12 +2,12 @@
 import type { ServerResponse } from "node:http";
 import { afterEach, expect, test } from "vitest";
 import { elastic } from "#resolvers/elastic/elastic.ts";
-import { readReport, spanOf } from "#src/intake/error-report.ts";
+import { buildReportSpan, readReport } from "#src/intake/error-report.ts";
 import { testIO } from "../../support/elastic/test-index.ts";
-import { reportBody } from "../../support/error-reports.ts";
-import { type Fake, openFake, sendJson } from "../../support/scripted-http-source.ts";
+import { renderReport } from "../../support/error-reports.ts";
+import { openScriptedSource, type ScriptedSource, sendJson } from "../../support/scripted-http-source.ts";
 
-const fakes: Fake[] = [];
+const fakes: ScriptedSource[] = [];
 afterEach(async () => {
   for (const fake of fakes.splice(0)) await fake.close();
 });
@@ -15,7 +15,7 @@ afterEach(async () => {
 /** A server without indices that answers `bulk` to a bulk request. */
 async function open(bulk: (response: ServerResponse, items: number) => void, place = "indices") {
   let made = false;
-  const fake = await openFake((response, { method, url = "" }, body) => {
+  const fake = await openScriptedSource((response, { method, url = "" }, body) => {
     if (url.startsWith("/_resolve/"))
       return sendJson(response, made ? { [place]: [{ name: "reports" }] } : {});
     if (url.includes("/_bulk")) return bulk(response, body.trim().split("\n").length / 2);
@@ -32,16 +32,16 @@ async function open(bulk: (response: ServerResponse, items: number) => void, pla
   const { reports: store } = backend.stores;
   const { reports: inspect } = backend.inspections;
   if (store === undefined || inspect === undefined) throw new Error("no report store");
-  const target = { site: "shop", index: "reports", profile: "auto" };
+  const target = { site: "shop", index: "reports", layout: "auto" };
   const deliver = (count = 2) => store.deliver(target, spans(count), AbortSignal.timeout(60_000));
   return { fake, store, target, deliver, inspect: () => inspect(target, AbortSignal.timeout(60_000)) };
 }
 
 function spans(count: number) {
   return Array.from({ length: count }, (_, n) => {
-    const report = readReport(reportBody(n, { tags: { n: `${n}` } }));
+    const report = readReport(renderReport(n, { tags: { n: `${n}` } }));
     if (report === undefined) throw new Error("no report");
-    return spanOf("shop", `${n}`.padStart(32, "a"), report);
+    return buildReportSpan("shop", `${n}`.padStart(32, "a"), report);
   });
 }
 const items = (statuses: readonly number[]) => ({
@@ -53,7 +53,7 @@ const items = (statuses: readonly number[]) => ({
 test("a report is created as a span and its exception, under fixed ids, in an index that is made first", async () => {
   const { fake, deliver } = await open((response) => sendJson(response, items([201, 201])));
   expect(await deliver(1)).toEqual(new Map());
-  const asked = fake.asked.filter(({ path }) => path !== "/");
+  const asked = fake.requests.filter(({ path }) => path !== "/");
   expect(asked.map(({ method, path }) => `${method} ${path.split("?")[0]}`)).toEqual([
     "GET /_resolve/index/reports*",
     "PUT /reports",
@@ -141,7 +141,7 @@ test("a name that a template wants for a data stream becomes one", async () => {
     sendJson(response, items(Array.from({ length: count }, () => (count === 1 ? 400 : 201))));
   }, "data_streams");
   await deliver(1);
-  expect(fake.asked.map(({ path }) => path)).toContain("/_data_stream/reports");
+  expect(fake.requests.map(({ path }) => path)).toContain("/_data_stream/reports");
   const { limitations, problems } = await inspect();
   expect(limitations).toEqual([expect.stringContaining("data stream")]);
   expect(problems).toEqual([]);
@@ -155,12 +155,12 @@ test("an index that went away is made again with the next delivery", async () =>
   });
   await expect(deliver()).rejects.toMatchObject({ failure: "rejected" });
   await deliver();
-  expect(fake.asked.filter(({ path }) => path.startsWith("/_resolve/"))).toHaveLength(2);
+  expect(fake.requests.filter(({ path }) => path.startsWith("/_resolve/"))).toHaveLength(2);
 });
 
 test("another layout is no place for reports", async () => {
   const { store, target } = await open((response) => sendJson(response, items([])));
-  const wrong = { ...target, profile: "ecs" };
+  const wrong = { ...target, layout: "ecs" };
   await expect(store.deliver(wrong, spans(1), AbortSignal.timeout(60_000))).rejects.toMatchObject({
     failure: "rejected",
   });
@@ -169,7 +169,7 @@ test("another layout is no place for reports", async () => {
 test("what check sends is a document by no mapping, also where an index has none yet", async () => {
   const { fake, inspect } = await open((response) => sendJson(response, items([400])));
   expect((await inspect()).problems).toEqual([]);
-  const [, document] = fake.asked.find(({ path }) => path.includes("/_bulk"))?.body.split("\n") ?? [];
+  const [, document] = fake.requests.find(({ path }) => path.includes("/_bulk"))?.body.split("\n") ?? [];
   expect(document).toBe("[]");
 });
 

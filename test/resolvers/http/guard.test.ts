@@ -1,6 +1,6 @@
 // The guard of a source, on a clock that the test moves: who is let through, who waits, who is sent away, and when.
 import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from "vitest";
-import { createPlaces } from "#resolvers/http/bulkhead.ts";
+import { createBulkhead } from "#resolvers/http/bulkhead.ts";
 import { createGuard } from "#resolvers/http/guard.ts";
 import { BackendError, type Failure, Refused } from "#src/core/errors.ts";
 
@@ -138,16 +138,16 @@ describe("places and the queue", () => {
   });
 
   test("a place is given back once, whatever leaves and comes in between", async () => {
-    const places = createPlaces(1, 2);
-    const release = await places.take(never);
+    const places = createBulkhead(1, 2);
+    const release = await places.acquire(never);
     const leaving = new AbortController();
-    const gone = places.take(leaving.signal);
-    const next = places.take(never);
+    const gone = places.acquire(leaving.signal);
+    const next = places.acquire(never);
     leaving.abort(new Error("left"));
     await expect(gone).rejects.toThrow("left");
     release();
     (await next)();
-    (await places.take(never))();
+    (await places.acquire(never))();
   });
 });
 

@@ -7,7 +7,12 @@ import { describeError } from "#src/cli/support/open-backend.ts";
 import { BackendError } from "#src/core/errors.ts";
 import type { Backend, BackendInfo, IO } from "#src/store/store.ts";
 import { testIO } from "../../support/elastic/test-index.ts";
-import { type Fake, openFake, type Reply, sendJson } from "../../support/scripted-http-source.ts";
+import {
+  openScriptedSource,
+  type Responder,
+  type ScriptedSource,
+  sendJson,
+} from "../../support/scripted-http-source.ts";
 import { pem, readPem } from "../../support/tls.ts";
 
 const io: IO = { ...testIO, readText: readPem };
@@ -16,14 +21,14 @@ const server: ServerOptions = {
   key: readPem(pem.server.key),
   ca: readPem(pem.ca),
 };
-const versioned = (version: object) => (response: Parameters<Reply>[0]) => {
+const versioned = (version: object) => (response: Parameters<Responder>[0]) => {
   response.writeHead(200, { "content-type": "application/json" });
   response.end(JSON.stringify({ version }));
 };
 
 interface Client {
   readonly name: string;
-  readonly reply: Reply;
+  readonly reply: Responder;
   readonly open: (url: string, tls: object) => Backend;
 }
 const openElastic: Client["open"] = (url, tls) =>
@@ -55,7 +60,7 @@ const clients: readonly Client[] = [
   },
 ];
 
-let fake: Fake | undefined;
+let fake: ScriptedSource | undefined;
 afterEach(async () => {
   await fake?.close();
   fake = undefined;
@@ -63,7 +68,7 @@ afterEach(async () => {
 
 describe.each(clients)("$name", ({ reply, open }) => {
   async function probe(options: ServerOptions, tls: object): Promise<BackendInfo> {
-    fake = await openFake(reply, options);
+    fake = await openScriptedSource(reply, options);
     const backend = open(fake.url, tls);
     try {
       return await backend.probe(AbortSignal.timeout(20_000));
@@ -79,7 +84,7 @@ describe.each(clients)("$name", ({ reply, open }) => {
 
   test("a certificate of the CA that is named", async () => {
     expect((await probe(server, { ca: pem.ca })).version).toMatch(/^\d+\.\d+\.\d+$/);
-    expect(fake?.asked.length).toBeGreaterThan(0);
+    expect(fake?.requests.length).toBeGreaterThan(0);
   });
 
   test.each([
@@ -91,7 +96,7 @@ describe.each(clients)("$name", ({ reply, open }) => {
     expect(error).toMatchObject({ failure: "unreachable" });
     expect(String(error)).not.toContain("hush");
     expect(describeError(error)).toContain("(name the CA that signed its certificate: tls.ca");
-    expect(fake?.asked).toEqual([]);
+    expect(fake?.requests).toEqual([]);
   });
 
   test("a server that wants to see a certificate", async () => {
@@ -101,7 +106,7 @@ describe.each(clients)("$name", ({ reply, open }) => {
     const error = await refusal(strict, { ca: pem.ca });
     expect(error).toMatchObject({ failure: "unreachable" });
     expect(describeError(error)).toContain("if it wants a certificate, name tls.cert and tls.key");
-    expect(fake?.asked).toEqual([]);
+    expect(fake?.requests).toEqual([]);
   });
 
   test.each<[string, ServerOptions | undefined, (url: string) => string, string]>([
@@ -114,7 +119,7 @@ describe.each(clients)("$name", ({ reply, open }) => {
       "name it in url as its certificate does",
     ],
   ])("%s: what to change is told", async (_, options, asked, advice) => {
-    fake = await openFake(reply, options);
+    fake = await openScriptedSource(reply, options);
     const backend = open(asked(fake.url), { ca: pem.ca });
     const error: unknown = await backend.probe(AbortSignal.timeout(20_000)).catch((error: unknown) => error);
     await backend.close();

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { clusterMatch, observeCluster } from "#resolvers/memory/demo/cluster.ts";
-import { generate } from "#resolvers/memory/demo/logs.ts";
+import { generateLines } from "#resolvers/memory/demo/logs.ts";
 import type { Observation } from "#resolvers/memory/stores/kubernetes-store.ts";
 import { fromMillis } from "#src/core/time.ts";
 
@@ -34,7 +34,9 @@ describe("the generated cluster", () => {
     const range = { from: fromMillis(base), to: fromMillis(base + 20 * minute) };
     const names = new Set(observe(base).pods.map(({ pod_name }) => pod_name));
     const named = ["shop", "blog"].flatMap((site) =>
-      generate(1, `demo-${site}-app`, range).map(({ json }): unknown => JSON.parse(json)["k8s.pod.name"]),
+      generateLines(1, `demo-${site}-app`, range).map(
+        ({ json }): unknown => JSON.parse(json)["k8s.pod.name"],
+      ),
     );
     expect(named.length).toBeGreaterThan(500);
     expect(named.filter((name) => typeof name !== "string" || !names.has(name))).toEqual([]);

@@ -1,10 +1,10 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { generate, indices } from "#resolvers/memory/demo/logs.ts";
-import { generateSpans, settled, traceIndices } from "#resolvers/memory/demo/traces.ts";
+import { generateLines, logIndices } from "#resolvers/memory/demo/logs.ts";
+import { generateSpans, settleTime, traceIndices } from "#resolvers/memory/demo/traces.ts";
 import { memory } from "#resolvers/memory/memory.ts";
-import { createMemoryLogs, type Entry } from "#resolvers/memory/stores/log-store.ts";
-import { spanSourceOf } from "#src/access/sites.ts";
+import { createMemoryLogs, type StoredLine } from "#resolvers/memory/stores/log-store.ts";
+import { buildSpanSource } from "#src/access/sites.ts";
 import { severities } from "#src/core/rows.ts";
 import { allTime, floorToMilli, fromMillis, type Instant } from "#src/core/time.ts";
 import { parse } from "#src/log-query/parse.ts";
@@ -13,16 +13,16 @@ import { createBudget } from "#src/tracing/spans/read-budget.ts";
 
 const base = Date.UTC(2026, 0, 15, 10);
 const hour = { from: fromMillis(base), to: fromMillis(base + 3_600_000) };
-const everything = indices.flatMap((index) => generate(1, index, hour));
+const everything = logIndices.flatMap((index) => generateLines(1, index, hour));
 
 describe("generated lines", () => {
   test("are the same for the same seed, and others for another", () => {
-    expect(generate(1, "demo-shop-app", hour)).toEqual(generate(1, "demo-shop-app", hour));
-    expect(generate(2, "demo-shop-app", hour)).not.toEqual(generate(1, "demo-shop-app", hour));
+    expect(generateLines(1, "demo-shop-app", hour)).toEqual(generateLines(1, "demo-shop-app", hour));
+    expect(generateLines(2, "demo-shop-app", hour)).not.toEqual(generateLines(1, "demo-shop-app", hour));
   });
 
   test("do not depend on how the time is cut", () => {
-    const whole = generate(1, "demo-blog-nginx", {
+    const whole = generateLines(1, "demo-blog-nginx", {
       from: fromMillis(base),
       to: fromMillis(base + 600_000),
     });
@@ -31,7 +31,7 @@ describe("generated lines", () => {
         fromMillis(base + millis),
       );
       const parts = bounds.flatMap((to, n) =>
-        n === 0 ? [] : generate(1, "demo-blog-nginx", { from: bounds[n - 1] ?? to, to }),
+        n === 0 ? [] : generateLines(1, "demo-blog-nginx", { from: bounds[n - 1] ?? to, to }),
       );
       expect(parts).toEqual(whole);
     });
@@ -41,8 +41,8 @@ describe("generated lines", () => {
   test("lie in their window, with bodies that are JSON and ids that no line of any source has", () => {
     const ids = new Set<string>();
     let count = 0;
-    for (const index of indices) {
-      const lines = generate(1, index, hour);
+    for (const index of logIndices) {
+      const lines = generateLines(1, index, hour);
       expect(lines.length).toBeGreaterThan(300);
       for (const { id } of lines) ids.add(id);
       count += lines.length;
@@ -64,18 +64,18 @@ describe("generated lines", () => {
 });
 
 describe("the memory store", () => {
-  const entry = (id: string, time: number): Entry => ({
+  const entry = (id: string, time: number): StoredLine => ({
     id,
     time: BigInt(time) as Instant,
     severity: "info",
     json: "{}",
   });
   const query: LogQuery = {
-    sources: [{ id: "app", index: "app", profile: "auto" }],
+    sources: [{ id: "app", index: "app", layout: "auto" }],
     range: { from: 0n as Instant, to: fromMillis(1_000) },
     filter: parse(""),
     order: "asc",
-    wanted: 10,
+    expectedLines: 10,
     documentLimit: 1_000,
     tieLimit: 1_000,
   };
@@ -117,7 +117,7 @@ test("the backend makes new lines while it runs, and forgets old ones", async ()
   let now = fromMillis(base);
   const io: IO = { now: () => now, log: () => {}, requested: () => {}, cache: () => {}, readText: () => "" };
   const backend = memory.create("demo", memory.parseConfig({}), io);
-  const source = { id: "app", index: "demo-shop-app", profile: "auto" };
+  const source = { id: "app", index: "demo-shop-app", layout: "auto" };
   const signal = new AbortController().signal;
   const read = async (): Promise<bigint[]> => {
     const times: bigint[] = [];
@@ -127,7 +127,7 @@ test("the backend makes new lines while it runs, and forgets old ones", async ()
       range,
       filter: parse(""),
       order: "asc",
-      wanted: 1,
+      expectedLines: 1,
       documentLimit: 1e6,
       tieLimit: 1e6,
     } as const;
@@ -194,8 +194,8 @@ describe("generated traces", () => {
   });
 
   test("are those that log lines name, and every request from outside leaves a line", () => {
-    const later = { from: hour.from, to: fromMillis(base + 3_600_000 - settled) };
-    const lines = generate(1, "demo-shop-app", later).map(({ json }) => JSON.parse(json));
+    const later = { from: hour.from, to: fromMillis(base + 3_600_000 - settleTime) };
+    const lines = generateLines(1, "demo-shop-app", later).map(({ json }) => JSON.parse(json));
     const named = new Set(lines.flatMap(({ trace_id }) => trace_id ?? []));
     const roots = generateSpans(1, "demo-shop-traces", { from: later.from, to: hour.to }).filter(
       ({ parent_span_id, links, start }) =>
@@ -212,7 +212,7 @@ test("the backend serves traces that are made up to now, and reports on their in
   let now = fromMillis(base);
   const io: IO = { now: () => now, log: () => {}, requested: () => {}, cache: () => {}, readText: () => "" };
   const backend = memory.create("demo", memory.parseConfig({}), io);
-  const source = spanSourceOf("shop", { index: "demo-shop-traces", profile: "auto" });
+  const source = buildSpanSource("shop", { index: "demo-shop-traces", layout: "auto" });
   const signal = new AbortController().signal;
   const actions = async () => {
     const query = { sources: [source], range: allTime, namespaces: [], budget: createBudget(1e6) } as const;

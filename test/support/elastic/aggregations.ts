@@ -1,31 +1,38 @@
 // The aggregations that Readout sends, evaluated over whole documents: composite and terms with counts, stats and ranges
 // in them, and filters that count values. Any other is an error of the test.
-type Json = { readonly [key: string]: unknown };
+type JsonObject = { readonly [key: string]: unknown };
 type Scalar = string | number | null;
 
-interface Reading<Document> {
+interface DocumentReader<Document> {
   /** All values of a field, as the index of its mapping has them. */
   readonly values: (document: Document, field: string) => readonly (string | number)[];
-  readonly compile: (query: Json) => (document: Document) => boolean;
+  readonly compile: (query: JsonObject) => (document: Document) => boolean;
 }
 
 /** `aggregations` of an answer, over the documents that the query found. */
 export function aggregate<Document>(
-  aggregations: Json,
+  aggregations: JsonObject,
   documents: readonly Document[],
-  reading: Reading<Document>,
-): Json {
+  reading: DocumentReader<Document>,
+): JsonObject {
   return Object.fromEntries(
-    Object.entries(aggregations).map(([name, asked]) => [name, evaluate(asked as Json, documents, reading)]),
+    Object.entries(aggregations).map(([name, asked]) => [
+      name,
+      evaluate(asked as JsonObject, documents, reading),
+    ]),
   );
 }
 
-function evaluate<Document>(asked: Json, documents: readonly Document[], reading: Reading<Document>): Json {
+function evaluate<Document>(
+  asked: JsonObject,
+  documents: readonly Document[],
+  reading: DocumentReader<Document>,
+): JsonObject {
   const { aggs: inner = {}, ...rest } = asked;
   const [[kind, body] = ["", {}], ...others] = Object.entries(rest);
   if (others.length > 0) throw new Error(`an aggregation of two kinds: ${JSON.stringify(asked)}`);
-  const within = (some: readonly Document[]) => aggregate(inner as Json, some, reading);
-  const options = body as Json;
+  const within = (some: readonly Document[]) => aggregate(inner as JsonObject, some, reading);
+  const options = body as JsonObject;
   const field = String(options.field);
   const valuesOf = (document: Document) => reading.values(document, field);
   switch (kind) {
@@ -52,7 +59,7 @@ function evaluate<Document>(asked: Json, documents: readonly Document[], reading
     }
     case "terms": {
       const { size, min_doc_count: least } = options as { size: number; min_doc_count: number };
-      const found = groupsOf(documents, (document) => valuesOf(document).map((value) => [value]))
+      const found = groupDocuments(documents, (document) => valuesOf(document).map((value) => [value]))
         .filter(({ members }) => members.length >= least)
         .sort((a, b) => b.members.length - a.members.length);
       const buckets = found
@@ -61,7 +68,11 @@ function evaluate<Document>(asked: Json, documents: readonly Document[], reading
       return { doc_count_error_upper_bound: 0, sum_other_doc_count: 0, buckets };
     }
     case "composite": {
-      const { size, sources, after } = options as { size: number; sources: readonly Json[]; after?: Json };
+      const { size, sources, after } = options as {
+        size: number;
+        sources: readonly JsonObject[];
+        after?: JsonObject;
+      };
       const columns = sources.map((source) => {
         const [[name, { terms }] = ["", { terms: { field: "" } }]] = Object.entries(
           source as Record<string, { readonly terms: { field: string; missing_bucket?: boolean } }>,
@@ -78,7 +89,7 @@ function evaluate<Document>(asked: Json, documents: readonly Document[], reading
           [[]],
         );
       const last = after && columns.map(({ name }) => after[name] as Scalar);
-      const buckets = groupsOf(documents, keysOf)
+      const buckets = groupDocuments(documents, keysOf)
         .filter(({ key }) => last === undefined || compareKeys(key, last) > 0)
         .sort((a, b) => compareKeys(a.key, b.key))
         .slice(0, size)
@@ -95,7 +106,7 @@ function evaluate<Document>(asked: Json, documents: readonly Document[], reading
   }
 }
 
-function groupsOf<Document>(
+function groupDocuments<Document>(
   documents: readonly Document[],
   keysOf: (document: Document) => readonly (readonly Scalar[])[],
 ) {

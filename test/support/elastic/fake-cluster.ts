@@ -4,53 +4,53 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { sendJson } from "../scripted-http-source.ts";
 import { aggregate } from "./aggregations.ts";
 
-export interface HeldIndex {
+export interface FakeIndex {
   readonly mappings: object;
-  readonly documents: readonly Json[];
+  readonly documents: readonly JsonObject[];
   /** Of another index under a name than before. */
   readonly uuid?: string;
 }
-type Json = { readonly [key: string]: unknown };
+type JsonObject = { readonly [key: string]: unknown };
 
-const isObject = (value: unknown): value is Json =>
+const isObject = (value: unknown): value is JsonObject =>
   typeof value === "object" && value !== null && !Array.isArray(value);
 
 /** All values at a name, through objects, arrays and names with dots. */
-function valuesAt(value: unknown, name: string): unknown[] {
-  if (Array.isArray(value)) return value.flatMap((one) => valuesAt(one, name));
+function listValues(value: unknown, name: string): unknown[] {
+  if (Array.isArray(value)) return value.flatMap((one) => listValues(one, name));
   if (!isObject(value)) return [];
   return Object.entries(value).flatMap(([key, inner]) => {
     if (key === name) return Array.isArray(inner) ? inner : [inner];
-    return name.startsWith(`${key}.`) ? valuesAt(inner, name.slice(key.length + 1)) : [];
+    return name.startsWith(`${key}.`) ? listValues(inner, name.slice(key.length + 1)) : [];
   });
 }
 
-const read = new WeakMap<Json, Map<string, unknown[]>>();
+const knownFieldValues = new WeakMap<JsonObject, Map<string, unknown[]>>();
 
-function fieldValues(document: Json, name: string): unknown[] {
-  const known = read.get(document) ?? new Map<string, unknown[]>();
-  read.set(document, known);
+function listFieldValues(document: JsonObject, name: string): unknown[] {
+  const known = knownFieldValues.get(document) ?? new Map<string, unknown[]>();
+  knownFieldValues.set(document, known);
   const values = known.get(name) ?? readField(document, name);
   known.set(name, values);
   return values;
 }
 
 /** Fields of OpenTelemetry are also known by their short names. */
-function readField(document: Json, name: string): unknown[] {
+function readField(document: JsonObject, name: string): unknown[] {
   const found = ["", "attributes.", "resource.attributes."].map((prefix) =>
-    valuesAt(document, prefix + name),
+    listValues(document, prefix + name),
   );
   return (found.find((values) => values.length > 0) ?? []).filter((value) => value !== null);
 }
 
-const compared = new Map<string, number>();
+const knownComparables = new Map<string, number>();
 
 /** Milliseconds, for times as documents and bounds spell them; other numbers as they are. */
-function comparable(value: unknown): number {
+function toComparable(value: unknown): number {
   if (typeof value === "number") return value;
   const text = String(value);
-  const known = compared.get(text) ?? readNumber(text);
-  compared.set(text, known);
+  const known = knownComparables.get(text) ?? readNumber(text);
+  knownComparables.set(text, known);
   return known;
 }
 
@@ -58,28 +58,28 @@ function readNumber(text: string): number {
   return /^-?[\d.]+$/.test(text) ? Math.floor(Number(text)) : Date.parse(text.replace(/(\.\d{3})\d+/, "$1"));
 }
 
-type Test = (index: string, document: Json) => boolean;
+type DocumentTest = (index: string, document: JsonObject) => boolean;
 
 /** Once for all documents: a clause takes longer to understand than to decide. */
-function compile(query: Json): Test {
+function compileQuery(query: JsonObject): DocumentTest {
   const [[clause, body] = ["", undefined]] = Object.entries(query);
   const list = (value: unknown): unknown[] => (value === undefined ? [] : [value].flat());
-  const compileAll = (value: unknown) => list(value).map((one) => compile(one as Json));
+  const compileAll = (value: unknown) => list(value).map((one) => compileQuery(one as JsonObject));
   const [[name, wanted] = ["", undefined]] = Object.entries(Object(body));
   const some =
-    (test: (value: unknown) => boolean): Test =>
+    (test: (value: unknown) => boolean): DocumentTest =>
     (index, document) =>
-      name === "_index" ? test(index) : fieldValues(document, name).some(test);
+      name === "_index" ? test(index) : listFieldValues(document, name).some(test);
   switch (clause) {
     case "match_all":
       return () => true;
     case "match_none":
       return () => false;
     case "bool": {
-      const { filter, should, must_not } = body as Json;
+      const { filter, should, must_not } = body as JsonObject;
       const [needed, refused, enough] = [filter, must_not, should].map(compileAll);
       return (index, document) => {
-        const holds = (test: Test) => test(index, document);
+        const holds = (test: DocumentTest) => test(index, document);
         return (
           needed?.every(holds) === true &&
           refused?.some(holds) === false &&
@@ -88,9 +88,9 @@ function compile(query: Json): Test {
       };
     }
     case "exists":
-      return (_, document) => fieldValues(document, String(wanted)).length > 0;
+      return (_, document) => listFieldValues(document, String(wanted)).length > 0;
     case "nested":
-      return compile((body as { readonly query: Json }).query);
+      return compileQuery((body as { readonly query: JsonObject }).query);
     case "terms": {
       const sought = new Set(list(wanted).map(String));
       return some((value) => sought.has(String(value)));
@@ -103,14 +103,14 @@ function compile(query: Json): Test {
       return some((value) => fold(value) === fold(sought));
     }
     case "range": {
-      const { gte, gt, lte, lt, ...rest } = wanted as Json;
+      const { gte, gt, lte, lt, ...rest } = wanted as JsonObject;
       const unknown = Object.keys(rest).filter((key) => key !== "format");
       if (unknown.length > 0) throw new Error(`a range with ${unknown}`);
-      const bound = (value: unknown, ofNone: number) => (value === undefined ? ofNone : comparable(value));
+      const bound = (value: unknown, ofNone: number) => (value === undefined ? ofNone : toComparable(value));
       const [least, most] = [bound(gte, -Infinity), bound(lte, Infinity)];
       const [above, below] = [bound(gt, -Infinity), bound(lt, Infinity)];
       return some((value) => {
-        const number = comparable(value);
+        const number = toComparable(value);
         return number >= least && number > above && number <= most && number < below;
       });
     }
@@ -120,26 +120,26 @@ function compile(query: Json): Test {
 }
 
 /** What an aggregation sees of a document. */
-const indexed = {
-  values: ({ index, document }: Found, name: string) => {
-    const values = name === "_index" ? [index] : fieldValues(document, name);
+const documentReader = {
+  values: ({ index, document }: FakeHit, name: string) => {
+    const values = name === "_index" ? [index] : listFieldValues(document, name);
     return values.map((value) => (typeof value === "number" ? value : String(value)));
   },
-  compile: (query: Json) => {
-    const holds = compile(query);
-    return ({ index, document }: Found) => holds(index, document);
+  compile: (query: JsonObject) => {
+    const holds = compileQuery(query);
+    return ({ index, document }: FakeHit) => holds(index, document);
   },
 };
 
-interface Found {
+interface FakeHit {
   readonly index: string;
   readonly id: string;
-  readonly document: Json;
+  readonly document: JsonObject;
   readonly sort: readonly number[];
 }
 
 interface Scroll {
-  readonly rest: readonly Found[];
+  readonly rest: readonly FakeHit[];
   readonly size: number;
   readonly total: number;
   readonly shards: number;
@@ -147,13 +147,13 @@ interface Scroll {
 
 export type ProductName = "Elasticsearch" | "OpenSearch";
 
-export function createSearch(
-  indices: Readonly<Record<string, HeldIndex>>,
+export function createFakeSearch(
+  indices: Readonly<Record<string, FakeIndex>>,
   product: ProductName,
   /** Without them a search that aggregates is refused. */
   { aggregates = true }: { readonly aggregates?: boolean } = {},
 ) {
-  const send = product === "Elasticsearch" ? sendJson : sendPlain;
+  const send = product === "Elasticsearch" ? sendJson : sendWithoutProductHeader;
   const version =
     product === "Elasticsearch" ? { number: "8.19.8" } : { number: "2.19.0", distribution: "opensearch" };
 
@@ -162,7 +162,7 @@ export function createSearch(
   const answers = new Map<string, object>();
   let scrollId = 0;
 
-  function matching(pattern: string): [string, HeldIndex][] {
+  function matching(pattern: string): [string, FakeIndex][] {
     const parts = decodeURIComponent(pattern)
       .split(",")
       .map((part) => {
@@ -176,7 +176,12 @@ export function createSearch(
     );
   }
 
-  function page(found: readonly Found[], total: number | undefined, shards: number, scroll?: string): object {
+  function page(
+    found: readonly FakeHit[],
+    total: number | undefined,
+    shards: number,
+    scroll?: string,
+  ): object {
     return {
       took: 1,
       timed_out: false,
@@ -191,7 +196,7 @@ export function createSearch(
     };
   }
 
-  function search(pattern: string, body: Json, scrolled: boolean): object {
+  function search(pattern: string, body: JsonObject, scrolled: boolean): object {
     const { query, size = 10, from = 0, sort = ["_doc"], track_total_hits: counted, aggs, ...others } = body;
     const { _source: sources, ...rest } = others;
     if (sources !== undefined && sources !== false) throw new Error(`_source: ${sources}`);
@@ -199,14 +204,14 @@ export function createSearch(
     if (Object.keys(rest).length > 0) throw new Error(`a search with ${Object.keys(rest)}`);
     const keys = sort as (string | Record<string, { readonly order: string }>)[];
     const within = matching(pattern);
-    const holds = compile((query ?? { match_all: {} }) as Json);
+    const holds = compileQuery((query ?? { match_all: {} }) as JsonObject);
     const found = within.flatMap(([index, { documents }]) =>
-      documents.flatMap((document, at): Found[] => {
+      documents.flatMap((document, at): FakeHit[] => {
         if (!holds(index, document)) return [];
         const sorts = keys.map((key) => {
           if (key === "_doc") return at;
           const [name = ""] = Object.keys(key);
-          return comparable(fieldValues(document, name)[0]);
+          return toComparable(listFieldValues(document, name)[0]);
         });
         return [{ index, id: `${index}-${at}`, document, sort: sorts }];
       }),
@@ -220,7 +225,9 @@ export function createSearch(
     const answer = found.slice(Number(from), end);
     if (!scrolled) {
       const whole = page(answer, overCount ? undefined : total, within.length);
-      return aggs === undefined ? whole : { ...whole, aggregations: aggregate(aggs as Json, found, indexed) };
+      return aggs === undefined
+        ? whole
+        : { ...whole, aggregations: aggregate(aggs as JsonObject, found, documentReader) };
     }
     const id = `scroll-${scrollId++}`;
     scrolls.set(id, {
@@ -242,7 +249,7 @@ export function createSearch(
 
   function reply(response: ServerResponse, request: IncomingMessage, text: string): void {
     const { pathname, searchParams } = new URL(request.url ?? "", "http://source");
-    const body: Json = text === "" ? {} : JSON.parse(text);
+    const body: JsonObject = text === "" ? {} : JSON.parse(text);
     const [, pattern = ""] = pathname.split("/");
     if (pathname === "/") send(response, { version });
     else if (request.method === "DELETE") {
@@ -277,7 +284,7 @@ export function createSearch(
 }
 
 /** Without the header by which Elasticsearch is told. */
-function sendPlain(response: ServerResponse, value: unknown, status = 200): void {
+function sendWithoutProductHeader(response: ServerResponse, value: unknown, status = 200): void {
   response.writeHead(status, { "content-type": "application/json" });
   response.end(JSON.stringify(value));
 }

@@ -2,9 +2,9 @@
 import type { LoadedLine } from "../../log-query/script.ts";
 
 /** Filebeat's index template, reduced to what lines are read from; everything else is mapped as it comes. */
-export const filebeat = templateOf("date", 2);
+export const filebeat = buildTemplate("date", 2);
 
-export function templateOf(time: "date" | "date_nanos", shards: number) {
+export function buildTemplate(time: "date" | "date_nanos", shards: number) {
   return {
     settings: { number_of_shards: shards, number_of_replicas: 0 },
     mappings: {
@@ -22,7 +22,7 @@ export function templateOf(time: "date" | "date_nanos", shards: number) {
 }
 
 /** The document's text; `line.time` must be there. */
-export function documentOf(line: Omit<LoadedLine, "id">): string {
+export function printDocument(line: Omit<LoadedLine, "id">): string {
   const own: Record<string, unknown> = {
     "@timestamp": line.time,
     ecs: { version: "8.0.0" },

@@ -6,16 +6,16 @@ import type { LogLine } from "#src/core/rows.ts";
 import { fromMillis } from "#src/core/time.ts";
 import { parse } from "#src/log-query/parse.ts";
 import type { LogSource } from "#src/store/store.ts";
-import { type Fake, openFake } from "../scripted-http-source.ts";
-import { createSearch, type HeldIndex } from "./fake-cluster.ts";
+import { openScriptedSource, type ScriptedSource } from "../scripted-http-source.ts";
+import { createFakeSearch, type FakeIndex } from "./fake-cluster.ts";
 import { testIO } from "./test-index.ts";
 
-export type Json = { readonly [key: string]: unknown };
+export type JsonObject = { readonly [key: string]: unknown };
 export const at = "2026-01-15T10:00:00.000Z";
 const range = { from: fromMillis(0), to: fromMillis(Date.UTC(2027, 0)) };
 
 /** The mapping that a server makes of these as they come: dots in keys are nesting to it. */
-export function mapped(documents: readonly Json[]): object {
+export function buildMapping(documents: readonly JsonObject[]): object {
   const properties: Record<string, object> = {};
   for (const document of documents) {
     for (const [spelled, own] of Object.entries(document)) {
@@ -23,8 +23,8 @@ export function mapped(documents: readonly Json[]): object {
       const value = rest.length > 0 ? { [rest.join(".")]: own } : own;
       if (key === "@timestamp") properties[key] = { type: "date" };
       else if (typeof value === "object" && value !== null) {
-        const below = mapped([value as Json]) as Mapping;
-        properties[key] = merged(properties[key], below);
+        const below = buildMapping([value as JsonObject]) as Mapping;
+        properties[key] = mergeMappings(properties[key], below);
       } else properties[key] = { type: typeof value === "number" ? "long" : "keyword" };
     }
   }
@@ -35,13 +35,16 @@ interface Mapping {
   readonly properties?: Readonly<Record<string, object>>;
 }
 
-function merged(before: Mapping | undefined, { properties = {}, ...own }: Mapping): object {
+function mergeMappings(before: Mapping | undefined, { properties = {}, ...own }: Mapping): object {
   const all: Record<string, object> = { ...before?.properties };
-  for (const [key, value] of Object.entries(properties)) all[key] = merged(all[key], value);
+  for (const [key, value] of Object.entries(properties)) all[key] = mergeMappings(all[key], value);
   return Object.keys(all).length > 0 ? { ...own, properties: all } : own;
 }
 
-export const held = (documents: readonly Json[], mappings = mapped(documents)): HeldIndex => ({
+export const createFakeIndex = (
+  documents: readonly JsonObject[],
+  mappings = buildMapping(documents),
+): FakeIndex => ({
   documents: documents.map((document) => ({ "@timestamp": at, ...document })),
   mappings: {
     ...mappings,
@@ -52,7 +55,7 @@ export const held = (documents: readonly Json[], mappings = mapped(documents)): 
   },
 });
 
-export const propertiesOf = ({ mappings }: Pick<HeldIndex, "mappings">): object =>
+export const readProperties = ({ mappings }: Pick<FakeIndex, "mappings">): object =>
   (mappings as { readonly properties: object }).properties;
 
 const opened: { close(): Promise<void> }[] = [];
@@ -61,20 +64,20 @@ afterEach(async () => {
 });
 
 /** A backend over these indices, which `hold` replaces. */
-export async function open(indices: Readonly<Record<string, HeldIndex>>) {
-  let search = createSearch(indices, "Elasticsearch");
-  const fake: Fake = await openFake((...asked) => search.reply(...asked));
+export async function openIndices(indices: Readonly<Record<string, FakeIndex>>) {
+  let search = createFakeSearch(indices, "Elasticsearch");
+  const fake: ScriptedSource = await openScriptedSource((...asked) => search.reply(...asked));
   const backend = elastic.create("elk", elastic.parseConfig({ url: fake.url }), testIO);
   opened.push(fake, backend);
-  const source = { id: "app", index: "logs-*", profile: "auto" };
+  const source = { id: "app", index: "logs-*", layout: "auto" };
   const signal = () => AbortSignal.timeout(10_000);
   return {
     fake,
-    hold(indices: Readonly<Record<string, HeldIndex>>) {
-      search = createSearch(indices, "Elasticsearch");
+    hold(indices: Readonly<Record<string, FakeIndex>>) {
+      search = createFakeSearch(indices, "Elasticsearch");
     },
     async read(text = "", over: Partial<LogSource> = {}): Promise<LogLine[]> {
-      const limits = { wanted: 100, documentLimit: 1_000, tieLimit: 1_000 };
+      const limits = { expectedLines: 100, documentLimit: 1_000, tieLimit: 1_000 };
       const sources = [{ ...source, ...over }] as const;
       const query = { sources, range, filter: parse(text), order: "asc", ...limits } as const;
       const lines: LogLine[] = [];
@@ -90,10 +93,10 @@ export async function open(indices: Readonly<Record<string, HeldIndex>>) {
 }
 
 /** One document, alone in its index. */
-export const told = async (document: Json) => {
-  const { read, report } = await open({ "logs-1": held([document]) });
+export const readSingleDocument = async (document: JsonObject) => {
+  const { read, report } = await openIndices({ "logs-1": createFakeIndex([document]) });
   const [line] = await read();
-  const { profile, guesses } = await report();
+  const { layout, guesses } = await report();
   const { severity, message, hostname, group } = line ?? {};
-  return { profile, guesses, line: { severity, message, hostname, group } };
+  return { layout, guesses, line: { severity, message, hostname, group } };
 };

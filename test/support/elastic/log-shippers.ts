@@ -1,35 +1,35 @@
 // Log lines in the form in which each shipper writes them, and the mappings that it installs, as far as the test servers
 // have the field types. Bodies are spliced in as text: their numbers must arrive as they are spelled.
-import { severityOf } from "#src/core/rows.ts";
+import { parseSeverity } from "#src/core/rows.ts";
 import { parseInstant, printMillis, toMillis } from "#src/core/time.ts";
 import type { LoadedLine } from "../../log-query/script.ts";
 
-export type Shippable = Omit<LoadedLine, "id">;
+export type ShippableLine = Omit<LoadedLine, "id">;
 export interface LogShipper {
   /** The profile that has to be found. */
-  readonly profile: string;
+  readonly layout: string;
   readonly index: (prefix: string) => string;
   readonly definition: object;
   /** The document's text; `line.time` must be there. */
-  readonly document: (line: Shippable) => string;
+  readonly document: (line: ShippableLine) => string;
 }
 
 const settings = { number_of_shards: 1, number_of_replicas: 0 };
 const keyword = (ignore_above?: number) => ({ type: "keyword", ...(ignore_above && { ignore_above }) });
 
-/** Members of an object: values by `JSON.stringify`, absent ones left out, and `body` text at the end. */
-function print(members: Readonly<Record<string, unknown>>, body = "{}"): string {
+/** Members of an object: values by `JSON.stringify`, absent ones left out, and `buildBody` text at the end. */
+function printObject(members: Readonly<Record<string, unknown>>, body = "{}"): string {
   const own = JSON.stringify(members).slice(1, -1);
   const rest = body.trim().slice(1, -1).trim();
   return `{${[own, rest].filter((part) => part !== "").join(",")}}`;
 }
 
-/** An object text whose member `key` is the text `inner`. */
-function withMember(object: string, key: string, inner: string): string {
+/** An object text whose member `formatKey` is the text `inner`. */
+function insertMember(object: string, key: string, inner: string): string {
   return `${object.slice(0, -1)}${object === "{}" ? "" : ","}${JSON.stringify(key)}:${inner}}`;
 }
 
-function nanosOf(time: string | undefined): bigint {
+function readNanos(time: string | undefined): bigint {
   const instant = parseInstant(time ?? "");
   if (instant === undefined) throw new Error(`no time: ${time}`);
   return instant;
@@ -47,14 +47,14 @@ const numbers: Readonly<Record<string, number>> = {
   fatal: 21,
 };
 /** Texts that OpenTelemetry has a number for. */
-const numberOf = (severity = ""): number | undefined => numbers[severity.toLowerCase()];
+const toSeverityNumber = (severity = ""): number | undefined => numbers[severity.toLowerCase()];
 
 // ---- otel: the collector's elasticsearch exporter ---------------------------------------------------------------
 
 const passthrough = (priority: number) => ({ type: "passthrough", dynamic: true, priority });
 
 export const otelLogs: LogShipper = {
-  profile: "otel",
+  layout: "otel",
   index: (prefix) => `${prefix}-logs-generic.otel-default`,
   definition: {
     settings,
@@ -89,25 +89,25 @@ export const otelLogs: LogShipper = {
     },
   },
   document({ time, severity, message, hostname, group, json }) {
-    const nanos = nanosOf(time);
+    const nanos = readNanos(time);
     const millis = toMillis(nanos as Parameters<typeof toMillis>[0]);
-    const record = print({
+    const record = printObject({
       "@timestamp": `${millis}.${nanos - BigInt(millis) * 1_000_000n}`,
       observed_timestamp: `${millis + 3}.0`,
       data_stream: { type: "logs", dataset: "generic.otel", namespace: "default" },
       severity_text: severity,
-      severity_number: numberOf(severity),
+      severity_number: toSeverityNumber(severity),
       resource: { attributes: { "service.name": group, "host.name": hostname } },
       scope: {},
       ...(message === undefined ? {} : { body: { text: message } }),
     });
-    return withMember(record, "attributes", json);
+    return insertMember(record, "attributes", json);
   },
 };
 
 /** An APM server's record of OTLP: most instrumentations send the number of the severity alone. */
 export const elasticApmLogs: LogShipper = {
-  profile: "elastic-apm",
+  layout: "elastic-apm",
   index: (prefix) => `${prefix}-logs-apm.app.shop-default`,
   definition: {
     settings,
@@ -118,7 +118,7 @@ export const elasticApmLogs: LogShipper = {
     },
   },
   document({ time, severity, message, hostname, group, json }) {
-    const number = numberOf(severity) ?? 0;
+    const number = toSeverityNumber(severity) ?? 0;
     const record = {
       "@timestamp": time,
       agent: { name: "opentelemetry/java", version: "1.30.0" },
@@ -129,35 +129,35 @@ export const elasticApmLogs: LogShipper = {
       ...(hostname === undefined ? {} : { host: { hostname, name: hostname } }),
       service: { name: group, framework: { name: "com.acme.Logger" } },
     };
-    return print(record, json);
+    return printObject(record, json);
   },
 };
 
 // ---- ss4o: the collector's opensearch exporter -----------------------------------------------------------------
 
-function ss4oLogs(mappings: object): LogShipper {
+function createSs4oLogs(mappings: object): LogShipper {
   return {
-    profile: "ss4o",
+    layout: "ss4o",
     index: (prefix) => `${prefix}-ss4o_logs-default-namespace`,
     definition: { settings, mappings },
     document({ time, severity, message, hostname, group, json }) {
-      const record = print({
+      const record = printObject({
         // An absent body is an empty text there; a test needs to tell them apart.
         body: message,
         instrumentationScope: {},
         observedTimestamp: time,
         resource: { "service.name": group, "host.name": hostname },
-        severity: { text: severity, number: numberOf(severity) },
+        severity: { text: severity, number: toSeverityNumber(severity) },
         "@timestamp": time,
       });
       const stream = { data_stream: { dataset: "default", namespace: "namespace", type: "record" } };
-      return withMember(record, "attributes", print(stream, json));
+      return insertMember(record, "attributes", printObject(stream, json));
     },
   };
 }
 /** Older versions install no template. */
-export const ss4oLogsDynamic = ss4oLogs({});
-export const ss4oLogsFlat = ss4oLogs({
+export const ss4oLogsDynamic = createSs4oLogs({});
+export const ss4oLogsFlat = createSs4oLogs({
   properties: {
     attributes: { type: "flat_object" },
     resource: { type: "flat_object" },
@@ -184,7 +184,7 @@ const nanosField = { type: "date_nanos" };
 
 /** The standard template, and the documents of the newer codec. */
 export const dataPrepperLogs: LogShipper = {
-  profile: "data-prepper",
+  layout: "data-prepper",
   index: (prefix) => `${prefix}-logs-otel-v1-000001`,
   definition: {
     settings,
@@ -211,26 +211,26 @@ export const dataPrepperLogs: LogShipper = {
     },
   },
   document({ time, severity, message, hostname, group, json }) {
-    const record = print({
+    const record = printObject({
       traceId: "",
       spanId: "",
       time,
       "@timestamp": time,
       observedTime: time,
-      severity: { number: numberOf(severity) ?? 0, text: severity ?? "" },
+      severity: { number: toSeverityNumber(severity) ?? 0, text: severity ?? "" },
       body: message,
       flags: 0,
       droppedAttributesCount: 0,
       resource: { attributes: { "service.name": group, "host.name": hostname } },
       instrumentationScope: {},
     });
-    return withMember(record, "attributes", json);
+    return insertMember(record, "attributes", json);
   },
 };
 
 /** The older template, and the documents of the older codec, which prints lists and maps as texts. */
 export const olderDataPrepperLogs: LogShipper = {
-  profile: "data-prepper",
+  layout: "data-prepper",
   index: (prefix) => `${prefix}-logs-otel-v1-000001`,
   definition: {
     settings,
@@ -255,11 +255,11 @@ export const olderDataPrepperLogs: LogShipper = {
   },
   document({ time, severity, message, hostname, group, json }) {
     const attributes: [string, unknown][] = Object.entries(JSON.parse(json));
-    return print({
+    return printObject({
       traceId: "",
       spanId: "",
       severityText: severity ?? "",
-      severityNumber: numberOf(severity) ?? 0,
+      severityNumber: toSeverityNumber(severity) ?? 0,
       flags: 0,
       time,
       serviceName: group,
@@ -279,7 +279,7 @@ export const olderDataPrepperLogs: LogShipper = {
 // ---- without a schema: everything is mapped as it comes -------------------------------------------------------------
 
 export const fluentBitLogs: LogShipper = {
-  profile: "fluent-bit",
+  layout: "fluent-bit",
   index: (prefix) => `${prefix}-fluent-bit-2026.01.15`,
   definition: { settings },
   document({ time, severity, message, hostname, group, json }) {
@@ -289,12 +289,12 @@ export const fluentBitLogs: LogShipper = {
       level: severity,
       kubernetes: { pod_name: "web-1", pod_id: "p1", host: hostname, container_name: group },
     };
-    return print(record, json);
+    return printObject(record, json);
   },
 };
 
 export const fluentdLogs: LogShipper = {
-  profile: "fluentd",
+  layout: "fluentd",
   index: (prefix) => `${prefix}-fluentd-2026.01.15`,
   definition: { settings },
   document({ time, severity, message, hostname, group, json }) {
@@ -306,21 +306,21 @@ export const fluentdLogs: LogShipper = {
       hostname,
       ident: group,
     };
-    return print(record, json);
+    return printObject(record, json);
   },
 };
 
 /** The dynamic template of the message, as all of Logstash's templates have it. */
-const messageAs = (mapping: object) => ({
+const buildMessageMapping = (mapping: object) => ({
   message: { path_match: "message", match_mapping_type: "string", mapping },
 });
 
 /** The record's own fields, as the collector's elasticsearch exporter writes them without a schema. */
-const collected = ({ time, severity, message, hostname, group }: Shippable) => ({
+const toCollectedRecord = ({ time, severity, message, hostname, group }: ShippableLine) => ({
   "@timestamp": time,
   TraceFlags: 0,
   SeverityText: severity,
-  SeverityNumber: numberOf(severity) ?? 0,
+  SeverityNumber: toSeverityNumber(severity) ?? 0,
   Body: message,
   Resource: { service: { name: group }, host: { name: hostname } },
   Scope: {},
@@ -328,34 +328,34 @@ const collected = ({ time, severity, message, hostname, group }: Shippable) => (
 
 /** The exporter in its `none` mode. */
 export const otelNoneLogs: LogShipper = {
-  profile: "otel-none",
+  layout: "otel-none",
   index: (prefix) => `${prefix}-logs-generic-default`,
   definition: { settings },
-  document: (line) => withMember(print(collected(line)), "Attributes", line.json),
+  document: (line) => insertMember(printObject(toCollectedRecord(line)), "Attributes", line.json),
 };
 
 /** The exporter in its `raw` mode: attributes stand beside the record's own fields. */
 export const otelRawLogs: LogShipper = {
   ...otelNoneLogs,
-  profile: "otel-raw",
-  document: (line) => print(collected(line), line.json),
+  layout: "otel-raw",
+  document: (line) => printObject(toCollectedRecord(line), line.json),
 };
 
 /** The collector's opensearch exporter without the schema of ss4o: keys keep their dots, and a text is below `Body`. */
-function exportedLogs(profile: string, mode: string, prefix: string): LogShipper {
+function createExportedLogs(layout: string, mode: string, prefix: string): LogShipper {
   return {
-    profile,
+    layout: layout,
     index: (name) => `${name}-otel-${mode}`,
     definition: { settings },
     document: ({ time, severity, message, hostname, group, json }) =>
-      print(
+      printObject(
         {
           [`${prefix}service.name`]: group,
           [`${prefix}host.name`]: hostname,
           "@timestamp": time,
           TraceFlags: 0,
           SeverityText: severity,
-          SeverityNumber: numberOf(severity) ?? 0,
+          SeverityNumber: toSeverityNumber(severity) ?? 0,
           "Body.value": message,
         },
         // Maps among the attributes are told key by key; those of the tests that are shipped so have none.
@@ -363,23 +363,23 @@ function exportedLogs(profile: string, mode: string, prefix: string): LogShipper
       ),
   };
 }
-export const exportedEcsLogs = exportedLogs("otel-none", "ecs", "Attributes.");
-export const exportedFlatLogs = exportedLogs("otel-raw", "flat", "");
+export const exportedEcsLogs = createExportedLogs("otel-none", "ecs", "Attributes.");
+export const exportedFlatLogs = createExportedLogs("otel-raw", "flat", "");
 
 /** Lines of pino with labels as levels, sent as they are: the time is a number, which nothing maps as a date. */
 export const pinoLogs: LogShipper = {
-  profile: "pino",
+  layout: "pino",
   index: (prefix) => `${prefix}-pino`,
   definition: { settings },
   document({ time, severity, message, hostname, group, json }) {
-    const millis = toMillis(nanosOf(time) as Parameters<typeof toMillis>[0]);
-    return print({ level: severity, time: millis, pid: 7, hostname, name: group, msg: message }, json);
+    const millis = toMillis(readNanos(time) as Parameters<typeof toMillis>[0]);
+    return printObject({ level: severity, time: millis, pid: 7, hostname, name: group, msg: message }, json);
   },
 };
 
 /** Graylog's index template, and a message of its GELF input. */
 export const graylogLogs: LogShipper = {
-  profile: "graylog",
+  layout: "graylog",
   index: (prefix) => `${prefix}-graylog_0`,
   definition: {
     settings: {
@@ -403,7 +403,7 @@ export const graylogLogs: LogShipper = {
     },
   },
   document({ time, severity, message, hostname, group, json }) {
-    const millis = toMillis(nanosOf(time) as Parameters<typeof toMillis>[0]);
+    const millis = toMillis(readNanos(time) as Parameters<typeof toMillis>[0]);
     const timestamp = printMillis(millis).replace("T", " ").slice(0, -1);
     const record = {
       gl2_message_id: "01",
@@ -413,15 +413,15 @@ export const graylogLogs: LogShipper = {
       message,
       source: hostname,
       facility: group,
-      level: syslogCodes[severityOf(severity)],
+      level: syslogCodes[parseSeverity(severity)],
     };
-    return print(record, json);
+    return printObject(record, json);
   },
 };
 
 /** syslog-ng's elasticsearch-http with its own template, whose group is the program. */
 export const syslogNgLogs: LogShipper = {
-  profile: "syslog-ng",
+  layout: "syslog-ng",
   index: (prefix) => `${prefix}-syslog-ng`,
   definition: { settings },
   document({ time, severity, message, hostname, group, json }) {
@@ -433,13 +433,13 @@ export const syslogNgLogs: LogShipper = {
       HOST: hostname,
       "@timestamp": time,
     };
-    return print(record, json);
+    return printObject(record, json);
   },
 };
 
 /** rsyslog's omelasticsearch with its own template, whose group is the facility. */
 export const rsyslogLogs: LogShipper = {
-  profile: "rsyslog",
+  layout: "rsyslog",
   index: (prefix) => `${prefix}-system`,
   definition: { settings },
   document({ time, severity, message, hostname, group, json }) {
@@ -451,13 +451,13 @@ export const rsyslogLogs: LogShipper = {
       timereported: time,
       timegenerated: time,
     };
-    return print(record, json);
+    return printObject(record, json);
   },
 };
 
 /** Vector's elasticsearch sink: a line of its file source, parsed by a transform. */
 export const vectorLogs: LogShipper = {
-  profile: "plain",
+  layout: "plain",
   index: (prefix) => `${prefix}-vector-2026.01.15`,
   definition: { settings },
   document({ time, severity, message, hostname, group, json }) {
@@ -469,19 +469,19 @@ export const vectorLogs: LogShipper = {
       host: hostname,
       file: group,
     };
-    return print(record, json);
+    return printObject(record, json);
   },
 };
 
 /** Logstash 8 at its defaults: a line of its syslog input, whose group is the file that relayed it. */
 export const logstashEcsLogs: LogShipper = {
-  profile: "ecs",
+  layout: "ecs",
   index: (prefix) => `${prefix}-logs-generic-default`,
   definition: {
     settings,
     mappings: {
       dynamic_templates: [
-        messageAs({ type: "text" }),
+        buildMessageMapping({ type: "text" }),
         { texts: { match_mapping_type: "string", mapping: keyword(1024) } },
       ],
       properties: { "@timestamp": { type: "date" }, "@version": keyword() },
@@ -496,7 +496,7 @@ export const logstashEcsLogs: LogShipper = {
       host: { hostname },
       log: { syslog: { severity: { name: severity, code } }, file: { path: group } },
     };
-    return print(record, json);
+    return printObject(record, json);
   },
 };
 const syslogCodes: Readonly<Record<string, number>> = {
@@ -511,13 +511,13 @@ const syslogCodes: Readonly<Record<string, number>> = {
 };
 
 export const logstashLogs: LogShipper = {
-  profile: "logstash",
+  layout: "logstash",
   index: (prefix) => `${prefix}-logstash-2026.01.15`,
   definition: {
     settings,
     mappings: {
       dynamic_templates: [
-        messageAs({ type: "text", norms: false }),
+        buildMessageMapping({ type: "text", norms: false }),
         {
           texts: {
             match: "*",
@@ -538,6 +538,6 @@ export const logstashLogs: LogShipper = {
       host: hostname,
       type: group,
     };
-    return print(record, json);
+    return printObject(record, json);
   },
 };

@@ -1,24 +1,24 @@
 // Spans in the form in which each shipper writes them, and the mappings that it installs, as far as the test servers
 // have the field types. What a layout cannot carry is left out here as the shipper leaves it out.
-import type { Attributes, Span, SpanEvent, Value } from "#src/core/rows.ts";
+import type { Attributes, AttributeValue, Span, SpanEvent } from "#src/core/rows.ts";
 import { type Instant, printMillis, printNanos, toMillis } from "#src/core/time.ts";
 
 type ShippedSpan = Omit<Span, "site_id" | "namespace" | "action" | "tags" | "peer" | "statement" | "report">;
 
-interface Shipped {
+interface ShippedDocuments {
   readonly index: string;
   /** The document's JSON text. */
   readonly document: string;
 }
-export interface Shipper {
+export interface SpanShipper {
   readonly name: string;
   /** The profile that has to be found. */
-  readonly profile: string;
-  /** The patterns that a site's `traces.index` names, for indices that begin with `prefix`. */
+  readonly layout: string;
+  /** The patterns that a site's `traces.index` names, for indices that begin with `addPrefix`. */
   readonly pattern: (prefix: string) => string;
   /** Index names and their definitions. */
   readonly indices: (prefix: string) => Readonly<Record<string, object>>;
-  readonly write: (prefix: string, spans: readonly ShippedSpan[]) => readonly Shipped[];
+  readonly write: (prefix: string, spans: readonly ShippedSpan[]) => readonly ShippedDocuments[];
 }
 
 /** JSON with bigints as numbers. */
@@ -35,19 +35,19 @@ function printJson(value: unknown): string {
 const settings = { number_of_shards: 2, number_of_replicas: 0 };
 const keyword = { type: "keyword" };
 const shortKeyword = (ignore_above: number) => ({ type: "keyword", ignore_above });
-const capital = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
+const capitalise = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
 const micros = (instant: bigint): bigint => instant / 1_000n;
 const isException = ({ name }: SpanEvent): boolean => name === "exception";
 
 // ---- otel: the collector's elasticsearch exporter ---------------------------------------------------------------
 
 /** Milliseconds, a point, and the nanoseconds within, not padded. */
-function collectorTime(instant: Instant): string {
+function printCollectorTime(instant: Instant): string {
   const millis = toMillis(instant);
   return `${millis}.${instant - BigInt(millis) * 1_000_000n}`;
 }
 
-function otelMappings(properties: object): object {
+function buildOtelMappings(properties: object): object {
   return {
     settings,
     mappings: {
@@ -76,12 +76,12 @@ function otelMappings(properties: object): object {
   };
 }
 
-export const otel: Shipper = {
+export const otel: SpanShipper = {
   name: "otel",
-  profile: "otel",
+  layout: "otel",
   pattern: (prefix) => `${prefix}-traces-*.otel-*,${prefix}-logs-*.otel-*`,
   indices: (prefix) => ({
-    [`${prefix}-traces-generic.otel-default`]: otelMappings({
+    [`${prefix}-traces-generic.otel-default`]: buildOtelMappings({
       parent_span_id: keyword,
       trace_state: keyword,
       name: keyword,
@@ -97,7 +97,7 @@ export const otel: Shipper = {
         },
       },
     }),
-    [`${prefix}-logs-generic.otel-default`]: otelMappings({
+    [`${prefix}-logs-generic.otel-default`]: buildOtelMappings({
       event_name: keyword,
       severity_text: keyword,
       severity_number: { type: "byte" },
@@ -110,26 +110,26 @@ export const otel: Shipper = {
       const scope =
         span.scope_name === undefined ? {} : { name: span.scope_name, version: span.scope_version };
       const document = {
-        "@timestamp": collectorTime(span.start),
+        "@timestamp": printCollectorTime(span.start),
         data_stream: { type: "traces", dataset: "generic.otel", namespace: "default" },
         trace_id: span.trace_id,
         span_id: span.span_id,
         parent_span_id: span.parent_span_id,
         trace_state: span.trace_state,
         name: span.span_name,
-        kind: capital(span.span_kind),
+        kind: capitalise(span.span_kind),
         duration: span.end - span.start,
         attributes: span.span_attributes,
         links: span.links.length === 0 ? undefined : span.links,
         status: {
-          code: span.status_code === "UNSET" ? "Unset" : capital(span.status_code.toLowerCase()),
+          code: span.status_code === "UNSET" ? "Unset" : capitalise(span.status_code.toLowerCase()),
           message: span.status_message,
         },
         resource,
         scope,
       };
       const events = span.events.map((event) => ({
-        "@timestamp": collectorTime(event.time),
+        "@timestamp": printCollectorTime(event.time),
         data_stream: { type: "logs", dataset: "generic.otel", namespace: "default" },
         trace_id: span.trace_id,
         span_id: span.span_id,
@@ -162,9 +162,9 @@ const hosted = {
   properties: { "host.name": shortKeyword(1024) },
 };
 
-export const otelLogsdb: Shipper = {
+export const otelLogsdb: SpanShipper = {
   name: "otel, logsdb",
-  profile: "otel",
+  layout: "otel",
   pattern: otel.pattern,
   indices: (prefix) =>
     Object.fromEntries(
@@ -178,13 +178,13 @@ export const otelLogsdb: Shipper = {
 };
 
 /** Before there was a field for the names of events: an attribute has them. */
-export const otelOlder: Shipper = {
+export const otelOlder: SpanShipper = {
   name: "otel, older template",
-  profile: "otel",
+  layout: "otel",
   pattern: otel.pattern,
   indices: (prefix) => ({
     ...otel.indices(prefix),
-    [`${prefix}-logs-generic.otel-default`]: otelMappings({
+    [`${prefix}-logs-generic.otel-default`]: buildOtelMappings({
       severity_text: keyword,
       severity_number: { type: "byte" },
       body: { properties: { text: { type: "text" } } },
@@ -336,7 +336,7 @@ const apmSpanFields: Readonly<Record<string, ApmField>> = {
 };
 
 /** A kind is kept only as far as the type and the action of what is done tell it. */
-function apmType(span: ShippedSpan, tells: ReadonlySet<ApmField["tells"]>): object {
+function buildApmFields(span: ShippedSpan, tells: ReadonlySet<ApmField["tells"]>): object {
   if (span.entry) {
     const asks = tells.has("http") || tells.has("rpc");
     return {
@@ -356,9 +356,9 @@ function apmType(span: ShippedSpan, tells: ReadonlySet<ApmField["tells"]>): obje
   };
 }
 
-function apmLabels(attributes: Attributes): { labels: Attributes; numeric_labels: Attributes } {
-  const labels: Record<string, Value> = {};
-  const numbers: Record<string, Value> = {};
+function splitApmLabels(attributes: Attributes): { labels: Attributes; numeric_labels: Attributes } {
+  const labels: Record<string, AttributeValue> = {};
+  const numbers: Record<string, AttributeValue> = {};
   for (const [key, value] of Object.entries(attributes)) {
     const label = key.replace(/[.*"]/g, "_");
     if (typeof value === "number" || typeof value === "bigint") numbers[label] = value;
@@ -379,11 +379,13 @@ function mergeInto(target: Record<string, unknown>, from: object): void {
   }
 }
 
-function nest(path: readonly string[], value: unknown): object {
+function nestValue(path: readonly string[], value: unknown): object {
   return path.reduceRight<unknown>((inner, key) => ({ [key]: inner }), value) as object;
 }
 
-function apmDocuments(span: ShippedSpan): readonly { readonly event: string; readonly document: string }[] {
+function buildApmDocuments(
+  span: ShippedSpan,
+): readonly { readonly event: string; readonly document: string }[] {
   const {
     "service.name": _,
     "service.version": version,
@@ -418,7 +420,7 @@ function apmDocuments(span: ShippedSpan): readonly { readonly event: string; rea
     processor: { event: span.entry ? "transaction" : "span", name: "transaction" },
     parent: span.parent_span_id === undefined ? undefined : { id: span.parent_span_id },
     event: { outcome },
-    ...apmLabels(Object.fromEntries(labels)),
+    ...splitApmLabels(Object.fromEntries(labels)),
     ...(span.entry
       ? {
           transaction: { id: span.span_id, name: span.span_name, sampled: true, duration },
@@ -432,8 +434,9 @@ function apmDocuments(span: ShippedSpan): readonly { readonly event: string; rea
   if (span.scope_name !== undefined) {
     mergeInto(document, { service: { framework: { name: span.scope_name, version: span.scope_version } } });
   }
-  for (const { value, field } of own) for (const path of field.at) mergeInto(document, nest(path, value));
-  mergeInto(document, apmType(span, new Set(own.map(({ field }) => field.tells))));
+  for (const { value, field } of own)
+    for (const path of field.at) mergeInto(document, nestValue(path, value));
+  mergeInto(document, buildApmFields(span, new Set(own.map(({ field }) => field.tells))));
   const errors = span.events.filter(isException).map((event, at) => ({
     ...common,
     "@timestamp": printMillis(toMillis(event.time)),
@@ -465,34 +468,34 @@ function apmDocuments(span: ShippedSpan): readonly { readonly event: string; rea
   ];
 }
 
-export const apm: Shipper = {
+export const apm: SpanShipper = {
   name: "apm",
-  profile: "apm",
+  layout: "apm",
   pattern: (prefix) => `${prefix}-traces-apm*,${prefix}-logs-apm.error-*`,
   indices: (prefix) => ({
     [`${prefix}-traces-apm-default`]: apmDefinition,
     [`${prefix}-logs-apm.error-default`]: apmDefinition,
   }),
   write: (prefix, spans) =>
-    spans.flatMap(apmDocuments).map(({ event, document }) => ({
+    spans.flatMap(buildApmDocuments).map(({ event, document }) => ({
       index: `${prefix}-${event === "error" ? "logs-apm.error-default" : "traces-apm-default"}`,
       document,
     })),
 };
 
 /** One index for everything, as APM server 7 wrote it. */
-export const apm7: Shipper = {
+export const apm7: SpanShipper = {
   name: "apm 7",
-  profile: "apm",
+  layout: "apm",
   pattern: (prefix) => `${prefix}-apm-*`,
   indices: (prefix) => ({ [`${prefix}-apm-7.17.29`]: apmDefinition }),
   write: (prefix, spans) =>
-    spans.flatMap(apmDocuments).map(({ document }) => ({ index: `${prefix}-apm-7.17.29`, document })),
+    spans.flatMap(buildApmDocuments).map(({ document }) => ({ index: `${prefix}-apm-7.17.29`, document })),
 };
 
 // ---- data-prepper -------------------------------------------------------------------------------------------------
 
-function atDots(prefix: string, attributes: Attributes): Attributes {
+function replaceDots(prefix: string, attributes: Attributes): Attributes {
   return Object.fromEntries(
     Object.entries(attributes).map(([key, value]) => [prefix + key.replaceAll(".", "@"), value]),
   );
@@ -500,7 +503,7 @@ function atDots(prefix: string, attributes: Attributes): Attributes {
 
 const prepperStatus = { UNSET: 0, OK: 1, ERROR: 2 } as const;
 
-function prepperCommon(span: ShippedSpan): Record<string, unknown> {
+function buildPrepperDocument(span: ShippedSpan): Record<string, unknown> {
   return {
     traceId: span.trace_id,
     spanId: span.span_id,
@@ -529,9 +532,9 @@ const prepperProperties = {
   serviceName: keyword,
 };
 
-export const dataPrepperLegacy: Shipper = {
+export const dataPrepperLegacy: SpanShipper = {
   name: "data-prepper, older template",
-  profile: "data-prepper",
+  layout: "data-prepper",
   pattern: (prefix) => `${prefix}-otel-v1-apm-span-*`,
   indices: (prefix) => ({
     [`${prefix}-otel-v1-apm-span-000001`]: {
@@ -558,34 +561,34 @@ export const dataPrepperLegacy: Shipper = {
     spans.map((span) => ({
       index: `${prefix}-otel-v1-apm-span-000001`,
       document: printJson({
-        ...prepperCommon(span),
+        ...buildPrepperDocument(span),
         "status.code": prepperStatus[span.status_code],
         "status.message": span.status_message,
-        ...atDots("span.attributes.", {
+        ...replaceDots("span.attributes.", {
           ...span.span_attributes,
           ...(span.scope_name === undefined ? {} : { "otel.scope.name": span.scope_name }),
         }),
         ...(span.scope_version === undefined ? {} : { "instrumentationLibrary.version": span.scope_version }),
-        ...atDots("resource.attributes.", span.resource_attributes),
+        ...replaceDots("resource.attributes.", span.resource_attributes),
         events: span.events.map(({ time, name, attributes }) => ({
           name,
           time: printNanos(time),
-          attributes: atDots("", attributes),
+          attributes: replaceDots("", attributes),
           droppedAttributesCount: 0,
         })),
         links: span.links.map((link) => ({
           traceId: link.trace_id,
           spanId: link.span_id,
           traceState: link.trace_state,
-          attributes: atDots("", link.attributes),
+          attributes: replaceDots("", link.attributes),
         })),
       }),
     })),
 };
 
-export const dataPrepper: Shipper = {
+export const dataPrepper: SpanShipper = {
   name: "data-prepper",
-  profile: "data-prepper",
+  layout: "data-prepper",
   pattern: (prefix) => `${prefix}-otel-v1-apm-span-*`,
   indices: (prefix) => ({
     [`${prefix}-otel-v1-apm-span-000001`]: {
@@ -620,7 +623,7 @@ export const dataPrepper: Shipper = {
     spans.map((span) => ({
       index: `${prefix}-otel-v1-apm-span-000001`,
       document: printJson({
-        ...prepperCommon(span),
+        ...buildPrepperDocument(span),
         status: { code: prepperStatus[span.status_code], message: span.status_message ?? "" },
         attributes: span.span_attributes,
         resource: { attributes: span.resource_attributes, schemaUrl: "" },
@@ -644,7 +647,7 @@ export const dataPrepper: Shipper = {
 
 type Pair = { readonly key: string; readonly type: string; readonly value: string };
 
-function pairOf([key, value]: readonly [string, Value]): Pair {
+function toPair([key, value]: readonly [string, AttributeValue]): Pair {
   if (typeof value === "boolean") return { key, type: "bool", value: String(value) };
   if (typeof value === "bigint") return { key, type: "int64", value: String(value) };
   if (typeof value === "number") {
@@ -652,7 +655,7 @@ function pairOf([key, value]: readonly [string, Value]): Pair {
   }
   return { key, type: "string", value: typeof value === "string" ? value : printJson(value) };
 }
-const pairsOf = (attributes: Attributes): readonly Pair[] => Object.entries(attributes).map(pairOf);
+const toPairs = (attributes: Attributes): readonly Pair[] => Object.entries(attributes).map(toPair);
 
 const pairMapping = {
   type: "nested",
@@ -697,7 +700,7 @@ const jaegerDefinition = {
 };
 
 /** `fields` writes tags as fields with `@` for dots, the other way that Jaeger can be set to. */
-function jaegerDocument(span: ShippedSpan, fields: boolean): string {
+function buildJaegerDocument(span: ShippedSpan, fields: boolean): string {
   const { "service.name": _, ...resource } = span.resource_attributes;
   const attributes: Attributes = {
     ...span.span_attributes,
@@ -732,42 +735,42 @@ function jaegerDocument(span: ShippedSpan, fields: boolean): string {
     startTime: start,
     startTimeMillis: start / 1_000n,
     duration: micros(span.end) - start,
-    tags: fields ? [] : pairsOf(attributes),
-    tag: fields ? atDots("", attributes) : undefined,
+    tags: fields ? [] : toPairs(attributes),
+    tag: fields ? replaceDots("", attributes) : undefined,
     process: {
       serviceName: span.service_name,
-      tags: fields ? [] : pairsOf(resource),
-      tag: fields ? atDots("", resource) : undefined,
+      tags: fields ? [] : toPairs(resource),
+      tag: fields ? replaceDots("", resource) : undefined,
     },
     logs: span.events.map(({ time, name, attributes }) => ({
       timestamp: micros(time),
-      fields: pairsOf({ event: name, ...attributes }),
+      fields: toPairs({ event: name, ...attributes }),
     })),
   });
 }
 
-function jaegerShipper(name: string, fields: boolean): Shipper {
+function createJaegerShipper(name: string, fields: boolean): SpanShipper {
   return {
     name,
-    profile: "jaeger",
+    layout: "jaeger",
     pattern: (prefix) => `${prefix}-jaeger-span-*`,
     indices: (prefix) => ({ [`${prefix}-jaeger-span-2024-01-15`]: jaegerDefinition }),
     write: (prefix, spans) =>
       spans.map((span) => ({
         index: `${prefix}-jaeger-span-2024-01-15`,
-        document: jaegerDocument(span, fields),
+        document: buildJaegerDocument(span, fields),
       })),
   };
 }
-export const jaeger = jaegerShipper("jaeger", false);
-export const jaegerFields = jaegerShipper("jaeger, tags as fields", true);
+export const jaeger = createJaegerShipper("jaeger", false);
+export const jaegerFields = createJaegerShipper("jaeger, tags as fields", true);
 
 // ---- ss4o: the collector's opensearch exporter ----------------------------------------------------------------------
 
-function ss4oShipper(name: string, definition: object): Shipper {
+function createSs4oShipper(name: string, definition: object): SpanShipper {
   return {
     name,
-    profile: "ss4o",
+    layout: "ss4o",
     pattern: (prefix) => `${prefix}-ss4o_traces-*`,
     indices: (prefix) => ({ [`${prefix}-ss4o_traces-default-namespace`]: definition }),
     write: (prefix, spans) =>
@@ -780,10 +783,10 @@ function ss4oShipper(name: string, definition: object): Shipper {
           parentSpanId: span.parent_span_id ?? "",
           traceState: span.trace_state,
           name: span.span_name,
-          kind: capital(span.span_kind),
+          kind: capitalise(span.span_kind),
           startTime: printNanos(span.start),
           endTime: printNanos(span.end),
-          status: { code: capital(span.status_code.toLowerCase()), message: span.status_message ?? "" },
+          status: { code: capitalise(span.status_code.toLowerCase()), message: span.status_message ?? "" },
           attributes: {
             ...span.span_attributes,
             data_stream: { dataset: "default", namespace: "namespace", type: "span" },
@@ -812,8 +815,8 @@ function ss4oShipper(name: string, definition: object): Shipper {
 }
 
 /** Older versions install no template: everything is mapped as it comes. */
-export const ss4oBare = ss4oShipper("ss4o, no template", { settings });
-export const ss4o = ss4oShipper("ss4o", {
+export const ss4oBare = createSs4oShipper("ss4o, no template", { settings });
+export const ss4o = createSs4oShipper("ss4o", {
   settings,
   mappings: {
     properties: {

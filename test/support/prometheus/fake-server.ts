@@ -4,7 +4,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Expression, Matcher, Selector } from "#resolvers/prometheus/client/promql.ts";
 import { sendJson } from "../scripted-http-source.ts";
 import type { WrittenSeries } from "./kubernetes-exporters.ts";
-import { evaluateOver } from "./promql-evaluator.ts";
+import { createEvaluator } from "./promql-evaluator.ts";
 
 const aggregations = /^(?:sum|avg|min|max|count|group)$/;
 
@@ -71,8 +71,11 @@ function readPromql(text: string): Expression {
   return at === text.length ? read : fail();
 }
 
-export function createPrometheus(series: readonly WrittenSeries[], types: Readonly<Record<string, string>>) {
-  const source = evaluateOver(series, "open");
+export function createFakePrometheus(
+  series: readonly WrittenSeries[],
+  types: Readonly<Record<string, string>>,
+) {
+  const source = createEvaluator(series, "open");
   const never = new AbortController().signal;
 
   async function evaluate(form: URLSearchParams): Promise<object> {

@@ -1,61 +1,63 @@
 // A fake source on loopback, over written series, without metadata: a Prometheus, or a Thanos, which refuses the parameters
 // that it alone reads and cannot read, and adds up the restarts of counters on their way to `resets` and its like.
 
-import type { Moments } from "#resolvers/prometheus/client/client.ts";
+import type { EvaluationTime } from "#resolvers/prometheus/client/client.ts";
 import type { Expression, Matcher, Selector } from "#resolvers/prometheus/client/promql.ts";
-import type { Range } from "#resolvers/prometheus/client/range-alignment.ts";
+import type { QueryRange } from "#resolvers/prometheus/client/range-alignment.ts";
 import type { SampleSeries } from "#resolvers/prometheus/client/response-scanner.ts";
-import { type Fake, openFake, sendJson } from "../scripted-http-source.ts";
+import { openScriptedSource, type ScriptedSource, sendJson } from "../scripted-http-source.ts";
 import type { WrittenSeries } from "./kubernetes-exporters.ts";
-import { evaluateOver } from "./promql-evaluator.ts";
-import { selectorsOf } from "./promql-selectors.ts";
+import { createEvaluator } from "./promql-evaluator.ts";
+import { parseSelectors } from "./promql-selectors.ts";
 
 const never = new AbortController().signal;
 
 /** With `stores` it lists whom it asks. */
-export const openFakeThanos = (series: readonly WrittenSeries[], stores?: () => object): Promise<Fake> =>
-  openOver(series, true, undefined, stores);
+export const openFakeThanos = (
+  series: readonly WrittenSeries[],
+  stores?: () => object,
+): Promise<ScriptedSource> => openScriptedFake(series, true, undefined, stores);
 /** One that holds samples; `openFakePrometheus` answers what a test tells it to. `move` is what a frontend makes of ranges. */
-export const openFakeServer = (series: readonly WrittenSeries[], move?: Move): Promise<Fake> =>
-  openOver(series, false, move);
+export const openFakeServer = (series: readonly WrittenSeries[], move?: Move): Promise<ScriptedSource> =>
+  openScriptedFake(series, false, move);
 
 /** Undefined where nothing is left of the range. */
-type Move = (range: Range) => Range | undefined;
+type Move = (range: QueryRange) => QueryRange | undefined;
 
-async function openOver(
+async function openScriptedFake(
   series: readonly WrittenSeries[],
   isThanos: boolean,
   move: Move = (range) => range,
   stores?: () => object,
-): Promise<Fake> {
-  const held = evaluateOver(series, "open", isThanos);
+): Promise<ScriptedSource> {
+  const held = createEvaluator(series, "open", isThanos);
   async function answer(path: string, form: URLSearchParams): Promise<unknown> {
     if (path.endsWith("/label/__name__/values")) {
-      const found = held.select(selectorIn(form.get("match[]") ?? ""));
+      const found = held.select(parseSelector(form.get("match[]") ?? ""));
       return [...new Set(found.map(({ labels }) => labels.__name__))];
     }
     if (path.endsWith("/series"))
-      return held.select(selectorIn(form.get("match[]") ?? "")).map((one) => one.labels);
+      return held.select(parseSelector(form.get("match[]") ?? "")).map((one) => one.labels);
     const query = form.get("query") ?? "";
     if (query === "count_over_time(vector(1)[1m:1m])") return vector([{ metric: {}, value: [0, "1"] }]);
     const millis = (name: string): number => Math.round(Number(form.get(name)) * 1_000);
     const ranged = path.endsWith("/query_range");
-    const moments: Moments | undefined = ranged
-      ? move({ start: millis("start"), end: millis("end"), step: durationIn(form.get("step") ?? "") })
+    const moments: EvaluationTime | undefined = ranged
+      ? move({ start: millis("start"), end: millis("end"), step: parseDuration(form.get("step") ?? "") })
       : { at: millis("time") };
     if (moments === undefined) return matrix([]);
     if (query === "vector(1)" && "start" in moments)
       return matrix([{ metric: {}, values: [[moments.start / 1_000, "1"]] }]);
-    const expression = read(query);
-    const found = await held.query(expression, moments, gathering, never);
+    const expression = parseQuery(query);
+    const found = await held.query(expression, moments, createGatherer, never);
     const points = ({ times, values }: SampleSeries): [number, string][] =>
-      [...times].map((time, at) => [time / 1_000, printed(values[at] ?? Number.NaN)]);
+      [...times].map((time, at) => [time / 1_000, printValue(values[at] ?? Number.NaN)]);
     if (ranged || expression.kind === "window") {
       return matrix(found.map((one) => ({ metric: one.labels, values: points(one) })));
     }
     return vector(found.map((one) => ({ metric: one.labels, value: points(one)[0] })));
   }
-  return openFake(async (response, request, body) => {
+  return openScriptedSource(async (response, request, body) => {
     const { pathname, searchParams } = new URL(request.url ?? "", "http://source");
     const form = body === "" ? searchParams : new URLSearchParams(body);
     const dedup = form.get("dedup");
@@ -75,10 +77,10 @@ async function openOver(
 
 const vector = (result: readonly object[]) => ({ resultType: "vector", result });
 const matrix = (result: readonly object[]) => ({ resultType: "matrix", result });
-const printed = (value: number): string =>
+const printValue = (value: number): string =>
   Number.isFinite(value) ? String(value) : Number.isNaN(value) ? "NaN" : value > 0 ? "+Inf" : "-Inf";
 
-function gathering() {
+function createGatherer() {
   const found: SampleSeries[] = [];
   return { series: (one: SampleSeries) => void found.push(one), result: () => found };
 }
@@ -86,7 +88,7 @@ function gathering() {
 // ---- Reading what is sent ------------------------------------------------------------------------------------------
 
 /** The forms that the program prints. @throws {SyntaxError} for any other */
-function read(query: string): Expression {
+function parseQuery(query: string): Expression {
   let at = 0;
   const take = (pattern: RegExp): string[] | undefined => {
     const found = new RegExp(pattern.source, "y");
@@ -123,23 +125,23 @@ function read(query: string): Expression {
     }
     const [value] = take(/\d+(?:e-\d+)?/) ?? [];
     if (value !== undefined) return { kind: "number", value: Number(value) };
-    const of = selectorIn(need(/\{(?:[^"}]|"(?:[^"\\]|\\.)*")*\}/)[0] ?? "");
+    const of = parseSelector(need(/\{(?:[^"}]|"(?:[^"\\]|\\.)*")*\}/)[0] ?? "");
     const [, length] = take(/\[(\w+)\]/) ?? [];
     if (length === undefined) return of;
     const [, offset = ""] = take(/ offset (\w+)/) ?? [];
-    return { kind: "window", of, length: durationIn(length), offset: durationIn(offset) };
+    return { kind: "window", of, length: parseDuration(length), offset: parseDuration(offset) };
   };
   const whole = expression();
   need(/$/);
   return whole;
 }
 
-function selectorIn(text: string): Selector {
-  const [matchers] = selectorsOf(text);
+function parseSelector(text: string): Selector {
+  const [matchers] = parseSelectors(text);
   return { kind: "selector", matchers: matchers as readonly Matcher[] } as Selector;
 }
 
-function durationIn(text: string): number {
+function parseDuration(text: string): number {
   const [, seconds = 0, millis = 0] = /^(?:(\d+)s)?(?:(\d+)ms)?$/.exec(text) ?? [];
   return Number(seconds) * 1_000 + Number(millis);
 }

@@ -2,9 +2,9 @@
 // over written series, so that tests run without a server. Whatever else they send is an error here. An expression is
 // evaluated for all moments at once.
 
-import type { Moments } from "#resolvers/prometheus/client/client.ts";
-import type { Edge, Expression, Matcher, Selector } from "#resolvers/prometheus/client/promql.ts";
-import type { Fold } from "#resolvers/prometheus/client/response-scanner.ts";
+import type { EvaluationTime } from "#resolvers/prometheus/client/client.ts";
+import type { Expression, Matcher, RangeEdge, Selector } from "#resolvers/prometheus/client/promql.ts";
+import type { SeriesFold } from "#resolvers/prometheus/client/response-scanner.ts";
 import type { Labels, WrittenSeries } from "./kubernetes-exporters.ts";
 
 /** A value for each moment, NaN where there is none. */
@@ -15,7 +15,7 @@ interface Row {
 type Sample = readonly [time: number, value: number];
 
 /** The samples of series, of which NaN is none: it marks that the exporter ended the series. */
-const withoutMarks = (series: readonly WrittenSeries[]): readonly WrittenSeries[] =>
+const dropStaleMarkers = (series: readonly WrittenSeries[]): readonly WrittenSeries[] =>
   series.map(({ labels, samples }) => ({
     labels,
     samples: samples.some(([, value]) => Number.isNaN(value))
@@ -24,11 +24,11 @@ const withoutMarks = (series: readonly WrittenSeries[]): readonly WrittenSeries[
   }));
 
 /** With `hidesRestarts` as Thanos, which tells `resets` and its like of none. */
-export function evaluateOver(series: readonly WrittenSeries[], edge: Edge, hidesRestarts = false) {
+export function createEvaluator(series: readonly WrittenSeries[], edge: RangeEdge, hidesRestarts = false) {
   const byName = Map.groupBy(series, ({ labels }) => labels.__name__ ?? "");
 
   function select(selector: Selector): readonly WrittenSeries[] {
-    const tests = selector.matchers.map(test);
+    const tests = selector.matchers.map(createMatcherTest);
     const names = tests.filter(({ label }) => label === "__name__");
     const candidates = [...byName].flatMap(([name, list]) => (names.every(({ is }) => is(name)) ? list : []));
     return candidates.filter(({ labels }) => tests.every(({ label, is }) => is(labels[label] ?? "")));
@@ -40,37 +40,37 @@ export function evaluateOver(series: readonly WrittenSeries[], edge: Edge, hides
         return evaluateCall(expression.function, expression.arguments[0], times);
       case "aggregate": {
         const groups = Map.groupBy(evaluate(expression.of, times), ({ labels }) =>
-          keyOf(pick(labels, expression.by)),
+          formatLabelsKey(pickLabels(labels, expression.by)),
         );
         return [...groups.values()].map((rows) => ({
-          labels: pick(rows[0]?.labels ?? {}, expression.by),
+          labels: pickLabels(rows[0]?.labels ?? {}, expression.by),
           values: Float64Array.from(times, (_, at) => {
             const present = rows.flatMap(({ values }) =>
               Number.isNaN(values[at]) ? [] : (values[at] ?? []),
             );
-            return present.length === 0 ? Number.NaN : combine(expression.operator, present);
+            return present.length === 0 ? Number.NaN : combineValues(expression.operator, present);
           }),
         }));
       }
       case "binary": {
         const { operator, left: first, right } = expression;
         if (operator === "*" && first.kind === "number") {
-          return mapped(evaluate(right, times), (value) => first.value * value);
+          return mapValues(evaluate(right, times), (value) => first.value * value);
         }
         const left = evaluate(first, times);
-        if (operator === "or") return unite(left, evaluate(right, times));
-        if (operator === "and") return intersect(left, evaluate(right, times));
-        if (operator === "unless") return keepWhere(left, evaluate(right, times), false);
+        if (operator === "or") return mergeRows(left, evaluate(right, times));
+        if (operator === "and") return intersectRows(left, evaluate(right, times));
+        if (operator === "unless") return filterByOthers(left, evaluate(right, times), false);
         if (operator === "-" || operator === "+") {
           const sign = operator === "-" ? -1 : 1;
-          return add(left, evaluate(right, times), sign);
+          return addRows(left, evaluate(right, times), sign);
         }
         if (right.kind !== "number" || (operator !== ">" && operator !== "!=")) {
           throw new Error("not evaluated here");
         }
         const holds = (value: number): boolean =>
           operator === ">" ? value > right.value : value !== right.value;
-        return mapped(left, (value) => (holds(value) ? value : Number.NaN));
+        return mapValues(left, (value) => (holds(value) ? value : Number.NaN));
       }
       default:
         throw new Error(`not evaluated here: ${expression.kind}`);
@@ -84,23 +84,23 @@ export function evaluateOver(series: readonly WrittenSeries[], edge: Edge, hides
   ): readonly Row[] {
     if (name === "timestamp" && argument?.kind === "selector") {
       const timeOf = ([time, value]: Sample): number => (Number.isNaN(value) ? value : time / 1_000);
-      return unique(
-        each(select(argument), times, 300_000, 0, ([last]) => (last ? timeOf(last) : Number.NaN)),
+      return rejectDuplicates(
+        mapRows(select(argument), times, 300_000, 0, ([last]) => (last ? timeOf(last) : Number.NaN)),
       );
     }
     if (argument !== undefined && (name === "abs" || name === "floor")) {
-      return mapped(evaluate(argument, times), Math[name]);
+      return mapValues(evaluate(argument, times), Math[name]);
     }
     // Written series have no histograms.
     if (name === "histogram_count") return [];
     if (argument?.kind !== "window") throw new Error(`not evaluated here: ${name}`);
     const { length, offset } = argument;
-    const held = withoutMarks(select(argument.of));
+    const held = dropStaleMarkers(select(argument.of));
     // In whole milliseconds a closed range of one length is an open one that is a millisecond longer.
     const reach = edge === "closed" ? length + 1 : length;
     if (name === "last_over_time")
-      return each(held, times, reach, offset, ([last]) => last?.[1] ?? Number.NaN);
-    const overTime = overTimes(hidesRestarts)[name];
+      return mapRows(held, times, reach, offset, ([last]) => last?.[1] ?? Number.NaN);
+    const overTime = buildOverTimeFunctions(hidesRestarts)[name];
     if (overTime !== undefined) {
       const rows = held.map(({ labels, samples }) => ({
         labels,
@@ -110,23 +110,23 @@ export function evaluateOver(series: readonly WrittenSeries[], edge: Edge, hides
           return inside.length === 0 ? Number.NaN : overTime(inside.map(([, value]) => value));
         }),
       }));
-      return unique(rows);
+      return rejectDuplicates(rows);
     }
     if (name !== "irate") throw new Error(`not evaluated here: ${name}`);
-    const rates = each(held, times, reach, offset, ([last, before]) => {
+    const rates = mapRows(held, times, reach, offset, ([last, before]) => {
       if (last === undefined || before === undefined) return Number.NaN;
       return (last[1] < before[1] ? last[1] : last[1] - before[1]) / ((last[0] - before[0]) / 1_000);
     });
-    return unique(rates);
+    return rejectDuplicates(rates);
   }
 
   return {
     select,
-    habits: async () => ({ edge, hidesRestarts }),
+    readTraits: async () => ({ edge, hidesRestarts }),
     async query<T>(
       expression: Expression,
-      moments: Moments,
-      fold: () => Fold<T>,
+      moments: EvaluationTime,
+      fold: () => SeriesFold<T>,
       signal: AbortSignal,
     ): Promise<T> {
       signal.throwIfAborted();
@@ -159,9 +159,11 @@ export function evaluateOver(series: readonly WrittenSeries[], edge: Edge, hides
 }
 
 /** Of the values in a window. Where restarts are hidden, functions of counters are given what has been added up. */
-function overTimes(hidesRestarts: boolean): Readonly<Record<string, (values: readonly number[]) => number>> {
+function buildOverTimeFunctions(
+  hidesRestarts: boolean,
+): Readonly<Record<string, (values: readonly number[]) => number>> {
   const ofCounter = (values: readonly number[]): readonly number[] =>
-    hidesRestarts ? addedUp(values) : values;
+    hidesRestarts ? sumRestarts(values) : values;
   const sum = (values: readonly number[]): number => values.reduce((all, value) => all + value, 0);
   const numbers = (values: readonly number[]): readonly number[] => {
     const all = values.filter((value) => !Number.isNaN(value));
@@ -169,17 +171,17 @@ function overTimes(hidesRestarts: boolean): Readonly<Record<string, (values: rea
   };
   return {
     count_over_time: (values) => values.length,
-    min_over_time: (values) => combine("min", numbers(values)),
-    max_over_time: (values) => combine("max", numbers(values)),
+    min_over_time: (values) => combineValues("min", numbers(values)),
+    max_over_time: (values) => combineValues("max", numbers(values)),
     sum_over_time: sum,
     changes: (values) => values.filter((value, at) => at > 0 && value !== values[at - 1]).length,
     delta: (values) => (values.at(-1) ?? 0) - (values[0] ?? 0),
-    increase: (values) => (addedUp(values).at(-1) ?? 0) - (values[0] ?? 0),
+    increase: (values) => (sumRestarts(values).at(-1) ?? 0) - (values[0] ?? 0),
     resets: (values) => ofCounter(values).filter((value, at, all) => value < (all[at - 1] ?? value)).length,
   };
 }
 
-function addedUp(values: readonly number[]): readonly number[] {
+function sumRestarts(values: readonly number[]): readonly number[] {
   let lost = 0;
   return values.map((value, at) => {
     const before = values[at - 1] ?? value;
@@ -189,7 +191,7 @@ function addedUp(values: readonly number[]): readonly number[] {
 }
 
 /** For each series and moment, from the newest two samples of `(time - offset - reach, time - offset]`. */
-function each(
+function mapRows(
   series: readonly WrittenSeries[],
   times: readonly number[],
   reach: number,
@@ -211,15 +213,16 @@ function each(
 }
 
 /** Without its metric's name, type and unit; Prometheus refuses a vector that then has a label set twice. */
-function unique(rows: readonly Row[]): readonly Row[] {
+function rejectDuplicates(rows: readonly Row[]): readonly Row[] {
   const merged = new Map<string, Row>();
   for (const { labels: named, values } of rows) {
     const { __name__: _, __type__, __unit__, ...labels } = named;
-    const held = merged.get(keyOf(labels))?.values ?? new Float64Array(values.length).fill(Number.NaN);
+    const held =
+      merged.get(formatLabelsKey(labels))?.values ?? new Float64Array(values.length).fill(Number.NaN);
     if (values.some((value, at) => !Number.isNaN(value) && !Number.isNaN(held[at]))) {
       throw new Error("vector cannot contain metrics with the same labelset");
     }
-    merged.set(keyOf(labels), {
+    merged.set(formatLabelsKey(labels), {
       labels,
       values: values.map((value, at) => (Number.isNaN(value) ? (held[at] ?? value) : value)),
     });
@@ -228,18 +231,18 @@ function unique(rows: readonly Row[]): readonly Row[] {
 }
 
 /** What is on the right counts only where nothing on the left has its labels; the metric's name is none of them. */
-function unite(left: readonly Row[], right: readonly Row[]): readonly Row[] {
-  return [...left, ...keepWhere(right, left, false)];
+function mergeRows(left: readonly Row[], right: readonly Row[]): readonly Row[] {
+  return [...left, ...filterByOthers(right, left, false)];
 }
 
-function mapped(rows: readonly Row[], change: (value: number) => number): readonly Row[] {
+function mapValues(rows: readonly Row[], change: (value: number) => number): readonly Row[] {
   return rows.map(({ labels, values }) => ({ labels, values: values.map(change) }));
 }
 
-function add(left: readonly Row[], right: readonly Row[], sign: 1 | -1): readonly Row[] {
-  const rightOf = new Map(right.map((row) => [namelessKeyOf(row), row.values]));
+function addRows(left: readonly Row[], right: readonly Row[], sign: 1 | -1): readonly Row[] {
+  const rightOf = new Map(right.map((row) => [formatNamelessKey(row), row.values]));
   return left.map((row) => {
-    const other = rightOf.get(namelessKeyOf(row));
+    const other = rightOf.get(formatNamelessKey(row));
     return {
       labels: row.labels,
       values: row.values.map((value, at) => value + sign * (other?.[at] ?? Number.NaN)),
@@ -248,43 +251,43 @@ function add(left: readonly Row[], right: readonly Row[], sign: 1 | -1): readonl
 }
 
 /** What is on the left counts only where something on the right has its labels. */
-function intersect(left: readonly Row[], right: readonly Row[]): readonly Row[] {
-  return keepWhere(left, right, true);
+function intersectRows(left: readonly Row[], right: readonly Row[]): readonly Row[] {
+  return filterByOthers(left, right, true);
 }
 
-function keepWhere(rows: readonly Row[], others: readonly Row[], there: boolean): readonly Row[] {
-  const twinsOf = Map.groupBy(others, namelessKeyOf);
+function filterByOthers(rows: readonly Row[], others: readonly Row[], there: boolean): readonly Row[] {
+  const twinsOf = Map.groupBy(others, formatNamelessKey);
   return rows.map((row) => {
-    const twins = twinsOf.get(namelessKeyOf(row)) ?? [];
+    const twins = twinsOf.get(formatNamelessKey(row)) ?? [];
     const has = (at: number): boolean => twins.some(({ values }) => !Number.isNaN(values[at]));
     const values = row.values.map((value, at) => (has(at) === there ? value : Number.NaN));
     return { labels: row.labels, values };
   });
 }
 
-function namelessKeyOf({ labels: { __name__: _, ...labels } }: Row): string {
-  return keyOf(labels);
+function formatNamelessKey({ labels: { __name__: _, ...labels } }: Row): string {
+  return formatLabelsKey(labels);
 }
 
-function pick(labels: Labels, names: readonly string[]): Labels {
+function pickLabels(labels: Labels, names: readonly string[]): Labels {
   return Object.fromEntries(names.flatMap((name) => (labels[name] ? [[name, labels[name]]] : [])));
 }
 
-function keyOf(labels: Labels): string {
+function formatLabelsKey(labels: Labels): string {
   return JSON.stringify(Object.entries(labels).sort(([a], [b]) => (a < b ? -1 : 1)));
 }
 
-function combine(operator: string, values: readonly number[]): number {
+function combineValues(operator: string, values: readonly number[]): number {
   if (operator === "max") return Math.max(...values);
   if (operator === "min") return Math.min(...values);
-  if (operator === "avg") return combine("sum", values) / values.length;
+  if (operator === "avg") return combineValues("sum", values) / values.length;
   if (operator === "sum") return values.reduce((sum, value) => sum + value, 0);
   if (operator === "count") return values.length;
   if (operator === "group") return 1;
   throw new Error(`not evaluated here: ${operator}`);
 }
 
-function test({ label, operator, value }: Matcher): {
+function createMatcherTest({ label, operator, value }: Matcher): {
   readonly label: string;
   readonly is: (text: string) => boolean;
 } {

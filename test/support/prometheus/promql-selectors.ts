@@ -9,7 +9,7 @@ export interface ParsedMatcher {
 }
 
 /** The matchers of every selector in the query, in order. @throws {SyntaxError} where the grammar finds an error */
-export function selectorsOf(query: string): ParsedMatcher[][] {
+export function parseSelectors(query: string): ParsedMatcher[][] {
   const selectors: ParsedMatcher[][] = [];
   const cursor = parser.parse(query).cursor();
   do {

@@ -2,7 +2,7 @@
 // `match[]`, with the grammar of Prometheus' own editor.
 import { createServer, request } from "node:http";
 import type { AddressInfo } from "node:net";
-import { type ParsedMatcher, selectorsOf } from "./promql-selectors.ts";
+import { type ParsedMatcher, parseSelectors } from "./promql-selectors.ts";
 
 interface Recorder {
   readonly url: string;
@@ -22,7 +22,7 @@ export async function openRecorder(target: string): Promise<Recorder> {
     incoming.on("end", () => {
       const body = Buffer.concat(chunks);
       recorder.requests++;
-      note(recorder, incoming.url ?? "", body.toString());
+      recordExchange(recorder, incoming.url ?? "", body.toString());
       const { method, headers } = incoming;
       const passed = request(target + incoming.url, { method, headers }, (answer) => {
         outgoing.writeHead(answer.statusCode ?? 500, answer.headers);
@@ -55,7 +55,7 @@ const harmless: readonly string[] = [
   ...["partial_response", "max_source_resolution", "nocache", "dedup"],
 ];
 
-export function note(
+export function recordExchange(
   recorder: Pick<Recorder, "selectors" | "metadata" | "strange">,
   url: string,
   body: string,
@@ -64,7 +64,7 @@ export function note(
   for (const part of [searchParams, new URLSearchParams(body)]) {
     for (const [key, value] of part) {
       try {
-        if (key === "query" || key === "match[]") recorder.selectors.push(...selectorsOf(value));
+        if (key === "query" || key === "match[]") recorder.selectors.push(...parseSelectors(value));
         else if (key === "metric" && pathname.endsWith("/metadata")) recorder.metadata.add(value);
         else if (!harmless.includes(key)) {
           recorder.strange.push(`the parameter ${key} of ${pathname}`);

@@ -3,15 +3,15 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { prometheus } from "#resolvers/prometheus/prometheus.ts";
 import type { Backend, IO, SeriesQuery } from "#src/store/store.ts";
 import { testIO } from "../elastic/test-index.ts";
-import { type Fake, openFake, sendJson } from "../scripted-http-source.ts";
+import { openScriptedSource, type ScriptedSource, sendJson } from "../scripted-http-source.ts";
 
-export interface FakePrometheus extends Fake {
+export interface FakePrometheus extends ScriptedSource {
   /** The queries asked, in the order of their arrival, but for the probes of its habits. */
   readonly queries: { readonly query: string; readonly form: URLSearchParams }[];
   open(over?: object, io?: Partial<IO>): Backend;
 }
 
-export interface Knowledge {
+export interface ScriptedAnswers {
   readonly edge?: "closed" | "open";
   /** Names of metrics with the type that targets told; a name in `_bucket` has the label `le`. */
   readonly metrics?: Readonly<Record<string, string | undefined>>;
@@ -21,7 +21,7 @@ export interface Knowledge {
   readonly intercept?: (response: ServerResponse, request: IncomingMessage) => boolean;
 }
 
-export const matrix = (result: readonly object[], over: object = {}) => ({
+export const buildMatrix = (result: readonly object[], over: object = {}) => ({
   status: "success",
   data: { resultType: "matrix", result },
   ...over,
@@ -34,9 +34,9 @@ export async function openFakePrometheus({
   metrics = { g: "gauge", c_total: "counter" },
   answer,
   intercept,
-}: Knowledge = {}): Promise<FakePrometheus> {
+}: ScriptedAnswers = {}): Promise<FakePrometheus> {
   const queries: FakePrometheus["queries"] = [];
-  const fake = await openFake((response, request, body) => {
+  const fake = await openScriptedSource((response, request, body) => {
     const { pathname, searchParams } = new URL(request.url ?? "", "http://source");
     const form = new URLSearchParams(body);
     const query = form.get("query") ?? "";
@@ -61,7 +61,8 @@ export async function openFakePrometheus({
       data([{ __name__: "g", host: "a" }]);
     } else if (query !== "") {
       queries.push({ query, form });
-      if (answer === undefined || answer(form, response, request) === false) sendJson(response, matrix([]));
+      if (answer === undefined || answer(form, response, request) === false)
+        sendJson(response, buildMatrix([]));
     } else sendJson(response, {}, 404);
   });
   return Object.assign(fake, {
@@ -77,7 +78,7 @@ export async function openFakePrometheus({
 const base = Date.UTC(2026, 0, 15, 10);
 
 /** The last values of `g` by host in three minutes, but for what is said otherwise. */
-export function seriesQuery(over: Partial<SeriesQuery> = {}): SeriesQuery {
+export function buildSeriesQuery(over: Partial<SeriesQuery> = {}): SeriesQuery {
   return {
     match: { site: "a" },
     metric: "g",

@@ -1,17 +1,25 @@
 // The listing of traces, against rows worked out by hand. `windows.test.ts` holds it to its definition.
 import { describe, expect, test } from "vitest";
 import type { Attributes, Span, TraceSummary } from "#src/core/rows.ts";
-import { analyticsOver } from "#src/tracing/analytics.ts";
-import { errorDigest } from "#src/tracing/spans/digest.ts";
-import { exceptionsOf } from "#src/tracing/spans/exceptions.ts";
-import { readerOver } from "../../conformance/trace-fixture.ts";
-import { at, budget, exception, list, signal, source, span } from "../span-builder.ts";
+import { createSpanAnalytics } from "#src/tracing/analytics.ts";
+import { encodeErrorDigest } from "#src/tracing/spans/digest.ts";
+import { listExceptions } from "#src/tracing/spans/exceptions.ts";
+import { createArrayReader } from "../../conformance/trace-fixture.ts";
+import {
+  at,
+  createException,
+  createSource,
+  createSpan,
+  createTestBudget,
+  listRows,
+  signal,
+} from "../span-builder.ts";
 
-const shop = source("shop");
+const shop = createSource("shop");
 
 describe("listings", () => {
-  const root = span({ span_id: "root", from: 0, to: 100, action: "Root", span_kind: "server" });
-  const early = span({
+  const root = createSpan({ span_id: "root", from: 0, to: 100, action: "Root", span_kind: "server" });
+  const early = createSpan({
     span_id: "b",
     parent_span_id: "root",
     from: 10,
@@ -19,7 +27,7 @@ describe("listings", () => {
     action: "Early",
     span_kind: "server",
   });
-  const twin = span({
+  const twin = createSpan({
     span_id: "a",
     parent_span_id: "root",
     from: 10,
@@ -30,33 +38,35 @@ describe("listings", () => {
   const ids = (rows: readonly TraceSummary[]): string[] => rows.map(({ span_id }) => span_id);
 
   test("one row per site and trace: the root, else the earliest start, then the least id", async () => {
-    expect(ids(await list([early, root, twin]))).toEqual(["root"]);
-    expect(ids(await list([early, twin]))).toEqual(["a"]);
-    expect(ids(await list([root, { ...early, site_id: "stock" }]))).toEqual(["b", "root"]);
-    expect(ids(await list([root, { ...root, trace_id: "t2" }]))).toEqual(["root", "root"]);
+    expect(ids(await listRows([early, root, twin]))).toEqual(["root"]);
+    expect(ids(await listRows([early, twin]))).toEqual(["a"]);
+    expect(ids(await listRows([root, { ...early, site_id: "stock" }]))).toEqual(["b", "root"]);
+    expect(ids(await listRows([root, { ...root, trace_id: "t2" }]))).toEqual(["root", "root"]);
   });
 
   test("filters come before the row is chosen, and the position after it", async () => {
     const filter = { action: "Early", query: { kind: "all" } } as const;
-    expect(ids(await list([early, root, twin], { filter }))).toEqual(["b"]);
-    expect(ids(await list([early, root, twin], { range: { from: at(0), to: at(99) } }))).toEqual(["a"]);
-    expect(ids(await list([early, root, twin], { order: "desc", beyond: at(50) }))).toEqual([]);
+    expect(ids(await listRows([early, root, twin], { filter }))).toEqual(["b"]);
+    expect(ids(await listRows([early, root, twin], { range: { from: at(0), to: at(99) } }))).toEqual(["a"]);
+    expect(ids(await listRows([early, root, twin], { order: "desc", beyond: at(50) }))).toEqual([]);
   });
 
   test("a request is in the range by its end, to the nanosecond", async () => {
-    expect(ids(await list([root], { range: { from: at(100), to: at(100) } }))).toEqual(["root"]);
-    expect(ids(await list([root], { range: { from: at(0), to: at(99.999999) } }))).toEqual([]);
-    expect(ids(await list([root], { range: { from: at(100.000001), to: at(200) } }))).toEqual([]);
+    expect(ids(await listRows([root], { range: { from: at(100), to: at(100) } }))).toEqual(["root"]);
+    expect(ids(await listRows([root], { range: { from: at(0), to: at(99.999999) } }))).toEqual([]);
+    expect(ids(await listRows([root], { range: { from: at(100.000001), to: at(200) } }))).toEqual([]);
   });
 
   test("a clock that ran backwards makes no negative length", async () => {
-    expect(await list([span({ from: 20, to: 10 })])).toMatchObject([{ time: at(10), duration: 0n }]);
+    expect(await listRows([createSpan({ from: 20, to: 10 })])).toMatchObject([
+      { time: at(10), duration: 0n },
+    ]);
   });
 
   test("too many rows are those of one millisecond, and not of many", async () => {
     const rows = (to: (n: number) => number) =>
-      list(
-        [1, 2, 3].map((n) => span({ trace_id: `t${n}`, to: to(n) })),
+      listRows(
+        [1, 2, 3].map((n) => createSpan({ trace_id: `t${n}`, to: to(n) })),
         { tieLimit: 2 },
       );
     expect(await rows((n) => n)).toHaveLength(3);
@@ -65,8 +75,8 @@ describe("listings", () => {
   });
 
   test("a row tells of its entry: asynchronous children that end later do not count", async () => {
-    const late = span({ span_id: "late", parent_span_id: "root", to: 900 });
-    const [row] = await list([{ ...root, tags: { region: "eu" }, revision: "r1" }, late]);
+    const late = createSpan({ span_id: "late", parent_span_id: "root", to: 900 });
+    const [row] = await listRows([{ ...root, tags: { region: "eu" }, revision: "r1" }, late]);
     expect(row).toEqual({
       ...{ site_id: "shop", trace_id: "t1", span_id: "root", namespace: "web", action_name: "Root" },
       ...{ revision: "r1", time: at(100), duration: 100_000_000n, tags: { region: "eu" }, has_npo: false },
@@ -75,16 +85,16 @@ describe("listings", () => {
 
   test("N+1: five equal queries below one parent, counted whole, and of this request alone", async () => {
     const query = (n: number, over: Partial<Span> = {}): Span =>
-      span({
+      createSpan({
         ...{ span_id: `q${n}`, parent_span_id: "m", span_kind: "client" },
         ...{ statement: `SELECT ${n} FROM t`, to: 2_000 + n },
         ...over,
       });
-    const middle = span({ span_id: "m", parent_span_id: "root" });
+    const middle = createSpan({ span_id: "m", parent_span_id: "root" });
     const queries = (count: number, over: Partial<Span> = {}) =>
       Array.from({ length: count }, (_, n) => query(n, over));
     const detects = async (...spans: readonly Span[]): Promise<boolean | undefined> =>
-      (await list([root, middle, ...spans]))[0]?.has_npo;
+      (await listRows([root, middle, ...spans]))[0]?.has_npo;
     expect(await detects(...queries(5))).toBe(true);
     expect(await detects(...queries(4))).toBe(false);
     expect(await detects(query(0, { count: 5 }))).toBe(true);
@@ -101,39 +111,47 @@ describe("listings", () => {
   test.each([undefined, "", 5, null])("an exception without a type is unknown: %j", (type) => {
     const told = { "exception.type": type, "appsignal.incident_digest": type };
     const attributes = Object.fromEntries(Object.entries(told).filter(([, value]) => value !== undefined));
-    const one = span({ events: [{ name: "exception", time: at(1), attributes: attributes as Attributes }] });
+    const one = createSpan({
+      events: [{ name: "exception", time: at(1), attributes: attributes as Attributes }],
+    });
     const names = { namespace: "web", action: "A" };
-    expect(exceptionsOf(one, names)).toEqual([
-      { time: at(1), name: "unknown", digest: errorDigest("unknown", names) },
+    expect(listExceptions(one, names)).toEqual([
+      { time: at(1), name: "unknown", digest: encodeErrorDigest("unknown", names) },
     ]);
   });
 
   describe("of errors", () => {
-    const inner = span({
+    const inner = createSpan({
       ...{ span_id: "i", parent_span_id: "root", from: 5, to: 50, span_name: "charge" },
-      events: [exception(20, "Timeout"), exception(6, "KeyError")],
+      events: [createException(20, "Timeout"), createException(6, "KeyError")],
     });
-    const other = span({ span_id: "j", parent_span_id: "root", events: [exception(10, "Timeout", "d1")] });
+    const other = createSpan({
+      span_id: "j",
+      parent_span_id: "root",
+      events: [createException(10, "Timeout", "d1")],
+    });
 
     test("the first exception's span, with the entry above it, in the range by the entry's end", async () => {
       const errors = { candidates: "errors" } as const;
-      const [row] = await list([root, inner, other], errors);
+      const [row] = await listRows([root, inner, other], errors);
       expect(row).toMatchObject({ span_id: "j", action_name: "Root", time: at(100), duration: 100_000_000n });
-      expect(await list([root, inner, other], { ...errors, range: { from: at(0), to: at(60) } })).toEqual([]);
+      expect(await listRows([root, inner, other], { ...errors, range: { from: at(0), to: at(60) } })).toEqual(
+        [],
+      );
       const after = { ...errors, range: { from: at(90), to: at(110) } };
-      expect(ids(await list([root, inner, other], after))).toEqual(["j"]);
-      expect(await list([root, { ...inner, status_code: "ERROR", events: [] }], errors)).toEqual([]);
+      expect(ids(await listRows([root, inner, other], after))).toEqual(["j"]);
+      expect(await listRows([root, { ...inner, status_code: "ERROR", events: [] }], errors)).toEqual([]);
       // An earlier one, of a request that ends after the range.
       const entry = { span_id: "l", parent_span_id: "root", span_kind: "server", to: 1_500 } as const;
-      const ended = span({ ...entry, events: [exception(1, "Early")] });
-      expect(ids(await list([root, inner, ended], errors))).toEqual(["i"]);
+      const ended = createSpan({ ...entry, events: [createException(1, "Early")] });
+      expect(ids(await listRows([root, inner, ended], errors))).toEqual(["i"]);
     });
 
     test("that the filters accept: by digest the other span's", async () => {
-      const digest = errorDigest("KeyError", { namespace: "web", action: "Root" });
+      const digest = encodeErrorDigest("KeyError", { namespace: "web", action: "Root" });
       const only = async (digests: readonly [string, ...string[]]) =>
         ids(
-          await list([root, inner, other], {
+          await listRows([root, inner, other], {
             candidates: "errors",
             filter: { digests, query: { kind: "all" } },
           }),
@@ -141,7 +159,7 @@ describe("listings", () => {
       expect(await only([digest])).toEqual(["i"]);
       expect(await only(["d1"])).toEqual(["j"]);
       expect(await only(["d2"])).toEqual([]);
-      const requests = await list([root, inner, other], {
+      const requests = await listRows([root, inner, other], {
         filter: { digests: ["d1"], query: { kind: "all" } },
       });
       expect(ids(requests)).toEqual(["root"]);
@@ -149,7 +167,7 @@ describe("listings", () => {
 
     test("without an entry above: its own span's name, kind, end and length", async () => {
       const lost = { ...inner, parent_span_id: "gone", span_kind: "client" } as const;
-      const [row] = await list([lost], { candidates: "errors" });
+      const [row] = await listRows([lost], { candidates: "errors" });
       expect(row).toMatchObject({
         span_id: "i",
         namespace: "background",
@@ -159,16 +177,16 @@ describe("listings", () => {
     });
 
     test("reports are errors and no requests", async () => {
-      const report = span({
+      const report = createSpan({
         report: true,
         namespace: "frontend",
-        events: [exception(0, "TypeError")],
+        events: [createException(0, "TypeError")],
         to: 0,
       });
-      expect(await list([report])).toEqual([]);
-      expect(await list([report], { candidates: "errors" })).toMatchObject([{ namespace: "frontend" }]);
-      const located = await analyticsOver(readerOver([report])).locate(
-        { sources: [shop], traceId: "t1", budget: budget() },
+      expect(await listRows([report])).toEqual([]);
+      expect(await listRows([report], { candidates: "errors" })).toMatchObject([{ namespace: "frontend" }]);
+      const located = await createSpanAnalytics(createArrayReader([report])).locate(
+        { sources: [shop], traceId: "t1", budget: createTestBudget() },
         signal,
       );
       expect(located).toMatchObject({ performance: [], errors: [{ exception_name: "TypeError" }] });

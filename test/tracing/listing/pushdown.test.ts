@@ -2,56 +2,70 @@
 // over real servers, which compare with a store that leaves out nothing.
 import { describe, expect, test } from "vitest";
 import type { Span } from "#src/core/rows.ts";
-import type { SpanLookup, SpanNarrowing, SpanReader } from "#src/store/span-reader.ts";
+import type { SpanLookup, SpanPushdown, SpanReader } from "#src/store/span-reader.ts";
 import type { ListingQuery, TraceFilter } from "#src/store/store.ts";
 import { listSummaries } from "#src/tracing/listing/listing.ts";
-import { narrowingOf } from "#src/tracing/listing/pushdown.ts";
+import { deriveNarrowing } from "#src/tracing/listing/pushdown.ts";
 import { parseTraceQuery } from "#src/tracing/listing/trace-query.ts";
-import { actionDigest, errorDigest, eventDigest } from "#src/tracing/spans/digest.ts";
+import { encodeActionDigest, encodeErrorDigest, encodeEventDigest } from "#src/tracing/spans/digest.ts";
 import { createBudget } from "#src/tracing/spans/read-budget.ts";
-import { readerOver } from "../../conformance/trace-fixture.ts";
-import { at, budget, exception, range, signal, source, span } from "../span-builder.ts";
+import { createArrayReader } from "../../conformance/trace-fixture.ts";
+import {
+  at,
+  createException,
+  createSource,
+  createSpan,
+  createTestBudget,
+  range,
+  signal,
+} from "../span-builder.ts";
 
 const cart = { namespace: "web", action: "Cart#show" };
 const job = { namespace: "background", action: "MailJob" };
-const filter = (over: Partial<TraceFilter>, query = ""): TraceFilter => ({
+const buildFilter = (over: Partial<TraceFilter>, query = ""): TraceFilter => ({
   ...over,
   query: parseTraceQuery(query),
 });
-const narrowed = (asked: TraceFilter): Partial<SpanNarrowing> =>
+const deriveWithDefaults = (asked: TraceFilter): Partial<SpanPushdown> =>
   Object.fromEntries(
-    Object.entries(narrowingOf(asked)).filter(([, value]) => value !== undefined && value.length !== 0),
+    Object.entries(deriveNarrowing(asked)).filter(([, value]) => value !== undefined && value.length !== 0),
   );
 
 describe("a source may leave out", () => {
   test("what has other names than the digests stand for", () => {
-    const digests = [actionDigest(cart), errorDigest("Timeout", job), actionDigest(cart)] as const;
-    expect(narrowed(filter({ digests: [...digests] }))).toEqual({
+    const digests = [
+      encodeActionDigest(cart),
+      encodeErrorDigest("Timeout", job),
+      encodeActionDigest(cart),
+    ] as const;
+    expect(deriveWithDefaults(buildFilter({ digests: [...digests] }))).toEqual({
       namespaces: ["web", "background"],
       actions: ["Cart#show", "MailJob"],
     });
   });
 
   test("other exceptions than the digests stand for or are", () => {
-    const [timeout, untyped] = [errorDigest("Timeout", job), errorDigest("unknown", job)];
-    expect(narrowed(filter({ digests: [timeout, "incident-7"] }))).toEqual({
+    const [timeout, untyped] = [encodeErrorDigest("Timeout", job), encodeErrorDigest("unknown", job)];
+    expect(deriveWithDefaults(buildFilter({ digests: [timeout, "incident-7"] }))).toEqual({
       errors: [{ digest: timeout, exception: "Timeout" }, { digest: "incident-7" }],
     });
-    for (const other of [untyped, actionDigest(job)])
-      expect(narrowed(filter({ digests: [timeout, other] }))).not.toHaveProperty("errors");
+    for (const other of [untyped, encodeActionDigest(job)])
+      expect(deriveWithDefaults(buildFilter({ digests: [timeout, other] }))).not.toHaveProperty("errors");
   });
 
   test("nothing, where one of the digests is the source's own, or a slow event's", () => {
-    const event = eventDigest({ service: "web", kind: "client", name: "query", statement: undefined });
+    const event = encodeEventDigest({ service: "web", kind: "client", name: "query", statement: undefined });
     for (const other of ["incident-7", event, "act_broken"]) {
-      const { errors: _, ...entries } = narrowed(filter({ digests: [actionDigest(cart), other] }));
+      const { errors: _, ...entries } = deriveWithDefaults(
+        buildFilter({ digests: [encodeActionDigest(cart), other] }),
+      );
       expect(entries).toEqual({});
     }
   });
 
   test("what lacks a value that the query requires", () => {
     const query = "tag.region=eu (revision=r1 tag.plan=pro) namespace=web action_name=A";
-    expect(narrowed(filter({}, query))).toEqual({
+    expect(deriveWithDefaults(buildFilter({}, query))).toEqual({
       tags: [
         { name: "region", value: "eu" },
         { name: "plan", value: "pro" },
@@ -64,10 +78,10 @@ describe("a source may leave out", () => {
 
   test("nothing by tags that are called as fields are", async () => {
     const fields = ["namespace", "action_name", "revision", "trace_id", "span_id"];
-    const asked = filter({}, fields.map((name) => `tag.${name}=1`).join(" "));
-    expect(narrowed(asked)).toEqual({ tags: fields.map((name) => ({ name, value: "1" })) });
+    const asked = buildFilter({}, fields.map((name) => `tag.${name}=1`).join(" "));
+    expect(deriveWithDefaults(asked)).toEqual({ tags: fields.map((name) => ({ name, value: "1" })) });
     const tags = Object.fromEntries(fields.map((name) => [name, "1"]));
-    expect((await list([span({ tags })], asked)).found).toEqual(["s1"]);
+    expect((await listRows([createSpan({ tags })], asked)).found).toEqual(["s1"]);
   });
 
   test("nothing by what is not required, or not equality", () => {
@@ -78,28 +92,28 @@ describe("a source may leave out", () => {
       "eu",
       "site_id=shop",
     ]) {
-      expect(narrowed(filter({}, query))).toEqual({});
+      expect(deriveWithDefaults(buildFilter({}, query))).toEqual({});
     }
   });
 });
 
 // ---- Listings -----------------------------------------------------------------------------------------------
 
-interface Asked {
-  readonly scans: (SpanNarrowing | undefined)[];
+interface RecordedCalls {
+  readonly scans: (SpanPushdown | undefined)[];
   readonly finds: SpanLookup["of"]["by"][];
 }
 
-async function list(
+async function listRows(
   spans: readonly Span[],
   asked: TraceFilter,
   candidates: ListingQuery["candidates"] = "requests",
-): Promise<Asked & { readonly found: readonly string[] }> {
-  const reader = readerOver(spans);
-  const [scans, finds]: [Asked["scans"], Asked["finds"]] = [[], []];
+): Promise<RecordedCalls & { readonly found: readonly string[] }> {
+  const reader = createArrayReader(spans);
+  const [scans, finds]: [RecordedCalls["scans"], RecordedCalls["finds"]] = [[], []];
   const listening: SpanReader = {
     scan: (query, signal) => {
-      scans.push(query.narrow);
+      scans.push(query.pushdown);
       return reader.scan(query, signal);
     },
     find: (query, signal) => {
@@ -108,8 +122,8 @@ async function list(
     },
   };
   const query: ListingQuery = {
-    ...{ sources: [source("shop")], candidates, range, filter: asked, by: "time", order: "desc" },
-    ...{ wanted: 10, tieLimit: 100, budget: budget() },
+    ...{ sources: [createSource("shop")], candidates, range, filter: asked, by: "time", order: "desc" },
+    ...{ expectedRows: 10, tieLimit: 100, budget: createTestBudget() },
   };
   const found: string[] = [];
   for await (const rows of listSummaries(listening, query, signal))
@@ -117,49 +131,71 @@ async function list(
   return { found, scans, finds };
 }
 
-const hex = (n: number, digits: number): string => n.toString(16).padStart(digits, "0");
+const formatHex = (n: number, digits: number): string => n.toString(16).padStart(digits, "0");
 const spans = [1, 2, 3].flatMap((n) => [
-  span({ trace_id: hex(n, 32), span_id: hex(n, 16), span_kind: "server", action: "A", to: n * 10 }),
-  span({
-    ...{ trace_id: hex(n, 32), span_id: hex(n + 16, 16), parent_span_id: hex(n, 16), to: n * 10 },
-    events: [exception(n, "Timeout")],
+  createSpan({
+    trace_id: formatHex(n, 32),
+    span_id: formatHex(n, 16),
+    span_kind: "server",
+    action: "A",
+    to: n * 10,
+  }),
+  createSpan({
+    ...{
+      trace_id: formatHex(n, 32),
+      span_id: formatHex(n + 16, 16),
+      parent_span_id: formatHex(n, 16),
+      to: n * 10,
+    },
+    events: [createException(n, "Timeout")],
   }),
 ]);
 
 describe("a listing", () => {
   test("of a trace or a span that the query names scans nothing", async () => {
-    for (const query of [`trace_id=${hex(2, 32)}`, "trace_id=2", `span_id=${hex(2, 16)}`, "span_id=2"]) {
-      expect(await list(spans, filter({}, query))).toMatchObject({ found: [hex(2, 16)], scans: [] });
+    for (const query of [
+      `trace_id=${formatHex(2, 32)}`,
+      "trace_id=2",
+      `span_id=${formatHex(2, 16)}`,
+      "span_id=2",
+    ]) {
+      expect(await listRows(spans, buildFilter({}, query))).toMatchObject({
+        found: [formatHex(2, 16)],
+        scans: [],
+      });
     }
-    expect(await list(spans, filter({}, "span_id=12"), "errors")).toMatchObject({
-      found: [hex(18, 16)],
+    expect(await listRows(spans, buildFilter({}, "span_id=12"), "errors")).toMatchObject({
+      found: [formatHex(18, 16)],
       scans: [],
     });
-    expect(await list(spans, filter({}, "trace_id=2 span_id=3"))).toMatchObject({ found: [], scans: [] });
-    const early = await list([...spans], filter({}, "trace_id=2"));
+    expect(await listRows(spans, buildFilter({}, "trace_id=2 span_id=3"))).toMatchObject({
+      found: [],
+      scans: [],
+    });
+    const early = await listRows([...spans], buildFilter({}, "trace_id=2"));
     expect(early.finds).toContain("trace");
   });
 
   test("hands on what may be left out, of exceptions without a request too", async () => {
-    const { scans } = await list(spans, filter({}, "tag.x=1"), "errors");
+    const { scans } = await listRows(spans, buildFilter({}, "tag.x=1"), "errors");
     expect(scans.length).toBeGreaterThan(1);
-    for (const narrow of scans) expect(narrow).toMatchObject({ tags: [{ name: "x", value: "1" }] });
-    const digests = [actionDigest({ namespace: "web", action: "A" })] as const;
-    const { scans: byDigest, found } = await list(spans, filter({ digests: [...digests] }));
-    for (const narrow of byDigest) expect(narrow).toMatchObject({ actions: ["A"], namespaces: ["web"] });
+    for (const pushdown of scans) expect(pushdown).toMatchObject({ tags: [{ name: "x", value: "1" }] });
+    const digests = [encodeActionDigest({ namespace: "web", action: "A" })] as const;
+    const { scans: byDigest, found } = await listRows(spans, buildFilter({ digests: [...digests] }));
+    for (const pushdown of byDigest) expect(pushdown).toMatchObject({ actions: ["A"], namespaces: ["web"] });
     expect(found).toHaveLength(3);
   });
 
   test("by digest finds only what a digest of ours stands for, whatever exceptions carry", async () => {
-    const foreign = actionDigest(cart);
-    const stolen = errorDigest("Timeout", cart);
-    const own = errorDigest("Timeout", { namespace: "web", action: "A" });
+    const foreign = encodeActionDigest(cart);
+    const stolen = encodeErrorDigest("Timeout", cart);
+    const own = encodeErrorDigest("Timeout", { namespace: "web", action: "A" });
     const [root, child] = spans;
     if (root === undefined || child === undefined) throw new Error("no spans");
-    const carrying = (digest: string) => [root, { ...child, events: [exception(1, "Other", digest)] }];
+    const carrying = (digest: string) => [root, { ...child, events: [createException(1, "Other", digest)] }];
     for (const candidates of ["requests", "errors"] as const) {
       const foundBy = async (digest: string) =>
-        (await list(carrying(digest), filter({ digests: [digest] }), candidates)).found.length;
+        (await listRows(carrying(digest), buildFilter({ digests: [digest] }), candidates)).found.length;
       expect(await foundBy(foreign)).toBe(0);
       expect(await foundBy(stolen)).toBe(0);
       expect(await foundBy(own)).toBe(1);
@@ -172,45 +208,52 @@ test("few errors among many requests are read, and no others of the retention", 
   const day = 10_000;
   // One failed request a second, for longer than the range; and in the range many without an exception.
   const failed = Array.from({ length: 1_000 }, (_, n) => {
-    const [trace_id, span_id] = [hex(n + 1, 32), hex(n + 1, 16)];
+    const [trace_id, span_id] = [formatHex(n + 1, 32), formatHex(n + 1, 16)];
     const to = 90_000 - n * 1_000;
-    const root = span({ trace_id, span_id, span_kind: "server", from: to - 1, to });
+    const root = createSpan({ trace_id, span_id, span_kind: "server", from: to - 1, to });
     // Asynchronous: it ends after the range.
     return [
       root,
       {
         ...root,
-        span_id: hex(n + day, 16),
+        span_id: formatHex(n + day, 16),
         parent_span_id: span_id,
         span_kind: "internal",
         entry: false,
         end: at(to + 5_000),
-        events: [exception(to, "Timeout")],
+        events: [createException(to, "Timeout")],
       } as const,
     ];
   }).flat();
   const healthy = Array.from({ length: 4_000 }, (_, n) =>
-    span({ trace_id: hex(n + day, 32), span_id: hex(n + 2 * day, 16), span_kind: "server", to: n * 25 }),
+    createSpan({
+      trace_id: formatHex(n + day, 32),
+      span_id: formatHex(n + 2 * day, 16),
+      span_kind: "server",
+      to: n * 25,
+    }),
   );
   const all = [...failed, ...healthy];
-  const reader = readerOver(all);
+  const reader = createArrayReader(all);
   const traceIds = [...new Set(failed.map(({ trace_id }) => trace_id))];
   const sparing: SpanReader = {
     scan: reader.scan,
     find: ({ within, budget, ...query }, signal) => {
       const { from, to } = within?.range ?? range;
-      const kept = readerOver(within === undefined ? all : all.filter(({ end }) => end >= from && end <= to));
+      const kept = createArrayReader(
+        within === undefined ? all : all.filter(({ end }) => end >= from && end <= to),
+      );
       return kept.find({ ...query, budget }, signal);
     },
-    failedTraces: async () => traceIds,
+    findTraceIdsWithExceptions: async () => traceIds,
   };
   const ask = async (from: SpanReader, limit: number): Promise<number> => {
     const query: ListingQuery = {
-      ...{ sources: [source("shop")], candidates: "errors", filter: filter({}), by: "time" },
+      ...{ sources: [createSource("shop")], candidates: "errors", filter: buildFilter({}), by: "time" },
       ...{
         range: { from: at(0), to: at(100_000) },
         order: "desc",
-        wanted: 100,
+        expectedRows: 100,
         tieLimit: 100,
         budget: createBudget(limit),
       },
@@ -225,7 +268,12 @@ test("few errors among many requests are read, and no others of the retention", 
 });
 
 test("a span's end decides, also where its trace is named", async () => {
-  const late = span({ trace_id: hex(9, 32), span_id: hex(9, 16), span_kind: "server", to: 2_000 });
+  const late = createSpan({
+    trace_id: formatHex(9, 32),
+    span_id: formatHex(9, 16),
+    span_kind: "server",
+    to: 2_000,
+  });
   expect(late.end).toBe(at(2_000));
-  expect(await list([late], filter({}, "trace_id=9"))).toMatchObject({ found: [] });
+  expect(await listRows([late], buildFilter({}, "trace_id=9"))).toMatchObject({ found: [] });
 });

@@ -1,10 +1,10 @@
 import { describe, expect, test } from "vitest";
 import type { TraceFilter } from "#src/store/store.ts";
-import { acceptsRow, parseTraceQuery, type Row } from "#src/tracing/listing/trace-query.ts";
-import { actionDigest } from "#src/tracing/spans/digest.ts";
+import { isRowAccepted, parseTraceQuery, type TraceRow } from "#src/tracing/listing/trace-query.ts";
+import { encodeActionDigest } from "#src/tracing/spans/digest.ts";
 import { at } from "../span-builder.ts";
 
-const row: Row = {
+const row: TraceRow = {
   site_id: "shop",
   trace_id: "abc".padStart(32, "0"),
   span_id: "00000000000000ff",
@@ -23,7 +23,7 @@ const row: Row = {
     none: null,
   },
 };
-const passes = (query: string): boolean => acceptsRow({ query: parseTraceQuery(query) }, row, []);
+const passes = (query: string): boolean => isRowAccepted({ query: parseTraceQuery(query) }, row, []);
 
 test.each([
   "",
@@ -84,7 +84,7 @@ test.each([
 
 describe("filters", () => {
   const accepts = (filter: Partial<TraceFilter>, digests: readonly string[] = []): boolean =>
-    acceptsRow({ query: { kind: "all" }, ...filter }, row, digests);
+    isRowAccepted({ query: { kind: "all" }, ...filter }, row, digests);
 
   test("of a namespace, an action and a length", () => {
     expect(accepts({ namespace: "web", action: "Cart#show", minDuration: 5_000_000n })).toBe(true);
@@ -94,7 +94,7 @@ describe("filters", () => {
   });
 
   test("of digests: any of them, of the action or of an error", () => {
-    const digest = actionDigest({ namespace: "web", action: "Cart#show" });
+    const digest = encodeActionDigest({ namespace: "web", action: "Cart#show" });
     expect(accepts({ digests: ["unknown", digest] })).toBe(true);
     expect(accepts({ digests: ["unknown"] }, ["e1"])).toBe(false);
     expect(accepts({ digests: ["unknown", "e1"] }, ["e0", "e1"])).toBe(true);

@@ -3,17 +3,22 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { compare, type Span, type TraceSummary } from "#src/core/rows.ts";
 import { floorToMilli, fromMillis, type Instant } from "#src/core/time.ts";
-import type { Budget, SpanLookup, SpanNarrowing, SpanReader, SpanScan } from "#src/store/span-reader.ts";
+import type { Budget, SpanLookup, SpanPushdown, SpanReader, SpanScan } from "#src/store/span-reader.ts";
 import type { ListingQuery, TraceFilter } from "#src/store/store.ts";
 import { compareRows, listSummaries } from "#src/tracing/listing/listing.ts";
-import { acceptsRow, parseTraceQuery } from "#src/tracing/listing/trace-query.ts";
-import { actionDigest, errorDigest } from "#src/tracing/spans/digest.ts";
+import { isRowAccepted, parseTraceQuery } from "#src/tracing/listing/trace-query.ts";
+import { encodeActionDigest, encodeErrorDigest } from "#src/tracing/spans/digest.ts";
 import { findNPlusOnes } from "#src/tracing/spans/entry-lookup.ts";
-import { exceptionsOf } from "#src/tracing/spans/exceptions.ts";
+import { listExceptions } from "#src/tracing/spans/exceptions.ts";
 import { createBudget } from "#src/tracing/spans/read-budget.ts";
-import { compareRequests, createFamily, namesOf, rowOf } from "#src/tracing/spans/requests.ts";
-import { makeTraces, midnight, readerOver, toSpan } from "../../conformance/trace-fixture.ts";
-import { signal, source, span } from "../span-builder.ts";
+import {
+  compareRequests,
+  createAncestorIndex,
+  deriveNames,
+  toSummaryRow,
+} from "#src/tracing/spans/requests.ts";
+import { createArrayReader, makeTraces, midnight, toSpan } from "../../conformance/trace-fixture.ts";
+import { createSource, createSpan, signal } from "../span-builder.ts";
 
 const center = fromMillis(midnight);
 const day = 86_400_000;
@@ -22,7 +27,7 @@ const range = { from: fromMillis(midnight - 3 * day), to: fromMillis(midnight + 
 const later = { from: center, to: fromMillis(midnight + day / 4) };
 
 /** Traces whose milliseconds are stretched to hours, so that the spans of one lie in many windows. */
-function stretched(seed: number): readonly Span[] {
+function stretchTraces(seed: number): readonly Span[] {
   const stretch = (time: Instant): Instant => (center + (time - center) * 40_000n) as Instant;
   return makeTraces(seed, 40).map((model) => {
     const span = toSpan(model);
@@ -31,11 +36,19 @@ function stretched(seed: number): readonly Span[] {
 }
 
 /** A source that leaves out all that it may, and lists the traces that failed, with others among them. */
-function sparing(spans: readonly Span[]): SpanReader {
-  const reader = readerOver(spans);
-  const isWanted = (span: Span, { range, narrow }: NonNullable<SpanLookup["within"]>): boolean => {
-    const { namespace, action } = namesOf(span);
-    const { namespaces, actions, tags = [], revision, errors, minDuration = 0n, maxDuration } = narrow ?? {};
+function createWindowReader(spans: readonly Span[]): SpanReader {
+  const reader = createArrayReader(spans);
+  const isWanted = (span: Span, { range, pushdown }: NonNullable<SpanLookup["within"]>): boolean => {
+    const { namespace, action } = deriveNames(span);
+    const {
+      namespaces,
+      actions,
+      tags = [],
+      revision,
+      errors,
+      minDuration = 0n,
+      maxDuration,
+    } = pushdown ?? {};
     const length = span.end > span.start ? span.end - span.start : 0n;
     return (
       span.end >= range.from &&
@@ -49,7 +62,7 @@ function sparing(spans: readonly Span[]): SpanReader {
       (errors === undefined || failed(span, errors))
     );
   };
-  const failed = (span: Span, errors: NonNullable<SpanNarrowing["errors"]>): boolean =>
+  const failed = (span: Span, errors: NonNullable<SpanPushdown["errors"]>): boolean =>
     span.events.some(
       ({ name, attributes }) =>
         name === "exception" &&
@@ -66,19 +79,21 @@ function sparing(spans: readonly Span[]): SpanReader {
   }
   return {
     scan: (query, signal) => {
-      const { errors, ...others } = query.narrow ?? {};
-      const narrow = query.select === "exceptions" ? query.narrow : others;
-      return kept(reader.scan(query, signal), (span) => isWanted(span, { range: query.range, narrow }));
-    },
-    find: (query, signal) => {
-      const { range, narrow } = query.within ?? {};
-      const { errors, ...others } = narrow ?? {};
-      return kept(
-        reader.find(query, signal),
-        (span) => range === undefined || isWanted(span, { range, narrow: others }),
+      const { errors, ...others } = query.pushdown ?? {};
+      const pushdown = query.select === "exceptions" ? query.pushdown : others;
+      return kept(reader.scan(query, signal), (span) =>
+        isWanted(span, { range: query.range, pushdown: pushdown }),
       );
     },
-    failedTraces: async ({ errors }) => [
+    find: (query, signal) => {
+      const { range, pushdown } = query.within ?? {};
+      const { errors, ...others } = pushdown ?? {};
+      return kept(
+        reader.find(query, signal),
+        (span) => range === undefined || isWanted(span, { range, pushdown: others }),
+      );
+    },
+    findTraceIdsWithExceptions: async ({ errors }) => [
       "unknown",
       ...spans
         .filter((span) => (errors ? failed(span, errors) : span.events.length > 0))
@@ -87,20 +102,20 @@ function sparing(spans: readonly Span[]): SpanReader {
   };
 }
 
-async function list(
+async function listRows(
   spans: readonly Span[],
   over: Partial<ListingQuery>,
   budget: Budget = createBudget(1_000_000),
-  reader: SpanReader = readerOver(spans),
+  reader: SpanReader = createArrayReader(spans),
 ): Promise<TraceSummary[]> {
   const query: ListingQuery = {
-    sources: [source("shop"), source("stock"), source("blog")],
+    sources: [createSource("shop"), createSource("stock"), createSource("blog")],
     candidates: "requests",
     range,
     filter: everything,
     by: "time",
     order: "desc",
-    wanted: 5,
+    expectedRows: 5,
     tieLimit: 1_000,
     budget,
     ...over,
@@ -110,17 +125,20 @@ async function list(
   return rows;
 }
 
-type Asked = Required<Pick<ListingQuery, "candidates" | "range" | "filter" | "by" | "order">> &
+type ListingCase = Required<Pick<ListingQuery, "candidates" | "range" | "filter" | "by" | "order">> &
   Pick<ListingQuery, "beyond">;
 
 /** The rows of a listing as the contract says them, from all spans at once. */
-function plainly(spans: readonly Span[], { candidates, range, filter, beyond, ...ordering }: Asked) {
-  const { entryOf } = createFamily(spans);
+function listPlainly(
+  spans: readonly Span[],
+  { candidates, range, filter, beyond, ...ordering }: ListingCase,
+) {
+  const { findEntry: entryOf } = createAncestorIndex(spans);
   const withNpo = new Set(findNPlusOnes(spans).map(entryOf));
   const isIn = ({ end }: Span) => end >= range.from && end <= range.to;
   const failures = spans.flatMap((span) => {
     const entry = entryOf(span);
-    return exceptionsOf(span, namesOf(entry ?? span)).map(({ time, digest }) => ({
+    return listExceptions(span, deriveNames(entry ?? span)).map(({ time, digest }) => ({
       time,
       digest,
       span,
@@ -132,20 +150,20 @@ function plainly(spans: readonly Span[], { candidates, range, filter, beyond, ..
     .toSorted(compareRequests)
     .map((span) => {
       const digests = failures.flatMap(({ digest, entry }) => (entry === span ? [digest] : []));
-      return { row: rowOf(span, span.span_id), entry: span, digests };
+      return { row: toSummaryRow(span, span.span_id), entry: span, digests };
     });
   const errors = failures
     .filter(({ span, entry = span }) => isIn(entry))
     .toSorted((a, b) => compare(a.time, b.time) || compare(a.span.span_id, b.span.span_id))
     .map(({ span, entry, digest }) => ({
-      row: rowOf(entry ?? span, span.span_id),
+      row: toSummaryRow(entry ?? span, span.span_id),
       entry,
       digests: [digest],
     }));
   const chosen = new Map<string, TraceSummary>();
   for (const { row, entry, digests } of candidates === "requests" ? requests : errors) {
     const key = `${row.site_id} ${row.trace_id}`;
-    if (chosen.has(key) || !acceptsRow(filter, row, digests)) continue;
+    if (chosen.has(key) || !isRowAccepted(filter, row, digests)) continue;
     chosen.set(key, { ...row, has_npo: entry !== undefined && withNpo.has(entry) });
   }
   const place = (row: TraceSummary) => row[ordering.by];
@@ -165,16 +183,16 @@ const filters: readonly TraceFilter[] = [
   { query: parseTraceQuery("tag.region=eu OR stock") },
   { query: parseTraceQuery("tag.region=eu") },
   { query: parseTraceQuery("revision=r1 tag.region!=us OR revision=r2") },
-  { digests: [actionDigest({ namespace: "web", action: "Cart#show" })], query: { kind: "all" } },
+  { digests: [encodeActionDigest({ namespace: "web", action: "Cart#show" })], query: { kind: "all" } },
   {
     digests: [
-      errorDigest("Timeout", { namespace: "web", action: "Cart#show" }),
-      errorDigest("KeyError", { namespace: "web", action: "GET /cart" }),
+      encodeErrorDigest("Timeout", { namespace: "web", action: "Cart#show" }),
+      encodeErrorDigest("KeyError", { namespace: "web", action: "GET /cart" }),
     ],
     query: { kind: "all" },
   },
   {
-    digests: ["digest-1", errorDigest("Timeout", { namespace: "web", action: "Cart#pay" })],
+    digests: ["digest-1", encodeErrorDigest("Timeout", { namespace: "web", action: "Cart#pay" })],
     query: { kind: "all" },
   },
 ];
@@ -191,9 +209,9 @@ describe("windows", () => {
       fc.constantFrom(600, 1_000_000),
       fc.boolean(),
       async (seed, candidates, order, filter, position, limit, isPart) => {
-        const spans = stretched(seed);
+        const spans = stretchTraces(seed);
         const beyond = position === undefined ? undefined : fromMillis(midnight + position);
-        const budget = candidates === "errors" ? limitedShare(limit) : createBudget(1_000_000);
+        const budget = candidates === "errors" ? createBudgetLimit(limit) : createBudget(1_000_000);
         const query = {
           candidates,
           filter,
@@ -202,7 +220,7 @@ describe("windows", () => {
           beyond,
           range: isPart ? later : range,
         } as const;
-        expect(await list(spans, query, budget)).toEqual(plainly(spans, query));
+        expect(await listRows(spans, query, budget)).toEqual(listPlainly(spans, query));
       },
     );
     await fc.assert(law, { numRuns: 80 });
@@ -216,10 +234,10 @@ describe("windows", () => {
       fc.constantFrom(...filters),
       fc.constantFrom(600, 1_000_000),
       async (seed, candidates, by, filter, limit) => {
-        const spans = stretched(seed);
+        const spans = stretchTraces(seed);
         const query = { candidates, by, filter, order: "desc", range: later } as const;
-        const found = await list(spans, query, limitedShare(limit), sparing(spans));
-        expect(found).toEqual(plainly(spans, query));
+        const found = await listRows(spans, query, createBudgetLimit(limit), createWindowReader(spans));
+        expect(found).toEqual(listPlainly(spans, query));
       },
     );
     await fc.assert(law, { numRuns: 100 });
@@ -233,16 +251,16 @@ describe("windows", () => {
       fc.option(fc.nat(), { nil: undefined }),
       fc.array(fc.constantFrom(0, 1, 2, 30), { minLength: 1, maxLength: 4 }),
       async (seed, order, filter, position, hints) => {
-        const spans = stretched(seed);
+        const spans = stretchTraces(seed);
         const lengths = [...new Set(spans.map(({ start, end }) => end - start))].sort((a, b) =>
           Number(a - b),
         );
         const beyond = position === undefined ? undefined : lengths[position % lengths.length];
         let asked = 0;
         const cutting: SpanReader = {
-          ...sparing(spans),
+          ...createWindowReader(spans),
           // Of whole microseconds, so that of a bound within one all of it is found.
-          milestone: async ({ narrow: { minDuration = 0n, maxDuration } = {} }) => {
+          findSplitPoint: async ({ pushdown: { minDuration = 0n, maxDuration } = {} }) => {
             const rest = lengths.filter(
               (length) =>
                 length + 999n >= minDuration && (maxDuration === undefined || length <= maxDuration + 999n),
@@ -259,20 +277,20 @@ describe("windows", () => {
           beyond,
           range: later,
         } as const;
-        const found = await list(spans, query, createBudget(1_000_000), cutting);
-        expect(found).toEqual(plainly(spans, query));
+        const found = await listRows(spans, query, createBudget(1_000_000), cutting);
+        expect(found).toEqual(listPlainly(spans, query));
       },
     );
     await fc.assert(law, { numRuns: 80 });
   });
 
   test("part no millisecond", async () => {
-    const spans = stretched(3).map((span) => ({
+    const spans = stretchTraces(3).map((span) => ({
       ...span,
       end: (floorToMilli(span.end) + (span.end % 7n)) as Instant,
     }));
     const query = { order: "asc", wanted: 1 } as const;
-    const rows = await list(spans, query);
+    const rows = await listRows(spans, query);
     expect(rows.map(({ time }) => time)).toEqual(
       rows.map(({ time }) => time).toSorted((a, b) => Number(a - b)),
     );
@@ -284,14 +302,14 @@ describe("windows", () => {
       const unit = 1_000n;
       const entry = (n: number, micros: bigint, tags: Span["tags"] = {}): Span => {
         const [start, trace_id] = [fromMillis(midnight), n.toString(16).padStart(32, "0")];
-        return { ...span({ trace_id, tags }), start, end: (start + micros * unit) as Instant };
+        return { ...createSpan({ trace_id, tags }), start, end: (start + micros * unit) as Instant };
       };
       const tied = Array.from({ length: 10_050 }, (_, n) => entry(n, 10n));
       const others = [1n, 9n, 11n, 12n].map((micros, n) => entry(20_000 + n, micros, { plan: "pro" }));
       const spans = [...tied, ...others];
       const lengthOf = ({ start, end }: Span) => (end - start) / unit;
-      const reader = readerOver(spans);
-      const held = ({ narrow: { minDuration = 0n, maxDuration } = {} }: Pick<SpanScan, "narrow">) =>
+      const reader = createArrayReader(spans);
+      const held = ({ pushdown: { minDuration = 0n, maxDuration } = {} }: Pick<SpanScan, "pushdown">) =>
         spans.filter(
           (span) =>
             lengthOf(span) >= minDuration / unit &&
@@ -299,8 +317,8 @@ describe("windows", () => {
         );
       const coarse: SpanReader = {
         ...reader,
-        scan: (query, signal) => readerOver(held(query)).scan(query, signal),
-        milestone: async (query) => {
+        scan: (query, signal) => createArrayReader(held(query)).scan(query, signal),
+        findSplitPoint: async (query) => {
           const lengths = held(query)
             .map(lengthOf)
             .sort((a, b) => Number(a - b));
@@ -309,26 +327,29 @@ describe("windows", () => {
         },
       };
       const query = { by: "duration", order, filter: { query: parseTraceQuery("tag.plan:p") } } as const;
-      const rows = await list(spans, query, createBudget(5 * spans.length), coarse);
+      const rows = await listRows(spans, query, createBudget(5 * spans.length), coarse);
       const lengths = [1_000n, 9_000n, 11_000n, 12_000n];
       expect(rows.map(({ duration }) => duration)).toEqual(order === "asc" ? lengths : lengths.reverse());
     },
   );
 
   test("read little for a first page", async () => {
-    const spans = Array.from({ length: 50 }, (_, seed) => stretched(seed)).flat();
+    const spans = Array.from({ length: 50 }, (_, seed) => stretchTraces(seed)).flat();
     const budget = createBudget(spans.length / 10);
     const query: ListingQuery = {
-      ...{ sources: [source("shop"), source("stock"), source("blog")], candidates: "requests" },
+      ...{
+        sources: [createSource("shop"), createSource("stock"), createSource("blog")],
+        candidates: "requests",
+      },
       ...{ range: { from: range.from, to: center }, filter: everything },
-      ...{ by: "time", order: "desc", wanted: 5, tieLimit: 1_000, budget },
+      ...{ by: "time", order: "desc", expectedRows: 5, tieLimit: 1_000, budget },
     };
-    const first = await listSummaries(readerOver(spans), query, signal).next();
+    const first = await listSummaries(createArrayReader(spans), query, signal).next();
     expect(first.value?.length).toBeGreaterThanOrEqual(1);
   });
 });
 
 /** Says that little may be read, and lets much be read. */
-function limitedShare(limit: number): Budget {
+function createBudgetLimit(limit: number): Budget {
   return { limit, spend: () => {} };
 }

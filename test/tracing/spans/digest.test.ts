@@ -2,11 +2,11 @@ import fc from "fast-check";
 import { expect, test } from "vitest";
 import { spanKinds } from "#src/core/rows.ts";
 import {
-  actionDigest,
   decodeDigest,
-  errorDigest,
-  eventDigest,
-  incidentNumber,
+  deriveIncidentNumber,
+  encodeActionDigest,
+  encodeErrorDigest,
+  encodeEventDigest,
 } from "#src/tracing/spans/digest.ts";
 
 const text = fc.string({ unit: "binary" });
@@ -20,9 +20,12 @@ test("a digest of ours is URL-safe and says what it stands for", () => {
     (namespace, action, other, kind) => {
       const key = { service: namespace, kind, name: action, statement: other === "" ? undefined : other };
       for (const [digest, meaning] of [
-        [actionDigest({ namespace, action }), { of: "action", namespace, action }],
-        [errorDigest(other, { namespace, action }), { of: "error", exception: other, namespace, action }],
-        [eventDigest(key), { of: "event", ...key }],
+        [encodeActionDigest({ namespace, action }), { of: "action", namespace, action }],
+        [
+          encodeErrorDigest(other, { namespace, action }),
+          { of: "error", exception: other, namespace, action },
+        ],
+        [encodeEventDigest(key), { of: "event", ...key }],
       ] as const) {
         expect(digest).toMatch(/^[\w-]+$/);
         expect(decodeDigest(digest)).toEqual(meaning);
@@ -33,7 +36,7 @@ test("a digest of ours is URL-safe and says what it stands for", () => {
 });
 
 test("any other text stands for nothing", () => {
-  const real = actionDigest({ namespace: "web", action: "Cart#show" });
+  const real = encodeActionDigest({ namespace: "web", action: "Cart#show" });
   const others = [
     "",
     "act_",
@@ -50,8 +53,10 @@ test("any other text stands for nothing", () => {
 });
 
 test("incident numbers are stable, positive and safe, and differ by site and digest", () => {
-  const numbers = ["a", "b"].flatMap((site) => ["x", "y"].map((digest) => incidentNumber(site, digest)));
+  const numbers = ["a", "b"].flatMap((site) =>
+    ["x", "y"].map((digest) => deriveIncidentNumber(site, digest)),
+  );
   expect(new Set(numbers).size).toBe(4);
   expect(numbers.every((number) => Number.isSafeInteger(number) && number > 0)).toBe(true);
-  expect(incidentNumber("demo-shop", "digest-1")).toBe(incidentNumber("demo-shop", "digest-1"));
+  expect(deriveIncidentNumber("demo-shop", "digest-1")).toBe(deriveIncidentNumber("demo-shop", "digest-1"));
 });

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { canonicalId } from "#src/tracing/spans/id.ts";
+import { normaliseId } from "#src/tracing/spans/span-ids.ts";
 
 test.each([
   ["AB", `${"0".repeat(30)}ab`],
@@ -12,7 +12,7 @@ test.each([
   ["V1StGXR8_Z5jdHi6B-myT", "V1StGXR8_Z5jdHi6B-myT"],
   ["", ""],
 ])("%s is the trace %s", (text, id) => {
-  expect(canonicalId(text, 32)).toBe(id);
+  expect(normaliseId(text, 32)).toBe(id);
 });
 
 test("a number has one id in whatever it is spelled", () => {
@@ -23,9 +23,9 @@ test("a number has one id in whatever it is spelled", () => {
       fc.boolean(),
       (number, zeros, upper) => {
         const padded = number.toString(16).padStart(zeros, "0");
-        const id = canonicalId(upper ? padded.toUpperCase() : padded, 16);
+        const id = normaliseId(upper ? padded.toUpperCase() : padded, 16);
         expect(id).toBe(number.toString(16).padStart(16, "0"));
-        expect(canonicalId(id, 16)).toBe(id);
+        expect(normaliseId(id, 16)).toBe(id);
       },
     ),
   );
@@ -36,7 +36,7 @@ test("other texts stay apart, and so do fewer digits in both cases", () => {
   const text = fc.stringMatching(/^[0-9a-zA-Z_-]*$/).map((rest) => `${rest}-g`);
   fc.assert(
     fc.property(fc.oneof(digits, text), (id) => {
-      expect(canonicalId(id, 32)).toBe(id);
+      expect(normaliseId(id, 32)).toBe(id);
     }),
   );
 });

@@ -4,24 +4,27 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import type { Span } from "#src/core/rows.ts";
 import type { SpanReader, SpanTally } from "#src/store/span-reader.ts";
-import { analyticsOver } from "#src/tracing/analytics.ts";
+import { createSpanAnalytics } from "#src/tracing/analytics.ts";
 import { createBudget } from "#src/tracing/spans/read-budget.ts";
-import { timeOf } from "#src/tracing/spans/requests.ts";
-import { readerOver } from "../../conformance/trace-fixture.ts";
-import { at, budget, range, signal, source, span } from "../span-builder.ts";
+import { calculateTotalTime } from "#src/tracing/spans/requests.ts";
+import { createArrayReader } from "../../conformance/trace-fixture.ts";
+import { at, createSource, createSpan, createTestBudget, range, signal } from "../span-builder.ts";
 
 const asked = {
-  sources: [source("shop")] as const,
+  sources: [createSource("shop")] as const,
   range,
   namespaces: [],
-  wanted: [],
-  excluded: [],
+  requiredAttributes: [],
+  excludedAttributes: [],
   limit: 100,
 };
 
 /** Counts together all that are alike, but for every nth span, which comes as it is. */
-function counting(spans: readonly Span[], nth: number): SpanReader & { readonly asked: string[] } {
-  const reader = readerOver(spans);
+function createCountingReader(
+  spans: readonly Span[],
+  nth: number,
+): SpanReader & { readonly asked: string[] } {
+  const reader = createArrayReader(spans);
   const log: string[] = [];
   return {
     find: (query, signal) => {
@@ -66,11 +69,13 @@ function counting(spans: readonly Span[], nth: number): SpanReader & { readonly 
         };
         const tally: SpanTally = {
           span: whole ? first : alike,
-          whole,
+          isSingle: whole,
           spans: members.length,
-          total: members.reduce((sum, one) => sum + timeOf(one), 0n),
+          total: members.reduce((sum, one) => sum + calculateTotalTime(one), 0n),
           lengths:
-            by === "deploy" ? members.map((one) => ({ length: Number(timeOf(one)), spans: 1 })) : undefined,
+            by === "deploy"
+              ? members.map((one) => ({ length: Number(calculateTotalTime(one)), spans: 1 }))
+              : undefined,
         };
         yield [tally];
       }
@@ -95,7 +100,7 @@ const arbitrary = fc
   )
   .map((rows) =>
     rows.map(({ kind, parent, status, length, host, ...rest }, n) =>
-      span({
+      createSpan({
         ...rest,
         ...{ trace_id: `t${n % 5}`, span_id: `s${n}`, parent_span_id: parent },
         ...{ span_kind: kind as Span["span_kind"], status_code: status as Span["status_code"] },
@@ -111,12 +116,15 @@ const sorted = (rows: readonly unknown[]): unknown[] =>
 
 test("actions, slow events and deploys do not depend on what the source counts", async () => {
   const property = fc.asyncProperty(arbitrary, fc.integer({ min: 1, max: 5 }), async (spans, nth) => {
-    const [native, defined] = [analyticsOver(counting(spans, nth)), analyticsOver(readerOver(spans))];
-    const query = () => ({ ...asked, budget: budget() });
+    const [native, defined] = [
+      createSpanAnalytics(createCountingReader(spans, nth)),
+      createSpanAnalytics(createArrayReader(spans)),
+    ];
+    const query = () => ({ ...asked, budget: createTestBudget() });
     expect(sorted(await native.actions(query(), signal))).toEqual(
       sorted(await defined.actions(query(), signal)),
     );
-    for (const over of [{}, { wanted: ["host"] }, { excluded: ["host"] }]) {
+    for (const over of [{}, { requiredAttributes: ["host"] }, { excludedAttributes: ["host"] }]) {
       const [counted, read] = [native, defined].map(({ slowEvents }) =>
         slowEvents({ ...query(), ...over }, signal),
       );
@@ -133,13 +141,13 @@ test("actions, slow events and deploys do not depend on what the source counts",
 test("ends beyond ten thousand longer requests are found without reading the range", async () => {
   const wide = { from: at(0), to: at(3_600_000) };
   const root = (n: number, from: number, to: number) =>
-    span({ trace_id: `t${n}`, span_id: `s${n}`, span_kind: "server", revision: "r1", from, to });
+    createSpan({ trace_id: `t${n}`, span_id: `s${n}`, span_kind: "server", revision: "r1", from, to });
   const spans = [
     // The one that comes whole is neither the first nor the last.
     ...Array.from({ length: 200 }, (_, n) => root(200 + n, 3_500_000 + n, 3_550_000 + n)),
     ...Array.from({ length: 200 }, (_, n) => root(n, 9_000 + n, 10_000 + n)),
   ];
-  const reader = counting(spans, 100_000);
+  const reader = createCountingReader(spans, 100_000);
   const lengths: number[] = [];
   const own: SpanReader = {
     ...reader,
@@ -148,10 +156,10 @@ test("ends beyond ten thousand longer requests are found without reading the ran
       return reader.scan(query, signal);
     },
     // However many are asked for, so many begin within five seconds of either end; none of them ends there.
-    milestone: async ({ order }) => (order === "asc" ? at(5_000) : at(3_595_000)),
+    findSplitPoint: async ({ order }) => (order === "asc" ? at(5_000) : at(3_595_000)),
   };
-  const query = { ...asked, range: wide, revision: "r1", budget: budget() };
-  expect(await analyticsOver(own).revisionStats(query, signal)).toMatchObject({
+  const query = { ...asked, range: wide, revision: "r1", budget: createTestBudget() };
+  expect(await createSpanAnalytics(own).revisionStats(query, signal)).toMatchObject({
     first_seen: at(10_000),
     last_seen: at(3_550_199),
   });
@@ -160,10 +168,10 @@ test("ends beyond ten thousand longer requests are found without reading the ran
 
 describe("N+1 of very many requests", () => {
   const root = (n: number, action: string) =>
-    span({ trace_id: `t${n}`, span_id: `r${n}`, span_kind: "server", action });
+    createSpan({ trace_id: `t${n}`, span_id: `r${n}`, span_kind: "server", action });
   const queries = (n: number, count: number, statement: (query: number) => string) =>
     Array.from({ length: count }, (_, query) =>
-      span({
+      createSpan({
         ...{ trace_id: `t${n}`, span_id: `q${n}.${query}`, parent_span_id: `r${n}` },
         ...{ span_kind: "client", statement: statement(query) },
       }),
@@ -178,10 +186,13 @@ describe("N+1 of very many requests", () => {
   ];
 
   test("only parents that the source names are looked at", async () => {
-    const reader = counting(spans, 100_000);
+    const reader = createCountingReader(spans, 100_000);
     const limit = { limit: 1e9, spend: () => undefined };
     const crowds = async () => ["r4", "r7", "r9000", "unknown"];
-    const rows = await analyticsOver({ ...reader, crowds }).actions({ ...asked, budget: limit }, signal);
+    const rows = await createSpanAnalytics({ ...reader, findNPlusOneParents: crowds }).actions(
+      { ...asked, budget: limit },
+      signal,
+    );
     expect(rows.map(({ action, has_npo }) => [action, has_npo]).sort()).toEqual([
       ["Even", true],
       ["Odd", false],
@@ -198,9 +209,9 @@ describe("N+1 of very many requests", () => {
       ...queries(1, 5, () => "SELECT 1"),
     ];
     const actions = async (crowds: readonly string[], others: readonly Span[], limit: number) => {
-      const reader = counting([...here, ...others], 100_000);
-      const own = { ...reader, crowds: async () => crowds, count: async () => 5_005 };
-      const rows = await analyticsOver(own).actions({ ...asked, budget: createBudget(limit) }, signal);
+      const reader = createCountingReader([...here, ...others], 100_000);
+      const own = { ...reader, findNPlusOneParents: async () => crowds, count: async () => 5_005 };
+      const rows = await createSpanAnalytics(own).actions({ ...asked, budget: createBudget(limit) }, signal);
       return { npo: rows.filter(({ has_npo }) => has_npo).map(({ action }) => action), asked: reader.asked };
     };
 
@@ -232,10 +243,13 @@ describe("N+1 of very many requests", () => {
   });
 
   test("a source that cannot name them has all traces looked at", async () => {
-    const reader = counting(spans, 100_000);
+    const reader = createCountingReader(spans, 100_000);
     const limit = { limit: 1e9, spend: () => undefined };
     const crowds = async () => undefined;
-    const rows = await analyticsOver({ ...reader, crowds }).actions({ ...asked, budget: limit }, signal);
+    const rows = await createSpanAnalytics({ ...reader, findNPlusOneParents: crowds }).actions(
+      { ...asked, budget: limit },
+      signal,
+    );
     expect(rows.map(({ action, has_npo }) => [action, has_npo]).sort()).toEqual([
       ["Even", true],
       ["Odd", false],
@@ -246,7 +260,10 @@ describe("N+1 of very many requests", () => {
 
 test("a compressed span took what its spans took together, not the time from the first to the last", async () => {
   const parent = { span_kind: "client", parent_span_id: "p", count: 4 } as const;
-  const one = span({ ...parent, sum: 2_000_000n, from: 0, to: 10 });
-  const [event] = await analyticsOver(readerOver([one])).slowEvents({ ...asked, budget: budget() }, signal);
+  const one = createSpan({ ...parent, sum: 2_000_000n, from: 0, to: 10 });
+  const [event] = await createSpanAnalytics(createArrayReader([one])).slowEvents(
+    { ...asked, budget: createTestBudget() },
+    signal,
+  );
   expect(event).toMatchObject({ count: 4, mean: 0.5, impact: 100 });
 });

@@ -1,13 +1,13 @@
 // Several addresses of one cluster: what happens to one node costs no request, or one, and never the others.
 import { afterEach, beforeAll, describe, expect, test } from "vitest";
-import { type Door, openDoor } from "#resolvers/elastic/client/client.ts";
+import { createElasticClient, type ElasticClient } from "#resolvers/elastic/client/client.ts";
 import { guardDefaults } from "#resolvers/http/guard.ts";
 import { testIO } from "../../../support/elastic/test-index.ts";
-import { type Fake, openFake, sendJson } from "../../../support/scripted-http-source.ts";
+import { openScriptedSource, type ScriptedSource, sendJson } from "../../../support/scripted-http-source.ts";
 
 type Way = "answers" | "hangs" | "breaks" | "starts";
 interface Node {
-  readonly fake: Fake;
+  readonly fake: ScriptedSource;
   way: Way;
 }
 
@@ -27,7 +27,7 @@ afterEach(async () => {
 
 async function startNode(product: string): Promise<Node> {
   const version = { number: "8.19.8", ...(product === "OpenSearch" && { distribution: "opensearch" }) };
-  const fake = await openFake((response, request) => {
+  const fake = await openScriptedSource((response, request) => {
     if (node.way === "hangs") return;
     if (node.way === "breaks") response.destroy();
     else if (node.way === "starts") sendJson(response, {}, 503);
@@ -42,59 +42,63 @@ async function startNode(product: string): Promise<Node> {
 async function startCluster(
   product: string,
   timeout: number,
-): Promise<{ nodes: readonly [Node, Node, Node]; door: Door }> {
+): Promise<{ nodes: readonly [Node, Node, Node]; client: ElasticClient }> {
   const nodes = [await startNode(product), await startNode(product), await startNode(product)] as const;
-  const settings = { ...guardDefaults, timeout, headers: {}, answerBytes: 1_000_000 };
-  const door = openDoor("elk", { ...settings, nodes: nodes.map(({ fake }) => fake.url) }, testIO);
-  opened.push(door);
-  await door.product(AbortSignal.timeout(30_000));
-  return { nodes, door };
+  const settings = { ...guardDefaults, timeout, headers: {}, maxResponseBytes: 1_000_000 };
+  const client = createElasticClient(
+    "elk",
+    { ...settings, nodes: nodes.map(({ fake }) => fake.url) },
+    testIO,
+  );
+  opened.push(client);
+  await client.detectProduct(AbortSignal.timeout(30_000));
+  return { nodes, client };
 }
 
 /** How many of these fail. A scroll goes on with each request, so that none of them is sent twice. */
-async function scroll(door: Door, times: number): Promise<number> {
+async function scroll(client: ElasticClient, times: number): Promise<number> {
   let failed = 0;
   for (let i = 0; i < times; i++) {
     const request = { method: "POST", path: "/_search/scroll", body: "{}" } as const;
-    await door.send(request, AbortSignal.timeout(10_000)).catch(() => failed++);
+    await client.send(request, AbortSignal.timeout(10_000)).catch(() => failed++);
   }
   return failed;
 }
-const answered = ({ fake }: Node) => fake.asked.filter(({ path }) => path !== "/").length;
+const answered = ({ fake }: Node) => fake.requests.filter(({ path }) => path !== "/").length;
 
 describe.each(["Elasticsearch", "OpenSearch"])("of three nodes of %s", (product) => {
   // What a client costs to load is not to count as hanging.
   beforeAll(async () => {
-    const { door } = await startCluster(product, 30_000);
+    const { client: door } = await startCluster(product, 30_000);
     await scroll(door, 3);
   });
 
   test("each is asked in its turn", async () => {
-    const { nodes, door } = await startCluster(product, 1_000);
+    const { nodes, client: door } = await startCluster(product, 1_000);
     expect(await scroll(door, 9)).toBe(0);
     expect(nodes.map(answered)).toEqual([3, 3, 3]);
   });
 
   test("one that is gone is not noticed", async () => {
-    const { nodes, door } = await startCluster(product, 1_000);
+    const { nodes, client: door } = await startCluster(product, 1_000);
     await nodes[1].fake.close();
     expect(await scroll(door, 30)).toBe(0);
   });
 
   test("one that hangs costs one request", async () => {
-    const { nodes, door } = await startCluster(product, 1_000);
+    const { nodes, client: door } = await startCluster(product, 1_000);
     nodes[1].way = "hangs";
     expect(await scroll(door, 30)).toBe(1);
   });
 
   test("one that is starting costs one request", async () => {
-    const { nodes, door } = await startCluster(product, 1_000);
+    const { nodes, client: door } = await startCluster(product, 1_000);
     nodes[2].way = "starts";
     expect(await scroll(door, 30)).toBe(1);
   });
 
   test("a shard without a copy says nothing of the nodes, so that none that hangs is asked before them", async () => {
-    const { nodes, door } = await startCluster(product, 1_000);
+    const { nodes, client: door } = await startCluster(product, 1_000);
     nodes[1].way = "hangs";
     expect(await scroll(door, 3)).toBe(1);
     for (let i = 0; i < 6; i++) {
@@ -105,7 +109,7 @@ describe.each(["Elasticsearch", "OpenSearch"])("of three nodes of %s", (product)
   });
 
   test("all that have failed, some oftener, are asked again", async () => {
-    const { nodes, door } = await startCluster(product, 1_000);
+    const { nodes, client: door } = await startCluster(product, 1_000);
     for (const node of nodes) {
       node.way = "breaks";
       await scroll(door, 7);

@@ -14,5 +14,5 @@ test.each<[Product["name"], version: string, boolean]>([
   ["OpenSearch", "7.10.2", false],
   ["OpenSearch", "unknown", false],
 ])("%s %s: %s", (name, version, searches) => {
-  expect(describeProduct(name, version).searchesColumns).toBe(searches);
+  expect(describeProduct(name, version).searchesDocValues).toBe(searches);
 });

@@ -1,16 +1,22 @@
 // What a compiled table finds in a document is what the document's flat form has; an answer parsed in parts is the answer cut.
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { createTable, listAt, valueAt } from "#resolvers/elastic/document/field-table.ts";
-import { flatten, isJson, type Json, lookUp, parseExact } from "#resolvers/elastic/document/flatten.ts";
-import { cutAnswer, namesOf } from "#resolvers/elastic/document/hit-scanner.ts";
-import { parseAnswer } from "#resolvers/elastic/search/search-response.ts";
-import type { Value } from "#src/core/rows.ts";
+import { createFieldTable, readFieldList, readFieldValue } from "#resolvers/elastic/document/field-table.ts";
+import {
+  findFlatValue,
+  flattenDocument,
+  isValueObject,
+  parseExactIntegers,
+  type ValueObject,
+} from "#resolvers/elastic/document/flatten.ts";
+import { buildNameTree, scanSearchResponse } from "#resolvers/elastic/document/hit-scanner.ts";
+import { parseResponse } from "#resolvers/elastic/search/search-response.ts";
+import type { AttributeValue } from "#src/core/rows.ts";
 
 const segment = fc.constantFrom("a", "b", "c", "__proto__", "1");
 const name = fc.array(segment, { minLength: 1, maxLength: 3 }).map((path) => path.join("."));
 const key = fc.oneof({ weight: 4, arbitrary: segment }, name);
-const { document } = fc.letrec<{ document: Json; value: Value }>((tie) => ({
+const { document } = fc.letrec<{ document: ValueObject; value: AttributeValue }>((tie) => ({
   value: fc.oneof(
     { maxDepth: 3 },
     fc.constantFrom("", "x", 1, null, true),
@@ -19,7 +25,7 @@ const { document } = fc.letrec<{ document: Json; value: Value }>((tie) => ({
   ),
   document: fc
     .uniqueArray(fc.tuple(key, tie("value")), { selector: ([key]) => key, maxLength: 4 })
-    .map((members): Json => Object.fromEntries(members)),
+    .map((members): ValueObject => Object.fromEntries(members)),
 }));
 const documents = fc.array(document, { minLength: 1, maxLength: 5 });
 
@@ -30,26 +36,26 @@ test("names, and what lies below prefixes, are those of the flat form", () => {
       fc.array(name, { maxLength: 3 }),
       fc.uniqueArray(name, { maxLength: 3 }),
       (read, names, prefixes) => {
-        const table = createTable();
-        const places = names.map((name) => table.place(name));
-        const numbers = prefixes.map((prefix) => table.prefix(`${prefix}.`));
-        const excepted = table.prefix("a.", ["a.b"], (name) => name.toUpperCase());
+        const table = createFieldTable();
+        const places = names.map((name) => table.addField(name));
+        const numbers = prefixes.map((prefix) => table.addPrefix(`${prefix}.`));
+        const excepted = table.addPrefix("a.", ["a.b"], (name) => name.toUpperCase());
         for (const document of read) {
-          const flat = flatten(document);
+          const flat = flattenDocument(document);
           const fields = table.read(document);
-          expect(places.map((place) => valueAt(fields, place))).toEqual(
-            names.map((name) => lookUp(flat, name)),
+          expect(places.map((place) => readFieldValue(fields, place))).toEqual(
+            names.map((name) => findFlatValue(flat, name)),
           );
           for (const [at, prefix] of prefixes.entries()) {
             const wanted = [...flat].flatMap(([name, value]) =>
               name.startsWith(`${prefix}.`) ? [[name.slice(prefix.length + 1), value] as const] : [],
             );
-            expect(Object.entries(fields.below[numbers[at] ?? -1]?.attributes ?? {}).sort()).toEqual(
+            expect(Object.entries(fields.byPrefix[numbers[at] ?? -1]?.attributes ?? {}).sort()).toEqual(
               wanted.sort(),
             );
           }
           const kept = [...flat.keys()].filter((name) => name.startsWith("a.") && !name.startsWith("a.b"));
-          expect(Object.keys(fields.below[excepted]?.attributes ?? {}).sort()).toEqual(
+          expect(Object.keys(fields.byPrefix[excepted]?.attributes ?? {}).sort()).toEqual(
             kept.map((name) => name.toUpperCase()).sort(),
           );
         }
@@ -60,11 +66,11 @@ test("names, and what lies below prefixes, are those of the flat form", () => {
 });
 
 test("a list may be one object, its names nested or dotted", () => {
-  const table = createTable();
-  const place = table.list("of.links");
+  const table = createFieldTable();
+  const place = table.addList("of.links");
   const listed = (text: string) => {
-    const document = parseExact(text);
-    return isJson(document) ? listAt(table.read(document), place) : undefined;
+    const document = parseExactIntegers(text);
+    return isValueObject(document) ? readFieldList(table.read(document), place) : undefined;
   };
   const one = [{ id: "1", "at.time": 2 }];
   expect(listed('{"of":{"links":[{"id":"1","at.time":2},"no object"]}}')).toEqual(one);
@@ -74,14 +80,14 @@ test("a list may be one object, its names nested or dotted", () => {
 });
 
 test("names are read rightly however many there are", () => {
-  const table = createTable();
-  const place = table.place("many.5");
-  const prefix = table.prefix("many.");
+  const table = createFieldTable();
+  const place = table.addField("many.5");
+  const prefix = table.addPrefix("many.");
   for (const step of [1, 5]) {
     const many = Object.fromEntries(Array.from({ length: 12_000 }, (_, at) => [String(at * step), at]));
     const fields = table.read({ many: { ...many, inner: { x: 1 } } });
-    expect(valueAt(fields, place)).toBe(5 / step);
-    expect(Object.keys(fields.below[prefix]?.attributes ?? {})).toHaveLength(12_001);
+    expect(readFieldValue(fields, place)).toBe(5 / step);
+    expect(Object.keys(fields.byPrefix[prefix]?.attributes ?? {})).toHaveLength(12_001);
   }
 });
 
@@ -111,12 +117,12 @@ describe("an answer parsed in parts is the answer cut, integers exact", () => {
     const bytes = Buffer.from(
       `{"took":1,"timed_out":false,"_shards":{"total":3,"failed":1},"hits":{${head}"hits":[${texts}]}}`,
     );
-    const { hits: cut, ...rest } = cutAnswer(bytes, namesOf([]));
-    const { count, parts, ...own } = parseAnswer(bytes, size);
+    const { hits: cut, ...rest } = scanSearchResponse(bytes, buildNameTree([]));
+    const { count, chunks: parts, ...own } = parseResponse(bytes, size);
     expect(own).toEqual(rest);
     expect(count).toBe(rows.length);
     expect([...parts()].flat()).toEqual(
-      cut.map(({ index, id, source }) => ({ index, id, document: parseExact(source) })),
+      cut.map(({ index, id, source }) => ({ index, id, document: parseExactIntegers(source) })),
     );
   }
   const total = (value: number, relation: string) =>
@@ -155,5 +161,5 @@ test.each([
   '{"hits":{"hits":[]}}',
   '{"_shards":{"total":1,"failed":0},"hits":{"hits":[{}]}}',
 ])("%s is no answer", (text) => {
-  expect(() => parseAnswer(Buffer.from(text), 5_000)).toThrow(SyntaxError);
+  expect(() => parseResponse(Buffer.from(text), 5_000)).toThrow(SyntaxError);
 });

@@ -1,12 +1,12 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { cutAnswer, namesOf } from "#resolvers/elastic/document/hit-scanner.ts";
-import { isObject, parseSpelled } from "#resolvers/elastic/document/lossless-json.ts";
-import { textsAt } from "#resolvers/elastic/layout/log-layout.ts";
-import { parseAnswer } from "#resolvers/elastic/search/search-response.ts";
+import { buildNameTree, scanSearchResponse } from "#resolvers/elastic/document/hit-scanner.ts";
+import { isJsonObject, parseLossless } from "#resolvers/elastic/document/lossless-json.ts";
+import { listTexts } from "#resolvers/elastic/layout/log-layout.ts";
+import { parseResponse } from "#resolvers/elastic/search/search-response.ts";
 
 const names = ["message", "log.level", "log.syslog.severity.name", "log.file.path", "größe", "__proto__"];
-const wanted = namesOf(names);
+const wanted = buildNameTree(names);
 const key = fc.oneof(
   fc.string(),
   fc.constantFrom(
@@ -42,9 +42,9 @@ test("documents of one _id that lie in different shards have ids of their own", 
   const answer = { timed_out: false, _shards: { total: 3, failed: 0 }, hits: { total, hits: rows } };
   const bytes = Buffer.from(JSON.stringify(answer));
   const ids = ["1?routing=a", "1?routing=b", "1"];
-  expect(cutAnswer(bytes, wanted).hits.map(({ id }) => id)).toEqual(ids);
+  expect(scanSearchResponse(bytes, wanted).hits.map(({ id }) => id)).toEqual(ids);
   for (const size of [3, 4, 5_000]) {
-    expect([...parseAnswer(bytes, size).parts()].flat().map(({ id }) => id)).toEqual(ids);
+    expect([...parseResponse(bytes, size).chunks()].flat().map(({ id }) => id)).toEqual(ids);
   }
 });
 
@@ -57,7 +57,7 @@ describe("cutAnswer", () => {
             `{${space}"_index":${JSON.stringify(index)},"_type":"_doc","_id":${JSON.stringify(id)},"_score":null,${space}"_source":${source},"sort":[${sort}${space}]}`,
         );
         const text = `{"took":1,"timed_out":false,"_shards":{"total":2,"successful":2,"skipped":0,"failed":0},"hits":{"max_score":null,"hits":[${rows.join(`${space},`)}]}}`;
-        const answer = cutAnswer(Buffer.from(text), wanted);
+        const answer = scanSearchResponse(Buffer.from(text), wanted);
         expect(answer.hits.map(({ picked: _, ...rest }) => rest)).toEqual(
           hits.map(({ index, id, source, sort }) => ({
             // What cannot be encoded arrives replaced, as it would from a server.
@@ -74,7 +74,7 @@ describe("cutAnswer", () => {
 
   const pickedOf = (source: string) => {
     const text = `{"_shards":{"total":1,"failed":0},"hits":{"hits":[{"_index":"i","_id":"1","_source":${source}}]}}`;
-    return cutAnswer(Buffer.from(text), wanted).hits[0]?.picked;
+    return scanSearchResponse(Buffer.from(text), wanted).hits[0]?.picked;
   };
 
   test("picks what parsing the document would find, or nothing", () => {
@@ -84,10 +84,10 @@ describe("cutAnswer", () => {
         const picked = pickedOf(source);
         if (picked === undefined) return;
         plain += 1;
-        const document = parseSpelled(source.toWellFormed());
-        if (!isObject(document)) throw new Error("an object expected");
+        const document = parseLossless(source.toWellFormed());
+        if (!isJsonObject(document)) throw new Error("an object expected");
         for (const name of names)
-          expect([...(picked.has(name) ? [picked.get(name)] : [])], name).toEqual(textsAt(document, name));
+          expect([...(picked.has(name) ? [picked.get(name)] : [])], name).toEqual(listTexts(document, name));
       }),
       { numRuns: 300 },
     );
@@ -127,7 +127,7 @@ describe("cutAnswer", () => {
   test("keeps numbers as they are spelled", () => {
     const source = '{"a":200.0,"b":2e2,"c":9007199254740993,"d":"\\\\\\"}","e":[]}';
     const text = `{"timed_out":true,"terminated_early":true,"_scroll_id":"x==","_shards":{"total":3,"failed":1},"hits":{"hits":[{"_index":"i","_id":"1","_source":${source}}]}}`;
-    expect(cutAnswer(Buffer.from(text), wanted)).toEqual({
+    expect(scanSearchResponse(Buffer.from(text), wanted)).toEqual({
       timedOut: true,
       terminatedEarly: true,
       indices: new Set(["i"]),
@@ -141,9 +141,9 @@ describe("cutAnswer", () => {
   test("refuses what is cut short or is another answer", () => {
     const whole =
       '{"timed_out":false,"_shards":{"total":1,"failed":0},"hits":{"hits":[{"_index":"i","_id":"1","_source":{"a":"b"}}]}}';
-    expect(cutAnswer(Buffer.from(whole), wanted).hits).toHaveLength(1);
+    expect(scanSearchResponse(Buffer.from(whole), wanted).hits).toHaveLength(1);
     for (let length = 0; length < whole.length; length++)
-      expect(() => cutAnswer(Buffer.from(whole.slice(0, length)), wanted)).toThrow(SyntaxError);
+      expect(() => scanSearchResponse(Buffer.from(whole.slice(0, length)), wanted)).toThrow(SyntaxError);
     for (const text of [
       "[]",
       "{}",
@@ -151,7 +151,7 @@ describe("cutAnswer", () => {
       '{"hits":{"hits":[]}}',
       whole.replace('"_source":{"a":"b"}', '"x":1'),
     ]) {
-      expect(() => cutAnswer(Buffer.from(text), wanted)).toThrow(SyntaxError);
+      expect(() => scanSearchResponse(Buffer.from(text), wanted)).toThrow(SyntaxError);
     }
   });
 });

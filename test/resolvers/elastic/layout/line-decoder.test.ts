@@ -1,8 +1,8 @@
 // Every layout's documents as its shipper writes them, read as lines: what the suite on real servers holds of whole stores,
 // here of the reading alone.
 import { describe, expect, test } from "vitest";
-import { readLine } from "#resolvers/elastic/layout/line-decoder.ts";
-import { profiles, readProfile } from "#resolvers/elastic/layout/log-layout.ts";
+import { decodeLine } from "#resolvers/elastic/layout/line-decoder.ts";
+import { logLayouts, parseLogLayout } from "#resolvers/elastic/layout/log-layout.ts";
 import { fromMillis } from "#src/core/time.ts";
 import * as shippers from "../../../support/elastic/log-shippers.ts";
 
@@ -14,20 +14,20 @@ const all = Object.entries(shippers).flatMap(([name, one]) =>
   typeof one === "object" && "document" in one ? [[name, one] as const] : [],
 );
 
-function read({ profile: name, document }: shippers.LogShipper, over: Partial<shippers.Shippable> = {}) {
-  const profile = profiles.get(name);
-  if (profile === undefined) throw new Error(`no profile ${name}`);
+function read({ layout: name, document }: shippers.LogShipper, over: Partial<shippers.ShippableLine> = {}) {
+  const layout = logLayouts.get(name);
+  if (layout === undefined) throw new Error(`no profile ${name}`);
   const source = document({ ...given, ...over });
   const hit = { index: "i", id: "1", source, sort: undefined, picked: undefined };
-  return { source, profile, line: readLine("elk", hit, fromMillis(0), "app", profile) };
+  return { source, layout, line: decodeLine("elk", hit, fromMillis(0), "app", layout) };
 }
 
 describe.each(all)("%s", (name, shipper) => {
   test("a line, with a body whose numbers are spelled as they were", () => {
-    const { line, profile, source } = read(shipper);
+    const { line, layout, source } = read(shipper);
     const { time: _, json: __, ...plain } = given;
     expect(line).toMatchObject({ id: "i/1", source_id: "app", ...plain });
-    if (profile.json === "source") expect(line.json).toBe(source);
+    if (layout.json === "source") expect(line.json).toBe(source);
     expect(JSON.parse(line.json)).toMatchObject({ n: 200, price: 1.5, on: true, text: "x" });
     // Older ones of data-prepper lose the digits themselves.
     if (name !== "olderDataPrepperLogs") expect(line.json).toContain('"price":1.50,"big":9007199254740993');
@@ -54,7 +54,7 @@ describe.each(all)("%s", (name, shipper) => {
 });
 
 describe("a layout that keeps the body in parts", () => {
-  const profile = readProfile(`
+  const layout = parseLogLayout(`
 name: parts
 logs:
   time: when
@@ -73,12 +73,12 @@ logs:
   detect: [lvl]
 `);
   const lineOf = (source: string) =>
-    readLine(
+    decodeLine(
       "elk",
       { index: "i", id: "1", source, sort: undefined, picked: undefined },
       fromMillis(0),
       "app",
-      profile,
+      layout,
     );
 
   test.each([

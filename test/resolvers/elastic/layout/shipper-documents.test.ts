@@ -1,10 +1,16 @@
 // Documents as shippers write them: Filebeat 7.10 and 7.17, Fluent Bit 5.1, an APM server of Elastic's (apm-data of 2026) and the collector's
 // opensearch exporter 0.138 were run for it. Which layout `auto` takes for them, and what the lines are then.
 import { describe, expect, test } from "vitest";
-import { at, held, type Json, open, told } from "../../../support/elastic/layout-harness.ts";
+import {
+  at,
+  createFakeIndex,
+  type JsonObject,
+  openIndices,
+  readSingleDocument,
+} from "../../../support/elastic/layout-harness.ts";
 
 describe("Filebeat", () => {
-  test.each<readonly [string, Json, object]>([
+  test.each<readonly [string, JsonObject, object]>([
     ["below json", { json: { level: "WARN", message: "m" } }, { severity: "warn", message: "m" }],
     ["below json, as msg", { json: { severity: "error", msg: "m" } }, { severity: "error", message: "m" }],
     [
@@ -19,8 +25,8 @@ describe("Filebeat", () => {
       { severity: "unknown", message: "{half" },
     ],
   ])("Filebeat's JSON %s has a message and a severity", async (_, own, line) => {
-    const { read, report } = await open({
-      "logs-1": held([
+    const { read, report } = await openIndices({
+      "logs-1": createFakeIndex([
         {
           agent: { type: "filebeat", version: "7.17.29" },
           ecs: { version: "1.12.0" },
@@ -33,11 +39,11 @@ describe("Filebeat", () => {
         { ecs: { version: "1.12.0" }, host: { name: "h" }, log: { file: { path: "/b" } }, message: "plain" },
       ]),
     });
-    expect((await report()).profile).toBe("ecs");
+    expect((await report()).layout).toBe("ecs");
     expect(await read("group=/a")).toMatchObject([{ ...line, hostname: "h", group: "/a" }]);
   });
 
-  test.each<readonly [string, Json, object]>([
+  test.each<readonly [string, JsonObject, object]>([
     [
       "input",
       {
@@ -88,7 +94,10 @@ describe("Filebeat", () => {
       message: "m",
       ...own,
     };
-    expect(await told(document)).toMatchObject({ profile: "ecs", line: { message: "m", ...line } });
+    expect(await readSingleDocument(document)).toMatchObject({
+      layout: "ecs",
+      line: { message: "m", ...line },
+    });
   });
 });
 
@@ -104,22 +113,22 @@ describe("Fluent Bit", () => {
     ["192", "unknown"],
   ])("syslog's facility and severity %j are %s", async (pri, severity) => {
     const line = { severity, message: "m", hostname: "sender", group: "sshd" };
-    expect(await told({ pri, ...sent })).toEqual({ profile: "fluent-bit", guesses: [], line });
+    expect(await readSingleDocument({ pri, ...sent })).toEqual({ layout: "fluent-bit", guesses: [], line });
   });
 
   // `Strip_Underscores` of its input.
   const entry = { SYSLOG_IDENTIFIER: "sshd", PRIORITY: "3", MESSAGE: "m", _TRANSPORT: "journal" };
-  test.each<readonly [string, Json]>([
+  test.each<readonly [string, JsonObject]>([
     ["as it is", { ...entry, _HOSTNAME: "sender" }],
     ["without underscores", { ...entry, HOSTNAME: "sender" }],
   ])("the journal's entries are read %s", async (_, document) => {
     const line = { severity: "error", message: "m", hostname: "sender", group: "sshd" };
-    expect(await told(document)).toEqual({ profile: "fluent-bit", guesses: [], line });
+    expect(await readSingleDocument(document)).toEqual({ layout: "fluent-bit", guesses: [], line });
   });
 
   test("severities of syslog's numbers are found, and only these", async () => {
     const documents = Array.from({ length: 24 }, (_, pri) => ({ pri: String(pri), ...sent, n: pri }));
-    const { read } = await open({ "logs-1": held(documents) });
+    const { read } = await openIndices({ "logs-1": createFakeIndex(documents) });
     const numbers = async (query: string) =>
       (await read(query)).map(({ json }): number => JSON.parse(json).n).sort((a, b) => a - b);
     expect(await numbers("severity=error")).toEqual([3, 11, 19]);
@@ -127,11 +136,11 @@ describe("Fluent Bit", () => {
   });
 
   test("a number that is a severity's by its table is not said to tell nothing", async () => {
-    const { report } = await open({ "logs-1": held([{ pri: 131, ...sent }]) });
+    const { report } = await openIndices({ "logs-1": createFakeIndex([{ pri: 131, ...sent }]) });
     expect((await report()).limitations.filter((text) => text.includes("holds numbers"))).toEqual([]);
   });
 
-  test.each<readonly [string, Json, object]>([
+  test.each<readonly [string, JsonObject, object]>([
     ["with its text", { log: '{"level":"warn"}' }, { message: '{"level":"warn"}', severity: "warn" }],
     ["without its text", {}, { message: "m", severity: "warn" }],
   ])(
@@ -139,8 +148,8 @@ describe("Fluent Bit", () => {
     async (_, own, line) => {
       const pod = { pod_name: "p", host: "node", container_name: "web" };
       const document = { stream: "stderr", log_processed: { level: "warn", message: "m" }, kubernetes: pod };
-      expect(await told({ ...document, ...own })).toEqual({
-        profile: "fluent-bit",
+      expect(await readSingleDocument({ ...document, ...own })).toEqual({
+        layout: "fluent-bit",
         guesses: [],
         line: { ...line, hostname: "node", group: "web" },
       });
@@ -159,7 +168,7 @@ describe("an APM server's records of OTLP", () => {
   };
   const received = "2026-01-15T10:00:01.000Z";
   const text = { ...record, event: { received, severity: 9 }, log: { level: "WARN" } };
-  test.each<readonly [string, Json, string]>([
+  test.each<readonly [string, JsonObject, string]>([
     ["a number alone", { event: { received, severity: 17 }, log: {} }, "error"],
     [
       "a number beside a text that is none",
@@ -169,8 +178,12 @@ describe("an APM server's records of OTLP", () => {
     ["a number of an older server", { event: { severity: 13 }, processor: { event: "log" } }, "warn"],
   ])("%s is the severity", async (_, own, severity) => {
     const line = { severity, message: "m", hostname: "h", group: "shop" };
-    expect(await told({ ...record, ...own })).toEqual({ profile: "elastic-apm", guesses: [], line });
-    const { read } = await open({ "logs-1": held([text, { ...record, ...own }]) });
+    expect(await readSingleDocument({ ...record, ...own })).toEqual({
+      layout: "elastic-apm",
+      guesses: [],
+      line,
+    });
+    const { read } = await openIndices({ "logs-1": createFakeIndex([text, { ...record, ...own }]) });
     expect((await read("message=m")).map((found) => found.severity).sort()).toEqual(
       ["warn", severity].sort(),
     );
@@ -178,14 +191,17 @@ describe("an APM server's records of OTLP", () => {
   });
 
   test("records that have a text or nothing are read as ECS", async () => {
-    expect(await told(text)).toMatchObject({ profile: "ecs", line: { severity: "warn" } });
+    expect(await readSingleDocument(text)).toMatchObject({ layout: "ecs", line: { severity: "warn" } });
     const nothing = { ...record, event: { received, severity: 0 }, log: {} };
-    expect(await told(nothing)).toMatchObject({ profile: "ecs", line: { severity: "unknown" } });
+    expect(await readSingleDocument(nothing)).toMatchObject({ layout: "ecs", line: { severity: "unknown" } });
   });
 
   test("numbers of other sources are none of OpenTelemetry's", async () => {
     const document = { ecs: { version: "8" }, message: "m", host: { name: "h" }, event: { severity: 8 } };
-    expect(await told(document)).toMatchObject({ profile: "ecs", line: { severity: "unknown" } });
+    expect(await readSingleDocument(document)).toMatchObject({
+      layout: "ecs",
+      line: { severity: "unknown" },
+    });
   });
 });
 
@@ -202,8 +218,8 @@ describe("OpenTelemetry's modes without a schema", () => {
 
   test("none: attributes are the body", async () => {
     const document = { ...record, Attributes: { http: { method: "GET" }, n: 5 } };
-    expect(await told(document)).toEqual({ profile: "otel-none", guesses: [], line });
-    const { read } = await open({ "logs-1": held([document]) });
+    expect(await readSingleDocument(document)).toEqual({ layout: "otel-none", guesses: [], line });
+    const { read } = await openIndices({ "logs-1": createFakeIndex([document]) });
     const [found] = await read("http.method=GET n>4 resource.host.name=h trace_id=4bf9 severity=error");
     expect(JSON.parse(found?.json ?? "")).toEqual({
       ...document.Attributes,
@@ -215,7 +231,7 @@ describe("OpenTelemetry's modes without a schema", () => {
   });
 
   // As its version 0.138 writes them: keys with their dots, and a text below `Body`.
-  const exported = (body: Json, prefix: string): Json => ({
+  const exported = (body: JsonObject, prefix: string): JsonObject => ({
     [`${prefix}service.name`]: "shop",
     [`${prefix}host.name`]: "h",
     TraceId: "4bf9",
@@ -227,11 +243,11 @@ describe("OpenTelemetry's modes without a schema", () => {
   test.each([
     ["otel-none", "Attributes."],
     ["otel-raw", ""],
-  ])("the opensearch exporter's modes are %s", async (profile, prefix) => {
+  ])("the opensearch exporter's modes are %s", async (layout, prefix) => {
     const text = exported({ "Body.value": "boom" }, prefix);
-    expect(await told(text)).toEqual({ profile, guesses: [], line });
+    expect(await readSingleDocument(text)).toEqual({ layout, guesses: [], line });
     const map = exported({ "Body.text": "hidden", "Body.deep.a": 7 }, prefix);
-    const { read } = await open({ "logs-1": held([text, map]) });
+    const { read } = await openIndices({ "logs-1": createFakeIndex([text, map]) });
     expect((await read("hostname=h group=shop")).map(({ message }) => message)).toEqual([
       "boom",
       '{"text":"hidden","deep.a":7}',
@@ -243,8 +259,8 @@ describe("OpenTelemetry's modes without a schema", () => {
 
   test("the opensearch exporter's texts are no part of the body, and other keys are", async () => {
     const documents = [{ "Body.value": "boom" }, { "Body.value": "x", "Body.a": 1 }, { "Body.a": 2 }];
-    const { read } = await open({
-      "logs-1": held(documents.map((body) => exported(body, "Attributes."))),
+    const { read } = await openIndices({
+      "logs-1": createFakeIndex(documents.map((body) => exported(body, "Attributes."))),
     });
     const body = { "service.name": "shop", "host.name": "h", n: 5, trace_id: "4bf9", "@timestamp": at };
     expect((await read()).map(({ json }) => JSON.parse(json))).toEqual([
@@ -258,15 +274,15 @@ describe("OpenTelemetry's modes without a schema", () => {
 
   test("none: a body of keys and values is the message and part of the body", async () => {
     const document = { ...record, Body: { a: 1, b: "x" }, Attributes: { n: 5 } };
-    const { read } = await open({ "logs-1": held([document]) });
+    const { read } = await openIndices({ "logs-1": createFakeIndex([document]) });
     expect((await read("b=x n=5 message:a")).map(({ message }) => message)).toEqual(['{"a":1,"b":"x"}']);
   });
 
   test("raw: attributes stand beside the record", async () => {
     const document = { ...record, SeverityNumber: 13, http: { method: "GET" } };
     const expected = { ...line, severity: "warn" };
-    expect(await told(document)).toEqual({ profile: "otel-raw", guesses: [], line: expected });
-    const { read } = await open({ "logs-1": held([document]) });
+    expect(await readSingleDocument(document)).toEqual({ layout: "otel-raw", guesses: [], line: expected });
+    const { read } = await openIndices({ "logs-1": createFakeIndex([document]) });
     expect(await read("http.method=GET Scope.name=io")).toHaveLength(1);
   });
 });

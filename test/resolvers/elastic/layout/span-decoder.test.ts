@@ -2,41 +2,45 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { describeProduct } from "#resolvers/elastic/client/product.ts";
-import { flatten, isJson, parseExact } from "#resolvers/elastic/document/flatten.ts";
-import { type LooseEvent, readEvent, readSpan } from "#resolvers/elastic/layout/span-decoder.ts";
+import { flattenDocument, isValueObject, parseExactIntegers } from "#resolvers/elastic/document/flatten.ts";
+import {
+  decodeSeparateEvent,
+  decodeSpan,
+  type SeparateEvent,
+} from "#resolvers/elastic/layout/span-decoder.ts";
 import {
   type EventForm,
-  type Placed,
+  type PlacedForm,
+  parseSpanLayout,
   placeForms,
-  readSpanProfile,
   type SpanForm,
-  spanProfiles,
+  spanLayouts,
 } from "#resolvers/elastic/layout/span-layout.ts";
-import { readKnowledge } from "#resolvers/elastic/mapping/mapping.ts";
-import { spanSourceOf } from "#src/access/sites.ts";
+import { readIndexMetadata } from "#resolvers/elastic/mapping/mapping.ts";
+import { buildSpanSource } from "#src/access/sites.ts";
 import type { Span, SpanKind } from "#src/core/rows.ts";
 import { type Instant, parseInstant } from "#src/core/time.ts";
-import { durationOf, namesOf } from "#src/tracing/spans/requests.ts";
-import { otel, otelOlder, type Shipper } from "../../../support/elastic/span-shippers.ts";
+import { calculateDuration, deriveNames } from "#src/tracing/spans/requests.ts";
+import { otel, otelOlder, type SpanShipper } from "../../../support/elastic/span-shippers.ts";
 
-const source = spanSourceOf("shop", { index: "spans", profile: "auto" });
+const source = buildSpanSource("shop", { index: "spans", layout: "auto" });
 
 function profileOf(name: string) {
-  const profile = spanProfiles.get(name);
-  if (profile === undefined) throw new Error(`no profile ${name}`);
-  return profile;
+  const layout = spanLayouts.get(name);
+  if (layout === undefined) throw new Error(`no profile ${name}`);
+  return layout;
 }
 /** By the first form that the document has. */
 function read(layout: string, text: string): Span | undefined {
-  const document = parseExact(text);
+  const document = parseExactIntegers(text);
   return profileOf(layout)
-    .spans.map((form) => readSpan(document, form, source))
+    .spans.map((form) => decodeSpan(document, form, source))
     .find((span) => span !== undefined);
 }
-function readLoose(layout: string, text: string): LooseEvent | undefined {
-  const document = parseExact(text);
+function readLoose(layout: string, text: string): SeparateEvent | undefined {
+  const document = parseExactIntegers(text);
   return profileOf(layout)
-    .events.map((form) => readEvent(document, form))
+    .events.map((form) => decodeSeparateEvent(document, form))
     .find((event) => event !== undefined);
 }
 function instant(text: string): Instant {
@@ -132,7 +136,7 @@ describe("otel", () => {
       "attributes":{"event.name":"exception","exception.type":"IOError"},"body":{}}`;
     expect(readLoose("otel", event)).toEqual({
       trace_id: traceId,
-      spans: [spanId],
+      spanIds: [spanId],
       event: {
         time: instant("2024-01-15T10:30:00.000000007Z"),
         name: "exception",
@@ -146,15 +150,15 @@ describe("otel", () => {
   });
 
   test("events lie where no spans do, by the attribute alone: a span may have it", () => {
-    const names = (shipper: Shipper, over: object = {}) => {
+    const names = (shipper: SpanShipper, over: object = {}) => {
       const indices = Object.entries(shipper.indices("p")).map(([index, definition]) => {
         const { mappings } = definition as { mappings: { properties: object } };
         return [index, { mappings: { ...mappings, properties: { ...mappings.properties, ...over } } }];
       });
-      const knowledge = readKnowledge(Object.fromEntries(indices));
+      const knowledge = readIndexMetadata(Object.fromEntries(indices));
       const product = describeProduct("Elasticsearch", "8.19.8");
-      const { events, growing } = placeForms(knowledge, [profileOf("otel")], product);
-      const told = (placed: readonly Placed<EventForm | SpanForm>[]) =>
+      const { events, possibleForms: growing } = placeForms(knowledge, [profileOf("otel")], product);
+      const told = (placed: readonly PlacedForm<EventForm | SpanForm>[]) =>
         placed.map(({ group, form }) => `${group.indices.join()}: ${form.present[0]}`);
       return { events: told(events), growing: told(growing) };
     };
@@ -234,7 +238,7 @@ describe("apm", () => {
     );
     expect(found).toMatchObject({ span_kind: kind, entry: true });
     const namespace = kind === "server" ? "web" : "background";
-    expect(found && namesOf(found).namespace).toBe(namespace);
+    expect(found && deriveNames(found).namespace).toBe(namespace);
   });
 
   test.each([
@@ -302,7 +306,7 @@ describe("apm", () => {
       "error":{"id":"e1","grouping_key":"g","exception":[{"type":"IOError","message":"boom","stacktrace":[{"filename":"a.js"}]}]}}`;
     expect(readLoose("apm", text)).toMatchObject({
       trace_id: traceId,
-      spans: [parentId, spanId],
+      spanIds: [parentId, spanId],
       event: {
         name: "exception",
         attributes: {
@@ -374,7 +378,7 @@ test("data-prepper: a span whose clock ran backwards keeps its times, and lasts 
     start: instant("2024-01-15T10:30:00.000000009Z"),
     end: instant("2024-01-15T10:30:00.000000004Z"),
   });
-  expect(span && durationOf(span)).toBe(0n);
+  expect(span && calculateDuration(span)).toBe(0n);
 });
 
 describe("jaeger", () => {
@@ -525,8 +529,8 @@ describe("flat form", () => {
           }
           const dotted = Object.fromEntries(leaves.map(([path, value]) => [path.join("."), value]));
           const flat = (value: unknown) => {
-            const document = parseExact(JSON.stringify(value));
-            return isJson(document) ? new Map([...flatten(document)].sort()) : undefined;
+            const document = parseExactIntegers(JSON.stringify(value));
+            return isValueObject(document) ? new Map([...flattenDocument(document)].sort()) : undefined;
           };
           expect(flat(nested)).toEqual(flat(dotted));
         },
@@ -543,18 +547,18 @@ describe("flat form", () => {
     const beside = fc.string({ unit: fc.constantFrom(..."0189a.-"), maxLength: 40 });
     fc.assert(
       fc.property(fc.array(fc.tuple(beside, integer), { minLength: 1, maxLength: 3 }), (pairs) => {
-        const value = parseExact(`[${pairs.map(([text, integer]) => `"${text}", ${integer}`)}]`);
+        const value = parseExactIntegers(`[${pairs.map(([text, integer]) => `"${text}", ${integer}`)}]`);
         const found = Array.isArray(value) ? value : [];
         expect(found.map((one) => (typeof one === "number" ? BigInt(one) : one))).toEqual(pairs.flat());
       }),
       { numRuns: 1_000 },
     );
     for (const integer of [2n ** 53n + 1n, -(2n ** 53n) - 1n, 12_345_678_901_234_567n]) {
-      expect(parseExact(String(integer))).toBe(integer);
+      expect(parseExactIntegers(String(integer))).toBe(integer);
       for (let before = 0; before < 40; before++)
         for (const beside of ["", "1,"])
-          expect(parseExact(`["${"x".repeat(before)}",${beside}${integer}]`)).toContain(integer);
-      expect(parseExact(`[${integer}]`)).toEqual([integer]);
+          expect(parseExactIntegers(`["${"x".repeat(before)}",${beside}${integer}]`)).toContain(integer);
+      expect(parseExactIntegers(`[${integer}]`)).toEqual([integer]);
     }
   });
 });
@@ -562,12 +566,12 @@ describe("flat form", () => {
 test("a profile with a mistake is refused", () => {
   const form = `{ holds: span, present: a, trace_id: t, span_id: s, parent: p, start: { field: x, unit: date }, end: { field: y, unit: date },
     name: n, kind: [{ field: k }], status: [{ field: c }], service: v, span_attributes: { from: [{ prefix: a. }] }, resource_attributes: { from: [{ prefix: r. }] } }`;
-  expect(readSpanProfile(`name: mine\ntraces: { documents: [${form}] }`).spans).toHaveLength(1);
+  expect(parseSpanLayout(`name: mine\ntraces: { documents: [${form}] }`).spans).toHaveLength(1);
   expect(() =>
-    readSpanProfile(`name: mine\ntraces: { documents: [${form.replace("unit: date", "unit: day")}] }`),
+    parseSpanLayout(`name: mine\ntraces: { documents: [${form.replace("unit: date", "unit: day")}] }`),
   ).toThrow();
   expect(() =>
-    readSpanProfile(
+    parseSpanLayout(
       `name: mine\ntraces: { documents: [${form.replace("end: { field: y, unit: date },", "")}] }`,
     ),
   ).toThrow();

@@ -4,21 +4,21 @@ import fc from "fast-check";
 import { afterEach, describe, expect, test } from "vitest";
 import { describeProduct, type Product } from "#resolvers/elastic/client/product.ts";
 import { elastic } from "#resolvers/elastic/elastic.ts";
-import { profiles } from "#resolvers/elastic/layout/log-layout.ts";
+import { logLayouts } from "#resolvers/elastic/layout/log-layout.ts";
 import { explainLeaves } from "#resolvers/elastic/logs/explain.ts";
-import { type Knowledge, opaqueKnowledge, readKnowledge } from "#resolvers/elastic/mapping/mapping.ts";
+import { type IndexMetadata, opaqueMetadata, readIndexMetadata } from "#resolvers/elastic/mapping/mapping.ts";
 import { compileBounds } from "#resolvers/elastic/query/filter-compiler.ts";
 import { createGuard, guardDefaults } from "#resolvers/http/guard.ts";
 import { fromMillis } from "#src/core/time.ts";
-import { type Compare, type Filter, leavesOf } from "#src/log-query/ast.ts";
+import { type Compare, type Filter, listComparisons } from "#src/log-query/ast.ts";
 import { parse } from "#src/log-query/parse.ts";
 import { print } from "#src/log-query/print.ts";
-import { type Recorder, record, type SentRequest } from "#src/telemetry/request-recorder.ts";
+import { type RecordedRequest, type Recorder, runWithRecorder } from "#src/telemetry/request-recorder.ts";
 import { dynamicDefinition, mappedDefinition, query } from "../../../exactness/corpus.ts";
 import { testIO } from "../../../support/elastic/test-index.ts";
-import { type Fake, openFake, sendJson } from "../../../support/scripted-http-source.ts";
+import { openScriptedSource, type ScriptedSource, sendJson } from "../../../support/scripted-http-source.ts";
 
-const ecs = profiles.get("ecs");
+const ecs = logLayouts.get("ecs");
 if (ecs === undefined) throw new Error("no profile ecs");
 const product = describeProduct("Elasticsearch", "8.19.8");
 const subjects = [
@@ -27,7 +27,7 @@ const subjects = [
 ] as const;
 
 const knownTo = (created: string, product: "elasticsearch" | "opensearch") =>
-  readKnowledge({
+  readIndexMetadata({
     "logs-a": index(mappedDefinition(product, "8.19.8"), created),
     "logs-b": index(dynamicDefinition, created),
     "logs-c": index(dynamicDefinition, created),
@@ -37,8 +37,8 @@ function index(definition: object, created: string) {
   return { mappings, settings: { index: { number_of_shards: "1", version: { created } } } };
 }
 const all = { match_all: {} };
-const explain = (filter: Filter, known: Knowledge, product: Product) =>
-  explainLeaves(filter, [{ profile: ecs, groups: known.groups }], known, product);
+const explain = (filter: Filter, known: IndexMetadata, product: Product) =>
+  explainLeaves(filter, [{ layout: ecs, groups: known.groups }], known, product);
 
 describe.each(subjects)("%s", (_, product, created) => {
   const known = knownTo(created, product.name === "OpenSearch" ? "opensearch" : "elasticsearch");
@@ -49,7 +49,7 @@ describe.each(subjects)("%s", (_, product, created) => {
       fc.property(query, (text) => {
         const filter = parse(text);
         const plans = explain(filter, known, product);
-        for (const leaf of leavesOf(filter)) {
+        for (const leaf of listComparisons(filter)) {
           const own = plans.filter((plan) => plan.leaf === leaf);
           expect(own.flatMap(({ indices }) => indices).sort()).toEqual(["logs-a", "logs-b", "logs-c"]);
           for (const { by, why, indices } of own) {
@@ -125,7 +125,7 @@ test.each(reasons)("%s: %s, because %s", (text, by, why) => {
 });
 
 test("a mapping that may not be read leaves every leaf to the documents", () => {
-  expect(explain(parse("k=a n>1"), opaqueKnowledge, product)).toMatchObject([
+  expect(explain(parse("k=a n>1"), opaqueMetadata, product)).toMatchObject([
     { by: "documents", why: expect.stringContaining("may not be read") },
     { by: "documents" },
   ]);
@@ -133,19 +133,19 @@ test("a mapping that may not be read leaves every leaf to the documents", () => 
 
 test("leaves come from left to right", () => {
   const filter: Filter = parse("(a=1 OR b=2) c=3");
-  expect(leavesOf(filter).map((leaf: Compare) => leaf.value)).toEqual(["1", "2", "3"]);
+  expect(listComparisons(filter).map((leaf: Compare) => leaf.value)).toEqual(["1", "2", "3"]);
 });
 
 // ---- Recording ----------------------------------------------------------------------------------------------
 
-let fake: Fake | undefined;
+let fake: ScriptedSource | undefined;
 afterEach(async () => {
   await fake?.close();
   fake = undefined;
 });
 
 function ledger() {
-  const sent: SentRequest[] = [];
+  const sent: RecordedRequest[] = [];
   const read: object[] = [];
   const recorder: Recorder = {
     sent: (one) => void sent.push(one),
@@ -160,7 +160,7 @@ describe("a recorder", () => {
     ...{ _index: "logs-1", _id: `${id}`, _source: { k }, sort: [1_000 + id] },
   });
   async function open() {
-    fake = await openFake((response, request) => {
+    fake = await openScriptedSource((response, request) => {
       const path = request.url ?? "";
       if (path === "/") return sendJson(response, { version: { number: "8.19.8" } });
       if (!path.includes("_search")) {
@@ -180,11 +180,11 @@ describe("a recorder", () => {
     return { fake, backend: elastic.create("elk", elastic.parseConfig(settings), testIO) };
   }
   const ask = (text: string, where?: string) => ({
-    sources: [{ id: "app", index: "logs-*", profile: "ecs", where }] as const,
+    sources: [{ id: "app", index: "logs-*", layout: "ecs", where }] as const,
     range: { from: fromMillis(0), to: fromMillis(10_000) },
     filter: parse(text),
     order: "asc" as const,
-    ...{ wanted: 10, documentLimit: 100, tieLimit: 100 },
+    ...{ expectedLines: 10, documentLimit: 100, tieLimit: 100 },
   });
   const drain = async (rows: AsyncIterable<readonly unknown[]> | undefined) => {
     let count = 0;
@@ -196,7 +196,7 @@ describe("a recorder", () => {
     const { fake, backend } = await open();
     const { recorder, sent, read } = ledger();
     const signal = AbortSignal.timeout(60_000);
-    const rows = await record(recorder, () => drain(backend.stores.logs?.lines(ask("k=a"), signal)));
+    const rows = await runWithRecorder(recorder, () => drain(backend.stores.logs?.lines(ask("k=a"), signal)));
     await backend.close();
     expect(rows).toBe(1);
     expect(read).toEqual([{ source: "app", documents: 3, kept: 1 }]);
@@ -204,7 +204,7 @@ describe("a recorder", () => {
       const search = new URLSearchParams(parameters).toString();
       return { method, path: search === "" ? path : `${path}?${search}`, body: body ?? "" };
     });
-    expect(shown).toEqual(fake.asked);
+    expect(shown).toEqual(fake.requests);
     expect(sent.every(({ outcome, took }) => outcome === "ok" && took >= 0)).toBe(true);
     expect(JSON.stringify(sent)).not.toMatch(/hunter2|s3|authorization/i);
   });
@@ -217,7 +217,7 @@ describe("a recorder", () => {
       drain(backend.stores.logs?.lines(ask("k=b", "service=theirs"), signal)).catch(() => 0);
     await Promise.all([
       other(),
-      record(recorder, () => drain(backend.stores.logs?.lines(ask("k=a"), signal))),
+      runWithRecorder(recorder, () => drain(backend.stores.logs?.lines(ask("k=a"), signal))),
       other(),
     ]);
     await backend.close();
@@ -238,8 +238,8 @@ describe("a recorder", () => {
         () => ({ method: "GET", path }),
       );
     await Promise.all([
-      record(first.recorder, () => Promise.all([run("/1"), run("/2")])),
-      record(second.recorder, () => run("/3")),
+      runWithRecorder(first.recorder, () => Promise.all([run("/1"), run("/2")])),
+      runWithRecorder(second.recorder, () => run("/3")),
       run("/4"),
     ]);
     expect(first.sent.map(({ path }) => path)).toEqual(["/1", "/2"]);
@@ -247,10 +247,12 @@ describe("a recorder", () => {
   });
 
   test("a request that fails, and its second try", async () => {
-    fake = await openFake((response) => sendJson(response, {}, 503));
+    fake = await openScriptedSource((response) => sendJson(response, {}, 503));
     const { recorder, sent } = ledger();
     const backend = elastic.create("elk", elastic.parseConfig({ url: fake.url }), testIO);
-    await expect(record(recorder, () => backend.probe(AbortSignal.timeout(60_000)))).rejects.toThrow("503");
+    await expect(runWithRecorder(recorder, () => backend.probe(AbortSignal.timeout(60_000)))).rejects.toThrow(
+      "503",
+    );
     await backend.close();
     expect(sent.map(({ path, outcome }) => [path, outcome])).toEqual([
       ["/", "overloaded"],

@@ -9,7 +9,12 @@ import { fromMillis, parseInstant, toMillis } from "#src/core/time.ts";
 import { parse } from "#src/log-query/parse.ts";
 import type { LogQuery } from "#src/store/store.ts";
 import { testIO } from "../../../support/elastic/test-index.ts";
-import { type Fake, openFake, type Reply, sendJson } from "../../../support/scripted-http-source.ts";
+import {
+  openScriptedSource,
+  type Responder,
+  type ScriptedSource,
+  sendJson,
+} from "../../../support/scripted-http-source.ts";
 
 const index = {
   "logs-1": {
@@ -52,16 +57,16 @@ function find(times: readonly number[], body: string, text = ""): string {
   return JSON.stringify({ timed_out: false, _shards: { total: 1, failed: 0 }, hits: { hits: found } });
 }
 
-let fake: Fake | undefined;
+let fake: ScriptedSource | undefined;
 afterEach(async () => {
   await fake?.close();
   fake = undefined;
 });
 
-/** `reply` answers the nth search, from 0 on. */
-async function serve(reply: (n: number, ...asked: Parameters<Reply>) => void): Promise<Fake> {
+/** `sendReply` answers the nth search, from 0 on. */
+async function serve(reply: (n: number, ...asked: Parameters<Responder>) => void): Promise<ScriptedSource> {
   let searches = 0;
-  fake = await openFake((response, request, body) => {
+  fake = await openScriptedSource((response, request, body) => {
     if (request.url === "/") sendJson(response, { version: { number: "8.19.8" } });
     else if (request.url?.includes("/_search")) reply(searches++, response, request, body);
     else sendJson(response, index);
@@ -72,11 +77,11 @@ async function serve(reply: (n: number, ...asked: Parameters<Reply>) => void): P
 async function* read(url: string, order: "asc" | "desc"): AsyncGenerator<readonly LogLine[]> {
   const backend = elastic.create("elk", elastic.parseConfig({ url, timeout: "60s" }), testIO);
   const query: LogQuery = {
-    sources: [{ id: "app", index: "logs-*", profile: "ecs" }],
+    sources: [{ id: "app", index: "logs-*", layout: "ecs" }],
     range: { from: fromMillis(0), to: fromMillis(1_000_000) },
     filter: parse(""),
     order,
-    wanted: 2_000_000_000,
+    expectedLines: 2_000_000_000,
     documentLimit: 1_000_000,
     tieLimit: 1_000_000,
   };
@@ -101,7 +106,8 @@ async function readIds(url: string, order: "asc" | "desc"): Promise<readonly str
   return ids;
 }
 
-const searchesOf = ({ asked }: Fake) => asked.filter(({ path }) => path.includes("/_search"));
+const searchesOf = ({ requests: asked }: ScriptedSource) =>
+  asked.filter(({ path }) => path.includes("/_search"));
 const times = Array.from({ length: 5_000 }, (_, n) => Math.floor(n / (1 + (n % 7))));
 
 test.each(["asc", "desc"] as const)(
@@ -212,7 +218,7 @@ const starting = {
 test("an index appears meanwhile, whose shards do not answer for a while", async () => {
   let appeared = Number.POSITIVE_INFINITY;
   let refused = 0;
-  const source = await openFake((response, request, body) => {
+  const source = await openScriptedSource((response, request, body) => {
     const here = performance.now() >= appeared;
     if (request.url === "/") sendJson(response, { version: { number: "8.19.8" } });
     else if (!request.url?.includes("/_search")) {
@@ -244,11 +250,11 @@ test("each search that brings no line is told of", async () => {
   const backend = elastic.create("elk", elastic.parseConfig({ url: source.url }), testIO);
   let told = 0;
   const query: LogQuery = {
-    sources: [{ id: "app", index: "logs-*", profile: "ecs" }],
+    sources: [{ id: "app", index: "logs-*", layout: "ecs" }],
     range: { from: fromMillis(0), to: fromMillis(1_000_000) },
     filter: parse("nowhere=x"),
     order: "asc",
-    ...{ wanted: 2_000_000_000, documentLimit: 1_000_000, tieLimit: 1_000_000 },
+    ...{ expectedLines: 2_000_000_000, documentLimit: 1_000_000, tieLimit: 1_000_000 },
     progressed: () => {
       told += 1;
     },

@@ -8,7 +8,12 @@ import { fromMillis } from "#src/core/time.ts";
 import { parse } from "#src/log-query/parse.ts";
 import type { LogQuery } from "#src/store/store.ts";
 import { testIO } from "../../../support/elastic/test-index.ts";
-import { type Fake, openFake, type Reply, sendJson } from "../../../support/scripted-http-source.ts";
+import {
+  openScriptedSource,
+  type Responder,
+  type ScriptedSource,
+  sendJson,
+} from "../../../support/scripted-http-source.ts";
 
 const index = {
   "logs-1": {
@@ -32,7 +37,7 @@ const hit = (id: string, ms: number, source: object = {}) => ({
   sort: [ms],
 });
 
-let fake: Fake | undefined;
+let fake: ScriptedSource | undefined;
 afterEach(async () => {
   await fake?.close();
   fake = undefined;
@@ -40,11 +45,11 @@ afterEach(async () => {
 
 /** A server that knows its index; `search` answers `_search`. */
 async function serve(
-  search: Reply,
-  mappings: Reply = (response) => sendJson(response, index),
-  root: Reply = (response) => sendJson(response, { version: { number: "8.19.8" } }),
-): Promise<Fake> {
-  fake = await openFake((response, request, body) => {
+  search: Responder,
+  mappings: Responder = (response) => sendJson(response, index),
+  root: Responder = (response) => sendJson(response, { version: { number: "8.19.8" } }),
+): Promise<ScriptedSource> {
+  fake = await openScriptedSource((response, request, body) => {
     const path = request.url ?? "";
     if (path === "/") root(response, request, body);
     else if (path.includes("/_search")) search(response, request, body);
@@ -63,11 +68,11 @@ async function read(
   const lines: LogLine[] = [];
   try {
     const query: LogQuery = {
-      sources: [{ id: "app", index: "logs-*", profile: "ecs" }],
+      sources: [{ id: "app", index: "logs-*", layout: "ecs" }],
       range: { from: fromMillis(0), to: fromMillis(1_000_000) },
       filter: parse(""),
       order: "asc",
-      wanted: 2,
+      expectedLines: 2,
       documentLimit: 1_000,
       tieLimit: 1_000,
       ...over,
@@ -80,7 +85,7 @@ async function read(
 }
 
 describe("a source that fails", () => {
-  const table: readonly (readonly [string, Failure, Reply])[] = [
+  const table: readonly (readonly [string, Failure, Responder])[] = [
     [
       "failed shards",
       "partial",
@@ -185,12 +190,12 @@ test("an answer that was compressed unasked is read", async () => {
 
 test("without the right to read mappings every document is verified", async () => {
   const hits = [hit("a", 1, { k: "x" }), hit("b", 2, { k: "y" })];
-  const { url, asked } = await serve(
+  const { url, requests: asked } = await serve(
     (response) =>
       sendJson(response, answer(hits.map((one) => ({ ...one, sort: [`${one.sort[0]}000000`].map(Number) })))),
     (response) => sendJson(response, {}, 403),
   );
-  expect(await read(url, { filter: parse("k=x"), wanted: 5 })).toMatchObject([{ id: "logs-1/a" }]);
+  expect(await read(url, { filter: parse("k=x"), expectedLines: 5 })).toMatchObject([{ id: "logs-1/a" }]);
   const sent =
     asked.find(({ path, body }) => path.includes("_search") && body.includes('"range"'))?.body ?? "";
   expect(sent).not.toContain('"term"');
@@ -199,17 +204,19 @@ test("without the right to read mappings every document is verified", async () =
 
 test("without the right to read mappings times that nanoseconds cannot hold are refused, where there are any", async () => {
   let outside: readonly object[] = [];
-  const { url, asked } = await serve(
+  const { url, requests: asked } = await serve(
     (response, _request, body) =>
       sendJson(response, answer(body.includes('"lt"') ? outside : [{ ...hit("a", 1), sort: [1_000_000] }])),
     (response) => sendJson(response, {}, 403),
   );
   const range = { from: fromMillis(-1), to: fromMillis(2) };
-  expect(await read(url, { range, wanted: 5 })).toMatchObject([{ id: "logs-1/a" }]);
+  expect(await read(url, { range, expectedLines: 5 })).toMatchObject([{ id: "logs-1/a" }]);
   outside = [hit("old", -1)];
-  await expect(read(url, { range, wanted: 5 })).rejects.toMatchObject({ slug: "not_supported_by_backend" });
+  await expect(read(url, { range, expectedLines: 5 })).rejects.toMatchObject({
+    slug: "not_supported_by_backend",
+  });
   const looked = asked.filter(({ body }) => body.includes('"lt"')).length;
-  expect(await read(url, { range: { ...range, from: fromMillis(0) }, wanted: 5 })).toHaveLength(1);
+  expect(await read(url, { range: { ...range, from: fromMillis(0) }, expectedLines: 5 })).toHaveLength(1);
   expect(asked.filter(({ body }) => body.includes('"lt"'))).toHaveLength(looked);
 });
 
@@ -234,8 +241,8 @@ test("documents of an index that the mapping did not know are compiled for again
 });
 
 test("who the server is: root, node, or neither", async () => {
-  const answers: Record<string, (response: Parameters<Reply>[0]) => void> = {};
-  fake = await openFake((response, request) => {
+  const answers: Record<string, (response: Parameters<Responder>[0]) => void> = {};
+  fake = await openScriptedSource((response, request) => {
     const reply = answers[(request.url ?? "").split("?")[0] ?? ""];
     if (reply === undefined) sendJson(response, {}, 403);
     else reply(response);
@@ -265,7 +272,7 @@ describe.each(["elasticsearch", "opensearch"])("credentials reach %s", (distribu
     [{ bearer: "token" }, "Bearer token"],
   ])("%j", async (auth, header) => {
     const seen = new Map<string, string | undefined>();
-    fake = await openFake((response, request) => {
+    fake = await openScriptedSource((response, request) => {
       const path = (request.url ?? "").split("?")[0] ?? "";
       seen.set(path, `${request.headers.authorization} ${request.headers["x-scope-orgid"]}`);
       if (request.headers.authorization !== header) sendJson(response, {}, 401);

@@ -2,9 +2,9 @@
 import { expect, test } from "vitest";
 import { fromMillis } from "#src/core/time.ts";
 import { parse } from "#src/log-query/parse.ts";
-import { createSearch } from "../../../support/elastic/fake-cluster.ts";
+import { createFakeSearch } from "../../../support/elastic/fake-cluster.ts";
 import { openCluster } from "../../../support/elastic/test-index.ts";
-import { openFake } from "../../../support/scripted-http-source.ts";
+import { openScriptedSource } from "../../../support/scripted-http-source.ts";
 
 const mappings = { properties: { "@timestamp": { type: "date" }, message: { type: "text" } } };
 const at = (time: number, count: number) => ({
@@ -19,21 +19,21 @@ test.each(["Elasticsearch", "OpenSearch"] as const)(
   "a millisecond of one index among others, %s",
   async (product) => {
     const indices = { "logs-1": at(1_000, 3), "logs-2": at(2_000, 1_300), "logs-3": at(3_000, 3) };
-    const search = createSearch(indices, product);
+    const search = createFakeSearch(indices, product);
     const lost = new AbortController();
     let asked = 0;
-    const fake = await openFake((...request) => {
+    const fake = await openScriptedSource((...request) => {
       asked += 1;
       if (asked > 30) lost.abort(new Error("asks again and again"));
       search.reply(...request);
     });
     const cluster = openCluster(fake.url);
     const query = {
-      sources: [{ id: "app", index: "logs-*", profile: "ecs" }],
+      sources: [{ id: "app", index: "logs-*", layout: "ecs" }],
       range: { from: fromMillis(0), to: fromMillis(10_000) },
       filter: parse(""),
       order: "asc",
-      ...{ wanted: 10_000, documentLimit: 10_000, tieLimit: 10_000 },
+      ...{ expectedLines: 10_000, documentLimit: 10_000, tieLimit: 10_000 },
     } as const;
     try {
       const ids: string[] = [];

@@ -1,10 +1,14 @@
 // Names collapsed to patterns: each name lies behind exactly one of them, however names are chosen.
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { collapse, covers, keptStreams } from "#resolvers/elastic/mapping/index-patterns.ts";
+import {
+  collapseIndexNames,
+  isNameInPattern,
+  listKeptStreams,
+} from "#resolvers/elastic/mapping/index-patterns.ts";
 
 const indicesOf = (names: readonly string[], most?: number) =>
-  collapse(names, most).map(({ index }) => index);
+  collapseIndexNames(names, most).map(({ index }) => index);
 
 describe("names collapse to patterns", () => {
   test.each<[string, readonly string[], readonly string[]]>([
@@ -48,7 +52,7 @@ describe("names collapse to patterns", () => {
   test("a data stream is taken out by a name with a star: no other one is seen by servers", () => {
     const isStream = (name: string) => name.startsWith("logs-");
     const patterns = (names: readonly string[], most?: number) =>
-      collapse(names, most, (name) => (name === "logs-app-old" ? "old" : ""), isStream).map(
+      collapseIndexNames(names, most, (name) => (name === "logs-app-old" ? "old" : ""), isStream).map(
         ({ index }) => index,
       );
     expect(patterns(["app-2026.01.31", "app-old"])).toEqual(["app-*,-app-old", "app-old"]);
@@ -95,7 +99,7 @@ test.each<[string, readonly string[]]>([
   // With and without the day, as Elasticsearch and OpenSearch name them.
   const indices = [".ds-logs-a-x-2026.01.31-000001", ".ds-logs-b-000002", "plain-1"];
   const told = (name: string) => `-${name} does not take the data stream out of the pattern; -*${name} does`;
-  expect(keptStreams(index, indices)).toEqual(kept.map(told));
+  expect(listKeptStreams(index, indices)).toEqual(kept.map(told));
 });
 
 const word = fc.constantFrom("app", "logs", "a", "errors", "nginx.access", "prod", "x_y", "v2");
@@ -122,10 +126,10 @@ const name = fc
 test("every name lies behind one pattern, its own", () => {
   fc.assert(
     fc.property(fc.array(name, { maxLength: 60 }), fc.constantFrom(1, 5, 24), (names, most) => {
-      const patterns = collapse(names, most, undefined, (one) => one.length % 2 === 0);
+      const patterns = collapseIndexNames(names, most, undefined, (one) => one.length % 2 === 0);
       expect(patterns.flatMap((pattern) => pattern.names).sort()).toEqual([...new Set(names)].sort());
       for (const one of names) {
-        const behind = patterns.filter(({ index }) => covers(index, one));
+        const behind = patterns.filter(({ index }) => isNameInPattern(index, one));
         expect(behind).toHaveLength(1);
         expect(behind[0]?.names).toContain(one);
       }
@@ -148,13 +152,13 @@ test("what is gathered is of one kind", () => {
             .map((part) => kindsOf[part] ?? "")
             .join("");
         const apart = new Map(
-          collapse(names, Number.POSITIVE_INFINITY).map((one) => [one.names.join(), one]),
+          collapseIndexNames(names, Number.POSITIVE_INFINITY).map((one) => [one.names.join(), one]),
         );
-        for (const pattern of collapse(names, most, kindOf)) {
-          expect(names.filter((one) => covers(pattern.index, one)).sort()).toEqual(
+        for (const pattern of collapseIndexNames(names, most, kindOf)) {
+          expect(names.filter((one) => isNameInPattern(pattern.index, one)).sort()).toEqual(
             [...names].filter((one) => pattern.names.includes(one)).sort(),
           );
-          if (!pattern.gathered || apart.has(pattern.names.join())) continue;
+          if (!pattern.merged || apart.has(pattern.names.join())) continue;
           expect([pattern, new Set(pattern.names.map(kindOf)).size]).toEqual([pattern, 1]);
         }
       },

@@ -4,9 +4,9 @@ import { elastic } from "#resolvers/elastic/elastic.ts";
 import { fromMillis } from "#src/core/time.ts";
 import { parse } from "#src/log-query/parse.ts";
 import type { LogQuery, LogSource } from "#src/store/store.ts";
-import { createSearch } from "../../../support/elastic/fake-cluster.ts";
+import { createFakeSearch } from "../../../support/elastic/fake-cluster.ts";
 import { testIO } from "../../../support/elastic/test-index.ts";
-import { openFake, sendJson } from "../../../support/scripted-http-source.ts";
+import { openScriptedSource, sendJson } from "../../../support/scripted-http-source.ts";
 
 const opened: { close(): Promise<void> }[] = [];
 afterEach(async () => {
@@ -27,13 +27,13 @@ const documents = [
 ];
 
 const range = { from: fromMillis(0), to: fromMillis(Date.UTC(2027, 0)) };
-const limits = { wanted: 100_000, documentLimit: 10_000, tieLimit: 10_000 };
+const limits = { expectedLines: 100_000, documentLimit: 10_000, tieLimit: 10_000 };
 
 /** A cluster that refuses wildcards in these words. */
 async function serve(words: string) {
-  const search = createSearch({ "logs-1": { documents, mappings: { properties } } }, "OpenSearch");
+  const search = createFakeSearch({ "logs-1": { documents, mappings: { properties } } }, "OpenSearch");
   let refused = 0;
-  const fake = await openFake((response, request, text) => {
+  const fake = await openScriptedSource((response, request, text) => {
     if (!text.includes('"wildcard"')) return search.reply(response, request, text);
     refused += 1;
     sendJson(response, { error: words }, 400);
@@ -43,7 +43,7 @@ async function serve(words: string) {
   const { logs } = backend.stores;
   if (logs === undefined) throw new Error("logs expected");
   const queryOf = (text: string, source: Partial<LogSource>): LogQuery => ({
-    ...{ sources: [{ id: "app", index: "logs-*", profile: "ecs", ...source }], range, ...limits },
+    ...{ sources: [{ id: "app", index: "logs-*", layout: "ecs", ...source }], range, ...limits },
     ...{ filter: parse(text), order: "asc" },
   });
   return {
@@ -56,7 +56,7 @@ async function serve(words: string) {
       return messages;
     },
     fits: (text: string, source: Partial<LogSource> = {}) =>
-      logs.fits?.(queryOf(text, source), AbortSignal.timeout(30_000)),
+      logs.isWithinLimits?.(queryOf(text, source), AbortSignal.timeout(30_000)),
   };
 }
 
@@ -69,7 +69,7 @@ test.each([told, "in other words"])(
     expect(await read("message:boo", { where: "tenant=a" })).toEqual(["a boot"]);
     expect(await fits("message:boo", { where: "tenant=a" })).toBe(true);
     // A line of the other tenant is not even counted.
-    const asked = fake.asked.filter(({ path }) => path.includes("_search")).map(({ body }) => body);
+    const asked = fake.requests.filter(({ path }) => path.includes("_search")).map(({ body }) => body);
     expect(asked.every((body) => body.includes('{"term":{"tenant":"a"}}'))).toBe(true);
   },
 );
@@ -82,7 +82,7 @@ test("it is asked once in a while, and all else still narrows", async () => {
     expect(await read("message:boo tenant=b")).toEqual(["a boot"]);
     expect(await read("message:boo tenant=a")).toEqual(["a boot"]);
     expect(refused()).toBe(1);
-    expect(fake.asked.at(-1)?.body).toContain('"term":{"tenant":"a"}');
+    expect(fake.requests.at(-1)?.body).toContain('"term":{"tenant":"a"}');
     // Text that is not read word by word, and what is not said to hold: nothing is let through or lost.
     expect(await read("message!:boo")).toEqual(["no match"]);
     expect(await read("log.level:rro message:match")).toEqual(["no match"]);

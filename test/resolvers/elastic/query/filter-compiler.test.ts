@@ -3,11 +3,11 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { describeProduct } from "#resolvers/elastic/client/product.ts";
-import { all, none, type Query, weigh } from "#resolvers/elastic/client/query-dsl.ts";
-import { type LogProfile, profiles, readProfile } from "#resolvers/elastic/layout/log-layout.ts";
-import { isIndexedAsItComes, readKnowledge } from "#resolvers/elastic/mapping/mapping.ts";
+import { matchAll, matchNone, measureQuery, type Query } from "#resolvers/elastic/client/query-dsl.ts";
+import { type LogLayout, logLayouts, parseLogLayout } from "#resolvers/elastic/layout/log-layout.ts";
+import { isDynamicallyIndexed, readIndexMetadata } from "#resolvers/elastic/mapping/mapping.ts";
 import { compileBounds, compileFilter } from "#resolvers/elastic/query/filter-compiler.ts";
-import { numberClock, timeRange } from "#resolvers/elastic/query/time-field.ts";
+import { buildDateRangeQuery, createNumberColumn } from "#resolvers/elastic/query/time-field.ts";
 import { type Instant, parseInstant } from "#src/core/time.ts";
 import { parse } from "#src/log-query/parse.ts";
 
@@ -63,7 +63,7 @@ const lineFields = [
 ];
 
 function knowledge(version: string) {
-  return readKnowledge({
+  return readIndexMetadata({
     "logs-1": {
       mappings: {
         properties: {
@@ -81,15 +81,15 @@ function knowledge(version: string) {
 }
 
 function print(query: Query): string {
-  if (query === all) return "ALL";
-  return query === none ? "NONE" : JSON.stringify(query);
+  if (query === matchAll) return "ALL";
+  return query === matchNone ? "NONE" : JSON.stringify(query);
 }
 
 const products = [
   ["Elasticsearch", "8.19.8", "8190899"],
   ["OpenSearch", "2.19.1", "136408127"],
 ] as const;
-const ecs = profiles.get("ecs");
+const ecs = logLayouts.get("ecs");
 if (ecs === undefined) throw new Error("no profile ecs");
 
 describe.each(products)("%s", (name, version, created) => {
@@ -140,7 +140,11 @@ describe.each(products)("%s", (name, version, created) => {
         const { lower, upper } = bounds(`${path}${positive}`);
         const swapped = bounds(`${path}${negative}`);
         const opposite = (query: Query) =>
-          query === all ? "NONE" : query === none ? "ALL" : JSON.stringify({ bool: { must_not: [query] } });
+          query === matchAll
+            ? "NONE"
+            : query === matchNone
+              ? "ALL"
+              : JSON.stringify({ bool: { must_not: [query] } });
         expect([print(swapped.lower), print(swapped.upper)]).toEqual([opposite(upper), opposite(lower)]);
       }
     }
@@ -149,11 +153,11 @@ describe.each(products)("%s", (name, version, created) => {
 
 describe("what an index may not hold as its documents do", () => {
   const product = describeProduct("Elasticsearch", "8.19.8");
-  function upper(profile: LogProfile, mappings: object, query: string): string {
+  function upper(layout: LogLayout, mappings: object, query: string): string {
     const settings = { index: { number_of_shards: "1", version: { created: "8190899" } } };
-    const [group] = readKnowledge({ "logs-1": { mappings, settings } }).groups;
+    const [group] = readIndexMetadata({ "logs-1": { mappings, settings } }).groups;
     if (group === undefined) throw new Error("no group");
-    return print(compileBounds(parse(query), group, profile, product).upper);
+    return print(compileBounds(parse(query), group, layout, product).upper);
   }
 
   test.each(["message:boom", "severity=error", "hostname=h", "log.level=error"])(
@@ -166,24 +170,24 @@ describe("what an index may not hold as its documents do", () => {
   );
 
   test("an object that stands for the message is no value of another name", () => {
-    const profile = readProfile(
+    const layout = parseLogLayout(
       "{ name: own, logs: { time: at, message: [text, msg], structured: payload, severity: [lvl], hostname: h, group: g, json: source, detect: [lvl] } }",
     );
     const payload = { properties: { a: { type: "long" } } };
-    expect(upper(profile, { properties: { payload } }, "message:a")).toBe("ALL");
+    expect(upper(layout, { properties: { payload } }, "message:a")).toBe("ALL");
     // Not yet in any document.
-    expect(upper(profile, {}, "message:a")).toContain('{"exists":{"field":"payload"}}');
-    expect(upper(profile, { properties: { payload: { type: "text" } } }, "message:a")).not.toContain(
+    expect(upper(layout, {}, "message:a")).toContain('{"exists":{"field":"payload"}}');
+    expect(upper(layout, { properties: { payload: { type: "text" } } }, "message:a")).not.toContain(
       "payload",
     );
   });
 
   test("an object at the name of the message is no text", () => {
-    const profile = readProfile(
+    const layout = parseLogLayout(
       "{ name: own, logs: { time: at, message: Body, severity: [lvl], hostname: h, group: g, json: { from: [{ structured: Body }] }, detect: [lvl] } }",
     );
     const Body = { properties: { a: { type: "keyword" } } };
-    expect(upper(profile, { properties: { Body } }, "a=x")).toBe(
+    expect(upper(layout, { properties: { Body } }, "a=x")).toBe(
       '{"bool":{"should":[{"term":{"Body.a":"x"}},{"term":{"_ignored":"Body.a"}}],"minimum_should_match":1}}',
     );
   });
@@ -191,7 +195,7 @@ describe("what an index may not hold as its documents do", () => {
   test.each(["point.lat=1", "span.gte=1", "list.new=x", "list.deep.new=x", "lenient.k=x"])(
     "what lies where a search finds nothing by its name: %s",
     (query) => {
-      const otel = profiles.get("otel");
+      const otel = logLayouts.get("otel");
       if (otel === undefined) throw new Error("no profile");
       const list = { type: "nested", properties: { deep: { properties: { k: { type: "keyword" } } } } };
       const lenient = { type: "long", ignore_malformed: true };
@@ -211,7 +215,7 @@ describe("what an index may not hold as its documents do", () => {
 describe("days whose mappings differ, as they do where all is mapped as it comes", () => {
   const text = { type: "text", fields: { keyword: { type: "keyword", ignore_above: 256 } } };
   const knowledgeOf = (days: number) =>
-    readKnowledge(
+    readIndexMetadata(
       Object.fromEntries(
         Array.from({ length: days }, (_, day) => {
           const own = { [`label${day}`]: text, ...(day % 2 === 0 ? {} : { level: text }) };
@@ -221,7 +225,7 @@ describe("days whose mappings differ, as they do where all is mapped as it comes
         }),
       ),
     );
-  const fluentBit = profiles.get("fluent-bit");
+  const fluentBit = logLayouts.get("fluent-bit");
   const compiled = (days: number, query: string, product: "Elasticsearch" | "OpenSearch") => {
     if (fluentBit === undefined) throw new Error("no profile");
     return compileFilter(parse(query), knowledgeOf(days), fluentBit, describeProduct(product, "8.19.8"));
@@ -231,8 +235,8 @@ describe("days whose mappings differ, as they do where all is mapped as it comes
     "are asked alike in as many clauses as two of them: %s",
     (query) => {
       for (const product of ["Elasticsearch", "OpenSearch"] as const) {
-        const two = weigh(compiled(2, query, product)).clauses;
-        expect(weigh(compiled(90, query, product)).clauses).toBe(two);
+        const two = measureQuery(compiled(2, query, product)).clauses;
+        expect(measureQuery(compiled(90, query, product)).clauses).toBe(two);
         expect(two).toBeGreaterThan(1);
       }
     },
@@ -262,12 +266,12 @@ test.each([
   [{}, { _source: { enabled: false } }, "cut"],
   [{}, { _source: { excludes: ["secret"] } }, "cut"],
 ])("settings %j and mappings %j keep documents %s", (index, mappings, source) => {
-  const [group] = readKnowledge({ "logs-1": { mappings, settings: { index } } }).groups;
-  expect(group?.source).toBe(source);
+  const [group] = readIndexMetadata({ "logs-1": { mappings, settings: { index } } }).groups;
+  expect(group?.sourceMode).toBe(source);
 });
 
 describe("an index in logsdb mode, whose settings do not show its defaults", () => {
-  const { groups } = readKnowledge({
+  const { groups } = readIndexMetadata({
     "logs-1": { mappings: {}, settings: { index: { mode: "logsdb", version: { created: "9039001" } } } },
     "logs-2": {
       mappings: { properties: { d: { type: "date" } } },
@@ -275,10 +279,10 @@ describe("an index in logsdb mode, whose settings do not show its defaults", () 
     },
   });
   const product = describeProduct("Elasticsearch", "9.2.0");
-  const asked = (query: string, layout = "ecs") => {
-    const [[group], profile] = [groups, profiles.get(layout)];
-    if (group === undefined || profile === undefined) throw new Error("no group or profile");
-    return JSON.stringify(compileBounds(parse(query), group, profile, product).upper);
+  const asked = (query: string, name = "ecs") => {
+    const [[group], layout] = [groups, logLayouts.get(name)];
+    if (group === undefined || layout === undefined) throw new Error("no group or layout");
+    return JSON.stringify(compileBounds(parse(query), group, layout, product).upper);
   };
 
   test("lists a name that found no room in the mapping by what it lies in", () => {
@@ -289,7 +293,7 @@ describe("an index in logsdb mode, whose settings do not show its defaults", () 
   });
 
   test("keeps an object as a malformed date", () => {
-    expect(groups.map((group) => isIndexedAsItComes(group, "d.x"))).toEqual([true, false]);
+    expect(groups.map((group) => isDynamicallyIndexed(group, "d.x"))).toEqual([true, false]);
   });
 });
 
@@ -298,8 +302,8 @@ test("a range that no date_nanos can reach finds nothing, and is not refused", (
   const after = [parseInstant("2300-01-01T00:00:00Z"), parseInstant("2301-01-01T00:00:00Z")] as const;
   for (const [from, to] of [before, after]) {
     if (from === undefined || to === undefined) throw new Error("no instant");
-    expect(timeRange("at", from, to, true)).toBe(none);
-    expect(timeRange("at", from, to, false)).not.toBe(none);
+    expect(buildDateRangeQuery("at", from, to, true)).toBe(matchNone);
+    expect(buildDateRangeQuery("at", from, to, false)).not.toBe(matchNone);
   }
 });
 
@@ -318,13 +322,13 @@ test("a range over numbers of a unit holds those whose instant lies in it, and n
         const to = (from + length) as Instant;
         const value = near ? from / unit + (any % 3n) : any;
         if (BigInt.asIntN(64, value) !== value) return;
-        const clock = numberClock("at", unit);
-        const { range } = clock.range(from, to) as {
+        const clock = createNumberColumn("at", unit);
+        const { range } = clock.buildRangeQuery(from, to) as {
           range?: { at: { gte: number | string; lte: number | string } };
         };
         const [gte, lte] = range === undefined ? [1n, 0n] : [BigInt(range.at.gte), BigInt(range.at.lte)];
         expect(BigInt.asIntN(64, gte) === gte && BigInt.asIntN(64, lte) === lte).toBe(true);
-        const at = clock.instantOf(String(value));
+        const at = clock.toInstant(String(value));
         expect(value >= gte && value <= lte).toBe(at >= from && at <= to);
       },
     ),
@@ -334,7 +338,7 @@ test("a range over numbers of a unit holds those whose instant lies in it, and n
 test("where another index has dates at the name, no range is asked whose bound is no date", () => {
   const index = (type: string) => ({ mappings: { properties: { n: { type } } }, settings: {} });
   const upper = (other: string, query: string) => {
-    const [group] = readKnowledge({ a: index("double"), b: index(other) }).groups;
+    const [group] = readIndexMetadata({ a: index("double"), b: index(other) }).groups;
     if (group === undefined || ecs === undefined) throw new Error("no group");
     return print(compileBounds(parse(query), group, ecs, describeProduct("Elasticsearch", "8.19.8")).upper);
   };
@@ -347,14 +351,14 @@ test("where another index has dates at the name, no range is asked whose bound i
 
 describe("a key with dots beside a map of its first part, where objects are without subobjects", () => {
   // The index keeps nothing of {"a.b": "x"} once it has a flattened `a`, and of {"a": {"b": "x"}} nothing at a field `a.b`.
-  const otel = profiles.get("otel");
+  const otel = logLayouts.get("otel");
   if (otel === undefined) throw new Error("no profile otel");
   const keyword = { type: "keyword" };
   const upperOf = (query: string, keys: object, mappings: object = {}) => {
     const attributes = { type: "passthrough", dynamic: "true", properties: keys };
     const body = { properties: { text: { type: "text" } } };
     const properties = { "@timestamp": { type: "date" }, attributes, body, resource: { enabled: false } };
-    const { groups } = readKnowledge({
+    const { groups } = readIndexMetadata({
       "logs-1": {
         mappings: { dynamic: "false", properties, ...mappings },
         settings: { index: { version: { created: "8190899" } } },
@@ -369,10 +373,10 @@ describe("a key with dots beside a map of its first part, where objects are with
   const asks = (field: string) => expect.stringContaining(JSON.stringify({ term: { [field]: "x" } }));
 
   test("the index is not asked for what it lacks", () => {
-    expect(upperOf("a\\.b=x", map)).toBe(all);
-    expect(upperOf("a.b=x", both)).toBe(all);
-    expect(upperOf("geo.lat=1", { geo: { type: "geo_point" }, "geo.lat": { type: "float" } })).toBe(all);
-    expect(upperOf("a.b.c=x", { ...map, "a.b": { type: "flattened" } })).toBe(all);
+    expect(upperOf("a\\.b=x", map)).toBe(matchAll);
+    expect(upperOf("a.b=x", both)).toBe(matchAll);
+    expect(upperOf("geo.lat=1", { geo: { type: "geo_point" }, "geo.lat": { type: "float" } })).toBe(matchAll);
+    expect(upperOf("a.b.c=x", { ...map, "a.b": { type: "flattened" } })).toBe(matchAll);
   });
 
   test("it is asked for what it has", () => {

@@ -1,14 +1,19 @@
 // The wall between tenants, over a small search server in memory: which fields of an index it may name.
 import { afterEach, describe, expect, test } from "vitest";
-import { all, any, every, none, not } from "#resolvers/elastic/client/query-dsl.ts";
+import { allOf, anyOf, matchAll, matchNone, not } from "#resolvers/elastic/client/query-dsl.ts";
 import { elastic } from "#resolvers/elastic/elastic.ts";
-import { readKnowledge } from "#resolvers/elastic/mapping/mapping.ts";
-import { compileWhere, hasUnmapped, namesIn, parseWhere } from "#resolvers/elastic/query/tenant-filter.ts";
+import { readIndexMetadata } from "#resolvers/elastic/mapping/mapping.ts";
+import {
+  compileTenantFilter,
+  hasUnmappedField,
+  listFieldNames,
+  parseTenantFilter,
+} from "#resolvers/elastic/query/tenant-filter.ts";
 import { fromMillis } from "#src/core/time.ts";
 import { parse } from "#src/log-query/parse.ts";
-import { createSearch } from "../../../support/elastic/fake-cluster.ts";
+import { createFakeSearch } from "../../../support/elastic/fake-cluster.ts";
 import { testIO } from "../../../support/elastic/test-index.ts";
-import { openFake } from "../../../support/scripted-http-source.ts";
+import { openScriptedSource } from "../../../support/scripted-http-source.ts";
 
 const opened: { close(): Promise<void> }[] = [];
 afterEach(async () => {
@@ -36,13 +41,13 @@ test.each([
     tenant_string: keyword,
     is_bool: { type: "boolean" },
   };
-  const search = createSearch({ "logs-1": { documents, mappings: { properties } } }, "OpenSearch");
-  const fake = await openFake((...asked) => search.reply(...asked));
+  const search = createFakeSearch({ "logs-1": { documents, mappings: { properties } } }, "OpenSearch");
+  const fake = await openScriptedSource((...asked) => search.reply(...asked));
   const backend = elastic.create("elk", elastic.parseConfig({ url: fake.url }), testIO);
   opened.push(fake, backend);
-  const source = { id: "app", index: "logs-*", profile: "ecs", where };
+  const source = { id: "app", index: "logs-*", layout: "ecs", where };
   const range = { from: fromMillis(0), to: fromMillis(Date.UTC(2027, 0)) };
-  const limits = { wanted: 100, documentLimit: 1_000, tieLimit: 1_000 };
+  const limits = { expectedLines: 100, documentLimit: 1_000, tieLimit: 1_000 };
   const query = { sources: [source], range, filter: parse(""), order: "asc", ...limits } as const;
   const messages: (string | undefined)[] = [];
   for await (const batch of backend.stores.logs?.lines(query, AbortSignal.timeout(10_000)) ?? [])
@@ -54,10 +59,10 @@ test.each([
 
 test("a key beside a map of its first part is no wall by what it is not", () => {
   const attributes = { type: "passthrough", properties: { a: { type: "flattened" }, "a.b": keyword } };
-  const { groups } = readKnowledge({ "logs-1": { mappings: { properties: { attributes } } } });
+  const { groups } = readIndexMetadata({ "logs-1": { mappings: { properties: { attributes } } } });
   const [group] = groups;
   if (group === undefined) throw new Error("no group");
-  const walled = (where: string) => compileWhere(parseWhere(where), group);
+  const walled = (where: string) => compileTenantFilter(parseTenantFilter(where), group);
   expect(walled("attributes.a.b=x")).toEqual({ term: { "attributes.a.b": "x" } });
   expect(() => walled("attributes.a.b!=x")).toThrow("within an object");
 });
@@ -77,14 +82,14 @@ describe("what an index", () => {
     nest: { type: "nested", properties: { key: keyword } },
     through: { type: "passthrough", properties: { team: keyword } },
   };
-  const { groups } = readKnowledge({ "logs-1": { mappings: { properties } } });
+  const { groups } = readIndexMetadata({ "logs-1": { mappings: { properties } } });
   const [group] = groups;
   if (group === undefined) throw new Error("no group");
-  const walled = (where: string) => compileWhere(parseWhere(where), group);
+  const walled = (where: string) => compileTenantFilter(parseTenantFilter(where), group);
   const term = (name: string, value: string) => ({ term: { [name]: value } });
 
   test.each([
-    ["", all],
+    ["", matchAll],
     ["tenant=a", term("tenant", "a")],
     ["tenant!=a", not(term("tenant", "a"))],
     ["other=a", term("other", "a")],
@@ -92,10 +97,10 @@ describe("what an index", () => {
     ["fixed=a", term("fixed", "a")],
     ["flag=false", term("flag", "false")],
     ["team=a", term("team", "a")],
-    ["unknown=a", none],
-    ["message=a", none],
-    ["tenant=a flag!=true", every([term("tenant", "a"), not(term("flag", "true"))])],
-    ["tenant=a OR fixed=b", any([term("tenant", "a"), term("fixed", "b")])],
+    ["unknown=a", matchNone],
+    ["message=a", matchNone],
+    ["tenant=a flag!=true", allOf([term("tenant", "a"), not(term("flag", "true"))])],
+    ["tenant=a OR fixed=b", anyOf([term("tenant", "a"), term("fixed", "b")])],
   ])("tells exactly is a wall: %s", (where, query) => {
     expect(walled(where)).toEqual(query);
   });
@@ -119,10 +124,13 @@ describe("what an index", () => {
   });
 
   test("names and does not know", () => {
-    const unknown = (where: string) => hasUnmapped(parseWhere(where), groups);
+    const unknown = (where: string) => hasUnmappedField(parseTenantFilter(where), groups);
     expect(["", "tenant=a", "team=a other!=b"].map(unknown)).toEqual([false, false, false]);
     expect(["gone=a", "tenant=a OR (fixed=b gone=a)"].map(unknown)).toEqual([true, true]);
-    expect(namesIn(parseWhere("other=a OR team=b gone=c"), groups)).toEqual(["tenant", "through.team"]);
-    expect(namesIn(parseWhere(""), groups)).toEqual([]);
+    expect(listFieldNames(parseTenantFilter("other=a OR team=b gone=c"), groups)).toEqual([
+      "tenant",
+      "through.team",
+    ]);
+    expect(listFieldNames(parseTenantFilter(""), groups)).toEqual([]);
   });
 });

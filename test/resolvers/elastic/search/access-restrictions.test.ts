@@ -2,13 +2,13 @@
 // `do_not_fail_on_forbidden`, which leaves out without a word what is forbidden). What may be missing is an error.
 import { afterEach, describe, expect, test } from "vitest";
 import { elastic } from "#resolvers/elastic/elastic.ts";
-import { spanSourceOf } from "#src/access/sites.ts";
+import { buildSpanSource } from "#src/access/sites.ts";
 import { fromMillis } from "#src/core/time.ts";
 import { parse } from "#src/log-query/parse.ts";
 import type { Backend } from "#src/store/store.ts";
 import { createBudget } from "#src/tracing/spans/read-budget.ts";
 import { testIO } from "../../../support/elastic/test-index.ts";
-import { type Fake, openFake, sendJson } from "../../../support/scripted-http-source.ts";
+import { openScriptedSource, type ScriptedSource, sendJson } from "../../../support/scripted-http-source.ts";
 
 const denied = (action: string) => {
   const reason = `no permissions for [${action}] and User [name=reader, backend_roles=[], requestedTenant=null]`;
@@ -44,7 +44,7 @@ interface Answers {
   readonly aggregate?: (body: string) => object;
 }
 
-let fake: Fake | undefined;
+let fake: ScriptedSource | undefined;
 let backend: Backend | undefined;
 afterEach(async () => {
   await backend?.close();
@@ -55,7 +55,7 @@ async function open(
   { mapping, resolve, search = () => [hit], scroll, aggregate }: Answers,
   settings: object = {},
 ): Promise<Backend> {
-  fake = await openFake((response, { url = "" }, body) => {
+  fake = await openScriptedSource((response, { url = "" }, body) => {
     const answer = url.includes("/_search/scroll")
       ? (scroll ?? { status: 400, error: { reason: "Cannot parse scroll id" } })
       : url.includes("/_search")
@@ -85,9 +85,9 @@ async function lines(
   const { logs } = (await open(answers, settings)).stores;
   const ids: string[] = [];
   const query = {
-    sources: [{ id: "app", index, profile: "ecs", where }] as const,
+    sources: [{ id: "app", index, layout: "ecs", where }] as const,
     ...{ range: { from: fromMillis(0), to: fromMillis(Date.UTC(2027, 0)) }, filter: parse(text) },
-    ...({ order: "asc", wanted: 10, documentLimit: 1_000, tieLimit: 1_000 } as const),
+    ...({ order: "asc", expectedLines: 10, documentLimit: 1_000, tieLimit: 1_000 } as const),
   };
   for await (const batch of logs?.lines(query, AbortSignal.timeout(30_000)) ?? [])
     ids.push(...batch.map(({ id }) => id));
@@ -95,16 +95,16 @@ async function lines(
 }
 const inspect = async (answers: Answers, settings?: object) => {
   const { inspections } = await open(answers, settings);
-  return inspections.logs?.({ id: "app", index: "app-1", profile: "ecs" }, AbortSignal.timeout(30_000));
+  return inspections.logs?.({ id: "app", index: "app-1", layout: "ecs" }, AbortSignal.timeout(30_000));
 };
 
 test("a login that is refused is no mapping that may not be read, for which spans are refused for good", async () => {
-  fake = await openFake((response, { url }) => {
+  fake = await openScriptedSource((response, { url }) => {
     if (url === "/") return sendJson(response, { version: { number: "8.19.8" } });
     sendJson(response, { error: {}, status: 401 }, 401);
   });
   backend = elastic.create("elk", elastic.parseConfig({ url: fake.url }), testIO);
-  const sources = [spanSourceOf("shop", { index: "app-*", profile: "otel" })] as const;
+  const sources = [buildSpanSource("shop", { index: "app-*", layout: "otel" })] as const;
   const of = { by: "trace", traceIds: ["a".repeat(32)], select: "all" } as const;
   const found = backend.stores.traces?.find(
     { sources, of, budget: createBudget(9) },
@@ -239,7 +239,7 @@ describe("a column that shows values by which the index finds nothing", () => {
         aggregate: aggregateOf({ [masked]: digest }),
       };
       const { traces } = (await open(answers, { auth })).stores;
-      const sources = [spanSourceOf("shop", { index: "app-1", profile: "otel" })] as const;
+      const sources = [buildSpanSource("shop", { index: "app-1", layout: "otel" })] as const;
       const of = { by: "trace", traceIds: ["a".repeat(32)], select: "all" } as const;
       let count = 0;
       const lookup = { sources, of, budget: createBudget(100) };
@@ -268,7 +268,7 @@ test("check tells what to allow where mappings may not be read", async () => {
 });
 
 test("check tells what Elasticsearch keeps back from the user", async () => {
-  fake = await openFake((response, { url = "" }) => {
+  fake = await openScriptedSource((response, { url = "" }) => {
     // As 8.19 answers it.
     const own = (over: object) => ({
       names: ["app-*"],
@@ -287,7 +287,7 @@ test("check tells what Elasticsearch keeps back from the user", async () => {
   const auth = { username: "u", password: "p" };
   backend = elastic.create("elk", elastic.parseConfig({ url: fake.url, auth }), testIO);
   const report = await backend.inspections.logs?.(
-    { id: "app", index: "app-1", profile: "ecs" },
+    { id: "app", index: "app-1", layout: "ecs" },
     AbortSignal.timeout(30_000),
   );
   expect(report?.limitations.filter((one) => one.includes("security"))).toEqual([

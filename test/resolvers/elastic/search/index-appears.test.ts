@@ -2,9 +2,9 @@
 import { expect, test } from "vitest";
 import { fromMillis } from "#src/core/time.ts";
 import { parse } from "#src/log-query/parse.ts";
-import { createSearch } from "../../../support/elastic/fake-cluster.ts";
+import { createFakeSearch } from "../../../support/elastic/fake-cluster.ts";
 import { openCluster } from "../../../support/elastic/test-index.ts";
-import { openFake } from "../../../support/scripted-http-source.ts";
+import { openScriptedSource } from "../../../support/scripted-http-source.ts";
 
 const time = "2026-01-15T10:00:00.000Z";
 const text = { type: "text" };
@@ -24,15 +24,15 @@ const otel = {
 };
 
 test("is counted and read with the others at once", async () => {
-  let search = createSearch({ "logs-1": ecs }, "Elasticsearch");
-  const fake = await openFake((...request) => search.reply(...request));
+  let search = createFakeSearch({ "logs-1": ecs }, "Elasticsearch");
+  const fake = await openScriptedSource((...request) => search.reply(...request));
   const cluster = openCluster(fake.url);
   const query = {
-    sources: [{ id: "app", index: "logs-*", profile: "auto" }],
+    sources: [{ id: "app", index: "logs-*", layout: "auto" }],
     range: { from: fromMillis(0), to: fromMillis(Date.UTC(2027, 0)) },
     filter: parse(""),
     order: "asc",
-    ...{ wanted: 2_000_000_000, documentLimit: 1_000, tieLimit: 1_000 },
+    ...{ expectedLines: 2_000_000_000, documentLimit: 1_000, tieLimit: 1_000 },
   } as const;
   const signal = AbortSignal.timeout(30_000);
   const read = async () => {
@@ -43,8 +43,8 @@ test("is counted and read with the others at once", async () => {
   };
   try {
     expect(await read()).toEqual(["one"]);
-    search = createSearch({ "logs-1": ecs, "logs-2": otel }, "Elasticsearch");
-    expect(await cluster.store.fits?.(query, signal)).toBe(true);
+    search = createFakeSearch({ "logs-1": ecs, "logs-2": otel }, "Elasticsearch");
+    expect(await cluster.store.isWithinLimits?.(query, signal)).toBe(true);
     expect(await read()).toEqual(["one", "two"]);
   } finally {
     await cluster.close();

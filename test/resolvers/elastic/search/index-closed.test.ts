@@ -4,9 +4,9 @@ import { elastic } from "#resolvers/elastic/elastic.ts";
 import { fromMillis } from "#src/core/time.ts";
 import { parse } from "#src/log-query/parse.ts";
 import type { Backend } from "#src/store/store.ts";
-import { createSearch } from "../../../support/elastic/fake-cluster.ts";
+import { createFakeSearch } from "../../../support/elastic/fake-cluster.ts";
 import { testIO } from "../../../support/elastic/test-index.ts";
-import { openFake, sendJson } from "../../../support/scripted-http-source.ts";
+import { openScriptedSource, sendJson } from "../../../support/scripted-http-source.ts";
 
 const opened: { close(): Promise<void> }[] = [];
 afterEach(async () => {
@@ -20,11 +20,11 @@ const held = (message: string) => ({
 const read = async (backend: Backend, index: string) => {
   const messages: (string | undefined)[] = [];
   const query = {
-    sources: [{ id: "app", index, profile: "ecs" }],
+    sources: [{ id: "app", index, layout: "ecs" }],
     range: { from: fromMillis(0), to: fromMillis(Date.UTC(2027, 0)) },
     filter: parse(""),
     order: "asc",
-    ...{ wanted: 10, documentLimit: 1_000, tieLimit: 1_000 },
+    ...{ expectedLines: 10, documentLimit: 1_000, tieLimit: 1_000 },
   } as const;
   for await (const batch of backend.stores.logs?.lines(query, AbortSignal.timeout(30_000)) ?? [])
     messages.push(...batch.map(({ message }) => message));
@@ -32,13 +32,13 @@ const read = async (backend: Backend, index: string) => {
 };
 const refused = { slug: "not_supported_by_backend" };
 
-const open = createSearch({ "logs-1": held("one"), "logs-2": held("two") }, "OpenSearch");
-const half = createSearch({ "logs-1": held("one") }, "OpenSearch");
-const halfOfElastic = createSearch({ "logs-1": held("one") }, "Elasticsearch");
+const open = createFakeSearch({ "logs-1": held("one"), "logs-2": held("two") }, "OpenSearch");
+const half = createFakeSearch({ "logs-1": held("one") }, "OpenSearch");
+const halfOfElastic = createFakeSearch({ "logs-1": held("one") }, "Elasticsearch");
 
 test("is refused as long as it is closed, and no longer", async () => {
   let state: "open" | "closed" | "gone" = "open";
-  const fake = await openFake((response, request, text) => {
+  const fake = await openScriptedSource((response, request, text) => {
     if (state === "open") return open.reply(response, request, text);
     const { pathname } = new URL(request.url ?? "", "http://source");
     if (state === "gone" || pathname === "/" || pathname.endsWith("/_search"))
@@ -76,9 +76,9 @@ const refusal = ({ pathname, searchParams }: URL): { readonly status: number } |
 };
 
 test("is refused also where another came as it was closed, so that shards are as many as before", async () => {
-  const later = createSearch({ "logs-1": held("one"), "logs-3": held("late") }, "OpenSearch");
+  const later = createFakeSearch({ "logs-1": held("one"), "logs-3": held("late") }, "OpenSearch");
   let isClosed = false;
-  const fake = await openFake((response, request, text) => {
+  const fake = await openScriptedSource((response, request, text) => {
     const url = new URL(request.url ?? "", "http://source");
     const answer = isClosed ? refusal(url) : undefined;
     if (answer !== undefined) return sendJson(response, answer, answer.status);
@@ -99,7 +99,7 @@ test("is refused also where another came as it was closed, so that shards are as
 });
 
 test("is refused where the mappings may not be read", async () => {
-  const fake = await openFake((response, request, text) => {
+  const fake = await openScriptedSource((response, request, text) => {
     const url = new URL(request.url ?? "", "http://source");
     if (url.pathname === "/") return halfOfElastic.reply(response, request, text);
     const answer = refusal(url);
@@ -115,13 +115,13 @@ test("is refused where the mappings may not be read", async () => {
   // One that is not there either makes the source refuse the whole, so the rest is asked for by itself.
   await expect(read(backend, "logs-2,logs-9")).rejects.toMatchObject(refused);
   await expect(read(backend, "logs-2,logs-9")).rejects.toMatchObject(refused);
-  const source = { id: "app", index: "logs-*", profile: "ecs" };
+  const source = { id: "app", index: "logs-*", layout: "ecs" };
   const report = await backend.inspections.logs?.(source, AbortSignal.timeout(30_000));
   expect(report?.problems.join()).toMatch(/^an index of logs-\* is closed/);
 });
 
 test("a name that is not there is passed over, and asked for strictly once in a while", async () => {
-  const fake = await openFake((response, request, text) => {
+  const fake = await openScriptedSource((response, request, text) => {
     const answer = refusal(new URL(request.url ?? "", "http://source"));
     return answer === undefined
       ? halfOfElastic.reply(response, request, text)
@@ -131,7 +131,7 @@ test("a name that is not there is passed over, and asked for strictly once in a 
   opened.push(fake, backend);
   expect(await read(backend, "logs-1,logs-9")).toEqual(["one"]);
   expect(await read(backend, "logs-1,logs-9")).toEqual(["one"]);
-  const strict = fake.asked.filter(({ path }) =>
+  const strict = fake.requests.filter(({ path }) =>
     /logs-1,logs-9\/_search.*ignore_unavailable=false/.test(path),
   );
   expect(strict).toHaveLength(1);

@@ -4,9 +4,9 @@ import { setTimeout as delay } from "node:timers/promises";
 import { expect, test } from "vitest";
 import { fromMillis } from "#src/core/time.ts";
 import { parse } from "#src/log-query/parse.ts";
-import { createSearch, type HeldIndex } from "../../../support/elastic/fake-cluster.ts";
+import { createFakeSearch, type FakeIndex } from "../../../support/elastic/fake-cluster.ts";
 import { openCluster } from "../../../support/elastic/test-index.ts";
-import { openFake } from "../../../support/scripted-http-source.ts";
+import { openScriptedSource } from "../../../support/scripted-http-source.ts";
 
 const held = (from: number) => ({
   mappings: { properties: { "@timestamp": { type: "date" }, message: { type: "text" } } },
@@ -19,23 +19,23 @@ const old = held(1_000);
 const young = held(1_001);
 const coming = held(1_000_000);
 
-const cases: [string, Readonly<Record<string, HeldIndex>>, boolean][] = [
+const cases: [string, Readonly<Record<string, FakeIndex>>, boolean][] = [
   ["as another comes", { "logs-2": young, "logs-3": coming }, false],
   ["and another reader meets it first", { "logs-2": young }, true],
   ["and comes again with other documents", { "logs-1": { ...old, uuid: "other" }, "logs-2": young }, false],
 ];
 test.each(cases)("an index goes %s", async (_, left, otherReads) => {
-  let search = createSearch({ "logs-1": old, "logs-2": young }, "Elasticsearch");
-  const fake = await openFake((...request) => search.reply(...request));
+  let search = createFakeSearch({ "logs-1": old, "logs-2": young }, "Elasticsearch");
+  const fake = await openScriptedSource((...request) => search.reply(...request));
   const cluster = openCluster(fake.url);
   const read = (wanted: number) =>
     cluster.store.lines(
       {
-        sources: [{ id: "app", index: "logs-*", profile: "ecs" }],
+        sources: [{ id: "app", index: "logs-*", layout: "ecs" }],
         range: { from: fromMillis(0), to: fromMillis(100_000) },
         filter: parse(""),
         order: "asc",
-        ...{ wanted, documentLimit: 100_000, tieLimit: 10_000 },
+        ...{ expectedLines: wanted, documentLimit: 100_000, tieLimit: 10_000 },
       },
       AbortSignal.timeout(30_000),
     );
@@ -44,7 +44,7 @@ test.each(cases)("an index goes %s", async (_, left, otherReads) => {
     await reading.next();
     // What is read ahead comes before it.
     await delay(300);
-    search = createSearch(left, "Elasticsearch");
+    search = createFakeSearch(left, "Elasticsearch");
     if (otherReads) for await (const _ of read(10)) break;
     const rest = async () => {
       for (let next = await reading.next(); next.done !== true; next = await reading.next());

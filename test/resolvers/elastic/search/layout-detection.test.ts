@@ -1,20 +1,20 @@
 // What `auto` makes of documents and mappings, over a small search server in memory: which layout is taken, what the lines
 // are then, and what `check` says of it.
 import { describe, expect, test } from "vitest";
-import type { HeldIndex } from "../../../support/elastic/fake-cluster.ts";
+import type { FakeIndex } from "../../../support/elastic/fake-cluster.ts";
 import {
   at,
-  held,
-  type Json,
-  mapped,
-  open,
-  propertiesOf,
-  told,
+  buildMapping,
+  createFakeIndex,
+  type JsonObject,
+  openIndices,
+  readProperties,
+  readSingleDocument,
 } from "../../../support/elastic/layout-harness.ts";
 
 describe("Logstash", () => {
   const logstash = { "@version": "1", message: "x" };
-  test.each<readonly [string, Json, object]>([
+  test.each<readonly [string, JsonObject, object]>([
     [
       "syslog with ECS",
       { host: { hostname: "h" }, log: { syslog: { severity: { name: "Error", code: 3 } } } },
@@ -36,14 +36,14 @@ describe("Logstash", () => {
       { severity: "unknown", hostname: "h" },
     ],
   ])("%s is ecs", async (_, own, line) => {
-    expect(await told({ ...logstash, ...own })).toMatchObject({
-      profile: "ecs",
+    expect(await readSingleDocument({ ...logstash, ...own })).toMatchObject({
+      layout: "ecs",
       guesses: [],
       line: { message: "x", ...line },
     });
   });
 
-  test.each<readonly [string, Json, object]>([
+  test.each<readonly [string, JsonObject, object]>([
     ["a file", { host: "h", path: "/a" }, { severity: "unknown", hostname: "h", group: "/a" }],
     [
       "syslog",
@@ -52,8 +52,8 @@ describe("Logstash", () => {
     ],
     ["nothing of its own", {}, { severity: "unknown", hostname: undefined }],
   ])("%s without ECS is logstash", async (_, own, line) => {
-    expect(await told({ ...logstash, ...own })).toMatchObject({
-      profile: "logstash",
+    expect(await readSingleDocument({ ...logstash, ...own })).toMatchObject({
+      layout: "logstash",
       guesses: [],
       line: { message: "x", ...line },
     });
@@ -63,18 +63,18 @@ describe("Logstash", () => {
     const bare = Array.from({ length: 12 }, () => logstash);
     const own = { host: { hostname: "h" }, log: { syslog: { severity: { name: "Error" } } } };
     const rich = Array.from({ length: 3 }, () => ({ ...logstash, ...own }));
-    const { read, report } = await open({ "logs-1": held([...bare, ...rich]) });
-    expect((await report()).profile).toBe("ecs");
+    const { read, report } = await openIndices({ "logs-1": createFakeIndex([...bare, ...rich]) });
+    expect((await report()).layout).toBe("ecs");
     expect(await read("severity=error")).toHaveLength(3);
     expect(await read("hostname=h message=x")).toHaveLength(3);
   });
 
   test("one line with ECS does not hide the severities of those without", async () => {
     const plain = Array.from({ length: 12 }, () => ({ ...logstash, level: "error" }));
-    const { read, report } = await open({
-      "logs-1": held([...plain, { ...logstash, log: { file: { path: "/a" } } }]),
+    const { read, report } = await openIndices({
+      "logs-1": createFakeIndex([...plain, { ...logstash, log: { file: { path: "/a" } } }]),
     });
-    expect((await report()).profile).toBe("ecs");
+    expect((await report()).layout).toBe("ecs");
     expect(await read("severity=error")).toHaveLength(12);
   });
 });
@@ -82,31 +82,31 @@ describe("Logstash", () => {
 describe("Fluent Bit and Fluentd", () => {
   test("Docker's fluentd driver is fluentd", async () => {
     const document = { container_id: "c1", container_name: "/web", source: "stderr", log: "boom" };
-    expect(await told(document)).toEqual({
-      profile: "fluentd",
+    expect(await readSingleDocument(document)).toEqual({
+      layout: "fluentd",
       guesses: [],
       line: { severity: "error", message: "boom", hostname: undefined, group: "/web" },
     });
   });
 
-  test.each<readonly [string, Json, string, object]>([
+  test.each<readonly [string, JsonObject, string, object]>([
     ["tail without a parser", { log: "boom\n" }, "fluent-bit", { message: "boom", severity: "unknown" }],
     ["no tag key", { message: "boom", level: "error" }, "ecs", { message: "boom", severity: "error" }],
     ["msg", { msg: "boom", level: "warn", host: "h" }, "fluent-bit", { message: "boom", severity: "warn" }],
     ["a severity of Logstash", { message: "boom", loglevel: "ERROR" }, "logstash", { severity: "error" }],
     ["a message and no more", { message: "boom" }, "ecs", { message: "boom" }],
-  ])("%s shows no layout, and is read so that its lines are found", async (_, document, profile, line) => {
-    const { guesses, ...rest } = await told(document);
-    expect(rest).toMatchObject({ profile, line });
+  ])("%s shows no layout, and is read so that its lines are found", async (_, document, layout, line) => {
+    const { guesses, ...rest } = await readSingleDocument(document);
+    expect(rest).toMatchObject({ layout, line });
     const severities = "severity" in line && line.severity !== "unknown" ? 1 : 0;
     expect(guesses).toEqual([
-      `logs-1: no known layout is recognised; read as ${profile}, by which 1 of 1 documents have a message and ${severities} a severity`,
+      `logs-1: no known layout is recognised; read as ${layout}, by which 1 of 1 documents have a message and ${severities} a severity`,
     ]);
   });
 
   test("what holds no message by any layout is ecs, and check says so", async () => {
-    expect(await told({ took: 5 })).toMatchObject({
-      profile: "ecs",
+    expect(await readSingleDocument({ took: 5 })).toMatchObject({
+      layout: "ecs",
       guesses: [
         "logs-1: no known layout is recognised; read as ecs, although none of 1 documents has a message by it",
       ],
@@ -115,19 +115,22 @@ describe("Fluent Bit and Fluentd", () => {
 
   test("a mark of ecs does not hide messages that lie elsewhere", async () => {
     const document = { log: "boom", host: { name: "h" } };
-    expect(await told(document)).toMatchObject({ profile: "fluent-bit", line: { message: "boom" } });
+    expect(await readSingleDocument(document)).toMatchObject({
+      layout: "fluent-bit",
+      line: { message: "boom" },
+    });
   });
 
   test("records of OpenTelemetry without a body are otel all the same", async () => {
     const document = { severity_text: "ERROR", attributes: { event: { original: "x" } } };
-    expect(await told(document)).toMatchObject({ profile: "otel", line: { severity: "error" } });
+    expect(await readSingleDocument(document)).toMatchObject({ layout: "otel", line: { severity: "error" } });
   });
 
   test("a mapping that takes nothing up is no hindrance", async () => {
     const documents = [{ log: "boom", level: "error" }];
-    const closed = held(documents, { dynamic: false });
-    const { read, report } = await open({ "logs-1": closed });
-    expect(await report()).toMatchObject({ profile: "fluent-bit", problems: [] });
+    const closed = createFakeIndex(documents, { dynamic: false });
+    const { read, report } = await openIndices({ "logs-1": closed });
+    expect(await report()).toMatchObject({ layout: "fluent-bit", problems: [] });
     expect(await read("severity=error message=boom")).toHaveLength(1);
   });
 });
@@ -135,18 +138,18 @@ describe("Fluent Bit and Fluentd", () => {
 describe("JSON of applications", () => {
   const time = { type: "date" };
   /** Without a field `@timestamp`. */
-  const timed = (field: string, document: Json): HeldIndex => ({
+  const timed = (field: string, document: JsonObject): FakeIndex => ({
     documents: [document],
-    mappings: { properties: { ...propertiesOf({ mappings: mapped([document]) }), [field]: time } },
+    mappings: { properties: { ...readProperties({ mappings: buildMapping([document]) }), [field]: time } },
   });
-  const first = async (index: HeldIndex) => {
-    const { read, report } = await open({ "logs-1": index });
+  const first = async (index: FakeIndex) => {
+    const { read, report } = await openIndices({ "logs-1": index });
     const [line] = await read();
     const { severity, message, hostname, group } = line ?? {};
-    return { profile: (await report()).profile, line: { severity, message, hostname, group } };
+    return { layout: (await report()).layout, line: { severity, message, hostname, group } };
   };
 
-  test.each<readonly [string, string, Json, string, object]>([
+  test.each<readonly [string, string, JsonObject, string, object]>([
     [
       "Vector's",
       "timestamp",
@@ -184,44 +187,48 @@ describe("JSON of applications", () => {
       "graylog",
       { severity: "warn", message: "m", hostname: "h", group: "f" },
     ],
-  ])("%s time is found", async (_, field, document, profile, line) => {
-    expect(await first(timed(field, document))).toMatchObject({ profile, line });
+  ])("%s time is found", async (_, field, document, layout, line) => {
+    expect(await first(timed(field, document))).toMatchObject({ layout, line });
   });
 
   test("a time that is an alias of another field is that field", async () => {
     const index = timed("ts", { ts: at, message: "m", level: "error" });
-    const properties = { ...propertiesOf(index), "@timestamp": { type: "alias", path: "ts" } };
-    const { read, report } = await open({ "logs-1": { ...index, mappings: { properties } } });
-    expect(await report()).toMatchObject({ profile: "ecs", problems: [] });
+    const properties = { ...readProperties(index), "@timestamp": { type: "alias", path: "ts" } };
+    const { read, report } = await openIndices({ "logs-1": { ...index, mappings: { properties } } });
+    expect(await report()).toMatchObject({ layout: "ecs", problems: [] });
     expect(await read("severity=error")).toHaveLength(1);
   });
 
   test("a level beside fields of ecs is a severity", async () => {
-    expect(await told({ message: "m", level: "error", host: { name: "h" } })).toEqual({
-      profile: "ecs",
+    expect(await readSingleDocument({ message: "m", level: "error", host: { name: "h" } })).toEqual({
+      layout: "ecs",
       guesses: [],
       line: { severity: "error", message: "m", hostname: "h", group: undefined },
     });
-    expect((await told({ message: "m", level: "error", log: { level: "info" } })).line.severity).toBe("info");
+    expect(
+      (await readSingleDocument({ message: "m", level: "error", log: { level: "info" } })).line.severity,
+    ).toBe("info");
   });
 
   test("an object as the message is its compact JSON", async () => {
     const document = { message: { text: "hi", n: 1 }, log: { level: "info" }, host: { name: "h" } };
-    const { read } = await open({ "logs-1": held([document]) });
+    const { read } = await openIndices({ "logs-1": createFakeIndex([document]) });
     expect((await read('message:"hi"')).map(({ message }) => message)).toEqual(['{"text":"hi","n":1}']);
   });
 
   test("numbers as levels that no rule reads are named by check", async () => {
-    const { report } = await open({ "logs-1": held([{ ecs: { version: "8" }, message: "m", level: 30 }]) });
+    const { report } = await openIndices({
+      "logs-1": createFakeIndex([{ ecs: { version: "8" }, message: "m", level: 30 }]),
+    });
     expect((await report()).limitations).toContain(
       "logs-1: level holds numbers, which say nothing of the severity in the layout ecs; a profile of your own can (at_least)",
     );
   });
 
   test("a time that cannot be sorted by is a problem", async () => {
-    const index = held([{ message: "m", log: { level: "info" } }]);
-    const properties = { ...propertiesOf(index), "@timestamp": { type: "date", doc_values: false } };
-    const { read, report } = await open({ "logs-1": { ...index, mappings: { properties } } });
+    const index = createFakeIndex([{ message: "m", log: { level: "info" } }]);
+    const properties = { ...readProperties(index), "@timestamp": { type: "date", doc_values: false } };
+    const { read, report } = await openIndices({ "logs-1": { ...index, mappings: { properties } } });
     expect((await report()).problems).toEqual([
       "logs-1: @timestamp has no doc_values, so lines cannot be sorted by it",
     ]);
@@ -230,7 +237,7 @@ describe("JSON of applications", () => {
 });
 
 describe("shippers whose lines have no names but their own", () => {
-  test.each<readonly [string, Json, string, object]>([
+  test.each<readonly [string, JsonObject, string, object]>([
     [
       "Vector's of pods, into a data stream",
       {
@@ -377,8 +384,8 @@ describe("shippers whose lines have no names but their own", () => {
       "plain",
       { severity: "warn", message: "boom" },
     ],
-  ])("%s", async (_, document, profile, line) => {
-    expect(await told(document)).toMatchObject({ profile, guesses: [], line });
+  ])("%s", async (_, document, layout, line) => {
+    expect(await readSingleDocument(document)).toMatchObject({ layout, guesses: [], line });
   });
 
   test("rsyslog's own template has no @timestamp", async () => {
@@ -387,37 +394,42 @@ describe("shippers whose lines have no names but their own", () => {
       ...{ timereported: at, timegenerated: at },
     };
     const properties = { timereported: { type: "date" }, timegenerated: { type: "date" } };
-    const { read, report } = await open({
+    const { read, report } = await openIndices({
       "logs-1": {
         documents: [document],
-        mappings: { properties: { ...propertiesOf({ mappings: mapped([document]) }), ...properties } },
+        mappings: {
+          properties: { ...readProperties({ mappings: buildMapping([document]) }), ...properties },
+        },
       },
     });
-    expect(await report()).toMatchObject({ profile: "rsyslog", guesses: [], problems: [] });
+    expect(await report()).toMatchObject({ layout: "rsyslog", guesses: [], problems: [] });
     expect(await read("severity=error hostname=h group=auth message=boom")).toHaveLength(1);
   });
 
   test("rsyslog's in the form of omelasticsearch's own page has its time at timestamp", async () => {
     const document = { message: "boom", host: "h", severity: "err", facility: "auth", syslogtag: "sshd[7]:" };
-    const { properties } = mapped([document]) as { readonly properties: object };
-    const { read, report } = await open({
+    const { properties } = buildMapping([document]) as { readonly properties: object };
+    const { read, report } = await openIndices({
       "logs-1": {
         documents: [{ timestamp: at, ...document }],
         mappings: { properties: { ...properties, timestamp: { type: "date" } } },
       },
     });
-    expect(await report()).toMatchObject({ profile: "rsyslog", guesses: [], problems: [] });
+    expect(await report()).toMatchObject({ layout: "rsyslog", guesses: [], problems: [] });
     expect(await read('severity=error hostname=h group="sshd[7]:"')).toHaveLength(1);
   });
 
   test("of layouts that find as much, one that finds severities is taken", async () => {
     const document = { levelname: "ERROR", name: "shop", message: "boom" };
-    expect(await told(document)).toMatchObject({ profile: "plain", line: { severity: "error" } });
+    expect(await readSingleDocument(document)).toMatchObject({
+      layout: "plain",
+      line: { severity: "error" },
+    });
   });
 
   test("a priority of syslog has the facility in it, and tells nothing by itself", async () => {
     const document = { ecs: { version: "8.0.0" }, log: { syslog: { priority: 30 } }, message: "m" };
-    expect((await told(document)).line.severity).toBe("unknown");
+    expect((await readSingleDocument(document)).line.severity).toBe("unknown");
   });
 });
 
@@ -427,7 +439,7 @@ test("a structured body of Fluent Bit without text has its compact JSON as the m
     { kubernetes: { pod_name: "p", host: "h" }, log: { msg: "hidden" }, message: "by its text" },
     { kubernetes: { pod_name: "p", host: "h" }, log: [] },
   ];
-  const { read } = await open({ "logs-1": held(documents) });
+  const { read } = await openIndices({ "logs-1": createFakeIndex(documents) });
   const [structured = "", text] = ['{"msg":"hi there","n":1}', "by its text"];
   expect((await read()).map(({ message }) => message)).toEqual([structured, text, undefined]);
   expect((await read('message:"hi there"')).map(({ message }) => message)).toEqual([structured]);
@@ -441,15 +453,21 @@ describe("several indices", () => {
   const tagged = { "@log_name": "app", log: "boom", level: "error" };
 
   test("what could be read in many ways is read as the others are", async () => {
-    const { report } = await open({ "logs-1": held([tagged]), "logs-2": held([{ message: "x" }]) });
-    const { profile, guesses } = await report();
-    expect(profile).toBe("fluentd");
+    const { report } = await openIndices({
+      "logs-1": createFakeIndex([tagged]),
+      "logs-2": createFakeIndex([{ message: "x" }]),
+    });
+    const { layout, guesses } = await report();
+    expect(layout).toBe("fluentd");
     expect(guesses).toEqual([expect.stringMatching(/^logs-2: .*read as fluentd, by which 1 of 1/)]);
   });
 
   test("what can be read in one way alone is not", async () => {
     const ecs = { ecs: { version: "8" }, message: "m", log: { level: "info" } };
-    const { read } = await open({ "logs-1": held([ecs]), "logs-2": held([{ log: "boom" }]) });
+    const { read } = await openIndices({
+      "logs-1": createFakeIndex([ecs]),
+      "logs-2": createFakeIndex([{ log: "boom" }]),
+    });
     expect((await read()).map(({ message }) => message)).toEqual(["m", "boom"]);
   });
 });
@@ -464,44 +482,46 @@ describe("a wall within an index", () => {
   const own = { tenant: "b", kubernetes: { pod_name: "p", host: "n" }, severity: "error", msg: "boom" };
 
   test("only the documents within it tell their layout", async () => {
-    const { read, report } = await open({ "logs-1": held([...theirs, own]) });
-    expect((await report()).profile).toBe("ecs");
+    const { read, report } = await openIndices({ "logs-1": createFakeIndex([...theirs, own]) });
+    expect((await report()).layout).toBe("ecs");
     const within = { where: 'tenant="b"' };
-    expect((await report(within)).profile).toBe("fluent-bit");
+    expect((await report(within)).layout).toBe("fluent-bit");
     expect((await read("severity=error hostname=n", within)).map(({ message }) => message)).toEqual(["boom"]);
     // What is remembered of one source is not taken for the other.
-    expect((await report({ where: 'tenant="a"' })).profile).toBe("ecs");
+    expect((await report({ where: 'tenant="a"' })).layout).toBe("ecs");
     expect(await read("severity=info", { where: 'tenant="a"' })).toHaveLength(20);
   });
 });
 
 describe("an index that changes", () => {
   test("is told by the first documents that come, without a reading of its mapping", async () => {
-    const mappings = mapped([{ log: "x", level: "x" }]);
-    const { hold, read, report } = await open({ "logs-1": held([], mappings) });
+    const mappings = buildMapping([{ log: "x", level: "x" }]);
+    const { hold, read, report } = await openIndices({ "logs-1": createFakeIndex([], mappings) });
     expect((await report()).guesses).toEqual([
       "logs-1: no known layout is recognised; read as ecs until there are documents that tell",
     ]);
     expect(await read()).toEqual([]);
-    hold({ "logs-1": held([{ log: "boom", level: "error" }], mappings) });
+    hold({ "logs-1": createFakeIndex([{ log: "boom", level: "error" }], mappings) });
     expect(await read("severity=error message=boom")).toHaveLength(1);
   });
 
   test("is told anew with its mapping, as long as it holds few documents", async () => {
     const first = { message: "starting" };
     const later = { log: "boom", level: "error" };
-    const { hold, read, report } = await open({ "logs-1": held([first]) });
-    expect((await report()).profile).toBe("ecs");
-    hold({ "logs-1": held([first, later, later]) });
-    expect((await report()).profile).toBe("fluent-bit");
+    const { hold, read, report } = await openIndices({ "logs-1": createFakeIndex([first]) });
+    expect((await report()).layout).toBe("ecs");
+    hold({ "logs-1": createFakeIndex([first, later, later]) });
+    expect((await report()).layout).toBe("fluent-bit");
     expect(await read("severity=error")).toHaveLength(2);
   });
 
   test("is not asked again by each request once it is told", async () => {
-    const { fake, read } = await open({ "logs-1": held([{ log: "boom" }]) });
+    const { fake, read } = await openIndices({ "logs-1": createFakeIndex([{ log: "boom" }]) });
     await read();
-    const before = fake.asked.length;
+    const before = fake.requests.length;
     await read();
-    expect(fake.asked.slice(before).map(({ path }) => path.replace(/\?.*/, ""))).toEqual(["/logs-*/_search"]);
+    expect(fake.requests.slice(before).map(({ path }) => path.replace(/\?.*/, ""))).toEqual([
+      "/logs-*/_search",
+    ]);
   });
 });

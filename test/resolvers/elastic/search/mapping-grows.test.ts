@@ -1,13 +1,13 @@
 // A mapping that comes to hold events after it was read, over a search server in memory: whatever is read next has them.
 import { expect, test } from "vitest";
-import { spanSourceOf } from "#src/access/sites.ts";
+import { buildSpanSource } from "#src/access/sites.ts";
 import type { Span } from "#src/core/rows.ts";
 import { fromMillis } from "#src/core/time.ts";
 import { createBudget } from "#src/tracing/spans/read-budget.ts";
-import { createSearch } from "../../../support/elastic/fake-cluster.ts";
+import { createFakeSearch } from "../../../support/elastic/fake-cluster.ts";
 import { otelOlder } from "../../../support/elastic/span-shippers.ts";
 import { type Cluster, openCluster } from "../../../support/elastic/test-index.ts";
-import { openFake } from "../../../support/scripted-http-source.ts";
+import { openScriptedSource } from "../../../support/scripted-http-source.ts";
 
 const ids = (n: number) => ({ trace_id: "1".padStart(32, "0"), span_id: n.toString(16).padStart(16, "0") });
 const event = {
@@ -16,7 +16,7 @@ const event = {
 };
 
 /** Three spans of a trace, of which one has an event as soon as events are mapped. */
-function createServer(hasEvent: boolean): ReturnType<typeof createSearch> {
+function createServer(hasEvent: boolean): ReturnType<typeof createFakeSearch> {
   const documents = Array.from({ length: 3 }, (_, n) => ({
     ...{ "@timestamp": `${n + 1}.0`, ...ids(n + 1), name: "a", duration: 5_000_000 },
     kind: n === 0 ? "Server" : "Internal",
@@ -30,11 +30,11 @@ function createServer(hasEvent: boolean): ReturnType<typeof createSearch> {
       hasEvent ? { mappings: { ...mappings, properties }, documents: [event] } : { mappings, documents: [] },
     ];
   });
-  return createSearch(Object.fromEntries(held), "Elasticsearch");
+  return createFakeSearch(Object.fromEntries(held), "Elasticsearch");
 }
 
 async function read({ traces }: Cluster, by: "trace" | "range"): Promise<readonly Span[]> {
-  const sources = [spanSourceOf("shop", { index: otelOlder.pattern("x"), profile: "otel" })] as const;
+  const sources = [buildSpanSource("shop", { index: otelOlder.pattern("x"), layout: "otel" })] as const;
   const shared = { sources, budget: createBudget(20_000) };
   const signal = AbortSignal.timeout(30_000);
   const range = { from: fromMillis(0), to: fromMillis(10_000_000) };
@@ -54,7 +54,7 @@ const told = [{ span_id: event.span_id, attributes: { "exception.type": "IOError
 
 test.each(["trace", "range"] as const)("the next %s has its first event", async (by) => {
   let search = createServer(false);
-  const fake = await openFake((...request) => search.reply(...request));
+  const fake = await openScriptedSource((...request) => search.reply(...request));
   const cluster = openCluster(fake.url);
   try {
     expect(eventsOf(await read(cluster, by))).toEqual([]);

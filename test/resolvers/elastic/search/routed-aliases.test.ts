@@ -1,8 +1,8 @@
 // Aliases with a routing reach some shards of an index only, so that a search which reaches fewer than there are may be
 // whole. It must not be taken for whole where the pattern meets the indices themselves, which the user may not all read.
 import { expect, test } from "vitest";
-import { readKnowledge } from "#resolvers/elastic/mapping/mapping.ts";
-import { shardProblem } from "#resolvers/elastic/search/search.ts";
+import { readIndexMetadata } from "#resolvers/elastic/mapping/mapping.ts";
+import { describeShardProblem } from "#resolvers/elastic/search/search.ts";
 
 const index = (shards: number, aliases: object = {}, hidden = false) => ({
   aliases,
@@ -28,7 +28,7 @@ test.each([
   ["<app-{now/d}>", { "app-1": index(4) }, 4],
   ["appx1", { "app-1": index(4, { "app.1": { search_routing: "7" } }) }, 4],
 ])("a whole answer of %s over %j reaches at least %i shards", (pattern, indices, least) => {
-  const knowledge = readKnowledge(indices, pattern);
-  expect(shardProblem(pattern, knowledge, least)).toBeUndefined();
-  expect(shardProblem(pattern, knowledge, least - 1)).toContain(`reaches ${least - 1} of the`);
+  const knowledge = readIndexMetadata(indices, pattern);
+  expect(describeShardProblem(pattern, knowledge, least)).toBeUndefined();
+  expect(describeShardProblem(pattern, knowledge, least - 1)).toContain(`reaches ${least - 1} of the`);
 });

@@ -2,8 +2,8 @@
 import { afterEach, describe, expect, test } from "vitest";
 import { z } from "zod";
 import { elastic } from "#resolvers/elastic/elastic.ts";
-import { readSpanProfile } from "#resolvers/elastic/layout/span-layout.ts";
-import { spanSourceOf } from "#src/access/sites.ts";
+import { parseSpanLayout } from "#resolvers/elastic/layout/span-layout.ts";
+import { buildSpanSource } from "#src/access/sites.ts";
 import type { Span } from "#src/core/rows.ts";
 import { fromMillis } from "#src/core/time.ts";
 import type { SpanSource } from "#src/store/span-reader.ts";
@@ -11,7 +11,12 @@ import type { SpanStore } from "#src/store/store.ts";
 import { createBudget } from "#src/tracing/spans/read-budget.ts";
 import { jaeger, otel } from "../../../support/elastic/span-shippers.ts";
 import { testIO } from "../../../support/elastic/test-index.ts";
-import { type Fake, openFake, type Reply, sendJson } from "../../../support/scripted-http-source.ts";
+import {
+  openScriptedSource,
+  type Responder,
+  type ScriptedSource,
+  sendJson,
+} from "../../../support/scripted-http-source.ts";
 
 const [[name = "", definition] = []] = Object.entries(jaeger.indices("x"));
 const settings = { index: { number_of_shards: "1", version: { created: "8190899" } } };
@@ -30,17 +35,17 @@ const answer = (hits: readonly object[], total = hits.length, over: object = {})
   ...over,
 });
 
-let fake: Fake | undefined;
+let fake: ScriptedSource | undefined;
 afterEach(async () => {
   await fake?.close();
   fake = undefined;
 });
 
 async function serve(
-  search: Reply,
-  mapping: Reply = (response) => sendJson(response, mappings),
+  search: Responder,
+  mapping: Responder = (response) => sendJson(response, mappings),
 ): Promise<string> {
-  fake = await openFake((response, request, body) => {
+  fake = await openScriptedSource((response, request, body) => {
     const path = request.url ?? "";
     if (path === "/") sendJson(response, { version: { number: "8.19.8" } });
     else if (path.includes("/_search")) search(response, request, body);
@@ -66,7 +71,7 @@ async function using<T>(
   }
 }
 const source = (over: Partial<SpanSource> = {}): SpanSource => ({
-  ...spanSourceOf("shop", { index: "x-*", profile: "auto" }),
+  ...buildSpanSource("shop", { index: "x-*", layout: "auto" }),
   ...over,
 });
 function read(url: string, over: Partial<SpanSource> = {}, limit = 10_000): Promise<Span[]> {
@@ -231,7 +236,7 @@ describe("a source of spans that fails", () => {
   test("more documents than the budget are refused before a second is asked for", async () => {
     const url = await serve((response) => sendJson(response, answer([hit(1)], 5_000)));
     await expect(read(url, {}, 4_999)).rejects.toMatchObject({ slug: "result_too_large" });
-    expect(fake?.asked.filter(({ path }) => path.includes("_search"))).toHaveLength(1);
+    expect(fake?.requests.filter(({ path }) => path.includes("_search"))).toHaveLength(1);
   });
 });
 
@@ -302,12 +307,18 @@ test("events in documents of their own are looked for only where somebody looks 
   await using(url, async (store) => {
     const range = { from: fromMillis(0), to: fromMillis(1_000_000) };
     const sources = [source()] as const;
-    for (const bare of [true, false]) {
-      const before = fake?.asked.length ?? 0;
-      const query = { sources, range, select: "entries", bare, budget: createBudget(100) } as const;
+    for (const withoutEvents of [true, false]) {
+      const before = fake?.requests.length ?? 0;
+      const query = {
+        sources,
+        range,
+        select: "entries",
+        withoutEvents,
+        budget: createBudget(100),
+      } as const;
       for await (const _ of store.scan(query, AbortSignal.timeout(60_000)));
-      const searches = (fake?.asked ?? []).slice(before).filter(({ body }) => body.includes("event_name"));
-      expect(searches.length > 0).toBe(!bare);
+      const searches = (fake?.requests ?? []).slice(before).filter(({ body }) => body.includes("event_name"));
+      expect(searches.length > 0).toBe(!withoutEvents);
     }
   });
 });
@@ -334,8 +345,8 @@ describe("lists and hints that an index makes", () => {
       const scan = { ...shared, range, select: "entries", by: "time", order: "asc", nth: 3 } as const;
       const signal = AbortSignal.timeout(60_000);
       const asked = [
-        store.failedTraces?.({ ...shared, errors: undefined }, signal),
-        store.milestone?.(scan, signal),
+        store.findTraceIdsWithExceptions?.({ ...shared, errors: undefined }, signal),
+        store.findSplitPoint?.(scan, signal),
       ];
       return Promise.allSettled(asked);
     });
@@ -381,7 +392,7 @@ test("every search carries the wall, and says that parts are errors", async () =
     for await (const _ of store.find({ sources, of: { by: "caller", spans: ids }, budget }, signal));
     await store.locate({ sources, traceId: "1", budget }, signal);
   });
-  const searches = (fake?.asked ?? []).filter(({ path }) => path.includes("_search"));
+  const searches = (fake?.requests ?? []).filter(({ path }) => path.includes("_search"));
   expect(searches.length).toBeGreaterThan(14);
   for (const { path, body } of searches) {
     expect(path).toContain("allow_partial_search_results=false");
@@ -440,7 +451,7 @@ test("a part that fails while the caller is busy is met when its turn comes", as
 });
 
 describe("a profile of one's own", () => {
-  const profile = `
+  const layout = `
 name: mine
 traces:
   documents:
@@ -463,16 +474,16 @@ traces:
     const ask = async (store: SpanStore) => {
       const spans: Span[] = [];
       const range = { from: fromMillis(0), to: fromMillis(1_000) };
-      const sources = [source({ profile: "mine.yaml" })] as const;
+      const sources = [source({ layout: "mine.yaml" })] as const;
       const query = { sources, range, select: "all", budget: createBudget(10) } as const;
       for await (const batch of store.scan(query, AbortSignal.timeout(10_000))) spans.push(...batch);
       return spans;
     };
-    return using(url, ask, { logs: new Map(), traces: new Map([["mine.yaml", readSpanProfile(text)]]) });
+    return using(url, ask, { logs: new Map(), traces: new Map([["mine.yaml", parseSpanLayout(text)]]) });
   };
 
   test("is read as it says", async () => {
-    const [span] = await scanWith(profile);
+    const [span] = await scanWith(layout);
     expect(span).toMatchObject({
       span_kind: "server",
       service_name: "a",
@@ -482,6 +493,6 @@ traces:
   });
 
   test("with a mistake is none", () => {
-    expect(() => readSpanProfile(profile.replace("unit: ms", "unit: weeks"))).toThrow(/unit/);
+    expect(() => parseSpanLayout(layout.replace("unit: ms", "unit: weeks"))).toThrow(/unit/);
   });
 });

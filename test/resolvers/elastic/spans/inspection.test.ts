@@ -2,27 +2,27 @@
 // twice.
 import { afterEach, expect, test } from "vitest";
 import { elastic } from "#resolvers/elastic/elastic.ts";
-import { spanSourceOf } from "#src/access/sites.ts";
-import { createSearch, type HeldIndex } from "../../../support/elastic/fake-cluster.ts";
-import { jaegerFields, type Shipper } from "../../../support/elastic/span-shippers.ts";
+import { buildSpanSource } from "#src/access/sites.ts";
+import { createFakeSearch, type FakeIndex } from "../../../support/elastic/fake-cluster.ts";
+import { jaegerFields, type SpanShipper } from "../../../support/elastic/span-shippers.ts";
 import { testIO } from "../../../support/elastic/test-index.ts";
-import { openFake } from "../../../support/scripted-http-source.ts";
-import { span } from "../../../tracing/span-builder.ts";
+import { openScriptedSource } from "../../../support/scripted-http-source.ts";
+import { createSpan } from "../../../tracing/span-builder.ts";
 
 const opened: { close(): Promise<void> }[] = [];
 afterEach(async () => {
   for (const one of opened.splice(0).reverse()) await one.close();
 });
 
-async function open(indices: Readonly<Record<string, HeldIndex>>) {
-  const search = createSearch(indices, "Elasticsearch");
-  const fake = await openFake((...asked) => search.reply(...asked));
+async function open(indices: Readonly<Record<string, FakeIndex>>) {
+  const search = createFakeSearch(indices, "Elasticsearch");
+  const fake = await openScriptedSource((...asked) => search.reply(...asked));
   const backend = elastic.create("elk", elastic.parseConfig({ url: fake.url, timeout: "60s" }), testIO);
   opened.push(fake, backend);
   const signal = AbortSignal.timeout(60_000);
   const limitations = async (index: string, over: { readonly where?: string } = {}) => {
     const report = await backend.inspections.traces?.(
-      spanSourceOf("shop", { index, profile: "auto", ...over }),
+      buildSpanSource("shop", { index, layout: "auto", ...over }),
       signal,
     );
     expect(report?.problems).toEqual([]);
@@ -31,13 +31,13 @@ async function open(indices: Readonly<Record<string, HeldIndex>>) {
   return { limitations, survey: (...patterns: string[]) => backend.survey?.(patterns, signal) };
 }
 
-const request = span({
+const request = createSpan({
   ...{ site_id: "shop", trace_id: "a".repeat(32), span_id: "b".repeat(16), span_kind: "server" },
   ...{ from: 0, to: 5, service_name: "shop", resource_attributes: { "service.name": "shop" } },
 });
 
 /** As `shipper` writes the request, with the documents of `more` beside it. */
-function written(shipper: Shipper, more: Readonly<Record<string, readonly object[]>> = {}) {
+function written(shipper: SpanShipper, more: Readonly<Record<string, readonly object[]>> = {}) {
   const shipped = shipper.write("x", [request]);
   return Object.fromEntries(
     Object.entries(shipper.indices("x")).map(([name, definition]) => {

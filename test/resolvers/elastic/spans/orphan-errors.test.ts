@@ -1,19 +1,19 @@
 // Error documents of Elastic APM whose transaction is not kept: unsampled, dropped by tail-based sampling, or never begun.
 // Which of them are spans of their own is worked out here from the raw documents alone.
 import { afterEach, describe, expect, test } from "vitest";
-import { spanSourceOf } from "#src/access/sites.ts";
+import { buildSpanSource } from "#src/access/sites.ts";
 import type { Span, TraceSummary } from "#src/core/rows.ts";
 import { fromMillis, type Instant } from "#src/core/time.ts";
 import type { SpanLookup } from "#src/store/span-reader.ts";
 import type { ListingQuery, SpanStore } from "#src/store/store.ts";
-import { analyticsOver } from "#src/tracing/analytics.ts";
+import { createSpanAnalytics } from "#src/tracing/analytics.ts";
 import { parseTraceQuery } from "#src/tracing/listing/trace-query.ts";
 import { createBudget } from "#src/tracing/spans/read-budget.ts";
-import { isSelected, isSought, readerOver } from "../../../conformance/trace-fixture.ts";
-import { createSearch, type HeldIndex } from "../../../support/elastic/fake-cluster.ts";
-import { apm, apm7, type Shipper } from "../../../support/elastic/span-shippers.ts";
+import { createArrayReader, isInSelection, isLookedUp } from "../../../conformance/trace-fixture.ts";
+import { createFakeSearch, type FakeIndex } from "../../../support/elastic/fake-cluster.ts";
+import { apm, apm7, type SpanShipper } from "../../../support/elastic/span-shippers.ts";
 import { openCluster } from "../../../support/elastic/test-index.ts";
-import { openFake } from "../../../support/scripted-http-source.ts";
+import { openScriptedSource } from "../../../support/scripted-http-source.ts";
 
 const opened: { close(): Promise<void> }[] = [];
 afterEach(async () => {
@@ -80,13 +80,13 @@ const error = (
 
 type Document = Readonly<Record<string, unknown>>;
 
-/** `lacks` are fields that no error has had yet, so that the mapping of their index has none. */
+/** `buildMissingQuery` are fields that no error has had yet, so that the mapping of their index has none. */
 async function open(
-  shipper: Shipper,
+  shipper: SpanShipper,
   documents: readonly Document[],
   { where, lacks = [] }: { readonly where?: string; readonly lacks?: readonly string[] } = {},
 ) {
-  const indices: Record<string, HeldIndex> = {};
+  const indices: Record<string, FakeIndex> = {};
   for (const [name, definition] of Object.entries(shipper.indices("x"))) {
     const { mappings } = definition as { readonly mappings: { readonly properties: object } };
     const known = Object.entries(mappings.properties).filter(([field]) => !lacks.includes(field));
@@ -96,22 +96,22 @@ async function open(
     );
     indices[name] = { mappings: { ...mappings, properties }, documents: own };
   }
-  const search = createSearch(indices, "Elasticsearch");
-  const fake = await openFake((...asked) => search.reply(...asked));
+  const search = createFakeSearch(indices, "Elasticsearch");
+  const fake = await openScriptedSource((...asked) => search.reply(...asked));
   const cluster = openCluster(fake.url);
   opened.push(fake, cluster);
-  const source = spanSourceOf("shop", { index: shipper.pattern("x"), profile: "auto", where });
+  const source = buildSpanSource("shop", { index: shipper.pattern("x"), layout: "auto", where });
   return { store: cluster.traces, sources: [source] as const };
 }
 type Opened = Awaited<ReturnType<typeof open>>;
 
-async function collect<T>(batches: AsyncIterable<readonly T[]>): Promise<T[]> {
+async function readAll<T>(batches: AsyncIterable<readonly T[]>): Promise<T[]> {
   const found: T[] = [];
   for await (const batch of batches) found.push(...batch);
   return found;
 }
 const find = ({ store, sources }: Opened, of: SpanLookup["of"]) =>
-  collect(store.find({ sources, of, budget: plenty() }, new AbortController().signal));
+  readAll(store.find({ sources, of, budget: plenty() }, new AbortController().signal));
 const listing = (
   { store, sources }: { readonly store: Pick<SpanStore, "summaries">; readonly sources: Opened["sources"] },
   over: Partial<ListingQuery> & { readonly text?: string } = {},
@@ -119,10 +119,10 @@ const listing = (
   const { text = "", filter = {}, ...rest } = over;
   const query: ListingQuery = {
     ...{ sources, range, candidates: "errors", by: "time", order: "asc", beyond: undefined },
-    ...{ wanted: 100, tieLimit: 10_000, budget: plenty(), ...rest },
+    ...{ expectedRows: 100, tieLimit: 10_000, budget: plenty(), ...rest },
     filter: { ...filter, query: parseTraceQuery(text) },
   };
-  return collect(store.summaries(query, new AbortController().signal));
+  return readAll(store.summaries(query, new AbortController().signal));
 };
 const idOf = (n: number, digits = 16) => n.toString(16).padStart(digits, "0");
 
@@ -182,7 +182,10 @@ describe("an error whose transaction is not kept", () => {
       { trace_id: own, span_id: own, namespace: "web", action_name: "CardError" },
       { trace_id: idOf(0xe2, 32), namespace: "background", action_name: "CardError" },
     ]);
-    const failed = await opened.store.failedTraces?.({ sources: opened.sources, budget: plenty() }, never);
+    const failed = await opened.store.findTraceIdsWithExceptions?.(
+      { sources: opened.sources, budget: plenty() },
+      never,
+    );
     expect(failed?.toSorted()).toEqual([own, idOf(0xe2, 32)]);
     const [span] = await find(opened, { by: "trace", traceIds: [own], select: "all" });
     expect(span).toMatchObject({ span_id: own, parent_span_id: undefined });
@@ -222,7 +225,7 @@ describe("an error whose transaction is not kept", () => {
 });
 
 /** Transactions of which some are kept, spans below them, and errors that name any of them, or nothing. */
-function makeDocuments(seed: number): readonly Document[] {
+function makeRandomDocuments(seed: number): readonly Document[] {
   let state = seed;
   const below = (limit: number): number => {
     state = (state * 1_103_515_245 + 12_345) % 2 ** 31;
@@ -260,7 +263,7 @@ interface Ids {
 }
 
 /** Of each error the span that shows it: the nearest that is kept, or itself. */
-function placesOf(documents: readonly Ids[]): ReadonlyMap<string, string> {
+function derivePlaces(documents: readonly Ids[]): ReadonlyMap<string, string> {
   const kept = new Set(
     documents.flatMap(({ trace, span, transaction, error }) =>
       error === undefined ? [`${trace?.id} ${transaction?.duration ? transaction.id : span?.id}`] : [],
@@ -277,9 +280,9 @@ function placesOf(documents: readonly Ids[]): ReadonlyMap<string, string> {
 
 describe.each([apm, apm7])("$name: whatever is kept", (shipper) => {
   test.each([1, 2])("each error is shown once, where it belongs; seed %i", async (seed) => {
-    const documents = makeDocuments(seed);
+    const documents = makeRandomDocuments(seed);
     const opened = await open(shipper, documents);
-    const places = placesOf(documents);
+    const places = derivePlaces(documents);
     const traceIds = [...new Set([...places.values()].map((place) => place.slice(0, 32)))];
     const all = await find(opened, {
       by: "trace",
@@ -294,13 +297,13 @@ describe.each([apm, apm7])("$name: whatever is kept", (shipper) => {
     expect(sorted(shown(all))).toEqual(sorted([...places]));
     const { store, sources } = opened;
     const scan = (select: "all" | "entries" | "exceptions" | "children", over = range) =>
-      collect(store.scan({ sources, range: over, select, budget: plenty() }, new AbortController().signal));
+      readAll(store.scan({ sources, range: over, select, budget: plenty() }, new AbortController().signal));
     const keys = (spans: readonly Span[]) =>
       spans.map(({ trace_id, span_id }) => `${trace_id} ${span_id}`).sort();
     for (const over of [range, { from: at(500), to: at(1_200) }]) {
       const inRange = all.filter(({ end }) => end >= over.from && end <= over.to);
       for (const select of ["all", "entries", "exceptions", "children"] as const) {
-        const wanted = inRange.filter((span) => isSelected(select, span));
+        const wanted = inRange.filter((span) => isInSelection(select, span));
         expect([select, keys(await scan(select, over))]).toEqual([select, keys(wanted)]);
       }
     }
@@ -310,10 +313,10 @@ describe.each([apm, apm7])("$name: whatever is kept", (shipper) => {
       { by: "span", spans: all },
       { by: "caller", spans: all },
     ] as const) {
-      const wanted = all.filter((span) => isSought(of, span));
+      const wanted = all.filter((span) => isLookedUp(of, span));
       expect([of.by, keys(await find(opened, of))]).toEqual([of.by, keys(wanted)]);
     }
-    const expected = { store: analyticsOver(readerOver(all)), sources };
+    const expected = { store: createSpanAnalytics(createArrayReader(all)), sources };
     for (const over of [
       {},
       { order: "desc", by: "duration" },
@@ -326,12 +329,12 @@ describe.each([apm, apm7])("$name: whatever is kept", (shipper) => {
       expect([over, rows]).toEqual([over, await listing(expected, over)]);
     }
     const query = { sources, partners: [], range, namespaces: [], budget: plenty() };
-    expect((await store.actions(query, never)).toSorted(byAction)).toEqual(
-      (await expected.store.actions(query, never)).toSorted(byAction),
+    expect((await store.actions(query, never)).toSorted(compareByAction)).toEqual(
+      (await expected.store.actions(query, never)).toSorted(compareByAction),
     );
   });
 });
 
-function byAction(a: { readonly action: string }, b: { readonly action: string }): number {
+function compareByAction(a: { readonly action: string }, b: { readonly action: string }): number {
   return a.action < b.action ? -1 : 1;
 }

@@ -1,13 +1,13 @@
 // What a scan keeps in mind, and what it need not: sources of one site may hold the same documents.
 import { afterEach, expect, test } from "vitest";
-import { spanSourceOf } from "#src/access/sites.ts";
+import { buildSpanSource } from "#src/access/sites.ts";
 import { fromMillis } from "#src/core/time.ts";
 import { createBudget } from "#src/tracing/spans/read-budget.ts";
 import { toSpan } from "../../../conformance/trace-fixture.ts";
-import { createSearch, type HeldIndex } from "../../../support/elastic/fake-cluster.ts";
+import { createFakeSearch, type FakeIndex } from "../../../support/elastic/fake-cluster.ts";
 import { otel } from "../../../support/elastic/span-shippers.ts";
 import { openCluster } from "../../../support/elastic/test-index.ts";
-import { openFake } from "../../../support/scripted-http-source.ts";
+import { openScriptedSource } from "../../../support/scripted-http-source.ts";
 
 const opened: { close(): Promise<void> }[] = [];
 afterEach(async () => {
@@ -27,21 +27,27 @@ test("each document counts once, whatever sources hold it, and one that was sent
       ...{ start: fromMillis(start + 1), end: fromMillis(start + 2) },
     });
   });
-  const indices: Record<string, HeldIndex> = {};
+  const indices: Record<string, FakeIndex> = {};
   for (const [name, definition] of Object.entries(otel.indices("x"))) {
     const own = otel.write("x", spans).filter(({ index }) => index === name);
     const documents = own.map(({ document }) => JSON.parse(document));
     indices[name] = { mappings: (definition as { readonly mappings: object }).mappings, documents };
   }
-  const search = createSearch(indices, "Elasticsearch");
-  const fake = await openFake((...asked) => search.reply(...asked));
+  const search = createFakeSearch(indices, "Elasticsearch");
+  const fake = await openScriptedSource((...asked) => search.reply(...asked));
   const cluster = openCluster(fake.url);
   opened.push(fake, cluster);
-  const one = spanSourceOf("shop", { index: otel.pattern("x"), profile: "auto" });
-  const other = spanSourceOf("shop", { index: otel.pattern("x"), profile: "auto", where: "kind=Server" });
+  const one = buildSpanSource("shop", { index: otel.pattern("x"), layout: "auto" });
+  const other = buildSpanSource("shop", { index: otel.pattern("x"), layout: "auto", where: "kind=Server" });
   for (const sources of [[one], [one, other]] as const) {
     let counted = 0;
-    const scan = { sources, range, select: "all", bare: true, budget: createBudget(100_000) } as const;
+    const scan = {
+      sources,
+      range,
+      select: "all",
+      withoutEvents: true,
+      budget: createBudget(100_000),
+    } as const;
     for await (const batch of cluster.traces.scan(scan, new AbortController().signal))
       counted += batch.length;
     expect(counted).toBe(spans.length);

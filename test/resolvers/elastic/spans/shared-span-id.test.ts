@@ -1,16 +1,16 @@
 // Both sides of a call may have one id, and a layout may keep exceptions in documents of their own: then the side that was
 // called has them, however many spans are read together.
 import { afterEach, expect, test } from "vitest";
-import { spanSourceOf } from "#src/access/sites.ts";
+import { buildSpanSource } from "#src/access/sites.ts";
 import type { Span, SpanEvent } from "#src/core/rows.ts";
 import { fromMillis, type Instant } from "#src/core/time.ts";
 import type { SpanLookup } from "#src/store/span-reader.ts";
 import { createBudget } from "#src/tracing/spans/read-budget.ts";
 import { type ModelSpan, toSpan } from "../../../conformance/trace-fixture.ts";
-import { createSearch, type HeldIndex } from "../../../support/elastic/fake-cluster.ts";
+import { createFakeSearch, type FakeIndex } from "../../../support/elastic/fake-cluster.ts";
 import { otel } from "../../../support/elastic/span-shippers.ts";
 import { openCluster } from "../../../support/elastic/test-index.ts";
-import { openFake } from "../../../support/scripted-http-source.ts";
+import { openScriptedSource } from "../../../support/scripted-http-source.ts";
 
 const opened: { close(): Promise<void> }[] = [];
 afterEach(async () => {
@@ -33,18 +33,18 @@ function side(n: number, kind: "client" | "server", events: readonly SpanEvent[]
 
 async function open(spans: readonly ModelSpan[]) {
   const shipped = otel.write("x", spans.map(toSpan));
-  const indices: Record<string, HeldIndex> = {};
+  const indices: Record<string, FakeIndex> = {};
   for (const [name, definition] of Object.entries(otel.indices("x"))) {
     const documents = shipped
       .filter(({ index }) => index === name)
       .map(({ document }) => JSON.parse(document));
     indices[name] = { mappings: (definition as { readonly mappings: object }).mappings, documents };
   }
-  const search = createSearch(indices, "Elasticsearch");
-  const fake = await openFake((...asked) => search.reply(...asked));
+  const search = createFakeSearch(indices, "Elasticsearch");
+  const fake = await openScriptedSource((...asked) => search.reply(...asked));
   const cluster = openCluster(fake.url);
   opened.push(fake, cluster);
-  const sources = [spanSourceOf("shop", { index: otel.pattern("x"), profile: "auto" })] as const;
+  const sources = [buildSpanSource("shop", { index: otel.pattern("x"), layout: "auto" })] as const;
   return async (select: "all" | "exceptions") => {
     const of: SpanLookup["of"] = { by: "trace", traceIds: [trace], select };
     const found: Span[] = [];

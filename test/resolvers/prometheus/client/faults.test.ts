@@ -4,17 +4,17 @@ import { gzipSync } from "node:zlib";
 import { afterEach, describe, expect, test } from "vitest";
 import type { Failure } from "#src/core/errors.ts";
 import type { Backend, SeriesQuery } from "#src/store/store.ts";
-import { record } from "#src/telemetry/request-recorder.ts";
+import { runWithRecorder } from "#src/telemetry/request-recorder.ts";
 import {
+  buildMatrix,
+  buildSeriesQuery,
   type FakePrometheus,
-  type Knowledge,
-  matrix,
   openFakePrometheus,
-  seriesQuery,
+  type ScriptedAnswers,
 } from "../../../support/prometheus/scripted-server.ts";
 import { sendJson } from "../../../support/scripted-http-source.ts";
 
-const { buckets } = seriesQuery();
+const { buckets } = buildSeriesQuery();
 const at = (bucket: number) => (buckets.start + (bucket + 1) * buckets.step) / 1_000;
 const one = {
   metric: { host: "x" },
@@ -23,7 +23,7 @@ const one = {
     [at(2), "3.5"],
   ],
 };
-const whole = matrix([one]);
+const whole = buildMatrix([one]);
 
 let fake: FakePrometheus | undefined;
 let backend: Backend | undefined;
@@ -32,16 +32,16 @@ afterEach(async () => {
   await fake?.close();
 });
 
-async function serve(knowledge: Knowledge, settings: object = {}): Promise<FakePrometheus> {
+async function serve(knowledge: ScriptedAnswers, settings: object = {}): Promise<FakePrometheus> {
   fake = await openFakePrometheus(knowledge);
   backend = fake.open(settings);
   return fake;
 }
 async function read(over: Partial<SeriesQuery> = {}, signal = AbortSignal.timeout(60_000)) {
-  return backend?.stores.metrics?.series(seriesQuery(over), signal);
+  return backend?.stores.metrics?.series(buildSeriesQuery(over), signal);
 }
 /** The query that is answered in the test's way; the count before it finds nothing. */
-const main = (reply: (response: ServerResponse) => unknown): Knowledge => ({
+const main = (reply: (response: ServerResponse) => unknown): ScriptedAnswers => ({
   answer: (form, response) => (form.get("query")?.startsWith("avg") ? reply(response) : false),
 });
 const error = (errorType: string, text: string) => ({ status: "error", errorType, error: text });
@@ -60,8 +60,8 @@ test("whoever explains a request is told how many series and samples came, each 
   };
   const others = Array.from({ length: 3 }, (_, n) => ({ ...one, metric: { host: `${n}` } }));
   // In a form that is read twice: scanned as far as it goes, and then parsed.
-  await serve(main((r) => sendJson(r, JSON.stringify(matrix(others), null, 1))));
-  await record(recorder, () => read());
+  await serve(main((r) => sendJson(r, JSON.stringify(buildMatrix(others), null, 1))));
+  await runWithRecorder(recorder, () => read());
   expect(sampled).toEqual([{ backend: "prom", series: 3, samples: 6 }]);
 });
 
@@ -82,12 +82,12 @@ describe("a source that fails", () => {
     [
       "a value that is no number",
       "malformed",
-      (r) => sendJson(r, matrix([{ metric: { host: "a" }, values: [[at(0), "many"]] }])),
+      (r) => sendJson(r, buildMatrix([{ metric: { host: "a" }, values: [[at(0), "many"]] }])),
     ],
     [
       "a label that is no text",
       "malformed",
-      (r) => sendJson(r, matrix([{ metric: { host: 1 }, values: [] }])),
+      (r) => sendJson(r, buildMatrix([{ metric: { host: 1 }, values: [] }])),
     ],
     [
       "a scalar",
@@ -97,18 +97,21 @@ describe("a source that fails", () => {
     [
       "a time that was not asked for",
       "malformed",
-      (r) => sendJson(r, matrix([{ metric: { host: "a" }, values: [[at(0) + 1, "1"]] }])),
+      (r) => sendJson(r, buildMatrix([{ metric: { host: "a" }, values: [[at(0) + 1, "1"]] }])),
     ],
     [
       "a time outside the range",
       "malformed",
-      (r) => sendJson(r, matrix([{ metric: { host: "a" }, values: [[at(3), "1"]] }])),
+      (r) => sendJson(r, buildMatrix([{ metric: { host: "a" }, values: [[at(3), "1"]] }])),
     ],
     [
       "a histogram for a number",
       "malformed",
       (r) =>
-        sendJson(r, matrix([{ metric: { host: "a" }, histograms: [[at(0), { count: "1", sum: "1" }]] }])),
+        sendJson(
+          r,
+          buildMatrix([{ metric: { host: "a" }, histograms: [[at(0), { count: "1", sum: "1" }]] }]),
+        ),
     ],
     [
       "an encoding that nobody asked for",
@@ -224,7 +227,7 @@ test("what a count shows to be too much is not asked for", async () => {
       form.get("query")?.startsWith("count(group")
         ? sendJson(
             r,
-            matrix([
+            buildMatrix([
               {
                 metric: {},
                 values: [

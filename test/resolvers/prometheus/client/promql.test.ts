@@ -4,21 +4,21 @@ import {
   aggregate,
   binary,
   call,
-  equal,
-  glob,
-  noneOf,
-  notFinite,
+  markNonFinite,
+  matchAnyOf,
+  matchEqual,
+  matchGlob,
+  matchNoneOf,
+  matchPresent,
   number,
-  oneOf,
-  present,
-  print,
   printDuration,
+  printExpression,
   select,
-  window,
+  selectRange,
 } from "#resolvers/prometheus/client/promql.ts";
 import { matchesPattern } from "#src/metrics/measures.ts";
-import { evaluateOver } from "../../../support/prometheus/promql-evaluator.ts";
-import { selectorsOf } from "../../../support/prometheus/promql-selectors.ts";
+import { createEvaluator } from "../../../support/prometheus/promql-evaluator.ts";
+import { parseSelectors } from "../../../support/prometheus/promql-selectors.ts";
 
 const hostile = fc.oneof(
   fc.string({ unit: "binary" }),
@@ -34,11 +34,15 @@ describe("printing", () => {
   test("names and values come back as they were, whatever they hold", () => {
     fc.assert(
       fc.property(label, hostile, label, hostile, (forced, tenant, key, value) => {
-        const selector = select({ [forced]: tenant }, [equal(key, value)]);
-        const query = print(
-          aggregate("sum", [key], call("sum_over_time", window(selector, "open", { from: 60_000, to: 1 }))),
+        const selector = select({ [forced]: tenant }, [matchEqual(key, value)]);
+        const query = printExpression(
+          aggregate(
+            "sum",
+            [key],
+            call("sum_over_time", selectRange(selector, "open", { from: 60_000, to: 1 })),
+          ),
         );
-        expect(selectorsOf(query)).toEqual([
+        expect(parseSelectors(query)).toEqual([
           [
             { label: key, operator: "=", value },
             { label: forced, operator: "=", value: tenant },
@@ -53,7 +57,7 @@ describe("printing", () => {
     fc.assert(
       fc.property(small, small, (pattern, value) => {
         fc.pre(pattern !== "" && value !== "");
-        const { operator, value: text } = glob("k", pattern);
+        const { operator, value: text } = matchGlob("k", pattern);
         const accepts: Record<string, () => boolean> = {
           "=": () => value === text,
           "!=": () => value !== text,
@@ -67,9 +71,9 @@ describe("printing", () => {
   test("any of several values, and none of them", () => {
     fc.assert(
       fc.property(fc.array(hostile, { minLength: 2 }), hostile, (values, value) => {
-        const regex = new RegExp(`^(?:${dotAll(oneOf("k", values).value)})$`, "s");
+        const regex = new RegExp(`^(?:${dotAll(matchAnyOf("k", values).value)})$`, "s");
         expect(regex.test(value)).toBe(values.includes(value));
-        expect(noneOf("k", values)).toEqual({ ...oneOf("k", values), operator: "!~" });
+        expect(matchNoneOf("k", values)).toEqual({ ...matchAnyOf("k", values), operator: "!~" });
       }),
     );
   });
@@ -81,23 +85,27 @@ describe("printing", () => {
   }
 
   test("forms", () => {
-    const all = select({ site: "a" }, [equal("__name__", "x")]);
-    expect(print(window(all, "closed", { from: 60_000, to: 1 }))).toBe(
+    const all = select({ site: "a" }, [matchEqual("__name__", "x")]);
+    expect(printExpression(selectRange(all, "closed", { from: 60_000, to: 1 }))).toBe(
       '{__name__="x",site="a"}[59s999ms] offset 1ms',
     );
-    expect(print(window(all, "open", { from: 60_000, to: 1 }))).toBe(
+    expect(printExpression(selectRange(all, "open", { from: 60_000, to: 1 }))).toBe(
       '{__name__="x",site="a"}[60s] offset 1ms',
     );
-    expect(print(window(all, "open", { from: 60_000, to: 0 }))).toBe('{__name__="x",site="a"}[60s1ms]');
-    expect(print(aggregate("sum", ["a", "b.c"], binary(all, "+", number(1))))).toBe(
+    expect(printExpression(selectRange(all, "open", { from: 60_000, to: 0 }))).toBe(
+      '{__name__="x",site="a"}[60s1ms]',
+    );
+    expect(printExpression(aggregate("sum", ["a", "b.c"], binary(all, "+", number(1))))).toBe(
       'sum by (a,"b.c") (({__name__="x",site="a"} + 1))',
     );
-    expect(print(select({}, [present("a"), oneOf("b", ["x", ""])]))).toBe('{a!="",b=~"(?s:x|)"}');
+    expect(printExpression(select({}, [matchPresent("a"), matchAnyOf("b", ["x", ""])]))).toBe(
+      '{a!="",b=~"(?s:x|)"}',
+    );
     // As itself it would reach the lexer as broken UTF-8.
-    expect(print(select({}, [equal("a", "\ud800")]))).toBe('{a="\\ufffd"}');
+    expect(printExpression(select({}, [matchEqual("a", "\ud800")]))).toBe('{a="\\ufffd"}');
     // A server of version 2 holds labels of such names, and takes them unquoted in braces alone.
-    const keyword = select({ inf: "a" }, [present("without")]);
-    expect(print(aggregate("sum", ["NaN", "Without", "on"], keyword))).toBe(
+    const keyword = select({ inf: "a" }, [matchPresent("without")]);
+    expect(printExpression(aggregate("sum", ["NaN", "Without", "on"], keyword))).toBe(
       'sum by ("NaN","Without",on) ({without!="",inf="a"})',
     );
     expect([86_400_000, 1, 90_061_001].map(printDuration)).toEqual(["86400s", "1ms", "90061s1ms"]);
@@ -112,13 +120,13 @@ test.each([
 ])("samples %j that are no finite numbers show by one that is NaN nowhere", async (values, expected) => {
   const samples = values.map((value, at) => [60_000 + at, value] as const);
   // Like VictoriaMetrics it has no result that is NaN.
-  const source = evaluateOver([{ labels: { __name__: "g" }, samples }], "open");
+  const source = createEvaluator([{ labels: { __name__: "g" }, samples }], "open");
   const found: number[] = [];
   const fold = () => ({
     series: (one: { readonly values: Float64Array }) => void found.push(...one.values),
     result: () => found,
   });
-  const over = window(select({}, [equal("__name__", "g")]), "open", { from: 60_000, to: 1 });
+  const over = selectRange(select({}, [matchEqual("__name__", "g")]), "open", { from: 60_000, to: 1 });
   const { signal } = new AbortController();
-  expect(await source.query(notFinite(over), { at: 120_000 }, fold, signal)).toEqual([expected]);
+  expect(await source.query(markNonFinite(over), { at: 120_000 }, fold, signal)).toEqual([expected]);
 });

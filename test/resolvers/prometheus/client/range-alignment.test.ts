@@ -2,30 +2,34 @@
 // range that was meant, also where all that there is lies at an end that was moved away.
 import fc from "fast-check";
 import { afterEach, describe, expect, test } from "vitest";
-import { call, equal, select, window } from "#resolvers/prometheus/client/promql.ts";
-import { movementsOf, type Range, unmoved } from "#resolvers/prometheus/client/range-alignment.ts";
+import { call, matchEqual, select, selectRange } from "#resolvers/prometheus/client/promql.ts";
+import {
+  alignRange,
+  detectAlignment,
+  type QueryRange,
+} from "#resolvers/prometheus/client/range-alignment.ts";
 import { prometheus } from "#resolvers/prometheus/prometheus.ts";
 import { printMillis } from "#src/core/time.ts";
 import type { Backend } from "#src/store/store.ts";
 import { testIO } from "../../../support/elastic/test-index.ts";
 import { openFakeServer } from "../../../support/prometheus/fake-thanos.ts";
-import type { Fake } from "../../../support/scripted-http-source.ts";
+import type { ScriptedSource } from "../../../support/scripted-http-source.ts";
 
 const signal = AbortSignal.timeout(60_000);
 const minute = 60_000;
 const base = Date.UTC(2026, 0, 15, 10);
 
-const aligned = ({ start, end, step }: Range): Range => ({
+const aligned = ({ start, end, step }: QueryRange): QueryRange => ({
   start: start - (start % step),
   end: end - (end % step),
   step,
 });
 const since =
   (oldest: number) =>
-  ({ start, end, step }: Range): Range | undefined =>
+  ({ start, end, step }: QueryRange): QueryRange | undefined =>
     end < oldest ? undefined : { start: Math.max(start, oldest), end, step };
 
-let source: Fake | undefined;
+let source: ScriptedSource | undefined;
 let backend: Backend | undefined;
 afterEach(async () => {
   await backend?.close();
@@ -73,7 +77,7 @@ describe("the last of all minutes, where nothing else has a sample", () => {
 test("where a frontend loses a millisecond of a step, the first sample of a metric is found", async () => {
   const second = 1_000;
   // As a number of seconds, of which the next one makes nanoseconds.
-  const inSeconds = (range: Range): Range => ({
+  const inSeconds = (range: QueryRange): QueryRange => ({
     ...range,
     step: Math.floor(Math.trunc((range.step / second) * 1e9) / 1e6),
   });
@@ -100,7 +104,7 @@ test("no frontend moves what is asked then, and no time is lost that may be aske
   const looking = (offset: number) =>
     call(
       "max_over_time",
-      window(select({}, [equal("__name__", "g")]), "open", { from: 10 + offset, to: offset }),
+      selectRange(select({}, [matchEqual("__name__", "g")]), "open", { from: 10 + offset, to: offset }),
     );
   const time = fc.integer({ min: 1_000, max: 100_000 });
   fc.assert(
@@ -113,23 +117,25 @@ test("no frontend moves what is asked then, and no time is lost that may be aske
         const range = { start, end: start + Math.floor(length / step) * step, step };
         const oldest = from ?? undefined;
         const move = oldest === undefined ? aligned : since(oldest);
-        const asked = unmoved(looking(1), range, { oldest, aligned: oldest === undefined });
+        const asked = alignRange(looking(1), range, { oldest, aligned: oldest === undefined });
         const times = timesOf(range).filter((one) => one >= (oldest ?? 0));
-        expect(asked === undefined ? [] : timesOf(asked.range).map((one) => one - asked.by)).toEqual(times);
+        expect(asked === undefined ? [] : timesOf(asked.range).map((one) => one - asked.shift)).toEqual(
+          times,
+        );
         if (asked === undefined) return;
         expect(move(asked.range)).toEqual(asked.range);
-        expect(asked.expression).toEqual(looking(1 + asked.by));
+        expect(asked.expression).toEqual(looking(1 + asked.shift));
       },
     ),
   );
 });
 
-function timesOf({ start, end, step }: Range): readonly number[] {
+function timesOf({ start, end, step }: QueryRange): readonly number[] {
   return Array.from({ length: (end - start) / step + 1 }, (_, at) => start + at * step);
 }
 
 test("where a range of all times begins tells who moves it", () => {
-  expect(movementsOf(1_000, 1_000)).toEqual({ oldest: undefined, aligned: false });
-  expect(movementsOf(1_000, 0)).toEqual({ oldest: undefined, aligned: true });
-  expect(movementsOf(1_000, base)).toEqual({ oldest: base, aligned: false });
+  expect(detectAlignment(1_000, 1_000)).toEqual({ oldest: undefined, aligned: false });
+  expect(detectAlignment(1_000, 0)).toEqual({ oldest: undefined, aligned: true });
+  expect(detectAlignment(1_000, base)).toEqual({ oldest: base, aligned: false });
 });

@@ -5,7 +5,7 @@ import {
   createScanner,
   readResult,
   type SampleSeries,
-  Surprise,
+  UnexpectedFormat,
 } from "#resolvers/prometheus/client/response-scanner.ts";
 
 const value = fc.oneof(
@@ -135,7 +135,7 @@ describe("the scanner", () => {
     ["a scalar", '{"status":"success","data":{"resultType":"scalar","result":[1,"2"]}}'],
     ["no result at all", '{"status":"success"}'],
   ])("is surprised by %s", (_name, json) => {
-    expect(() => scan(Buffer.from(json), [])).toThrow(Surprise);
+    expect(() => scan(Buffer.from(json), [])).toThrow(UnexpectedFormat);
   });
 
   test("an answer that is cut anywhere is an error", () => {

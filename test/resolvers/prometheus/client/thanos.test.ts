@@ -8,7 +8,7 @@ import { base, hour, minute, rawFamilies } from "../../../conformance/metrics/fi
 import { verifySeries } from "../../../conformance/metrics.ts";
 import { testIO } from "../../../support/elastic/test-index.ts";
 import { openFakeThanos } from "../../../support/prometheus/fake-thanos.ts";
-import type { Fake } from "../../../support/scripted-http-source.ts";
+import type { ScriptedSource } from "../../../support/scripted-http-source.ts";
 
 const signal = AbortSignal.timeout(300_000);
 const wanted = ["requests_total", "deploys_total", "jobs_count", "latency_seconds", "balance"];
@@ -23,7 +23,7 @@ const series = families.flatMap(({ metric, series }) =>
   })),
 );
 
-let thanos: Fake;
+let thanos: ScriptedSource;
 let backend: Backend;
 beforeAll(async () => {
   thanos = await openFakeThanos(series);
@@ -36,17 +36,17 @@ afterAll(async () => {
 
 test("is told by a parameter that it cannot read, and by no other product", async () => {
   expect(await backend.probe(signal)).toEqual({ product: "Thanos", version: "unknown" });
-  expect(thanos.asked.filter(({ body }) => body.includes("dedup=neither"))).toHaveLength(1);
+  expect(thanos.requests.filter(({ body }) => body.includes("dedup=neither"))).toHaveLength(1);
 });
 
 // A query frontend drops a resolution of 0, and the querier behind it may then read downsampled blocks.
 test("no query may be answered in part or from downsampled blocks, nor through a query frontend", async () => {
-  thanos.asked.length = 0;
+  thanos.requests.length = 0;
   const buckets = { start: base + 10 * minute, step: 10 * minute, count: 5 };
   const query = { match: { tenant: "shop" }, tags: {}, buckets, lookBack: hour, pointLimit: 10_000 };
   const measure: Measure = { of: "increment" };
   await backend.stores.metrics?.series({ ...query, metric: "requests_total", measure }, signal);
-  const queries = thanos.asked.filter(({ path }) => /^\/api\/v1\/query(_range)?$/.test(path));
+  const queries = thanos.requests.filter(({ path }) => /^\/api\/v1\/query(_range)?$/.test(path));
   const forms = queries.map(({ body }) => Object.fromEntries(new URLSearchParams(body)));
   const asked = forms.filter(({ query }) => query?.includes("requests_total"));
   expect(asked.length).toBeGreaterThan(1);
@@ -63,9 +63,9 @@ test("a type that neither a target nor a name tells is a guess, and measures of 
   const { metrics } = guessing.stores;
   const match = { tenant: "shop" };
   expect(await metrics?.type(match, "depth", signal)).toBe("counter");
-  expect(await metrics?.isGuess?.(match, "depth", signal)).toBe(true);
+  expect(await metrics?.isTypeGuessed?.(match, "depth", signal)).toBe(true);
   for (const told of ["requests_total", "latency_seconds", "none"]) {
-    expect(await metrics?.isGuess?.(match, told, signal)).toBe(false);
+    expect(await metrics?.isTypeGuessed?.(match, told, signal)).toBe(false);
   }
   const buckets = { start: base + 10 * minute, step: 10 * minute, count: 5 };
   const query = { match, metric: "depth", tags: {}, buckets, lookBack: hour, pointLimit: 1_000 };

@@ -8,18 +8,18 @@ import {
   type Write,
   type WrittenSeries,
 } from "../../../support/prometheus/kubernetes-exporters.ts";
-import { evaluateOver } from "../../../support/prometheus/promql-evaluator.ts";
+import { createEvaluator } from "../../../support/prometheus/promql-evaluator.ts";
 import {
   cgroup,
-  collect,
-  exists,
+  collectRows,
   key,
   never,
   other,
   readPods,
   scope,
   uid,
-  written,
+  writePodInfo,
+  writeSeries,
 } from "./small-cluster.ts";
 
 describe("a pod's network", () => {
@@ -28,8 +28,8 @@ describe("a pod's network", () => {
     start: number | undefined,
     counter = (age: number) => age,
   ) =>
-    written((write, time, age) => {
-      exists(write, time);
+    writeSeries((write, time, age) => {
+      writePodInfo(write, time);
       if (start !== undefined) write(time, "kube_pod_start_time", { ...key, uid }, start / 1_000);
       for (const [position, name] of interfaces.entries()) {
         if (start !== undefined && time < start) continue;
@@ -77,7 +77,7 @@ describe.each([
     for (const [metric, labels, samples] of counters) {
       for (const [time, value] of samples) write(base - hour + time * 1_000, metric, labels, value);
     }
-    return createKubernetesStore(evaluateOver(series(), "open", hidesRestarts));
+    return createKubernetesStore(createEvaluator(series(), "open", hidesRestarts));
   };
   const query = { ...scope, snapshots: { start: base, step: hour, count: 1 } };
   /** Of counters one after the other, each of which begins at 0. */
@@ -129,7 +129,7 @@ describe.each([
           ["container_network_receive_bytes_total", { ...key, node: "n1", interface: "eth0" }, twice],
         ],
       );
-      const rows = await collect(store.nodes(query, never));
+      const rows = await collectRows(store.nodes(query, never));
       expect(rows.map(({ network_rx_bytes }) => network_rx_bytes)).toEqual([Math.round(grownBy([samples]))]);
     }
   });
@@ -175,14 +175,14 @@ describe.each([
     async (what, metric, labels, added) => {
       const store = hourly(
         (write, time) => {
-          exists(write, time);
+          writePodInfo(write, time);
           write(time, "kube_node_info", { node: "n1", internal_ip: "n1" }, 1);
         },
         [[metric, { ...added, ...labels }, twice]],
       );
       const rows = what.startsWith("a node")
-        ? await collect(store.nodes(query, never))
-        : await collect(store.pods({ ...query, namespaces: [], nodes: [] }, never));
+        ? await collectRows(store.nodes(query, never))
+        : await collectRows(store.pods({ ...query, namespaces: [], nodes: [] }, never));
       expect(rows.map(({ network_rx_bytes }) => network_rx_bytes)).toContain(Math.round(grownBy([twice])));
     },
   );
@@ -196,7 +196,7 @@ describe.each([
     const store = hourly(
       (write, time) => {
         if (time < started) return;
-        exists(write, time);
+        writePodInfo(write, time);
         write(time, "kube_pod_start_time", { ...key, uid }, started / 1_000);
       },
       [
@@ -204,7 +204,7 @@ describe.each([
         ["container_network_receive_bytes_total", { ...sandbox("b"), interface: "eth0" }, after],
       ],
     );
-    const rows = await collect(store.pods({ ...query, namespaces: [], nodes: [] }, never));
+    const rows = await collectRows(store.pods({ ...query, namespaces: [], nodes: [] }, never));
     expect(rows.map(({ network_rx_bytes }) => network_rx_bytes)).toEqual([
       Math.round(grownBy([between, after])),
     ]);
@@ -243,7 +243,7 @@ describe.each([
       { ...labels, interface: "eth0" },
       samples,
     ]);
-    const store = hourly(exists, [
+    const store = hourly(writePodInfo, [
       ...series,
       // One that had the name before.
       [
@@ -252,7 +252,7 @@ describe.each([
         before,
       ],
     ]);
-    const rows = await collect(store.pods({ ...query, namespaces: [], nodes: [] }, never));
+    const rows = await collectRows(store.pods({ ...query, namespaces: [], nodes: [] }, never));
     const expected = Math.round(grownBy(counters.map(([, samples]) => samples)));
     expect(rows.map(({ network_rx_bytes }) => network_rx_bytes)).toEqual([expected]);
   });

@@ -3,7 +3,15 @@ import { describe, expect, test } from "vitest";
 import type { NodesRow } from "#src/core/rows.ts";
 import { base, minute } from "../../../conformance/kubernetes-fixture.ts";
 import type { Labels, Write } from "../../../support/prometheus/kubernetes-exporters.ts";
-import { collect, never, readNodes, scope, snapshots, storeOver, written } from "./small-cluster.ts";
+import {
+  collectRows,
+  createStoreOver,
+  never,
+  readNodes,
+  scope,
+  snapshots,
+  writeSeries,
+} from "./small-cluster.ts";
 
 describe("nodes", () => {
   const uname = { instance: "10.0.0.7:9100", nodename: "worker-7" };
@@ -50,7 +58,7 @@ describe("nodes", () => {
   };
 
   test("are machines with a node exporter where nothing else knows them", async () => {
-    const series = written((write, time, age) => {
+    const series = writeSeries((write, time, age) => {
       write(time, "node_uname_info", uname, 1);
       exporter(write, time, age);
     });
@@ -59,7 +67,7 @@ describe("nodes", () => {
 
   test("have the largest disk where several are mounted at the root, and none that is no disk", async () => {
     const sizes = { "/dev/sda2": 2_500, "/dev/sdb1": 4_999, rootfs: 90_000, overlay: 80_000, tmpfs: 70_000 };
-    const series = written((write, time, age) => {
+    const series = writeSeries((write, time, age) => {
       write(time, "node_uname_info", uname, 1);
       exporter(write, time, age);
       for (const [device, size] of Object.entries(sizes)) {
@@ -75,7 +83,7 @@ describe("nodes", () => {
     ["name", { node: "worker-7", internal_ip: "192.168.0.1" }],
     ["address", { node: "worker-7.internal", internal_ip: "10.0.0.7" }],
   ])("have a node exporter's figures by %s, and other machines are none", async (_, node) => {
-    const series = written((write, time, age) => {
+    const series = writeSeries((write, time, age) => {
       write(time, "kube_node_info", node, 1);
       write(
         time,
@@ -92,7 +100,7 @@ describe("nodes", () => {
   });
 
   test("have a node exporter's figures where the scraper calls its instance as the cluster calls the node", async () => {
-    const series = written((write, time, age) => {
+    const series = writeSeries((write, time, age) => {
       write(time, "kube_node_info", { node: "worker-7.internal", internal_ip: "10.0.0.7" }, 1);
       write(time, "node_uname_info", { instance: "worker-7.internal", nodename: "WORKER-7" }, 1);
       exporter(write, time, age, "worker-7.internal");
@@ -102,7 +110,7 @@ describe("nodes", () => {
 
   test("have no figure of a disk that is not told, also where others of it are", async () => {
     const disk = { node: "worker-7", id: "/", device: "/dev/sda1" };
-    const series = written((write, time) => {
+    const series = writeSeries((write, time) => {
       write(time, "container_fs_limit_bytes", disk, 100);
       write(time, "container_fs_inodes_total", disk, 10);
     });
@@ -115,7 +123,7 @@ describe("nodes", () => {
   });
 
   test("are found by the scraper's address where cAdvisor names no node", async () => {
-    const series = written((write, time) => {
+    const series = writeSeries((write, time) => {
       write(time, "kube_node_info", { node: "worker-7", internal_ip: "10.0.0.7" }, 1);
       write(time, "container_memory_rss", { instance: "10.0.0.7:10250", id: "/" }, 1_234);
     });
@@ -125,7 +133,7 @@ describe("nodes", () => {
   const names = ["k8s_node_cpu_usage", "k8s_node_cpu_utilization_ratio", "k8s_node_cpu_utilization"];
   test.each(names)("have the figures of OpenTelemetry's kubelet stats (%s)", async (cpu) => {
     const node = { k8s_node_name: "n1" };
-    const series = written((write, time, age) => {
+    const series = writeSeries((write, time, age) => {
       write(time, "kube_node_info", { node: "n1", internal_ip: "10.0.0.1" }, 1);
       write(time, cpu, node, 0.5);
       write(time, "k8s_node_memory_working_set_bytes", node, 8);
@@ -165,7 +173,9 @@ describe("nodes", () => {
     ["k8s_node_memory_page_faults", { k8s_node_name: "n1" }, "memory_page_faults"],
     ["k8s_node_memory_major_page_faults_ratio", { k8s_node_name: "n1" }, "memory_major_page_faults"],
   ])("are shown where %s is all that is known of them", async (metric, labels, figure) => {
-    const [row, ...others] = await readNodes(written((write, time, age) => write(time, metric, labels, age)));
+    const [row, ...others] = await readNodes(
+      writeSeries((write, time, age) => write(time, metric, labels, age)),
+    );
     expect(others).toEqual([]);
     expect(row?.node_name).toBe("n1");
     expect(row?.[figure]).toBe(figure === "cpu_usage_nano_cores" ? 1e9 : 600);
@@ -173,15 +183,17 @@ describe("nodes", () => {
 
   test("more than the limit are refused before any is answered, whoever tells of them", async () => {
     // Half of the nodes are known to one exporter, half to another: no single count is over the limit.
-    const series = written((write, time) => {
+    const series = writeSeries((write, time) => {
       for (let number = 0; number < 6; number += 1) {
         if (number < 3) write(time, "kube_node_info", { node: `a${number}` }, 1);
         else write(time, "container_memory_rss", { node: `b${number}`, id: "/" }, 1);
       }
     });
     const query = { ...scope, snapshots: { ...snapshots, start: base - 5 * minute, count: 6 } };
-    expect(await collect(storeOver(series).nodes({ ...query, rowLimit: 36 }, never))).toHaveLength(36);
-    const rows = storeOver(series)
+    expect(await collectRows(createStoreOver(series).nodes({ ...query, rowLimit: 36 }, never))).toHaveLength(
+      36,
+    );
+    const rows = createStoreOver(series)
       .nodes({ ...query, rowLimit: 35 }, never)
       [Symbol.asyncIterator]();
     await expect(rows.next()).rejects.toMatchObject({ slug: "result_too_large" });
@@ -212,7 +224,7 @@ describe("nodes", () => {
       ["container_network_receive_bytes_total", "interface", { node: "n1", id: "/" }],
       ["node_network_receive_bytes_total", "device", { instance: "n1:9100" }],
     ] as const) {
-      const series = written((write, time, age) => {
+      const series = writeSeries((write, time, age) => {
         write(time, "kube_node_info", { node: "n1", internal_ip: "n1" }, 1);
         for (const [position, name] of all.entries()) {
           write(time, metric, { ...own, [label]: name }, age * 10 ** position);
@@ -223,7 +235,7 @@ describe("nodes", () => {
   });
 
   test("a renamed machine's figures go to its newest name", async () => {
-    const series = written((write, time, age) => {
+    const series = writeSeries((write, time, age) => {
       write(time, "node_uname_info", { ...uname, nodename: time < base - 30_000 ? "zulu" : "alpha" }, 1);
       exporter(write, time, age);
     });
@@ -231,7 +243,7 @@ describe("nodes", () => {
   });
 
   test("an address that a node has taken over is the new node's, while both are told of", async () => {
-    const series = written((write, time) => {
+    const series = writeSeries((write, time) => {
       // It had the address long before, so that its series is the first.
       const node = time < base - 9 * minute || time >= base - 30_000 ? "alpha" : "zulu";
       write(time, "kube_node_info", { node, internal_ip: "10.0.0.1" }, 1);

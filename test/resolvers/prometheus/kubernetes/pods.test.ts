@@ -2,14 +2,14 @@
 // levels, and exporters that disagree.
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { newest } from "#resolvers/prometheus/kubernetes/snapshot-series.ts";
+import { findNewest } from "#resolvers/prometheus/kubernetes/snapshot-series.ts";
 import { base, minute } from "../../../conformance/kubernetes-fixture.ts";
 import { collectSeries, type Labels, type Write } from "../../../support/prometheus/kubernetes-exporters.ts";
 import {
   cgroup,
-  collect,
+  collectRows,
+  createStoreOver,
   ended,
-  exists,
   info,
   key,
   never,
@@ -17,14 +17,14 @@ import {
   readNodes,
   readOverview,
   readPods,
-  storeOver,
   uid,
-  written,
+  writePodInfo,
+  writeSeries,
 } from "./small-cluster.ts";
 
 describe("a pod's figures", () => {
   test("are 0 where nothing but kube-state-metrics is there", async () => {
-    expect(await readPods(written(exists))).toEqual([
+    expect(await readPods(writeSeries(writePodInfo))).toEqual([
       {
         timestamp: base,
         pod_name: "web-0",
@@ -52,7 +52,7 @@ describe("a pod's figures", () => {
   });
 
   test("are found by its name and node where kube-state-metrics is told to drop uids", async () => {
-    const series = written((write, time) => {
+    const series = writeSeries((write, time) => {
       const { uid: _, ...dropped } = info;
       write(time, "kube_pod_info", dropped, 1);
       write(time, "container_memory_rss", { ...key, node: "n1", id: cgroup }, 40);
@@ -66,8 +66,8 @@ describe("a pod's figures", () => {
   test("of a static pod are told under its hash, by its cgroup and by the kubelet", async () => {
     const hash = "0123456789abcdef0123456789abcdef";
     const named = { k8s_namespace_name: "shop", k8s_pod_name: "web-0", k8s_pod_uid: hash };
-    const series = written((write, time) => {
-      exists(write, time);
+    const series = writeSeries((write, time) => {
+      writePodInfo(write, time);
       write(time, "container_memory_rss", { ...key, node: "n1", id: `/kubepods/burstable/pod${hash}` }, 40);
       write(time, "k8s_pod_memory_working_set_bytes", named, 50);
     });
@@ -76,8 +76,8 @@ describe("a pod's figures", () => {
   });
 
   test("are rates also of series that tell their type, which half of the functions drop", async () => {
-    const series = written((write, time, age) => {
-      exists(write, time);
+    const series = writeSeries((write, time, age) => {
+      writePodInfo(write, time);
       const typed = { __type__: "counter", __unit__: "seconds", node: "n1", cpu: "total" };
       const cpu = "container_cpu_usage_seconds_total";
       write(time, cpu, { ...key, ...typed, id: cgroup }, age / 4);
@@ -88,8 +88,8 @@ describe("a pod's figures", () => {
   });
 
   test("are the sum of its containers where its own cgroup is not told, each by its newest cgroup", async () => {
-    const series = written((write, time, age) => {
-      exists(write, time);
+    const series = writeSeries((write, time, age) => {
+      writePodInfo(write, time);
       const of = (container: string, id: string): Labels => ({
         ...key,
         container,
@@ -125,8 +125,8 @@ describe("a pod's figures", () => {
   });
 
   test("are not counted twice where the kubelet tells the same as cAdvisor", async () => {
-    const series = written((write, time) => {
-      exists(write, time);
+    const series = writeSeries((write, time) => {
+      writePodInfo(write, time);
       const container = { ...key, container: "app" };
       write(time, "container_memory_working_set_bytes", { ...container, id: `${cgroup}/b` }, 1_000);
       write(time, "container_start_time_seconds", { ...container, id: `${cgroup}/b` }, 50);
@@ -143,8 +143,8 @@ describe("a pod's figures", () => {
   });
 
   test("come from the kubelet's resource metrics where there is no cAdvisor", async () => {
-    const series = written((write, time, age) => {
-      exists(write, time);
+    const series = writeSeries((write, time, age) => {
+      writePodInfo(write, time);
       write(time, "pod_cpu_usage_seconds_total", { ...key, node: "n1" }, age / 8);
       write(time, "pod_memory_working_set_bytes", { ...key, node: "n1" }, 4_321);
       // Of a pod of that name on another node.
@@ -162,8 +162,8 @@ describe("a pod's figures", () => {
   test.each(names)(
     "come from OpenTelemetry's kubelet stats where there is nothing else (%s)",
     async (cpu) => {
-      const series = written((write, time, age) => {
-        exists(write, time);
+      const series = writeSeries((write, time, age) => {
+        writePodInfo(write, time);
         const pod = (id: string): Labels => ({
           k8s_namespace_name: "shop",
           k8s_pod_name: "web-0",
@@ -214,8 +214,8 @@ describe("a pod's figures", () => {
     ["its own", { pod_name: "web-0", pod_namespace: "shop", pod: "exporter-x", namespace: "monitoring" }],
     ["the usual", key],
   ])("of ephemeral storage are read in %s spelling", async (_, labels) => {
-    const series = written((write, time) => {
-      exists(write, time);
+    const series = writeSeries((write, time) => {
+      writePodInfo(write, time);
       write(time, "kube_pod_info", { ...info, pod: "exporter-x", namespace: "monitoring", uid: other }, 1);
       write(time, "ephemeral_storage_pod_usage", labels, 555);
     });
@@ -227,8 +227,8 @@ describe("a pod's figures", () => {
   });
 
   test("are never negative, infinite or no number", async () => {
-    const series = written((write, time) => {
-      exists(write, time);
+    const series = writeSeries((write, time) => {
+      writePodInfo(write, time);
       write(time, "container_memory_rss", { ...key, id: cgroup }, Number.NaN);
       write(time, "container_memory_usage_bytes", { ...key, id: cgroup }, Number.POSITIVE_INFINITY);
       write(time, "container_memory_working_set_bytes", { ...key, id: cgroup }, -5);
@@ -266,7 +266,7 @@ describe("cpu per second", () => {
     ] as const) {
       const { write, series } = collectSeries({ cluster: "c" });
       write(base, "kube_node_info", { node: "n1", internal_ip: "n1" }, 1);
-      exists(write, base);
+      writePodInfo(write, base);
       for (const ago of scrapes) {
         const time = base - Math.round(ago * 1_000);
         write(time, metric, labels, counter(ago));
@@ -282,8 +282,8 @@ describe("cpu per second", () => {
 
 describe("exporters that disagree", () => {
   test("while replicas see different phases, the later of a pod's life is shown, and the worse of a container", async () => {
-    const series = written((write, time) => {
-      exists(write, time);
+    const series = writeSeries((write, time) => {
+      writePodInfo(write, time);
       const flags = (instance: string, phase: string, status: string): void => {
         const twin = { ...key, uid, instance };
         for (const each of ["Pending", "Running", "Succeeded"]) {
@@ -309,7 +309,7 @@ describe("exporters that disagree", () => {
   });
 
   test.each(["n1", ""])("a pod is on a node as soon as one series says so (first %j)", async (first) => {
-    const series = written((write, time) => {
+    const series = writeSeries((write, time) => {
       for (const node of first === "" ? ["", "n1"] : ["n1", ""]) {
         write(time, "kube_pod_info", { ...info, pod_ip: `ip of ${node}`, node }, 1);
       }
@@ -378,13 +378,13 @@ describe("exporters that disagree", () => {
     const tracks = [track("zulu", [1, 1]), track("alpha", told)];
     const taken = [track("zulu", zulu), track("alpha", alpha)];
     for (const each of [tracks, tracks.toReversed()]) {
-      expect(newest(each, taken, 1)?.labels).toEqual({ name: "alpha" });
+      expect(findNewest(each, taken, 1)?.labels).toEqual({ name: "alpha" });
     }
   });
 
   test("all containers of a pod that succeeded have ended well, whatever their exporter knows of it", async () => {
-    const series = written((write, time) => {
-      exists(write, time);
+    const series = writeSeries((write, time) => {
+      writePodInfo(write, time);
       write(time, "kube_pod_status_phase", { ...key, uid, phase: "Succeeded" }, 1);
       write(time, "kube_pod_container_status_terminated", { ...key, uid, container: "app" }, 1);
     });
@@ -393,8 +393,8 @@ describe("exporters that disagree", () => {
   });
 
   test("a container without any status is Unknown", async () => {
-    const series = written((write, time) => {
-      exists(write, time);
+    const series = writeSeries((write, time) => {
+      writePodInfo(write, time);
       write(time, "kube_pod_container_status_restarts_total", { ...key, uid, container: "app" }, 2);
     });
     const [row] = await readPods(series);
@@ -409,8 +409,8 @@ describe("exporters that disagree", () => {
     ["Completed", 42, 0],
   ])("a container that ended as %s, after a code of %s, shows %s", async (reason, last, code) => {
     const container = { ...key, uid, container: "app" };
-    const series = written((write, time) => {
-      exists(write, time);
+    const series = writeSeries((write, time) => {
+      writePodInfo(write, time);
       write(time, "kube_pod_container_status_terminated", container, 1);
       write(time, "kube_pod_container_status_terminated_reason", { ...container, reason }, 1);
       if (last !== undefined)
@@ -430,7 +430,7 @@ describe("exporters that disagree", () => {
       ["DaemonSet", ""],
       ["Node", "n1"],
     ] as const;
-    const series = written((write, time) => {
+    const series = writeSeries((write, time) => {
       write(time, "kube_pod_info", info, 1);
       for (const [owner_kind, owner_name] of owners)
         write(time, "kube_pod_owner", { ...key, uid, owner_kind, owner_name }, 1);
@@ -446,7 +446,7 @@ describe("exporters that disagree", () => {
   });
 
   test("without times of creation the later start decides between two pods of one name", async () => {
-    const series = written((write, time) => {
+    const series = writeSeries((write, time) => {
       for (const [each, start] of [
         [uid, 100],
         [other, 50],
@@ -479,7 +479,7 @@ describe("a kube-state-metrics that tells few uids", () => {
     ["in one family", { ...info, uid: other }, { ...info, uid }, uid],
     ["in none", unnamed, unnamed, ""],
   ])("shows all that it tells of pods (%s)", async (_, first, second, shown) => {
-    const series = written((write, time) => {
+    const series = writeSeries((write, time) => {
       const old = time < base - 30_000;
       write(time, "kube_pod_info", old ? { ...first, node: "n0" } : { ...second, node: "n1" }, 1);
       // Nor does a pod become one on its node's own network by one that had the name before.
@@ -528,7 +528,7 @@ describe("the overview", () => {
         if (seen.length > 0) expected.push([Math.max(...seen), pod]);
       }
       const query = { ...ended, from, to, namespaces: [], text: "" };
-      const rows = await collect(storeOver(series()).overview(query, never));
+      const rows = await collectRows(createStoreOver(series()).overview(query, never));
       const byTime = expected.sort(([a, p], [b, q]) => a - b || (p < q ? -1 : 1));
       expect(rows.map(({ timestamp, pod_name }) => [timestamp, pod_name])).toEqual(byTime);
     });

@@ -1,9 +1,12 @@
 // How much a source of Kubernetes metrics is asked, and what `check` tells of one.
 import { describe, expect, test } from "vitest";
-import type { Moments } from "#resolvers/prometheus/client/client.ts";
-import { type Expression, print, type Selector } from "#resolvers/prometheus/client/promql.ts";
+import type { EvaluationTime } from "#resolvers/prometheus/client/client.ts";
+import { type Expression, printExpression, type Selector } from "#resolvers/prometheus/client/promql.ts";
 import { inspectCluster } from "#resolvers/prometheus/kubernetes/coverage.ts";
-import { createKubernetesStore, type Source } from "#resolvers/prometheus/kubernetes/kubernetes-store.ts";
+import {
+  createKubernetesStore,
+  type QueryClient,
+} from "#resolvers/prometheus/kubernetes/kubernetes-store.ts";
 import type { PodOverviewRow, PodsRow } from "#src/core/rows.ts";
 import { base, minute, model } from "../../../conformance/kubernetes-fixture.ts";
 import {
@@ -12,19 +15,29 @@ import {
   type Labels,
   type WrittenSeries,
 } from "../../../support/prometheus/kubernetes-exporters.ts";
-import { evaluateOver } from "../../../support/prometheus/promql-evaluator.ts";
-import { collect, ended, exists, info, key, never, scope, snapshots, written } from "./small-cluster.ts";
+import { createEvaluator } from "../../../support/prometheus/promql-evaluator.ts";
+import {
+  collectRows,
+  ended,
+  info,
+  key,
+  never,
+  scope,
+  snapshots,
+  writePodInfo,
+  writeSeries,
+} from "./small-cluster.ts";
 
 describe("what is asked", () => {
   interface Asked {
     readonly expression: Expression;
-    readonly moments: Moments;
+    readonly moments: EvaluationTime;
   }
   function watched(series: readonly WrittenSeries[], hidesRestarts = false) {
     const asked: Asked[] = [];
-    const inner = evaluateOver(series, "open", hidesRestarts);
-    const source: Source = {
-      habits: inner.habits,
+    const inner = createEvaluator(series, "open", hidesRestarts);
+    const source: QueryClient = {
+      readTraits: inner.readTraits,
       query: (expression, moments, fold, signal) => {
         asked.push({ expression, moments });
         return inner.query(expression, moments, fold, signal);
@@ -53,9 +66,9 @@ describe("what is asked", () => {
     const { source, asked } = watched(expose(model, match));
     const store = createKubernetesStore(source);
     const query = { ...scope, match, snapshots: { ...snapshots, count: 30 } };
-    await collect(store.nodes(query, never));
-    await collect(store.pods({ ...query, namespaces: ["shop"], nodes: [], pod: "web-0" }, never));
-    await collect(store.overview({ ...ended, match, namespaces: [], text: "" }, never));
+    await collectRows(store.nodes(query, never));
+    await collectRows(store.pods({ ...query, namespaces: ["shop"], nodes: [], pod: "web-0" }, never));
+    await collectRows(store.overview({ ...ended, match, namespaces: [], text: "" }, never));
     await inspectCluster(source, match, base, never);
     const sent = asked.flatMap(({ expression }) => selectors(expression));
     expect(sent.length).toBeGreaterThan(50);
@@ -71,20 +84,20 @@ describe("what is asked", () => {
     async (hides) => {
       const { source, asked } = watched(expose(model, scope.match), hides);
       const store = createKubernetesStore(source);
-      await collect(store.nodes(scope, never));
-      await collect(store.pods({ ...scope, namespaces: [], nodes: [] }, never));
-      const sent = asked.filter(({ expression }) => print(expression).includes("resets("));
+      await collectRows(store.nodes(scope, never));
+      await collectRows(store.pods({ ...scope, namespaces: [], nodes: [] }, never));
+      const sent = asked.filter(({ expression }) => printExpression(expression).includes("resets("));
       expect(sent).toHaveLength(hides ? 0 : 2);
     },
   );
 
   test("a refusal costs the source one count", async () => {
-    const { source, asked } = watched(written(exists));
+    const { source, asked } = watched(writeSeries(writePodInfo));
     const rows = createKubernetesStore(source).pods(
       { ...scope, rowLimit: 0, namespaces: [], nodes: [] },
       never,
     );
-    await expect(collect(rows)).rejects.toMatchObject({ slug: "result_too_large" });
+    await expect(collectRows(rows)).rejects.toMatchObject({ slug: "result_too_large" });
     expect(asked).toHaveLength(1);
   });
 
@@ -106,15 +119,19 @@ describe("what is asked", () => {
       (timestamp - base) / minute,
       pod,
     ];
-    expect((await collect(store.pods({ ...query, namespaces: [], nodes: [] }, never))).map(name)).toEqual([
-      [-24_000, "first"],
-      [-23_999, "first"],
-      [-12_001, "second"],
-      [-12_000, "second"],
-      [0, "last"],
-      [1, "last"],
-    ]);
-    expect((await collect(store.overview({ ...whole, namespaces: [], text: "" }, never))).map(name)).toEqual([
+    expect((await collectRows(store.pods({ ...query, namespaces: [], nodes: [] }, never))).map(name)).toEqual(
+      [
+        [-24_000, "first"],
+        [-23_999, "first"],
+        [-12_001, "second"],
+        [-12_000, "second"],
+        [0, "last"],
+        [1, "last"],
+      ],
+    );
+    expect(
+      (await collectRows(store.overview({ ...whole, namespaces: [], text: "" }, never))).map(name),
+    ).toEqual([
       [-23_999, "first"],
       [-12_000, "second"],
       [1, "last"],
@@ -126,7 +143,7 @@ describe("what is asked", () => {
   });
 
   test("rows do not depend on where slices are cut", async () => {
-    const series = written((write, time, age) => {
+    const series = writeSeries((write, time, age) => {
       for (let pod = 0; pod < 700; pod += 1) {
         const labels = { namespace: "many", pod: `p-${String(pod).padStart(3, "0")}` };
         write(time, "kube_pod_info", { ...labels, uid: `u-${pod}` }, 1);
@@ -140,7 +157,7 @@ describe("what is asked", () => {
       snapshots: { ...snapshots, start: base - 8 * minute, count: 9 },
       rowLimit: 10_000,
     };
-    const rows = await collect(
+    const rows = await collectRows(
       createKubernetesStore(source).pods({ ...query, namespaces: [], nodes: [] }, never),
     );
     expect(asked.filter(({ moments }) => "start" in moments).length).toBeGreaterThan(20);
@@ -152,11 +169,11 @@ describe("what is asked", () => {
 
   test("a failing request ends the others and is the answer's failure", async () => {
     const failure = new Error("down");
-    const source = evaluateOver(written(exists), "open");
+    const source = createEvaluator(writeSeries(writePodInfo), "open");
     let asked = 0;
     let ended = 0;
-    const flaky: Source = {
-      habits: source.habits,
+    const flaky: QueryClient = {
+      readTraits: source.readTraits,
       query: (expression, moments, fold, signal) => {
         asked += 1;
         if (asked === 1) return source.query(expression, moments, fold, signal);
@@ -170,7 +187,7 @@ describe("what is asked", () => {
       },
     };
     const rows = createKubernetesStore(flaky).pods({ ...scope, namespaces: [], nodes: [] }, never);
-    await expect(collect(rows)).rejects.toBe(failure);
+    await expect(collectRows(rows)).rejects.toBe(failure);
     expect(ended).toBe(asked - 2);
     expect(asked).toBeLessThan(10);
   });
@@ -178,9 +195,9 @@ describe("what is asked", () => {
 
 describe("check", () => {
   test("tells which exporters are there and what rows lack", async () => {
-    const source = evaluateOver(
-      written((write, time) => {
-        exists(write, time);
+    const source = createEvaluator(
+      writeSeries((write, time) => {
+        writePodInfo(write, time);
         write(time, "pod_memory_working_set_bytes", key, 1);
       }),
       "open",
@@ -202,11 +219,11 @@ describe("check", () => {
   test("tells of a kube-state-metrics whose labels were not honored, and of no other", async () => {
     const itself = { namespace: "monitoring", pod: "kube-state-metrics-0" };
     const found = async (labels: (pod: string) => Labels) => {
-      const series = written((write, time) => {
+      const series = writeSeries((write, time) => {
         for (const pod of ["a", "b", "c"]) write(time, "kube_pod_info", { ...labels(pod), uid: pod }, 1);
         write(time, "kube_node_info", { node: "n1" }, 1);
       });
-      const source = evaluateOver(series, "open");
+      const source = createEvaluator(series, "open");
       return (await inspectCluster(source, { cluster: "c" }, base, never)).problems;
     };
     const moved = (pod: string) => ({ exported_namespace: "shop", exported_pod: pod });
@@ -219,7 +236,7 @@ describe("check", () => {
   });
 
   test("finds nothing to complain of where everything is exported", async () => {
-    const source = evaluateOver(expose(model, { cluster: "c" }), "open");
+    const source = createEvaluator(expose(model, { cluster: "c" }), "open");
     const report = await inspectCluster(source, { cluster: "c" }, base + 20 * minute, never);
     expect(report).toMatchObject({ limitations: [], problems: [] });
     expect(report.found).toHaveLength(4);

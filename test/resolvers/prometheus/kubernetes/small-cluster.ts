@@ -9,7 +9,7 @@ import {
   type Write,
   type WrittenSeries,
 } from "../../../support/prometheus/kubernetes-exporters.ts";
-import { evaluateOver } from "../../../support/prometheus/promql-evaluator.ts";
+import { createEvaluator } from "../../../support/prometheus/promql-evaluator.ts";
 
 export const never = new AbortController().signal;
 export const uid = "12345678-1234-4234-8234-123456789abc";
@@ -17,8 +17,8 @@ export const other = "99999999-1234-4234-8234-123456789abc";
 export const key = { namespace: "shop", pod: "web-0" };
 export const cgroup = `/kubepods/burstable/pod${uid}`;
 
-/** Samples every 15 s of the ten minutes before `base` and of the minute after it. */
-export function written(each: (write: Write, time: number, age: number) => void): WrittenSeries[] {
+/** Samples every 15 s of the ten minutes before `lastBase` and of the minute after it. */
+export function writeSeries(each: (write: Write, time: number, age: number) => void): WrittenSeries[] {
   const { write, series } = collectSeries({ cluster: "c" });
   for (let time = base - 10 * minute; time <= base + minute; time += 15_000) {
     each(write, time, (time - base) / 1_000 + 600);
@@ -27,27 +27,27 @@ export function written(each: (write: Write, time: number, age: number) => void)
 }
 export const info: Labels = { ...key, uid, node: "n1", host_network: "false" };
 /** The pod that other series are told of. */
-export const exists = (write: Write, time: number): void => write(time, "kube_pod_info", info, 1);
+export const writePodInfo = (write: Write, time: number): void => write(time, "kube_pod_info", info, 1);
 
 export const snapshots = { start: base, step: minute, count: 1 };
 export const scope = { match: { cluster: "c" }, snapshots, rowLimit: 1_000 };
 export const ended = { match: scope.match, from: base, to: base, rowLimit: 1_000 };
-export async function collect<Row>(batches: AsyncIterable<readonly Row[]>): Promise<Row[]> {
+export async function collectRows<Row>(batches: AsyncIterable<readonly Row[]>): Promise<Row[]> {
   const rows: Row[] = [];
   for await (const batch of batches) rows.push(...batch);
   return rows;
 }
-export const storeOver = (series: readonly WrittenSeries[]) =>
-  createKubernetesStore(evaluateOver(series, "open"));
+export const createStoreOver = (series: readonly WrittenSeries[]) =>
+  createKubernetesStore(createEvaluator(series, "open"));
 export const readPods = (
   series: readonly WrittenSeries[],
   over: Partial<PodFilter> = {},
 ): Promise<PodsRow[]> =>
-  collect(storeOver(series).pods({ ...scope, namespaces: [], nodes: [], ...over }, never));
+  collectRows(createStoreOver(series).pods({ ...scope, namespaces: [], nodes: [], ...over }, never));
 export const readNodes = (series: readonly WrittenSeries[]): Promise<NodesRow[]> =>
-  collect(storeOver(series).nodes(scope, never));
+  collectRows(createStoreOver(series).nodes(scope, never));
 export const readOverview = (
   series: readonly WrittenSeries[],
   over: Partial<OverviewFilter> = {},
 ): Promise<PodOverviewRow[]> =>
-  collect(storeOver(series).overview({ ...ended, namespaces: [], text: "", ...over }, never));
+  collectRows(createStoreOver(series).overview({ ...ended, namespaces: [], text: "", ...over }, never));

@@ -6,7 +6,7 @@ import type { Measure } from "#src/core/rows.ts";
 import type { Backend, SeriesQuery } from "#src/store/store.ts";
 import { testIO } from "../../../support/elastic/test-index.ts";
 import { openFakeServer } from "../../../support/prometheus/fake-thanos.ts";
-import type { Fake } from "../../../support/scripted-http-source.ts";
+import type { ScriptedSource } from "../../../support/scripted-http-source.ts";
 
 const signal = AbortSignal.timeout(60_000);
 const minute = 60_000;
@@ -27,7 +27,7 @@ const quantile = {
   samples: times.map((time) => [time, 2.5] as const),
 };
 
-let source: Fake;
+let source: ScriptedSource;
 let backend: Backend;
 beforeAll(async () => {
   source = await openFakeServer([...parts("old", []), quantile, ...parts("new", ["1", "4", "+Inf"])]);

@@ -15,7 +15,7 @@ import {
 import { verifySeries } from "../../../conformance/metrics.ts";
 import { testIO } from "../../../support/elastic/test-index.ts";
 import { openFakeServer, openFakeThanos } from "../../../support/prometheus/fake-thanos.ts";
-import type { Fake } from "../../../support/scripted-http-source.ts";
+import type { ScriptedSource } from "../../../support/scripted-http-source.ts";
 
 const signal = AbortSignal.timeout(300_000);
 const wanted = ["balance", "latency_seconds", "rpc_seconds"];
@@ -39,7 +39,7 @@ function written(
   });
 }
 
-let source: Fake | undefined;
+let source: ScriptedSource | undefined;
 let backend: Backend | undefined;
 afterEach(async () => {
   await backend?.close();

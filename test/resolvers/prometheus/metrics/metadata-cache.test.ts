@@ -1,15 +1,15 @@
 // What is remembered of a source: names, types and tags. Warm look-ups send nothing, and a source in trouble is left alone.
 import { setTimeout as delay } from "node:timers/promises";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { createMemo, type Memo } from "#resolvers/prometheus/client/swr-cache.ts";
-import { fold } from "#resolvers/prometheus/metrics/metric-families.ts";
+import { createSwrCache, type SwrCache } from "#resolvers/prometheus/client/swr-cache.ts";
+import { groupIntoFamilies } from "#resolvers/prometheus/metrics/metric-families.ts";
 import type { Backend, MetricStore } from "#src/store/store.ts";
 import { testIO } from "../../../support/elastic/test-index.ts";
 import {
+  buildMatrix,
   type FakePrometheus,
-  type Knowledge,
-  matrix,
   openFakePrometheus,
+  type ScriptedAnswers,
 } from "../../../support/prometheus/scripted-server.ts";
 import { sendJson } from "../../../support/scripted-http-source.ts";
 
@@ -24,14 +24,14 @@ describe("a memo", () => {
   let hits: boolean[] = [];
   let fail: Error | undefined;
   let gate: Promise<void> | undefined;
-  function open(fresh = 40, served = 10_000): Memo<string> {
+  function open(fresh = 40, served = 10_000): SwrCache<string> {
     [loads, hits, fail, gate] = [0, [], undefined, undefined];
-    return createMemo(
+    return createSwrCache(
       {
         name: "names",
         entries: 10,
-        fresh,
-        served,
+        freshFor: fresh,
+        maxAge: served,
         load: async (key) => {
           const load = ++loads;
           await gate;
@@ -120,7 +120,7 @@ describe("the store's look-ups", () => {
     await backend?.close();
     await fake?.close();
   });
-  async function serve(knowledge: Knowledge = {}): Promise<MetricStore> {
+  async function serve(knowledge: ScriptedAnswers = {}): Promise<MetricStore> {
     fake = await openFakePrometheus(knowledge);
     backend = fake.open();
     const { metrics } = backend.stores;
@@ -137,7 +137,7 @@ describe("the store's look-ups", () => {
     ];
     expect(await ask("a")).toEqual([["c_total", "g"], "counter", [["host"]]]);
     // But for what the source is.
-    const asked = () => fake?.asked.filter(({ body }) => !body.includes("vector")) ?? [];
+    const asked = () => fake?.requests.filter(({ body }) => !body.includes("vector")) ?? [];
     const sent = asked().length;
     expect(await ask("a")).toEqual([["c_total", "g"], "counter", [["host"]]]);
     expect(asked()).toHaveLength(sent);
@@ -208,7 +208,7 @@ describe("the store's look-ups", () => {
       said: ["counter", "counter"],
       // Of OpenMetrics: a set of states whose first one began within the hour.
       state: ["stateset", "gauge"],
-      // What is told of `bytes` is told of one of the two.
+      // What is told of `formatBytes` is told of one of the two.
       bytes: ["gauge", "gauge"],
       bytes_total: [undefined, "counter"],
       falls_total: ["unknown", "counter"],
@@ -226,7 +226,7 @@ describe("the store's look-ups", () => {
         const [resets, changes, least] = looks[/__name__="(\w+)"/.exec(query)?.[1] ?? ""] ?? ["0", "0", "0"];
         if (query.includes("histogram_count")) return sendJson(response, { status: "error" }, 400);
         const value = query.includes("resets") ? resets : query.includes("changes") ? changes : least;
-        return sendJson(response, matrix([{ metric: {}, value: [1, value] }]));
+        return sendJson(response, buildMatrix([{ metric: {}, value: [1, value] }]));
       },
     });
     for (const [metric, [, type]] of Object.entries(rows)) {
@@ -237,7 +237,7 @@ describe("the store's look-ups", () => {
     const guesses = ["lone_count", "threads_count", "falls", "grows"];
     for (const metric of Object.keys(rows)) {
       const guess = guesses.includes(metric) || ["rests", "negative"].includes(metric);
-      expect([metric, await store.isGuess?.({ site: "a" }, metric, signal)]).toEqual([metric, guess]);
+      expect([metric, await store.isTypeGuessed?.({ site: "a" }, metric, signal)]).toEqual([metric, guess]);
     }
   });
 
@@ -254,11 +254,14 @@ describe("the store's look-ups", () => {
       answer(form, response) {
         const query = form.get("query") ?? "";
         if (query.includes("histogram_count")) return false;
-        return sendJson(response, matrix([{ metric: {}, value: [1, query.includes("resets") ? "3" : "1"] }]));
+        return sendJson(
+          response,
+          buildMatrix([{ metric: {}, value: [1, query.includes("resets") ? "3" : "1"] }]),
+        );
       },
     });
     expect(await store.type({ site: "a" }, "disputed", signal)).toBe("gauge");
-    expect(await store.isGuess?.({ site: "a" }, "disputed", signal)).toBe(true);
+    expect(await store.isTypeGuessed?.({ site: "a" }, "disputed", signal)).toBe(true);
   });
 
   test("a warning of what the rate of numbers would be concerns nobody", async () => {
@@ -267,9 +270,9 @@ describe("the store's look-ups", () => {
       metrics: { x_total: undefined },
       answer(form, response) {
         const query = form.get("query") ?? "";
-        if (query.includes("rate(")) return sendJson(response, matrix([], { warnings: [warning] }));
+        if (query.includes("rate(")) return sendJson(response, buildMatrix([], { warnings: [warning] }));
         if (query.includes("histogram_count")) return false;
-        return sendJson(response, matrix([{ metric: {}, value: [1, "2"] }]));
+        return sendJson(response, buildMatrix([{ metric: {}, value: [1, "2"] }]));
       },
     });
     expect(await store.type({ site: "a" }, "x_total", signal)).toBe("counter");
@@ -281,9 +284,9 @@ describe("the store's look-ups", () => {
         metrics: { h: "unknown" },
         answer(form, response) {
           const query = form.get("query") ?? "";
-          if (query.includes("rate(")) return sendJson(response, matrix([], rate));
+          if (query.includes("rate(")) return sendJson(response, buildMatrix([], rate));
           if (query.includes("histogram_count") || query.includes("last_over_time"))
-            return sendJson(response, matrix([{ metric: {}, value: [1, "2"] }]));
+            return sendJson(response, buildMatrix([{ metric: {}, value: [1, "2"] }]));
           return false;
         },
       });
@@ -302,7 +305,9 @@ describe("the store's look-ups", () => {
         answer(form, response) {
           const query = form.get("query") ?? "";
           const wrong = /delta|changes|resets|min_over_time/.test(query);
-          const found = wrong ? matrix([], { warnings }) : matrix([{ metric: {}, value: [1, "2"] }]);
+          const found = wrong
+            ? buildMatrix([], { warnings })
+            : buildMatrix([{ metric: {}, value: [1, "2"] }]);
           return sendJson(response, found);
         },
       });
@@ -387,7 +392,10 @@ describe("families", () => {
     bounds: readonly string[] = [],
     quantiles: readonly string[] = [],
     others: readonly string[] = [],
-  ) => Object.fromEntries(fold(new Set(names), new Set(bounds), new Set(quantiles), new Set(others)));
+  ) =>
+    Object.fromEntries(
+      groupIntoFamilies(new Set(names), new Set(bounds), new Set(quantiles), new Set(others)),
+    );
 
   test("are folded where they are whole", () => {
     const names = ["h_bucket", "h_sum", "h_count", "s", "s_sum", "s_count", "bare_sum", "bare_count"];

@@ -1,16 +1,16 @@
 // Which histograms have to be read in both of their forms, told by how many samples each form has.
 import { describe, expect, test } from "vitest";
-import { type Expression, equal, metricName, select } from "#resolvers/prometheus/client/promql.ts";
-import type { ThinQuery } from "#resolvers/prometheus/metrics/counter-downsampling.ts";
-import { unevenOf } from "#resolvers/prometheus/metrics/mixed-histograms.ts";
-import type { GridSeries, Reader } from "#resolvers/prometheus/metrics/series-reader.ts";
+import { type Expression, matchEqual, metricName, select } from "#resolvers/prometheus/client/promql.ts";
+import type { CounterQuery } from "#resolvers/prometheus/metrics/counter-downsampling.ts";
+import { findClassicNativeMismatch } from "#resolvers/prometheus/metrics/mixed-histograms.ts";
+import type { GridSeries, SeriesReader } from "#resolvers/prometheus/metrics/series-reader.ts";
 
 const hour = 3_600_000;
 const start = 10 * hour;
 const scrapes = Array.from({ length: 240 }, (_, n) => start + n * 15_000 + 200);
 
 /** What a source answers that holds samples of these times, counted in windows of the whole millisecond. */
-function readerOver(timesOf: Readonly<Record<string, readonly number[]>>): Reader {
+function readerOver(timesOf: Readonly<Record<string, readonly number[]>>): SeriesReader {
   const count = (expression: Expression, at: number): number => {
     const [of] = expression.kind === "call" ? expression.arguments : [];
     if (of?.kind !== "window") throw new Error("counts alone are asked for");
@@ -23,27 +23,39 @@ function readerOver(timesOf: Readonly<Record<string, readonly number[]>>): Reade
     return held.every(Number.isNaN) ? [] : [{ labels: { host: "a" }, values: held }];
   };
   return {
-    window: (of: object, { from, to }: { from: number; to: number }) => {
+    selectRange: (of: object, { from, to }: { from: number; to: number }) => {
       return { kind: "window", of, length: from - to + 1, offset: to };
     },
-    grid: async (expression: Expression, { start, step, count: length }: ThinQuery["buckets"]) =>
+    readGrid: async (expression: Expression, { start, step, count: length }: CounterQuery["buckets"]) =>
       series(Array.from({ length }, (_, n) => count(expression, start + (n + 1) * step))),
-    instant: async (expression: Expression, at: number) => series([count(expression, at)]),
-  } as unknown as Reader;
+    readInstant: async (expression: Expression, at: number) => series([count(expression, at)]),
+  } as unknown as SeriesReader;
 }
 
-const query = (name: string, buckets: ThinQuery["buckets"]): ThinQuery => {
-  const selector = select({}, [equal(metricName, name)]);
-  return { selector, metric: selector, buckets, lookBack: hour, firsts: false, falls: true, limit: 1_000 };
+const query = (name: string, buckets: CounterQuery["buckets"]): CounterQuery => {
+  const selector = select({}, [matchEqual(metricName, name)]);
+  return {
+    selector,
+    metric: selector,
+    buckets,
+    lookBack: hour,
+    needsFirst: false,
+    canRestart: true,
+    limit: 1_000,
+  };
 };
 
 describe("a window in which a histogram changed its form", () => {
-  const unevenIn = async (changed: number, buckets: ThinQuery["buckets"]): Promise<number> => {
+  const unevenIn = async (changed: number, buckets: CounterQuery["buckets"]): Promise<number> => {
     const timesOf = {
       h_count: scrapes.filter((time) => time < start + changed),
       h: scrapes.filter((time) => time >= start + changed),
     };
-    const found = await unevenOf(readerOver(timesOf), query("h_count", buckets), query("h", buckets));
+    const found = await findClassicNativeMismatch(
+      readerOver(timesOf),
+      query("h_count", buckets),
+      query("h", buckets),
+    );
     return found.uneven.size;
   };
   test.each([0, 600_000, hour / 2, 3_000_000, hour - 15_000])("after %d ms is read in both", async (at) => {
@@ -56,6 +68,8 @@ describe("a window in which a histogram changed its form", () => {
     const buckets = { start, step: hour, count: 1 };
     expect(await unevenIn(hour, buckets)).toBe(0);
     const both = readerOver({ h_count: scrapes, h: scrapes });
-    expect((await unevenOf(both, query("h_count", buckets), query("h", buckets))).uneven.size).toBe(0);
+    expect(
+      (await findClassicNativeMismatch(both, query("h_count", buckets), query("h", buckets))).uneven.size,
+    ).toBe(0);
   });
 });

@@ -3,14 +3,14 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import type { HistogramBucket, HistogramSample } from "#resolvers/prometheus/client/response-scanner.ts";
-import type { ThinQuery } from "#resolvers/prometheus/metrics/counter-downsampling.ts";
+import type { CounterQuery } from "#resolvers/prometheus/metrics/counter-downsampling.ts";
 import {
-  commonBounds,
-  type Form,
-  growths,
-  observationsOf,
+  findCommonBounds,
+  type HistogramForm,
+  readGrowth,
+  toObservations,
 } from "#resolvers/prometheus/metrics/native-histograms.ts";
-import type { Reader } from "#resolvers/prometheus/metrics/series-reader.ts";
+import type { SeriesReader } from "#resolvers/prometheus/metrics/series-reader.ts";
 import { combineObservations } from "#src/metrics/samples.ts";
 
 const [start, step, count] = [1_000_000, 1_000, 8];
@@ -70,8 +70,8 @@ test("growth is what was observed, wherever something shows that a process began
         time += samples.length === 1 ? 500 + after : after;
       }
       const buckets = { start, step, count };
-      const query = { selector: {}, buckets, lookBack: 1_000, limit: 1_000 } as unknown as ThinQuery;
-      const form: Form = {
+      const query = { selector: {}, buckets, lookBack: 1_000, limit: 1_000 } as unknown as CounterQuery;
+      const form: HistogramForm = {
         query,
         read: async (_, from, to) => {
           const histograms = samples.filter((one) => one.time >= from && one.time < to);
@@ -80,11 +80,11 @@ test("growth is what was observed, wherever something shows that a process began
       };
       // Of the reader nothing is asked but how many samples there are.
       const held = async () => [{ values: [samples.length] }];
-      const reader = { window: () => ({}), instant: held } as unknown as Reader;
+      const reader = { selectRange: () => ({}), readInstant: held } as unknown as SeriesReader;
       for (const bucketed of [true, false]) {
-        const group = await growths(reader, [form], query, bucketed);
+        const group = await readGrowth(reader, [form], query, bucketed);
         const observations = group.map((one) =>
-          observationsOf(one, bucketed ? commonBounds(group) : [], buckets),
+          toObservations(one, bucketed ? findCommonBounds(group) : [], buckets),
         );
         const counted = combineObservations(observations, { of: "observations", combine: "count" }, buckets);
         const means = combineObservations(observations, { of: "observations", combine: "mean" }, buckets);

@@ -3,14 +3,14 @@ import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { Measure } from "#src/core/rows.ts";
 import { fromMillis } from "#src/core/time.ts";
-import { windowOf } from "#src/metrics/measures.ts";
+import { toSingleBucket } from "#src/metrics/measures.ts";
 import type { Backend, SeriesQuery } from "#src/store/store.ts";
-import { note } from "../../../support/prometheus/recording-proxy.ts";
+import { recordExchange } from "../../../support/prometheus/recording-proxy.ts";
 import {
+  buildMatrix,
+  buildSeriesQuery,
   type FakePrometheus,
-  matrix,
   openFakePrometheus,
-  seriesQuery,
 } from "../../../support/prometheus/scripted-server.ts";
 import { sendJson } from "../../../support/scripted-http-source.ts";
 
@@ -70,7 +70,7 @@ test.each(["closed", "open"] as const)("the plan of every measure, on a %s edge"
     for (const measure of measures) {
       fake.queries.length = 0;
       await backend.stores.metrics?.series(
-        seriesQuery({ metric, measure, tags: { host: "*", path: "/a.*" } }),
+        buildSeriesQuery({ metric, measure, tags: { host: "*", path: "/a.*" } }),
         signal,
       );
       const sent = fake.queries.map(({ query, form }) => {
@@ -103,7 +103,7 @@ describe("the wall", () => {
         const query = form.get("query") ?? "";
         const [at, start] = [Number(form.get("time")), Number(form.get("start"))];
         if (query.startsWith("sum(count_over_time")) {
-          return sendJson(response, matrix([{ metric: {}, values: [[at, "6"]] }]));
+          return sendJson(response, buildMatrix([{ metric: {}, values: [[at, "6"]] }]));
         }
         if (query.startsWith("count(") || turn++ % 5 === 4) return false;
         const values = ["3", "NaN", "5", "+Inf", "1"];
@@ -116,7 +116,7 @@ describe("the wall", () => {
                 values[(i + n + turn) % 5],
               ]),
         }));
-        return sendJson(response, matrix(series));
+        return sendJson(response, buildMatrix(series));
       },
     });
     backend = fake.open();
@@ -124,14 +124,14 @@ describe("the wall", () => {
     await fc.assert(
       fc.asyncProperty(measure, hostile, hostile, hostile, async ({ metric, one }, tenant, key, value) => {
         fc.pre(tenant.isWellFormed());
-        if (fake) fake.asked.length = 0;
+        if (fake) fake.requests.length = 0;
         const tags = Object.fromEntries([[key, value]]);
-        const query: SeriesQuery = seriesQuery({ match: { site: tenant }, metric, measure: one, tags });
+        const query: SeriesQuery = buildSeriesQuery({ match: { site: tenant }, metric, measure: one, tags });
         await store
           ?.series(query, signal)
           .catch((error: unknown) => expect(error).toMatchObject({ slug: expect.any(String) }));
         const sent = { selectors: [], metadata: new Set<string>(), strange: [] };
-        for (const { path, body } of fake?.asked ?? []) note(sent, path, body);
+        for (const { path, body } of fake?.requests ?? []) recordExchange(sent, path, body);
         expect(sent.strange).toEqual([]);
         for (const matchers of sent.selectors) {
           expect(matchers).toContainEqual({ label: "site", operator: "=", value: tenant });
@@ -151,12 +151,12 @@ describe("the births of very many series", () => {
         if (!form.get("query")?.startsWith("last_over_time") || !form.has("end")) return false;
         const hosts = Array.from({ length: 250 }, (_, n) => `new${n}`);
         const values = [[Number(form.get("end")), "6"]];
-        return sendJson(response, matrix(hosts.map((host) => ({ metric: { host }, values }))));
+        return sendJson(response, buildMatrix(hosts.map((host) => ({ metric: { host }, values }))));
       },
     });
     backend = fake.open();
     await backend.stores.metrics?.series(
-      seriesQuery({ metric: "c_total", measure: { of: "increment" } }),
+      buildSeriesQuery({ metric: "c_total", measure: { of: "increment" } }),
       signal,
     );
     const past = fake.queries.filter(({ query }) => /^last_over_time.*new/.test(query));
@@ -167,7 +167,7 @@ describe("the births of very many series", () => {
 });
 
 describe("a range of centuries", () => {
-  const everything = windowOf({ from: fromMillis(Date.UTC(1, 0)), to: fromMillis(Date.UTC(9_999, 0)) });
+  const everything = toSingleBucket({ from: fromMillis(Date.UTC(1, 0)), to: fromMillis(Date.UTC(9_999, 0)) });
   const day = 86_400_000;
   test.each([
     ["all time", everything],
@@ -183,7 +183,7 @@ describe("a range of centuries", () => {
         const [at, end] = [Number(form.get("time")), Number(form.get("end"))];
         if (Math.max(at, end) * 1_000 < last) return false;
         const values = [[Math.max(at, end), "6"]];
-        return sendJson(response, matrix([{ metric: { host: "x", le: "1" }, values }]));
+        return sendJson(response, buildMatrix([{ metric: { host: "x", le: "1" }, values }]));
       },
     });
     backend = fake.open();
@@ -192,7 +192,7 @@ describe("a range of centuries", () => {
       ["c_total", { of: "increment" }],
       ["c_total", { of: "cumulative", combine: "mean" }],
     ] as const) {
-      const query = seriesQuery({ metric, measure, buckets, pointLimit: 50_000_000 });
+      const query = buildSeriesQuery({ metric, measure, buckets, pointLimit: 50_000_000 });
       await backend.stores.metrics?.series(query, signal);
     }
     const lengths = fake.queries.flatMap(({ query, form }) => [
@@ -228,14 +228,14 @@ describe("a range longer than one query may have points", () => {
           String(start + n * 60),
         ]);
         seconds.push(values.length);
-        return sendJson(response, matrix([{ metric: { host: "x" }, values }]));
+        return sendJson(response, buildMatrix([{ metric: { host: "x" }, values }]));
       },
     });
     backend = fake.open();
-    const { start } = seriesQuery().buckets;
+    const { start } = buildSeriesQuery().buckets;
     const buckets = { start, step: 60_000, count: 30_001 };
     const [series] =
-      (await backend.stores.metrics?.series(seriesQuery({ buckets, pointLimit: 40_000 }), signal)) ?? [];
+      (await backend.stores.metrics?.series(buildSeriesQuery({ buckets, pointLimit: 40_000 }), signal)) ?? [];
     expect(seconds.sort((a, b) => b - a)).toEqual([10_000, 10_000, 10_000, 1]);
     const expected = Float64Array.from({ length: 30_001 }, (_, bucket) => start / 1_000 + (bucket + 1) * 60);
     expect(series?.values).toEqual(expected);

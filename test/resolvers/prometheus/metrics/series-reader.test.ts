@@ -1,9 +1,15 @@
 // What reads series for one answer, over a source that is played by a function.
 import { expect, test } from "vitest";
-import type { Door } from "#resolvers/prometheus/client/client.ts";
-import { equal, hasLabels, present, print, select } from "#resolvers/prometheus/client/promql.ts";
+import type { PrometheusClient } from "#resolvers/prometheus/client/client.ts";
+import {
+  hasLabels,
+  matchEqual,
+  matchPresent,
+  printExpression,
+  select,
+} from "#resolvers/prometheus/client/promql.ts";
 import type { SampleSeries } from "#resolvers/prometheus/client/response-scanner.ts";
-import { createReader } from "#resolvers/prometheus/metrics/series-reader.ts";
+import { createSeriesReader } from "#resolvers/prometheus/metrics/series-reader.ts";
 
 const signal = new AbortController().signal;
 
@@ -14,25 +20,31 @@ test("a series of which a closed edge alone has let a sample in is none", async 
     values: Float64Array.from(times, () => 1),
     histograms: [],
   });
-  const query: Door["query"] = async (expression, _, fold) => {
+  const query: PrometheusClient["query"] = async (expression, _, fold) => {
     const { series: take, result } = fold();
-    const isCount = print(expression).startsWith("sum(");
+    const isCount = printExpression(expression).startsWith("sum(");
     const samples = [series("before", 99), series("both", 99, 100), series("inside", 100)];
     const found = isCount ? [series("", 101)] : samples;
     for (const one of found) take(one);
     return result();
   };
   const unasked = () => Promise.reject(new Error("not asked here"));
-  const door = { query, series: unasked, names: unasked, metadata: unasked, allMetadata: unasked };
-  const more = { habits: unasked, probe: unasked, close: unasked };
-  const reader = createReader(
+  const client = {
+    query,
+    listSeries: unasked,
+    listNames: unasked,
+    readMetadata: unasked,
+    readAllMetadata: unasked,
+  };
+  const more = { readTraits: unasked, probe: unasked, close: unasked };
+  const reader = createSeriesReader(
     "prom",
-    { ...door, ...more },
+    { ...client, ...more },
     { edge: "closed", hidesRestarts: false },
     new Map(),
     signal,
   );
-  const found = await reader.raw(select({}, [equal("__name__", "g")]), 100, 101, 1_000);
+  const found = await reader.readRaw(select({}, [matchEqual("__name__", "g")]), 100, 101, 1_000);
   expect(found.map(({ labels, times }) => [labels.host, ...times])).toEqual([
     ["both", 100],
     ["inside", 100],
@@ -41,7 +53,7 @@ test("a series of which a closed edge alone has let a sample in is none", async 
 
 test("what every object has is no label", () => {
   for (const label of ["constructor", "toString", "__proto__"]) {
-    const selector = select({}, [present(label)]);
+    const selector = select({}, [matchPresent(label)]);
     expect(hasLabels(selector, { host: "a" })).toBe(false);
     expect(hasLabels(selector, { [label]: "" })).toBe(false);
     expect(hasLabels(selector, { [label]: "a" })).toBe(true);

@@ -3,14 +3,14 @@ import { afterEach, beforeEach, expect, test } from "vitest";
 import type { Measure } from "#src/core/rows.ts";
 import type { Backend } from "#src/store/store.ts";
 import {
+  buildMatrix,
+  buildSeriesQuery,
   type FakePrometheus,
-  matrix,
   openFakePrometheus,
-  seriesQuery,
 } from "../../../support/prometheus/scripted-server.ts";
 import { sendJson } from "../../../support/scripted-http-source.ts";
 
-const { buckets } = seriesQuery();
+const { buckets } = buildSeriesQuery();
 const at = (bucket: number) => (buckets.start + (bucket + 1) * buckets.step) / 1_000;
 let signal: AbortSignal;
 beforeEach(() => {
@@ -36,8 +36,8 @@ interface Told {
 }
 
 async function serve({ series, all = series, groups, plain }: Told): Promise<FakePrometheus> {
-  const counted = (size: number) => matrix([{ metric: {}, values: [[at(0), String(size)]] }]);
-  const whole = matrix([{ metric: { host: "x" }, values: [[at(0), "7"]] }]);
+  const counted = (size: number) => buildMatrix([{ metric: {}, values: [[at(0), String(size)]] }]);
+  const whole = buildMatrix([{ metric: { host: "x" }, values: [[at(0), "7"]] }]);
   fake = await openFakePrometheus({
     answer: (form, response) => {
       const query = form.get("query") ?? "";
@@ -45,7 +45,7 @@ async function serve({ series, all = series, groups, plain }: Told): Promise<Fak
       else if (query.startsWith("count(")) sendJson(response, counted(query.includes('!=""') ? series : all));
       else if (/by \(host\)/.test(query)) sendJson(response, whole);
       else if (typeof plain === "number") sendJson(response, { status: "error" }, plain);
-      else sendJson(response, matrix(plain));
+      else sendJson(response, buildMatrix(plain));
     },
   });
   backend = fake.open();
@@ -53,7 +53,7 @@ async function serve({ series, all = series, groups, plain }: Told): Promise<Fak
 }
 
 const read = (measure: Measure = { of: "samples", combine: "last" }) =>
-  backend?.stores.metrics?.series(seriesQuery({ measure, pointLimit: 6 }), signal);
+  backend?.stores.metrics?.series(buildSeriesQuery({ measure, pointLimit: 6 }), signal);
 const aggregated = [{ tags: { host: "x" }, values: Float64Array.of(7, Number.NaN, Number.NaN) }];
 const one = (host: string, job: string, value: string) => ({
   metric: { __name__: "g", host, job },

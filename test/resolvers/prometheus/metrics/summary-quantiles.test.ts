@@ -5,12 +5,12 @@ import { prometheus } from "#resolvers/prometheus/prometheus.ts";
 import type { Backend } from "#src/store/store.ts";
 import { testIO } from "../../../support/elastic/test-index.ts";
 import { openFakeServer } from "../../../support/prometheus/fake-thanos.ts";
-import type { Fake } from "../../../support/scripted-http-source.ts";
+import type { ScriptedSource } from "../../../support/scripted-http-source.ts";
 
 const minute = 60_000;
 const base = Date.UTC(2026, 0, 15, 10);
 
-let source: Fake | undefined;
+let source: ScriptedSource | undefined;
 let backend: Backend | undefined;
 afterEach(async () => {
   await backend?.close();

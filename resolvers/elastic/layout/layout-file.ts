@@ -4,13 +4,13 @@ import { readdirSync, readFileSync } from "node:fs";
 import { z } from "zod";
 import { nanosPerMilli } from "../../../src/core/time.ts";
 
-export const name = z.string().min(1);
+export const nameSchema = z.string().min(1);
 /** Nanoseconds of one of the units in which a number may count a time or a length. */
-export const nanosPer = { s: 1_000_000_000n, ms: nanosPerMilli, us: 1_000n, ns: 1n } as const;
+export const nanosPerUnit = { s: 1_000_000_000n, ms: nanosPerMilli, us: 1_000n, ns: 1n } as const;
 
 /** The first that a document has counts. */
-export const names = z
-  .union([name, z.array(name).min(1)])
+export const namesSchema = z
+  .union([nameSchema, z.array(nameSchema).min(1)])
   .transform((either): readonly string[] => (typeof either === "string" ? [either] : either));
 
 /** The layouts of a folder beside this file, by their names, in the order of their files. */

@@ -5,41 +5,48 @@ import { Refused } from "../../core/errors.ts";
 import { type ActionEdge, compare, type Edge, type SlowEvent, spanKinds } from "../../core/rows.ts";
 import { printInstant } from "../../core/time.ts";
 import type { SpanSource } from "../../store/span-reader.ts";
-import { actionDigest, eventDigest, hashStatement } from "../../tracing/spans/digest.ts";
+import { encodeActionDigest, encodeEventDigest, hashStatement } from "../../tracing/spans/digest.ts";
 import type { Context, Operation } from "../runtime/operation.ts";
 import {
-  anHour,
   checkRange,
+  exampleRange,
   from,
   integer,
+  keyword,
   optional,
   siteId,
-  texts,
+  textList,
   to,
-  word,
 } from "../runtime/request-body.ts";
-import { printRows, slowEventRow } from "./row-writer.ts";
+import { printRows, toSlowEventRow } from "./row-writer.ts";
 import { actionEdgeRows, actionRow, siteEdgeRows, slowEvent, slowEventAction } from "./schema.ts";
-import { budgetOf, rangeOf, withoutTraces } from "./traces-query.ts";
+import { createNoTracesError, createRequestBudget, resolveRange } from "./traces-query.ts";
 
-const span = { site_id: siteId, from, to };
-const attributeNames = optional(texts());
+const rangeFields = { site_id: siteId, from, to };
+const attributeNames = optional(textList());
 
 /** @throws {Refused} for a site without traces */
-export function tracesOf(id: string, context: Context): { readonly site: Site; readonly traces: SpanPart } {
+export function findTracesPart(
+  id: string,
+  context: Context,
+): { readonly site: Site; readonly traces: SpanPart } {
   const site = context.sites.get(id);
-  if (site?.traces === undefined) throw withoutTraces();
+  if (site?.traces === undefined) throw createNoTracesError();
   return { site, traces: site.traces };
 }
 
 /** What each of these operations asks a store with. */
-function scopeOf(request: z.output<typeof edgesBody>, context: Context) {
-  const { site, traces } = tracesOf(request.site_id, context);
+function buildScope(request: z.output<typeof edgesBody>, context: Context) {
+  const { site, traces } = findTracesPart(request.site_id, context);
   const sources: readonly [SpanSource] = [traces.source];
   return {
     store: traces.store,
     traces,
-    scope: { sources, range: rangeOf(request, site, context.now()), budget: budgetOf(context) },
+    scope: {
+      sources,
+      range: resolveRange(request, site, context.now()),
+      budget: createRequestBudget(context),
+    },
   };
 }
 
@@ -53,8 +60,8 @@ function checkRows<T>(rows: readonly T[], { limits: { rows: limit } }: Context):
 
 const actionsBody = z
   .object({
-    ...span,
-    namespaces: optional(texts()).meta({
+    ...rangeFields,
+    namespaces: optional(textList()).meta({
       description: "Any of them; absent or empty is all.",
       examples: [["web"]],
     }),
@@ -62,7 +69,7 @@ const actionsBody = z
     action: optional(z.string()).meta({ description: "One action only.", examples: ["GET /checkout"] }),
   })
   .check(checkRange)
-  .meta({ examples: [anHour, { ...anHour, namespaces: ["web"] }] });
+  .meta({ examples: [exampleRange, { ...exampleRange, namespaces: ["web"] }] });
 
 /** By namespace and action. */
 export const actions: Operation<z.output<typeof actionsBody>, never> = {
@@ -78,7 +85,7 @@ export const actions: Operation<z.output<typeof actionsBody>, never> = {
   sites: (request) => [request.site_id],
   run: async function* (request, context) {
     const { namespaces = [], revision, action } = request;
-    const { store, scope } = scopeOf(request, context);
+    const { store, scope } = buildScope(request, context);
     const found = await store.actions({ ...scope, namespaces, revision, action }, context.signal);
     const rows = checkRows(found, context).toSorted(
       (a, b) => compare(a.namespace, b.namespace) || compare(a.action, b.action),
@@ -86,28 +93,28 @@ export const actions: Operation<z.output<typeof actionsBody>, never> = {
     yield* printRows(rows, (row) => ({
       namespace: row.namespace,
       action: row.action,
-      digest: actionDigest(row),
+      digest: encodeActionDigest(row),
       mean: row.mean,
       throughput: row.count,
-      error_rate: errorRate(row),
+      error_rate: computeErrorRate(row),
       has_npo: row.has_npo,
     }));
   },
 };
 
-export function errorRate({ count, error_count }: Pick<Edge, "count" | "error_count">): number {
+export function computeErrorRate({ count, error_count }: Pick<Edge, "count" | "error_count">): number {
   return count === 0 ? 0 : (100 * error_count) / count;
 }
 
 // ---- Edges --------------------------------------------------------------------------------------------------
 
 const edgesBody = z
-  .object(span)
+  .object(rangeFields)
   .check(checkRange)
-  .meta({ examples: [anHour] });
+  .meta({ examples: [exampleRange] });
 const actionEdgesBody = z
   .object({
-    ...span,
+    ...rangeFields,
     namespace: z
       .string()
       // The slash is in brackets so that it needs no escape, which generators of clients would escape again.
@@ -119,20 +126,20 @@ const actionEdgesBody = z
     action: z.string().meta({ description: "The action's name.", examples: ["GET /checkout"] }),
   })
   .check(checkRange)
-  .meta({ examples: [{ ...anHour, namespace: "shop/web", action: "GET /checkout" }] });
+  .meta({ examples: [{ ...exampleRange, namespace: "shop/web", action: "GET /checkout" }] });
 
 /** Every other site of the backend that the token may see. */
-function partnersOf(site: string, { backend }: SpanPart, context: Context): readonly SpanSource[] {
+function listPartners(site: string, { backend }: SpanPart, context: Context): readonly SpanSource[] {
   return [...context.sites.values()].flatMap(({ id, traces }) =>
     id !== site && traces?.backend === backend ? [traces.source] : [],
   );
 }
 
-type Sides<S extends string> = Readonly<Record<S, readonly unknown[]>>;
+type EdgesBySide<S extends string> = Readonly<Record<S, readonly unknown[]>>;
 
 export const siteEdges: Operation<
   z.output<typeof edgesBody>,
-  Sides<"upstream" | "downstream" | "internal">
+  EdgesBySide<"upstream" | "downstream" | "internal">
 > = {
   name: "tracing.site_edges",
   method: "POST",
@@ -144,19 +151,22 @@ export const siteEdges: Operation<
   answer: siteEdgeRows,
   sites: (request) => [request.site_id],
   run: async (request, context) => {
-    const { store, traces, scope } = scopeOf(request, context);
-    const partners = partnersOf(request.site_id, traces, context);
+    const { store, traces, scope } = buildScope(request, context);
+    const partners = listPartners(request.site_id, traces, context);
     const { upstream, downstream, internal } = await store.siteEdges({ ...scope, partners }, context.signal);
     checkRows([...upstream, ...downstream, ...internal], context);
     return {
-      upstream: upstream.toSorted(compareEdges).map(edgeRow),
-      downstream: downstream.toSorted(compareEdges).map(edgeRow),
-      internal: internal.toSorted(compareEdges).map(edgeRow),
+      upstream: upstream.toSorted(compareEdges).map(toEdgeRow),
+      downstream: downstream.toSorted(compareEdges).map(toEdgeRow),
+      internal: internal.toSorted(compareEdges).map(toEdgeRow),
     };
   },
 };
 
-export const actionEdges: Operation<z.output<typeof actionEdgesBody>, Sides<"upstream" | "downstream">> = {
+export const actionEdges: Operation<
+  z.output<typeof actionEdgesBody>,
+  EdgesBySide<"upstream" | "downstream">
+> = {
   name: "tracing.action_edges",
   method: "POST",
   path: "/api/v2/tracing/action_edges",
@@ -167,19 +177,19 @@ export const actionEdges: Operation<z.output<typeof actionEdgesBody>, Sides<"ups
   answer: actionEdgeRows,
   sites: (request) => [request.site_id],
   run: async (request, context) => {
-    const { store, traces, scope } = scopeOf(request, context);
+    const { store, traces, scope } = buildScope(request, context);
     const slash = request.namespace.lastIndexOf("/");
     const asked = {
       service: request.namespace.slice(0, slash),
       namespace: request.namespace.slice(slash + 1),
       action: request.action,
-      partners: partnersOf(request.site_id, traces, context),
+      partners: listPartners(request.site_id, traces, context),
     };
     const { upstream, downstream } = await store.actionEdges({ ...scope, ...asked }, context.signal);
     checkRows([...upstream, ...downstream], context);
     return {
-      upstream: upstream.toSorted(compareActionEdges).map(actionEdgeRow),
-      downstream: downstream.toSorted(compareActionEdges).map(actionEdgeRow),
+      upstream: upstream.toSorted(compareActionEdges).map(toActionEdgeRow),
+      downstream: downstream.toSorted(compareActionEdges).map(toActionEdgeRow),
     };
   },
 };
@@ -199,11 +209,11 @@ function compareActionEdges(a: ActionEdge, b: ActionEdge): number {
   );
 }
 
-function edgeRow({ service, count, error_count, mean, p_90, p_95 }: Edge) {
+function toEdgeRow({ service, count, error_count, mean, p_90, p_95 }: Edge) {
   return { service, count, error_count, mean, p_90, p_95 };
 }
 
-function actionEdgeRow(edge: ActionEdge) {
+function toActionEdgeRow(edge: ActionEdge) {
   const { service, namespace = null, action = null, span_kind, peer_span_kind = null, edge_type } = edge;
   const { count, error_count, mean, p_90, p_95 } = edge;
   return {
@@ -216,9 +226,9 @@ function actionEdgeRow(edge: ActionEdge) {
 
 const slowEventsBody = z
   .object({
-    ...span,
+    ...rangeFields,
     span_kind: optional(
-      word(...spanKinds).meta({
+      keyword(...spanKinds).meta({
         id: "SpanKind",
         description: "Which side of a call a span is.",
         examples: ["server"],
@@ -238,7 +248,7 @@ const slowEventsBody = z
     }),
   })
   .check(checkRange)
-  .meta({ examples: [anHour, { ...anHour, span_kind: "client", limit: 10 }] });
+  .meta({ examples: [exampleRange, { ...exampleRange, span_kind: "client", limit: 10 }] });
 
 /** Greatest impact first. */
 export const slowEvents: Operation<z.output<typeof slowEventsBody>, never> = {
@@ -254,26 +264,29 @@ export const slowEvents: Operation<z.output<typeof slowEventsBody>, never> = {
   run: async function* (request, context) {
     const { span_kind: kind, limit = 100 } = request;
     const { wanted_attributes: wanted = [], excluded_attributes: excluded = [] } = request;
-    const { store, scope } = scopeOf(request, context);
-    const found = await store.slowEvents({ ...scope, kind, wanted, excluded, limit }, context.signal);
-    const rows = found.map(withDigest);
+    const { store, scope } = buildScope(request, context);
+    const found = await store.slowEvents(
+      { ...scope, kind, requiredAttributes: wanted, excludedAttributes: excluded, limit },
+      context.signal,
+    );
+    const rows = found.map(addDigest);
     rows.sort((a, b) => compare(b.impact, a.impact) || compare(a.digest, b.digest));
-    yield* printRows(rows, slowEventRow);
+    yield* printRows(rows, toSlowEventRow);
   },
 };
 
-export function withDigest(event: SlowEvent): SlowEvent & { readonly digest: string } {
+export function addDigest(event: SlowEvent): SlowEvent & { readonly digest: string } {
   const statement = event.statement === undefined ? undefined : hashStatement(event.statement);
-  return { ...event, digest: eventDigest({ ...event, statement }) };
+  return { ...event, digest: encodeEventDigest({ ...event, statement }) };
 }
 
 const slowEventActionsBody = z
   .object({
-    ...span,
+    ...rangeFields,
     digest: z.string().meta({ description: "The `digest` of a slow event.", examples: ["c2hvcDpjbGllbnQ"] }),
   })
   .check(checkRange)
-  .meta({ examples: [{ ...anHour, digest: "c2hvcDpjbGllbnQ" }] });
+  .meta({ examples: [{ ...exampleRange, digest: "c2hvcDpjbGllbnQ" }] });
 
 /** Most spans first. */
 export const slowEventActions: Operation<z.output<typeof slowEventActionsBody>, never> = {
@@ -287,7 +300,7 @@ export const slowEventActions: Operation<z.output<typeof slowEventActionsBody>, 
   answer: z.array(slowEventAction),
   sites: (request) => [request.site_id],
   run: async function* (request, context) {
-    const { store, scope } = scopeOf(request, context);
+    const { store, scope } = buildScope(request, context);
     const found = await store.slowEventActions({ ...scope, digest: request.digest }, context.signal);
     const rows = checkRows(found, context).toSorted(
       (a, b) =>

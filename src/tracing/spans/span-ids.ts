@@ -8,7 +8,7 @@ const hexOfOneCase = /^(?:[0-9a-f]+|[0-9A-F]+)$/;
  * is an id as it stands; so are fewer digits in both cases, which no tracer writes without their zeros: they are of an
  * alphabet in which case matters.
  */
-export function canonicalId(text: string, digits: 16 | 32): string {
+export function normaliseId(text: string, digits: 16 | 32): string {
   const isNumber = text.length < digits ? hexOfOneCase.test(text) : hex.test(text);
   return isNumber ? text.toLowerCase().padStart(digits, "0") : text;
 }

@@ -1,17 +1,17 @@
-// A document in its flat form: every value under its dotted name, whether the dots are nesting or part of a key. Layouts
-// and their versions differ in nothing more than in that, so that everything else need not care.
+// Flattens a document: every value under its dotted name, whether a dot is nesting or part of a key. Layouts and their
+// versions differ mostly in that, so the rest of the backend reads flat documents only. Integers beyond 2^53 are bigints.
 import type { AttributeValue } from "../../../src/core/rows.ts";
 
 type FlatDocument = ReadonlyMap<string, AttributeValue>;
 
-/** 2^53 has so many digits, and begins with a nine. */
+/** The number of digits of 2^53, which begins with a nine. */
 const longDigits = 16;
 const [zero, nine] = [0x30, 0x39];
 const beforeNumber = /[-:,[\s]/;
 
 /**
- * Whether a JSON text may hold an integer that a double cannot: anything shorter needs no second look. So many digits in
- * a row meet every sixteenth character, and most of those are no digits.
+ * Whether a JSON text may hold an integer that a double cannot represent. Sixteen digits in a row cover one of every
+ * sixteen characters, so only those characters are looked at.
  */
 function mayHoldLongInteger(text: string): boolean {
   const isDigit = (at: number): boolean => {
@@ -27,7 +27,7 @@ function mayHoldLongInteger(text: string): boolean {
     const isLong =
       end - start > longDigits || (end - start === longDigits && text.charCodeAt(start) === nine);
     if (isLong && (start === 0 || beforeNumber.test(text.charAt(start - 1)))) return true;
-    // No digit: so many behind it meet the next that is looked at.
+    // The character at `end` is no digit, so the next long run covers a character that is looked at.
     at = end;
   }
   return false;
@@ -39,7 +39,7 @@ const reviveExactInteger: Reviver = (_, value, { source }) =>
     ? BigInt(source)
     : value;
 
-/** A JSON text as its value, integers beyond 2^53 as bigints. @throws {SyntaxError} */
+/** Parses a JSON text, integers beyond 2^53 as bigints. @throws {SyntaxError} */
 export function parseExactIntegers(text: string): AttributeValue {
   return mayHoldLongInteger(text)
     ? JSON.parse(text, reviveExactInteger as Parameters<typeof JSON.parse>[1])
@@ -52,7 +52,7 @@ export function isValueObject(value: AttributeValue | undefined): value is Value
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** Arrays are values, as are objects without keys. Where two ways lead to one name the first counts. */
+/** Values by dotted name. Arrays and empty objects are values. Where two ways lead to one name, the first counts. */
 export function flattenDocument(document: ValueObject): FlatDocument {
   const flat = new Map<string, AttributeValue>();
   function visit(object: ValueObject, prefix: string): void {
@@ -73,7 +73,7 @@ export function isEmptyObject(value: ValueObject): boolean {
   return true;
 }
 
-/** The value at a name; below an array, that of its first object. Null is nothing. */
+/** The value of a name; below an array, the value in its first object. Undefined if absent or null. */
 export function findFlatValue(flat: FlatDocument, name: string): AttributeValue | undefined {
   const own = flat.get(name);
   if (own !== undefined) return own ?? undefined;

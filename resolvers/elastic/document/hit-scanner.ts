@@ -1,38 +1,37 @@
-// Cuts an answer of `_search` into its hits without parsing the documents. A number in `_source` has to reach the
-// client as the source spells it (`200.0`, integers beyond 2^53), which a parsed value no longer knows; and a
-// slice costs a third of parsing and printing it again. What is looked at are the bytes, and what is sliced is the same as
-// latin1, one character a byte; only the slices that hold a byte over 0x7f are decoded as UTF-8. The few values that a
-// line needs are picked in the same pass; a document in which they lie in no plain way has to be parsed for them.
+// Scans a `_search` response for its hits and keeps each `_source` as JSON text. Parsing would lose how numbers are spelled
+// (`200.0`, integers beyond 2^53), and a slice costs a third of parsing and printing.
+// The scanner reads bytes and slices a latin1 string of the same offsets; it decodes UTF-8 only in slices with a byte over
+// 0x7f. It picks the few values that a log line needs in the same pass, where they are plain enough.
 import { isAscii } from "node:buffer";
 
 export interface Hit {
   readonly index: string;
-  /** Unique in its index: see `formatHitId`. */
+  /** Unique within its index; see `formatHitId`. */
   readonly id: string;
-  /** The last sort value as its JSON text, `undefined` where the search had no sort. */
+  /** The last sort value as JSON text; undefined if the search was not sorted. */
   readonly sort: string | undefined;
   /** The document's JSON text. */
   readonly source: string;
   /**
-   * The scalars that the document has at the names that were asked for, as texts, a number's as it is spelled. Undefined
-   * where only parsing tells them: a list, an escaped key or a name in two spellings may be among them.
+   * The scalars at the names of the `NameTree`, as text; numbers keep their spelling. Undefined if only parsing can find
+   * them: for a list, an escaped key or a name in two spellings.
    */
   readonly picked: PickedValues | undefined;
 }
 
-/** By name. */
+/** Texts by name. */
 export type PickedValues = Map<string, string>;
 
-/** Names to be picked, as keys of an object. A name is a path whose dots may be nesting or part of a key. */
+/** The names to pick, as a tree of object keys. A name is a path whose dots are nesting or part of a key. */
 export interface NameTree {
-  /** By the length of the key in bytes. */
+  /** Indexed by the length of the key in bytes. */
   readonly keys: readonly (readonly NameTreeKey[] | undefined)[];
 }
 interface NameTreeKey {
   readonly bytes: Buffer;
-  /** The whole name that ends here. */
+  /** The name that ends at this key, if one does. */
   readonly name: string | undefined;
-  /** What is wanted of an object that lies here. */
+  /** The names below an object at this key. */
   readonly within: NameTree | undefined;
 }
 
@@ -40,7 +39,7 @@ export function buildNameTree(names: Iterable<string>): NameTree {
   return buildTreeKeys("", [...new Set(names)]);
 }
 
-/** What is wanted of the object at a prefix, which is empty or ends in a dot. */
+/** The tree of the object at `prefix`, which is empty or ends in a dot. */
 function buildTreeKeys(prefix: string, names: readonly string[]): NameTree {
   const texts = new Set<string>();
   for (const name of names) {
@@ -64,20 +63,20 @@ function buildTreeKeys(prefix: string, names: readonly string[]): NameTree {
   return { keys };
 }
 
-/** The parts of an answer that decide whether it is whole, and its hits in the answer's order. */
+/** The members of a response that show whether it is complete, and its hits in the order of the response. */
 export interface SearchResponse {
   readonly timedOut: boolean;
   readonly terminatedEarly: boolean;
   readonly shards: { readonly total: number; readonly failed: number };
   readonly scrollId: string | undefined;
-  /** How many documents match in all, where the answer counts them exactly. */
+  /** The number of all matching documents, if the response counts them exactly. */
   readonly total: number | undefined;
-  /** Those in which its hits lie. */
+  /** The indices of the hits. */
   readonly indices: ReadonlySet<string>;
   readonly hits: readonly Hit[];
 }
 
-/** With custom routing an `_id` is unique in one shard only: another routing has another document of that `_id`. */
+/** An id that is unique within the index: with custom routing, an `_id` is unique within one shard only. */
 export function formatHitId(id: string, routing: string | undefined): string {
   return routing === undefined ? id : `${id}?routing=${routing}`;
 }
@@ -92,16 +91,16 @@ const comma = 0x2c;
 const colon = 0x3a;
 
 /**
- * An answer that is being cut. What runs for each hit and each member of a document is a function of the module, because
- * V8 would forget what it has compiled for closures that are made for each answer (src/README.md).
+ * One response that is being scanned. Functions that run for each hit and each member are functions of the module: V8
+ * discards the compiled code of closures that are created for each response (src/README.md).
  */
 interface ScanState {
   readonly bytes: Buffer;
-  /** The same, a character for each byte. */
+  /** The same bytes, one character each. */
   readonly latin1: string;
   readonly ascii: boolean;
   readonly names: NameTree;
-  /** Up to where it is read. */
+  /** The offset of the next byte to read. */
   at: number;
   timedOut: boolean;
   terminatedEarly: boolean;
@@ -110,10 +109,10 @@ interface ScanState {
   total: number | undefined;
   readonly indices: Set<string>;
   hits: Hit[] | undefined;
-  /** The index of the hit before, and its JSON text: most hits are of the same one. */
+  /** The index of the previous hit, and its JSON text: most hits repeat it. */
   indexName: string;
   indexJson: string;
-  /** Of the hit that is being read. */
+  // Members of the current hit.
   index: string | undefined;
   id: string | undefined;
   routing: string | undefined;
@@ -122,13 +121,13 @@ interface ScanState {
   picked: PickedValues | undefined;
 }
 
-/** @throws {SyntaxError} when the bytes are not an answer of `_search` */
-export function scanSearchResponse(bytes: Buffer, wanted: NameTree): SearchResponse {
-  const cutting: ScanState = {
+/** @throws {SyntaxError} The bytes are no `_search` response. */
+export function scanSearchResponse(bytes: Buffer, names: NameTree): SearchResponse {
+  const state: ScanState = {
     bytes,
     latin1: bytes.toString("latin1"),
     ascii: isAscii(bytes),
-    names: wanted,
+    names,
     at: 0,
     timedOut: false,
     terminatedEarly: false,
@@ -146,196 +145,196 @@ export function scanSearchResponse(bytes: Buffer, wanted: NameTree): SearchRespo
     source: undefined,
     picked: undefined,
   };
-  visitMembers(cutting, scanResponseMember);
-  cutting.at = skipSpace(bytes, cutting.at);
-  const { timedOut, terminatedEarly, shards, scrollId, total, indices, hits } = cutting;
-  if (cutting.at !== bytes.length || shards === undefined || hits === undefined) failScan(cutting);
+  visitMembers(state, scanResponseMember);
+  state.at = skipSpace(bytes, state.at);
+  const { timedOut, terminatedEarly, shards, scrollId, total, indices, hits } = state;
+  if (state.at !== bytes.length || shards === undefined || hits === undefined) failScan(state);
   return { timedOut, terminatedEarly, shards, scrollId, total, indices, hits };
 }
 
-// ---- What an answer consists of -----------------------------------------------------------------------------------
+// ---- Members of the response --------------------------------------------------------------------------------------
 
-function scanResponseMember(cutting: ScanState, start: number, end: number): void {
-  if (isKey(cutting, "timed_out", start, end)) cutting.timedOut = sliceValue(cutting) === "true";
-  else if (isKey(cutting, "terminated_early", start, end))
-    cutting.terminatedEarly = sliceValue(cutting) === "true";
-  else if (isKey(cutting, "_scroll_id", start, end))
-    cutting.scrollId = parseString(cutting, sliceValue(cutting));
-  else if (isKey(cutting, "_shards", start, end)) {
-    const value = JSON.parse(decodeSlice(cutting, sliceValue(cutting))) as {
+function scanResponseMember(state: ScanState, start: number, end: number): void {
+  if (isKey(state, "timed_out", start, end)) state.timedOut = sliceValue(state) === "true";
+  else if (isKey(state, "terminated_early", start, end)) state.terminatedEarly = sliceValue(state) === "true";
+  else if (isKey(state, "_scroll_id", start, end)) state.scrollId = parseString(state, sliceValue(state));
+  else if (isKey(state, "_shards", start, end)) {
+    const value = JSON.parse(decodeSlice(state, sliceValue(state))) as {
       total?: unknown;
       failed?: unknown;
     };
-    if (typeof value.total !== "number" || typeof value.failed !== "number") failScan(cutting);
-    cutting.shards = { total: value.total, failed: value.failed };
-  } else if (isKey(cutting, "hits", start, end)) {
-    cutting.hits = [];
-    visitMembers(cutting, scanHitsMember);
-  } else skipValue(cutting);
+    if (typeof value.total !== "number" || typeof value.failed !== "number") failScan(state);
+    state.shards = { total: value.total, failed: value.failed };
+  } else if (isKey(state, "hits", start, end)) {
+    state.hits = [];
+    visitMembers(state, scanHitsMember);
+  } else skipValue(state);
 }
 
-function scanHitsMember(cutting: ScanState, start: number, end: number): void {
-  if (isKey(cutting, "hits", start, end)) visitElements(cutting, scanHit);
-  else if (isKey(cutting, "total", start, end)) {
-    const counted = JSON.parse(sliceValue(cutting)) as { value?: unknown; relation?: unknown } | null;
-    if (counted?.relation === "eq" && typeof counted.value === "number") cutting.total = counted.value;
-  } else skipValue(cutting);
+function scanHitsMember(state: ScanState, start: number, end: number): void {
+  if (isKey(state, "hits", start, end)) visitElements(state, scanHit);
+  else if (isKey(state, "total", start, end)) {
+    const counted = JSON.parse(sliceValue(state)) as { value?: unknown; relation?: unknown } | null;
+    if (counted?.relation === "eq" && typeof counted.value === "number") state.total = counted.value;
+  } else skipValue(state);
 }
 
-function scanHit(cutting: ScanState): void {
-  cutting.index = cutting.id = cutting.routing = cutting.sort = cutting.source = undefined;
-  visitMembers(cutting, scanHitMember);
-  const { index, id, routing, sort, source, picked } = cutting;
-  if (index === undefined || id === undefined || source === undefined) failScan(cutting);
-  cutting.hits?.push({ index, id: formatHitId(id, routing), sort, source, picked });
+function scanHit(state: ScanState): void {
+  state.index = state.id = state.routing = state.sort = state.source = undefined;
+  visitMembers(state, scanHitMember);
+  const { index, id, routing, sort, source, picked } = state;
+  if (index === undefined || id === undefined || source === undefined) failScan(state);
+  state.hits?.push({ index, id: formatHitId(id, routing), sort, source, picked });
 }
 
-function scanHitMember(cutting: ScanState, start: number, end: number): void {
-  if (isKey(cutting, "_source", start, end)) {
-    const begin = cutting.at;
-    cutting.picked = new Map();
-    if (cutting.names.keys.length === 0) skipValue(cutting);
-    else cutting.at = pickValues(cutting, begin, cutting.names);
-    cutting.source = decodeSlice(cutting, cutting.latin1.slice(begin, cutting.at));
-  } else if (isKey(cutting, "_id", start, end)) cutting.id = parseString(cutting, sliceValue(cutting));
-  else if (isKey(cutting, "_routing", start, end))
-    cutting.routing = parseString(cutting, sliceValue(cutting));
-  else if (isKey(cutting, "_index", start, end)) {
-    const json = sliceValue(cutting);
-    if (json !== cutting.indexJson) {
-      cutting.indexName = parseString(cutting, json);
-      cutting.indexJson = json;
-      cutting.indices.add(cutting.indexName);
+function scanHitMember(state: ScanState, start: number, end: number): void {
+  if (isKey(state, "_source", start, end)) {
+    const begin = state.at;
+    state.picked = new Map();
+    if (state.names.keys.length === 0) skipValue(state);
+    else state.at = pickValues(state, begin, state.names);
+    state.source = decodeSlice(state, state.latin1.slice(begin, state.at));
+  } else if (isKey(state, "_id", start, end)) state.id = parseString(state, sliceValue(state));
+  else if (isKey(state, "_routing", start, end)) state.routing = parseString(state, sliceValue(state));
+  else if (isKey(state, "_index", start, end)) {
+    const json = sliceValue(state);
+    if (json !== state.indexJson) {
+      state.indexName = parseString(state, json);
+      state.indexJson = json;
+      state.indices.add(state.indexName);
     }
-    cutting.index = cutting.indexName;
-  } else if (isKey(cutting, "sort", start, end)) visitElements(cutting, scanSortValue);
-  else skipValue(cutting);
+    state.index = state.indexName;
+  } else if (isKey(state, "sort", start, end)) visitElements(state, scanSortValue);
+  else skipValue(state);
 }
 
-function scanSortValue(cutting: ScanState): void {
-  cutting.sort = sliceValue(cutting);
+function scanSortValue(state: ScanState): void {
+  state.sort = sliceValue(state);
 }
 
 // ---- A document ---------------------------------------------------------------------------------------------------
 
 /**
- * The end of the object at `start`, whose wanted values come into `pickedNames`, which is given up where only parsing tells
- * them. It sees every byte of every document, hence its own loop.
+ * Picks the values of the object at `start` into `state.picked` and returns where the object ends. Sets `state.picked` to
+ * undefined if only parsing can find the values. It sees every byte of every document, hence its own loop.
  */
-function pickValues(cutting: ScanState, start: number, { keys }: NameTree): number {
-  const { bytes } = cutting;
-  if (bytes[start] !== openBrace) failScan(cutting);
+function pickValues(state: ScanState, start: number, { keys }: NameTree): number {
+  const { bytes } = state;
+  if (bytes[start] !== openBrace) failScan(state);
   let here = skipSpace(bytes, start + 1);
   if (bytes[here] === closeBrace) return here + 1;
   for (;;) {
-    if (bytes[here] !== quote) failScan(cutting);
+    if (bytes[here] !== quote) failScan(state);
     const begin = here + 1;
     const end = findStringEnd(bytes, here) - 1;
     here = skipSpace(bytes, end + 1);
-    if (bytes[here] !== colon) failScan(cutting);
+    if (bytes[here] !== colon) failScan(state);
     here = skipSpace(bytes, here + 1);
     const key = findKeyAt(bytes, begin, keys[end - begin]);
-    if (key?.within !== undefined && bytes[here] === openBrace) here = pickValues(cutting, here, key.within);
-    else {
-      const value = here;
-      here = findValueEnd(bytes, value);
-      if (here === value || here > bytes.length) failScan(cutting);
-      if (key !== undefined) takeValue(cutting, key.name, value, here);
-      else if (hasEscape(bytes, begin, end)) cutting.picked = undefined;
-    }
-    here = skipSpace(bytes, here);
+    if (key === undefined && hasEscape(bytes, begin, end)) state.picked = undefined;
+    here = skipSpace(bytes, pickMember(state, here, key));
     const next = bytes[here];
     if (next === closeBrace) return here + 1;
-    if (next !== comma) failScan(cutting);
+    if (next !== comma) failScan(state);
     here = skipSpace(bytes, here + 1);
   }
 }
 
-function takeValue(cutting: ScanState, name: string | undefined, start: number, end: number): void {
-  const first = cutting.bytes[start];
-  // An array stands for its elements, which may be objects.
-  if (first === openBracket) cutting.picked = undefined;
-  const { picked } = cutting;
+/** Picks what the tree wants of the value at `start` and returns where the value ends. */
+function pickMember(state: ScanState, start: number, key: NameTreeKey | undefined): number {
+  const { bytes } = state;
+  if (key?.within !== undefined && bytes[start] === openBrace) return pickValues(state, start, key.within);
+  const end = findValueEnd(bytes, start);
+  if (end === start || end > bytes.length) failScan(state);
+  if (key !== undefined) takeValue(state, key.name, start, end);
+  return end;
+}
+
+function takeValue(state: ScanState, name: string | undefined, start: number, end: number): void {
+  const first = state.bytes[start];
+  // An array counts as its elements, which may be objects.
+  if (first === openBracket) state.picked = undefined;
+  const { picked } = state;
   if (picked === undefined || name === undefined || first === openBrace) return;
-  const json = cutting.latin1.slice(start, end);
+  const json = state.latin1.slice(start, end);
   if (json === "null") return;
-  if (picked.has(name) || (first !== quote && !scalarPattern.test(json))) cutting.picked = undefined;
-  else picked.set(name, first === quote ? parseString(cutting, json) : json);
+  if (picked.has(name) || (first !== quote && !scalarPattern.test(json))) state.picked = undefined;
+  else picked.set(name, first === quote ? parseString(state, json) : json);
 }
 
 // ---- JSON ---------------------------------------------------------------------------------------------------------
 
 function failScan({ at }: ScanState): never {
-  throw new SyntaxError(`not an answer of _search near byte ${at}`);
+  throw new SyntaxError(`not a _search response near byte ${at}`);
 }
 
-function expectByte(cutting: ScanState, byte: number): void {
-  cutting.at = skipSpace(cutting.bytes, cutting.at);
-  if (cutting.bytes[cutting.at] !== byte) failScan(cutting);
-  cutting.at++;
+function expectByte(state: ScanState, byte: number): void {
+  state.at = skipSpace(state.bytes, state.at);
+  if (state.bytes[state.at] !== byte) failScan(state);
+  state.at++;
 }
 
-function skipValue(cutting: ScanState): void {
-  const { bytes } = cutting;
-  cutting.at = skipSpace(bytes, cutting.at);
-  const end = findValueEnd(bytes, cutting.at);
-  if (end === cutting.at || end > bytes.length) failScan(cutting);
-  cutting.at = end;
+function skipValue(state: ScanState): void {
+  const { bytes } = state;
+  state.at = skipSpace(bytes, state.at);
+  const end = findValueEnd(bytes, state.at);
+  if (end === state.at || end > bytes.length) failScan(state);
+  state.at = end;
 }
 
-/** The JSON text of the value that begins here, which is passed. */
-function sliceValue(cutting: ScanState): string {
-  const start = skipSpace(cutting.bytes, cutting.at);
-  skipValue(cutting);
-  return cutting.latin1.slice(start, cutting.at);
+/** The JSON text of the next value; advances behind it. */
+function sliceValue(state: ScanState): string {
+  const start = skipSpace(state.bytes, state.at);
+  skipValue(state);
+  return state.latin1.slice(start, state.at);
 }
 
 /**
- * Calls `member` for each key of an object, its quotes before `start` and at `end`, and positioned before its value,
- * which `member` must pass.
+ * Calls `member` for each key of the object, which lies in the bytes from `start` to `end` without its quotes. `state.at` is
+ * at the value, and `member` must advance behind it.
  */
 function visitMembers(
-  cutting: ScanState,
-  member: (cutting: ScanState, start: number, end: number) => void,
+  state: ScanState,
+  member: (state: ScanState, start: number, end: number) => void,
 ): void {
-  const { bytes } = cutting;
-  expectByte(cutting, openBrace);
-  cutting.at = skipSpace(bytes, cutting.at);
-  if (bytes[cutting.at] === closeBrace) {
-    cutting.at++;
+  const { bytes } = state;
+  expectByte(state, openBrace);
+  state.at = skipSpace(bytes, state.at);
+  if (bytes[state.at] === closeBrace) {
+    state.at++;
     return;
   }
   for (;;) {
-    cutting.at = skipSpace(bytes, cutting.at);
-    if (bytes[cutting.at] !== quote) failScan(cutting);
-    const start = cutting.at + 1;
-    cutting.at = findStringEnd(bytes, cutting.at);
-    if (cutting.at > bytes.length) failScan(cutting);
-    const end = cutting.at - 1;
-    expectByte(cutting, colon);
-    cutting.at = skipSpace(bytes, cutting.at);
-    member(cutting, start, end);
-    cutting.at = skipSpace(bytes, cutting.at);
-    const next = bytes[cutting.at++];
+    state.at = skipSpace(bytes, state.at);
+    if (bytes[state.at] !== quote) failScan(state);
+    const start = state.at + 1;
+    state.at = findStringEnd(bytes, state.at);
+    if (state.at > bytes.length) failScan(state);
+    const end = state.at - 1;
+    expectByte(state, colon);
+    state.at = skipSpace(bytes, state.at);
+    member(state, start, end);
+    state.at = skipSpace(bytes, state.at);
+    const next = bytes[state.at++];
     if (next === closeBrace) return;
-    if (next !== comma) failScan(cutting);
+    if (next !== comma) failScan(state);
   }
 }
 
-function visitElements(cutting: ScanState, element: (cutting: ScanState) => void): void {
-  const { bytes } = cutting;
-  expectByte(cutting, openBracket);
-  cutting.at = skipSpace(bytes, cutting.at);
-  if (bytes[cutting.at] === closeBracket) {
-    cutting.at++;
+function visitElements(state: ScanState, element: (state: ScanState) => void): void {
+  const { bytes } = state;
+  expectByte(state, openBracket);
+  state.at = skipSpace(bytes, state.at);
+  if (bytes[state.at] === closeBracket) {
+    state.at++;
     return;
   }
   for (;;) {
-    element(cutting);
-    cutting.at = skipSpace(bytes, cutting.at);
-    const next = bytes[cutting.at++];
+    element(state);
+    state.at = skipSpace(bytes, state.at);
+    const next = bytes[state.at++];
     if (next === closeBracket) return;
-    if (next !== comma) failScan(cutting);
+    if (next !== comma) failScan(state);
   }
 }
 
@@ -343,26 +342,26 @@ function isKey({ latin1 }: ScanState, key: string, start: number, end: number): 
   return end - start === key.length && latin1.startsWith(key, start);
 }
 
-/** The string of a JSON text. */
-function parseString(cutting: ScanState, json: string): string {
+/** The string that a JSON text holds. @throws {SyntaxError} It is no string. */
+function parseString(state: ScanState, json: string): string {
   if (json.charCodeAt(0) === quote && !escapeOrControl.test(json))
-    return decodeSlice(cutting, json.slice(1, -1));
-  const value: unknown = JSON.parse(decodeSlice(cutting, json));
-  return typeof value === "string" ? value : failScan(cutting);
+    return decodeSlice(state, json.slice(1, -1));
+  const value: unknown = JSON.parse(decodeSlice(state, json));
+  return typeof value === "string" ? value : failScan(state);
 }
 
 function decodeSlice({ ascii }: ScanState, slice: string): string {
   return ascii ? slice : decodeUtf8(slice);
 }
 
-/** The sort value with which an answer ends, as all products print it, where it has one. */
+/** The sort value of the last hit, read from the end of the response; undefined if it has none. */
 export function findLastSort(bytes: Buffer): string | undefined {
   return /"sort":\[(-?\d{1,19})\]\}\]\}\}$/.exec(
     bytes.toString("latin1", Math.max(0, bytes.length - 64)),
   )?.[1];
 }
 
-/** Which of the keys stands at `start`; they have its length. */
+/** The key at `start`; all `keys` have its length. */
 function findKeyAt(
   bytes: Buffer,
   start: number,
@@ -378,7 +377,7 @@ function findKeyAt(
   return undefined;
 }
 
-/** Only parsing tells what such a key is. */
+/** Whether only parsing can tell what the key is. */
 function hasEscape(bytes: Buffer, start: number, end: number): boolean {
   for (let at = start; at < end; at++) if (bytes[at] === backslash) return true;
   return false;
@@ -393,9 +392,9 @@ function skipSpace(bytes: Buffer, start: number): number {
   }
 }
 
-// The two loops that see every byte keep to locals, which halves what they cost.
+// The loops that see every byte use local variables only, which halves their cost.
 
-/** Behind the string whose opening quote is at `start`; beyond the bytes where it does not end. */
+/** The offset behind the string whose opening quote is at `start`; beyond the bytes if it does not end. */
 function findStringEnd(bytes: Buffer, start: number): number {
   const length = bytes.length;
   for (let at = start + 1; at < length; at++) {
@@ -406,39 +405,40 @@ function findStringEnd(bytes: Buffer, start: number): number {
   return length + 1;
 }
 
-/** Behind the value that begins at `start`, which itself where there is none; beyond the bytes where it does not end. */
+/** The offset behind the value at `start`: `start` if there is none, beyond the bytes if it does not end. */
 function findValueEnd(bytes: Buffer, start: number): number {
-  const length = bytes.length;
   const first = bytes[start];
   if (first === quote) return findStringEnd(bytes, start);
-  let at = start;
-  if (first === openBrace || first === openBracket) {
-    let depth = 0;
-    while (at < length) {
-      const byte = bytes[at];
-      if (byte === quote) {
-        at = findStringEnd(bytes, at);
-        continue;
-      }
-      at++;
-      if (byte === openBrace || byte === openBracket) depth++;
-      else if ((byte === closeBrace || byte === closeBracket) && --depth === 0) return at;
-    }
-    return length + 1;
+  if (first === openBrace || first === openBracket) return findContainerEnd(bytes, start);
+  for (let at = start; ; at++) {
+    const byte = bytes[at];
+    if (byte === undefined || byte === comma || byte === closeBrace || byte === closeBracket || byte <= 0x20)
+      return at;
   }
-  while (at < length) {
-    const byte = bytes[at] ?? 0;
-    if (byte === comma || byte === closeBrace || byte === closeBracket || byte <= 0x20) break;
-    at++;
-  }
-  return at;
 }
 
-// biome-ignore lint/suspicious/noControlCharactersInRegex: what only parsing tells, or refuses
+function findContainerEnd(bytes: Buffer, start: number): number {
+  const length = bytes.length;
+  let at = start;
+  let depth = 0;
+  while (at < length) {
+    const byte = bytes[at];
+    if (byte === quote) {
+      at = findStringEnd(bytes, at);
+      continue;
+    }
+    at++;
+    if (byte === openBrace || byte === openBracket) depth++;
+    else if ((byte === closeBrace || byte === closeBracket) && --depth === 0) return at;
+  }
+  return length + 1;
+}
+
+// biome-ignore lint/suspicious/noControlCharactersInRegex: strings with these need a parser, which may refuse them
 const escapeOrControl = /[\\\x00-\x1f]/;
 const scalarPattern = /^(?:true|false|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?)$/;
 
-// biome-ignore lint/suspicious/noControlCharactersInRegex: it looks for bytes, not for text
+// biome-ignore lint/suspicious/noControlCharactersInRegex: each character stands for a byte
 const beyondAscii = /[^\x00-\x7f]/;
 
 function decodeUtf8(latin1: string): string {

@@ -1,10 +1,10 @@
-// JSON whose numbers keep the spelling of their source (`200.0`, integers beyond 2^53) through parsing, taking apart and
-// printing. Most texts hold only numbers that print as they are spelled, so these are parsed as they come.
+// Parses JSON so that numbers keep the spelling of their source (`200.0`, integers beyond 2^53) when they are printed again.
+// Most texts hold only numbers that print as they are spelled; these take the plain parser.
 
 export type JsonObject = { readonly [key: string]: unknown };
 
 type Reviver = (key: string, value: unknown, context: { readonly source?: string }) => unknown;
-// Of ECMAScript, but not yet in the library that TypeScript ships for it.
+// Part of ECMAScript, but not yet of TypeScript's library.
 const { rawJSON, isRawJSON } = JSON as unknown as {
   readonly rawJSON: (text: string) => object;
   readonly isRawJSON: (value: unknown) => value is { readonly rawJSON: string };
@@ -12,7 +12,7 @@ const { rawJSON, isRawJSON } = JSON as unknown as {
 const reviveSpelledNumber: Reviver = (_, value, { source }) =>
   typeof value === "number" && source !== undefined && String(value) !== source ? rawJSON(source) : value;
 
-/** A number that may print differently: over 15 digits, an exponent, a zero at its end, minus zero, very small. */
+/** A number that may print differently: over 15 digits, an exponent, a trailing zero, minus zero or very small. */
 const respelledNumberPattern = /[:,[]\s*(?:-0|-?(?:[\d.]{16}|\d+\.\d*0(?!\d)|\d+(?:\.\d+)?[eE]|0\.0{5}))/;
 
 /** @throws {SyntaxError} */
@@ -26,7 +26,7 @@ export function isJsonObject(value: unknown): value is JsonObject {
   return typeof value === "object" && value !== null && !Array.isArray(value) && !isRawJSON(value);
 }
 
-/** The text of a scalar, a number's as it is spelled; undefined for null, arrays and objects. */
+/** The text of a scalar, a number as it is spelled; undefined for null, arrays and objects. */
 export function formatScalar(value: unknown): string | undefined {
   if (typeof value === "string") return value;
   if (typeof value === "number" || typeof value === "boolean") return String(value);

@@ -95,7 +95,7 @@ const layers: readonly Layer[] = [
     imports: ["resolvers/elastic/{mapping,document}", "src/tracing/spans", "src/{log-query,core}"],
     types: ["resolvers/elastic/client", "src/store"],
   },
-  { folder: "resolvers/elastic/mapping", imports: ["resolvers/elastic/{document,client}"] },
+  { folder: "resolvers/elastic/mapping", imports: ["resolvers/elastic/{document,client}", "src/core"] },
   { folder: "resolvers/elastic/document", imports: [], types: ["src/core"] },
   {
     folder: "resolvers/{elastic,prometheus}/client",

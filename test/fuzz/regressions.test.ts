@@ -2,7 +2,7 @@
 import { afterAll, expect, test } from "vitest";
 import { describeProduct } from "#resolvers/elastic/client/product.ts";
 import { logLayouts } from "#resolvers/elastic/layout/log-layout.ts";
-import { readIndexMetadata } from "#resolvers/elastic/mapping/mapping.ts";
+import { readIndexMetadata } from "#resolvers/elastic/mapping/index-metadata.ts";
 import { compileFilter } from "#resolvers/elastic/query/filter-compiler.ts";
 import { readReport } from "#src/intake/error-report.ts";
 import { parse } from "#src/log-query/parse.ts";

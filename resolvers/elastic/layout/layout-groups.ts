@@ -1,6 +1,8 @@
 // One pattern may hold several layouts. Its indices are parted by the profile and the time field that each is read with;
 // every part is read by itself, and their lines merged.
-import { type IndexGroup, type IndexMetadata, isDateType } from "../mapping/mapping.ts";
+
+import { isDateType } from "../mapping/indexed-field.ts";
+import type { IndexGroup, IndexMetadata } from "../mapping/mapping.ts";
 import type { LogLayout, TimeField } from "./log-layout.ts";
 
 /** Indices of a pattern that are read alike. Of an opaque pattern there is one part without groups. */

@@ -6,7 +6,8 @@ import type { ElasticClient } from "../client/client.ts";
 import type { Product } from "../client/product.ts";
 import { matchAll, matchNone, type Query } from "../client/query-dsl.ts";
 import type { LogLayout } from "../layout/log-layout.ts";
-import { findField, type IndexedField, type IndexGroup, type IndexMetadata } from "../mapping/mapping.ts";
+import type { IndexedField } from "../mapping/indexed-field.ts";
+import { findField, type IndexGroup, type IndexMetadata } from "../mapping/mapping.ts";
 import { compileBounds, compileFilter, queryLimits } from "../query/filter-compiler.ts";
 import type { MappingCache } from "../search/mapping-cache.ts";
 

@@ -9,11 +9,11 @@ import { allOf, anyOf, buildIndicesQuery, isRemote, matchAll, not, type Query } 
 import type { LayoutGroup } from "../layout/layout-groups.ts";
 import type { LogLayout } from "../layout/log-layout.ts";
 import { listKeptStreams } from "../mapping/index-patterns.ts";
+import { isDateType } from "../mapping/indexed-field.ts";
 import {
   findField,
   type IndexGroup,
   type IndexMetadata,
-  isDateType,
   isDynamicallyIndexed,
   isUnindexed,
   isUnsortable,

@@ -6,7 +6,8 @@ import { numberPattern, type Operator } from "../../../src/log-query/ast.ts";
 import type { Product } from "../client/product.ts";
 import { allOf, anyOf, buildIgnoredQuery, matchAll, matchNone, type Query } from "../client/query-dsl.ts";
 import type { LogLayout } from "../layout/log-layout.ts";
-import { findField, type IndexedField, type IndexGroup } from "../mapping/mapping.ts";
+import type { IndexedField } from "../mapping/indexed-field.ts";
+import { findField, type IndexGroup } from "../mapping/mapping.ts";
 import { dateNanosRange } from "./time-field.ts";
 
 export interface Bounds {

@@ -25,11 +25,11 @@ import {
   type SharedQueries,
 } from "../client/query-dsl.ts";
 import type { BodySource, LogLayout, SeverityRule } from "../layout/log-layout.ts";
+import type { IndexedField } from "../mapping/indexed-field.ts";
 import {
   buildLateFieldQuery,
   findField,
   hasUnindexedTemplates,
-  type IndexedField,
   type IndexGroup,
   type IndexMetadata,
   isDynamicallyIndexed,

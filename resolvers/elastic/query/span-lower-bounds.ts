@@ -25,7 +25,8 @@ import {
   type TimeUnit,
   type ValueRule,
 } from "../layout/span-layout.ts";
-import { findField, type IndexedField, type IndexGroup } from "../mapping/mapping.ts";
+import type { IndexedField } from "../mapping/indexed-field.ts";
+import { findField, type IndexGroup } from "../mapping/mapping.ts";
 import {
   buildCertainParentReferenceQuery,
   buildExistsQuery,

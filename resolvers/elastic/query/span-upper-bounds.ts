@@ -33,14 +33,8 @@ import {
   type TimeUnit,
   type ValueRule,
 } from "../layout/span-layout.ts";
-import {
-  buildLateFieldQuery,
-  findField,
-  type IndexedField,
-  type IndexGroup,
-  isDateType,
-  isDynamic,
-} from "../mapping/mapping.ts";
+import { type IndexedField, isDateType } from "../mapping/indexed-field.ts";
+import { buildLateFieldQuery, findField, type IndexGroup, isDynamic } from "../mapping/mapping.ts";
 import { buildDateRangeQuery, dateNanosRange } from "./time-field.ts";
 
 /** Below what the servers take in one list of terms, and small enough to be read by people. */

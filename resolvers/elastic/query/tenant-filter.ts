@@ -5,7 +5,8 @@ import type { Compare, Field, Filter } from "../../../src/log-query/ast.ts";
 import { toField } from "../../../src/log-query/field.ts";
 import { type Language, parseAs } from "../../../src/log-query/parse.ts";
 import { allOf, anyOf, matchAll, matchNone, not, type Query } from "../client/query-dsl.ts";
-import { findField, type IndexedField, type IndexGroup, summariseIndices } from "../mapping/mapping.ts";
+import type { IndexedField } from "../mapping/indexed-field.ts";
+import { findField, type IndexGroup, summariseIndices } from "../mapping/mapping.ts";
 
 /** No name is legacy syntax here: an index has fields such as `attributes.tenant` and `is_bool`. */
 const language: Language<Field> = {

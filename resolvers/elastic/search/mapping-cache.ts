@@ -13,7 +13,8 @@ import { encodePattern, mappingOptions } from "../client/query-dsl.ts";
 import { type LayoutGroup, partitionByLayout } from "../layout/layout-groups.ts";
 import { type LogLayout, logLayouts } from "../layout/log-layout.ts";
 import { type SpanLayout, spanLayouts } from "../layout/span-layout.ts";
-import { type IndexMetadata, opaqueMetadata, readIndexMetadata } from "../mapping/mapping.ts";
+import { readIndexMetadata } from "../mapping/index-metadata.ts";
+import { type IndexMetadata, opaqueMetadata } from "../mapping/mapping.ts";
 import { type Detection, detectLayouts, type Guess, type SampleVerdict } from "./layout-detection.ts";
 import { isIndexClosedError, postSearch } from "./search.ts";
 

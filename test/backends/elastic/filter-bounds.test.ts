@@ -5,7 +5,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { describeProduct } from "#resolvers/elastic/client/product.ts";
 import type { Query } from "#resolvers/elastic/client/query-dsl.ts";
 import { logLayouts } from "#resolvers/elastic/layout/log-layout.ts";
-import { readIndexMetadata } from "#resolvers/elastic/mapping/mapping.ts";
+import { readIndexMetadata } from "#resolvers/elastic/mapping/index-metadata.ts";
 import { compileBounds } from "#resolvers/elastic/query/filter-compiler.ts";
 import type { LogLine } from "#src/core/rows.ts";
 import { fromMillis } from "#src/core/time.ts";

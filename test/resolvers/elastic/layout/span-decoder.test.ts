@@ -16,7 +16,7 @@ import {
   type SpanForm,
   spanLayouts,
 } from "#resolvers/elastic/layout/span-layout.ts";
-import { readIndexMetadata } from "#resolvers/elastic/mapping/mapping.ts";
+import { readIndexMetadata } from "#resolvers/elastic/mapping/index-metadata.ts";
 import { buildSpanSource } from "#src/access/sites.ts";
 import type { Span, SpanKind } from "#src/core/rows.ts";
 import { type Instant, parseInstant } from "#src/core/time.ts";

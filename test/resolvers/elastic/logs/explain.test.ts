@@ -6,7 +6,8 @@ import { describeProduct, type Product } from "#resolvers/elastic/client/product
 import { elastic } from "#resolvers/elastic/elastic.ts";
 import { logLayouts } from "#resolvers/elastic/layout/log-layout.ts";
 import { explainLeaves } from "#resolvers/elastic/logs/explain.ts";
-import { type IndexMetadata, opaqueMetadata, readIndexMetadata } from "#resolvers/elastic/mapping/mapping.ts";
+import { readIndexMetadata } from "#resolvers/elastic/mapping/index-metadata.ts";
+import { type IndexMetadata, opaqueMetadata } from "#resolvers/elastic/mapping/mapping.ts";
 import { compileBounds } from "#resolvers/elastic/query/filter-compiler.ts";
 import { createGuard, guardDefaults } from "#resolvers/http/guard.ts";
 import { fromMillis } from "#src/core/time.ts";

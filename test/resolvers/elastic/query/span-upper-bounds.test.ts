@@ -9,7 +9,7 @@ import {
   type SpanForm,
   spanLayouts,
 } from "#resolvers/elastic/layout/span-layout.ts";
-import { readIndexMetadata } from "#resolvers/elastic/mapping/mapping.ts";
+import { readIndexMetadata } from "#resolvers/elastic/mapping/index-metadata.ts";
 import {
   buildErrorEventQuery,
   buildExceptionQuery,

@@ -2,7 +2,7 @@
 import { afterEach, describe, expect, test } from "vitest";
 import { allOf, anyOf, matchAll, matchNone, not } from "#resolvers/elastic/client/query-dsl.ts";
 import { elastic } from "#resolvers/elastic/elastic.ts";
-import { readIndexMetadata } from "#resolvers/elastic/mapping/mapping.ts";
+import { readIndexMetadata } from "#resolvers/elastic/mapping/index-metadata.ts";
 import {
   compileTenantFilter,
   hasUnmappedField,

@@ -1,7 +1,7 @@
 // Aliases with a routing reach some shards of an index only, so that a search which reaches fewer than there are may be
 // whole. It must not be taken for whole where the pattern meets the indices themselves, which the user may not all read.
 import { expect, test } from "vitest";
-import { readIndexMetadata } from "#resolvers/elastic/mapping/mapping.ts";
+import { readIndexMetadata } from "#resolvers/elastic/mapping/index-metadata.ts";
 import { describeShardProblem } from "#resolvers/elastic/search/search.ts";
 
 const index = (shards: number, aliases: object = {}, hidden = false) => ({

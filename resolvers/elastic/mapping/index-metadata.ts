@@ -1,0 +1,171 @@
+// Reads the mappings and settings of the indices behind one pattern. Indices with equal mappings, such as the backing
+// indices of a data stream, form one group, so that a filter is compiled once for all of them.
+import { z } from "zod";
+import { isJsonObject, type JsonObject } from "../document/lossless-json.ts";
+import { isGlobMatch, isNameInPattern } from "./index-patterns.ts";
+import { type FieldDefaults, isDateType, readFields } from "./indexed-field.ts";
+import type { IndexGroup, IndexMetadata } from "./mapping.ts";
+
+/** The defaults of an index in logsdb mode; the settings that a server returns show only what somebody has set. */
+const logsdbDefaults = { ignoreAbove: 8_191, ignoreMalformed: true, dropsBeyondLimit: true } as const;
+
+/** The first version after whose creation an index lists ignored values in `_ignored`: 7.15.0, as the setting spells it. */
+const version715 = 7_150_099;
+
+const objectSchema = z.record(z.string(), z.unknown());
+const mappingResponseSchema = z.record(
+  z.string(),
+  z.object({
+    aliases: z
+      .record(
+        z.string(),
+        z.object({ search_routing: z.string().optional(), is_hidden: z.boolean().optional() }),
+      )
+      .default({}),
+    mappings: objectSchema.default({}),
+    settings: z.object({ index: objectSchema.default({}) }).default({ index: {} }),
+  }),
+);
+type IndexResponse = z.infer<typeof mappingResponseSchema>[string];
+
+/** What indices of one group have in common beside their mapping. */
+interface IndexTraits {
+  readonly defaults: FieldDefaults;
+  readonly createdSince715: boolean;
+  readonly dropsBeyondLimit: boolean;
+  readonly sourceMode: IndexGroup["sourceMode"];
+}
+
+/** Reads the response of `GET /<pattern>`. @throws {ZodError} */
+export function readIndexMetadata(response: unknown, pattern = "*"): IndexMetadata {
+  const parsed = mappingResponseSchema.parse(response);
+  const groups = new Map<string, IndexGroup & { readonly indices: string[] }>();
+  const dateNames = new Set<string>();
+  const indices = new Set<string>();
+  const closed: string[] = [];
+  const shardsByIndex = new Map<string, number>();
+  const uuids = new Map<string, string>();
+  let minShards = 0;
+  for (const [index, { aliases, mappings, settings }] of Object.entries(parsed)) {
+    const own = settings.index;
+    // Closing an index adds the setting, and opening it removes it.
+    if (own.verified_before_close !== undefined) {
+      closed.push(index);
+      continue;
+    }
+    indices.add(index);
+    const shards = Number(own.number_of_shards ?? 1);
+    shardsByIndex.set(index, shards);
+    minShards += isOnlyRouted(pattern, index, String(own.hidden) === "true", aliases) ? 1 : shards;
+    uuids.set(index, String(own.uuid));
+    const traits = readTraits(mappings, own);
+    const key = JSON.stringify([mappings, traits]);
+    const group = groups.get(key);
+    if (group === undefined) groups.set(key, createGroup(index, mappings, traits, dateNames));
+    else group.indices.push(index);
+  }
+  return {
+    opaque: false,
+    groups: [...groups.values()],
+    indices,
+    shards: [...shardsByIndex.values()].reduce((sum, shards) => sum + shards, 0),
+    shardsByIndex,
+    uuids,
+    closed,
+    minShards,
+  };
+}
+
+/** Adds the date fields of the mapping to `dateNames`, which all groups of a pattern share. */
+function createGroup(
+  index: string,
+  mappings: JsonObject,
+  { defaults, createdSince715, dropsBeyondLimit, sourceMode }: IndexTraits,
+  dateNames: Set<string>,
+): IndexGroup & { readonly indices: string[] } {
+  const fields = readFields(mappings, defaults);
+  for (const { name, type, aliasOf } of fields.values()) {
+    const isDateAlias = aliasOf !== undefined && isDateType(fields.get(aliasOf)?.type);
+    if (isDateType(type) || isDateAlias) dateNames.add(name);
+  }
+  return {
+    indices: [index],
+    fields,
+    dateNames,
+    createdSince715,
+    dynamic: String(mappings.dynamic ?? "true"),
+    dropsBeyondLimit,
+    dynamicTemplates: readTemplates(mappings.dynamic_templates),
+    sourceMode,
+  };
+}
+
+function readTraits(mappings: JsonObject, settings: JsonObject): IndexTraits {
+  const mapping = toObject(settings.mapping);
+  const unset = settings.mode === "logsdb" ? logsdbDefaults : undefined;
+  const dropsBeyondLimit =
+    toObject(mapping.total_fields).ignore_dynamic_beyond_limit ?? unset?.dropsBeyondLimit;
+  return {
+    defaults: {
+      ignoreMalformed: String(mapping.ignore_malformed ?? unset?.ignoreMalformed) === "true",
+      ignoreAbove: Number(mapping.ignore_above ?? unset?.ignoreAbove ?? Number.POSITIVE_INFINITY),
+      // An analyzer of one of these names replaces the default of every text field.
+      standardAnalyzer: !/"(?:default|default_search|standard)":/.test(
+        JSON.stringify(toObject(settings.analysis)),
+      ),
+    },
+    createdSince715:
+      Number(toObject(settings.version).created ?? settings["version.created"] ?? 0) >= version715,
+    dropsBeyondLimit: String(dropsBeyondLimit) === "true",
+    sourceMode: readSourceMode(mappings, settings),
+  };
+}
+
+function readSourceMode(mappings: JsonObject, settings: JsonObject): IndexGroup["sourceMode"] {
+  const own = toObject(mappings._source);
+  if (own.enabled === false || own.includes !== undefined || own.excludes !== undefined) return "cut";
+  const isRebuilt = settings.mode === "logsdb" || settings.mode === "time_series";
+  const { mode: configured } = toObject(toObject(settings.mapping).source);
+  const mode = String(own.mode ?? configured ?? (isRebuilt ? "synthetic" : "stored")).toLowerCase();
+  if (mode === "disabled") return "cut";
+  // OpenSearch calls it a derived source.
+  const isDerived = String(toObject(settings.derived_source).enabled) === "true";
+  return mode === "synthetic" || isDerived ? "synthetic" : "whole";
+}
+
+/** The mapping of each dynamic template, whatever names the template matches. */
+function readTemplates(templates: unknown): readonly JsonObject[] {
+  if (!Array.isArray(templates)) return [];
+  return templates
+    .filter(isJsonObject)
+    .flatMap((named) => Object.values(named).filter(isJsonObject))
+    .flatMap(({ mapping }) => (isJsonObject(mapping) ? [mapping] : []));
+}
+
+/** Whether a search of the pattern may reach an index only through aliases with a routing, so not all of its shards. */
+function isOnlyRouted(
+  pattern: string,
+  index: string,
+  isHidden: boolean,
+  aliases: IndexResponse["aliases"],
+): boolean {
+  const entries = Object.entries(aliases);
+  const routed = entries.filter(([, { search_routing }]) => search_routing !== undefined);
+  if (routed.length === 0) return false;
+  const parts = pattern.split(",").map((part) => part.trim().replace(/^_all$/, "*"));
+  // Wildcards do not match hidden names.
+  const isMatched = (name: string, isHidden = false): boolean =>
+    isNameInPattern(
+      parts.filter((part) => !isHidden || part === name || part.startsWith("-")).join(","),
+      name,
+    );
+  const unrouted = entries.filter(([, { search_routing }]) => search_routing === undefined);
+  if (isMatched(index, isHidden) || unrouted.some(([alias, { is_hidden }]) => isMatched(alias, is_hidden)))
+    return false;
+  // Date math (`<logs-{now/d}>`) is not evaluated here: it may match any alias.
+  return routed.some(([alias]) => parts.some((part) => part.startsWith("<") || isGlobMatch(part, alias)));
+}
+
+function toObject(value: unknown): JsonObject {
+  return isJsonObject(value) ? value : {};
+}

@@ -1,0 +1,200 @@
+// Reads the fields of a mapping: for each name, how it is indexed and where the index may differ from the documents.
+import { isJsonObject, type JsonObject } from "../document/lossless-json.ts";
+
+/** How one name is indexed. Names are joined by dots, as in the index. */
+export interface IndexedField {
+  readonly name: string;
+  readonly type: string;
+  /** Searchable: neither `index: false` nor below an object with `enabled: false`. */
+  readonly indexed: boolean;
+  /** Has doc values, so that the index can sort and group by it. */
+  readonly docValues: boolean;
+  /** A runtime field, whose values each search computes. */
+  readonly runtime: boolean;
+  /** The deepest `nested` object that holds the field. */
+  readonly nested: string | undefined;
+  /** UTF-16 code units; longer values are in the document but not in the index. */
+  readonly ignoreAbove: number;
+  readonly ignoreMalformed: boolean;
+  /** A normalizer, or an analyzer other than the product's `standard`. */
+  readonly hasCustomAnalysis: boolean;
+  /** The index may hold values for this name that the document does not have there. */
+  readonly hasExtraValues: boolean;
+  readonly aliasOf: string | undefined;
+  /** Set on the sub-fields of a `flattened` or `flat_object` root. */
+  readonly flattenedRoot: string | undefined;
+  /**
+   * The index may find only a part of the values at this name. In an object without subobjects, a key "a.b" of a document is
+   * indexed as the field `a.b` if the mapping has it and not at all otherwise, never as a part of a flattened field `a`; a
+   * field `a.b` in turn misses what is inside `a`. The same holds for a geo point `a` and a field `a.lat`.
+   */
+  readonly partial: boolean;
+  /** The `dynamic` setting of an object: what happens to unmapped names below it. */
+  readonly dynamic: string | undefined;
+  /** Names of multi-fields: `message.keyword`. */
+  readonly multiFields: readonly string[];
+}
+
+/** What a field has if its mapping does not say otherwise. */
+export interface FieldDefaults {
+  readonly ignoreMalformed: boolean;
+  readonly ignoreAbove: number;
+  /** Whether text fields without an analyzer use the product's `standard`. */
+  readonly standardAnalyzer: boolean;
+}
+
+interface FieldReader {
+  readonly fields: Map<string, IndexedField>;
+  /** Names that other fields are copied to. */
+  readonly copyTargets: Set<string>;
+  readonly defaults: FieldDefaults;
+}
+
+/** The object in which properties lie. */
+interface ParentObject {
+  /** Empty, or the object's name and a dot. */
+  readonly prefix: string;
+  readonly nested: string | undefined;
+  readonly enabled: boolean;
+  /** Whether the object has no subobjects: dots in keys are not nesting. */
+  readonly flat: boolean;
+}
+
+/** All fields of a mapping by name, multi-fields and runtime fields included, in the order of the mapping. */
+export function readFields(mappings: JsonObject, defaults: FieldDefaults): ReadonlyMap<string, IndexedField> {
+  const reader: FieldReader = { fields: new Map(), copyTargets: new Set(), defaults };
+  readProperties(reader, mappings.properties, {
+    prefix: "",
+    nested: undefined,
+    enabled: mappings.enabled !== false,
+    flat: String(mappings.subobjects) === "false",
+  });
+  addRuntimeFields(reader, mappings.runtime);
+  for (const name of reader.copyTargets) {
+    const field = reader.fields.get(name);
+    if (field !== undefined) reader.fields.set(name, { ...field, hasExtraValues: true });
+  }
+  hideShadowedFields(reader.fields);
+  return reader.fields;
+}
+
+/** Whether a type of field is a time. */
+export function isDateType(type: string | undefined): boolean {
+  return type === "date" || type === "date_nanos";
+}
+
+/** Objects, and types for which a server refuses a document with an object. */
+export const plainTypes: ReadonlySet<string> = new Set([
+  "object",
+  "passthrough",
+  "text",
+  "match_only_text",
+  "keyword",
+  "wildcard",
+  "constant_keyword",
+]);
+/** Types of one value, for which OpenSearch keeps an object as a malformed value. */
+export const scalarTypes: ReadonlySet<string> = new Set([
+  ...["byte", "short", "integer", "long", "unsigned_long", "half_float", "float", "double", "scaled_float"],
+  ...["boolean", "date", "date_nanos", "ip"],
+]);
+
+function readProperties(reader: FieldReader, properties: unknown, parent: ParentObject): void {
+  if (!isJsonObject(properties)) return;
+  const objectKeys = parent.flat
+    ? Object.keys(properties).filter((key) => isObjectValued(properties[key]))
+    : [];
+  for (const [key, value] of Object.entries(properties)) {
+    if (!isJsonObject(value)) continue;
+    const name = parent.prefix + key;
+    const type = typeof value.type === "string" ? value.type : "object";
+    for (const target of [value.copy_to].flat())
+      if (typeof target === "string") reader.copyTargets.add(target);
+    const partial = objectKeys.some((other) => key === other || key.startsWith(`${other}.`));
+    reader.fields.set(name, { ...readField(name, type, value, parent, reader.defaults), partial });
+    readProperties(reader, value.properties, {
+      prefix: `${name}.`,
+      nested: type === "nested" ? name : parent.nested,
+      enabled: parent.enabled && value.enabled !== false,
+      flat: parent.flat || type === "passthrough" || String(value.subobjects) === "false",
+    });
+    for (const [sub, subValue] of Object.entries(isJsonObject(value.fields) ? value.fields : {})) {
+      if (!isJsonObject(subValue)) continue;
+      const subName = `${name}.${sub}`;
+      const field = readField(subName, String(subValue.type), subValue, parent, reader.defaults);
+      reader.fields.set(subName, { ...field, partial });
+    }
+  }
+}
+
+function readField(
+  name: string,
+  type: string,
+  value: JsonObject,
+  { nested, enabled }: Pick<ParentObject, "nested" | "enabled">,
+  defaults: FieldDefaults,
+): IndexedField {
+  const analyzer = value.analyzer;
+  return {
+    name,
+    type,
+    indexed: enabled && value.enabled !== false && value.index !== false,
+    docValues: value.doc_values !== false,
+    runtime: false,
+    nested: type === "nested" ? name : nested,
+    ignoreAbove: Number(value.ignore_above ?? defaults.ignoreAbove),
+    ignoreMalformed: String(value.ignore_malformed ?? defaults.ignoreMalformed) === "true",
+    hasCustomAnalysis:
+      value.normalizer !== undefined ||
+      (analyzer === undefined || analyzer === "standard" ? !defaults.standardAnalyzer : true) ||
+      value.search_analyzer !== undefined,
+    hasExtraValues:
+      value.null_value !== undefined || value.script !== undefined || type === "constant_keyword",
+    aliasOf: type === "alias" && typeof value.path === "string" ? value.path : undefined,
+    flattenedRoot: undefined,
+    partial: false,
+    dynamic: value.dynamic === undefined ? undefined : String(value.dynamic),
+    multiFields: isJsonObject(value.fields) ? Object.keys(value.fields).map((sub) => `${name}.${sub}`) : [],
+  };
+}
+
+/**
+ * A runtime field shadows the indexed field of its name for every search. Each search computes its values, by a script or as
+ * another type, so a document may have a value at the name that no search finds.
+ */
+function addRuntimeFields({ fields, defaults }: FieldReader, runtime: unknown): void {
+  for (const [name, value] of Object.entries(isJsonObject(runtime) ? runtime : {})) {
+    for (const key of [...fields.keys()]) if (key === name || key.startsWith(`${name}.`)) fields.delete(key);
+    if (!isJsonObject(value)) continue;
+    const field = readField(name, String(value.type), value, { nested: undefined, enabled: false }, defaults);
+    fields.set(name, { ...field, docValues: false, runtime: true });
+  }
+}
+
+/**
+ * A key `attributes` within a passthrough object `attributes` is also known as `attributes`, and from then on takes in what is
+ * written below that name (seen on 8.19 and 9.2). Nothing there can be found under its own name, so it counts as unindexed.
+ */
+function hideShadowedFields(fields: Map<string, IndexedField>): void {
+  for (const { name: parent, type } of [...fields.values()]) {
+    if (type !== "passthrough") continue;
+    for (const field of [...fields.values()]) {
+      if (field.type === "object" || !field.name.startsWith(`${parent}.`)) continue;
+      hideShadowedObject(fields, field.name.slice(parent.length + 1));
+    }
+  }
+}
+
+function hideShadowedObject(fields: Map<string, IndexedField>, shadowed: string): void {
+  const type = fields.get(shadowed)?.type;
+  if (type !== "object" && type !== "passthrough") return;
+  for (const [name, field] of fields) {
+    if (name === shadowed || name.startsWith(`${shadowed}.`)) fields.set(name, { ...field, indexed: false });
+  }
+}
+
+/** Whether a field holds an object as one value, as flattened fields and geo points do. */
+function isObjectValued(value: unknown): boolean {
+  const type = isJsonObject(value) ? String(value.type ?? "object") : "object";
+  return !plainTypes.has(type) && !scalarTypes.has(type) && type !== "alias";
+}

@@ -1,29 +1,34 @@
-// The names of a cluster as few patterns: what differs by its date, version or counter alone is one, since tomorrow's
-// index belongs to it as well. Each name lies behind exactly one pattern, so that no document is read as two sources.
+// Collapses the index names of a cluster into few patterns. Names that differ by a date, version or counter only form one
+// pattern, since tomorrow's index belongs to it too. Each name lies in exactly one pattern, so that no document belongs to
+// two sources.
+import { requireFirst, requireKey, requireLast } from "../../../src/core/collections.ts";
 
 export interface IndexPattern {
-  /** As a request names it: exclusions stand behind what they are taken from. */
+  /** The pattern as a request names it; exclusions follow what they are taken from. */
   readonly index: string;
   readonly names: readonly string[];
-  /** More than their dates, versions and counters differ. */
+  /** Whether the names differ by more than dates, versions and counters. */
   readonly merged: boolean;
 }
 
-/** Beyond this, names that begin alike are one. */
+/** With more patterns than this, names with a common beginning are merged. */
 const maxPatterns = 24;
-/** What a request's address has room for beside the names that it asks for. */
+/** The address of a request has room for this many exclusions beside its patterns. */
 const maxExclusions = 24;
 
-/** Sorted by `arrayIndex`. Hidden names (a leading dot) are left out; what is of several kinds is not gathered. */
+/**
+ * Patterns for all names, sorted by `index`. Leaves out hidden names (a leading dot). With more than `limit` patterns, merges
+ * names with a common beginning as long as `readKind` returns one kind for them; `isStream` tells names of data streams.
+ */
 export function collapseIndexNames(
   names: readonly string[],
-  most = maxPatterns,
-  kindOf: (name: string) => string = () => "",
+  limit = maxPatterns,
+  readKind: (name: string) => string = () => "",
   isStream: (name: string) => boolean = () => false,
 ): readonly IndexPattern[] {
   const visible = [...new Set(names)].filter((name) => !name.startsWith("."));
   let stems = groupNames(visible, deriveStem);
-  for (const patternOf of gatherings) if (stems.size > most) stems = mergeStems(stems, patternOf, kindOf);
+  for (const widen of wideners) if (stems.size > limit) stems = mergeStems(stems, widen, readKind);
   return mergeOverlapping(stems)
     .map(([stem, own]) => ({
       index: [stem, ...listExclusions(stem, own, visible, stems, isStream)].join(","),
@@ -33,18 +38,18 @@ export function collapseIndexNames(
     .sort((a, b) => (a.index < b.index ? -1 : 1));
 }
 
-/** Whether a name lies behind a pattern: the stars of one part, less what later parts take away. */
+/** Whether a pattern matches a name: one part matches it, and no later part excludes it. */
 export function isNameInPattern(index: string, name: string): boolean {
-  return index.split(",").reduce((held, part) => {
-    if (part.startsWith("-")) return held && !isGlobMatch(part.slice(1), name);
-    return held || isGlobMatch(part, name);
+  return index.split(",").reduce((matched, part) => {
+    if (part.startsWith("-")) return matched && !isGlobMatch(part.slice(1), name);
+    return matched || isGlobMatch(part, name);
   }, false);
 }
 
-/** The index of a data stream, by its name. */
+/** The name of a data stream's backing index; the first group is the data stream. */
 const backingIndexPattern = /^\.ds-(.+?)(?:-\d{4}\.\d{2}\.\d{2})?-\d{6}$/;
 
-/** What a pattern means to leave out and holds all the same, for `readout check`: see `insertStar`. */
+/** Problems for `readout check`: data streams that a pattern names as exclusions without effect (see `insertStar`). */
 export function listKeptStreams(index: string, indices: Iterable<string>): readonly string[] {
   const streams = new Set([...indices].map((name) => backingIndexPattern.exec(name)?.[1] ?? name));
   const named = index.split(",").flatMap((part) => (part.startsWith("-") ? [part.slice(1)] : []));
@@ -53,14 +58,14 @@ export function listKeptStreams(index: string, indices: Iterable<string>): reado
     .map((name) => `-${name} does not take the data stream out of the pattern; -*${name} does`);
 }
 
-/** Whether one part of a pattern, with its stars, stands for a name. */
+/** Whether one part of a pattern, which may contain stars, matches a name. */
 export function isGlobMatch(pattern: string, name: string): boolean {
-  const [first = "", ...rest] = pattern.split("*");
-  if (rest.length === 0) return name === pattern;
+  const parts = pattern.split("*");
+  if (parts.length === 1) return name === pattern;
+  const [first, last] = [requireFirst(parts), requireLast(parts)];
   if (!name.startsWith(first)) return false;
   let at = first.length;
-  const last = rest.pop() ?? "";
-  for (const part of rest) {
+  for (const part of parts.slice(1, -1)) {
     const found = name.indexOf(part, at);
     if (found < 0) return false;
     at = found + part.length;
@@ -68,7 +73,7 @@ export function isGlobMatch(pattern: string, name: string): boolean {
   return name.length - last.length >= at && name.endsWith(last);
 }
 
-/** What dates, versions and counters look like: `2026.01.31`, `2026-w05`, `20260131`, `8.19.0`, `-000001`. */
+/** Dates, versions and counters: `2026.01.31`, `2026-w05`, `20260131`, `8.19.0`, `-000001`. */
 const counterPattern =
   /(?<![A-Za-z0-9])(?:\d{4}[.\-_](?:w\d{2}|\d{2})(?:[.\-_]\d{2}){0,2}|\d{8}|\d+(?:\.\d+){2,3}|\d{6})(?![A-Za-z0-9])/g;
 
@@ -76,83 +81,85 @@ function deriveStem(name: string): string {
   return name.replaceAll(counterPattern, "*").replaceAll(/\*(?:[.\-_]\*)+/g, "*");
 }
 
-/** The pattern of those that begin as a stem does; none where it has no such beginning. */
+/** Returns a pattern for all names with the same beginning as `stem`; undefined if it has no such beginning. */
 type StemWidener = (stem: string) => string | undefined;
 
-/** A data stream's type and the first word of its dataset; the first word of any name. */
+/** The type of a data stream with the first word of its dataset; then the first word of any name. */
 const beginnings = [/^(?:logs|traces|metrics)-[^-._*]+[-._]/, /^[^-._*]+[-._]/];
-/** A data stream but for its namespace, and that. */
-const spaced = /^((?:logs|traces|metrics)-[^-*]+)(-[^-*]+)$/;
+/** The name of a data stream, as what precedes its namespace, and the namespace. */
+const dataStreamPattern = /^(?<head>(?:logs|traces|metrics)-[^-*]+)(?<namespace>-[^-*]+)$/;
 
 const withinNamespace = beginnings.map(
   (beginning): StemWidener =>
     (stem) => {
-      const [, head = "", namespace] = spaced.exec(stem) ?? [];
-      const begin = beginning.exec(head)?.[0];
-      return begin && `${begin}*${namespace}`;
+      const { head, namespace } = dataStreamPattern.exec(stem)?.groups ?? {};
+      const start = head === undefined ? undefined : beginning.exec(head)?.[0];
+      return start && `${start}*${namespace}`;
     },
 );
-const overNamespaces = beginnings.map(
+const acrossNamespaces = beginnings.map(
   (beginning): StemWidener =>
     (stem) => {
-      const begin = beginning.exec(stem)?.[0];
-      return begin && `${begin}*`;
+      const start = beginning.exec(stem)?.[0];
+      return start && `${start}*`;
     },
 );
-/** In turns, until there are few enough. A namespace is an environment, and many namespaces are many tenants. */
-const gatherings = [...withinNamespace, ...overNamespaces];
+/** Applied in order until there are few enough patterns. A namespace may be an environment or a tenant, so it stays longest. */
+const wideners = [...withinNamespace, ...acrossNamespaces];
 
-/** Patterns that begin alike, where there are more than two of them, become one: of each beginning those of one kind. */
+/** Merges stems with the same beginning, if more than two of them are of one kind. */
 function mergeStems(
   stems: ReadonlyMap<string, readonly string[]>,
-  patternOf: StemWidener,
-  kindOf: (name: string) => string,
+  widen: StemWidener,
+  readKind: (name: string) => string,
 ): Map<string, string[]> {
-  const crowded = new Map<string, string[]>();
-  for (const [pattern, alike] of groupNames([...stems.keys()], (stem) => patternOf(stem) ?? "")) {
-    const chosen = pattern === "" ? [] : selectOneKind(alike, stems, kindOf);
-    for (const stem of alike) {
+  const merged = new Map<string, string[]>();
+  for (const [pattern, candidates] of groupNames([...stems.keys()], (stem) => widen(stem) ?? "")) {
+    const chosen = pattern === "" ? [] : selectOneKind(candidates, stems, readKind);
+    for (const stem of candidates) {
       const key = chosen.includes(stem) ? pattern : stem;
-      crowded.set(key, [...(crowded.get(key) ?? []), ...(stems.get(stem) ?? [])]);
+      merged.set(key, [...(merged.get(key) ?? []), ...requireKey(stems, stem)]);
     }
   }
-  return crowded;
+  return merged;
 }
 
-/** The most that are of one kind, and that none of the others holds a name of; empty where these are too many to exclude. */
+/**
+ * The largest set of candidates of one kind none of whose names matches another candidate. Empty if the set is too small, or
+ * if it leaves too many candidates to exclude.
+ */
 function selectOneKind(
-  alike: readonly string[],
+  candidates: readonly string[],
   stems: ReadonlyMap<string, readonly string[]>,
-  kindOf: (name: string) => string,
+  readKind: (name: string) => string,
 ): readonly string[] {
-  const namesOf = (stem: string) => stems.get(stem) ?? [];
-  const kinds = groupNames(alike, (stem) => {
-    const own = new Set(namesOf(stem).map(kindOf));
+  const kinds = groupNames(candidates, (stem) => {
+    const own = new Set(requireKey(stems, stem).map(readKind));
     return own.size === 1 ? [...own].join() : `several, of ${stem}`;
   });
-  let [chosen = []] = [...kinds.values()].sort((a, b) => b.length - a.length);
+  let chosen = requireFirst([...kinds.values()].sort((a, b) => b.length - a.length));
   for (let size = -1; size !== chosen.length; ) {
     size = chosen.length;
-    const others = alike.filter((stem) => !chosen.includes(stem));
+    const others = candidates.filter((stem) => !chosen.includes(stem));
     chosen = chosen.filter(
-      (stem) => !others.some((other) => namesOf(stem).some((name) => isGlobMatch(other, name))),
+      (stem) => !others.some((other) => requireKey(stems, stem).some((name) => isGlobMatch(other, name))),
     );
   }
-  return chosen.length > 2 && alike.length - chosen.length <= maxExclusions ? chosen : [];
+  return chosen.length > 2 && candidates.length - chosen.length <= maxExclusions ? chosen : [];
 }
 
-function groupNames(names: readonly string[], keyOf: (name: string) => string): Map<string, string[]> {
+function groupNames(names: readonly string[], formatKey: (name: string) => string): Map<string, string[]> {
   const groups = new Map<string, string[]>();
   for (const name of names) {
-    const key = keyOf(name);
-    const own = groups.get(key);
-    if (own === undefined) groups.set(key, [name]);
-    else own.push(name);
+    const key = formatKey(name);
+    const group = groups.get(key);
+    if (group === undefined) groups.set(key, [name]);
+    else group.push(name);
   }
   return groups;
 }
 
-/** Two patterns that each hold a name of the other cannot be told apart by exclusion: the shorter one takes both. */
+/** Merges pairs of patterns that match a name of each other, which exclusions cannot separate, into the shorter one. */
 function mergeOverlapping(stems: Map<string, string[]>): readonly (readonly [string, string[]])[] {
   const order = [...stems.keys()].sort((a, b) => a.length - b.length);
   for (const [at, stem] of order.entries()) {
@@ -169,7 +176,7 @@ function mergeOverlapping(stems: Map<string, string[]>): readonly (readonly [str
   return [...stems];
 }
 
-/** The patterns of names that this one would hold without being theirs. */
+/** Exclusions for the names that the pattern `stem` matches and that belong to other patterns. */
 function listExclusions(
   stem: string,
   own: readonly string[],
@@ -178,16 +185,16 @@ function listExclusions(
   isStream: (name: string) => boolean,
 ): readonly string[] {
   if (!stem.includes("*")) return [];
-  const strangers = names.filter((name) => !own.includes(name) && isGlobMatch(stem, name));
-  const of = [...stems].filter(([, theirs]) => theirs.some((name) => strangers.includes(name)));
-  return of
+  const foreign = names.filter((name) => !own.includes(name) && isGlobMatch(stem, name));
+  return [...stems]
+    .filter(([, theirs]) => theirs.some((name) => foreign.includes(name)))
     .map(([other]) => `-${other.includes("*") || !isStream(other) ? other : insertStar(other, own)}`)
     .sort();
 }
 
 /**
- * A server takes a data stream out of a pattern only by a name with a star (seen on Elasticsearch 8 and 9 and OpenSearch 3): the star has stood
- * for its indices by then. So one is put where it stands for nothing, in this name or in those that are kept.
+ * Inserts a star into an excluded name, where it matches none of the `kept` names. Servers exclude a data stream only by a
+ * name with a star (seen on Elasticsearch 8 and 9 and OpenSearch 3): they have expanded the star to its indices by then.
  */
 function insertStar(name: string, kept: readonly string[]): string {
   const spellings = Array.from(

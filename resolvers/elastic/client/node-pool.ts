@@ -1,112 +1,151 @@
-// Which node of a cluster is asked: each in its turn. One that does not answer is left alone until it does, since the pools
-// of the official clients forget nodes for good that have failed, where answers are read as streams, and do not take notice
-// of one that hangs.
+// Sends each request of a cluster to one of its nodes, round robin. A node that does not answer is suspended, for longer each
+// time, and probed before it is used again. The pools of the official clients do not fit: they drop failed nodes for good when
+// responses are streams, and do not notice a node that hangs.
+import { requireAt } from "../../../src/core/collections.ts";
 import { BackendError } from "../../../src/core/errors.ts";
 import type { Millis } from "../../../src/core/time.ts";
 import { toBackendError } from "../../http/guard.ts";
 
-/** One node, or a whole cluster. */
-export interface Transport<Request, Raw> {
-  readonly send: (request: Request, signal: AbortSignal) => Promise<Raw>;
+/** One node, or a pool of them. */
+export interface Transport<Request, Response> {
+  readonly send: (request: Request, signal: AbortSignal) => Promise<Response>;
   readonly close: () => Promise<void>;
 }
 
-interface Node<Request, Raw> {
-  readonly transport: Transport<Request, Raw>;
-  /** In a row. */
+interface NodePoolOptions<Request, Response> {
+  readonly backend: string;
+  readonly transports: readonly Transport<Request, Response>[];
+  /** The deadline of a request. */
+  readonly timeout: Millis;
+  /** A request that any healthy node answers at once. */
+  readonly probeRequest: Request;
+  /** Whether a response shows that the node has left the cluster, or that a proxy does not reach it. */
+  readonly isNodeUnavailable: (response: Response) => boolean;
+}
+
+interface Node<Request, Response> {
+  readonly transport: Transport<Request, Response>;
+  /** Consecutive failures; 0 for a node in use. */
   failures: number;
-  /** When it is looked at again. */
+  /** When it is probed again, on the clock of `performance.now`. */
   suspendedUntil: Millis;
 }
 
-/** The first rest, which doubles with each failure that follows. */
+interface NodePool<Request, Response> extends NodePoolOptions<Request, Response> {
+  readonly nodes: readonly Node<Request, Response>[];
+  readonly closing: AbortController;
+  /** The index of the node for the next request. */
+  next: number;
+}
+
+/** The first suspension doubles with each further failure. */
 const suspensions = { first: 5_000, longest: 60_000 } as const;
-/** How long a node is waited for that is looked at again; nobody waits for the answer. */
 const probeTimeout: Millis = 3_000;
 
-/** Nothing of such a request has reached the node, so another one can be asked whatever it does. */
+/** With these errors no part of the request has reached the node, so another node can take it, whatever it does. */
 const notSentPattern = /ECONNREFUSED|EHOSTUNREACH|ENETUNREACH|ENOTFOUND|EAI_AGAIN|UND_ERR_CONNECT_TIMEOUT/;
 
-/**
- * The nodes of a cluster as one. `timeout` is that of a request, `knock` one that any node answers at once; `isNodeUnavailable` tells of
- * an answer that its node is no part of the cluster, or that what stands before it does not reach it.
- */
-export function createNodePool<Request, Raw>(
-  backend: string,
-  transports: readonly Transport<Request, Raw>[],
-  timeout: Millis,
-  knock: Request,
-  isAway: (answer: Raw) => boolean,
-): Transport<Request, Raw> {
+/** All nodes of a cluster as one transport. */
+export function createNodePool<Request, Response>(
+  options: NodePoolOptions<Request, Response>,
+): Transport<Request, Response> {
+  const { transports } = options;
   const [only, ...others] = transports;
   if (only !== undefined && others.length === 0) return only;
-  const clock = () => performance.now();
-  const nodes = transports.map(
-    (transport): Node<Request, Raw> => ({ transport, failures: 0, suspendedUntil: 0 }),
-  );
-  const leaving = new AbortController();
-  let turn = 0;
-
-  function pick(tried: ReadonlySet<Node<Request, Raw>>): Node<Request, Raw> | undefined {
-    const inTurn = nodes
-      .map((_, at) => nodes[(turn + at) % nodes.length])
-      .filter((node) => node !== undefined);
-    turn = (turn + 1) % nodes.length;
-    for (const node of inTurn) if (node.failures > 0 && node.suspendedUntil <= clock()) void lookAt(node);
-    const left = inTurn.filter((node) => !tried.has(node));
-    return (
-      left.find(({ failures }) => failures === 0) ??
-      left.toSorted((a, b) => a.suspendedUntil - b.suspendedUntil)[0]
-    );
-  }
-
-  function leaveAlone(node: Node<Request, Raw>): void {
-    node.suspendedUntil = clock() + Math.min(suspensions.longest, suspensions.first * 2 ** node.failures);
-    node.failures++;
-  }
-
-  function judge(node: Node<Request, Raw>, answer: Raw): void {
-    if (isAway(answer)) leaveAlone(node);
-    else node.failures = 0;
-  }
-
-  async function lookAt(node: Node<Request, Raw>): Promise<void> {
-    leaveAlone(node);
-    const signal = AbortSignal.any([leaving.signal, AbortSignal.timeout(probeTimeout)]);
-    const answer = await node.transport.send(knock, signal).catch(() => undefined);
-    if (answer !== undefined) judge(node, answer);
-  }
-
-  async function send(request: Request, signal: AbortSignal): Promise<Raw> {
-    const tried = new Set<Node<Request, Raw>>();
-    for (;;) {
-      const started = clock();
-      const node = pick(tried);
-      if (node === undefined) throw new BackendError(backend, "unreachable", "none of its nodes");
-      try {
-        const answer = await node.transport.send(request, signal);
-        judge(node, answer);
-        return answer;
-      } catch (error) {
-        if (signal.aborted) {
-          const { reason } = signal;
-          const isLate = reason instanceof BackendError && reason.failure === "timeout";
-          if (isLate && clock() - started >= timeout / 2) leaveAlone(node);
-          throw error;
-        }
-        const { failure, message } = toBackendError(backend, error);
-        if (failure === "unreachable" || failure === "timeout") leaveAlone(node);
-        tried.add(node);
-        if (!notSentPattern.test(message) || tried.size === nodes.length) throw error;
-      }
-    }
-  }
-
+  const pool: NodePool<Request, Response> = {
+    ...options,
+    nodes: transports.map((transport) => ({ transport, failures: 0, suspendedUntil: 0 })),
+    closing: new AbortController(),
+    next: 0,
+  };
   return {
-    send,
+    send: (request, signal) => send(pool, request, signal),
     async close() {
-      leaving.abort(new Error("closed"));
+      pool.closing.abort(new Error("closed"));
       await Promise.all(transports.map((transport) => transport.close()));
     },
   };
+}
+
+/** Tries further nodes as long as nothing of the request was sent. */
+async function send<Request, Response>(
+  pool: NodePool<Request, Response>,
+  request: Request,
+  signal: AbortSignal,
+): Promise<Response> {
+  const tried = new Set<Node<Request, Response>>();
+  for (;;) {
+    const started = performance.now();
+    const node = pickNode(pool, tried);
+    if (node === undefined) throw new BackendError(pool.backend, "unreachable", "none of its nodes");
+    try {
+      const response = await node.transport.send(request, signal);
+      recordResponse(pool, node, response);
+      return response;
+    } catch (error) {
+      tried.add(node);
+      const isSent = recordFailure(pool, node, error, performance.now() - started, signal);
+      if (isSent || tried.size === pool.nodes.length) throw error;
+    }
+  }
+}
+
+/** Suspends the node if it did not answer. Returns whether a part of the request may have reached it. */
+function recordFailure<Request, Response>(
+  { backend, timeout }: NodePool<Request, Response>,
+  node: Node<Request, Response>,
+  error: unknown,
+  elapsed: Millis,
+  signal: AbortSignal,
+): boolean {
+  if (signal.aborted) {
+    const { reason } = signal;
+    const isLate = reason instanceof BackendError && reason.failure === "timeout";
+    if (isLate && elapsed >= timeout / 2) suspendNode(node);
+    return true;
+  }
+  const { failure, message } = toBackendError(backend, error);
+  if (failure === "unreachable" || failure === "timeout") suspendNode(node);
+  return !notSentPattern.test(message);
+}
+
+/** The next healthy node that was not tried; without one, the node whose suspension ends first. Probes nodes that are due. */
+function pickNode<Request, Response>(
+  pool: NodePool<Request, Response>,
+  tried: ReadonlySet<Node<Request, Response>>,
+): Node<Request, Response> | undefined {
+  const { nodes, next } = pool;
+  const inOrder = nodes.map((_, at) => requireAt(nodes, (next + at) % nodes.length));
+  pool.next = (next + 1) % nodes.length;
+  for (const node of inOrder) {
+    if (node.failures > 0 && node.suspendedUntil <= performance.now()) void probeNode(pool, node);
+  }
+  const left = inOrder.filter((node) => !tried.has(node));
+  const [soonest] = left.toSorted((a, b) => a.suspendedUntil - b.suspendedUntil);
+  return left.find(({ failures }) => failures === 0) ?? soonest;
+}
+
+function suspendNode<Request, Response>(node: Node<Request, Response>): void {
+  const duration = Math.min(suspensions.longest, suspensions.first * 2 ** node.failures);
+  node.suspendedUntil = performance.now() + duration;
+  node.failures++;
+}
+
+function recordResponse<Request, Response>(
+  { isNodeUnavailable }: NodePool<Request, Response>,
+  node: Node<Request, Response>,
+  response: Response,
+): void {
+  if (isNodeUnavailable(response)) suspendNode(node);
+  else node.failures = 0;
+}
+
+async function probeNode<Request, Response>(
+  pool: NodePool<Request, Response>,
+  node: Node<Request, Response>,
+): Promise<void> {
+  suspendNode(node);
+  const signal = AbortSignal.any([pool.closing.signal, AbortSignal.timeout(probeTimeout)]);
+  const response = await node.transport.send(pool.probeRequest, signal).catch(() => undefined);
+  if (response !== undefined) recordResponse(pool, node, response);
 }

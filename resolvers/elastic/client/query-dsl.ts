@@ -1,9 +1,11 @@
-// The few query clauses we send, built as plain objects and simplified while they are built.
+// The query clauses that this backend sends, built as plain objects and simplified while they are built; the options of
+// requests; and index patterns in addresses.
 export type Query = { readonly [clause: string]: unknown };
 
 export const matchAll: Query = { match_all: {} };
 export const matchNone: Query = { match_none: {} };
 
+/** Matches documents that every query matches. */
 export function allOf(queries: readonly Query[]): Query {
   const kept: Query[] = [];
   for (const query of queries) {
@@ -15,6 +17,7 @@ export function allOf(queries: readonly Query[]): Query {
   return kept.length === 1 ? first : { bool: { filter: kept } };
 }
 
+/** Matches documents that at least one query matches. */
 export function anyOf(queries: readonly Query[]): Query {
   const kept: Query[] = [];
   for (const query of queries) {
@@ -32,11 +35,11 @@ export function not(query: Query): Query {
   return { bool: { must_not: [query] } };
 }
 
-/** How many clauses and how many levels of `bool` a server counts for it. */
+/** The number of clauses and of nested `bool` levels that a server counts for the query, estimated upwards. */
 export function measureQuery(query: Query): { clauses: number; depth: number } {
   const nested = query.nested as { readonly query: Query } | undefined;
   if (nested !== undefined) return measureQuery(nested.query);
-  // A match becomes one clause a word.
+  // A server makes one clause of each word of a match.
   if (query.match !== undefined)
     return { clauses: Math.ceil(JSON.stringify(query.match).length / 2), depth: 0 };
   const bool = query.bool as Record<string, unknown> | undefined;
@@ -54,20 +57,20 @@ export function measureQuery(query: Query): { clauses: number; depth: number } {
   return { clauses, depth: depth + 1 };
 }
 
-/** No search reaches closed and missing indices. */
+/** Skips closed and missing indices. */
 const indexOptions = {
   ignore_unavailable: "true",
   allow_no_indices: "true",
   expand_wildcards: "open",
 } as const;
 
-/** Reading mappings shows closed indices as well, so that they are not missed silently. */
+/** Mappings are read of closed indices too, so that they are not missed silently. */
 export const mappingOptions = { ...indexOptions, expand_wildcards: "open,closed" } as const;
 
-/** What every search says: partial answers are errors. */
+/** Every search has these: a partial response is an error. */
 export const searchOptions = { ...indexOptions, allow_partial_search_results: "false" } as const;
 
-/** With these the source refuses a pattern that matches a closed index, or names one that is not there. */
+/** With these the server refuses a pattern that matches a closed index or names a missing one. */
 export const strictOptions = {
   ...searchOptions,
   ignore_unavailable: "false",
@@ -78,12 +81,12 @@ export function buildIndicesQuery(indices: readonly string[]): Query {
   return { terms: { _index: indices } };
 }
 
-/** Documents of which something at this name is not in the index: see `Product.listsIgnored`. */
+/** Documents with a value at this name that is not in the index: see `Product.listsIgnored`. */
 export function buildIgnoredQuery(name: string): Query {
   return { term: { _ignored: name } };
 }
 
-/** Each part of a comma list is encoded; wildcards and date math stay as the server reads them. */
+/** Encodes each part of a comma list for an address; wildcards and date math keep their meaning. */
 export function encodePattern(index: string): string {
   return index
     .split(",")
@@ -99,12 +102,12 @@ export function isRemote(index: string): boolean {
     .some((part) => part.includes(":"));
 }
 
-/** Whether a part of the pattern names the documents that data streams refused (`logs-*::failures`), or says that it does not. */
+/** Whether a part of the pattern selects a component of data streams: `logs-*::failures` or `logs-*::data`. */
 export function hasSelector(index: string): boolean {
   return index.includes("::");
 }
 
-/** What several indices are asked alike, by the text of its query. */
+/** Queries by their JSON text, each with the indices that share it. */
 export type SharedQueries = Map<string, { readonly query: Query; readonly indices: string[] }>;
 
 export function addSharedQuery(shared: SharedQueries, query: Query, indices: readonly string[]): void {

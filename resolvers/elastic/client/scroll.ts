@@ -1,29 +1,30 @@
-// A scroll: what no search holds comes in parts, which together are as many documents as the first of them promised.
+// Scrolls: pages of more documents than one search returns. Together the pages must have as many documents as the first page
+// counted.
 import { BackendError } from "../../../src/core/errors.ts";
 import type { ElasticClient } from "./client.ts";
 
-/** The option of a search that is the first part. */
+/** The option of the search that returns the first page. */
 export const scrollOptions = { scroll: "1m" } as const;
 
-/** The bytes of the part that follows an answer. @throws {BackendError} */
+/** The bytes of the page that follows a response. @throws {BackendError} */
 export async function fetchNextPage(
   backend: string,
   client: ElasticClient,
   { scrollId }: { readonly scrollId: string | undefined },
   signal: AbortSignal,
 ): Promise<Buffer> {
-  if (scrollId === undefined) throw new BackendError(backend, "malformed", "a scroll without an id");
+  if (scrollId === undefined) throw new BackendError(backend, "malformed", "scroll response without an id");
   const body = JSON.stringify({ ...scrollOptions, scroll_id: scrollId });
   return client.send({ method: "POST", path: "/_search/scroll", body }, signal);
 }
 
-/** @throws {BackendError} */
-export function requireCompleteScroll(backend: string, read: number, promised: number): void {
-  if (read === promised) return;
-  throw new BackendError(backend, "partial", `a scroll gave ${read} of ${promised} documents`);
+/** Checks that all pages together had as many documents as the first page counted. @throws {BackendError} */
+export function requireCompleteScroll(backend: string, read: number, expected: number): void {
+  if (read === expected) return;
+  throw new BackendError(backend, "partial", `scroll returned ${read} of ${expected} documents`);
 }
 
-/** Frees the scroll at the source; nobody waits for it, and the source forgets it by itself within a minute. */
+/** Frees the scroll at the server without waiting. The server frees it by itself a minute after the last page. */
 export function releaseScroll(client: ElasticClient, scrollId: string | undefined): void {
   if (scrollId === undefined) return;
   const body = JSON.stringify({ scroll_id: [scrollId] });

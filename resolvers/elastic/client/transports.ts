@@ -1,0 +1,198 @@
+// One transport for each official client, used for one node only: `node-pool.ts` selects the node. Both clients return the
+// response as a stream, which is read here up to a limit, and neither of them retries.
+import { promisify } from "node:util";
+import zlib from "node:zlib";
+import type { ClientOptions as ElasticOptions } from "@elastic/elasticsearch";
+import type { ClientOptions as OpenSearchOptions } from "@opensearch-project/opensearch";
+import type { Millis } from "../../../src/core/time.ts";
+import { readTraceContextHeaders } from "../../../src/telemetry/tracer.ts";
+import { omitUndefined, type Tls } from "../../http/connection.ts";
+import type { Transport } from "./node-pool.ts";
+
+export interface ElasticRequest {
+  readonly method: "GET" | "POST" | "PUT" | "DELETE";
+  readonly path: string;
+  readonly query?: Readonly<Record<string, string>>;
+  /** JSON text. */
+  readonly body?: string;
+}
+
+export interface RawResponse {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, unknown>>;
+  readonly body: Buffer;
+}
+
+export interface TransportSettings {
+  readonly auth?:
+    | { username: string; password: string }
+    | { apiKey: string }
+    | { bearer: string }
+    | undefined;
+  readonly tls?: Tls | undefined;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly timeout: Millis;
+  /** A larger response is refused, since it is held in memory. */
+  readonly maxResponseBytes: number;
+}
+
+/** What both official clients return. */
+interface ClientResult {
+  readonly statusCode?: number | null;
+  readonly headers?: Readonly<Record<string, unknown>> | null;
+  readonly body: unknown;
+}
+
+/** The guard keeps the deadline; the client's own is a little later. */
+const extraTimeout: Millis = 1_000;
+
+export async function createElasticsearchTransport(
+  node: string,
+  settings: TransportSettings,
+): Promise<Transport<ElasticRequest, RawResponse>> {
+  const { Client, Transport } = await import("@elastic/elasticsearch");
+  // The client's product check drops responses of other products unread, and an error of such a response ends the process.
+  // `readProduct` checks the product instead.
+  class UncheckedTransport extends Transport {
+    constructor({ productCheck: _, ...options }: ConstructorParameters<typeof Transport>[0]) {
+      super(options);
+    }
+  }
+  const { auth, tls } = settings;
+  const options: ElasticOptions = {
+    nodes: [node],
+    headers: normaliseHeaderNames(settings.headers),
+    Transport: UncheckedTransport,
+    maxRetries: 0,
+    requestTimeout: settings.timeout + extraTimeout,
+  };
+  if (auth !== undefined) {
+    options.auth =
+      "apiKey" in auth ? { apiKey: auth.apiKey } : "bearer" in auth ? { bearer: auth.bearer } : { ...auth };
+  }
+  if (tls !== undefined) options.tls = omitUndefined(tls);
+  const client = new Client(options);
+  return {
+    async send(request, signal) {
+      const result = await client.transport.request(toTransportParams(request), {
+        asStream: true,
+        meta: true,
+        signal,
+        maxRetries: 0,
+        headers: { ...jsonHeaders, ...readTraceContextHeaders() },
+      });
+      return readResponse(result, settings.maxResponseBytes, signal);
+    },
+    close: () => client.close(),
+  };
+}
+
+export async function createOpenSearchTransport(
+  node: string,
+  settings: TransportSettings,
+): Promise<Transport<ElasticRequest, RawResponse>> {
+  const { Client, Connection } = await import("@opensearch-project/opensearch");
+  // The client prints errors that follow the head of a response to standard output. Reading the body reports them anyway.
+  type Send = InstanceType<typeof Connection>["request"];
+  class QuietConnection extends Connection {
+    override request(...parameters: Parameters<Send>): ReturnType<Send> {
+      const request = super.request(...parameters);
+      request.once("response", () => request.removeAllListeners("error").on("error", () => {}));
+      return request;
+    }
+  }
+  const { auth, tls } = settings;
+  const headers = normaliseHeaderNames(settings.headers);
+  if (auth !== undefined && "apiKey" in auth) headers.authorization = `ApiKey ${auth.apiKey}`;
+  if (auth !== undefined && "bearer" in auth) headers.authorization = `Bearer ${auth.bearer}`;
+  const options: OpenSearchOptions = {
+    nodes: [node],
+    headers,
+    Connection: QuietConnection,
+    maxRetries: 0,
+    requestTimeout: settings.timeout + extraTimeout,
+  };
+  if (auth !== undefined && "username" in auth) options.auth = { ...auth };
+  if (tls !== undefined) options.ssl = omitUndefined(tls);
+  const client = new Client(options);
+  return {
+    async send(request, signal) {
+      signal.throwIfAborted();
+      const pending = client.transport.request(toTransportParams(request), {
+        asStream: true,
+        maxRetries: 0,
+        headers: readTraceContextHeaders(),
+        requestTimeout: settings.timeout + extraTimeout,
+      });
+      // Returns nothing: Node treats what a listener returns as a promise, whose failure would end the process.
+      const abort = (): void => void pending.abort?.();
+      signal.addEventListener("abort", abort, { once: true });
+      try {
+        return await readResponse(await pending, settings.maxResponseBytes, signal);
+      } finally {
+        signal.removeEventListener("abort", abort);
+      }
+    },
+    close: () => client.close(),
+  };
+}
+
+/** Header names in lower case: the clients send a name in two spellings twice, and it arrives as `acme, acme`. */
+export function normaliseHeaderNames(headers: Readonly<Record<string, string>>): Record<string, string> {
+  return Object.fromEntries(Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]));
+}
+
+function toTransportParams({ method, path, query, body }: ElasticRequest) {
+  return { method, path, querystring: { ...query }, ...(body === undefined ? {} : { body }) };
+}
+
+/** Every version accepts plain JSON; only neighbouring versions accept the client's own media type. */
+const jsonHeaders = { accept: "application/json", "content-type": "application/json" };
+
+async function readResponse(
+  { statusCode, headers, body }: ClientResult,
+  limitBytes: number,
+  signal: AbortSignal,
+): Promise<RawResponse> {
+  if (statusCode == null || headers == null) throw new TypeError("a response without a status or headers");
+  const stream = body as AsyncIterable<Buffer> & { destroy(error?: Error): void };
+  const abort = () => stream.destroy(new Error("aborted"));
+  signal.addEventListener("abort", abort, { once: true });
+  try {
+    signal.throwIfAborted();
+    const bytes = await drainBody(stream, limitBytes);
+    signal.throwIfAborted();
+    const decompressed = await decompressBody(bytes, headers, limitBytes);
+    signal.throwIfAborted();
+    return { status: statusCode, headers, body: decompressed };
+  } finally {
+    signal.removeEventListener("abort", abort);
+  }
+}
+
+/** @throws {RangeError} The body is larger than `limitBytes`. */
+async function drainBody(stream: AsyncIterable<Buffer>, limitBytes: number): Promise<Buffer> {
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  for await (const chunk of stream) {
+    bytes += chunk.length;
+    if (bytes > limitBytes) throw new RangeError(`a response of more than ${limitBytes} bytes`);
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks);
+}
+
+const gunzip = promisify<Buffer, zlib.ZlibOptions, Buffer>(zlib.gunzip);
+const inflate = promisify<Buffer, zlib.ZlibOptions, Buffer>(zlib.inflate);
+
+/** Some proxies compress unasked. Asynchronous, since a few bytes may decompress to very many. */
+async function decompressBody(
+  bytes: Buffer,
+  headers: Readonly<Record<string, unknown>>,
+  limitBytes: number,
+): Promise<Buffer> {
+  const encoding = String(headers["content-encoding"] ?? "").toLowerCase();
+  if (encoding.includes("gzip")) return gunzip(bytes, { maxOutputLength: limitBytes });
+  if (encoding.includes("deflate")) return inflate(bytes, { maxOutputLength: limitBytes });
+  return bytes;
+}

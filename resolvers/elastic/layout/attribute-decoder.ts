@@ -1,5 +1,5 @@
-// The attributes of a layout under their own keys, compiled once for a form and a site: which prefixes, lists and names of a
-// document they lie at, and how their keys are spelled there.
+// Reads the attributes of a document under the keys that the application gave them. The sources of a layout (prefixes, lists of
+// pairs, names) and the spelling of keys are compiled once for each form and site.
 import type { Attributes, AttributeValue } from "../../../src/core/rows.ts";
 import type { SpanSource } from "../../../src/store/span-reader.ts";
 import {
@@ -11,10 +11,15 @@ import {
 } from "../document/field-table.ts";
 import type { AttributeSource, AttributeSources } from "./span-layout.ts";
 
-/** What a document has of them, all but for those that `omitAttributes` leaves out; where two sources have a key the first counts. */
+/** Returns all attributes of a document, those under `omit` included. Where two sources have a key, the first counts. */
 export type AttributeReader = (fields: FieldValues) => Attributes;
 
-/** `buildDemoSite` tells the keys that a layout whose spelling loses characters may have. */
+/** The attributes of one source: those below a prefix of the table, or what `addTo` adds. */
+type CompiledSource =
+  | { readonly prefix: number }
+  | { readonly addTo: (found: Record<string, AttributeValue>, fields: FieldValues) => void };
+
+/** With `site`, restores the keys that its settings name, in layouts whose spelling of keys loses characters. */
 export function compileAttributes(
   table: FieldTable,
   { from }: AttributeSources,
@@ -22,13 +27,13 @@ export function compileAttributes(
 ): AttributeReader {
   const sources = from.map((source) => compileSource(table, source, site));
   const [only, ...others] = sources;
-  if (only !== undefined && "below" in only && others.length === 0)
-    return ({ byPrefix: below }) => below[only.below]?.attributes ?? {};
+  if (only !== undefined && "prefix" in only && others.length === 0)
+    return ({ byPrefix }) => byPrefix[only.prefix]?.attributes ?? {};
   return (fields) => {
     const found: Record<string, AttributeValue> = {};
     for (const source of sources) {
       if ("addTo" in source) source.addTo(found, fields);
-      else addAttributes(found, fields.byPrefix[source.below]?.attributes ?? {});
+      else addAttributes(found, fields.byPrefix[source.prefix]?.attributes);
     }
     return found;
   };
@@ -38,19 +43,8 @@ function compileSource(
   table: FieldTable,
   source: AttributeSource,
   site: SpanSource | undefined,
-):
-  | { readonly below: number }
-  | { readonly addTo: (found: Record<string, AttributeValue>, fields: FieldValues) => void } {
-  if ("prefix" in source) {
-    const { prefix, dot, spelling, known, keep, except } = source;
-    const respelled = (name: string) => {
-      const key = keep ? name : name.slice(prefix.length);
-      if (spelling !== undefined && site !== undefined) return restoreKey(key, { spelling, known }, site);
-      return dot === undefined ? key : key.replaceAll(dot, ".");
-    };
-    const isPlain = !keep && dot === undefined && (spelling === undefined || site === undefined);
-    return { below: table.addPrefix(prefix, except, isPlain ? undefined : respelled) };
-  }
+): CompiledSource {
+  if ("prefix" in source) return compilePrefix(table, source, site);
   if ("pairs" in source) {
     const pairs = table.addList(source.pairs);
     const addTo = (found: Record<string, AttributeValue>, fields: FieldValues) => {
@@ -62,12 +56,12 @@ function compileSource(
     return { addTo };
   }
   const named = Object.entries(source.named).map(([key, names]) => {
-    return { key, places: names.map((name) => table.addField(name)) };
+    return { key, fields: names.map((name) => table.addField(name)) };
   });
-  const addTo = (found: Record<string, AttributeValue>, fields: FieldValues) => {
-    for (const { key, places } of named) {
-      for (const place of places) {
-        const value = readFieldValue(fields, place);
+  const addTo = (found: Record<string, AttributeValue>, values: FieldValues) => {
+    for (const { key, fields } of named) {
+      for (const field of fields) {
+        const value = readFieldValue(values, field);
         if (value === undefined) continue;
         addAttribute(found, key, value);
         break;
@@ -77,11 +71,26 @@ function compileSource(
   return { addTo };
 }
 
-function addAttributes(found: Record<string, AttributeValue>, attributes: Attributes): void {
+function compilePrefix(
+  table: FieldTable,
+  { prefix, dot, spelling, known, keep, except }: Extract<AttributeSource, { prefix: string }>,
+  site: SpanSource | undefined,
+): CompiledSource {
+  const formatKey = (name: string) => {
+    const key = keep ? name : name.slice(prefix.length);
+    if (spelling !== undefined && site !== undefined) return restoreKey(key, { spelling, known }, site);
+    return dot === undefined ? key : key.replaceAll(dot, ".");
+  };
+  const isPlain = !keep && dot === undefined && (spelling === undefined || site === undefined);
+  return { prefix: table.addPrefix(prefix, except, isPlain ? undefined : formatKey) };
+}
+
+function addAttributes(found: Record<string, AttributeValue>, attributes: Attributes | undefined): void {
+  if (attributes === undefined) return;
   for (const [key, value] of Object.entries(attributes)) addAttribute(found, key, value);
 }
 
-/** The value that a text stands for by the type beside it. */
+/** The value that a text means by the type beside it. A text that does not fit its type stays a text. */
 function parseTypedValue(value: AttributeValue, type: AttributeValue | undefined): AttributeValue {
   if (typeof value !== "string" || typeof type !== "string") return value;
   switch (type.toLowerCase()) {
@@ -98,15 +107,16 @@ function parseTypedValue(value: AttributeValue, type: AttributeValue | undefined
   }
 }
 
+/** All attributes but those with a key of `omit`; the same object if there are none. */
 export function omitAttributes(attributes: Attributes, omit: readonly string[]): Attributes {
   if (!omit.some((key) => Object.hasOwn(attributes, key))) return attributes;
   return Object.fromEntries(Object.entries(attributes).filter(([key]) => !omit.includes(key)));
 }
 
-/** What label keys of APM cannot have in them. */
+/** Characters that APM replaces in the keys of labels. */
 export const lossyCharacters = /[.*"]/g;
 
-/** A configured key as the layout may spell it: as it is, or with what its sources put for characters that they lose. */
+/** The spellings that a configured key may have in the documents: its own, and those with lossy characters replaced. */
 export function listSpellings(key: string, { from }: AttributeSources): readonly string[] {
   const spelled = from.flatMap((source) =>
     "prefix" in source && source.spelling !== undefined
@@ -116,7 +126,7 @@ export function listSpellings(key: string, { from }: AttributeSources): readonly
   return [...new Set([key, ...spelled])];
 }
 
-/** The key that an attribute has for the application, for one whose characters a layout does not keep. */
+/** The application's own key for a key with replaced characters, if the layout or the site's settings name it. */
 function restoreKey(
   key: string,
   source: { readonly spelling: string; readonly known: readonly string[] },

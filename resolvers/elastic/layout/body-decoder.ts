@@ -1,50 +1,67 @@
-// The structured body of a line whose layout keeps it in parts: attributes, a message of keys and values, what belongs to
-// the record. Keys stay as they are spelled, and numbers too.
-
+// Decodes the structured body of a log line whose layout keeps it in several places of the document: attributes, a message of
+// keys and values, fields of the record. Keys and numbers keep their spelling.
 import { formatScalar, isJsonObject, type JsonObject, parseLossless } from "../document/lossless-json.ts";
 import { type BodySource, findFirstText, type LogLayout, listSplits } from "./log-layout.ts";
 
-/** The text of the body that these sources of a profile make of a document. */
+type Body = Record<string, unknown>;
+
+/** The JSON text of the body that the sources of a layout yield for a document. Where two have a key, the first counts. */
 export function readBody(document: JsonObject, layout: LogLayout, sources: readonly BodySource[]): string {
-  // Without a prototype: `__proto__` is a key like any other.
-  const body: Record<string, unknown> = Object.create(null);
-  const add = (key: string, value: unknown): void => {
-    if (!(key in body)) body[key] = value;
-  };
+  // Without a prototype, so that `__proto__` is a key like any other.
+  const body: Body = Object.create(null);
   for (const source of sources) {
-    if ("prefix" in source) {
-      const { prefix, dot, except } = source;
-      for (const [key, value] of iterateMembers(document, prefix)) {
-        if (except.some((other) => `${prefix}${key}.`.startsWith(other))) continue;
-        add(dot === undefined ? key : key.replaceAll(dot, "."), value);
-      }
-    } else if ("pairs" in source) {
-      for (const pair of listObjects(document, source.pairs)) {
-        const key = formatScalar(pair.key);
-        if (key !== undefined) add(key, parseTypedValue(pair.value, pair.type));
-      }
-    } else if ("structured" in source) {
-      const value = findStructuredMessage(document, layout);
-      if (isJsonObject(value)) for (const key of Object.keys(value)) add(key, value[key]);
-    } else if ("text" in source) {
-      const value = parseTextObject(findFirstText(document, source.text));
-      if (value !== undefined) for (const key of Object.keys(value)) add(key, value[key]);
-    } else {
-      for (const [key, names] of Object.entries(source.named)) {
-        const value = findFirstValue(document, names);
-        if (value !== undefined) add(key, value);
-      }
-    }
+    if ("prefix" in source) addPrefixMembers(body, document, source);
+    else if ("pairs" in source) addPairs(body, document, source.pairs);
+    else if ("structured" in source) addMembers(body, findStructuredMessage(document, layout));
+    else if ("text" in source) addMembers(body, parseTextObject(findFirstText(document, source.text)));
+    else addNamedValues(body, document, source.named);
   }
   return JSON.stringify(body);
 }
 
-/** The message of a record that has no text for it: keys and values, or a list of them. */
+function addMember(body: Body, key: string, value: unknown): void {
+  if (!(key in body)) body[key] = value;
+}
+
+function addMembers(body: Body, value: unknown): void {
+  if (isJsonObject(value)) for (const key of Object.keys(value)) addMember(body, key, value[key]);
+}
+
+function addPrefixMembers(
+  body: Body,
+  document: JsonObject,
+  { prefix, dot, except }: Extract<BodySource, { prefix: string }>,
+): void {
+  for (const [key, value] of iterateMembers(document, prefix)) {
+    if (except.some((other) => `${prefix}${key}.`.startsWith(other))) continue;
+    addMember(body, dot === undefined ? key : key.replaceAll(dot, "."), value);
+  }
+}
+
+function addPairs(body: Body, document: JsonObject, name: string): void {
+  for (const pair of listObjects(document, name)) {
+    const key = formatScalar(pair.key);
+    if (key !== undefined) addMember(body, key, parseTypedValue(pair.value, pair.type));
+  }
+}
+
+function addNamedValues(
+  body: Body,
+  document: JsonObject,
+  named: Readonly<Record<string, readonly string[]>>,
+): void {
+  for (const [key, names] of Object.entries(named)) {
+    const value = findFirstValue(document, names);
+    if (value !== undefined) addMember(body, key, value);
+  }
+}
+
+/** The message of a document without a text for it: an object, or a list of them; undefined if it has neither. */
 export function findStructuredMessage(document: JsonObject, layout: LogLayout): unknown {
   if (findFirstText(document, layout.message) !== undefined) return undefined;
   const { json, structured = [] } = layout;
-  // An index maps the key of an object with the first one, even of an empty one; of a list, only with its first value.
-  // It may be spelled in dotted keys as well.
+  // Objects only: an index maps the key of an object with the first one, even an empty one, but that of a list only with its
+  // first value. The object may also be spelled in dotted keys.
   if (json === "source")
     return structured.map((key) => document[key] ?? findValue(document, key)).find(isJsonObject);
   for (const source of json.from) {
@@ -73,7 +90,7 @@ function findFirstValue(document: JsonObject, names: readonly string[]): unknown
   return undefined;
 }
 
-/** What lies at a dotted name. An object may be spelled in dotted keys, in part or as a whole. */
+/** The value at a dotted name; undefined if absent or null. An object may be spelled in dotted keys, partly or entirely. */
 export function findValue(document: JsonObject, name: string): unknown {
   for (const keys of listSplits(name)) {
     let value: unknown = document;
@@ -87,7 +104,7 @@ export function findValue(document: JsonObject, name: string): unknown {
   return object;
 }
 
-/** The members of the object at a prefix, which ends in a dot, wherever its dots are nesting or part of a key. */
+/** The members of the object at a prefix that ends in a dot; its dots are nesting or part of a key. */
 function* iterateMembers(object: JsonObject, prefix: string): Generator<readonly [string, unknown]> {
   for (const key of Object.keys(object)) {
     const value = object[key];
@@ -105,7 +122,7 @@ function listObjects(document: JsonObject, name: string): readonly JsonObject[] 
   return Array.isArray(value) ? value.filter(isJsonObject) : isJsonObject(value) ? [value] : [];
 }
 
-/** Shippers of pairs spell every value as text and tell its type beside it. */
+/** Shippers of pairs write every value as text, with its type beside it. A text that does not fit its type stays a text. */
 function parseTypedValue(value: unknown, type: unknown): unknown {
   if (typeof value !== "string" || typeof type !== "string") return value;
   const isNumber = /^(?:u?int|float|double|long|number)/i.test(type);

@@ -1,55 +1,59 @@
-// One pattern may hold several layouts. Its indices are parted by the profile and the time field that each is read with;
-// every part is read by itself, and their lines merged.
-
+// Partitions the indices of a pattern, which may hold several layouts, by the layout and the time field that they are read with.
+// Each layout group is read on its own, and the lines are merged.
+import { requireFirst } from "../../../src/core/collections.ts";
 import { isDateType } from "../mapping/indexed-field.ts";
 import type { IndexGroup, IndexMetadata } from "../mapping/mapping.ts";
 import type { LogLayout, TimeField } from "./log-layout.ts";
 
-/** Indices of a pattern that are read alike. Of an opaque pattern there is one part without groups. */
+/** Indices of a pattern with one layout and one time field. An opaque pattern has one layout group without index groups. */
 export interface LayoutGroup {
   readonly layout: LogLayout;
+  /** The name of the time field. */
   readonly time: string;
-  /** Of a time that is a whole number: the nanoseconds of one. */
+  /** For a time that is an integer: the nanoseconds in one unit. Undefined for a date. */
   readonly unit: bigint | undefined;
   readonly groups: readonly IndexGroup[];
 }
 
-export const formatGroupKey = ({ layout, time, unit }: LayoutGroup): string =>
-  `${layout.name} ${time} ${unit ?? "date"}`;
+export function formatGroupKey({ layout, time, unit }: LayoutGroup): string {
+  return `${layout.name} ${time} ${unit ?? "date"}`;
+}
 
-/** Whether the same profiles and times are there, so that what reads one part of `shiftBack` can go on. */
+/** Whether both have the same layouts and time fields, so that a reader of one group of `before` can continue. */
 export function haveSameLayouts(before: readonly LayoutGroup[], after: readonly LayoutGroup[]): boolean {
   const keys = new Set(before.map(formatGroupKey));
-  return keys.size === after.length && after.every((part) => keys.has(formatGroupKey(part)));
+  return keys.size === after.length && after.every((group) => keys.has(formatGroupKey(group)));
 }
 
-/** Whether indices of other parts have the time of this one in the other form, date or number. */
-export function hasConflictingTimeType({ time, unit }: LayoutGroup, parts: readonly LayoutGroup[]): boolean {
+/** Whether another group has the time field of this one as the other type, date or number. */
+export function hasConflictingTimeType({ time, unit }: LayoutGroup, groups: readonly LayoutGroup[]): boolean {
   const isNumber = unit !== undefined;
-  return parts.some((other) => other.time === time && (other.unit !== undefined) !== isNumber);
+  return groups.some((other) => other.time === time && (other.unit !== undefined) !== isNumber);
 }
 
+/** At least one layout group; `opaque` is the layout of a pattern whose mappings are not shown. */
 export function partitionByLayout(
   findLayout: (group: IndexGroup) => LogLayout,
   { groups }: IndexMetadata,
   opaque: LogLayout,
 ): readonly LayoutGroup[] {
-  const parts = new Map<string, LayoutGroup & { readonly groups: IndexGroup[] }>();
+  const layoutGroups = new Map<string, LayoutGroup & { readonly groups: IndexGroup[] }>();
   for (const group of groups) {
     const layout = findLayout(group);
     const { field: time, unit } = findTimeField(group, layout) ?? deriveDefaultTime(layout);
-    const part = { layout, time, unit, groups: [group] };
-    const known = parts.get(formatGroupKey(part));
-    if (known === undefined) parts.set(formatGroupKey(part), part);
+    const layoutGroup = { layout, time, unit, groups: [group] };
+    const key = formatGroupKey(layoutGroup);
+    const known = layoutGroups.get(key);
+    if (known === undefined) layoutGroups.set(key, layoutGroup);
     else known.groups.push(group);
   }
-  if (parts.size > 0) return [...parts.values()];
+  if (layoutGroups.size > 0) return [...layoutGroups.values()];
   return [{ layout: opaque, time: deriveDefaultTime(opaque).field, unit: undefined, groups: [] }];
 }
 
 /**
- * The first of the profile's time fields that the index maps as a time, by its own name, with a unit where it is a number;
- * undefined where it maps none.
+ * The first time field of the layout that the index maps as a time, an alias resolved, with a unit if it is a number. Undefined
+ * if the index maps none.
  */
 export function findTimeField({ fields }: IndexGroup, { time }: LogLayout): TimeField | undefined {
   for (const { field: name, unit } of time) {
@@ -61,6 +65,6 @@ export function findTimeField({ fields }: IndexGroup, { time }: LogLayout): Time
   return undefined;
 }
 
-function deriveDefaultTime({ time: [first] }: LogLayout): TimeField {
-  return { field: first?.field ?? "@timestamp", unit: undefined };
+function deriveDefaultTime({ time }: LogLayout): TimeField {
+  return { field: requireFirst(time).field, unit: undefined };
 }

@@ -1,4 +1,5 @@
-// A document as a log line, by its profile.
+// Decodes a document into a log line by its layout. Where the layout's body is the document itself, the values that the scanner
+// picked are enough and the document is not parsed.
 import { BackendError } from "../../../src/core/errors.ts";
 import { type LogLine, parseSeverity, type Severity } from "../../../src/core/rows.ts";
 import type { Instant } from "../../../src/core/time.ts";
@@ -8,7 +9,7 @@ import { isJsonObject, type JsonObject, parseLossless } from "../document/lossle
 import { findStructuredMessage, readBody } from "./body-decoder.ts";
 import { findFirstText, type LogLayout, listTexts, type SeverityRule } from "./log-layout.ts";
 
-/** @throws {BackendError} where the document is no JSON object */
+/** @throws {BackendError} The document is no JSON object. */
 export function decodeLine(
   backend: string,
   hit: Hit,
@@ -19,12 +20,12 @@ export function decodeLine(
   const document =
     (layout.json === "source" ? hit.picked : undefined) ?? parseDocument(backend, hit, hit.source);
   return {
-    // Unique in one index only, and a source is a pattern of many.
+    // An id is unique in one index only, and a source may have many indices.
     id: `${hit.index}/${hit.id}`,
     time,
     source_id: sourceId,
     severity: readSeverity(document, layout.severity),
-    message: readMessage(document, layout, () => parseDocument(backend, hit, hit.source)),
+    message: readMessage(backend, hit, document, layout),
     hostname: findFirstText(document, layout.hostname),
     group: findFirstText(document, layout.group),
     json:
@@ -34,20 +35,21 @@ export function decodeLine(
   };
 }
 
-/** `whole` parses the document where only its text is at hand. */
 function readMessage(
+  backend: string,
+  hit: Hit,
   document: JsonObject | PickedValues,
   layout: LogLayout,
-  whole: () => JsonObject,
 ): string | undefined {
   const text = findFirstText(document, layout.message);
   if (text !== undefined) return layout.chomp ? text.replace(/\r?\n$/, "") : text;
   if (layout.json === "source" && layout.structured === undefined) return undefined;
-  const structured = findStructuredMessage(document instanceof Map ? whole() : document, layout);
+  const parsed = document instanceof Map ? parseDocument(backend, hit, hit.source) : document;
+  const structured = findStructuredMessage(parsed, layout);
   return structured === undefined ? undefined : JSON.stringify(structured);
 }
 
-/** The first that a rule recognises, of any value that its field has. */
+/** The severity by the first rule that recognises a value of its field; `unknown` if none does. */
 export function readSeverity(document: JsonObject | PickedValues, rules: readonly SeverityRule[]): Severity {
   for (const rule of rules) {
     for (const text of listTexts(document, rule.field)) {
@@ -60,11 +62,13 @@ export function readSeverity(document: JsonObject | PickedValues, rules: readonl
 
 function deriveSeverity({ values, at_least: steps }: SeverityRule, text: string): Severity {
   if (values === undefined && steps === undefined) return parseSeverity(text);
-  if (values !== undefined && Object.hasOwn(values, text)) return values[text] ?? "unknown";
+  const own = values !== undefined && Object.hasOwn(values, text) ? values[text] : undefined;
+  if (own !== undefined) return own;
   if (steps === undefined || !numberPattern.test(text)) return "unknown";
   return steps.findLast(({ from }) => from <= Number(text))?.severity ?? "unknown";
 }
 
+/** @throws {BackendError} The text is no JSON object. */
 export function parseDocument(backend: string, { id, index }: Hit, text: string): JsonObject {
   let cause: unknown;
   try {

@@ -1,14 +1,15 @@
-// A log profile is a layout of documents as data: which names carry a line's fields, and where its body lies. The built-in
-// ones are YAML files in `layouts/logs/`, and a user's own is a file of the same form. Names are paths whose dots may be
-// nesting or part of a key.
+// A log layout describes documents as data: which names hold the fields of a line, and where its body lies. The built-in layouts
+// are YAML files in `layouts/logs/`; a user's own layout is a file of the same form. Names are paths whose dots may be nesting or
+// part of a key.
 import { parse } from "yaml";
 import { z } from "zod";
+import { requireFirst } from "../../../src/core/collections.ts";
 import { type Severity, severities } from "../../../src/core/rows.ts";
 import { buildNameTree, type NameTree, type PickedValues } from "../document/hit-scanner.ts";
 import { formatScalar, type JsonObject } from "../document/lossless-json.ts";
 import { nameSchema, namesSchema, nanosPerUnit, readBuiltIn } from "./layout-file.ts";
 
-/** A `date` or `date_nanos` field; by its unit also a `long` one, which counts from 1970 on. */
+/** A `date` or `date_nanos` field, or with a unit also a `long` field that counts from 1970 on. */
 const timeFieldSchema = z.union([
   nameSchema.transform((field) => ({ field, unit: undefined })),
   z.strictObject({
@@ -17,7 +18,7 @@ const timeFieldSchema = z.union([
   }),
 ]);
 
-/** Syslog's number of a facility and a severity in one, eight times the facility: the severity is what is left of it. */
+/** In the order of syslog's severity codes. A syslog priority is eight times the facility plus this code. */
 const syslogSeverities: readonly Severity[] = [
   "fatal",
   "alert",
@@ -35,8 +36,8 @@ const syslogPriorities: Readonly<Record<string, Severity>> = Object.fromEntries(
 );
 
 /**
- * What a field's value says of the severity: its text in any case, or by `values`, or a number by `at_least`, whose
- * greatest key that is no greater than the number counts.
+ * How the value of a field gives the severity: by its text in any case; by `values`; or as a number by `at_least`, where the
+ * greatest key that is not above the number counts.
  */
 const severityRuleSchema = z.strictObject({
   field: nameSchema,
@@ -59,24 +60,24 @@ export type SeverityRule = z.infer<typeof severityRuleSchema>;
 
 export interface TimeField {
   readonly field: string;
-  /** Nanoseconds of one. */
+  /** The nanoseconds in one unit of a number; undefined for a date. */
   readonly unit: bigint | undefined;
 }
 
 const bodySourceSchema = z.union([
-  /** What lies below a prefix. `dot` is how keys spell their dots. `except` are prefixes that are left out. */
+  /** Everything below a prefix. `dot` is how keys spell their dots; names below a prefix of `except` are left out. */
   z.strictObject({
     prefix: nameSchema.endsWith("."),
     dot: nameSchema.optional(),
     except: z.array(nameSchema.endsWith(".")).readonly().default([]),
   }),
-  /** A list of `{ key, type, value }`, where `type` says what a text stands for. */
+  /** A list of `{ key, type, value }`, where `type` is the type of a value that is written as text. */
   z.strictObject({ pairs: nameSchema }),
-  /** The object at the first of these names: the message itself as keys and values. Counts where there is no text. */
+  /** The object at the first of these names: a message of keys and values. Used if there is no text message. */
   z.strictObject({ structured: namesSchema }),
-  /** The text at the first of these names where it is the JSON of an object. */
+  /** The text at the first of these names, if it is the JSON of an object. */
   z.strictObject({ text: namesSchema }),
-  /** Keys of the body, and where each lies. */
+  /** Keys of the body, and the names at which their values lie. */
   z.strictObject({ named: z.record(nameSchema, namesSchema) }),
 ]);
 export type BodySource = z.infer<typeof bodySourceSchema>;
@@ -84,28 +85,28 @@ export type BodySource = z.infer<typeof bodySourceSchema>;
 const layoutFileSchema = z.object({
   name: nameSchema,
   logs: z.strictObject({
-    /** Lines are sorted and bounded by the first that an index maps as a time. */
+    /** Lines are sorted and bounded by the first field that an index maps as a time. */
     time: z
       .union([timeFieldSchema.transform((field) => [field]), z.array(timeFieldSchema).min(1)])
       .transform((fields): readonly TimeField[] => fields),
     message: namesSchema,
-    /** Of a body that is the whole document: keys of it under which an object may stand in place of a text. */
+    /** With `json: source`: keys under which an object may take the place of a text message. */
     structured: namesSchema.optional(),
-    /** One line end at the end of a message is no part of it. */
+    /** Whether one line end is removed from the end of a message. */
     chomp: z.boolean().default(false),
-    /** The first rule counts that a document has a severity by. */
+    /** The first rule counts that yields a severity. */
     severity: z
       .array(z.union([nameSchema.transform((field): SeverityRule => ({ field })), severityRuleSchema]))
       .min(1)
       .readonly(),
     hostname: namesSchema,
     group: namesSchema,
-    /** The structured body: the whole document, or what these hold. Where two have a key, the first counts. */
+    /** The structured body: the document itself, or what these sources yield. Where two have a key, the first counts. */
     json: z.union([
       z.literal("source"),
       z.strictObject({ from: z.array(bodySourceSchema).min(1).readonly() }),
     ]),
-    /** Any of these shows the layout; a list within it, all of its names together. */
+    /** An index has the layout if it has any of these names, or all names of a list within. */
     detect: z.array(namesSchema).min(1).readonly(),
     /** What the layout cannot carry, for `readout check`. */
     lacks: z.array(z.string()).readonly().default([]),
@@ -114,33 +115,33 @@ const layoutFileSchema = z.object({
 
 export type LogLayout = z.infer<typeof layoutFileSchema>["logs"] & {
   readonly name: string;
-  /** What is read of a document whose whole text is answered beside. */
+  /** With `json: source`: the names to pick from each document, so that it need not be parsed. */
   readonly pickedNames: NameTree;
 };
 
-/** @throws {ZodError} @throws {YAMLParseError} */
+/** Reads the text of a layout file. @throws {ZodError} @throws {YAMLParseError} */
 export function parseLogLayout(text: string): LogLayout {
   const { name, logs } = layoutFileSchema.parse(parse(text));
   const severity = logs.severity.map(({ field }) => field);
   const fields = [...severity, ...logs.message, ...logs.hostname, ...logs.group];
-  // A body that is put together needs the whole document, not parts of it.
-  const read = logs.json === "source" ? fields : [];
-  return { name, ...logs, pickedNames: buildNameTree(read) };
+  // A body from several sources needs the parsed document.
+  const picked = logs.json === "source" ? fields : [];
+  return { name, ...logs, pickedNames: buildNameTree(picked) };
 }
 
-/** The built-in profiles, in the order in which `auto` tries them. */
+/** The built-in layouts by name, in the order in which `auto` tries them. */
 export const logLayouts = readBuiltIn("layouts/logs/", parseLogLayout);
 
-/** Every way to read a dotted name as keys, the longest first key before others: `a.b` is ["a.b"], then ["a", "b"]. */
+/** All ways to read a dotted name as keys, the longest first key first: `a.b` is ["a.b"], then ["a", "b"]. */
 export function listSplits(name: string): readonly (readonly string[])[] {
   const known = knownSplits.get(name);
   if (known !== undefined) return known;
   const ways: string[][] = [];
   const segments = name.split(".");
   for (let mask = 0; mask < 1 << (segments.length - 1); mask++) {
-    const keys = [segments[0] ?? ""];
+    const keys = [requireFirst(segments)];
     for (const [at, segment] of segments.slice(1).entries()) {
-      // The lowest bit parts the last two segments, so that a rising mask shortens the first key last.
+      // The lowest bit separates the last two segments, so that a rising mask shortens the first key last.
       if ((mask & (1 << (segments.length - 2 - at))) === 0) keys.push(`${keys.pop()}.${segment}`);
       else keys.push(segment);
     }
@@ -151,7 +152,7 @@ export function listSplits(name: string): readonly (readonly string[])[] {
 }
 const knownSplits = new Map<string, readonly (readonly string[])[]>();
 
-/** The text of the first scalar at a dotted name of a document; undefined where there is none. */
+/** The text of the first scalar at a dotted name; undefined if there is none. */
 function findText(document: JsonObject, name: string): string | undefined {
   let first: string | undefined;
   const take = (text: string): boolean => {
@@ -162,7 +163,7 @@ function findText(document: JsonObject, name: string): string | undefined {
   return first;
 }
 
-/** The text of the first scalar at the first of the names that has one. */
+/** The text of the first scalar at the first name that has one; undefined if none has. */
 export function findFirstText(
   document: JsonObject | PickedValues,
   names: readonly string[],
@@ -174,7 +175,7 @@ export function findFirstText(
   return undefined;
 }
 
-/** The texts of all scalars at a dotted name, in the document's order. */
+/** The texts of all scalars at a dotted name, in the order of the document. */
 export function listTexts(document: JsonObject | PickedValues, name: string): readonly string[] {
   const texts: string[] = [];
   if (document instanceof Map) {
@@ -185,7 +186,7 @@ export function listTexts(document: JsonObject | PickedValues, name: string): re
   return texts;
 }
 
-/** Arrays stand for their elements. Ends with true where `take` answers it. */
+/** Calls `take` with each scalar, an array's elements included, until it returns true. Returns whether it did. */
 function visitScalars(
   value: unknown,
   keys: readonly string[],

@@ -118,13 +118,19 @@ function readProperties(reader: FieldReader, properties: unknown, parent: Parent
       enabled: parent.enabled && value.enabled !== false,
       flat: parent.flat || type === "passthrough" || String(value.subobjects) === "false",
     });
-    for (const [sub, subValue] of Object.entries(isJsonObject(value.fields) ? value.fields : {})) {
-      if (!isJsonObject(subValue)) continue;
-      const subName = `${name}.${sub}`;
-      const field = readField(subName, String(subValue.type), subValue, parent, reader.defaults);
-      reader.fields.set(subName, { ...field, partial });
-    }
+    for (const [sub, subValue] of Object.entries(isJsonObject(value.fields) ? value.fields : {}))
+      if (isJsonObject(subValue)) addMultiField(reader, `${name}.${sub}`, subValue, parent, partial);
   }
+}
+
+function addMultiField(
+  { fields, defaults }: FieldReader,
+  name: string,
+  value: JsonObject,
+  parent: ParentObject,
+  partial: boolean,
+): void {
+  fields.set(name, { ...readField(name, String(value.type), value, parent, defaults), partial });
 }
 
 function readField(

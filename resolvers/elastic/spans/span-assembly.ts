@@ -7,13 +7,8 @@ import type { Budget, SpanId, SpanSource } from "../../../src/store/span-reader.
 import { readAllSpans } from "../../../src/tracing/spans/entry-lookup.ts";
 import { formatSpanKey, isPreferredOwner } from "../../../src/tracing/spans/requests.ts";
 import { allOf } from "../client/query-dsl.ts";
-import {
-  decodeSeparateEvent,
-  decodeSpan,
-  decodeStandaloneSpan,
-  type SeparateEvent,
-  sortEvents,
-} from "../layout/span-decoder.ts";
+import { decodeSeparateEvent, type SeparateEvent, sortEvents } from "../layout/event-decoder.ts";
+import { decodeSpan, decodeStandaloneSpan } from "../layout/span-decoder.ts";
 import type { EventForm } from "../layout/span-layout.ts";
 import { buildIdQuery } from "../query/span-upper-bounds.ts";
 import { addIfNew, addSpanIfNew, createSeenSpans, type SeenSpans } from "./seen-spans.ts";

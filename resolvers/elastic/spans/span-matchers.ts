@@ -4,7 +4,7 @@ import type { SpanId } from "../../../src/store/span-reader.ts";
 import { formatSpanKey, isCalleeSide } from "../../../src/tracing/spans/requests.ts";
 import { isInSelection } from "../../../src/tracing/spans/selection.ts";
 import { allOf, matchNone } from "../client/query-dsl.ts";
-import type { SeparateEvent } from "../layout/span-decoder.ts";
+import type { SeparateEvent } from "../layout/event-decoder.ts";
 import { type EventForm, listEventTraceNames, type SpanForm } from "../layout/span-layout.ts";
 import {
   buildCalleeQuery,

@@ -26,7 +26,7 @@ import { isInSelection } from "../../../src/tracing/spans/selection.ts";
 import { toTally } from "../../../src/tracing/spans/span-tally.ts";
 import type { ElasticClient } from "../client/client.ts";
 import { allOf, matchNone } from "../client/query-dsl.ts";
-import type { SeparateEvent } from "../layout/span-decoder.ts";
+import type { SeparateEvent } from "../layout/event-decoder.ts";
 import type { EventForm, SpanForm } from "../layout/span-layout.ts";
 import { buildErrorEventQuery, buildExceptionQuery, buildPushdownQuery } from "../query/span-pushdown.ts";
 import {

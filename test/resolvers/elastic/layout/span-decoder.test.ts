@@ -3,11 +3,8 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { describeProduct } from "#resolvers/elastic/client/product.ts";
 import { flattenDocument, isValueObject, parseExactIntegers } from "#resolvers/elastic/document/flatten.ts";
-import {
-  decodeSeparateEvent,
-  decodeSpan,
-  type SeparateEvent,
-} from "#resolvers/elastic/layout/span-decoder.ts";
+import { decodeSeparateEvent, type SeparateEvent } from "#resolvers/elastic/layout/event-decoder.ts";
+import { decodeSpan } from "#resolvers/elastic/layout/span-decoder.ts";
 import {
   type EventForm,
   type PlacedForm,

@@ -17,10 +17,10 @@ import {
   not,
   type Query,
 } from "../client/query-dsl.ts";
+import type { PlacedForm } from "../layout/form-placement.ts";
 import {
   type AttributeSources,
   findNamedAttribute,
-  type PlacedForm,
   type SpanForm,
   type TimeUnit,
   type ValueRule,

@@ -4,13 +4,13 @@ import type { SpanPushdown, SpanSource } from "../../../src/store/span-reader.ts
 import { incidentDigestAttribute, unnamedAction } from "../../../src/tracing/spans/requests.ts";
 import { allOf, anyOf, matchAll, matchNone, measureQuery, not, type Query } from "../client/query-dsl.ts";
 import { lossyCharacters } from "../layout/attribute-decoder.ts";
+import type { PlacedForm } from "../layout/form-placement.ts";
 import {
   type AttributeSource,
   type AttributeSources,
   type EventForm,
   findNamedAttribute,
   nanosPerTimeUnit,
-  type PlacedForm,
   type SpanForm,
 } from "../layout/span-layout.ts";
 import { findField, type IndexGroup } from "../mapping/mapping.ts";

@@ -23,12 +23,12 @@ import {
   type Query,
 } from "../client/query-dsl.ts";
 import { listSpellings } from "../layout/attribute-decoder.ts";
+import type { PlacedForm } from "../layout/form-placement.ts";
 import {
   type AttributeSources,
   type EventForm,
   findNamedAttribute,
   nanosPerTimeUnit,
-  type PlacedForm,
   type SpanForm,
   type TimeUnit,
   type ValueRule,

@@ -3,7 +3,8 @@
 import { z } from "zod";
 import type { Budget, SpanSource } from "../../../src/store/span-reader.ts";
 import { allOf, matchNone, not } from "../client/query-dsl.ts";
-import type { EventForm, PlacedForm, SpanForm } from "../layout/span-layout.ts";
+import type { PlacedForm } from "../layout/form-placement.ts";
+import type { EventForm, SpanForm } from "../layout/span-layout.ts";
 import { deriveGroupableField } from "../query/span-lower-bounds.ts";
 import type { Condition, SearchPlan, SpanDocuments } from "./span-documents.ts";
 

@@ -12,11 +12,11 @@ import type {
 import { formatSpanKey } from "../../../src/tracing/spans/requests.ts";
 import { normaliseId } from "../../../src/tracing/spans/span-ids.ts";
 import { allOf } from "../client/query-dsl.ts";
+import type { PlacedForm } from "../layout/form-placement.ts";
 import {
   type EventForm,
   listEventTraceNames,
   nanosPerTimeUnit,
-  type PlacedForm,
   type SpanForm,
 } from "../layout/span-layout.ts";
 import { findField } from "../mapping/mapping.ts";

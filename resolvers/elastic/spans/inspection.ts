@@ -7,14 +7,9 @@ import type { SourceInspection } from "../../../src/store/store.ts";
 import type { ElasticClient } from "../client/client.ts";
 import { allOf, anyOf, buildIndicesQuery, isRemote, matchAll, matchNone, not } from "../client/query-dsl.ts";
 import { parseExactIntegers } from "../document/flatten.ts";
+import { describeMisspelt, type PlacedForm, type PlacedForms, placeForms } from "../layout/form-placement.ts";
 import { decodeSpan } from "../layout/span-decoder.ts";
-import {
-  describeMisspelt,
-  type PlacedForm,
-  type PlacedForms,
-  placeForms,
-  type SpanForm,
-} from "../layout/span-layout.ts";
+import type { SpanForm } from "../layout/span-layout.ts";
 import { isNameInPattern, listKeptStreams } from "../mapping/index-patterns.ts";
 import { findField, type IndexMetadata, opaqueMetadata, summariseIndices } from "../mapping/mapping.ts";
 import { buildFormQuery, buildIdQuery, describeTimeProblem } from "../query/span-upper-bounds.ts";

@@ -5,7 +5,8 @@ import type { NPlusOneQuery, SpanSource } from "../../../src/store/span-reader.t
 import { normaliseId } from "../../../src/tracing/spans/span-ids.ts";
 import { createNormaliser } from "../../../src/tracing/spans/statement-cache.ts";
 import { allOf, anyOf, matchNone, not, type Query } from "../client/query-dsl.ts";
-import type { PlacedForm, SpanForm } from "../layout/span-layout.ts";
+import type { PlacedForm } from "../layout/form-placement.ts";
+import type { SpanForm } from "../layout/span-layout.ts";
 import {
   buildCertainCountOneQuery,
   buildParentReferenceQuery,

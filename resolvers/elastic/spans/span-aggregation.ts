@@ -9,8 +9,9 @@ import type { SpanSource, SpanTally, TallyQuery } from "../../../src/store/span-
 import { isInSelection } from "../../../src/tracing/spans/selection.ts";
 import { toTally } from "../../../src/tracing/spans/span-tally.ts";
 import { allOf, anyOf, matchAll, matchNone, not, type Query } from "../client/query-dsl.ts";
+import type { PlacedForm } from "../layout/form-placement.ts";
 import { decodeSpan } from "../layout/span-decoder.ts";
-import type { PlacedForm, SpanForm } from "../layout/span-layout.ts";
+import type { SpanForm } from "../layout/span-layout.ts";
 import {
   buildCertainChildQuery,
   buildCertainCountOneQuery,

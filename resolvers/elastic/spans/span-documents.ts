@@ -22,14 +22,8 @@ import {
   type SharedQueries,
 } from "../client/query-dsl.ts";
 import { fetchNextPage, releaseScroll, requireCompleteScroll, scrollOptions } from "../client/scroll.ts";
-import {
-  describeMisspelt,
-  type EventForm,
-  type PlacedForm,
-  type PlacedForms,
-  placeForms,
-  type SpanForm,
-} from "../layout/span-layout.ts";
+import { describeMisspelt, type PlacedForm, type PlacedForms, placeForms } from "../layout/form-placement.ts";
+import type { EventForm, SpanForm } from "../layout/span-layout.ts";
 import type { IndexMetadata } from "../mapping/mapping.ts";
 import { queryLimits } from "../query/filter-compiler.ts";
 import { buildFormQuery, describeTimeProblem } from "../query/span-upper-bounds.ts";

@@ -4,12 +4,11 @@ import { describe, expect, test } from "vitest";
 import { describeProduct } from "#resolvers/elastic/client/product.ts";
 import { flattenDocument, isValueObject, parseExactIntegers } from "#resolvers/elastic/document/flatten.ts";
 import { decodeSeparateEvent, type SeparateEvent } from "#resolvers/elastic/layout/event-decoder.ts";
+import { type PlacedForm, placeForms } from "#resolvers/elastic/layout/form-placement.ts";
 import { decodeSpan } from "#resolvers/elastic/layout/span-decoder.ts";
 import {
   type EventForm,
-  type PlacedForm,
   parseSpanLayout,
-  placeForms,
   type SpanForm,
   spanLayouts,
 } from "#resolvers/elastic/layout/span-layout.ts";

@@ -3,12 +3,8 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { describeProduct } from "#resolvers/elastic/client/product.ts";
 import { matchAll, matchNone, measureQuery, type Query } from "#resolvers/elastic/client/query-dsl.ts";
-import {
-  type PlacedForm,
-  placeForms,
-  type SpanForm,
-  spanLayouts,
-} from "#resolvers/elastic/layout/span-layout.ts";
+import { type PlacedForm, placeForms } from "#resolvers/elastic/layout/form-placement.ts";
+import { type SpanForm, spanLayouts } from "#resolvers/elastic/layout/span-layout.ts";
 import { readIndexMetadata } from "#resolvers/elastic/mapping/index-metadata.ts";
 import {
   buildErrorEventQuery,

@@ -35,13 +35,13 @@ export const elastic: BackendKind<ElasticConfig, LogLayout, SpanLayout> = {
   },
   create(name, config, io, own): Backend {
     const client = createElasticClient(name, toClientSettings(config, io), io);
-    const catalog = createMappingCache(name, client, io, own);
+    const mappingCache = createMappingCache(name, client, io, own);
     return {
       name,
       kind: "elastic",
       stores: {
-        logs: createLogStore(name, client, catalog),
-        traces: createSpanStore(name, client, catalog),
+        logs: createLogStore(name, client, mappingCache),
+        traces: createSpanStore(name, client, mappingCache),
         reports: createReportStore(name, client),
       },
       async probe(signal) {
@@ -49,14 +49,14 @@ export const elastic: BackendKind<ElasticConfig, LogLayout, SpanLayout> = {
         return { product, version };
       },
       inspections: {
-        logs: (source, signal) => inspectLogSource(name, source, client, catalog, signal),
+        logs: (source, signal) => inspectLogSource(name, source, client, mappingCache, signal),
         reports: (target, signal) => inspectReports(name, target, client, signal),
-        traces: (source, signal) => inspectSpanSource(name, source, client, catalog, signal),
+        traces: (source, signal) => inspectSpanSource(name, source, client, mappingCache, signal),
       },
       survey: (patterns, signal) =>
         surveyIndices(patterns, {
-          ...{ backend: name, client, catalog },
-          inspect: (source) => inspectLogSource(name, source, client, catalog, signal),
+          ...{ backend: name, client, mappingCache },
+          inspect: (source) => inspectLogSource(name, source, client, mappingCache, signal),
           signal,
         }),
       close: () => client.close(),

@@ -1,4 +1,4 @@
-// Elasticsearch and OpenSearch as one kind of backend.
+// The backend for Elasticsearch and OpenSearch: its configuration, its stores, and what the command line inspects of it.
 import { z } from "zod";
 import { httpUrl } from "../../src/config/http-url.ts";
 import { parseSettings, strictObject } from "../../src/config/validation.ts";

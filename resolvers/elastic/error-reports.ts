@@ -1,7 +1,8 @@
-// Front-end error reports as documents: the one place where this backend writes. A report becomes what the `otelLabels` layout
-// has for a span with an exception event, two documents that its reader puts together again. Both have fixed ids and are
-// only ever created, so that a second delivery finds them there and changes nothing.
+// Writes front-end error reports as documents; nothing else in this backend writes. A report becomes a span document and an event
+// document of the `otel` layout, which the span reader assembles again. Both have fixed ids and are only created, never updated,
+// so that a second delivery changes nothing.
 import { z } from "zod";
+import { requireFirst, zip } from "../../src/core/collections.ts";
 import { BackendError } from "../../src/core/errors.ts";
 import type { Attributes, Span, SpanEvent } from "../../src/core/rows.ts";
 import { printMillis, toMillis } from "../../src/core/time.ts";
@@ -9,11 +10,11 @@ import type { ErrorReportStore, ErrorReportTarget, PartInspection } from "../../
 import type { ElasticClient } from "./client/client.ts";
 import { encodePattern } from "./client/query-dsl.ts";
 
-/** The layouts that reports can be written in; `auto` is the first. */
+/** The layouts in which reports can be written; `auto` means `otel`. */
 const supportedLayouts: readonly string[] = ["auto", "otel"];
 
 export function createReportStore(backend: string, client: ElasticClient): ErrorReportStore {
-  /** Indices that are known to be there. */
+  /** Indices that are known to exist. */
   const prepared = new Set<string>();
 
   return {
@@ -26,7 +27,7 @@ export function createReportStore(backend: string, client: ElasticClient): Error
         const results = await createDocuments(backend, client, index, documents, signal);
         return collectRefusals(backend, documents, results);
       } catch (error) {
-        // It may have been deleted since.
+        // The index may have been deleted since.
         prepared.delete(index);
         throw error;
       }
@@ -63,7 +64,7 @@ function toDocuments(span: Span): readonly ReportDocument[] {
   ];
 }
 
-/** As the collector's exporter writes them, but for the time, which is spelled in full. */
+/** As the collector's exporter writes spans, except for the time, which is an ISO text. */
 function toSpanDocument(span: Span): object {
   return {
     "@timestamp": printMillis(toMillis(span.start)),
@@ -91,8 +92,8 @@ function toEventDocument(span: Span, event: SpanEvent): object {
 }
 
 /**
- * Of an index that is made here. Attributes are kept and not indexed, because users name them: `a` beside `a.b`, or ten
- * thousand different names, would make documents that no mapping takes. What a reader narrows by is indexed.
+ * The definition of a new index. Attributes are stored but not indexed, since users choose their names: `a` beside `a.b`, or ten
+ * thousand different names, would make documents that no mapping accepts. What the reader searches by is indexed.
  */
 const keyword = { type: "keyword", ignore_above: 1_024 };
 const indexDefinition = {
@@ -107,7 +108,7 @@ const indexDefinition = {
       kind: keyword,
       duration: { type: "long" },
       event_name: keyword,
-      // Reports have none; without them here every look-up by a link would have to read all reports to know.
+      // Reports have no links. Without these fields, each lookup by a link would read all reports.
       links: { properties: { trace_id: keyword, span_id: keyword } },
       status: {
         properties: { code: keyword, message: { type: "keyword", index: false, doc_values: false } },
@@ -121,7 +122,7 @@ const indexDefinition = {
           },
         },
       },
-      // The names under which the collector's own templates let them be found.
+      // The names by which the collector's own templates let services be found.
       service: { properties: { name: { type: "alias", path: "resource.attributes.service.name" } } },
     },
   },
@@ -141,31 +142,27 @@ async function findTargetKind(
   index: string,
   signal: AbortSignal,
 ): Promise<TargetKind | undefined> {
-  // With the star an answer without matches is not an error.
+  // With the star, the server answers an empty list instead of an error if there is nothing.
   const path = `/_resolve/index/${encodePattern(index)}*`;
   const { indices, aliases, data_streams } = resolveResponseSchema.parse(
     await client.sendJson({ method: "GET", path }, signal),
   );
-  const holds = (list: readonly { readonly name: string }[]) => list.some(({ name }) => name === index);
-  return holds(data_streams)
-    ? "data stream"
-    : holds(aliases)
-      ? "alias"
-      : holds(indices)
-        ? "index"
-        : undefined;
+  const isListed = (list: readonly { readonly name: string }[]) => list.some(({ name }) => name === index);
+  if (isListed(data_streams)) return "data stream";
+  if (isListed(aliases)) return "alias";
+  return isListed(indices) ? "index" : undefined;
 }
 
-/** Makes the index where there is none: left to itself the server would guess what its fields are. */
+/** Creates the index if it does not exist; otherwise the server would guess the types of its fields. @throws {BackendError} */
 async function ensureIndex(client: ElasticClient, index: string, signal: AbortSignal): Promise<TargetKind> {
-  const place = await findTargetKind(client, index, signal);
-  if (place !== undefined) return place;
+  const kind = await findTargetKind(client, index, signal);
+  if (kind !== undefined) return kind;
   const path = `/${encodePattern(index)}`;
   try {
     await client.send({ method: "PUT", path, body: JSON.stringify(indexDefinition) }, signal);
     return "index";
   } catch (error) {
-    // Another instance may have been faster, or a template may want a data stream under this name.
+    // Another instance may have been faster, or a template may require a data stream of this name.
     const found = await findTargetKind(client, index, signal);
     if (found !== undefined) return found;
     try {
@@ -213,25 +210,24 @@ async function createDocuments(
   return parsed.data.items.map((item) => item.create);
 }
 
-/** Reports of which a document was refused for good. @throws {BackendError} when one may be taken another time */
+/** Reasons by report, for each report with a permanently refused document. @throws {BackendError} A document may be accepted later. */
 function collectRefusals(
   backend: string,
   documents: readonly ReportDocument[],
   results: readonly CreateResult[],
 ): ReadonlyMap<string, string> {
   const refusals = new Map<string, string>();
-  for (const [at, { status, error }] of results.entries()) {
-    // 409: it is there already, from a delivery whose confirmation was lost.
+  for (const [{ report }, { status, error }] of zip(documents, results)) {
+    // 409: the document exists already, from a delivery whose confirmation was lost.
     if (status < 300 || status === 409) continue;
-    const told = `status ${status}: ${error?.type}: ${error?.reason}`;
-    // 400 is the document's own fault, but where the index was closed and will be opened again.
+    const reason = `status ${status}: ${error?.type}: ${error?.reason}`;
+    // 400 refuses the document itself, unless the index is closed, which may be opened again.
     if (status !== 400 || error?.type === "index_closed_exception") {
       const failure =
         status === 429 || status === 503 ? "overloaded" : status === 403 ? "denied" : "rejected";
-      throw new BackendError(backend, failure, `a report was not written: ${told}`, { status });
+      throw new BackendError(backend, failure, `a report was not written: ${reason}`, { status });
     }
-    const report = documents[at]?.report;
-    if (report !== undefined && !refusals.has(report)) refusals.set(report, told);
+    if (!refusals.has(report)) refusals.set(report, reason);
   }
   return refusals;
 }
@@ -239,8 +235,8 @@ function collectRefusals(
 // ---- Inspection ---------------------------------------------------------------------------------------------
 
 /**
- * Proves that reports can be written, by a document that is none, whatever the mapping: who may not write is told so before
- * the server looks at the document, and who may is told that it does not fit.
+ * Checks that reports can be written, by sending a body that is a document in no mapping. A server checks permissions before it
+ * parses the document, so the response shows whether the user may write.
  */
 export async function inspectReports(
   backend: string,
@@ -274,15 +270,15 @@ async function proveWriting(
   signal: AbortSignal,
 ): Promise<PartInspection> {
   const limitations: string[] = [];
-  const place = await ensureIndex(client, index, signal);
-  if (place !== "index") {
+  const kind = await ensureIndex(client, index, signal);
+  if (kind !== "index") {
     limitations.push(
-      `${index} is ${place === "alias" ? "an" : "a"} ${place}: a report whose confirmation is lost just before a rollover is there twice after it`,
+      `${index} is ${kind === "alias" ? "an" : "a"} ${kind}: a report whose confirmation is lost just before a rollover is stored twice`,
     );
   }
   const misfit = { report: "", id: "readout-check", body: [] };
-  const [result] = await createDocuments(backend, client, index, [misfit], signal);
-  const told = `status ${result?.status}: ${result?.error?.type}: ${result?.error?.reason}`;
-  const problems = result?.status === 400 ? [] : [`reports cannot be written to ${index}: ${told}`];
-  return { found: [`${place} ${index}, writable`], limitations, problems };
+  const { status, error } = requireFirst(await createDocuments(backend, client, index, [misfit], signal));
+  const reason = `status ${status}: ${error?.type}: ${error?.reason}`;
+  const problems = status === 400 ? [] : [`reports cannot be written to ${index}: ${reason}`];
+  return { found: [`${kind} ${index}, writable`], limitations, problems };
 }

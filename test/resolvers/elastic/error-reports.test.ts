@@ -1,4 +1,4 @@
-// What is sent to a source for reports, and what each of its answers means.
+// The requests for error reports, and the meaning of each response.
 import type { ServerResponse } from "node:http";
 import { afterEach, expect, test } from "vitest";
 import { elastic } from "#resolvers/elastic/elastic.ts";
@@ -50,7 +50,7 @@ const items = (statuses: readonly number[]) => ({
   })),
 });
 
-test("a report is created as a span and its exception, under fixed ids, in an index that is made first", async () => {
+test("creates the index, then a report as a span and its exception with fixed ids", async () => {
   const { fake, deliver } = await open((response) => sendJson(response, items([201, 201])));
   expect(await deliver(1)).toEqual(new Map());
   const asked = fake.requests.filter(({ path }) => path !== "/");
@@ -98,12 +98,12 @@ test("a report is created as a span and its exception, under fixed ids, in an in
   ]);
 });
 
-test("what is there already counts as delivered", async () => {
+test("counts existing documents as delivered", async () => {
   const { deliver } = await open((response) => sendJson(response, items([409, 409, 201, 409])));
   expect(await deliver()).toEqual(new Map());
 });
 
-test("a document that does not fit is refused with its reason, alone", async () => {
+test("refuses only the report whose document does not fit, with the reason", async () => {
   const { deliver } = await open((response) => sendJson(response, items([201, 201, 201, 400])));
   expect(await deliver()).toEqual(new Map([["1".padStart(32, "a"), "status 400: some_exception: because"]]));
 });
@@ -114,12 +114,12 @@ test.each([
   [403, "denied"],
   [404, "rejected"],
   [500, "rejected"],
-])("one document with status %i: all have to come again", async (status, failure) => {
+])("fails the whole delivery when one document has status %i", async (status, failure) => {
   const { deliver } = await open((response) => sendJson(response, items([201, 201, status, 400])));
   await expect(deliver()).rejects.toMatchObject({ name: "BackendError", failure });
 });
 
-test("reports for an index that is closed have to come again", async () => {
+test("fails the delivery when the index is closed", async () => {
   const item = { create: { status: 400, error: { type: "index_closed_exception", reason: "closed" } } };
   const { deliver } = await open((response) => sendJson(response, { items: Array(4).fill(item) }));
   await expect(deliver()).rejects.toMatchObject({ name: "BackendError", failure: "rejected" });
@@ -131,12 +131,12 @@ test.each([
   ["no JSON", "<html>", 200, "malformed"],
   ["an error", { error: "x" }, 500, "rejected"],
   ["no right", { error: "x" }, 403, "denied"],
-])("an answer with %s is none", async (_, answer, status, failure) => {
+])("rejects a response with %s", async (_, answer, status, failure) => {
   const { deliver } = await open((response) => sendJson(response, answer, status));
   await expect(deliver()).rejects.toMatchObject({ name: "BackendError", failure });
 });
 
-test("a name that a template wants for a data stream becomes one", async () => {
+test("creates a data stream when a template requires one", async () => {
   const { fake, deliver, inspect } = await open((response, count) => {
     sendJson(response, items(Array.from({ length: count }, () => (count === 1 ? 400 : 201))));
   }, "data_streams");
@@ -147,7 +147,7 @@ test("a name that a template wants for a data stream becomes one", async () => {
   expect(problems).toEqual([]);
 });
 
-test("an index that went away is made again with the next delivery", async () => {
+test("creates a deleted index again on the next delivery", async () => {
   let gone = true;
   const { fake, deliver } = await open((response) => {
     sendJson(response, items(gone ? [404, 404, 404, 404] : [201, 201, 201, 201]));
@@ -158,7 +158,7 @@ test("an index that went away is made again with the next delivery", async () =>
   expect(fake.requests.filter(({ path }) => path.startsWith("/_resolve/"))).toHaveLength(2);
 });
 
-test("another layout is no place for reports", async () => {
+test("refuses to write in another layout", async () => {
   const { store, target } = await open((response) => sendJson(response, items([])));
   const wrong = { ...target, layout: "ecs" };
   await expect(store.deliver(wrong, spans(1), AbortSignal.timeout(60_000))).rejects.toMatchObject({
@@ -166,14 +166,14 @@ test("another layout is no place for reports", async () => {
   });
 });
 
-test("what check sends is a document by no mapping, also where an index has none yet", async () => {
+test("inspection sends a body that no mapping accepts, even an empty one", async () => {
   const { fake, inspect } = await open((response) => sendJson(response, items([400])));
   expect((await inspect()).problems).toEqual([]);
   const [, document] = fake.requests.find(({ path }) => path.includes("/_bulk"))?.body.split("\n") ?? [];
   expect(document).toBe("[]");
 });
 
-test("check tells who may not write", async () => {
+test("inspection reports a user who may not write", async () => {
   const { inspect } = await open((response) => sendJson(response, items([403])));
   expect((await inspect()).problems).toEqual([
     "reports cannot be written to reports: status 403: some_exception: because",

@@ -1,5 +1,5 @@
-// Documents over a small search server in memory, read with `profile: auto`: which layout is taken, what the lines are then, and
-// what `check` says of it.
+// Reads documents from a fake cluster in memory with the layout `auto`: which layout is detected, how the lines are decoded, and
+// what an inspection reports.
 import { afterEach } from "vitest";
 import { elastic } from "#resolvers/elastic/elastic.ts";
 import type { LogLine } from "#src/core/rows.ts";
@@ -14,7 +14,7 @@ export type JsonObject = { readonly [key: string]: unknown };
 export const at = "2026-01-15T10:00:00.000Z";
 const range = { from: fromMillis(0), to: fromMillis(Date.UTC(2027, 0)) };
 
-/** The mapping that a server makes of these as they come: dots in keys are nesting to it. */
+/** The dynamic mapping that a server makes of the documents; dots in keys are nesting. */
 export function buildMapping(documents: readonly JsonObject[]): object {
   const properties: Record<string, object> = {};
   for (const document of documents) {
@@ -41,32 +41,30 @@ function mergeMappings(before: Mapping | undefined, { properties = {}, ...own }:
   return Object.keys(all).length > 0 ? { ...own, properties: all } : own;
 }
 
-export const createFakeIndex = (
+export function createFakeIndex(
   documents: readonly JsonObject[],
   mappings = buildMapping(documents),
-): FakeIndex => ({
-  documents: documents.map((document) => ({ "@timestamp": at, ...document })),
-  mappings: {
-    ...mappings,
-    properties: {
-      "@timestamp": { type: "date" },
-      ...(mappings as { readonly properties?: object }).properties,
-    },
-  },
-});
+): FakeIndex {
+  const { properties } = mappings as { readonly properties?: object };
+  return {
+    documents: documents.map((document) => ({ "@timestamp": at, ...document })),
+    mappings: { ...mappings, properties: { "@timestamp": { type: "date" }, ...properties } },
+  };
+}
 
-export const readProperties = ({ mappings }: Pick<FakeIndex, "mappings">): object =>
-  (mappings as { readonly properties: object }).properties;
+export function readProperties({ mappings }: Pick<FakeIndex, "mappings">): object {
+  return (mappings as { readonly properties: object }).properties;
+}
 
 const opened: { close(): Promise<void> }[] = [];
 afterEach(async () => {
-  for (const one of opened.splice(0).reverse()) await one.close();
+  for (const resource of opened.splice(0).reverse()) await resource.close();
 });
 
-/** A backend over these indices, which `hold` replaces. */
+/** A backend over these indices; `hold` replaces them. */
 export async function openIndices(indices: Readonly<Record<string, FakeIndex>>) {
   let search = createFakeSearch(indices, "Elasticsearch");
-  const fake: ScriptedSource = await openScriptedSource((...asked) => search.reply(...asked));
+  const fake: ScriptedSource = await openScriptedSource((...parameters) => search.reply(...parameters));
   const backend = elastic.create("elk", elastic.parseConfig({ url: fake.url }), testIO);
   opened.push(fake, backend);
   const source = { id: "app", index: "logs-*", layout: "auto" };
@@ -92,11 +90,11 @@ export async function openIndices(indices: Readonly<Record<string, FakeIndex>>) 
   };
 }
 
-/** One document, alone in its index. */
-export const readSingleDocument = async (document: JsonObject) => {
+/** Reads an index with one document. */
+export async function readSingleDocument(document: JsonObject) {
   const { read, report } = await openIndices({ "logs-1": createFakeIndex([document]) });
   const [line] = await read();
   const { layout, guesses } = await report();
   const { severity, message, hostname, group } = line ?? {};
   return { layout, guesses, line: { severity, message, hostname, group } };
-};
+}

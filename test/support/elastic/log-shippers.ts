@@ -6,7 +6,7 @@ import type { LoadedLine } from "../../log-query/script.ts";
 
 export type ShippableLine = Omit<LoadedLine, "id">;
 export interface LogShipper {
-  /** The profile that has to be found. */
+  /** The layout that must be detected. */
   readonly layout: string;
   readonly index: (prefix: string) => string;
   readonly definition: object;
@@ -17,14 +17,14 @@ export interface LogShipper {
 const settings = { number_of_shards: 1, number_of_replicas: 0 };
 const keyword = (ignore_above?: number) => ({ type: "keyword", ...(ignore_above && { ignore_above }) });
 
-/** Members of an object: values by `JSON.stringify`, absent ones left out, and `buildBody` text at the end. */
+/** Members of an object: values by `JSON.stringify`, absent ones left out, and the text `body` at the end. */
 function printObject(members: Readonly<Record<string, unknown>>, body = "{}"): string {
   const own = JSON.stringify(members).slice(1, -1);
   const rest = body.trim().slice(1, -1).trim();
   return `{${[own, rest].filter((part) => part !== "").join(",")}}`;
 }
 
-/** An object text whose member `formatKey` is the text `inner`. */
+/** An object text whose member `key` is the text `inner`. */
 function insertMember(object: string, key: string, inner: string): string {
   return `${object.slice(0, -1)}${object === "{}" ? "" : ","}${JSON.stringify(key)}:${inner}}`;
 }

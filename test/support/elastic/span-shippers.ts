@@ -12,9 +12,9 @@ interface ShippedDocuments {
 }
 export interface SpanShipper {
   readonly name: string;
-  /** The profile that has to be found. */
+  /** The layout that must be detected. */
   readonly layout: string;
-  /** The patterns that a site's `traces.index` names, for indices that begin with `addPrefix`. */
+  /** The patterns that a site's `traces.index` names, for indices that begin with `prefix`. */
   readonly pattern: (prefix: string) => string;
   /** Index names and their definitions. */
   readonly indices: (prefix: string) => Readonly<Record<string, object>>;

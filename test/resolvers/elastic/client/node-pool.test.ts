@@ -1,4 +1,4 @@
-// Several addresses of one cluster: what happens to one node costs no request, or one, and never the others.
+// A cluster with several addresses: a failing node costs at most one request.
 import { afterEach, beforeAll, describe, expect, test } from "vitest";
 import { createElasticClient, type ElasticClient } from "#resolvers/elastic/client/client.ts";
 import { guardDefaults } from "#resolvers/http/guard.ts";
@@ -66,38 +66,38 @@ async function scroll(client: ElasticClient, times: number): Promise<number> {
 }
 const answered = ({ fake }: Node) => fake.requests.filter(({ path }) => path !== "/").length;
 
-describe.each(["Elasticsearch", "OpenSearch"])("of three nodes of %s", (product) => {
+describe.each(["Elasticsearch", "OpenSearch"])("node pool of three %s nodes", (product) => {
   // What a client costs to load is not to count as hanging.
   beforeAll(async () => {
     const { client: door } = await startCluster(product, 30_000);
     await scroll(door, 3);
   });
 
-  test("each is asked in its turn", async () => {
+  test("sends requests to the nodes round robin", async () => {
     const { nodes, client: door } = await startCluster(product, 1_000);
     expect(await scroll(door, 9)).toBe(0);
     expect(nodes.map(answered)).toEqual([3, 3, 3]);
   });
 
-  test("one that is gone is not noticed", async () => {
+  test("loses no request when a node is gone", async () => {
     const { nodes, client: door } = await startCluster(product, 1_000);
     await nodes[1].fake.close();
     expect(await scroll(door, 30)).toBe(0);
   });
 
-  test("one that hangs costs one request", async () => {
+  test("loses one request when a node hangs", async () => {
     const { nodes, client: door } = await startCluster(product, 1_000);
     nodes[1].way = "hangs";
     expect(await scroll(door, 30)).toBe(1);
   });
 
-  test("one that is starting costs one request", async () => {
+  test("loses one request when a node is starting", async () => {
     const { nodes, client: door } = await startCluster(product, 1_000);
     nodes[2].way = "starts";
     expect(await scroll(door, 30)).toBe(1);
   });
 
-  test("a shard without a copy says nothing of the nodes, so that none that hangs is asked before them", async () => {
+  test("does not suspend nodes that report a shard without a copy, so that a hanging node stays last", async () => {
     const { nodes, client: door } = await startCluster(product, 1_000);
     nodes[1].way = "hangs";
     expect(await scroll(door, 3)).toBe(1);
@@ -108,7 +108,7 @@ describe.each(["Elasticsearch", "OpenSearch"])("of three nodes of %s", (product)
     }
   });
 
-  test("all that have failed, some oftener, are asked again", async () => {
+  test("uses all nodes again after all have failed, some more often than others", async () => {
     const { nodes, client: door } = await startCluster(product, 1_000);
     for (const node of nodes) {
       node.way = "breaks";

@@ -1,4 +1,4 @@
-// Which servers bound times that are kept by column alone; of all others such a range would find nothing, without a word.
+// Which servers search dates with doc values only. On others, such a range finds nothing and reports no error.
 import { expect, test } from "vitest";
 import { describeProduct, type Product } from "#resolvers/elastic/client/product.ts";
 
@@ -10,9 +10,9 @@ test.each<[Product["name"], version: string, boolean]>([
   ["OpenSearch", "2.13.0", false],
   ["OpenSearch", "2.14.0", true],
   ["OpenSearch", "3.0.0", true],
-  // As each OpenSearch calls itself for the sake of old clients, where it is told to.
+  // As OpenSearch reports itself to old clients, if configured to.
   ["OpenSearch", "7.10.2", false],
   ["OpenSearch", "unknown", false],
-])("%s %s: %s", (name, version, searches) => {
+])("describeProduct: %s %s searches doc values: %s", (name, version, searches) => {
   expect(describeProduct(name, version).searchesDocValues).toBe(searches);
 });

@@ -1,4 +1,4 @@
-// What a compiled table finds in a document is what the document's flat form has; an answer parsed in parts is the answer cut.
+// The field table agrees with the flat document; a response parsed in chunks agrees with a scanned response.
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { createFieldTable, readFieldList, readFieldValue } from "#resolvers/elastic/document/field-table.ts";
@@ -29,7 +29,7 @@ const { document } = fc.letrec<{ document: ValueObject; value: AttributeValue }>
 }));
 const documents = fc.array(document, { minLength: 1, maxLength: 5 });
 
-test("names, and what lies below prefixes, are those of the flat form", () => {
+test("field table: reads the same values and prefixes as the flat document", () => {
   fc.assert(
     fc.property(
       documents,
@@ -37,21 +37,21 @@ test("names, and what lies below prefixes, are those of the flat form", () => {
       fc.uniqueArray(name, { maxLength: 3 }),
       (read, names, prefixes) => {
         const table = createFieldTable();
-        const places = names.map((name) => table.addField(name));
-        const numbers = prefixes.map((prefix) => table.addPrefix(`${prefix}.`));
+        const refs = names.map((name) => table.addField(name));
+        const indices = prefixes.map((prefix) => table.addPrefix(`${prefix}.`));
         const excepted = table.addPrefix("a.", ["a.b"], (name) => name.toUpperCase());
         for (const document of read) {
           const flat = flattenDocument(document);
           const fields = table.read(document);
-          expect(places.map((place) => readFieldValue(fields, place))).toEqual(
+          expect(refs.map((ref) => readFieldValue(fields, ref))).toEqual(
             names.map((name) => findFlatValue(flat, name)),
           );
           for (const [at, prefix] of prefixes.entries()) {
-            const wanted = [...flat].flatMap(([name, value]) =>
+            const expected = [...flat].flatMap(([name, value]) =>
               name.startsWith(`${prefix}.`) ? [[name.slice(prefix.length + 1), value] as const] : [],
             );
-            expect(Object.entries(fields.byPrefix[numbers[at] ?? -1]?.attributes ?? {}).sort()).toEqual(
-              wanted.sort(),
+            expect(Object.entries(fields.byPrefix[indices[at] ?? -1]?.attributes ?? {}).sort()).toEqual(
+              expected.sort(),
             );
           }
           const kept = [...flat.keys()].filter((name) => name.startsWith("a.") && !name.startsWith("a.b"));
@@ -65,7 +65,7 @@ test("names, and what lies below prefixes, are those of the flat form", () => {
   );
 });
 
-test("a list may be one object, its names nested or dotted", () => {
+test("field table: reads a single object as a list, with nested or dotted names", () => {
   const table = createFieldTable();
   const place = table.addList("of.links");
   const listed = (text: string) => {
@@ -79,7 +79,7 @@ test("a list may be one object, its names nested or dotted", () => {
   expect(listed('{"of":{"links":{}}}')).toEqual([]);
 });
 
-test("names are read rightly however many there are", () => {
+test("field table: reads names beyond the limit of remembered names", () => {
   const table = createFieldTable();
   const place = table.addField("many.5");
   const prefix = table.addPrefix("many.");
@@ -91,7 +91,7 @@ test("names are read rightly however many there are", () => {
   }
 });
 
-describe("an answer parsed in parts is the answer cut, integers exact", () => {
+describe("parseResponse agrees with scanSearchResponse, with exact integers", () => {
   /** Documents may hold what hits begin with, and be larger than a part. */
   const nested = fc.constantFrom<unknown>(
     [{ a: 1 }, { _index: "i", _id: "0", _source: {} }],
@@ -128,7 +128,7 @@ describe("an answer parsed in parts is the answer cut, integers exact", () => {
   const total = (value: number, relation: string) =>
     `"total":{"value":${value},"relation":"${relation}"},"max_score":null,`;
 
-  test("whatever is counted and was asked for", () => {
+  test("for every total and requested size", () => {
     fc.assert(
       fc.property(
         hits(value),
@@ -145,7 +145,7 @@ describe("an answer parsed in parts is the answer cut, integers exact", () => {
     );
   });
 
-  test("where a document holds what a hit begins with", () => {
+  test("for documents that contain the beginning of a hit", () => {
     fc.assert(
       fc.property(hits(fc.oneof(value, nested)), (rows) => {
         check(rows, total(rows.length, "eq"), 5_000);
@@ -160,6 +160,6 @@ test.each([
   "null",
   '{"hits":{"hits":[]}}',
   '{"_shards":{"total":1,"failed":0},"hits":{"hits":[{}]}}',
-])("%s is no answer", (text) => {
+])("parseResponse: rejects %s", (text) => {
   expect(() => parseResponse(Buffer.from(text), 5_000)).toThrow(SyntaxError);
 });

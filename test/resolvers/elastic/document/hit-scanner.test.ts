@@ -36,7 +36,7 @@ const hit = fc.record({
   sort: fc.bigInt(),
 });
 
-test("documents of one _id that lie in different shards have ids of their own", () => {
+test("scanSearchResponse: documents of one _id with different routings get different ids", () => {
   const rows = ["a", "b", undefined].map((_routing) => ({ _index: "logs", _id: "1", _routing, _source: {} }));
   const total = { value: 3, relation: "eq" };
   const answer = { timed_out: false, _shards: { total: 3, failed: 0 }, hits: { total, hits: rows } };
@@ -48,8 +48,8 @@ test("documents of one _id that lie in different shards have ids of their own", 
   }
 });
 
-describe("cutAnswer", () => {
-  test("gives each document's own text, whatever it holds", () => {
+describe("scanSearchResponse", () => {
+  test("returns the text of each document, whatever it contains", () => {
     fc.assert(
       fc.property(fc.array(hit), fc.constantFrom("", " ", "\n  "), (hits, space) => {
         const rows = hits.map(
@@ -77,7 +77,7 @@ describe("cutAnswer", () => {
     return scanSearchResponse(Buffer.from(text), wanted).hits[0]?.picked;
   };
 
-  test("picks what parsing the document would find, or nothing", () => {
+  test("picks the values that parsing the document finds, or none", () => {
     let plain = 0;
     fc.assert(
       fc.property(json, (source) => {
@@ -109,7 +109,7 @@ describe("cutAnswer", () => {
     ],
     ['{"message":"\\u00fc\\n\\"","größe":"ü"}', { message: 'ü\n"', größe: "ü" }],
     ['{"message":null,"log":"text","log.file":7,"log.level":{"a":1}}', {}],
-  ])("picks from %s", (source, expected) => {
+  ])("picks values from %s", (source, expected) => {
     expect(Object.fromEntries(pickedOf(source) ?? [["nothing", ""]])).toEqual(expected);
   });
 
@@ -119,12 +119,12 @@ describe("cutAnswer", () => {
     ['{"message":["a"]}', "a list"],
     ['{"log":[{"level":"a"}]}', "a list of objects"],
     ['{"log.level":"a","log":{"level":"b"}}', "a name in two spellings"],
-    ['{"message":tru}', "what is no JSON"],
-  ])("picks nothing from %s: %s", (source) => {
+    ['{"message":tru}', "invalid JSON"],
+  ])("picks no values from %s: %s", (source) => {
     expect(pickedOf(source)).toBeUndefined();
   });
 
-  test("keeps numbers as they are spelled", () => {
+  test("keeps the spelling of numbers", () => {
     const source = '{"a":200.0,"b":2e2,"c":9007199254740993,"d":"\\\\\\"}","e":[]}';
     const text = `{"timed_out":true,"terminated_early":true,"_scroll_id":"x==","_shards":{"total":3,"failed":1},"hits":{"hits":[{"_index":"i","_id":"1","_source":${source}}]}}`;
     expect(scanSearchResponse(Buffer.from(text), wanted)).toEqual({
@@ -138,7 +138,7 @@ describe("cutAnswer", () => {
     });
   });
 
-  test("refuses what is cut short or is another answer", () => {
+  test("rejects truncated and other responses", () => {
     const whole =
       '{"timed_out":false,"_shards":{"total":1,"failed":0},"hits":{"hits":[{"_index":"i","_id":"1","_source":{"a":"b"}}]}}';
     expect(scanSearchResponse(Buffer.from(whole), wanted).hits).toHaveLength(1);

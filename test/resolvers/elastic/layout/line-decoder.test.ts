@@ -1,31 +1,31 @@
-// Every layout's documents as its shipper writes them, read as lines: what the suite on real servers holds of whole stores,
-// here of the reading alone.
+// Decodes the documents of each log layout as its shipper writes them. The conformance suite on real servers covers whole stores;
+// this file covers the decoder only.
 import { describe, expect, test } from "vitest";
 import { decodeLine } from "#resolvers/elastic/layout/line-decoder.ts";
 import { logLayouts, parseLogLayout } from "#resolvers/elastic/layout/log-layout.ts";
 import { fromMillis } from "#src/core/time.ts";
 import * as shippers from "../../../support/elastic/log-shippers.ts";
 
-const given = {
+const expected = {
   ...{ time: "2026-01-15T10:00:00.123Z", hostname: "web-1", group: "shop", severity: "error" },
   ...{ message: "it broke", json: '{"n":200,"price":1.50,"big":9007199254740993,"on":true,"text":"x"}' },
 };
-const all = Object.entries(shippers).flatMap(([name, one]) =>
-  typeof one === "object" && "document" in one ? [[name, one] as const] : [],
+const allShippers = Object.entries(shippers).flatMap(([name, shipper]) =>
+  typeof shipper === "object" && "document" in shipper ? [[name, shipper] as const] : [],
 );
 
 function read({ layout: name, document }: shippers.LogShipper, over: Partial<shippers.ShippableLine> = {}) {
   const layout = logLayouts.get(name);
-  if (layout === undefined) throw new Error(`no profile ${name}`);
-  const source = document({ ...given, ...over });
+  if (layout === undefined) throw new Error(`no layout ${name}`);
+  const source = document({ ...expected, ...over });
   const hit = { index: "i", id: "1", source, sort: undefined, picked: undefined };
   return { source, layout, line: decodeLine("elk", hit, fromMillis(0), "app", layout) };
 }
 
-describe.each(all)("%s", (name, shipper) => {
-  test("a line, with a body whose numbers are spelled as they were", () => {
+describe.each(allShippers)("line decoder of %s", (name, shipper) => {
+  test("decodes a line and keeps the spelling of numbers in its body", () => {
     const { line, layout, source } = read(shipper);
-    const { time: _, json: __, ...plain } = given;
+    const { time: _, json: __, ...plain } = expected;
     expect(line).toMatchObject({ id: "i/1", source_id: "app", ...plain });
     if (layout.json === "source") expect(line.json).toBe(source);
     expect(JSON.parse(line.json)).toMatchObject({ n: 200, price: 1.5, on: true, text: "x" });
@@ -33,13 +33,13 @@ describe.each(all)("%s", (name, shipper) => {
     if (name !== "olderDataPrepperLogs") expect(line.json).toContain('"price":1.50,"big":9007199254740993');
   });
 
-  test("severities in its own words or numbers", () => {
+  test("decodes severities in its own words or numbers", () => {
     for (const severity of ["debug", "info", "warn", "error"])
       expect(read(shipper, { severity }).line.severity).toBe(severity);
     expect(read(shipper, { severity: undefined }).line.severity).toBe("unknown");
   });
 
-  test("a message keeps all of its lines", () => {
+  test("keeps all lines of a message", () => {
     for (const message of ["two\nlines", "two\r\n\nlines and a space ", "\nx"])
       expect(read(shipper, { message }).line.message).toBe(message);
     // Fluent Bit adds a line end of its own, and fluentd is one of those that may.
@@ -47,13 +47,13 @@ describe.each(all)("%s", (name, shipper) => {
     expect(read(shipper, { message: "x\n" }).line.message).toBe(ended);
   });
 
-  test("what it lacks is lacking", () => {
+  test("leaves out absent fields", () => {
     const { line } = read(shipper, { message: undefined, hostname: undefined, json: "{}" });
     expect(line).toMatchObject({ message: undefined, hostname: undefined });
   });
 });
 
-describe("a layout that keeps the body in parts", () => {
+describe("line decoder of a layout with several body sources", () => {
   const layout = parseLogLayout(`
 name: parts
 logs:
@@ -117,7 +117,7 @@ logs:
     ["names", '{"ctx":{"trace":"t","x":1}}', '{"trace_id":"t","ctx":{"trace":"t","x":1}}'],
     ["names in dotted keys", '{"ctx.trace":"t","ctx.x":1}', '{"trace_id":"t","ctx":{"trace":"t","x":1}}'],
     ["no prototype", '{"attrs":{"__proto__":{"x":1}}}', '{"__proto__":{"x":1}}'],
-  ])("the body has %s", (_, source, body) => {
+  ])("decodes a body with %s", (_, source, body) => {
     expect(lineOf(source).json).toBe(body);
   });
 
@@ -127,7 +127,7 @@ logs:
     ['{"payload":[1,{"a":2}]}', '[1,{"a":2}]'],
     ['{"payload":"p"}', undefined],
     ["{}", undefined],
-  ])("the message of %s", (source, message) => {
+  ])("decodes the message of %s", (source, message) => {
     expect(lineOf(source).message).toBe(message);
   });
 
@@ -142,11 +142,11 @@ logs:
     ['{"code":"0x9"}', "unknown"],
     ['{"code":""}', "unknown"],
     ['{"code":["x","E"]}', "error"],
-  ])("the severity of %s is %s", (source, severity) => {
+  ])("decodes the severity of %s as %s", (source, severity) => {
     expect(lineOf(source).severity).toBe(severity);
   });
 
-  test("what is no object is no line", () => {
+  test("rejects a document that is no object", () => {
     for (const source of ["[]", "7", "{"]) expect(() => lineOf(source)).toThrow("not a JSON object");
   });
 });

@@ -1,5 +1,5 @@
-// Documents as shippers write them: Filebeat 7.10 and 7.17, Fluent Bit 5.1, an APM server of Elastic's (apm-data of 2026) and the collector's
-// opensearch exporter 0.138 were run for it. Which layout `auto` takes for them, and what the lines are then.
+// Detects the layout of documents as shippers write them, and decodes their lines. The documents are those of Filebeat 7.10 and
+// 7.17, Fluent Bit 5.1, an APM server (apm-data of 2026) and the collector's opensearch exporter 0.138.
 import { describe, expect, test } from "vitest";
 import {
   at,
@@ -24,7 +24,7 @@ describe("Filebeat", () => {
       { message: "{half", error: { type: "json" } },
       { severity: "unknown", message: "{half" },
     ],
-  ])("Filebeat's JSON %s has a message and a severity", async (_, own, line) => {
+  ])("decodes a message and a severity from JSON %s", async (_, own, line) => {
     const { read, report } = await openIndices({
       "logs-1": createFakeIndex([
         {
@@ -35,7 +35,7 @@ describe("Filebeat", () => {
           log: { offset: 0, file: { path: "/a" } },
           ...own,
         },
-        // A line of another file in the same index, by which nothing is told.
+        // A line of another file in the same index, which shows no layout.
         { ecs: { version: "1.12.0" }, host: { name: "h" }, log: { file: { path: "/b" } }, message: "plain" },
       ]),
     });
@@ -86,7 +86,7 @@ describe("Filebeat", () => {
       { log: { syslog: { priority: 3, identifier: "sshd" } }, host: { hostname: "own", name: "vm" } },
       { severity: "error", hostname: "own" },
     ],
-  ])("Filebeat's syslog %s names the sender, not its own machine", async (_, own, line) => {
+  ])("syslog %s: the host name is the sender's, not that of Filebeat's machine", async (_, own, line) => {
     const document = {
       agent: { type: "filebeat" },
       ecs: { version: "1.12.0" },
@@ -111,7 +111,7 @@ describe("Fluent Bit", () => {
     [131, "error"],
     ["191", "debug"],
     ["192", "unknown"],
-  ])("syslog's facility and severity %j are %s", async (pri, severity) => {
+  ])("decodes the syslog priority %j as %s", async (pri, severity) => {
     const line = { severity, message: "m", hostname: "sender", group: "sshd" };
     expect(await readSingleDocument({ pri, ...sent })).toEqual({ layout: "fluent-bit", guesses: [], line });
   });
@@ -121,12 +121,12 @@ describe("Fluent Bit", () => {
   test.each<readonly [string, JsonObject]>([
     ["as it is", { ...entry, _HOSTNAME: "sender" }],
     ["without underscores", { ...entry, HOSTNAME: "sender" }],
-  ])("the journal's entries are read %s", async (_, document) => {
+  ])("decodes entries of the journal %s", async (_, document) => {
     const line = { severity: "error", message: "m", hostname: "sender", group: "sshd" };
     expect(await readSingleDocument(document)).toEqual({ layout: "fluent-bit", guesses: [], line });
   });
 
-  test("severities of syslog's numbers are found, and only these", async () => {
+  test("finds exactly the lines of a severity by syslog priorities", async () => {
     const documents = Array.from({ length: 24 }, (_, pri) => ({ pri: String(pri), ...sent, n: pri }));
     const { read } = await openIndices({ "logs-1": createFakeIndex(documents) });
     const numbers = async (query: string) =>
@@ -135,7 +135,7 @@ describe("Fluent Bit", () => {
     expect(await numbers("severity!=error n<8")).toEqual([0, 1, 2, 4, 5, 6, 7]);
   });
 
-  test("a number that is a severity's by its table is not said to tell nothing", async () => {
+  test("does not report a priority field as numbers without a severity", async () => {
     const { report } = await openIndices({ "logs-1": createFakeIndex([{ pri: 131, ...sent }]) });
     expect((await report()).limitations.filter((text) => text.includes("holds numbers"))).toEqual([]);
   });
@@ -144,7 +144,7 @@ describe("Fluent Bit", () => {
     ["with its text", { log: '{"level":"warn"}' }, { message: '{"level":"warn"}', severity: "warn" }],
     ["without its text", {}, { message: "m", severity: "warn" }],
   ])(
-    "a container's JSON below log_processed, %s, tells the severity before the stream",
+    "prefers the severity of a container's JSON below log_processed, %s, to that of its stream",
     async (_, own, line) => {
       const pod = { pod_name: "p", host: "node", container_name: "web" };
       const document = { stream: "stderr", log_processed: { level: "warn", message: "m" }, kubernetes: pod };
@@ -176,7 +176,7 @@ describe("an APM server's records of OTLP", () => {
       "fatal",
     ],
     ["a number of an older server", { event: { severity: 13 }, processor: { event: "log" } }, "warn"],
-  ])("%s is the severity", async (_, own, severity) => {
+  ])("decodes %s as the severity", async (_, own, severity) => {
     const line = { severity, message: "m", hostname: "h", group: "shop" };
     expect(await readSingleDocument({ ...record, ...own })).toEqual({
       layout: "elastic-apm",
@@ -190,13 +190,13 @@ describe("an APM server's records of OTLP", () => {
     expect(await read(`severity=${severity} group=shop`)).toHaveLength(severity === "warn" ? 2 : 1);
   });
 
-  test("records that have a text or nothing are read as ECS", async () => {
+  test("decodes records with a text severity or none as ECS", async () => {
     expect(await readSingleDocument(text)).toMatchObject({ layout: "ecs", line: { severity: "warn" } });
     const nothing = { ...record, event: { received, severity: 0 }, log: {} };
     expect(await readSingleDocument(nothing)).toMatchObject({ layout: "ecs", line: { severity: "unknown" } });
   });
 
-  test("numbers of other sources are none of OpenTelemetry's", async () => {
+  test("does not decode severity numbers of other sources as OpenTelemetry's", async () => {
     const document = { ecs: { version: "8" }, message: "m", host: { name: "h" }, event: { severity: 8 } };
     expect(await readSingleDocument(document)).toMatchObject({
       layout: "ecs",
@@ -216,7 +216,7 @@ describe("OpenTelemetry's modes without a schema", () => {
   };
   const line = { severity: "error", message: "boom", hostname: "h", group: "shop" };
 
-  test("none: attributes are the body", async () => {
+  test("mode none: the body has the attributes", async () => {
     const document = { ...record, Attributes: { http: { method: "GET" }, n: 5 } };
     expect(await readSingleDocument(document)).toEqual({ layout: "otel-none", guesses: [], line });
     const { read } = await openIndices({ "logs-1": createFakeIndex([document]) });
@@ -243,7 +243,7 @@ describe("OpenTelemetry's modes without a schema", () => {
   test.each([
     ["otel-none", "Attributes."],
     ["otel-raw", ""],
-  ])("the opensearch exporter's modes are %s", async (layout, prefix) => {
+  ])("decodes the modes of the opensearch exporter as %s", async (layout, prefix) => {
     const text = exported({ "Body.value": "boom" }, prefix);
     expect(await readSingleDocument(text)).toEqual({ layout, guesses: [], line });
     const map = exported({ "Body.text": "hidden", "Body.deep.a": 7 }, prefix);
@@ -257,7 +257,7 @@ describe("OpenTelemetry's modes without a schema", () => {
     expect(await read("message!:boom")).toHaveLength(1);
   });
 
-  test("the opensearch exporter's texts are no part of the body, and other keys are", async () => {
+  test("opensearch exporter: the body has the other keys but no texts of the record", async () => {
     const documents = [{ "Body.value": "boom" }, { "Body.value": "x", "Body.a": 1 }, { "Body.a": 2 }];
     const { read } = await openIndices({
       "logs-1": createFakeIndex(documents.map((body) => exported(body, "Attributes."))),
@@ -272,13 +272,13 @@ describe("OpenTelemetry's modes without a schema", () => {
     expect(await read("value=boom")).toEqual([]);
   });
 
-  test("none: a body of keys and values is the message and part of the body", async () => {
+  test("mode none: an object as body is the message and part of the body", async () => {
     const document = { ...record, Body: { a: 1, b: "x" }, Attributes: { n: 5 } };
     const { read } = await openIndices({ "logs-1": createFakeIndex([document]) });
     expect((await read("b=x n=5 message:a")).map(({ message }) => message)).toEqual(['{"a":1,"b":"x"}']);
   });
 
-  test("raw: attributes stand beside the record", async () => {
+  test("mode raw: the attributes lie beside the fields of the record", async () => {
     const document = { ...record, SeverityNumber: 13, http: { method: "GET" } };
     const expected = { ...line, severity: "warn" };
     expect(await readSingleDocument(document)).toEqual({ layout: "otel-raw", guesses: [], line: expected });

@@ -1,4 +1,4 @@
-// Documents as shippers write them, read as spans: one for each layout in full, then what hurts.
+// Decodes documents of each span layout as its shipper writes them: one document in full, then the difficult parts.
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { describeProduct } from "#resolvers/elastic/client/product.ts";
@@ -21,21 +21,21 @@ import { otel, otelOlder, type SpanShipper } from "../../../support/elastic/span
 
 const source = buildSpanSource("shop", { index: "spans", layout: "auto" });
 
-function profileOf(name: string) {
+function findLayout(name: string) {
   const layout = spanLayouts.get(name);
-  if (layout === undefined) throw new Error(`no profile ${name}`);
+  if (layout === undefined) throw new Error(`no layout ${name}`);
   return layout;
 }
-/** By the first form that the document has. */
+/** Decodes by the first form that fits. */
 function read(layout: string, text: string): Span | undefined {
   const document = parseExactIntegers(text);
-  return profileOf(layout)
+  return findLayout(layout)
     .spans.map((form) => decodeSpan(document, form, source))
     .find((span) => span !== undefined);
 }
-function readLoose(layout: string, text: string): SeparateEvent | undefined {
+function readSeparateEvent(layout: string, text: string): SeparateEvent | undefined {
   const document = parseExactIntegers(text);
-  return profileOf(layout)
+  return findLayout(layout)
     .events.map((form) => decodeSeparateEvent(document, form))
     .find((event) => event !== undefined);
 }
@@ -57,7 +57,7 @@ describe("otel", () => {
     "links":[{"trace_id":"${traceId.toUpperCase()}","span_id":"A1","trace_state":"x=y","attributes":{"why":"retry"}}],
     "status":{"code":"Error","message":"boom"},"resource":{"attributes":{"service.name":"shop-web","service.version":"3f9c"}},"scope":{"name":"lib","version":"1"} }`;
 
-  test("a span", () => {
+  test("decodes a span", () => {
     expect(read("otel", document)).toEqual({
       site_id: "shop",
       trace_id: traceId,
@@ -102,7 +102,7 @@ describe("otel", () => {
     ...(["Error", "ERROR", "STATUS_CODE_ERROR", "2", 2] as const).map((code) => [code, "ERROR"] as const),
     ...(["Ok", "STATUS_CODE_OK", "1", 1] as const).map((code) => [code, "OK"] as const),
     ...(["Unset", "STATUS_CODE_UNSET", "0", 0, "", null] as const).map((code) => [code, "UNSET"] as const),
-  ])("a status code %j is %s", (code, status) => {
+  ])("decodes the status code %j as %s", (code, status) => {
     const text = document.replace('"code":"Error"', `"code":${JSON.stringify(code)}`);
     expect(read("otel", text)).toMatchObject({ status_code: status, status_message: "boom" });
   });
@@ -116,21 +116,21 @@ describe("otel", () => {
     ['"9007199254740993"', 9_007_199_254_740_993n],
     ["-5", 0n],
     ['"-5"', 0n],
-  ])("a length %s is whole nanoseconds, none below zero", (length, nanos) => {
+  ])("decodes the duration %s as integer nanoseconds, at least 0", (length, nanos) => {
     const one = read("otel", document.replace('"duration":12000001', `"duration":${length}`));
     expect(one && one.end - one.start).toBe(nanos);
   });
 
-  test("nanoseconds after the point are a number, not a fraction", () => {
+  test("reads the digits after the point as a number of nanoseconds, not as a fraction", () => {
     expect(read("otel", document.replace(".123456", ".5"))?.start).toBe(
       instant("2024-01-15T10:30:00.000000005Z"),
     );
   });
 
-  test("an event is a log document", () => {
+  test("decodes an event from a log document", () => {
     const event = `{"@timestamp":"1705314600000.7","event_name":"exception","trace_id":"${traceId}","span_id":"${spanId}",
       "attributes":{"event.name":"exception","exception.type":"IOError"},"body":{}}`;
-    expect(readLoose("otel", event)).toEqual({
+    expect(readSeparateEvent("otel", event)).toEqual({
       trace_id: traceId,
       spanIds: [spanId],
       event: {
@@ -139,37 +139,37 @@ describe("otel", () => {
         attributes: { "exception.type": "IOError" },
       },
     });
-    // The attribute tells it as well, for collectors that have nothing else.
+    // Older collectors write only the attribute.
     const older = event.replace('"event_name":"exception",', "");
-    expect(readLoose("otel", older)).toEqual(readLoose("otel", event));
-    expect(readLoose("otel", older.replace('"event.name":"exception",', ""))).toBeUndefined();
+    expect(readSeparateEvent("otel", older)).toEqual(readSeparateEvent("otel", event));
+    expect(readSeparateEvent("otel", older.replace('"event.name":"exception",', ""))).toBeUndefined();
   });
 
-  test("events lie where no spans do, by the attribute alone: a span may have it", () => {
+  test("places events that only an attribute marks in indices without spans, since spans may have it", () => {
     const names = (shipper: SpanShipper, over: object = {}) => {
       const indices = Object.entries(shipper.indices("p")).map(([index, definition]) => {
         const { mappings } = definition as { mappings: { properties: object } };
         return [index, { mappings: { ...mappings, properties: { ...mappings.properties, ...over } } }];
       });
-      const knowledge = readIndexMetadata(Object.fromEntries(indices));
+      const metadata = readIndexMetadata(Object.fromEntries(indices));
       const product = describeProduct("Elasticsearch", "8.19.8");
-      const { events, possibleForms: growing } = placeForms(knowledge, [profileOf("otel")], product);
-      const told = (placed: readonly PlacedForm<EventForm | SpanForm>[]) =>
+      const { events, possibleForms } = placeForms(metadata, [findLayout("otel")], product);
+      const describeForms = (placed: readonly PlacedForm<EventForm | SpanForm>[]) =>
         placed.map(({ group, form }) => `${group.indices.join()}: ${form.present[0]}`);
-      return { events: told(events), growing: told(growing) };
+      return { events: describeForms(events), possible: describeForms(possibleForms) };
     };
     const logs = "p-logs-generic.otel-default";
     const eventName = { "attributes.event.name": { type: "keyword" } };
     expect(names(otel, eventName)).toEqual({
       events: [`${logs}: event_name`, `${logs}: attributes.event.name`],
-      growing: [],
+      possible: [],
     });
-    expect(names(otelOlder, eventName)).toEqual({ events: [`${logs}: attributes.event.name`], growing: [] });
+    expect(names(otelOlder, eventName)).toEqual({ events: [`${logs}: attributes.event.name`], possible: [] });
     // Before the first event.
-    expect(names(otelOlder)).toEqual({ events: [], growing: [`${logs}: attributes.event.name`] });
+    expect(names(otelOlder)).toEqual({ events: [], possible: [`${logs}: attributes.event.name`] });
   });
 
-  test("a report of a browser", () => {
+  test("marks the error report of a browser", () => {
     const report = document.replace('"list"', '"readout.report":true,"list"');
     expect(read("otel", report)?.report).toBe(true);
   });
@@ -178,7 +178,7 @@ describe("otel", () => {
 describe("apm", () => {
   const common = `"timestamp":{"us":1705314600123456},"trace":{"id":"${traceId}"},"service":{"name":"shop","version":"1","framework":{"name":"rails","version":"7"}},"host":{"name":"h1"}`;
 
-  test("a transaction is a request of its type", () => {
+  test("decodes a transaction as a request", () => {
     const text = (type: string) =>
       `{${common},"processor":{"event":"transaction"},"parent":{"id":"${parentId}"},"event":{"outcome":"failure"},
       "transaction":{"id":"${spanId}","name":"GET /a","type":"${type}","duration":{"us":12000},"result":"HTTP 5xx"},
@@ -226,7 +226,7 @@ describe("apm", () => {
     ["internal", {}, {}],
     ["client", { type: "unknown" }, {}, { kind: "CLIENT" }],
     ["server", { type: "custom" }, {}, { kind: "SERVER" }],
-  ])("a transaction is of kind %s: %j, labels %j", (kind, type, labels, span = {}) => {
+  ])("decodes a transaction of kind %s: %j, labels %j", (kind, type, labels, span = {}) => {
     const transaction = { id: spanId, name: "it", duration: { us: 1 }, ...type };
     const found = read(
       "apm",
@@ -258,7 +258,7 @@ describe("apm", () => {
       undefined,
     ],
     [{ span: { type: "app" }, labels: { db_collection_name: "users" } }, "internal", undefined],
-  ])("a span without a kind: %j", (parts, kind, statement) => {
+  ])("derives the kind and the statement of a span: %j", (parts, kind, statement) => {
     const span = { id: spanId, name: "it", duration: { us: 1 }, ...parts.span };
     const document = {
       timestamp: { us: 1 },
@@ -270,7 +270,7 @@ describe("apm", () => {
     expect(read("apm", JSON.stringify(document))).toMatchObject({ span_kind: kind, statement, entry: false });
   });
 
-  test("a call names its peer by the newer convention in a label", () => {
+  test("reads the peer of a call from a label of the newer convention", () => {
     const text = `{${common},"parent":{"id":"${parentId}"},"labels":{"service_peer_name":"pay"},
       "span":{"id":"${spanId}","name":"POST","type":"external","duration":{"us":800},
         "destination":{"service":{"resource":"pay.internal:443"}}}}`;
@@ -280,7 +280,7 @@ describe("apm", () => {
     });
   });
 
-  test("a compressed span calls its destination", () => {
+  test("decodes a compressed span with its destination as peer", () => {
     const text = `{${common},"processor":{"event":"span"},"parent":{"id":"${parentId}"},"event":{"outcome":"success"},
       "span":{"id":"${spanId}","name":"SELECT FROM users","type":"db","subtype":"postgresql","duration":{"us":800},
         "db":{"statement":"SELECT 1","type":"sql"},"destination":{"service":{"resource":"postgresql/orders"}},
@@ -297,10 +297,10 @@ describe("apm", () => {
     });
   });
 
-  test("an exception is an error document", () => {
+  test("decodes an exception from an error document", () => {
     const text = `{${common},"processor":{"event":"error"},"parent":{"id":"${parentId}"},"transaction":{"id":"${spanId}"},
       "error":{"id":"e1","grouping_key":"g","exception":[{"type":"IOError","message":"boom","stacktrace":[{"filename":"a.js"}]}]}}`;
-    expect(readLoose("apm", text)).toMatchObject({
+    expect(readSeparateEvent("apm", text)).toMatchObject({
       trace_id: traceId,
       spanIds: [parentId, spanId],
       event: {
@@ -315,14 +315,14 @@ describe("apm", () => {
     });
   });
 
-  test("metric documents are no spans", () => {
+  test("ignores metric documents", () => {
     expect(
       read("apm", `{${common},"transaction":{"id":"${spanId}","duration":{"histogram":{}}}}`),
     ).toBeUndefined();
   });
 });
 
-test("data-prepper: the older template spells dots as @ and lays keys flat", () => {
+test("data-prepper: decodes the older template, with @ for dots and flat keys", () => {
   const text = `{"traceId":"${traceId}","spanId":"${spanId}","parentSpanId":"","name":"GET /a","kind":"SPAN_KIND_CLIENT","startTime":"2024-01-15T10:30:00.123456789Z",
     "endTime":"2024-01-15T10:30:00.133456789Z","durationInNanos":10000000,"serviceName":"shop","traceGroup":null,"status.code":2,"status.message":"boom",
     "span.attributes.http@method":"GET","span.attributes.peer@service":"pay","resource.attributes.service@version":"3f9c","resource.attributes.service@name":"shop",
@@ -360,13 +360,13 @@ test.each([
   [{ "peer.service": "old", "service.peer.name": "new" }, "new"],
   [{ "server.address": "pay.internal", "service.peer.name": "pay" }, "pay"],
   [{ "http.route": "/a" }, undefined],
-])("a peer by newer and older conventions: %j", (attributes, peer) => {
+])("otel: reads the peer by newer and older conventions: %j", (attributes, peer) => {
   const ids = { trace_id: traceId, span_id: spanId, parent_span_id: parentId };
   const call = { ...ids, "@timestamp": "1705314600000.0", duration: 1, kind: "Client", attributes };
   expect(read("otel", JSON.stringify(call))?.peer).toBe(peer);
 });
 
-test("data-prepper: a span whose clock ran backwards keeps its times, and lasts for nothing", () => {
+test("data-prepper: a span whose clock ran backwards keeps its times and has no duration", () => {
   const text = `{"traceId":"${traceId}","spanId":"${spanId}","parentSpanId":"","name":"GET /a","kind":"SPAN_KIND_SERVER","startTime":"2024-01-15T10:30:00.000000009Z",
     "endTime":"2024-01-15T10:30:00.000000004Z","durationInNanos":-5,"serviceName":"shop"}`;
   const span = read("data-prepper", text);
@@ -389,7 +389,7 @@ describe("jaeger", () => {
     ["UNSET", undefined, { error: "timeout" }, "timeout"],
     ["UNSET", undefined, { error: false }, false],
     ["UNSET", undefined, {}, undefined],
-  ])("status %s of %s and %j leaves the tag %s", (status, code, tag, left) => {
+  ])("status %s, from %s and %j, leaves the tag %s", (status, code, tag, left) => {
     const ids = { traceID: traceId, spanID: spanId, startTime: 1, duration: 1 };
     const document = { ...ids, tag: { ...tag, "otel@status_code": code } };
     const found = read("jaeger", JSON.stringify(document));
@@ -404,7 +404,7 @@ describe("jaeger", () => {
     "tag":{"span@kind":"consumer"},"process":{"serviceName":"shop","tags":[{"key":"service.version","type":"string","value":"3f9c"}]},
     "logs":[{"timestamp":1705314600123999,"fields":[{"key":"event","type":"string","value":"exception"},{"key":"exception.type","type":"string","value":"IOError"}]}]}`;
 
-  test("a span: ids padded, tags by their types, parent and links by reference", () => {
+  test("decodes a span with padded ids, typed tags, and parent and links by reference", () => {
     expect(read("jaeger", text)).toMatchObject({
       trace_id: `00${traceId.slice(2)}`,
       span_id: spanId,
@@ -435,7 +435,7 @@ describe("jaeger", () => {
     expect(Object.keys(read("jaeger", text)?.span_attributes ?? {})).not.toContain("error");
   });
 
-  test("a parent in another trace is a link as well; one in the own trace goes before it", () => {
+  test("a parent in another trace is a link as well, and a parent in the own trace takes precedence", () => {
     const other = "f".repeat(32);
     const elsewhere = text.replace(
       `"CHILD_OF","traceID":"${traceId.slice(2)}"`,
@@ -453,7 +453,7 @@ describe("jaeger", () => {
     expect(read("jaeger", both)?.links).toContainEqual(link);
   });
 
-  test("what it follows from in its own trace is the parent of a span that is no child, and a link", () => {
+  test("a FOLLOWS_FROM in the own trace is the parent of a span without CHILD_OF, and a link", () => {
     const own = traceId.slice(2);
     const reference = (refType: string, traceID: string, spanID: string) => ({ refType, traceID, spanID });
     const referring = (...references: object[]) =>
@@ -470,7 +470,7 @@ describe("jaeger", () => {
     });
   });
 
-  test("a parent in a field of its own", () => {
+  test("reads the parent from its own field", () => {
     const own = text.replace(/"references":\[.*?\],\s*\{[^\]]*\]/s, '"parentSpanID":"a1"');
     expect(
       read("jaeger", own.replace(/"references":\[[\s\S]*?\],"oper/, '"parentSpanID":"a1","oper')),
@@ -481,7 +481,7 @@ describe("jaeger", () => {
   });
 });
 
-test("ss4o: the year 1 is no time, data_stream no attribute, and long fractions stay", () => {
+test("ss4o: ignores the year 1 and data_stream, and keeps all digits of a time", () => {
   const text = `{"@timestamp":"0001-01-01T00:00:00Z","traceId":"${traceId}","spanId":"${spanId}","parentSpanId":"","name":"send","kind":"Producer",
     "startTime":"2024-01-15T10:30:00.000000001Z","endTime":"2024-01-15T10:30:00.000000003Z","status":{"code":"Unset","message":""},
     "attributes":{"messaging.destination.name":"mails","data_stream":{"dataset":"default","type":"span"}},"resource":{"service.name":"shop"},
@@ -499,11 +499,11 @@ test("ss4o: the year 1 is no time, data_stream no attribute, and long fractions 
   expect(Object.keys(read("ss4o", text)?.span_attributes ?? {})).toEqual(["messaging.destination.name"]);
 });
 
-describe("flat form", () => {
+describe("flattenDocument and parseExactIntegers", () => {
   const key = fc.stringMatching(/^[a-z]{1,3}$/);
   const leaf = fc.oneof(fc.string(), fc.integer(), fc.boolean());
 
-  test("nesting and dotted keys are one", () => {
+  test("nested and dotted keys flatten to the same names", () => {
     fc.assert(
       fc.property(
         fc.uniqueArray(fc.tuple(fc.array(key, { minLength: 2, maxLength: 4 }), leaf), {
@@ -534,7 +534,7 @@ describe("flat form", () => {
     );
   });
 
-  test("integers are exact, whatever their length and what stands around them", () => {
+  test("integers are exact, whatever their length and surroundings", () => {
     const integer = fc.oneof(
       fc.bigInt({ min: -(2n ** 70n), max: 2n ** 70n }),
       fc.bigInt({ min: 2n ** 53n - 9n, max: 2n ** 53n + 9n }),
@@ -559,7 +559,7 @@ describe("flat form", () => {
   });
 });
 
-test("a profile with a mistake is refused", () => {
+test("parseSpanLayout: rejects a layout with a mistake", () => {
   const form = `{ holds: span, present: a, trace_id: t, span_id: s, parent: p, start: { field: x, unit: date }, end: { field: y, unit: date },
     name: n, kind: [{ field: k }], status: [{ field: c }], service: v, span_attributes: { from: [{ prefix: a. }] }, resource_attributes: { from: [{ prefix: r. }] } }`;
   expect(parseSpanLayout(`name: mine\ntraces: { documents: [${form}] }`).spans).toHaveLength(1);

@@ -1,4 +1,4 @@
-// Names collapsed to patterns: each name lies behind exactly one of them, however names are chosen.
+// Collapses index names into patterns: each name is in exactly one pattern, whatever the names.
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import {
@@ -10,10 +10,10 @@ import {
 const indicesOf = (names: readonly string[], most?: number) =>
   collapseIndexNames(names, most).map(({ index }) => index);
 
-describe("names collapse to patterns", () => {
+describe("collapseIndexNames", () => {
   test.each<[string, readonly string[], readonly string[]]>([
     ["days", ["app-2026.01.30", "app-2026.01.31"], ["app-*"]],
-    ["one day: tomorrow there are two", ["app-2026.01.31"], ["app-*"]],
+    ["one day, since tomorrow adds another", ["app-2026.01.31"], ["app-*"]],
     [
       "months, weeks, dashes, no separator",
       ["a-2026.01", "b-2026.w05", "c-2026-01-31", "d-20260131"],
@@ -35,7 +35,7 @@ describe("names collapse to patterns", () => {
       ["logs-app-prod", "logs-nginx.access-default"],
     ],
     [
-      "what another one would hold",
+      "a pattern that another one covers",
       ["app-2026.01.31", "app-errors-2026.01.31"],
       ["app-*,-app-errors-*", "app-errors-*"],
     ],
@@ -44,12 +44,12 @@ describe("names collapse to patterns", () => {
       ["app-2026.01.31", "app-archive"],
       ["app-*,-app-archive", "app-archive"],
     ],
-    ["hidden ones are nobody's", [".kibana_1", ".ds-logs-app-2026.01.31-000001"], []],
+    ["hidden names are left out", [".kibana_1", ".ds-logs-app-2026.01.31-000001"], []],
     ["numbers that are no dates stay", ["team-42", "k8s-logs"], ["k8s-logs", "team-42"]],
     ["nothing", [], []],
   ])("%s", (_, names, patterns) => expect(indicesOf(names)).toEqual(patterns));
 
-  test("a data stream is taken out by a name with a star: no other one is seen by servers", () => {
+  test("excludes a data stream by a name with a star, since servers ignore others", () => {
     const isStream = (name: string) => name.startsWith("logs-");
     const patterns = (names: readonly string[], most?: number) =>
       collapseIndexNames(names, most, (name) => (name === "logs-app-old" ? "old" : ""), isStream).map(
@@ -65,7 +65,7 @@ describe("names collapse to patterns", () => {
     expect(patterns(names, 1)).toEqual(["logs-app-*,-logs-app-o*ld", "logs-app-old"]);
   });
 
-  test("hundreds of names become few patterns", () => {
+  test("collapses hundreds of names into few patterns", () => {
     const tenants = Array.from({ length: 300 }, (_, at) => `tenant-${at}x-2026.01.31`);
     const streams = Array.from({ length: 200 }, (_, at) => `logs-nginx.site${at}-default`);
     expect(indicesOf([...tenants, ...streams, "logs-app-default"])).toEqual([
@@ -75,7 +75,7 @@ describe("names collapse to patterns", () => {
     ]);
   });
 
-  test("data streams of several environments are gathered within each, those of many namespaces over all", () => {
+  test("merges data streams within each of a few namespaces, and across many namespaces", () => {
     const named = (namespaces: readonly string[], datasets: readonly string[]) =>
       namespaces.flatMap((namespace) => datasets.map((dataset) => `logs-${dataset}-${namespace}`));
     const datasets = Array.from({ length: 15 }, (_, at) => `app${at}`);
@@ -95,7 +95,7 @@ test.each<[string, readonly string[]]>([
   ["logs-*,-logs-b,-logs-a-x", ["logs-b", "logs-a-x"]],
   ["logs-*,-logs-a-x,logs-a-x", []],
   ["logs-*,-*logs-a-x,-logs-b*,-plain", []],
-])("of %s these data streams stay: %j", (index, kept) => {
+])("listKeptStreams: of %s these data streams stay: %j", (index, kept) => {
   // With and without the day, as Elasticsearch and OpenSearch name them.
   const indices = [".ds-logs-a-x-2026.01.31-000001", ".ds-logs-b-000002", "plain-1"];
   const told = (name: string) => `-${name} does not take the data stream out of the pattern; -*${name} does`;
@@ -123,7 +123,7 @@ const name = fc
       .map((separators) => parts.map((part, at) => (at === 0 ? part : `${separators[at]}${part}`)).join("")),
   );
 
-test("every name lies behind one pattern, its own", () => {
+test("collapseIndexNames: every name is in exactly one pattern", () => {
   fc.assert(
     fc.property(fc.array(name, { maxLength: 60 }), fc.constantFrom(1, 5, 24), (names, most) => {
       const patterns = collapseIndexNames(names, most, undefined, (one) => one.length % 2 === 0);
@@ -138,7 +138,7 @@ test("every name lies behind one pattern, its own", () => {
   );
 });
 
-test("what is gathered is of one kind", () => {
+test("collapseIndexNames: merges only names of one kind", () => {
   const kinds = fc.dictionary(word, fc.constantFrom("lines", "spans"));
   fc.assert(
     fc.property(
